@@ -1,0 +1,106 @@
+// Megatron's indexed dataset: PREFIX.bin holds nothing but token ids, one sequence after another; PREFIX.idx says where
+// each sequence stands and which sequences make up a document. Little-endian, unpadded:
+//
+//   byte 0        9 bytes   "MMIDIDX" and two NULs
+//   byte 9        u64       version, 1
+//   byte 17       u8        dtype code of the tokens
+//   byte 18       u64       S, the number of sequences
+//   byte 26       u64       D, the number of documents + 1
+//   byte 34       i32[S]    length of each sequence, in tokens
+//   34+4S         i64[S]    byte of .bin where each sequence begins; contiguous: itemsize * the sum of lengths before
+//   34+12S        i64[D]    document boundaries as sequence numbers: 0 first, S last, never falling
+//   34+12S+8D     i8[S]     only in multimodal datasets; a text reader ignores it
+//
+// Both readers and writers work in constant memory, whatever S is. Reader functions may be called from several threads.
+#ifndef DATA_INDEX_INDEX_H
+#define DATA_INDEX_INDEX_H
+
+#include "base/file.h"
+#include <stdint.h>
+#include <string.h>
+
+enum index_dtype {
+    INDEX_U8 = 1,
+    INDEX_I8 = 2,
+    INDEX_I16 = 3,
+    INDEX_I32 = 4,
+    INDEX_I64 = 5,
+    INDEX_F64 = 6,
+    INDEX_F32 = 7,
+    INDEX_U16 = 8,
+};
+
+enum { INDEX_HEADER_BYTES = 34 };
+
+size_t index_dtype_bytes(enum index_dtype dtype);      // 0 for a code that is none of the format's
+const char *index_dtype_name(enum index_dtype dtype);  // "uint16", …
+// What Megatron chooses: 16 bits for a vocabulary known and below 65500 entries, else 32.
+enum index_dtype index_dtype_for_vocab(int64_t vocab_size);
+
+// ---- writing ----
+
+struct index_writer;
+
+// Begins PREFIX.bin and PREFIX.idx; neither exists under its name until index_writer_commit. dtype is an integer one.
+int index_writer_open(struct index_writer **w, const char *prefix, enum index_dtype dtype);
+// Adds one sequence to the present document; a count of 0 adds nothing. An id that the dtype cannot hold is an error.
+int index_writer_add(struct index_writer *w, const int32_t *tokens, int64_t count);
+// Ends the present document, which is empty where nothing was added.
+int index_writer_end_document(struct index_writer *w);
+// Puts .bin, then .idx under their names, durable. The last document must have been ended. Frees w, also on error, and
+// then leaves nothing behind.
+int index_writer_commit(struct index_writer *w);
+// Leaves nothing behind; frees w. NULL is fine.
+void index_writer_abort(struct index_writer *w);
+
+// ---- reading ----
+
+struct index_reader {
+    char *prefix;  // what errors call the dataset: PREFIX.idx, PREFIX.bin
+    enum index_dtype dtype;
+    size_t item_bytes;       // bytes of one token in .bin
+    int64_t sequence_count;  // S
+    int64_t document_count;  // D - 1
+    int64_t token_count;     // all tokens of .bin
+    struct file_map index;   // PREFIX.idx
+    struct file_map tokens;  // PREFIX.bin
+};
+
+// Maps both files and checks, in constant time, header, sizes, the first and last pointer and document boundary, and
+// that .bin ends where the last sequence does. Every error from here on has exit code EXIT_CODE_BAD_DATA.
+int index_open(struct index_reader **reader, const char *prefix);
+void index_close(struct index_reader *reader);  // NULL is fine
+// The same over bytes in memory, which stay the caller's: index_close does not unmap them.
+int index_open_bytes(struct index_reader **reader, const char *prefix, struct file_map index, struct file_map tokens);
+// Checks every length, pointer and boundary. The tokens themselves are read by index_verify_tokens: those outside
+// [0, vocab_size) are errors (vocab_size 0: only negative ones).
+int index_verify(const struct index_reader *reader);
+int index_verify_tokens(const struct index_reader *reader, int64_t vocab_size);
+
+// Reads tokens offset…offset+count-1 of a sequence as int32. What a damaged file could make unsafe is checked here.
+int index_read(const struct index_reader *reader, int64_t sequence, int64_t offset, int64_t count, int32_t *out);
+
+// Adds every document of a dataset of the same dtype to a writer, whose present document must be ended.
+int index_writer_append(struct index_writer *w, const struct index_reader *reader);
+
+// Raw entries; the arrays of .idx are unaligned. A damaged file may give any value, so callers check what they use.
+static inline int64_t index_length(const struct index_reader *reader, int64_t sequence) {
+    int32_t value;
+    memcpy(&value, reader->index.data + INDEX_HEADER_BYTES + 4 * sequence, sizeof value);
+    return value;
+}
+
+static inline int64_t index_pointer(const struct index_reader *reader, int64_t sequence) {
+    int64_t value;
+    memcpy(&value, reader->index.data + INDEX_HEADER_BYTES + 4 * reader->sequence_count + 8 * sequence, sizeof value);
+    return value;
+}
+
+// First sequence of a document; index_document_begin(reader, document_count) is S.
+static inline int64_t index_document_begin(const struct index_reader *reader, int64_t document) {
+    int64_t value;
+    memcpy(&value, reader->index.data + INDEX_HEADER_BYTES + 12 * reader->sequence_count + 8 * document, sizeof value);
+    return value;
+}
+
+#endif
