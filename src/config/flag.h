@@ -1,0 +1,160 @@
+// The flag engine. A command is a plain struct of options and static const tables of `struct flag` rows that say where in
+// the struct each flag's value goes; parsing, ranges, defaults, `--config FILE`, `--help`, the suggestion after a misspelt
+// name and the reference page in docs/ all come from the same rows.
+//
+//     struct options {
+//         struct flag_given given;
+//         struct string_list input;
+//         int64_t workers;
+//         bool append_eod;
+//     };
+//     static const struct flag flags[] = {
+//         {.name = "Input", .type = FLAG_GROUP},
+//         {.name = "--input", .type = FLAG_STRING_LIST, .offset = offsetof(struct options, input), .required = true,
+//          .repeats_add = true, .help = "files to read"},
+//         {.name = "--workers", .type = FLAG_INT, .offset = offsetof(struct options, workers), .initial = "1",
+//          .minimum = 1, .maximum = 4096, .help = "threads"},
+//         {.name = "--append-eod", .type = FLAG_BOOL, .offset = offsetof(struct options, append_eod), .help = "…"},
+//     };
+//     static const struct flag_table tables[] = {
+//         {.flags = flags, .count = sizeof flags / sizeof flags[0], .given = offsetof(struct options, given)}};
+//     static const struct flag_command command = {
+//         .name = "preprocess", .summary = "Turns JSON Lines into a dataset.", .tables = tables, .table_count = 1};
+//
+//     struct options options;
+//     int status = flags_parse(&command, &options, argc, argv);
+//     if (status == 0)
+//         …
+//     flags_free(&command, &options);
+//
+// Values: an int64_t for FLAG_INT, double for FLAG_DOUBLE, bool for the switches, an owned char * (NULL where unset) for
+// FLAG_STRING and FLAG_CHOICE, a struct string_list for FLAG_STRING_LIST. A number without a default is 0 until it is given.
+// The same flag twice: the last one counts, as in Megatron (except with repeats_add).
+#ifndef CONFIG_FLAG_H
+#define CONFIG_FLAG_H
+
+#include "base/buffer.h"
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum flag_type {
+    FLAG_GROUP,        // no flag: a heading of --help over the rows that follow; only name (and help) are used
+    FLAG_BOOL,         // bool; the flag alone sets it, --flag=false clears it
+    FLAG_BOOL_OFF,     // bool; the flag alone clears it; give it .initial = "true"
+    FLAG_INT,          // int64_t
+    FLAG_DOUBLE,       // double
+    FLAG_STRING,       // char *
+    FLAG_CHOICE,       // char *, one of the names in .choices
+    FLAG_STRING_LIST,  // struct string_list; takes every argument up to the next one that begins with --
+};
+
+// Which ends of [minimum, maximum] do not belong to the range.
+enum flag_bounds { FLAG_CLOSED = 0, FLAG_ABOVE_MINIMUM = 1, FLAG_BELOW_MAXIMUM = 2 };
+
+struct string_list {
+    char **items;  // owned, each NUL-terminated
+    int64_t count;
+};
+
+void string_list_add(struct string_list *list, const char *item);
+void string_list_free(struct string_list *list);
+
+struct flag {
+    const char *name;  // "--num-layers"; found with _ for - as well
+    enum flag_type type;
+    size_t offset;            // of the value in its struct
+    const char *initial;      // the default as one would type it; NULL for none (lists: separated by blanks)
+    double minimum, maximum;  // of numbers; both 0 for no range. Of lists: the number of items
+    enum flag_bounds bounds;
+    const char *const *choices;  // FLAG_CHOICE: the names, NULL at the end
+    const char *value_name;      // what --help calls the value; NULL for N, X, TEXT, …
+    const char *help;            // one sentence or two, without a full stop
+    bool required;               // leaving it out is an error
+    bool repeats_add;            // FLAG_STRING_LIST: a second --flag adds items and does not replace them
+    bool advanced;               // shown by --help-all, not by --help
+};
+
+// Another name: sets `target` to `value`, or, where that is NULL, to what follows on the command line. Several rows with
+// one name set several flags. Where there is a note, it is printed once: "--old: note".
+struct flag_alias {
+    const char *name;
+    const char *target;
+    const char *value;
+    const char *note;
+};
+
+// Names that are no flags of this program but deserve better than "unknown": each is "--name" for a switch, "--name=" for
+// a flag with a value, "--name=x" where x was its default, "--name=*" for a flag with a list of values.
+struct flag_names {
+    const char *const *names;
+    size_t count;
+    const char *message;  // said about each one used: "--name: message"
+    bool refused;         // true: an error, unless the default value is given; false: accepted, without effect
+};
+
+enum flag_source { FLAG_FROM_DEFAULT, FLAG_FROM_PRESET, FLAG_FROM_FILE, FLAG_FROM_COMMAND };
+
+// Where each row's value came from. A member of the options struct, filled by the parser.
+struct flag_given {
+    const struct flag *flags;
+    unsigned char *source;  // enum flag_source, one per row; owned
+    size_t count;
+};
+
+// Rows over one struct. Several tables let commands share flags: a command that has `struct config config` among its own
+// options uses the config table with base = offsetof(struct options, config).
+struct flag_table {
+    const struct flag *flags;
+    size_t count;
+    size_t base;   // where the struct begins inside the command's options
+    size_t given;  // offset of its struct flag_given, counted from base
+    const struct flag_alias *aliases;
+    size_t alias_count;
+    const struct flag_names *names;  // groups of names without a row
+    size_t names_count;
+};
+
+struct flag_command {
+    const char *name;     // "dataset inspect": for messages and --help
+    const char *summary;  // what the command does, sentences
+    const struct flag_table *tables;
+    size_t table_count;
+    // Arguments that are no flags: how --help calls them ("PREFIX…", NULL for none), how many, and the offset of the
+    // struct string_list that takes them. "--" ends the flags.
+    const char *positional_name;
+    int64_t positional_minimum, positional_maximum;
+    size_t positional_offset;
+    const char *epilogue;  // text after the flags in --help, examples for instance; may be NULL
+};
+
+// flags_parse: the command was --help or --help-all, which has been written to stdout; the caller is done, exit code 0.
+enum { FLAGS_HELP = 1 };
+
+// Fills *options (its previous content is overwritten): defaults, then the files named by --config in their order, then
+// the flags in argv[1…argc). Returns 0, FLAGS_HELP, or -1 with a message and EXIT_CODE_USAGE. Whatever it returns,
+// flags_free(command, options) must follow.
+int flags_parse(const struct flag_command *command, void *options, int argc, char **argv);
+void flags_free(const struct flag_command *command, void *options);
+
+// The parts, for those who build options otherwise (presets, checkpoints, tests).
+void flags_set_defaults(const struct flag_command *command, void *options);
+int flags_read_file(const struct flag_command *command, void *options, const char *path);
+// Sets one flag from text, checked like the command line; a list is split at blanks. name with or without "--".
+int flag_set(const struct flag_table *table, void *options, const char *name, const char *text,
+             enum flag_source source);
+// Where the value of `name` came from; asking for a name that is in no row is a broken invariant.
+enum flag_source flag_source(const struct flag_given *given, const char *name);
+// True where the user said it, in a file or on the command line.
+bool flag_is_given(const struct flag_given *given, const char *name);
+
+// The row of a name, with or without "--", NULL where there is none.
+const struct flag *flag_find(const struct flag_table *table, const char *name);
+// Appends a value as text: the number, the string, items with blanks between; "None" where unset. `base` is the struct the row's offset counts from.
+void flag_format(const struct flag *flag, const void *base, struct buffer *out);
+
+void flags_help(const struct flag_command *command, bool all, struct buffer *out);
+// The same as Markdown tables, one per group.
+void flags_markdown(const struct flag_command *command, struct buffer *out);
+
+#endif
