@@ -1,0 +1,256 @@
+// The description of a training run. Each field is a flag with _ for -: --num-layers is num_layers. What a flag means,
+// its range and its default stand in the tables (flags_model.c, flags_train.c, flags_run.c), once; this header only gives the types.
+//
+// Conventions: a number the user did not give and that has no default is 0, a string NULL, a list empty; where 0 could be
+// meant, the comment says what stands for "not given". After config_validate the fields are consistent and complete: everything
+// below "derived" is set, and the sizes that have a default (ffn_hidden_size, global_batch_size, train_iters, …) hold it.
+// Strings are owned; config_free releases them. Nothing here depends on the rank: every rank holds the same config.
+#ifndef CONFIG_CONFIG_H
+#define CONFIG_CONFIG_H
+
+#include "base/json.h"
+#include "config/flag.h"
+#include <stdbool.h>
+#include <stdint.h>
+
+struct config {
+    struct flag_given given;  // which flags the user gave
+
+    // Model. H = hidden_size, L = num_layers.
+    char *preset;  // NULL for none
+    char *model;   // "gpt"
+    int64_t num_layers;
+    int64_t hidden_size;
+    int64_t ffn_hidden_size;  // 4H where not given
+    int64_t num_attention_heads;
+    int64_t kv_channels;  // H / heads where not given
+    bool group_query_attention;
+    int64_t num_query_groups;
+    int64_t max_position_embeddings;
+    char *position_embedding_type;  // "learned_absolute" | "rope" | "none"
+    bool use_rotary_position_embeddings;
+    int64_t rotary_base;
+    double rotary_percent;
+    bool rotary_interleaved;
+    char *normalization;  // "LayerNorm" | "RMSNorm"
+    double norm_epsilon;
+    bool swiglu;
+    bool no_bias_gelu_fusion;  // exact (erf) GELU instead of the tanh form
+    bool disable_bias_linear;
+    bool untie_embeddings_and_output_weights;
+    bool apply_query_key_layer_scaling;
+    bool attention_softmax_in_fp32;
+    int64_t make_vocab_size_divisible_by;
+    int64_t padded_vocab_size;  // 0 until the tokenizer is known: config_pad_vocab sets it
+    double hidden_dropout;
+    double attention_dropout;
+    double init_method_std;
+    int64_t encoder_num_layers;
+    bool bert_no_binary_head;
+
+    // Batches and length of the run.
+    int64_t seq_length;
+    int64_t encoder_seq_length;
+    int64_t decoder_seq_length;
+    int64_t micro_batch_size;
+    int64_t global_batch_size;             // micro_batch_size × data_parallel_size where not given
+    struct string_list rampup_batch_size;  // START INCREMENT SAMPLES, see rampup_start below
+    char *step_batch_size_schedule;
+    int64_t train_iters;    // derived from train_samples where those are given
+    int64_t train_samples;  // 0: the run is counted in iterations
+    int64_t exit_interval;
+    double exit_duration_in_mins;  // 0: no limit
+    bool exit_signal_handler;
+    bool skip_train;
+    bool calculate_per_token_loss;
+
+    // Optimizer.
+    char *optimizer;  // "adam" | "sgd"
+    double lr;
+    double min_lr;
+    char *lr_decay_style;  // "constant" | "linear" | "cosine" | "inverse-square-root" | "WSD"
+    int64_t lr_decay_iters;
+    int64_t lr_decay_samples;
+    double lr_warmup_fraction;
+    int64_t lr_warmup_iters;
+    int64_t lr_warmup_samples;
+    double lr_warmup_init;
+    char *lr_wsd_decay_style;  // "exponential" | "linear" | "cosine" | "minus_sqrt"
+    int64_t lr_wsd_decay_iters;
+    int64_t lr_wsd_decay_samples;
+    bool override_opt_param_scheduler;        // schedule values of the command line win over those of a checkpoint
+    bool use_checkpoint_opt_param_scheduler;  // those of the checkpoint win
+    double weight_decay;
+    double start_weight_decay;  // weight_decay where the style is constant
+    double end_weight_decay;
+    char *weight_decay_incr_style;  // "constant" | "linear" | "cosine"
+    double clip_grad;               // 0: no clipping
+    double adam_beta1;
+    double adam_beta2;
+    double adam_eps;
+    double sgd_momentum;
+
+    // Precision.
+    bool fp16;
+    bool bf16;
+    double loss_scale;  // 0: dynamic
+    double initial_loss_scale;
+    double min_loss_scale;
+    int64_t loss_scale_window;
+    int64_t hysteresis;
+    bool accumulate_allreduce_grads_in_fp32;
+    bool no_check_for_nan_in_loss_and_grad;
+
+    // Data and tokenizer.
+    struct string_list data_path;
+    struct string_list train_data_path;
+    struct string_list valid_data_path;
+    struct string_list test_data_path;
+    char *split;  // "969, 30, 1" where data_path is given without it
+    char *data_cache_path;
+    bool mock_data;
+    int64_t num_workers;
+    char *dataloader_type;  // "single"
+    bool reset_position_ids;
+    bool reset_attention_mask;
+    bool eod_mask_loss;
+    bool no_create_attention_mask_in_dataloader;
+    double mask_prob;
+    double short_seq_prob;
+    char *tokenizer_type;
+    char *tokenizer_model;
+    char *vocab_file;
+    char *merge_file;
+    int64_t vocab_size;  // 0: the tokenizer's
+    int64_t vocab_extra_ids;
+    int64_t null_tokenizer_eod_id;  // -1: not given
+
+    // Evaluation.
+    int64_t eval_iters;
+    int64_t eval_interval;
+
+    // Checkpoints.
+    char *save;
+    int64_t save_interval;
+    int64_t keep_last;             // how many checkpoints stay, 0: all
+    int64_t save_retain_interval;  // multiples of it stay whatever keep_last says; 0: none
+    char *load;
+    int64_t ckpt_step;  // -1: the latest
+    bool finetune;
+    bool no_save_optim;
+    bool no_save_rng;
+    bool no_load_optim;
+    bool no_load_rng;
+    bool exit_on_missing_checkpoint;
+    bool use_checkpoint_args;
+    char *ckpt_format;  // "bevatron"
+    bool auto_detect_ckpt_format;
+    bool async_save;
+
+    // Logging.
+    int64_t log_interval;
+    bool log_params_norm;
+    bool log_throughput;
+    bool log_num_zeros_in_grad;
+    bool log_progress;
+    int64_t timing_log_level;
+    char *timing_log_option;
+    char *tensorboard_dir;
+    int64_t tensorboard_log_interval;
+    int64_t tensorboard_queue_size;
+    bool log_timers_to_tensorboard;
+    bool no_log_loss_scale_to_tensorboard;
+    bool log_validation_ppl_to_tensorboard;
+    bool log_memory_to_tensorboard;
+    bool log_world_size_to_tensorboard;
+    char *metrics_file;  // JSON lines; metrics.jsonl in the save folder where not given, NULL without one
+
+    // Machine, parallelism and memory.
+    char *device;     // "auto" | "cpu" | "cuda"
+    int64_t threads;  // CPU threads of a rank, 0: all it may use
+    int64_t seed;
+    int64_t tensor_model_parallel_size;
+    int64_t pipeline_model_parallel_size;
+    int64_t context_parallel_size;
+    bool sequence_parallel;
+    int64_t num_layers_per_virtual_pipeline_stage;
+    int64_t num_virtual_stages_per_pipeline_rank;
+    bool use_distributed_optimizer;
+    bool overlap_grad_reduce;
+    bool overlap_param_gather;
+    double distributed_timeout_minutes;
+    char *attention_backend;
+    bool recompute_activations;
+    char *recompute_granularity;  // NULL | "selective" | "full"
+    char *recompute_method;       // NULL | "uniform" | "block"
+    int64_t recompute_num_layers;
+    struct string_list recompute_modules;
+    bool distribute_saved_activations;
+
+    // Derived by config_validate.
+    int64_t world_size;
+    int64_t data_parallel_size;  // world_size / (tensor × pipeline × context)
+    const char *params_dtype;    // "fp32" | "bf16" | "fp16"; not owned
+    int64_t rampup_start;        // 0: no ramp-up, every batch is global_batch_size
+    int64_t rampup_increment;
+    int64_t rampup_samples;
+    // The learning-rate and weight-decay schedules, counted in samples as Megatron counts them.
+    int64_t lr_decay_steps;
+    double lr_warmup_steps;  // a fraction of lr_decay_steps is not rounded
+    int64_t lr_wsd_decay_steps;
+    int64_t wd_incr_steps;
+};
+
+// The rows of all flags above, over a struct config at offset 0. A command that adds flags of its own puts a struct config among
+// its options and this table, with its base, beside its own.
+struct flag_table config_flag_table(size_t base);
+
+// The command "train": only the flags of struct config.
+const struct flag_command *config_command(void);
+
+// Parses argv[1…argc) (argv[0] is the command's name), applies the preset. Returns 0, FLAGS_HELP where help was printed, or -1.
+// config_free must follow in every case. Contradictions are config_validate's.
+int config_parse(struct config *config, int argc, char **argv);
+// All defaults, as from an empty command line.
+void config_defaults(struct config *config);
+void config_free(struct config *config);
+
+// Gives the flags of config->preset (nothing where it is NULL) to every flag the user did not give. Called by config_parse;
+// commands with their own flag_command call it after flags_parse.
+int config_apply_preset(struct config *config);
+// Appends a table of the presets with their sizes, for people.
+void config_list_presets(struct buffer *out);
+
+// What a command is going to do with the config, and so what must be there.
+enum config_use {
+    CONFIG_TRAIN,     // everything
+    CONFIG_EVALUATE,  // model and data, no schedule
+    CONFIG_GENERATE,  // the model alone
+};
+
+// Derives what follows from the flags and refuses what contradicts itself or is not implemented, all complaints in one
+// message, each with its remedy. world_size is the number of ranks.
+int config_validate(struct config *config, int world_size);
+int config_validate_for(struct config *config, int world_size, enum config_use use);
+
+// padded_vocab_size = ceil(vocab_size / m)·m with m = make_vocab_size_divisible_by × tensor_model_parallel_size, unless
+// --padded-vocab-size was given, which is then checked against the tokenizer's vocab_size.
+int config_pad_vocab(struct config *config, int64_t vocab_size);
+
+// Parameters of the model; padded_vocab_size must be set.
+int64_t config_parameter_count(const struct config *config);
+
+// Size of the global batch that begins after consumed_samples (ramp-up), and how many such iterations train_samples make.
+int64_t config_global_batch_size(const struct config *config, int64_t consumed_samples);
+
+// Megatron's argument dump, sorted: two spaces, the name, dots to column 48, the value.
+void config_dump(const struct config *config, struct buffer *out);
+
+// All fields as one JSON object: {"num_layers": 12, …}; unset ones are null.
+void config_to_json(const struct config *config, struct json_writer *writer);
+// Takes the fields that define the model (and tokenizer) from such an object into flags the user did not give.
+int config_from_json(struct config *config, const struct json *object);
+// Compares the fields that define the model with such an object; -1 names every difference. `name` is the file it came from.
+int config_check_json(const struct config *config, const struct json *object, const char *name);
+
+#endif
