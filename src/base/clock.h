@@ -1,0 +1,14 @@
+// Time: a monotonic clock for durations, wall time for log lines.
+#ifndef BASE_CLOCK_H
+#define BASE_CLOCK_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+double clock_seconds(void);             // monotonic
+double clock_wall_seconds(void);        // since the epoch
+void clock_sleep(double seconds);
+// "2026-01-02 03:04:05.678901" in local time; at least 27 bytes.
+void clock_format(double wall_seconds, char *text, size_t size);
+
+#endif

@@ -1,0 +1,51 @@
+// Files that are either whole or not there. A file_writer writes to "PATH.tmp.PID" beside its target; file_commit syncs
+// it, renames it into place and syncs the folder; file_abort removes it, and so does every call that fails. Only regular
+// files are replaced: a device or a pipe of that name is an error. A reader maps a whole file read-only.
+#ifndef BASE_FILE_H
+#define BASE_FILE_H
+
+#include "base/buffer.h"
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct file_writer {
+    int descriptor;         // -1 where closed
+    char *path;             // final name
+    char *temporary;        // name while writing
+    unsigned char *pending; // buffered bytes
+    size_t pending_bytes;
+    uint64_t written_bytes; // bytes accepted so far, pending ones included
+};
+
+int file_create(struct file_writer *writer, const char *path);
+int file_write(struct file_writer *writer, const void *bytes, size_t count);
+int file_commit(struct file_writer *writer);  // the file stands under its name, durable; the writer is closed either way
+void file_abort(struct file_writer *writer);  // nothing is left; safe on a zeroed or closed writer
+
+// Writes a whole small file at once, atomically.
+int file_write_all(const char *path, const void *bytes, size_t count);
+// Reads a whole small file; more than limit_bytes is an error.
+int file_read_all(const char *path, size_t limit_bytes, struct buffer *out);
+
+struct file_map {
+    const unsigned char *data;  // NULL for an empty file
+    size_t size;
+};
+
+int file_map_open(struct file_map *map, const char *path);
+void file_map_close(struct file_map *map);
+
+bool file_exists(const char *path);
+bool file_is_folder(const char *path);
+int file_size(const char *path, uint64_t *size);
+int file_make_folders(const char *path);    // mkdir -p
+int file_remove_tree(const char *path);     // rm -rf; a missing path is no error
+int file_rename(const char *from, const char *to);  // and syncs the folder
+int file_sync_folder(const char *path);
+// Free bytes on the file system that holds path (or the nearest folder above it that exists).
+int file_free_bytes(const char *path, uint64_t *bytes);
+// folder/name, to be freed.
+char *file_join(const char *folder, const char *name);
+
+#endif

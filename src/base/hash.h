@@ -1,0 +1,27 @@
+// SHA-256 (FIPS 180-4) for manifests, with the processor's own instructions where it has them; CRC-32C, plain and masked
+// as TensorBoard's record files want it; MD5 (RFC 1321) for the names of Megatron's index caches; and a fast 64-bit mixing hash for tables in memory.
+#ifndef BASE_HASH_H
+#define BASE_HASH_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct sha256 {
+    uint32_t state[8];
+    uint64_t total_bytes;
+    unsigned char block[64];
+    size_t block_bytes;
+};
+
+void sha256_init(struct sha256 *hash);
+void sha256_update(struct sha256 *hash, const void *bytes, size_t count);
+void sha256_final(struct sha256 *hash, unsigned char digest[32]);
+void sha256_hex(const unsigned char digest[32], char text[65]);
+int sha256_file(const char *path, char text[65]);
+
+void md5_hex(const void *bytes, size_t count, char text[33]);
+uint32_t crc32c(const void *bytes, size_t count);
+uint32_t crc32c_masked(const void *bytes, size_t count);
+uint64_t hash_bytes(const void *bytes, size_t count, uint64_t seed);
+
+#endif

@@ -1,0 +1,45 @@
+// Opening a device by name, and what every device can do with memory and time. The names live here and in the flag
+// `--device`, nowhere else.
+#ifndef OPS_DEVICE_H
+#define OPS_DEVICE_H
+
+#include "ops/ops.h"
+
+struct device_options {
+    const char *name;  // "cpu", "cuda", "paper", or "auto": the first GPU if there is one, else the CPU
+    int threads;       // CPU: worker threads, at least 1
+    int index;         // GPU: which one
+};
+
+int device_open(struct device **device, const struct device_options *options);
+void device_close(struct device *device);  // NULL is fine
+// The paper twin of a device: same dtypes, no memory, no work.
+int device_open_paper(struct device **device);
+
+void *device_alloc(struct device *device, size_t bytes);  // NULL after error_set
+void device_free(struct device *device, void *memory);
+void *device_host_alloc(struct device *device, size_t bytes);
+void device_host_free(struct device *device, void *memory);
+// Whole contiguous tensors on the compute stream. copy_in may return before the copy is done: from_host must stay as it
+// is until the stream has passed. copy_out waits.
+void device_copy_in(struct device *device, struct tensor to, const void *from_host);
+void device_copy_out(struct device *device, void *to_host, struct tensor from);
+void device_zero(struct device *device, struct tensor t);
+void device_synchronize(struct device *device);
+bool device_supports(const struct device *device, enum dtype dtype);
+void device_describe(const struct device *device, char *text, size_t size);
+
+// One per backend. cuda_open reports that the build has no CUDA where that is so.
+int cpu_open(struct device **device, int threads);
+int cuda_open(struct device **device, int index);
+int paper_open(struct device **device);
+int cuda_count(void);  // GPUs that can be used; 0 where the build or the machine has none
+
+// What the paper backend has added up.
+struct paper_totals {
+    double matmul_flops, attention_flops, bytes_moved;
+    int64_t operations;
+};
+struct paper_totals paper_totals(const struct device *device);
+
+#endif

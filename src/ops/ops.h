@@ -1,0 +1,275 @@
+// The table of operations. A model, a schedule or an optimizer is written once, against the functions op_*() below; what
+// runs behind them is the backend of the device: the CPU (the truth: plain, fp32 accumulation), CUDA (the speed) or
+// paper (computes nothing, adds up bytes and FLOPs). Nothing above this folder names a backend.
+//
+// The rules all entries share:
+//  - op_*() in check.c verifies shapes, dtypes and strides once for all backends, then calls the table. A mismatch is a
+//    bug of ours and dies, naming the operation and the tensors.
+//  - An operation is queued on the device's compute stream and may finish later; operations of a stream run in order.
+//    Reading a result on the host needs device_copy_out, which waits for the stream. CPU operations finish at once.
+//  - "activation dtype" is the dtype of the pass: fp32 or bf16 (fp16). Parameters have it too. Gradients of parameters are fp32 and
+//    are accumulated (+=) unless said otherwise; so are losses, norms and statistics. Sums are taken in fp32 or better.
+//  - Outputs alias inputs only where the comment allows it. Tensors are contiguous unless a stride is mentioned.
+//  - No operation allocates. Results do not depend on the number of threads.
+//  - Shapes in comments: N rows (tokens, B*T), C channels, V vocabulary, H query heads, G key/value heads, D head size.
+#ifndef OPS_OPS_H
+#define OPS_OPS_H
+
+#include "tensor/tensor.h"
+
+struct device;
+struct event;
+
+enum stream { STREAM_COMPUTE, STREAM_COMM, STREAM_COPY, STREAM_COUNT };
+
+// Dropout drawn by Philox from what an element is, not where it is computed: element (row, column) keeps its value where
+// word column % 4 of philox4x32(seed, column / 4, row id low, row id high, site) is at least rate * 2^32, and is then scaled by
+// 1 / (1 - rate). Attention uses column = key position and site + (head << 16).
+struct dropout {
+    float rate;             // 0: off, nothing else is read
+    uint64_t seed;
+    uint32_t site;          // which dropout of the model: below 65536
+    struct tensor row_ids;  // (N) i64: global token number of each row (sample * T + position)
+    int first_head;         // global number of head 0, where heads are sharded
+};
+
+enum activation { ACTIVATION_GELU_TANH };
+
+// d = epilogue(alpha * op(a) op(b) + beta * d). Matrices are 2-D, rows may be further apart than their length.
+//   a (M, K) or its transpose (K, M); b (K, N) or its transpose (N, K); d (M, N).
+// a and b have the same dtype; d has it too or is fp32.
+enum epilogue {
+    EPILOGUE_NONE,
+    EPILOGUE_BIAS,             // + bias (N)
+    EPILOGUE_BIAS_ACTIVATION,  // aux (M, N) = … + bias; d = activation(aux). aux may be left out (inference)
+    EPILOGUE_ACTIVATION_GRADIENT,  // d = … * activation'(aux)
+};
+struct op_matmul {
+    struct tensor a, b, d;
+    bool transpose_a, transpose_b;
+    float alpha, beta;  // beta must be 0 with any epilogue but NONE
+    enum epilogue epilogue;
+    enum activation activation;
+    struct tensor bias;  // (N)
+    struct tensor aux;   // (M, N), contiguous
+};
+
+// LayerNorm over C: y = (x - mean) * rstd * gain + bias. With `delta` the residual addition is part of it:
+// sum = x + dropout(delta + delta_bias), and sum is what is normalised. sum may alias x.
+struct op_norm_forward {
+    struct tensor y;           // (N, C) out
+    struct tensor mean, rstd;  // (N) fp32 out
+    struct tensor x;           // (N, C)
+    struct tensor gain, bias;  // (C)
+    float epsilon;
+    struct tensor delta;       // (N, C) or none
+    struct tensor delta_bias;  // (C) or none
+    struct tensor sum;         // (N, C) out, with delta
+    struct dropout dropout;
+};
+
+// dx = dresidual + the gradient of the norm's input. With ddelta: ddelta = dx through the dropout (kept elements scaled,
+// dropped ones 0), and ddelta_bias += its column sums.
+struct op_norm_backward {
+    struct tensor dx;                    // (N, C) out; may alias dresidual, may not alias dy
+    struct tensor dgain, dbias;          // (C) fp32, accumulated
+    struct tensor dy;                    // (N, C)
+    struct tensor x;                     // (N, C): what was normalised (sum where there was a delta)
+    struct tensor gain;                  // (C)
+    struct tensor mean, rstd;            // (N) fp32
+    struct tensor dresidual;             // (N, C) or none
+    struct tensor ddelta;                // (N, C) out or none; may alias dy, and dx where the dropout is off
+    struct tensor ddelta_bias;           // (C) fp32 accumulated, or none
+    struct dropout dropout;
+};
+
+// Scaled dot-product attention that never stores a (Tq, Tk) matrix. Query head h uses key/value head h / (H / G).
+// Causal: query i of Tq sees keys j <= i + Tk - Tq, so with a cache the last query sees everything.
+// q, out (B, Tq, H, D); k, v (B, Tk, G, D): any strides (they are views of one packed tensor) but contiguous in D.
+struct op_attention_forward {
+    struct tensor out;  // (B, Tq, H, D)
+    struct tensor lse;  // (B, H, Tq) fp32 out: log-sum-exp of the scaled scores; none where no backward follows
+    struct tensor q, k, v;
+    float scale;
+    bool is_causal;
+    struct dropout dropout;  // row_ids (B * Tq): of the queries
+};
+// dq, dk, dv are written, not accumulated; they have the shapes of q, k, v.
+struct op_attention_backward {
+    struct tensor dq, dk, dv;
+    struct tensor dout, out;  // (B, Tq, H, D)
+    struct tensor lse;        // (B, H, Tq) fp32
+    struct tensor scratch;    // (B, H, Tq) fp32: holds the row sums of dout * out
+    struct tensor q, k, v;
+    float scale;
+    bool is_causal;
+    struct dropout dropout;
+};
+
+// out = dropout(table[tokens] + positions). A token outside [vocabulary_start, + V) contributes nothing: another rank has it.
+struct op_embedding_forward {
+    struct tensor out;              // (N, C)
+    struct tensor tokens;           // (N) i32
+    struct tensor table;            // (V, C)
+    int64_t vocabulary_start;
+    struct tensor positions;        // (N) i32 or none
+    struct tensor position_table;   // (P, C) or none
+    struct dropout dropout;
+};
+struct op_embedding_backward {
+    struct tensor dtable;           // (V, C) fp32 accumulated
+    struct tensor dposition_table;  // (P, C) fp32 accumulated, or none
+    struct tensor dout;             // (N, C)
+    struct tensor tokens, positions;
+    int64_t vocabulary_start;
+    struct dropout dropout;
+};
+
+// Softmax cross entropy in two halves, so that ranks that each hold a part of the vocabulary can combine the statistics
+// in between. First half, over the local columns of logits (N, V):
+struct op_softmax_stats {
+    struct tensor row_max;     // (N) fp32 out
+    struct tensor row_sum;     // (N) fp32 out: sum of exp(logit - row_max)
+    struct tensor row_target;  // (N) fp32 out: the label's logit, 0 where another rank has it
+    struct tensor logits;      // (N, V)
+    struct tensor labels;      // (N) i32
+    int64_t vocabulary_start;
+};
+// Second half, with statistics of the whole vocabulary: losses = log(row_sum) + row_max - row_target; and, where weights are
+// given, logits are overwritten by weights[n] * (softmax - one_hot(label)). Rows with weight 0 get gradient 0.
+struct op_cross_entropy {
+    struct tensor losses;   // (N) fp32 out
+    struct tensor logits;   // (N, V) in, gradient out
+    struct tensor row_max, row_sum, row_target;
+    struct tensor labels;
+    struct tensor weights;  // (N) fp32, or none: losses only
+    int64_t vocabulary_start;
+};
+
+// out = residual + dropout(x + bias). out may alias residual or x. bias and residual may be none.
+struct op_dropout_add {
+    struct tensor out, x, residual;  // (N, C)
+    struct tensor bias;              // (C)
+    struct dropout dropout;
+};
+// dx = dy through the dropout; may alias dy. dbias (C) fp32, accumulated, or none.
+struct op_dropout_backward {
+    struct tensor dx, dy;
+    struct tensor dbias;
+    struct dropout dropout;
+};
+
+// out (C) fp32 += column sums of x (N, C).
+struct op_column_sum {
+    struct tensor out, x;
+};
+
+// Small things on (1) fp32 tensors that stay on the device, so that a step needs no answer from it.
+// out += sum of a[n] * b[n]; out += sum of x[n]^2 (x any length, fp32).
+struct op_dot {
+    struct tensor out, a, b;
+};
+struct op_sum_squares {
+    struct tensor out, x;
+};
+// norm = sqrt(sum_squares); scale = max_norm / (norm + 1e-6) where that is below 1 and max_norm > 0, else 1.
+struct op_clip_scale {
+    struct tensor scale, norm, sum_squares;
+    float max_norm;
+};
+
+// Adam with decoupled decay over a flat range: g = grad * scale; m, v, bias correction by step (1-based), then
+// master -= lr * (m^ / (sqrt(v^) + epsilon) + weight_decay * master); copy = master in its dtype. A scale that is not
+// finite leaves everything as it was.
+struct op_adam {
+    struct tensor master;  // (n) fp32
+    struct tensor copy;    // (n) in the parameter dtype, or none where parameters are fp32 (master is the parameter)
+    struct tensor grad;    // (n) fp32
+    struct tensor m, v;    // (n) fp32
+    struct tensor scale;   // (1) fp32
+    float lr, beta1, beta2, epsilon, weight_decay;
+    int64_t step;
+};
+
+// dst = src, any strides (same shape), same or another float dtype.
+struct op_copy {
+    struct tensor dst, src;
+};
+// x *= factor, any length, fp32.
+struct op_scale {
+    struct tensor x;
+    float factor;
+};
+
+// What a backend is. `struct device` begins with its table; a backend's own struct begins with a struct device.
+struct ops {
+    const char *name;
+    bool is_host_memory;  // device memory can be read and written by the host (after a synchronise)
+    bool is_paper;        // computes nothing; memory is not real
+
+    void (*close)(struct device *device);
+    bool (*supports)(const struct device *device, enum dtype dtype);
+    void (*describe)(const struct device *device, char *text, size_t size);
+
+    // Memory. alloc returns NULL after error_set where there is none (exit code OUT_OF_MEMORY). Host memory is memory from which copies are asynchronous.
+    void *(*alloc)(struct device *device, size_t bytes);
+    void (*free)(struct device *device, void *memory);
+    void *(*host_alloc)(struct device *device, size_t bytes);
+    void (*host_free)(struct device *device, void *memory);
+    void (*copy_in)(struct device *device, void *to_device, const void *from_host, size_t bytes, enum stream stream);
+    void (*copy_out)(struct device *device, void *to_host, const void *from_device, size_t bytes, enum stream stream);
+    void (*zero)(struct device *device, void *memory, size_t bytes, enum stream stream);
+
+    // Order between streams and with the host.
+    struct event *(*event_create)(struct device *device);
+    void (*event_free)(struct device *device, struct event *event);
+    void (*event_record)(struct device *device, struct event *event, enum stream stream);
+    void (*stream_wait)(struct device *device, enum stream stream, struct event *event);
+    void (*event_wait)(struct device *device, struct event *event);  // the host waits
+    void (*synchronize)(struct device *device);                     // the host waits for everything
+
+    void (*matmul)(struct device *device, const struct op_matmul *op);
+    void (*norm_forward)(struct device *device, const struct op_norm_forward *op);
+    void (*norm_backward)(struct device *device, const struct op_norm_backward *op);
+    void (*attention_forward)(struct device *device, const struct op_attention_forward *op);
+    void (*attention_backward)(struct device *device, const struct op_attention_backward *op);
+    void (*embedding_forward)(struct device *device, const struct op_embedding_forward *op);
+    void (*embedding_backward)(struct device *device, const struct op_embedding_backward *op);
+    void (*softmax_stats)(struct device *device, const struct op_softmax_stats *op);
+    void (*cross_entropy)(struct device *device, const struct op_cross_entropy *op);
+    void (*dropout_add)(struct device *device, const struct op_dropout_add *op);
+    void (*dropout_backward)(struct device *device, const struct op_dropout_backward *op);
+    void (*column_sum)(struct device *device, const struct op_column_sum *op);
+    void (*dot)(struct device *device, const struct op_dot *op);
+    void (*sum_squares)(struct device *device, const struct op_sum_squares *op);
+    void (*clip_scale)(struct device *device, const struct op_clip_scale *op);
+    void (*adam)(struct device *device, const struct op_adam *op);
+    void (*copy)(struct device *device, const struct op_copy *op);
+    void (*scale)(struct device *device, const struct op_scale *op);
+};
+
+struct device {
+    const struct ops *ops;
+};
+
+// Checked entry points, one per operation. See check.c.
+void op_matmul(struct device *device, const struct op_matmul *op);
+void op_norm_forward(struct device *device, const struct op_norm_forward *op);
+void op_norm_backward(struct device *device, const struct op_norm_backward *op);
+void op_attention_forward(struct device *device, const struct op_attention_forward *op);
+void op_attention_backward(struct device *device, const struct op_attention_backward *op);
+void op_embedding_forward(struct device *device, const struct op_embedding_forward *op);
+void op_embedding_backward(struct device *device, const struct op_embedding_backward *op);
+void op_softmax_stats(struct device *device, const struct op_softmax_stats *op);
+void op_cross_entropy(struct device *device, const struct op_cross_entropy *op);
+void op_dropout_add(struct device *device, const struct op_dropout_add *op);
+void op_dropout_backward(struct device *device, const struct op_dropout_backward *op);
+void op_column_sum(struct device *device, const struct op_column_sum *op);
+void op_dot(struct device *device, const struct op_dot *op);
+void op_sum_squares(struct device *device, const struct op_sum_squares *op);
+void op_clip_scale(struct device *device, const struct op_clip_scale *op);
+void op_adam(struct device *device, const struct op_adam *op);
+void op_copy(struct device *device, const struct op_copy *op);
+void op_scale(struct device *device, const struct op_scale *op);
+
+#endif

@@ -1,0 +1,32 @@
+// A stack of tensors in one block of device memory. Nothing is freed one by one: a mark is taken, and releasing to it
+// drops everything allocated since. The peak is what a run needs. An arena over PAPER memory has no bytes behind it: a
+// step run on the paper backend with such arenas measures how large the real ones must be.
+#ifndef TENSOR_ARENA_H
+#define TENSOR_ARENA_H
+
+#include "tensor/tensor.h"
+
+enum { ARENA_ALIGNMENT = 256 };
+
+struct arena {
+    const char *name;  // for messages
+    unsigned char *base;
+    size_t capacity;
+    size_t used;
+    size_t peak;
+};
+
+void arena_init(struct arena *arena, const char *name, void *memory, size_t capacity_bytes);
+void arena_init_paper(struct arena *arena, const char *name);
+
+// Running out is a broken invariant (the arena was measured beforehand) and dies with the arena's name and sizes.
+void *arena_alloc(struct arena *arena, size_t bytes);
+struct tensor arena_1d(struct arena *arena, enum dtype dtype, int64_t a);
+struct tensor arena_2d(struct arena *arena, enum dtype dtype, int64_t a, int64_t b);
+struct tensor arena_3d(struct arena *arena, enum dtype dtype, int64_t a, int64_t b, int64_t c);
+struct tensor arena_4d(struct arena *arena, enum dtype dtype, int64_t a, int64_t b, int64_t c, int64_t d);
+
+size_t arena_mark(const struct arena *arena);
+void arena_release(struct arena *arena, size_t mark);
+
+#endif

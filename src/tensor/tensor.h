@@ -1,0 +1,50 @@
+// A tensor is a view: where the elements are, what type they have, how many and how far apart. It owns nothing; memory
+// comes from an arena. Data may lie in a device's memory, so nothing here reads or writes elements.
+// Strides count elements. The last dimension is always contiguous; most tensors are contiguous throughout.
+#ifndef TENSOR_TENSOR_H
+#define TENSOR_TENSOR_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum dtype { DTYPE_F32, DTYPE_BF16, DTYPE_F16, DTYPE_I32, DTYPE_I64, DTYPE_U8, DTYPE_COUNT };
+
+size_t dtype_bytes(enum dtype dtype);
+const char *dtype_name(enum dtype dtype);             // "fp32", "bf16", …
+const char *dtype_safetensors_name(enum dtype dtype); // "F32", "BF16", …
+int dtype_from_safetensors_name(enum dtype *dtype, const char *name);
+
+enum { TENSOR_MAX_RANK = 4 };
+
+struct tensor {
+    void *data;  // NULL: no tensor (an optional argument left out)
+    enum dtype dtype;
+    int rank;
+    int64_t shape[TENSOR_MAX_RANK];
+    int64_t stride[TENSOR_MAX_RANK];
+};
+
+// Contiguous views of existing memory.
+struct tensor tensor_1d(void *data, enum dtype dtype, int64_t a);
+struct tensor tensor_2d(void *data, enum dtype dtype, int64_t a, int64_t b);
+struct tensor tensor_3d(void *data, enum dtype dtype, int64_t a, int64_t b, int64_t c);
+struct tensor tensor_4d(void *data, enum dtype dtype, int64_t a, int64_t b, int64_t c, int64_t d);
+
+int64_t tensor_count(struct tensor t);        // elements; 0 where there is no tensor
+size_t tensor_bytes(struct tensor t);         // of a contiguous tensor
+bool tensor_is_contiguous(struct tensor t);
+
+// Rows [first, first + count) of the first dimension.
+struct tensor tensor_rows(struct tensor t, int64_t first, int64_t count);
+// Columns [first, first + count) of dimension `dimension`; the result keeps the strides.
+struct tensor tensor_slice(struct tensor t, int dimension, int64_t first, int64_t count);
+// The same contiguous elements with another shape; the number of elements must agree.
+struct tensor tensor_reshape_2d(struct tensor t, int64_t a, int64_t b);
+struct tensor tensor_reshape_4d(struct tensor t, int64_t a, int64_t b, int64_t c, int64_t d);
+struct tensor tensor_flat(struct tensor t);
+
+// "fp32 (4, 256, 768)" into text, for messages.
+void tensor_describe(struct tensor t, char *text, size_t size);
+
+#endif

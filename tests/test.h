@@ -1,0 +1,117 @@
+// A test program is a list of functions: TEST(name) { … EXPECT… } and one TEST_MAIN(name, …) at the end.
+// Each EXPECT names file, line and both values; a failed one ends its test, and the program goes on with the next.
+// skip() marks a test that needs something this machine lacks: it is printed, and counted apart.
+#ifndef TESTS_TEST_H
+#define TESTS_TEST_H
+
+#include "base/error.h"
+#include <inttypes.h>
+#include <math.h>
+#include <setjmp.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct test_case {
+    const char *name;
+    void (*run)(void);
+};
+
+static jmp_buf test_escape;
+enum { TEST_FAILED = 1, TEST_SKIPPED = 2 };
+
+#define TEST(name) static void test_##name(void)
+#define TEST_CASE(name) {#name, test_##name}
+
+#define test_fail(...)                                                                                                 \
+    do {                                                                                                               \
+        printf("    %s:%d: ", __FILE__, __LINE__);                                                                     \
+        printf(__VA_ARGS__);                                                                                           \
+        printf("\n");                                                                                                  \
+        longjmp(test_escape, TEST_FAILED);                                                                             \
+    } while (0)
+
+#define test_skip(...)                                                                                                 \
+    do {                                                                                                               \
+        printf("    skipped: ");                                                                                       \
+        printf(__VA_ARGS__);                                                                                           \
+        printf("\n");                                                                                                  \
+        longjmp(test_escape, TEST_SKIPPED);                                                                            \
+    } while (0)
+
+#define EXPECT(condition)                                                                                              \
+    do {                                                                                                               \
+        if (!(condition))                                                                                              \
+            test_fail("expected %s", #condition);                                                                      \
+    } while (0)
+
+#define EXPECT_INT(actual, expected)                                                                                   \
+    do {                                                                                                               \
+        int64_t actual_ = (int64_t)(actual), expected_ = (int64_t)(expected);                                          \
+        if (actual_ != expected_)                                                                                      \
+            test_fail("%s is %" PRId64 ", expected %" PRId64, #actual, actual_, expected_);                            \
+    } while (0)
+
+#define EXPECT_STRING(actual, expected)                                                                                \
+    do {                                                                                                               \
+        const char *actual_ = (actual), *expected_ = (expected);                                                       \
+        if (!actual_ || strcmp(actual_, expected_) != 0)                                                               \
+            test_fail("%s is \"%s\", expected \"%s\"", #actual, actual_ ? actual_ : "(null)", expected_);              \
+    } while (0)
+
+// |actual - expected| <= tolerance * max(1, |expected|)
+#define EXPECT_NEAR(actual, expected, tolerance)                                                                       \
+    do {                                                                                                               \
+        double actual_ = (double)(actual), expected_ = (double)(expected);                                             \
+        double scale_ = fabs(expected_) > 1 ? fabs(expected_) : 1;                                                     \
+        if (!(fabs(actual_ - expected_) <= (tolerance)*scale_))                                                        \
+            test_fail("%s is %.9g, expected %.9g within %g", #actual, actual_, expected_, (double)(tolerance));        \
+    } while (0)
+
+// The call must succeed; its error message is printed where it does not.
+#define EXPECT_OK(call)                                                                                                \
+    do {                                                                                                               \
+        if ((call) < 0)                                                                                                \
+            test_fail("%s failed: %s", #call, error_message());                                                        \
+    } while (0)
+
+// The call must fail, and its message must contain the text.
+#define EXPECT_ERROR(call, text)                                                                                       \
+    do {                                                                                                               \
+        error_clear();                                                                                                 \
+        if ((call) >= 0)                                                                                               \
+            test_fail("%s succeeded, expected an error with \"%s\"", #call, text);                                     \
+        if (!strstr(error_message(), text))                                                                            \
+            test_fail("%s: message \"%s\" lacks \"%s\"", #call, error_message(), text);                                \
+    } while (0)
+
+static int test_main(const struct test_case *cases, size_t count) {
+    int passed = 0, failed = 0, skipped = 0;
+    for (size_t i = 0; i < count; i++) {
+        printf("  %s\n", cases[i].name);
+        fflush(stdout);
+        int outcome = setjmp(test_escape);
+        if (outcome == 0) {
+            cases[i].run();
+            passed++;
+        } else if (outcome == TEST_SKIPPED) {
+            skipped++;
+        } else {
+            failed++;
+        }
+    }
+    printf("%d passed, %d failed, %d skipped\n", passed, failed, skipped);
+    if (failed)
+        return 1;
+    return passed == 0 && skipped > 0 ? 77 : 0;
+}
+
+#define TEST_MAIN(...)                                                                                                 \
+    int main(void) {                                                                                                   \
+        const struct test_case cases[] = {__VA_ARGS__};                                                                \
+        return test_main(cases, sizeof cases / sizeof cases[0]);                                                       \
+    }
+
+#endif
