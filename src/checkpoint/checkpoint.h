@@ -1,0 +1,111 @@
+// Checkpoints. SAVE is the folder of --save and --load:
+//
+//   SAVE/latest_checkpointed_iteration.txt   decimal iteration, no newline (Megatron's name); always replaced last
+//   SAVE/iter_0000010/model.safetensors      the weights, whole (global) tensors under the caller's names
+//   SAVE/iter_0000010/optimizer.safetensors  Adam's m and v, fp32 master weights where parameters have 16 bits
+//   SAVE/iter_0000010/state.json             struct checkpoint_state, and the configuration of the run
+//   SAVE/iter_0000010/manifest.json          every other file with its size and SHA-256; written last in the folder
+//
+// A save writes SAVE/iter_0000010.tmp.PID/, syncs it, renames it and then replaces the marker. So whenever the process or the
+// machine dies, SAVE holds the old checkpoint or the new one, each whole; what a killed save left is removed by the next one.
+//
+// Tensors on disk are global and named, never cut by rank: how ranks were laid out when a checkpoint was written does not
+// show in it. Rank 0 writes; every rank may read. Tensors may lie in any device's memory and must be contiguous. The code here
+// knows lists of named tensors and nothing of models.
+#ifndef CHECKPOINT_CHECKPOINT_H
+#define CHECKPOINT_CHECKPOINT_H
+
+#include "ops/device.h"
+#include "tensor/tensor.h"
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct checkpoint_tensor {
+    const char *name;  // borrowed
+    struct tensor tensor;
+};
+
+// Where a run stands besides its tensors. Everything is in state.json, exactly: doubles read back the same.
+struct checkpoint_state {
+    int64_t iteration;
+    int64_t consumed_train_samples;  // the data position follows from it
+    int64_t consumed_valid_samples;
+    int64_t skipped_train_samples;
+    int64_t adam_step;              // successful updates: Adam's t
+    int64_t schedule_samples;       // n of the learning-rate and weight-decay schedules
+    uint64_t seed;                  // of the counter-based generator, which has no other state
+    double loss_scale;              // 1 where there is no scaler
+    int64_t loss_scale_growth;      // good steps since the scale last changed
+    int64_t loss_scale_hysteresis;  // overflows still tolerated
+    double flops_so_far;            // floating-point operations of the run up to here
+    char *config_json;              // one JSON object (config_to_json), NULL for none
+    char *program_version;          // set by loading; saving writes this program's own
+};
+
+void checkpoint_state_free(struct checkpoint_state *state);  // the strings; safe on a zeroed one
+
+// ---- saving ----
+
+struct checkpoint_save {
+    const char *folder;  // SAVE; created where missing
+    struct device *device;
+    const struct checkpoint_tensor *model;
+    size_t model_count;
+    const struct checkpoint_tensor *optimizer;  // none (--no-save-optim): the checkpoint has no optimizer.safetensors
+    size_t optimizer_count;
+    const struct checkpoint_state *state;
+    // After a successful save, older checkpoints of SAVE are removed until keep_last are left (the new one counts), except those
+    // whose iteration is a multiple of retain_interval. 0 in keep_last keeps all. Folders that are not checkpoints of this
+    // program, and iterations above the new one, are never touched.
+    int64_t keep_last;
+    int64_t retain_interval;
+};
+
+// Saves state->iteration. On -1 the previous checkpoint and its marker stand as before and nothing half-written is left.
+int checkpoint_save(const struct checkpoint_save *save);
+
+// ---- finding and verifying ----
+
+struct checkpoint_find {
+    const char *folder;
+    int64_t step;         // -1: the one the marker names; without a (readable) marker the newest that is valid
+    bool skip_checksums;  // sizes only; ranks other than 0, or where the caller has verified before
+    bool allow_fallback;  // the latest is damaged: take the newest older one that is valid, with a warning on stderr
+};
+
+// Finds a checkpoint and proves it against its manifest. *path (iter_… folder) is the caller's to free. Where there is no
+// checkpoint, or only damaged ones, -1 with EXIT_CODE_NO_CHECKPOINT and a message naming file and remedy.
+int checkpoint_find(const struct checkpoint_find *find, char **path, int64_t *iteration);
+// Whether SAVE holds anything that says it is a checkpoint (a marker or an iter_… folder): what decides between starting
+// from random and an error.
+bool checkpoint_exists(const char *folder);
+// SAVE/iter_0000010, to be freed.
+char *checkpoint_path(const char *folder, int64_t iteration);
+// Proves one iter_… folder: manifest, sizes, and SHA-256 unless skipped.
+int checkpoint_verify(const char *path, bool skip_checksums);
+
+// ---- loading, from the iter_… folder that checkpoint_find returned ----
+
+int checkpoint_load_state(const char *path, struct checkpoint_state *state);
+
+enum checkpoint_part { CHECKPOINT_MODEL, CHECKPOINT_OPTIMIZER };
+
+struct checkpoint_load {
+    const char *path;  // an iter_… folder
+    enum checkpoint_part part;
+    struct device *device;
+    const struct checkpoint_tensor *tensors;  // filled; names and shapes must be those of the checkpoint
+    size_t count;
+    bool is_partial;  // tensors of the checkpoint that are not asked for are no error
+};
+
+// Shapes must agree; between fp32, bf16 and fp16 values are converted (to nearest, ties to even). A checkpoint of another
+// model is an error that names the first differing tensor and both shapes; nothing has been loaded then. The copies are
+// done when it returns.
+int checkpoint_load_tensors(const struct checkpoint_load *load);
+// Whether the checkpoint has this part; whether the part has this tensor. False also where it cannot be read.
+bool checkpoint_has_part(const char *path, enum checkpoint_part part);
+bool checkpoint_has_tensor(const char *path, enum checkpoint_part part, const char *name);
+
+#endif

@@ -1,0 +1,23 @@
+// The lines people know from Megatron-LM, character for character, so that scripts that read its logs read these. Each
+// function appends to a buffer, newline included.
+#ifndef REPORT_CONSOLE_H
+#define REPORT_CONSOLE_H
+
+#include "base/buffer.h"
+#include "report/metrics.h"
+
+// " [2026-01-02 03:04:05.678901] iteration      100/     500 | consumed samples: …"
+void console_train(struct buffer *out, const struct metrics *metrics);
+// The dashed block " validation loss at iteration 100 | lm loss value: … | lm loss PPL: … | ".
+void console_eval(struct buffer *out, const struct metrics_eval *eval);
+
+// "saving checkpoint at iteration      10 to DIR in bevatron format", "  successfully saved checkpoint from iteration …",
+// " loading checkpoint from DIR at iteration 10", "  successfully loaded checkpoint from DIR [ t 1/1, p 1/1 ] at iteration 10".
+void console_saving(struct buffer *out, double wall_seconds, int64_t iteration, const char *folder);
+void console_saved(struct buffer *out, double wall_seconds, int64_t iteration, const char *folder);
+void console_loading(struct buffer *out, int64_t iteration, const char *folder);
+void console_loaded(struct buffer *out, int64_t iteration, const char *folder);
+// "[after model is built] datetime: 2026-01-02 03:04:05.678901 " (the trailing blank is Megatron's).
+void console_datetime(struct buffer *out, const char *event, double wall_seconds);
+
+#endif

@@ -1,0 +1,50 @@
+// What is known after a training iteration, or an interval of them, and after an evaluation. The trainer fills these and the
+// rest of this folder turns them into a console line, a line of JSON, TensorBoard events and a picture. The has_ members say
+// which optional parts are there.
+#ifndef REPORT_METRICS_H
+#define REPORT_METRICS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum { METRICS_MAX_LOSSES = 4 };
+
+struct metrics_loss {
+    const char *name;  // "lm loss"; borrowed
+    double value;      // average over the iterations since the last line that were not skipped
+};
+
+struct metrics {
+    double wall_seconds;  // since the epoch, when the line is made
+    int64_t iteration, train_iters;
+    int64_t consumed_samples;
+    int64_t skipped_samples;   // shown where above 0
+    double elapsed_ms;         // per iteration, evaluation and saving excluded
+    double tokens_per_second;  // of the whole run; 0 where unknown
+    double teraflops;          // per device; with has_throughput
+    double learning_rate;      // of the next update, as Megatron logs it
+    int64_t global_batch_size;
+    struct metrics_loss losses[METRICS_MAX_LOSSES];
+    int loss_count;
+    double loss_scale;  // 1 where there is none
+    double grad_norm;   // before clipping
+    double num_zeros;
+    double params_norm;
+    int64_t skipped_iterations, nan_iterations;  // since the last line
+    bool has_throughput, has_grad_norm, has_num_zeros, has_params_norm;
+};
+
+struct metrics_eval {
+    double wall_seconds;
+    int64_t iteration, consumed_samples;
+    const char *set;    // "validation" or "test"
+    bool is_final;      // after training: the line says "on validation set"
+    double elapsed_ms;  // of the whole evaluation; 0 where unknown
+    struct metrics_loss losses[METRICS_MAX_LOSSES];
+    int loss_count;
+};
+
+// exp(min(20, value)), as Megatron defines it.
+double metrics_perplexity(double loss);
+
+#endif

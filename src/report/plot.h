@@ -1,0 +1,23 @@
+// Curves in a terminal, drawn with braille dots (2 × 4 to a character), axes with labels.
+#ifndef REPORT_PLOT_H
+#define REPORT_PLOT_H
+
+#include "base/buffer.h"
+#include <stddef.h>
+#include <stdio.h>
+
+struct plot {
+    const char *title;
+    const char *x_label;  // NULL for "iteration"
+    const double *x, *y;  // (count); points that are not finite are left out
+    size_t count;
+    int width, height;  // of the whole picture in characters; 0: the terminal's width or 80, and 16
+};
+
+void plot_draw(struct buffer *out, const struct plot *plot);
+// Draws to a stream at its terminal's width, or 80 where it is none.
+void report_plot(FILE *out, const double *x, const double *y, size_t count, const char *title);
+// Columns of the terminal behind a stream; 80 where it is none.
+int plot_terminal_width(FILE *out);
+
+#endif
