@@ -1,0 +1,45 @@
+// What stands behind comm.h: a backend fills `struct collective` and embeds `struct world` and `struct group`.
+// comm.c does what all share (groups of one, checks, deadlines); a backend holds only what differs.
+#ifndef COMM_BACKEND_H
+#define COMM_BACKEND_H
+
+#include "comm/comm.h"
+
+struct collective {
+    const char *name;
+    int (*group_create)(struct world *world, struct group **group, const int *ranks, int count, const char *name);
+    void (*group_free)(struct group *group);
+    void (*world_free)(struct world *world);
+    void *(*all_reduce)(struct group *group, struct tensor x, enum reduction reduction);
+    void *(*all_gather)(struct group *group, struct tensor whole, struct tensor part);
+    void *(*reduce_scatter)(struct group *group, struct tensor part, struct tensor whole);
+    void *(*broadcast)(struct group *group, struct tensor x, int root);
+    void *(*send)(struct group *group, struct tensor x, int to);
+    void *(*receive)(struct group *group, struct tensor x, int from);
+    bool (*test)(struct group *group, void *handle);  // true: done, and the handle is freed
+    void (*host_max_i64)(struct group *group, int64_t *values, int count);
+    void (*host_broadcast_i64)(struct group *group, int64_t *values, int count, int root);
+};
+
+enum { WORLD_MAX_GROUPS = 64 };
+
+struct world {
+    const struct collective *collective;
+    struct device *device;
+    struct world_place place;
+    double deadline_seconds;
+    struct group *groups[WORLD_MAX_GROUPS];  // all groups made, freed with the world; the first holds all ranks
+    int group_count;
+};
+
+struct group {
+    struct world *world;
+    char *name;
+    int rank, size;
+};
+
+int self_world_open(struct world **world, struct device *device);
+int mpi_world_start(struct world_place *place);
+int mpi_world_open(struct world **world, struct device *device);
+
+#endif

@@ -1,0 +1,190 @@
+// What every backend of the collectives shares: groups of one, checks, waiting with a deadline.
+#include "comm/comm.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "comm/backend.h"
+#include "ops/device.h"
+
+#include <inttypes.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+int world_start(const char *backend, struct world_place *place) {
+    *place = (struct world_place){.rank = 0, .size = 1, .local_rank = 0, .local_size = 1};
+    if (strcmp(backend, "self") == 0)
+        return 0;
+    if (strcmp(backend, "mpi") == 0)
+        return mpi_world_start(place);
+    return error_set("unknown communication backend \"%s\"; use self or mpi", backend);
+}
+
+int world_open(struct world **world, const struct world_options *options, struct device *device) {
+    bool is_mpi = strcmp(options->backend, "mpi") == 0;
+    TRY(is_mpi ? mpi_world_open(world, device) : self_world_open(world, device));
+    (*world)->deadline_seconds = options->deadline_seconds > 0 ? options->deadline_seconds : 600;
+    int *ranks = memory_alloc(sizeof(int) * (size_t)(*world)->place.size);
+    for (int i = 0; i < (*world)->place.size; i++)
+        ranks[i] = i;
+    struct group *all;
+    int status = world_group(*world, &all, ranks, (*world)->place.size, "all");
+    free(ranks);
+    if (status < 0)
+        world_close(*world);
+    return status;
+}
+
+void world_close(struct world *world) {
+    if (!world)
+        return;
+    for (int i = world->group_count - 1; i >= 0; i--)
+        world->collective->group_free(world->groups[i]);
+    world->collective->world_free(world);
+}
+
+struct world_place world_place(const struct world *world) {
+    return world->place;
+}
+
+struct group *world_group_all(struct world *world) {
+    return world->groups[0];
+}
+
+int world_group(struct world *world, struct group **group, const int *ranks, int count, const char *name) {
+    CHECK(world->group_count < WORLD_MAX_GROUPS);
+    *group = NULL;
+    TRY(world->collective->group_create(world, group, ranks, count, name));
+    if (*group)
+        world->groups[world->group_count++] = *group;
+    return 0;
+}
+
+int group_rank(const struct group *group) {
+    return group->rank;
+}
+
+int group_size(const struct group *group) {
+    return group->size;
+}
+
+const char *group_name(const struct group *group) {
+    return group->name;
+}
+
+static struct comm_request request_begin(struct group *group, struct tensor x, const char *name) {
+    if (!tensor_is_contiguous(x)) {
+        char text[96];
+        tensor_describe(x, text, sizeof text);
+        die("collective \"%s\" on a tensor that is not contiguous: %s", name, text);
+    }
+    return (struct comm_request){
+        .group = group, .name = name, .collective = group->world->collective, .started = clock_seconds()};
+}
+
+struct comm_request comm_all_reduce_start(struct group *group, struct tensor x, enum reduction reduction,
+                                          const char *name) {
+    struct comm_request request = request_begin(group, x, name);
+    if (group->size > 1)
+        request.handle = request.collective->all_reduce(group, x, reduction);
+    return request;
+}
+
+// In a group of one the part is the whole.
+static void copy_whole(struct group *group, struct tensor to, struct tensor from) {
+    if (to.data != from.data)
+        op_copy(group->world->device, &(struct op_copy){.dst = tensor_flat(to), .src = tensor_flat(from)});
+}
+
+struct comm_request comm_all_gather_start(struct group *group, struct tensor whole, struct tensor part,
+                                          const char *name) {
+    struct comm_request request = request_begin(group, whole, name);
+    if (!tensor_is_contiguous(part) || tensor_count(part) * group->size != tensor_count(whole))
+        die("all_gather \"%s\": %" PRId64 " elements from each of %d ranks do not make %" PRId64, name,
+            tensor_count(part), group->size, tensor_count(whole));
+    if (group->size > 1)
+        request.handle = request.collective->all_gather(group, whole, part);
+    else
+        copy_whole(group, whole, part);
+    return request;
+}
+
+struct comm_request comm_reduce_scatter_start(struct group *group, struct tensor part, struct tensor whole,
+                                              const char *name) {
+    struct comm_request request = request_begin(group, whole, name);
+    if (!tensor_is_contiguous(part) || tensor_count(part) * group->size != tensor_count(whole))
+        die("reduce_scatter \"%s\": %" PRId64 " elements do not split into %d times %" PRId64, name,
+            tensor_count(whole), group->size, tensor_count(part));
+    if (group->size > 1)
+        request.handle = request.collective->reduce_scatter(group, part, whole);
+    else
+        copy_whole(group, part, whole);
+    return request;
+}
+
+struct comm_request comm_broadcast_start(struct group *group, struct tensor x, int root, const char *name) {
+    struct comm_request request = request_begin(group, x, name);
+    if (group->size > 1)
+        request.handle = request.collective->broadcast(group, x, root);
+    return request;
+}
+
+struct comm_request comm_send_start(struct group *group, struct tensor x, int to, const char *name) {
+    struct comm_request request = request_begin(group, x, name);
+    CHECK(to >= 0 && to < group->size && to != group->rank);
+    request.handle = request.collective->send(group, x, to);
+    return request;
+}
+
+struct comm_request comm_receive_start(struct group *group, struct tensor x, int from, const char *name) {
+    struct comm_request request = request_begin(group, x, name);
+    CHECK(from >= 0 && from < group->size && from != group->rank);
+    request.handle = request.collective->receive(group, x, from);
+    return request;
+}
+
+void comm_wait(struct comm_request *request) {
+    double deadline = request->group->world->deadline_seconds;
+    for (int64_t polls = 0; request->handle; polls++) {
+        if (request->collective->test(request->group, request->handle)) {
+            request->handle = NULL;
+            return;
+        }
+        // Ranks of one machine share its cores: a rank that only waits must let the others compute.
+        if (polls > 200)
+            sched_yield();
+        if (polls % 1024 == 1023 && clock_seconds() - request->started > deadline)
+            die("collective \"%s\" in group \"%s\" (rank %d of %d) has waited %.0f s, longer than "
+                "--distributed-timeout-minutes allows; another rank is lost or stuck",
+                request->name, request->group->name, request->group->rank, request->group->size, deadline);
+    }
+}
+
+void comm_all_reduce(struct group *group, struct tensor x, enum reduction reduction, const char *name) {
+    struct comm_request request = comm_all_reduce_start(group, x, reduction, name);
+    comm_wait(&request);
+}
+
+void comm_broadcast(struct group *group, struct tensor x, int root, const char *name) {
+    struct comm_request request = comm_broadcast_start(group, x, root, name);
+    comm_wait(&request);
+}
+
+void comm_barrier(struct group *group, const char *name) {
+    int64_t nothing = 0;
+    comm_max_i64(group, &nothing, 1, name);
+}
+
+void comm_max_i64(struct group *group, int64_t *values, int count, const char *name) {
+    (void)name;
+    if (group->size > 1)
+        group->world->collective->host_max_i64(group, values, count);
+}
+
+void comm_broadcast_i64(struct group *group, int64_t *values, int count, int root, const char *name) {
+    (void)name;
+    if (group->size > 1)
+        group->world->collective->host_broadcast_i64(group, values, count, root);
+}

@@ -1,0 +1,75 @@
+// The table of collectives. A world holds all ranks of a run; a group is some of them, in order. Code above names neither
+// MPI nor NCCL: it asks its group for a collective by name, starts it and later waits for it, so that communication can
+// run under computation.
+//
+//  - A collective names itself ("gradients", "loss"), and has a deadline: a wait that outlasts it dies with that name, the
+//    group and the rank, which ends the whole job (exit code 212) instead of hanging it.
+//  - Every rank of a group calls the same collectives in the same order with the same sizes.
+//  - Buffers are contiguous tensors in the memory of the world's device. Start is ordered after the operations queued on the
+//    compute stream so far, and operations queued after wait see the result. A buffer must not be touched between the two.
+//  - Sums are fp32 for fp32 tensors, in rank order where the backend can promise it.
+//  - A group of one rank does nothing, at once, whatever the backend.
+#ifndef COMM_COMM_H
+#define COMM_COMM_H
+
+#include "ops/ops.h"
+
+enum reduction { REDUCE_SUM, REDUCE_MAX };
+
+struct world;
+struct group;
+
+struct comm_request {
+    struct group *group;
+    const char *name;
+    const struct collective *collective;
+    double started;
+    void *handle;  // the backend's; NULL where the work is done
+};
+
+struct world_place {
+    int rank, size;              // of the whole run
+    int local_rank, local_size;  // on this machine
+};
+
+// What the environment says about this process, found by the command line and passed down.
+struct world_options {
+    const char *backend;  // "self" or "mpi"
+    double deadline_seconds;
+};
+
+int world_open(struct world **world, const struct world_options *options, struct device *device);
+// Finds the place before a device is chosen: MPI is started here where the backend is "mpi".
+int world_start(const char *backend, struct world_place *place);
+void world_close(struct world *world);  // all ranks, at the good end of a run
+struct world_place world_place(const struct world *world);
+struct group *world_group_all(struct world *world);
+// A group of the given ranks, in this order; every rank of the world must call, with its own group or with count 0.
+int world_group(struct world *world, struct group **group, const int *ranks, int count, const char *name);
+int group_rank(const struct group *group);
+int group_size(const struct group *group);
+const char *group_name(const struct group *group);
+
+// x becomes the sum (or maximum) over the group, on every rank.
+struct comm_request comm_all_reduce_start(struct group *group, struct tensor x, enum reduction reduction,
+                                          const char *name);
+// whole is the concatenation of every rank's part; part may be whole's own slice.
+struct comm_request comm_all_gather_start(struct group *group, struct tensor whole, struct tensor part,
+                                          const char *name);
+// part becomes this rank's slice of the sum of whole; part may be whole's own slice.
+struct comm_request comm_reduce_scatter_start(struct group *group, struct tensor part, struct tensor whole,
+                                              const char *name);
+struct comm_request comm_broadcast_start(struct group *group, struct tensor x, int root, const char *name);
+struct comm_request comm_send_start(struct group *group, struct tensor x, int to, const char *name);
+struct comm_request comm_receive_start(struct group *group, struct tensor x, int from, const char *name);
+void comm_wait(struct comm_request *request);
+
+// Start and wait in one.
+void comm_all_reduce(struct group *group, struct tensor x, enum reduction reduction, const char *name);
+void comm_broadcast(struct group *group, struct tensor x, int root, const char *name);
+void comm_barrier(struct group *group, const char *name);
+// Host values, for decisions all ranks must share (a signal arrived, a checkpoint was saved).
+void comm_max_i64(struct group *group, int64_t *values, int count, const char *name);
+void comm_broadcast_i64(struct group *group, int64_t *values, int count, int root, const char *name);
+
+#endif

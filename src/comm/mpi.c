@@ -1,0 +1,312 @@
+// Collectives over MPI, all nonblocking. Where the device's memory is the host's, MPI works on the tensors in place; else
+// each request stages its tensor through host memory: device → staging before the start, staging → device at the end.
+// Sums of 16-bit floats go through an operation of our own that adds in fp32.
+#include "base/error.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "comm/backend.h"
+#include "ops/device.h"
+
+#include <limits.h>
+#include <mpi.h>
+#include <stdlib.h>
+#include <string.h>
+
+// A message is cut into pieces of at most this many elements: counts are int in MPI 3.
+enum { PIECE_ELEMENTS = 1 << 28, MAX_PIECES = 64 };
+
+#define CHECK_MPI(call)                                                                                                \
+    do {                                                                                                               \
+        int status_ = (call);                                                                                          \
+        if (status_ != MPI_SUCCESS)                                                                                    \
+            die("%s failed with MPI error %d", #call, status_);                                                        \
+    } while (0)
+
+struct mpi_world {
+    struct world base;
+    MPI_Op sum_bf16;
+};
+
+struct mpi_group {
+    struct group base;
+    MPI_Comm comm;
+};
+
+struct mpi_request {
+    MPI_Request pieces[MAX_PIECES];
+    int count;
+    void *staging_in, *staging_out;  // host copies where device memory is not host memory
+    struct tensor result;            // where staging_out goes at the end
+};
+
+static void abort_all(void) {
+    int running = 0, finished = 0;
+    MPI_Initialized(&running);
+    MPI_Finalized(&finished);
+    if (running && !finished)
+        MPI_Abort(MPI_COMM_WORLD, EXIT_CODE_PEER_LOST);
+}
+
+static float bf16_to_float(uint16_t x) {
+    uint32_t bits = (uint32_t)x << 16;
+    float value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+static uint16_t float_to_bf16(float value) {
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    if ((bits & 0x7fffffffu) > 0x7f800000u)
+        return (uint16_t)((bits >> 16) | 0x40u);  // stays a NaN
+    return (uint16_t)((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
+}
+
+static void add_bf16(void *in, void *inout, int *count, MPI_Datatype *type) {
+    (void)type;
+    const uint16_t *a = in;
+    uint16_t *b = inout;
+    for (int i = 0; i < *count; i++)
+        b[i] = float_to_bf16(bf16_to_float(a[i]) + bf16_to_float(b[i]));
+}
+
+int mpi_world_start(struct world_place *place) {
+    int running = 0, provided = 0;
+    MPI_Initialized(&running);
+    if (!running && MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &provided) != MPI_SUCCESS)
+        return error_set("MPI could not start; run under mpirun or srun, or without them for one rank");
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    die_set_handler(abort_all);
+    CHECK_MPI(MPI_Comm_rank(MPI_COMM_WORLD, &place->rank));
+    CHECK_MPI(MPI_Comm_size(MPI_COMM_WORLD, &place->size));
+    MPI_Comm local;
+    CHECK_MPI(MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, place->rank, MPI_INFO_NULL, &local));
+    CHECK_MPI(MPI_Comm_rank(local, &place->local_rank));
+    CHECK_MPI(MPI_Comm_size(local, &place->local_size));
+    CHECK_MPI(MPI_Comm_free(&local));
+    return 0;
+}
+
+static int mpi_group_create(struct world *world, struct group **group, const int *ranks, int count, const char *name) {
+    MPI_Comm comm;
+    int mine = -1;
+    for (int i = 0; i < count; i++)
+        if (ranks[i] == world->place.rank)
+            mine = i;
+    // The first rank of a group is its colour: groups made in one call are disjoint.
+    CHECK_MPI(MPI_Comm_split(MPI_COMM_WORLD, mine >= 0 ? ranks[0] : MPI_UNDEFINED, mine, &comm));
+    if (mine < 0)
+        return 0;
+    struct mpi_group *g = memory_alloc(sizeof *g);
+    g->base = (struct group){.world = world, .name = memory_string(name), .rank = mine, .size = count};
+    g->comm = comm;
+    *group = &g->base;
+    return 0;
+}
+
+static void mpi_group_free(struct group *group) {
+    struct mpi_group *g = (struct mpi_group *)group;
+    CHECK_MPI(MPI_Comm_free(&g->comm));
+    free(group->name);
+    free(g);
+}
+
+static void mpi_world_free(struct world *world) {
+    struct mpi_world *w = (struct mpi_world *)world;
+    MPI_Op_free(&w->sum_bf16);
+    die_set_handler(NULL);
+    CHECK_MPI(MPI_Finalize());
+    free(w);
+}
+
+static MPI_Datatype type_of(enum dtype dtype) {
+    switch (dtype) {
+    case DTYPE_F32:
+        return MPI_FLOAT;
+    case DTYPE_I32:
+        return MPI_INT32_T;
+    case DTYPE_I64:
+        return MPI_INT64_T;
+    case DTYPE_BF16:
+        return MPI_UINT16_T;
+    case DTYPE_U8:
+        return MPI_UINT8_T;
+    case DTYPE_F16:
+    case DTYPE_COUNT:
+        break;
+    }
+    die("no MPI type for %s", dtype_name(dtype));
+}
+
+static MPI_Op operation_of(const struct world *world, enum dtype dtype, enum reduction reduction) {
+    if (reduction == REDUCE_MAX && dtype != DTYPE_BF16)
+        return MPI_MAX;
+    if (reduction == REDUCE_SUM)
+        return dtype == DTYPE_BF16 ? ((const struct mpi_world *)world)->sum_bf16 : MPI_SUM;
+    die("no MPI operation for the maximum of %s", dtype_name(dtype));
+}
+
+static struct mpi_request *request_new(void) {
+    return memory_alloc(sizeof(struct mpi_request));
+}
+
+// The memory MPI reads the tensor from: the tensor's own, or a host copy of it made now.
+static void *readable(const struct group *group, struct mpi_request *request, struct tensor x) {
+    if (group->world->device->ops->is_host_memory)
+        return x.data;
+    request->staging_in = memory_alloc(tensor_bytes(x));
+    device_copy_out(group->world->device, request->staging_in, x);
+    return request->staging_in;
+}
+
+// The memory MPI writes into, copied to the tensor when the request is done.
+static void *writable(const struct group *group, struct mpi_request *request, struct tensor x) {
+    if (group->world->device->ops->is_host_memory)
+        return x.data;
+    request->staging_out = memory_alloc(tensor_bytes(x));
+    request->result = x;
+    return request->staging_out;
+}
+
+// Elements of the next piece where `left` remain.
+static int piece_length(const struct mpi_request *request, int64_t left) {
+    if (request->count >= MAX_PIECES)
+        die("a message of more than %d pieces", MAX_PIECES);
+    return left < PIECE_ELEMENTS ? (int)left : PIECE_ELEMENTS;
+}
+
+static void *mpi_all_reduce(struct group *group, struct tensor x, enum reduction reduction) {
+    struct mpi_request *request = request_new();
+    char *memory = readable(group, request, x);
+    if (request->staging_in) {
+        request->staging_out = request->staging_in;
+        request->staging_in = NULL;
+        request->result = x;
+    }
+    MPI_Comm comm = ((struct mpi_group *)group)->comm;
+    for (int64_t done = 0, length; done < tensor_count(x); done += length) {
+        length = piece_length(request, tensor_count(x) - done);
+        CHECK_MPI(MPI_Iallreduce(MPI_IN_PLACE, memory + (size_t)done * dtype_bytes(x.dtype), (int)length,
+                                 type_of(x.dtype), operation_of(group->world, x.dtype, reduction), comm,
+                                 &request->pieces[request->count++]));
+    }
+    return request;
+}
+
+static void check_one_piece(int64_t count, const char *what) {
+    if (count > INT_MAX)
+        die("%s of %lld elements in one message is more than MPI 3 can count; use smaller buckets", what,
+            (long long)count);
+}
+
+static void *mpi_all_gather(struct group *group, struct tensor whole, struct tensor part) {
+    check_one_piece(tensor_count(part), "all_gather");
+    struct mpi_request *request = request_new();
+    bool is_slice = (char *)part.data == (char *)whole.data + tensor_bytes(part) * (size_t)group->rank;
+    bool in_place = is_slice && group->world->device->ops->is_host_memory;
+    const void *from = in_place ? MPI_IN_PLACE : readable(group, request, part);
+    void *to = writable(group, request, whole);
+    int count = (int)tensor_count(part);
+    CHECK_MPI(MPI_Iallgather(from, count, type_of(part.dtype), to, count, type_of(part.dtype),
+                             ((struct mpi_group *)group)->comm, &request->pieces[request->count++]));
+    return request;
+}
+
+static void *mpi_reduce_scatter(struct group *group, struct tensor part, struct tensor whole) {
+    check_one_piece(tensor_count(part), "reduce_scatter");
+    struct mpi_request *request = request_new();
+    const void *from = readable(group, request, whole);
+    // The result may be a slice of the source, which MPI forbids: it always goes through memory of its own.
+    request->staging_out = memory_alloc(tensor_bytes(part));
+    request->result = part;
+    CHECK_MPI(MPI_Ireduce_scatter_block(from, request->staging_out, (int)tensor_count(part), type_of(part.dtype),
+                                        operation_of(group->world, part.dtype, REDUCE_SUM),
+                                        ((struct mpi_group *)group)->comm, &request->pieces[request->count++]));
+    return request;
+}
+
+static void *mpi_broadcast(struct group *group, struct tensor x, int root) {
+    struct mpi_request *request = request_new();
+    char *memory = group->rank == root ? readable(group, request, x) : writable(group, request, x);
+    for (int64_t done = 0, length; done < tensor_count(x); done += length) {
+        length = piece_length(request, tensor_count(x) - done);
+        CHECK_MPI(MPI_Ibcast(memory + (size_t)done * dtype_bytes(x.dtype), (int)length, type_of(x.dtype), root,
+                             ((struct mpi_group *)group)->comm, &request->pieces[request->count++]));
+    }
+    return request;
+}
+
+static void *mpi_send(struct group *group, struct tensor x, int to) {
+    struct mpi_request *request = request_new();
+    char *memory = readable(group, request, x);
+    for (int64_t done = 0, length; done < tensor_count(x); done += length) {
+        length = piece_length(request, tensor_count(x) - done);
+        CHECK_MPI(MPI_Isend(memory + (size_t)done * dtype_bytes(x.dtype), (int)length, type_of(x.dtype), to, 0,
+                            ((struct mpi_group *)group)->comm, &request->pieces[request->count++]));
+    }
+    return request;
+}
+
+static void *mpi_receive(struct group *group, struct tensor x, int from) {
+    struct mpi_request *request = request_new();
+    char *memory = writable(group, request, x);
+    for (int64_t done = 0, length; done < tensor_count(x); done += length) {
+        length = piece_length(request, tensor_count(x) - done);
+        CHECK_MPI(MPI_Irecv(memory + (size_t)done * dtype_bytes(x.dtype), (int)length, type_of(x.dtype), from, 0,
+                            ((struct mpi_group *)group)->comm, &request->pieces[request->count++]));
+    }
+    return request;
+}
+
+static bool mpi_test(struct group *group, void *handle) {
+    struct mpi_request *request = handle;
+    int done = 0;
+    CHECK_MPI(MPI_Testall(request->count, request->pieces, &done, MPI_STATUSES_IGNORE));
+    if (!done)
+        return false;
+    if (request->staging_out) {
+        device_copy_in(group->world->device, request->result, request->staging_out);
+        device_synchronize(group->world->device);
+    }
+    free(request->staging_in);
+    free(request->staging_out);
+    free(request);
+    return true;
+}
+
+static void mpi_host_max_i64(struct group *group, int64_t *values, int count) {
+    CHECK_MPI(MPI_Allreduce(MPI_IN_PLACE, values, count, MPI_INT64_T, MPI_MAX, ((struct mpi_group *)group)->comm));
+}
+
+static void mpi_host_broadcast_i64(struct group *group, int64_t *values, int count, int root) {
+    CHECK_MPI(MPI_Bcast(values, count, MPI_INT64_T, root, ((struct mpi_group *)group)->comm));
+}
+
+static const struct collective mpi_collective = {
+    .name = "mpi",
+    .group_create = mpi_group_create,
+    .group_free = mpi_group_free,
+    .world_free = mpi_world_free,
+    .all_reduce = mpi_all_reduce,
+    .all_gather = mpi_all_gather,
+    .reduce_scatter = mpi_reduce_scatter,
+    .broadcast = mpi_broadcast,
+    .send = mpi_send,
+    .receive = mpi_receive,
+    .test = mpi_test,
+    .host_max_i64 = mpi_host_max_i64,
+    .host_broadcast_i64 = mpi_host_broadcast_i64,
+};
+
+int mpi_world_open(struct world **world, struct device *device) {
+    struct mpi_world *w = memory_alloc(sizeof *w);
+    w->base.collective = &mpi_collective;
+    w->base.device = device;
+    if (mpi_world_start(&w->base.place) < 0) {
+        free(w);
+        return -1;
+    }
+    CHECK_MPI(MPI_Op_create(add_bf16, 1, &w->sum_bf16));
+    *world = &w->base;
+    return 0;
+}

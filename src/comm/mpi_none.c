@@ -1,0 +1,15 @@
+// Stands in for mpi.c in a build without MPI.
+#include "base/error.h"
+#include "comm/backend.h"
+
+int mpi_world_start(struct world_place *place) {
+    (void)place;
+    return error_set("this build has no MPI, so it cannot take part in a run of several ranks; install libopenmpi-dev "
+                     "and build again with -DBEVATRON_MPI=ON");
+}
+
+int mpi_world_open(struct world **world, struct device *device) {
+    (void)world;
+    (void)device;
+    return error_set("this build has no MPI; install libopenmpi-dev and build again with -DBEVATRON_MPI=ON");
+}

@@ -1,0 +1,70 @@
+// The list of parameters and its flat layout. See param.h.
+#include "parallel/param.h"
+#include "base/error.h"
+#include "base/memory.h"
+
+#include <stdlib.h>
+
+struct param *param_add(struct param_list *list, const char *name, struct shard shard, enum init_kind init,
+                        double standard_deviation) {
+    if (list->count == list->capacity) {
+        list->capacity = list->capacity ? 2 * list->capacity : 64;
+        list->items = memory_realloc(list->items, sizeof *list->items * (size_t)list->capacity);
+    }
+    struct param *param = memory_alloc(sizeof *param);
+    *param = (struct param){.name = memory_string(name),
+                            .shard = shard,
+                            .init = init,
+                            .standard_deviation = standard_deviation,
+                            .has_decay = shard.rank > 1};
+    list->items[list->count++] = param;
+    return param;
+}
+
+void param_list_layout(struct param_list *list) {
+    int64_t next = 0;
+    for (int decayed = 1; decayed >= 0; decayed--) {
+        for (int i = 0; i < list->count; i++) {
+            struct param *param = list->items[i];
+            if (param->has_decay != (decayed == 1))
+                continue;
+            param->offset = next;
+            int64_t count = shard_local_count(&param->shard);
+            next += (count + PARAM_ALIGNMENT - 1) / PARAM_ALIGNMENT * PARAM_ALIGNMENT;
+        }
+        if (decayed)
+            list->decayed = next;
+    }
+    list->total = next;
+}
+
+struct tensor param_in(const struct param *param, struct tensor flat) {
+    char *data = (char *)flat.data + (size_t)param->offset * dtype_bytes(flat.dtype);
+    int64_t rows = shard_local_size(&param->shard, 0), columns = shard_local_size(&param->shard, 1);
+    return param->shard.rank == 1 ? tensor_1d(data, flat.dtype, rows) : tensor_2d(data, flat.dtype, rows, columns);
+}
+
+void param_list_bind(struct param_list *list, struct tensor values, struct tensor grads) {
+    CHECK(tensor_count(values) == list->total && (!grads.data || tensor_count(grads) == list->total));
+    for (int i = 0; i < list->count; i++) {
+        struct param *param = list->items[i];
+        param->value = param_in(param, values);
+        param->grad = grads.data ? param_in(param, grads) : (struct tensor){0};
+    }
+}
+
+int64_t param_list_elements(const struct param_list *list) {
+    int64_t elements = 0;
+    for (int i = 0; i < list->count; i++)
+        elements += shard_local_count(&list->items[i]->shard);
+    return elements;
+}
+
+void param_list_free(struct param_list *list) {
+    for (int i = 0; i < list->count; i++) {
+        free(list->items[i]->name);
+        free(list->items[i]);
+    }
+    free(list->items);
+    *list = (struct param_list){0};
+}

@@ -1,0 +1,64 @@
+// Slices of tensors as runs of contiguous elements. See shard.h.
+#include "parallel/shard.h"
+#include "base/error.h"
+
+struct shard shard_whole(int rank, int64_t rows, int64_t columns) {
+    CHECK(rank == 1 || rank == 2);
+    struct shard shard = {.rank = rank, .global = {rows, rank == 2 ? columns : 1}, .segment_count = 1, .parts = 1};
+    shard.segments[0] = rows;
+    return shard;
+}
+
+struct shard shard_split(struct shard whole, int dimension, int parts, int part) {
+    CHECK(whole.parts == 1 && dimension < whole.rank && part >= 0 && part < parts);
+    if (whole.segment_count == 1)
+        whole.segments[0] = whole.global[dimension];
+    for (int i = 0; i < whole.segment_count; i++)
+        CHECK(whole.segments[i] % parts == 0);
+    whole.dimension = dimension;
+    whole.parts = parts;
+    whole.part = part;
+    return whole;
+}
+
+int64_t shard_local_size(const struct shard *shard, int dimension) {
+    if (dimension >= shard->rank)
+        return 1;
+    return dimension == shard->dimension ? shard->global[dimension] / shard->parts : shard->global[dimension];
+}
+
+int64_t shard_local_count(const struct shard *shard) {
+    return shard_local_size(shard, 0) * shard_local_size(shard, 1);
+}
+
+int64_t shard_global_count(const struct shard *shard) {
+    return shard->global[0] * shard->global[1];
+}
+
+// A split of the rows gives one run per segment; a split of the columns one run per row and segment.
+int64_t shard_run_count(const struct shard *shard) {
+    if (shard->parts == 1)
+        return 1;
+    return shard->dimension == 0 ? shard->segment_count : shard->global[0] * shard->segment_count;
+}
+
+struct shard_run shard_run(const struct shard *shard, int64_t i) {
+    CHECK(i >= 0 && i < shard_run_count(shard));
+    if (shard->parts == 1)
+        return (struct shard_run){.count = shard_global_count(shard)};
+    int64_t row = shard->dimension == 0 ? 0 : i / shard->segment_count;
+    int segment = (int)(i % shard->segment_count);
+    int64_t global_start = 0, local_start = 0;
+    for (int s = 0; s < segment; s++) {
+        global_start += shard->segments[s];
+        local_start += shard->segments[s] / shard->parts;
+    }
+    int64_t length = shard->segments[segment] / shard->parts;
+    global_start += length * shard->part;
+    int64_t width = shard->dimension == 0 ? shard->global[1] : 1;
+    return (struct shard_run){
+        .global_offset = row * shard->global[1] + global_start * width,
+        .local_offset = row * shard_local_size(shard, 1) + local_start * width,
+        .count = length * width,
+    };
+}

@@ -1,0 +1,42 @@
+// Who holds which slice of a tensor. This is the one place that answers it: initial values, tensor parallelism, the sharded
+// optimizer, checkpoints and their resharding all ask here.
+//
+// A tensor is split along one dimension into `parts` equal slices. Where that dimension is made of segments (q, k and v
+// rows of a packed projection, gate and up rows of a gated MLP), every segment is split on its own, so that each rank holds
+// its heads' q, k and v; the local tensor keeps the order of the segments.
+// A slice is handed out as runs: stretches of elements that are contiguous both in the whole tensor and in the slice.
+#ifndef PARALLEL_SHARD_H
+#define PARALLEL_SHARD_H
+
+#include "tensor/tensor.h"
+
+enum { SHARD_MAX_SEGMENTS = 3 };
+
+struct shard {
+    int rank;                              // 1 or 2 dimensions
+    int64_t global[2];                     // shape of the whole tensor
+    int dimension;                         // which one is split
+    int segment_count;                     // 1 where the dimension is one piece
+    int64_t segments[SHARD_MAX_SEGMENTS];  // lengths, adding up to global[dimension]
+    int parts, part;                       // this is slice `part` of `parts`
+};
+
+struct shard_run {
+    int64_t global_offset;  // elements from the start of the whole tensor
+    int64_t local_offset;   // elements from the start of the slice
+    int64_t count;
+};
+
+// A tensor that every rank holds whole.
+struct shard shard_whole(int rank, int64_t rows, int64_t columns);
+// Slice `part` of `parts` along a dimension. A segment that does not divide is a broken invariant.
+struct shard shard_split(struct shard whole, int dimension, int parts, int part);
+
+int64_t shard_local_size(const struct shard *shard, int dimension);
+int64_t shard_local_count(const struct shard *shard);
+int64_t shard_global_count(const struct shard *shard);
+// Number of runs, and run number i in increasing order of both offsets.
+int64_t shard_run_count(const struct shard *shard);
+struct shard_run shard_run(const struct shard *shard, int64_t i);
+
+#endif
