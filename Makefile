@@ -1,0 +1,97 @@
+# A thin front for CMake: every target here is one or two commands that can be typed by hand.
+#
+#   make                 builds build/release/bevatron
+#   make demo            trains a small GPT on this machine and lets it write
+#   make test            the whole test suite: release build, sanitizer build, make check
+#   make test-peers      compares with Python libraries (PYTHON=… with the packages of tests/peers)
+#   make bench           benchmarks (see bench/)
+#   make check           formatting, style, include direction
+#   make format          formats C and CUDA files with clang-format
+#   make fuzz            every fuzz target for FUZZ_SECONDS each
+#   make install         into PREFIX (default /usr/local), DESTDIR honoured
+#   make clean           removes build/ and demo/
+#
+# demo, test, check and fuzz first install missing Debian packages where they can; SETUP=no leaves the system alone.
+# CMAKE_FLAGS is handed to CMake, as in: make CMAKE_FLAGS=-DBEVATRON_CUDA=ON
+
+PREFIX ?= /usr/local
+JOBS ?= $(shell nproc 2>/dev/null || echo 2)
+PYTHON ?= python3
+FUZZ_SECONDS ?= 60
+SETUP ?= yes
+CMAKE_FLAGS ?=
+
+CTEST = ctest --output-on-failure --parallel $(JOBS)
+
+# $(call build,FOLDER,FLAGS): configures the folder where that was not done or flags are given, then builds.
+# The generator is chosen once per folder: Ninja where there is one.
+define build
+	@if [ ! -f $(1)/build.ninja ] && [ ! -f $(1)/Makefile ]; then \
+	    cmake --fresh -S . -B $(1) $$(command -v ninja >/dev/null && echo -G Ninja) $(2) $(CMAKE_FLAGS); \
+	elif [ -n "$(CMAKE_FLAGS)" ]; then \
+	    cmake -S . -B $(1) $(2) $(CMAKE_FLAGS); \
+	fi
+	@cmake --build $(1) --parallel $(JOBS)
+endef
+
+.PHONY: all release asan demo test test-peers bench check format fuzz install clean setup-build setup-test setup-fuzz
+
+all: release
+
+release:
+	$(call build,build/release)
+
+asan:
+	$(call build,build/asan,-DCMAKE_BUILD_TYPE=Debug -DBEVATRON_SANITIZE=ON)
+
+setup-build setup-test setup-fuzz:
+	@[ "$(SETUP)" = no ] || tools/install_packages $(@:setup-%=%)
+
+demo: setup-build
+	@$(MAKE) --no-print-directory release
+	@BEVATRON=build/release/bevatron MAKE_STORIES=build/release/make_stories bash examples/demo/run.sh
+
+# All three parts run even where one fails, so that one report shows everything; the release suite comes last.
+test: setup-test
+	@$(MAKE) --no-print-directory release
+	@$(MAKE) --no-print-directory asan
+	@failed=; \
+	$(MAKE) --no-print-directory check SETUP=no || failed="$$failed check"; \
+	echo "make test: unit tests under AddressSanitizer and UndefinedBehaviorSanitizer"; \
+	$(CTEST) --test-dir build/asan -LE slow || failed="$$failed sanitizer-tests"; \
+	echo "make test: all tests, release build"; \
+	$(CTEST) --test-dir build/release || failed="$$failed tests"; \
+	if [ -n "$$failed" ]; then echo "make test: FAILED:$$failed"; exit 1; fi; \
+	echo "make test: passed"
+
+test-peers: release
+	@failed=; \
+	for script in tests/peers/*.py; do \
+	    [ -f "$$script" ] || { echo "test-peers: no scripts in tests/peers"; break; }; \
+	    echo "test-peers: $$script"; \
+	    BEVATRON=build/release/bevatron $(PYTHON) "$$script" || failed="$$failed $$script"; \
+	done; \
+	if [ -n "$$failed" ]; then echo "test-peers: FAILED:$$failed"; exit 1; fi
+
+bench: release
+	@BEVATRON=build/release/bevatron BUILD=build/release PYTHON=$(PYTHON) bash bench/run.sh
+
+check: setup-test
+	@failed=0; \
+	tools/check_includes || failed=1; \
+	tools/check_style || failed=1; \
+	tools/check_format || failed=1; \
+	exit $$failed
+
+format:
+	clang-format -i $$(find src tests bench examples -name '*.[ch]' -o -name '*.cu' -o -name '*.cuh')
+
+fuzz: setup-fuzz
+	$(call build,build/fuzz,-DCMAKE_C_COMPILER=clang -DBEVATRON_FUZZ=ON -DBEVATRON_WERROR=OFF)
+	@tools/run_fuzzers build/fuzz $(FUZZ_SECONDS)
+
+install: release
+	cmake --install build/release --prefix $(PREFIX) --strip
+
+clean:
+	rm -rf build demo

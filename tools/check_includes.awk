@@ -1,0 +1,138 @@
+# The rules of check_includes; tools/check_includes chooses the files, all below ROOT/src. Needs c_code.awk before it.
+# The order of folders is DESIGN's: a folder may include itself and what stands below it, nothing above.
+
+BEGIN {
+    count = split("base config data tensor ops comm parallel model optim report checkpoint cluster step plan train cli", \
+                  order, " ")
+    for (i = 1; i <= count; i++)
+        level[order[i]] = i
+    nvidia = "^(cuda|cublas|cudnn|curand|cusparse|cusolver|nvrtc|nvml|nvtx|nvToolsExt|cooperative_groups)"
+}
+
+function begin_file(    inside) {
+    current = FILENAME
+    in_comment = includes = conditionals = opens_guard = 0
+    guard = guarded = ""
+    inside = name_of(current)
+    sub(/^src\//, "", inside)
+    path_in_src = inside
+    folder = inside
+    if (!sub(/\/.*/, "", folder))
+        folder = ""
+    if (!(folder in level))
+        error_at(1, "folder src/" folder " has no place in the order of layers")
+    own_header = inside
+    own_header = sub(/\.(c|cu)$/, ".h", own_header) ? own_header : ""
+    is_header = current ~ /\.(h|cuh)$/
+    files++
+}
+
+function end_file() {
+    if (is_header && guarded == "")
+        error_at(1, "header has no include guard")
+}
+
+function exists(path,    line, found) {
+    found = (getline line < path) >= 0
+    close(path)
+    return found
+}
+
+function check_project_include(name,    target) {
+    target = name
+    if (!sub(/\/.*/, "", target) || !(target in level)) {
+        error_at(FNR, "\"" name "\" must be named from src/, as in \"base/error.h\"")
+        return
+    }
+    if (level[target] > level[folder])
+        error_at(FNR, "src/" folder " stands below src/" target " and may not include " name)
+    if (!exists(root "/src/" name))
+        error_at(FNR, "src/" name " does not exist")
+}
+
+function check_system_include(name) {
+    if (name ~ /^mpi/ && path_in_src != "comm/mpi.c")
+        error_at(FNR, "only src/comm/mpi.c includes MPI")
+    if (name ~ /^nccl/ && path_in_src != "comm/nccl.c")
+        error_at(FNR, "only src/comm/nccl.c includes NCCL")
+    if (name ~ nvidia && path_in_src !~ /^ops\/cuda\// && path_in_src != "comm/nccl.c")
+        error_at(FNR, "only src/ops/cuda and src/comm/nccl.c include NVIDIA headers")
+}
+
+function check_include(line,    name) {
+    includes++
+    if (match(line, /"[^"]*"/)) {
+        name = substr(line, RSTART + 1, RLENGTH - 2)
+        check_project_include(name)
+    } else if (match(line, /<[^>]*>/)) {
+        name = substr(line, RSTART + 1, RLENGTH - 2)
+    } else {
+        error_at(FNR, "cannot read this include")
+        return
+    }
+    check_system_include(name)
+    if (includes == 1 && own_header != "" && name != own_header && exists(root "/src/" own_header))
+        error_at(FNR, "the first include must be the file's own header \"" own_header "\"")
+}
+
+# Above ops/ and comm/ the build chooses files, never the preprocessor. Below them a file may ask which processor it is
+# compiled for, which only the compiler's own macros (__ARM_NEON, __x86_64__, __cplusplus) answer.
+function check_conditional(code,    rest, word) {
+    conditionals++
+    if (is_header && conditionals == 1 && code ~ /^#ifndef/) {
+        guard = code
+        sub(/^#ifndef /, "", guard)
+        return
+    }
+    if (folder == "ops" || folder == "comm")
+        return
+    if (level[folder] > level["ops"]) {
+        error_at(FNR, "no conditional compilation in src/" folder ": let the build choose x.c or x_none.c")
+        return
+    }
+    rest = code
+    sub(/^#[a-z]+/, "", rest)
+    while (match(rest, /[A-Za-z_][A-Za-z0-9_]*/)) {
+        word = substr(rest, RSTART, RLENGTH)
+        rest = substr(rest, RSTART + RLENGTH)
+        if (word != "defined" && (word !~ /^__/ || word == "__has_include"))
+            error_at(FNR, "conditional compilation on " word ": let the build choose x.c or x_none.c")
+    }
+}
+
+function check_calls(code) {
+    if (code ~ /(^|[^A-Za-z0-9_])(secure_)?getenv[ ]*[(]/ && folder != "cli")
+        error_at(FNR, "only src/cli reads the environment")
+    if (code ~ /(^|[^A-Za-z0-9_])(exit|_exit|_Exit|quick_exit)[ ]*[(]/ && folder != "cli" && path_in_src != "base/error.c")
+        error_at(FNR, "only src/cli and src/base/error.c end the process")
+}
+
+FNR == 1 {
+    if (files)
+        end_file()
+    begin_file()
+}
+
+{
+    was_comment = in_comment
+    code = code_of($0)
+    if (!was_comment && $0 ~ /^[ \t]*#[ \t]*include/) {
+        check_include($0)
+        next
+    }
+    sub(/^[ \t]*#[ \t]*/, "#", code)
+    sub(/[ \t]+$/, "", code)
+    if (code ~ /^#(if|ifdef|ifndef|elif)([^a-z]|$)/)
+        check_conditional(code)
+    else if (guard != "" && code == "#define " guard)
+        guarded = guard
+    else
+        check_calls(code)
+}
+
+END {
+    if (files)
+        end_file()
+    printf "check_includes: %d files, %d errors\n", files, errors
+    exit errors > 0
+}
