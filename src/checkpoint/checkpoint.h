@@ -3,7 +3,8 @@
 //   SAVE/latest_checkpointed_iteration.txt   decimal iteration, no newline (Megatron's name); always replaced last
 //   SAVE/iter_0000010/model.safetensors      the weights, whole (global) tensors under the caller's names
 //   SAVE/iter_0000010/optimizer.safetensors  Adam's m and v, fp32 master weights where parameters have 16 bits
-//   SAVE/iter_0000010/state.json             struct checkpoint_state, and the configuration of the run
+//   SAVE/iter_0000010/state.json             struct checkpoint_state
+//   SAVE/iter_0000010/config.json            the configuration of the run, where the caller gives one
 //   SAVE/iter_0000010/manifest.json          every other file with its size and SHA-256; written last in the folder
 //
 // A save writes SAVE/iter_0000010.tmp.PID/, syncs it, renames it and then replaces the marker. So whenever the process or the
@@ -34,7 +35,7 @@ struct checkpoint_state {
     int64_t skipped_train_samples;
     int64_t adam_step;              // successful updates: Adam's t
     int64_t schedule_samples;       // n of the learning-rate and weight-decay schedules
-    uint64_t seed;                  // of the counter-based generator, which has no other state
+    int64_t seed;                   // of the counter-based generator, which has no other state
     double loss_scale;              // 1 where there is no scaler
     int64_t loss_scale_growth;      // good steps since the scale last changed
     int64_t loss_scale_hysteresis;  // overflows still tolerated

@@ -3,7 +3,7 @@
 // report_open nothing here can fail a run: a sink that breaks is said once and left alone.
 //
 //     report_open(&report, &options);
-//     report_run(report, iteration, config_json, arguments);
+//     report_run(report, iteration, config_json);
 //     each iteration:            report_step(report, &metrics);      // live line, TensorBoard at its interval
 //     each log interval:         report_interval(report, &metrics);  // console line, metrics.jsonl
 //     after each evaluation:     report_eval(report, &eval);
@@ -31,8 +31,9 @@ struct report_options {
 int report_open(struct report **report, const struct report_options *options);
 void report_close(struct report *report);
 
-// Once per start. config_json: one JSON object or NULL. arguments: text of the argument dump for TensorBoard, or NULL.
-void report_run(struct report *report, int64_t iteration, const char *config_json, const char *arguments);
+// Once per start, with the iteration it begins after. config_json: one JSON object (config_to_json) or NULL; it goes into
+// metrics.jsonl, and member by member, as text, to TensorBoard.
+void report_run(struct report *report, int64_t iteration, const char *config_json);
 void report_step(struct report *report, const struct metrics *metrics);
 void report_interval(struct report *report, const struct metrics *metrics);
 void report_eval(struct report *report, const struct metrics_eval *eval);
