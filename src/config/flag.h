@@ -52,6 +52,9 @@ enum flag_type {
 // Which ends of [minimum, maximum] do not belong to the range.
 enum flag_bounds { FLAG_CLOSED = 0, FLAG_ABOVE_MINIMUM = 1, FLAG_BELOW_MAXIMUM = 2 };
 
+// As a maximum: no limit (of a count that is still safe to multiply by two).
+#define FLAG_ENDLESS 0x1p62
+
 struct string_list {
     char **items;  // owned, each NUL-terminated
     int64_t count;
@@ -150,7 +153,8 @@ bool flag_is_given(const struct flag_given *given, const char *name);
 
 // The row of a name, with or without "--", NULL where there is none.
 const struct flag *flag_find(const struct flag_table *table, const char *name);
-// Appends a value as text: the number, the string, items with blanks between; "None" where unset. `base` is the struct the row's offset counts from.
+// Appends a value as text: the number, the string, items with blanks between; "None" where unset.
+// `base` is the struct the row's offset counts from.
 void flag_format(const struct flag *flag, const void *base, struct buffer *out);
 
 void flags_help(const struct flag_command *command, bool all, struct buffer *out);

@@ -1,0 +1,285 @@
+// Rows and values: setting a row from text with its range, resetting it to its default, showing it. A value is always
+// whole: text that does not pass leaves the old one in place.
+#include "config/flag.h"
+#include "config/flag_internal.h"
+#include "base/error.h"
+#include "base/memory.h"
+#include <ctype.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+void string_list_add(struct string_list *list, const char *item) {
+    list->items = memory_realloc(list->items, ((size_t)list->count + 1) * sizeof *list->items);
+    list->items[list->count++] = memory_string(item);
+}
+
+void string_list_add_words(struct string_list *list, const char *text) {
+    struct buffer word = {0};
+    for (const char *p = text;; p++) {
+        if (*p && *p != ' ' && *p != '\t') {
+            buffer_append_byte(&word, *p);
+        } else if (word.length) {
+            string_list_add(list, buffer_string(&word));
+            buffer_clear(&word);
+        }
+        if (!*p)
+            break;
+    }
+    buffer_free(&word);
+}
+
+void string_list_free(struct string_list *list) {
+    for (int64_t i = 0; i < list->count; i++)
+        free(list->items[i]);
+    free(list->items);
+    *list = (struct string_list){0};
+}
+
+int flag_truth(const char *text) {
+    static const char *const words[][2] = {{"false", "true"}, {"no", "yes"}, {"off", "on"}, {"0", "1"}};
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
+        for (int truth = 0; truth < 2; truth++)
+            if (strcasecmp(text, words[i][truth]) == 0)
+                return truth;
+    return -1;
+}
+
+bool flag_name_equal(const char *a, size_t length, const char *b) {
+    if (length >= 2 && a[0] == '-' && a[1] == '-') {
+        a += 2;
+        length -= 2;
+    }
+    if (b[0] == '-' && b[1] == '-')
+        b += 2;
+    for (size_t i = 0; i < length; i++) {
+        char x = a[i] == '_' ? '-' : a[i], y = b[i] == '_' ? '-' : b[i];
+        if (x != y || y == '\0' || y == '=')
+            return false;
+    }
+    return b[length] == '\0' || b[length] == '=';
+}
+
+static bool has_range(const struct flag *flag) {
+    return flag->minimum != 0 || flag->maximum != 0;
+}
+
+static bool in_range(const struct flag *flag, double value) {
+    if (!has_range(flag))
+        return true;
+    if (value < flag->minimum || value > flag->maximum)
+        return false;
+    if ((flag->bounds & FLAG_ABOVE_MINIMUM) && value == flag->minimum)
+        return false;
+    return !((flag->bounds & FLAG_BELOW_MAXIMUM) && value == flag->maximum);
+}
+
+static int refuse_number(const struct flag *flag, const char *text) {
+    struct buffer range = {0};
+    flag_format_range(flag, &range);
+    const char *kind = flag->type == FLAG_INT ? "a whole number" : "a number";
+    error_set_code(EXIT_CODE_USAGE, "%s takes %s%s%s, not \"%s\"", flag->name, kind, range.length ? ", " : "",
+                   buffer_string(&range), text);
+    buffer_free(&range);
+    return -1;
+}
+
+static int set_int(const struct flag *flag, int64_t *value, const char *text) {
+    const char *digits = text + (*text == '-' || *text == '+');
+    char *end = NULL;
+    errno = 0;
+    long long number = strtoll(text, &end, 10);
+    if (!isdigit((unsigned char)*digits) || *end || errno == ERANGE || !in_range(flag, (double)number))
+        return refuse_number(flag, text);
+    *value = number;
+    return 0;
+}
+
+static int set_double(const struct flag *flag, double *value, const char *text) {
+    // strtod also reads blanks, "inf", "nan" and hexadecimal: none of them is meant on a command line.
+    if (!*text || text[strspn(text, "0123456789+-.eE")])
+        return refuse_number(flag, text);
+    char *end = NULL;
+    double number = strtod(text, &end);
+    if (end == text || *end || !isfinite(number) || !in_range(flag, number))
+        return refuse_number(flag, text);
+    *value = number;
+    return 0;
+}
+
+static int set_choice(const struct flag *flag, char **value, const char *text) {
+    struct buffer names = {0};
+    for (const char *const *name = flag->choices; *name; name++) {
+        if (strcasecmp(*name, text) == 0) {
+            buffer_free(&names);
+            free(*value);
+            *value = memory_string(*name);
+            return 0;
+        }
+        buffer_printf(&names, "%s%s", name == flag->choices ? "" : ", ", *name);
+    }
+    error_set_code(EXIT_CODE_USAGE, "%s takes one of %s, not \"%s\"", flag->name, buffer_string(&names), text);
+    buffer_free(&names);
+    return -1;
+}
+
+static int set_list(const struct flag *flag, struct string_list *list, const struct string_list *items, bool add) {
+    int64_t count = items->count + (add ? list->count : 0);
+    if (!in_range(flag, (double)count)) {
+        struct buffer range = {0};
+        flag_format_range(flag, &range);
+        error_set_code(EXIT_CODE_USAGE, "%s takes %s values, not %" PRId64, flag->name, buffer_string(&range), count);
+        buffer_free(&range);
+        return -1;
+    }
+    if (!add)
+        string_list_free(list);
+    for (int64_t i = 0; i < items->count; i++)
+        string_list_add(list, items->items[i]);
+    return 0;
+}
+
+static int set_switch(const struct flag *flag, bool *value, const struct string_list *items) {
+    int truth = items->count ? flag_truth(items->items[0]) : 1;
+    if (truth < 0 || items->count > 1)
+        return error_set_code(EXIT_CODE_USAGE, "%s is a switch: it takes no value, or true or false, not \"%s\"",
+                              flag->name, items->items[0]);
+    *value = (flag->type == FLAG_BOOL) == (truth == 1);
+    return 0;
+}
+
+int flag_set_values(const struct flag *flag, void *base, const struct string_list *items, bool add) {
+    void *slot = (char *)base + flag->offset;
+    if (flag->type == FLAG_BOOL || flag->type == FLAG_BOOL_OFF)
+        return set_switch(flag, slot, items);
+    if (flag->type == FLAG_STRING_LIST)
+        return set_list(flag, slot, items, add);
+    if (items->count != 1)
+        return error_set_code(EXIT_CODE_USAGE, "%s takes one value, not %" PRId64, flag->name, items->count);
+    const char *text = items->items[0];
+    switch (flag->type) {
+    case FLAG_INT:
+        return set_int(flag, slot, text);
+    case FLAG_DOUBLE:
+        return set_double(flag, slot, text);
+    case FLAG_CHOICE:
+        return set_choice(flag, slot, text);
+    default:
+        CHECK(flag->type == FLAG_STRING);
+        free(*(char **)slot);
+        *(char **)slot = memory_string(text);
+        return 0;
+    }
+}
+
+static void release(const struct flag *flag, void *base) {
+    void *slot = (char *)base + flag->offset;
+    if (flag->type == FLAG_STRING || flag->type == FLAG_CHOICE) {
+        free(*(char **)slot);
+        *(char **)slot = NULL;
+    } else if (flag->type == FLAG_STRING_LIST) {
+        string_list_free(slot);
+    }
+}
+
+// Sets the zero of the type, then the default over it. A default that its own row refuses is a mistake in the table.
+void flag_reset(const struct flag *flag, void *base) {
+    void *slot = (char *)base + flag->offset;
+    release(flag, base);
+    if (flag->type == FLAG_BOOL || flag->type == FLAG_BOOL_OFF)
+        *(bool *)slot = flag->initial && strcmp(flag->initial, "true") == 0;
+    else if (flag->type == FLAG_INT)
+        *(int64_t *)slot = 0;
+    else if (flag->type == FLAG_DOUBLE)
+        *(double *)slot = 0;
+    if (!flag->initial || flag->type == FLAG_BOOL || flag->type == FLAG_BOOL_OFF)
+        return;
+    struct string_list items = {0};
+    if (flag->type == FLAG_STRING_LIST)
+        string_list_add_words(&items, flag->initial);
+    else
+        string_list_add(&items, flag->initial);
+    if (flag_set_values(flag, base, &items, false) < 0)
+        die("%s: the default does not pass: %s", flag->name, error_message());
+    string_list_free(&items);
+}
+
+void flags_set_defaults(const struct flag_command *command, void *options) {
+    for (size_t t = 0; t < command->table_count; t++) {
+        const struct flag_table *table = &command->tables[t];
+        char *base = (char *)options + table->base;
+        struct flag_given *given = (struct flag_given *)(base + table->given);
+        *given = (struct flag_given){table->flags, memory_alloc(table->count + 1), table->count};
+        for (size_t i = 0; i < table->count; i++) {
+            const struct flag *flag = &table->flags[i];
+            if (flag->type == FLAG_GROUP)
+                continue;
+            // The memory is new: whatever stands there is no pointer of ours.
+            if (flag->type == FLAG_STRING || flag->type == FLAG_CHOICE)
+                *(char **)(base + flag->offset) = NULL;
+            else if (flag->type == FLAG_STRING_LIST)
+                *(struct string_list *)(base + flag->offset) = (struct string_list){0};
+            flag_reset(flag, base);
+        }
+    }
+    if (command->positional_name)
+        *(struct string_list *)((char *)options + command->positional_offset) = (struct string_list){0};
+}
+
+void flags_free(const struct flag_command *command, void *options) {
+    for (size_t t = 0; t < command->table_count; t++) {
+        const struct flag_table *table = &command->tables[t];
+        char *base = (char *)options + table->base;
+        for (size_t i = 0; i < table->count; i++)
+            if (table->flags[i].type != FLAG_GROUP)
+                release(&table->flags[i], base);
+        struct flag_given *given = (struct flag_given *)(base + table->given);
+        free(given->source);
+        *given = (struct flag_given){0};
+    }
+    if (command->positional_name)
+        string_list_free((struct string_list *)((char *)options + command->positional_offset));
+}
+
+const struct flag *flag_find(const struct flag_table *table, const char *name) {
+    for (size_t i = 0; i < table->count; i++)
+        if (table->flags[i].type != FLAG_GROUP && flag_name_equal(name, strlen(name), table->flags[i].name))
+            return &table->flags[i];
+    return NULL;
+}
+
+void flag_mark(const struct flag_table *table, void *options, const struct flag *flag, enum flag_source source) {
+    struct flag_given *given = (struct flag_given *)((char *)options + table->base + table->given);
+    given->source[flag - table->flags] = (unsigned char)source;
+}
+
+int flag_set(const struct flag_table *table, void *options, const char *name, const char *text,
+             enum flag_source source) {
+    const struct flag *flag = flag_find(table, name);
+    if (!flag)
+        return error_set_code(EXIT_CODE_USAGE, "there is no flag %s", name);
+    struct string_list items = {0};
+    if (flag->type == FLAG_STRING_LIST)
+        string_list_add_words(&items, text);
+    else
+        string_list_add(&items, text);
+    int status = flag_set_values(flag, (char *)options + table->base, &items, false);
+    string_list_free(&items);
+    if (status == 0)
+        flag_mark(table, options, flag, source);
+    return status;
+}
+
+enum flag_source flag_source(const struct flag_given *given, const char *name) {
+    struct flag_table table = {.flags = given->flags, .count = given->count};
+    const struct flag *flag = flag_find(&table, name);
+    CHECK(flag != NULL);
+    return (enum flag_source)given->source[flag - given->flags];
+}
+
+bool flag_is_given(const struct flag_given *given, const char *name) {
+    return flag_source(given, name) >= FLAG_FROM_FILE;
+}

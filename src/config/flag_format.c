@@ -1,0 +1,64 @@
+// Values and ranges as text: what a person reads in --help and error messages, and what the engine would read back.
+#include "config/flag.h"
+#include "config/flag_internal.h"
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+void flag_format_double(double value, struct buffer *out) {
+    // The shortest of three that reads back as the same number.
+    char text[40];
+    for (int digits = 15; digits <= 17; digits++) {
+        snprintf(text, sizeof text, "%.*g", digits, value);
+        if (strtod(text, NULL) == value)
+            break;
+    }
+    buffer_append_string(out, text);
+}
+
+void flag_format(const struct flag *flag, const void *base, struct buffer *out) {
+    const void *slot = (const char *)base + flag->offset;
+    switch (flag->type) {
+    case FLAG_GROUP:
+        break;
+    case FLAG_BOOL:
+    case FLAG_BOOL_OFF:
+        buffer_append_string(out, *(const bool *)slot ? "true" : "false");
+        break;
+    case FLAG_INT:
+        buffer_printf(out, "%" PRId64, *(const int64_t *)slot);
+        break;
+    case FLAG_DOUBLE:
+        flag_format_double(*(const double *)slot, out);
+        break;
+    case FLAG_STRING:
+    case FLAG_CHOICE:
+        buffer_append_string(out, *(char *const *)slot ? *(char *const *)slot : "None");
+        break;
+    case FLAG_STRING_LIST: {
+        const struct string_list *list = slot;
+        for (int64_t i = 0; i < list->count; i++)
+            buffer_printf(out, "%s%s", i ? " " : "", list->items[i]);
+        if (!list->count)
+            buffer_append_string(out, "None");
+        break;
+    }
+    }
+}
+
+void flag_format_range(const struct flag *flag, struct buffer *out) {
+    if (flag->minimum == 0 && flag->maximum == 0)
+        return;
+    bool above = flag->bounds & FLAG_ABOVE_MINIMUM, below = flag->bounds & FLAG_BELOW_MAXIMUM;
+    if (flag->minimum == flag->maximum) {
+        flag_format_double(flag->minimum, out);
+        return;
+    }
+    bool endless = flag->maximum >= FLAG_ENDLESS;
+    buffer_append_string(out, above ? "more than " : endless ? "at least " : "from ");
+    flag_format_double(flag->minimum, out);
+    if (endless)
+        return;
+    buffer_append_string(out, below ? " to less than " : above ? " to at most " : " to ");
+    flag_format_double(flag->maximum, out);
+}

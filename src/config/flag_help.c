@@ -1,0 +1,188 @@
+// --help and the reference page: the rows of a command as text for a terminal and as Markdown tables.
+#include "config/flag.h"
+#include "config/flag_internal.h"
+#include <string.h>
+
+enum { HELP_COLUMN = 34, HELP_WIDTH = 100 };
+
+static const char *value_name(const struct flag *flag) {
+    if (flag->value_name)
+        return flag->value_name;
+    switch (flag->type) {
+    case FLAG_INT:
+        return "N";
+    case FLAG_DOUBLE:
+        return "X";
+    case FLAG_STRING:
+        return "TEXT";
+    case FLAG_CHOICE:
+        return "NAME";
+    case FLAG_STRING_LIST:
+        return "TEXT…";
+    default:
+        return NULL;
+    }
+}
+
+// Letters as a terminal shows them: bytes that continue a UTF-8 sequence take no place.
+static size_t width_of(const char *text, size_t length) {
+    size_t width = 0;
+    for (size_t i = 0; i < length; i++)
+        width += ((unsigned char)text[i] & 0xc0) != 0x80;
+    return width;
+}
+
+static void append_wrapped(const char *text, size_t column, struct buffer *out) {
+    size_t at = column;
+    while (*text) {
+        size_t length = strcspn(text, " "), width = width_of(text, length);
+        if (at > column && at + 1 + width > HELP_WIDTH) {
+            buffer_printf(out, "\n%*s", (int)column, "");
+            at = column;
+        } else if (at > column) {
+            buffer_append_byte(out, ' ');
+            at++;
+        }
+        buffer_append(out, text, length);
+        at += width;
+        text += length;
+        text += strspn(text, " ");
+    }
+    buffer_append_byte(out, '\n');
+}
+
+static void append_choices(const struct flag *flag, struct buffer *out) {
+    for (const char *const *name = flag->choices; *name; name++)
+        buffer_printf(out, "%s%s", name == flag->choices ? "" : "|", *name);
+}
+
+// What a value may be: its choices or its range.
+static void append_values(const struct flag *flag, struct buffer *out) {
+    if (flag->type == FLAG_CHOICE)
+        append_choices(flag, out);
+    else if (flag->type == FLAG_STRING_LIST && (flag->minimum != 0 || flag->maximum != 0)) {
+        flag_format_range(flag, out);
+        buffer_append_string(out, " values");
+    } else
+        flag_format_range(flag, out);
+}
+
+static void help_row(const struct flag *flag, struct buffer *out) {
+    struct buffer left = {0}, right = {0}, values = {0};
+    const char *value = value_name(flag);
+    buffer_printf(&left, "  %s%s%s", flag->name, value ? " " : "", value ? value : "");
+    buffer_append_string(&right, flag->help ? flag->help : "");
+    append_values(flag, &values);
+    if (values.length)
+        buffer_printf(&right, " [%s]", values.data);
+    if (flag->required)
+        buffer_append_string(&right, " (required)");
+    else if (flag->initial && flag->type != FLAG_BOOL_OFF)
+        buffer_printf(&right, " (default %s)", flag->initial);
+    size_t width = width_of(left.data, left.length);
+    buffer_append_string(out, left.data);
+    if (width + 2 > HELP_COLUMN)
+        buffer_printf(out, "\n%*s", HELP_COLUMN, "");
+    else
+        buffer_printf(out, "%*s", (int)(HELP_COLUMN - width), "");
+    append_wrapped(buffer_string(&right), HELP_COLUMN, out);
+    buffer_free(&left);
+    buffer_free(&right);
+    buffer_free(&values);
+}
+
+// A heading waits for its first visible row: a group of advanced flags alone leaves no empty title.
+static size_t help_table(const struct flag_table *table, bool all, struct buffer *out) {
+    const struct flag *heading = NULL;
+    size_t hidden = 0;
+    for (size_t i = 0; i < table->count; i++) {
+        const struct flag *flag = &table->flags[i];
+        if (flag->type == FLAG_GROUP) {
+            heading = flag;
+            continue;
+        }
+        if (flag->advanced && !all) {
+            hidden++;
+            continue;
+        }
+        if (heading) {
+            buffer_printf(out, "\n%s\n", heading->name);
+            if (heading->help) {
+                buffer_append_string(out, "  ");
+                append_wrapped(heading->help, 2, out);
+            }
+        }
+        heading = NULL;
+        help_row(flag, out);
+    }
+    return hidden;
+}
+
+void flags_help(const struct flag_command *command, bool all, struct buffer *out) {
+    const char *positional = command->positional_name;
+    buffer_printf(out, "usage: bevatron %s%s%s [flags]\n\n", command->name, positional ? " " : "",
+                  positional ? positional : "");
+    if (command->summary)
+        append_wrapped(command->summary, 0, out);
+    size_t hidden = 0;
+    for (size_t t = 0; t < command->table_count; t++)
+        hidden += help_table(&command->tables[t], all, out);
+    buffer_append_string(out, "\nGeneral\n");
+    static const struct flag general[] = {
+        {.name = "--config",
+         .type = FLAG_STRING,
+         .value_name = "FILE",
+         .help = "read flags from a file, one `flag: value` per line (YAML) or a JSON object; flags given here win"},
+        {.name = "--help", .type = FLAG_BOOL, .help = "this text"},
+        {.name = "--help-all", .type = FLAG_BOOL, .help = "this text with the advanced flags"}};
+    for (size_t i = 0; i < sizeof general / sizeof general[0]; i++)
+        if (i < 2 || hidden)
+            help_row(&general[i], out);
+    if (hidden)
+        buffer_printf(out, "\n%zu more flags: bevatron %s --help-all\n", hidden, command->name);
+    if (command->epilogue)
+        buffer_printf(out, "\n%s\n", command->epilogue);
+}
+
+// In a table cell a bar would end the cell.
+static void append_cell(const char *text, struct buffer *out) {
+    for (; *text; text++) {
+        if (*text == '|')
+            buffer_append_byte(out, '\\');
+        buffer_append_byte(out, *text);
+    }
+}
+
+static void markdown_row(const struct flag *flag, struct buffer *out) {
+    struct buffer values = {0};
+    const char *value = value_name(flag);
+    buffer_printf(out, "| `%s%s%s` | ", flag->name, value ? " " : "", value ? value : "");
+    if (flag->required)
+        buffer_append_string(out, "required");
+    else if (flag->initial && flag->type != FLAG_BOOL_OFF)
+        buffer_printf(out, "`%s`", flag->initial);
+    buffer_append_string(out, " | ");
+    append_values(flag, &values);
+    append_cell(buffer_string(&values), out);
+    buffer_append_string(out, " | ");
+    append_cell(flag->help ? flag->help : "", out);
+    buffer_append_string(out, " |\n");
+    buffer_free(&values);
+}
+
+void flags_markdown(const struct flag_command *command, struct buffer *out) {
+    for (size_t t = 0; t < command->table_count; t++) {
+        const struct flag_table *table = &command->tables[t];
+        for (size_t i = 0; i < table->count; i++) {
+            const struct flag *flag = &table->flags[i];
+            if (flag->type != FLAG_GROUP) {
+                markdown_row(flag, out);
+                continue;
+            }
+            buffer_printf(out, "\n## %s\n\n", flag->name);
+            if (flag->help)
+                buffer_printf(out, "%s.\n\n", flag->help);
+            buffer_append_string(out, "| flag | default | values | meaning |\n|---|---|---|---|\n");
+        }
+    }
+}

@@ -1,0 +1,63 @@
+// What the files of the flag engine share and nobody else needs.
+//
+// A name is resolved first, to a row, an alias or a known name without a row, which says how many values it takes; then the
+// values, from the command line or from a file, are applied to it. Both sources go through the same two functions.
+#ifndef CONFIG_FLAG_INTERNAL_H
+#define CONFIG_FLAG_INTERNAL_H
+
+#include "config/flag.h"
+
+enum flag_arity { ARITY_NONE, ARITY_ONE, ARITY_MANY };
+
+// What a name stands for: exactly one of flag, alias and names is set.
+struct flag_match {
+    const struct flag_table *table;
+    const struct flag *flag;
+    const struct flag_alias *alias;  // the first row of that name
+    const struct flag_names *names;
+    const char *known;  // the entry of names
+    enum flag_arity arity;
+};
+
+// One parse: the command, its options and the names that were already commented on.
+struct flag_parse {
+    const struct flag_command *command;
+    void *options;
+    struct string_list noted;
+};
+
+// The values of one flag as written. `quoted` keeps a single text with blanks in one piece for a list.
+struct flag_values {
+    struct string_list items;
+    bool quoted;
+};
+
+// Whether two names are the same, "--" before them and _ for - aside; `length` is that of a, b ends at NUL or '='.
+bool flag_name_equal(const char *a, size_t length, const char *b);
+
+// Finds a name ("--x" or "x"), false where nothing is known about it.
+bool flag_resolve(const struct flag_command *command, const char *name, size_t length, struct flag_match *match);
+// The error for a name that does not resolve, with the nearest one that would.
+int flag_unknown(const struct flag_command *command, const char *name, size_t length);
+// Gives the values to what the name stands for. The error names the flag and the value, not the file.
+int flag_apply(struct flag_parse *parse, const struct flag_match *match, const struct flag_values *values,
+               enum flag_source source);
+
+// Sets a row from its values; `add` keeps the items a list has.
+int flag_set_values(const struct flag *flag, void *base, const struct string_list *items, bool add);
+void flag_reset(const struct flag *flag, void *base);
+void flag_mark(const struct flag_table *table, void *options, const struct flag *flag, enum flag_source source);
+
+// Reads a configuration file into the parse.
+int flag_parse_file(struct flag_parse *parse, const char *path);
+
+// "true", "off", …: 1, 0, or -1 where the text is no truth value.
+int flag_truth(const char *text);
+// A number in the fewest digits that read back as the same double.
+void flag_format_double(double value, struct buffer *out);
+// "from 0 to less than 1", "at least 1"; nothing where the row has no range.
+void flag_format_range(const struct flag *flag, struct buffer *out);
+// Splits text at blanks and adds the pieces.
+void string_list_add_words(struct string_list *list, const char *text);
+
+#endif

@@ -1,0 +1,235 @@
+// The command line, and how the values of a flag reach its row, its aliases' rows, or a note. An argument that begins with "--" is always a flag, never a value, so a forgotten value is noticed where it
+// is missing and files can be read before the flags that override them.
+#include "config/flag.h"
+#include "config/flag_internal.h"
+#include "base/error.h"
+#include "base/log.h"
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void note_once(struct flag_parse *parse, const char *name, const char *note) {
+    size_t length = strcspn(name, "=");
+    for (int64_t i = 0; i < parse->noted.count; i++)
+        if (flag_name_equal(name, length, parse->noted.items[i]))
+            return;
+    string_list_add(&parse->noted, name);
+    log_info("note: %.*s: %s", (int)length, name, note);
+}
+
+// "1" is 1.0, and None is what Megatron's scripts cannot say anyway.
+static bool is_default_value(const char *known, const struct string_list *items) {
+    const char *expected = strchr(known, '=');
+    if (!expected || !expected[1] || items->count != 1)
+        return false;
+    expected++;
+    char *end_a = NULL, *end_b = NULL;
+    double a = strtod(expected, &end_a), b = strtod(items->items[0], &end_b);
+    if (end_a != expected && !*end_a && end_b != items->items[0] && !*end_b)
+        return a == b;
+    return strcmp(expected, items->items[0]) == 0;
+}
+
+static int apply_name(struct flag_parse *parse, const struct flag_match *match, const struct string_list *items) {
+    size_t length = strcspn(match->known, "=");
+    if (match->arity == ARITY_NONE && items->count && flag_truth(items->items[0]) == 0)
+        return 0;
+    if (!match->names->refused) {
+        note_once(parse, match->known, match->names->message);
+        return 0;
+    }
+    if (is_default_value(match->known, items))
+        return 0;
+    return error_set_code(EXIT_CODE_USAGE, "%.*s: %s", (int)length, match->known, match->names->message);
+}
+
+static int apply_row(struct flag_parse *parse, const struct flag_table *table, const struct flag *flag,
+                     const struct string_list *items, enum flag_source source) {
+    char *base = (char *)parse->options + table->base;
+    const struct flag_given *given = (struct flag_given *)(base + table->given);
+    bool add = flag->repeats_add && given->source[flag - table->flags] == source;
+    TRY(flag_set_values(flag, base, items, add));
+    flag_mark(table, parse->options, flag, source);
+    return 0;
+}
+
+static int apply_alias(struct flag_parse *parse, const struct flag_match *match, const struct string_list *items,
+                       enum flag_source source) {
+    const struct flag_table *table = match->table;
+    // A switch that is an alias can be switched off: then it says nothing.
+    if (match->alias->value && items->count && flag_truth(items->items[0]) == 0)
+        return 0;
+    for (size_t i = 0; i < table->alias_count; i++) {
+        const struct flag_alias *alias = &table->aliases[i];
+        if (!flag_name_equal(match->alias->name, strlen(match->alias->name), alias->name))
+            continue;
+        struct string_list fixed = {0};
+        if (alias->value)
+            string_list_add(&fixed, alias->value);
+        const struct flag *target = flag_find(table, alias->target);
+        int status = apply_row(parse, table, target, alias->value ? &fixed : items, source);
+        string_list_free(&fixed);
+        if (status < 0)
+            return error_context("%s", alias->name);
+        if (alias->note)
+            note_once(parse, alias->name, alias->note);
+    }
+    return 0;
+}
+
+int flag_apply(struct flag_parse *parse, const struct flag_match *match, const struct flag_values *values,
+               enum flag_source source) {
+    struct string_list words = {0};
+    const struct string_list *items = &values->items;
+    // In a file a list may be written as one text: "data-path: 0.3 a 0.7 b".
+    if (match->arity == ARITY_MANY && source == FLAG_FROM_FILE && !values->quoted && items->count == 1) {
+        string_list_add_words(&words, items->items[0]);
+        items = &words;
+    }
+    int status;
+    if (match->flag)
+        status = apply_row(parse, match->table, match->flag, items, source);
+    else if (match->alias)
+        status = apply_alias(parse, match, items, source);
+    else
+        status = apply_name(parse, match, items);
+    string_list_free(&words);
+    return status;
+}
+
+static bool is_flag(const char *argument) {
+    return argument[0] == '-' && argument[1] == '-';
+}
+
+// Collects the values that follow argv[i] and returns how many arguments they are.
+static int take_values(enum flag_arity arity, const char *name, int available, char **arguments,
+                       struct string_list *items) {
+    if (arity == ARITY_NONE)
+        return 0;
+    int taken = 0;
+    while (taken < available && !is_flag(arguments[taken]) && (arity == ARITY_MANY || taken == 0))
+        string_list_add(items, arguments[taken++]);
+    if (taken == 0 && available > 0)
+        return error_set_code(EXIT_CODE_USAGE, "%s needs a value, and %s follows; write %s=VALUE if it begins with --",
+                              name, arguments[0], name);
+    if (taken == 0)
+        return error_set_code(EXIT_CODE_USAGE, "%s needs a value", name);
+    return taken;
+}
+
+// One flag at argv[0]; returns how many further arguments it used.
+static int parse_flag(struct flag_parse *parse, int argc, char **argv) {
+    const char *equals = strchr(argv[0], '=');
+    size_t length = equals ? (size_t)(equals - argv[0]) : strlen(argv[0]);
+    bool is_config = length == 8 && memcmp(argv[0], "--config", 8) == 0;
+    struct flag_match match = {.arity = ARITY_ONE};
+    if (!is_config && !flag_resolve(parse->command, argv[0], length, &match))
+        return flag_unknown(parse->command, argv[0], length);
+    struct flag_values values = {0};
+    int taken = 0;
+    if (equals)
+        string_list_add(&values.items, equals + 1);
+    else
+        taken = take_values(match.arity, argv[0], argc - 1, argv + 1, &values.items);
+    // Files were read before the flags; here their names are only passed over.
+    if (taken >= 0 && !is_config && flag_apply(parse, &match, &values, FLAG_FROM_COMMAND) < 0)
+        taken = -1;
+    string_list_free(&values.items);
+    return taken;
+}
+
+static int parse_files(struct flag_parse *parse, int argc, char **argv) {
+    for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++) {
+        const char *path = NULL;
+        if (strncmp(argv[i], "--config=", 9) == 0)
+            path = argv[i] + 9;
+        else if (strcmp(argv[i], "--config") == 0 && i + 1 < argc && !is_flag(argv[i + 1]))
+            path = argv[i + 1];
+        if (path)
+            TRY(flag_parse_file(parse, path));
+    }
+    return 0;
+}
+
+static int parse_flags(struct flag_parse *parse, int argc, char **argv, struct string_list *positional) {
+    bool flags_ended = false;
+    for (int i = 1; i < argc; i++) {
+        const char *argument = argv[i];
+        if (!flags_ended && strcmp(argument, "--") == 0) {
+            flags_ended = true;
+        } else if (!flags_ended && is_flag(argument)) {
+            int taken = parse_flag(parse, argc - i, argv + i);
+            TRY(taken);
+            i += taken;
+        } else if (!flags_ended && argument[0] == '-' && isalpha((unsigned char)argument[1])) {
+            return error_set_code(EXIT_CODE_USAGE, "unknown flag %s; flags begin with two dashes", argument);
+        } else if (!positional) {
+            return error_set_code(EXIT_CODE_USAGE, "unexpected argument \"%s\": %s takes only flags", argument,
+                                  parse->command->name);
+        } else {
+            string_list_add(positional, argument);
+        }
+    }
+    return 0;
+}
+
+static int check_complete(const struct flag_command *command, const void *options,
+                          const struct string_list *positional) {
+    for (size_t t = 0; t < command->table_count; t++) {
+        const struct flag_table *table = &command->tables[t];
+        const struct flag_given *given =
+            (const struct flag_given *)((const char *)options + table->base + table->given);
+        for (size_t i = 0; i < table->count; i++)
+            if (table->flags[i].required && given->source[i] == FLAG_FROM_DEFAULT)
+                return error_set_code(EXIT_CODE_USAGE, "%s needs %s (%s); see `bevatron %s --help`", command->name,
+                                      table->flags[i].name, table->flags[i].help, command->name);
+    }
+    if (positional && positional->count < command->positional_minimum)
+        return error_set_code(EXIT_CODE_USAGE, "%s needs %s; see `bevatron %s --help`", command->name,
+                              command->positional_name, command->name);
+    if (positional && positional->count > command->positional_maximum)
+        return error_set_code(EXIT_CODE_USAGE, "unexpected argument \"%s\"; see `bevatron %s --help`",
+                              positional->items[command->positional_maximum], command->name);
+    return 0;
+}
+
+// Help wins over everything else on the line, mistakes included: who asks for it may be looking for them.
+static bool wants_help(int argc, char **argv, bool *all) {
+    for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++) {
+        *all = strcmp(argv[i], "--help-all") == 0;
+        if (*all || strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0)
+            return true;
+    }
+    return false;
+}
+
+int flags_parse(const struct flag_command *command, void *options, int argc, char **argv) {
+    flags_set_defaults(command, options);
+    bool all = false;
+    if (wants_help(argc, argv, &all)) {
+        struct buffer text = {0};
+        flags_help(command, all, &text);
+        fputs(buffer_string(&text), stdout);
+        buffer_free(&text);
+        return FLAGS_HELP;
+    }
+    struct string_list *positional = NULL;
+    if (command->positional_name)
+        positional = (struct string_list *)((char *)options + command->positional_offset);
+    struct flag_parse parse = {.command = command, .options = options};
+    int status = parse_files(&parse, argc, argv);
+    if (status == 0)
+        status = parse_flags(&parse, argc, argv, positional);
+    if (status == 0)
+        status = check_complete(command, options, positional);
+    string_list_free(&parse.noted);
+    return status;
+}
+
+int flags_read_file(const struct flag_command *command, void *options, const char *path) {
+    struct flag_parse parse = {.command = command, .options = options};
+    int status = flag_parse_file(&parse, path);
+    string_list_free(&parse.noted);
+    return status;
+}
