@@ -1,0 +1,74 @@
+// Byte-level byte-pair encoding: a table of merges, each a pair of ids that becomes one id, with a rank; lower ranks go
+// first. A piece of text begins as one id per byte; then the pair of lowest rank in it is merged, all its occurrences from
+// left to right, until no pair is in the table.
+//
+// Whoever has loaded a struct bpe (bpe_load.c) has made sure that every byte has an id and every merge a result, so
+// encoding cannot fail for want of a token and decoding gives back every byte.
+#ifndef DATA_TOKENIZER_BPE_H
+#define DATA_TOKENIZER_BPE_H
+
+#include "data/tokenizer/token_list.h"
+#include "data/tokenizer/vocabulary.h"
+#include <stddef.h>
+#include <stdint.h>
+
+enum { BPE_NO_RANK = INT32_MAX };
+
+struct bpe_pair {
+    int32_t left, right;  // left < 0: the slot is free
+    int32_t rank;
+    int32_t id;  // what the pair becomes
+};
+
+struct bpe {
+    int32_t byte_id[256];
+    struct bpe_pair *pairs;  // hash table, open addressing, at most half full
+    int pair_shift;          // 64 - log2(slots)
+    size_t pair_mask;
+    int64_t merge_count;
+    int64_t vocab_size;
+    size_t *begin;         // (vocab_size + 1) where the bytes of each token begin; equal to the next one's for a hole
+    unsigned char *bytes;  // of all tokens
+};
+
+// vocab.json and merges.txt as GPT-2 has them. *vocabulary holds the strings of vocab.json; the caller frees it.
+int bpe_open(struct bpe **bpe, const char *vocab_file, const char *merge_file, struct vocabulary *vocabulary);
+void bpe_free(struct bpe *bpe);  // NULL is fine
+
+// An empty table with room for merge_count merges; and one more merge in it. -1, without a message, where the pair is in
+// the table already.
+void bpe_pairs_create(struct bpe *bpe, int64_t merge_count);
+int bpe_pairs_add(struct bpe *bpe, struct bpe_pair pair);
+
+static inline size_t bpe_pair_slot(const struct bpe *bpe, int32_t left, int32_t right) {
+    uint64_t key = (uint64_t)(uint32_t)left << 32 | (uint32_t)right;
+    key ^= key >> 29;  // brings the left id into the low bits, which the product spreads upward
+    return (size_t)(key * 0x9E3779B97F4A7C15u >> bpe->pair_shift);
+}
+
+// The merge of two neighbours, NULL where there is none.
+static inline const struct bpe_pair *bpe_pair_find(const struct bpe *bpe, int32_t left, int32_t right) {
+    for (size_t slot = bpe_pair_slot(bpe, left, right);; slot = (slot + 1) & bpe->pair_mask) {
+        const struct bpe_pair *pair = &bpe->pairs[slot];
+        if (pair->left == left && pair->right == right)
+            return pair;
+        if (pair->left < 0)
+            return NULL;
+    }
+}
+
+// Memory for long pieces, kept between calls; one per thread. Zeroed is valid.
+struct bpe_scratch {
+    struct bpe_node *nodes;
+    struct bpe_candidate *heap;
+    struct bpe_candidate *later;
+    size_t capacity;  // bytes of the longest piece there is room for
+};
+
+void bpe_scratch_free(struct bpe_scratch *scratch);
+
+// Appends the ids of one piece. Time grows as n log n with its length. A piece of 2^31 bytes or more is an error.
+int bpe_encode(const struct bpe *bpe, struct bpe_scratch *scratch, const unsigned char *piece, size_t length,
+               struct token_list *out);
+
+#endif

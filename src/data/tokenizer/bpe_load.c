@@ -1,0 +1,152 @@
+// Loads GPT-2's pair of files: vocab.json ({"token": id, …}, tokens written with the byte map) and merges.txt (a line
+// "#version: 0.2", then "LEFT RIGHT" per line, the first merge having the lowest rank). The two must agree: all 256 bytes
+// are tokens, and so are both sides and the result of every merge.
+#include "data/tokenizer/bpe.h"
+#include "data/tokenizer/byte_map.h"
+#include "base/error.h"
+#include "base/file.h"
+#include "base/memory.h"
+#include "base/utf8.h"
+#include <inttypes.h>
+#include <string.h>
+
+static const char version_line[] = "#version";
+#define SAME_TRAINING "use the vocab.json and merges.txt of one tokenizer"
+
+// What is known while the two files are read.
+struct loading {
+    struct bpe *bpe;
+    const struct vocabulary *vocabulary;
+    const char *vocab_file, *merge_file;
+    struct buffer joined;  // the string of a merge's result
+};
+
+struct string_view {
+    const char *text;
+    size_t length;
+};
+
+static int shown(size_t length) {
+    return length < 60 ? (int)length : 60;
+}
+
+// The bytes of every token, for decoding. Tokens with characters outside the byte map (special ones that somebody added)
+// stand for themselves.
+static void load_token_bytes(struct loading *load, const struct byte_map *map) {
+    struct bpe *bpe = load->bpe;
+    struct buffer bytes = {0};
+    bpe->vocab_size = load->vocabulary->size;
+    bpe->begin = memory_alloc((size_t)(bpe->vocab_size + 1) * sizeof *bpe->begin);
+    for (int64_t id = 0; id < bpe->vocab_size; id++) {
+        size_t length;
+        const char *string = vocabulary_string(load->vocabulary, (int32_t)id, &length);
+        bpe->begin[id] = bytes.length;
+        if (string && !byte_map_read(map, string, length, &bytes))
+            buffer_append(&bytes, string, length);
+    }
+    bpe->begin[bpe->vocab_size] = bytes.length;
+    bpe->bytes = (unsigned char *)bytes.data;  // the buffer's memory is the token table's from here on
+}
+
+static int load_byte_ids(struct loading *load, const struct byte_map *map) {
+    for (int byte = 0; byte < 256; byte++) {
+        char symbol[4];
+        size_t length = utf8_encode(map->character[byte], symbol);
+        load->bpe->byte_id[byte] = vocabulary_find(load->vocabulary, symbol, length);
+        if (load->bpe->byte_id[byte] < 0)
+            return error_set("%s: byte %d has no token \"%.*s\"; this is not the vocabulary of a byte-level BPE "
+                             "tokenizer",
+                             load->vocab_file, byte, (int)length, symbol);
+    }
+    return 0;
+}
+
+static int find_token(struct loading *load, struct string_view token, int64_t line, int32_t *id) {
+    *id = vocabulary_find(load->vocabulary, token.text, token.length);
+    if (*id < 0)
+        return error_set("%s:%" PRId64 ": \"%.*s\" is not a token of %s; " SAME_TRAINING, load->merge_file, line,
+                         shown(token.length), token.text, load->vocab_file);
+    return 0;
+}
+
+static int load_merge(struct loading *load, struct string_view text, int64_t line) {
+    const char *blank = memchr(text.text, ' ', text.length);
+    if (!blank || blank == text.text || blank + 1 == text.text + text.length ||
+        memchr(blank + 1, ' ', text.length - (size_t)(blank + 1 - text.text)))
+        return error_set("%s:%" PRId64 ": \"%.*s\" is not a merge, which is two tokens with one blank between",
+                         load->merge_file, line, shown(text.length), text.text);
+    struct string_view left = {text.text, (size_t)(blank - text.text)};
+    struct string_view right = {blank + 1, text.length - left.length - 1};
+    struct bpe_pair pair = {.rank = (int32_t)load->bpe->merge_count};
+    TRY(find_token(load, left, line, &pair.left));
+    TRY(find_token(load, right, line, &pair.right));
+    buffer_clear(&load->joined);
+    buffer_append(&load->joined, left.text, left.length);
+    buffer_append(&load->joined, right.text, right.length);
+    struct string_view result = {load->joined.data, load->joined.length};
+    if (find_token(load, result, line, &pair.id) < 0)
+        return error_context("the result of a merge is missing");
+    if (bpe_pairs_add(load->bpe, pair) < 0)
+        return error_set("%s:%" PRId64 ": the merge \"%.*s\" stands in the file twice; remove one of the lines",
+                         load->merge_file, line, shown(text.length), text.text);
+    load->bpe->merge_count++;
+    return 0;
+}
+
+// Lines end at \n alone (\r before it is dropped: a checkout on Windows adds it), since merges may hold any character
+// that some systems take for a line end. Only a first line that begins with #version is a comment: merges begin with # too.
+static int load_merges(struct loading *load, const struct file_map *file) {
+    const char *text = (const char *)file->data, *end = text + file->size;
+    int64_t lines = 1;
+    for (const char *at = text; at < end && (at = memchr(at, '\n', (size_t)(end - at))); at++)
+        lines++;
+    if (lines >= BPE_NO_RANK)
+        return error_set("%s: %" PRId64 " lines are more merges than ids can number", load->merge_file, lines);
+    bpe_pairs_create(load->bpe, lines);
+    while (end > text && (end[-1] == '\n' || end[-1] == '\r'))
+        end--;
+    for (int64_t line = 1; text < end; line++) {
+        const char *next = memchr(text, '\n', (size_t)(end - text));
+        struct string_view view = {text, (size_t)((next ? next : end) - text)};
+        text = next ? next + 1 : end;
+        if (view.length && view.text[view.length - 1] == '\r')
+            view.length--;
+        if (line == 1 && view.length >= sizeof version_line - 1 &&
+            memcmp(view.text, version_line, sizeof version_line - 1) == 0)
+            continue;
+        TRY(load_merge(load, view, line));
+    }
+    return 0;
+}
+
+static int load_files(struct loading *load) {
+    struct byte_map map;
+    byte_map_init(&map);
+    TRY(load_byte_ids(load, &map));
+    load_token_bytes(load, &map);
+    struct file_map file;
+    TRY(file_map_open(&file, load->merge_file));
+    int status = load_merges(load, &file);
+    file_map_close(&file);
+    return status;
+}
+
+int bpe_open(struct bpe **bpe, const char *vocab_file, const char *merge_file, struct vocabulary *vocabulary) {
+    *bpe = NULL;
+    TRY(vocabulary_read_json(vocabulary, vocab_file));
+    struct loading load = {
+        .bpe = memory_alloc(sizeof **bpe),
+        .vocabulary = vocabulary,
+        .vocab_file = vocab_file,
+        .merge_file = merge_file,
+    };
+    int status = load_files(&load);
+    buffer_free(&load.joined);
+    if (status < 0) {
+        bpe_free(load.bpe);
+        vocabulary_free(vocabulary);
+        return -1;
+    }
+    *bpe = load.bpe;
+    return 0;
+}

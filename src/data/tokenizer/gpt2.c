@@ -1,0 +1,108 @@
+// GPT2BPETokenizer, as Megatron had it up to core 0.14 and as OpenAI's encoder does it: the text is split by GPT-2's
+// pattern, each piece is merged. Text that reads like a special token ("<|endoftext|>") is ordinary text. Every byte string
+// can be encoded, and decodes to itself.
+#include "data/tokenizer/bpe.h"
+#include "data/tokenizer/kind.h"
+#include "data/tokenizer/split.h"
+#include "data/tokenizer/unicode.h"
+#include "data/tokenizer/word_cache.h"
+#include "base/error.h"
+#include "base/memory.h"
+#include <inttypes.h>
+#include <stdlib.h>
+
+static const char end_of_text[] = "<|endoftext|>";
+
+struct gpt2_state {
+    struct word_cache cache;
+    struct bpe_scratch scratch;
+};
+
+static int gpt2_open(struct tokenizer *tokenizer, const struct tokenizer_options *options) {
+    if (!options->vocab_file || !options->merge_file)
+        return error_set_code(EXIT_CODE_USAGE,
+                              "GPT2BPETokenizer needs --vocab-file vocab.json and --merge-file merges.txt");
+    TRY(unicode_require());
+    struct bpe *bpe;
+    struct vocabulary vocabulary;
+    TRY(bpe_open(&bpe, options->vocab_file, options->merge_file, &vocabulary));
+    tokenizer->vocab_size = vocabulary.size;
+    tokenizer->eod = vocabulary_find(&vocabulary, end_of_text, sizeof end_of_text - 1);
+    vocabulary_free(&vocabulary);
+    if (tokenizer->eod < 0) {
+        bpe_free(bpe);
+        return error_set("%s: has no token \"%s\", which ends documents; add it with an id of its own",
+                         options->vocab_file, end_of_text);
+    }
+    tokenizer->model = bpe;
+    return 0;
+}
+
+static void gpt2_close(struct tokenizer *tokenizer) {
+    bpe_free(tokenizer->model);
+}
+
+static void *gpt2_state_create(const struct tokenizer *tokenizer) {
+    (void)tokenizer;
+    struct gpt2_state *state = memory_alloc(sizeof *state);
+    word_cache_create(&state->cache);
+    return state;
+}
+
+static void gpt2_state_free(void *opaque) {
+    struct gpt2_state *state = opaque;
+    word_cache_free(&state->cache);
+    bpe_scratch_free(&state->scratch);
+    free(state);
+}
+
+static int gpt2_encode(const struct tokenizer *tokenizer, void *opaque, const char *text, size_t length,
+                       struct token_list *out) {
+    const struct bpe *bpe = tokenizer->model;
+    struct gpt2_state *state = opaque;
+    const unsigned char *at = (const unsigned char *)text, *end = at + length;
+    while (at < end) {
+        size_t left = (size_t)(end - at), piece = split_gpt2(at, left);
+        if (piece > WORD_CACHE_MAX_BYTES) {
+            TRY(bpe_encode(bpe, &state->scratch, at, piece, out));
+        } else {
+            struct word_key key = word_key_of(at, piece, left);
+            struct word_bucket *bucket = word_cache_bucket(&state->cache, key);
+            const struct word_entry *entry = word_cache_find(bucket, key);
+            if (entry) {
+                for (int i = 0; i < WORD_CACHE_MAX_IDS && entry->ids[i] >= 0; i++)
+                    token_list_append(out, entry->ids[i]);
+            } else {
+                int64_t before = out->count;
+                TRY(bpe_encode(bpe, &state->scratch, at, piece, out));
+                word_cache_add(bucket, key, out->ids + before, out->count - before);
+            }
+        }
+        at += piece;
+    }
+    return 0;
+}
+
+static int gpt2_decode(const struct tokenizer *tokenizer, const int32_t *ids, int64_t count, struct buffer *out) {
+    const struct bpe *bpe = tokenizer->model;
+    for (int64_t i = 0; i < count; i++) {
+        size_t begin = bpe->begin[ids[i]], end = bpe->begin[ids[i] + 1];
+        if (begin == end)
+            return error_set_code(EXIT_CODE_BAD_DATA,
+                                  "no token has id %" PRId32 " (number %" PRId64
+                                  "); decode with the tokenizer that made the ids",
+                                  ids[i], i);
+        buffer_append(out, bpe->bytes + begin, end - begin);
+    }
+    return 0;
+}
+
+const struct tokenizer_kind tokenizer_kind_gpt2 = {
+    .name = "GPT2BPETokenizer",
+    .open = gpt2_open,
+    .close = gpt2_close,
+    .state_create = gpt2_state_create,
+    .state_free = gpt2_state_free,
+    .encode = gpt2_encode,
+    .decode = gpt2_decode,
+};

@@ -1,0 +1,31 @@
+// What a kind of tokenizer provides: one static const struct tokenizer_kind, listed in tokenizer.c. `model` is the kind's
+// own, made by open and read-only from then on; `state` belongs to one encoder.
+#ifndef DATA_TOKENIZER_KIND_H
+#define DATA_TOKENIZER_KIND_H
+
+#include "data/tokenizer/tokenizer.h"
+
+struct tokenizer {
+    const struct tokenizer_kind *kind;
+    int64_t vocab_size;
+    int32_t eod;
+    void *model;
+};
+
+struct tokenizer_kind {
+    const char *name;
+    // Fills vocab_size, eod and model of a zeroed tokenizer. On error nothing is left in model.
+    int (*open)(struct tokenizer *tokenizer, const struct tokenizer_options *options);
+    void (*close)(struct tokenizer *tokenizer);
+    void *(*state_create)(const struct tokenizer *tokenizer);
+    void (*state_free)(void *state);
+    int (*encode)(const struct tokenizer *tokenizer, void *state, const char *text, size_t length,
+                  struct token_list *out);
+    // Appends the bytes of ids in [0, vocab_size); one that has none is an error.
+    int (*decode)(const struct tokenizer *tokenizer, const int32_t *ids, int64_t count, struct buffer *out);
+};
+
+extern const struct tokenizer_kind tokenizer_kind_gpt2;
+extern const struct tokenizer_kind tokenizer_kind_null;
+
+#endif

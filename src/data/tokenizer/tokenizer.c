@@ -1,0 +1,120 @@
+// The table of tokenizer kinds and what is common to all: finding a kind by its name, ownership, range checks.
+#include "data/tokenizer/tokenizer.h"
+#include "data/tokenizer/kind.h"
+#include "base/error.h"
+#include "base/memory.h"
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const struct tokenizer_kind *const kinds[] = {&tokenizer_kind_gpt2, &tokenizer_kind_null};
+enum { KIND_COUNT = sizeof kinds / sizeof kinds[0] };
+
+// Megatron's other types, so that asking for one is told apart from a misspelling.
+static const char *const known_elsewhere[] = {
+    "BertWordPieceLowerCase",  "BertWordPieceCase",    "SentencePieceTokenizer", "GPTSentencePieceTokenizer",
+    "Llama2Tokenizer",         "HuggingFaceTokenizer", "TikTokenizer",           "MultimodalTokenizer",
+    "NullMultimodalTokenizer", "SFTTokenizer",
+};
+
+struct tokenizer_encoder {
+    const struct tokenizer *tokenizer;
+    void *state;
+};
+
+void tokenizer_list_types(struct buffer *out) {
+    for (size_t i = 0; i < KIND_COUNT; i++)
+        buffer_printf(out, "%s%s", i ? ", " : "", kinds[i]->name);
+}
+
+static int unknown_type(const char *type) {
+    struct buffer names = {0};
+    tokenizer_list_types(&names);
+    const char *why = "is no tokenizer type";
+    for (size_t i = 0; i < sizeof known_elsewhere / sizeof known_elsewhere[0]; i++)
+        if (strcmp(type, known_elsewhere[i]) == 0)
+            why = "is not supported by this version";
+    error_set_code(EXIT_CODE_USAGE, "--tokenizer-type %s %s; supported: %s", type, why, buffer_string(&names));
+    buffer_free(&names);
+    return -1;
+}
+
+int tokenizer_open(struct tokenizer **tokenizer, const struct tokenizer_options *options) {
+    *tokenizer = NULL;
+    const char *type = options->type ? options->type : tokenizer_kind_gpt2.name;
+    const struct tokenizer_kind *kind = NULL;
+    for (size_t i = 0; i < KIND_COUNT; i++)
+        if (strcmp(type, kinds[i]->name) == 0)
+            kind = kinds[i];
+    if (!kind)
+        return unknown_type(type);
+    struct tokenizer *opened = memory_alloc(sizeof *opened);
+    opened->kind = kind;
+    if (kind->open(opened, options) < 0) {
+        free(opened);
+        return -1;
+    }
+    CHECK(opened->vocab_size > 0 && opened->vocab_size <= INT32_MAX);
+    CHECK(opened->eod >= 0 && opened->eod < opened->vocab_size);
+    *tokenizer = opened;
+    return 0;
+}
+
+void tokenizer_free(struct tokenizer *tokenizer) {
+    if (!tokenizer)
+        return;
+    tokenizer->kind->close(tokenizer);
+    free(tokenizer);
+}
+
+const char *tokenizer_type(const struct tokenizer *tokenizer) {
+    return tokenizer->kind->name;
+}
+
+int64_t tokenizer_vocab_size(const struct tokenizer *tokenizer) {
+    return tokenizer->vocab_size;
+}
+
+int32_t tokenizer_eod(const struct tokenizer *tokenizer) {
+    return tokenizer->eod;
+}
+
+int tokenizer_decode(const struct tokenizer *tokenizer, const int32_t *ids, int64_t count, struct buffer *out) {
+    for (int64_t i = 0; i < count; i++)
+        if (ids[i] < 0 || ids[i] >= tokenizer->vocab_size)
+            return error_set_code(EXIT_CODE_BAD_DATA,
+                                  "token id %" PRId32 " (number %" PRId64 ") is outside the vocabulary of %" PRId64
+                                  " tokens; decode with the tokenizer that made the ids",
+                                  ids[i], i, tokenizer->vocab_size);
+    size_t before = out->length;
+    if (tokenizer->kind->decode(tokenizer, ids, count, out) < 0) {
+        out->length = before;
+        if (out->data)
+            out->data[before] = 0;
+        return -1;
+    }
+    return 0;
+}
+
+void tokenizer_encoder_create(struct tokenizer_encoder **encoder, const struct tokenizer *tokenizer) {
+    *encoder = memory_alloc(sizeof **encoder);
+    (*encoder)->tokenizer = tokenizer;
+    (*encoder)->state = tokenizer->kind->state_create(tokenizer);
+}
+
+void tokenizer_encoder_free(struct tokenizer_encoder *encoder) {
+    if (!encoder)
+        return;
+    encoder->tokenizer->kind->state_free(encoder->state);
+    free(encoder);
+}
+
+int tokenizer_encode(struct tokenizer_encoder *encoder, const char *text, size_t length, struct token_list *out) {
+    const struct tokenizer *tokenizer = encoder->tokenizer;
+    int64_t before = out->count;
+    if (tokenizer->kind->encode(tokenizer, encoder->state, text, length, out) < 0) {
+        out->count = before;
+        return -1;
+    }
+    return 0;
+}

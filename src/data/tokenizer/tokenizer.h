@@ -1,0 +1,52 @@
+// Text to token ids and back, one interface for every kind of tokenizer. The kind is named as Megatron names it
+// (--tokenizer-type) and found in one table, tokenizer.c.
+//
+// A struct tokenizer never changes after tokenizer_open, so any number of threads may share it. What changes while
+// encoding (caches, scratch memory) is in a struct tokenizer_encoder: each thread has its own. The ids depend on the text
+// alone, never on which encoder made them or on what it had encoded before.
+//
+// Text is bytes with a length: it may hold NULs, and tokenizers of bytes take ill-formed UTF-8 too.
+#ifndef DATA_TOKENIZER_TOKENIZER_H
+#define DATA_TOKENIZER_TOKENIZER_H
+
+#include "base/buffer.h"
+#include "data/tokenizer/token_list.h"
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+// Fields a kind does not use are ignored. Strings stay the caller's and are not needed after tokenizer_open.
+struct tokenizer_options {
+    const char *type;        // "GPT2BPETokenizer"; NULL means that
+    const char *vocab_file;  // --vocab-file: vocab.json
+    const char *merge_file;  // --merge-file: merges.txt
+    int64_t vocab_size;      // --vocab-size: NullTokenizer, which has no file to count
+    bool null_eod_given;     // --null-tokenizer-eod-id was given: see null.c
+    int64_t null_eod_id;
+};
+
+struct tokenizer;
+
+int tokenizer_open(struct tokenizer **tokenizer, const struct tokenizer_options *options);
+void tokenizer_free(struct tokenizer *tokenizer);  // NULL is fine
+
+const char *tokenizer_type(const struct tokenizer *tokenizer);
+int64_t tokenizer_vocab_size(const struct tokenizer *tokenizer);  // every id is below it; unpadded
+int32_t tokenizer_eod(const struct tokenizer *tokenizer);         // the id that ends a document
+
+// Appends the bytes that the ids stand for. An id without a token is an error, and then nothing is appended.
+int tokenizer_decode(const struct tokenizer *tokenizer, const int32_t *ids, int64_t count, struct buffer *out);
+
+struct tokenizer_encoder;
+
+// The tokenizer must outlive its encoders.
+void tokenizer_encoder_create(struct tokenizer_encoder **encoder, const struct tokenizer *tokenizer);
+void tokenizer_encoder_free(struct tokenizer_encoder *encoder);  // NULL is fine
+
+// Appends the ids of the text. Adds nothing of its own (no begin, no end). On error the list is as it was.
+int tokenizer_encode(struct tokenizer_encoder *encoder, const char *text, size_t length, struct token_list *out);
+
+// "GPT2BPETokenizer, NullTokenizer": for help and messages; appends.
+void tokenizer_list_types(struct buffer *out);
+
+#endif

@@ -1,0 +1,28 @@
+// Making, filling and freeing the cache of short pieces; finding is inline in the header.
+#include "data/tokenizer/word_cache.h"
+#include "base/error.h"
+#include "base/memory.h"
+#include <stdlib.h>
+
+void word_cache_create(struct word_cache *cache) {
+    size_t bytes = ((size_t)1 << WORD_CACHE_BUCKET_BITS) * sizeof *cache->buckets;
+    cache->buckets = aligned_alloc(64, bytes);
+    if (!cache->buckets)
+        die("out of memory: %zu bytes for the cache of a tokenizer", bytes);
+    memset(cache->buckets, 0, bytes);
+}
+
+void word_cache_free(struct word_cache *cache) {
+    free(cache->buckets);
+    cache->buckets = NULL;
+}
+
+void word_cache_add(struct word_bucket *bucket, struct word_key key, const int32_t *ids, int64_t count) {
+    if (count > WORD_CACHE_MAX_IDS)
+        return;
+    bucket->entries[1] = bucket->entries[0];
+    struct word_entry *entry = &bucket->entries[0];
+    entry->key = key;
+    for (int64_t i = 0; i < WORD_CACHE_MAX_IDS; i++)
+        entry->ids[i] = i < count ? ids[i] : -1;
+}
