@@ -172,7 +172,8 @@ struct op_dot {
 struct op_sum_squares {
     struct tensor out, x;
 };
-// norm = sqrt(sum_squares); scale = max_norm / (norm + 1e-6) where that is below 1 and max_norm > 0, else 1.
+// norm = sqrt(sum_squares); scale = max_norm / (norm + 1e-6) where that is below 1 and max_norm > 0, else 1; where norm is
+// not finite scale is NaN, which tells the optimizer to leave everything as it is.
 struct op_clip_scale {
     struct tensor scale, norm, sum_squares;
     float max_norm;

@@ -1,0 +1,55 @@
+// The schedules of Megatron-LM, in samples. M is the highest rate, m the lowest, W warm-up, D decay, A the WSD tail.
+#include "optim/schedule.h"
+#include "base/error.h"
+
+#include <math.h>
+#include <string.h>
+
+static const double PI = 3.14159265358979323846;
+
+// How much of (M - m) is left in the tail of warmup-stable-decay, q in [0, 1].
+static double wsd_coefficient(const char *style, double q) {
+    if (strcmp(style, "linear") == 0)
+        return 1 - q;
+    if (strcmp(style, "cosine") == 0)
+        return 0.5 * (cos(PI * q) + 1);
+    if (strcmp(style, "minus_sqrt") == 0)
+        return 1 - sqrt(q);
+    return 2 * pow(0.5, q) - 1;
+}
+
+static double decay_coefficient(const struct config *config, double n) {
+    double W = config->lr_warmup_steps, D = (double)config->lr_decay_steps;
+    double r = (n - W) / (D - W);
+    if (strcmp(config->lr_decay_style, "linear") == 0)
+        return 1 - r;
+    if (strcmp(config->lr_decay_style, "cosine") == 0)
+        return 0.5 * (cos(PI * r) + 1);
+    double A = (double)config->lr_wsd_decay_steps;
+    return n <= D - A ? 1 : wsd_coefficient(config->lr_wsd_decay_style, (n - (D - A)) / A);
+}
+
+double schedule_lr(const struct config *config, int64_t samples) {
+    double n = (double)samples, M = config->lr, m = config->min_lr;
+    double W = config->lr_warmup_steps, D = (double)config->lr_decay_steps;
+    if (W > 0 && n <= W)
+        return config->lr_warmup_init + (M - config->lr_warmup_init) * n / W;
+    if (strcmp(config->lr_decay_style, "constant") == 0)
+        return M;
+    if (n > D)
+        return m;
+    if (strcmp(config->lr_decay_style, "inverse-square-root") == 0)
+        return fmax(m, M * sqrt(fmax(W, 1)) / sqrt(fmax(n, 1)));
+    return m + decay_coefficient(config, n) * (M - m);
+}
+
+double schedule_weight_decay(const struct config *config, int64_t samples) {
+    double start = config->start_weight_decay, end = config->end_weight_decay;
+    if (strcmp(config->weight_decay_incr_style, "constant") == 0)
+        return config->weight_decay;
+    if (samples > config->wd_incr_steps)
+        return end;
+    double r = (double)samples / (double)config->wd_incr_steps;
+    double c = strcmp(config->weight_decay_incr_style, "linear") == 0 ? r : 0.5 * (cos(PI * (1 - r)) + 1);
+    return start + c * (end - start);
+}

@@ -1,0 +1,12 @@
+// Learning rate and weight decay as functions of the samples used so far. Pure: the same place in the run gives the same
+// value, which is why a resumed run needs no schedule state but that number.
+#ifndef OPTIM_SCHEDULE_H
+#define OPTIM_SCHEDULE_H
+
+#include "config/config.h"
+
+// For the update made after `samples` samples of successful updates.
+double schedule_lr(const struct config *config, int64_t samples);
+double schedule_weight_decay(const struct config *config, int64_t samples);
+
+#endif

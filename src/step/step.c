@@ -1,0 +1,179 @@
+// One training step, evaluation and generation over the same model. See step.h.
+#include "step/step.h"
+#include "base/error.h"
+#include "base/memory.h"
+#include "model/init.h"
+#include "parallel/reducer.h"
+#include "step/memory.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct pass step_pass(struct step *step, int64_t B, int64_t T) {
+    return (struct pass){.device = step->device,
+                         .mesh = &step->mesh,
+                         .saved = &step->saved,
+                         .scratch = &step->scratch,
+                         .dtype = step->dtype,
+                         .B = B,
+                         .T = T,
+                         .is_training = step->mode == STEP_TRAIN,
+                         .seed = (uint64_t)step->config->seed,
+                         .cache = step->mode == STEP_GENERATE ? &step->cache : NULL};
+}
+
+int step_open(struct step **result, const struct config *config, struct device *device, const struct mesh *mesh,
+              enum step_mode mode) {
+    struct step *step = memory_alloc(sizeof *step);
+    *result = step;
+    step->config = config;
+    step->device = device;
+    step->mesh = *mesh;
+    step->mode = mode;
+    step->dtype = config->bf16 ? DTYPE_BF16 : config->fp16 ? DTYPE_F16 : DTYPE_F32;
+    if (!device_supports(device, step->dtype)) {
+        char text[128];
+        device_describe(device, text, sizeof text);
+        step_close(step);
+        *result = NULL;
+        return error_set("%s cannot train in %s; leave --bf16/--fp16 out or choose another --device", text,
+                         dtype_name(step->dtype));
+    }
+    gpt_build(&step->gpt, &step->params, config);
+    param_list_layout(&step->params);
+    step->cache.keys = memory_alloc(sizeof(struct tensor) * (size_t)step->gpt.L);
+    step->cache.values = memory_alloc(sizeof(struct tensor) * (size_t)step->gpt.L);
+    if (step_take_memory(step) < 0) {
+        step_close(step);
+        *result = NULL;
+        return -1;
+    }
+    return 0;
+}
+
+void step_close(struct step *step) {
+    if (!step)
+        return;
+    step_give_memory_back(step);
+    gpt_free(&step->gpt);
+    param_list_free(&step->params);
+    free(step->cache.keys);
+    free(step->cache.values);
+    free(step);
+}
+
+void step_initialize(struct step *step) {
+    if (step->mode == STEP_TRAIN)
+        adam_reset(&step->adam, step->device);
+    init_params(step->device, &step->params, step->adam.master, (uint64_t)step->config->seed);
+}
+
+void step_refresh_master(struct step *step) {
+    if (step->mode == STEP_TRAIN && step->adam.master.data)
+        op_copy(step->device, &(struct op_copy){.dst = step->adam.master, .src = step->values});
+}
+
+// Forward, and with learning backward, of one micro-batch. Returns its counted tokens, or -1.
+static double run_micro_batch(struct step *step, const struct step_source *source, bool is_learning) {
+    struct step_input input;
+    if (source->next(source->context, &input) < 0)
+        return -1;
+    struct step_upload upload = {.has_weights = is_learning,
+                                 .divisor = (double)source->count * step->mesh.length[AXIS_DATA]};
+    double tokens = step_upload_input(step, &input, &upload);
+    struct pass pass = step_pass(step, input.B, input.T);
+    pass.is_training = is_learning;
+    struct batch batch = step_input_tensors(step, input.B * input.T, &pass.row_ids);
+    if (!is_learning)
+        batch.weights = (struct tensor){0};
+    size_t mark = arena_mark(&step->saved);
+    gpt_forward(&step->gpt, &pass, &batch);
+    if (is_learning)
+        gpt_backward(&step->gpt, &pass, &batch);
+    arena_release(&step->saved, mark);
+    return tokens;
+}
+
+static int run_all(struct step *step, const struct step_source *source, bool is_learning) {
+    device_zero(step->device, step->totals);
+    double tokens = 0;
+    for (int64_t i = 0; i < source->count; i++) {
+        double counted = run_micro_batch(step, source, is_learning);
+        if (counted < 0)
+            return -1;
+        tokens += counted;
+    }
+    float count = (float)tokens;
+    device_copy_in(step->device, tensor_rows(step->totals, 1, 1), &count);
+    device_synchronize(step->device);
+    comm_all_reduce(step->mesh.group[AXIS_DATA], step->totals, REDUCE_SUM, "loss");
+    return 0;
+}
+
+int step_train(struct step *step, const struct step_source *source, double lr, double weight_decay) {
+    CHECK(step->mode == STEP_TRAIN);
+    device_zero(step->device, step->grads);
+    TRY(run_all(step, source, true));
+    reducer_sum_gradients(&step->mesh, step->grads);
+    adam_apply(&step->adam, &(struct adam_update){.device = step->device,
+                                                  .params = &step->params,
+                                                  .values = step->values,
+                                                  .grads = step->grads,
+                                                  .lr = lr,
+                                                  .weight_decay = weight_decay});
+    return 0;
+}
+
+int step_evaluate(struct step *step, const struct step_source *source) {
+    return run_all(step, source, false);
+}
+
+struct step_result step_result(struct step *step) {
+    float totals[2];
+    device_copy_out(step->device, totals, step->totals);
+    double tokens = (double)totals[1];
+    return (struct step_result){.loss = (double)totals[0] / (tokens > 1 ? tokens : 1),
+                                .tokens = tokens,
+                                .grad_norm = step->mode == STEP_TRAIN ? adam_grad_norm(&step->adam, step->device) : 0};
+}
+
+double step_params_norm(struct step *step) {
+    return adam_params_norm(&step->adam, step->device, step->values);
+}
+
+int64_t step_count_zero_gradients(struct step *step) {
+    enum { PIECE = 1 << 20 };
+    float *piece = memory_alloc(sizeof(float) * PIECE);
+    int64_t zeros = 0;
+    for (int i = 0; i < step->params.count; i++) {
+        struct tensor grad = tensor_flat(step->params.items[i]->grad);
+        for (int64_t first = 0, count; first < tensor_count(grad); first += count) {
+            count = tensor_count(grad) - first < PIECE ? tensor_count(grad) - first : PIECE;
+            device_copy_out(step->device, piece, tensor_rows(grad, first, count));
+            for (int64_t n = 0; n < count; n++)
+                zeros += piece[n] == 0;
+        }
+    }
+    free(piece);
+    return zeros;
+}
+
+void step_forget(struct step *step) {
+    step->cache.length = 0;
+}
+
+void step_logits(struct step *step, const int32_t *tokens, int64_t T, float *logits) {
+    CHECK(step->mode == STEP_GENERATE && T > 0 && step->cache.length + T <= step->gpt.P);
+    int32_t *positions = memory_alloc(sizeof(int32_t) * (size_t)T);
+    for (int64_t t = 0; t < T; t++)
+        positions[t] = (int32_t)(step->cache.length + t);
+    struct step_input input = {.B = 1, .T = T, .tokens = tokens, .positions = positions};
+    step_upload_input(step, &input, &(struct step_upload){.divisor = 1});
+    free(positions);
+    struct pass pass = step_pass(step, 1, T);
+    struct batch batch = step_input_tensors(step, T, &pass.row_ids);
+    size_t mark = arena_mark(&step->saved);
+    gpt_last_logits(&step->gpt, &pass, &batch, step->logits);
+    arena_release(&step->saved, mark);
+    device_copy_out(step->device, logits, step->logits);
+}
