@@ -11,11 +11,12 @@
 //   34+12S        i64[D]    document boundaries as sequence numbers: 0 first, S last, never falling
 //   34+12S+8D     i8[S]     only in multimodal datasets; a text reader ignores it
 //
-// Both readers and writers work in constant memory, whatever S is. Reader functions may be called from several threads.
+// Both reader and writer work in constant memory, whatever S is. One reader may serve several threads.
 #ifndef DATA_INDEX_INDEX_H
 #define DATA_INDEX_INDEX_H
 
 #include "base/file.h"
+#include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
 
@@ -64,16 +65,17 @@ struct index_reader {
     int64_t token_count;     // all tokens of .bin
     struct file_map index;   // PREFIX.idx
     struct file_map tokens;  // PREFIX.bin
+    bool is_mapped;          // the maps are the reader's own
 };
 
 // Maps both files and checks, in constant time, header, sizes, the first and last pointer and document boundary, and
-// that .bin ends where the last sequence does. Every error from here on has exit code EXIT_CODE_BAD_DATA.
+// that .bin ends where the last sequence does. What is wrong inside a file has exit code EXIT_CODE_BAD_DATA.
 int index_open(struct index_reader **reader, const char *prefix);
 void index_close(struct index_reader *reader);  // NULL is fine
 // The same over bytes in memory, which stay the caller's: index_close does not unmap them.
 int index_open_bytes(struct index_reader **reader, const char *prefix, struct file_map index, struct file_map tokens);
-// Checks every length, pointer and boundary. The tokens themselves are read by index_verify_tokens: those outside
-// [0, vocab_size) are errors (vocab_size 0: only negative ones).
+// Checks every length, pointer and boundary; index_verify_tokens also every token: those outside [0, vocab_size) are
+// errors (vocab_size 0: only negative ones).
 int index_verify(const struct index_reader *reader);
 int index_verify_tokens(const struct index_reader *reader, int64_t vocab_size);
 

@@ -1,0 +1,180 @@
+// Reads an indexed dataset through two maps. Opening is O(1): it proves that the arrays lie inside .idx and that .idx and .bin
+// belong together at both ends. What lies between is proved by verify.c, or, for the part that is read, by index_read;
+// so no damaged file can make a read leave its map.
+#include "data/index/index.h"
+
+#include "base/error.h"
+#include "base/memory.h"
+#include "data/bad_data.h"
+#include "data/index/dtype.h"
+#include <inttypes.h>
+#include <stdlib.h>
+
+#define REMEDY "copy both files again or make the dataset anew"
+
+static int check_header(struct index_reader *r, uint64_t *sequences, uint64_t *boundaries) {
+    static const unsigned char magic[9] = "MMIDIDX\0";
+    if (r->index.size < INDEX_HEADER_BYTES)
+        return bad_data("%s.idx: %zu bytes, but a header has %d: the file is cut short; " REMEDY, r->prefix,
+                        r->index.size, INDEX_HEADER_BYTES);
+    if (memcmp(r->index.data, magic, sizeof magic) != 0)
+        return bad_data("%s.idx: byte 0: this is no Megatron index (it would begin with MMIDIDX); give the prefix of a "
+                        "dataset made by `preprocess`",
+                        r->prefix);
+    uint64_t version;
+    memcpy(&version, r->index.data + 9, sizeof version);
+    if (version != 1)
+        return bad_data("%s.idx: byte 9: version %" PRIu64 ", but only version 1 is known; " REMEDY, r->prefix,
+                        version);
+    r->dtype = (enum index_dtype)r->index.data[17];
+    r->item_bytes = index_dtype_bytes(r->dtype);
+    if (r->item_bytes == 0)
+        return bad_data("%s.idx: byte 17: dtype code %d is none of 1 to 8; " REMEDY, r->prefix, (int)r->dtype);
+    memcpy(sequences, r->index.data + 18, sizeof *sequences);
+    memcpy(boundaries, r->index.data + 26, sizeof *boundaries);
+    return 0;
+}
+
+// The file must hold exactly the arrays that S and D promise, or those and the modes of a multimodal dataset.
+static int check_size(struct index_reader *r, uint64_t sequences, uint64_t boundaries) {
+    uint64_t size = r->index.size;
+    if (boundaries == 0)
+        return bad_data("%s.idx: byte 26: no document boundary, but there is always a first one; " REMEDY, r->prefix);
+    if (sequences > size / 12 || boundaries > size / 8)
+        return bad_data("%s.idx: bytes 18 to 33: %" PRIu64 " sequences and %" PRIu64
+                        " document boundaries do not fit a file of %" PRIu64
+                        " bytes: it is cut short or damaged; " REMEDY,
+                        r->prefix, sequences, boundaries, size);
+    uint64_t expected = INDEX_HEADER_BYTES + 12 * sequences + 8 * boundaries;
+    if (size != expected && size != expected + sequences)
+        return bad_data("%s.idx: %" PRIu64 " bytes, but %" PRIu64 " sequences and %" PRIu64
+                        " document boundaries (bytes 18 to 33) take %" PRIu64 "; " REMEDY,
+                        r->prefix, size, sequences, boundaries, expected);
+    r->sequence_count = (int64_t)sequences;
+    r->document_count = (int64_t)boundaries - 1;
+    return 0;
+}
+
+static int check_boundaries(const struct index_reader *r) {
+    int64_t first = index_document_begin(r, 0), last = index_document_begin(r, r->document_count);
+    int64_t start = INDEX_HEADER_BYTES + 12 * r->sequence_count;
+    if (first != 0)
+        return bad_data("%s.idx: byte %" PRId64 ": the first document begins at sequence %" PRId64
+                        " instead of 0; " REMEDY,
+                        r->prefix, start, first);
+    if (last != r->sequence_count)
+        return bad_data("%s.idx: byte %" PRId64 ": the documents end at sequence %" PRId64 ", but there are %" PRId64
+                        "; " REMEDY,
+                        r->prefix, start + 8 * r->document_count, last, r->sequence_count);
+    return 0;
+}
+
+// .bin must end where the last sequence does: this finds a cut, grown or exchanged file without looking at it all.
+static int check_tokens(struct index_reader *r) {
+    uint64_t described = 0;
+    if (r->sequence_count > 0) {
+        int64_t last = r->sequence_count - 1, pointer = index_pointer(r, last), length = index_length(r, last);
+        if (length < 0)
+            return bad_data("%s.idx: byte %" PRId64 ": sequence %" PRId64 " has length %" PRId64 "; " REMEDY, r->prefix,
+                            INDEX_HEADER_BYTES + 4 * last, last, length);
+        if (pointer < 0 || pointer > INT64_MAX / 2)
+            return bad_data("%s.idx: byte %" PRId64 ": sequence %" PRId64 " begins at byte %" PRId64
+                            " of .bin, which cannot be; " REMEDY,
+                            r->prefix, INDEX_HEADER_BYTES + 4 * r->sequence_count + 8 * last, last, pointer);
+        if (index_pointer(r, 0) != 0)
+            return bad_data("%s.idx: byte %" PRId64 ": sequence 0 begins at byte %" PRId64
+                            " of .bin instead of 0; " REMEDY,
+                            r->prefix, INDEX_HEADER_BYTES + 4 * r->sequence_count, index_pointer(r, 0));
+        described = (uint64_t)pointer + (uint64_t)length * r->item_bytes;
+    }
+    if (r->tokens.size != described)
+        return bad_data("%s.bin: %zu bytes, but %s.idx describes %" PRIu64 ": %s; " REMEDY, r->prefix, r->tokens.size,
+                        r->prefix, described,
+                        r->tokens.size < described ? "the file is cut short" : "the two do not belong together");
+    r->token_count = (int64_t)(r->tokens.size / r->item_bytes);
+    return 0;
+}
+
+static int check(struct index_reader *r) {
+    uint64_t sequences, boundaries;
+    TRY(check_header(r, &sequences, &boundaries));
+    TRY(check_size(r, sequences, boundaries));
+    TRY(check_boundaries(r));
+    return check_tokens(r);
+}
+
+static int map_file(struct file_map *map, const char *prefix, const char *extension) {
+    char *path = memory_printf("%s.%s", prefix, extension);
+    int result;
+    if (!file_exists(path))
+        result = error_set("cannot open dataset %s: %s does not exist; give the path of the pair of files without .bin "
+                           "or .idx",
+                           prefix, path);
+    else
+        result = file_map_open(map, path);
+    free(path);
+    return result;
+}
+
+int index_open(struct index_reader **reader, const char *prefix) {
+    struct index_reader *r = memory_alloc(sizeof *r);
+    r->prefix = memory_string(prefix);
+    r->is_mapped = true;
+    if (map_file(&r->index, prefix, "idx") < 0 || map_file(&r->tokens, prefix, "bin") < 0 || check(r) < 0) {
+        index_close(r);
+        r = NULL;
+    }
+    *reader = r;
+    return r ? 0 : -1;
+}
+
+int index_open_bytes(struct index_reader **reader, const char *prefix, struct file_map index, struct file_map tokens) {
+    struct index_reader *r = memory_alloc(sizeof *r);
+    r->prefix = memory_string(prefix);
+    r->index = index;
+    r->tokens = tokens;
+    if (check(r) < 0) {
+        index_close(r);
+        r = NULL;
+    }
+    *reader = r;
+    return r ? 0 : -1;
+}
+
+void index_close(struct index_reader *reader) {
+    if (!reader)
+        return;
+    if (reader->is_mapped) {
+        file_map_close(&reader->index);
+        file_map_close(&reader->tokens);
+    }
+    free(reader->prefix);
+    free(reader);
+}
+
+int index_read(const struct index_reader *r, int64_t sequence, int64_t offset, int64_t count, int32_t *out) {
+    CHECK(sequence >= 0 && sequence < r->sequence_count);
+    int64_t length = index_length(r, sequence), pointer = index_pointer(r, sequence);
+    if (offset < 0 || count < 0 || offset > length || count > length - offset)
+        return bad_data("%s.idx: byte %" PRId64 ": sequence %" PRId64 " has %" PRId64 " tokens, but %" PRId64
+                        " from position %" PRId64 " were wanted; " REMEDY,
+                        r->prefix, INDEX_HEADER_BYTES + 4 * sequence, sequence, length, count, offset);
+    if (pointer < 0 || (uint64_t)pointer > r->tokens.size ||
+        (uint64_t)length * r->item_bytes > r->tokens.size - (uint64_t)pointer)
+        return bad_data("%s.idx: byte %" PRId64 ": sequence %" PRId64 " (%" PRId64 " tokens at byte %" PRId64
+                        ") lies outside %s.bin; " REMEDY,
+                        r->prefix, INDEX_HEADER_BYTES + 4 * r->sequence_count + 8 * sequence, sequence, length, pointer,
+                        r->prefix);
+    if (!index_dtype_is_integer(r->dtype))
+        return bad_data("%s.idx: byte 17: the dataset holds %s, which are no token ids", r->prefix,
+                        index_dtype_name(r->dtype));
+    if (count == 0)
+        return 0;
+    int64_t good = index_decode(r->dtype, r->tokens.data + pointer + (size_t)offset * r->item_bytes, count, out);
+    if (good < count)
+        return bad_data("%s.bin: byte %" PRIu64 ": token %" PRId64 " of sequence %" PRId64
+                        " does not fit 32 bits and is no token id; " REMEDY,
+                        r->prefix, (uint64_t)pointer + (uint64_t)(offset + good) * r->item_bytes, offset + good,
+                        sequence);
+    return 0;
+}

@@ -1,0 +1,88 @@
+// Nameless files for lists of any length. The invariant: the file holds the first bytes - pending_bytes bytes, pending
+// the rest.
+#include "data/index/spill.h"
+
+#include "base/error.h"
+#include "base/memory.h"
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/types.h>
+#include <unistd.h>
+
+enum { SPILL_PENDING_BYTES = 1 << 17 };
+
+int spill_open(struct spill *spill, const char *beside) {
+    *spill = (struct spill){.descriptor = -1};
+    char *name = memory_printf("%s.spill.XXXXXX", beside);
+    int descriptor = mkstemp(name);
+    if (descriptor < 0) {
+        error_set("cannot create a temporary file %s: %s; check that the folder exists and is writable", name,
+                  strerror(errno));
+        free(name);
+        return -1;
+    }
+    unlink(name);
+    free(name);
+    spill->descriptor = descriptor;
+    spill->pending = memory_alloc(SPILL_PENDING_BYTES);
+    spill->beside = memory_string(beside);
+    return 0;
+}
+
+static int flush(struct spill *spill) {
+    size_t done = 0;
+    while (done < spill->pending_bytes) {
+        ssize_t got = write(spill->descriptor, spill->pending + done, spill->pending_bytes - done);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got <= 0)
+            return error_set("cannot write a temporary file beside %s: %s; free some space or choose another disk",
+                             spill->beside, got < 0 ? strerror(errno) : "nothing written");
+        done += (size_t)got;
+    }
+    spill->pending_bytes = 0;
+    return 0;
+}
+
+int spill_write(struct spill *spill, const void *bytes, size_t count) {
+    const unsigned char *from = bytes;
+    while (count > 0) {
+        size_t part = SPILL_PENDING_BYTES - spill->pending_bytes;
+        part = part < count ? part : count;
+        memcpy(spill->pending + spill->pending_bytes, from, part);
+        spill->pending_bytes += part;
+        spill->bytes += part;
+        from += part;
+        count -= part;
+        if (spill->pending_bytes == SPILL_PENDING_BYTES)
+            TRY(flush(spill));
+    }
+    return 0;
+}
+
+int spill_read(struct spill *spill, uint64_t offset, void *out, size_t count) {
+    CHECK(offset <= spill->bytes && count <= spill->bytes - offset);
+    TRY(flush(spill));
+    unsigned char *to = out;
+    while (count > 0) {
+        ssize_t got = pread(spill->descriptor, to, count, (off_t)offset);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got <= 0)
+            return error_set("cannot read back a temporary file beside %s: %s", spill->beside,
+                             got < 0 ? strerror(errno) : "it has become shorter");
+        to += got;
+        offset += (uint64_t)got;
+        count -= (size_t)got;
+    }
+    return 0;
+}
+
+void spill_close(struct spill *spill) {
+    if (spill->pending && spill->descriptor >= 0)
+        close(spill->descriptor);
+    free(spill->pending);
+    free(spill->beside);
+    *spill = (struct spill){.descriptor = -1};
+}

@@ -1,0 +1,193 @@
+// Writes an indexed dataset in constant memory: tokens go straight into the temporary .bin, lengths and document
+// boundaries into spill files, and .idx is put together from them at the end. A crash at any moment leaves the old pair,
+// no .idx, or the new pair; never an .idx beside a .bin it does not describe.
+#include "data/index/index.h"
+
+#include "base/error.h"
+#include "base/memory.h"
+#include "data/index/dtype.h"
+#include "data/index/spill.h"
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+enum { CHUNK_TOKENS = 1 << 13 };
+
+struct index_writer {
+    char *prefix;
+    char *index_path;
+    enum index_dtype dtype;
+    size_t item_bytes;
+    int64_t sequence_count;
+    int64_t boundary_count;  // D: boundaries in the spill, the leading 0 included
+    int64_t last_boundary;
+    struct file_writer tokens;  // PREFIX.bin
+    struct spill lengths;       // i32 each
+    struct spill boundaries;    // i64 each
+    unsigned char chunk[CHUNK_TOKENS * 8];
+};
+
+static void writer_free(struct index_writer *w) {
+    file_abort(&w->tokens);
+    spill_close(&w->lengths);
+    spill_close(&w->boundaries);
+    free(w->index_path);
+    free(w->prefix);
+    free(w);
+}
+
+static int add_boundary(struct index_writer *w, int64_t sequence) {
+    TRY(spill_write(&w->boundaries, &sequence, sizeof sequence));
+    w->boundary_count++;
+    w->last_boundary = sequence;
+    return 0;
+}
+
+static int open_files(struct index_writer *w) {
+    char *tokens_path = memory_printf("%s.bin", w->prefix);
+    int result = file_create(&w->tokens, tokens_path);
+    free(tokens_path);
+    TRY(result);
+    TRY(spill_open(&w->lengths, w->index_path));
+    TRY(spill_open(&w->boundaries, w->index_path));
+    return add_boundary(w, 0);
+}
+
+int index_writer_open(struct index_writer **out, const char *prefix, enum index_dtype dtype) {
+    CHECK(index_dtype_is_integer(dtype));
+    *out = NULL;
+    struct index_writer *w = memory_alloc(sizeof *w);
+    w->prefix = memory_string(prefix);
+    w->index_path = memory_printf("%s.idx", prefix);
+    w->dtype = dtype;
+    w->item_bytes = index_dtype_bytes(dtype);
+    w->tokens.descriptor = -1;
+    w->lengths.descriptor = w->boundaries.descriptor = -1;
+    if (open_files(w) < 0) {
+        writer_free(w);
+        return -1;
+    }
+    *out = w;
+    return 0;
+}
+
+int index_writer_add(struct index_writer *w, const int32_t *tokens, int64_t count) {
+    if (count == 0)
+        return 0;
+    if (count < 0 || count > INT32_MAX)
+        return error_set("cannot write %s.bin: a sequence of %" PRId64 " tokens is longer than the format's %" PRId32
+                         "; split the document",
+                         w->prefix, count, INT32_MAX);
+    for (int64_t done = 0; done < count; done += CHUNK_TOKENS) {
+        int64_t part = count - done < CHUNK_TOKENS ? count - done : CHUNK_TOKENS;
+        int64_t good = index_encode(w->dtype, tokens + done, part, w->chunk);
+        if (good < part)
+            return error_set("cannot write %s.bin: token %" PRId32 " at position %" PRId64 " of sequence %" PRId64
+                             " does not fit %s; choose a wider dtype",
+                             w->prefix, tokens[done + good], done + good, w->sequence_count,
+                             index_dtype_name(w->dtype));
+        TRY(file_write(&w->tokens, w->chunk, (size_t)part * w->item_bytes));
+    }
+    int32_t length = (int32_t)count;
+    TRY(spill_write(&w->lengths, &length, sizeof length));
+    w->sequence_count++;
+    return 0;
+}
+
+int index_writer_end_document(struct index_writer *w) {
+    return add_boundary(w, w->sequence_count);
+}
+
+int index_writer_append(struct index_writer *w, const struct index_reader *reader) {
+    CHECK(w->last_boundary == w->sequence_count);
+    if (reader->dtype != w->dtype)
+        return error_set_code(EXIT_CODE_BAD_DATA,
+                              "%s.idx: tokens are %s, but %s.idx has %s; join datasets of one dtype", reader->prefix,
+                              index_dtype_name(reader->dtype), w->prefix, index_dtype_name(w->dtype));
+    TRY(index_verify(reader));
+    if (reader->tokens.size > 0)
+        TRY(file_write(&w->tokens, reader->tokens.data, reader->tokens.size));
+    if (reader->sequence_count > 0)
+        TRY(spill_write(&w->lengths, reader->index.data + INDEX_HEADER_BYTES, 4 * (size_t)reader->sequence_count));
+    for (int64_t document = 1; document <= reader->document_count; document++)
+        TRY(add_boundary(w, w->sequence_count + index_document_begin(reader, document)));
+    w->sequence_count += reader->sequence_count;
+    return 0;
+}
+
+static int write_header(const struct index_writer *w, struct file_writer *index) {
+    unsigned char header[INDEX_HEADER_BYTES] = "MMIDIDX";
+    uint64_t version = 1, sequences = (uint64_t)w->sequence_count, boundaries = (uint64_t)w->boundary_count;
+    memcpy(header + 9, &version, 8);
+    header[17] = (unsigned char)w->dtype;
+    memcpy(header + 18, &sequences, 8);
+    memcpy(header + 26, &boundaries, 8);
+    return file_write(index, header, sizeof header);
+}
+
+static int copy_spill(struct index_writer *w, struct spill *spill, struct file_writer *index) {
+    for (uint64_t done = 0; done < spill->bytes;) {
+        size_t part = spill->bytes - done < sizeof w->chunk ? (size_t)(spill->bytes - done) : sizeof w->chunk;
+        TRY(spill_read(spill, done, w->chunk, part));
+        TRY(file_write(index, w->chunk, part));
+        done += part;
+    }
+    return 0;
+}
+
+static int write_pointers(struct index_writer *w, struct file_writer *index) {
+    int32_t lengths[1024];
+    int64_t pointers[1024], pointer = 0;
+    for (int64_t done = 0; done < w->sequence_count;) {
+        int64_t left = w->sequence_count - done, part = left < 1024 ? left : 1024;
+        TRY(spill_read(&w->lengths, (uint64_t)done * 4, lengths, (size_t)part * 4));
+        for (int64_t i = 0; i < part; i++) {
+            pointers[i] = pointer;
+            pointer += lengths[i] * (int64_t)w->item_bytes;
+        }
+        TRY(file_write(index, pointers, (size_t)part * 8));
+        done += part;
+    }
+    CHECK((uint64_t)pointer == w->tokens.written_bytes);
+    return 0;
+}
+
+static int write_index(struct index_writer *w, struct file_writer *index) {
+    TRY(write_header(w, index));
+    TRY(copy_spill(w, &w->lengths, index));
+    TRY(write_pointers(w, index));
+    return copy_spill(w, &w->boundaries, index);
+}
+
+// Everything is on disk before the first name changes; an .idx of an older dataset goes before the .bin it describes.
+static int commit_files(struct index_writer *w, struct file_writer *index) {
+    TRY(write_index(w, index));
+    if (unlink(w->index_path) < 0 && errno != ENOENT)
+        return error_set("cannot replace %s: %s", w->index_path, strerror(errno));
+    TRY(file_commit(&w->tokens));
+    if (file_commit(index) < 0) {
+        char *tokens_path = memory_printf("%s.bin", w->prefix);
+        unlink(tokens_path);
+        free(tokens_path);
+        return -1;
+    }
+    return 0;
+}
+
+int index_writer_commit(struct index_writer *w) {
+    CHECK(w->last_boundary == w->sequence_count);
+    struct file_writer index = {.descriptor = -1};
+    int result = file_create(&index, w->index_path);
+    if (result == 0)
+        result = commit_files(w, &index);
+    if (result < 0)
+        file_abort(&index);
+    writer_free(w);
+    return result;
+}
+
+void index_writer_abort(struct index_writer *w) {
+    if (w)
+        writer_free(w);
+}

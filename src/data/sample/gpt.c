@@ -1,0 +1,161 @@
+// A GPT dataset: one split of one indexed dataset, and the arrays that say which tokens make up sample i. Reading a sample
+// checks every bound it uses, so a cache that is whole but belongs to other data cannot do harm.
+#include "data/sample/gpt.h"
+
+#include "base/error.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "data/bad_data.h"
+#include "data/index/dtype.h"
+#include "data/sample/gpt_cache.h"
+#include <inttypes.h>
+#include <stdlib.h>
+
+static int check_options(const struct gpt_options *options) {
+    if (options->seq_length < 1)
+        return error_set("--seq-length %" PRId64 ": a sample has at least one token", options->seq_length);
+    if (options->sample_count < 0)
+        return error_set("%" PRId64 " samples cannot be asked for", options->sample_count);
+    if (options->seed < 0 || options->seed > UINT32_MAX)
+        return error_set("--seed %" PRId64 ": the seed of a dataset lies between 0 and 4294967295", options->seed);
+    return 0;
+}
+
+static int find_range(const struct gpt_options *options, struct gpt_dataset *dataset) {
+    int64_t count = dataset->reader->sequence_count;
+    dataset->range = (struct gpt_range){dataset->reader, 0, count};
+    if (options->split) {
+        struct split_bounds bounds;
+        TRY(split_parse(&bounds, options->split));
+        split_range(&bounds, options->which, count, &dataset->range.begin, &dataset->range.end);
+    }
+    if (dataset->range.begin == dataset->range.end)
+        return bad_data("%s: --split \"%s\" leaves the %s split none of the %" PRId64
+                        " sequences; use more data or give it a larger weight",
+                        options->prefix, options->split ? options->split : "", split_name(options->which), count);
+    return 0;
+}
+
+// All but the arrays.
+static int open_reader(struct gpt_dataset *dataset, const struct gpt_options *options) {
+    TRY(check_options(options));
+    dataset->vocab_size = options->vocab_size;
+    dataset->name = memory_printf("%s split of %s", split_name(options->which), options->prefix);
+    TRY(index_open(&dataset->reader, options->prefix));
+    TRY(find_range(options, dataset));
+    return gpt_shape_make(&dataset->shape, dataset->range, options->seq_length, options->sample_count);
+}
+
+static int build(const struct gpt_cache *cache, const struct gpt_dataset *dataset, uint32_t seed) {
+    const struct gpt_shape *shape = &dataset->shape;
+    log_info("building the sample index of the %s: %" PRId64 " documents, %" PRId64 " tokens, %" PRId64
+             " epochs%s, %" PRId64 " samples of %" PRId64 " tokens",
+             dataset->name, shape->documents_per_epoch, shape->tokens_per_epoch, shape->epochs,
+             shape->is_last_separate ? " (the last apart)" : "", shape->samples, shape->seq_length);
+    struct gpt_index index = {0};
+    TRY(gpt_index_build(&index, shape, dataset->range, seed));
+    int result = gpt_cache_write(cache, shape, &index);
+    gpt_index_free(&index);
+    return result;
+}
+
+static int ensure_cache(const struct gpt_cache *cache, struct gpt_dataset *dataset, uint32_t seed) {
+    if (gpt_cache_exists(cache)) {
+        if (gpt_cache_open(cache, dataset) == 0)
+            return 0;
+        log_warn("%s; building it again", error_message());
+        error_clear();
+    }
+    return build(cache, dataset, seed);
+}
+
+int gpt_dataset_build(const struct gpt_options *options) {
+    struct gpt_dataset *dataset = memory_alloc(sizeof *dataset);
+    int result = open_reader(dataset, options);
+    if (result == 0) {
+        struct gpt_cache cache;
+        gpt_cache_name(&cache, options, dataset->reader);
+        result = ensure_cache(&cache, dataset, (uint32_t)options->seed);
+        gpt_cache_free(&cache);
+    }
+    gpt_dataset_close(dataset);
+    return result;
+}
+
+int gpt_dataset_open(struct gpt_dataset **out, const struct gpt_options *options) {
+    *out = NULL;
+    struct gpt_dataset *dataset = memory_alloc(sizeof *dataset);
+    int result = open_reader(dataset, options);
+    if (result == 0) {
+        struct gpt_cache cache;
+        gpt_cache_name(&cache, options, dataset->reader);
+        result = gpt_cache_open(&cache, dataset);
+        if (result < 0)
+            error_context("cannot use the sample index in %s (remove it, and it is built again)", cache.folder);
+        gpt_cache_free(&cache);
+    }
+    if (result < 0) {
+        gpt_dataset_close(dataset);
+        return -1;
+    }
+    *out = dataset;
+    return 0;
+}
+
+void gpt_dataset_close(struct gpt_dataset *dataset) {
+    if (!dataset)
+        return;
+    for (int i = 0; i < GPT_ARRAY_COUNT; i++)
+        npy_close(&dataset->arrays[i]);
+    index_close(dataset->reader);
+    free(dataset->name);
+    free(dataset);
+}
+
+// Tokens offset…offset+count-1 of a sequence, each one inside the vocabulary.
+static int read_piece(const struct gpt_dataset *dataset, int64_t sequence, int64_t offset, int64_t count,
+                      int32_t *tokens) {
+    TRY(index_read(dataset->reader, sequence, offset, count, tokens));
+    int64_t limit = dataset->vocab_size > 0 ? dataset->vocab_size : (int64_t)INT32_MAX + 1;
+    int64_t inside = index_find_outside(tokens, count, limit);
+    if (inside < count)
+        return bad_data("%s.bin: token %" PRId64 " of sequence %" PRId64 " is %" PRId32
+                        ", which the vocabulary of %" PRId64 " does not hold; use the tokenizer that made this dataset",
+                        dataset->reader->prefix, offset + inside, sequence, tokens[inside], dataset->vocab_size);
+    return 0;
+}
+
+static int wrong_length(const struct gpt_dataset *dataset, int64_t sample) {
+    return bad_data("%s: sample %" PRId64 " does not have %" PRId64
+                    " tokens: the sample index belongs to other data; remove its files, and it is built again",
+                    dataset->name, sample, dataset->shape.seq_length + 1);
+}
+
+int gpt_dataset_sample(const struct gpt_dataset *dataset, int64_t i, int32_t *tokens) {
+    CHECK(i >= 0 && i < dataset->shape.samples);
+    int64_t sample = gpt_dataset_order(dataset, i), wanted = dataset->shape.seq_length + 1, filled = 0;
+    struct gpt_start first = gpt_dataset_start(dataset, sample), last = gpt_dataset_start(dataset, sample + 1);
+    const int32_t *documents = (const int32_t *)dataset->arrays[GPT_DOCUMENTS].data;
+    for (int64_t position = first.position; position <= last.position; position++) {
+        int64_t sequence = documents[position];
+        int64_t from = position == first.position ? first.offset : 0;
+        int64_t to = position == last.position ? last.offset + 1 : index_length(dataset->reader, sequence);
+        if (to < from || to - from > wanted - filled)
+            return wrong_length(dataset, i);
+        TRY(read_piece(dataset, sequence, from, to - from, tokens + filled));
+        filled += to - from;
+    }
+    return filled == wanted ? 0 : wrong_length(dataset, i);
+}
+
+static int read_source(void *context, int64_t sample, int32_t *tokens) {
+    return gpt_dataset_sample(context, sample, tokens);
+}
+
+struct sample_source gpt_dataset_source(struct gpt_dataset *dataset) {
+    return (struct sample_source){.context = dataset,
+                                  .name = dataset->name,
+                                  .count = dataset->shape.samples,
+                                  .seq_length = dataset->shape.seq_length,
+                                  .read = read_source};
+}

@@ -1,0 +1,35 @@
+// NumPy's .npy files (format 1.0), as far as index caches need them: little-endian 32- and 64-bit integers, one or two
+// dimensions, C order. What npy_write writes is byte for byte what numpy.save does.
+#ifndef DATA_SAMPLE_NPY_H
+#define DATA_SAMPLE_NPY_H
+
+#include "base/file.h"
+#include <stddef.h>
+#include <stdint.h>
+
+enum npy_dtype { NPY_I32, NPY_U32, NPY_I64 };
+
+struct npy_shape {
+    enum npy_dtype dtype;
+    int dimensions;  // 1 or 2
+    int64_t rows;
+    int64_t columns;  // 1 where there is one dimension
+};
+
+struct npy {
+    struct npy_shape shape;
+    const unsigned char *data;  // rows * columns elements; aligned to their size where the file came through a map
+    struct file_map file;
+};
+
+size_t npy_item_bytes(enum npy_dtype dtype);
+
+// Writes the array atomically.
+int npy_write(const char *path, struct npy_shape shape, const void *data);
+// Maps a file and checks header and size. Entries are not looked at.
+int npy_open(struct npy *npy, const char *path);
+void npy_close(struct npy *npy);  // a zeroed one is fine
+// Parses bytes in memory; `name` is what errors call them. On success npy->data points into them and npy->file is empty.
+int npy_parse(struct npy *npy, const unsigned char *bytes, size_t size, const char *name);
+
+#endif

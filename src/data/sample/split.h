@@ -1,0 +1,35 @@
+// Which part of a dataset is for training, validation and test, and how many samples of each a run needs; both exactly
+// as Megatron computes them, to the last rounding.
+#ifndef DATA_SAMPLE_SPLIT_H
+#define DATA_SAMPLE_SPLIT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum split { SPLIT_TRAIN, SPLIT_VALID, SPLIT_TEST, SPLIT_COUNT };
+
+const char *split_name(enum split split);  // "train", "valid", "test"
+
+// The bounds of the splits as fractions: split i is [bookends[i], bookends[i + 1]). Where they are equal there is none.
+struct split_bounds {
+    double bookends[SPLIT_COUNT + 1];
+};
+
+// Reads "969, 30, 1": up to three weights, separated by anything that is no number.
+int split_parse(struct split_bounds *bounds, const char *text);
+bool split_is_empty(const struct split_bounds *bounds, enum split split);
+// The elements [*begin, *end) of 0…count-1 that belong to a split.
+void split_range(const struct split_bounds *bounds, enum split split, int64_t count, int64_t *begin, int64_t *end);
+
+// How many samples a run asks each split for.
+struct split_demand {
+    int64_t train_iters;  // used where train_samples is 0
+    int64_t train_samples;
+    int64_t global_batch_size;
+    int64_t eval_interval;  // 0: no evaluation while training
+    int64_t eval_iters;
+    int64_t eval_global_batch_size;  // 0: global_batch_size
+};
+int split_sample_counts(const struct split_demand *demand, int64_t counts[SPLIT_COUNT]);
+
+#endif
