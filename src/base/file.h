@@ -47,5 +47,7 @@ int file_sync_folder(const char *path);
 int file_free_bytes(const char *path, uint64_t *bytes);
 // folder/name, to be freed.
 char *file_join(const char *folder, const char *name);
+// The folder that holds path ("." where it names none), to be freed.
+char *file_parent(const char *path);
 
 #endif

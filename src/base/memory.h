@@ -8,7 +8,6 @@
 
 void *memory_alloc(size_t bytes);                     // dies where there is none; zeroed
 void *memory_realloc(void *memory, size_t bytes);     // dies where there is none; new bytes are not zeroed
-void memory_free(void *memory);                       // free(); NULL is fine
 char *memory_string(const char *string);              // a copy; NULL stays NULL
 char *memory_printf(const char *format, ...) __attribute__((format(printf, 1, 2)));
 

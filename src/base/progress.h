@@ -11,7 +11,8 @@ struct progress {
     double total;            // 0 where unknown
     double done;
     double started, last_shown;
-    bool is_terminal, is_quiet;
+    bool is_terminal;
+    bool is_quiet;  // set it after progress_begin to show nothing
 };
 
 void progress_begin(struct progress *p, const char *label, const char *unit, double total);

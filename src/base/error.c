@@ -1,0 +1,134 @@
+// The error message of each thread, and the end of the process where an invariant broke.
+//
+// Messages quote names and text out of files that may be hostile, so control characters are replaced before anything
+// reaches a terminal. Formatting goes through a second array because callers quote the present message in the next.
+#include "base/error.h"
+
+#include "base/log.h"
+#include "base/memory.h"
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { MESSAGE_BYTES = 4096 };
+
+struct error_note {
+    enum exit_code code;
+    char message[];
+};
+
+static _Thread_local char thread_message[MESSAGE_BYTES];
+static _Thread_local enum exit_code thread_code = EXIT_CODE_OK;
+static _Thread_local bool thread_is_dying;
+static void (*_Atomic die_handler)(void);
+static atomic_flag somebody_is_dying = ATOMIC_FLAG_INIT;
+
+static void make_printable(char *text) {
+    for (unsigned char *at = (unsigned char *)text; *at; at++) {
+        if ((*at < 0x20 && *at != '\n' && *at != '\t') || *at == 0x7f)
+            *at = '?';
+    }
+}
+
+static void set_message(enum exit_code code, const char *format, va_list arguments) {
+    char text[MESSAGE_BYTES];
+    vsnprintf(text, sizeof text, format, arguments);
+    make_printable(text);
+    memcpy(thread_message, text, strlen(text) + 1);
+    thread_code = code;
+}
+
+int error_set(const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    set_message(EXIT_CODE_ERROR, format, arguments);
+    va_end(arguments);
+    return -1;
+}
+
+int error_set_code(enum exit_code code, const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    set_message(code, format, arguments);
+    va_end(arguments);
+    return -1;
+}
+
+int error_context(const char *format, ...) {
+    char context[MESSAGE_BYTES];
+    char text[2 * MESSAGE_BYTES + 2];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(context, sizeof context, format, arguments);
+    va_end(arguments);
+    make_printable(context);
+    // The end of the older message is what is cut where both together are too long.
+    snprintf(text, sizeof text, "%s: %s", context, thread_message);
+    text[MESSAGE_BYTES - 1] = '\0';
+    memcpy(thread_message, text, strlen(text) + 1);
+    if (thread_code == EXIT_CODE_OK)
+        thread_code = EXIT_CODE_ERROR;
+    return -1;
+}
+
+const char *error_message(void) {
+    return thread_message;
+}
+
+enum exit_code error_exit_code(void) {
+    return thread_code;
+}
+
+void error_clear(void) {
+    thread_message[0] = '\0';
+    thread_code = EXIT_CODE_OK;
+}
+
+struct error_note *error_take(void) {
+    if (thread_code == EXIT_CODE_OK)
+        return NULL;
+    size_t bytes = strlen(thread_message) + 1;
+    struct error_note *note = memory_alloc(sizeof *note + bytes);
+    note->code = thread_code;
+    memcpy(note->message, thread_message, bytes);
+    error_clear();
+    return note;
+}
+
+int error_give(struct error_note *note) {
+    if (!note)
+        return -1;
+    memcpy(thread_message, note->message, strlen(note->message) + 1);
+    thread_code = note->code;
+    free(note);
+    return -1;
+}
+
+void die_set_handler(void (*handler)(void)) {
+    atomic_store(&die_handler, handler);
+}
+
+void die_at(struct die_place place, const char *format, ...) {
+    // A handler that dies itself ends here; of several dying threads the first one speaks.
+    if (thread_is_dying)
+        _exit((int)place.code);
+    thread_is_dying = true;
+    while (atomic_flag_test_and_set(&somebody_is_dying))
+        pause();
+
+    char text[MESSAGE_BYTES];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    make_printable(text);
+    log_error("%s:%d: %s", place.file, place.line, text);
+    fflush(stdout);
+    void (*handler)(void) = atomic_load(&die_handler);
+    if (handler)
+        handler();
+    _exit((int)place.code);
+}

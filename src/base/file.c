@@ -1,0 +1,230 @@
+// Whole files and folders: reading, mapping, creating, removing, and where a path lies.
+#include "base/file.h"
+
+#include "base/error.h"
+#include "base/memory.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <ftw.h>
+#include <stdlib.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+// Opens for reading what is not a folder.
+static int open_for_reading(const char *path, struct stat *status) {
+    int descriptor = open(path, O_RDONLY | O_CLOEXEC);
+    if (descriptor < 0)
+        return error_set("cannot open %s: %s; check the path", path, strerror(errno));
+    if (fstat(descriptor, status) < 0) {
+        error_set("cannot inspect %s: %s", path, strerror(errno));
+        close(descriptor);
+        return -1;
+    }
+    if (S_ISDIR(status->st_mode)) {
+        close(descriptor);
+        return error_set("cannot read %s: it is a folder; name a file in it", path);
+    }
+    return descriptor;
+}
+
+// Reads to the end rather than trusting the size: pipes and files in /proc say 0.
+static int read_to_end(int descriptor, const char *path, size_t limit_bytes, struct buffer *out) {
+    size_t start = out->length;
+    for (;;) {
+        size_t got = out->length - start;
+        size_t room = out->capacity > out->length + 1 ? out->capacity - out->length - 1 : 0;
+        if (room == 0) {
+            buffer_reserve(out, 1 << 16);
+            continue;
+        }
+        ssize_t count = read(descriptor, out->data + out->length, room);
+        if (count < 0 && errno == EINTR)
+            continue;
+        if (count < 0)
+            return error_set("cannot read %s at byte %zu: %s", path, got, strerror(errno));
+        if (count == 0)
+            return 0;
+        out->length += (size_t)count;
+        out->data[out->length] = '\0';
+        if (out->length - start > limit_bytes)
+            return error_set("cannot read %s: it is larger than the %zu bytes allowed here; is it the right file?",
+                             path, limit_bytes);
+    }
+}
+
+int file_read_all(const char *path, size_t limit_bytes, struct buffer *out) {
+    struct stat status;
+    buffer_clear(out);
+    int descriptor = open_for_reading(path, &status);
+    TRY(descriptor);
+    int result = 0;
+    if (S_ISREG(status.st_mode) && (uintmax_t)status.st_size > limit_bytes)
+        result = error_set("cannot read %s: its %jd bytes are more than the %zu allowed here; is it the right file?",
+                           path, (intmax_t)status.st_size, limit_bytes);
+    if (result == 0) {
+        buffer_reserve(out, S_ISREG(status.st_mode) ? (size_t)status.st_size + 1 : 1 << 16);
+        result = read_to_end(descriptor, path, limit_bytes, out);
+    }
+    close(descriptor);
+    if (result < 0)
+        buffer_clear(out);
+    return result;
+}
+
+int file_map_open(struct file_map *map, const char *path) {
+    struct stat status;
+    *map = (struct file_map){0};
+    int descriptor = open_for_reading(path, &status);
+    TRY(descriptor);
+    int result = 0;
+    if (!S_ISREG(status.st_mode)) {
+        result = error_set("cannot map %s: it is no regular file; copy its contents to one", path);
+    } else if (status.st_size > 0) {
+        void *data = mmap(NULL, (size_t)status.st_size, PROT_READ, MAP_PRIVATE, descriptor, 0);
+        if (data == MAP_FAILED)
+            result = error_set("cannot map the %jd bytes of %s: %s", (intmax_t)status.st_size, path, strerror(errno));
+        else
+            *map = (struct file_map){.data = data, .size = (size_t)status.st_size};
+    }
+    close(descriptor);
+    return result;
+}
+
+void file_map_close(struct file_map *map) {
+    if (map->data)
+        munmap((void *)(uintptr_t)map->data, map->size);
+    *map = (struct file_map){0};
+}
+
+bool file_exists(const char *path) {
+    struct stat status;
+    return stat(path, &status) == 0;
+}
+
+bool file_is_folder(const char *path) {
+    struct stat status;
+    return stat(path, &status) == 0 && S_ISDIR(status.st_mode);
+}
+
+int file_size(const char *path, uint64_t *size) {
+    struct stat status;
+    if (stat(path, &status) < 0)
+        return error_set("cannot find %s: %s; check the path", path, strerror(errno));
+    *size = (uint64_t)status.st_size;
+    return 0;
+}
+
+static int make_folder(const char *path) {
+    if (mkdir(path, 0777) == 0 || (errno == EEXIST && file_is_folder(path)))
+        return 0;
+    int error = errno;
+    // Some file systems say "read-only" or "not allowed" for folders that are there.
+    if (file_is_folder(path))
+        return 0;
+    if (error == EEXIST || error == ENOTDIR)
+        return error_set("cannot create the folder %s: a file is in the way; remove it or choose another name", path);
+    return error_set("cannot create the folder %s: %s; choose a place that you may write to", path, strerror(error));
+}
+
+int file_make_folders(const char *path) {
+    char *prefix = memory_string(path);
+    int result = 0;
+    for (char *at = prefix + (prefix[0] == '/'); result == 0 && *at; at++) {
+        if (*at != '/')
+            continue;
+        *at = '\0';
+        result = make_folder(prefix);
+        *at = '/';
+    }
+    if (result == 0)
+        result = make_folder(path);
+    free(prefix);
+    return result;
+}
+
+static int remove_entry(const char *path, const struct stat *status, int kind, struct FTW *place) {
+    (void)status, (void)kind, (void)place;
+    if (remove(path) == 0 || errno == ENOENT)
+        return 0;
+    return error_set("cannot remove %s: %s; remove it by hand", path, strerror(errno));
+}
+
+int file_remove_tree(const char *path) {
+    struct stat status;
+    if (lstat(path, &status) < 0 && errno == ENOENT)
+        return 0;
+    error_clear();
+    // Links inside are removed, not followed.
+    if (nftw(path, remove_entry, 32, FTW_DEPTH | FTW_PHYS) == 0)
+        return 0;
+    if (error_message()[0] == '\0')
+        error_set("cannot remove %s: %s; remove it by hand", path, strerror(errno));
+    return -1;
+}
+
+char *file_parent(const char *path) {
+    size_t end = strlen(path);
+    while (end > 1 && path[end - 1] == '/')
+        end--;
+    while (end > 0 && path[end - 1] != '/')
+        end--;
+    while (end > 1 && path[end - 1] == '/')
+        end--;
+    if (end == 0)
+        return memory_string(".");
+    char *parent = memory_string(path);
+    parent[end] = '\0';
+    return parent;
+}
+
+int file_sync_folder(const char *path) {
+    int descriptor = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (descriptor < 0)
+        return error_set("cannot open the folder %s to sync it: %s", path, strerror(errno));
+    int result = 0;
+    // Not every file system can sync a folder; those that cannot say EINVAL and order renames by themselves.
+    if (fsync(descriptor) < 0 && errno != EINVAL && errno != ENOTSUP && errno != EROFS)
+        result = error_set("cannot sync the folder %s: %s; check the disk", path, strerror(errno));
+    close(descriptor);
+    return result;
+}
+
+int file_rename(const char *from, const char *to) {
+    if (rename(from, to) < 0)
+        return error_set("cannot rename %s to %s: %s", from, to, strerror(errno));
+    char *source = file_parent(from), *target = file_parent(to);
+    int result = file_sync_folder(target);
+    if (result == 0 && strcmp(source, target) != 0)
+        result = file_sync_folder(source);
+    free(source);
+    free(target);
+    return result;
+}
+
+int file_free_bytes(const char *path, uint64_t *bytes) {
+    struct statvfs status;
+    char *at = memory_string(path);
+    int result = statvfs(at, &status);
+    while (result < 0 && (errno == ENOENT || errno == ENOTDIR) && strcmp(at, "/") != 0 && strcmp(at, ".") != 0) {
+        char *parent = file_parent(at);
+        free(at);
+        at = parent;
+        result = statvfs(at, &status);
+    }
+    if (result < 0)
+        error_set("cannot ask for the free space at %s: %s", path, strerror(errno));
+    else
+        *bytes = (uint64_t)status.f_bavail * (uint64_t)status.f_frsize;
+    free(at);
+    return result;
+}
+
+char *file_join(const char *folder, const char *name) {
+    size_t length = strlen(folder);
+    bool has_slash = length == 0 || folder[length - 1] == '/';
+    return memory_printf("%s%s%s", folder, has_slash ? "" : "/", name);
+}

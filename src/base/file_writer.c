@@ -1,0 +1,170 @@
+// The atomic writer: bytes gather in a block, go to a temporary file beside the target, and the finished file takes its
+// name in one rename. Whatever fails, the temporary file is removed at once, so no caller can leave one behind.
+#include "base/file.h"
+
+#include "base/error.h"
+#include "base/memory.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { BLOCK_BYTES = 1 << 18 };
+
+static const char *remedy_for(int error) {
+    switch (error) {
+    case ENOSPC:
+    case EDQUOT:
+        return "free some space or choose another folder";
+    case EFBIG:
+        return "raise the file size limit (ulimit -f) or choose another file system";
+    case EACCES:
+    case EPERM:
+    case EROFS:
+        return "choose a folder that you may write to";
+    case ENOENT:
+        return "create the folder first";
+    case EIO:
+        return "check the disk";
+    default:
+        return "check the path and its file system";
+    }
+}
+
+// Takes the temporary file away, then reports: the order matters, because clean-up changes errno.
+static int fail(struct file_writer *writer, const char *what, int error) {
+    int result = error_set("cannot %s %s: %s; %s", what, writer->path, strerror(error), remedy_for(error));
+    file_abort(writer);
+    return result;
+}
+
+// Follows a symbolic link at the target, so that the file it points to is what gets replaced, and refuses what is no
+// regular file: a rename would put a file in the place of a device.
+static int resolve_target(const char *path, char **resolved) {
+    struct stat status;
+    *resolved = NULL;
+    if (path[0] == '\0')
+        return error_set("cannot write to an empty file name; name the output file");
+    if (stat(path, &status) < 0) {
+        if (lstat(path, &status) == 0)
+            return error_set("cannot write %s: it is a link that points nowhere; remove it", path);
+        *resolved = memory_string(path);
+        return 0;
+    }
+    if (S_ISDIR(status.st_mode))
+        return error_set("cannot write %s: it is a folder; name a file in it", path);
+    if (!S_ISREG(status.st_mode))
+        return error_set("cannot write %s: it is a device or a pipe, and files are written whole under their name; "
+                         "name a regular file",
+                         path);
+    char *real = realpath(path, NULL);
+    if (!real)
+        return error_set("cannot write %s: %s; %s", path, strerror(errno), remedy_for(errno));
+    *resolved = real;
+    return 0;
+}
+
+int file_create(struct file_writer *writer, const char *path) {
+    *writer = (struct file_writer){.descriptor = -1};
+    TRY(resolve_target(path, &writer->path));
+    writer->temporary = memory_printf("%s.tmp.%ld", writer->path, (long)getpid());
+    int flags = O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC;
+    writer->descriptor = open(writer->temporary, flags, 0666);
+    if (writer->descriptor < 0 && errno == EEXIST) {
+        // A process of the same number died here before.
+        unlink(writer->temporary);
+        writer->descriptor = open(writer->temporary, flags, 0666);
+    }
+    if (writer->descriptor < 0)
+        return fail(writer, "create", errno);
+    writer->pending = memory_alloc(BLOCK_BYTES);
+    return 0;
+}
+
+static int write_out(struct file_writer *writer, const unsigned char *bytes, size_t count) {
+    while (count > 0) {
+        ssize_t done = write(writer->descriptor, bytes, count);
+        if (done < 0 && errno == EINTR)
+            continue;
+        if (done <= 0)
+            return fail(writer, "write", done == 0 ? EIO : errno);
+        bytes += done;
+        count -= (size_t)done;
+    }
+    return 0;
+}
+
+static int flush_pending(struct file_writer *writer) {
+    size_t count = writer->pending_bytes;
+    writer->pending_bytes = 0;
+    return write_out(writer, writer->pending, count);
+}
+
+int file_write(struct file_writer *writer, const void *bytes, size_t count) {
+    if (!writer->pending)
+        return error_set("cannot write: the file was closed after an earlier error");
+    writer->written_bytes += count;
+    if (count == 0)
+        return 0;
+    if (count <= BLOCK_BYTES - writer->pending_bytes) {
+        memcpy(writer->pending + writer->pending_bytes, bytes, count);
+        writer->pending_bytes += count;
+        return 0;
+    }
+    TRY(flush_pending(writer));
+    if (count >= BLOCK_BYTES)
+        return write_out(writer, bytes, count);
+    memcpy(writer->pending, bytes, count);
+    writer->pending_bytes = count;
+    return 0;
+}
+
+// Closes without touching the file.
+static void release(struct file_writer *writer) {
+    free(writer->path);
+    free(writer->temporary);
+    free(writer->pending);
+    *writer = (struct file_writer){.descriptor = -1, .written_bytes = writer->written_bytes};
+}
+
+int file_commit(struct file_writer *writer) {
+    if (!writer->pending)
+        return error_set("cannot finish: the file was closed after an earlier error");
+    TRY(flush_pending(writer));
+    if (fsync(writer->descriptor) < 0)
+        return fail(writer, "sync", errno);
+    int descriptor = writer->descriptor;
+    writer->descriptor = -1;
+    // Network file systems report a full disk at the close.
+    if (close(descriptor) < 0 && errno != EINTR)
+        return fail(writer, "close", errno);
+    if (rename(writer->temporary, writer->path) < 0)
+        return fail(writer, "put in place", errno);
+    char *parent = file_parent(writer->path);
+    int result = file_sync_folder(parent);
+    free(parent);
+    release(writer);
+    return result;
+}
+
+void file_abort(struct file_writer *writer) {
+    if (!writer->temporary) {
+        release(writer);
+        return;
+    }
+    // Descriptor 0 in a zeroed writer is not ours; a created one always has a temporary name.
+    if (writer->descriptor >= 0)
+        close(writer->descriptor);
+    unlink(writer->temporary);
+    release(writer);
+}
+
+int file_write_all(const char *path, const void *bytes, size_t count) {
+    struct file_writer writer;
+    TRY(file_create(&writer, path));
+    TRY(file_write(&writer, bytes, count));
+    return file_commit(&writer);
+}

@@ -1,0 +1,147 @@
+// Chosen string members out of one line of JSON Lines, without a tree. The whole line is checked; members nobody asked
+// for are passed over.
+#include "base/json.h"
+
+#include "base/error.h"
+#include "base/json_lex.h"
+#include "base/json_walk.h"
+#include "base/memory.h"
+#include <stdlib.h>
+#include <string.h>
+
+struct search {
+    struct json_lexer lexer;
+    const char *const *keys;
+    struct json_text *found;
+    size_t count;
+};
+
+// Which key is asked for by this name, count where none is. The first of equal names in a line wins.
+static size_t asked_for(const struct search *s, const char *name, size_t length) {
+    for (size_t i = 0; i < s->count; i++) {
+        if (!s->found[i].found && strlen(s->keys[i]) == length && memcmp(s->keys[i], name, length) == 0)
+            return i;
+    }
+    return s->count;
+}
+
+// Passes a key and its colon.
+static bool read_key(struct search *s, size_t *which) {
+    struct json_lexer *lexer = &s->lexer;
+    size_t decoded;
+    if (json_lex_peek(lexer) != '"')
+        return json_lex_fail(lexer, lexer->at, "no key; keys are strings in double quotes");
+    size_t opening = lexer->at;
+    if (!json_lex_string(lexer, NULL, &decoded))
+        return false;
+    if (lexer->at - opening - 2 == decoded) {
+        *which = asked_for(s, lexer->text + opening + 1, decoded);
+    } else {
+        // A key with escapes in it is rare enough for a buffer of its own.
+        struct json_lexer again = {.text = lexer->text, .length = lexer->length, .at = opening};
+        char *name = memory_alloc(decoded + 1);
+        json_lex_string(&again, name, &decoded);
+        *which = asked_for(s, name, decoded);
+        free(name);
+    }
+    return json_lex_expect(lexer, ':', "no colon after a key");
+}
+
+static bool read_string(struct json_lexer *lexer, struct json_text *into) {
+    size_t decoded;
+    if (into->count == into->capacity) {
+        into->capacity = into->capacity ? 2 * into->capacity : 4;
+        into->lengths = memory_realloc(into->lengths, into->capacity * sizeof *into->lengths);
+    }
+    buffer_reserve(&into->text, lexer->length - lexer->at);
+    if (!json_lex_string(lexer, into->text.data + into->text.length, &decoded))
+        return false;
+    into->text.length += decoded;
+    into->text.data[into->text.length] = '\0';
+    into->lengths[into->count++] = decoded;
+    return true;
+}
+
+static bool read_strings(struct json_lexer *lexer, struct json_text *into) {
+    into->is_array = true;
+    lexer->at++;
+    if (json_lex_peek(lexer) == ']') {
+        lexer->at++;
+        return true;
+    }
+    for (;;) {
+        if (json_lex_peek(lexer) != '"')
+            return json_lex_fail(lexer, lexer->at, "a wanted member is an array of something else than strings");
+        if (!read_string(lexer, into))
+            return false;
+        int mark = json_lex_peek(lexer);
+        if (mark != ',' && mark != ']')
+            return json_lex_fail(lexer, lexer->at, "neither comma nor ] after a value");
+        lexer->at++;
+        if (mark == ']')
+            return true;
+    }
+}
+
+static bool read_member(struct search *s) {
+    struct json_lexer *lexer = &s->lexer;
+    size_t which = s->count;
+    if (!read_key(s, &which))
+        return false;
+    if (which == s->count)
+        return json_walk_value(lexer, NULL, 1);
+    struct json_text *into = &s->found[which];
+    into->found = true;
+    switch (json_lex_peek(lexer)) {
+    case '"':
+        return read_string(lexer, into);
+    case '[':
+        return read_strings(lexer, into);
+    default:
+        return json_lex_fail(lexer, lexer->at, "a wanted member is neither a string nor an array of strings");
+    }
+}
+
+static bool read_object(struct search *s) {
+    struct json_lexer *lexer = &s->lexer;
+    if (!json_lex_start(lexer) || !json_lex_expect(lexer, '{', "no object; every line is one JSON object"))
+        return false;
+    if (json_lex_peek(lexer) == '}') {
+        lexer->at++;
+        return json_lex_end(lexer);
+    }
+    for (;;) {
+        if (!read_member(s))
+            return false;
+        int mark = json_lex_peek(lexer);
+        if (mark != ',' && mark != '}')
+            return json_lex_fail(lexer, lexer->at, "neither comma nor } after a member");
+        lexer->at++;
+        if (mark == '}')
+            return json_lex_end(lexer);
+    }
+}
+
+int json_find_strings(const char *line, size_t length, const char *const *keys, struct json_text *found, size_t count) {
+    struct search search = {
+        .lexer = {.text = line, .length = length},
+        .keys = keys,
+        .found = found,
+        .count = count,
+    };
+    for (size_t i = 0; i < count; i++) {
+        found[i].found = found[i].is_array = false;
+        found[i].count = 0;
+        buffer_clear(&found[i].text);
+    }
+    if (read_object(&search))
+        return 0;
+    return error_set_code(EXIT_CODE_BAD_DATA, "not a valid JSON line: byte %zu of %zu: %s", search.lexer.problem_at,
+                          length, search.lexer.problem);
+}
+
+void json_text_free(struct json_text *text) {
+    buffer_free(&text->text);
+    free(text->lengths);
+    *text = (struct json_text){0};
+}

@@ -1,0 +1,170 @@
+// The tree reader. A first walk checks the whole text and measures it; then one block is allocated and a second walk,
+// which cannot fail, fills it: nodes first (the root is the start of the block), then keys, then text.
+#include "base/json.h"
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/json_lex.h"
+#include "base/json_walk.h"
+#include "base/memory.h"
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+// Where the second walk puts things.
+struct builder {
+    struct json_lexer lexer;
+    struct json *next_node;
+    struct json_key *next_key;
+    char *next_text;
+    const size_t *next_members;
+};
+
+static void build_value(struct builder *b, struct json *node);
+
+// Decodes the string at the lexer's place into the block.
+static const char *build_string(struct builder *b, size_t *length) {
+    char *text = b->next_text;
+    bool ok = json_lex_string(&b->lexer, text, length);
+    CHECK(ok);
+    text[*length] = '\0';
+    b->next_text += *length + 1;
+    return text;
+}
+
+static void build_number(struct builder *b, struct json *node) {
+    size_t start = b->lexer.at;
+    bool ok = json_lex_number(&b->lexer);
+    CHECK(ok);
+    node->type = JSON_NUMBER;
+    node->length = b->lexer.at - start;
+    memcpy(b->next_text, b->lexer.text + start, node->length);
+    b->next_text[node->length] = '\0';
+    node->string = b->next_text;
+    node->number = strtod(b->next_text, NULL);
+    b->next_text += node->length + 1;
+}
+
+static void build_container(struct builder *b, struct json *node) {
+    bool is_object = b->lexer.text[b->lexer.at] == '{';
+    node->type = is_object ? JSON_OBJECT : JSON_ARRAY;
+    node->count = *b->next_members++;
+    node->items = b->next_node;
+    b->next_node += node->count;
+    struct json_key *keys = b->next_key;
+    if (is_object) {
+        node->keys = keys;
+        b->next_key += node->count;
+    }
+    b->lexer.at++;
+    for (size_t i = 0; i < node->count; i++) {
+        json_lex_space(&b->lexer);
+        if (is_object) {
+            keys[i].string = build_string(b, &keys[i].length);
+            json_lex_expect(&b->lexer, ':', "");
+        }
+        build_value(b, &node->items[i]);
+        json_lex_space(&b->lexer);
+        b->lexer.at++;  // the comma, or the closing bracket after the last member
+    }
+    if (node->count == 0) {
+        json_lex_space(&b->lexer);
+        b->lexer.at++;
+    }
+}
+
+static void build_value(struct builder *b, struct json *node) {
+    *node = (struct json){0};
+    switch (json_lex_peek(&b->lexer)) {
+    case '{':
+    case '[':
+        build_container(b, node);
+        break;
+    case '"':
+        node->type = JSON_STRING;
+        node->string = build_string(b, &node->length);
+        break;
+    case 't':
+        node->type = JSON_TRUE;
+        b->lexer.at += 4;
+        break;
+    case 'f':
+        node->type = JSON_FALSE;
+        b->lexer.at += 5;
+        break;
+    case 'n':
+        node->type = JSON_NULL;
+        b->lexer.at += 4;
+        break;
+    default:
+        build_number(b, node);
+    }
+}
+
+// Line and column are counted only when they are needed: in characters, from 1, as editors do.
+static int report(const struct json_lexer *lexer, const char *name) {
+    size_t line = 1, column = 1;
+    for (size_t i = 0; i < lexer->problem_at; i++) {
+        unsigned char c = (unsigned char)lexer->text[i];
+        if (c == '\n') {
+            line++;
+            column = 1;
+        } else if ((c & 0xC0) != 0x80) {
+            column++;
+        }
+    }
+    return error_set("%s is not valid JSON: line %zu, column %zu (byte %zu): %s", name, line, column, lexer->problem_at,
+                     lexer->problem);
+}
+
+// Nodes, keys and text in one block; false where the sum does not fit a size_t.
+static bool block_bytes(const struct json_measure *measure, size_t *bytes) {
+    size_t nodes, keys;
+    return size_mul(measure->nodes, sizeof(struct json), &nodes) &&
+           size_mul(measure->keys, sizeof(struct json_key), &keys) && size_add(nodes, keys, bytes) &&
+           size_add(*bytes, measure->text_bytes, bytes);
+}
+
+int json_parse(struct json **root, const char *text, size_t length, const char *name) {
+    struct json_lexer lexer = {.text = text, .length = length};
+    struct json_measure measure = {0};
+    size_t bytes;
+    int result = 0;
+    *root = NULL;
+    if (!json_lex_start(&lexer) || !json_walk_value(&lexer, &measure, 0) || !json_lex_end(&lexer)) {
+        result = report(&lexer, name);
+    } else {
+        void *block = block_bytes(&measure, &bytes) ? malloc(bytes) : NULL;
+        if (!block) {
+            result =
+                error_set_code(EXIT_CODE_OUT_OF_MEMORY, "%s: no memory for its %zu JSON values", name, measure.nodes);
+        } else {
+            struct json_key *keys = (void *)((struct json *)block + measure.nodes);
+            struct builder builder = {
+                .lexer = {.text = text, .length = length},
+                .next_node = (struct json *)block + 1,
+                .next_key = keys,
+                .next_text = (char *)(keys + measure.keys),
+                .next_members = measure.members,
+            };
+            *root = block;
+            build_value(&builder, *root);
+        }
+    }
+    free(measure.members);
+    return result;
+}
+
+int json_parse_file(struct json **root, const char *path, size_t limit_bytes) {
+    struct buffer text = {0};
+    *root = NULL;
+    int result = file_read_all(path, limit_bytes, &text);
+    if (result == 0)
+        result = json_parse(root, buffer_string(&text), text.length, path);
+    buffer_free(&text);
+    return result;
+}
+
+void json_free(struct json *root) {
+    free(root);
+}

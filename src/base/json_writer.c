@@ -1,0 +1,173 @@
+// The JSON writer. Text goes out in runs of plain, well-formed bytes; only what lies between runs is looked at singly.
+#include "base/json.h"
+
+#include "base/error.h"
+#include "base/scan.h"
+#include "base/utf8.h"
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void new_line(struct json_writer *w) {
+    if (w->indent <= 0)
+        return;
+    buffer_append_byte(w->out, '\n');
+    for (int i = 0; i < w->depth * w->indent; i++)
+        buffer_append_byte(w->out, ' ');
+}
+
+// What stands between the last thing written and a value or key: a comma, a new line, or nothing after a key.
+static void separate(struct json_writer *w) {
+    if (w->after_key) {
+        w->after_key = false;
+        return;
+    }
+    if (w->need_comma)
+        buffer_append_byte(w->out, ',');
+    if (w->depth > 0)
+        new_line(w);
+}
+
+static void begin(struct json_writer *w, char bracket) {
+    separate(w);
+    buffer_append_byte(w->out, bracket);
+    w->depth++;
+    w->need_comma = false;
+}
+
+static void end(struct json_writer *w, char bracket) {
+    CHECK(w->depth > 0 && !w->after_key);
+    w->depth--;
+    if (w->need_comma)
+        new_line(w);
+    buffer_append_byte(w->out, bracket);
+    w->need_comma = true;
+}
+
+void json_begin_object(struct json_writer *w) {
+    begin(w, '{');
+}
+
+void json_end_object(struct json_writer *w) {
+    end(w, '}');
+}
+
+void json_begin_array(struct json_writer *w) {
+    begin(w, '[');
+}
+
+void json_end_array(struct json_writer *w) {
+    end(w, ']');
+}
+
+static void append_escaped(struct buffer *out, char c) {
+    static const char values[] = "\"\\\b\f\n\r\t";
+    static const char names[] = "\"\\bfnrt";
+    const char *found = c ? strchr(values, c) : NULL;
+    if (found) {
+        char pair[2] = {'\\', names[found - values]};
+        buffer_append(out, pair, 2);
+    } else {
+        buffer_printf(out, "\\u%04x", (unsigned)(unsigned char)c);
+    }
+}
+
+// Appends a run without special bytes; what is ill-formed in it becomes U+FFFD, one for each maximal subpart.
+static void append_run(struct buffer *out, const char *run, size_t length) {
+    while (length > 0) {
+        size_t good = utf8_check(run, length);
+        buffer_append(out, run, good);
+        run += good;
+        length -= good;
+        if (length == 0)
+            return;
+        uint32_t character;
+        char bytes[4];
+        size_t used = utf8_decode((const unsigned char *)run, length, &character, NULL);
+        buffer_append(out, bytes, utf8_encode(character, bytes));
+        run += used;
+        length -= used;
+    }
+}
+
+static void append_string(struct buffer *out, const char *string, size_t length) {
+    size_t room = 0;
+    if (!__builtin_add_overflow(length, 2, &room))
+        buffer_reserve(out, room);
+    buffer_append_byte(out, '"');
+    while (length > 0) {
+        bool has_high = false;
+        size_t run = scan_plain(string, length, &has_high);
+        if (has_high)
+            append_run(out, string, run);
+        else
+            buffer_append(out, string, run);
+        string += run;
+        length -= run;
+        if (length > 0) {
+            append_escaped(out, *string);
+            string++;
+            length--;
+        }
+    }
+    buffer_append_byte(out, '"');
+}
+
+void json_key(struct json_writer *w, const char *key) {
+    CHECK(w->depth > 0 && !w->after_key);
+    separate(w);
+    append_string(w->out, key, strlen(key));
+    buffer_append_string(w->out, w->indent > 0 ? ": " : ":");
+    w->after_key = true;
+    w->need_comma = true;
+}
+
+void json_string(struct json_writer *w, const char *string, size_t length) {
+    separate(w);
+    append_string(w->out, string, length);
+    w->need_comma = true;
+}
+
+void json_cstring(struct json_writer *w, const char *string) {
+    if (string)
+        json_string(w, string, strlen(string));
+    else
+        json_null(w);
+}
+
+static void word(struct json_writer *w, const char *text) {
+    separate(w);
+    buffer_append_string(w->out, text);
+    w->need_comma = true;
+}
+
+void json_int(struct json_writer *w, int64_t value) {
+    char text[32];
+    snprintf(text, sizeof text, "%" PRId64, value);
+    word(w, text);
+}
+
+void json_double(struct json_writer *w, double value) {
+    char text[40];
+    if (!isfinite(value)) {
+        json_null(w);
+        return;
+    }
+    // 15 digits always survive the way through a normal double, so a shorter text shows up as zeros that %g drops;
+    // below the normal range fewer digits may do.
+    int digits = fabs(value) < 0x1p-1022 ? 1 : 15;
+    do {
+        snprintf(text, sizeof text, "%.*g", digits, value);
+    } while (strtod(text, NULL) != value && ++digits <= 17);
+    word(w, text);
+}
+
+void json_bool(struct json_writer *w, bool value) {
+    word(w, value ? "true" : "false");
+}
+
+void json_null(struct json_writer *w) {
+    word(w, "null");
+}

@@ -1,0 +1,14 @@
+// The inner loops over bulk text.
+#ifndef BASE_SCAN_H
+#define BASE_SCAN_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+// Length of the run of bytes at text that stand for themselves in a JSON string: up to the first quote, backslash or
+// control character, or length. *has_high is set (never cleared) where one of them is not ASCII.
+size_t scan_plain(const char *text, size_t length, bool *has_high);
+// The same, and copies the run (and no byte more) to out.
+size_t scan_copy_plain(char *restrict out, const char *restrict text, size_t length, bool *has_high);
+
+#endif

@@ -1,0 +1,156 @@
+// SHA-256 (FIPS 180-4). Blocks go through the processor's own instructions where it has them (sha256_hardware.c) and
+// through the plain code here where it has not; both give the same state.
+#include "base/sha256_blocks.h"
+
+#include "base/error.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { FILE_CHUNK_BYTES = 1 << 20 };
+
+// The first 32 bits of the fractional parts of the cube roots of the first 64 primes.
+// clang-format off
+const uint32_t sha256_constants[64] = {
+    0x428a2f98, 0x71374491, 0xb5c0fbcf, 0xe9b5dba5, 0x3956c25b, 0x59f111f1, 0x923f82a4, 0xab1c5ed5,
+    0xd807aa98, 0x12835b01, 0x243185be, 0x550c7dc3, 0x72be5d74, 0x80deb1fe, 0x9bdc06a7, 0xc19bf174,
+    0xe49b69c1, 0xefbe4786, 0x0fc19dc6, 0x240ca1cc, 0x2de92c6f, 0x4a7484aa, 0x5cb0a9dc, 0x76f988da,
+    0x983e5152, 0xa831c66d, 0xb00327c8, 0xbf597fc7, 0xc6e00bf3, 0xd5a79147, 0x06ca6351, 0x14292967,
+    0x27b70a85, 0x2e1b2138, 0x4d2c6dfc, 0x53380d13, 0x650a7354, 0x766a0abb, 0x81c2c92e, 0x92722c85,
+    0xa2bfe8a1, 0xa81a664b, 0xc24b8b70, 0xc76c51a3, 0xd192e819, 0xd6990624, 0xf40e3585, 0x106aa070,
+    0x19a4c116, 0x1e376c08, 0x2748774c, 0x34b0bcb5, 0x391c0cb3, 0x4ed8aa4a, 0x5b9cca4f, 0x682e6ff3,
+    0x748f82ee, 0x78a5636f, 0x84c87814, 0x8cc70208, 0x90befffa, 0xa4506ceb, 0xbef9a3f7, 0xc67178f2,
+};
+// The same of the square roots of the first eight.
+static const uint32_t start[8] = {
+    0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a, 0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19,
+};
+// clang-format on
+
+static inline uint32_t rotate_right(uint32_t value, unsigned bits) {
+    return value >> bits | value << (32 - bits);
+}
+
+static void make_schedule(uint32_t words[64], const unsigned char *block) {
+    memcpy(words, block, 64);
+    for (int i = 0; i < 16; i++)
+        words[i] = __builtin_bswap32(words[i]);
+    for (int i = 16; i < 64; i++) {
+        uint32_t near = words[i - 2], far = words[i - 15];
+        uint32_t mixed_far = rotate_right(far, 7) ^ rotate_right(far, 18) ^ far >> 3;
+        uint32_t mixed_near = rotate_right(near, 17) ^ rotate_right(near, 19) ^ near >> 10;
+        words[i] = words[i - 16] + mixed_far + words[i - 7] + mixed_near;
+    }
+}
+
+void sha256_blocks_plain(uint32_t state[8], const unsigned char *blocks, size_t count) {
+    uint32_t words[64];
+    for (; count > 0; count--, blocks += 64) {
+        make_schedule(words, blocks);
+        uint32_t a = state[0], b = state[1], c = state[2], d = state[3];
+        uint32_t e = state[4], f = state[5], g = state[6], h = state[7];
+        for (int i = 0; i < 64; i++) {
+            uint32_t mixed_e = rotate_right(e, 6) ^ rotate_right(e, 11) ^ rotate_right(e, 25);
+            uint32_t sum = h + mixed_e + ((e & f) ^ (~e & g)) + sha256_constants[i] + words[i];
+            uint32_t mixed_a = rotate_right(a, 2) ^ rotate_right(a, 13) ^ rotate_right(a, 22);
+            uint32_t majority = (a & b) ^ (a & c) ^ (b & c);
+            h = g;
+            g = f;
+            f = e;
+            e = d + sum;
+            d = c;
+            c = b;
+            b = a;
+            a = sum + mixed_a + majority;
+        }
+        uint32_t add[8] = {a, b, c, d, e, f, g, h};
+        for (int i = 0; i < 8; i++)
+            state[i] += add[i];
+    }
+}
+
+static void add_blocks(struct sha256 *hash, const unsigned char *blocks, size_t count) {
+    if (count > 0 && !sha256_blocks_hardware(hash->state, blocks, count))
+        sha256_blocks_plain(hash->state, blocks, count);
+}
+
+void sha256_init(struct sha256 *hash) {
+    *hash = (struct sha256){0};
+    memcpy(hash->state, start, sizeof start);
+}
+
+void sha256_update(struct sha256 *hash, const void *bytes, size_t count) {
+    const unsigned char *at = bytes;
+    hash->total_bytes += count;
+    if (hash->block_bytes > 0) {
+        size_t missing = sizeof hash->block - hash->block_bytes;
+        size_t taken = count < missing ? count : missing;
+        if (taken > 0)
+            memcpy(hash->block + hash->block_bytes, at, taken);
+        hash->block_bytes += taken;
+        at += taken;
+        count -= taken;
+        if (hash->block_bytes < sizeof hash->block)
+            return;
+        add_blocks(hash, hash->block, 1);
+        hash->block_bytes = 0;
+    }
+    add_blocks(hash, at, count / 64);
+    size_t rest = count % 64;
+    if (rest > 0)
+        memcpy(hash->block, at + (count - rest), rest);
+    hash->block_bytes = rest;
+}
+
+void sha256_final(struct sha256 *hash, unsigned char digest[32]) {
+    static const unsigned char padding[64] = {0x80};
+    uint64_t bits = __builtin_bswap64(hash->total_bytes * 8);
+    size_t used = hash->block_bytes;
+    sha256_update(hash, padding, used < 56 ? 56 - used : 120 - used);
+    sha256_update(hash, &bits, sizeof bits);
+    for (int i = 0; i < 8; i++) {
+        uint32_t word = __builtin_bswap32(hash->state[i]);
+        memcpy(digest + 4 * i, &word, sizeof word);
+    }
+}
+
+void sha256_hex(const unsigned char digest[32], char text[65]) {
+    static const char digits[] = "0123456789abcdef";
+    for (int i = 0; i < 32; i++) {
+        text[2 * i] = digits[digest[i] >> 4];
+        text[2 * i + 1] = digits[digest[i] & 15];
+    }
+    text[64] = '\0';
+}
+
+// Adds all of an open file; the bytes read, or -1.
+static int add_file(struct sha256 *hash, int descriptor, unsigned char *chunk) {
+    for (;;) {
+        ssize_t count = read(descriptor, chunk, FILE_CHUNK_BYTES);
+        if (count < 0 && errno == EINTR)
+            continue;
+        if (count <= 0)
+            return count < 0 ? -1 : 0;
+        sha256_update(hash, chunk, (size_t)count);
+    }
+}
+
+int sha256_file(const char *path, char text[65]) {
+    struct sha256 hash;
+    unsigned char digest[32];
+    int descriptor = open(path, O_RDONLY | O_CLOEXEC);
+    if (descriptor < 0)
+        return error_set("cannot open %s: %s; check the path", path, strerror(errno));
+    unsigned char *chunk = malloc(FILE_CHUNK_BYTES);
+    int result = chunk ? 0 : error_set_code(EXIT_CODE_OUT_OF_MEMORY, "no memory to read %s", path);
+    sha256_init(&hash);
+    if (result == 0 && add_file(&hash, descriptor, chunk) < 0)
+        result = error_set("cannot read %s: %s", path, strerror(errno));
+    sha256_final(&hash, digest);
+    sha256_hex(digest, text);
+    free(chunk);
+    close(descriptor);
+    return result;
+}
