@@ -1,6 +1,6 @@
 // SHA-256 blocks by the processor's own instructions, for aarch64 (SHA2 extension) and x86-64 (SHA extensions). The
-// program is compiled for the plainest processor of its kind; these functions alone are compiled for more and are
-// entered only where the running processor says that it can.
+// program is compiled for the plainest processor of its kind; these functions alone use more and are entered only
+// where the running processor says that it can.
 #include "base/sha256_blocks.h"
 
 #if defined(__aarch64__)
@@ -10,13 +10,27 @@
 
 enum { HWCAP_HAS_SHA2 = 1 << 6 };  // HWCAP_SHA2 of the Linux ABI
 
-#if defined(__clang__)
-#define FOR_SHA2 __attribute__((target("crypto")))
-#else
-#define FOR_SHA2 __attribute__((target("+crypto")))
-#endif
+// The four instructions in assembly: compilers disagree about when their intrinsics may be used.
+#define SHA2 ".arch_extension sha2\n\t"
 
-FOR_SHA2 static void add_blocks(uint32_t state[8], const unsigned char *blocks, size_t count) {
+static inline uint32x4_t hash_abcd(uint32x4_t abcd, uint32x4_t efgh, uint32x4_t keyed) {
+    __asm__(SHA2 "sha256h %q0, %q1, %2.4s" : "+w"(abcd) : "w"(efgh), "w"(keyed));
+    return abcd;
+}
+
+static inline uint32x4_t hash_efgh(uint32x4_t efgh, uint32x4_t abcd, uint32x4_t keyed) {
+    __asm__(SHA2 "sha256h2 %q0, %q1, %2.4s" : "+w"(efgh) : "w"(abcd), "w"(keyed));
+    return efgh;
+}
+
+// The message words sixteen further on, from the four groups of four before them.
+static inline uint32x4_t next_words(uint32x4_t w0, uint32x4_t w1, uint32x4_t w2, uint32x4_t w3) {
+    __asm__(SHA2 "sha256su0 %0.4s, %1.4s" : "+w"(w0) : "w"(w1));
+    __asm__(SHA2 "sha256su1 %0.4s, %1.4s, %2.4s" : "+w"(w0) : "w"(w2), "w"(w3));
+    return w0;
+}
+
+static void add_blocks(uint32_t state[8], const unsigned char *blocks, size_t count) {
     uint32x4_t abcd = vld1q_u32(state), efgh = vld1q_u32(state + 4);
     for (; count > 0; count--, blocks += 64) {
         uint32x4_t words[4], abcd_before = abcd, efgh_before = efgh;
@@ -25,13 +39,11 @@ FOR_SHA2 static void add_blocks(uint32_t state[8], const unsigned char *blocks, 
         // Four rounds at a time; words[i % 4] holds the message words of step i, replaced four steps ahead.
         for (int i = 0; i < 16; i++) {
             uint32x4_t keyed = vaddq_u32(words[i % 4], vld1q_u32(sha256_constants + 4 * i));
-            if (i < 12) {
-                uint32x4_t half = vsha256su0q_u32(words[i % 4], words[(i + 1) % 4]);
-                words[i % 4] = vsha256su1q_u32(half, words[(i + 2) % 4], words[(i + 3) % 4]);
-            }
+            if (i < 12)
+                words[i % 4] = next_words(words[i % 4], words[(i + 1) % 4], words[(i + 2) % 4], words[(i + 3) % 4]);
             uint32x4_t abcd_now = abcd;
-            abcd = vsha256hq_u32(abcd, efgh, keyed);
-            efgh = vsha256h2q_u32(efgh, abcd_now, keyed);
+            abcd = hash_abcd(abcd, efgh, keyed);
+            efgh = hash_efgh(efgh, abcd_now, keyed);
         }
         abcd = vaddq_u32(abcd, abcd_before);
         efgh = vaddq_u32(efgh, efgh_before);
