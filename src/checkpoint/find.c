@@ -1,0 +1,144 @@
+// Which checkpoint to load, and whether it is whole. The marker is believed where it makes sense; a missing or garbled one
+// costs a warning and a search, since the folders themselves say everything. Damage is never passed over in silence.
+#include "checkpoint/checkpoint.h"
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "checkpoint/folder.h"
+#include "checkpoint/manifest.h"
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+bool checkpoint_exists(const char *folder) {
+    if (folder_marker_exists(folder))
+        return true;
+    struct folder_list list;
+    if (!file_is_folder(folder) || folder_list_read(&list, folder) < 0)
+        return false;
+    bool exists = list.count > 0;
+    folder_list_free(&list);
+    return exists;
+}
+
+// The last part of a path, without slashes behind it.
+static char *last_name(const char *path) {
+    size_t end = strlen(path);
+    while (end > 0 && path[end - 1] == '/')
+        end--;
+    size_t begin = end;
+    while (begin > 0 && path[begin - 1] != '/')
+        begin--;
+    return memory_printf("%.*s", (int)(end - begin), path + begin);
+}
+
+int checkpoint_verify(const char *path, bool skip_checksums) {
+    if (!file_is_folder(path))
+        return error_set("there is no folder %s", path);
+    struct manifest manifest;
+    TRY(manifest_read(&manifest, path));
+    char *name = last_name(path);
+    int64_t iteration = folder_iteration(name);
+    free(name);
+    int result = 0;
+    // A copy may carry any name, but one that says an iteration must say the right one.
+    if (iteration >= 0 && iteration != manifest.iteration)
+        result = error_set("%s holds iteration %" PRId64 " by its manifest; the folder was renamed", path,
+                           manifest.iteration);
+    if (result == 0)
+        result = manifest_verify(&manifest, path, skip_checksums);
+    manifest_free(&manifest);
+    return result;
+}
+
+static char *describe_list(const struct folder_list *list) {
+    struct buffer text = {0};
+    size_t first = list->count > 8 ? list->count - 8 : 0;
+    for (size_t i = first; i < list->count; i++)
+        buffer_printf(&text, "%s%" PRId64, i > first ? ", " : first > 0 ? "… " : "", list->iterations[i]);
+    char *copy = memory_string(list->count > 0 ? buffer_string(&text) : "none");
+    buffer_free(&text);
+    return copy;
+}
+
+// Adds to the present message what can be done about it.
+static int refuse(const struct checkpoint_find *find, int64_t iteration, const struct folder_list *list) {
+    char *why = memory_string(error_message()), *others = describe_list(list);
+    error_set_code(EXIT_CODE_NO_CHECKPOINT,
+                   "the checkpoint of iteration %" PRId64
+                   " in %s cannot be used: %s; restore it from a copy, or load another "
+                   "with --ckpt-step (iterations there: %s)",
+                   iteration, find->folder, why, others);
+    free(why);
+    free(others);
+    return -1;
+}
+
+// Tries the iterations up to and including `newest`, from above. 0 and *iteration, or -1 with the message of the last one.
+static int search(const struct checkpoint_find *find, const struct folder_list *list, int64_t newest,
+                  int64_t *iteration) {
+    for (size_t i = list->count; i-- > 0;) {
+        if (list->iterations[i] > newest)
+            continue;
+        char *path = checkpoint_path(find->folder, list->iterations[i]);
+        int result = checkpoint_verify(path, find->skip_checksums);
+        free(path);
+        if (result == 0) {
+            *iteration = list->iterations[i];
+            return 0;
+        }
+        log_warn("the checkpoint of iteration %" PRId64 " is damaged: %s", list->iterations[i], error_message());
+    }
+    return error_set_code(EXIT_CODE_NO_CHECKPOINT,
+                          "there is no valid checkpoint in %s; restore one from a copy, or start anew without --load",
+                          find->folder);
+}
+
+// The iteration was asked for or is named by the marker: it and no other, unless falling back is allowed.
+static int take(const struct checkpoint_find *find, const struct folder_list *list, int64_t wanted,
+                int64_t *iteration) {
+    char *path = checkpoint_path(find->folder, wanted);
+    int result = checkpoint_verify(path, find->skip_checksums);
+    free(path);
+    if (result == 0) {
+        *iteration = wanted;
+        return 0;
+    }
+    if (find->step >= 0 || !find->allow_fallback)
+        return refuse(find, wanted, list);
+    log_warn("the latest checkpoint, iteration %" PRId64 ", is damaged: %s", wanted, error_message());
+    TRY(search(find, list, wanted - 1, iteration));
+    log_warn("FALLING BACK to the checkpoint of iteration %" PRId64 ": what was trained after it is lost", *iteration);
+    return 0;
+}
+
+static int choose(const struct checkpoint_find *find, const struct folder_list *list, int64_t *iteration) {
+    if (find->step >= 0)
+        return take(find, list, find->step, iteration);
+    int64_t wanted = 0;
+    int marker = folder_marker_read(find->folder, &wanted);
+    if (marker > 0)
+        return take(find, list, wanted, iteration);
+    if (marker < 0)
+        log_warn("%s; looking for the newest valid checkpoint instead", error_message());
+    TRY(search(find, list, INT64_MAX, iteration));
+    if (marker < 0)
+        log_warn("taking the checkpoint of iteration %" PRId64, *iteration);
+    return 0;
+}
+
+int checkpoint_find(const struct checkpoint_find *find, char **path, int64_t *iteration) {
+    *path = NULL;
+    if (!file_is_folder(find->folder))
+        return error_set_code(EXIT_CODE_NO_CHECKPOINT, "there is no folder %s to load a checkpoint from; check --load",
+                              find->folder);
+    struct folder_list list;
+    TRY(folder_list_read(&list, find->folder));
+    int result = choose(find, &list, iteration);
+    folder_list_free(&list);
+    if (result == 0)
+        *path = checkpoint_path(find->folder, *iteration);
+    return result;
+}

@@ -1,0 +1,169 @@
+// The manifest as JSON. Everything in it is checked on reading, so that one flipped bit anywhere makes either the manifest or
+// the comparison with the files fail.
+#include "checkpoint/manifest.h"
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/hash.h"
+#include "base/json.h"
+#include "base/memory.h"
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char file_name[] = "manifest.json";
+static const char format_name[] = "bevatron-checkpoint";
+
+// Bounds on what a hostile manifest can cost; a checkpoint has a handful of files.
+enum { MAX_BYTES = 4 << 20, MAX_FILES = 10000 };
+
+void manifest_add(struct manifest *manifest, struct manifest_file file) {
+    manifest->files = memory_realloc(manifest->files, (manifest->count + 1) * sizeof manifest->files[0]);
+    manifest->files[manifest->count++] = file;
+}
+
+void manifest_free(struct manifest *manifest) {
+    for (size_t i = 0; i < manifest->count; i++) {
+        free(manifest->files[i].name);
+        free(manifest->files[i].holds);
+    }
+    free(manifest->files);
+    *manifest = (struct manifest){0};
+}
+
+int manifest_write(const struct manifest *manifest, const char *folder) {
+    struct buffer text = {0};
+    struct json_writer json = {.out = &text, .indent = 2};
+    json_begin_object(&json);
+    json_key(&json, "format");
+    json_cstring(&json, format_name);
+    json_key(&json, "version");
+    json_int(&json, MANIFEST_VERSION);
+    json_key(&json, "iteration");
+    json_int(&json, manifest->iteration);
+    json_key(&json, "files");
+    json_begin_array(&json);
+    for (size_t i = 0; i < manifest->count; i++) {
+        const struct manifest_file *file = &manifest->files[i];
+        json_begin_object(&json);
+        json_key(&json, "name");
+        json_cstring(&json, file->name);
+        json_key(&json, "holds");
+        json_cstring(&json, file->holds);
+        json_key(&json, "bytes");
+        json_int(&json, (int64_t)file->bytes);
+        json_key(&json, "sha256");
+        json_cstring(&json, file->sha256);
+        json_end_object(&json);
+    }
+    json_end_array(&json);
+    json_end_object(&json);
+    buffer_append_byte(&text, '\n');
+    char *path = file_join(folder, file_name);
+    int result = file_write_all(path, text.data, text.length);
+    free(path);
+    buffer_free(&text);
+    return result;
+}
+
+// A name that stays inside the folder: what a manifest lists is opened.
+static bool is_plain_name(const char *name) {
+    return name[0] != '\0' && name[0] != '.' && !strchr(name, '/') && strcmp(name, file_name) != 0;
+}
+
+static bool is_sha256(const char *text) {
+    return strlen(text) == 64 && strspn(text, "0123456789abcdef") == 64;
+}
+
+static int read_file_entry(struct manifest *manifest, const struct json *entry) {
+    const char *name = NULL, *holds = NULL, *sha256 = NULL;
+    int64_t bytes = 0;
+    TRY(json_get_string(entry, "name", &name));
+    TRY(json_get_string(entry, "holds", &holds));
+    TRY(json_get_string(entry, "sha256", &sha256));
+    TRY(json_get_int(entry, "bytes", &bytes));
+    if (!is_plain_name(name))
+        return error_set("it lists \"%.64s\", which is no file of this folder", name);
+    if (!is_sha256(sha256))
+        return error_set("the sha256 of \"%.64s\" is not 64 hexadecimal digits", name);
+    if (bytes < 0)
+        return error_set("the size of \"%.64s\" is negative", name);
+    for (size_t i = 0; i < manifest->count; i++) {
+        if (strcmp(manifest->files[i].name, name) == 0)
+            return error_set("it lists \"%.64s\" twice", name);
+    }
+    struct manifest_file file = {.name = memory_string(name), .holds = memory_string(holds), .bytes = (uint64_t)bytes};
+    memcpy(file.sha256, sha256, 65);
+    manifest_add(manifest, file);
+    return 0;
+}
+
+static int read_tree(struct manifest *manifest, const struct json *root) {
+    const char *format = NULL;
+    int64_t version = 0;
+    TRY(json_get_string(root, "format", &format));
+    if (strcmp(format, format_name) != 0)
+        return error_set("its format is \"%.64s\", not \"%s\"", format, format_name);
+    TRY(json_get_int(root, "version", &version));
+    if (version != MANIFEST_VERSION)
+        return error_set("it has version %" PRId64
+                         " and this program reads version %d; use the program that wrote it or a "
+                         "newer one",
+                         version, MANIFEST_VERSION);
+    TRY(json_get_int(root, "iteration", &manifest->iteration));
+    if (manifest->iteration < 0)
+        return error_set("its iteration is negative");
+    const struct json *files = json_member(root, "files");
+    if (!files || files->type != JSON_ARRAY || files->count == 0)
+        return error_set("it has no list of \"files\"");
+    if (files->count > MAX_FILES)
+        return error_set("it lists %zu files, more than the %d allowed", files->count, MAX_FILES);
+    for (size_t i = 0; i < files->count; i++)
+        TRY(read_file_entry(manifest, &files->items[i]));
+    return 0;
+}
+
+int manifest_read(struct manifest *manifest, const char *folder) {
+    *manifest = (struct manifest){0};
+    char *path = file_join(folder, file_name);
+    struct json *root = NULL;
+    int result = json_parse_file(&root, path, MAX_BYTES);
+    if (result == 0) {
+        result = read_tree(manifest, root);
+        if (result < 0)
+            error_context("the manifest %s is not valid", path);
+    }
+    json_free(root);
+    free(path);
+    if (result < 0)
+        manifest_free(manifest);
+    return result;
+}
+
+static int verify_file(const struct manifest_file *file, const char *path, bool skip_checksums) {
+    uint64_t bytes = 0;
+    TRY(file_size(path, &bytes));
+    if (bytes != file->bytes)
+        return error_set("%s has %" PRIu64 " bytes and the manifest says %" PRIu64 "; it was cut, changed or swapped",
+                         path, bytes, file->bytes);
+    if (skip_checksums)
+        return 0;
+    char sha256[65];
+    TRY(sha256_file(path, sha256));
+    if (strcmp(sha256, file->sha256) != 0)
+        return error_set(
+            "%s has the right size but not the SHA-256 of the manifest (%.12s…, expected %.12s…): its bytes "
+            "have changed",
+            path, sha256, file->sha256);
+    return 0;
+}
+
+int manifest_verify(const struct manifest *manifest, const char *folder, bool skip_checksums) {
+    int result = 0;
+    for (size_t i = 0; i < manifest->count && result == 0; i++) {
+        char *path = file_join(folder, manifest->files[i].name);
+        result = verify_file(&manifest->files[i], path, skip_checksums);
+        free(path);
+    }
+    return result;
+}

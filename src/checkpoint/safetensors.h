@@ -1,0 +1,88 @@
+// Safetensors, the file format of Hugging Face for tensors: nothing in it is ever executed.
+//
+//   byte 0    u64 little-endian   N, bytes of the header
+//   byte 8    N bytes of JSON     {"__metadata__": {"key": "text", …},
+//                                  "name": {"dtype": "F32", "shape": [2, 3], "data_offsets": [begin, end]}, …}
+//                                 padded with blanks, so that the data begins at a multiple of 8
+//   8 + N     the data            offsets count from here; tensors lie one behind another without holes
+//
+// The writer is told all tensors first and then takes their bytes in that order, in pieces of any size, so that nothing
+// but a piece need be in host memory. The reader treats its file as hostile: it accepts exactly files in which every byte
+// of the data belongs to exactly one tensor. Values are not looked at.
+#ifndef CHECKPOINT_SAFETENSORS_H
+#define CHECKPOINT_SAFETENSORS_H
+
+#include "base/file.h"
+#include "base/hash.h"
+#include "tensor/tensor.h"
+#include <stddef.h>
+#include <stdint.h>
+
+// More than any real file has; it bounds what a hostile one can make the parser allocate.
+enum { SAFETENSORS_MAX_HEADER_BYTES = 16 << 20 };
+
+struct safetensors_tensor {
+    const char *name;
+    enum dtype dtype;
+    int rank;  // 0: a single element
+    int64_t shape[TENSOR_MAX_RANK];
+    // Set by the reader, ignored by the writer. The address need not be a multiple of the element size.
+    const unsigned char *data;
+    size_t bytes;
+};
+
+struct safetensors_text {
+    const char *key, *value;
+};
+
+// What a file is to hold; everything is borrowed.
+struct safetensors_layout {
+    const struct safetensors_tensor *tensors;
+    size_t count;
+    const struct safetensors_text *metadata;
+    size_t metadata_count;
+};
+
+// ---- writing ----
+
+struct safetensors_writer {
+    struct file_writer file;
+    struct sha256 hash;
+    uint64_t expected_bytes;  // of the whole file
+};
+
+// Size of the file a layout makes. -1 where the layout cannot be written: names twice, reserved or with NULs, sizes beyond 64 bits.
+int safetensors_file_bytes(const struct safetensors_layout *layout, uint64_t *bytes);
+// Creates the file under its temporary name and writes the header.
+int safetensors_create(struct safetensors_writer *writer, const char *path, const struct safetensors_layout *layout);
+// The next bytes of the data. After an error the writer is closed and nothing is left.
+int safetensors_write(struct safetensors_writer *writer, const void *bytes, size_t count);
+// Ends the file once all bytes were given: durable under its name; the hash is of the whole file. text may be NULL.
+int safetensors_commit(struct safetensors_writer *writer, char text[65]);
+void safetensors_abort(struct safetensors_writer *writer);
+
+// ---- reading ----
+
+struct safetensors {
+    struct file_map map;                 // nothing where the bytes are borrowed
+    char *path;                          // for messages; owned
+    struct safetensors_tensor *tensors;  // sorted by name
+    size_t count;
+    struct safetensors_text *metadata;
+    size_t metadata_count;
+    struct json *header;  // names and texts live in it
+};
+
+int safetensors_open(struct safetensors *file, const char *path);
+// The same over bytes that stay where they are until safetensors_close.
+int safetensors_parse(struct safetensors *file, const void *bytes, size_t size, const char *name);
+void safetensors_close(struct safetensors *file);  // safe on a zeroed or closed one
+
+// NULL where there is none.
+const struct safetensors_tensor *safetensors_find(const struct safetensors *file, const char *name);
+const char *safetensors_metadata(const struct safetensors *file, const char *key);
+
+// "fp32 (4, 256)" into text, for messages.
+void safetensors_describe(const struct safetensors_tensor *tensor, char *text, size_t size);
+
+#endif
