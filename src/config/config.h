@@ -1,5 +1,5 @@
 // The description of a training run. Each field is a flag with _ for -: --num-layers is num_layers. What a flag means,
-// its range and its default stand in the tables (flags_model.c, flags_train.c, flags_run.c), once; this header only gives the types.
+// its range and its default stand in the tables (flags.c), once; this header only gives the types.
 //
 // Conventions: a number the user did not give and that has no default is 0, a string NULL, a list empty; where 0 could be
 // meant, the comment says what stands for "not given". After config_validate the fields are consistent and complete: everything
@@ -28,7 +28,6 @@ struct config {
     int64_t num_query_groups;
     int64_t max_position_embeddings;
     char *position_embedding_type;  // "learned_absolute" | "rope" | "none"
-    bool use_rotary_position_embeddings;
     int64_t rotary_base;
     double rotary_percent;
     bool rotary_interleaved;
@@ -109,7 +108,6 @@ struct config {
     char *split;  // "969, 30, 1" where data_path is given without it
     char *data_cache_path;
     bool mock_data;
-    int64_t num_workers;
     char *dataloader_type;  // "single"
     bool reset_position_ids;
     bool reset_attention_mask;
@@ -180,7 +178,6 @@ struct config {
     bool overlap_param_gather;
     double distributed_timeout_minutes;
     char *attention_backend;
-    bool recompute_activations;
     char *recompute_granularity;  // NULL | "selective" | "full"
     char *recompute_method;       // NULL | "uniform" | "block"
     int64_t recompute_num_layers;

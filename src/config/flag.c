@@ -57,10 +57,10 @@ bool flag_name_equal(const char *a, size_t length, const char *b) {
         b += 2;
     for (size_t i = 0; i < length; i++) {
         char x = a[i] == '_' ? '-' : a[i], y = b[i] == '_' ? '-' : b[i];
-        if (x != y || y == '\0' || y == '=')
+        if (x != y || y == '\0' || y == '=' || y == ' ')
             return false;
     }
-    return b[length] == '\0' || b[length] == '=';
+    return b[length] == '\0' || b[length] == '=' || b[length] == ' ';
 }
 
 static bool has_range(const struct flag *flag) {

@@ -79,7 +79,7 @@ struct flag {
 };
 
 // Another name: sets `target` to `value`, or, where that is NULL, to what follows on the command line. Several rows with
-// one name set several flags. Where there is a note, it is printed once: "--old: note".
+// one name set several flags. Where there is a note, it is printed once: "note: --old is the old name of …".
 struct flag_alias {
     const char *name;
     const char *target;
@@ -87,12 +87,11 @@ struct flag_alias {
     const char *note;
 };
 
-// Names that are no flags of this program but deserve better than "unknown": each is "--name" for a switch, "--name=" for
-// a flag with a value, "--name=x" where x was its default, "--name=*" for a flag with a list of values.
+// Names that are no flags of this program but deserve better than "unknown", separated by blanks: "--name" is a switch,
+// "--name=" a flag with a value, "--name=x" one whose default was x, "--name=*" a flag with a list of values.
 struct flag_names {
-    const char *const *names;
-    size_t count;
-    const char *message;  // said about each one used: "--name: message"
+    const char *names;
+    const char *message;  // said about each one used: "--name has no meaning here"
     bool refused;         // true: an error, unless the default value is given; false: accepted, without effect
 };
 

@@ -15,7 +15,7 @@ struct flag_match {
     const struct flag *flag;
     const struct flag_alias *alias;  // the first row of that name
     const struct flag_names *names;
-    const char *known;  // the entry of names
+    const char *known;  // the entry within names; ends at a blank or NUL
     enum flag_arity arity;
 };
 
@@ -32,8 +32,12 @@ struct flag_values {
     bool quoted;
 };
 
-// Whether two names are the same, "--" before them and _ for - aside; `length` is that of a, b ends at NUL or '='.
+// Whether two names are the same, "--" before them and _ for - aside; `length` is that of a; b ends
+// at NUL, '=' or a blank.
 bool flag_name_equal(const char *a, size_t length, const char *b);
+
+// The next of names separated by blanks, moving the cursor behind it; NULL after the last. Its length goes to *length.
+const char *flag_next_name(const char **cursor, size_t *length);
 
 // Finds a name ("--x" or "x"), false where nothing is known about it.
 bool flag_resolve(const struct flag_command *command, const char *name, size_t length, struct flag_match *match);

@@ -11,11 +11,18 @@ static enum flag_arity row_arity(const struct flag *flag) {
     return flag->type == FLAG_STRING_LIST ? ARITY_MANY : ARITY_ONE;
 }
 
-static enum flag_arity known_arity(const char *known) {
-    const char *equals = strchr(known, '=');
+const char *flag_next_name(const char **cursor, size_t *length) {
+    const char *name = *cursor + strspn(*cursor, " ");
+    *length = strcspn(name, " ");
+    *cursor = name + *length;
+    return *length ? name : NULL;
+}
+
+static enum flag_arity known_arity(const char *known, size_t length) {
+    const char *equals = memchr(known, '=', length);
     if (!equals)
         return ARITY_NONE;
-    return strcmp(equals, "=*") == 0 ? ARITY_MANY : ARITY_ONE;
+    return known + length - equals == 2 && equals[1] == '*' ? ARITY_MANY : ARITY_ONE;
 }
 
 static const struct flag *find_row(const struct flag_table *table, const char *name, size_t length) {
@@ -42,14 +49,17 @@ static bool resolve_in(const struct flag_table *table, const char *name, size_t 
         match->arity = alias->value ? ARITY_NONE : row_arity(target);
         return true;
     }
-    for (size_t g = 0; g < table->names_count; g++)
-        for (size_t i = 0; i < table->names[g].count; i++)
-            if (flag_name_equal(name, length, table->names[g].names[i])) {
+    for (size_t g = 0; g < table->names_count; g++) {
+        const char *cursor = table->names[g].names, *known;
+        size_t known_length;
+        while ((known = flag_next_name(&cursor, &known_length)))
+            if (flag_name_equal(name, length, known)) {
                 match->names = &table->names[g];
-                match->known = table->names[g].names[i];
-                match->arity = known_arity(match->known);
+                match->known = known;
+                match->arity = known_arity(known, known_length);
                 return true;
             }
+    }
     return false;
 }
 

@@ -10,29 +10,36 @@
 #include <string.h>
 
 static void note_once(struct flag_parse *parse, const char *name, const char *note) {
-    size_t length = strcspn(name, "=");
+    size_t length = strcspn(name, "= ");
     for (int64_t i = 0; i < parse->noted.count; i++)
         if (flag_name_equal(name, length, parse->noted.items[i]))
             return;
-    string_list_add(&parse->noted, name);
-    log_info("note: %.*s: %s", (int)length, name, note);
+    struct buffer text = {0};
+    buffer_append(&text, name, length);
+    string_list_add(&parse->noted, text.data);
+    log_info("note: %s %s", text.data, note);
+    buffer_free(&text);
 }
 
-// "1" is 1.0, and None is what Megatron's scripts cannot say anyway.
+// Whether the value is the default that stands behind the name's =; 1 is 1.0.
 static bool is_default_value(const char *known, const struct string_list *items) {
-    const char *expected = strchr(known, '=');
-    if (!expected || !expected[1] || items->count != 1)
+    size_t length = strcspn(known, " ");
+    const char *equals = memchr(known, '=', length);
+    if (!equals || items->count != 1)
         return false;
-    expected++;
-    char *end_a = NULL, *end_b = NULL;
-    double a = strtod(expected, &end_a), b = strtod(items->items[0], &end_b);
-    if (end_a != expected && !*end_a && end_b != items->items[0] && !*end_b)
-        return a == b;
-    return strcmp(expected, items->items[0]) == 0;
+    struct buffer expected = {0};
+    buffer_append(&expected, equals + 1, (size_t)(known + length - equals - 1));
+    const char *value = items->items[0], *text = buffer_string(&expected);
+    char *value_end = NULL, *text_end = NULL;
+    bool same = strtod(value, &value_end) == strtod(text, &text_end) && value_end != value && !*value_end &&
+                text_end != text && !*text_end;
+    same = same || (*text && strcmp(text, value) == 0);
+    buffer_free(&expected);
+    return same;
 }
 
 static int apply_name(struct flag_parse *parse, const struct flag_match *match, const struct string_list *items) {
-    size_t length = strcspn(match->known, "=");
+    size_t length = strcspn(match->known, "= ");
     if (match->arity == ARITY_NONE && items->count && flag_truth(items->items[0]) == 0)
         return 0;
     if (!match->names->refused) {
@@ -41,7 +48,7 @@ static int apply_name(struct flag_parse *parse, const struct flag_match *match, 
     }
     if (is_default_value(match->known, items))
         return 0;
-    return error_set_code(EXIT_CODE_USAGE, "%.*s: %s", (int)length, match->known, match->names->message);
+    return error_set_code(EXIT_CODE_USAGE, "%.*s %s", (int)length, match->known, match->names->message);
 }
 
 static int apply_row(struct flag_parse *parse, const struct flag_table *table, const struct flag *flag,

@@ -1,0 +1,337 @@
+// The flags of a training run, one row each: name, field, default, range, help. Names are Megatron-LM's; where its default
+// depends on its version, the row has that of the classic releases (--eval-interval 1000). Rows marked ADVANCED stay out of
+// the short --help. What is parsed here but not implemented is refused by validate.c, which keeps the list of it.
+#include "config/flags.h"
+#include "config/config.h"
+#include <stddef.h>
+
+#define ADVANCED .advanced = true
+#define GROUP(title)                                                                                                   \
+    { .name = title, .type = FLAG_GROUP }
+#define ROW(flag, kind, field) .name = flag, .type = kind, .offset = offsetof(struct config, field)
+// The last argument of each is the help text, followed by further members where a row needs them.
+#define SWITCH(flag, field, ...)                                                                                       \
+    { ROW(flag, FLAG_BOOL, field), .help = __VA_ARGS__ }
+#define INT(flag, field, start, low, high, ...)                                                                        \
+    { ROW(flag, FLAG_INT, field), .initial = start, .minimum = low, .maximum = high, .help = __VA_ARGS__ }
+#define REAL(flag, field, start, low, high, ...)                                                                       \
+    { ROW(flag, FLAG_DOUBLE, field), .initial = start, .minimum = low, .maximum = high, .help = __VA_ARGS__ }
+#define TEXT(flag, field, start, value, ...)                                                                           \
+    { ROW(flag, FLAG_STRING, field), .initial = start, .value_name = value, .help = __VA_ARGS__ }
+#define LIST(flag, field, value, ...)                                                                                  \
+    { ROW(flag, FLAG_STRING_LIST, field), .value_name = value, .help = __VA_ARGS__ }
+#define CHOICE(flag, field, start, names, ...)                                                                         \
+    { ROW(flag, FLAG_CHOICE, field), .initial = start, .choices = names, .help = __VA_ARGS__ }
+
+static const char *const model_names[] = {"gpt", NULL};
+static const char *const position_names[] = {"learned_absolute", "rope", "relative", "none", NULL};
+static const char *const norm_names[] = {"LayerNorm", "RMSNorm", NULL};
+static const char *const optimizer_names[] = {"adam", "sgd", NULL};
+static const char *const lr_names[] = {"constant", "linear", "cosine", "inverse-square-root", "WSD", NULL};
+static const char *const wsd_names[] = {"exponential", "linear", "cosine", "minus_sqrt", NULL};
+static const char *const decay_names[] = {"constant", "linear", "cosine", NULL};
+static const char *const loader_names[] = {"single", "cyclic", NULL};
+static const char *const format_names[] = {"bevatron", "torch",        "torch_dist", "torch_dcp",
+                                           "zarr",     "fsdp_dtensor", NULL};
+static const char *const timing_names[] = {"minmax", "max", "all", NULL};
+static const char *const device_names[] = {"auto", "cpu", "cuda", NULL};
+static const char *const attention_names[] = {"auto", "flash", "fused", "unfused", "local", NULL};
+static const char *const granularity_names[] = {"selective", "full", NULL};
+static const char *const recompute_names[] = {"uniform", "block", NULL};
+
+static const struct flag rows[] = {
+    GROUP("Model"),
+    TEXT("--preset", preset, NULL, "NAME",
+         "take the model's flags from a published model (`bevatron help presets` lists them); flags given here win"),
+    CHOICE("--model", model, "gpt", model_names, "family of the model"),
+    INT("--num-layers", num_layers, NULL, 1, 100000, "transformer layers"),
+    INT("--hidden-size", hidden_size, NULL, 1, 1 << 20, "width of the residual stream"),
+    INT("--ffn-hidden-size", ffn_hidden_size, NULL, 1, 1 << 22, "width inside the MLP; 4 × hidden size if not given"),
+    INT("--num-attention-heads", num_attention_heads, NULL, 1, 1 << 16, "attention heads"),
+    INT("--kv-channels", kv_channels, NULL, 1, 1 << 16, "width of a head; hidden size / heads if not given"),
+    INT("--max-position-embeddings", max_position_embeddings, NULL, 1, 1 << 30,
+        "rows of the position table; at least the sequence length, which it is if not given"),
+    INT("--make-vocab-size-divisible-by", make_vocab_size_divisible_by, "128", 1, 1 << 24,
+        "the vocabulary is padded to a multiple of this"),
+    INT("--padded-vocab-size", padded_vocab_size, NULL, 1, INT32_MAX,
+        "size of the padded vocabulary, instead of the multiple above", ADVANCED),
+    REAL("--hidden-dropout", hidden_dropout, "0.1", 0, 1, "dropout of embeddings and of each sublayer's output",
+         .bounds = FLAG_BELOW_MAXIMUM),
+    REAL("--attention-dropout", attention_dropout, "0.1", 0, 1, "dropout of attention probabilities",
+         .bounds = FLAG_BELOW_MAXIMUM),
+    REAL("--init-method-std", init_method_std, "0.02", 0, 100, "standard deviation of the initial weights"),
+    REAL("--norm-epsilon", norm_epsilon, "1e-5", 0, 1, "added to the variance in a norm", .bounds = FLAG_ABOVE_MINIMUM),
+    CHOICE("--normalization", normalization, "LayerNorm", norm_names, "kind of norm", ADVANCED),
+    CHOICE("--position-embedding-type", position_embedding_type, "learned_absolute", position_names,
+           "how positions enter the model", ADVANCED),
+    INT("--rotary-base", rotary_base, "10000", 1, FLAG_ENDLESS, "base of the rotary frequencies", ADVANCED),
+    REAL("--rotary-percent", rotary_percent, "1.0", 0, 1, "part of a head that is rotated",
+         .bounds = FLAG_ABOVE_MINIMUM, ADVANCED),
+    SWITCH("--rotary-interleaved", rotary_interleaved, "rotate pairs (2j, 2j+1) instead of halves", ADVANCED),
+    SWITCH("--swiglu", swiglu, "gated MLP with SiLU instead of GELU", ADVANCED),
+    SWITCH("--no-bias-gelu-fusion", no_bias_gelu_fusion, "exact (erf) GELU instead of the tanh form", ADVANCED),
+    SWITCH("--disable-bias-linear", disable_bias_linear, "no biases in linear layers", ADVANCED),
+    SWITCH("--group-query-attention", group_query_attention, "several query heads share keys and values", ADVANCED),
+    INT("--num-query-groups", num_query_groups, "1", 1, 1 << 16, "groups of keys and values", ADVANCED),
+    SWITCH("--untie-embeddings-and-output-weights", untie_embeddings_and_output_weights,
+           "the output layer has a matrix of its own", ADVANCED),
+    SWITCH("--apply-query-key-layer-scaling", apply_query_key_layer_scaling,
+           "scale scores by 1 / layer number and back in fp32: accepted, changes no numbers", ADVANCED),
+    SWITCH("--attention-softmax-in-fp32", attention_softmax_in_fp32, "accepted: the softmax always is in fp32",
+           ADVANCED),
+    INT("--encoder-num-layers", encoder_num_layers, NULL, 1, 100000, "layers of an encoder (BERT, T5)", ADVANCED),
+    SWITCH("--bert-no-binary-head", bert_no_binary_head, "BERT without next-sentence prediction", ADVANCED),
+
+    GROUP("Length of the run and batches"),
+    INT("--seq-length", seq_length, NULL, 1, 1 << 30, "tokens of a sample"),
+    INT("--micro-batch-size", micro_batch_size, NULL, 1, 1 << 24, "samples a rank works on at once"),
+    INT("--global-batch-size", global_batch_size, NULL, 1, 1 << 30,
+        "samples of one update, over all ranks; micro-batch size × data-parallel ranks if not given"),
+    LIST("--rampup-batch-size", rampup_batch_size, "START INCREMENT SAMPLES",
+         "begin with batches of START and add INCREMENT in even steps over the first SAMPLES samples", .minimum = 3,
+         .maximum = 3),
+    TEXT("--step-batch-size-schedule", step_batch_size_schedule, NULL, "TOKENS:SIZE…", "batch size by tokens seen",
+         ADVANCED),
+    INT("--train-iters", train_iters, NULL, 1, FLAG_ENDLESS, "updates to train for"),
+    INT("--train-samples", train_samples, NULL, 1, FLAG_ENDLESS, "samples to train for, instead of --train-iters"),
+    INT("--exit-interval", exit_interval, NULL, 1, FLAG_ENDLESS,
+        "save and stop when the iteration is a multiple of this"),
+    REAL("--exit-duration-in-mins", exit_duration_in_mins, NULL, 0, 1e9, "save and stop after this many minutes",
+         .bounds = FLAG_ABOVE_MINIMUM),
+    SWITCH("--exit-signal-handler", exit_signal_handler, "on SIGTERM, save and stop"),
+    SWITCH("--skip-train", skip_train, "evaluate only", ADVANCED),
+    SWITCH("--calculate-per-token-loss", calculate_per_token_loss,
+           "optimise the mean over tokens of the global batch, not the mean of micro-batch means", ADVANCED),
+    INT("--seed", seed, "1234", 1, 4294967295.0, "seed of weights, dropout and sample order"),
+
+    GROUP("Optimizer and schedules"),
+    CHOICE("--optimizer", optimizer, "adam", optimizer_names, "update rule", ADVANCED),
+    REAL("--lr", lr, NULL, 0, 1e6, "highest learning rate", .bounds = FLAG_ABOVE_MINIMUM),
+    REAL("--min-lr", min_lr, "0", 0, 1e6, "lowest learning rate after the warmup"),
+    CHOICE("--lr-decay-style", lr_decay_style, "linear", lr_names, "shape of the learning rate after the warmup"),
+    INT("--lr-decay-iters", lr_decay_iters, NULL, 1, FLAG_ENDLESS,
+        "updates over which it decays; --train-iters if not given"),
+    INT("--lr-decay-samples", lr_decay_samples, NULL, 1, FLAG_ENDLESS,
+        "samples over which it decays; --train-samples if not given"),
+    REAL("--lr-warmup-fraction", lr_warmup_fraction, NULL, 0, 1, "part of the decay that is warmup",
+         .bounds = FLAG_BELOW_MAXIMUM),
+    INT("--lr-warmup-iters", lr_warmup_iters, "0", 0, FLAG_ENDLESS, "updates of warmup"),
+    INT("--lr-warmup-samples", lr_warmup_samples, "0", 0, FLAG_ENDLESS, "samples of warmup"),
+    REAL("--lr-warmup-init", lr_warmup_init, "0", 0, 1e6, "learning rate at the start of the warmup", ADVANCED),
+    CHOICE("--lr-wsd-decay-style", lr_wsd_decay_style, "exponential", wsd_names, "shape of the last part of WSD",
+           ADVANCED),
+    INT("--lr-wsd-decay-iters", lr_wsd_decay_iters, NULL, 1, FLAG_ENDLESS, "updates of the last part of WSD", ADVANCED),
+    INT("--lr-wsd-decay-samples", lr_wsd_decay_samples, NULL, 1, FLAG_ENDLESS, "samples of the last part of WSD",
+        ADVANCED),
+    SWITCH("--override-opt_param-scheduler", override_opt_param_scheduler,
+           "on resume, the schedule given here replaces the checkpoint's", ADVANCED),
+    SWITCH("--use-checkpoint-opt_param-scheduler", use_checkpoint_opt_param_scheduler,
+           "on resume, the checkpoint's schedule replaces the one given here", ADVANCED),
+    REAL("--weight-decay", weight_decay, "0.01", 0, 1e6, "decoupled weight decay; biases and norms have none"),
+    REAL("--start-weight-decay", start_weight_decay, NULL, 0, 1e6, "weight decay at the start", ADVANCED),
+    REAL("--end-weight-decay", end_weight_decay, NULL, 0, 1e6, "weight decay at the end", ADVANCED),
+    CHOICE("--weight-decay-incr-style", weight_decay_incr_style, "constant", decay_names,
+           "shape of the weight decay between them", ADVANCED),
+    REAL("--clip-grad", clip_grad, "1.0", 0, 1e30, "largest norm of the gradient; 0 for no clipping"),
+    REAL("--adam-beta1", adam_beta1, "0.9", 0, 1, "decay of the first moment", .bounds = FLAG_BELOW_MAXIMUM),
+    REAL("--adam-beta2", adam_beta2, "0.999", 0, 1, "decay of the second moment", .bounds = FLAG_BELOW_MAXIMUM),
+    REAL("--adam-eps", adam_eps, "1e-8", 0, 1, "added to the root of the second moment", .bounds = FLAG_ABOVE_MINIMUM),
+    REAL("--sgd-momentum", sgd_momentum, "0.9", 0, 1, "momentum of --optimizer sgd", .bounds = FLAG_BELOW_MAXIMUM,
+         ADVANCED),
+
+    GROUP("Precision"),
+    SWITCH("--bf16", bf16, "bfloat16 parameters and activations, fp32 master weights"),
+    SWITCH("--fp16", fp16, "half-precision parameters and activations with loss scaling", ADVANCED),
+    REAL("--loss-scale", loss_scale, NULL, 0, 1e30, "constant loss scale for fp16; dynamic if not given",
+         .bounds = FLAG_ABOVE_MINIMUM, ADVANCED),
+    REAL("--initial-loss-scale", initial_loss_scale, "4294967296", 1, 1e30, "first dynamic loss scale", ADVANCED),
+    REAL("--min-loss-scale", min_loss_scale, "1", 0, 1e30, "lowest dynamic loss scale", .bounds = FLAG_ABOVE_MINIMUM,
+         ADVANCED),
+    INT("--loss-scale-window", loss_scale_window, "1000", 1, FLAG_ENDLESS, "good updates before the scale grows",
+        ADVANCED),
+    INT("--hysteresis", hysteresis, "2", 1, 1 << 30, "overflows before the scale shrinks", ADVANCED),
+    SWITCH("--accumulate-allreduce-grads-in-fp32", accumulate_allreduce_grads_in_fp32,
+           "accepted: gradients always are accumulated and reduced in fp32", ADVANCED),
+    SWITCH("--no-check-for-nan-in-loss-and-grad", no_check_for_nan_in_loss_and_grad,
+           "do not stop at a loss or gradient that is not finite", ADVANCED),
+
+    GROUP("Data and tokenizer"),
+    LIST("--data-path", data_path, "PREFIX", "dataset: PREFIX.bin and PREFIX.idx"),
+    TEXT("--split", split, NULL, "A,B,C", "shares of training, validation and test; 969,30,1 if not given"),
+    TEXT("--data-cache-path", data_cache_path, NULL, "DIR",
+         "where the sample order is cached; beside the data if not given"),
+    SWITCH("--mock-data", mock_data, "made-up samples instead of a dataset"),
+    LIST("--train-data-path", train_data_path, "PREFIX…", "dataset of training alone", ADVANCED),
+    LIST("--valid-data-path", valid_data_path, "PREFIX…", "dataset of validation alone", ADVANCED),
+    LIST("--test-data-path", test_data_path, "PREFIX…", "dataset of the test alone", ADVANCED),
+    SWITCH("--eod-mask-loss", eod_mask_loss, "no loss where the input is the end of a document"),
+    SWITCH("--reset-position-ids", reset_position_ids, "positions begin anew after the end of a document"),
+    SWITCH("--reset-attention-mask", reset_attention_mask, "no attention across the end of a document", ADVANCED),
+    SWITCH("--no-create-attention-mask-in-dataloader", no_create_attention_mask_in_dataloader,
+           "accepted: masks are never stored", ADVANCED),
+    CHOICE("--dataloader-type", dataloader_type, "single", loader_names, "how samples are handed to ranks", ADVANCED),
+    REAL("--mask-prob", mask_prob, "0.15", 0, 1, "part of the tokens that BERT predicts", ADVANCED),
+    REAL("--short-seq-prob", short_seq_prob, "0.1", 0, 1, "part of BERT's samples that are short", ADVANCED),
+    INT("--encoder-seq-length", encoder_seq_length, NULL, 1, 1 << 30, "tokens of an encoder's sample", ADVANCED),
+    INT("--decoder-seq-length", decoder_seq_length, NULL, 1, 1 << 30, "tokens of a decoder's sample", ADVANCED),
+    TEXT("--tokenizer-type", tokenizer_type, NULL, "NAME",
+         "GPT2BPETokenizer or NullTokenizer; GPT2BPETokenizer if --vocab-file is given"),
+    TEXT("--vocab-file", vocab_file, NULL, "FILE", "vocabulary of the tokenizer (vocab.json)"),
+    TEXT("--merge-file", merge_file, NULL, "FILE", "merges of the tokenizer (merges.txt)"),
+    TEXT("--tokenizer-model", tokenizer_model, NULL, "FILE", "tokenizer in one file", ADVANCED),
+    INT("--vocab-size", vocab_size, NULL, 1, INT32_MAX, "size of the vocabulary where no tokenizer is read"),
+    INT("--vocab-extra-ids", vocab_extra_ids, "0", 0, 1 << 20, "further ids, for T5", ADVANCED),
+    INT("--null-tokenizer-eod-id", null_tokenizer_eod_id, "-1", -1, INT32_MAX,
+        "NullTokenizer's end of document; -1 for its last id", ADVANCED),
+
+    GROUP("Evaluation"),
+    INT("--eval-interval", eval_interval, "1000", 1, FLAG_ENDLESS, "updates between evaluations"),
+    INT("--eval-iters", eval_iters, "100", 0, FLAG_ENDLESS, "batches of one evaluation; 0 for none"),
+
+    GROUP("Checkpoints"),
+    TEXT("--save", save, NULL, "DIR", "where checkpoints are written"),
+    INT("--save-interval", save_interval, NULL, 1, FLAG_ENDLESS, "updates between checkpoints"),
+    INT("--keep-last", keep_last, "0", 0, FLAG_ENDLESS, "checkpoints that stay; 0 for all"),
+    INT("--save-retain-interval", save_retain_interval, NULL, 1, FLAG_ENDLESS,
+        "checkpoints at multiples of this stay in any case", ADVANCED),
+    TEXT("--load", load, NULL, "DIR", "checkpoints to go on from; the usual choice is that of --save"),
+    INT("--ckpt-step", ckpt_step, "-1", -1, FLAG_ENDLESS, "iteration to load; -1 for the latest", ADVANCED),
+    SWITCH("--finetune", finetune, "load weights only and begin at iteration 0"),
+    SWITCH("--no-save-optim", no_save_optim, "checkpoints without the optimizer", ADVANCED),
+    SWITCH("--no-save-rng", no_save_rng, "checkpoints without the random state", ADVANCED),
+    SWITCH("--no-load-optim", no_load_optim, "do not load the optimizer and its schedule", ADVANCED),
+    SWITCH("--no-load-rng", no_load_rng, "do not load the random state", ADVANCED),
+    SWITCH("--exit-on-missing-checkpoint", exit_on_missing_checkpoint,
+           "an empty --load folder is an error, not a fresh start", ADVANCED),
+    SWITCH("--use-checkpoint-args", use_checkpoint_args, "take the model's flags from the checkpoint", ADVANCED),
+    CHOICE("--ckpt-format", ckpt_format, "bevatron", format_names,
+           "accepted: checkpoints are written in bevatron's own format", ADVANCED),
+    SWITCH("--auto-detect-ckpt-format", auto_detect_ckpt_format, "accepted: the format always is detected", ADVANCED),
+    SWITCH("--async-save", async_save, "write checkpoints in the background", ADVANCED),
+
+    GROUP("Logging"),
+    INT("--log-interval", log_interval, "100", 1, FLAG_ENDLESS, "updates between lines"),
+    SWITCH("--log-throughput", log_throughput, "TFLOP/s per device in each line"),
+    SWITCH("--log-params-norm", log_params_norm, "norm of the parameters in each line"),
+    SWITCH("--log-num-zeros-in-grad", log_num_zeros_in_grad, "number of zeros in the gradient in each line"),
+    SWITCH("--log-progress", log_progress, "progress.txt in the save folder", ADVANCED),
+    TEXT("--metrics-file", metrics_file, NULL, "FILE",
+         "one JSON object per logged iteration; metrics.jsonl in the save folder if not given"),
+    INT("--timing-log-level", timing_log_level, "0", 0, 2, "how many timers are printed", ADVANCED),
+    CHOICE("--timing-log-option", timing_log_option, "minmax", timing_names, "how timers of ranks are joined",
+           ADVANCED),
+    TEXT("--tensorboard-dir", tensorboard_dir, NULL, "DIR", "where TensorBoard files are written"),
+    INT("--tensorboard-log-interval", tensorboard_log_interval, "1", 1, FLAG_ENDLESS, "updates between values",
+        ADVANCED),
+    INT("--tensorboard-queue-size", tensorboard_queue_size, "1000", 1, FLAG_ENDLESS,
+        "values kept before they are written", ADVANCED),
+    SWITCH("--log-timers-to-tensorboard", log_timers_to_tensorboard, "iteration time and throughput too", ADVANCED),
+    SWITCH("--log-validation-ppl-to-tensorboard", log_validation_ppl_to_tensorboard, "perplexity too", ADVANCED),
+    SWITCH("--log-memory-to-tensorboard", log_memory_to_tensorboard, "memory in use too", ADVANCED),
+    SWITCH("--log-world-size-to-tensorboard", log_world_size_to_tensorboard, "number of ranks too", ADVANCED),
+    SWITCH("--no-log-loss-scale-to-tensorboard", no_log_loss_scale_to_tensorboard, "leave the loss scale out",
+           ADVANCED),
+
+    GROUP("Machine and parallelism"),
+    CHOICE("--device", device, "auto", device_names, "where to compute; auto takes a GPU where there is one"),
+    INT("--threads", threads, "0", 0, 4096, "CPU threads of a rank; 0 for all it may use"),
+    INT("--tensor-model-parallel-size", tensor_model_parallel_size, "1", 1, 1 << 20, "ranks that share each layer"),
+    INT("--pipeline-model-parallel-size", pipeline_model_parallel_size, "1", 1, 1 << 20,
+        "stages the layers are divided into"),
+    INT("--context-parallel-size", context_parallel_size, "1", 1, 1 << 20, "ranks that share each sequence", ADVANCED),
+    SWITCH("--sequence-parallel", sequence_parallel, "divide norms and dropout along the sequence", ADVANCED),
+    INT("--num-layers-per-virtual-pipeline-stage", num_layers_per_virtual_pipeline_stage, NULL, 1, 100000,
+        "layers of a chunk of the interleaved schedule", ADVANCED),
+    INT("--num-virtual-stages-per-pipeline-rank", num_virtual_stages_per_pipeline_rank, NULL, 1, 100000,
+        "chunks per rank of the interleaved schedule", ADVANCED),
+    SWITCH("--use-distributed-optimizer", use_distributed_optimizer, "divide the optimizer over data-parallel ranks",
+           ADVANCED),
+    SWITCH("--overlap-grad-reduce", overlap_grad_reduce, "reduce gradients during the backward pass", ADVANCED),
+    SWITCH("--overlap-param-gather", overlap_param_gather, "gather parameters during the forward pass", ADVANCED),
+    REAL("--distributed-timeout-minutes", distributed_timeout_minutes, "10", 0, 1e6,
+         "how long a rank waits for the others", .bounds = FLAG_ABOVE_MINIMUM, ADVANCED),
+    CHOICE("--attention-backend", attention_backend, "auto", attention_names,
+           "accepted: bevatron picks the kernel for the shape", ADVANCED),
+    CHOICE("--recompute-granularity", recompute_granularity, NULL, granularity_names,
+           "recompute activations in the backward pass", ADVANCED),
+    CHOICE("--recompute-method", recompute_method, NULL, recompute_names, "which layers are recomputed", ADVANCED),
+    INT("--recompute-num-layers", recompute_num_layers, NULL, 1, 100000, "how many layers together", ADVANCED),
+    LIST("--recompute-modules", recompute_modules, "NAME…", "what selective recomputation covers", ADVANCED),
+    SWITCH("--distribute-saved-activations", distribute_saved_activations, "divide saved inputs over tensor ranks",
+           ADVANCED),
+};
+
+// Names of v1.1 (2020) and of the releases since, and short forms. Where one old flag said several things, it has several rows.
+static const struct flag_alias aliases[] = {
+    {"--batch-size", "--micro-batch-size", NULL, "is the old name of --micro-batch-size"},
+    {"--warmup", "--lr-warmup-fraction", NULL, "is the old name of --lr-warmup-fraction"},
+    {"--model-parallel-size", "--tensor-model-parallel-size", NULL, "is the old name of --tensor-model-parallel-size"},
+    {"--override-lr-scheduler", "--override-opt_param-scheduler", NULL,
+     "is the old name of --override-opt_param-scheduler"},
+    {"--use-checkpoint-lr-scheduler", "--use-checkpoint-opt_param-scheduler", NULL,
+     "is the old name of --use-checkpoint-opt_param-scheduler"},
+    {"--checkpoint-activations", "--recompute-granularity", "full",
+     "is now --recompute-granularity full --recompute-method uniform"},
+    {"--checkpoint-activations", "--recompute-method", "uniform", NULL},
+    {"--checkpoint-num-layers", "--recompute-num-layers", NULL, "is the old name of --recompute-num-layers"},
+    {"--checkpoint-activations-method", "--recompute-method", NULL,
+     "is now --recompute-granularity full --recompute-method"},
+    {"--checkpoint-activations-method", "--recompute-granularity", "full", NULL},
+    {"--activations-checkpoint-method", "--recompute-method", NULL,
+     "is now --recompute-granularity full --recompute-method"},
+    {"--activations-checkpoint-method", "--recompute-granularity", "full", NULL},
+    {"--activations-checkpoint-granularity", "--recompute-granularity", NULL,
+     "is the old name of --recompute-granularity"},
+    {"--activations-checkpoint-num-layers", "--recompute-num-layers", NULL,
+     "is the old name of --recompute-num-layers"},
+    {"--distribute-checkpointed-activations", "--distribute-saved-activations", NULL,
+     "is the old name of --distribute-saved-activations"},
+    {"--fp32-allreduce", "--accumulate-allreduce-grads-in-fp32", NULL,
+     "is the old name of --accumulate-allreduce-grads-in-fp32"},
+    {"--min-scale", "--min-loss-scale", NULL, "is the old name of --min-loss-scale"},
+    {"--layernorm-epsilon", "--norm-epsilon", NULL, "is the old name of --norm-epsilon"},
+    {"--recompute-activations", "--recompute-granularity", "selective", NULL},
+    {"--use-rotary-position-embeddings", "--position-embedding-type", "rope", NULL},
+    {"--persistent-save-interval", "--save-interval", NULL, NULL},
+    {"--no-pad-vocab-size", "--make-vocab-size-divisible-by", "1", NULL},
+    {"--disable-pad-vocab-size", "--make-vocab-size-divisible-by", "1", NULL},
+    {"--disable-log-loss-scale-to-tensorboard", "--no-log-loss-scale-to-tensorboard", NULL, NULL},
+};
+
+static const struct flag_names names[] = {
+    {flags_always_so, "is how bevatron always works; the flag is not needed", false},
+    {flags_only_speed, "tunes the speed or memory of Megatron's own code and changes no numbers; ignored", false},
+    {flags_no_meaning, "has no meaning in bevatron; ignored", false},
+    {flags_refused, "is a Megatron flag that bevatron does not implement; it would change the run, so leave it out",
+     true},
+};
+
+#define COUNT(array) (sizeof(array) / sizeof((array)[0]))
+
+static const struct flag_table config_table = {.flags = rows,
+                                               .count = COUNT(rows),
+                                               .given = offsetof(struct config, given),
+                                               .aliases = aliases,
+                                               .alias_count = COUNT(aliases),
+                                               .names = names,
+                                               .names_count = COUNT(names)};
+
+static const struct flag_command train_command = {
+    .name = "train",
+    .summary = "Trains a language model on a dataset of token ids.",
+    .tables = &config_table,
+    .table_count = 1,
+    .epilogue = "Example:\n"
+                "  bevatron train --preset gpt2-124m --data-path my_text_document --vocab-file vocab.json \\\n"
+                "      --merge-file merges.txt --seq-length 1024 --micro-batch-size 4 --global-batch-size 64 \\\n"
+                "      --train-iters 10000 --lr 6e-4 --lr-warmup-iters 200 --save out --save-interval 1000"};
+
+struct flag_table config_flag_table(size_t base) {
+    struct flag_table table = config_table;
+    table.base = base;
+    return table;
+}
+
+const struct flag_command *config_command(void) {
+    return &train_command;
+}
