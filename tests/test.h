@@ -87,14 +87,21 @@ enum { TEST_FAILED = 1, TEST_SKIPPED = 2 };
             test_fail("%s: message \"%s\" lacks \"%s\"", #call, error_message(), text);                                \
     } while (0)
 
+// A function of its own, so that no variable of test_main lives across the jump.
+static int test_run(const struct test_case *test) {
+    int outcome = setjmp(test_escape);
+    if (outcome == 0)
+        test->run();
+    return outcome;
+}
+
 static int test_main(const struct test_case *cases, size_t count) {
     int passed = 0, failed = 0, skipped = 0;
     for (size_t i = 0; i < count; i++) {
         printf("  %s\n", cases[i].name);
         fflush(stdout);
-        int outcome = setjmp(test_escape);
+        int outcome = test_run(&cases[i]);
         if (outcome == 0) {
-            cases[i].run();
             passed++;
         } else if (outcome == TEST_SKIPPED) {
             skipped++;
