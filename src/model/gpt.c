@@ -48,7 +48,7 @@ void gpt_free(struct gpt *gpt) {
 }
 
 // (N, C): the residual stream before the first block.
-static struct tensor embed(const struct gpt *gpt, const struct pass *pass, const struct batch *batch) {
+static struct tensor embed(const struct gpt *gpt, const struct pass *pass, const struct device_batch *batch) {
     struct tensor x = arena_2d(pass->saved, pass->dtype, pass_rows(pass), gpt->C);
     op_embedding_forward(pass->device, &(struct op_embedding_forward){
                                            .out = x,
@@ -82,7 +82,7 @@ static void project(const struct gpt *gpt, const struct pass *pass, struct tenso
         &(struct op_matmul){.a = x, .b = gpt->embedding.tokens->value, .d = logits, .transpose_b = true, .alpha = 1});
 }
 
-static void compute_loss(struct gpt *gpt, const struct pass *pass, const struct batch *batch) {
+static void compute_loss(struct gpt *gpt, const struct pass *pass, const struct device_batch *batch) {
     int64_t N = pass_rows(pass);
     gpt->logits = arena_2d(pass->saved, pass->dtype, N, gpt->V);
     project(gpt, pass, gpt->logits, gpt->final_saved.y);
@@ -105,7 +105,7 @@ static void compute_loss(struct gpt *gpt, const struct pass *pass, const struct 
     arena_release(pass->scratch, mark);
 }
 
-void gpt_forward(struct gpt *gpt, const struct pass *pass, const struct batch *batch) {
+void gpt_forward(struct gpt *gpt, const struct pass *pass, const struct device_batch *batch) {
     struct tensor x = embed(gpt, pass, batch);
     for (int64_t layer = 0; layer < gpt->L; layer++)
         x = block_forward(&gpt->blocks[layer], pass, &gpt->saved[layer], x);
@@ -113,7 +113,7 @@ void gpt_forward(struct gpt *gpt, const struct pass *pass, const struct batch *b
     compute_loss(gpt, pass, batch);
 }
 
-void gpt_backward(struct gpt *gpt, const struct pass *pass, const struct batch *batch) {
+void gpt_backward(struct gpt *gpt, const struct pass *pass, const struct device_batch *batch) {
     int64_t N = pass_rows(pass);
     size_t mark = arena_mark(pass->scratch);
     struct tensor dx = arena_2d(pass->scratch, pass->dtype, N, gpt->C);
@@ -144,7 +144,7 @@ void gpt_backward(struct gpt *gpt, const struct pass *pass, const struct batch *
     arena_release(pass->scratch, mark);
 }
 
-void gpt_last_logits(struct gpt *gpt, const struct pass *pass, const struct batch *batch, struct tensor logits) {
+void gpt_last_logits(struct gpt *gpt, const struct pass *pass, const struct device_batch *batch, struct tensor logits) {
     struct tensor x = embed(gpt, pass, batch);
     for (int64_t layer = 0; layer < gpt->L; layer++)
         x = block_forward(&gpt->blocks[layer], pass, &gpt->saved[layer], x);

@@ -13,7 +13,7 @@ struct embedding {
 };
 
 // A micro-batch in device memory.
-struct batch {
+struct device_batch {
     struct tensor tokens;     // (N) i32
     struct tensor positions;  // (N) i32
     struct tensor labels;     // (N) i32; none where nothing is to be learnt
@@ -41,10 +41,10 @@ void gpt_build(struct gpt *gpt, struct param_list *params, const struct config *
 void gpt_free(struct gpt *gpt);
 
 // Adds the micro-batch's losses to batch->loss_sum. With weights, leaves everything ready for the backward.
-void gpt_forward(struct gpt *gpt, const struct pass *pass, const struct batch *batch);
+void gpt_forward(struct gpt *gpt, const struct pass *pass, const struct device_batch *batch);
 // Adds to the gradients of all parameters.
-void gpt_backward(struct gpt *gpt, const struct pass *pass, const struct batch *batch);
+void gpt_backward(struct gpt *gpt, const struct pass *pass, const struct device_batch *batch);
 // Logits (B, V) fp32 of the last token of each sequence, for generation; uses and extends pass->cache where there is one.
-void gpt_last_logits(struct gpt *gpt, const struct pass *pass, const struct batch *batch, struct tensor logits);
+void gpt_last_logits(struct gpt *gpt, const struct pass *pass, const struct device_batch *batch, struct tensor logits);
 
 #endif

@@ -42,7 +42,7 @@ static void run_on_paper(struct step *step) {
     int64_t B = is_generating ? 1 : config->micro_batch_size;
     int64_t T = is_generating ? config->max_position_embeddings : config->seq_length;
     struct pass pass = step_pass(step, B, T);
-    struct batch batch = step_input_tensors(step, B * T, &pass.row_ids);
+    struct device_batch batch = step_input_tensors(step, B * T, &pass.row_ids);
     if (is_generating) {
         gpt_last_logits(&step->gpt, &pass, &batch, step->logits);
         step->cache.length = 0;

@@ -83,7 +83,7 @@ static double run_micro_batch(struct step *step, const struct step_source *sourc
     double tokens = step_upload_input(step, &input, &upload);
     struct pass pass = step_pass(step, input.B, input.T);
     pass.is_training = is_learning;
-    struct batch batch = step_input_tensors(step, input.B * input.T, &pass.row_ids);
+    struct device_batch batch = step_input_tensors(step, input.B * input.T, &pass.row_ids);
     if (!is_learning)
         batch.weights = (struct tensor){0};
     size_t mark = arena_mark(&step->saved);
@@ -171,7 +171,7 @@ void step_logits(struct step *step, const int32_t *tokens, int64_t T, float *log
     step_upload_input(step, &input, &(struct step_upload){.divisor = 1});
     free(positions);
     struct pass pass = step_pass(step, 1, T);
-    struct batch batch = step_input_tensors(step, T, &pass.row_ids);
+    struct device_batch batch = step_input_tensors(step, T, &pass.row_ids);
     size_t mark = arena_mark(&step->saved);
     gpt_last_logits(&step->gpt, &pass, &batch, step->logits);
     arena_release(&step->saved, mark);

@@ -94,7 +94,7 @@ void step_forget(struct step *step);  // empties the cache
 
 // Implemented in step_inputs.c: bytes of a micro-batch on the device; copying one there; its tensors.
 size_t step_input_bytes(int64_t rows);
-struct batch step_input_tensors(const struct step *step, int64_t rows, struct tensor *row_ids);
+struct device_batch step_input_tensors(const struct step *step, int64_t rows, struct tensor *row_ids);
 struct step_upload {
     bool has_weights;
     double divisor;  // of the weights: micro-batches × data-parallel ranks

@@ -13,10 +13,10 @@ static size_t offset_of(int64_t rows, int array) {
     return array == 0 ? 0 : (size_t)rows * (sizeof(int64_t) + 4 * (size_t)(array - 1));
 }
 
-struct batch step_input_tensors(const struct step *step, int64_t rows, struct tensor *row_ids) {
+struct device_batch step_input_tensors(const struct step *step, int64_t rows, struct tensor *row_ids) {
     unsigned char *block = step->inputs.data;
     *row_ids = tensor_1d(block, DTYPE_I64, rows);
-    return (struct batch){
+    return (struct device_batch){
         .tokens = tensor_1d(block + offset_of(rows, 1), DTYPE_I32, rows),
         .positions = tensor_1d(block + offset_of(rows, 2), DTYPE_I32, rows),
         .labels = tensor_1d(block + offset_of(rows, 3), DTYPE_I32, rows),

@@ -1,0 +1,36 @@
+// The data of a run: training, validation and test samples as the flags describe them, and loaders over them.
+#ifndef TRAIN_DATASETS_H
+#define TRAIN_DATASETS_H
+
+#include "config/config.h"
+#include "data/loader.h"
+#include "data/sample/gpt.h"
+#include "data/tokenizer/tokenizer.h"
+#include "parallel/mesh.h"
+#include "step/step.h"
+
+struct mock_data {
+    int64_t vocab_size;
+};
+
+struct datasets {
+    struct gpt_dataset *gpt[SPLIT_COUNT];  // NULL where the split is empty
+    struct mock_data mock;
+    struct sample_source sources[SPLIT_COUNT];  // count 0 where there is none
+    int32_t eod;
+};
+
+// The tokenizer of the flags, or NULL where --vocab-size or --mock-data make one unnecessary. Sets config->padded_vocab_size.
+int datasets_open_tokenizer(struct tokenizer **tokenizer, struct config *config);
+// Rank 0 builds the index files, then all open them.
+int datasets_open(struct datasets *datasets, const struct config *config, const struct mesh *mesh,
+                  const struct tokenizer *tokenizer);
+void datasets_close(struct datasets *datasets);  // safe on a zeroed one
+
+// A loader for this rank from the given number of consumed samples.
+int datasets_loader(struct loader **loader, const struct datasets *datasets, enum split split,
+                    const struct config *config, const struct mesh *mesh, int64_t consumed_samples);
+// `count` micro-batches of a loader as a step wants them.
+struct step_source datasets_source(struct loader *loader, int64_t count);
+
+#endif

@@ -1,0 +1,115 @@
+// Sampling from a model. See generate.h.
+#include "train/generate.h"
+#include "base/error.h"
+#include "base/memory.h"
+#include "base/rng.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct choice {
+    float logit;
+    int32_t token;
+};
+
+// Likeliest first; of equals the smaller token, so that the order is the same everywhere.
+static int compare_choices(const void *a, const void *b) {
+    const struct choice *x = a, *y = b;
+    if (x->logit != y->logit)
+        return x->logit < y->logit ? 1 : -1;
+    return x->token < y->token ? -1 : x->token > y->token;
+}
+
+static int32_t likeliest(const float *logits, int64_t vocab_size) {
+    int64_t best = 0;
+    for (int64_t i = 1; i < vocab_size; i++)
+        if (logits[i] > logits[best])
+            best = i;
+    return (int32_t)best;
+}
+
+// A number in [0, 1) that depends on seed and draw alone.
+static double uniform(uint64_t seed, uint64_t draw) {
+    struct philox random = philox4x32(seed, (uint32_t)draw, (uint32_t)(draw >> 32), 0x67656e65u, 0);
+    return ((double)(random.word[0] >> 5) * 67108864.0 + (double)(random.word[1] >> 6)) / 9007199254740992.0;
+}
+
+int32_t sample_token(const struct sampling *sampling, float *logits, int64_t vocab_size, uint64_t draw) {
+    if (sampling->is_greedy || sampling->temperature <= 0 || sampling->top_k == 1)
+        return likeliest(logits, vocab_size);
+    struct choice *choices = memory_alloc(sizeof *choices * (size_t)vocab_size);
+    double *weights = memory_alloc(sizeof *weights * (size_t)vocab_size);
+    for (int64_t i = 0; i < vocab_size; i++)
+        choices[i] = (struct choice){.logit = logits[i], .token = (int32_t)i};
+    qsort(choices, (size_t)vocab_size, sizeof *choices, compare_choices);
+    int64_t count = sampling->top_k > 0 && sampling->top_k < vocab_size ? sampling->top_k : vocab_size;
+    double total = 0;
+    for (int64_t i = 0; i < count; i++) {
+        weights[i] = exp(((double)choices[i].logit - (double)choices[0].logit) / sampling->temperature);
+        total += weights[i];
+    }
+    if (sampling->top_p > 0 && sampling->top_p < 1) {
+        double kept = 0, limit = sampling->top_p * total;
+        int64_t n = 0;
+        while (n < count && kept < limit)
+            kept += weights[n++];
+        count = n;
+        total = kept;
+    }
+    double target = uniform(sampling->seed, draw) * total;
+    int64_t pick = 0;
+    for (double sum = weights[0]; pick < count - 1 && sum <= target; sum += weights[pick])
+        pick++;
+    int32_t token = choices[pick].token;
+    free(choices);
+    free(weights);
+    return token;
+}
+
+// All tokens so far, prompt included.
+struct history {
+    int32_t *tokens;
+    int64_t count;
+};
+
+// When the positions run out, the later half of what the model can see is read again from position 0.
+static void feed(struct step *step, const struct history *history, int64_t fresh, float *logits) {
+    int64_t window = step->gpt.P;
+    if (step->cache.length + fresh <= window) {
+        step_logits(step, history->tokens + history->count - fresh, fresh, logits);
+        return;
+    }
+    int64_t keep = history->count < window / 2 ? history->count : (window + 1) / 2;
+    step_forget(step);
+    step_logits(step, history->tokens + history->count - keep, keep, logits);
+}
+
+int generate_run(const struct generate *generate) {
+    struct step *step = generate->step;
+    if (generate->count < 1)
+        return error_set("the prompt has no tokens; give at least one");
+    for (int64_t i = 0; i < generate->count; i++)
+        if (generate->prompt[i] < 0 || generate->prompt[i] >= generate->vocab_size)
+            return error_set("token %d of the prompt is outside the model's vocabulary of %lld; is this the tokenizer "
+                             "the model was trained with?",
+                             generate->prompt[i], (long long)generate->vocab_size);
+    struct history history = {.tokens =
+                                  memory_alloc(sizeof(int32_t) * (size_t)(generate->count + generate->max_new_tokens)),
+                              .count = generate->count};
+    memcpy(history.tokens, generate->prompt, sizeof(int32_t) * (size_t)generate->count);
+    float *logits = memory_alloc(sizeof(float) * (size_t)step->gpt.V);
+    step_forget(step);
+    int64_t fresh = generate->count;
+    for (int64_t i = 0; i < generate->max_new_tokens; i++) {
+        feed(step, &history, fresh, logits);
+        int32_t token = sample_token(&generate->sampling, logits, generate->vocab_size, (uint64_t)i);
+        history.tokens[history.count++] = token;
+        fresh = 1;
+        if (token == generate->end_token || generate->accept(generate->context, token) < 0)
+            break;
+    }
+    free(history.tokens);
+    free(logits);
+    return 0;
+}

@@ -1,0 +1,10 @@
+// A request to stop, by SIGTERM, SIGINT or SIGUSR1 (what Slurm sends before the end of a time limit). The first one is
+// remembered until the step in flight is done and a checkpoint is saved; a second SIGINT or SIGTERM ends the process at once.
+#ifndef TRAIN_SIGNALS_H
+#define TRAIN_SIGNALS_H
+
+void signals_install(void);
+// The signal that asked to stop, 0 where none did.
+int signals_received(void);
+
+#endif

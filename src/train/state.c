@@ -1,0 +1,196 @@
+// Saving and loading the state of a run. See state.h.
+#include "train/state.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "base/memory.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { MOMENTS = 3 };
+
+// The optimizer's list: for every parameter m, v and, in 16 bits, the master copy. Names are owned by the list.
+static struct checkpoint_tensor *list_optimizer(const struct step *step, size_t *count) {
+    const struct adam *adam = &step->adam;
+    const char *const prefixes[MOMENTS] = {"exp_avg", "exp_avg_sq", "master"};
+    const struct tensor flats[MOMENTS] = {adam->m, adam->v, adam->master};
+    struct checkpoint_tensor *list =
+        memory_alloc(sizeof *list * (size_t)(step->params.count * MOMENTS ? step->params.count * MOMENTS : 1));
+    *count = 0;
+    for (int which = 0; which < MOMENTS; which++) {
+        if (!flats[which].data)
+            continue;
+        for (int i = 0; i < step->params.count; i++) {
+            const struct param *param = step->params.items[i];
+            list[(*count)++] = (struct checkpoint_tensor){.name = memory_printf("%s.%s", prefixes[which], param->name),
+                                                          .tensor = param_in(param, flats[which])};
+        }
+    }
+    return list;
+}
+
+static void free_optimizer_list(struct checkpoint_tensor *list, size_t count) {
+    for (size_t i = 0; i < count; i++)
+        free((char *)list[i].name);
+    free(list);
+}
+
+static struct checkpoint_tensor *list_model(const struct step *step) {
+    struct checkpoint_tensor *list = memory_alloc(sizeof *list * (size_t)step->params.count);
+    for (int i = 0; i < step->params.count; i++)
+        list[i] =
+            (struct checkpoint_tensor){.name = step->params.items[i]->name, .tensor = step->params.items[i]->value};
+    return list;
+}
+
+static int save_on_rank_0(struct step *step, const struct progress_state *progress) {
+    const struct config *config = step->config;
+    struct buffer json = {0};
+    struct json_writer writer = {.out = &json};
+    config_to_json(config, &writer);
+    struct checkpoint_state state = {.iteration = progress->iteration,
+                                     .consumed_train_samples = progress->consumed_train_samples,
+                                     .consumed_valid_samples = progress->consumed_valid_samples,
+                                     .adam_step = step->adam.step,
+                                     .schedule_samples = progress->schedule_samples,
+                                     .seed = config->seed,
+                                     .loss_scale = 1,
+                                     .flops_so_far = progress->flops_so_far,
+                                     .config_json = json.data};
+    size_t optimizer_count = 0;
+    struct checkpoint_tensor *model = list_model(step);
+    struct checkpoint_tensor *optimizer = config->no_save_optim ? NULL : list_optimizer(step, &optimizer_count);
+    int status = checkpoint_save(&(struct checkpoint_save){.folder = config->save,
+                                                           .device = step->device,
+                                                           .model = model,
+                                                           .model_count = (size_t)step->params.count,
+                                                           .optimizer = optimizer,
+                                                           .optimizer_count = optimizer_count,
+                                                           .state = &state,
+                                                           .keep_last = config->keep_last,
+                                                           .retain_interval = config->save_retain_interval});
+    free(model);
+    free_optimizer_list(optimizer, optimizer_count);
+    buffer_free(&json);
+    return status;
+}
+
+int state_save(struct step *step, const struct progress_state *progress) {
+    int status = step->mesh.rank == 0 ? save_on_rank_0(step, progress) : 0;
+    int64_t failed = status < 0;
+    comm_broadcast_i64(step->mesh.all, &failed, 1, 0, "checkpoint saved");
+    if (failed && step->mesh.rank != 0)
+        return error_set("rank 0 could not save the checkpoint");
+    return status;
+}
+
+int state_find(const struct config *config, const struct mesh *mesh, char **path, int64_t *iteration) {
+    *path = NULL;
+    *iteration = -1;
+    int status = 0;
+    if (mesh->rank == 0) {
+        if (checkpoint_exists(config->load)) {
+            struct checkpoint_find find = {
+                .folder = config->load, .step = config->ckpt_step, .allow_fallback = config->ckpt_step < 0};
+            status = checkpoint_find(&find, path, iteration);
+        } else if (config->exit_on_missing_checkpoint || config->ckpt_step >= 0) {
+            status = error_set_code(EXIT_CODE_NO_CHECKPOINT,
+                                    "there is no checkpoint in %s; check --load, or leave it out to start from random",
+                                    config->load);
+        }
+    }
+    int64_t told[2] = {status < 0, *iteration};
+    comm_broadcast_i64(mesh->all, told, 2, 0, "checkpoint found");
+    if (told[0])
+        return mesh->rank == 0 ? -1 : error_set_code(EXIT_CODE_NO_CHECKPOINT, "rank 0 found no valid checkpoint");
+    *iteration = told[1];
+    if (*iteration >= 0 && mesh->rank != 0)
+        *path = checkpoint_path(config->load, *iteration);
+    return 0;
+}
+
+// The checkpoint must be one of this model.
+static int check_config(const struct step *step, const struct checkpoint_state *state, const char *path) {
+    if (!state->config_json)
+        return 0;
+    struct json *object;
+    char *name = memory_printf("%s/config.json", path);
+    int status = json_parse(&object, state->config_json, strlen(state->config_json), name);
+    if (status == 0) {
+        status = config_check_json(step->config, object, name);
+        json_free(object);
+    }
+    free(name);
+    return status;
+}
+
+static int load_optimizer(struct step *step, const char *path) {
+    if (!checkpoint_has_part(path, CHECKPOINT_OPTIMIZER))
+        return error_set_code(
+            EXIT_CODE_NO_CHECKPOINT,
+            "%s has no optimizer.safetensors (it was saved with --no-save-optim); give --no-load-optim "
+            "to go on with fresh moments, or --finetune to start a new run from its weights",
+            path);
+    size_t count;
+    struct checkpoint_tensor *list = list_optimizer(step, &count);
+    int status = checkpoint_load_tensors(&(struct checkpoint_load){.path = path,
+                                                                   .part = CHECKPOINT_OPTIMIZER,
+                                                                   .device = step->device,
+                                                                   .tensors = list,
+                                                                   .count = count,
+                                                                   .is_partial = true});
+    free_optimizer_list(list, count);
+    return status;
+}
+
+static int load_weights(struct step *step, const char *path) {
+    struct checkpoint_tensor *list = list_model(step);
+    int status = checkpoint_load_tensors(&(struct checkpoint_load){.path = path,
+                                                                   .part = CHECKPOINT_MODEL,
+                                                                   .device = step->device,
+                                                                   .tensors = list,
+                                                                   .count = (size_t)step->params.count});
+    free(list);
+    return status;
+}
+
+int state_load(struct step *step, const char *path, bool with_optimizer, struct progress_state *progress) {
+    struct checkpoint_state state;
+    TRY(checkpoint_load_state(path, &state));
+    int status = step->config->finetune ? 0 : check_config(step, &state, path);
+    if (status == 0)
+        status = load_weights(step, path);
+    if (status == 0)
+        step_refresh_master(step);
+    if (status == 0 && with_optimizer)
+        status = load_optimizer(step, path);
+    if (status == 0 && with_optimizer)
+        step->adam.step = state.adam_step;
+    if (status == 0 && progress) {
+        progress->iteration = state.iteration;
+        progress->consumed_train_samples = state.consumed_train_samples;
+        progress->consumed_valid_samples = state.consumed_valid_samples;
+        progress->schedule_samples = with_optimizer ? state.schedule_samples : state.consumed_train_samples;
+        progress->flops_so_far = state.flops_so_far;
+    }
+    checkpoint_state_free(&state);
+    return status;
+}
+
+int state_load_config(struct config *config, const char *path) {
+    struct checkpoint_state state;
+    TRY(checkpoint_load_state(path, &state));
+    int status = 0;
+    if (!state.config_json) {
+        status = error_set("%s has no config.json; give the model's flags (--num-layers, …) instead", path);
+    } else {
+        struct json *object;
+        status = json_parse(&object, state.config_json, strlen(state.config_json), path);
+        if (status == 0) {
+            status = config_from_json(config, object);
+            json_free(object);
+        }
+    }
+    checkpoint_state_free(&state);
+    return status;
+}

@@ -1,0 +1,27 @@
+// Between a step and its checkpoint: which tensor is stored under which name, and where the run stands.
+// Model tensors have their parameter's name; the optimizer's are exp_avg.NAME, exp_avg_sq.NAME and, where parameters have 16
+// bits, master.NAME.
+#ifndef TRAIN_STATE_H
+#define TRAIN_STATE_H
+
+#include "checkpoint/checkpoint.h"
+#include "step/step.h"
+
+// Where a run stands; all of it is saved.
+struct progress_state {
+    int64_t iteration;
+    int64_t consumed_train_samples, consumed_valid_samples;
+    int64_t schedule_samples;  // samples of successful updates: what the schedules count
+    double flops_so_far;
+};
+
+// Rank 0 writes; all ranks call.
+int state_save(struct step *step, const struct progress_state *progress);
+// Finds the checkpoint of --load on rank 0 and tells the others. *path is NULL where there is none and that is allowed.
+int state_find(const struct config *config, const struct mesh *mesh, char **path, int64_t *iteration);
+// Weights, and with `with_optimizer` the moments; progress is set from the checkpoint unless it is NULL.
+int state_load(struct step *step, const char *path, bool with_optimizer, struct progress_state *progress);
+// Takes the flags that define the model, where the user did not give them, from the checkpoint of --load.
+int state_load_config(struct config *config, const char *path);
+
+#endif

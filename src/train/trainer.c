@@ -1,0 +1,359 @@
+// The training loop. See trainer.h.
+#include "train/trainer.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "model/flops.h"
+#include "optim/schedule.h"
+#include "report/console.h"
+#include "report/report.h"
+#include "train/datasets.h"
+#include "train/signals.h"
+#include "train/state.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+
+// What has gathered since the last log line.
+struct interval {
+    double seconds, tokens;
+    double loss;  // sum over iterations that were not skipped
+    int64_t iterations, skipped, nan;
+};
+
+struct trainer {
+    struct config *config;
+    const struct mesh *mesh;
+    struct device *device;
+    struct tokenizer *tokenizer;
+    struct step *step;
+    struct datasets datasets;
+    struct loader *loaders[SPLIT_COUNT];
+    struct report *report;
+    struct progress_state at;
+    struct interval interval;
+    int64_t saved_iteration;  // -1: none of this start
+    double started;
+};
+
+static void say(struct trainer *trainer, struct buffer *text) {
+    report_print(trainer->report, buffer_string(text));
+    buffer_free(text);
+}
+
+static void say_datetime(struct trainer *trainer, const char *event) {
+    struct buffer text = {0};
+    console_datetime(&text, event, clock_wall_seconds());
+    say(trainer, &text);
+}
+
+static int open_report(struct trainer *trainer) {
+    const struct config *config = trainer->config;
+    if (trainer->mesh->rank != 0)
+        return 0;
+    TRY(report_open(&trainer->report,
+                    &(struct report_options){
+                        .console = stdout,
+                        .metrics_path = config->metrics_file,
+                        .tensorboard_folder = config->tensorboard_dir,
+                        .tensorboard_interval = config->tensorboard_log_interval,
+                        .tensorboard = {.no_loss_scale = config->no_log_loss_scale_to_tensorboard,
+                                        .timers = config->log_timers_to_tensorboard,
+                                        .validation_ppl = config->log_validation_ppl_to_tensorboard,
+                                        .world_size = config->log_world_size_to_tensorboard ? config->world_size : 0},
+                        .first_iteration = trainer->at.iteration,
+                        .train_iters = config->train_iters}));
+    struct buffer json = {0};
+    struct json_writer writer = {.out = &json};
+    config_to_json(config, &writer);
+    report_run(trainer->report, trainer->at.iteration, json.data);
+    buffer_free(&json);
+    return 0;
+}
+
+// Random weights, or those of --load.
+static int set_weights(struct trainer *trainer) {
+    struct config *config = trainer->config;
+    char *path = NULL;
+    int64_t iteration = -1;
+    if (config->load)
+        TRY(state_find(config, trainer->mesh, &path, &iteration));
+    step_initialize(trainer->step);
+    if (!path) {
+        if (config->load)
+            log_warn("no checkpoint in %s: the run starts from random weights", config->load);
+        return 0;
+    }
+    log_info(" loading checkpoint from %s at iteration %" PRId64, config->load, iteration);
+    bool resumes = !config->finetune;
+    int status = state_load(trainer->step, path, resumes && !config->no_load_optim, resumes ? &trainer->at : NULL);
+    free(path);
+    if (status == 0)
+        log_info("  successfully loaded checkpoint from %s [ t 1/1, p 1/1 ] at iteration %" PRId64, config->load,
+                 iteration);
+    return status;
+}
+
+static int open_loaders(struct trainer *trainer) {
+    const struct config *config = trainer->config;
+    TRY(datasets_open(&trainer->datasets, config, trainer->mesh, trainer->tokenizer));
+    const int64_t consumed[SPLIT_COUNT] = {trainer->at.consumed_train_samples, trainer->at.consumed_valid_samples, 0};
+    for (int split = 0; split < SPLIT_COUNT; split++)
+        if (trainer->datasets.sources[split].count > 0)
+            TRY(datasets_loader(&trainer->loaders[split], &trainer->datasets, (enum split)split, config, trainer->mesh,
+                                consumed[split]));
+    if (!trainer->loaders[SPLIT_TRAIN] && !config->skip_train && trainer->at.iteration < config->train_iters)
+        return error_set_code(EXIT_CODE_BAD_DATA, "there are no training samples: --split %s leaves none for training",
+                              config->split ? config->split : "(none)");
+    return 0;
+}
+
+static int set_up(struct trainer *trainer) {
+    struct config *config = trainer->config;
+    TRY(datasets_open_tokenizer(&trainer->tokenizer, config));
+    TRY(step_open(&trainer->step, config, trainer->device, trainer->mesh, STEP_TRAIN));
+    struct step *step = trainer->step;
+    char text[128];
+    device_describe(trainer->device, text, sizeof text);
+    log_info("training on %s in %s, %d rank%s", text, dtype_name(step->dtype), trainer->mesh->size,
+             trainer->mesh->size == 1 ? "" : "s");
+    log_info(" > number of parameters on (tensor, pipeline) model parallel rank (0, 0): %" PRId64,
+             param_list_elements(&step->params));
+    log_info(" > memory: weights %.3f GB, gradients %.3f GB, optimizer %.3f GB, activations %.3f GB",
+             (double)step->memory.weights / 1e9, (double)step->memory.gradients / 1e9,
+             (double)step->memory.optimizer / 1e9, (double)(step->memory.activations + step->memory.scratch) / 1e9);
+    TRY(set_weights(trainer));
+    TRY(open_loaders(trainer));
+    return open_report(trainer);
+}
+
+// The loss over --eval-iters global batches of a split.
+static int evaluate(struct trainer *trainer, enum split split, bool is_final) {
+    const struct config *config = trainer->config;
+    if (!trainer->loaders[split] || config->eval_iters == 0)
+        return 0;
+    double started = clock_seconds();
+    int64_t per_step = config->global_batch_size / (config->micro_batch_size * config->data_parallel_size);
+    double loss = 0, tokens = 0;
+    for (int64_t i = 0; i < config->eval_iters; i++) {
+        struct step_source source = datasets_source(trainer->loaders[split], per_step);
+        TRY(step_evaluate(trainer->step, &source));
+        struct step_result result = step_result(trainer->step);
+        loss += result.loss * result.tokens;
+        tokens += result.tokens;
+    }
+    if (split == SPLIT_VALID)
+        trainer->at.consumed_valid_samples += config->eval_iters * config->global_batch_size;
+    struct metrics_eval eval = {.wall_seconds = clock_wall_seconds(),
+                                .iteration = trainer->at.iteration,
+                                .consumed_samples = trainer->at.consumed_train_samples,
+                                .set = split == SPLIT_VALID ? "validation" : "test",
+                                .is_final = is_final,
+                                .elapsed_ms = (clock_seconds() - started) * 1e3,
+                                .losses = {{.name = "lm loss", .value = loss / (tokens > 1 ? tokens : 1)}},
+                                .loss_count = 1};
+    report_eval(trainer->report, &eval);
+    return 0;
+}
+
+static int save(struct trainer *trainer) {
+    const struct config *config = trainer->config;
+    if (!config->save || trainer->saved_iteration == trainer->at.iteration)
+        return 0;
+    struct buffer text = {0};
+    console_saving(&text, clock_wall_seconds(), trainer->at.iteration, config->save);
+    say(trainer, &text);
+    TRY(state_save(trainer->step, &trainer->at));
+    trainer->saved_iteration = trainer->at.iteration;
+    console_saved(&text, clock_wall_seconds(), trainer->at.iteration, config->save);
+    say(trainer, &text);
+    return 0;
+}
+
+// A loss or gradient that is not a number cannot be trained on. The update was not made; without the check the step is
+// skipped and counted, with it the run ends.
+static int handle_not_finite(struct trainer *trainer, const struct step_result *result) {
+    trainer->step->adam.step--;
+    trainer->interval.skipped++;
+    trainer->interval.nan += !isfinite(result->loss);
+    if (trainer->config->no_check_for_nan_in_loss_and_grad)
+        return 0;
+    return error_set_code(EXIT_CODE_NOT_FINITE,
+                          "the loss is %g and the gradient norm %g at iteration %" PRId64
+                          "; the weights were not changed. Resume from the last checkpoint with a lower --lr or longer "
+                          "warm-up, or give --no-check-for-nan-in-loss-and-grad to skip such steps",
+                          result->loss, result->grad_norm, trainer->at.iteration);
+}
+
+static struct metrics make_metrics(const struct trainer *trainer, const struct step_result *result, int64_t batch_size,
+                                   double seconds) {
+    const struct config *config = trainer->config;
+    struct metrics metrics = {.wall_seconds = clock_wall_seconds(),
+                              .iteration = trainer->at.iteration,
+                              .train_iters = config->train_iters,
+                              .consumed_samples = trainer->at.consumed_train_samples,
+                              .elapsed_ms = seconds * 1e3,
+                              .tokens_per_second = result->tokens / seconds,
+                              .teraflops = flops_per_step(config, batch_size) / (seconds * 1e12 * trainer->mesh->size),
+                              .learning_rate = schedule_lr(config, trainer->at.schedule_samples),
+                              .global_batch_size = batch_size,
+                              .losses = {{.name = "lm loss", .value = result->loss}},
+                              .loss_count = 1,
+                              .loss_scale = 1,
+                              .grad_norm = result->grad_norm,
+                              .has_throughput = config->log_throughput,
+                              .has_grad_norm = isfinite(result->grad_norm)};
+    return metrics;
+}
+
+static void add_costly_metrics(struct trainer *trainer, struct metrics *metrics) {
+    const struct config *config = trainer->config;
+    metrics->has_params_norm = config->log_params_norm;
+    if (config->log_params_norm)
+        metrics->params_norm = step_params_norm(trainer->step);
+    metrics->has_num_zeros = config->log_num_zeros_in_grad;
+    if (config->log_num_zeros_in_grad)
+        metrics->num_zeros = (double)step_count_zero_gradients(trainer->step);
+}
+
+static void report_iteration(struct trainer *trainer, const struct step_result *result, int64_t batch_size,
+                             double seconds) {
+    struct interval *interval = &trainer->interval;
+    const struct config *config = trainer->config;
+    struct metrics metrics = make_metrics(trainer, result, batch_size, seconds);
+    bool is_line = trainer->at.iteration % config->log_interval == 0;
+    bool is_board = config->tensorboard_dir && trainer->at.iteration % config->tensorboard_log_interval == 0;
+    if (is_line || is_board)
+        add_costly_metrics(trainer, &metrics);
+    report_step(trainer->report, &metrics);
+    if (!is_line)
+        return;
+    int64_t good = interval->iterations - interval->skipped;
+    double mean = interval->seconds / (double)interval->iterations;
+    metrics.elapsed_ms = mean * 1e3;
+    metrics.tokens_per_second = interval->tokens / interval->seconds;
+    metrics.teraflops = flops_per_step(config, batch_size) / (mean * 1e12 * trainer->mesh->size);
+    metrics.losses[0].value = good > 0 ? interval->loss / (double)good : 0;
+    metrics.skipped_iterations = interval->skipped;
+    metrics.nan_iterations = interval->nan;
+    report_interval(trainer->report, &metrics);
+    *interval = (struct interval){0};
+}
+
+static int run_iteration(struct trainer *trainer) {
+    struct config *config = trainer->config;
+    double started = clock_seconds();
+    int64_t batch_size = config_global_batch_size(config, trainer->at.consumed_train_samples);
+    int64_t micro_batches = batch_size / (config->micro_batch_size * config->data_parallel_size);
+    double lr = schedule_lr(config, trainer->at.schedule_samples);
+    double weight_decay = schedule_weight_decay(config, trainer->at.schedule_samples);
+    struct step_source source = datasets_source(trainer->loaders[SPLIT_TRAIN], micro_batches);
+    TRY(step_train(trainer->step, &source, lr, weight_decay));
+    struct step_result result = step_result(trainer->step);
+    trainer->at.iteration++;
+    trainer->at.consumed_train_samples += batch_size;
+    trainer->at.flops_so_far += flops_per_step(config, batch_size);
+    trainer->interval.iterations++;
+    trainer->interval.tokens += result.tokens;
+    if (isfinite(result.loss) && isfinite(result.grad_norm)) {
+        trainer->at.schedule_samples += batch_size;
+        trainer->interval.loss += result.loss;
+    } else {
+        TRY(handle_not_finite(trainer, &result));
+    }
+    double seconds = clock_seconds() - started;
+    trainer->interval.seconds += seconds;
+    report_iteration(trainer, &result, batch_size, seconds);
+    return 0;
+}
+
+enum ending { GO_ON, END_STOPPED, END_INTERVAL };
+
+// Whether to end now: all ranks must decide the same, so the reasons are shared first.
+static enum ending find_ending(struct trainer *trainer) {
+    const struct config *config = trainer->config;
+    double minutes = (clock_seconds() - trainer->started) / 60;
+    bool is_late = config->exit_duration_in_mins > 0 && minutes > config->exit_duration_in_mins;
+    int64_t reasons[2] = {signals_received(), is_late};
+    comm_max_i64(trainer->mesh->all, reasons, 2, "reasons to stop");
+    if (reasons[0]) {
+        char event[96];
+        snprintf(event, sizeof event, "exiting program after receiving SIG%s",
+                 reasons[0] == SIGTERM  ? "TERM"
+                 : reasons[0] == SIGINT ? "INT"
+                                        : "USR1");
+        say_datetime(trainer, event);
+        return END_STOPPED;
+    }
+    if (reasons[1]) {
+        char event[96];
+        snprintf(event, sizeof event, "exiting program after %.1f minutes", minutes);
+        say_datetime(trainer, event);
+        return END_STOPPED;
+    }
+    if (config->exit_interval > 0 && trainer->at.iteration % config->exit_interval == 0) {
+        char event[96];
+        snprintf(event, sizeof event, "exiting program at iteration %" PRId64, trainer->at.iteration);
+        say_datetime(trainer, event);
+        return END_INTERVAL;
+    }
+    return GO_ON;
+}
+
+static int run_iterations(struct trainer *trainer, enum ending *ending) {
+    const struct config *config = trainer->config;
+    *ending = GO_ON;
+    while (trainer->at.iteration < config->train_iters && *ending == GO_ON) {
+        TRY(run_iteration(trainer));
+        if (config->eval_interval > 0 && trainer->at.iteration % config->eval_interval == 0 &&
+            trainer->at.iteration < config->train_iters)
+            TRY(evaluate(trainer, SPLIT_VALID, false));
+        if (config->save_interval > 0 && trainer->at.iteration % config->save_interval == 0)
+            TRY(save(trainer));
+        *ending = find_ending(trainer);
+    }
+    return 0;
+}
+
+static int run(struct trainer *trainer, enum exit_code *exit_code) {
+    enum ending ending = GO_ON;
+    if (!trainer->config->skip_train) {
+        say_datetime(trainer, "before the start of training step");
+        TRY(run_iterations(trainer, &ending));
+        say_datetime(trainer, "after training is done");
+        TRY(save(trainer));
+    }
+    if (ending != GO_ON) {
+        *exit_code = ending == END_STOPPED ? EXIT_CODE_STOPPED : EXIT_CODE_OK;
+        return 0;
+    }
+    TRY(evaluate(trainer, SPLIT_VALID, true));
+    TRY(evaluate(trainer, SPLIT_TEST, true));
+    *exit_code = EXIT_CODE_OK;
+    return 0;
+}
+
+int trainer_run(const struct trainer_options *options, enum exit_code *exit_code) {
+    struct trainer trainer = {.config = options->config,
+                              .mesh = options->mesh,
+                              .device = options->device,
+                              .saved_iteration = -1,
+                              .started = clock_seconds()};
+    signals_install();
+    int status = set_up(&trainer);
+    if (status == 0)
+        status = run(&trainer, exit_code);
+    if (status == 0 && options->plot && trainer.report)
+        report_plot_loss(trainer.report, stdout);
+    report_close(trainer.report);
+    for (int split = 0; split < SPLIT_COUNT; split++)
+        loader_close(trainer.loaders[split]);
+    datasets_close(&trainer.datasets);
+    step_close(trainer.step);
+    tokenizer_free(trainer.tokenizer);
+    return status;
+}
