@@ -1,0 +1,226 @@
+// Checked entry points of what layers are made of: products, norms, attention, embeddings, dropout. Each verifies the
+// contract written beside its struct in ops.h, then calls the device's table.
+#include "ops/check.h"
+
+static void check_matmul_epilogue(const char *op, const struct op_matmul *m, int64_t rows, int64_t columns) {
+    enum dtype dtype = m->a.dtype;
+    bool has_bias = m->epilogue == EPILOGUE_BIAS || m->epilogue == EPILOGUE_BIAS_ACTIVATION;
+    check_rule(op, m->epilogue == EPILOGUE_NONE || m->beta == 0, "beta must be 0 with an epilogue");
+    if (has_bias)
+        check_tensor(op, "bias", m->bias, check_1d(dtype, columns));
+    if (m->epilogue == EPILOGUE_BIAS_ACTIVATION)
+        check_optional(op, "aux", m->aux, check_2d(dtype, rows, columns));
+    if (m->epilogue == EPILOGUE_ACTIVATION_GRADIENT)
+        check_tensor(op, "aux", m->aux, check_2d(dtype, rows, columns));
+    if (m->epilogue == EPILOGUE_BIAS_ACTIVATION || m->epilogue == EPILOGUE_ACTIVATION_GRADIENT) {
+        check_apart(op, "d", m->d, "aux", m->aux);
+        check_rule(op, m->activation == ACTIVATION_GELU_TANH, "unknown activation");
+    }
+}
+
+void op_matmul(struct device *device, const struct op_matmul *op) {
+    const char *name = "op_matmul";
+    check_activation(device, name, "a", op->a, 2);
+    check_activation(device, name, "d", op->d, 2);
+    int64_t rows = op->d.shape[0], columns = op->d.shape[1];
+    int64_t inner = op->a.shape[op->transpose_a ? 0 : 1];
+    enum dtype dtype = op->a.dtype;
+    check_strided(name, "a", op->a, op->transpose_a ? check_2d(dtype, inner, rows) : check_2d(dtype, rows, inner));
+    check_strided(name, "b", op->b,
+                  op->transpose_b ? check_2d(dtype, columns, inner) : check_2d(dtype, inner, columns));
+    check_strided(name, "d", op->d, check_2d(op->d.dtype == DTYPE_F32 ? DTYPE_F32 : dtype, rows, columns));
+    check_matmul_epilogue(name, op, rows, columns);
+    check_apart(name, "d", op->d, "a", op->a);
+    check_apart(name, "d", op->d, "b", op->b);
+    device->ops->matmul(device, op);
+}
+
+void op_norm_forward(struct device *device, const struct op_norm_forward *op) {
+    const char *name = "op_norm_forward";
+    check_activation(device, name, "x", op->x, 2);
+    int64_t rows = op->x.shape[0], channels = op->x.shape[1];
+    struct tensor matrix = check_2d(op->x.dtype, rows, channels), vector = check_1d(op->x.dtype, channels);
+    check_rule(name, channels >= 1, "there must be at least one channel");
+    check_tensor(name, "x", op->x, matrix);
+    check_tensor(name, "y", op->y, matrix);
+    check_tensor(name, "mean", op->mean, check_1d(DTYPE_F32, rows));
+    check_tensor(name, "rstd", op->rstd, check_1d(DTYPE_F32, rows));
+    check_tensor(name, "gain", op->gain, vector);
+    check_tensor(name, "bias", op->bias, vector);
+    check_apart(name, "y", op->y, "x", op->x);
+    if (op->delta.data) {
+        check_tensor(name, "delta", op->delta, matrix);
+        check_optional(name, "delta_bias", op->delta_bias, vector);
+        check_tensor(name, "sum", op->sum, matrix);
+        check_apart_or_same(name, "sum", op->sum, "x", op->x);
+        check_apart(name, "sum", op->sum, "delta", op->delta);
+        check_apart(name, "y", op->y, "sum", op->sum);
+        check_apart(name, "y", op->y, "delta", op->delta);
+        check_dropout(name, &op->dropout, rows);
+    } else {
+        check_rule(name, !op->sum.data && !op->delta_bias.data && op->dropout.rate == 0,
+                   "sum, delta_bias and dropout belong to a delta");
+    }
+    device->ops->norm_forward(device, op);
+}
+
+void op_norm_backward(struct device *device, const struct op_norm_backward *op) {
+    const char *name = "op_norm_backward";
+    check_activation(device, name, "x", op->x, 2);
+    int64_t rows = op->x.shape[0], channels = op->x.shape[1];
+    struct tensor matrix = check_2d(op->x.dtype, rows, channels), vector = check_1d(DTYPE_F32, channels);
+    check_rule(name, channels >= 1, "there must be at least one channel");
+    check_tensor(name, "x", op->x, matrix);
+    check_tensor(name, "dx", op->dx, matrix);
+    check_tensor(name, "dy", op->dy, matrix);
+    check_tensor(name, "gain", op->gain, check_1d(op->x.dtype, channels));
+    check_tensor(name, "dgain", op->dgain, vector);
+    check_tensor(name, "dbias", op->dbias, vector);
+    check_tensor(name, "mean", op->mean, check_1d(DTYPE_F32, rows));
+    check_tensor(name, "rstd", op->rstd, check_1d(DTYPE_F32, rows));
+    check_optional(name, "dresidual", op->dresidual, matrix);
+    check_apart_or_same(name, "dx", op->dx, "dresidual", op->dresidual);
+    check_apart(name, "dx", op->dx, "dy", op->dy);
+    check_apart(name, "dx", op->dx, "x", op->x);
+    if (op->ddelta.data) {
+        check_tensor(name, "ddelta", op->ddelta, matrix);
+        check_optional(name, "ddelta_bias", op->ddelta_bias, vector);
+        check_apart_or_same(name, "ddelta", op->ddelta, "dy", op->dy);
+        check_apart_or_same(name, "ddelta", op->ddelta, "dx", op->dx);
+        check_apart(name, "ddelta", op->ddelta, "x", op->x);
+        check_rule(name, op->ddelta.data != op->dx.data || op->dropout.rate == 0,
+                   "ddelta may alias dx only where the dropout is off");
+        check_dropout(name, &op->dropout, rows);
+    } else {
+        check_rule(name, !op->ddelta_bias.data && op->dropout.rate == 0, "ddelta_bias and dropout belong to a ddelta");
+    }
+    device->ops->norm_backward(device, op);
+}
+
+// What forward and backward share. The shapes of q and k set everything else.
+struct attention_shape {
+    struct tensor query, key, row;  // (B, Tq, H, D), (B, Tk, G, D), (B, H, Tq): descriptions only
+    bool is_causal;
+};
+
+static struct attention_shape check_attention_inputs(struct device *device, const char *op, struct tensor q,
+                                                     struct tensor k, struct tensor v) {
+    check_activation(device, op, "q", q, 4);
+    check_activation(device, op, "k", k, 4);
+    int64_t heads = q.shape[2], groups = k.shape[2], head_size = q.shape[3];
+    struct attention_shape shape = {
+        .query = tensor_4d(q.data, q.dtype, q.shape[0], q.shape[1], heads, head_size),
+        .key = tensor_4d(k.data, q.dtype, q.shape[0], k.shape[1], groups, head_size),
+        .row = tensor_3d(q.data, DTYPE_F32, q.shape[0], heads, q.shape[1]),
+    };
+    check_strided(op, "q", q, shape.query);
+    check_strided(op, "k", k, shape.key);
+    check_strided(op, "v", v, shape.key);
+    check_rule(op, head_size >= 1 && head_size <= 256, "the head size must be from 1 to 256");
+    check_rule(op, groups >= 1 && heads % groups == 0, "query heads must be a multiple of key/value heads");
+    check_rule(op, k.shape[1] >= 1, "there must be at least one key");
+    check_rule(op, heads <= 65535, "there may be no more than 65535 heads");
+    return shape;
+}
+
+static void check_causal(const char *op, bool is_causal, struct tensor q, struct tensor k) {
+    check_rule(op, !is_causal || q.shape[1] <= k.shape[1], "causal attention needs at least as many keys as queries");
+}
+
+void op_attention_forward(struct device *device, const struct op_attention_forward *op) {
+    const char *name = "op_attention_forward";
+    struct attention_shape shape = check_attention_inputs(device, name, op->q, op->k, op->v);
+    check_strided(name, "out", op->out, shape.query);
+    check_optional(name, "lse", op->lse, shape.row);
+    check_causal(name, op->is_causal, op->q, op->k);
+    check_apart(name, "out", op->out, "q", op->q);
+    check_apart(name, "out", op->out, "k", op->k);
+    check_apart(name, "out", op->out, "v", op->v);
+    check_dropout(name, &op->dropout, op->q.shape[0] * op->q.shape[1]);
+    device->ops->attention_forward(device, op);
+}
+
+void op_attention_backward(struct device *device, const struct op_attention_backward *op) {
+    const char *name = "op_attention_backward";
+    struct attention_shape shape = check_attention_inputs(device, name, op->q, op->k, op->v);
+    check_strided(name, "dq", op->dq, shape.query);
+    check_strided(name, "dk", op->dk, shape.key);
+    check_strided(name, "dv", op->dv, shape.key);
+    check_strided(name, "dout", op->dout, shape.query);
+    check_strided(name, "out", op->out, shape.query);
+    check_tensor(name, "lse", op->lse, shape.row);
+    check_tensor(name, "scratch", op->scratch, shape.row);
+    check_causal(name, op->is_causal, op->q, op->k);
+    check_apart(name, "scratch", op->scratch, "lse", op->lse);
+    check_apart(name, "dq", op->dq, "q", op->q);
+    check_apart(name, "dk", op->dk, "k", op->k);
+    check_apart(name, "dv", op->dv, "v", op->v);
+    check_apart(name, "dq", op->dq, "dout", op->dout);
+    check_dropout(name, &op->dropout, op->q.shape[0] * op->q.shape[1]);
+    device->ops->attention_backward(device, op);
+}
+
+void op_embedding_forward(struct device *device, const struct op_embedding_forward *op) {
+    const char *name = "op_embedding_forward";
+    check_activation(device, name, "out", op->out, 2);
+    check_activation(device, name, "table", op->table, 2);
+    int64_t rows = op->out.shape[0], channels = op->out.shape[1];
+    check_tensor(name, "out", op->out, check_2d(op->out.dtype, rows, channels));
+    check_tensor(name, "table", op->table, check_2d(op->out.dtype, op->table.shape[0], channels));
+    check_tensor(name, "tokens", op->tokens, check_1d(DTYPE_I32, rows));
+    check_rule(name, !op->positions.data == !op->position_table.data, "positions and position_table go together");
+    if (op->positions.data) {
+        check_tensor(name, "positions", op->positions, check_1d(DTYPE_I32, rows));
+        check_activation(device, name, "position_table", op->position_table, 2);
+        check_tensor(name, "position_table", op->position_table,
+                     check_2d(op->out.dtype, op->position_table.shape[0], channels));
+    }
+    check_dropout(name, &op->dropout, rows);
+    device->ops->embedding_forward(device, op);
+}
+
+void op_embedding_backward(struct device *device, const struct op_embedding_backward *op) {
+    const char *name = "op_embedding_backward";
+    check_activation(device, name, "dout", op->dout, 2);
+    check_rule(name, op->dtable.data && op->dtable.rank == 2, "dtable must have rank 2");
+    int64_t rows = op->dout.shape[0], channels = op->dout.shape[1];
+    check_tensor(name, "dout", op->dout, check_2d(op->dout.dtype, rows, channels));
+    check_tensor(name, "dtable", op->dtable, check_2d(DTYPE_F32, op->dtable.shape[0], channels));
+    check_tensor(name, "tokens", op->tokens, check_1d(DTYPE_I32, rows));
+    if (op->dposition_table.data) {
+        check_tensor(name, "positions", op->positions, check_1d(DTYPE_I32, rows));
+        check_rule(name, op->dposition_table.rank == 2, "dposition_table must have rank 2");
+        check_tensor(name, "dposition_table", op->dposition_table,
+                     check_2d(DTYPE_F32, op->dposition_table.shape[0], channels));
+    }
+    check_dropout(name, &op->dropout, rows);
+    device->ops->embedding_backward(device, op);
+}
+
+void op_dropout_add(struct device *device, const struct op_dropout_add *op) {
+    const char *name = "op_dropout_add";
+    check_activation(device, name, "x", op->x, 2);
+    int64_t rows = op->x.shape[0], channels = op->x.shape[1];
+    struct tensor matrix = check_2d(op->x.dtype, rows, channels);
+    check_tensor(name, "x", op->x, matrix);
+    check_tensor(name, "out", op->out, matrix);
+    check_optional(name, "residual", op->residual, matrix);
+    check_optional(name, "bias", op->bias, check_1d(op->x.dtype, channels));
+    check_apart_or_same(name, "out", op->out, "x", op->x);
+    check_apart_or_same(name, "out", op->out, "residual", op->residual);
+    check_dropout(name, &op->dropout, rows);
+    device->ops->dropout_add(device, op);
+}
+
+void op_dropout_backward(struct device *device, const struct op_dropout_backward *op) {
+    const char *name = "op_dropout_backward";
+    check_activation(device, name, "dy", op->dy, 2);
+    int64_t rows = op->dy.shape[0], channels = op->dy.shape[1];
+    struct tensor matrix = check_2d(op->dy.dtype, rows, channels);
+    check_tensor(name, "dy", op->dy, matrix);
+    check_tensor(name, "dx", op->dx, matrix);
+    check_optional(name, "dbias", op->dbias, check_1d(DTYPE_F32, channels));
+    check_apart_or_same(name, "dx", op->dx, "dy", op->dy);
+    check_dropout(name, &op->dropout, rows);
+    device->ops->dropout_backward(device, op);
+}

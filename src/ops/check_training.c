@@ -1,0 +1,106 @@
+// Checked entry points of what a training step needs around the layers: loss, sums, the optimizer, copies. Each verifies
+// the contract written beside its struct in ops.h, then calls the device's table.
+#include "ops/check.h"
+
+void op_softmax_stats(struct device *device, const struct op_softmax_stats *op) {
+    const char *name = "op_softmax_stats";
+    check_activation(device, name, "logits", op->logits, 2);
+    int64_t rows = op->logits.shape[0], columns = op->logits.shape[1];
+    struct tensor vector = check_1d(DTYPE_F32, rows);
+    check_rule(name, columns >= 1, "the vocabulary must not be empty");
+    check_tensor(name, "logits", op->logits, check_2d(op->logits.dtype, rows, columns));
+    check_tensor(name, "row_max", op->row_max, vector);
+    check_tensor(name, "row_sum", op->row_sum, vector);
+    check_tensor(name, "row_target", op->row_target, vector);
+    check_tensor(name, "labels", op->labels, check_1d(DTYPE_I32, rows));
+    device->ops->softmax_stats(device, op);
+}
+
+void op_cross_entropy(struct device *device, const struct op_cross_entropy *op) {
+    const char *name = "op_cross_entropy";
+    check_activation(device, name, "logits", op->logits, 2);
+    int64_t rows = op->logits.shape[0], columns = op->logits.shape[1];
+    struct tensor vector = check_1d(DTYPE_F32, rows);
+    check_tensor(name, "logits", op->logits, check_2d(op->logits.dtype, rows, columns));
+    check_tensor(name, "losses", op->losses, vector);
+    check_tensor(name, "row_max", op->row_max, vector);
+    check_tensor(name, "row_sum", op->row_sum, vector);
+    check_tensor(name, "row_target", op->row_target, vector);
+    check_tensor(name, "labels", op->labels, check_1d(DTYPE_I32, rows));
+    check_optional(name, "weights", op->weights, vector);
+    device->ops->cross_entropy(device, op);
+}
+
+void op_column_sum(struct device *device, const struct op_column_sum *op) {
+    const char *name = "op_column_sum";
+    check_activation(device, name, "x", op->x, 2);
+    check_tensor(name, "x", op->x, check_2d(op->x.dtype, op->x.shape[0], op->x.shape[1]));
+    check_tensor(name, "out", op->out, check_1d(DTYPE_F32, op->x.shape[1]));
+    check_apart(name, "out", op->out, "x", op->x);
+    device->ops->column_sum(device, op);
+}
+
+void op_dot(struct device *device, const struct op_dot *op) {
+    const char *name = "op_dot";
+    int64_t count = tensor_count(op->a);
+    check_flat(name, "a", op->a, count);
+    check_flat(name, "b", op->b, count);
+    check_tensor(name, "out", op->out, check_1d(DTYPE_F32, 1));
+    device->ops->dot(device, op);
+}
+
+void op_sum_squares(struct device *device, const struct op_sum_squares *op) {
+    const char *name = "op_sum_squares";
+    check_flat(name, "x", op->x, tensor_count(op->x));
+    check_tensor(name, "out", op->out, check_1d(DTYPE_F32, 1));
+    device->ops->sum_squares(device, op);
+}
+
+void op_clip_scale(struct device *device, const struct op_clip_scale *op) {
+    const char *name = "op_clip_scale";
+    check_tensor(name, "scale", op->scale, check_1d(DTYPE_F32, 1));
+    check_tensor(name, "norm", op->norm, check_1d(DTYPE_F32, 1));
+    check_tensor(name, "sum_squares", op->sum_squares, check_1d(DTYPE_F32, 1));
+    device->ops->clip_scale(device, op);
+}
+
+void op_adam(struct device *device, const struct op_adam *op) {
+    const char *name = "op_adam";
+    int64_t count = tensor_count(op->master);
+    check_flat(name, "master", op->master, count);
+    check_flat(name, "grad", op->grad, count);
+    check_flat(name, "m", op->m, count);
+    check_flat(name, "v", op->v, count);
+    check_tensor(name, "scale", op->scale, check_1d(DTYPE_F32, 1));
+    if (op->copy.data) {
+        check_activation(device, name, "copy", op->copy, 1);
+        check_tensor(name, "copy", op->copy, check_1d(op->copy.dtype, count));
+        check_apart(name, "copy", op->copy, "master", op->master);
+    }
+    check_rule(name, op->step >= 1, "steps count from 1");
+    check_rule(name, op->beta1 >= 0 && op->beta1 < 1 && op->beta2 >= 0 && op->beta2 < 1,
+               "beta1 and beta2 must be at least 0 and below 1");
+    device->ops->adam(device, op);
+}
+
+static bool is_float(enum dtype dtype) {
+    return dtype == DTYPE_F32 || dtype == DTYPE_BF16 || dtype == DTYPE_F16;
+}
+
+void op_copy(struct device *device, const struct op_copy *op) {
+    const char *name = "op_copy";
+    struct tensor expected = op->src;
+    expected.dtype = op->dst.dtype;
+    check_strided(name, "src", op->src, op->src);
+    check_strided(name, "dst", op->dst, expected);
+    check_rule(name, op->src.dtype == op->dst.dtype || (is_float(op->src.dtype) && is_float(op->dst.dtype)),
+               "only float dtypes are converted");
+    check_apart(name, "dst", op->dst, "src", op->src);
+    device->ops->copy(device, op);
+}
+
+void op_scale(struct device *device, const struct op_scale *op) {
+    const char *name = "op_scale";
+    check_flat(name, "x", op->x, tensor_count(op->x));
+    device->ops->scale(device, op);
+}

@@ -1,0 +1,76 @@
+// The optimizer's update, and the other passes over flat ranges: scaling and copying. Elements are independent, so a
+// range is cut into chunks that threads take as they come.
+#include "ops/cpu/cpu.h"
+#include "ops/cpu/convert.h"
+#include <math.h>
+
+struct adam_range {
+    float *master, *m, *v;  // (n)
+    const float *grad;      // (n)
+    float scale, beta1, beta2, epsilon, decay;
+    float step_size;   // lr / (1 - beta1^step)
+    float correction;  // 1 / (1 - beta2^step)
+};
+
+CPU_CLONES static void adam_update(const struct adam_range *r, int64_t count) {
+    float *restrict master = r->master, *restrict m = r->m, *restrict v = r->v;
+    const float *restrict grad = r->grad;
+    float scale = r->scale, beta1 = r->beta1, beta2 = r->beta2, epsilon = r->epsilon, decay = r->decay;
+    float step_size = r->step_size, correction = r->correction;
+    for (int64_t i = 0; i < count; i++) {
+        float g = grad[i] * scale;
+        float first = beta1 * m[i] + (1.0f - beta1) * g;
+        float second = beta2 * v[i] + (1.0f - beta2) * (g * g);
+        m[i] = first;
+        v[i] = second;
+        float update = step_size * first / (sqrtf(second * correction) + epsilon);
+        master[i] = master[i] - decay * master[i] - update;
+    }
+}
+
+static void adam_task(void *context, int64_t index, int thread) {
+    (void)thread;
+    const struct op_adam *op = context;
+    struct cpu_range range = cpu_piece(tensor_count(op->master), CPU_FLAT_CHUNK, index);
+    double beta1 = (double)op->beta1, beta2 = (double)op->beta2, step = (double)op->step;
+    struct adam_range r = {
+        .master = (float *)op->master.data + range.first,
+        .m = (float *)op->m.data + range.first,
+        .v = (float *)op->v.data + range.first,
+        .grad = (const float *)op->grad.data + range.first,
+        .scale = *(const float *)op->scale.data,
+        .beta1 = op->beta1,
+        .beta2 = op->beta2,
+        .epsilon = op->epsilon,
+        .decay = op->lr * op->weight_decay,
+        .step_size = (float)((double)op->lr / (1.0 - pow(beta1, step))),
+        .correction = (float)(1.0 / (1.0 - pow(beta2, step))),
+    };
+    adam_update(&r, range.end - range.first);
+    if (op->copy.data) {
+        unsigned char *copy = (unsigned char *)op->copy.data + (size_t)range.first * dtype_bytes(op->copy.dtype);
+        cpu_convert(copy, op->copy.dtype, r.master, DTYPE_F32, range.end - range.first);
+    }
+}
+
+void cpu_adam(struct device *device, const struct op_adam *op) {
+    if (!isfinite(*(const float *)op->scale.data))
+        return;
+    cpu_run(device, cpu_pieces(tensor_count(op->master), CPU_FLAT_CHUNK), adam_task, op);
+}
+
+CPU_CLONES static void scale_range(float *x, float factor, int64_t count) {
+    for (int64_t i = 0; i < count; i++)
+        x[i] *= factor;
+}
+
+static void scale_task(void *context, int64_t index, int thread) {
+    (void)thread;
+    const struct op_scale *op = context;
+    struct cpu_range range = cpu_piece(tensor_count(op->x), CPU_FLAT_CHUNK, index);
+    scale_range((float *)op->x.data + range.first, op->factor, range.end - range.first);
+}
+
+void cpu_scale(struct device *device, const struct op_scale *op) {
+    cpu_run(device, cpu_pieces(tensor_count(op->x), CPU_FLAT_CHUNK), scale_task, op);
+}

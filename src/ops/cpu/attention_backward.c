@@ -1,0 +1,148 @@
+// The backward pass of attention, from the saved log-sum-exp: tiles of probabilities are computed again rather than
+// stored. A task owns one key/value head of one sample, with all query heads that use it, so every gradient is written
+// by one task in a fixed order. With P the probabilities, f the dropout factors (1 where off) and s the scale:
+//   dV = (P f)^T dO,  dP = (dO V^T) f,  dS = P (dP - rowsum(dO O)),  dQ = s dS K,  dK = s dS^T Q.
+#include "ops/cpu/attention.h"
+#include "ops/cpu/dropout.h"
+#include "ops/cpu/vector_math.h"
+#include <cblas.h>
+#include <string.h>
+
+struct backward_tile {
+    float probabilities[QUERY_TILE * KEY_TILE];  // P
+    float gradients[QUERY_TILE * KEY_TILE];      // dropped P, then dP, then dS
+    float factors[QUERY_TILE * KEY_TILE];        // f
+};
+
+struct backward_place {
+    int64_t b, head, group;
+    struct cpu_range queries;
+    int64_t first_key, keys;
+    bool is_first;  // of this tile of keys: dk and dv are written, later ones add to them
+};
+
+CPU_CLONES static float row_dot(const float *a, const float *b, int64_t count) {
+    float sum = 0;
+#pragma omp simd reduction(+ : sum)
+    for (int64_t i = 0; i < count; i++)
+        sum += a[i] * b[i];
+    return sum;
+}
+
+CPU_CLONES static void row_probabilities(float *x, float lse, int64_t visible, int64_t count) {
+    for (int64_t j = 0; j < visible; j++)
+        x[j] = vector_exp(x[j] - lse);
+    for (int64_t j = visible; j < count; j++)
+        x[j] = 0;
+}
+
+CPU_CLONES static void row_product(float *out, const float *a, const float *b, int64_t count) {
+    for (int64_t j = 0; j < count; j++)
+        out[j] = a[j] * b[j];
+}
+
+// g = p * (g - dot), or p * (g * f - dot) with dropout.
+CPU_CLONES static void row_gradient(float *g, const float *p, const float *factors, float dot, int64_t count) {
+    if (factors) {
+        for (int64_t j = 0; j < count; j++)
+            g[j] = p[j] * (g[j] * factors[j] - dot);
+    } else {
+        for (int64_t j = 0; j < count; j++)
+            g[j] = p[j] * (g[j] - dot);
+    }
+}
+
+static void compute_probabilities(const struct op_attention_backward *op, struct backward_tile *tile,
+                                  const struct backward_place *at) {
+    int64_t query_count = op->q.shape[1], offset = op->k.shape[1] - query_count;
+    blasint queries = (blasint)(at->queries.end - at->queries.first);
+    const float *lse = (const float *)op->lse.data + (at->b * op->q.shape[2] + at->head) * query_count;
+    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, queries, (blasint)at->keys, (blasint)op->q.shape[3], op->scale,
+                attention_row(&op->q, at->b, at->queries.first, at->head), (blasint)op->q.stride[1],
+                attention_row(&op->k, at->b, at->first_key, at->group), (blasint)op->k.stride[1], 0.0f,
+                tile->probabilities, KEY_TILE);
+    for (int64_t i = 0; i < queries; i++) {
+        int64_t query = at->queries.first + i;
+        int64_t visible = attention_visible(op->is_causal, query, offset, at->first_key, at->keys);
+        row_probabilities(tile->probabilities + i * KEY_TILE, lse[query], visible, at->keys);
+        if (op->dropout.rate == 0)
+            continue;
+        struct dropout_row row = dropout_attention_row(&op->dropout, at->b * query_count + query, at->head);
+        float *factors = tile->factors + i * KEY_TILE;
+        float piece[DROPOUT_PIECE];
+        dropout_factors(piece, &row, at->first_key, at->keys);
+        memcpy(factors, piece, (size_t)at->keys * sizeof *factors);
+        row_product(tile->gradients + i * KEY_TILE, tile->probabilities + i * KEY_TILE, factors, at->keys);
+    }
+}
+
+static void compute_score_gradients(const struct op_attention_backward *op, struct backward_tile *tile,
+                                    const struct backward_place *at) {
+    blasint queries = (blasint)(at->queries.end - at->queries.first);
+    const float *dots = (const float *)op->scratch.data + (at->b * op->q.shape[2] + at->head) * op->q.shape[1];
+    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, queries, (blasint)at->keys, (blasint)op->q.shape[3], 1.0f,
+                attention_row(&op->dout, at->b, at->queries.first, at->head), (blasint)op->dout.stride[1],
+                attention_row(&op->v, at->b, at->first_key, at->group), (blasint)op->v.stride[1], 0.0f, tile->gradients,
+                KEY_TILE);
+    for (int64_t i = 0; i < queries; i++)
+        row_gradient(tile->gradients + i * KEY_TILE, tile->probabilities + i * KEY_TILE,
+                     op->dropout.rate == 0 ? NULL : tile->factors + i * KEY_TILE, dots[at->queries.first + i],
+                     at->keys);
+}
+
+static void backward_tile(const struct op_attention_backward *op, struct backward_tile *tile,
+                          const struct backward_place *at) {
+    blasint queries = (blasint)(at->queries.end - at->queries.first), keys = (blasint)at->keys;
+    blasint head_size = (blasint)op->q.shape[3];
+    float beta = at->is_first ? 0.0f : 1.0f;
+    compute_probabilities(op, tile, at);
+    cblas_sgemm(CblasRowMajor, CblasTrans, CblasNoTrans, keys, head_size, queries, 1.0f,
+                op->dropout.rate == 0 ? tile->probabilities : tile->gradients, KEY_TILE,
+                attention_row(&op->dout, at->b, at->queries.first, at->head), (blasint)op->dout.stride[1], beta,
+                attention_row(&op->dv, at->b, at->first_key, at->group), (blasint)op->dv.stride[1]);
+    compute_score_gradients(op, tile, at);
+    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, queries, head_size, keys, op->scale, tile->gradients,
+                KEY_TILE, attention_row(&op->k, at->b, at->first_key, at->group), (blasint)op->k.stride[1],
+                at->first_key == 0 ? 0.0f : 1.0f, attention_row(&op->dq, at->b, at->queries.first, at->head),
+                (blasint)op->dq.stride[1]);
+    cblas_sgemm(CblasRowMajor, CblasTrans, CblasNoTrans, keys, head_size, queries, op->scale, tile->gradients, KEY_TILE,
+                attention_row(&op->q, at->b, at->queries.first, at->head), (blasint)op->q.stride[1], beta,
+                attention_row(&op->dk, at->b, at->first_key, at->group), (blasint)op->dk.stride[1]);
+}
+
+// scratch = rowsum(dO O) of one head.
+static void row_dots(const struct op_attention_backward *op, int64_t b, int64_t head) {
+    int64_t query_count = op->q.shape[1];
+    float *dots = (float *)op->scratch.data + (b * op->q.shape[2] + head) * query_count;
+    for (int64_t t = 0; t < query_count; t++)
+        dots[t] = row_dot(attention_row(&op->dout, b, t, head), attention_row(&op->out, b, t, head), op->q.shape[3]);
+}
+
+static void attention_backward_task(void *context, int64_t index, int thread) {
+    (void)thread;
+    const struct op_attention_backward *op = context;
+    int64_t query_count = op->q.shape[1], key_count = op->k.shape[1], groups = op->k.shape[2];
+    int64_t heads_per_group = op->q.shape[2] / groups, offset = key_count - query_count;
+    struct backward_place at = {.b = index / groups, .group = index % groups};
+    struct backward_tile tile;
+    int64_t first_head = at.group * heads_per_group, end_head = first_head + heads_per_group;
+    for (at.head = first_head; at.head < end_head; at.head++)
+        row_dots(op, at.b, at.head);
+    for (at.first_key = 0; at.first_key < key_count; at.first_key += KEY_TILE) {
+        at.keys = key_count - at.first_key < KEY_TILE ? key_count - at.first_key : KEY_TILE;
+        at.is_first = true;
+        // The first query that sees any of these keys, down to the start of its tile.
+        int64_t first_query = op->is_causal && at.first_key > offset ? at.first_key - offset : 0;
+        for (at.head = first_head; at.head < end_head; at.head++) {
+            for (int64_t i = first_query / QUERY_TILE; i < cpu_pieces(query_count, QUERY_TILE); i++) {
+                at.queries = cpu_piece(query_count, QUERY_TILE, i);
+                backward_tile(op, &tile, &at);
+                at.is_first = false;
+            }
+        }
+    }
+}
+
+void cpu_attention_backward(struct device *device, const struct op_attention_backward *op) {
+    cpu_run(device, op->q.shape[0] * op->k.shape[2], attention_backward_task, op);
+}

@@ -1,0 +1,15 @@
+// CPU_CLONES before a function compiles it for several levels of x86-64 and picks the best one when the program starts;
+// helpers it uses are CPU_INLINE so that they are compiled anew inside each clone. On aarch64 NEON is always there, and
+// sanitizers cannot look through the choice at start-up, so there the macro is empty.
+#ifndef OPS_CPU_CLONES_H
+#define OPS_CPU_CLONES_H
+
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(BEVATRON_SANITIZE)
+#define CPU_CLONES __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
+#else
+#define CPU_CLONES
+#endif
+
+#define CPU_INLINE static inline __attribute__((always_inline))
+
+#endif

@@ -1,0 +1,176 @@
+// The CPU device itself: its table, its memory, and streams that need no ordering because every operation has finished
+// when it returns.
+#include "ops/cpu/cpu.h"
+#include "base/error.h"
+#include "base/memory.h"
+#include <cblas.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+void cpu_run(struct device *device, int64_t count, void (*task)(void *context, int64_t index, int thread),
+             const void *context) {
+    // Tasks only read their context; the pool, which serves others too, hands it on as a plain pointer.
+    pool_run(((struct cpu_device *)device)->pool, count, task, (void *)(uintptr_t)context);
+}
+
+static void cpu_close(struct device *device) {
+    struct cpu_device *cpu = (struct cpu_device *)device;
+    pool_free(cpu->pool);
+    free(cpu);
+}
+
+static bool cpu_supports(const struct device *device, enum dtype dtype) {
+    (void)device;
+    return dtype == DTYPE_F32;
+}
+
+static void cpu_describe(const struct device *device, char *text, size_t size) {
+    int threads = pool_threads(((const struct cpu_device *)device)->pool);
+    (void)snprintf(text, size, "CPU, %d %s, OpenBLAS for %s", threads, threads == 1 ? "thread" : "threads",
+                   openblas_get_corename());
+}
+
+// Large blocks start on a huge page, where the system has them: a step walks gigabytes, and small pages would cost it
+// several percent in address translation. Without huge pages the advice is ignored.
+static void *cpu_alloc(struct device *device, size_t bytes) {
+    (void)device;
+    const size_t huge_page = (size_t)2 << 20;
+    size_t alignment = bytes >= huge_page ? huge_page : 256;
+    void *memory = NULL;
+    if (posix_memalign(&memory, alignment, bytes > 0 ? bytes : 1) != 0) {
+        (void)error_set_code(EXIT_CODE_OUT_OF_MEMORY,
+                             "cannot allocate %.1f MiB of memory; use a smaller model, micro-batch or sequence length",
+                             (double)bytes / 1048576.0);
+        return NULL;
+    }
+    if (bytes >= huge_page)
+        (void)madvise(memory, bytes, MADV_HUGEPAGE);
+    return memory;
+}
+
+static void cpu_free(struct device *device, void *memory) {
+    (void)device;
+    free(memory);
+}
+
+static void cpu_copy_in(struct device *device, void *to_device, const void *from_host, size_t bytes,
+                        enum stream stream) {
+    (void)device;
+    (void)stream;
+    if (bytes > 0)
+        memcpy(to_device, from_host, bytes);
+}
+
+static void cpu_copy_out(struct device *device, void *to_host, const void *from_device, size_t bytes,
+                         enum stream stream) {
+    cpu_copy_in(device, to_host, from_device, bytes, stream);
+}
+
+struct zero_job {
+    unsigned char *memory;
+    int64_t bytes;
+};
+enum { ZERO_CHUNK_BYTES = 1 << 20 };
+
+static void zero_task(void *context, int64_t index, int thread) {
+    (void)thread;
+    const struct zero_job *job = context;
+    struct cpu_range range = cpu_piece(job->bytes, ZERO_CHUNK_BYTES, index);
+    memset(job->memory + range.first, 0, (size_t)(range.end - range.first));
+}
+
+static void cpu_zero(struct device *device, void *memory, size_t bytes, enum stream stream) {
+    (void)stream;
+    struct zero_job job = {memory, (int64_t)bytes};
+    cpu_run(device, cpu_pieces(job.bytes, ZERO_CHUNK_BYTES), zero_task, &job);
+}
+
+// Events: all work before one is done when it is recorded, so there is nothing to remember.
+struct event {
+    char unused;
+};
+
+static struct event *cpu_event_create(struct device *device) {
+    (void)device;
+    return memory_alloc(sizeof(struct event));
+}
+
+static void cpu_event_free(struct device *device, struct event *event) {
+    (void)device;
+    free(event);
+}
+
+static void cpu_event_record(struct device *device, struct event *event, enum stream stream) {
+    (void)device;
+    (void)event;
+    (void)stream;
+}
+
+static void cpu_stream_wait(struct device *device, enum stream stream, struct event *event) {
+    (void)device;
+    (void)stream;
+    (void)event;
+}
+
+static void cpu_event_wait(struct device *device, struct event *event) {
+    (void)device;
+    (void)event;
+}
+
+static void cpu_synchronize(struct device *device) {
+    (void)device;
+}
+
+static const struct ops cpu_ops = {
+    .name = "cpu",
+    .is_host_memory = true,
+    .close = cpu_close,
+    .supports = cpu_supports,
+    .describe = cpu_describe,
+    .alloc = cpu_alloc,
+    .free = cpu_free,
+    .host_alloc = cpu_alloc,
+    .host_free = cpu_free,
+    .copy_in = cpu_copy_in,
+    .copy_out = cpu_copy_out,
+    .zero = cpu_zero,
+    .event_create = cpu_event_create,
+    .event_free = cpu_event_free,
+    .event_record = cpu_event_record,
+    .stream_wait = cpu_stream_wait,
+    .event_wait = cpu_event_wait,
+    .synchronize = cpu_synchronize,
+    .matmul = cpu_matmul,
+    .norm_forward = cpu_norm_forward,
+    .norm_backward = cpu_norm_backward,
+    .attention_forward = cpu_attention_forward,
+    .attention_backward = cpu_attention_backward,
+    .embedding_forward = cpu_embedding_forward,
+    .embedding_backward = cpu_embedding_backward,
+    .softmax_stats = cpu_softmax_stats,
+    .cross_entropy = cpu_cross_entropy,
+    .dropout_add = cpu_dropout_add,
+    .dropout_backward = cpu_dropout_backward,
+    .column_sum = cpu_column_sum,
+    .dot = cpu_dot,
+    .sum_squares = cpu_sum_squares,
+    .clip_scale = cpu_clip_scale,
+    .adam = cpu_adam,
+    .copy = cpu_copy,
+    .scale = cpu_scale,
+};
+
+int cpu_open(struct device **device, int threads) {
+    *device = NULL;
+    struct pool *pool = NULL;
+    TRY(pool_create(&pool, threads));
+    // Products are cut into tiles here, one tile per OpenBLAS call; threads of its own would fight over the cores and
+    // make results depend on their number.
+    openblas_set_num_threads(1);
+    struct cpu_device *cpu = memory_alloc(sizeof *cpu);
+    *cpu = (struct cpu_device){.base = {&cpu_ops}, .pool = pool};
+    *device = &cpu->base;
+    return 0;
+}

@@ -1,0 +1,62 @@
+// The CPU backend: fp32, threads of one pool, OpenBLAS for products. Every operation is cut into tasks whose number and
+// borders follow from the shapes alone, and a sum is always taken by one task in a fixed order (or in fixed chunks that
+// are added in order), so results are the same to the bit for any number of threads. Private to ops/cpu.
+#ifndef OPS_CPU_CPU_H
+#define OPS_CPU_CPU_H
+
+#include "ops/device.h"
+#include "ops/cpu/clones.h"
+#include "base/pool.h"
+
+struct cpu_device {
+    struct device base;
+    struct pool *pool;
+};
+
+// Runs task(context, 0…count-1) on the device's threads and returns when all are done.
+void cpu_run(struct device *device, int64_t count, void (*task)(void *context, int64_t index, int thread),
+             const void *context);
+
+// Piece number `index` of [0, total) cut into pieces of `size`.
+struct cpu_range {
+    int64_t first, end;
+};
+static inline int64_t cpu_pieces(int64_t total, int64_t size) {
+    return (total + size - 1) / size;
+}
+static inline struct cpu_range cpu_piece(int64_t total, int64_t size, int64_t index) {
+    int64_t first = index * size;
+    return (struct cpu_range){first, first + size < total ? first + size : total};
+}
+
+// Rows of `columns` elements that make a task: about 16 thousand elements, a few microseconds.
+static inline int64_t cpu_rows_per_task(int64_t columns) {
+    return columns >= 16384 ? 1 : 16384 / (columns > 0 ? columns : 1);
+}
+
+// Columns of a matrix whose sums over all rows one task takes, and elements of a flat range that make a task.
+enum { CPU_COLUMN_BLOCK = 64, CPU_FLAT_CHUNK = 65536 };
+
+// Sums over all rows of CPU_COLUMN_BLOCK columns at a time; adds to out (C).
+void cpu_add_column_sums(struct device *device, struct tensor out, struct tensor x);
+
+void cpu_matmul(struct device *device, const struct op_matmul *op);
+void cpu_norm_forward(struct device *device, const struct op_norm_forward *op);
+void cpu_norm_backward(struct device *device, const struct op_norm_backward *op);
+void cpu_attention_forward(struct device *device, const struct op_attention_forward *op);
+void cpu_attention_backward(struct device *device, const struct op_attention_backward *op);
+void cpu_embedding_forward(struct device *device, const struct op_embedding_forward *op);
+void cpu_embedding_backward(struct device *device, const struct op_embedding_backward *op);
+void cpu_softmax_stats(struct device *device, const struct op_softmax_stats *op);
+void cpu_cross_entropy(struct device *device, const struct op_cross_entropy *op);
+void cpu_dropout_add(struct device *device, const struct op_dropout_add *op);
+void cpu_dropout_backward(struct device *device, const struct op_dropout_backward *op);
+void cpu_column_sum(struct device *device, const struct op_column_sum *op);
+void cpu_dot(struct device *device, const struct op_dot *op);
+void cpu_sum_squares(struct device *device, const struct op_sum_squares *op);
+void cpu_clip_scale(struct device *device, const struct op_clip_scale *op);
+void cpu_adam(struct device *device, const struct op_adam *op);
+void cpu_copy(struct device *device, const struct op_copy *op);
+void cpu_scale(struct device *device, const struct op_scale *op);
+
+#endif

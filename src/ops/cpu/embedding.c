@@ -1,0 +1,112 @@
+// Token and position embeddings. Forward: rows in parallel. Backward: a task owns a block of columns of both tables and
+// walks all tokens in order, so that equal tokens are added in a fixed order and no two tasks write the same element.
+#include "ops/cpu/cpu.h"
+#include "ops/cpu/dropout.h"
+#include "base/error.h"
+#include <inttypes.h>
+
+// The row of the table that belongs to this token, -1 where another rank has it.
+static int64_t table_row(int32_t token, int64_t vocabulary_start, int64_t rows) {
+    int64_t row = token - vocabulary_start;
+    return row >= 0 && row < rows ? row : -1;
+}
+
+static int64_t position_row(int32_t position, int64_t rows) {
+    if (position < 0 || position >= rows)
+        die("a token stands at position %" PRId32 ", but the position table has %" PRId64 " rows", position, rows);
+    return position;
+}
+
+// out = factors * (token + position); each of the three may be NULL.
+struct embedding_row {
+    float *out;
+    const float *token, *position, *factors;
+};
+
+CPU_CLONES static void embed(const struct embedding_row *row, int64_t count) {
+    float *out = row->out;
+    const float *token = row->token, *position = row->position, *factors = row->factors;
+    for (int64_t c = 0; c < count; c++) {
+        float value = token ? token[c] : 0.0f;
+        if (position)
+            value += position[c];
+        if (factors)
+            value *= factors[c];
+        out[c] = value;
+    }
+}
+
+static void embedding_forward_task(void *context, int64_t index, int thread) {
+    (void)thread;
+    const struct op_embedding_forward *op = context;
+    int64_t channels = op->out.shape[1];
+    struct cpu_range rows = cpu_piece(op->out.shape[0], cpu_rows_per_task(channels), index);
+    for (int64_t n = rows.first; n < rows.end; n++) {
+        int64_t token = table_row(((const int32_t *)op->tokens.data)[n], op->vocabulary_start, op->table.shape[0]);
+        struct embedding_row row = {.out = (float *)op->out.data + n * channels};
+        if (token >= 0)
+            row.token = (const float *)op->table.data + token * channels;
+        if (op->positions.data) {
+            int64_t position = position_row(((const int32_t *)op->positions.data)[n], op->position_table.shape[0]);
+            row.position = (const float *)op->position_table.data + position * channels;
+        }
+        if (op->dropout.rate == 0) {
+            embed(&row, channels);
+            continue;
+        }
+        struct dropout_row dropout = dropout_row(&op->dropout, n);
+        float factors[DROPOUT_PIECE];
+        for (int64_t c = 0; c < channels; c += DROPOUT_PIECE) {
+            int64_t count = channels - c < DROPOUT_PIECE ? channels - c : DROPOUT_PIECE;
+            dropout_factors(factors, &dropout, c, count);
+            struct embedding_row piece = {row.out + c, row.token ? row.token + c : NULL,
+                                          row.position ? row.position + c : NULL, factors};
+            embed(&piece, count);
+        }
+    }
+}
+
+void cpu_embedding_forward(struct device *device, const struct op_embedding_forward *op) {
+    cpu_run(device, cpu_pieces(op->out.shape[0], cpu_rows_per_task(op->out.shape[1])), embedding_forward_task, op);
+}
+
+CPU_CLONES static void accumulate(float *sum, const float *x, const float *factors, int64_t count) {
+    if (factors) {
+        for (int64_t c = 0; c < count; c++)
+            sum[c] += x[c] * factors[c];
+    } else {
+        for (int64_t c = 0; c < count; c++)
+            sum[c] += x[c];
+    }
+}
+
+static void embedding_backward_task(void *context, int64_t index, int thread) {
+    (void)thread;
+    const struct op_embedding_backward *op = context;
+    int64_t channels = op->dout.shape[1];
+    struct cpu_range columns = cpu_piece(channels, CPU_COLUMN_BLOCK, index);
+    int64_t count = columns.end - columns.first;
+    float *dtable = (float *)op->dtable.data + columns.first;
+    float *dposition_table = op->dposition_table.data ? (float *)op->dposition_table.data + columns.first : NULL;
+    float mask[DROPOUT_PIECE];
+    for (int64_t n = 0; n < op->dout.shape[0]; n++) {
+        const float *dout = (const float *)op->dout.data + n * channels + columns.first;
+        const float *factors = NULL;
+        if (op->dropout.rate != 0) {
+            struct dropout_row dropout = dropout_row(&op->dropout, n);
+            dropout_factors(mask, &dropout, columns.first, count);
+            factors = mask;
+        }
+        int64_t token = table_row(((const int32_t *)op->tokens.data)[n], op->vocabulary_start, op->dtable.shape[0]);
+        if (token >= 0)
+            accumulate(dtable + token * channels, dout, factors, count);
+        if (dposition_table) {
+            int64_t position = position_row(((const int32_t *)op->positions.data)[n], op->dposition_table.shape[0]);
+            accumulate(dposition_table + position * channels, dout, factors, count);
+        }
+    }
+}
+
+void cpu_embedding_backward(struct device *device, const struct op_embedding_backward *op) {
+    cpu_run(device, cpu_pieces(op->dout.shape[1], CPU_COLUMN_BLOCK), embedding_backward_task, op);
+}

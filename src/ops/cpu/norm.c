@@ -1,0 +1,213 @@
+// LayerNorm with the residual addition and dropout that stand before it. Forward: each row in one task. Backward: first
+// the column sums of gain and bias (they read dy, which ddelta may overwrite), then the rows, then the column sums of
+// ddelta.
+#include "ops/cpu/cpu.h"
+#include "ops/cpu/dropout.h"
+#include <math.h>
+
+// sum = x + factors * (delta + delta_bias); factors and delta_bias may be NULL.
+struct residual_row {
+    float *sum;
+    const float *x, *delta, *delta_bias, *factors;
+};
+
+CPU_CLONES static void add_residual(const struct residual_row *row, int64_t count) {
+    float *sum = row->sum;
+    const float *x = row->x, *delta = row->delta, *delta_bias = row->delta_bias, *factors = row->factors;
+    for (int64_t c = 0; c < count; c++) {
+        float value = delta[c];
+        if (delta_bias)
+            value += delta_bias[c];
+        if (factors)
+            value *= factors[c];
+        sum[c] = x[c] + value;
+    }
+}
+
+static void add_residual_dropped(const struct residual_row *whole, const struct dropout_row *dropout,
+                                 int64_t channels) {
+    float factors[DROPOUT_PIECE];
+    for (int64_t c = 0; c < channels; c += DROPOUT_PIECE) {
+        int64_t count = channels - c < DROPOUT_PIECE ? channels - c : DROPOUT_PIECE;
+        dropout_factors(factors, dropout, c, count);
+        struct residual_row piece = {whole->sum + c, whole->x + c, whole->delta + c,
+                                     whole->delta_bias ? whole->delta_bias + c : NULL, factors};
+        add_residual(&piece, count);
+    }
+}
+
+struct norm_row {
+    float *y;
+    const float *x, *gain, *bias;
+    float epsilon;
+    float mean, rstd;  // out
+};
+
+// Two passes, mean first: the variance of values far from zero would drown in a one-pass formula.
+CPU_CLONES static void normalise(struct norm_row *row, int64_t channels) {
+    const float *x = row->x, *gain = row->gain, *bias = row->bias;
+    float *y = row->y;
+    float sum = 0, squares = 0;
+#pragma omp simd reduction(+ : sum)
+    for (int64_t c = 0; c < channels; c++)
+        sum += x[c];
+    float mean = sum / (float)channels;
+#pragma omp simd reduction(+ : squares)
+    for (int64_t c = 0; c < channels; c++)
+        squares += (x[c] - mean) * (x[c] - mean);
+    float rstd = 1.0f / sqrtf(squares / (float)channels + row->epsilon);
+    for (int64_t c = 0; c < channels; c++)
+        y[c] = (x[c] - mean) * rstd * gain[c] + bias[c];
+    row->mean = mean;
+    row->rstd = rstd;
+}
+
+static void norm_forward_task(void *context, int64_t index, int thread) {
+    (void)thread;
+    const struct op_norm_forward *op = context;
+    int64_t channels = op->x.shape[1];
+    struct cpu_range rows = cpu_piece(op->x.shape[0], cpu_rows_per_task(channels), index);
+    for (int64_t n = rows.first; n < rows.end; n++) {
+        const float *x = (const float *)op->x.data + n * channels;
+        if (op->delta.data) {
+            float *sum = (float *)op->sum.data + n * channels;
+            struct residual_row residual = {sum, x, (const float *)op->delta.data + n * channels, op->delta_bias.data,
+                                            NULL};
+            if (op->dropout.rate == 0) {
+                add_residual(&residual, channels);
+            } else {
+                struct dropout_row dropout = dropout_row(&op->dropout, n);
+                add_residual_dropped(&residual, &dropout, channels);
+            }
+            x = sum;
+        }
+        struct norm_row row = {.y = (float *)op->y.data + n * channels,
+                               .x = x,
+                               .gain = op->gain.data,
+                               .bias = op->bias.data,
+                               .epsilon = op->epsilon};
+        normalise(&row, channels);
+        ((float *)op->mean.data)[n] = row.mean;
+        ((float *)op->rstd.data)[n] = row.rstd;
+    }
+}
+
+void cpu_norm_forward(struct device *device, const struct op_norm_forward *op) {
+    cpu_run(device, cpu_pieces(op->x.shape[0], cpu_rows_per_task(op->x.shape[1])), norm_forward_task, op);
+}
+
+// dgain += sum of dy * xhat, dbias += sum of dy, over all rows of a block of columns.
+struct gain_columns {
+    float *dgain, *dbias;
+    const float *dy, *x;       // (N, C), from the block's first column
+    const float *mean, *rstd;  // (N)
+    int64_t rows, stride;
+};
+
+CPU_CLONES static void add_gain_columns(const struct gain_columns *g, int64_t count) {
+    float gain_sum[CPU_COLUMN_BLOCK] = {0}, bias_sum[CPU_COLUMN_BLOCK] = {0};
+    for (int64_t n = 0; n < g->rows; n++) {
+        const float *dy = g->dy + n * g->stride, *x = g->x + n * g->stride;
+        float mean = g->mean[n], rstd = g->rstd[n];
+        for (int64_t c = 0; c < count; c++) {
+            gain_sum[c] += dy[c] * ((x[c] - mean) * rstd);
+            bias_sum[c] += dy[c];
+        }
+    }
+    for (int64_t c = 0; c < count; c++) {
+        g->dgain[c] += gain_sum[c];
+        g->dbias[c] += bias_sum[c];
+    }
+}
+
+static void gain_task(void *context, int64_t index, int thread) {
+    (void)thread;
+    const struct op_norm_backward *op = context;
+    int64_t channels = op->x.shape[1];
+    struct cpu_range columns = cpu_piece(channels, CPU_COLUMN_BLOCK, index);
+    struct gain_columns g = {
+        .dgain = (float *)op->dgain.data + columns.first,
+        .dbias = (float *)op->dbias.data + columns.first,
+        .dy = (const float *)op->dy.data + columns.first,
+        .x = (const float *)op->x.data + columns.first,
+        .mean = op->mean.data,
+        .rstd = op->rstd.data,
+        .rows = op->x.shape[0],
+        .stride = channels,
+    };
+    add_gain_columns(&g, columns.end - columns.first);
+}
+
+struct gradient_row {
+    float *dx, *ddelta;                      // ddelta may be NULL
+    const float *dy, *x, *gain, *dresidual;  // dresidual may be NULL
+    float mean, rstd;
+};
+
+// With g = dy * gain and xhat the normalised row: dx = rstd * (g - mean(g) - xhat * mean(g * xhat)) + dresidual.
+CPU_CLONES static void norm_gradient(const struct gradient_row *row, int64_t channels) {
+    const float *dy = row->dy, *x = row->x, *gain = row->gain, *dresidual = row->dresidual;
+    float *dx = row->dx, *ddelta = row->ddelta;
+    float mean = row->mean, rstd = row->rstd, sum = 0, product = 0;
+#pragma omp simd reduction(+ : sum, product)
+    for (int64_t c = 0; c < channels; c++) {
+        float g = dy[c] * gain[c];
+        sum += g;
+        product += g * ((x[c] - mean) * rstd);
+    }
+    sum /= (float)channels;
+    product /= (float)channels;
+    for (int64_t c = 0; c < channels; c++) {
+        float value = rstd * (dy[c] * gain[c] - sum - (x[c] - mean) * rstd * product);
+        if (dresidual)
+            value += dresidual[c];
+        dx[c] = value;
+        if (ddelta)
+            ddelta[c] = value;
+    }
+}
+
+CPU_CLONES static void multiply(float *out, const float *x, const float *factors, int64_t count) {
+    for (int64_t c = 0; c < count; c++)
+        out[c] = x[c] * factors[c];
+}
+
+static void norm_backward_task(void *context, int64_t index, int thread) {
+    (void)thread;
+    const struct op_norm_backward *op = context;
+    int64_t channels = op->x.shape[1];
+    bool is_dropped = op->ddelta.data && op->dropout.rate != 0;
+    bool is_copied = op->ddelta.data && !is_dropped && op->ddelta.data != op->dx.data;
+    struct cpu_range rows = cpu_piece(op->x.shape[0], cpu_rows_per_task(channels), index);
+    for (int64_t n = rows.first; n < rows.end; n++) {
+        float *ddelta = (float *)op->ddelta.data + (op->ddelta.data ? n * channels : 0);
+        struct gradient_row row = {
+            .dx = (float *)op->dx.data + n * channels,
+            .ddelta = is_copied ? ddelta : NULL,
+            .dy = (const float *)op->dy.data + n * channels,
+            .x = (const float *)op->x.data + n * channels,
+            .gain = op->gain.data,
+            .dresidual = op->dresidual.data ? (const float *)op->dresidual.data + n * channels : NULL,
+            .mean = ((const float *)op->mean.data)[n],
+            .rstd = ((const float *)op->rstd.data)[n],
+        };
+        norm_gradient(&row, channels);
+        if (!is_dropped)
+            continue;
+        struct dropout_row dropout = dropout_row(&op->dropout, n);
+        float factors[DROPOUT_PIECE];
+        for (int64_t c = 0; c < channels; c += DROPOUT_PIECE) {
+            int64_t count = channels - c < DROPOUT_PIECE ? channels - c : DROPOUT_PIECE;
+            dropout_factors(factors, &dropout, c, count);
+            multiply(ddelta + c, row.dx + c, factors, count);
+        }
+    }
+}
+
+void cpu_norm_backward(struct device *device, const struct op_norm_backward *op) {
+    int64_t rows = op->x.shape[0], channels = op->x.shape[1];
+    cpu_run(device, cpu_pieces(channels, CPU_COLUMN_BLOCK), gain_task, op);
+    cpu_run(device, cpu_pieces(rows, cpu_rows_per_task(channels)), norm_backward_task, op);
+    if (op->ddelta_bias.data)
+        cpu_add_column_sums(device, op->ddelta_bias, op->ddelta);
+}

@@ -1,0 +1,115 @@
+// Sums. Column sums: one task owns a block of columns and adds all rows in order. Sums over a flat range: fixed chunks
+// give partial sums in double, which are then added in order.
+#include "ops/cpu/cpu.h"
+#include "base/error.h"
+#include <math.h>
+
+struct column_job {
+    float *out;      // (C)
+    const float *x;  // (N, C)
+    int64_t rows, columns;
+};
+
+// Eight rows are added to each other before they join the sum: shorter chains of rounding, and fewer passes over the sum.
+CPU_CLONES static void add_columns(float *out, const float *x, int64_t rows, int64_t stride, int64_t count) {
+    float sum[CPU_COLUMN_BLOCK] = {0};
+    int64_t n = 0;
+    for (; n + 8 <= rows; n += 8) {
+        const float *r = x + n * stride;
+        for (int64_t c = 0; c < count; c++) {
+            float a = (r[c] + r[c + stride]) + (r[c + 2 * stride] + r[c + 3 * stride]);
+            float b = (r[c + 4 * stride] + r[c + 5 * stride]) + (r[c + 6 * stride] + r[c + 7 * stride]);
+            sum[c] += a + b;
+        }
+    }
+    for (; n < rows; n++) {
+        for (int64_t c = 0; c < count; c++)
+            sum[c] += x[n * stride + c];
+    }
+    for (int64_t c = 0; c < count; c++)
+        out[c] += sum[c];
+}
+
+static void column_task(void *context, int64_t index, int thread) {
+    (void)thread;
+    const struct column_job *job = context;
+    struct cpu_range range = cpu_piece(job->columns, CPU_COLUMN_BLOCK, index);
+    add_columns(job->out + range.first, job->x + range.first, job->rows, job->columns, range.end - range.first);
+}
+
+void cpu_add_column_sums(struct device *device, struct tensor out, struct tensor x) {
+    struct column_job job = {out.data, x.data, x.shape[0], x.shape[1]};
+    cpu_run(device, cpu_pieces(job.columns, CPU_COLUMN_BLOCK), column_task, &job);
+}
+
+void cpu_column_sum(struct device *device, const struct op_column_sum *op) {
+    cpu_add_column_sums(device, op->out, op->x);
+}
+
+// A flat range is cut into at most this many chunks; larger ranges have larger chunks.
+enum { DOT_MAX_CHUNKS = 1024, DOT_MIN_CHUNK = 16384, DOT_BLOCK = 1024 };
+
+struct dot_job {
+    const float *a, *b;  // (n)
+    int64_t count, chunk;
+    double partial[DOT_MAX_CHUNKS];
+};
+
+CPU_CLONES static float dot_block(const float *a, const float *b, int64_t count) {
+    float sum = 0;
+#pragma omp simd reduction(+ : sum)
+    for (int64_t i = 0; i < count; i++)
+        sum += a[i] * b[i];
+    return sum;
+}
+
+// Blocks of a thousand elements are added in fp32, as vectors; from there on the sum is a double.
+static void dot_task(void *context, int64_t index, int thread) {
+    (void)thread;
+    struct dot_job *job = context;
+    struct cpu_range range = cpu_piece(job->count, job->chunk, index);
+    double sum = 0;
+    for (int64_t i = range.first; i < range.end; i += DOT_BLOCK) {
+        int64_t count = range.end - i < DOT_BLOCK ? range.end - i : DOT_BLOCK;
+        sum += (double)dot_block(job->a + i, job->b + i, count);
+    }
+    job->partial[index] = sum;
+}
+
+static void add_dot(struct device *device, struct tensor out, struct tensor a, struct tensor b) {
+    struct dot_job job;
+    job.a = a.data;
+    job.b = b.data;
+    job.count = tensor_count(a);
+    job.chunk = cpu_pieces(job.count, DOT_MAX_CHUNKS);
+    if (job.chunk < DOT_MIN_CHUNK)
+        job.chunk = DOT_MIN_CHUNK;
+    int64_t chunks = cpu_pieces(job.count, job.chunk);
+    CHECK(chunks <= DOT_MAX_CHUNKS);
+    cpu_run(device, chunks, dot_task, &job);
+    double sum = 0;
+    for (int64_t i = 0; i < chunks; i++)
+        sum += job.partial[i];
+    float *result = out.data;
+    *result = (float)((double)*result + sum);
+}
+
+void cpu_dot(struct device *device, const struct op_dot *op) {
+    add_dot(device, op->out, op->a, op->b);
+}
+
+void cpu_sum_squares(struct device *device, const struct op_sum_squares *op) {
+    add_dot(device, op->out, op->x, op->x);
+}
+
+void cpu_clip_scale(struct device *device, const struct op_clip_scale *op) {
+    (void)device;
+    float norm = sqrtf(*(const float *)op->sum_squares.data);
+    float ratio = op->max_norm / (norm + 1e-6f);
+    // A norm that is not finite must reach the optimizer, which then leaves everything as it was.
+    float scale = op->max_norm > 0 && !(ratio >= 1) ? ratio : 1.0f;
+    if (!isfinite(norm))
+        scale = norm;
+    *(float *)op->norm.data = norm;
+    *(float *)op->scale.data = scale;
+}

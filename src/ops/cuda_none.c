@@ -1,0 +1,14 @@
+// Stands in for ops/cuda/ in a build without CUDA: there are no GPUs, and asking for one says what to do.
+#include "ops/device.h"
+#include "base/error.h"
+
+int cuda_open(struct device **device, int index) {
+    *device = NULL;
+    return error_set("cannot open GPU %d: this bevatron was built without CUDA; install the CUDA toolkit and configure "
+                     "with -DBEVATRON_CUDA=ON, or run with --device cpu",
+                     index);
+}
+
+int cuda_count(void) {
+    return 0;
+}

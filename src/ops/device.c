@@ -1,0 +1,73 @@
+// Opens a backend by name and gives its memory functions a tensor's face. This is the only file that knows the names.
+#include "ops/device.h"
+#include "base/error.h"
+#include <string.h>
+
+int device_open(struct device **device, const struct device_options *options) {
+    *device = NULL;
+    const char *name = options->name;
+    if (strcmp(name, "auto") == 0)
+        name = cuda_count() > 0 ? "cuda" : "cpu";
+    if (strcmp(name, "cpu") == 0)
+        return cpu_open(device, options->threads);
+    if (strcmp(name, "cuda") == 0)
+        return cuda_open(device, options->index);
+    if (strcmp(name, "paper") == 0)
+        return paper_open(device);
+    return error_set("there is no device \"%s\"; choose auto, cpu, cuda or paper", name);
+}
+
+int device_open_paper(struct device **device) {
+    return paper_open(device);
+}
+
+void device_close(struct device *device) {
+    if (device)
+        device->ops->close(device);
+}
+
+void *device_alloc(struct device *device, size_t bytes) {
+    return device->ops->alloc(device, bytes);
+}
+
+void device_free(struct device *device, void *memory) {
+    if (memory)
+        device->ops->free(device, memory);
+}
+
+void *device_host_alloc(struct device *device, size_t bytes) {
+    return device->ops->host_alloc(device, bytes);
+}
+
+void device_host_free(struct device *device, void *memory) {
+    if (memory)
+        device->ops->host_free(device, memory);
+}
+
+void device_copy_in(struct device *device, struct tensor to, const void *from_host) {
+    CHECK(to.data && tensor_is_contiguous(to));
+    device->ops->copy_in(device, to.data, from_host, tensor_bytes(to), STREAM_COMPUTE);
+}
+
+void device_copy_out(struct device *device, void *to_host, struct tensor from) {
+    CHECK(from.data && tensor_is_contiguous(from));
+    device->ops->copy_out(device, to_host, from.data, tensor_bytes(from), STREAM_COMPUTE);
+    device->ops->synchronize(device);
+}
+
+void device_zero(struct device *device, struct tensor t) {
+    CHECK(t.data && tensor_is_contiguous(t));
+    device->ops->zero(device, t.data, tensor_bytes(t), STREAM_COMPUTE);
+}
+
+void device_synchronize(struct device *device) {
+    device->ops->synchronize(device);
+}
+
+bool device_supports(const struct device *device, enum dtype dtype) {
+    return device->ops->supports(device, dtype);
+}
+
+void device_describe(const struct device *device, char *text, size_t size) {
+    device->ops->describe(device, text, size);
+}

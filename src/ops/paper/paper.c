@@ -1,0 +1,261 @@
+// The paper backend: a device that computes nothing and keeps account. Running a step on it costs no memory and tells
+// how many FLOPs and bytes the same step costs on a real device. Addresses it hands out are never read.
+#include "ops/device.h"
+#include "base/error.h"
+#include "base/memory.h"
+#include <stdio.h>
+#include <stdlib.h>
+
+struct paper_device {
+    struct device base;
+    uintptr_t next_address;
+    struct paper_totals totals;
+};
+
+static struct paper_device *paper_of(struct device *device) {
+    return (struct paper_device *)device;
+}
+
+static void paper_close(struct device *device) {
+    free(device);
+}
+
+static bool paper_supports(const struct device *device, enum dtype dtype) {
+    (void)device;
+    return dtype == DTYPE_F32 || dtype == DTYPE_BF16 || dtype == DTYPE_F16;
+}
+
+static void paper_describe(const struct device *device, char *text, size_t size) {
+    (void)device;
+    (void)snprintf(text, size, "paper: nothing is computed");
+}
+
+// Blocks follow each other from a high address on, each aligned like real ones, so that tensors that would not share
+// memory do not seem to.
+static void *paper_alloc(struct device *device, size_t bytes) {
+    struct paper_device *paper = paper_of(device);
+    uintptr_t address = paper->next_address;
+    paper->next_address += (bytes + 4095) & ~(size_t)4095;
+    return (void *)address;
+}
+
+static void paper_free(struct device *device, void *memory) {
+    (void)device;
+    (void)memory;
+}
+
+static void paper_copy_in(struct device *device, void *to_device, const void *from_host, size_t bytes,
+                          enum stream stream) {
+    (void)to_device;
+    (void)from_host;
+    (void)stream;
+    paper_of(device)->totals.bytes_moved += (double)bytes;
+}
+
+// The host gets no numbers: what it finds in its memory is what was there.
+static void paper_copy_out(struct device *device, void *to_host, const void *from_device, size_t bytes,
+                           enum stream stream) {
+    (void)to_host;
+    (void)from_device;
+    (void)stream;
+    paper_of(device)->totals.bytes_moved += (double)bytes;
+}
+
+static void paper_zero(struct device *device, void *memory, size_t bytes, enum stream stream) {
+    (void)memory;
+    (void)stream;
+    paper_of(device)->totals.bytes_moved += (double)bytes;
+}
+
+struct event {
+    char unused;
+};
+
+static struct event *paper_event_create(struct device *device) {
+    (void)device;
+    return memory_alloc(sizeof(struct event));
+}
+
+static void paper_event_free(struct device *device, struct event *event) {
+    (void)device;
+    free(event);
+}
+
+static void paper_event_record(struct device *device, struct event *event, enum stream stream) {
+    (void)device;
+    (void)event;
+    (void)stream;
+}
+
+static void paper_stream_wait(struct device *device, enum stream stream, struct event *event) {
+    (void)device;
+    (void)stream;
+    (void)event;
+}
+
+static void paper_event_wait(struct device *device, struct event *event) {
+    (void)device;
+    (void)event;
+}
+
+static void paper_synchronize(struct device *device) {
+    (void)device;
+}
+
+// One operation that touches these tensors, each once; accumulated ones are named twice, being read and written.
+static void count_bytes(struct device *device, const struct tensor *tensors, size_t count) {
+    struct paper_totals *totals = &paper_of(device)->totals;
+    totals->operations++;
+    for (size_t i = 0; i < count; i++)
+        totals->bytes_moved += (double)tensor_bytes(tensors[i]);
+}
+#define COUNT_BYTES(device, ...)                                                                                       \
+    count_bytes(device, (const struct tensor[]){__VA_ARGS__},                                                          \
+                sizeof((const struct tensor[]){__VA_ARGS__}) / sizeof(struct tensor))
+
+static void paper_matmul(struct device *device, const struct op_matmul *op) {
+    double inner = (double)op->a.shape[op->transpose_a ? 0 : 1];
+    paper_of(device)->totals.matmul_flops += 2.0 * (double)tensor_count(op->d) * inner;
+    struct tensor none = {0};
+    bool has_bias = op->epilogue == EPILOGUE_BIAS || op->epilogue == EPILOGUE_BIAS_ACTIVATION;
+    bool has_aux = op->epilogue == EPILOGUE_BIAS_ACTIVATION || op->epilogue == EPILOGUE_ACTIVATION_GRADIENT;
+    COUNT_BYTES(device, op->a, op->b, op->d, op->beta != 0 ? op->d : none, has_bias ? op->bias : none,
+                has_aux ? op->aux : none);
+}
+
+static void paper_norm_forward(struct device *device, const struct op_norm_forward *op) {
+    COUNT_BYTES(device, op->y, op->mean, op->rstd, op->x, op->gain, op->bias, op->delta, op->delta_bias, op->sum);
+}
+
+static void paper_norm_backward(struct device *device, const struct op_norm_backward *op) {
+    COUNT_BYTES(device, op->dx, op->dgain, op->dgain, op->dbias, op->dbias, op->dy, op->x, op->gain, op->mean, op->rstd,
+                op->dresidual, op->ddelta, op->ddelta_bias, op->ddelta_bias);
+}
+
+// Scores that are computed: all, or with a causal mask those at or below its diagonal.
+static double attention_scores(struct tensor q, struct tensor k, bool is_causal) {
+    double queries = (double)q.shape[1], keys = (double)k.shape[1];
+    double seen = is_causal ? queries * (keys - queries) + queries * (queries + 1) / 2 : queries * keys;
+    return (double)q.shape[0] * (double)q.shape[2] * seen;
+}
+
+static void paper_attention_forward(struct device *device, const struct op_attention_forward *op) {
+    double products = 2;  // scores, values
+    paper_of(device)->totals.attention_flops +=
+        products * 2.0 * attention_scores(op->q, op->k, op->is_causal) * (double)op->q.shape[3];
+    COUNT_BYTES(device, op->out, op->lse, op->q, op->k, op->v);
+}
+
+static void paper_attention_backward(struct device *device, const struct op_attention_backward *op) {
+    double products = 5;  // scores again, dV, dP, dQ, dK
+    paper_of(device)->totals.attention_flops +=
+        products * 2.0 * attention_scores(op->q, op->k, op->is_causal) * (double)op->q.shape[3];
+    COUNT_BYTES(device, op->dq, op->dk, op->dv, op->dout, op->out, op->lse, op->scratch, op->q, op->k, op->v);
+}
+
+static void paper_embedding_forward(struct device *device, const struct op_embedding_forward *op) {
+    // Of each table, as many rows are read as there are tokens.
+    COUNT_BYTES(device, op->out, op->out, op->position_table.data ? op->out : (struct tensor){0}, op->tokens,
+                op->positions);
+}
+
+static void paper_embedding_backward(struct device *device, const struct op_embedding_backward *op) {
+    struct tensor position_rows = op->dposition_table.data ? op->dout : (struct tensor){0};
+    COUNT_BYTES(device, op->dout, op->dout, op->dout, position_rows, position_rows, op->tokens, op->positions);
+}
+
+static void paper_softmax_stats(struct device *device, const struct op_softmax_stats *op) {
+    COUNT_BYTES(device, op->row_max, op->row_sum, op->row_target, op->logits, op->labels);
+}
+
+static void paper_cross_entropy(struct device *device, const struct op_cross_entropy *op) {
+    struct tensor logits = op->weights.data ? op->logits : (struct tensor){0};
+    COUNT_BYTES(device, op->losses, logits, logits, op->row_max, op->row_sum, op->row_target, op->labels, op->weights);
+}
+
+static void paper_dropout_add(struct device *device, const struct op_dropout_add *op) {
+    COUNT_BYTES(device, op->out, op->x, op->residual, op->bias);
+}
+
+static void paper_dropout_backward(struct device *device, const struct op_dropout_backward *op) {
+    COUNT_BYTES(device, op->dx, op->dy, op->dbias, op->dbias);
+}
+
+static void paper_column_sum(struct device *device, const struct op_column_sum *op) {
+    COUNT_BYTES(device, op->out, op->out, op->x);
+}
+
+static void paper_dot(struct device *device, const struct op_dot *op) {
+    COUNT_BYTES(device, op->out, op->out, op->a, op->b);
+}
+
+static void paper_sum_squares(struct device *device, const struct op_sum_squares *op) {
+    COUNT_BYTES(device, op->out, op->out, op->x);
+}
+
+static void paper_clip_scale(struct device *device, const struct op_clip_scale *op) {
+    COUNT_BYTES(device, op->scale, op->norm, op->sum_squares);
+}
+
+static void paper_adam(struct device *device, const struct op_adam *op) {
+    COUNT_BYTES(device, op->master, op->master, op->copy, op->grad, op->m, op->m, op->v, op->v, op->scale);
+}
+
+static void paper_copy(struct device *device, const struct op_copy *op) {
+    COUNT_BYTES(device, op->dst, op->src);
+}
+
+static void paper_scale(struct device *device, const struct op_scale *op) {
+    COUNT_BYTES(device, op->x, op->x);
+}
+
+static const struct ops paper_ops = {
+    .name = "paper",
+    .is_paper = true,
+    .close = paper_close,
+    .supports = paper_supports,
+    .describe = paper_describe,
+    .alloc = paper_alloc,
+    .free = paper_free,
+    .host_alloc = paper_alloc,
+    .host_free = paper_free,
+    .copy_in = paper_copy_in,
+    .copy_out = paper_copy_out,
+    .zero = paper_zero,
+    .event_create = paper_event_create,
+    .event_free = paper_event_free,
+    .event_record = paper_event_record,
+    .stream_wait = paper_stream_wait,
+    .event_wait = paper_event_wait,
+    .synchronize = paper_synchronize,
+    .matmul = paper_matmul,
+    .norm_forward = paper_norm_forward,
+    .norm_backward = paper_norm_backward,
+    .attention_forward = paper_attention_forward,
+    .attention_backward = paper_attention_backward,
+    .embedding_forward = paper_embedding_forward,
+    .embedding_backward = paper_embedding_backward,
+    .softmax_stats = paper_softmax_stats,
+    .cross_entropy = paper_cross_entropy,
+    .dropout_add = paper_dropout_add,
+    .dropout_backward = paper_dropout_backward,
+    .column_sum = paper_column_sum,
+    .dot = paper_dot,
+    .sum_squares = paper_sum_squares,
+    .clip_scale = paper_clip_scale,
+    .adam = paper_adam,
+    .copy = paper_copy,
+    .scale = paper_scale,
+};
+
+int paper_open(struct device **device) {
+    struct paper_device *paper = memory_alloc(sizeof *paper);
+    *paper = (struct paper_device){.base = {&paper_ops}, .next_address = (uintptr_t)1 << 40};
+    *device = &paper->base;
+    return 0;
+}
+
+struct paper_totals paper_totals(const struct device *device) {
+    CHECK(device->ops == &paper_ops);
+    return ((const struct paper_device *)device)->totals;
+}

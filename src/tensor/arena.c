@@ -1,0 +1,59 @@
+// A stack of aligned blocks in one piece of memory. The invariant: used is a multiple of ARENA_ALIGNMENT and never above
+// capacity. Paper arenas stand at an address that is never read, with a capacity no step can reach.
+#include "tensor/arena.h"
+#include "base/error.h"
+
+void arena_init(struct arena *arena, const char *name, void *memory, size_t capacity_bytes) {
+    CHECK((uintptr_t)memory % ARENA_ALIGNMENT == 0);
+    *arena = (struct arena){.name = name, .base = memory, .capacity = capacity_bytes};
+}
+
+void arena_init_paper(struct arena *arena, const char *name) {
+    // Any non-NULL aligned address will do: NULL data means "no tensor".
+    void *base = (void *)(uintptr_t)((size_t)1 << 40);
+    *arena = (struct arena){.name = name, .base = base, .capacity = SIZE_MAX >> 2};
+}
+
+void *arena_alloc(struct arena *arena, size_t bytes) {
+    size_t left = arena->capacity - arena->used;
+    size_t rounded = (bytes + ARENA_ALIGNMENT - 1) & ~(size_t)(ARENA_ALIGNMENT - 1);
+    if (rounded < bytes || rounded > left)
+        die("the arena \"%s\" holds %zu bytes, %zu are used and %zu more were asked for", arena->name, arena->capacity,
+            arena->used, bytes);
+    void *memory = arena->base + arena->used;
+    arena->used += rounded;
+    if (arena->used > arena->peak)
+        arena->peak = arena->used;
+    return memory;
+}
+
+// The view is laid out first, over a stand-in address that is not NULL, so that its own checks size the allocation.
+static struct tensor place(struct arena *arena, struct tensor t) {
+    t.data = arena_alloc(arena, tensor_bytes(t));
+    return t;
+}
+
+struct tensor arena_1d(struct arena *arena, enum dtype dtype, int64_t a) {
+    return place(arena, tensor_1d(arena, dtype, a));
+}
+
+struct tensor arena_2d(struct arena *arena, enum dtype dtype, int64_t a, int64_t b) {
+    return place(arena, tensor_2d(arena, dtype, a, b));
+}
+
+struct tensor arena_3d(struct arena *arena, enum dtype dtype, int64_t a, int64_t b, int64_t c) {
+    return place(arena, tensor_3d(arena, dtype, a, b, c));
+}
+
+struct tensor arena_4d(struct arena *arena, enum dtype dtype, int64_t a, int64_t b, int64_t c, int64_t d) {
+    return place(arena, tensor_4d(arena, dtype, a, b, c, d));
+}
+
+size_t arena_mark(const struct arena *arena) {
+    return arena->used;
+}
+
+void arena_release(struct arena *arena, size_t mark) {
+    CHECK(mark <= arena->used);
+    arena->used = mark;
+}

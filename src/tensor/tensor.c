@@ -1,0 +1,126 @@
+// Views of memory. Nothing here reads or writes elements, so the same functions serve host, device and paper memory.
+// The invariant: stride[rank - 1] is 1, entries of shape and stride beyond the rank are 0.
+#include "tensor/tensor.h"
+#include "base/error.h"
+#include <inttypes.h>
+#include <stdio.h>
+
+static struct tensor make(void *data, enum dtype dtype, int rank, const int64_t shape[TENSOR_MAX_RANK]) {
+    struct tensor t = {.data = data, .dtype = dtype, .rank = rank};
+    int64_t stride = 1;
+    for (int i = rank - 1; i >= 0; i--) {
+        CHECK(shape[i] >= 0);
+        t.shape[i] = shape[i];
+        t.stride[i] = stride;
+        if (__builtin_mul_overflow(stride, shape[i], &stride) || stride > INT64_MAX / 8)
+            die("a tensor of rank %d has more bytes than 64 bits can count", rank);
+    }
+    return t;
+}
+
+struct tensor tensor_1d(void *data, enum dtype dtype, int64_t a) {
+    return make(data, dtype, 1, (int64_t[TENSOR_MAX_RANK]){a});
+}
+
+struct tensor tensor_2d(void *data, enum dtype dtype, int64_t a, int64_t b) {
+    return make(data, dtype, 2, (int64_t[TENSOR_MAX_RANK]){a, b});
+}
+
+struct tensor tensor_3d(void *data, enum dtype dtype, int64_t a, int64_t b, int64_t c) {
+    return make(data, dtype, 3, (int64_t[TENSOR_MAX_RANK]){a, b, c});
+}
+
+struct tensor tensor_4d(void *data, enum dtype dtype, int64_t a, int64_t b, int64_t c, int64_t d) {
+    return make(data, dtype, 4, (int64_t[TENSOR_MAX_RANK]){a, b, c, d});
+}
+
+int64_t tensor_count(struct tensor t) {
+    if (!t.data)
+        return 0;
+    int64_t count = 1;
+    for (int i = 0; i < t.rank; i++)
+        count *= t.shape[i];
+    return count;
+}
+
+size_t tensor_bytes(struct tensor t) {
+    return (size_t)tensor_count(t) * dtype_bytes(t.dtype);
+}
+
+// A dimension of length 1 is never stepped along, so its stride does not matter.
+bool tensor_is_contiguous(struct tensor t) {
+    int64_t expected = 1;
+    for (int i = t.rank - 1; i >= 0; i--) {
+        if (t.shape[i] != 1 && t.stride[i] != expected)
+            return false;
+        expected *= t.shape[i];
+    }
+    return true;
+}
+
+struct tensor tensor_rows(struct tensor t, int64_t first, int64_t count) {
+    return tensor_slice(t, 0, first, count);
+}
+
+struct tensor tensor_slice(struct tensor t, int dimension, int64_t first, int64_t count) {
+    CHECK(dimension >= 0 && dimension < t.rank);
+    CHECK(first >= 0 && count >= 0 && first <= t.shape[dimension] - count);
+    if (t.data)
+        t.data = (unsigned char *)t.data + (size_t)(first * t.stride[dimension]) * dtype_bytes(t.dtype);
+    t.shape[dimension] = count;
+    return t;
+}
+
+static struct tensor reshape(struct tensor t, int rank, const int64_t shape[TENSOR_MAX_RANK]) {
+    struct tensor result = make(t.data, t.dtype, rank, shape);
+    if (!tensor_is_contiguous(t) || tensor_count(result) != tensor_count(t)) {
+        char from[96], to[96];
+        tensor_describe(t, from, sizeof from);
+        tensor_describe(result, to, sizeof to);
+        die("cannot view %s as %s", from, to);
+    }
+    return result;
+}
+
+struct tensor tensor_reshape_2d(struct tensor t, int64_t a, int64_t b) {
+    return reshape(t, 2, (int64_t[TENSOR_MAX_RANK]){a, b});
+}
+
+struct tensor tensor_reshape_4d(struct tensor t, int64_t a, int64_t b, int64_t c, int64_t d) {
+    return reshape(t, 4, (int64_t[TENSOR_MAX_RANK]){a, b, c, d});
+}
+
+struct tensor tensor_flat(struct tensor t) {
+    return reshape(t, 1, (int64_t[TENSOR_MAX_RANK]){tensor_count(t)});
+}
+
+static size_t append(char *text, size_t size, size_t at, const char *piece) {
+    if (at >= size)
+        return at;
+    int written = snprintf(text + at, size - at, "%s", piece);
+    return at + (size_t)(written > 0 ? written : 0);
+}
+
+static size_t append_list(char *text, size_t size, size_t at, const int64_t *numbers, int count) {
+    at = append(text, size, at, "(");
+    for (int i = 0; i < count; i++) {
+        char number[32];
+        (void)snprintf(number, sizeof number, "%s%" PRId64, i > 0 ? ", " : "", numbers[i]);
+        at = append(text, size, at, number);
+    }
+    return append(text, size, at, ")");
+}
+
+void tensor_describe(struct tensor t, char *text, size_t size) {
+    if (!t.data) {
+        (void)snprintf(text, size, "no tensor");
+        return;
+    }
+    size_t at = append(text, size, 0, dtype_name(t.dtype));
+    at = append(text, size, at, " ");
+    at = append_list(text, size, at, t.shape, t.rank);
+    if (!tensor_is_contiguous(t)) {
+        at = append(text, size, at, " strides ");
+        (void)append_list(text, size, at, t.stride, t.rank);
+    }
+}
