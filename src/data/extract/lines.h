@@ -1,0 +1,47 @@
+// Lines out of one or several files, in chunks of a few megabytes that hold whole lines of one file. Chunks are what
+// threads work on: reading them is one thread's business, looking into them can be any thread's.
+//
+// A line ends at \n, or at the end of its file. Its length is limited; a byte order mark at the beginning of a file is no
+// part of the text.
+#ifndef DATA_EXTRACT_LINES_H
+#define DATA_EXTRACT_LINES_H
+
+#include "base/buffer.h"
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct line_options {
+    const char *const *paths;  // (path_count) "-" is standard input; must stay while lines are read
+    int64_t path_count;
+    size_t chunk_bytes;  // what to aim at; 0 for 1 MiB
+    size_t line_limit;   // longest line in bytes; 0 for 1 GiB
+};
+
+struct line_chunk {
+    struct buffer text;    // whole lines; kept and reused between calls
+    const char *path;      // of the file they come from, or "standard input"
+    int64_t first_line;    // number of the first one in its file, from 1
+    uint64_t input_bytes;  // read from all files by the end of this chunk, as they are on disk: for progress
+};
+
+struct line_reader;
+
+void line_reader_open(struct line_reader **lines, const struct line_options *options);
+void line_reader_close(struct line_reader *lines);  // NULL is fine
+
+// 1 with the next chunk, 0 after the last, -1 on error.
+int line_reader_next(struct line_reader *lines, struct line_chunk *chunk);
+
+// Walks the lines of a chunk: zero the cursor but for `chunk`; true while there is a line.
+struct line_cursor {
+    const struct line_chunk *chunk;
+    size_t position;
+    const char *line;  // without its \n
+    size_t length;
+    bool has_newline;
+    int64_t number;  // in the file, from 1
+};
+bool line_cursor_next(struct line_cursor *cursor);
+
+#endif

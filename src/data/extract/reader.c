@@ -1,0 +1,203 @@
+// Opens, recognises and decompresses. The input goes through one buffer; plain files are copied out of it, others fed to
+// their codec, whose loop ends when the file has ended between two compressed streams.
+#include "data/extract/reader.h"
+#include "data/extract/codec.h"
+#include "data/bad_data.h"
+#include "base/error.h"
+#include "base/memory.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { INPUT_BYTES = 1 << 18, MAGIC_BYTES = 10 };
+
+struct reader {
+    char *name;  // for messages
+    int descriptor;
+    const struct codec *codec;  // NULL for plain files
+    void *state;
+    unsigned char *input;
+    size_t begin, end;    // what of input is not used yet
+    uint64_t read_bytes;  // all bytes read from the file
+    bool ended;           // the file has no more
+    bool between;         // the codec stands between two streams
+};
+
+// Tops up an empty input buffer; sets ended at the end of the file.
+static int fill(struct reader *reader) {
+    ssize_t got;
+    do
+        got = read(reader->descriptor, reader->input + reader->end, INPUT_BYTES - reader->end);
+    while (got < 0 && errno == EINTR);
+    if (got < 0)
+        return error_set("cannot read %s at byte %" PRIu64 ": %s; check the file and the disk", reader->name,
+                         reader->read_bytes, strerror(errno));
+    reader->end += (size_t)got;
+    reader->read_bytes += (uint64_t)got;
+    reader->ended = got == 0;
+    return 0;
+}
+
+static bool begins_with(const struct reader *reader, const char *magic, size_t length) {
+    return reader->end >= length && memcmp(reader->input, magic, length) == 0;
+}
+
+static bool begins_as_bzip2(const struct reader *reader) {
+    if (!begins_with(reader, "BZh", 3) || reader->end < 10 || reader->input[3] < '1' || reader->input[3] > '9')
+        return false;
+    return memcmp(reader->input + 4, "\x31\x41\x59\x26\x53\x59", 6) == 0 ||
+           memcmp(reader->input + 4, "\x17\x72\x45\x38\x50\x90", 6) == 0;
+}
+
+static bool begins_as_zstd(const struct reader *reader) {
+    bool skippable =
+        reader->end >= 4 && (reader->input[0] & 0xF0) == 0x50 && memcmp(reader->input + 1, "\x2A\x4D\x18", 3) == 0;
+    return skippable || begins_with(reader, "\x28\xB5\x2F\xFD", 4);
+}
+
+static int recognise(struct reader *reader) {
+    static const struct {
+        const char *magic;
+        size_t length;
+        const char *what;
+    } refused[] = {
+        {"PAR1", 4, "a Parquet file; export its text as JSON Lines"},
+        {"PK\x03\x04", 4, "a zip archive; unpack it"},
+        {"\x04\x22\x4D\x18", 4, "an lz4 file; decompress it, or use zstd"},
+        {"ARROW1", 6, "an Arrow file; export its text as JSON Lines"},
+        {"\xFF\xFE", 2, "UTF-16 text; convert it to UTF-8"},
+        {"\xFE\xFF", 2, "UTF-16 text; convert it to UTF-8"},
+    };
+    for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++)
+        if (begins_with(reader, refused[i].magic, refused[i].length))
+            return bad_data("%s is %s", reader->name, refused[i].what);
+    if (begins_with(reader, "\x1F\x8B", 2))
+        reader->codec = &codec_gzip;
+    else if (begins_with(reader, "\xFD\x37\x7A\x58\x5A\x00", 6))
+        reader->codec = &codec_xz;
+    else if (begins_as_bzip2(reader))
+        reader->codec = &codec_bzip2;
+    else if (begins_as_zstd(reader))
+        reader->codec = &codec_zstd;
+    if (reader->codec && reader->codec->open(&reader->state) < 0) {
+        reader->codec = NULL;
+        return error_context("%s", reader->name);
+    }
+    return 0;
+}
+
+// A name that promises compression, for a file that has nothing in it: a download that never began.
+static bool named_compressed(const char *path) {
+    static const char *const suffixes[] = {".gz", ".bz2", ".xz", ".zst"};
+    size_t length = strlen(path);
+    for (size_t i = 0; i < sizeof suffixes / sizeof suffixes[0]; i++) {
+        size_t suffix = strlen(suffixes[i]);
+        if (length > suffix && strcmp(path + length - suffix, suffixes[i]) == 0)
+            return true;
+    }
+    return false;
+}
+
+static int begin(struct reader *reader, const char *path) {
+    if (strcmp(path, "-") == 0) {
+        reader->name = memory_string("standard input");
+        reader->descriptor = dup(STDIN_FILENO);
+    } else {
+        reader->name = memory_string(path);
+        reader->descriptor = open(path, O_RDONLY | O_CLOEXEC);
+    }
+    if (reader->descriptor < 0)
+        return error_set("cannot open %s: %s; check the path and its permissions", reader->name, strerror(errno));
+    reader->input = memory_alloc(INPUT_BYTES);
+    while (reader->end < MAGIC_BYTES && !reader->ended)
+        TRY(fill(reader));
+    if (reader->end == 0 && named_compressed(path))
+        return bad_data("%s is empty, which no compressed file is; copy or download it again", reader->name);
+    return recognise(reader);
+}
+
+int reader_open(struct reader **reader, const char *path) {
+    *reader = NULL;
+    struct reader *opened = memory_alloc(sizeof *opened);
+    opened->descriptor = -1;
+    if (begin(opened, path) < 0) {
+        reader_close(opened);
+        return -1;
+    }
+    *reader = opened;
+    return 0;
+}
+
+void reader_close(struct reader *reader) {
+    if (!reader)
+        return;
+    if (reader->codec)
+        reader->codec->close(reader->state);
+    if (reader->descriptor >= 0)
+        close(reader->descriptor);
+    free(reader->input);
+    free(reader->name);
+    free(reader);
+}
+
+static int refill(struct reader *reader) {
+    if (reader->begin < reader->end || reader->ended)
+        return 0;
+    reader->begin = reader->end = 0;
+    return fill(reader);
+}
+
+static int64_t read_plain(struct reader *reader, unsigned char *out, size_t capacity) {
+    TRY(refill(reader));
+    size_t count = reader->end - reader->begin;
+    count = count < capacity ? count : capacity;
+    memcpy(out, reader->input + reader->begin, count);
+    reader->begin += count;
+    return (int64_t)count;
+}
+
+static int64_t read_compressed(struct reader *reader, unsigned char *out, size_t capacity) {
+    for (;;) {
+        TRY(refill(reader));
+        size_t available = reader->end - reader->begin;
+        if (reader->ended && available == 0 && reader->between)
+            return 0;
+        struct codec_io io = {
+            .in = reader->input + reader->begin,
+            .in_bytes = available,
+            .in_ended = reader->ended,
+            .out = out,
+            .out_bytes = capacity,
+        };
+        int status = reader->codec->step(reader->state, &io);
+        reader->begin = reader->end - io.in_bytes;
+        uint64_t position = reader_input_bytes(reader);
+        if (status < 0)
+            return bad_data("%s: %s data is damaged near byte %" PRIu64 ": %s; copy or download the file again",
+                            reader->name, reader->codec->name, position, io.problem);
+        reader->between = io.between;
+        if (io.out_bytes < capacity)
+            return (int64_t)(capacity - io.out_bytes);
+        if (reader->ended && io.in_bytes == available && !io.between)
+            return bad_data("%s: %s data is cut short: the file ends at byte %" PRIu64
+                            " inside a compressed stream; copy or download it again",
+                            reader->name, reader->codec->name, position);
+    }
+}
+
+int64_t reader_read(struct reader *reader, void *out, size_t capacity) {
+    if (capacity == 0)
+        return 0;
+    return reader->codec ? read_compressed(reader, out, capacity) : read_plain(reader, out, capacity);
+}
+
+uint64_t reader_input_bytes(const struct reader *reader) {
+    return reader->read_bytes - (reader->end - reader->begin);
+}
+
+const char *reader_format(const struct reader *reader) {
+    return reader->codec ? reader->codec->name : "plain";
+}

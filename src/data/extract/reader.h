@@ -1,0 +1,22 @@
+// A stream of plain bytes out of a file or standard input, decompressed on the way. What a file is, is told by its first
+// bytes and not by its name. Data that is cut short or damaged is an error with file and byte, never a silent end.
+#ifndef DATA_EXTRACT_READER_H
+#define DATA_EXTRACT_READER_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct reader;
+
+// "-" is standard input.
+int reader_open(struct reader **reader, const char *path);
+void reader_close(struct reader *reader);  // NULL is fine
+
+// Up to capacity bytes into out: returns how many, 0 at the end, -1 on error.
+int64_t reader_read(struct reader *reader, void *out, size_t capacity);
+
+// Bytes taken from the file so far, compressed as they are there: for progress.
+uint64_t reader_input_bytes(const struct reader *reader);
+const char *reader_format(const struct reader *reader);  // "plain", "gzip", …
+
+#endif
