@@ -1,0 +1,21 @@
+// Tells stories from a grammar. A story is a function of the grammar, the seed and its number: the same three give the
+// same text on every machine, and a larger corpus begins with the stories of a smaller one.
+#ifndef STORY_H
+#define STORY_H
+
+#include "grammar.h"
+#include <stddef.h>
+#include <stdint.h>
+
+struct text {
+    char *data;  // NUL-terminated where there is any
+    size_t length, capacity;
+};
+
+void text_add(struct text *text, const char *bytes, size_t length);
+void text_free(struct text *text);
+
+// Writes story number `number` into out, replacing what it held; -1 where the grammar is wrong, after a message.
+int story_tell(const struct grammar *grammar, uint64_t seed, uint64_t number, struct text *out);
+
+#endif
