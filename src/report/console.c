@@ -1,0 +1,96 @@
+// Megatron-LM's log lines. Widths, precisions, blanks and bars are those of its format strings; docs/training logs of one
+// program and the other can be read by the same script.
+#include "report/console.h"
+
+#include "base/clock.h"
+#include <inttypes.h>
+#include <math.h>
+
+double metrics_perplexity(double loss) {
+    return exp(loss < 20 ? loss : 20);
+}
+
+// C prints the sign of a NaN, Python does not.
+static double without_nan_sign(double value) {
+    return isnan(value) ? fabs(value) : value;
+}
+
+void console_train(struct buffer *out, const struct metrics *m) {
+    char time[32];
+    clock_format(m->wall_seconds, time, sizeof time);
+    buffer_printf(out, " [%s] iteration %8" PRId64 "/%8" PRId64 " |", time, m->iteration, m->train_iters);
+    buffer_printf(out, " consumed samples: %12" PRId64 " |", m->consumed_samples);
+    if (m->skipped_samples > 0)
+        buffer_printf(out, " skipped samples: %12" PRId64 " |", m->skipped_samples);
+    buffer_printf(out, " elapsed time per iteration (ms): %.1f |", m->elapsed_ms);
+    if (m->has_throughput)
+        buffer_printf(out, " throughput per GPU (TFLOP/s/GPU): %.1f |", m->teraflops);
+    buffer_printf(out, " learning rate: %.6E |", m->learning_rate);
+    buffer_printf(out, " global batch size: %5" PRId64 " |", m->global_batch_size);
+    for (int i = 0; i < m->loss_count; i++) {
+        if (m->losses[i].value >= 0)  // false for NaN, which is left out as well
+            buffer_printf(out, " %s: %.6E |", m->losses[i].name, m->losses[i].value);
+    }
+    buffer_printf(out, " loss scale: %.1f |", m->loss_scale);
+    if (m->has_grad_norm)
+        buffer_printf(out, " grad norm: %.3f |", without_nan_sign(m->grad_norm));
+    if (m->has_num_zeros)
+        buffer_printf(out, " num zeros: %.1f |", m->num_zeros);
+    if (m->has_params_norm)
+        buffer_printf(out, " params norm: %.3f |", without_nan_sign(m->params_norm));
+    buffer_printf(out, " number of skipped iterations: %3" PRId64 " |", m->skipped_iterations);
+    buffer_printf(out, " number of nan iterations: %3" PRId64 " |\n", m->nan_iterations);
+}
+
+static void append_dashes(struct buffer *out, size_t count) {
+    for (size_t i = 0; i < count; i++)
+        buffer_append_byte(out, '-');
+    buffer_append_byte(out, '\n');
+}
+
+void console_eval(struct buffer *out, const struct metrics_eval *eval) {
+    struct buffer line = {0};
+    buffer_printf(&line, " validation loss at iteration %" PRId64, eval->iteration);
+    if (eval->is_final)
+        buffer_printf(&line, " on %s set", eval->set);
+    buffer_append_string(&line, " | ");
+    for (int i = 0; i < eval->loss_count; i++) {
+        double value = without_nan_sign(eval->losses[i].value);
+        buffer_printf(&line, "%s value: %.6E | ", eval->losses[i].name, value);
+        buffer_printf(&line, "%s PPL: %.6E | ", eval->losses[i].name, without_nan_sign(metrics_perplexity(value)));
+    }
+    append_dashes(out, line.length + 1);
+    buffer_append(out, line.data, line.length);
+    buffer_append_byte(out, '\n');
+    append_dashes(out, line.length + 1);
+    buffer_free(&line);
+}
+
+void console_saving(struct buffer *out, double wall_seconds, int64_t iteration, const char *folder) {
+    char time[32];
+    clock_format(wall_seconds, time, sizeof time);
+    buffer_printf(out, "[%s] saving checkpoint at iteration %7" PRId64 " to %s in bevatron format\n", time, iteration,
+                  folder);
+}
+
+void console_saved(struct buffer *out, double wall_seconds, int64_t iteration, const char *folder) {
+    char time[32];
+    clock_format(wall_seconds, time, sizeof time);
+    buffer_printf(out, "  [%s] successfully saved checkpoint from iteration %7" PRId64 " to %s [ t 1/1, p 1/1 ]\n",
+                  time, iteration, folder);
+}
+
+void console_loading(struct buffer *out, int64_t iteration, const char *folder) {
+    buffer_printf(out, " loading checkpoint from %s at iteration %" PRId64 "\n", folder, iteration);
+}
+
+void console_loaded(struct buffer *out, int64_t iteration, const char *folder) {
+    buffer_printf(out, "  successfully loaded checkpoint from %s [ t 1/1, p 1/1 ] at iteration %" PRId64 "\n", folder,
+                  iteration);
+}
+
+void console_datetime(struct buffer *out, const char *event, double wall_seconds) {
+    char time[32];
+    clock_format(wall_seconds, time, sizeof time);
+    buffer_printf(out, "[%s] datetime: %s \n", event, time);
+}

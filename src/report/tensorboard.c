@@ -1,0 +1,153 @@
+// The event file and Megatron's tags. Records gather in memory and are written at each flush, whole records only, so what a
+// killed run leaves ends between two records or in one torn record, which TensorBoard passes over.
+#include "report/tensorboard.h"
+
+#include "base/buffer.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "report/event.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { FLUSH_BYTES = 1 << 16 };
+
+struct tensorboard {
+    int descriptor;
+    char *path;
+    struct buffer pending;
+    bool has_failed;
+};
+
+static char *event_path(const char *folder) {
+    char host[256] = "";
+    if (gethostname(host, sizeof host - 1) < 0 || host[0] == '\0')
+        memcpy(host, "localhost", sizeof "localhost");
+    char *name =
+        memory_printf("events.out.tfevents.%" PRId64 ".%s.%ld.0", (int64_t)clock_wall_seconds(), host, (long)getpid());
+    char *path = file_join(folder, name);
+    free(name);
+    return path;
+}
+
+int tensorboard_open(struct tensorboard **board, const char *folder) {
+    *board = NULL;
+    TRY(file_make_folders(folder));
+    char *path = event_path(folder);
+    int descriptor = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+    if (descriptor < 0) {
+        error_set("cannot create %s: %s; name another folder with --tensorboard-dir", path, strerror(errno));
+        free(path);
+        return -1;
+    }
+    *board = memory_alloc(sizeof **board);
+    (*board)->descriptor = descriptor;
+    (*board)->path = path;
+    event_version(&(*board)->pending, clock_wall_seconds());
+    tensorboard_flush(*board);
+    return 0;
+}
+
+void tensorboard_flush(struct tensorboard *board) {
+    size_t done = 0;
+    while (!board->has_failed && done < board->pending.length) {
+        ssize_t count = write(board->descriptor, board->pending.data + done, board->pending.length - done);
+        if (count < 0 && errno == EINTR)
+            continue;
+        if (count <= 0) {
+            log_warn("cannot write to %s: %s; no more TensorBoard events are written", board->path, strerror(errno));
+            board->has_failed = true;
+        } else {
+            done += (size_t)count;
+        }
+    }
+    buffer_clear(&board->pending);
+}
+
+void tensorboard_close(struct tensorboard *board) {
+    if (!board)
+        return;
+    tensorboard_flush(board);
+    close(board->descriptor);
+    buffer_free(&board->pending);
+    free(board->path);
+    free(board);
+}
+
+static void flush_if_large(struct tensorboard *board) {
+    if (board->pending.length >= FLUSH_BYTES)
+        tensorboard_flush(board);
+}
+
+void tensorboard_scalar(struct tensorboard *board, const char *tag, double value, int64_t step) {
+    event_scalar(&board->pending, (struct event_place){clock_wall_seconds(), step}, tag, value);
+    flush_if_large(board);
+}
+
+void tensorboard_text(struct tensorboard *board, const char *tag, const char *text, int64_t step) {
+    // The name PyTorch's writer gives, which existing boards and scripts look for.
+    char *full = memory_printf("%s/text_summary", tag);
+    event_text(&board->pending, (struct event_place){clock_wall_seconds(), step}, full, text);
+    free(full);
+    flush_if_large(board);
+}
+
+// What both curves of a value share: the x of the one over iterations and of the one over samples.
+struct axes {
+    int64_t iteration, samples;
+};
+
+static void both(struct tensorboard *board, const char *tag, double value, struct axes axes) {
+    char *versus = memory_printf("%s vs samples", tag);
+    tensorboard_scalar(board, tag, value, axes.iteration);
+    tensorboard_scalar(board, versus, value, axes.samples);
+    free(versus);
+}
+
+void tensorboard_train(struct tensorboard *board, const struct metrics *m, const struct tensorboard_choice *choice) {
+    struct axes axes = {m->iteration, m->consumed_samples};
+    both(board, "learning-rate", m->learning_rate, axes);
+    both(board, "batch-size", (double)m->global_batch_size, axes);
+    for (int i = 0; i < m->loss_count; i++)
+        both(board, m->losses[i].name, m->losses[i].value, axes);
+    if (m->skipped_samples > 0)
+        tensorboard_scalar(board, "skipped-train-samples", (double)m->skipped_samples, m->iteration);
+    if (!choice->no_loss_scale)
+        both(board, "loss-scale", m->loss_scale, axes);
+    if (choice->world_size > 0)
+        both(board, "world-size", (double)choice->world_size, axes);
+    if (m->has_grad_norm)
+        both(board, "grad-norm", m->grad_norm, axes);
+    if (m->has_num_zeros)
+        both(board, "num-zeros", m->num_zeros, axes);
+    if (m->has_params_norm)
+        both(board, "params-norm", m->params_norm, axes);
+}
+
+void tensorboard_timers(struct tensorboard *board, const struct metrics *m) {
+    struct axes axes = {m->iteration, m->consumed_samples};
+    both(board, "iteration-time", m->elapsed_ms / 1000, axes);
+    if (m->has_throughput)
+        tensorboard_scalar(board, "throughput", m->teraflops, m->iteration);
+}
+
+void tensorboard_eval(struct tensorboard *board, const struct metrics_eval *eval,
+                      const struct tensorboard_choice *choice) {
+    struct axes axes = {eval->iteration, eval->consumed_samples};
+    for (int i = 0; i < eval->loss_count; i++) {
+        const struct metrics_loss *loss = &eval->losses[i];
+        char *tag = memory_printf("%s %s", loss->name, eval->set);
+        char *ppl = memory_printf("%s ppl", tag);
+        both(board, tag, loss->value, axes);
+        if (choice->validation_ppl)
+            both(board, ppl, metrics_perplexity(loss->value), axes);
+        free(tag);
+        free(ppl);
+    }
+}
