@@ -106,10 +106,9 @@ void cpu_clip_scale(struct device *device, const struct op_clip_scale *op) {
     (void)device;
     float norm = sqrtf(*(const float *)op->sum_squares.data);
     float ratio = op->max_norm / (norm + 1e-6f);
-    // A norm that is not finite must reach the optimizer, which then leaves everything as it was.
-    float scale = op->max_norm > 0 && !(ratio >= 1) ? ratio : 1.0f;
+    float scale = op->max_norm > 0 && ratio < 1 ? ratio : 1.0f;
     if (!isfinite(norm))
-        scale = norm;
+        scale = NAN;
     *(float *)op->norm.data = norm;
     *(float *)op->scale.data = scale;
 }
