@@ -1,0 +1,61 @@
+// Reading a run's configuration from a command line, and the few numbers that are computed from it everywhere: the padded vocabulary,
+// the number of parameters and the size of each global batch.
+#include "config/config.h"
+#include "base/error.h"
+#include "base/log.h"
+#include <inttypes.h>
+#include <string.h>
+
+int config_parse(struct config *config, int argc, char **argv) {
+    memset(config, 0, sizeof *config);
+    int status = flags_parse(config_command(), config, argc, argv);
+    if (status != 0)
+        return status;
+    return config_apply_preset(config);
+}
+
+void config_defaults(struct config *config) {
+    memset(config, 0, sizeof *config);
+    flags_set_defaults(config_command(), config);
+}
+
+void config_free(struct config *config) {
+    flags_free(config_command(), config);
+}
+
+int config_pad_vocab(struct config *config, int64_t vocab_size) {
+    if (vocab_size < 1 || vocab_size > INT32_MAX)
+        return error_set("a vocabulary of %" PRId64 " tokens is out of range", vocab_size);
+    if (config->padded_vocab_size == 0) {
+        int64_t multiple = config->make_vocab_size_divisible_by * config->tensor_model_parallel_size;
+        config->padded_vocab_size = (vocab_size + multiple - 1) / multiple * multiple;
+    }
+    if (config->padded_vocab_size < vocab_size)
+        return error_set_code(EXIT_CODE_USAGE,
+                              "the tokenizer has %" PRId64 " tokens, but --padded-vocab-size is %" PRId64
+                              "; give at least the former or leave the flag out",
+                              vocab_size, config->padded_vocab_size);
+    return 0;
+}
+
+int64_t config_parameter_count(const struct config *config) {
+    int64_t h = config->hidden_size, f = config->ffn_hidden_size, q = config->num_attention_heads * config->kv_channels;
+    int64_t attention = h * 3 * q + 3 * q + q * h + h;  // query, key and value; projection
+    int64_t mlp = h * f + f + f * h + h;
+    int64_t norms = 4 * h;
+    return config->num_layers * (attention + mlp + norms) + 2 * h +
+           (config->padded_vocab_size + config->max_position_embeddings) * h;
+}
+
+int64_t config_global_batch_size(const struct config *config, int64_t consumed_samples) {
+    if (config->rampup_start == 0 || consumed_samples > config->rampup_samples)
+        return config->global_batch_size;
+    int64_t increments = (config->global_batch_size - config->rampup_start) / config->rampup_increment;
+    if (increments == 0)
+        return config->global_batch_size;
+    // A quotient of doubles, as in Megatron: the steps fall on the same samples.
+    double samples_per_increment = (double)config->rampup_samples / (double)increments;
+    int64_t steps = (int64_t)((double)consumed_samples / samples_per_increment);
+    int64_t size = config->rampup_start + steps * config->rampup_increment;
+    return size < config->global_batch_size ? size : config->global_batch_size;
+}

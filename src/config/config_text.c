@@ -1,0 +1,248 @@
+// The configuration as text: Megatron's argument dump for the log, and JSON for checkpoints. Fields are walked through the rows of
+// the flag table, so a new flag appears in both without further work.
+#include "config/config.h"
+#include "config/flag_internal.h"
+#include "base/error.h"
+#include "base/memory.h"
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+// What a checkpoint of a model and the run that loads it must agree on.
+static const char *const model_fields[] = {"model",
+                                           "num_layers",
+                                           "hidden_size",
+                                           "ffn_hidden_size",
+                                           "num_attention_heads",
+                                           "kv_channels",
+                                           "group_query_attention",
+                                           "num_query_groups",
+                                           "max_position_embeddings",
+                                           "position_embedding_type",
+                                           "normalization",
+                                           "norm_epsilon",
+                                           "swiglu",
+                                           "no_bias_gelu_fusion",
+                                           "disable_bias_linear",
+                                           "untie_embeddings_and_output_weights",
+                                           "padded_vocab_size"};
+
+// What else is taken over from a checkpoint where the user says nothing: how text becomes tokens.
+static const char *const tokenizer_fields[] = {
+    "seq_length", "make_vocab_size_divisible_by", "tokenizer_type", "tokenizer_model", "vocab_file", "merge_file",
+    "vocab_size", "null_tokenizer_eod_id"};
+
+#define COUNT(array) (sizeof(array) / sizeof((array)[0]))
+
+static void append_field_name(const char *flag, struct buffer *out) {
+    for (const char *p = flag + 2; *p; p++)
+        buffer_append_byte(out, *p == '-' ? '_' : *p);
+}
+
+// A number without a default that is still 0 was never set.
+static bool is_unset(const struct flag *flag, const void *base) {
+    const void *slot = (const char *)base + flag->offset;
+    switch (flag->type) {
+    case FLAG_INT:
+        return !flag->initial && *(const int64_t *)slot == 0;
+    case FLAG_DOUBLE:
+        return !flag->initial && *(const double *)slot == 0;
+    case FLAG_STRING:
+    case FLAG_CHOICE:
+        return !*(char *const *)slot;
+    case FLAG_STRING_LIST:
+        return ((const struct string_list *)slot)->count == 0;
+    default:
+        return false;
+    }
+}
+
+// As Python prints it: True, None, 0.1, 1.0, ['a', 'b'].
+static void append_python(const struct flag *flag, const void *base, struct buffer *out) {
+    const void *slot = (const char *)base + flag->offset;
+    if (is_unset(flag, base)) {
+        buffer_append_string(out, "None");
+    } else if (flag->type == FLAG_BOOL || flag->type == FLAG_BOOL_OFF) {
+        buffer_append_string(out, *(const bool *)slot ? "True" : "False");
+    } else if (flag->type == FLAG_STRING_LIST) {
+        const struct string_list *list = slot;
+        for (int64_t i = 0; i < list->count; i++)
+            buffer_printf(out, "%s'%s'", i ? ", " : "[", list->items[i]);
+        buffer_append_byte(out, ']');
+    } else {
+        size_t start = out->length;
+        flag_format(flag, base, out);
+        if (flag->type == FLAG_DOUBLE && !strpbrk(out->data + start, ".e"))
+            buffer_append_string(out, ".0");
+    }
+}
+
+struct dump_line {
+    char *name;
+    char *value;
+};
+
+static int compare_lines(const void *a, const void *b) {
+    return strcasecmp(((const struct dump_line *)a)->name, ((const struct dump_line *)b)->name);
+}
+
+struct dump {
+    struct dump_line *lines;
+    size_t count;
+};
+
+static void add_line(struct dump *dump, char *name, char *value) {
+    dump->lines = memory_realloc(dump->lines, (dump->count + 1) * sizeof *dump->lines);
+    dump->lines[dump->count++] = (struct dump_line){name, value};
+}
+
+static void add_row(struct dump *dump, const struct flag *flag, const struct config *config) {
+    struct buffer name = {0}, value = {0};
+    append_field_name(flag->name, &name);
+    append_python(flag, config, &value);
+    add_line(dump, memory_string(buffer_string(&name)), memory_string(buffer_string(&value)));
+    buffer_free(&name);
+    buffer_free(&value);
+}
+
+void config_dump(const struct config *config, struct buffer *out) {
+    struct dump dump = {0};
+    for (size_t i = 0; i < config->given.count; i++)
+        if (config->given.flags[i].type != FLAG_GROUP)
+            add_row(&dump, &config->given.flags[i], config);
+    add_line(&dump, memory_string("world_size"), memory_printf("%" PRId64, config->world_size));
+    add_line(&dump, memory_string("data_parallel_size"), memory_printf("%" PRId64, config->data_parallel_size));
+    add_line(&dump, memory_string("params_dtype"), memory_string(config->params_dtype ? config->params_dtype : "None"));
+    qsort(dump.lines, dump.count, sizeof *dump.lines, compare_lines);
+
+    static const char dots[] = "................................................";  // 48
+    buffer_append_string(out, "------------------------ arguments ------------------------\n");
+    for (size_t i = 0; i < dump.count; i++) {
+        struct dump_line *line = &dump.lines[i];
+        size_t length = strlen(line->name), skipped = length < sizeof dots - 1 ? length : sizeof dots - 1;
+        buffer_printf(out, "  %s %s %s\n", line->name, dots + skipped, line->value);
+        free(line->name);
+        free(line->value);
+    }
+    free(dump.lines);
+    buffer_append_string(out, "-------------------- end of arguments ---------------------\n");
+}
+
+static void write_value(const struct flag *flag, const void *base, struct json_writer *writer) {
+    const void *slot = (const char *)base + flag->offset;
+    if (is_unset(flag, base)) {
+        json_null(writer);
+        return;
+    }
+    switch (flag->type) {
+    case FLAG_GROUP:
+        break;
+    case FLAG_BOOL:
+    case FLAG_BOOL_OFF:
+        json_bool(writer, *(const bool *)slot);
+        break;
+    case FLAG_INT:
+        json_int(writer, *(const int64_t *)slot);
+        break;
+    case FLAG_DOUBLE:
+        json_double(writer, *(const double *)slot);
+        break;
+    case FLAG_STRING:
+    case FLAG_CHOICE:
+        json_cstring(writer, *(char *const *)slot);
+        break;
+    case FLAG_STRING_LIST:
+        json_begin_array(writer);
+        for (int64_t i = 0; i < ((const struct string_list *)slot)->count; i++)
+            json_cstring(writer, ((const struct string_list *)slot)->items[i]);
+        json_end_array(writer);
+        break;
+    }
+}
+
+void config_to_json(const struct config *config, struct json_writer *writer) {
+    struct buffer name = {0};
+    json_begin_object(writer);
+    for (size_t i = 0; i < config->given.count; i++) {
+        const struct flag *flag = &config->given.flags[i];
+        if (flag->type == FLAG_GROUP)
+            continue;
+        buffer_clear(&name);
+        append_field_name(flag->name, &name);
+        json_key(writer, name.data);
+        write_value(flag, config, writer);
+    }
+    json_key(writer, "world_size");
+    json_int(writer, config->world_size);
+    json_key(writer, "data_parallel_size");
+    json_int(writer, config->data_parallel_size);
+    json_key(writer, "params_dtype");
+    json_cstring(writer, config->params_dtype);
+    json_end_object(writer);
+    buffer_free(&name);
+}
+
+// The text a scalar of a checkpoint would have on the command line; NULL where it is none.
+static const char *json_text(const struct json *value) {
+    if (value->type == JSON_TRUE || value->type == JSON_FALSE)
+        return value->type == JSON_TRUE ? "true" : "false";
+    bool is_text = value->type == JSON_NUMBER || value->type == JSON_STRING;
+    return is_text && strlen(value->string) == value->length ? value->string : NULL;
+}
+
+static int take_field(struct config *config, const struct json *object, const char *field) {
+    const struct json *value = json_member(object, field);
+    if (!value || value->type == JSON_NULL || flag_is_given(&config->given, field))
+        return 0;
+    const char *text = json_text(value);
+    if (!text)
+        return error_set("the configuration's \"%s\" is neither a number nor a text", field);
+    struct flag_table table = config_flag_table(0);
+    return flag_set(&table, config, field, text, FLAG_FROM_PRESET);
+}
+
+int config_from_json(struct config *config, const struct json *object) {
+    if (object->type != JSON_OBJECT)
+        return error_set("the configuration of a checkpoint is no JSON object");
+    for (size_t i = 0; i < COUNT(model_fields); i++)
+        TRY(take_field(config, object, model_fields[i]));
+    for (size_t i = 0; i < COUNT(tokenizer_fields); i++)
+        TRY(take_field(config, object, tokenizer_fields[i]));
+    return 0;
+}
+
+// Appends "num_layers is 12 there and 24 here" where the object's field has another value. A field the object lacks was
+// added after it was written and had its default then.
+static void compare_field(const struct config *config, const struct json *object, const char *field,
+                          struct buffer *out) {
+    struct flag_table table = config_flag_table(0);
+    const struct flag *flag = flag_find(&table, field);
+    CHECK(flag != NULL);
+    const struct json *value = json_member(object, field);
+    const char *there = value ? json_text(value) : flag->initial;
+    if (!there)
+        there = flag->type == FLAG_BOOL ? "false" : "None";
+    struct buffer here = {0};
+    append_python(flag, config, &here);
+    bool same = strcasecmp(there, buffer_string(&here)) == 0;
+    if (flag->type == FLAG_DOUBLE && !is_unset(flag, config))
+        same = strtod(there, NULL) == *(const double *)((const char *)config + flag->offset);
+    if (!same)
+        buffer_printf(out, "%s%s is %s there and %s here", out->length ? ", " : "", field, there, buffer_string(&here));
+    buffer_free(&here);
+}
+
+int config_check_json(const struct config *config, const struct json *object, const char *name) {
+    if (object->type != JSON_OBJECT)
+        return error_set("%s: the configuration is no JSON object", name);
+    struct buffer differences = {0};
+    for (size_t i = 0; i < COUNT(model_fields); i++)
+        compare_field(config, object, model_fields[i], &differences);
+    int status = 0;
+    if (differences.length)
+        status = error_set("%s holds another model: %s; give the checkpoint's values, or --use-checkpoint-args", name,
+                           buffer_string(&differences));
+    buffer_free(&differences);
+    return status;
+}

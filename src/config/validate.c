@@ -1,0 +1,187 @@
+// Makes a configuration complete and refuses one that contradicts itself. All contradictions are told at once, each with its
+// remedy, because a job that waited hours in a queue should not fail on them one by one.
+#include "config/validate.h"
+#include "base/error.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MOST_COMPLAINTS = 12 };
+
+void complain(struct complaints *complaints, const char *format, ...) {
+    complaints->count++;
+    if (complaints->count > MOST_COMPLAINTS)
+        return;
+    char text[1024];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    buffer_printf(&complaints->text, "\n  %d. %s", complaints->count, text);
+}
+
+static int report(struct complaints *complaints) {
+    int count = complaints->count;
+    const char *text = buffer_string(&complaints->text);
+    if (count == 1)
+        error_set_code(EXIT_CODE_USAGE, "%s", text + strlen("\n  1. "));
+    else if (count > 1)
+        error_set_code(EXIT_CODE_USAGE, "%d problems with the flags:%s%s", count, text,
+                       count > MOST_COMPLAINTS ? "\n  …" : "");
+    buffer_free(&complaints->text);
+    return count ? -1 : 0;
+}
+
+static void validate_positions(struct config *config, struct complaints *complaints) {
+    if (config->seq_length == 0 && config->max_position_embeddings == 0) {
+        complain(complaints, "--seq-length is missing; give the tokens of a sample");
+        return;
+    }
+    if (config->max_position_embeddings == 0)
+        config->max_position_embeddings = config->seq_length;
+    if (config->seq_length == 0)
+        config->seq_length = config->max_position_embeddings;
+    if (config->seq_length > config->max_position_embeddings)
+        complain(complaints,
+                 "--seq-length %" PRId64 " is above --max-position-embeddings %" PRId64
+                 "; shorten the one or raise the other",
+                 config->seq_length, config->max_position_embeddings);
+}
+
+static void validate_model(struct config *config, struct complaints *complaints) {
+    const struct {
+        const char *flag;
+        int64_t value;
+    } needed[] = {{"--num-layers", config->num_layers},
+                  {"--hidden-size", config->hidden_size},
+                  {"--num-attention-heads", config->num_attention_heads}};
+    for (size_t i = 0; i < sizeof needed / sizeof needed[0]; i++)
+        if (needed[i].value == 0)
+            complain(complaints, "%s is missing; give it, a --preset, or --load with --use-checkpoint-args",
+                     needed[i].flag);
+    int64_t h = config->hidden_size, heads = config->num_attention_heads;
+    if (config->ffn_hidden_size == 0)
+        config->ffn_hidden_size = 4 * h;
+    if (config->kv_channels == 0 && heads > 0 && h % heads != 0)
+        complain(complaints,
+                 "--hidden-size %" PRId64 " is no multiple of --num-attention-heads %" PRId64
+                 "; change one, or give --kv-channels",
+                 h, heads);
+    if (config->kv_channels == 0 && heads > 0)
+        config->kv_channels = h / heads;
+    validate_positions(config, complaints);
+    if (config->padded_vocab_size % config->tensor_model_parallel_size != 0)
+        complain(complaints, "--padded-vocab-size %" PRId64 " is no multiple of the tensor-parallel ranks",
+                 config->padded_vocab_size);
+}
+
+static void validate_precision(struct config *config, struct complaints *complaints) {
+    if (config->fp16 && config->bf16)
+        complain(complaints, "--fp16 and --bf16 exclude each other; give one");
+    if (config->bf16 && strcmp(config->device, "cpu") == 0)
+        complain(complaints, "--bf16 needs a GPU; leave it out with --device cpu");
+    config->params_dtype = config->bf16 ? "bf16" : config->fp16 ? "fp16" : "fp32";
+}
+
+// Numbers with separators, at most three, of which one is above 0.
+static bool is_split(const char *text) {
+    int numbers = 0;
+    double sum = 0;
+    while (*text) {
+        size_t separators = strspn(text, ", /");
+        text += separators;
+        if (!*text)
+            break;
+        size_t length = strspn(text, "0123456789.");
+        char *end = NULL;
+        double value = strtod(text, &end);
+        if (length == 0 || end != text + length || (numbers > 0 && separators == 0))
+            return false;
+        numbers++;
+        sum += value;
+        text = end;
+    }
+    return numbers >= 1 && numbers <= 3 && sum > 0;
+}
+
+static void validate_data(struct config *config, struct complaints *complaints) {
+    const struct string_list *own[] = {&config->train_data_path, &config->valid_data_path, &config->test_data_path};
+    bool has_own = false, is_blend = config->data_path.count > 1;
+    for (int i = 0; i < 3; i++) {
+        has_own = has_own || own[i]->count > 0;
+        is_blend = is_blend || own[i]->count > 1;
+    }
+    int sources = (config->data_path.count > 0) + has_own + config->mock_data;
+    if (sources == 0)
+        complain(complaints, "there is no data; give --data-path PREFIX, or --mock-data to try without");
+    if (sources > 1)
+        complain(complaints, "--data-path, --train/valid/test-data-path and --mock-data exclude each other; give one");
+    if (is_blend)
+        complain(complaints, "blends of several datasets are not implemented in this version; give one prefix, without "
+                             "a weight");
+    if (has_own && config->split)
+        complain(complaints, "--split divides one --data-path; leave it out with --train/valid/test-data-path");
+    if (config->split && !is_split(config->split))
+        complain(complaints, "--split takes up to three shares like 969,30,1, not \"%s\"", config->split);
+    if (config->data_path.count > 0 && !config->split) {
+        config->split = memory_string("969, 30, 1");
+        log_info("note: --split is not given; 969, 30, 1 of the documents are for training, validation and test");
+    }
+}
+
+static void validate_tokenizer(struct config *config, struct complaints *complaints) {
+    if (!config->tokenizer_type && (config->vocab_file || config->merge_file))
+        config->tokenizer_type = memory_string("GPT2BPETokenizer");
+    if (!config->tokenizer_type && !config->tokenizer_model && config->vocab_size == 0) {
+        complain(complaints, "the vocabulary is not known; give --vocab-file and --merge-file, or --vocab-size");
+        return;
+    }
+    if (config->tokenizer_type && strcmp(config->tokenizer_type, "GPT2BPETokenizer") == 0 &&
+        (!config->vocab_file || !config->merge_file))
+        complain(complaints, "GPT2BPETokenizer needs --vocab-file and --merge-file; %s is missing",
+                 config->vocab_file ? "--merge-file" : "--vocab-file");
+    if (config->tokenizer_type && strcmp(config->tokenizer_type, "NullTokenizer") == 0 && config->vocab_size == 0)
+        complain(complaints, "NullTokenizer needs --vocab-size");
+}
+
+static void validate_checkpoints(struct config *config, enum config_use use, struct complaints *complaints) {
+    if (config->save && config->save_interval == 0 && use == CONFIG_TRAIN)
+        complain(complaints, "--save needs --save-interval, the updates between checkpoints");
+    if (config->override_opt_param_scheduler && config->use_checkpoint_opt_param_scheduler)
+        complain(complaints,
+                 "--override-opt_param-scheduler and --use-checkpoint-opt_param-scheduler exclude each other; "
+                 "give one");
+    if (!config->load && config->finetune)
+        complain(complaints, "--finetune needs --load, the checkpoint to begin from");
+    if (!config->load && config->use_checkpoint_args)
+        complain(complaints, "--use-checkpoint-args needs --load, the checkpoint to take them from");
+    if (!config->load && config->ckpt_step >= 0)
+        complain(complaints, "--ckpt-step needs --load, the folder it is in");
+    if (config->save && !config->metrics_file)
+        config->metrics_file = file_join(config->save, "metrics.jsonl");
+}
+
+int config_validate_for(struct config *config, int world_size, enum config_use use) {
+    struct complaints complaints = {0};
+    config->world_size = world_size;
+    validate_model(config, &complaints);
+    validate_features(config, &complaints);
+    validate_precision(config, &complaints);
+    validate_batches(config, use, &complaints);
+    if (use == CONFIG_TRAIN)
+        validate_schedule(config, &complaints);
+    if (use != CONFIG_GENERATE)
+        validate_data(config, &complaints);
+    validate_tokenizer(config, &complaints);
+    validate_checkpoints(config, use, &complaints);
+    return report(&complaints);
+}
+
+int config_validate(struct config *config, int world_size) {
+    return config_validate_for(config, world_size, CONFIG_TRAIN);
+}

@@ -1,0 +1,23 @@
+// What the files of the validation share: the list of complaints, and the steps in their order. Each step derives what it
+// can even after a complaint, so that one mistake does not hide the next.
+#ifndef CONFIG_VALIDATE_H
+#define CONFIG_VALIDATE_H
+
+#include "config/config.h"
+
+struct complaints {
+    struct buffer text;
+    int count;
+};
+
+// Adds one sentence: what contradicts what, and the remedy.
+void complain(struct complaints *complaints, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+// Data-parallel size, batch sizes and ramp-up; needs world_size.
+void validate_batches(struct config *config, enum config_use use, struct complaints *complaints);
+// Length of the run, learning-rate and weight-decay schedules; needs the batch sizes.
+void validate_schedule(struct config *config, struct complaints *complaints);
+// Refuses flags whose feature is not there, and says which have no effect.
+void validate_features(const struct config *config, struct complaints *complaints);
+
+#endif

@@ -1,0 +1,89 @@
+// What the flags can say and this version cannot do. A flag in the first list is refused unless it has its default, because it would
+// change the numbers or the memory of the run; one in the second is allowed with a note, because it would not.
+// When a feature is built, its line goes.
+#include "config/validate.h"
+#include "base/error.h"
+#include "base/log.h"
+#include <string.h>
+
+static const char *const refused[] = {"--normalization",
+                                      "--position-embedding-type",
+                                      "--swiglu",
+                                      "--no-bias-gelu-fusion",
+                                      "--disable-bias-linear",
+                                      "--group-query-attention",
+                                      "--untie-embeddings-and-output-weights",
+                                      "--encoder-num-layers",
+                                      "--bert-no-binary-head",
+                                      "--encoder-seq-length",
+                                      "--decoder-seq-length",
+                                      "--vocab-extra-ids",
+                                      "--step-batch-size-schedule",
+                                      "--calculate-per-token-loss",
+                                      "--optimizer",
+                                      "--fp16",
+                                      "--reset-attention-mask",
+                                      "--dataloader-type",
+                                      "--tensor-model-parallel-size",
+                                      "--pipeline-model-parallel-size",
+                                      "--context-parallel-size",
+                                      "--num-layers-per-virtual-pipeline-stage",
+                                      "--num-virtual-stages-per-pipeline-rank",
+                                      "--use-distributed-optimizer",
+                                      "--overlap-param-gather",
+                                      "--recompute-granularity",
+                                      "--distribute-saved-activations"};
+
+static const struct {
+    const char *flag;
+    const char *note;
+} without_effect[] = {
+    {"--sequence-parallel", "divides nothing with one tensor-parallel rank"},
+    {"--overlap-grad-reduce", "is not built yet: gradients are reduced after the backward pass, with the same numbers"},
+    {"--async-save", "is not built yet: checkpoints are written in the foreground"},
+    {"--ckpt-format", "has no effect: checkpoints are written in bevatron's own format"},
+    {"--attention-backend", "has no effect: bevatron picks the kernel"},
+    {"--recompute-method", "has no effect without --recompute-granularity full"},
+    {"--recompute-num-layers", "has no effect without --recompute-granularity full"},
+    {"--recompute-modules", "has no effect without --recompute-granularity selective"},
+    {"--timing-log-level", "has no effect yet: only the iteration is timed"},
+    {"--log-progress", "has no effect yet: metrics.jsonl has what progress.txt would say"},
+    {"--log-memory-to-tensorboard", "has no effect yet"},
+};
+
+// Compares the value with the default by their texts.
+static bool is_default(const struct config *config, const struct config *defaults, const struct flag *flag,
+                       struct buffer *value, struct buffer *initial) {
+    buffer_clear(value);
+    buffer_clear(initial);
+    flag_format(flag, config, value);
+    flag_format(flag, defaults, initial);
+    return strcmp(buffer_string(value), buffer_string(initial)) == 0;
+}
+
+void validate_features(const struct config *config, struct complaints *complaints) {
+    struct flag_table table = config_flag_table(0);
+    struct config defaults;
+    config_defaults(&defaults);
+    struct buffer value = {0}, initial = {0};
+    for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++) {
+        const struct flag *flag = flag_find(&table, refused[i]);
+        CHECK(flag != NULL);
+        if (is_default(config, &defaults, flag, &value, &initial))
+            continue;
+        if (flag->type == FLAG_BOOL)
+            complain(complaints, "%s is not implemented in this version; leave it out", flag->name);
+        else
+            complain(complaints, "%s %s is not implemented in this version; leave it out%s%s", flag->name, value.data,
+                     flag->initial ? " or give " : "", flag->initial ? flag->initial : "");
+    }
+    for (size_t i = 0; i < sizeof without_effect / sizeof without_effect[0]; i++) {
+        const struct flag *flag = flag_find(&table, without_effect[i].flag);
+        CHECK(flag != NULL);
+        if (!is_default(config, &defaults, flag, &value, &initial))
+            log_info("note: %s %s", flag->name, without_effect[i].note);
+    }
+    buffer_free(&value);
+    buffer_free(&initial);
+    config_free(&defaults);
+}

@@ -1,0 +1,219 @@
+// Batches and schedules: how many samples an update has, how long the run is, and the learning-rate and weight-decay schedules in
+// samples, the unit Megatron counts them in. A run is counted in iterations or in samples, never in both.
+#include "config/validate.h"
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+// Counts stay below 2^62, so that sums of two do not overflow.
+static int64_t product(int64_t a, int64_t b, const char *what, struct complaints *complaints) {
+    int64_t result;
+    if (!__builtin_mul_overflow(a, b, &result) && result < (int64_t)FLAG_ENDLESS)
+        return result;
+    complain(complaints, "%s gives more samples than can be counted; make it smaller", what);
+    return 0;
+}
+
+static bool read_count(const char *text, int64_t *value) {
+    char *end = NULL;
+    errno = 0;
+    long long number = strtoll(text, &end, 10);
+    *value = number;
+    return end != text && !*end && errno == 0 && number > 0 && number < (int64_t)FLAG_ENDLESS;
+}
+
+static void validate_rampup(struct config *config, int64_t unit, struct complaints *complaints) {
+    const struct string_list *list = &config->rampup_batch_size;
+    int64_t start, increment, samples, size = config->global_batch_size;
+    if (list->count == 0)
+        return;
+    if (list->count != 3 || !read_count(list->items[0], &start) || !read_count(list->items[1], &increment) ||
+        !read_count(list->items[2], &samples)) {
+        complain(complaints, "--rampup-batch-size takes three whole numbers above 0: START INCREMENT SAMPLES");
+        return;
+    }
+    int before = complaints->count;
+    if (config->train_samples == 0)
+        complain(complaints, "--rampup-batch-size needs a run counted in samples; give --train-samples instead of "
+                             "--train-iters");
+    if (start > size)
+        complain(complaints,
+                 "--rampup-batch-size begins with %" PRId64 ", above --global-batch-size %" PRId64 "; begin lower",
+                 start, size);
+    else if ((size - start) % increment != 0)
+        complain(complaints,
+                 "--rampup-batch-size does not reach --global-batch-size %" PRId64 " from %" PRId64
+                 " in steps of %" PRId64 "; choose a divisor of %" PRId64,
+                 size, start, increment, size - start);
+    if (start % unit != 0 || (start < size && increment % unit != 0))
+        complain(complaints,
+                 "--rampup-batch-size: START and INCREMENT must be multiples of %" PRId64
+                 " (micro-batch size × data-parallel ranks)",
+                 unit);
+    if (complaints->count > before)
+        return;
+    config->rampup_start = start;
+    config->rampup_increment = increment;
+    config->rampup_samples = samples;
+}
+
+void validate_batches(struct config *config, enum config_use use, struct complaints *complaints) {
+    int64_t parts = config->tensor_model_parallel_size * config->pipeline_model_parallel_size;
+    parts = product(parts, config->context_parallel_size, "--context-parallel-size", complaints);
+    config->data_parallel_size = 1;
+    if (parts > 0 && config->world_size % parts == 0)
+        config->data_parallel_size = config->world_size / parts;
+    else
+        complain(complaints,
+                 "%" PRId64 " ranks cannot be divided by tensor × pipeline × context parallelism = %" PRId64
+                 "; start a multiple of it",
+                 config->world_size, parts);
+    if (config->micro_batch_size == 0) {
+        if (use == CONFIG_TRAIN)
+            complain(complaints, "--micro-batch-size is missing; give the samples a rank works on at once");
+        config->micro_batch_size = 1;
+    }
+    int64_t unit = config->micro_batch_size * config->data_parallel_size;
+    if (config->global_batch_size == 0)
+        config->global_batch_size = unit;
+    if (config->global_batch_size % unit != 0)
+        complain(complaints,
+                 "--global-batch-size %" PRId64 " is no multiple of micro-batch size × data-parallel ranks = %" PRId64
+                 " × %" PRId64 "; make it %" PRId64 " or change --micro-batch-size",
+                 config->global_batch_size, config->micro_batch_size, config->data_parallel_size,
+                 (config->global_batch_size / unit + 1) * unit);
+    else if (use == CONFIG_TRAIN)
+        validate_rampup(config, unit, complaints);
+}
+
+// Iterations that train_samples make, partial last batch dropped. During the ramp-up many iterations have the same size:
+// they are passed over together, up to a few before the next step, and the rest one by one.
+static int64_t iterations_of_samples(const struct config *config) {
+    int64_t iterations = 0, consumed = 0;
+    if (config->rampup_start > 0 && config->rampup_start < config->global_batch_size) {
+        int64_t increments = (config->global_batch_size - config->rampup_start) / config->rampup_increment;
+        double samples_per_increment = (double)config->rampup_samples / (double)increments;
+        while (consumed <= config->rampup_samples) {
+            int64_t size = config_global_batch_size(config, consumed);
+            double step_end =
+                ((double)((size - config->rampup_start) / config->rampup_increment) + 1) * samples_per_increment;
+            double left = (step_end - (double)consumed) / (double)size - 2;
+            int64_t together = left > 1 && left < 0x1p60 ? (int64_t)left : 1;
+            if (consumed + together * size > config->rampup_samples)
+                together = 1;
+            iterations += together;
+            consumed += together * size;
+        }
+    }
+    if (config->train_samples > consumed)
+        iterations += (config->train_samples - consumed) / config->global_batch_size;
+    return iterations;
+}
+
+static void validate_length(struct config *config, struct complaints *complaints) {
+    if (config->train_iters > 0 && config->train_samples > 0) {
+        // Derived by an earlier validation of the same config, or given.
+        complain(complaints, "--train-iters and --train-samples exclude each other; give one");
+        return;
+    }
+    if (config->train_samples > 0) {
+        config->train_iters = iterations_of_samples(config);
+        if (config->train_iters == 0)
+            complain(complaints,
+                     "--train-samples %" PRId64 " is less than one batch of %" PRId64
+                     "; train longer or make the batch smaller",
+                     config->train_samples, config->global_batch_size);
+    } else if (config->train_iters == 0 && !config->skip_train) {
+        complain(complaints, "the length of the run is missing; give --train-iters or --train-samples");
+    }
+}
+
+// A flag that belongs to the other way of counting.
+static void refuse_unit(int64_t value, const char *flag, const char *length, const char *instead,
+                        struct complaints *complaints) {
+    if (value > 0)
+        complain(complaints, "%s does not go with %s; give %s", flag, length, instead);
+}
+
+static void derive_steps(struct config *config, struct complaints *complaints) {
+    bool by_samples = config->train_samples > 0;
+    int64_t size = config->global_batch_size;
+    if (by_samples) {
+        const char *length = "--train-samples";
+        refuse_unit(config->lr_decay_iters, "--lr-decay-iters", length, "--lr-decay-samples", complaints);
+        refuse_unit(config->lr_warmup_iters, "--lr-warmup-iters", length, "--lr-warmup-samples", complaints);
+        refuse_unit(config->lr_wsd_decay_iters, "--lr-wsd-decay-iters", length, "--lr-wsd-decay-samples", complaints);
+        if (config->lr_decay_samples == 0)
+            config->lr_decay_samples = config->train_samples;
+        config->lr_decay_steps = config->lr_decay_samples;
+        config->lr_warmup_steps = (double)config->lr_warmup_samples;
+        config->lr_wsd_decay_steps = config->lr_wsd_decay_samples;
+        config->wd_incr_steps = config->train_samples;
+    } else {
+        const char *length = "--train-iters";
+        refuse_unit(config->lr_decay_samples, "--lr-decay-samples", length, "--lr-decay-iters", complaints);
+        refuse_unit(config->lr_warmup_samples, "--lr-warmup-samples", length, "--lr-warmup-iters", complaints);
+        refuse_unit(config->lr_wsd_decay_samples, "--lr-wsd-decay-samples", length, "--lr-wsd-decay-iters", complaints);
+        if (config->lr_decay_iters == 0)
+            config->lr_decay_iters = config->train_iters;
+        config->lr_decay_steps = product(config->lr_decay_iters, size, "--lr-decay-iters", complaints);
+        config->lr_warmup_steps = (double)product(config->lr_warmup_iters, size, "--lr-warmup-iters", complaints);
+        config->lr_wsd_decay_steps = product(config->lr_wsd_decay_iters, size, "--lr-wsd-decay-iters", complaints);
+        config->wd_incr_steps = product(config->train_iters, size, "--train-iters", complaints);
+    }
+    if (config->lr_warmup_fraction > 0 && (config->lr_warmup_iters > 0 || config->lr_warmup_samples > 0))
+        complain(complaints, "--lr-warmup-fraction excludes --lr-warmup-iters and --lr-warmup-samples; give one");
+    else if (config->lr_warmup_fraction > 0)
+        config->lr_warmup_steps = config->lr_warmup_fraction * (double)config->lr_decay_steps;
+}
+
+static void validate_lr(struct config *config, struct complaints *complaints) {
+    bool by_samples = config->train_samples > 0;
+    if (config->lr == 0) {
+        complain(complaints, "--lr is missing; give the highest learning rate");
+        return;
+    }
+    if (config->min_lr > config->lr)
+        complain(complaints, "--min-lr %g is above --lr %g; lower it", config->min_lr, config->lr);
+    if (config->lr_warmup_init > config->lr)
+        complain(complaints, "--lr-warmup-init %g is above --lr %g; lower it", config->lr_warmup_init, config->lr);
+    if (config->lr_decay_steps > 0 && config->lr_warmup_steps >= (double)config->lr_decay_steps)
+        complain(complaints,
+                 "the warmup (%.0f samples) must be shorter than the decay (%" PRId64
+                 " samples), which it is part of; shorten it or raise --lr-decay-%s",
+                 config->lr_warmup_steps, config->lr_decay_steps, by_samples ? "samples" : "iters");
+    if (strcmp(config->lr_decay_style, "WSD") != 0)
+        return;
+    if (config->lr_wsd_decay_steps == 0)
+        complain(complaints, "--lr-decay-style WSD needs --lr-wsd-decay-%s, the length of its last part",
+                 by_samples ? "samples" : "iters");
+    else if (config->lr_decay_steps > 0 && config->lr_wsd_decay_steps > config->lr_decay_steps)
+        complain(complaints,
+                 "the last part of WSD (%" PRId64 " samples) is longer than the whole (%" PRId64 "); shorten it",
+                 config->lr_wsd_decay_steps, config->lr_decay_steps);
+}
+
+static void validate_weight_decay(struct config *config, struct complaints *complaints) {
+    bool start = flag_is_given(&config->given, "--start-weight-decay");
+    bool end = flag_is_given(&config->given, "--end-weight-decay");
+    if (strcmp(config->weight_decay_incr_style, "constant") == 0) {
+        if (start || end)
+            complain(complaints, "--start-weight-decay and --end-weight-decay do nothing with "
+                                 "--weight-decay-incr-style constant; give linear or cosine, or --weight-decay");
+        config->start_weight_decay = config->end_weight_decay = config->weight_decay;
+    } else if ((!start && config->start_weight_decay == 0) && (!end && config->end_weight_decay == 0)) {
+        complain(complaints, "--weight-decay-incr-style %s needs --start-weight-decay and --end-weight-decay",
+                 config->weight_decay_incr_style);
+    } else if (config->start_weight_decay > config->end_weight_decay) {
+        complain(complaints, "--start-weight-decay %g is above --end-weight-decay %g; weight decay only grows",
+                 config->start_weight_decay, config->end_weight_decay);
+    }
+}
+
+void validate_schedule(struct config *config, struct complaints *complaints) {
+    validate_length(config, complaints);
+    derive_steps(config, complaints);
+    validate_lr(config, complaints);
+    validate_weight_decay(config, complaints);
+}
