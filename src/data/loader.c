@@ -58,16 +58,19 @@ static void free_batch(struct batch *batch) {
 
 static void fill_masks(const struct loader_options *options, struct batch *batch, int64_t row) {
     int64_t columns = batch->columns;
-    const int32_t *tokens = batch->tokens + row * columns;
+    int32_t *tokens = batch->tokens + row * columns, *labels = batch->labels + row * columns;
     float *loss_mask = batch->loss_mask + row * columns;
     int32_t *position_ids = batch->position_ids + row * columns;
     int64_t start = 0;
     for (int64_t t = 0; t < columns; t++) {
         bool is_eod = tokens[t] == options->eod;
-        loss_mask[t] = options->eod_mask_loss && is_eod ? 0.0f : 1.0f;
+        loss_mask[t] = (options->eod_mask_loss && is_eod) || labels[t] < 0 ? 0.0f : 1.0f;
         position_ids[t] = (int32_t)(t - start);
         if (options->reset_position_ids && is_eod)
             start = t + 1;
+        // The model must find a row of its table even where there is no token.
+        tokens[t] = tokens[t] < 0 ? 0 : tokens[t];
+        labels[t] = labels[t] < 0 ? 0 : labels[t];
     }
 }
 

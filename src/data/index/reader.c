@@ -96,7 +96,7 @@ static int check_tokens(struct index_reader *r) {
 }
 
 static int check(struct index_reader *r) {
-    uint64_t sequences, boundaries;
+    uint64_t sequences = 0, boundaries = 0;
     TRY(check_header(r, &sequences, &boundaries));
     TRY(check_size(r, sequences, boundaries));
     TRY(check_boundaries(r));

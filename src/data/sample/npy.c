@@ -141,13 +141,13 @@ int npy_parse(struct npy *npy, const unsigned char *bytes, size_t size, const ch
     if (size < PREAMBLE_BYTES || memcmp(bytes, "\x93NUMPY", 6) != 0)
         return bad_data("%s: byte 0: this is no .npy file", name);
     size_t start = PREAMBLE_BYTES, length = (size_t)bytes[8] | (size_t)bytes[9] << 8;
-    if (bytes[6] == 2 || bytes[6] == 3) {
+    if (bytes[6] < 1 || bytes[6] > 3 || bytes[7] != 0)
+        return bad_data("%s: byte 6: .npy version %d.%d is unknown", name, bytes[6], bytes[7]);
+    if (bytes[6] > 1) {
         start = PREAMBLE_BYTES + 2;
         if (size < start)
             return bad_data("%s: byte %zu: the header is cut short", name, size);
         length |= (size_t)bytes[10] << 16 | (size_t)bytes[11] << 24;
-    } else if (bytes[6] != 1) {
-        return bad_data("%s: byte 6: .npy version %d is unknown", name, bytes[6]);
     }
     if (length > MAXIMUM_HEADER_BYTES || length > size - start)
         return bad_data("%s: byte 8: a header of %zu bytes in a file of %zu", name, length, size);

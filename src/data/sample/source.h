@@ -10,6 +10,7 @@ struct sample_source {
     const char *name;    // what errors call it: "valid split of data/books"
     int64_t count;       // samples
     int64_t seq_length;  // tokens of one sample, without the extra one
+    // A number below 0 stands for no token: the loader gives it no loss.
     // May be called from a thread other than the one that opened the source, but from one at a time.
     int (*read)(void *context, int64_t sample, int32_t *tokens /* (seq_length + 1) */);
 };
