@@ -1,0 +1,82 @@
+// Parses lines and keeps account of bad ones. Blank lines are passed over: files are often joined with one too many.
+#include "data/extract/jsonl.h"
+#include "data/bad_data.h"
+#include "base/error.h"
+#include "base/memory.h"
+#include "base/utf8.h"
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+void jsonl_parser_init(struct jsonl_parser *parser, const struct jsonl_options *options) {
+    *parser = (struct jsonl_parser){.options = *options};
+    parser->found = memory_alloc((size_t)options->key_count * sizeof *parser->found);
+}
+
+void jsonl_parser_free(struct jsonl_parser *parser) {
+    for (int64_t i = 0; parser->found && i < parser->options.key_count; i++)
+        json_text_free(&parser->found[i]);
+    free(parser->found);
+    free(parser->problem);
+    buffer_free(&parser->repaired);
+    *parser = (struct jsonl_parser){0};
+}
+
+static bool is_blank(const char *line, size_t length) {
+    for (size_t i = 0; i < length; i++)
+        if (line[i] != ' ' && line[i] != '\t' && line[i] != '\r')
+            return false;
+    return true;
+}
+
+// A copy of the line in which each maximal ill-formed part is one U+FFFD.
+static void repair(struct buffer *out, const char *line, size_t length) {
+    buffer_clear(out);
+    for (size_t at = 0; at < length;) {
+        size_t good = utf8_check(line + at, length - at);
+        buffer_append(out, line + at, good);
+        at += good;
+        if (at < length) {
+            uint32_t character;
+            at += utf8_decode((const unsigned char *)line + at, length - at, &character, NULL);
+            buffer_append_string(out, "\xEF\xBF\xBD");
+        }
+    }
+}
+
+static int find_members(struct jsonl_parser *parser, const char *line, size_t length) {
+    const struct jsonl_options *options = &parser->options;
+    if (options->replace_ill_formed && utf8_check(line, length) < length) {
+        repair(&parser->repaired, line, length);
+        parser->repaired_lines++;
+        line = parser->repaired.data;
+        length = parser->repaired.length;
+    }
+    TRY(json_find_strings(line, length, options->keys, parser->found, (size_t)options->key_count));
+    for (int64_t i = 0; i < options->key_count; i++)
+        if (!parser->found[i].found)
+            return bad_data("the object has no member \"%s\"; name the member that holds the text with --json-keys",
+                            options->keys[i]);
+    return 0;
+}
+
+int jsonl_reject(struct jsonl_parser *parser, const struct line_cursor *cursor) {
+    error_context("%s:%" PRId64, cursor->chunk->path, cursor->number);
+    if (!parser->options.skip_bad_lines)
+        return -1;
+    parser->bad_lines++;
+    if (!parser->problem)
+        parser->problem = memory_string(error_message());
+    error_clear();
+    return 0;
+}
+
+int jsonl_parse(struct jsonl_parser *parser, const struct line_cursor *cursor) {
+    if (is_blank(cursor->line, cursor->length)) {
+        parser->blank_lines++;
+        return 0;
+    }
+    if (find_members(parser, cursor->line, cursor->length) < 0)
+        return jsonl_reject(parser, cursor);
+    return 1;
+}
