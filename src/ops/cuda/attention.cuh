@@ -1,0 +1,182 @@
+// What the attention kernels share: the geometry of their tiles and the products on them.
+//
+// A block has 256 threads, seen as 16 x 16 (ty, tx), and works on TILE = 16 R queries by TILE keys. Tiles lie in shared
+// memory as fp32 with 16 NC columns (the head size rounded up, the rest 0) and an odd row stride, so that 16 threads that
+// read the same column of 16 rows meet 16 banks. Place s of a tile holds row first + R * (s % 16) + s / 16: the R places
+// tx, tx + 16, … of a thread are then R neighbouring rows, and one Philox call gives the dropout of all its keys.
+// Thread (ty, tx) owns the scores of places ty + 16 r (queries) and tx + 16 c (keys), and in outputs of head size the
+// columns tx + 16 c.
+#ifndef OPS_CUDA_ATTENTION_CUH
+#define OPS_CUDA_ATTENTION_CUH
+
+#include "cuda.cuh"
+
+enum { ATTENTION_THREADS = 256, MOST_HEAD_SIZE = 256 };
+
+// A (B, T, H, D) tensor as kernels see it.
+struct attention_view {
+    void *data;
+    int64_t batch, time, head;  // strides, in elements
+};
+
+struct attention_args {
+    struct attention_view q, k, v, out, dout, dq, dk, dv;
+    float *lse;    // (B, H, Tq); forward: may be NULL
+    float *delta;  // (B, H, Tq): row sums of dout * out
+    int64_t batches, queries, keys;
+    int heads, key_heads, head_size;
+    float scale;
+    bool is_causal;
+    int first_head;
+    struct cuda_dropout dropout;
+};
+
+static inline struct attention_view attention_view(struct tensor t) {
+    return {t.data, t.stride[0], t.stride[1], t.stride[2]};
+}
+
+template <typename T>
+static __device__ __forceinline__ T *view_head(struct attention_view view, int64_t batch, int64_t head) {
+    return (T *)view.data + batch * view.batch + head * view.head;
+}
+
+template <int R, int NC> struct tile {
+    static const int ROWS = 16 * R;
+    static const int COLUMNS = 16 * NC;
+    static const int STRIDE = 16 * NC + 1;
+    static const int FLOATS = ROWS * STRIDE;
+    // A (query, key) tile: rows half a bank cycle apart, so that the two rows of threads of a warp do not collide.
+    static const int PAIR_STRIDE = ROWS + 16;
+    static const int PAIR_FLOATS = ROWS * PAIR_STRIDE;
+};
+
+// The row that place s of a tile beginning at `first` holds.
+template <int R> static __device__ __forceinline__ int64_t place_row(int64_t first, int s) {
+    return first + R * (s & 15) + (s >> 4);
+}
+
+// Loads a tile; a warp per row. Rows beyond `rows` and columns beyond the head size become 0.
+template <typename T, int R, int NC>
+static __device__ void load_tile(float *to, const T *from, int64_t stride, int64_t first, int64_t rows, int head_size) {
+    using shape = tile<R, NC>;
+    int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
+    for (int s = warp; s < shape::ROWS; s += ATTENTION_THREADS / 32) {
+        int64_t row = place_row<R>(first, s);
+        for (int d = lane; d < shape::COLUMNS; d += 32)
+            to[s * shape::STRIDE + d] = row < rows && d < head_size ? to_float(from[row * stride + d]) : 0.0f;
+    }
+}
+
+// out[r][c] = row ty + 16 r of `a` times row tx + 16 c of `b`.
+template <int R, int NC>
+static __device__ __forceinline__ void row_products(float out[R][R], const float *a, const float *b) {
+    using shape = tile<R, NC>;
+    const float *mine = a + (threadIdx.x >> 4) * shape::STRIDE, *theirs = b + (threadIdx.x & 15) * shape::STRIDE;
+#pragma unroll
+    for (int r = 0; r < R; r++)
+#pragma unroll
+        for (int c = 0; c < R; c++)
+            out[r][c] = 0;
+#pragma unroll 8
+    for (int d = 0; d < shape::COLUMNS; d++) {
+        float x[R], y[R];
+#pragma unroll
+        for (int r = 0; r < R; r++) {
+            x[r] = mine[16 * r * shape::STRIDE + d];
+            y[r] = theirs[16 * r * shape::STRIDE + d];
+        }
+#pragma unroll
+        for (int r = 0; r < R; r++)
+#pragma unroll
+            for (int c = 0; c < R; c++)
+                out[r][c] += x[r] * y[c];
+    }
+}
+
+// sum[r][c] += over places j of the other side: pair(ty + 16 r, j) * rows(j, tx + 16 c), where pair is read along its
+// rows (queries own the sum) or, with BY_KEY, along its columns (keys own it).
+template <int R, int NC, bool BY_KEY>
+static __device__ __forceinline__ void accumulate(float sum[R][NC], const float *pair, const float *rows) {
+    using shape = tile<R, NC>;
+    int tx = threadIdx.x & 15, ty = threadIdx.x >> 4;
+#pragma unroll 4
+    for (int j = 0; j < shape::ROWS; j++) {
+        float weight[R];
+#pragma unroll
+        for (int r = 0; r < R; r++)
+            weight[r] =
+                BY_KEY ? pair[j * shape::PAIR_STRIDE + ty + 16 * r] : pair[(ty + 16 * r) * shape::PAIR_STRIDE + j];
+#pragma unroll
+        for (int c = 0; c < NC; c++) {
+            float value = rows[j * shape::STRIDE + tx + 16 * c];
+#pragma unroll
+            for (int r = 0; r < R; r++)
+                sum[r][c] += weight[r] * value;
+        }
+    }
+}
+
+// Writes the thread's scores to a (query, key) tile.
+template <int R, int NC> static __device__ __forceinline__ void store_pair(float *pair, const float value[R][R]) {
+    using shape = tile<R, NC>;
+    int tx = threadIdx.x & 15, ty = threadIdx.x >> 4;
+#pragma unroll
+    for (int r = 0; r < R; r++)
+#pragma unroll
+        for (int c = 0; c < R; c++)
+            pair[(ty + 16 * r) * shape::PAIR_STRIDE + tx + 16 * c] = value[r][c];
+}
+
+// Writes factor[r] * sum[r][c] to the rows R * ty + r of the output tile at `first` that exist.
+template <typename T, int R, int NC>
+static __device__ __forceinline__ void store_tile(T *to, int64_t stride, int64_t first, int64_t rows, int head_size,
+                                                  const float sum[R][NC], const float factor[R]) {
+    int tx = threadIdx.x & 15, ty = threadIdx.x >> 4;
+#pragma unroll
+    for (int r = 0; r < R; r++) {
+        int64_t row = first + R * ty + r;
+        if (row >= rows)
+            continue;
+#pragma unroll
+        for (int c = 0; c < NC; c++)
+            if (tx + 16 * c < head_size)
+                store(to + row * stride + tx + 16 * c, sum[r][c] * factor[r]);
+    }
+}
+
+static __device__ __forceinline__ bool is_visible(const struct attention_args &args, int64_t query, int64_t key) {
+    return query < args.queries && key < args.keys && (!args.is_causal || key <= query + args.keys - args.queries);
+}
+
+// Dropout factors of R neighbouring keys from `key` (a multiple of R) of one query; 1 where the dropout is off.
+template <int R>
+static __device__ __forceinline__ void key_factors(float factor[R], const struct attention_args &args, int64_t batch,
+                                                   int head, int64_t query, int64_t key) {
+    static_assert(R == 2 || R == 4, "the keys of a thread come out of one Philox call");
+#pragma unroll
+    for (int c = 0; c < R; c++)
+        factor[c] = 1.0f;
+    if (!args.dropout.is_on || query >= args.queries)
+        return;
+    uint32_t site = args.dropout.site + ((uint32_t)(args.first_head + head) << 16);
+    float four[4];
+    dropout_factors(four, args.dropout, site, args.dropout.row_ids[batch * args.queries + query], key & ~(int64_t)3);
+    bool is_upper = R == 2 && (key & 2);
+#pragma unroll
+    for (int c = 0; c < R; c++)
+        factor[c] = R == 4 ? four[c] : (is_upper ? four[c + 2 & 3] : four[c]);
+}
+
+// Runs LAUNCH_SHAPE(T, R, NC) for a dtype and head size: larger heads take smaller tiles, so that backward's four tiles
+// fit the 163 KB of shared memory of an A100.
+#define WITH_ATTENTION_SHAPE(dtype, head_size, LAUNCH_SHAPE)                                                           \
+    do {                                                                                                               \
+        if ((head_size) <= 64)                                                                                         \
+            WITH_TYPE(dtype, T, LAUNCH_SHAPE(T, 4, 4));                                                                \
+        else if ((head_size) <= 128)                                                                                   \
+            WITH_TYPE(dtype, T, LAUNCH_SHAPE(T, 4, 8));                                                                \
+        else                                                                                                           \
+            WITH_TYPE(dtype, T, LAUNCH_SHAPE(T, 2, 16));                                                               \
+    } while (0)
+
+#endif

@@ -1,0 +1,201 @@
+// Attention backward. Scores are computed again from q, k and the stored log-sum-exp. Two kernels, so that every gradient
+// is summed by one block in one order and no atomics are needed: one walks over keys for a tile of queries (dq), one over
+// queries for a tile of keys (dk, dv), at the price of computing scores twice.
+//
+// With p the softmax, m the dropout factors: dv = (p m)' dout; dp = m (dout v'); ds = p (dp - delta) where
+// delta = sum of p dp along a row = sum of dout * out; dq = scale ds k; dk = scale ds' q.
+#include "attention.cuh"
+
+enum { DELTA_WARPS = ATTENTION_THREADS / 32 };
+
+// delta[b][h][i] = sum of dout * out over the head; a warp per row, rows numbered as delta lies.
+template <typename T> static __global__ void delta_kernel(struct attention_args args) {
+    int64_t index = (int64_t)blockIdx.x * DELTA_WARPS + (threadIdx.x >> 5), lane = threadIdx.x & 31;
+    if (index >= args.batches * args.heads * args.queries)
+        return;
+    int64_t query = index % args.queries, head = index / args.queries % args.heads;
+    int64_t batch = index / args.queries / args.heads;
+    const T *out = view_head<T>(args.out, batch, head) + query * args.out.time;
+    const T *dout = view_head<T>(args.dout, batch, head) + query * args.dout.time;
+    float sum = 0;
+    for (int64_t d = lane; d < args.head_size; d += 32)
+        sum += to_float(out[d]) * to_float(dout[d]);
+    sum = warp_sum(sum);
+    if (lane == 0)
+        args.delta[index] = sum;
+}
+
+// From the products q k' in `score` and dout v' in `dweight`: the weights after dropout in `score`, ds in `dweight`.
+template <int R>
+static __device__ __forceinline__ void score_gradients(float score[R][R], float dweight[R][R],
+                                                       const struct attention_args &args, int head, int64_t first_query,
+                                                       int64_t first_key) {
+    int tx = threadIdx.x & 15, ty = threadIdx.x >> 4;
+    int64_t batch = blockIdx.z, key = first_key + R * tx;
+#pragma unroll
+    for (int r = 0; r < R; r++) {
+        int64_t query = first_query + R * ty + r, row = (batch * args.heads + head) * args.queries + query;
+        float lse = query < args.queries ? args.lse[row] : 0.0f, delta = query < args.queries ? args.delta[row] : 0.0f;
+        float factor[R];
+        key_factors<R>(factor, args, batch, head, query, key);
+#pragma unroll
+        for (int c = 0; c < R; c++) {
+            float p = is_visible(args, query, key + c) ? expf(score[r][c] * args.scale - lse) : 0.0f;
+            dweight[r][c] = p * (dweight[r][c] * factor[c] - delta);
+            score[r][c] = p * factor[c];
+        }
+    }
+}
+
+template <int R, int NC> static __device__ __forceinline__ void clear(float sum[R][NC]) {
+#pragma unroll
+    for (int r = 0; r < R; r++)
+#pragma unroll
+        for (int c = 0; c < NC; c++)
+            sum[r][c] = 0;
+}
+
+// Grid (query tile, head, batch).
+template <typename T, int R, int NC>
+static __global__ void __launch_bounds__(ATTENTION_THREADS) query_gradient_kernel(struct attention_args args) {
+    using shape = tile<R, NC>;
+    extern __shared__ float shared[];
+    float *queries = shared, *douts = queries + shape::FLOATS, *keys = douts + shape::FLOATS;
+    float *values = keys + shape::FLOATS, *pair = values + shape::FLOATS;
+    int64_t batch = blockIdx.z, first_query = (int64_t)(gridDim.x - 1 - blockIdx.x) * shape::ROWS;
+    int head = blockIdx.y, key_head = head / (args.heads / args.key_heads);
+    const T *k = view_head<T>(args.k, batch, key_head), *v = view_head<T>(args.v, batch, key_head);
+    int64_t end = args.keys;
+    if (args.is_causal)
+        end = min(end, min(first_query + shape::ROWS, args.queries) + args.keys - args.queries);
+    load_tile<T, R, NC>(queries, view_head<T>(args.q, batch, head), args.q.time, first_query, args.queries,
+                        args.head_size);
+    load_tile<T, R, NC>(douts, view_head<T>(args.dout, batch, head), args.dout.time, first_query, args.queries,
+                        args.head_size);
+    float dq[R][NC], factor[R];
+    clear<R, NC>(dq);
+    for (int64_t first_key = 0; first_key < end; first_key += shape::ROWS) {
+        float score[R][R], dweight[R][R];
+        __syncthreads();  // the keys and the pair tile of the last round have been used
+        load_tile<T, R, NC>(keys, k, args.k.time, first_key, args.keys, args.head_size);
+        load_tile<T, R, NC>(values, v, args.v.time, first_key, args.keys, args.head_size);
+        __syncthreads();
+        row_products<R, NC>(score, queries, keys);
+        row_products<R, NC>(dweight, douts, values);
+        score_gradients<R>(score, dweight, args, head, first_query, first_key);
+        store_pair<R, NC>(pair, dweight);
+        __syncthreads();
+        accumulate<R, NC, false>(dq, pair, keys);
+    }
+#pragma unroll
+    for (int r = 0; r < R; r++)
+        factor[r] = args.scale;
+    store_tile<T, R, NC>(view_head<T>(args.dq, batch, head), args.dq.time, first_query, args.queries, args.head_size,
+                         dq, factor);
+}
+
+// Adds what the queries of one head give to the gradients of a tile of keys, which lie in `keys` and `values`.
+template <typename T, int R, int NC>
+static __device__ __forceinline__ void key_gradient_of_head(float dk[R][NC], float dv[R][NC], float *keys,
+                                                            const struct attention_args &args, int head,
+                                                            int64_t first_key) {
+    using shape = tile<R, NC>;
+    float *values = keys + shape::FLOATS, *queries = values + shape::FLOATS, *douts = queries + shape::FLOATS;
+    float *pair = douts + shape::FLOATS;
+    int64_t batch = blockIdx.z, first_query = 0;
+    const T *q = view_head<T>(args.q, batch, head), *dout = view_head<T>(args.dout, batch, head);
+    if (args.is_causal)  // the first query that sees the first key, rounded down to a tile
+        first_query = max((int64_t)0, first_key - (args.keys - args.queries)) / shape::ROWS * shape::ROWS;
+    for (; first_query < args.queries; first_query += shape::ROWS) {
+        float score[R][R], dweight[R][R];
+        __syncthreads();  // the queries and the pair tile of the last round have been used
+        load_tile<T, R, NC>(queries, q, args.q.time, first_query, args.queries, args.head_size);
+        load_tile<T, R, NC>(douts, dout, args.dout.time, first_query, args.queries, args.head_size);
+        __syncthreads();
+        row_products<R, NC>(score, queries, keys);
+        row_products<R, NC>(dweight, douts, values);
+        score_gradients<R>(score, dweight, args, head, first_query, first_key);
+        store_pair<R, NC>(pair, score);
+        __syncthreads();
+        accumulate<R, NC, true>(dv, pair, douts);
+        __syncthreads();
+        store_pair<R, NC>(pair, dweight);
+        __syncthreads();
+        accumulate<R, NC, true>(dk, pair, queries);
+    }
+}
+
+// Grid (key tile, key head, batch).
+template <typename T, int R, int NC>
+static __global__ void __launch_bounds__(ATTENTION_THREADS) key_gradient_kernel(struct attention_args args) {
+    using shape = tile<R, NC>;
+    extern __shared__ float shared[];
+    int64_t batch = blockIdx.z, first_key = (int64_t)blockIdx.x * shape::ROWS;
+    int key_head = blockIdx.y, group = args.heads / args.key_heads;
+    load_tile<T, R, NC>(shared, view_head<T>(args.k, batch, key_head), args.k.time, first_key, args.keys,
+                        args.head_size);
+    load_tile<T, R, NC>(shared + shape::FLOATS, view_head<T>(args.v, batch, key_head), args.v.time, first_key,
+                        args.keys, args.head_size);
+    float dk[R][NC], dv[R][NC], factor[R], one[R];
+    clear<R, NC>(dk);
+    clear<R, NC>(dv);
+    for (int head = key_head * group; head < (key_head + 1) * group; head++)
+        key_gradient_of_head<T, R, NC>(dk, dv, shared, args, head, first_key);
+#pragma unroll
+    for (int r = 0; r < R; r++) {
+        factor[r] = args.scale;
+        one[r] = 1.0f;
+    }
+    store_tile<T, R, NC>(view_head<T>(args.dk, batch, key_head), args.dk.time, first_key, args.keys, args.head_size, dk,
+                         factor);
+    store_tile<T, R, NC>(view_head<T>(args.dv, batch, key_head), args.dv.time, first_key, args.keys, args.head_size, dv,
+                         one);
+}
+
+template <typename T, int R, int NC>
+static void backward_launch(struct cuda_device *cuda, const struct attention_args *args) {
+    using shape = tile<R, NC>;
+    int bytes = (4 * shape::FLOATS + shape::PAIR_FLOATS) * (int)sizeof(float);
+    CHECK_CUDA(
+        cudaFuncSetAttribute(query_gradient_kernel<T, R, NC>, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
+    CHECK_CUDA(cudaFuncSetAttribute(key_gradient_kernel<T, R, NC>, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
+    unsigned batches = grid_yz(args->batches);
+    dim3 query_grid(grid_x(divide_up(args->queries, shape::ROWS)), grid_yz(args->heads), batches);
+    dim3 key_grid(grid_x(divide_up(args->keys, shape::ROWS)), grid_yz(args->key_heads), batches);
+    LAUNCH(cuda, delta_kernel<T>, grid_x(divide_up(args->batches * args->heads * args->queries, DELTA_WARPS)),
+           ATTENTION_THREADS, 0, *args);
+    LAUNCH(cuda, (query_gradient_kernel<T, R, NC>), query_grid, ATTENTION_THREADS, (size_t)bytes, *args);
+    LAUNCH(cuda, (key_gradient_kernel<T, R, NC>), key_grid, ATTENTION_THREADS, (size_t)bytes, *args);
+}
+
+extern "C" void cuda_attention_backward(struct device *device, const struct op_attention_backward *op) {
+    struct cuda_device *cuda = cuda_use(device);
+    struct attention_args args = {};
+    args.q = attention_view(op->q);
+    args.k = attention_view(op->k);
+    args.v = attention_view(op->v);
+    args.out = attention_view(op->out);
+    args.dout = attention_view(op->dout);
+    args.dq = attention_view(op->dq);
+    args.dk = attention_view(op->dk);
+    args.dv = attention_view(op->dv);
+    args.lse = (float *)op->lse.data;
+    args.delta = (float *)op->scratch.data;
+    args.batches = op->q.shape[0];
+    args.queries = op->q.shape[1];
+    args.keys = op->k.shape[1];
+    args.heads = (int)op->q.shape[2];
+    args.key_heads = (int)op->k.shape[2];
+    args.head_size = (int)op->q.shape[3];
+    args.scale = op->scale;
+    args.is_causal = op->is_causal;
+    args.first_head = op->dropout.first_head;
+    args.dropout = cuda_dropout(&op->dropout);
+    if (tensor_count(op->q) == 0)
+        return;
+    if (args.head_size > MOST_HEAD_SIZE)
+        die("attention: head size %d is beyond the %d of the CUDA backend", args.head_size, (int)MOST_HEAD_SIZE);
+#define BACKWARD(T, R, NC) backward_launch<T, R, NC>(cuda, &args)
+    WITH_ATTENTION_SHAPE(op->q.dtype, args.head_size, BACKWARD);
+#undef BACKWARD
+}

@@ -1,0 +1,142 @@
+// Attention forward in tiles with the softmax taken as it goes (Dao et al., 2022): a block keeps a tile of queries, walks
+// over tiles of keys and values, and corrects what it has whenever a row's largest score grows. No score is stored.
+// A query that sees no key gets 0 and a log-sum-exp of -infinity.
+#include "attention.cuh"
+
+static __device__ __forceinline__ float half_warp_max(float value) {
+#pragma unroll
+    for (int offset = 8; offset > 0; offset /= 2)
+        value = fmaxf(value, __shfl_xor_sync(0xFFFFFFFFu, value, offset));
+    return value;
+}
+
+static __device__ __forceinline__ float half_warp_sum(float value) {
+#pragma unroll
+    for (int offset = 8; offset > 0; offset /= 2)
+        value += __shfl_xor_sync(0xFFFFFFFFu, value, offset);
+    return value;
+}
+
+// What a thread keeps of its R query rows; the 16 threads of a row hold the same largest and sum.
+template <int R, int NC> struct forward_state { float largest[R], sum[R], out[R][NC]; };
+
+// Turns the scores of one tile into weights (dropped ones 0), and brings the state to the new largest scores.
+template <int R, int NC>
+static __device__ __forceinline__ void softmax_step(forward_state<R, NC> &state, float score[R][R],
+                                                    const struct attention_args &args, int64_t first_query,
+                                                    int64_t first_key) {
+    int tx = threadIdx.x & 15, ty = threadIdx.x >> 4;
+    int64_t key = first_key + R * tx;
+#pragma unroll
+    for (int r = 0; r < R; r++) {
+        int64_t query = first_query + R * ty + r;
+        float largest = state.largest[r];
+#pragma unroll
+        for (int c = 0; c < R; c++) {
+            score[r][c] = is_visible(args, query, key + c) ? score[r][c] * args.scale : -INFINITY;
+            largest = fmaxf(largest, score[r][c]);
+        }
+        largest = half_warp_max(largest);
+        // With no key seen yet all scores are -infinity: subtract 0 instead, and every weight is 0.
+        float base = largest == -INFINITY ? 0.0f : largest;
+        float correction = expf(state.largest[r] - base), sum = 0, factor[R];
+        key_factors<R>(factor, args, blockIdx.z, blockIdx.y, query, key);
+#pragma unroll
+        for (int c = 0; c < R; c++) {
+            float weight = expf(score[r][c] - base);
+            sum += weight;
+            score[r][c] = weight * factor[c];
+        }
+        state.sum[r] = state.sum[r] * correction + half_warp_sum(sum);
+        state.largest[r] = largest;
+#pragma unroll
+        for (int c = 0; c < NC; c++)
+            state.out[r][c] *= correction;
+    }
+}
+
+// Grid (query tile, head, batch). Late queries see most keys under a causal mask, so their tiles start first.
+template <typename T, int R, int NC>
+static __global__ void __launch_bounds__(ATTENTION_THREADS) attention_forward_kernel(struct attention_args args) {
+    using shape = tile<R, NC>;
+    extern __shared__ float shared[];
+    float *queries = shared, *others = queries + shape::FLOATS, *weights = others + shape::FLOATS;
+    int64_t batch = blockIdx.z, first_query = (int64_t)(gridDim.x - 1 - blockIdx.x) * shape::ROWS;
+    int head = blockIdx.y, key_head = head / (args.heads / args.key_heads);
+    const T *q = view_head<T>(args.q, batch, head);
+    const T *k = view_head<T>(args.k, batch, key_head), *v = view_head<T>(args.v, batch, key_head);
+    int64_t end = args.keys;  // of the keys that the last query of the tile sees
+    if (args.is_causal)
+        end = min(end, min(first_query + shape::ROWS, args.queries) + args.keys - args.queries);
+    forward_state<R, NC> state;
+#pragma unroll
+    for (int r = 0; r < R; r++) {
+        state.largest[r] = -INFINITY;
+        state.sum[r] = 0;
+#pragma unroll
+        for (int c = 0; c < NC; c++)
+            state.out[r][c] = 0;
+    }
+    load_tile<T, R, NC>(queries, q, args.q.time, first_query, args.queries, args.head_size);
+    for (int64_t first_key = 0; first_key < end; first_key += shape::ROWS) {
+        float score[R][R];
+        __syncthreads();  // the values of the last tile have been used
+        load_tile<T, R, NC>(others, k, args.k.time, first_key, args.keys, args.head_size);
+        __syncthreads();
+        row_products<R, NC>(score, queries, others);
+        softmax_step<R, NC>(state, score, args, first_query, first_key);
+        store_pair<R, NC>(weights, score);
+        __syncthreads();  // the keys have been used
+        load_tile<T, R, NC>(others, v, args.v.time, first_key, args.keys, args.head_size);
+        __syncthreads();
+        accumulate<R, NC, false>(state.out, weights, others);
+    }
+    float factor[R];
+    int tx = threadIdx.x & 15, ty = threadIdx.x >> 4;
+#pragma unroll
+    for (int r = 0; r < R; r++) {
+        int64_t query = first_query + R * ty + r;
+        factor[r] = state.sum[r] > 0 ? 1.0f / state.sum[r] : 0.0f;
+        if (args.lse && tx == 0 && query < args.queries)
+            args.lse[(batch * args.heads + head) * args.queries + query] = state.largest[r] + logf(state.sum[r]);
+    }
+    store_tile<T, R, NC>(view_head<T>(args.out, batch, head), args.out.time, first_query, args.queries, args.head_size,
+                         state.out, factor);
+}
+
+template <typename T, int R, int NC>
+static void forward_launch(struct cuda_device *cuda, const struct attention_args *args) {
+    using shape = tile<R, NC>;
+    int bytes = (2 * shape::FLOATS + shape::PAIR_FLOATS) * (int)sizeof(float);
+    CHECK_CUDA(
+        cudaFuncSetAttribute(attention_forward_kernel<T, R, NC>, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
+    dim3 grid(grid_x(divide_up(args->queries, shape::ROWS)), grid_yz(args->heads), grid_yz(args->batches));
+    LAUNCH(cuda, (attention_forward_kernel<T, R, NC>), grid, ATTENTION_THREADS, (size_t)bytes, *args);
+}
+
+extern "C" void cuda_attention_forward(struct device *device, const struct op_attention_forward *op) {
+    struct cuda_device *cuda = cuda_use(device);
+    struct attention_args args = {};
+    args.q = attention_view(op->q);
+    args.k = attention_view(op->k);
+    args.v = attention_view(op->v);
+    args.out = attention_view(op->out);
+    args.lse = (float *)op->lse.data;
+    args.batches = op->q.shape[0];
+    args.queries = op->q.shape[1];
+    args.keys = op->k.shape[1];
+    args.heads = (int)op->q.shape[2];
+    args.key_heads = (int)op->k.shape[2];
+    args.head_size = (int)op->q.shape[3];
+    args.scale = op->scale;
+    args.is_causal = op->is_causal;
+    args.first_head = op->dropout.first_head;
+    args.dropout = cuda_dropout(&op->dropout);
+    if (tensor_count(op->q) == 0)
+        return;
+    if (args.head_size > MOST_HEAD_SIZE)
+        die("attention: head size %d is beyond the %d of the CUDA backend", args.head_size, (int)MOST_HEAD_SIZE);
+#define FORWARD(T, R, NC) forward_launch<T, R, NC>(cuda, &args)
+    WITH_ATTENTION_SHAPE(op->q.dtype, args.head_size, FORWARD);
+#undef FORWARD
+}

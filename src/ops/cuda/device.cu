@@ -1,0 +1,230 @@
+// Opening a GPU, its memory, streams and events, and the table of the CUDA backend. A device has three streams, so that
+// communication and copies run beside computation; order between them is made by events alone. All scratch memory is
+// taken here: no operation allocates.
+#include "cuda.cuh"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+enum { OLDEST_COMPUTE_CAPABILITY = 8 };  // bf16 arithmetic, and what the build compiles for
+
+static void cuda_close(struct device *device) {
+    struct cuda_device *cuda = cuda_use(device);
+    CHECK_CUDA(cudaDeviceSynchronize());
+    matmul_plans_free(cuda->plans);
+    CHECK_CUDA(cudaFree(cuda->scratch));
+    CHECK_CUDA(cudaFree(cuda->blas_workspace));
+    if (cuda->blas)
+        CHECK_CUBLAS(cublasLtDestroy(cuda->blas));
+    for (int i = 0; i < STREAM_COUNT; i++)
+        if (cuda->streams[i])
+            CHECK_CUDA(cudaStreamDestroy(cuda->streams[i]));
+    free(cuda);
+}
+
+static bool cuda_supports(const struct device *device, enum dtype dtype) {
+    (void)device;
+    return dtype == DTYPE_F32 || dtype == DTYPE_BF16;
+}
+
+static void cuda_describe(const struct device *device, char *text, size_t size) {
+    const struct cuda_device *cuda = (const struct cuda_device *)device;
+    struct cudaDeviceProp properties;
+    int runtime = 0;
+    CHECK_CUDA(cudaGetDeviceProperties(&properties, cuda->index));
+    CHECK_CUDA(cudaRuntimeGetVersion(&runtime));
+    snprintf(text, size, "GPU %d: %s, %.0f GiB, CUDA %d.%d, cuBLASLt %zu", cuda->index, properties.name,
+             (double)properties.totalGlobalMem / (1 << 30), runtime / 1000, runtime % 1000 / 10, cublasLtGetVersion());
+}
+
+// A failed allocation must not be found again by the next check of an unrelated launch, hence cudaGetLastError.
+static void *cuda_alloc(struct device *device, size_t bytes) {
+    struct cuda_device *cuda = cuda_use(device);
+    void *memory = NULL;
+    cudaError_t status = cudaMalloc(&memory, bytes ? bytes : 1);
+    if (status == cudaSuccess)
+        return memory;
+    cudaGetLastError();
+    size_t available = 0, total = 0;
+    CHECK_CUDA(cudaMemGetInfo(&available, &total));
+    error_set_code(
+        EXIT_CODE_OUT_OF_MEMORY,
+        "cannot allocate %zu bytes on GPU %d (%zu of %zu are free): %s; lower --micro-batch-size or use more "
+        "GPUs",
+        bytes, cuda->index, available, total, cudaGetErrorString(status));
+    return NULL;
+}
+
+static void cuda_free(struct device *device, void *memory) {
+    cuda_use(device);
+    CHECK_CUDA(cudaFree(memory));
+}
+
+static void *cuda_host_alloc(struct device *device, size_t bytes) {
+    cuda_use(device);
+    void *memory = NULL;
+    cudaError_t status = cudaHostAlloc(&memory, bytes ? bytes : 1, cudaHostAllocDefault);
+    if (status == cudaSuccess)
+        return memory;
+    cudaGetLastError();
+    error_set_code(EXIT_CODE_OUT_OF_MEMORY,
+                   "cannot allocate %zu bytes of page-locked host memory: %s; free host memory or raise the limit of "
+                   "locked memory (ulimit -l)",
+                   bytes, cudaGetErrorString(status));
+    return NULL;
+}
+
+static void cuda_host_free(struct device *device, void *memory) {
+    cuda_use(device);
+    CHECK_CUDA(cudaFreeHost(memory));
+}
+
+static void cuda_copy_in(struct device *device, void *to_device, const void *from_host, size_t bytes,
+                         enum stream stream) {
+    struct cuda_device *cuda = cuda_use(device);
+    if (bytes > 0)
+        CHECK_CUDA(cudaMemcpyAsync(to_device, from_host, bytes, cudaMemcpyHostToDevice, cuda->streams[stream]));
+}
+
+static void cuda_copy_out(struct device *device, void *to_host, const void *from_device, size_t bytes,
+                          enum stream stream) {
+    struct cuda_device *cuda = cuda_use(device);
+    if (bytes > 0)
+        CHECK_CUDA(cudaMemcpyAsync(to_host, from_device, bytes, cudaMemcpyDeviceToHost, cuda->streams[stream]));
+}
+
+static void cuda_zero(struct device *device, void *memory, size_t bytes, enum stream stream) {
+    struct cuda_device *cuda = cuda_use(device);
+    if (bytes > 0)
+        CHECK_CUDA(cudaMemsetAsync(memory, 0, bytes, cuda->streams[stream]));
+}
+
+// A struct event is CUDA's own event under another name: nothing else belongs to it.
+static struct event *cuda_event_create(struct device *device) {
+    cuda_use(device);
+    cudaEvent_t event;
+    CHECK_CUDA(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
+    return (struct event *)event;
+}
+
+static void cuda_event_free(struct device *device, struct event *event) {
+    cuda_use(device);
+    if (event)
+        CHECK_CUDA(cudaEventDestroy((cudaEvent_t)event));
+}
+
+static void cuda_event_record(struct device *device, struct event *event, enum stream stream) {
+    struct cuda_device *cuda = cuda_use(device);
+    CHECK_CUDA(cudaEventRecord((cudaEvent_t)event, cuda->streams[stream]));
+}
+
+static void cuda_stream_wait(struct device *device, enum stream stream, struct event *event) {
+    struct cuda_device *cuda = cuda_use(device);
+    CHECK_CUDA(cudaStreamWaitEvent(cuda->streams[stream], (cudaEvent_t)event, 0));
+}
+
+static void cuda_event_wait(struct device *device, struct event *event) {
+    cuda_use(device);
+    CHECK_CUDA(cudaEventSynchronize((cudaEvent_t)event));
+}
+
+static void cuda_synchronize(struct device *device) {
+    cuda_use(device);
+    CHECK_CUDA(cudaDeviceSynchronize());
+}
+
+static const struct ops cuda_ops = {
+    .name = "cuda",
+    .is_host_memory = false,
+    .is_paper = false,
+    .close = cuda_close,
+    .supports = cuda_supports,
+    .describe = cuda_describe,
+    .alloc = cuda_alloc,
+    .free = cuda_free,
+    .host_alloc = cuda_host_alloc,
+    .host_free = cuda_host_free,
+    .copy_in = cuda_copy_in,
+    .copy_out = cuda_copy_out,
+    .zero = cuda_zero,
+    .event_create = cuda_event_create,
+    .event_free = cuda_event_free,
+    .event_record = cuda_event_record,
+    .stream_wait = cuda_stream_wait,
+    .event_wait = cuda_event_wait,
+    .synchronize = cuda_synchronize,
+    .matmul = cuda_matmul,
+    .norm_forward = cuda_norm_forward,
+    .norm_backward = cuda_norm_backward,
+    .attention_forward = cuda_attention_forward,
+    .attention_backward = cuda_attention_backward,
+    .embedding_forward = cuda_embedding_forward,
+    .embedding_backward = cuda_embedding_backward,
+    .softmax_stats = cuda_softmax_stats,
+    .cross_entropy = cuda_cross_entropy,
+    .dropout_add = cuda_dropout_add,
+    .dropout_backward = cuda_dropout_backward,
+    .column_sum = cuda_column_sum,
+    .dot = cuda_dot,
+    .sum_squares = cuda_sum_squares,
+    .clip_scale = cuda_clip_scale,
+    .adam = cuda_adam,
+    .copy = cuda_copy,
+    .scale = cuda_scale,
+};
+
+// Says no where the GPU does not exist or is too old for what was compiled.
+static int cuda_check(int index) {
+    int count = 0;
+    cudaError_t status = cudaGetDeviceCount(&count);
+    if (status != cudaSuccess) {
+        cudaGetLastError();
+        return error_set("cannot use a GPU: %s; check the driver with nvidia-smi, or use --device cpu",
+                         cudaGetErrorString(status));
+    }
+    if (index < 0 || index >= count)
+        return error_set(
+            "there is no GPU %d: this machine shows %d, counted from 0; start fewer ranks on it or look at "
+            "CUDA_VISIBLE_DEVICES",
+            index, count);
+    int major = 0, minor = 0;
+    CHECK_CUDA(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, index));
+    CHECK_CUDA(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, index));
+    if (major < OLDEST_COMPUTE_CAPABILITY)
+        return error_set("GPU %d has compute capability %d.%d, and %d.0 is needed (A100 or later); use --device cpu",
+                         index, major, minor, OLDEST_COMPUTE_CAPABILITY);
+    return 0;
+}
+
+extern "C" int cuda_count(void) {
+    int count = 0;
+    if (cudaGetDeviceCount(&count) == cudaSuccess)
+        return count;
+    cudaGetLastError();
+    return 0;
+}
+
+extern "C" int cuda_open(struct device **device, int index) {
+    TRY(cuda_check(index));
+    cudaError_t status = cudaSetDevice(index);
+    if (status != cudaSuccess) {
+        cudaGetLastError();
+        return error_set("cannot open GPU %d: %s; see with nvidia-smi whether another process holds it", index,
+                         cudaGetErrorString(status));
+    }
+    struct cuda_device *cuda = (struct cuda_device *)memory_alloc(sizeof *cuda);
+    cuda->base.ops = &cuda_ops;
+    cuda->index = index;
+    for (int i = 0; i < STREAM_COUNT; i++)
+        CHECK_CUDA(cudaStreamCreateWithFlags(&cuda->streams[i], cudaStreamNonBlocking));
+    CHECK_CUBLAS(cublasLtCreate(&cuda->blas));
+    cuda->plans = matmul_plans_create();
+    cuda->blas_workspace = cuda_alloc(&cuda->base, BLAS_WORKSPACE_BYTES);
+    cuda->scratch = cuda->blas_workspace ? (float *)cuda_alloc(&cuda->base, SCRATCH_BYTES) : NULL;
+    if (!cuda->scratch) {
+        cuda_close(&cuda->base);
+        return -1;
+    }
+    *device = &cuda->base;
+    return 0;
+}

@@ -1,0 +1,148 @@
+// Sums: down columns, over everything, and the clipping factor. All are two-stage: blocks write partial sums to scratch
+// memory in a cut that depends on shapes alone, then one kernel adds the partial sums in a fixed order. Sums over
+// everything are kept in double, which costs nothing: they wait for memory.
+#include "cuda.cuh"
+
+enum {
+    MOST_SPLITS = 128,
+    FEWEST_ROWS_PER_SPLIT = 64,
+    SUM_BLOCKS = 512,  // partial sums of a flat range
+    SUM_THREADS = 256,
+};
+
+struct column_split column_split(int64_t rows, int64_t columns, int quantities) {
+    struct column_split split;
+    split.splits = divide_up(rows, FEWEST_ROWS_PER_SPLIT);
+    if (split.splits > MOST_SPLITS)
+        split.splits = MOST_SPLITS;
+    int64_t room = SCRATCH_FLOATS / (quantities * columns);
+    if (split.splits > room)
+        split.splits = room;
+    CHECK(split.splits >= 1);
+    split.rows_per_split = divide_up(rows, split.splits);
+    split.splits = divide_up(rows, split.rows_per_split);
+    return split;
+}
+
+// Block (32, 8): 32 columns, and every eighth partial sum per row of threads.
+static __global__ void column_finish_kernel(float *out, const float *partial, int64_t splits, int64_t columns) {
+    __shared__ float sums[ROW_LANES][COLUMN_LANES];
+    int64_t column = (int64_t)blockIdx.x * COLUMN_LANES + threadIdx.x;
+    float sum = 0;
+    if (column < columns)
+        for (int64_t i = threadIdx.y; i < splits; i += ROW_LANES)
+            sum += partial[i * columns + column];
+    sums[threadIdx.y][threadIdx.x] = sum;
+    __syncthreads();
+    if (threadIdx.y == 0 && column < columns) {
+        float total = 0;
+        for (int i = 0; i < ROW_LANES; i++)
+            total += sums[i][threadIdx.x];
+        out[column] += total;
+    }
+}
+
+void column_finish(struct cuda_device *cuda, float *out, const float *partial, int64_t splits, int64_t columns) {
+    LAUNCH(cuda, column_finish_kernel, grid_x(divide_up(columns, COLUMN_LANES)), dim3(COLUMN_LANES, ROW_LANES), 0, out,
+           partial, splits, columns);
+}
+
+// Block (32, 8) at (column tile, split): each thread sums four columns of every eighth row of the split.
+template <typename T>
+static __global__ void column_sum_kernel(float *partial, const T *x, struct column_split split, int64_t rows,
+                                         int64_t columns) {
+    __shared__ float sums[ROW_LANES][COLUMN_TILE];
+    int64_t tile = (int64_t)blockIdx.x * COLUMN_TILE, column = tile + 4 * threadIdx.x;
+    int64_t first = blockIdx.y * split.rows_per_split;
+    int64_t last = min(first + split.rows_per_split, rows);
+    float sum[4] = {0, 0, 0, 0};
+    if (column < columns)
+        for (int64_t row = first + threadIdx.y; row < last; row += ROW_LANES) {
+            float value[4];
+            load4(value, x + row * columns, column, columns);
+#pragma unroll
+            for (int i = 0; i < 4; i++)
+                sum[i] += value[i];
+        }
+#pragma unroll
+    for (int i = 0; i < 4; i++)
+        sums[threadIdx.y][4 * threadIdx.x + i] = sum[i];
+    __syncthreads();
+    int thread = threadIdx.y * COLUMN_LANES + threadIdx.x;
+    if (thread < COLUMN_TILE && tile + thread < columns) {
+        float total = 0;
+        for (int i = 0; i < ROW_LANES; i++)
+            total += sums[i][thread];
+        partial[blockIdx.y * columns + tile + thread] = total;
+    }
+}
+
+void column_sum(struct cuda_device *cuda, float *out, struct tensor x) {
+    int64_t rows = x.shape[0], columns = x.shape[1];
+    if (rows == 0 || columns == 0)
+        return;
+    struct column_split split = column_split(rows, columns, 1);
+    dim3 grid(grid_x(divide_up(columns, COLUMN_TILE)), grid_yz(split.splits));
+    WITH_TYPE(x.dtype, T,
+              LAUNCH(cuda, column_sum_kernel<T>, grid, dim3(COLUMN_LANES, ROW_LANES), 0, cuda->scratch,
+                     (const T *)x.data, split, rows, columns));
+    column_finish(cuda, out, cuda->scratch, split.splits, columns);
+}
+
+extern "C" void cuda_column_sum(struct device *device, const struct op_column_sum *op) {
+    column_sum(cuda_use(device), (float *)op->out.data, op->x);
+}
+
+static __global__ void dot_kernel(double *partial, const float *a, const float *b, int64_t count) {
+    __shared__ double shared[32];
+    double sum = 0;
+    int64_t step = (int64_t)SUM_BLOCKS * SUM_THREADS;
+    for (int64_t i = (int64_t)blockIdx.x * SUM_THREADS + threadIdx.x; i < count; i += step)
+        sum += (double)a[i] * (double)b[i];
+    sum = block_sum(sum, shared);
+    if (threadIdx.x == 0)
+        partial[blockIdx.x] = sum;
+}
+
+// One block; out += the sum of SUM_BLOCKS partial sums.
+static __global__ void dot_finish_kernel(float *out, const double *partial) {
+    __shared__ double shared[32];
+    double sum = 0;
+    for (int i = threadIdx.x; i < SUM_BLOCKS; i += SUM_THREADS)
+        sum += partial[i];
+    sum = block_sum(sum, shared);
+    if (threadIdx.x == 0)
+        *out = (float)((double)*out + sum);
+}
+
+static void dot(struct cuda_device *cuda, float *out, const float *a, const float *b, int64_t count) {
+    double *partial = (double *)cuda->scratch;
+    LAUNCH(cuda, dot_kernel, SUM_BLOCKS, SUM_THREADS, 0, partial, a, b, count);
+    LAUNCH(cuda, dot_finish_kernel, 1, SUM_THREADS, 0, out, partial);
+}
+
+extern "C" void cuda_dot(struct device *device, const struct op_dot *op) {
+    dot(cuda_use(device), (float *)op->out.data, (const float *)op->a.data, (const float *)op->b.data,
+        tensor_count(op->a));
+}
+
+extern "C" void cuda_sum_squares(struct device *device, const struct op_sum_squares *op) {
+    const float *x = (const float *)op->x.data;
+    dot(cuda_use(device), (float *)op->out.data, x, x, tensor_count(op->x));
+}
+
+static __global__ void clip_scale_kernel(float *scale, float *norm, const float *sum_squares, float max_norm) {
+    float root = sqrtf(*sum_squares);
+    float factor = max_norm / (root + 1e-6f);
+    if (!isfinite(root))
+        factor = NAN;  // tells Adam to leave everything as it was
+    else if (max_norm <= 0 || factor >= 1)
+        factor = 1;
+    *norm = root;
+    *scale = factor;
+}
+
+extern "C" void cuda_clip_scale(struct device *device, const struct op_clip_scale *op) {
+    LAUNCH(cuda_use(device), clip_scale_kernel, 1, 1, 0, (float *)op->scale.data, (float *)op->norm.data,
+           (const float *)op->sum_squares.data, op->max_norm);
+}
