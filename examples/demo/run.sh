@@ -1,0 +1,84 @@
+#!/bin/bash
+# The demo behind `make demo`: from nothing to a small language model that writes, on the CPU, in a few minutes.
+# Stories are made, a tokenizer is trained on them, they become a dataset, a GPT of about a million parameters learns
+# from it for about two minutes on two cores, and its text before and after is shown. Everything stays in ./demo.
+#
+# Settings, from the environment: DEMO_FOLDER (demo), DEMO_ITERS (iterations), DEMO_MEGABYTES (size of the corpus),
+# BEVATRON and MAKE_STORIES (the two programs).
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+
+bevatron=${BEVATRON:-build/release/bevatron}
+make_stories=${MAKE_STORIES:-build/release/make_stories}
+folder=${DEMO_FOLDER:-demo}
+iterations=${DEMO_ITERS:-1000}
+megabytes=${DEMO_MEGABYTES:-8}
+prompt="Once upon a time, there was a little"
+
+for program in "$bevatron" "$make_stories"; do
+    [ -x "$program" ] || { echo "demo: $program is not built; run make first" >&2; exit 1; }
+done
+
+title() {
+    printf '\n\033[1m%s\033[0m\n' "$1"
+}
+
+# Says a command before running it, so that the reader can type it again. Colours only where there is a terminal.
+run() {
+    local shown
+    printf -v shown ' %q' "$@"
+    printf '$%s\n' "$shown"
+    "$@"
+}
+[ -t 1 ] || title() { printf '\n%s\n' "$1"; }
+
+# One run is one folder: a demo that was started again starts afresh.
+rm -rf "$folder"
+mkdir -p "$folder"
+
+title "1. A corpus: $megabytes MB of small stories from a grammar"
+"$make_stories" --megabytes "$megabytes" --seed 1 >"$folder/stories.jsonl"
+echo "The first one of $(wc -l <"$folder/stories.jsonl"):"
+"$make_stories" --stories 1 --seed 1 --plain | fold -s -w 100 | sed 's/^/    /'
+
+title "2. A tokenizer: byte-level BPE, 1024 tokens"
+run "$bevatron" tokenizer train --input "$folder/stories.jsonl" --vocab-size 1024 --output-prefix "$folder/stories"
+
+tokenizer=(--tokenizer-type GPT2BPETokenizer --vocab-file "$folder/stories-vocab.json"
+    --merge-file "$folder/stories-merges.txt")
+
+title "3. A dataset: the stories as tokens"
+run "$bevatron" preprocess --input "$folder/stories.jsonl" --output-prefix "$folder/stories" --append-eod \
+    --workers "$(nproc)" "${tokenizer[@]}"
+
+train=("$bevatron" train "${tokenizer[@]}" --data-path "$folder/stories_text_document" --split "98,2,0"
+    --num-layers 4 --hidden-size 128 --num-attention-heads 4 --seq-length 128 --max-position-embeddings 128
+    --attention-dropout 0 --hidden-dropout 0 --make-vocab-size-divisible-by 64
+    --micro-batch-size 8 --global-batch-size 8 --lr 4e-3 --min-lr 4e-4 --lr-decay-style cosine --lr-warmup-iters 50
+    --lr-decay-iters "$iterations" --weight-decay 0.1 --adam-beta2 0.95 --clip-grad 1.0 --seed 1234)
+generate=("$bevatron" generate --prompt "$prompt" --max-new-tokens 110 --temperature 0.7 --top-k 40 --seed 7)
+
+title "4. What the model writes before it has learned anything"
+"${train[@]}" --train-iters 1 --eval-iters 0 --save "$folder/untrained" --save-interval 1 >"$folder/untrained.log" 2>&1 ||
+    { cat "$folder/untrained.log" >&2; exit 1; }
+"${generate[@]}" --load "$folder/untrained" | fold -s -w 100 | sed 's/^/    /'
+
+title "5. Training: $iterations iterations"
+run "${train[@]}" --train-iters "$iterations" --log-interval 25 --eval-interval 250 --eval-iters 10 \
+    --save "$folder/run" --save-interval 500 --tensorboard-dir "$folder/run/tensorboard"
+
+title "6. The loss"
+run "$bevatron" board --text --logdir "$folder"
+
+title "7. What the model writes now"
+"${generate[@]}" --load "$folder/run" | tee "$folder/story.txt" | fold -s -w 100 | sed 's/^/    /'
+
+title "What to try next"
+cat <<END
+  Another story, with a beginning of your own:
+    $bevatron generate --load $folder/run --prompt "One day, a brave fox" --temperature 0.8 --top-k 40
+  Go on training where this run stopped, to twice the iterations:
+    ${train[*]} --train-iters $((2 * iterations)) --load $folder/run --save $folder/run --override-opt_param-scheduler
+  Your own text: one JSON object a line with a "text" member, then steps 2 to 7 above:
+    $bevatron preprocess --help
+END
