@@ -1,0 +1,163 @@
+// Counts the pieces of a corpus: one thread reads chunks of lines, all threads split and count, each into a table of its
+// own, and the tables are added up in the end.
+#include "data/tokenizer/bpe_train.h"
+#include "data/bad_data.h"
+#include "data/extract/inputs.h"
+#include "data/extract/jsonl.h"
+#include "data/pipeline.h"
+#include "data/tokenizer/split.h"
+#include "data/tokenizer/unicode.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "base/progress.h"
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct count_worker {
+    struct word_table words;
+    struct jsonl_parser parser;
+};
+
+struct counting {
+    const struct bpe_corpus *corpus;
+    struct line_reader *lines;
+    struct count_worker *workers;  // (threads)
+    struct bpe_corpus_summary *summary;
+    struct progress progress;
+};
+
+void bpe_count_text(struct word_table *words, const char *text, size_t length) {
+    const unsigned char *at = (const unsigned char *)text, *end = at + length;
+    while (at < end) {
+        size_t piece = split_gpt2(at, (size_t)(end - at));
+        word_table_get(words, at, piece)->value++;
+        at += piece;
+    }
+}
+
+static bool has_suffix(const char *text, size_t length, const char *suffix) {
+    size_t size = strlen(suffix);
+    return length > size && memcmp(text + length - size, suffix, size) == 0;
+}
+
+static bool is_jsonl(const struct bpe_corpus *corpus, const char *path) {
+    if (corpus->format != CORPUS_AUTO)
+        return corpus->format == CORPUS_JSONL;
+    static const char *const packed[] = {".gz", ".bz2", ".xz", ".zst"};
+    size_t length = strlen(path);
+    for (size_t i = 0; i < sizeof packed / sizeof packed[0]; i++)
+        if (has_suffix(path, length, packed[i])) {
+            length -= strlen(packed[i]);
+            break;
+        }
+    return has_suffix(path, length, ".jsonl") || has_suffix(path, length, ".ndjson") ||
+           has_suffix(path, length, ".json");
+}
+
+static int read_chunk(void *context, void *item) {
+    struct counting *run = context;
+    return line_reader_next(run->lines, item);
+}
+
+static int count_chunk(void *context, void *item, int thread) {
+    struct counting *run = context;
+    const struct line_chunk *chunk = item;
+    struct count_worker *worker = &run->workers[thread];
+    bool jsonl = is_jsonl(run->corpus, chunk->path);
+    struct line_cursor cursor = {.chunk = chunk};
+    while (line_cursor_next(&cursor)) {
+        if (!jsonl) {
+            bpe_count_text(&worker->words, cursor.line, cursor.length + cursor.has_newline);
+            continue;
+        }
+        int status = jsonl_parse(&worker->parser, &cursor);
+        TRY(status);
+        for (int64_t key = 0; status > 0 && key < run->corpus->keys.count; key++) {
+            const struct json_text *text = &worker->parser.found[key];
+            const char *at = text->text.data;
+            for (size_t i = 0; i < text->count; at += text->lengths[i++])
+                bpe_count_text(&worker->words, at, text->lengths[i]);
+        }
+    }
+    return 0;
+}
+
+static int note_chunk(void *context, void *item) {
+    struct counting *run = context;
+    const struct line_chunk *chunk = item;
+    run->summary->text_bytes += chunk->text.length;
+    progress_update(&run->progress, (double)chunk->input_bytes / 1e6, NULL);
+    return 0;
+}
+
+static int run_pipeline(struct counting *run, const struct string_list *files) {
+    struct pipeline pipeline = {
+        .threads = run->corpus->threads,
+        .items = 2 * run->corpus->threads,
+        .context = run,
+        .produce = read_chunk,
+        .work = count_chunk,
+        .consume = note_chunk,
+    };
+    struct line_chunk *chunks = memory_alloc((size_t)pipeline.items * sizeof *chunks);
+    pipeline.item = memory_alloc((size_t)pipeline.items * sizeof *pipeline.item);
+    for (int i = 0; i < pipeline.items; i++)
+        pipeline.item[i] = &chunks[i];
+    progress_begin(&run->progress, "counting", "MB", (double)inputs_bytes(files) / 1e6);
+    int status = pipeline_run(&pipeline);
+    progress_end(&run->progress, NULL);
+    for (int i = 0; i < pipeline.items; i++)
+        buffer_free(&chunks[i].text);
+    free(chunks);
+    free(pipeline.item);
+    return status;
+}
+
+static int count_files(struct word_table *words, struct counting *run, const struct string_list *files) {
+    const struct bpe_corpus *corpus = run->corpus;
+    struct line_options lines = {
+        .paths = (const char *const *)files->items,
+        .path_count = files->count,
+        .line_limit = corpus->line_limit,
+    };
+    struct jsonl_options jsonl = {
+        .keys = (const char *const *)corpus->keys.items,
+        .key_count = corpus->keys.count,
+        .skip_bad_lines = corpus->skip_bad_lines,
+    };
+    run->workers = memory_alloc((size_t)corpus->threads * sizeof *run->workers);
+    for (int i = 0; i < corpus->threads; i++)
+        jsonl_parser_init(&run->workers[i].parser, &jsonl);
+    line_reader_open(&run->lines, &lines);
+    int status = run_pipeline(run, files);
+    line_reader_close(run->lines);
+    for (int i = 0; i < corpus->threads; i++) {
+        struct count_worker *worker = &run->workers[i];
+        if (status == 0)
+            word_table_add(words, &worker->words);
+        if (worker->parser.problem)
+            log_warn("skipped %s", worker->parser.problem);
+        run->summary->bad_lines += worker->parser.bad_lines;
+        word_table_free(&worker->words);
+        jsonl_parser_free(&worker->parser);
+    }
+    free(run->workers);
+    return status;
+}
+
+int bpe_count_corpus(struct word_table *words, const struct bpe_corpus *corpus, struct bpe_corpus_summary *summary) {
+    *summary = (struct bpe_corpus_summary){0};
+    TRY(unicode_require());
+    struct string_list files = {0};
+    struct counting run = {.corpus = corpus, .summary = summary};
+    int status = inputs_expand(&files, &corpus->inputs);
+    if (status == 0)
+        status = count_files(words, &run, &files);
+    if (status == 0 && words->count == 0)
+        status =
+            bad_data("%s%s: no text to learn from", files.items[0], files.count > 1 ? " and the other inputs" : "");
+    string_list_free(&files);
+    return status;
+}

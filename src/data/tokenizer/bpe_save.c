@@ -1,0 +1,89 @@
+// Writes a trained vocabulary in GPT-2's two files.
+#include "data/tokenizer/bpe_train.h"
+#include "data/tokenizer/byte_map.h"
+#include "base/error.h"
+#include "base/file.h"
+#include "base/json.h"
+#include "base/memory.h"
+#include <stdlib.h>
+
+static const char end_of_text[] = "<|endoftext|>";
+
+// The tokens as they are written, one after another.
+struct token_strings {
+    struct buffer text;
+    size_t *begin;  // (token_count + 1)
+};
+
+static void append_token(struct buffer *out, const struct token_strings *strings, int32_t id) {
+    buffer_append(out, strings->text.data + strings->begin[id], strings->begin[id + 1] - strings->begin[id]);
+}
+
+// Tokens come about in the order of their ids, so both parts of a merge are there before its result.
+static void spell_tokens(struct token_strings *strings, const struct bpe_merges *merges) {
+    struct byte_map map;
+    byte_map_init(&map);
+    strings->begin = memory_alloc((size_t)(merges->token_count + 1) * sizeof *strings->begin);
+    int32_t next = 0;
+    for (; next < 256; next++) {
+        byte_map_write(&map, &map.in_order[next], 1, &strings->text);
+        strings->begin[next + 1] = strings->text.length;
+    }
+    struct buffer joined = {0};
+    for (int64_t i = 0; i < merges->count; i++) {
+        const struct bpe_merge *merge = &merges->items[i];
+        if (merge->id != next)
+            continue;  // the same bytes have an id already
+        buffer_clear(&joined);
+        append_token(&joined, strings, merge->left);
+        append_token(&joined, strings, merge->right);
+        buffer_append(&strings->text, joined.data, joined.length);
+        strings->begin[++next] = strings->text.length;
+    }
+    buffer_free(&joined);
+    CHECK(next == merges->token_count);
+}
+
+static void format_vocabulary(struct buffer *out, const struct token_strings *strings, int64_t token_count) {
+    struct json_writer json = {.out = out};
+    struct buffer key = {0};
+    json_begin_object(&json);
+    for (int64_t id = 0; id < token_count; id++) {
+        buffer_clear(&key);
+        append_token(&key, strings, (int32_t)id);
+        json_key(&json, key.data);  // mapped characters are never NUL
+        json_int(&json, id);
+    }
+    json_key(&json, end_of_text);
+    json_int(&json, token_count);
+    json_end_object(&json);
+    buffer_append_byte(out, '\n');
+    buffer_free(&key);
+}
+
+static void format_merges(struct buffer *out, const struct token_strings *strings, const struct bpe_merges *merges) {
+    buffer_append_string(out, "#version: 0.2\n");
+    for (int64_t i = 0; i < merges->count; i++) {
+        append_token(out, strings, merges->items[i].left);
+        buffer_append_byte(out, ' ');
+        append_token(out, strings, merges->items[i].right);
+        buffer_append_byte(out, '\n');
+    }
+}
+
+int bpe_save(const struct bpe_merges *merges, const char *vocab_file, const char *merge_file) {
+    struct token_strings strings = {0};
+    struct buffer text = {0};
+    spell_tokens(&strings, merges);
+    format_vocabulary(&text, &strings, merges->token_count);
+    int status = file_write_all(vocab_file, text.data, text.length);
+    if (status == 0) {
+        buffer_clear(&text);
+        format_merges(&text, &strings, merges);
+        status = file_write_all(merge_file, text.data, text.length);
+    }
+    buffer_free(&text);
+    buffer_free(&strings.text);
+    free(strings.begin);
+    return status;
+}
