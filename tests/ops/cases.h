@@ -1,0 +1,40 @@
+// The cases every backend must pass: each takes a lab, which says on which device, in which dtype and how exactly.
+// EACH_CASE lists them; a test program makes one TEST of each:
+//
+//   static void run_case(void (*run)(struct lab *lab)) { … lab_open(&lab, device, dtype, tolerance); run(&lab); … }
+//   #define CASE_TEST(name) TEST(name) { run_case(case_##name); }
+//   EACH_CASE(CASE_TEST)
+//   #define CASE_ROW(name) TEST_CASE(name),
+//   TEST_MAIN(EACH_CASE(CASE_ROW) …)
+#ifndef TESTS_OPS_CASES_H
+#define TESTS_OPS_CASES_H
+
+#include "cases_attention.h"
+#include "cases_layers.h"
+#include "cases_matmul.h"
+#include "cases_training.h"
+
+#define EACH_CASE(X)                                                                                                   \
+    X(matmul)                                                                                                          \
+    X(matmul_tiles)                                                                                                    \
+    X(matmul_epilogues)                                                                                                \
+    X(norm_forward)                                                                                                    \
+    X(norm_backward)                                                                                                   \
+    X(norm_slope)                                                                                                      \
+    X(dropout_add)                                                                                                     \
+    X(dropout_backward)                                                                                                \
+    X(dropout_statistics)                                                                                              \
+    X(embedding_forward)                                                                                               \
+    X(embedding_backward)                                                                                              \
+    X(attention)                                                                                                       \
+    X(attention_dropout)                                                                                               \
+    X(attention_slope)                                                                                                 \
+    X(cross_entropy)                                                                                                   \
+    X(cross_entropy_parts)                                                                                             \
+    X(sums)                                                                                                            \
+    X(clip_scale)                                                                                                      \
+    X(adam)                                                                                                            \
+    X(copy)                                                                                                            \
+    X(scale)
+
+#endif

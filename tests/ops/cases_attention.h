@@ -1,0 +1,284 @@
+// Attention, forward and backward, against the plain formula in double precision that does store the (Tq, Tk) matrix,
+// and the backward pass against finite differences of that formula.
+#ifndef TESTS_OPS_CASES_ATTENTION_H
+#define TESTS_OPS_CASES_ATTENTION_H
+
+#include "lab.h"
+
+struct attention_case {
+    int64_t B, Tq, Tk, H, G, D;
+    bool is_causal;
+    bool is_packed;  // q, k and v are views of one (B, T, (H + 2G) D) tensor, out of another with a gap; needs Tq = Tk
+    float rate;
+};
+
+struct attention_setup {
+    struct attention_case c;
+    struct dropout dropout;
+    struct tensor q, k, v, out, lse;
+    struct tensor whole[4];  // contiguous tensors behind q, k, v, out: the same one where packed
+    double *values[3];       // (B, Tq, H, D), (B, Tk, G, D) twice
+    double scale;
+};
+
+// A (B, T, heads, D) view that begins at column `first` of a (B, T, width) tensor.
+static inline struct tensor heads_view(struct tensor whole, int64_t first, int64_t heads, int64_t head_size) {
+    struct tensor t = tensor_slice(whole, 2, first, heads * head_size);
+    t.rank = 4;
+    t.shape[2] = heads;
+    t.shape[3] = head_size;
+    t.stride[2] = head_size;
+    t.stride[3] = 1;
+    return t;
+}
+
+// What a view holds, gathered from the doubles of the contiguous tensor behind it.
+static inline double *heads_gather(struct lab *lab, struct tensor view, struct tensor whole, const double *x) {
+    int64_t offset = ((unsigned char *)view.data - (unsigned char *)whole.data) / (int64_t)dtype_bytes(view.dtype);
+    double *result = lab_doubles(lab, tensor_count(view)), *at = result;
+    for (int64_t b = 0; b < view.shape[0]; b++)
+        for (int64_t t = 0; t < view.shape[1]; t++)
+            for (int64_t h = 0; h < view.shape[2]; h++)
+                for (int64_t d = 0; d < view.shape[3]; d++)
+                    *at++ = x[offset + b * view.stride[0] + t * view.stride[1] + h * view.stride[2] + d];
+    return result;
+}
+
+static inline struct sample lab_3d(struct lab *lab, int64_t a, int64_t b, int64_t c, double scale) {
+    return lab_sample(lab, arena_3d(&lab->arena, lab->dtype, a, b, c), scale);
+}
+
+static inline void attention_setup(struct lab *lab, struct attention_setup *s, const struct attention_case *c) {
+    *s = (struct attention_setup){.c = *c, .scale = 1 / sqrt((double)c->D)};
+    s->dropout = lab_dropout(lab, c->rate, c->B * c->Tq);
+    struct sample whole[3];
+    if (c->is_packed) {
+        whole[0] = lab_3d(lab, c->B, c->Tq, (c->H + 2 * c->G) * c->D, 2);
+        whole[1] = whole[2] = whole[0];
+        s->q = heads_view(whole[0].t, 0, c->H, c->D);
+        s->k = heads_view(whole[0].t, c->H * c->D, c->G, c->D);
+        s->v = heads_view(whole[0].t, (c->H + c->G) * c->D, c->G, c->D);
+    } else {
+        whole[0] = lab_3d(lab, c->B, c->Tq, c->H * c->D, 2);
+        whole[1] = lab_3d(lab, c->B, c->Tk, c->G * c->D, 2);
+        whole[2] = lab_3d(lab, c->B, c->Tk, c->G * c->D, 2);
+        s->q = heads_view(whole[0].t, 0, c->H, c->D);
+        s->k = heads_view(whole[1].t, 0, c->G, c->D);
+        s->v = heads_view(whole[2].t, 0, c->G, c->D);
+    }
+    for (int i = 0; i < 3; i++)
+        s->whole[i] = whole[i].t;
+    s->values[0] = heads_gather(lab, s->q, s->whole[0], whole[0].x);
+    s->values[1] = heads_gather(lab, s->k, s->whole[1], whole[1].x);
+    s->values[2] = heads_gather(lab, s->v, s->whole[2], whole[2].x);
+    s->whole[3] = lab_3d(lab, c->B, c->Tq, c->H * c->D + (c->is_packed ? 8 : 0), 1).t;
+    s->out = heads_view(s->whole[3], 0, c->H, c->D);
+    s->lse = arena_3d(&lab->arena, DTYPE_F32, c->B, c->H, c->Tq);
+}
+
+// Probabilities before dropout of one query: (Tk), 0 beyond what it sees. Returns the log-sum-exp.
+static inline double naive_probabilities(const struct attention_setup *s, double *const x[3], const int64_t at[3],
+                                         double *p) {
+    const struct attention_case *c = &s->c;
+    int64_t b = at[0], h = at[1], i = at[2], g = h / (c->H / c->G);
+    double max = -INFINITY, sum = 0;
+    for (int64_t j = 0; j < c->Tk; j++) {
+        p[j] = -INFINITY;
+        if (c->is_causal && j > i + c->Tk - c->Tq)
+            continue;
+        p[j] = s->scale *
+               lab_inner(x[0] + ((b * c->Tq + i) * c->H + h) * c->D, x[1] + ((b * c->Tk + j) * c->G + g) * c->D, c->D);
+        max = p[j] > max ? p[j] : max;
+    }
+    for (int64_t j = 0; j < c->Tk; j++)
+        sum += exp(p[j] - max);
+    for (int64_t j = 0; j < c->Tk; j++)
+        p[j] = exp(p[j] - max) / sum;
+    return max + log(sum);
+}
+
+static inline double attention_factor(const struct attention_setup *s, int64_t b, int64_t h, int64_t i, int64_t j) {
+    uint32_t site = s->dropout.site + ((uint32_t)(s->dropout.first_head + h) << 16);
+    return lab_factor(&s->dropout, b * s->c.Tq + i, j, site);
+}
+
+static inline void naive_attention(struct lab *lab, const struct attention_setup *s, double *const x[3], double *out,
+                                   double *lse) {
+    const struct attention_case *c = &s->c;
+    double *p = lab_doubles(lab, c->Tk);
+    memset(out, 0, (size_t)(c->B * c->Tq * c->H * c->D) * sizeof *out);
+    for (int64_t n = 0; n < c->B * c->H * c->Tq; n++) {
+        int64_t at[3] = {n / c->Tq / c->H, n / c->Tq % c->H, n % c->Tq}, g = at[1] / (c->H / c->G);
+        lse[n] = naive_probabilities(s, x, at, p);
+        for (int64_t j = 0; j < c->Tk; j++) {
+            double weight = p[j] * attention_factor(s, at[0], at[1], at[2], j);
+            for (int64_t d = 0; d < c->D; d++)
+                out[((at[0] * c->Tq + at[2]) * c->H + at[1]) * c->D + d] +=
+                    weight * x[2][((at[0] * c->Tk + j) * c->G + g) * c->D + d];
+        }
+    }
+}
+
+// gradient[0…2] of q, k, v, zeroed by the caller.
+static inline void naive_attention_backward(struct lab *lab, const struct attention_setup *s, const double *dout,
+                                            double *const gradient[3]) {
+    const struct attention_case *c = &s->c;
+    double *p = lab_doubles(lab, c->Tk), *dp = lab_doubles(lab, c->Tk);
+    for (int64_t n = 0; n < c->B * c->H * c->Tq; n++) {
+        int64_t at[3] = {n / c->Tq / c->H, n / c->Tq % c->H, n % c->Tq}, g = at[1] / (c->H / c->G);
+        int64_t query = ((at[0] * c->Tq + at[2]) * c->H + at[1]) * c->D;
+        double dot = 0;
+        naive_probabilities(s, s->values, at, p);
+        for (int64_t j = 0; j < c->Tk; j++) {
+            int64_t key = ((at[0] * c->Tk + j) * c->G + g) * c->D;
+            double factor = attention_factor(s, at[0], at[1], at[2], j);
+            dp[j] = factor * lab_inner(dout + query, s->values[2] + key, c->D);
+            dot += p[j] * dp[j];
+            for (int64_t d = 0; d < c->D; d++)
+                gradient[2][key + d] += p[j] * factor * dout[query + d];
+        }
+        for (int64_t j = 0; j < c->Tk; j++) {
+            int64_t key = ((at[0] * c->Tk + j) * c->G + g) * c->D;
+            double ds = s->scale * p[j] * (dp[j] - dot);
+            for (int64_t d = 0; d < c->D; d++) {
+                gradient[0][query + d] += ds * s->values[1][key + d];
+                gradient[1][key + d] += ds * s->values[0][query + d];
+            }
+        }
+    }
+}
+
+static inline void attention_run_forward(struct lab *lab, struct attention_setup *s, bool has_lse) {
+    struct op_attention_forward op = {.out = s->out,
+                                      .q = s->q,
+                                      .k = s->k,
+                                      .v = s->v,
+                                      .scale = (float)s->scale,
+                                      .is_causal = s->c.is_causal,
+                                      .dropout = s->dropout};
+    if (has_lse)
+        op.lse = s->lse;
+    op_attention_forward(lab->device, &op);
+}
+
+// Runs forward and backward; gradients[0…2] are what dq, dk and dv then hold.
+static inline void attention_run_backward(struct lab *lab, struct attention_setup *s, struct sample dout,
+                                          double *gradients[3]) {
+    struct tensor whole[3];
+    struct attention_case *c = &s->c;
+    whole[0] = lab_sample(lab, arena_3d(&lab->arena, lab->dtype, c->B, c->Tq, s->whole[0].shape[2]), 1).t;
+    whole[1] = c->is_packed ? whole[0] : lab_3d(lab, c->B, c->Tk, c->G * c->D, 1).t;
+    whole[2] = c->is_packed ? whole[0] : lab_3d(lab, c->B, c->Tk, c->G * c->D, 1).t;
+    struct op_attention_backward op = {
+        .dq = heads_view(whole[0], 0, c->H, c->D),
+        .dk = heads_view(whole[1], c->is_packed ? c->H * c->D : 0, c->G, c->D),
+        .dv = heads_view(whole[2], c->is_packed ? (c->H + c->G) * c->D : 0, c->G, c->D),
+        .dout = heads_view(dout.t, 0, c->H, c->D),
+        .out = s->out,
+        .lse = s->lse,
+        .scratch = arena_3d(&lab->arena, DTYPE_F32, c->B, c->H, c->Tq),
+        .q = s->q,
+        .k = s->k,
+        .v = s->v,
+        .scale = (float)s->scale,
+        .is_causal = c->is_causal,
+        .dropout = s->dropout,
+    };
+    op_attention_backward(lab->device, &op);
+    gradients[0] = heads_gather(lab, op.dq, whole[0], lab_read(lab, whole[0]));
+    gradients[1] = heads_gather(lab, op.dk, whole[1], lab_read(lab, whole[1]));
+    gradients[2] = heads_gather(lab, op.dv, whole[2], lab_read(lab, whole[2]));
+}
+
+static inline void attention_variant(struct lab *lab, const struct attention_case *c) {
+    struct attention_setup s;
+    attention_setup(lab, &s, c);
+    int64_t queries = c->B * c->Tq * c->H * c->D, keys = c->B * c->Tk * c->G * c->D;
+    double *out = lab_doubles(lab, queries), *lse = lab_doubles(lab, c->B * c->H * c->Tq);
+    naive_attention(lab, &s, s.values, out, lse);
+    attention_run_forward(lab, &s, false);
+    double *actual_out = heads_gather(lab, s.out, s.whole[3], lab_read(lab, s.whole[3]));
+    lab_expect_values(lab, actual_out, out, queries);
+    attention_run_forward(lab, &s, true);
+    lab_expect(lab, s.lse, lse);
+    struct sample dout = lab_3d(lab, c->B, c->Tq, c->H * c->D, 1);
+    double *expected[3] = {lab_doubles(lab, queries), lab_doubles(lab, keys), lab_doubles(lab, keys)};
+    naive_attention_backward(lab, &s, dout.x, expected);
+    double *gradients[3];
+    attention_run_backward(lab, &s, dout, gradients);
+    lab_expect_values(lab, gradients[0], expected[0], queries);
+    lab_expect_values(lab, gradients[1], expected[1], keys);
+    lab_expect_values(lab, gradients[2], expected[2], keys);
+    lab_clear(lab);
+}
+
+static inline void case_attention(struct lab *lab) {
+    static const struct attention_case cases[] = {
+        {1, 1, 1, 1, 1, 2, .is_causal = true},
+        {1, 3, 3, 1, 1, 4, .is_causal = true},
+        {2, 17, 17, 3, 3, 8, .is_causal = true, .is_packed = true},
+        {1, 65, 65, 2, 2, 64, .is_causal = true, .is_packed = true},
+        {2, 65, 65, 4, 2, 17, .is_causal = false},
+        {1, 130, 130, 2, 1, 64, .is_causal = true, .is_packed = true},
+        {1, 300, 300, 1, 1, 32, .is_causal = true},
+        {1, 200, 200, 6, 2, 16, .is_causal = true, .is_packed = true},  // grouped queries
+        {2, 1, 40, 2, 2, 16, .is_causal = true},                        // one new token and a cache
+        {2, 3, 150, 2, 1, 16, .is_causal = true},
+        {1, 70, 200, 2, 2, 16, .is_causal = true},
+        {1, 130, 67, 2, 2, 16, .is_causal = false},
+        {1, 70, 70, 1, 1, 128, .is_causal = true},
+        {1, 20, 20, 1, 1, 256, .is_causal = true},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+        attention_variant(lab, &cases[i]);
+}
+
+static inline void case_attention_dropout(struct lab *lab) {
+    static const struct attention_case cases[] = {
+        {1, 3, 3, 1, 1, 4, .is_causal = true, .rate = 0.2f},
+        {2, 65, 65, 4, 2, 16, .is_causal = true, .is_packed = true, .rate = 0.1f},
+        {1, 200, 200, 2, 2, 32, .is_causal = true, .rate = 0.1f},
+        {1, 17, 150, 2, 2, 16, .is_causal = true, .rate = 0.3f},
+        {2, 65, 131, 3, 1, 8, .is_causal = false, .rate = 0.1f},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+        attention_variant(lab, &cases[i]);
+}
+
+static inline double attention_loss(struct lab *lab, const struct attention_setup *s, double *const direction[3],
+                                    const double *dout, double step) {
+    const struct attention_case *c = &s->c;
+    int64_t queries = c->B * c->Tq * c->H * c->D, keys = c->B * c->Tk * c->G * c->D;
+    double *moved[3] = {lab_moved(lab, s->values[0], direction[0], step, queries),
+                        lab_moved(lab, s->values[1], direction[1], step, keys),
+                        lab_moved(lab, s->values[2], direction[2], step, keys)};
+    double *out = lab_doubles(lab, queries), *lse = lab_doubles(lab, c->B * c->H * c->Tq);
+    naive_attention(lab, s, moved, out, lse);
+    return lab_inner(out, dout, queries);
+}
+
+static inline void case_attention_slope(struct lab *lab) {
+    static const struct attention_case cases[] = {
+        {2, 17, 17, 2, 2, 8, .is_causal = true},
+        {1, 9, 21, 4, 2, 3, .is_causal = true, .rate = 0.2f},
+        {1, 65, 65, 2, 1, 16, .is_causal = false},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const struct attention_case *c = &cases[i];
+        struct attention_setup s;
+        attention_setup(lab, &s, c);
+        int64_t queries = c->B * c->Tq * c->H * c->D, keys = c->B * c->Tk * c->G * c->D;
+        struct sample dout = lab_3d(lab, c->B, c->Tq, c->H * c->D, 1);
+        double *gradients[3];
+        double *direction[3] = {lab_direction(lab, queries), lab_direction(lab, keys), lab_direction(lab, keys)};
+        attention_run_forward(lab, &s, true);
+        attention_run_backward(lab, &s, dout, gradients);
+        double slope = lab_inner(gradients[0], direction[0], queries) + lab_inner(gradients[1], direction[1], keys) +
+                       lab_inner(gradients[2], direction[2], keys);
+        lab_expect_slope(lab, slope, attention_loss(lab, &s, direction, dout.x, 1e-5),
+                         attention_loss(lab, &s, direction, dout.x, -1e-5), 1e-5);
+        lab_clear(lab);
+    }
+}
+
+#endif

@@ -1,0 +1,396 @@
+// LayerNorm with residual and dropout, dropout alone, embeddings: against double-precision loops, and their gradients
+// against finite differences of those loops.
+#ifndef TESTS_OPS_CASES_LAYERS_H
+#define TESTS_OPS_CASES_LAYERS_H
+
+#include "lab.h"
+
+struct naive_norm {
+    int64_t rows, channels;
+    const double *x, *delta, *delta_bias, *gain, *bias;  // delta and delta_bias may be NULL
+    const struct dropout *dropout;
+    double epsilon;
+    double *sum, *y, *mean, *rstd;  // out
+};
+
+static inline void naive_norm(struct lab *lab, struct naive_norm *n) {
+    n->sum = lab_doubles(lab, n->rows * n->channels);
+    n->y = lab_doubles(lab, n->rows * n->channels);
+    n->mean = lab_doubles(lab, n->rows);
+    n->rstd = lab_doubles(lab, n->rows);
+    for (int64_t i = 0; i < n->rows; i++) {
+        double *sum = n->sum + i * n->channels, mean = 0, variance = 0;
+        for (int64_t c = 0; c < n->channels; c++) {
+            sum[c] = n->x[i * n->channels + c];
+            if (n->delta)
+                sum[c] += lab_factor(n->dropout, i, c, n->dropout->site) *
+                          (n->delta[i * n->channels + c] + (n->delta_bias ? n->delta_bias[c] : 0));
+            mean += sum[c] / (double)n->channels;
+        }
+        for (int64_t c = 0; c < n->channels; c++)
+            variance += (sum[c] - mean) * (sum[c] - mean) / (double)n->channels;
+        n->mean[i] = mean;
+        n->rstd[i] = 1 / sqrt(variance + n->epsilon);
+        for (int64_t c = 0; c < n->channels; c++)
+            n->y[i * n->channels + c] = (sum[c] - mean) * n->rstd[i] * n->gain[c] + n->bias[c];
+    }
+}
+
+static const int64_t layer_sizes[][2] = {{1, 1}, {3, 1}, {1, 17}, {17, 3}, {65, 65}, {3, 300}, {130, 768}, {40, 1030}};
+enum { LAYER_SIZES = sizeof layer_sizes / sizeof layer_sizes[0] };
+
+static inline void norm_forward_variant(struct lab *lab, const int64_t size[2], bool has_delta, float rate) {
+    int64_t rows = size[0], channels = size[1];
+    struct sample x = lab_2d(lab, rows, channels, 2), gain = lab_1d(lab, channels, 1), bias = lab_1d(lab, channels, 1);
+    struct sample delta = lab_2d(lab, rows, channels, 1), delta_bias = lab_1d(lab, channels, 1);
+    struct dropout dropout = lab_dropout(lab, rate, rows);
+    struct op_norm_forward op = {
+        .y = lab_2d(lab, rows, channels, 1).t,
+        .mean = lab_fp32_1d(lab, rows, 1).t,
+        .rstd = lab_fp32_1d(lab, rows, 1).t,
+        .x = x.t,
+        .gain = gain.t,
+        .bias = bias.t,
+        .epsilon = 1e-5f,
+    };
+    struct naive_norm naive = {.rows = rows,
+                               .channels = channels,
+                               .x = x.x,
+                               .gain = gain.x,
+                               .bias = bias.x,
+                               .dropout = &dropout,
+                               .epsilon = 1e-5};
+    if (has_delta) {
+        op.delta = delta.t;
+        op.delta_bias = rows % 2 ? delta_bias.t : (struct tensor){0};
+        op.sum = x.t;  // in place
+        op.dropout = dropout;
+        naive.delta = delta.x;
+        naive.delta_bias = rows % 2 ? delta_bias.x : NULL;
+    }
+    naive_norm(lab, &naive);
+    op_norm_forward(lab->device, &op);
+    lab_expect(lab, op.x, naive.sum);
+    lab_expect(lab, op.mean, naive.mean);
+    if (channels > 1) {  // with one channel the variance is nothing but rounding
+        lab_expect(lab, op.rstd, naive.rstd);
+        lab_expect(lab, op.y, naive.y);
+    }
+    lab_clear(lab);
+}
+
+static inline void case_norm_forward(struct lab *lab) {
+    for (int i = 0; i < LAYER_SIZES; i++) {
+        norm_forward_variant(lab, layer_sizes[i], false, 0);
+        norm_forward_variant(lab, layer_sizes[i], true, 0);
+        norm_forward_variant(lab, layer_sizes[i], true, 0.3f);
+    }
+}
+
+// Everything the backward pass needs, on the device and as doubles.
+struct norm_setup {
+    struct op_norm_backward op;
+    struct sample x, dy, gain, dresidual, dgain, dbias, ddelta_bias;
+    struct naive_norm naive;
+    struct dropout dropout;
+    double *dx, *ddelta, *new_dgain, *new_dbias, *new_ddelta_bias;  // expected
+};
+
+static inline void norm_setup(struct lab *lab, struct norm_setup *s, const int64_t size[2], float rate) {
+    int64_t rows = size[0], channels = size[1];
+    s->x = lab_2d(lab, rows, channels, 2);
+    s->dy = lab_2d(lab, rows, channels, 1);
+    s->gain = lab_1d(lab, channels, 1);
+    s->dresidual = lab_2d(lab, rows, channels, 1);
+    s->dgain = lab_fp32_1d(lab, channels, 1);
+    s->dbias = lab_fp32_1d(lab, channels, 1);
+    s->ddelta_bias = lab_fp32_1d(lab, channels, 1);
+    s->dropout = lab_dropout(lab, rate, rows);
+    s->naive = (struct naive_norm){.rows = rows,
+                                   .channels = channels,
+                                   .x = s->x.x,
+                                   .gain = s->gain.x,
+                                   .bias = lab_doubles(lab, channels),
+                                   .dropout = &s->dropout,
+                                   .epsilon = 1e-5};
+    naive_norm(lab, &s->naive);
+    struct tensor mean = arena_1d(&lab->arena, DTYPE_F32, rows), rstd = arena_1d(&lab->arena, DTYPE_F32, rows);
+    lab_write(lab, mean, s->naive.mean);
+    lab_write(lab, rstd, s->naive.rstd);
+    s->op = (struct op_norm_backward){.dx = lab_2d(lab, rows, channels, 1).t,
+                                      .dgain = s->dgain.t,
+                                      .dbias = s->dbias.t,
+                                      .dy = s->dy.t,
+                                      .x = s->x.t,
+                                      .gain = s->gain.t,
+                                      .mean = mean,
+                                      .rstd = rstd};
+}
+
+static inline void naive_norm_backward(struct lab *lab, struct norm_setup *s, bool has_residual) {
+    int64_t rows = s->naive.rows, channels = s->naive.channels;
+    s->dx = lab_doubles(lab, rows * channels);
+    s->ddelta = lab_doubles(lab, rows * channels);
+    s->new_dgain = lab_moved(lab, s->dgain.x, s->dgain.x, 0, channels);
+    s->new_dbias = lab_moved(lab, s->dbias.x, s->dbias.x, 0, channels);
+    s->new_ddelta_bias = lab_moved(lab, s->ddelta_bias.x, s->ddelta_bias.x, 0, channels);
+    for (int64_t i = 0; i < rows; i++) {
+        const double *dy = s->dy.x + i * channels, *x = s->x.x + i * channels;
+        double mean = s->naive.mean[i], rstd = s->naive.rstd[i], sum = 0, product = 0;
+        for (int64_t c = 0; c < channels; c++) {
+            sum += dy[c] * s->gain.x[c] / (double)channels;
+            product += dy[c] * s->gain.x[c] * (x[c] - mean) * rstd / (double)channels;
+            s->new_dgain[c] += dy[c] * (x[c] - mean) * rstd;
+            s->new_dbias[c] += dy[c];
+        }
+        for (int64_t c = 0; c < channels; c++) {
+            double dx = rstd * (dy[c] * s->gain.x[c] - sum - (x[c] - mean) * rstd * product);
+            dx += has_residual ? s->dresidual.x[i * channels + c] : 0;
+            s->dx[i * channels + c] = dx;
+            s->ddelta[i * channels + c] = dx * lab_factor(&s->dropout, i, c, s->dropout.site);
+            s->new_ddelta_bias[c] += s->ddelta[i * channels + c];
+        }
+    }
+}
+
+enum norm_aliases { NORM_APART, NORM_DELTA_IS_DY, NORM_DELTA_IS_DX };
+
+static inline void norm_backward_variant(struct lab *lab, const int64_t size[2], float rate,
+                                         enum norm_aliases aliases) {
+    struct norm_setup s;
+    norm_setup(lab, &s, size, rate);
+    bool has_residual = aliases != NORM_APART || size[0] % 2;
+    if (has_residual)
+        s.op.dresidual = s.dresidual.t;
+    if (aliases == NORM_DELTA_IS_DY)
+        s.op.dx = s.op.dresidual;
+    s.op.ddelta = aliases == NORM_DELTA_IS_DY   ? s.op.dy
+                  : aliases == NORM_DELTA_IS_DX ? s.op.dx
+                                                : lab_2d(lab, size[0], size[1], 1).t;
+    s.op.ddelta_bias = s.ddelta_bias.t;
+    s.op.dropout = s.dropout;
+    naive_norm_backward(lab, &s, has_residual);
+    op_norm_backward(lab->device, &s.op);
+    lab_expect(lab, s.op.dx, s.dx);
+    lab_expect(lab, s.op.ddelta, s.ddelta);
+    lab_expect(lab, s.op.dgain, s.new_dgain);
+    lab_expect(lab, s.op.dbias, s.new_dbias);
+    lab_expect(lab, s.op.ddelta_bias, s.new_ddelta_bias);
+    lab_clear(lab);
+}
+
+static inline void case_norm_backward(struct lab *lab) {
+    for (int i = 2; i < LAYER_SIZES; i++) {
+        norm_backward_variant(lab, layer_sizes[i], 0, NORM_APART);
+        norm_backward_variant(lab, layer_sizes[i], 0.3f, NORM_APART);
+        norm_backward_variant(lab, layer_sizes[i], 0.3f, NORM_DELTA_IS_DY);
+        norm_backward_variant(lab, layer_sizes[i], 0, NORM_DELTA_IS_DX);
+        // Neither residual nor delta: the last norm of a model.
+        struct norm_setup s;
+        norm_setup(lab, &s, layer_sizes[i], 0);
+        naive_norm_backward(lab, &s, false);
+        op_norm_backward(lab->device, &s.op);
+        lab_expect(lab, s.op.dx, s.dx);
+        lab_expect(lab, s.op.dgain, s.new_dgain);
+        lab_clear(lab);
+    }
+}
+
+// The loss sum(dy * y) as x and gain move along a random direction.
+static inline double norm_loss(struct lab *lab, const struct norm_setup *s, const double *const direction[2],
+                               double step) {
+    struct naive_norm moved = s->naive;
+    moved.x = lab_moved(lab, s->x.x, direction[0], step, moved.rows * moved.channels);
+    moved.gain = lab_moved(lab, s->gain.x, direction[1], step, moved.channels);
+    naive_norm(lab, &moved);
+    return lab_inner(moved.y, s->dy.x, moved.rows * moved.channels);
+}
+
+static inline void case_norm_slope(struct lab *lab) {
+    static const int64_t sizes[][2] = {{3, 17}, {17, 3}, {5, 65}};
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        struct norm_setup s;
+        norm_setup(lab, &s, sizes[i], 0);
+        int64_t channels = sizes[i][1], count = sizes[i][0] * channels;
+        const double *direction[2] = {lab_direction(lab, count), lab_direction(lab, channels)};
+        op_norm_backward(lab->device, &s.op);
+        double *dgain = lab_moved(lab, lab_read(lab, s.op.dgain), s.dgain.x, -1, channels);
+        double slope =
+            lab_inner(lab_read(lab, s.op.dx), direction[0], count) + lab_inner(dgain, direction[1], channels);
+        lab_expect_slope(lab, slope, norm_loss(lab, &s, direction, 1e-5), norm_loss(lab, &s, direction, -1e-5), 1e-5);
+        lab_clear(lab);
+    }
+}
+
+static inline void dropout_add_variant(struct lab *lab, const int64_t size[2], float rate, int aliases) {
+    int64_t rows = size[0], channels = size[1];
+    struct sample x = lab_2d(lab, rows, channels, 1), residual = lab_2d(lab, rows, channels, 1);
+    struct sample bias = lab_1d(lab, channels, 1);
+    bool has_bias = aliases != 1, has_residual = aliases != 2;
+    struct op_dropout_add op = {.x = x.t, .dropout = lab_dropout(lab, rate, rows)};
+    if (has_bias)
+        op.bias = bias.t;
+    if (has_residual)
+        op.residual = residual.t;
+    op.out = aliases == 0 ? lab_2d(lab, rows, channels, 1).t : aliases == 1 ? residual.t : x.t;
+    double *expected = lab_doubles(lab, rows * channels);
+    for (int64_t i = 0; i < rows; i++) {
+        for (int64_t c = 0; c < channels; c++) {
+            double value = x.x[i * channels + c] + (has_bias ? bias.x[c] : 0);
+            expected[i * channels + c] = value * lab_factor(&op.dropout, i, c, op.dropout.site) +
+                                         (has_residual ? residual.x[i * channels + c] : 0);
+        }
+    }
+    op_dropout_add(lab->device, &op);
+    lab_expect(lab, op.out, expected);
+    lab_clear(lab);
+}
+
+static inline void case_dropout_add(struct lab *lab) {
+    for (int i = 0; i < LAYER_SIZES; i++) {
+        for (int aliases = 0; aliases < 3; aliases++) {
+            dropout_add_variant(lab, layer_sizes[i], 0, aliases);
+            dropout_add_variant(lab, layer_sizes[i], 0.1f, aliases);
+        }
+    }
+}
+
+static inline void case_dropout_backward(struct lab *lab) {
+    for (int i = 0; i < LAYER_SIZES; i++) {
+        for (int variant = 0; variant < 4; variant++) {
+            int64_t rows = layer_sizes[i][0], channels = layer_sizes[i][1];
+            struct sample dy = lab_2d(lab, rows, channels, 1), dbias = lab_fp32_1d(lab, channels, 1);
+            struct op_dropout_backward op = {.dy = dy.t, .dropout = lab_dropout(lab, variant & 1 ? 0.25f : 0, rows)};
+            op.dx = variant & 2 ? dy.t : lab_2d(lab, rows, channels, 1).t;
+            op.dbias = dbias.t;
+            double *expected = lab_doubles(lab, rows * channels);
+            for (int64_t n = 0; n < rows * channels; n++) {
+                expected[n] = dy.x[n] * lab_factor(&op.dropout, n / channels, n % channels, op.dropout.site);
+                dbias.x[n % channels] += expected[n];
+            }
+            op_dropout_backward(lab->device, &op);
+            lab_expect(lab, op.dx, expected);
+            lab_expect(lab, op.dbias, dbias.x);
+            lab_clear(lab);
+        }
+    }
+}
+
+// A mask keeps the right share, and neighbouring rows and columns are not alike.
+static inline void case_dropout_statistics(struct lab *lab) {
+    enum { ROWS = 200, CHANNELS = 500 };
+    struct tensor x = arena_2d(&lab->arena, lab->dtype, ROWS, CHANNELS);
+    double *ones = lab_doubles(lab, ROWS * CHANNELS);
+    for (int64_t i = 0; i < ROWS * CHANNELS; i++)
+        ones[i] = 1;
+    lab_write(lab, x, ones);
+    struct op_dropout_add op = {.out = x, .x = x, .dropout = lab_dropout(lab, 0.2f, ROWS)};
+    op_dropout_add(lab->device, &op);
+    double *y = lab_read(lab, x);
+    int64_t kept = 0, pairs = 0, columns = 0;
+    for (int64_t i = 0; i < ROWS * CHANNELS; i++) {
+        EXPECT(y[i] == 0 || fabs(y[i] - 1.25) < 0.01);
+        kept += y[i] != 0;
+        if (i % CHANNELS > 0)
+            pairs += (y[i] != 0) == (y[i - 1] != 0);
+        if (i >= CHANNELS)
+            columns += (y[i] != 0) == (y[i - CHANNELS] != 0);
+    }
+    // Standard deviations are 0.0013 and 0.0015; five of them are allowed.
+    EXPECT_NEAR((double)kept / (ROWS * CHANNELS), 0.8, 0.0065);
+    EXPECT_NEAR((double)pairs / (ROWS * (CHANNELS - 1)), 0.8 * 0.8 + 0.2 * 0.2, 0.0075);
+    EXPECT_NEAR((double)columns / ((ROWS - 1) * CHANNELS), 0.8 * 0.8 + 0.2 * 0.2, 0.0075);
+}
+
+// Tokens over a vocabulary of which this rank holds [5, 5 + V); some repeat, some belong to others.
+static inline int32_t *lab_tokens(struct lab *lab, int64_t rows, int64_t vocabulary) {
+    int32_t *tokens = lab_host(lab, (size_t)rows * sizeof *tokens);
+    for (int64_t i = 0; i < rows; i++)
+        tokens[i] = (int32_t)(i % 5 == 4 ? i % 5 : 5 + i * i % vocabulary);
+    if (rows > 2)
+        tokens[2] = (int32_t)(5 + vocabulary);
+    return tokens;
+}
+
+static inline int32_t *lab_positions(struct lab *lab, int64_t rows, int64_t count) {
+    int32_t *positions = lab_host(lab, (size_t)rows * sizeof *positions);
+    for (int64_t i = 0; i < rows; i++)
+        positions[i] = (int32_t)(i % count);
+    return positions;
+}
+
+enum { EMBEDDING_V = 23, EMBEDDING_P = 7 };
+
+static inline void embedding_forward_variant(struct lab *lab, const int64_t size[2], float rate, bool has_positions) {
+    int64_t rows = size[0], channels = size[1];
+    int32_t *tokens = lab_tokens(lab, rows, EMBEDDING_V), *positions = lab_positions(lab, rows, EMBEDDING_P);
+    struct sample table = lab_2d(lab, EMBEDDING_V, channels, 1), place = lab_2d(lab, EMBEDDING_P, channels, 1);
+    struct op_embedding_forward op = {.out = lab_2d(lab, rows, channels, 1).t,
+                                      .tokens = lab_ints(lab, rows, tokens),
+                                      .table = table.t,
+                                      .vocabulary_start = 5,
+                                      .dropout = lab_dropout(lab, rate, rows)};
+    if (has_positions) {
+        op.positions = lab_ints(lab, rows, positions);
+        op.position_table = place.t;
+    }
+    double *expected = lab_doubles(lab, rows * channels);
+    for (int64_t i = 0; i < rows; i++) {
+        int64_t token = tokens[i] - 5;
+        for (int64_t c = 0; c < channels; c++) {
+            double value = token >= 0 && token < EMBEDDING_V ? table.x[token * channels + c] : 0;
+            value += has_positions ? place.x[positions[i] * channels + c] : 0;
+            expected[i * channels + c] = value * lab_factor(&op.dropout, i, c, op.dropout.site);
+        }
+    }
+    op_embedding_forward(lab->device, &op);
+    lab_expect(lab, op.out, expected);
+    lab_clear(lab);
+}
+
+static inline void case_embedding_forward(struct lab *lab) {
+    for (int i = 0; i < LAYER_SIZES; i++) {
+        embedding_forward_variant(lab, layer_sizes[i], 0, true);
+        embedding_forward_variant(lab, layer_sizes[i], 0.1f, true);
+        embedding_forward_variant(lab, layer_sizes[i], 0.1f, false);
+    }
+}
+
+static inline void embedding_backward_variant(struct lab *lab, const int64_t size[2], float rate, bool has_positions) {
+    int64_t rows = size[0], channels = size[1];
+    int32_t *tokens = lab_tokens(lab, rows, EMBEDDING_V), *positions = lab_positions(lab, rows, EMBEDDING_P);
+    struct sample table = lab_fp32_2d(lab, EMBEDDING_V, channels, 1);
+    struct sample place = lab_fp32_2d(lab, EMBEDDING_P, channels, 1), dout = lab_2d(lab, rows, channels, 1);
+    struct op_embedding_backward op = {.dtable = table.t,
+                                       .dout = dout.t,
+                                       .tokens = lab_ints(lab, rows, tokens),
+                                       .vocabulary_start = 5,
+                                       .dropout = lab_dropout(lab, rate, rows)};
+    if (has_positions) {
+        op.positions = lab_ints(lab, rows, positions);
+        op.dposition_table = place.t;
+    }
+    for (int64_t n = 0; n < rows * channels; n++) {
+        int64_t i = n / channels, c = n % channels, token = tokens[i] - 5;
+        double value = dout.x[n] * lab_factor(&op.dropout, i, c, op.dropout.site);
+        if (token >= 0 && token < EMBEDDING_V)
+            table.x[token * channels + c] += value;
+        if (has_positions)
+            place.x[positions[i] * channels + c] += value;
+    }
+    op_embedding_backward(lab->device, &op);
+    lab_expect(lab, op.dtable, table.x);
+    if (has_positions)
+        lab_expect(lab, op.dposition_table, place.x);
+    lab_clear(lab);
+}
+
+static inline void case_embedding_backward(struct lab *lab) {
+    for (int i = 0; i < LAYER_SIZES; i++) {
+        embedding_backward_variant(lab, layer_sizes[i], 0, true);
+        embedding_backward_variant(lab, layer_sizes[i], 0.1f, true);
+        embedding_backward_variant(lab, layer_sizes[i], 0.1f, false);
+    }
+}
+
+#endif

@@ -1,0 +1,152 @@
+// Matrix products: every transposition, odd sizes, distant rows, alpha and beta, each epilogue.
+#ifndef TESTS_OPS_CASES_MATMUL_H
+#define TESTS_OPS_CASES_MATMUL_H
+
+#include "lab.h"
+
+// A matrix inside a wider one: `t` is the view, the rest of the wide matrix must stay as it was.
+struct wide {
+    struct sample whole;
+    struct tensor t;
+    int64_t stride, first;
+};
+
+static inline struct wide lab_wide(struct lab *lab, enum dtype dtype, int64_t rows, int64_t columns, int64_t extra) {
+    struct wide w = {.stride = columns + extra, .first = extra / 2};
+    w.whole = lab_sample(lab, arena_2d(&lab->arena, dtype, rows, w.stride), 1.0);
+    w.t = tensor_slice(w.whole.t, 1, w.first, columns);
+    return w;
+}
+
+static inline double wide_at(const struct wide *w, bool transpose, int64_t i, int64_t j) {
+    return transpose ? w->whole.x[j * w->stride + w->first + i] : w->whole.x[i * w->stride + w->first + j];
+}
+
+// alpha * op(a) op(b) + beta * d, (M, N) in new memory.
+static inline double *naive_matmul(struct lab *lab, const struct op_matmul *op, const struct wide *a,
+                                   const struct wide *b, const struct wide *d) {
+    int64_t rows = op->d.shape[0], columns = op->d.shape[1], inner = op->a.shape[op->transpose_a ? 0 : 1];
+    double *result = lab_doubles(lab, rows * columns);
+    for (int64_t i = 0; i < rows; i++) {
+        for (int64_t j = 0; j < columns; j++) {
+            double sum = 0;
+            for (int64_t k = 0; k < inner; k++)
+                sum += wide_at(a, op->transpose_a, i, k) * wide_at(b, op->transpose_b, k, j);
+            result[i * columns + j] = (double)op->alpha * sum + (double)op->beta * wide_at(d, false, i, j);
+        }
+    }
+    return result;
+}
+
+// The view holds `expected`, and what lies around it in the wide matrix is untouched.
+static inline void expect_wide(struct lab *lab, const struct wide *d, const double *expected) {
+    int64_t rows = d->t.shape[0], columns = d->t.shape[1];
+    double *now = lab_read(lab, d->whole.t), *inside = lab_doubles(lab, rows * columns);
+    for (int64_t i = 0; i < rows; i++) {
+        for (int64_t j = 0; j < d->stride; j++) {
+            bool is_inside = j >= d->first && j < d->first + columns;
+            if (is_inside)
+                inside[i * columns + j - d->first] = now[i * d->stride + j];
+            else
+                EXPECT(now[i * d->stride + j] == d->whole.x[i * d->stride + j]);
+        }
+    }
+    lab_expect_values(lab, inside, expected, rows * columns);
+}
+
+static inline void matmul_variant(struct lab *lab, const int64_t size[3], bool transpose_a, bool transpose_b,
+                                  int64_t extra) {
+    int64_t M = size[0], N = size[1], K = size[2];
+    struct wide a = transpose_a ? lab_wide(lab, lab->dtype, K, M, extra) : lab_wide(lab, lab->dtype, M, K, extra);
+    struct wide b = transpose_b ? lab_wide(lab, lab->dtype, N, K, extra) : lab_wide(lab, lab->dtype, K, N, extra);
+    struct wide d = lab_wide(lab, lab->dtype, M, N, extra), wgrad = lab_wide(lab, DTYPE_F32, M, N, extra);
+    struct op_matmul op = {a.t, b.t, d.t, .transpose_a = transpose_a, .transpose_b = transpose_b, .alpha = 1};
+    op_matmul(lab->device, &op);
+    expect_wide(lab, &d, naive_matmul(lab, &op, &a, &b, &d));
+    // Into fp32 and onto what is there, as weight gradients are accumulated.
+    op.d = wgrad.t;
+    op.alpha = 0.75f;
+    op.beta = 1;
+    op_matmul(lab->device, &op);
+    expect_wide(lab, &wgrad, naive_matmul(lab, &op, &a, &b, &wgrad));
+    lab_clear(lab);
+}
+
+static inline void case_matmul(struct lab *lab) {
+    static const int64_t sizes[][3] = {{1, 1, 1},   {3, 1, 17},   {1, 65, 3},     {17, 3, 65},
+                                       {65, 17, 1}, {65, 65, 65}, {130, 33, 200}, {16, 256, 64}};
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        for (int transposes = 0; transposes < 4; transposes++) {
+            matmul_variant(lab, sizes[i], transposes & 1, transposes & 2, 0);
+            matmul_variant(lab, sizes[i], transposes & 1, transposes & 2, 24);
+        }
+    }
+}
+
+// Large enough to be cut into several tiles in both directions.
+static inline void case_matmul_tiles(struct lab *lab) {
+    matmul_variant(lab, (int64_t[]){1100, 17, 20}, false, false, 0);
+    matmul_variant(lab, (int64_t[]){17, 2500, 20}, false, true, 0);
+    matmul_variant(lab, (int64_t[]){700, 1300, 9}, true, false, 8);
+}
+
+static inline double naive_gelu(double x) {
+    return 0.5 * x * (1 + tanh(sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)));
+}
+
+static inline double naive_gelu_gradient(double x) {
+    double u = sqrt(2 / M_PI) * (x + 0.044715 * x * x * x), t = tanh(u);
+    return 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * sqrt(2 / M_PI) * (1 + 3 * 0.044715 * x * x);
+}
+
+static inline void epilogue_variant(struct lab *lab, const int64_t size[3], bool has_aux) {
+    int64_t M = size[0], N = size[1], K = size[2];
+    struct wide a = lab_wide(lab, lab->dtype, M, K, 0), b = lab_wide(lab, lab->dtype, N, K, 0);
+    struct wide d = lab_wide(lab, lab->dtype, M, N, 8);
+    struct sample bias = lab_1d(lab, N, 1), aux = lab_2d(lab, M, N, 1);
+    struct op_matmul op = {a.t, b.t, d.t, .transpose_b = true, .alpha = 1, .epilogue = EPILOGUE_BIAS, .bias = bias.t};
+    double *expected = naive_matmul(lab, &op, &a, &b, &d);
+    for (int64_t i = 0; i < M * N; i++)
+        expected[i] += bias.x[i % N];
+    op_matmul(lab->device, &op);
+    expect_wide(lab, &d, expected);
+    op.epilogue = EPILOGUE_BIAS_ACTIVATION;
+    if (has_aux)
+        op.aux = aux.t;
+    op_matmul(lab->device, &op);
+    if (has_aux)
+        lab_expect(lab, aux.t, expected);
+    for (int64_t i = 0; i < M * N; i++)
+        expected[i] = naive_gelu(expected[i]);
+    expect_wide(lab, &d, expected);
+    lab_clear(lab);
+}
+
+static inline void gradient_epilogue_variant(struct lab *lab, const int64_t size[3]) {
+    int64_t M = size[0], N = size[1], K = size[2];
+    struct wide a = lab_wide(lab, lab->dtype, M, K, 0), b = lab_wide(lab, lab->dtype, K, N, 0);
+    struct wide d = lab_wide(lab, lab->dtype, M, N, 0);
+    struct sample aux = lab_2d(lab, M, N, 4);
+    struct op_matmul op = {a.t, b.t, d.t, .alpha = 1, .epilogue = EPILOGUE_ACTIVATION_GRADIENT, .aux = aux.t};
+    double *expected = naive_matmul(lab, &op, &a, &b, &d);
+    for (int64_t i = 0; i < M * N; i++)
+        expected[i] *= naive_gelu_gradient(aux.x[i]);
+    op_matmul(lab->device, &op);
+    expect_wide(lab, &d, expected);
+    lab_clear(lab);
+}
+
+static inline void case_matmul_epilogues(struct lab *lab) {
+    static const int64_t sizes[][3] = {{1, 1, 1}, {3, 17, 65}, {65, 3, 17}, {17, 65, 1}, {600, 130, 16}, {8, 1300, 16}};
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        epilogue_variant(lab, sizes[i], true);
+        epilogue_variant(lab, sizes[i], false);
+        gradient_epilogue_variant(lab, sizes[i]);
+    }
+    for (double x = -6; x <= 6; x += 0.37) {
+        double slope = (naive_gelu(x + 1e-5) - naive_gelu(x - 1e-5)) / 2e-5;
+        EXPECT_NEAR(naive_gelu_gradient(x), slope, 1e-8);
+    }
+}
+
+#endif

@@ -1,0 +1,293 @@
+// Loss, sums, the optimizer and copies, against double-precision loops.
+#ifndef TESTS_OPS_CASES_TRAINING_H
+#define TESTS_OPS_CASES_TRAINING_H
+
+#include "lab.h"
+
+struct loss_setup {
+    struct sample logits, weights;
+    struct op_softmax_stats stats;
+    struct op_cross_entropy loss;
+    int32_t *labels;
+    double *max, *sum, *target, *losses, *gradient;  // expected; the gradient is of the local columns
+};
+
+// Labels over a vocabulary of which the local columns are [start, start + columns); other ranks hold the rest.
+static inline void loss_setup(struct lab *lab, struct loss_setup *s, const int64_t size[2], int64_t start) {
+    int64_t rows = size[0], columns = size[1];
+    s->logits = lab_2d(lab, rows, columns, 8);
+    s->weights = lab_fp32_1d(lab, rows, 1);
+    s->labels = lab_host(lab, (size_t)rows * sizeof *s->labels);
+    for (int64_t n = 0; n < rows; n++)
+        s->labels[n] = (int32_t)(start + (start > 0 && n % 3 == 1 ? -1 : n * 7 % columns));
+    s->weights.x[rows / 2] = 0;
+    lab_write(lab, s->weights.t, s->weights.x);
+    struct tensor labels = lab_ints(lab, rows, s->labels);
+    s->stats = (struct op_softmax_stats){.row_max = lab_fp32_1d(lab, rows, 1).t,
+                                         .row_sum = lab_fp32_1d(lab, rows, 1).t,
+                                         .row_target = lab_fp32_1d(lab, rows, 1).t,
+                                         .logits = s->logits.t,
+                                         .labels = labels,
+                                         .vocabulary_start = start};
+    s->loss = (struct op_cross_entropy){.losses = lab_fp32_1d(lab, rows, 1).t,
+                                        .logits = s->logits.t,
+                                        .row_max = s->stats.row_max,
+                                        .row_sum = s->stats.row_sum,
+                                        .row_target = s->stats.row_target,
+                                        .labels = labels,
+                                        .vocabulary_start = start};
+}
+
+static inline void naive_loss(struct lab *lab, struct loss_setup *s, int64_t start, const double *logits) {
+    int64_t rows = s->logits.t.shape[0], columns = s->logits.t.shape[1];
+    s->max = lab_doubles(lab, rows);
+    s->sum = lab_doubles(lab, rows);
+    s->target = lab_doubles(lab, rows);
+    s->losses = lab_doubles(lab, rows);
+    s->gradient = lab_doubles(lab, rows * columns);
+    for (int64_t n = 0; n < rows; n++) {
+        const double *x = logits + n * columns;
+        int64_t label = s->labels[n] - start;
+        s->max[n] = x[0];
+        for (int64_t c = 0; c < columns; c++)
+            s->max[n] = x[c] > s->max[n] ? x[c] : s->max[n];
+        for (int64_t c = 0; c < columns; c++)
+            s->sum[n] += exp(x[c] - s->max[n]);
+        s->target[n] = label >= 0 && label < columns ? x[label] : 0;
+        s->losses[n] = log(s->sum[n]) + s->max[n] - s->target[n];
+        for (int64_t c = 0; c < columns; c++)
+            s->gradient[n * columns + c] = s->weights.x[n] * (exp(x[c] - s->max[n]) / s->sum[n] - (c == label));
+    }
+}
+
+static inline void case_cross_entropy(struct lab *lab) {
+    static const int64_t sizes[][2] = {{1, 1}, {3, 17}, {17, 3}, {65, 65}, {5, 2048}, {3, 5001}, {40, 1000}};
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        int64_t rows = sizes[i][0], columns = sizes[i][1];
+        struct loss_setup s;
+        loss_setup(lab, &s, sizes[i], 0);
+        naive_loss(lab, &s, 0, s.logits.x);
+        double *direction = lab_direction(lab, rows * columns);
+        op_softmax_stats(lab->device, &s.stats);
+        lab_expect(lab, s.stats.row_max, s.max);
+        lab_expect(lab, s.stats.row_sum, s.sum);
+        lab_expect(lab, s.stats.row_target, s.target);
+        op_cross_entropy(lab->device, &s.loss);
+        lab_expect(lab, s.loss.losses, s.losses);
+        lab_expect(lab, s.loss.logits, s.logits.x);  // without weights nothing is overwritten
+        s.loss.weights = s.weights.t;
+        op_cross_entropy(lab->device, &s.loss);
+        lab_expect(lab, s.loss.losses, s.losses);
+        lab_expect(lab, s.loss.logits, s.gradient);
+        double slope = lab_inner(lab_read(lab, s.loss.logits), direction, rows * columns), loss[2];
+        for (int side = 0; side < 2; side++) {
+            naive_loss(lab, &s, 0, lab_moved(lab, s.logits.x, direction, side == 0 ? 1e-5 : -1e-5, rows * columns));
+            loss[side] = lab_inner(s.losses, s.weights.x, rows);
+        }
+        lab_expect_slope(lab, slope, loss[0], loss[1], 1e-5);
+        lab_clear(lab);
+    }
+}
+
+// Two ranks with half the vocabulary each, their statistics joined by hand, give what one rank gives.
+static inline void case_cross_entropy_parts(struct lab *lab) {
+    int64_t size[2] = {9, 33}, rows = 9, columns = 33;
+    struct loss_setup s;
+    loss_setup(lab, &s, size, 40);
+    naive_loss(lab, &s, 40, s.logits.x);
+    op_softmax_stats(lab->device, &s.stats);
+    lab_expect(lab, s.stats.row_target, s.target);
+    // The other rank's largest logit is 1 above ours and it has a sum of 3, the target where we do not have it is 2.
+    double *max = lab_doubles(lab, rows), *sum = lab_doubles(lab, rows), *target = lab_doubles(lab, rows);
+    double *losses = lab_doubles(lab, rows), *gradient = lab_doubles(lab, rows * columns);
+    for (int64_t n = 0; n < rows; n++) {
+        int64_t label = s.labels[n] - 40;
+        max[n] = s.max[n] + 1;
+        sum[n] = s.sum[n] * exp(-1) + 3;
+        target[n] = label >= 0 ? s.target[n] : 2;
+        losses[n] = log(sum[n]) + max[n] - target[n];
+        for (int64_t c = 0; c < columns; c++)
+            gradient[n * columns + c] =
+                s.weights.x[n] * (exp(s.logits.x[n * columns + c] - max[n]) / sum[n] - (c == label));
+    }
+    lab_write(lab, s.stats.row_max, max);
+    lab_write(lab, s.stats.row_sum, sum);
+    lab_write(lab, s.stats.row_target, target);
+    s.loss.weights = s.weights.t;
+    op_cross_entropy(lab->device, &s.loss);
+    lab_expect(lab, s.loss.losses, losses);
+    lab_expect(lab, s.loss.logits, gradient);
+}
+
+static inline void case_sums(struct lab *lab) {
+    static const int64_t sizes[][2] = {{1, 1}, {3, 17}, {17, 3}, {65, 65}, {1000, 100}, {7, 20000}, {130, 10000}};
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        int64_t rows = sizes[i][0], columns = sizes[i][1], count = rows * columns;
+        struct sample x = lab_2d(lab, rows, columns, 1), out = lab_fp32_1d(lab, columns, 1);
+        op_column_sum(lab->device, &(struct op_column_sum){.out = out.t, .x = x.t});
+        for (int64_t n = 0; n < count; n++)
+            out.x[n % columns] += x.x[n];
+        lab_expect(lab, out.t, out.x);
+        struct sample a = lab_fp32_1d(lab, count, 1), b = lab_fp32_1d(lab, count, 1), sum = lab_fp32_1d(lab, 1, 1);
+        struct sample squares = lab_fp32_1d(lab, 1, 1);
+        op_dot(lab->device, &(struct op_dot){.out = sum.t, .a = a.t, .b = b.t});
+        op_sum_squares(lab->device, &(struct op_sum_squares){.out = squares.t, .x = a.t});
+        // The terms of a dot product cancel: the error is measured against the sum of their sizes.
+        double size = 0;
+        for (int64_t n = 0; n < count; n++) {
+            sum.x[0] += a.x[n] * b.x[n];
+            size += fabs(a.x[n] * b.x[n]);
+            squares.x[0] += a.x[n] * a.x[n];
+        }
+        EXPECT(fabs(lab_read(lab, sum.t)[0] - sum.x[0]) <= 1e-6 * (1 + size));
+        EXPECT_NEAR(lab_read(lab, squares.t)[0], squares.x[0], 2e-6);
+        lab_clear(lab);
+    }
+}
+
+static inline void case_clip_scale(struct lab *lab) {
+    // sum of squares, largest norm, expected scale
+    static const double rows[][3] = {{4, 1, 1 / 2.000001}, {0.25, 1, 1},       {100, 0, 1},   {0, 1, 1},
+                                     {9, -1, 1},           {INFINITY, 1, NAN}, {NAN, 1, NAN}, {NAN, 0, NAN}};
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct sample scale = lab_fp32_1d(lab, 1, 1), norm = lab_fp32_1d(lab, 1, 1), squares = lab_fp32_1d(lab, 1, 1);
+        double value = rows[i][0];
+        lab_write(lab, squares.t, &value);
+        op_clip_scale(lab->device,
+                      &(struct op_clip_scale){
+                          .scale = scale.t, .norm = norm.t, .sum_squares = squares.t, .max_norm = (float)rows[i][1]});
+        double actual = lab_read(lab, scale.t)[0];
+        if (isnan(rows[i][2])) {
+            EXPECT(!isfinite(actual));
+        } else {
+            EXPECT_NEAR(actual, rows[i][2], 1e-6);
+            EXPECT_NEAR(lab_read(lab, norm.t)[0], sqrt(rows[i][0]), 1e-6);
+        }
+        lab_clear(lab);
+    }
+}
+
+struct adam_setup {
+    struct sample master, m, v, grad, scale;
+    struct op_adam op;
+};
+
+static inline void adam_setup(struct lab *lab, struct adam_setup *s, int64_t count, double scale, bool has_copy) {
+    s->master = lab_fp32_1d(lab, count, 1);
+    s->m = lab_fp32_1d(lab, count, 0.1);
+    s->v = lab_fp32_1d(lab, count, 0.01);
+    s->grad = lab_fp32_1d(lab, count, 1);
+    s->scale = lab_fp32_1d(lab, 1, 1);
+    for (int64_t i = 0; i < count; i++)
+        s->v.x[i] = fabs(s->v.x[i]);
+    lab_write(lab, s->v.t, s->v.x);
+    lab_write(lab, s->scale.t, &scale);
+    s->op = (struct op_adam){.master = s->master.t,
+                             .grad = s->grad.t,
+                             .m = s->m.t,
+                             .v = s->v.t,
+                             .scale = s->scale.t,
+                             .lr = 0.01f,
+                             .beta1 = 0.9f,
+                             .beta2 = 0.95f,
+                             .epsilon = 1e-8f,
+                             .weight_decay = 0.1f,
+                             .step = 3};
+    if (has_copy)
+        s->op.copy = lab_1d(lab, count, 1).t;
+}
+
+static inline void naive_adam(struct adam_setup *s, double scale) {
+    const struct op_adam *op = &s->op;
+    double beta1 = (double)op->beta1, beta2 = (double)op->beta2, lr = (double)op->lr, step = (double)op->step;
+    for (int64_t i = 0; i < tensor_count(op->master); i++) {
+        double g = s->grad.x[i] * scale;
+        s->m.x[i] = beta1 * s->m.x[i] + (1 - beta1) * g;
+        s->v.x[i] = beta2 * s->v.x[i] + (1 - beta2) * g * g;
+        double m = s->m.x[i] / (1 - pow(beta1, step)), v = s->v.x[i] / (1 - pow(beta2, step));
+        s->master.x[i] -= lr * (m / (sqrt(v) + (double)op->epsilon) + (double)op->weight_decay * s->master.x[i]);
+    }
+}
+
+static inline void case_adam(struct lab *lab) {
+    static const int64_t counts[] = {1, 3, 17, 65, 70001, 200000};
+    double fine = 1e-5, coarse = lab->tolerance;
+    for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++) {
+        struct adam_setup s;
+        adam_setup(lab, &s, counts[i], 0.5, i % 2 == 0);
+        naive_adam(&s, 0.5);
+        op_adam(lab->device, &s.op);
+        lab->tolerance = fine;  // the state is fp32 whatever the dtype
+        lab_expect(lab, s.op.m, s.m.x);
+        lab_expect(lab, s.op.v, s.v.x);
+        lab_expect(lab, s.op.master, s.master.x);
+        lab->tolerance = coarse;
+        if (s.op.copy.data)
+            lab_expect(lab, s.op.copy, s.master.x);
+        lab_clear(lab);
+    }
+    static const double bad[] = {NAN, INFINITY, -INFINITY};
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        struct adam_setup s;
+        adam_setup(lab, &s, 100, bad[i], false);
+        op_adam(lab->device, &s.op);
+        double *now[3] = {lab_read(lab, s.op.master), lab_read(lab, s.op.m), lab_read(lab, s.op.v)};
+        for (int64_t n = 0; n < 100; n++)
+            EXPECT(now[0][n] == s.master.x[n] && now[1][n] == s.m.x[n] && now[2][n] == s.v.x[n]);
+        lab_clear(lab);
+    }
+}
+
+// Copies with any strides keep every element, and leave what lies between the rows of the target alone.
+static inline void case_copy(struct lab *lab) {
+    static const int64_t shapes[][4] = {{1, 1, 1, 1}, {3, 1, 17, 2}, {2, 65, 3, 5}, {2, 3, 4, 700}, {1, 200, 3, 64}};
+    for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
+        const int64_t *shape = shapes[i];
+        int64_t wide[4] = {shape[0], shape[1] + 2, shape[2] + 1, shape[3]};
+        for (int variant = 0; variant < 4; variant++) {
+            struct sample small = lab_4d(lab, shape, 1), large = lab_4d(lab, wide, 1);
+            struct tensor view = tensor_slice(tensor_slice(large.t, 1, 1, shape[1]), 2, 0, shape[2]);
+            bool is_gather = variant & 1;
+            if (variant & 2)
+                view = small.t;  // contiguous on both sides
+            struct sample target = lab_4d(lab, shape, 1);
+            struct tensor dst = is_gather ? target.t : view, src = is_gather ? view : target.t;
+            op_copy(lab->device, &(struct op_copy){.dst = dst, .src = src});
+            double *now = lab_read(lab, variant & 2 ? small.t : large.t), *other = lab_read(lab, target.t);
+            for (int64_t n = 0; n < wide[0] * wide[1] * wide[2] * wide[3] && !(variant & 2); n++) {
+                int64_t d = n % wide[3], h = n / wide[3] % wide[2], t = n / wide[3] / wide[2] % wide[1] - 1;
+                int64_t b = n / wide[3] / wide[2] / wide[1];
+                bool is_inside = h < shape[2] && t >= 0 && t < shape[1];
+                if (is_inside)
+                    EXPECT(now[n] == other[((b * shape[1] + t) * shape[2] + h) * shape[3] + d]);
+                if (!is_inside || is_gather)
+                    EXPECT(now[n] == large.x[n]);
+            }
+            for (int64_t n = 0; n < tensor_count(target.t) && (variant & 2); n++)
+                EXPECT(now[n] == other[n]);
+            lab_clear(lab);
+        }
+    }
+    // fp32 and back: what the dtype can hold survives.
+    struct sample x = lab_2d(lab, 33, 70, 1);
+    struct tensor single = arena_2d(&lab->arena, DTYPE_F32, 33, 70), back = arena_2d(&lab->arena, lab->dtype, 33, 70);
+    op_copy(lab->device, &(struct op_copy){.dst = single, .src = x.t});
+    op_copy(lab->device, &(struct op_copy){.dst = back, .src = single});
+    double *first = lab_read(lab, single), *second = lab_read(lab, back);
+    for (int64_t n = 0; n < 33 * 70; n++)
+        EXPECT(first[n] == x.x[n] && second[n] == x.x[n]);
+}
+
+static inline void case_scale(struct lab *lab) {
+    static const int64_t counts[] = {1, 3, 17, 65, 70001, 200000};
+    for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++) {
+        struct sample x = lab_fp32_1d(lab, counts[i], 1);
+        op_scale(lab->device, &(struct op_scale){.x = x.t, .factor = 0.3f});
+        for (int64_t n = 0; n < counts[i]; n++)
+            x.x[n] *= (double)0.3f;
+        lab_expect(lab, x.t, x.x);
+        lab_clear(lab);
+    }
+}
+
+#endif

@@ -1,0 +1,233 @@
+// A bench for trying operations on any device: memory on the device, the same values as doubles on the host, and
+// comparison. Inputs are rounded to the dtype before both sides see them, so a difference is the operation's own.
+// Failing tests leave by longjmp and leak; passing ones give everything back in lab_close.
+#ifndef TESTS_OPS_LAB_H
+#define TESTS_OPS_LAB_H
+
+#include "test.h"
+#include "base/rng.h"
+#include "ops/device.h"
+#include "tensor/arena.h"
+
+enum { LAB_HOST_BLOCKS = 4096 };
+
+struct lab {
+    struct device *device;
+    enum dtype dtype;  // of activations and parameters
+    double tolerance;  // see lab_expect
+    uint64_t seed;     // of the next random tensor
+    void *memory;
+    struct arena arena;
+    void *blocks[LAB_HOST_BLOCKS];  // host memory to free
+    int block_count;
+};
+
+// A tensor on the device and what it held when it was made.
+struct sample {
+    struct tensor t;
+    double *x;
+};
+
+static inline void lab_open(struct lab *lab, struct device *device, enum dtype dtype, double tolerance) {
+    enum { LAB_BYTES = 64 << 20 };
+    *lab = (struct lab){.device = device, .dtype = dtype, .tolerance = tolerance, .seed = 1};
+    lab->memory = device_alloc(device, LAB_BYTES);
+    EXPECT(lab->memory != NULL);
+    arena_init(&lab->arena, "lab", lab->memory, LAB_BYTES);
+}
+
+// Forgets all tensors and host copies, to start the next variant of a case with the whole memory.
+static inline void lab_clear(struct lab *lab) {
+    for (int i = 0; i < lab->block_count; i++)
+        free(lab->blocks[i]);
+    lab->block_count = 0;
+    arena_release(&lab->arena, 0);
+}
+
+static inline void lab_close(struct lab *lab) {
+    lab_clear(lab);
+    device_free(lab->device, lab->memory);
+}
+
+static inline void *lab_host(struct lab *lab, size_t bytes) {
+    EXPECT(lab->block_count < LAB_HOST_BLOCKS);
+    void *block = calloc(bytes > 0 ? bytes : 1, 1);
+    EXPECT(block != NULL);
+    lab->blocks[lab->block_count++] = block;
+    return block;
+}
+
+static inline double *lab_doubles(struct lab *lab, int64_t count) {
+    return lab_host(lab, (size_t)count * sizeof(double));
+}
+
+// bf16 is the upper half of an fp32; rounded to nearest, ties to even.
+static inline uint16_t lab_bf16(float value) {
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    return (uint16_t)((bits + 0x7FFFu + ((bits >> 16) & 1u)) >> 16);
+}
+
+static inline float lab_from_bf16(uint16_t half) {
+    uint32_t bits = (uint32_t)half << 16;
+    float value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+// Writes x to the tensor and rounds x itself to what the tensor can hold.
+static inline void lab_write(struct lab *lab, struct tensor t, double *x) {
+    int64_t count = tensor_count(t);
+    unsigned char *host = lab_host(lab, tensor_bytes(t));
+    for (int64_t i = 0; i < count; i++) {
+        float value = (float)x[i];
+        if (t.dtype == DTYPE_F32) {
+            memcpy(host + 4 * i, &value, sizeof value);
+            x[i] = (double)value;
+        } else if (t.dtype == DTYPE_BF16) {
+            uint16_t half = lab_bf16(value);
+            memcpy(host + 2 * i, &half, sizeof half);
+            x[i] = (double)lab_from_bf16(half);
+        } else {
+            test_fail("lab_write: no %s", dtype_name(t.dtype));
+        }
+    }
+    device_copy_in(lab->device, t, host);
+    device_synchronize(lab->device);
+}
+
+// The present values of a contiguous tensor.
+static inline double *lab_read(struct lab *lab, struct tensor t) {
+    int64_t count = tensor_count(t);
+    unsigned char *host = lab_host(lab, tensor_bytes(t));
+    double *x = lab_doubles(lab, count);
+    device_copy_out(lab->device, host, t);
+    for (int64_t i = 0; i < count; i++) {
+        if (t.dtype == DTYPE_F32) {
+            float value;
+            memcpy(&value, host + 4 * i, sizeof value);
+            x[i] = (double)value;
+        } else if (t.dtype == DTYPE_BF16) {
+            uint16_t half;
+            memcpy(&half, host + 2 * i, sizeof half);
+            x[i] = (double)lab_from_bf16(half);
+        } else {
+            test_fail("lab_read: no %s", dtype_name(t.dtype));
+        }
+    }
+    return x;
+}
+
+static inline struct sample lab_sample(struct lab *lab, struct tensor t, double scale) {
+    struct sample s = {t, lab_doubles(lab, tensor_count(t))};
+    lab->seed++;
+    for (int64_t i = 0; i < tensor_count(t); i++) {
+        // Two uniform words give a symmetric bump: most values small, some large.
+        struct philox r = philox4x32(lab->seed, (uint32_t)i, (uint32_t)(i >> 32), 0, 0);
+        double a = (double)r.word[0] / 4294967296.0, b = (double)r.word[1] / 4294967296.0;
+        s.x[i] = scale * 2.0 * (a + b - 1.0);
+    }
+    lab_write(lab, t, s.x);
+    return s;
+}
+
+// Random tensors of the lab's dtype, and fp32 ones.
+static inline struct sample lab_1d(struct lab *lab, int64_t a, double scale) {
+    return lab_sample(lab, arena_1d(&lab->arena, lab->dtype, a), scale);
+}
+static inline struct sample lab_2d(struct lab *lab, int64_t a, int64_t b, double scale) {
+    return lab_sample(lab, arena_2d(&lab->arena, lab->dtype, a, b), scale);
+}
+static inline struct sample lab_4d(struct lab *lab, const int64_t shape[4], double scale) {
+    return lab_sample(lab, arena_4d(&lab->arena, lab->dtype, shape[0], shape[1], shape[2], shape[3]), scale);
+}
+static inline struct sample lab_fp32_1d(struct lab *lab, int64_t a, double scale) {
+    return lab_sample(lab, arena_1d(&lab->arena, DTYPE_F32, a), scale);
+}
+static inline struct sample lab_fp32_2d(struct lab *lab, int64_t a, int64_t b, double scale) {
+    return lab_sample(lab, arena_2d(&lab->arena, DTYPE_F32, a, b), scale);
+}
+
+static inline struct tensor lab_ints(struct lab *lab, int64_t count, const int32_t *values) {
+    struct tensor t = arena_1d(&lab->arena, DTYPE_I32, count);
+    device_copy_in(lab->device, t, values);
+    device_synchronize(lab->device);
+    return t;
+}
+
+// Dropout at this rate for `rows` rows with scattered global numbers, some beyond 32 bits.
+static inline struct dropout lab_dropout(struct lab *lab, float rate, int64_t rows) {
+    int64_t *ids = lab_host(lab, (size_t)rows * sizeof *ids);
+    for (int64_t i = 0; i < rows; i++)
+        ids[i] = 977 * i + (i % 3 == 2 ? (int64_t)5 << 33 : 0);
+    struct dropout dropout = {.rate = rate, .seed = 0x1234567890ABCDEFu, .site = 41, .first_head = 2};
+    dropout.row_ids = arena_1d(&lab->arena, DTYPE_I64, rows);
+    device_copy_in(lab->device, dropout.row_ids, ids);
+    device_synchronize(lab->device);
+    return dropout;
+}
+
+// The factor of element (row, column) as the contract in ops.h spells it; `site` includes the head where there is one.
+static inline double lab_factor(const struct dropout *dropout, int64_t row, int64_t column, uint32_t site) {
+    if (dropout->rate == 0)
+        return 1;
+    int64_t id = 977 * row + (row % 3 == 2 ? (int64_t)5 << 33 : 0);
+    struct philox r =
+        philox4x32(dropout->seed, (uint32_t)(column / 4), (uint32_t)(uint64_t)id, (uint32_t)((uint64_t)id >> 32), site);
+    bool is_kept = (double)r.word[column % 4] >= (double)dropout->rate * 4294967296.0;
+    return is_kept ? 1.0 / (1.0 - (double)dropout->rate) : 0.0;
+}
+
+// Every |actual - expected| <= tolerance * (|expected| + root mean square of expected). One NaN fails.
+#define lab_expect_values(lab, actual, expected, count) lab_compare(lab, #actual, actual, expected, count, __LINE__)
+static inline void lab_compare(struct lab *lab, const char *name, const double *actual, const double *expected,
+                               int64_t count, int line) {
+    double squares = 0;
+    for (int64_t i = 0; i < count; i++)
+        squares += expected[i] * expected[i];
+    double size = count > 0 ? sqrt(squares / (double)count) : 0;
+    for (int64_t i = 0; i < count; i++) {
+        double allowed = lab->tolerance * (fabs(expected[i]) + size) + 1e-30;
+        if (!(fabs(actual[i] - expected[i]) <= allowed))
+            test_fail("line %d: %s[%" PRId64 "] is %.9g, expected %.9g within %.3g (of %" PRId64 " values)", line, name,
+                      i, actual[i], expected[i], allowed, count);
+    }
+}
+
+// The tensor now holds these values.
+#define lab_expect(lab, tensor, expected)                                                                              \
+    lab_compare(lab, #tensor, lab_read(lab, tensor), expected, tensor_count(tensor), __LINE__)
+
+// Directional derivative: `slope` is what the gradients say, the other two are the loss one step ahead and behind.
+#define lab_expect_slope(lab, slope, ahead, behind, step)                                                              \
+    do {                                                                                                               \
+        double measured_ = ((ahead) - (behind)) / (2 * (step));                                                        \
+        double allowed_ = (lab)->tolerance * 20 * (1 + fabs(measured_));                                               \
+        if (!(fabs((slope)-measured_) <= allowed_))                                                                    \
+            test_fail("the gradients give a slope of %.9g, finite differences %.9g", (double)(slope), measured_);      \
+    } while (0)
+
+static inline double lab_inner(const double *a, const double *b, int64_t count) {
+    double sum = 0;
+    for (int64_t i = 0; i < count; i++)
+        sum += a[i] * b[i];
+    return sum;
+}
+
+// x + step * direction, in new memory.
+static inline double *lab_moved(struct lab *lab, const double *x, const double *direction, double step, int64_t count) {
+    double *result = lab_doubles(lab, count);
+    for (int64_t i = 0; i < count; i++)
+        result[i] = x[i] + step * direction[i];
+    return result;
+}
+
+static inline double *lab_direction(struct lab *lab, int64_t count) {
+    double *direction = lab_doubles(lab, count);
+    lab->seed++;
+    for (int64_t i = 0; i < count; i++)
+        direction[i] = (double)philox4x32(lab->seed, (uint32_t)i, 0, 0, 1).word[0] / 2147483648.0 - 1.0;
+    return direction;
+}
+
+#endif
