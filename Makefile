@@ -4,7 +4,7 @@
 #   make demo            trains a small GPT on this machine and lets it write
 #   make test            the whole test suite: release build, sanitizer build, make check
 #   make test-peers      compares with Python libraries (PYTHON=… with the packages of tests/peers)
-#   make bench           benchmarks (see bench/)
+#   make bench           benchmarks; BENCH="bench_x …" runs only these
 #   make check           formatting, style, include direction
 #   make format          formats C and CUDA files with clang-format
 #   make fuzz            every fuzz target for FUZZ_SECONDS each
@@ -74,7 +74,7 @@ test-peers: release
 	if [ -n "$$failed" ]; then echo "test-peers: FAILED:$$failed"; exit 1; fi
 
 bench: release
-	@BEVATRON=build/release/bevatron BUILD=build/release PYTHON=$(PYTHON) bash bench/run.sh
+	@BUILD=build/release PYTHON=$(PYTHON) bash bench/run.sh $(BENCH)
 
 check: setup-test
 	@failed=0; \
