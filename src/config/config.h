@@ -221,8 +221,8 @@ void config_list_presets(struct buffer *out);
 // What a command is going to do with the config, and so what must be there.
 enum config_use {
     CONFIG_TRAIN,     // everything
-    CONFIG_EVALUATE,  // model and data, no schedule
-    CONFIG_GENERATE,  // the model alone
+    CONFIG_EVALUATE,  // model and tokenizer; data if it is given; no schedule
+    CONFIG_GENERATE,  // model and tokenizer
 };
 
 // Derives what follows from the flags and refuses what contradicts itself or is not implemented, all complaints in one

@@ -293,7 +293,7 @@ static int add_json_value(struct file_reader *reader, const struct json *value) 
 static int read_json(struct file_reader *reader, const char *text, size_t length) {
     struct json *root = NULL;
     if (json_parse(&root, text, length, reader->path) < 0)
-        return -1;
+        return error_set_code(EXIT_CODE_USAGE, "%s", error_message());
     int status = 0;
     for (size_t i = 0; status == 0 && i < root->count; i++) {
         const struct json *value = &root->items[i];
@@ -315,21 +315,44 @@ static int read_json(struct file_reader *reader, const char *text, size_t length
     return status;
 }
 
-int flag_parse_file(struct flag_parse *parse, const char *path) {
-    struct file_reader reader = {.parse = parse, .path = path};
-    struct buffer text = {0};
-    int status = file_read_all(path, LARGEST_FILE_BYTES, &text);
-    if (status == 0) {
-        const char *start = buffer_string(&text);
-        if (strlen(start) != text.length)
-            status = refuse(&reader, "the file holds NUL bytes: it is no text");
-        else if (start[strspn(start, " \t\r\n")] == '{')
-            status = read_json(&reader, start, text.length);
-        else if (text.length)
-            status = read_yaml(&reader, text.data + (strncmp(start, "\xef\xbb\xbf", 3) == 0 ? 3 : 0));
-    }
+// `text` is cut into lines in place.
+static int read_text(struct file_reader *reader, struct buffer *text) {
+    const char *start = buffer_string(text);
+    if (strlen(start) != text->length)
+        return refuse(reader, "the file holds NUL bytes: it is no text");
+    if (start[strspn(start, " \t\r\n")] == '{')
+        return read_json(reader, start, text->length);
+    if (text->length == 0)
+        return 0;
+    return read_yaml(reader, text->data + (strncmp(start, "\xef\xbb\xbf", 3) == 0 ? 3 : 0));
+}
+
+static int parse_text(struct flag_parse *parse, const char *name, struct buffer *text) {
+    struct file_reader reader = {.parse = parse, .path = name};
+    int status = read_text(&reader, text);
     string_list_free(&reader.values.items);
     free(reader.seen);
+    return status;
+}
+
+int flag_parse_file(struct flag_parse *parse, const char *path) {
+    struct buffer text = {0};
+    int status = file_read_all(path, LARGEST_FILE_BYTES, &text);
+    if (status == 0)
+        status = parse_text(parse, path, &text);
+    else
+        status = error_set_code(EXIT_CODE_USAGE, "--config: %s", error_message());
     buffer_free(&text);
+    return status;
+}
+
+int flags_read_text(const struct flag_command *command, void *options, const char *name, const char *text,
+                    size_t length) {
+    struct flag_parse parse = {.command = command, .options = options};
+    struct buffer copy = {0};
+    buffer_append(&copy, text, length);
+    int status = parse_text(&parse, name, &copy);
+    buffer_free(&copy);
+    string_list_free(&parse.noted);
     return status;
 }

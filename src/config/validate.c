@@ -109,7 +109,7 @@ static bool is_split(const char *text) {
     return numbers >= 1 && numbers <= 3 && sum > 0;
 }
 
-static void validate_data(struct config *config, struct complaints *complaints) {
+static void validate_data(struct config *config, enum config_use use, struct complaints *complaints) {
     const struct string_list *own[] = {&config->train_data_path, &config->valid_data_path, &config->test_data_path};
     bool has_own = false, is_blend = config->data_path.count > 1;
     for (int i = 0; i < 3; i++) {
@@ -117,7 +117,7 @@ static void validate_data(struct config *config, struct complaints *complaints) 
         is_blend = is_blend || own[i]->count > 1;
     }
     int sources = (config->data_path.count > 0) + has_own + config->mock_data;
-    if (sources == 0)
+    if (sources == 0 && use == CONFIG_TRAIN)
         complain(complaints, "there is no data; give --data-path PREFIX, or --mock-data to try without");
     if (sources > 1)
         complain(complaints, "--data-path, --train/valid/test-data-path and --mock-data exclude each other; give one");
@@ -176,7 +176,7 @@ int config_validate_for(struct config *config, int world_size, enum config_use u
     if (use == CONFIG_TRAIN)
         validate_schedule(config, &complaints);
     if (use != CONFIG_GENERATE)
-        validate_data(config, &complaints);
+        validate_data(config, use, &complaints);
     validate_tokenizer(config, &complaints);
     validate_checkpoints(config, use, &complaints);
     return report(&complaints);

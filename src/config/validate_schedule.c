@@ -112,8 +112,8 @@ static int64_t iterations_of_samples(const struct config *config) {
 }
 
 static void validate_length(struct config *config, struct complaints *complaints) {
-    if (config->train_iters > 0 && config->train_samples > 0) {
-        // Derived by an earlier validation of the same config, or given.
+    // The same number is what an earlier validation of the same config derived.
+    if (config->train_iters > 0 && config->train_samples > 0 && config->train_iters != iterations_of_samples(config)) {
         complain(complaints, "--train-iters and --train-samples exclude each other; give one");
         return;
     }
@@ -171,7 +171,8 @@ static void derive_steps(struct config *config, struct complaints *complaints) {
 static void validate_lr(struct config *config, struct complaints *complaints) {
     bool by_samples = config->train_samples > 0;
     if (config->lr == 0) {
-        complain(complaints, "--lr is missing; give the highest learning rate");
+        if (!config->skip_train)
+            complain(complaints, "--lr is missing; give the highest learning rate");
         return;
     }
     if (config->min_lr > config->lr)
@@ -202,7 +203,7 @@ static void validate_weight_decay(struct config *config, struct complaints *comp
             complain(complaints, "--start-weight-decay and --end-weight-decay do nothing with "
                                  "--weight-decay-incr-style constant; give linear or cosine, or --weight-decay");
         config->start_weight_decay = config->end_weight_decay = config->weight_decay;
-    } else if ((!start && config->start_weight_decay == 0) && (!end && config->end_weight_decay == 0)) {
+    } else if ((!start && config->start_weight_decay == 0) || (!end && config->end_weight_decay == 0)) {
         complain(complaints, "--weight-decay-incr-style %s needs --start-weight-decay and --end-weight-decay",
                  config->weight_decay_incr_style);
     } else if (config->start_weight_decay > config->end_weight_decay) {

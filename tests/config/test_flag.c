@@ -1,0 +1,298 @@
+// The flag engine on a small command of its own: every type, both ways to write a value, ranges, aliases, known names,
+// suggestions, positional arguments, --help.
+#include "test.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "config/flag.h"
+#include <stddef.h>
+
+struct inner {
+    struct flag_given given;
+    int64_t layers;
+    double rate;
+};
+
+struct options {
+    struct flag_given given;
+    struct inner inner;
+    bool on, off;
+    int64_t count;
+    double ratio;
+    char *text;
+    char *color;
+    struct string_list names, inputs, files;
+};
+
+static const char *const colors[] = {"red", "Green", "blue", NULL};
+
+#define AT(field) offsetof(struct options, field)
+static const struct flag flags[] = {
+    {.name = "Things", .type = FLAG_GROUP},
+    {.name = "--on", .type = FLAG_BOOL, .offset = AT(on), .help = "switch"},
+    {.name = "--no-off", .type = FLAG_BOOL_OFF, .offset = AT(off), .initial = "true", .help = "switch off"},
+    {.name = "--count",
+     .type = FLAG_INT,
+     .offset = AT(count),
+     .initial = "3",
+     .minimum = 1,
+     .maximum = 10,
+     .help = "a count"},
+    {.name = "--ratio",
+     .type = FLAG_DOUBLE,
+     .offset = AT(ratio),
+     .minimum = 0,
+     .maximum = 1,
+     .bounds = FLAG_BELOW_MAXIMUM,
+     .help = "a ratio"},
+    {.name = "Texts", .type = FLAG_GROUP, .help = "Words of several kinds"},
+    {.name = "--text", .type = FLAG_STRING, .offset = AT(text), .value_name = "WORD", .help = "a text | with a bar"},
+    {.name = "--color", .type = FLAG_CHOICE, .offset = AT(color), .initial = "red", .choices = colors, .help = "color"},
+    {.name = "--names", .type = FLAG_STRING_LIST, .offset = AT(names), .initial = "a b", .help = "names"},
+    {.name = "--inputs",
+     .type = FLAG_STRING_LIST,
+     .offset = AT(inputs),
+     .repeats_add = true,
+     .advanced = true,
+     .help = "inputs"},
+};
+static const struct flag inner_flags[] = {
+    {.name = "--num-layers",
+     .type = FLAG_INT,
+     .offset = offsetof(struct inner, layers),
+     .required = true,
+     .help = "layers"},
+    {.name = "--rate", .type = FLAG_DOUBLE, .offset = offsetof(struct inner, rate), .initial = "1e-4", .help = "rate"},
+};
+static const struct flag_alias aliases[] = {
+    {"--number", "--count", NULL, "is the old name of --count"},
+    {"--everything", "--on", "true", NULL},
+    {"--everything", "--color", "blue", NULL},
+};
+static const struct flag_names names[] = {
+    {"--ignored-switch --ignored-value= --ignored-list=*", "has no meaning here", false},
+    {"--refused-switch --refused-value=1 --refused-word=auto --refused-plain=", "is not implemented", true},
+};
+static const struct flag_table tables[] = {
+    {.flags = flags,
+     .count = sizeof flags / sizeof flags[0],
+     .given = AT(given),
+     .aliases = aliases,
+     .alias_count = 3,
+     .names = names,
+     .names_count = 2},
+    {.flags = inner_flags, .count = 2, .base = AT(inner), .given = offsetof(struct inner, given)},
+};
+static const struct flag_command command = {.name = "try",
+                                            .summary = "Tries things.",
+                                            .tables = tables,
+                                            .table_count = 2,
+                                            .positional_name = "FILE…",
+                                            .positional_maximum = 2,
+                                            .positional_offset = AT(files),
+                                            .epilogue = "That is all."};
+
+static struct options options;
+
+// Parses words separated by blanks; the required flag is added.
+static int parse(const char *line) {
+    flags_free(&command, &options);
+    struct string_list words = {0};
+    char *copy = memory_printf("try %s --num-layers 2", line);
+    for (char *word = copy; *word;) {
+        size_t length = strcspn(word, " ");
+        char *next = word + length + (word[length] == ' ');
+        word[length] = '\0';
+        if (length)
+            string_list_add(&words, word);
+        word = next;
+    }
+    int status = flags_parse(&command, &options, (int)words.count, words.items);
+    string_list_free(&words);
+    free(copy);
+    return status;
+}
+
+TEST(defaults) {
+    EXPECT_OK(parse(""));
+    EXPECT(!options.on && options.off);
+    EXPECT_INT(options.count, 3);
+    EXPECT(options.ratio == 0 && options.inner.rate == 1e-4);
+    EXPECT(options.text == NULL);
+    EXPECT_STRING(options.color, "red");
+    EXPECT_INT(options.names.count, 2);
+    EXPECT_STRING(options.names.items[1], "b");
+    EXPECT(!flag_is_given(&options.given, "--count") && !flag_is_given(&options.inner.given, "--rate"));
+    EXPECT(flag_is_given(&options.inner.given, "num_layers"));
+}
+
+TEST(values) {
+    EXPECT_OK(parse("--on --no-off --count 7 --ratio .5 --text x=y --color=green --names p q -1 --rate=2e-3"));
+    EXPECT(options.on && !options.off);
+    EXPECT_INT(options.count, 7);
+    EXPECT(options.ratio == 0.5 && options.inner.rate == 2e-3);
+    EXPECT_STRING(options.text, "x=y");
+    EXPECT_STRING(options.color, "Green");
+    EXPECT_INT(options.names.count, 3);
+    EXPECT_STRING(options.names.items[2], "-1");
+    EXPECT(flag_is_given(&options.given, "--count") && flag_source(&options.given, "text") == FLAG_FROM_COMMAND);
+    EXPECT_OK(parse("--text=--dashes --on=false --no-off=false --count=+4 --text=--last"));
+    EXPECT_STRING(options.text, "--last");
+    EXPECT(!options.on && options.off);
+    EXPECT_INT(options.count, 4);
+    EXPECT_OK(parse("--text= --num_layers 5"));
+    EXPECT_STRING(options.text, "");
+    EXPECT_OK(parse("--inputs a b --inputs c"));
+    EXPECT_INT(options.inputs.count, 3);
+    EXPECT_OK(parse("--names a b --names c"));
+    EXPECT_INT(options.names.count, 1);
+}
+
+TEST(malformed) {
+    static const char *const bad[][2] = {
+        {"--count 11", "--count takes a whole number, from 1 to 10, not \"11\""},
+        {"--count 0", "\"0\""},
+        {"--count 1e1", "\"1e1\""},
+        {"--count 5x", "\"5x\""},
+        {"--count=", "\"\""},
+        {"--count 99999999999999999999", "whole number"},
+        {"--count 0x5", "\"0x5\""},
+        {"--ratio 1", "from 0 to less than 1, not \"1\""},
+        {"--ratio -0.1", "\"-0.1\""},
+        {"--ratio nan", "\"nan\""},
+        {"--ratio inf", "\"inf\""},
+        {"--ratio 1e999", "--ratio takes a number"},
+        {"--ratio 0x1p-2", "\"0x1p-2\""},
+        {"--ratio .", "\".\""},
+        {"--rate 1e999", "--rate takes a number"},
+        {"--color pink", "--color takes one of red, Green, blue, not \"pink\""},
+        {"--on=maybe", "--on is a switch"},
+        {"--text --on", "--text needs a value, and --on follows"},
+        {"--names --on", "--names needs a value"},
+        {"-x", "flags begin with two dashes"},
+    };
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        EXPECT_ERROR(parse(bad[i][0]), bad[i][1]);
+        EXPECT_INT(error_exit_code(), EXIT_CODE_USAGE);
+    }
+    char *lonely[] = {"try", "--num-layers", "1", "--text"};
+    flags_free(&command, &options);
+    EXPECT_ERROR(flags_parse(&command, &options, 4, lonely), "--text needs a value");
+    char *without[] = {"try", "--on"};
+    flags_free(&command, &options);
+    EXPECT_ERROR(flags_parse(&command, &options, 2, without), "try needs --num-layers (layers)");
+}
+
+TEST(suggestions) {
+    EXPECT_ERROR(parse("--cuont 3"), "unknown flag --cuont; did you mean --count?");
+    EXPECT_ERROR(parse("--num-layer 3"), "did you mean --num-layers?");
+    EXPECT_ERROR(parse("--colour=red"), "unknown flag --colour; did you mean --color?");
+    EXPECT_ERROR(parse("--num-l 3"), "did you mean --num-layers?");
+    EXPECT_ERROR(parse("--numbre 3"), "did you mean --number?");
+    EXPECT_ERROR(parse("--hlep"), "did you mean --help?");
+    EXPECT_ERROR(parse("--zzzzzzzzzz"), "`bevatron try --help-all` lists all flags");
+    EXPECT_INT(error_exit_code(), EXIT_CODE_USAGE);
+    // Longer than any name: no suggestion, and nothing overflows.
+    char name[300] = "--";
+    memset(name + 2, 'a', sizeof name - 3);
+    EXPECT_ERROR(parse(name), "unknown flag");
+}
+
+TEST(aliases_and_names) {
+    log_set_level(LOG_ERROR);
+    EXPECT_OK(parse("--number 9"));
+    EXPECT_INT(options.count, 9);
+    EXPECT(flag_is_given(&options.given, "--count"));
+    EXPECT_ERROR(parse("--number 99"), "--number: --count takes");
+    EXPECT_OK(parse("--everything"));
+    EXPECT(options.on);
+    EXPECT_STRING(options.color, "blue");
+    EXPECT_OK(parse("--everything=false"));
+    EXPECT(!options.on);
+    EXPECT_OK(parse("--ignored-switch --ignored-value v --ignored_list a b --count 2 --ignored-value=3"));
+    EXPECT_INT(options.count, 2);
+    EXPECT_INT(options.files.count, 0);
+    EXPECT_ERROR(parse("--refused-switch"), "--refused-switch is not implemented");
+    EXPECT_ERROR(parse("--refused-value 2"), "--refused-value is not implemented");
+    EXPECT_ERROR(parse("--refused-plain 2"), "--refused-plain is not implemented");
+    EXPECT_ERROR(parse("--refused-plain="), "--refused-plain is not implemented");
+    EXPECT_ERROR(parse("--refused-word other"), "--refused-word is not implemented");
+    EXPECT_OK(parse("--refused-value 1.0 --refused-word auto --refused-switch=false"));
+    log_set_level(LOG_INFO);
+}
+
+TEST(positionals) {
+    EXPECT_OK(parse("one --on two"));
+    EXPECT_INT(options.files.count, 2);
+    EXPECT_STRING(options.files.items[1], "two");
+    EXPECT_ERROR(parse("one two three"), "unexpected argument \"three\"");
+    char *dashes[] = {"try", "--num-layers", "1", "--", "--on", "-"};
+    flags_free(&command, &options);
+    EXPECT_OK(flags_parse(&command, &options, 6, dashes));
+    EXPECT(!options.on);
+    EXPECT_STRING(options.files.items[0], "--on");
+    struct flag_command strict = command;
+    strict.positional_minimum = 1;
+    char *nothing[] = {"try", "--num-layers", "1"};
+    flags_free(&command, &options);
+    EXPECT_ERROR(flags_parse(&strict, &options, 3, nothing), "try needs FILE…");
+    struct flag_command without = command;
+    without.positional_name = NULL;
+    char *extra[] = {"try", "surplus"};
+    flags_free(&command, &options);
+    EXPECT_ERROR(flags_parse(&without, &options, 2, extra), "unexpected argument \"surplus\": try takes only flags");
+}
+
+TEST(help) {
+    struct buffer text = {0};
+    flags_help(&command, false, &text);
+    static const char *const parts[] = {"usage: bevatron try FILE… [flags]\n",
+                                        "Tries things.\n",
+                                        "\nThings\n",
+                                        "  --on                            switch\n",
+                                        "  --count N                       a count [from 1 to 10] (default 3)\n",
+                                        "  --ratio X                       a ratio [from 0 to less than 1]\n",
+                                        "  --color NAME                    color [red|Green|blue] (default red)\n",
+                                        "  --num-layers N                  layers (required)\n",
+                                        "  --config FILE ",
+                                        "1 more flags: bevatron try --help-all",
+                                        "That is all.\n"};
+    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)
+        if (!strstr(text.data, parts[i]))
+            test_fail("help lacks \"%s\":\n%s", parts[i], text.data);
+    EXPECT(!strstr(text.data, "--inputs"));
+    buffer_clear(&text);
+    flags_help(&command, true, &text);
+    EXPECT(strstr(text.data, "--inputs TEXT…") != NULL);
+    buffer_clear(&text);
+    flags_markdown(&command, &text);
+    EXPECT(strstr(text.data, "\n## Texts\n\nWords of several kinds.\n\n| flag |") != NULL);
+    EXPECT(strstr(text.data, "| `--text WORD` |  |  | a text \\| with a bar |\n") != NULL);
+    EXPECT(strstr(text.data, "| `--color NAME` | `red` | red\\|Green\\|blue | color |\n") != NULL);
+    buffer_free(&text);
+    EXPECT_INT(parse("--unknown --help"), FLAGS_HELP);
+}
+
+TEST(set_and_format) {
+    EXPECT_OK(parse(""));
+    EXPECT_OK(flag_set(&tables[0], &options, "ratio", "0.25", FLAG_FROM_PRESET));
+    EXPECT_OK(flag_set(&tables[0], &options, "--names", "x y z", FLAG_FROM_FILE));
+    EXPECT_OK(flag_set(&tables[1], &options, "num_layers", "12", FLAG_FROM_PRESET));
+    EXPECT_INT(options.inner.layers, 12);
+    EXPECT(!flag_is_given(&options.given, "ratio") && flag_is_given(&options.given, "names"));
+    EXPECT_ERROR(flag_set(&tables[0], &options, "nope", "1", FLAG_FROM_FILE), "no flag nope");
+    EXPECT_ERROR(flag_set(&tables[0], &options, "ratio", "2", FLAG_FROM_FILE), "--ratio takes");
+    EXPECT(options.ratio == 0.25);
+    struct buffer text = {0};
+    static const char *const expected[][2] = {{"on", "false"},  {"count", "3"},     {"ratio", "0.25"},
+                                              {"text", "None"}, {"names", "x y z"}, {"inputs", "None"}};
+    for (size_t i = 0; i < sizeof expected / sizeof expected[0]; i++) {
+        buffer_clear(&text);
+        flag_format(flag_find(&tables[0], expected[i][0]), &options, &text);
+        EXPECT_STRING(buffer_string(&text), expected[i][1]);
+    }
+    buffer_free(&text);
+    flags_free(&command, &options);
+}
+
+TEST_MAIN(TEST_CASE(defaults), TEST_CASE(values), TEST_CASE(malformed), TEST_CASE(suggestions),
+          TEST_CASE(aliases_and_names), TEST_CASE(positionals), TEST_CASE(help), TEST_CASE(set_and_format))
