@@ -1,6 +1,7 @@
 #!/bin/bash
 # tools/check_style and tools/check_includes must catch each fault they promise to catch, say where it is, and let a
-# clean tree pass. Every case is a small tree of its own in a temporary folder with one fault in it.
+# clean tree pass. Every case is a small tree of its own in a temporary folder with one fault in it. At the end,
+# tools/install_packages meets machines that lack things.
 set -u
 tools=$(cd "$(dirname "${BASH_SOURCE[0]}")/../../tools" && pwd)
 root=$(mktemp -d)
@@ -168,6 +169,45 @@ done
 put src/train/loop.h '// Loop.' '#ifndef T' '#define T' '#endif'
 put src/train/loop.c '// Loop.' '#include "base/error.h"' '#include "train/loop.h"'
 expect_error check_includes 'the first include must be the file'"'"'s own header "train/loop.h"' "own header late"
+
+# install_packages: a PATH with few programs is a machine that lacks the others.
+machine=$root/bin
+line='apt-get install -y --no-install-recommends gcc libc6-dev cmake libopenblas-dev ninja-build libopenmpi-dev openmpi-bin'
+
+# install_on_machine EXPECTED-STATUS TEXT CASE
+install_on_machine() {
+    cases=$((cases + 1))
+    env -u CC PATH="$machine" "$tools/install_packages" build >"$root.out" 2>&1
+    local status=$?
+    if [ "$status" -ne "$1" ]; then
+        fail "$3: status $status, expected $1"
+    elif ! grep -qF -- "$2" "$root.out"; then
+        fail "$3: no '$2'"
+    fi
+    rm -f "$root.out"
+}
+
+mkdir -p "$machine"
+for program in sh env mktemp rm sed tail; do
+    ln -s "$(command -v "$program")" "$machine/$program"
+done
+printf '#!/bin/sh\necho 0\n' >"$machine/id"
+chmod +x "$machine/id"
+install_on_machine 1 "$line" "a bare machine without apt"
+printf '#!/bin/sh\necho 1000\n' >"$machine/id"
+printf '#!/bin/sh\necho apt-get was called\n' >"$machine/apt-get"
+chmod +x "$machine/apt-get"
+install_on_machine 1 "$line" "a bare machine, not root"
+printf '#!/bin/sh\necho 0\n' >"$machine/id"
+printf '#!/bin/sh\necho "no network"\nexit 100\n' >"$machine/apt-get"
+install_on_machine 1 'no network' "a bare machine without a network"
+# A compiler that compiles nothing but OpenBLAS: the required parts are there, the optional ones are not.
+printf '#!/bin/sh\ncase $* in *-lopenblas*) exit 0 ;; esac\nexit 1\n' >"$machine/cc"
+printf '#!/bin/sh\necho "cmake version 4.1.2"\n' >"$machine/cmake"
+chmod +x "$machine/cc" "$machine/cmake"
+install_on_machine 0 'going on without the optional ninja-build libopenmpi-dev' "only the required parts"
+printf '#!/bin/sh\necho "cmake version 3.24.9"\n' >"$machine/cmake"
+install_on_machine 1 "missing for 'build': cmake" "an old cmake"
 
 echo "$((cases - failed)) of $cases cases passed"
 [ "$failed" -eq 0 ]
