@@ -1,6 +1,7 @@
-// A ring of micro-batches between one producing thread and one consumer. Slots are filled in order; slot i holds micro-batch
-// number i, i + slots, …. Under the lock: filled and taken, the numbers of micro-batches produced and released, with
-// taken <= filled <= taken + slots. The consumer holds slot `taken` from one loader_next to the following one.
+// A ring of micro-batches between one producing thread and one consumer. Slots are filled in order; slot i holds
+// micro-batch number i, i + slots, …. Under the lock: filled and taken, the numbers of micro-batches produced and
+// released, with taken <= filled <= taken + slots. The consumer holds slot `taken` from one loader_next to the
+// following one.
 #include "data/loader.h"
 
 #include "base/error.h"

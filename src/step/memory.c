@@ -5,6 +5,9 @@
 
 #include <string.h>
 
+// More than any step needs; paper memory costs nothing.
+static const size_t PAPER_BYTES = (size_t)1 << 46;
+
 // Takes everything that lives as long as the step from one arena. Called twice: on paper and on the device.
 static void lay_out_state(struct step *step, struct arena *arena) {
     const struct config *config = step->config;
@@ -59,9 +62,9 @@ static int measure(struct step *step) {
     struct device *real = step->device, *paper;
     TRY(device_open_paper(&paper));
     step->device = paper;
-    arena_init_paper(&step->state, "state");
-    arena_init_paper(&step->saved, "activations");
-    arena_init_paper(&step->scratch, "scratch");
+    arena_init(&step->state, "state", device_alloc(paper, PAPER_BYTES), PAPER_BYTES);
+    arena_init(&step->saved, "activations", device_alloc(paper, PAPER_BYTES), PAPER_BYTES);
+    arena_init(&step->scratch, "scratch", device_alloc(paper, PAPER_BYTES), PAPER_BYTES);
     lay_out_state(step, &step->state);
     run_on_paper(step);
     step->device = real;

@@ -22,33 +22,33 @@ struct pass step_pass(struct step *step, int64_t B, int64_t T) {
                          .cache = step->mode == STEP_GENERATE ? &step->cache : NULL};
 }
 
+static int build(struct step *step) {
+    if (!device_supports(step->device, step->dtype)) {
+        char text[128];
+        device_describe(step->device, text, sizeof text);
+        return error_set("%s cannot train in %s; leave --bf16/--fp16 out or choose another --device", text,
+                         dtype_name(step->dtype));
+    }
+    gpt_build(&step->gpt, &step->params, step->config);
+    param_list_layout(&step->params);
+    step->cache.keys = memory_alloc(sizeof(struct tensor) * (size_t)step->gpt.L);
+    step->cache.values = memory_alloc(sizeof(struct tensor) * (size_t)step->gpt.L);
+    return step_take_memory(step);
+}
+
 int step_open(struct step **result, const struct config *config, struct device *device, const struct mesh *mesh,
               enum step_mode mode) {
     struct step *step = memory_alloc(sizeof *step);
-    *result = step;
     step->config = config;
     step->device = device;
     step->mesh = *mesh;
     step->mode = mode;
     step->dtype = config->bf16 ? DTYPE_BF16 : config->fp16 ? DTYPE_F16 : DTYPE_F32;
-    if (!device_supports(device, step->dtype)) {
-        char text[128];
-        device_describe(device, text, sizeof text);
+    int status = build(step);
+    *result = status == 0 ? step : NULL;
+    if (status < 0)
         step_close(step);
-        *result = NULL;
-        return error_set("%s cannot train in %s; leave --bf16/--fp16 out or choose another --device", text,
-                         dtype_name(step->dtype));
-    }
-    gpt_build(&step->gpt, &step->params, config);
-    param_list_layout(&step->params);
-    step->cache.keys = memory_alloc(sizeof(struct tensor) * (size_t)step->gpt.L);
-    step->cache.values = memory_alloc(sizeof(struct tensor) * (size_t)step->gpt.L);
-    if (step_take_memory(step) < 0) {
-        step_close(step);
-        *result = NULL;
-        return -1;
-    }
-    return 0;
+    return status;
 }
 
 void step_close(struct step *step) {

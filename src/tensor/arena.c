@@ -8,12 +8,6 @@ void arena_init(struct arena *arena, const char *name, void *memory, size_t capa
     *arena = (struct arena){.name = name, .base = memory, .capacity = capacity_bytes};
 }
 
-void arena_init_paper(struct arena *arena, const char *name) {
-    // Any non-NULL aligned address will do: NULL data means "no tensor".
-    void *base = (void *)(uintptr_t)((size_t)1 << 40);
-    *arena = (struct arena){.name = name, .base = base, .capacity = SIZE_MAX >> 2};
-}
-
 void *arena_alloc(struct arena *arena, size_t bytes) {
     size_t left = arena->capacity - arena->used;
     size_t rounded = (bytes + ARENA_ALIGNMENT - 1) & ~(size_t)(ARENA_ALIGNMENT - 1);

@@ -1,6 +1,6 @@
 // A stack of tensors in one block of device memory. Nothing is freed one by one: a mark is taken, and releasing to it
-// drops everything allocated since. The peak is what a run needs. An arena over PAPER memory has no bytes behind it: a
-// step run on the paper backend with such arenas measures how large the real ones must be.
+// drops everything allocated since. The peak is what a run needs: a step run once on the paper backend, with arenas over its
+// endless memory, measures how large the real ones must be.
 #ifndef TENSOR_ARENA_H
 #define TENSOR_ARENA_H
 
@@ -17,7 +17,6 @@ struct arena {
 };
 
 void arena_init(struct arena *arena, const char *name, void *memory, size_t capacity_bytes);
-void arena_init_paper(struct arena *arena, const char *name);
 
 // Running out is a broken invariant (the arena was measured beforehand) and dies with the arena's name and sizes.
 void *arena_alloc(struct arena *arena, size_t bytes);

@@ -14,8 +14,7 @@ static struct checkpoint_tensor *list_optimizer(const struct step *step, size_t 
     const struct adam *adam = &step->adam;
     const char *const prefixes[MOMENTS] = {"exp_avg", "exp_avg_sq", "master"};
     const struct tensor flats[MOMENTS] = {adam->m, adam->v, adam->master};
-    struct checkpoint_tensor *list =
-        memory_alloc(sizeof *list * (size_t)(step->params.count * MOMENTS ? step->params.count * MOMENTS : 1));
+    struct checkpoint_tensor *list = memory_alloc(sizeof *list * (size_t)step->params.count * MOMENTS);
     *count = 0;
     for (int which = 0; which < MOMENTS; which++) {
         if (!flats[which].data)

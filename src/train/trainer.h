@@ -2,6 +2,7 @@
 #ifndef TRAIN_TRAINER_H
 #define TRAIN_TRAINER_H
 
+#include "base/error.h"
 #include "config/config.h"
 #include "ops/device.h"
 #include "parallel/mesh.h"

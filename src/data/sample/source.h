@@ -1,5 +1,5 @@
-// Where a loader takes its samples from: anything that can fill seq_length + 1 token ids for the sample numbers 0…count-1
-// (a GPT dataset; a blend of several). The extra token makes inputs and labels of the same length.
+// Where a loader takes its samples from: anything that can fill seq_length + 1 token ids for the sample numbers
+// 0…count-1 (a GPT dataset; a blend of several). The extra token makes inputs and labels of the same length.
 #ifndef DATA_SAMPLE_SOURCE_H
 #define DATA_SAMPLE_SOURCE_H
 

@@ -1,0 +1,213 @@
+// bevatron evaluate: loss and perplexity of a checkpoint on a dataset or a text file.
+#include "base/error.h"
+#include "base/file.h"
+#include "base/json.h"
+#include "base/memory.h"
+#include "cli/commands.h"
+#include "cli/session.h"
+#include "config/config.h"
+#include "data/tokenizer/tokenizer.h"
+#include "train/datasets.h"
+#include "train/evaluate.h"
+#include "train/state.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+struct evaluate_options {
+    struct flag_given given;
+    char *text;
+    int64_t max_samples;
+    bool json;
+    struct config config;
+};
+
+#define OFFSET(member) offsetof(struct evaluate_options, member)
+enum { TEXT_LIMIT_BYTES = 1 << 30 };
+
+static const struct flag own_flags[] = {
+    {.name = "Evaluation", .type = FLAG_GROUP},
+    {.name = "--text",
+     .type = FLAG_STRING,
+     .offset = OFFSET(text),
+     .value_name = "FILE",
+     .help = "evaluates a plain text file, token and word perplexity, instead of the dataset of --data-path"},
+    {.name = "--max-samples",
+     .type = FLAG_INT,
+     .offset = OFFSET(max_samples),
+     .initial = "0",
+     .minimum = 0,
+     .maximum = FLAG_ENDLESS,
+     .help = "stops after so many samples; 0 for all"},
+    {.name = "--json", .type = FLAG_BOOL, .offset = OFFSET(json), .help = "prints the result as one JSON object"},
+};
+
+// What the loss is taken over; words are counted for texts only.
+struct subject {
+    struct gpt_dataset *dataset;
+    struct token_list ids;
+    struct token_text text;
+    struct sample_source source;
+    int64_t words;
+};
+
+static int64_t count_words(const char *text, size_t length) {
+    int64_t words = 0;
+    bool inside = false;
+    for (size_t i = 0; i < length; i++) {
+        bool is_blank = text[i] == ' ' || (text[i] >= '\t' && text[i] <= '\r');
+        words += !is_blank && !inside;
+        inside = !is_blank;
+    }
+    return words;
+}
+
+static int open_text(struct subject *subject, const struct evaluate_options *options,
+                     const struct tokenizer *tokenizer) {
+    if (!tokenizer)
+        return error_set_code(EXIT_CODE_USAGE, "--text needs the tokenizer: give --vocab-file and --merge-file");
+    struct buffer text = {0};
+    int status = file_read_all(options->text, TEXT_LIMIT_BYTES, &text);
+    if (status == 0) {
+        struct tokenizer_encoder *encoder;
+        tokenizer_encoder_create(&encoder, tokenizer);
+        status = tokenizer_encode(encoder, buffer_string(&text), text.length, &subject->ids);
+        tokenizer_encoder_free(encoder);
+    }
+    subject->words = count_words(buffer_string(&text), text.length);
+    buffer_free(&text);
+    subject->text = (struct token_text){
+        .ids = subject->ids.ids, .count = subject->ids.count, .seq_length = options->config.seq_length};
+    subject->source = token_text_source(&subject->text);
+    return status;
+}
+
+static int open_dataset(struct subject *subject, const struct config *config, const struct mesh *mesh) {
+    const struct string_list *path = config->data_path.count > 0 ? &config->data_path : &config->valid_data_path;
+    if (path->count != 1)
+        return error_set_code(EXIT_CODE_USAGE,
+                              "give the dataset to evaluate with --data-path PREFIX, or a file with --text");
+    // One epoch of the whole dataset; with --split only of its validation part.
+    struct gpt_options options = {.prefix = path->items[0],
+                                  .split = flag_is_given(&config->given, "--split") ? config->split : NULL,
+                                  .which = SPLIT_VALID,
+                                  .seq_length = config->seq_length,
+                                  .seed = config->seed,
+                                  .cache_folder = config->data_cache_path,
+                                  .vocab_size = config->padded_vocab_size};
+    int status = mesh->rank == 0 ? gpt_dataset_build(&options) : 0;
+    int64_t failed = status < 0;
+    comm_broadcast_i64(mesh->all, &failed, 1, 0, "dataset index built");
+    if (failed)
+        return mesh->rank == 0 ? -1 : error_set_code(EXIT_CODE_BAD_DATA, "rank 0 could not build the dataset's index");
+    TRY(gpt_dataset_open(&subject->dataset, &options));
+    subject->source = gpt_dataset_source(subject->dataset);
+    return 0;
+}
+
+static void print_result(const struct evaluate_options *options, const struct subject *subject,
+                         const struct evaluation *result) {
+    double perplexity = exp(result->loss);
+    double word_perplexity = subject->words > 0 ? exp(result->loss * result->tokens / (double)subject->words) : 0;
+    if (options->json) {
+        struct buffer out = {0};
+        struct json_writer w = {.out = &out};
+        json_begin_object(&w);
+        json_key(&w, "loss");
+        json_double(&w, result->loss);
+        json_key(&w, "perplexity");
+        json_double(&w, perplexity);
+        json_key(&w, "tokens");
+        json_int(&w, (int64_t)result->tokens);
+        json_key(&w, "samples");
+        json_int(&w, result->samples);
+        if (subject->words > 0) {
+            json_key(&w, "words");
+            json_int(&w, subject->words);
+            json_key(&w, "word_perplexity");
+            json_double(&w, word_perplexity);
+        }
+        json_end_object(&w);
+        puts(buffer_string(&out));
+        buffer_free(&out);
+        return;
+    }
+    printf("loss %.6f | perplexity %.4f | tokens %.0f | samples %lld\n", result->loss, perplexity, result->tokens,
+           (long long)result->samples);
+    if (subject->words > 0)
+        printf("words %lld | word perplexity %.4f\n", (long long)subject->words, word_perplexity);
+}
+
+static int run_model(struct evaluate_options *options, struct session *session, const struct tokenizer *tokenizer,
+                     const char *path) {
+    struct subject subject = {0};
+    struct step *step = NULL;
+    TRY(session_open(session, &options->config));
+    int status = step_open(&step, &options->config, session->device, &session->mesh, STEP_EVALUATE);
+    if (status == 0)
+        status = state_load(step, path, false, NULL);
+    if (status == 0)
+        status = options->text ? open_text(&subject, options, tokenizer)
+                               : open_dataset(&subject, &options->config, &session->mesh);
+    struct evaluation result;
+    if (status == 0)
+        status = evaluate_run(
+            &(struct evaluate){.step = step, .source = subject.source, .max_samples = options->max_samples}, &result);
+    if (status == 0 && session->place.rank == 0)
+        print_result(options, &subject, &result);
+    gpt_dataset_close(subject.dataset);
+    token_list_free(&subject.ids);
+    step_close(step);
+    return status;
+}
+
+static int run(struct evaluate_options *options, struct session *session) {
+    struct config *config = &options->config;
+    if (!config->load)
+        return error_set_code(EXIT_CODE_USAGE, "--load is missing: the folder that training saved its checkpoints in");
+    TRY(config_apply_preset(config));
+    TRY(session_start(session));
+    char *path;
+    int64_t iteration;
+    struct checkpoint_find find = {.folder = config->load, .step = config->ckpt_step};
+    TRY(checkpoint_find(&find, &path, &iteration));
+    struct tokenizer *tokenizer = NULL;
+    int status = state_load_config(config, path);
+    if (status == 0)
+        status = config_validate_for(config, session->place.size, CONFIG_EVALUATE);
+    if (status == 0)
+        status = datasets_open_tokenizer(&tokenizer, config);
+    if (status == 0)
+        status = run_model(options, session, tokenizer, path);
+    tokenizer_free(tokenizer);
+    free(path);
+    return status;
+}
+
+int cmd_evaluate(int argc, char **argv) {
+    const struct flag_table tables[] = {
+        {.flags = own_flags, .count = sizeof own_flags / sizeof own_flags[0], .given = OFFSET(given)},
+        config_flag_table(OFFSET(config)),
+    };
+    const struct flag_command command = {
+        .name = "evaluate",
+        .summary =
+            "Loss and perplexity of a checkpoint on a dataset or a text. The model's and tokenizer's flags come from "
+            "the checkpoint.",
+        .tables = tables,
+        .table_count = 2,
+        .epilogue = "Example:\n  bevatron evaluate --load run --text book.txt\n",
+    };
+    struct evaluate_options options;
+    struct session session = {0};
+    int exit_code = EXIT_CODE_OK;
+    int status = flags_parse(&command, &options, argc, argv);
+    if (status == 0)
+        status = run(&options, &session);
+    if (status < 0)
+        exit_code = command_failed();
+    session_close(&session);
+    flags_free(&command, &options);
+    return exit_code;
+}

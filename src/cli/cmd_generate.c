@@ -1,0 +1,209 @@
+// bevatron generate: text from a checkpoint, for a prompt or for every line of stdin.
+#include "base/error.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "cli/commands.h"
+#include "cli/session.h"
+#include "config/config.h"
+#include "data/tokenizer/tokenizer.h"
+#include "train/datasets.h"
+#include "train/generate.h"
+#include "train/state.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct generate_options {
+    struct flag_given given;
+    char *prompt;
+    int64_t max_new_tokens;
+    int64_t num_samples;
+    bool greedy;
+    double temperature;
+    int64_t top_k;
+    double top_p;
+    bool ignore_eod;
+    struct config config;
+};
+
+#define OFFSET(member) offsetof(struct generate_options, member)
+
+static const struct flag own_flags[] = {
+    {.name = "Generation", .type = FLAG_GROUP},
+    {.name = "--prompt",
+     .type = FLAG_STRING,
+     .offset = OFFSET(prompt),
+     .help = "text to continue; without it every line of standard input is one prompt"},
+    {.name = "--max-new-tokens",
+     .type = FLAG_INT,
+     .offset = OFFSET(max_new_tokens),
+     .initial = "128",
+     .minimum = 1,
+     .maximum = 1 << 24,
+     .help = "tokens to add at most"},
+    {.name = "--num-samples",
+     .type = FLAG_INT,
+     .offset = OFFSET(num_samples),
+     .initial = "1",
+     .minimum = 1,
+     .maximum = 1 << 20,
+     .help = "continuations of each prompt"},
+    {.name = "--greedy", .type = FLAG_BOOL, .offset = OFFSET(greedy), .help = "always take the likeliest token"},
+    {.name = "--temperature",
+     .type = FLAG_DOUBLE,
+     .offset = OFFSET(temperature),
+     .initial = "1.0",
+     .minimum = 0,
+     .maximum = 100,
+     .help = "divides the logits: below 1 is bolder, above 1 wilder, 0 is greedy"},
+    {.name = "--top-k",
+     .type = FLAG_INT,
+     .offset = OFFSET(top_k),
+     .initial = "0",
+     .minimum = 0,
+     .maximum = 1 << 30,
+     .help = "draw from the k likeliest tokens only; 0 for all"},
+    {.name = "--top-p",
+     .type = FLAG_DOUBLE,
+     .offset = OFFSET(top_p),
+     .initial = "1.0",
+     .minimum = 0,
+     .maximum = 1,
+     .help = "draw from the likeliest tokens that together have this probability"},
+    {.name = "--ignore-eod",
+     .type = FLAG_BOOL,
+     .offset = OFFSET(ignore_eod),
+     .help = "go on after the end-of-document token"},
+};
+
+struct writer {
+    const struct tokenizer *tokenizer;
+};
+
+static int write_token(void *context, int32_t token) {
+    const struct writer *writer = context;
+    struct buffer text = {0};
+    int status = tokenizer_decode(writer->tokenizer, &token, 1, &text);
+    if (status == 0) {
+        fwrite(text.data, 1, text.length, stdout);
+        fflush(stdout);
+    }
+    buffer_free(&text);
+    return status;
+}
+
+static int continue_prompt(const struct generate_options *options, struct step *step, const struct tokenizer *tokenizer,
+                           const char *prompt, size_t length) {
+    struct tokenizer_encoder *encoder;
+    struct token_list ids = {0};
+    tokenizer_encoder_create(&encoder, tokenizer);
+    int status = tokenizer_encode(encoder, prompt, length, &ids);
+    tokenizer_encoder_free(encoder);
+    // An empty prompt begins a document, which is what follows the end of one.
+    if (status == 0 && ids.count == 0)
+        token_list_append(&ids, tokenizer_eod(tokenizer));
+    struct writer writer = {.tokenizer = tokenizer};
+    for (int64_t i = 0; i < options->num_samples && status == 0; i++) {
+        fwrite(prompt, 1, length, stdout);
+        struct generate generate = {
+            .step = step,
+            .prompt = ids.ids,
+            .count = ids.count,
+            .max_new_tokens = options->max_new_tokens,
+            .end_token = options->ignore_eod ? -1 : tokenizer_eod(tokenizer),
+            .vocab_size = tokenizer_vocab_size(tokenizer),
+            .sampling = {.is_greedy = options->greedy,
+                         .temperature = options->temperature,
+                         .top_k = options->top_k,
+                         .top_p = options->top_p,
+                         .seed = (uint64_t)options->config.seed + (uint64_t)i},
+            .accept = write_token,
+            .context = &writer,
+        };
+        status = generate_run(&generate);
+        fputc('\n', stdout);
+    }
+    token_list_free(&ids);
+    return status;
+}
+
+static int continue_lines(const struct generate_options *options, struct step *step,
+                          const struct tokenizer *tokenizer) {
+    char *line = NULL;
+    size_t capacity = 0;
+    int status = 0;
+    ssize_t length;
+    while (status == 0 && (length = getline(&line, &capacity, stdin)) >= 0) {
+        if (length > 0 && line[length - 1] == '\n')
+            length--;
+        status = continue_prompt(options, step, tokenizer, line, (size_t)length);
+    }
+    free(line);
+    return status;
+}
+
+static int run_model(struct generate_options *options, struct session *session, const struct tokenizer *tokenizer,
+                     const char *path) {
+    struct step *step;
+    TRY(session_open(session, &options->config));
+    TRY(step_open(&step, &options->config, session->device, &session->mesh, STEP_GENERATE));
+    int status = state_load(step, path, false, NULL);
+    if (status == 0)
+        status = options->prompt ? continue_prompt(options, step, tokenizer, options->prompt, strlen(options->prompt))
+                                 : continue_lines(options, step, tokenizer);
+    step_close(step);
+    return status;
+}
+
+static int run(struct generate_options *options, struct session *session) {
+    struct config *config = &options->config;
+    if (!config->load)
+        return error_set_code(EXIT_CODE_USAGE, "--load is missing: the folder that training saved its checkpoints in");
+    TRY(config_apply_preset(config));
+    TRY(session_start(session));
+    char *path;
+    int64_t iteration;
+    struct checkpoint_find find = {.folder = config->load, .step = config->ckpt_step};
+    TRY(checkpoint_find(&find, &path, &iteration));
+    struct tokenizer *tokenizer = NULL;
+    int status = state_load_config(config, path);
+    if (status == 0)
+        status = config_validate_for(config, session->place.size, CONFIG_GENERATE);
+    if (status == 0)
+        status = datasets_open_tokenizer(&tokenizer, config);
+    if (status == 0 && !tokenizer)
+        status =
+            error_set_code(EXIT_CODE_USAGE, "generating text needs the tokenizer: give --vocab-file and --merge-file");
+    if (status == 0)
+        status = run_model(options, session, tokenizer, path);
+    tokenizer_free(tokenizer);
+    free(path);
+    return status;
+}
+
+int cmd_generate(int argc, char **argv) {
+    const struct flag_table tables[] = {
+        {.flags = own_flags, .count = sizeof own_flags / sizeof own_flags[0], .given = OFFSET(given)},
+        config_flag_table(OFFSET(config)),
+    };
+    const struct flag_command command = {
+        .name = "generate",
+        .summary = "Writes text from a checkpoint. The model's and tokenizer's flags come from the checkpoint.",
+        .tables = tables,
+        .table_count = 2,
+        .epilogue =
+            "Example:\n  bevatron generate --load run --prompt \"Once upon a time\" --max-new-tokens 100 --top-p 0.9\n",
+    };
+    struct generate_options options;
+    struct session session = {0};
+    int exit_code = EXIT_CODE_OK;
+    int status = flags_parse(&command, &options, argc, argv);
+    if (status == 0)
+        status = run(&options, &session);
+    if (status < 0)
+        exit_code = command_failed();
+    session_close(&session);
+    flags_free(&command, &options);
+    return exit_code;
+}

@@ -1,0 +1,61 @@
+// bevatron help, bevatron version.
+#include "base/error.h"
+#include "cli/commands.h"
+#include "cli/features.h"
+#include "config/config.h"
+#include "ops/device.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static const char summary[] =
+    "bevatron: language-model pretraining in C\n"
+    "\n"
+    "  bevatron tokenizer train|encode|decode|inspect   byte-level BPE: train one, text to ids, ids to text\n"
+    "  bevatron preprocess   JSON Lines to a dataset (.bin/.idx)\n"
+    "  bevatron dataset inspect|verify|merge|peek   looks into datasets, checks and joins them\n"
+    "  bevatron train        trains a model; continues one with --load\n"
+    "  bevatron evaluate     loss and perplexity of a checkpoint\n"
+    "  bevatron generate     text from a checkpoint\n"
+    "  bevatron checkpoint inspect|verify   shows and proves checkpoints\n"
+    "  bevatron board --text --logdir DIR   loss curves of all runs below DIR in the terminal\n"
+    "  bevatron version      what was built in, for bug reports\n"
+    "\n"
+    "Every command has --help. `bevatron help flags` explains all flags of train, `bevatron help presets` its "
+    "presets.\n"
+    "Several ranks: mpirun -n N bevatron train …\n";
+
+static int help_flags(bool as_markdown) {
+    struct buffer text = {0};
+    if (as_markdown)
+        flags_markdown(config_command(), &text);
+    else
+        flags_help(config_command(), true, &text);
+    fputs(buffer_string(&text), stdout);
+    buffer_free(&text);
+    return EXIT_CODE_OK;
+}
+
+int cmd_help(int argc, char **argv) {
+    if (argc > 1 && strcmp(argv[1], "flags") == 0)
+        return help_flags(argc > 2 && strcmp(argv[2], "--markdown") == 0);
+    if (argc > 1 && strcmp(argv[1], "presets") == 0) {
+        struct buffer text = {0};
+        config_list_presets(&text);
+        fputs(buffer_string(&text), stdout);
+        buffer_free(&text);
+        return EXIT_CODE_OK;
+    }
+    fputs(summary, stdout);
+    return EXIT_CODE_OK;
+}
+
+int cmd_version(int argc, char **argv) {
+    (void)argc;
+    (void)argv;
+    printf("bevatron %s\n", BEVATRON_VERSION);
+    for (size_t i = 0; i < feature_count; i++)
+        printf("  %-9s %s\n", features[i].name, features[i].is_in ? "yes" : "no");
+    printf("  %-9s %d\n", "GPUs", cuda_count());
+    return EXIT_CODE_OK;
+}

@@ -1,0 +1,103 @@
+// bevatron train: parses the flags, opens ranks and device, runs the trainer.
+#include "base/error.h"
+#include "base/log.h"
+#include "cli/commands.h"
+#include "cli/session.h"
+#include "config/config.h"
+#include "train/state.h"
+#include "train/trainer.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+struct train_options {
+    struct flag_given given;
+    bool plot;
+    bool dry_run;
+    struct config config;
+};
+
+static const struct flag own_flags[] = {
+    {.name = "This command", .type = FLAG_GROUP},
+    {.name = "--plot",
+     .type = FLAG_BOOL,
+     .offset = offsetof(struct train_options, plot),
+     .help = "draws the loss curve in the terminal when training is done"},
+    {.name = "--dry-run",
+     .type = FLAG_BOOL,
+     .offset = offsetof(struct train_options, dry_run),
+     .help = "checks the flags, prints the arguments and stops"},
+};
+
+// Model flags that were not given come from the checkpoint with --use-checkpoint-args.
+static int use_checkpoint_args(struct config *config) {
+    if (!config->use_checkpoint_args)
+        return 0;
+    if (!config->load)
+        return error_set_code(EXIT_CODE_USAGE, "--use-checkpoint-args needs --load");
+    char *path;
+    int64_t iteration;
+    struct checkpoint_find find = {.folder = config->load, .step = config->ckpt_step, .skip_checksums = true};
+    TRY(checkpoint_find(&find, &path, &iteration));
+    int status = state_load_config(config, path);
+    free(path);
+    return status;
+}
+
+static int run(struct train_options *options, struct session *session, enum exit_code *exit_code) {
+    struct config *config = &options->config;
+    TRY(config_apply_preset(config));
+    TRY(use_checkpoint_args(config));
+    TRY(session_start(session));
+    TRY(config_validate(config, session->place.size));
+    if (session->place.rank == 0) {
+        struct buffer dump = {0};
+        config_dump(config, &dump);
+        fputs(buffer_string(&dump), options->dry_run ? stdout : stderr);
+        buffer_free(&dump);
+    }
+    if (options->dry_run)
+        return 0;
+    TRY(session_open(session, config));
+    return trainer_run(
+        &(struct trainer_options){
+            .config = config, .device = session->device, .mesh = &session->mesh, .plot = options->plot},
+        exit_code);
+}
+
+int cmd_train(int argc, char **argv) {
+    const struct flag_table tables[] = {
+        {.flags = own_flags,
+         .count = sizeof own_flags / sizeof own_flags[0],
+         .given = offsetof(struct train_options, given)},
+        config_flag_table(offsetof(struct train_options, config)),
+    };
+    const struct flag_command command = {
+        .name = "train",
+        .summary = "Trains a model from a dataset, or continues one with --load. Flags are Megatron-LM's.",
+        .tables = tables,
+        .table_count = 2,
+        .epilogue =
+            "Example:\n"
+            "  bevatron train --preset gpt2-124m --data-path data/books_text_document --vocab-file vocab.json \\\n"
+            "    --merge-file merges.txt --micro-batch-size 4 --train-iters 1000 --lr 6e-4 --save run --save-interval "
+            "100\n",
+    };
+    struct train_options options;
+    struct session session = {0};
+    enum exit_code exit_code = EXIT_CODE_OK;
+    int status = flags_parse(&command, &options, argc, argv);
+    if (status == 0)
+        status = run(&options, &session, &exit_code);
+    if (status < 0)
+        exit_code = (enum exit_code)command_failed();
+    // A rank that failed must not wait for the others in the collective farewell.
+    if (status >= 0)
+        session_close(&session);
+    else if (session.place.size > 1)
+        _Exit(exit_code);
+    else
+        session_close(&session);
+    flags_free(&command, &options);
+    return exit_code;
+}

@@ -1,0 +1,25 @@
+// What the commands that run a model share: finding this process's place among the ranks, opening the device and the
+// world, and closing them in the right order.
+#ifndef CLI_SESSION_H
+#define CLI_SESSION_H
+
+#include "comm/comm.h"
+#include "config/config.h"
+#include "ops/device.h"
+#include "parallel/mesh.h"
+
+struct session {
+    const char *backend;  // of the collectives
+    struct world_place place;
+    struct device *device;
+    struct world *world;
+    struct mesh mesh;
+};
+
+// Reads the environment (mpirun, srun) and starts the collectives; to be called before the flags are validated.
+int session_start(struct session *session);
+// Opens the device and the mesh for a validated configuration.
+int session_open(struct session *session, const struct config *config);
+void session_close(struct session *session);
+
+#endif

@@ -1,0 +1,65 @@
+// Evaluation over a whole source. See evaluate.h.
+#include "train/evaluate.h"
+#include "base/error.h"
+#include "base/progress.h"
+#include "data/loader.h"
+#include "train/datasets.h"
+
+// Tells the loader that there is no token: it counts for nothing.
+enum { PADDING = -1 };
+
+static int read_text(void *context, int64_t sample, int32_t *tokens) {
+    const struct token_text *text = context;
+    int64_t first = sample * text->seq_length;
+    for (int64_t t = 0; t <= text->seq_length; t++)
+        tokens[t] = first + t < text->count ? text->ids[first + t] : PADDING;
+    return 0;
+}
+
+struct sample_source token_text_source(struct token_text *text) {
+    int64_t predicted = text->count - 1;
+    return (struct sample_source){.context = text,
+                                  .name = "text",
+                                  .count = predicted > 0 ? (predicted + text->seq_length - 1) / text->seq_length : 0,
+                                  .seq_length = text->seq_length,
+                                  .read = read_text};
+}
+
+int evaluate_run(const struct evaluate *evaluate, struct evaluation *result) {
+    struct step *step = evaluate->step;
+    const struct config *config = step->config;
+    struct sample_source source = evaluate->source;
+    if (evaluate->max_samples > 0 && evaluate->max_samples < source.count)
+        source.count = evaluate->max_samples;
+    if (source.count == 0)
+        return error_set_code(EXIT_CODE_BAD_DATA, "%s has no samples to evaluate", source.name);
+    struct loader_options options = {.source = source,
+                                     .micro_batch_size = config->micro_batch_size,
+                                     .dp_rank = step->mesh.place[AXIS_DATA],
+                                     .dp_size = step->mesh.length[AXIS_DATA],
+                                     .depth = 2,
+                                     .eod = -1,
+                                     .pad_last = true};
+    struct loader *loader;
+    TRY(loader_open(&loader, &options));
+    int64_t batches = loader_batch_count(&options);
+    struct progress progress;
+    progress_begin(&progress, "evaluating", "batches", (double)batches);
+    *result = (struct evaluation){.samples = source.count};
+    int status = 0;
+    double loss = 0;
+    for (int64_t i = 0; i < batches && status == 0; i++) {
+        struct step_source one = datasets_source(loader, 1);
+        status = step_evaluate(step, &one);
+        if (status < 0)
+            break;
+        struct step_result part = step_result(step);
+        loss += part.loss * part.tokens;
+        result->tokens += part.tokens;
+        progress_update(&progress, (double)(i + 1), NULL);
+    }
+    progress_end(&progress, NULL);
+    result->loss = loss / (result->tokens > 1 ? result->tokens : 1);
+    loader_close(loader);
+    return status;
+}

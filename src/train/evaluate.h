@@ -1,0 +1,31 @@
+// Loss and perplexity of a model on data it does not learn from.
+#ifndef TRAIN_EVALUATE_H
+#define TRAIN_EVALUATE_H
+
+#include "data/sample/source.h"
+#include "step/step.h"
+
+struct evaluation {
+    double loss;    // mean over the counted tokens
+    double tokens;  // how many those are
+    int64_t samples;
+};
+
+struct evaluate {
+    struct step *step;
+    struct sample_source source;
+    int64_t max_samples;  // 0: all of them
+};
+
+int evaluate_run(const struct evaluate *evaluate, struct evaluation *result);
+
+// A text of token ids as samples: each begins where the one before ended, the last is padded. Tokens after the first of the text are each
+// predicted once.
+struct token_text {
+    const int32_t *ids;
+    int64_t count;
+    int64_t seq_length;
+};
+struct sample_source token_text_source(struct token_text *text);
+
+#endif
