@@ -1,9 +1,10 @@
 // Micro-batches for one data-parallel rank, prepared ahead of time by a thread.
 //
 // The order is that of Megatron's default sampler: counted from the consumed samples c, micro-batch m of rank r of dp
-// ranks holds samples c + m (b dp) + r b … + b - 1. Since the next iteration goes on where the last one ended, and a global
-// batch is a whole number of b dp, the order does not depend on how many micro-batches make an iteration: a batch size
-// that ramps up needs nothing here, the caller just takes more micro-batches. The trailing incomplete b dp is left out.
+// ranks holds samples c + m (b dp) + r b … + b - 1. Since the next iteration goes on where the last one ended, and
+// a global batch is a whole number of b dp, the order does not depend on how many micro-batches make an iteration: a
+// batch size that ramps up needs nothing here, the caller just takes more micro-batches. The trailing incomplete b dp
+// is left out.
 #ifndef DATA_LOADER_H
 #define DATA_LOADER_H
 

@@ -1,5 +1,5 @@
-// For tests of datasets: a scratch folder of one's own, files in it, and small datasets made from lengths. Token j of such a .bin
-// is (7919 j + 13) mod 50000, as in tests/golden/make_gpt_samples.py.
+// For tests of datasets: a scratch folder of one's own, files in it, and small datasets made from lengths. Token j of
+// such a .bin is (7919 j + 13) mod 50000, as in tests/golden/make_gpt_samples.py.
 #ifndef TESTS_DATA_FIXTURE_H
 #define TESTS_DATA_FIXTURE_H
 
@@ -55,8 +55,8 @@ static inline int32_t fixture_token(int64_t j) {
     return (int32_t)((7919 * j + 13) % 50000);
 }
 
-// A dataset with these sequence lengths, one document each. A length of 0 is a sequence, which the writer would leave out, so
-// such datasets are put together by hand.
+// A dataset with these sequence lengths, one document each. A length of 0 is a sequence, which the writer would leave
+// out, so such datasets are put together by hand.
 static inline void make_dataset(const char *prefix, const int64_t *lengths, int64_t count) {
     struct buffer index = {0}, tokens = {0};
     uint64_t version = 1, sequences = (uint64_t)count, boundaries = sequences + 1;

@@ -7,8 +7,8 @@
 
 enum { T = 6, EOD = 99 };
 
-// Sample i is 10 i, 10 i + 1, …; sample 7 has an end of document at 2 and 4, sample 8 one at its end and one as the last
-// label.
+// Sample i is 10 i, 10 i + 1, …; sample 7 has an end of document at 2 and 4, sample 8 one at its end and one as the
+// last label.
 struct fake {
     int64_t fails_at;
     atomic_int reads;

@@ -10,8 +10,8 @@ bool index_dtype_is_integer(enum index_dtype dtype);
 // well; from there on, out is not written.
 int64_t index_decode(enum index_dtype dtype, const unsigned char *bytes, int64_t count, int32_t *out);
 
-// Converts count tokens to file bytes, count * index_dtype_bytes(dtype) of them. Returns the position of the first that the dtype
-// cannot hold, count where all are well; where not, out is undefined.
+// Converts count tokens to file bytes, count * index_dtype_bytes(dtype) of them. Returns the position of the first
+// that the dtype cannot hold, count where all are well; where not, out is undefined.
 int64_t index_encode(enum index_dtype dtype, const int32_t *tokens, int64_t count, unsigned char *out);
 
 // Position of the first token outside [0, limit), count where there is none.

@@ -1,6 +1,6 @@
-// Reads an indexed dataset through two maps. Opening is O(1): it proves that the arrays lie inside .idx and that .idx and .bin
-// belong together at both ends. What lies between is proved by verify.c, or, for the part that is read, by index_read;
-// so no damaged file can make a read leave its map.
+// Reads an indexed dataset through two maps. Opening is O(1): it proves that the arrays lie inside .idx and that .idx
+// and .bin belong together at both ends. What lies between is proved by verify.c, or, for the part that is read, by
+// index_read; so no damaged file can make a read leave its map.
 #include "data/index/index.h"
 
 #include "base/error.h"

@@ -1,5 +1,5 @@
-// A list too long for memory, kept in a nameless file: written once from front to back, then read anywhere. The file loses its
-// name as soon as it is made, so that nothing stays behind however the process ends.
+// A list too long for memory, kept in a nameless file: written once from front to back, then read anywhere. The file
+// loses its name as soon as it is made, so that nothing stays behind however the process ends.
 #ifndef DATA_INDEX_SPILL_H
 #define DATA_INDEX_SPILL_H
 

@@ -1,6 +1,6 @@
 // Writes an indexed dataset in constant memory: tokens go straight into the temporary .bin, lengths and document
-// boundaries into spill files, and .idx is put together from them at the end. A crash at any moment leaves the old pair,
-// no .idx, or the new pair; never an .idx beside a .bin it does not describe.
+// boundaries into spill files, and .idx is put together from them at the end. A crash at any moment leaves the old
+// pair, no .idx, or the new pair; never an .idx beside a .bin it does not describe.
 #include "data/index/index.h"
 
 #include "base/error.h"

@@ -1,5 +1,5 @@
-// A GPT dataset: one split of one indexed dataset, and the arrays that say which tokens make up sample i. Reading a sample
-// checks every bound it uses, so a cache that is whole but belongs to other data cannot do harm.
+// A GPT dataset: one split of one indexed dataset, and the arrays that say which tokens make up sample i. Reading a
+// sample checks every bound it uses, so a cache that is whole but belongs to other data cannot do harm.
 #include "data/sample/gpt.h"
 
 #include "base/error.h"

@@ -1,5 +1,5 @@
-// Index caches on disk. Every file is written atomically and the checksums come last, so a cache is whole once they match. Reading
-// trusts nothing: the checksum finds damage, the ranges make even a forged cache harmless.
+// Index caches on disk. Every file is written atomically and the checksums come last, so a cache is whole once they
+// match. Reading trusts nothing: the checksum finds damage, the ranges make even a forged cache harmless.
 #include "data/sample/gpt_cache.h"
 
 #include "base/error.h"

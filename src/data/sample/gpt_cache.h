@@ -1,10 +1,10 @@
 // The files that keep the index arrays of one split:
 //
-//   FOLDER/{md5}-GPTDataset-{train|valid|test}-description.txt     JSON: everything the arrays follow from; md5 is its hash
+//   FOLDER/{md5}-GPTDataset-{train|valid|test}-description.txt     JSON; what the arrays follow from; md5 is its hash
 //                                            -document_index.npy
 //                                            -sample_index.npy
 //                                            -shuffle_index.npy
-//                                            -checksums.txt        CRC-32C and bytes of the data in the three; written last
+//                                            -checksums.txt        CRC-32C and bytes of the data in each; written last
 //
 // The names are Megatron's; the description adds the dataset's sizes, so that a new dataset under an old name does not
 // meet the old cache, and the checksums are ours.

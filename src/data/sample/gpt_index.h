@@ -1,12 +1,12 @@
 // The three arrays that turn a stream of documents into GPT training samples, as Megatron builds them:
 //
 //   documents (E * n)       the documents of one epoch, E times, shuffled: the order in which they are strung together
-//   samples   (total+1, 2)  where sample k begins: position in `documents` and token offset there; it ends where sample k+1
-//                           begins, one token further, so that neighbours share one token
+//   samples   (total+1, 2)  where sample k begins: position in `documents` and token offset there; it ends one token
+//                           after the beginning of sample k+1, so that neighbours share one token
 //   order     (total)       the order in which samples are given out
 //
-// A sample may span documents. Where the last epoch is needed only in a small part (less than 80 % of it), it is shuffled apart
-// from the others, so that each earlier document is seen before any is seen once more.
+// A sample may span documents. Where the last epoch is needed only in a small part (less than 80 % of it), it is
+// shuffled apart from the others, so that each earlier document is seen before any is seen once more.
 #ifndef DATA_SAMPLE_GPT_INDEX_H
 #define DATA_SAMPLE_GPT_INDEX_H
 

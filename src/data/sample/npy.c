@@ -1,6 +1,6 @@
-// .npy: "\x93NUMPY", version 1.0, a 16-bit header length, a Python dictionary padded with blanks so that the data begins
-// at a multiple of 64 bytes, then the data. The reader also takes versions 2 and 3 (32-bit header length) and the three
-// keys in any order; every byte of the header is accounted for.
+// .npy: "\x93NUMPY", version 1.0, a 16-bit header length, a Python dictionary padded with blanks so that the data
+// begins at a multiple of 64 bytes, then the data. The reader also takes versions 2 and 3 (32-bit header length) and
+// the three keys in any order; every byte of the header is accounted for.
 #include "data/sample/npy.h"
 
 #include "base/error.h"
@@ -55,7 +55,8 @@ int npy_write(const char *path, struct npy_shape shape, const void *data) {
     return file_commit(&writer);
 }
 
-// Reads the header's dictionary. `at` never passes `end`; every function returns false where the text is not as expected.
+// Reads the header's dictionary. `at` never passes `end`; every function returns false where the text is not as
+// expected.
 struct cursor {
     const char *at, *end;
 };

@@ -29,7 +29,8 @@ int npy_write(const char *path, struct npy_shape shape, const void *data);
 // Maps a file and checks header and size. Entries are not looked at.
 int npy_open(struct npy *npy, const char *path);
 void npy_close(struct npy *npy);  // a zeroed one is fine
-// Parses bytes in memory; `name` is what errors call them. On success npy->data points into them and npy->file is empty.
+// Parses bytes in memory; `name` is what errors call them. On success npy->data points into them and npy->file is
+// empty.
 int npy_parse(struct npy *npy, const unsigned char *bytes, size_t size, const char *name);
 
 #endif

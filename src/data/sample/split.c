@@ -1,5 +1,5 @@
-// Splits and their sample counts. Everything is double arithmetic in Megatron's order, because a bound that falls on the other
-// side of a half moves a document from training into validation.
+// Splits and their sample counts. Everything is double arithmetic in Megatron's order, because a bound that falls on
+// the other side of a half moves a document from training into validation.
 #include "data/sample/split.h"
 
 #include "base/error.h"
