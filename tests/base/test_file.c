@@ -1,0 +1,293 @@
+// Files that are whole or not there: the atomic writer in good and bad weather, reading, mapping, folders.
+#include "test.h"
+
+#include "base/file.h"
+#include "base/memory.h"
+#include <dirent.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+// A fresh folder for one test; everything in it goes at the end.
+static char *make_place(void) {
+    char *place = memory_string("/tmp/bevatron-test-XXXXXX");
+    if (!mkdtemp(place))
+        test_fail("cannot make a folder in /tmp");
+    return place;
+}
+
+static void remove_place(char *place) {
+    EXPECT_OK(file_remove_tree(place));
+    EXPECT(!file_exists(place));
+    free(place);
+}
+
+static int entries_in(const char *folder) {
+    DIR *open_folder = opendir(folder);
+    int count = 0;
+    if (!open_folder)
+        return -1;
+    for (struct dirent *entry; (entry = readdir(open_folder));)
+        count += strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0;
+    closedir(open_folder);
+    return count;
+}
+
+static void expect_contents(const char *path, const char *expected) {
+    struct buffer text = {0};
+    EXPECT_OK(file_read_all(path, 1000, &text));
+    EXPECT_STRING(buffer_string(&text), expected);
+    buffer_free(&text);
+}
+
+TEST(commit_and_abort) {
+    char *place = make_place(), *path = file_join(place, "f");
+    struct file_writer writer;
+    EXPECT_OK(file_create(&writer, path));
+    EXPECT_OK(file_write(&writer, "hello ", 6));
+    EXPECT(!file_exists(path));
+    EXPECT_INT(entries_in(place), 1);
+    EXPECT_OK(file_write(&writer, "world", 5));
+    EXPECT_INT(writer.written_bytes, 11);
+    EXPECT_OK(file_commit(&writer));
+    EXPECT_INT(entries_in(place), 1);
+    expect_contents(path, "hello world");
+    file_abort(&writer);  // after a commit it does nothing
+    expect_contents(path, "hello world");
+
+    // A second writer replaces the file only when it commits.
+    EXPECT_OK(file_create(&writer, path));
+    EXPECT_OK(file_write(&writer, "new", 3));
+    expect_contents(path, "hello world");
+    file_abort(&writer);
+    EXPECT_INT(entries_in(place), 1);
+    expect_contents(path, "hello world");
+    EXPECT_OK(file_write_all(path, "", 0));
+    expect_contents(path, "");
+    EXPECT_ERROR(file_write(&writer, "x", 1), "closed");
+    EXPECT_ERROR(file_commit(&writer), "closed");
+
+    struct file_writer zeroed = {0};
+    file_abort(&zeroed);
+    EXPECT(fcntl(0, F_GETFD) >= 0);  // descriptor 0 of a zeroed writer was not its own
+    free(path);
+    remove_place(place);
+}
+
+TEST(sizes_around_the_block) {
+    char *place = make_place(), *path = file_join(place, "f");
+    static const size_t pieces[] = {1, 4095, 262143, 262144, 262145, 700000};
+    size_t total = 2000003;
+    unsigned char *bytes = memory_alloc(total);
+    for (size_t i = 0; i < total; i++)
+        bytes[i] = (unsigned char)(i ^ i >> 8 ^ i >> 16);
+    for (size_t p = 1; p < sizeof pieces / sizeof pieces[0]; p++) {
+        struct file_writer writer;
+        EXPECT_OK(file_create(&writer, path));
+        for (size_t at = 0, k = p; at < total; k++) {
+            // Alternating sizes, so that the pending block is met in every state.
+            size_t piece = pieces[k % 2 ? p : p - 1];
+            piece = piece < total - at ? piece : total - at;
+            EXPECT_OK(file_write(&writer, bytes + at, piece));
+            at += piece;
+        }
+        EXPECT_OK(file_commit(&writer));
+        struct file_map map;
+        EXPECT_OK(file_map_open(&map, path));
+        EXPECT_INT(map.size, total);
+        EXPECT(memcmp(map.data, bytes, total) == 0);
+        file_map_close(&map);
+        EXPECT(map.data == NULL);
+    }
+    free(bytes);
+    free(path);
+    remove_place(place);
+}
+
+TEST(full_disk_leaves_nothing) {
+    char *place = make_place(), *path = file_join(place, "f");
+    EXPECT_OK(file_write_all(path, "old", 3));
+    struct rlimit before, tight;
+    EXPECT(getrlimit(RLIMIT_FSIZE, &before) == 0);
+    tight = (struct rlimit){.rlim_cur = 300000, .rlim_max = before.rlim_max};
+    signal(SIGXFSZ, SIG_IGN);
+    unsigned char *bytes = memory_alloc(1000000);
+    EXPECT(setrlimit(RLIMIT_FSIZE, &tight) == 0);
+    struct file_writer writer;
+    int created = file_create(&writer, path);
+    int written = file_write(&writer, bytes, 1000000);
+    bool says_remedy = strstr(error_message(), path) && strstr(error_message(), "ulimit -f");
+    int left = entries_in(place);
+    // The pending block fails at the commit.
+    int small = file_create(&writer, path);
+    for (int i = 0; i < 4 && small == 0; i++)
+        small = file_write(&writer, bytes, 100000);
+    int committed = file_commit(&writer);
+    setrlimit(RLIMIT_FSIZE, &before);
+    free(bytes);
+    EXPECT_INT(created, 0);
+    EXPECT_INT(written, -1);
+    EXPECT(says_remedy);
+    EXPECT_INT(left, 1);
+    EXPECT_INT(committed, -1);
+    EXPECT_INT(entries_in(place), 1);
+    expect_contents(path, "old");
+    free(path);
+    remove_place(place);
+}
+
+TEST(full_device) {
+    if (!file_exists("/dev/full"))
+        test_skip("no /dev/full here");
+    // The writer itself refuses devices, so the descriptor is put under it.
+    char *place = make_place(), *path = file_join(place, "f");
+    struct file_writer writer;
+    EXPECT_OK(file_create(&writer, path));
+    int full = open("/dev/full", O_WRONLY);
+    EXPECT(full >= 0 && dup2(full, writer.descriptor) >= 0);
+    close(full);
+    EXPECT_OK(file_write(&writer, "x", 1));
+    EXPECT_ERROR(file_commit(&writer), "No space left on device; free some space");
+    EXPECT_INT(entries_in(place), 0);
+    free(path);
+    remove_place(place);
+}
+
+TEST(bad_targets) {
+    char *place = make_place(), *path = file_join(place, "missing/f"), *pipe_path = file_join(place, "pipe");
+    struct file_writer writer;
+    EXPECT_ERROR(file_create(&writer, path), "create the folder first");
+    EXPECT(strstr(error_message(), path));
+    file_abort(&writer);
+    EXPECT_ERROR(file_create(&writer, place), "is a folder");
+    EXPECT_ERROR(file_create(&writer, ""), "empty file name");
+    EXPECT_ERROR(file_create(&writer, "/dev/null"), "regular file");
+    EXPECT(mkfifo(pipe_path, 0600) == 0);
+    EXPECT_ERROR(file_create(&writer, pipe_path), "regular file");
+    if (geteuid() == 0) {
+        EXPECT_ERROR(file_create(&writer, "/proc/f"), "/proc/f");
+    } else {
+        EXPECT(chmod(place, 0500) == 0);
+        free(path);
+        path = file_join(place, "f");
+        EXPECT_ERROR(file_create(&writer, path), "may write to");
+        EXPECT(chmod(place, 0700) == 0);
+    }
+    free(path);
+    free(pipe_path);
+    remove_place(place);
+}
+
+TEST(links_keep_pointing) {
+    char *place = make_place(), *real = file_join(place, "real"), *link = file_join(place, "link");
+    char *lost = file_join(place, "lost");
+    struct stat status;
+    EXPECT_OK(file_write_all(real, "1", 1));
+    EXPECT(symlink("real", link) == 0 && symlink("nowhere", lost) == 0);
+    EXPECT_OK(file_write_all(link, "2", 1));
+    EXPECT(lstat(link, &status) == 0 && S_ISLNK(status.st_mode));
+    expect_contents(real, "2");
+    EXPECT_ERROR(file_write_all(lost, "3", 1), "points nowhere");
+    free(real);
+    free(link);
+    free(lost);
+    remove_place(place);
+}
+
+TEST(stale_temporary_is_replaced) {
+    char *place = make_place(), *path = file_join(place, "f");
+    char *stale = memory_printf("%s.tmp.%ld", path, (long)getpid());
+    int descriptor = open(stale, O_CREAT | O_WRONLY, 0600);
+    EXPECT(descriptor >= 0 && write(descriptor, "long rubbish", 12) == 12);
+    close(descriptor);
+    EXPECT_OK(file_write_all(path, "x", 1));
+    expect_contents(path, "x");
+    EXPECT_INT(entries_in(place), 1);
+    free(stale);
+    free(path);
+    remove_place(place);
+}
+
+TEST(reading) {
+    char *place = make_place(), *path = file_join(place, "f");
+    struct buffer text = {0};
+    struct file_map map;
+    uint64_t size;
+    EXPECT_ERROR(file_read_all(path, 10, &text), path);
+    EXPECT_ERROR(file_map_open(&map, path), path);
+    EXPECT(map.data == NULL);
+    EXPECT_ERROR(file_size(path, &size), path);
+    EXPECT_ERROR(file_read_all(place, 10, &text), "is a folder");
+    EXPECT_ERROR(file_map_open(&map, place), "is a folder");
+    EXPECT_OK(file_write_all(path, "0123456789", 10));
+    EXPECT_OK(file_size(path, &size));
+    EXPECT_INT(size, 10);
+    EXPECT_OK(file_read_all(path, 10, &text));
+    EXPECT_INT(text.length, 10);
+    EXPECT_ERROR(file_read_all(path, 9, &text), "allowed here");
+    EXPECT_INT(text.length, 0);
+    EXPECT_OK(file_read_all("/proc/self/status", 1 << 20, &text));  // says it has 0 bytes
+    EXPECT(text.length > 100 && strlen(text.data) == text.length);
+    EXPECT_ERROR(file_read_all("/proc/self/status", 100, &text), "allowed here");
+    EXPECT_ERROR(file_map_open(&map, "/dev/null"), "no regular file");
+    EXPECT_OK(file_write_all(path, "", 0));
+    EXPECT_OK(file_map_open(&map, path));
+    EXPECT(map.data == NULL && map.size == 0);
+    file_map_close(&map);
+    buffer_free(&text);
+    free(path);
+    remove_place(place);
+}
+
+TEST(folders) {
+    char *place = make_place(), *deep = file_join(place, "a/b//c/"), *file = file_join(place, "a/f");
+    char *under = file_join(file, "x"), *moved = file_join(place, "moved"), *outside = make_place();
+    char *kept = file_join(outside, "kept"), *link = file_join(place, "a/link");
+    uint64_t free_bytes = 0;
+    EXPECT_OK(file_make_folders(deep));
+    EXPECT_OK(file_make_folders(deep));
+    EXPECT(file_is_folder(deep));
+    EXPECT_OK(file_write_all(file, "x", 1));
+    EXPECT(file_exists(file) && !file_is_folder(file));
+    EXPECT_ERROR(file_make_folders(file), "in the way");
+    EXPECT_ERROR(file_make_folders(under), "in the way");
+    EXPECT_OK(file_free_bytes(under, &free_bytes));
+    EXPECT(free_bytes > 0);
+    EXPECT_OK(file_free_bytes("no-such-folder/x/y", &free_bytes));
+    EXPECT_OK(file_rename(file, moved));
+    EXPECT(!file_exists(file) && file_exists(moved));
+    EXPECT_ERROR(file_rename(file, moved), "cannot rename");
+    EXPECT_OK(file_sync_folder(place));
+    EXPECT_ERROR(file_sync_folder(file), "folder");
+    // A link to somewhere else goes; what it points to stays.
+    EXPECT_OK(file_write_all(kept, "x", 1));
+    EXPECT(symlink(outside, link) == 0);
+    EXPECT_OK(file_remove_tree(place));
+    EXPECT(!file_exists(place) && file_exists(kept));
+    EXPECT_OK(file_remove_tree(place));
+    EXPECT_OK(file_remove_tree(outside));
+    free(place), free(deep), free(file), free(under), free(moved), free(outside), free(kept), free(link);
+}
+
+TEST(paths) {
+    static const char *const parents[][2] = {
+        {"f", "."}, {"a/f", "a"}, {"/f", "/"}, {"/", "/"}, {"a/b/", "a"}, {"a//b", "a"}, {"", "."}, {"//a", "/"},
+    };
+    for (size_t i = 0; i < sizeof parents / sizeof parents[0]; i++) {
+        char *parent = file_parent(parents[i][0]);
+        EXPECT_STRING(parent, parents[i][1]);
+        free(parent);
+    }
+    static const char *const joins[][3] = {{"a", "b", "a/b"}, {"a/", "b", "a/b"}, {"", "b", "b"}, {"/", "b", "/b"}};
+    for (size_t i = 0; i < sizeof joins / sizeof joins[0]; i++) {
+        char *joined = file_join(joins[i][0], joins[i][1]);
+        EXPECT_STRING(joined, joins[i][2]);
+        free(joined);
+    }
+}
+
+TEST_MAIN(TEST_CASE(commit_and_abort), TEST_CASE(sizes_around_the_block), TEST_CASE(full_disk_leaves_nothing),
+          TEST_CASE(full_device), TEST_CASE(bad_targets), TEST_CASE(links_keep_pointing),
+          TEST_CASE(stale_temporary_is_replaced), TEST_CASE(reading), TEST_CASE(folders), TEST_CASE(paths))

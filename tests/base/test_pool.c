@@ -1,0 +1,157 @@
+// The thread pool: every index exactly once, for every pool size; runs that follow each other closely; sleep and waking;
+// messages carried from tasks to the caller. Meant to be run under ThreadSanitizer too.
+#include "test.h"
+
+#include "base/clock.h"
+#include "base/memory.h"
+#include "base/pool.h"
+#include <sched.h>
+#include <stdatomic.h>
+
+struct tally {
+    int threads;
+    int64_t count;
+    unsigned char *times;  // (count), plain bytes: a second visitor would be a race
+    _Atomic int64_t sum;
+    _Atomic bool bad_thread;
+};
+
+static void visit(void *context, int64_t index, int thread) {
+    struct tally *tally = context;
+    tally->times[index]++;
+    atomic_fetch_add_explicit(&tally->sum, index, memory_order_relaxed);
+    if (thread < 0 || thread >= tally->threads)
+        tally->bad_thread = true;
+}
+
+TEST(every_index_once) {
+    for (int threads = 1; threads <= 5; threads++) {
+        struct pool *pool;
+        EXPECT_OK(pool_create(&pool, threads));
+        EXPECT_INT(pool_threads(pool), threads);
+        for (int64_t count = 0; count < 3000; count = count < 20 ? count + 1 : count * 3) {
+            struct tally tally = {.threads = threads, .count = count};
+            tally.times = memory_alloc((size_t)count);
+            pool_run(pool, count, visit, &tally);
+            for (int64_t i = 0; i < count; i++)
+                EXPECT_INT(tally.times[i], 1);
+            EXPECT_INT(tally.sum, count * (count - 1) / 2);
+            EXPECT(!tally.bad_thread);
+            free(tally.times);
+        }
+        pool_free(pool);
+    }
+}
+
+static void count_up(void *context, int64_t index, int thread) {
+    (void)thread;
+    int64_t *cells = context;
+    cells[index]++;
+}
+
+// Thousands of short runs one after another, with the job changing each time: a helper that is late for one run must
+// not touch the next.
+TEST(runs_in_quick_succession) {
+    enum { RUNS = 20000, CELLS = 7 };
+    struct pool *pool;
+    int64_t cells[2][CELLS] = {0};
+    EXPECT_OK(pool_create(&pool, 3));
+    for (int run = 0; run < RUNS; run++)
+        pool_run(pool, 2 + run % (CELLS - 1), count_up, cells[run % 2]);
+    pool_free(pool);
+    int64_t total = 0, expected = 0;
+    for (int run = 0; run < RUNS; run++)
+        expected += 2 + run % (CELLS - 1);
+    for (int i = 0; i < 2 * CELLS; i++)
+        total += cells[i / CELLS][i % CELLS];
+    EXPECT_INT(total, expected);
+}
+
+static void nap(void *context, int64_t index, int thread) {
+    (void)thread;
+    clock_sleep(index % 2 ? 0.002 : 0.0002);
+    count_up(context, index, thread);
+}
+
+// Helpers and caller both go to sleep here, and must be woken.
+TEST(sleeping_and_waking) {
+    struct pool *pool;
+    int64_t cells[8] = {0};
+    EXPECT_OK(pool_create(&pool, 4));
+    for (int run = 0; run < 30; run++) {
+        clock_sleep(run % 3 * 0.001);
+        pool_run(pool, 8, nap, cells);
+    }
+    pool_free(pool);
+    for (int i = 0; i < 8; i++)
+        EXPECT_INT(cells[i], 30);
+}
+
+TEST(create_and_free) {
+    struct pool *pool;
+    for (int i = 0; i < 50; i++) {
+        EXPECT_OK(pool_create(&pool, 1 + i % 4));
+        if (i % 3 == 0) {
+            int64_t cells[4] = {0};
+            pool_run(pool, 4, count_up, cells);
+            EXPECT_INT(cells[3], 1);
+        }
+        pool_free(pool);
+    }
+    pool_free(NULL);
+    EXPECT_ERROR(pool_create(&pool, 0), "at least 1");
+}
+
+struct outcome {
+    struct error_note *notes[16];
+};
+
+static void fail_sometimes(void *context, int64_t index, int thread) {
+    (void)thread;
+    struct outcome *outcome = context;
+    if (index % 5 == 3)
+        error_set_code(EXIT_CODE_BAD_DATA, "task %d failed", (int)index);
+    outcome->notes[index] = error_take();
+}
+
+TEST(messages_travel) {
+    struct pool *pool;
+    struct outcome outcome = {0};
+    EXPECT_OK(pool_create(&pool, 3));
+    error_clear();
+    pool_run(pool, 16, fail_sometimes, &outcome);
+    pool_free(pool);
+    EXPECT_STRING(error_message(), "");
+    for (int i = 0; i < 16; i++) {
+        EXPECT((outcome.notes[i] != NULL) == (i % 5 == 3));
+        if (outcome.notes[i]) {
+            EXPECT_INT(error_give(outcome.notes[i]), -1);
+            char expected[32];
+            snprintf(expected, sizeof expected, "task %d failed", i);
+            EXPECT_STRING(error_message(), expected);
+            EXPECT_INT(error_exit_code(), EXIT_CODE_BAD_DATA);
+        }
+    }
+}
+
+TEST(processors) {
+    int all = pool_available_processors();
+    EXPECT(all >= 1);
+    cpu_set_t before, one;
+    EXPECT(sched_getaffinity(0, sizeof before, &before) == 0);
+    CPU_ZERO(&one);
+    for (size_t i = 0; i < CPU_SETSIZE; i++) {
+        if (CPU_ISSET(i, &before)) {
+            CPU_SET(i, &one);
+            break;
+        }
+    }
+    EXPECT(sched_setaffinity(0, sizeof one, &one) == 0);
+    int pinned = pool_available_processors();
+    EXPECT(sched_setaffinity(0, sizeof before, &before) == 0);
+    EXPECT_INT(pinned, 1);
+    EXPECT_INT(pool_available_processors(), all);
+}
+
+TEST_MAIN(TEST_CASE(every_index_once), TEST_CASE(runs_in_quick_succession), TEST_CASE(sleeping_and_waking),
+          TEST_CASE(create_and_free), TEST_CASE(messages_travel), TEST_CASE(processors))
