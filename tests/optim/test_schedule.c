@@ -1,0 +1,84 @@
+// Learning-rate and weight-decay schedules against the reference values of Megatron-LM (batch 8, 100 iterations, warm-up 10,
+// highest 1e-3, lowest 1e-4, WSD tail 20), which are those logged after the given iterations.
+#include "base/memory.h"
+#include "optim/schedule.h"
+#include "test.h"
+
+enum { BATCH = 8 };
+
+static struct config make(const char *style, const char *wsd_style) {
+    struct config config;
+    config_defaults(&config);
+    free(config.lr_decay_style);
+    config.lr_decay_style = memory_string(style);
+    free(config.lr_wsd_decay_style);
+    config.lr_wsd_decay_style = memory_string(wsd_style);
+    config.lr = 1e-3;
+    config.min_lr = 1e-4;
+    config.lr_decay_steps = 100 * BATCH;
+    config.lr_warmup_steps = 10 * BATCH;
+    config.lr_wsd_decay_steps = 20 * BATCH;
+    return config;
+}
+
+static void check(const char *style, const char *wsd_style, const double want[7]) {
+    const int64_t iterations[7] = {1, 5, 10, 11, 50, 90, 100};
+    struct config config = make(style, wsd_style);
+    for (int i = 0; i < 7; i++) {
+        double lr = schedule_lr(&config, iterations[i] * BATCH);
+        if (fabs(lr - want[i]) > 5e-7 * want[i])
+            test_fail("%s at iteration %d is %.6E, expected %.6E", style, (int)iterations[i], lr, want[i]);
+    }
+    EXPECT(schedule_lr(&config, 0) == 0);
+    config_free(&config);
+}
+
+TEST(linear) {
+    check("linear", "exponential", (double[]){1e-4, 5e-4, 1e-3, 9.9e-4, 6e-4, 2e-4, 1e-4});
+}
+
+TEST(cosine) {
+    check("cosine", "exponential", (double[]){1e-4, 5e-4, 1e-3, 9.997259e-4, 6.281417e-4, 1.271383e-4, 1e-4});
+}
+
+TEST(inverse_square_root) {
+    check("inverse-square-root", "exponential",
+          (double[]){1e-4, 5e-4, 1e-3, 9.534626e-4, 4.472136e-4, 3.333333e-4, 3.162278e-4});
+}
+
+TEST(warmup_stable_decay) {
+    check("WSD", "exponential", (double[]){1e-4, 5e-4, 1e-3, 1e-3, 1e-3, 4.727922e-4, 1e-4});
+    // Half way down the tail: m + c (M - m) with c = 1/2, 1/2, 1 - sqrt(1/2).
+    check("WSD", "linear", (double[]){1e-4, 5e-4, 1e-3, 1e-3, 1e-3, 5.5e-4, 1e-4});
+    check("WSD", "cosine", (double[]){1e-4, 5e-4, 1e-3, 1e-3, 1e-3, 5.5e-4, 1e-4});
+    check("WSD", "minus_sqrt", (double[]){1e-4, 5e-4, 1e-3, 1e-3, 1e-3, 3.636039e-4, 1e-4});
+}
+
+TEST(constant_and_beyond_the_end) {
+    check("constant", "exponential", (double[]){1e-4, 5e-4, 1e-3, 1e-3, 1e-3, 1e-3, 1e-3});
+    struct config config = make("cosine", "exponential");
+    EXPECT_NEAR(schedule_lr(&config, 1000 * BATCH), 1e-4, 1e-12);
+    config_free(&config);
+}
+
+TEST(weight_decay) {
+    struct config config = make("constant", "exponential");
+    config.weight_decay = 0.01;
+    EXPECT_NEAR(schedule_weight_decay(&config, 123), 0.01, 1e-15);
+    free(config.weight_decay_incr_style);
+    config.weight_decay_incr_style = memory_string("linear");
+    config.start_weight_decay = 0.1;
+    config.end_weight_decay = 0.3;
+    config.wd_incr_steps = 100;
+    EXPECT_NEAR(schedule_weight_decay(&config, 0), 0.1, 1e-15);
+    EXPECT_NEAR(schedule_weight_decay(&config, 25), 0.15, 1e-15);
+    EXPECT_NEAR(schedule_weight_decay(&config, 101), 0.3, 1e-15);
+    free(config.weight_decay_incr_style);
+    config.weight_decay_incr_style = memory_string("cosine");
+    EXPECT_NEAR(schedule_weight_decay(&config, 50), 0.2, 1e-12);
+    EXPECT_NEAR(schedule_weight_decay(&config, 0), 0.1, 1e-12);
+    config_free(&config);
+}
+
+TEST_MAIN(TEST_CASE(linear), TEST_CASE(cosine), TEST_CASE(inverse_square_root), TEST_CASE(warmup_stable_decay),
+          TEST_CASE(constant_and_beyond_the_end), TEST_CASE(weight_decay))

@@ -1,0 +1,11 @@
+#!/usr/bin/env bash
+# mpirun.sh N program…: N ranks of this machine, as root or not, more than it has cores if need be.
+ranks=$1
+shift
+options=(-n "$ranks")
+if mpirun --version 2>/dev/null | grep -q "Open MPI"; then
+    export OMPI_MCA_btl_vader_single_copy_mechanism=none OMPI_MCA_mpi_yield_when_idle=1
+    options+=(--oversubscribe --bind-to none)
+    [ "$(id -u)" = 0 ] && options+=(--allow-run-as-root)
+fi
+exec mpirun "${options[@]}" "$@"
