@@ -20,6 +20,7 @@ struct tokenizer_options {
     const char *type;        // "GPT2BPETokenizer"; NULL means that
     const char *vocab_file;  // --vocab-file: vocab.json
     const char *merge_file;  // --merge-file: merges.txt
+    const char *model_file;  // --tokenizer-model: for kinds that come in one file
     int64_t vocab_size;      // --vocab-size: NullTokenizer, which has no file to count
     bool null_eod_given;     // --null-tokenizer-eod-id was given: see null.c
     int64_t null_eod_id;

@@ -1,0 +1,178 @@
+// bevatron tokenizer encode and decode: filters from standard input to standard output.
+#include "cli/tokenizer_commands.h"
+#include "cli/tokenizer_flags.h"
+#include "config/flag.h"
+#include "base/error.h"
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+struct convert_options {
+    struct flag_given given;
+    bool lines;
+    struct tokenizer_flags tokenizer;
+};
+
+#define OFFSET(member) offsetof(struct convert_options, member)
+
+static const struct flag rows[] = {
+    {.name = "Conversion", .type = FLAG_GROUP},
+    {.name = "--lines",
+     .type = FLAG_BOOL,
+     .offset = OFFSET(lines),
+     .help = "every line by itself, its line end left out; without it standard input is one text"},
+};
+
+// What is done to standard input: convert appends the result of text[0…length) to out.
+struct conversion {
+    bool lines;  // each line by itself
+    int (*convert)(void *context, const char *text, size_t length, struct buffer *out);
+    void *context;
+};
+
+static int read_input(struct buffer *input) {
+    enum { STEP_BYTES = 1 << 16 };
+    size_t got;
+    do {
+        buffer_reserve(input, STEP_BYTES);
+        got = fread(input->data + input->length, 1, STEP_BYTES, stdin);
+        input->length += got;
+        input->data[input->length] = 0;
+    } while (got > 0);
+    return ferror(stdin) ? error_set("cannot read standard input: %s", strerror(errno)) : 0;
+}
+
+// Converts what stands at *at, up to the end of the input or of the line, writes what comes out and moves *at on.
+static int convert_piece(const struct conversion *conversion, const struct buffer *input, size_t *at) {
+    const char *text = buffer_string(input) + *at;
+    const char *end = conversion->lines ? memchr(text, '\n', input->length - *at) : NULL;
+    size_t length = end ? (size_t)(end - text) : input->length - *at;
+    struct buffer out = {0};
+    int status = conversion->convert(conversion->context, text, length, &out);
+    if (status == 0) {
+        if (conversion->lines)
+            buffer_append_byte(&out, '\n');
+        fwrite(buffer_string(&out), 1, out.length, stdout);
+    }
+    buffer_free(&out);
+    *at += length + (end != NULL);
+    return status;
+}
+
+static int convert_input(const struct conversion *conversion) {
+    struct buffer input = {0};
+    int status = read_input(&input);
+    if (status == 0 && !conversion->lines) {
+        status = convert_piece(conversion, &input, &(size_t){0});
+    } else {
+        size_t at = 0;
+        for (int64_t line = 1; status == 0 && at < input.length; line++) {
+            status = convert_piece(conversion, &input, &at);
+            if (status < 0)
+                error_context("line %" PRId64, line);
+        }
+    }
+    buffer_free(&input);
+    return status;
+}
+
+struct encoding {
+    struct tokenizer_encoder *encoder;
+    struct token_list ids;
+    bool end_line;
+};
+
+static int encode_text(void *context, const char *text, size_t length, struct buffer *out) {
+    struct encoding *encoding = context;
+    encoding->ids.count = 0;
+    TRY(tokenizer_encode(encoding->encoder, text, length, &encoding->ids));
+    for (int64_t i = 0; i < encoding->ids.count; i++)
+        buffer_printf(out, "%s%" PRId32, i ? " " : "", encoding->ids.ids[i]);
+    if (encoding->end_line)
+        buffer_append_byte(out, '\n');
+    return 0;
+}
+
+static int run_encode(void *opaque) {
+    const struct convert_options *options = opaque;
+    struct tokenizer *tokenizer;
+    TRY(tokenizer_open_from_flags(&tokenizer, &options->tokenizer));
+    struct encoding encoding = {.end_line = !options->lines};
+    tokenizer_encoder_create(&encoding.encoder, tokenizer);
+    int status = convert_input(&(struct conversion){options->lines, encode_text, &encoding});
+    token_list_free(&encoding.ids);
+    tokenizer_encoder_free(encoding.encoder);
+    tokenizer_free(tokenizer);
+    return status;
+}
+
+static bool is_blank(char byte) {
+    return byte == ' ' || byte == '\t' || byte == '\r' || byte == '\n';
+}
+
+static int read_ids(const char *text, size_t length, struct token_list *ids) {
+    size_t at = 0;
+    for (;;) {
+        while (at < length && is_blank(text[at]))
+            at++;
+        if (at == length)
+            return 0;
+        int64_t id = 0;
+        size_t begin = at;
+        while (at < length && text[at] >= '0' && text[at] <= '9' && id <= INT32_MAX)
+            id = id * 10 + (text[at++] - '0');
+        if (at == begin || id > INT32_MAX || (at < length && !is_blank(text[at])))
+            return error_set_code(EXIT_CODE_BAD_DATA,
+                                  "byte %zu of the input is no token id; decode takes decimal ids with blanks between",
+                                  begin);
+        token_list_append(ids, (int32_t)id);
+    }
+}
+
+static int decode_ids(void *context, const char *text, size_t length, struct buffer *out) {
+    struct token_list ids = {0};
+    int status = read_ids(text, length, &ids);
+    if (status == 0)
+        status = tokenizer_decode(context, ids.ids, ids.count, out);
+    token_list_free(&ids);
+    return status;
+}
+
+static int run_decode(void *opaque) {
+    const struct convert_options *options = opaque;
+    struct tokenizer *tokenizer;
+    TRY(tokenizer_open_from_flags(&tokenizer, &options->tokenizer));
+    int status = convert_input(&(struct conversion){options->lines, decode_ids, tokenizer});
+    tokenizer_free(tokenizer);
+    return status;
+}
+
+static int convert_main(struct subcommand subcommand, int argc, char **argv) {
+    const struct flag_table tables[] = {
+        {.flags = rows, .count = sizeof rows / sizeof rows[0], .given = OFFSET(given)},
+        tokenizer_flag_table(OFFSET(tokenizer)),
+    };
+    struct convert_options options;
+    subcommand.command.tables = tables;
+    subcommand.command.table_count = sizeof tables / sizeof tables[0];
+    subcommand.options = &options;
+    return subcommand_main(&subcommand, argc, argv);
+}
+
+int tokenizer_encode_main(int argc, char **argv) {
+    struct subcommand subcommand = {
+        .command = {.name = "tokenizer encode", .summary = "Writes the ids of the text on standard input."},
+        .run = run_encode,
+    };
+    return convert_main(subcommand, argc, argv);
+}
+
+int tokenizer_decode_main(int argc, char **argv) {
+    struct subcommand subcommand = {
+        .command = {.name = "tokenizer decode",
+                    .summary = "Writes the text of the ids on standard input, byte for byte."},
+        .run = run_decode,
+    };
+    return convert_main(subcommand, argc, argv);
+}

@@ -1,0 +1,72 @@
+// Megatron's flags for tokenizers, and the way from them to an open one.
+#include "cli/tokenizer_flags.h"
+
+#define OFFSET(member) offsetof(struct tokenizer_flags, member)
+
+static const struct flag rows[] = {
+    {.name = "Tokenizer", .type = FLAG_GROUP},
+    {.name = "--tokenizer-type",
+     .type = FLAG_STRING,
+     .offset = OFFSET(type),
+     .initial = "GPT2BPETokenizer",
+     .value_name = "NAME",
+     .help = "GPT2BPETokenizer, or NullTokenizer for text that is ids already"},
+    {.name = "--vocab-file",
+     .type = FLAG_STRING,
+     .offset = OFFSET(vocab_file),
+     .value_name = "FILE",
+     .help = "vocabulary (vocab.json)"},
+    {.name = "--merge-file",
+     .type = FLAG_STRING,
+     .offset = OFFSET(merge_file),
+     .value_name = "FILE",
+     .help = "merges (merges.txt)"},
+    {.name = "--tokenizer-model",
+     .type = FLAG_STRING,
+     .offset = OFFSET(model_file),
+     .value_name = "FILE",
+     .help = "the tokenizer, for types that come in one file",
+     .advanced = true},
+    {.name = "--vocab-size",
+     .type = FLAG_INT,
+     .offset = OFFSET(vocab_size),
+     .minimum = 1,
+     .maximum = INT32_MAX - 1,
+     .help = "ids of a NullTokenizer"},
+    {.name = "--null-tokenizer-eod-id",
+     .type = FLAG_INT,
+     .offset = OFFSET(null_eod_id),
+     .minimum = 0,
+     .maximum = INT32_MAX - 1,
+     .help = "the id below --vocab-size that ends documents, instead of one more",
+     .advanced = true},
+};
+
+static const struct flag_alias aliases[] = {
+    {"--vocab", "--vocab-file", NULL, NULL},
+    {"--merges-file", "--merge-file", NULL, NULL},
+};
+
+struct flag_table tokenizer_flag_table(size_t base) {
+    return (struct flag_table){
+        .flags = rows,
+        .count = sizeof rows / sizeof rows[0],
+        .base = base,
+        .given = OFFSET(given),
+        .aliases = aliases,
+        .alias_count = sizeof aliases / sizeof aliases[0],
+    };
+}
+
+int tokenizer_open_from_flags(struct tokenizer **tokenizer, const struct tokenizer_flags *flags) {
+    struct tokenizer_options options = {
+        .type = flags->type,
+        .vocab_file = flags->vocab_file,
+        .merge_file = flags->merge_file,
+        .model_file = flags->model_file,
+        .vocab_size = flags->vocab_size,
+        .null_eod_given = flag_is_given(&flags->given, "--null-tokenizer-eod-id"),
+        .null_eod_id = flags->null_eod_id,
+    };
+    return tokenizer_open(tokenizer, &options);
+}

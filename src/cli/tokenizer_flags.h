@@ -1,0 +1,22 @@
+// The flags that name a tokenizer, shared by the commands that need one and no model.
+#ifndef CLI_TOKENIZER_FLAGS_H
+#define CLI_TOKENIZER_FLAGS_H
+
+#include "config/flag.h"
+#include "data/tokenizer/tokenizer.h"
+
+struct tokenizer_flags {
+    struct flag_given given;
+    char *type;
+    char *vocab_file;
+    char *merge_file;
+    char *model_file;
+    int64_t vocab_size;
+    int64_t null_eod_id;
+};
+
+// The table for options that hold a struct tokenizer_flags at offset base.
+struct flag_table tokenizer_flag_table(size_t base);
+int tokenizer_open_from_flags(struct tokenizer **tokenizer, const struct tokenizer_flags *flags);
+
+#endif

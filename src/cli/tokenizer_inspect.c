@@ -1,0 +1,135 @@
+// bevatron tokenizer inspect: what a tokenizer is, and its tokens.
+#include "cli/tokenizer_commands.h"
+#include "cli/tokenizer_flags.h"
+#include "config/flag.h"
+#include "data/tokenizer/unicode.h"
+#include "base/error.h"
+#include "base/json.h"
+#include <inttypes.h>
+#include <stdio.h>
+
+struct inspect_options {
+    struct flag_given given;
+    bool json;
+    bool tokens;
+    struct tokenizer_flags tokenizer;
+};
+
+#define OFFSET(member) offsetof(struct inspect_options, member)
+
+static const struct flag rows[] = {
+    {.name = "Report", .type = FLAG_GROUP},
+    {.name = "--json", .type = FLAG_BOOL, .offset = OFFSET(json), .help = "as JSON"},
+    {.name = "--tokens",
+     .type = FLAG_BOOL,
+     .offset = OFFSET(tokens),
+     .help = "lists every token: its id, a tab, its text as a JSON string"},
+};
+
+struct report {
+    int64_t holes;  // ids without a token
+    int32_t longest;
+    size_t longest_bytes;
+};
+
+static void survey(const struct tokenizer *tokenizer, struct report *report) {
+    struct buffer text = {0};
+    *report = (struct report){0};
+    for (int64_t i = 0; i < tokenizer_vocab_size(tokenizer); i++) {
+        int32_t id = (int32_t)i;
+        buffer_clear(&text);
+        if (tokenizer_decode(tokenizer, &id, 1, &text) < 0) {
+            error_clear();
+            report->holes++;
+        } else if (text.length > report->longest_bytes) {
+            report->longest = id;
+            report->longest_bytes = text.length;
+        }
+    }
+    buffer_free(&text);
+}
+
+static void list_tokens(const struct tokenizer *tokenizer) {
+    struct buffer text = {0}, line = {0};
+    for (int64_t i = 0; i < tokenizer_vocab_size(tokenizer); i++) {
+        int32_t id = (int32_t)i;
+        buffer_clear(&text);
+        buffer_clear(&line);
+        if (tokenizer_decode(tokenizer, &id, 1, &text) < 0) {
+            error_clear();
+            continue;
+        }
+        struct json_writer json = {.out = &line};
+        json_string(&json, buffer_string(&text), text.length);
+        printf("%" PRId32 "\t%s\n", id, buffer_string(&line));
+    }
+    buffer_free(&text);
+    buffer_free(&line);
+}
+
+static void print_report(const struct tokenizer *tokenizer, const struct report *report, bool as_json) {
+    const struct {
+        const char *key;
+        int64_t value;
+    } numbers[] = {
+        {"vocab_size", tokenizer_vocab_size(tokenizer)},
+        {"end_of_document", tokenizer_eod(tokenizer)},
+        {"ids_without_token", report->holes},
+        {"longest_token", report->longest},
+        {"longest_token_bytes", (int64_t)report->longest_bytes},
+    };
+    const size_t count = sizeof numbers / sizeof numbers[0];
+    if (!as_json) {
+        printf("%-20s %s\n", "type", tokenizer_type(tokenizer));
+        for (size_t i = 0; i < count; i++)
+            printf("%-20s %" PRId64 "\n", numbers[i].key, numbers[i].value);
+        printf("%-20s %s\n", "unicode", unicode_version());
+        return;
+    }
+    struct buffer text = {0};
+    struct json_writer json = {.out = &text};
+    json_begin_object(&json);
+    json_key(&json, "type");
+    json_cstring(&json, tokenizer_type(tokenizer));
+    for (size_t i = 0; i < count; i++) {
+        json_key(&json, numbers[i].key);
+        json_int(&json, numbers[i].value);
+    }
+    json_key(&json, "unicode");
+    json_cstring(&json, unicode_version());
+    json_end_object(&json);
+    puts(text.data);
+    buffer_free(&text);
+}
+
+static int run_inspect(void *opaque) {
+    const struct inspect_options *options = opaque;
+    struct tokenizer *tokenizer;
+    TRY(tokenizer_open_from_flags(&tokenizer, &options->tokenizer));
+    if (options->tokens) {
+        list_tokens(tokenizer);
+    } else {
+        struct report report;
+        survey(tokenizer, &report);
+        print_report(tokenizer, &report, options->json);
+    }
+    tokenizer_free(tokenizer);
+    return 0;
+}
+
+int tokenizer_inspect_main(int argc, char **argv) {
+    const struct flag_table tables[] = {
+        {.flags = rows, .count = sizeof rows / sizeof rows[0], .given = OFFSET(given)},
+        tokenizer_flag_table(OFFSET(tokenizer)),
+    };
+    struct inspect_options options;
+    struct subcommand subcommand = {
+        .command = {.name = "tokenizer inspect",
+                    .summary = "Describes a tokenizer.",
+                    .tables = tables,
+                    .table_count = sizeof tables / sizeof tables[0]},
+        .options = &options,
+        .run = run_inspect,
+    };
+    return subcommand_main(&subcommand, argc, argv);
+}

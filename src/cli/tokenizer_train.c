@@ -1,0 +1,166 @@
+// bevatron tokenizer train: text to vocab.json and merges.txt.
+#include "cli/tokenizer_commands.h"
+#include "config/flag.h"
+#include "data/tokenizer/bpe_train.h"
+#include "base/error.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "base/pool.h"
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define COUNT(array) (sizeof(array) / sizeof(array)[0])
+
+struct train_options {
+    struct flag_given given;
+    struct string_list input;
+    struct string_list json_keys;
+    char *input_format;
+    int64_t vocab_size;
+    int64_t min_frequency;
+    int64_t workers;
+    bool skip_bad_lines;
+    char *output_prefix;
+    char *save;
+};
+
+#define TRAIN(member) offsetof(struct train_options, member)
+
+static const char *const format_choices[] = {"auto", "text", "jsonl", NULL};
+
+static const struct flag train_rows[] = {
+    {.name = "Training", .type = FLAG_GROUP},
+    {.name = "--input",
+     .type = FLAG_STRING_LIST,
+     .offset = TRAIN(input),
+     .value_name = "FILE…",
+     .required = true,
+     .repeats_add = true,
+     .help = "text or JSON Lines, plain or compressed; patterns are expanded, - is standard input"},
+    {.name = "--input-format",
+     .type = FLAG_CHOICE,
+     .offset = TRAIN(input_format),
+     .initial = "auto",
+     .choices = format_choices,
+     .help = "auto: .jsonl, .ndjson and .json files are JSON Lines, others text, of which every line counts by itself"},
+    {.name = "--json-keys",
+     .type = FLAG_STRING_LIST,
+     .offset = TRAIN(json_keys),
+     .value_name = "NAME…",
+     .initial = "text",
+     .help = "members of JSON lines that hold text"},
+    {.name = "--skip-bad-lines",
+     .type = FLAG_BOOL,
+     .offset = TRAIN(skip_bad_lines),
+     .help = "count bad JSON lines and go on"},
+    {.name = "--vocab-size",
+     .type = FLAG_INT,
+     .offset = TRAIN(vocab_size),
+     .required = true,
+     .minimum = 257,
+     .maximum = INT32_MAX,
+     .help = "tokens in all: 256 bytes, merges and <|endoftext|>"},
+    {.name = "--min-frequency",
+     .type = FLAG_INT,
+     .offset = TRAIN(min_frequency),
+     .initial = "2",
+     .minimum = 1,
+     .maximum = 1e15,
+     .help = "pairs seen less often are not merged"},
+    {.name = "--workers",
+     .type = FLAG_INT,
+     .offset = TRAIN(workers),
+     .minimum = 1,
+     .maximum = 4096,
+     .help = "threads; the result does not depend on it. Without it, all processors"},
+    {.name = "--output-prefix",
+     .type = FLAG_STRING,
+     .offset = TRAIN(output_prefix),
+     .value_name = "PREFIX",
+     .help = "writes PREFIX-vocab.json and PREFIX-merges.txt"},
+    {.name = "--save",
+     .type = FLAG_STRING,
+     .offset = TRAIN(save),
+     .value_name = "FOLDER",
+     .help = "writes FOLDER/vocab.json and FOLDER/merges.txt"},
+};
+
+static int save_trained(const struct train_options *options, const struct bpe_merges *merges) {
+    char *vocab_file, *merge_file;
+    if (options->save) {
+        TRY(file_make_folders(options->save));
+        vocab_file = file_join(options->save, "vocab.json");
+        merge_file = file_join(options->save, "merges.txt");
+    } else {
+        vocab_file = memory_printf("%s-vocab.json", options->output_prefix);
+        merge_file = memory_printf("%s-merges.txt", options->output_prefix);
+    }
+    int status = bpe_save(merges, vocab_file, merge_file);
+    if (status == 0)
+        printf("wrote %s (%" PRId64 " tokens) and %s (%" PRId64 " merges)\n", vocab_file, merges->token_count + 1,
+               merge_file, merges->count);
+    free(vocab_file);
+    free(merge_file);
+    return status;
+}
+
+static int train_on(const struct train_options *options, const struct word_table *words) {
+    struct bpe_train_options training = {
+        .vocab_size = options->vocab_size,
+        .min_frequency = options->min_frequency,
+        .show_progress = true,
+    };
+    struct bpe_merges merges;
+    int status = bpe_train(&merges, words, &training);
+    if (status == 0 && merges.token_count + 1 < options->vocab_size)
+        log_warn("no more pairs occur %" PRId64 " times: the vocabulary has %" PRId64 " tokens, not %" PRId64
+                 "; use more text or a smaller --min-frequency",
+                 options->min_frequency, merges.token_count + 1, options->vocab_size);
+    if (status == 0)
+        status = save_trained(options, &merges);
+    bpe_merges_free(&merges);
+    return status;
+}
+
+static int run_train(void *opaque) {
+    const struct train_options *options = opaque;
+    if (!options->output_prefix == !options->save)
+        return error_set_code(EXIT_CODE_USAGE, "give either --output-prefix or --save");
+    struct bpe_corpus corpus = {
+        .inputs = options->input,
+        .format = strcmp(options->input_format, "text") == 0    ? CORPUS_TEXT
+                  : strcmp(options->input_format, "jsonl") == 0 ? CORPUS_JSONL
+                                                                : CORPUS_AUTO,
+        .keys = options->json_keys,
+        .skip_bad_lines = options->skip_bad_lines,
+        .threads = options->workers ? (int)options->workers : pool_available_processors(),
+    };
+    struct word_table words = {0};
+    struct bpe_corpus_summary summary;
+    int status = bpe_count_corpus(&words, &corpus, &summary);
+    if (status == 0) {
+        log_info("%.1f MB, %" PRId64 " distinct pieces%s", (double)summary.text_bytes / 1e6, words.count,
+                 summary.bad_lines ? ", bad lines skipped" : "");
+        status = train_on(options, &words);
+    }
+    word_table_free(&words);
+    return status;
+}
+
+int tokenizer_train_main(int argc, char **argv) {
+    const struct flag_table tables[] = {{.flags = train_rows, .count = COUNT(train_rows), .given = TRAIN(given)}};
+    struct train_options options;
+    struct subcommand subcommand = {
+        .command = {.name = "tokenizer train",
+                    .summary = "Trains byte-level BPE as GPT-2 has it. The same text gives the same merges as Hugging "
+                               "Face's trainer.",
+                    .tables = tables,
+                    .table_count = COUNT(tables)},
+        .options = &options,
+        .run = run_train,
+    };
+    return subcommand_main(&subcommand, argc, argv);
+}
