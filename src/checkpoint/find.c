@@ -134,6 +134,7 @@ int checkpoint_find(const struct checkpoint_find *find, char **path, int64_t *it
     if (!file_is_folder(find->folder))
         return error_set_code(EXIT_CODE_NO_CHECKPOINT, "there is no folder %s to load a checkpoint from; check --load",
                               find->folder);
+    folder_restore(find->folder);
     struct folder_list list;
     TRY(folder_list_read(&list, find->folder));
     int result = choose(find, &list, iteration);

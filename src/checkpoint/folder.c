@@ -20,6 +20,7 @@
 static const char prefix[] = "iter_";
 static const char marker_name[] = "latest_checkpointed_iteration.txt";
 static const char temporary_mark[] = ".tmp.";
+static const char aside_mark[] = ".tmp.old.";
 
 // Digits of a non-negative number that fits; *end is the first other character. -1 where there are none or too many.
 static int64_t parse_digits(const char *text, const char **end) {
@@ -142,6 +143,26 @@ static bool is_leftover(const char *name) {
            strncmp(name + length, temporary_mark, sizeof temporary_mark - 1) == 0;
 }
 
+void folder_restore(const char *folder) {
+    DIR *stream = opendir(folder);
+    if (!stream)
+        return;
+    const struct dirent *entry;
+    while ((entry = readdir(stream))) {
+        const char *rest = "";
+        int64_t iteration = parse_name(entry->d_name, &rest);
+        if (iteration < 0 || strncmp(rest, aside_mark, sizeof aside_mark - 1) != 0)
+            continue;
+        char *from = file_join(folder, entry->d_name), *to = checkpoint_path(folder, iteration);
+        // Several ranks may try at once; one succeeds. A folder that cannot be written to is only read from.
+        if (!file_exists(to) && rename(from, to) == 0)
+            log_warn("put %s back, which an interrupted save had moved aside", to);
+        free(from);
+        free(to);
+    }
+    closedir(stream);
+}
+
 int folder_remove_leftovers(const char *folder) {
     DIR *stream = opendir(folder);
     if (!stream)
@@ -162,7 +183,7 @@ int folder_remove_leftovers(const char *folder) {
 
 // For file systems without exchange: two renames, undone where the second fails.
 static int replace_in_two(const char *from, const char *to) {
-    char *aside = memory_printf("%s%sold.%ld", to, temporary_mark, (long)getpid());
+    char *aside = memory_printf("%s%s%ld", to, aside_mark, (long)getpid());
     int result = file_rename(to, aside);
     if (result == 0) {
         result = file_rename(from, to);

@@ -22,6 +22,8 @@ int folder_marker_read(const char *folder, int64_t *iteration);
 int folder_marker_write(const char *folder, int64_t iteration);
 bool folder_marker_exists(const char *folder);
 
+// Where two renames had to stand for an exchange and a kill came between them, puts the folder of the first back.
+void folder_restore(const char *folder);
 // Removes iter_*.tmp.* folders and temporary markers: what saves that were killed have left.
 int folder_remove_leftovers(const char *folder);
 // Puts the folder `from` under the name `to`, both inside one folder; whatever had that name is removed. On file systems

@@ -75,6 +75,15 @@ static bool is_sha256(const char *text) {
     return strlen(text) == 64 && strspn(text, "0123456789abcdef") == 64;
 }
 
+static bool is_known_part(const char *holds) {
+    static const char *const parts[] = {"model", "optimizer", "state", "config"};
+    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
+        if (strcmp(holds, parts[i]) == 0)
+            return true;
+    }
+    return false;
+}
+
 static int read_file_entry(struct manifest *manifest, const struct json *entry) {
     const char *name = NULL, *holds = NULL, *sha256 = NULL;
     int64_t bytes = 0;
@@ -84,6 +93,8 @@ static int read_file_entry(struct manifest *manifest, const struct json *entry) 
     TRY(json_get_int(entry, "bytes", &bytes));
     if (!is_plain_name(name))
         return error_set("it lists \"%.64s\", which is no file of this folder", name);
+    if (!is_known_part(holds))
+        return error_set("\"%.64s\" is said to hold \"%.64s\", which is no part of a checkpoint", name, holds);
     if (!is_sha256(sha256))
         return error_set("the sha256 of \"%.64s\" is not 64 hexadecimal digits", name);
     if (bytes < 0)

@@ -175,6 +175,7 @@ static int publish(const struct checkpoint_save *save, const char *temporary) {
 int checkpoint_save(const struct checkpoint_save *save) {
     CHECK(save->state->iteration >= 0);
     TRY(file_make_folders(save->folder));
+    folder_restore(save->folder);
     if (folder_remove_leftovers(save->folder) < 0)
         log_warn("%s", error_message());
     struct part parts[2];

@@ -1,0 +1,366 @@
+// Checkpoints as a run uses them: save, find, load, on two kinds of memory; other models, other precisions, other runs'
+// leftovers; how many are kept.
+#include "checkpoint/checkpoint.h"
+#include "checkpoint/devices.h"
+#include "checkpoint/temporary.h"
+#include "test.h"
+#include <sys/stat.h>
+
+static struct device host = {&host_ops};
+
+// A small model with one tensor larger than a staging piece.
+enum { LARGE = 5000000 };
+struct world {
+    float *large;
+    float small[6];
+    float m[6];
+    struct checkpoint_tensor model[2], optimizer[1];
+    struct checkpoint_state state;
+};
+
+static void world_create(struct world *w, uint32_t seed) {
+    *w = (struct world){.large = malloc(LARGE * sizeof(float))};
+    for (size_t i = 0; i < LARGE; i++)
+        w->large[i] = (float)(seed + i * 7 % 1000003);
+    for (size_t i = 0; i < 6; i++) {
+        w->small[i] = (float)(seed + i) / 3;
+        w->m[i] = -(float)(seed * i) / 7;
+    }
+    w->model[0] = (struct checkpoint_tensor){"embedding.weight", tensor_2d(w->large, DTYPE_F32, LARGE / 10, 10)};
+    w->model[1] = (struct checkpoint_tensor){"norm.weight", tensor_1d(w->small, DTYPE_F32, 6)};
+    w->optimizer[0] = (struct checkpoint_tensor){"m.norm.weight", tensor_1d(w->m, DTYPE_F32, 6)};
+    w->state = (struct checkpoint_state){.iteration = 10,
+                                         .consumed_train_samples = 9007199254740993,  // not a double
+                                         .consumed_valid_samples = 77,
+                                         .skipped_train_samples = 3,
+                                         .adam_step = 9,
+                                         .schedule_samples = 90,
+                                         .seed = INT64_MAX,
+                                         .loss_scale = 4294967296.0,
+                                         .loss_scale_growth = 12,
+                                         .loss_scale_hysteresis = 2,
+                                         .flops_so_far = 1.0 / 3,
+                                         .config_json = "{\n \"num_layers\": 12, \"text\": \"ünï\"\n}"};
+}
+
+static void world_free(struct world *w) {
+    free(w->large);
+}
+
+static struct checkpoint_save save_of(struct world *w, const char *folder) {
+    return (struct checkpoint_save){.folder = folder,
+                                    .device = &host,
+                                    .model = w->model,
+                                    .model_count = 2,
+                                    .optimizer = w->optimizer,
+                                    .optimizer_count = 1,
+                                    .state = &w->state};
+}
+
+// Only the small tensors, for tests that save often.
+static void save_small(struct world *w, const char *folder, int64_t iteration, int64_t keep_last) {
+    struct checkpoint_save save = save_of(w, folder);
+    save.model = &w->model[1];
+    save.model_count = 1;
+    save.keep_last = keep_last;
+    w->state.iteration = iteration;
+    EXPECT_OK(checkpoint_save(&save));
+}
+
+static int64_t find_iteration(const char *folder, bool allow_fallback) {
+    char *path = NULL;
+    int64_t iteration = -1;
+    struct checkpoint_find find = {.folder = folder, .step = -1, .allow_fallback = allow_fallback};
+    if (checkpoint_find(&find, &path, &iteration) < 0)
+        iteration = -1;
+    free(path);
+    return iteration;
+}
+
+static bool has_checkpoint(const char *folder, int64_t iteration) {
+    char *path = checkpoint_path(folder, iteration);
+    bool exists = file_exists(path);
+    free(path);
+    return exists;
+}
+
+TEST(state_round_trip) {
+    struct temporary folder = temporary_create();
+    struct world w;
+    world_create(&w, 1);
+    save_small(&w, folder.path, 1234567890, 0);
+    char *path = NULL;
+    int64_t iteration = 0;
+    struct checkpoint_find find = {.folder = folder.path, .step = -1};
+    EXPECT_OK(checkpoint_find(&find, &path, &iteration));
+    EXPECT_INT(iteration, 1234567890);
+    EXPECT(strstr(path, "/iter_1234567890") != NULL);
+    struct checkpoint_state state;
+    EXPECT_OK(checkpoint_load_state(path, &state));
+    EXPECT_INT(state.iteration, 1234567890);
+    EXPECT_INT(state.consumed_train_samples, 9007199254740993);
+    EXPECT_INT(state.consumed_valid_samples, 77);
+    EXPECT_INT(state.skipped_train_samples, 3);
+    EXPECT_INT(state.adam_step, 9);
+    EXPECT_INT(state.schedule_samples, 90);
+    EXPECT_INT(state.seed, INT64_MAX);
+    EXPECT(state.loss_scale == 4294967296.0);
+    EXPECT_INT(state.loss_scale_growth, 12);
+    EXPECT_INT(state.loss_scale_hysteresis, 2);
+    EXPECT(state.flops_so_far == 1.0 / 3);
+    EXPECT_STRING(state.config_json, w.state.config_json);
+    EXPECT_STRING(state.program_version, BEVATRON_VERSION);
+    checkpoint_state_free(&state);
+    struct buffer marker = {0};
+    char *marker_path = file_join(folder.path, "latest_checkpointed_iteration.txt");
+    marker = read_whole(marker_path);
+    EXPECT_STRING(buffer_string(&marker), "1234567890");
+    EXPECT_INT(marker.length, 10);
+    buffer_free(&marker);
+    free(marker_path);
+    free(path);
+    world_free(&w);
+    temporary_remove(&folder);
+}
+
+// Saves from one device and loads on another: the bytes must be those of the model on both.
+static void round_trip(struct device *from, struct device *to, bool from_inverted, bool to_inverted) {
+    struct temporary folder = temporary_create();
+    struct world written, read;
+    world_create(&written, 5);
+    world_create(&read, 1000);
+    struct world expected;
+    world_create(&expected, 5);
+    if (from_inverted) {
+        copy_inverted((unsigned char *)written.large, (unsigned char *)expected.large, LARGE * sizeof(float));
+        copy_inverted((unsigned char *)written.small, (unsigned char *)expected.small, sizeof expected.small);
+        copy_inverted((unsigned char *)written.m, (unsigned char *)expected.m, sizeof expected.m);
+    }
+    struct checkpoint_save save = save_of(&written, folder.path);
+    save.device = from;
+    EXPECT_OK(checkpoint_save(&save));
+    char *path = checkpoint_path(folder.path, 10);
+    EXPECT_OK(checkpoint_verify(path, false));
+    struct checkpoint_load load = {
+        .path = path, .part = CHECKPOINT_MODEL, .device = to, .tensors = read.model, .count = 2};
+    EXPECT_OK(checkpoint_load_tensors(&load));
+    load = (struct checkpoint_load){
+        .path = path, .part = CHECKPOINT_OPTIMIZER, .device = to, .tensors = read.optimizer, .count = 1};
+    EXPECT_OK(checkpoint_load_tensors(&load));
+    if (to_inverted) {
+        copy_inverted((unsigned char *)read.large, (unsigned char *)read.large, LARGE * sizeof(float));
+        copy_inverted((unsigned char *)read.small, (unsigned char *)read.small, sizeof read.small);
+        copy_inverted((unsigned char *)read.m, (unsigned char *)read.m, sizeof read.m);
+    }
+    EXPECT(memcmp(read.large, expected.large, LARGE * sizeof(float)) == 0);
+    EXPECT(memcmp(read.small, expected.small, sizeof read.small) == 0);
+    EXPECT(memcmp(read.m, expected.m, sizeof read.m) == 0);
+    free(path);
+    world_free(&written);
+    world_free(&read);
+    world_free(&expected);
+    temporary_remove(&folder);
+}
+
+TEST(host_to_host) {
+    round_trip(&host, &host, false, false);
+}
+
+TEST(remote_to_host) {
+    struct remote_device remote = {.device = {&remote_ops}};
+    round_trip(&remote.device, &host, true, false);
+    EXPECT(remote.copies >= 4);  // two pieces for the large tensor
+}
+
+TEST(host_to_remote) {
+    struct remote_device remote = {.device = {&remote_ops}};
+    round_trip(&host, &remote.device, false, true);
+    EXPECT(remote.copies >= 4);
+}
+
+TEST(other_precision) {
+    struct temporary folder = temporary_create();
+    struct world w;
+    world_create(&w, 1);
+    w.small[0] = 1.00390625f;  // a tie of bf16
+    save_small(&w, folder.path, 1, 0);
+    char *path = checkpoint_path(folder.path, 1);
+    uint16_t brain[6], half[6];
+    struct checkpoint_tensor wanted = {"norm.weight", tensor_1d(brain, DTYPE_BF16, 6)};
+    struct checkpoint_load load = {.path = path, .device = &host, .tensors = &wanted, .count = 1};
+    EXPECT_OK(checkpoint_load_tensors(&load));
+    EXPECT_INT(brain[0], 0x3f80);
+    wanted.tensor = tensor_1d(half, DTYPE_F16, 6);
+    EXPECT_OK(checkpoint_load_tensors(&load));
+    EXPECT_INT(half[0], 0x3c04);
+    wanted.tensor = tensor_1d(w.small, DTYPE_I32, 6);
+    EXPECT_ERROR(checkpoint_load_tensors(&load), "cannot be converted");
+    free(path);
+    world_free(&w);
+    temporary_remove(&folder);
+}
+
+TEST(other_model) {
+    struct temporary folder = temporary_create();
+    struct world w;
+    world_create(&w, 1);
+    struct checkpoint_save save = save_of(&w, folder.path);
+    EXPECT_OK(checkpoint_save(&save));
+    char *path = checkpoint_path(folder.path, 10);
+    float before[6];
+    memcpy(before, w.small, sizeof before);
+    struct checkpoint_tensor wanted[3] = {w.model[0], w.model[1], {"more", tensor_1d(w.m, DTYPE_F32, 6)}};
+    struct checkpoint_load load = {.path = path, .device = &host, .tensors = wanted, .count = 3};
+    EXPECT_ERROR(checkpoint_load_tensors(&load), "tensor \"more\" of this model is not in the checkpoint");
+    load.count = 1;
+    EXPECT_ERROR(checkpoint_load_tensors(&load),
+                 "tensor \"norm.weight\", fp32 (6), of the checkpoint is not in this model");
+    load.is_partial = true;
+    EXPECT_OK(checkpoint_load_tensors(&load));
+    load = (struct checkpoint_load){.path = path, .device = &host, .tensors = wanted, .count = 2};
+    wanted[1].tensor = tensor_2d(w.small, DTYPE_F32, 2, 3);
+    EXPECT_ERROR(checkpoint_load_tensors(&load),
+                 "\"norm.weight\" is fp32 (6) in the checkpoint and fp32 (2, 3) in this model");
+    wanted[0].tensor = tensor_2d(w.large, DTYPE_F32, 10, LARGE / 10);
+    w.large[0] = 123;
+    EXPECT_ERROR(checkpoint_load_tensors(&load), "\"embedding.weight\" is fp32 (500000, 10)");
+    EXPECT(w.large[0] == 123);  // nothing was loaded
+    EXPECT(memcmp(before, w.small, sizeof before) == 0);
+    free(path);
+    world_free(&w);
+    temporary_remove(&folder);
+}
+
+TEST(parts) {
+    struct temporary folder = temporary_create();
+    struct world w;
+    world_create(&w, 1);
+    w.state.config_json = NULL;
+    struct checkpoint_save save = save_of(&w, folder.path);
+    save.optimizer_count = 0;
+    EXPECT_OK(checkpoint_save(&save));
+    char *path = checkpoint_path(folder.path, 10);
+    EXPECT(checkpoint_has_part(path, CHECKPOINT_MODEL));
+    EXPECT(!checkpoint_has_part(path, CHECKPOINT_OPTIMIZER));
+    EXPECT(checkpoint_has_tensor(path, CHECKPOINT_MODEL, "norm.weight"));
+    EXPECT(!checkpoint_has_tensor(path, CHECKPOINT_MODEL, "norm.bias"));
+    EXPECT(!checkpoint_has_tensor(path, CHECKPOINT_OPTIMIZER, "m.norm.weight"));
+    EXPECT(!checkpoint_has_part("/nonexistent", CHECKPOINT_MODEL));
+    struct checkpoint_load load = {
+        .path = path, .part = CHECKPOINT_OPTIMIZER, .device = &host, .tensors = w.optimizer, .count = 1};
+    EXPECT_ERROR(checkpoint_load_tensors(&load), "--no-load-optim");
+    struct checkpoint_state state;
+    EXPECT_OK(checkpoint_load_state(path, &state));
+    EXPECT(state.config_json == NULL);
+    checkpoint_state_free(&state);
+    free(path);
+    world_free(&w);
+    temporary_remove(&folder);
+}
+
+TEST(keep_last) {
+    struct temporary folder = temporary_create();
+    struct world w;
+    world_create(&w, 1);
+    char *foreign = checkpoint_path(folder.path, 3);
+    EXPECT_INT(mkdir(foreign, 0777), 0);  // no manifest: not ours
+    for (int64_t i = 1; i <= 6; i++) {
+        if (i != 3)
+            save_small(&w, folder.path, i * 10, 2);
+    }
+    EXPECT(has_checkpoint(folder.path, 3));
+    EXPECT(!has_checkpoint(folder.path, 10) && !has_checkpoint(folder.path, 20) && !has_checkpoint(folder.path, 40));
+    EXPECT(has_checkpoint(folder.path, 50) && has_checkpoint(folder.path, 60));
+    EXPECT_INT(find_iteration(folder.path, false), 60);
+    // Going back: what lies ahead belongs to another attempt and is left alone.
+    save_small(&w, folder.path, 55, 1);
+    EXPECT(!has_checkpoint(folder.path, 50) && has_checkpoint(folder.path, 55) && has_checkpoint(folder.path, 60));
+    EXPECT_INT(find_iteration(folder.path, false), 55);
+    // Multiples of retain_interval stay and do not count.
+    struct checkpoint_save save = save_of(&w, folder.path);
+    save.keep_last = 1;
+    save.retain_interval = 30;
+    for (w.state.iteration = 70; w.state.iteration <= 100; w.state.iteration += 10)
+        EXPECT_OK(checkpoint_save(&save));
+    EXPECT(has_checkpoint(folder.path, 60) && has_checkpoint(folder.path, 90) && has_checkpoint(folder.path, 100));
+    EXPECT(!has_checkpoint(folder.path, 55) && !has_checkpoint(folder.path, 70) && !has_checkpoint(folder.path, 80));
+    free(foreign);
+    world_free(&w);
+    temporary_remove(&folder);
+}
+
+TEST(same_iteration_again) {
+    struct temporary folder = temporary_create();
+    struct world w;
+    world_create(&w, 1);
+    save_small(&w, folder.path, 5, 0);
+    w.small[2] = 4711;
+    save_small(&w, folder.path, 5, 0);
+    w.small[2] = 0;
+    char *path = checkpoint_path(folder.path, 5);
+    struct checkpoint_load load = {.path = path, .device = &host, .tensors = &w.model[1], .count = 1};
+    EXPECT_OK(checkpoint_verify(path, false));
+    EXPECT_OK(checkpoint_load_tensors(&load));
+    EXPECT(w.small[2] == 4711);
+    free(path);
+    world_free(&w);
+    temporary_remove(&folder);
+}
+
+TEST(leftovers) {
+    struct temporary folder = temporary_create();
+    struct world w;
+    world_create(&w, 1);
+    const char *const removed[] = {"iter_0000007.tmp.123", "iter_0000008.tmp.4"};
+    const char *const stays[] = {"iter_7.tmp.123", "other.tmp.1", "iter_0000009.bak"};
+    for (size_t i = 0; i < 2; i++) {
+        char *path = file_join(folder.path, removed[i]);
+        EXPECT_INT(mkdir(path, 0777), 0);
+        char *inside = file_join(path, "model.safetensors.tmp.9");
+        write_whole(inside, "x", 1);
+        free(inside);
+        free(path);
+    }
+    for (size_t i = 0; i < 3; i++) {
+        char *path = file_join(folder.path, stays[i]);
+        EXPECT_INT(mkdir(path, 0777), 0);
+        free(path);
+    }
+    char *marker = file_join(folder.path, "latest_checkpointed_iteration.txt.tmp.55");
+    write_whole(marker, "1", 1);
+    save_small(&w, folder.path, 9, 0);
+    EXPECT(!file_exists(marker));
+    for (size_t i = 0; i < 2; i++) {
+        char *path = file_join(folder.path, removed[i]);
+        EXPECT(!file_exists(path));
+        free(path);
+    }
+    for (size_t i = 0; i < 3; i++) {
+        char *path = file_join(folder.path, stays[i]);
+        EXPECT(file_exists(path));
+        free(path);
+    }
+    free(marker);
+    world_free(&w);
+    temporary_remove(&folder);
+}
+
+TEST(unwritable) {
+    struct world w;
+    world_create(&w, 1);
+    struct temporary folder = temporary_create();
+    char *file = file_join(folder.path, "file"), *below = file_join(folder.path, "file/save");
+    write_whole(file, "x", 1);
+    struct checkpoint_save save = save_of(&w, below);
+    EXPECT_ERROR(checkpoint_save(&save), "a file is in the way");
+    save.folder = "/proc/nothing";
+    EXPECT_ERROR(checkpoint_save(&save), "/proc/nothing");
+    free(file);
+    free(below);
+    world_free(&w);
+    temporary_remove(&folder);
+}
+
+TEST_MAIN(TEST_CASE(state_round_trip), TEST_CASE(host_to_host), TEST_CASE(remote_to_host), TEST_CASE(host_to_remote),
+          TEST_CASE(other_precision), TEST_CASE(other_model), TEST_CASE(parts), TEST_CASE(keep_last),
+          TEST_CASE(same_iteration_again), TEST_CASE(leftovers), TEST_CASE(unwritable))

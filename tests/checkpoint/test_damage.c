@@ -1,0 +1,229 @@
+// Damage of every kind: each must be noticed, named and survived; none may crash a reader that skips the checksums.
+#include "checkpoint/small_run.h"
+#include "checkpoint/temporary.h"
+#include "test.h"
+#include <sys/stat.h>
+
+static const char *const files[] = {"model.safetensors", "optimizer.safetensors", "state.json", "config.json",
+                                    "manifest.json"};
+enum { FILE_COUNT = 5 };
+
+struct scene {
+    struct temporary folder;
+    char *path;  // of iteration 20; iteration 10 is beside it
+    char *marker;
+};
+
+static struct scene scene_create(void) {
+    struct scene scene = {.folder = temporary_create_fast()};
+    EXPECT_OK(small_save(scene.folder.path, 10, 0));
+    EXPECT_OK(small_save(scene.folder.path, 20, 0));
+    scene.path = checkpoint_path(scene.folder.path, 20);
+    scene.marker = file_join(scene.folder.path, "latest_checkpointed_iteration.txt");
+    EXPECT_INT(small_resume(scene.folder.path, false), 20);
+    return scene;
+}
+
+static void scene_remove(struct scene *scene) {
+    free(scene->path);
+    free(scene->marker);
+    temporary_remove(&scene->folder);
+}
+
+// Verification fails and names the file; with permission the older checkpoint is taken.
+static void expect_damaged(const struct scene *scene, const char *name) {
+    EXPECT_ERROR(checkpoint_verify(scene->path, false), name);
+    EXPECT_INT(small_resume(scene->folder.path, false), -1);
+    EXPECT(strstr(error_message(), name) != NULL);
+    EXPECT(strstr(error_message(), "--ckpt-step") != NULL);
+    EXPECT(strstr(error_message(), "10, 20") != NULL);
+    EXPECT_INT(error_exit_code(), EXIT_CODE_NO_CHECKPOINT);
+}
+
+TEST(flipped_bits) {
+    struct scene scene = scene_create();
+    for (size_t f = 0; f < FILE_COUNT; f++) {
+        char *path = file_join(scene.path, files[f]);
+        struct buffer content = read_whole(path);
+        bool is_manifest = f == FILE_COUNT - 1;
+        for (size_t bit = 0; bit < content.length * 8; bit += is_manifest ? 1 : 7) {
+            content.data[bit / 8] = (char)(content.data[bit / 8] ^ (1 << bit % 8));
+            write_whole(path, content.data, content.length);
+            error_clear();
+            if (checkpoint_verify(scene.path, false) == 0)
+                test_fail("bit %zu of %s flipped and nobody noticed", bit, files[f]);
+            // Without the checksums anything may come out, but nothing may break.
+            int64_t iteration;
+            (void)small_load(scene.path, &iteration);
+            content.data[bit / 8] = (char)(content.data[bit / 8] ^ (1 << bit % 8));
+        }
+        write_whole(path, content.data, content.length);
+        EXPECT_OK(checkpoint_verify(scene.path, false));
+        buffer_free(&content);
+        free(path);
+    }
+    scene_remove(&scene);
+}
+
+TEST(cut_files) {
+    struct scene scene = scene_create();
+    for (size_t f = 0; f < FILE_COUNT; f++) {
+        char *path = file_join(scene.path, files[f]);
+        struct buffer content = read_whole(path);
+        for (size_t length = 0; length < content.length; length += 3) {
+            // A manifest without its last newline is whole all the same.
+            if (f == FILE_COUNT - 1 && length == content.length - 1)
+                continue;
+            write_whole(path, content.data, length);
+            error_clear();
+            if (checkpoint_verify(scene.path, true) == 0)
+                test_fail("%s cut to %zu bytes and nobody noticed", files[f], length);
+            int64_t iteration;
+            (void)small_load(scene.path, &iteration);
+        }
+        expect_damaged(&scene, files[f]);
+        write_whole(path, content.data, content.length);
+        buffer_append(&content, "x", 1);
+        write_whole(path, content.data, content.length);
+        expect_damaged(&scene, files[f]);
+        write_whole(path, content.data, content.length - 1);
+        buffer_free(&content);
+        free(path);
+    }
+    EXPECT_INT(small_resume(scene.folder.path, false), 20);
+    scene_remove(&scene);
+}
+
+TEST(missing_and_swapped) {
+    struct scene scene = scene_create();
+    char *older = checkpoint_path(scene.folder.path, 10);
+    for (size_t f = 0; f < FILE_COUNT; f++) {
+        char *path = file_join(scene.path, files[f]), *other = file_join(older, files[f]);
+        struct buffer content = read_whole(path), foreign = read_whole(other);
+        EXPECT_INT(unlink(path), 0);
+        expect_damaged(&scene, files[f]);
+        // The same file of another iteration: same size, other content; config.json is the same in both.
+        if (strcmp(files[f], "config.json") != 0) {
+            write_whole(path, foreign.data, foreign.length);
+            EXPECT_INT(small_resume(scene.folder.path, false), -1);
+            EXPECT_INT(small_resume(scene.folder.path, true), 10);
+        }
+        write_whole(path, content.data, content.length);
+        EXPECT_INT(small_resume(scene.folder.path, true), 20);
+        buffer_free(&content);
+        buffer_free(&foreign);
+        free(path);
+        free(other);
+    }
+    free(older);
+    scene_remove(&scene);
+}
+
+TEST(asked_for_by_number) {
+    struct scene scene = scene_create();
+    char *path = NULL;
+    int64_t iteration = 0;
+    struct checkpoint_find find = {.folder = scene.folder.path, .step = 10, .allow_fallback = true};
+    EXPECT_OK(checkpoint_find(&find, &path, &iteration));
+    EXPECT_INT(iteration, 10);
+    free(path);
+    find.step = 15;
+    EXPECT_ERROR(checkpoint_find(&find, &path, &iteration), "iteration 15");
+    EXPECT_INT(error_exit_code(), EXIT_CODE_NO_CHECKPOINT);
+    // Who asks for one by number gets that one or none.
+    char *state = file_join(scene.path, "state.json");
+    write_whole(state, "{}", 2);
+    find.step = 20;
+    EXPECT_ERROR(checkpoint_find(&find, &path, &iteration), "state.json");
+    free(state);
+    scene_remove(&scene);
+}
+
+TEST(garbled_marker) {
+    struct scene scene = scene_create();
+    const char *const garbled[] = {"",           "abc",     "-1",   "1e1", "20x", "99999999999999999999999999999",
+                                   "\x80\x81\n", "release", "  20", "2 0", "0x14"};
+    for (size_t i = 0; i < sizeof garbled / sizeof garbled[0]; i++) {
+        write_whole(scene.marker, garbled[i], strlen(garbled[i]));
+        EXPECT_INT(small_resume(scene.folder.path, false), 20);
+    }
+    write_whole(scene.marker, "10\0", 3);
+    EXPECT_INT(small_resume(scene.folder.path, false), 20);
+    // What people and editors leave behind a number is fine, and an older iteration is a wish.
+    const char *const good[] = {"10", "10\n", "10\r\n", "0000010", "10 \n"};
+    for (size_t i = 0; i < sizeof good / sizeof good[0]; i++) {
+        write_whole(scene.marker, good[i], strlen(good[i]));
+        EXPECT_INT(small_resume(scene.folder.path, false), 10);
+    }
+    EXPECT_INT(unlink(scene.marker), 0);
+    EXPECT_INT(small_resume(scene.folder.path, false), 20);
+    write_whole(scene.marker, "30", 2);
+    EXPECT_INT(small_resume(scene.folder.path, false), -1);
+    EXPECT(strstr(error_message(), "iter_0000030") != NULL);
+    EXPECT_INT(small_resume(scene.folder.path, true), 20);
+    scene_remove(&scene);
+}
+
+TEST(nothing_there) {
+    struct temporary folder = temporary_create_fast();
+    char *path = NULL;
+    int64_t iteration;
+    struct checkpoint_find find = {.folder = folder.path, .step = -1};
+    EXPECT(!checkpoint_exists(folder.path));
+    EXPECT(!checkpoint_exists("/nonexistent"));
+    EXPECT_ERROR(checkpoint_find(&find, &path, &iteration), "no valid checkpoint");
+    EXPECT_INT(error_exit_code(), EXIT_CODE_NO_CHECKPOINT);
+    find.folder = "/nonexistent";
+    EXPECT_ERROR(checkpoint_find(&find, &path, &iteration), "/nonexistent");
+    EXPECT_INT(error_exit_code(), EXIT_CODE_NO_CHECKPOINT);
+    EXPECT_OK(small_save(folder.path, 1, 0));
+    EXPECT(checkpoint_exists(folder.path));
+    temporary_remove(&folder);
+}
+
+TEST(hostile_manifest) {
+    struct scene scene = scene_create();
+    char *path = file_join(scene.path, "manifest.json");
+    const struct {
+        const char *text, *message;
+    } cases[] = {
+        {"[]", "format"},
+        {"{\"format\": \"other\", \"version\": 1, \"iteration\": 20, \"files\": []}", "\"other\""},
+        {"{\"format\": \"bevatron-checkpoint\", \"version\": 2, \"iteration\": 20, \"files\": []}", "version 2"},
+        {"{\"format\": \"bevatron-checkpoint\", \"version\": 1, \"iteration\": 20, \"files\": []}", "files"},
+        {"{\"format\": \"bevatron-checkpoint\", \"version\": 1, \"iteration\": -5, \"files\": []}", "negative"},
+        {"{\"format\": \"bevatron-checkpoint\", \"version\": 1, \"iteration\": 20, \"files\": [{\"name\": "
+         "\"../../etc/passwd\", \"holds\": \"model\", \"bytes\": 1, \"sha256\": \"\"}]}",
+         "no file of this folder"},
+        {"{\"format\": \"bevatron-checkpoint\", \"version\": 1, \"iteration\": 20, \"files\": [{\"name\": "
+         "\"x\", \"holds\": \"model\", \"bytes\": 1, \"sha256\": \"12\"}]}",
+         "64 hexadecimal digits"},
+        {"{\"format\": \"bevatron-checkpoint\", \"version\": 1, \"iteration\": 20, \"files\": [{\"name\": "
+         "\"x\", \"holds\": \"nodel\", \"bytes\": 1, \"sha256\": \"12\"}]}",
+         "no part of a checkpoint"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        write_whole(path, cases[i].text, strlen(cases[i].text));
+        EXPECT_ERROR(checkpoint_verify(scene.path, false), cases[i].message);
+    }
+    free(path);
+    scene_remove(&scene);
+}
+
+// A kill between the two renames that stand for an exchange where the file system has none.
+TEST(moved_aside) {
+    struct scene scene = scene_create();
+    char *aside = file_join(scene.folder.path, "iter_0000020.tmp.old.77");
+    EXPECT_INT(rename(scene.path, aside), 0);
+    EXPECT_INT(small_resume(scene.folder.path, false), 20);
+    EXPECT(!file_exists(aside));
+    EXPECT_INT(rename(scene.path, aside), 0);
+    EXPECT_OK(small_save(scene.folder.path, 30, 0));
+    EXPECT_OK(checkpoint_verify(scene.path, false));
+    EXPECT(!file_exists(aside));
+    free(aside);
+    scene_remove(&scene);
+}
+
+TEST_MAIN(TEST_CASE(flipped_bits), TEST_CASE(cut_files), TEST_CASE(missing_and_swapped), TEST_CASE(asked_for_by_number),
+          TEST_CASE(garbled_marker), TEST_CASE(nothing_there), TEST_CASE(hostile_manifest), TEST_CASE(moved_aside))
