@@ -1,5 +1,5 @@
-// Reading a run's configuration from a command line, and the few numbers that are computed from it everywhere: the padded vocabulary,
-// the number of parameters and the size of each global batch.
+// Reading a run's configuration from a command line, and the few numbers that are computed from it everywhere: the
+// padded vocabulary, the number of parameters and the size of each global batch.
 #include "config/config.h"
 #include "base/error.h"
 #include "base/log.h"

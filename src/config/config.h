@@ -1,10 +1,11 @@
-// The description of a training run. Each field is a flag with _ for -: --num-layers is num_layers. What a flag means,
-// its range and its default stand in the tables (flags.c), once; this header only gives the types.
+// The description of a training run. Each field is a flag with _ for -: --num-layers is num_layers. What a flag
+// means, its range and its default stand in the tables (flags.c), once; this header only gives the types.
 //
-// Conventions: a number the user did not give and that has no default is 0, a string NULL, a list empty; where 0 could be
-// meant, the comment says what stands for "not given". After config_validate the fields are consistent and complete: everything
-// below "derived" is set, and the sizes that have a default (ffn_hidden_size, global_batch_size, train_iters, …) hold it.
-// Strings are owned; config_free releases them. Nothing here depends on the rank: every rank holds the same config.
+// Conventions: a number the user did not give and that has no default is 0, a string NULL, a list empty; where 0
+// could be meant, the comment says what stands for "not given". After config_validate the fields are consistent and
+// complete: everything below "derived" is set, and the sizes that have a default (ffn_hidden_size, global_batch_size,
+// train_iters, …) hold it. Strings are owned; config_free releases them. Nothing here depends on the rank: every rank
+// holds the same config.
 #ifndef CONFIG_CONFIG_H
 #define CONFIG_CONFIG_H
 
@@ -184,7 +185,7 @@ struct config {
     struct string_list recompute_modules;
     bool distribute_saved_activations;
 
-    // Derived by config_validate.
+    // Derived by config_validate, undefined before it.
     int64_t world_size;
     int64_t data_parallel_size;  // world_size / (tensor × pipeline × context)
     const char *params_dtype;    // "fp32" | "bf16" | "fp16"; not owned
@@ -198,22 +199,22 @@ struct config {
     int64_t wd_incr_steps;
 };
 
-// The rows of all flags above, over a struct config at offset 0. A command that adds flags of its own puts a struct config among
-// its options and this table, with its base, beside its own.
+// The rows of all flags above, over a struct config at offset 0. A command that adds flags of its own puts a struct
+// config among its options and this table, with its base, beside its own.
 struct flag_table config_flag_table(size_t base);
 
 // The command "train": only the flags of struct config.
 const struct flag_command *config_command(void);
 
-// Parses argv[1…argc) (argv[0] is the command's name), applies the preset. Returns 0, FLAGS_HELP where help was printed, or -1.
-// config_free must follow in every case. Contradictions are config_validate's.
+// Parses argv[1…argc) (argv[0] is the command's name), applies the preset. Returns 0, FLAGS_HELP where help was
+// printed, or -1. config_free must follow in every case. Contradictions are config_validate's.
 int config_parse(struct config *config, int argc, char **argv);
 // All defaults, as from an empty command line.
 void config_defaults(struct config *config);
 void config_free(struct config *config);
 
-// Gives the flags of config->preset (nothing where it is NULL) to every flag the user did not give. Called by config_parse;
-// commands with their own flag_command call it after flags_parse.
+// Gives the flags of config->preset (nothing where it is NULL) to every flag the user did not give. Called by
+// config_parse; commands with their own flag_command call it after flags_parse.
 int config_apply_preset(struct config *config);
 // Appends a table of the presets with their sizes, for people.
 void config_list_presets(struct buffer *out);
@@ -225,20 +226,24 @@ enum config_use {
     CONFIG_GENERATE,  // model and tokenizer
 };
 
-// Derives what follows from the flags and refuses what contradicts itself or is not implemented, all complaints in one
-// message, each with its remedy. world_size is the number of ranks.
+// Derives what follows from the flags and refuses what contradicts itself or is not implemented, all complaints in
+// one message, each with its remedy. world_size is the number of ranks.
 int config_validate(struct config *config, int world_size);
 int config_validate_for(struct config *config, int world_size, enum config_use use);
 
-// padded_vocab_size = ceil(vocab_size / m)·m with m = make_vocab_size_divisible_by × tensor_model_parallel_size, unless
-// --padded-vocab-size was given, which is then checked against the tokenizer's vocab_size.
+// padded_vocab_size = ceil(vocab_size / m)·m with m = make_vocab_size_divisible_by × tensor_model_parallel_size,
+// unless --padded-vocab-size was given, which is then checked against the tokenizer's vocab_size.
 int config_pad_vocab(struct config *config, int64_t vocab_size);
 
 // Parameters of the model; padded_vocab_size must be set.
 int64_t config_parameter_count(const struct config *config);
 
-// Size of the global batch that begins after consumed_samples (ramp-up), and how many such iterations train_samples make.
+// Size of the global batch that begins after consumed_samples (ramp-up), and how many such iterations train_samples
+// make.
 int64_t config_global_batch_size(const struct config *config, int64_t consumed_samples);
+
+// The reference page of all flags, docs/flags.md.
+void config_markdown(struct buffer *out);
 
 // Megatron's argument dump, sorted: two spaces, the name, dots to column 48, the value.
 void config_dump(const struct config *config, struct buffer *out);
@@ -247,7 +252,8 @@ void config_dump(const struct config *config, struct buffer *out);
 void config_to_json(const struct config *config, struct json_writer *writer);
 // Takes the fields that define the model (and tokenizer) from such an object into flags the user did not give.
 int config_from_json(struct config *config, const struct json *object);
-// Compares the fields that define the model with such an object; -1 names every difference. `name` is the file it came from.
+// Compares the fields that define the model with such an object; -1 names every difference. `name` is the file it
+// came from.
 int config_check_json(const struct config *config, const struct json *object, const char *name);
 
 #endif

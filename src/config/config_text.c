@@ -1,5 +1,5 @@
-// The configuration as text: Megatron's argument dump for the log, and JSON for checkpoints. Fields are walked through the rows of
-// the flag table, so a new flag appears in both without further work.
+// The configuration as text: Megatron's argument dump for the log, and JSON for checkpoints. Fields are walked
+// through the rows of the flag table, so a new flag appears in both without further work.
 #include "config/config.h"
 #include "config/flag_internal.h"
 #include "base/error.h"
@@ -212,8 +212,8 @@ int config_from_json(struct config *config, const struct json *object) {
     return 0;
 }
 
-// Appends "num_layers is 12 there and 24 here" where the object's field has another value. A field the object lacks was
-// added after it was written and had its default then.
+// Appends "num_layers is 12 there and 24 here" where the object's field has another value. A field the object lacks
+// was added after it was written and had its default then.
 static void compare_field(const struct config *config, const struct json *object, const char *field,
                           struct buffer *out) {
     struct flag_table table = config_flag_table(0);
@@ -221,6 +221,8 @@ static void compare_field(const struct config *config, const struct json *object
     CHECK(flag != NULL);
     const struct json *value = json_member(object, field);
     const char *there = value ? json_text(value) : flag->initial;
+    if (!there && value && value->type != JSON_NULL)
+        there = "no number or text";
     if (!there)
         there = flag->type == FLAG_BOOL ? "false" : "None";
     struct buffer here = {0};

@@ -1,6 +1,6 @@
-// The flag engine. A command is a plain struct of options and static const tables of `struct flag` rows that say where in
-// the struct each flag's value goes; parsing, ranges, defaults, `--config FILE`, `--help`, the suggestion after a misspelt
-// name and the reference page in docs/ all come from the same rows.
+// The flag engine. A command is a plain struct of options and static const tables of `struct flag` rows that say
+// where in the struct each flag's value goes; parsing, ranges, defaults, `--config FILE`, `--help`, the suggestion
+// after a misspelt name and the reference page in docs/ all come from the same rows.
 //
 //     struct options {
 //         struct flag_given given;
@@ -27,9 +27,9 @@
 //         …
 //     flags_free(&command, &options);
 //
-// Values: an int64_t for FLAG_INT, double for FLAG_DOUBLE, bool for the switches, an owned char * (NULL where unset) for
-// FLAG_STRING and FLAG_CHOICE, a struct string_list for FLAG_STRING_LIST. A number without a default is 0 until it is given.
-// The same flag twice: the last one counts, as in Megatron (except with repeats_add).
+// Values: an int64_t for FLAG_INT, double for FLAG_DOUBLE, bool for the switches, an owned char * (NULL where unset)
+// for FLAG_STRING and FLAG_CHOICE, a struct string_list for FLAG_STRING_LIST. A number without a default is 0 until
+// it is given. The same flag twice: the last one counts, as in Megatron (except with repeats_add).
 #ifndef CONFIG_FLAG_H
 #define CONFIG_FLAG_H
 
@@ -76,10 +76,11 @@ struct flag {
     bool required;               // leaving it out is an error
     bool repeats_add;            // FLAG_STRING_LIST: a second --flag adds items and does not replace them
     bool advanced;               // shown by --help-all, not by --help
+    bool not_yet;  // its feature is not built: only the default is accepted (by the command, not by the parser)
 };
 
-// Another name: sets `target` to `value`, or, where that is NULL, to what follows on the command line. Several rows with
-// one name set several flags. Where there is a note, it is printed once: "note: --old is the old name of …".
+// Another name: sets `target` to `value`, or, where that is NULL, to what follows on the command line. Several rows
+// with one name set several flags. Where there is a note, it is printed once: "note: --old is the old name of …".
 struct flag_alias {
     const char *name;
     const char *target;
@@ -87,8 +88,8 @@ struct flag_alias {
     const char *note;
 };
 
-// Names that are no flags of this program but deserve better than "unknown", separated by blanks: "--name" is a switch,
-// "--name=" a flag with a value, "--name=x" one whose default was x, "--name=*" a flag with a list of values.
+// Names that are no flags of this program but deserve better than "unknown", separated by blanks: "--name" is a
+// switch, "--name=" a flag with a value, "--name=x" one whose default was x, "--name=*" a flag with a list of values.
 struct flag_names {
     const char *names;
     const char *message;  // said about each one used: "--name has no meaning here"
@@ -104,8 +105,8 @@ struct flag_given {
     size_t count;
 };
 
-// Rows over one struct. Several tables let commands share flags: a command that has `struct config config` among its own
-// options uses the config table with base = offsetof(struct options, config).
+// Rows over one struct. Several tables let commands share flags: a command that has `struct config config` among its
+// own options uses the config table with base = offsetof(struct options, config).
 struct flag_table {
     const struct flag *flags;
     size_t count;
@@ -130,12 +131,13 @@ struct flag_command {
     const char *epilogue;  // text after the flags in --help, examples for instance; may be NULL
 };
 
-// flags_parse: the command was --help or --help-all, which has been written to stdout; the caller is done, exit code 0.
+// flags_parse: the command was --help or --help-all, which has been written to stdout; the caller is done, exit code
+// 0.
 enum { FLAGS_HELP = 1 };
 
-// Fills *options (its previous content is overwritten): defaults, then the files named by --config in their order, then
-// the flags in argv[1…argc). Returns 0, FLAGS_HELP, or -1 with a message and EXIT_CODE_USAGE. Whatever it returns,
-// flags_free(command, options) must follow.
+// Fills *options (its previous content is overwritten): defaults, then the files named by --config in their order,
+// then the flags in argv[1…argc). Returns 0, FLAGS_HELP, or -1 with a message and EXIT_CODE_USAGE. Whatever it
+// returns, flags_free(command, options) must follow.
 int flags_parse(const struct flag_command *command, void *options, int argc, char **argv);
 void flags_free(const struct flag_command *command, void *options);
 

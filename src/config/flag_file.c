@@ -1,6 +1,7 @@
-// Configuration files: a JSON object, or the part of YAML that a flat list of flags needs: `flag: value` lines, comments,
-// both kinds of quotes, lists as [a, b] or as `- item` lines, null for "leave it at its default". A key that is written
-// twice, nesting, anchors, blocks and tags are errors that say so, because a reader that guessed would train the wrong model.
+// Configuration files: a JSON object, or the part of YAML that a flat list of flags needs: `flag: value` lines,
+// comments, both kinds of quotes, lists as [a, b] or as `- item` lines, null for "leave it at its default". A key
+// that is written twice, nesting, anchors, blocks and tags are errors that say so, because a reader that guessed
+// would train the wrong model.
 #include "config/flag.h"
 #include "config/flag_internal.h"
 #include "base/error.h"
@@ -214,8 +215,8 @@ static int read_entry(struct file_reader *reader, const char *p) {
     return *p ? read_value(reader, p) : 0;
 }
 
-// Cuts a comment and blanks off the end of a line. # opens a comment at the start or after a blank, outside quotes; a quote counts
-// only where a value begins, so that don't is a word.
+// Cuts a comment and blanks off the end of a line. # opens a comment at the start or after a blank, outside quotes; a
+// quote counts only where a value begins, so that don't is a word.
 static void trim_line(char *line) {
     char quote = 0, before = ' ';
     size_t end = 0;

@@ -75,6 +75,8 @@ static void help_row(const struct flag *flag, struct buffer *out) {
     append_values(flag, &values);
     if (values.length)
         buffer_printf(&right, " [%s]", values.data);
+    if (flag->not_yet)
+        buffer_append_string(&right, " (not implemented yet)");
     if (flag->required)
         buffer_append_string(&right, " (required)");
     else if (flag->initial && flag->type != FLAG_BOOL_OFF)
@@ -166,7 +168,7 @@ static void markdown_row(const struct flag *flag, struct buffer *out) {
     append_cell(buffer_string(&values), out);
     buffer_append_string(out, " | ");
     append_cell(flag->help ? flag->help : "", out);
-    buffer_append_string(out, " |\n");
+    buffer_append_string(out, flag->not_yet ? " (not implemented yet) |\n" : " |\n");
     buffer_free(&values);
 }
 

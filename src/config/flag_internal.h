@@ -1,7 +1,8 @@
 // What the files of the flag engine share and nobody else needs.
 //
-// A name is resolved first, to a row, an alias or a known name without a row, which says how many values it takes; then the
-// values, from the command line or from a file, are applied to it. Both sources go through the same two functions.
+// A name is resolved first, to a row, an alias or a known name without a row, which says how many values it takes;
+// then the values, from the command line or from a file, are applied to it. Both sources go through the same two
+// functions.
 #ifndef CONFIG_FLAG_INTERNAL_H
 #define CONFIG_FLAG_INTERNAL_H
 
@@ -36,7 +37,8 @@ struct flag_values {
 // at NUL, '=' or a blank.
 bool flag_name_equal(const char *a, size_t length, const char *b);
 
-// The next of names separated by blanks, moving the cursor behind it; NULL after the last. Its length goes to *length.
+// The next of names separated by blanks, moving the cursor behind it; NULL after the last. Its length goes to
+// *length.
 const char *flag_next_name(const char **cursor, size_t *length);
 
 // Finds a name ("--x" or "x"), false where nothing is known about it.

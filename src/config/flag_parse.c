@@ -1,5 +1,6 @@
-// The command line, and how the values of a flag reach its row, its aliases' rows, or a note. An argument that begins with "--" is always a flag, never a value, so a forgotten value is noticed where it
-// is missing and files can be read before the flags that override them.
+// The command line, and how the values of a flag reach its row, its aliases' rows, or a note. An argument that begins
+// with "--" is always a flag, never a value, so a forgotten value is noticed where it is missing and files can be
+// read before the flags that override them.
 #include "config/flag.h"
 #include "config/flag_internal.h"
 #include "base/error.h"

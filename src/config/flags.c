@@ -1,11 +1,13 @@
-// The flags of a training run, one row each: name, field, default, range, help. Names are Megatron-LM's; where its default
-// depends on its version, the row has that of the classic releases (--eval-interval 1000). Rows marked ADVANCED stay out of
-// the short --help. What is parsed here but not implemented is refused by validate.c, which keeps the list of it.
+// The flags of a training run, one row each: name, field, default, range, help. Names are Megatron-LM's; where its
+// default depends on its version, the row has that of the classic releases (--eval-interval 1000). Rows marked
+// ADVANCED stay out of the short --help; of those marked NOT_YET the validation accepts only the default, until the
+// feature is built.
 #include "config/flags.h"
 #include "config/config.h"
 #include <stddef.h>
 
 #define ADVANCED .advanced = true
+#define NOT_YET .advanced = true, .not_yet = true
 #define GROUP(title)                                                                                                   \
     { .name = title, .type = FLAG_GROUP }
 #define ROW(flag, kind, field) .name = flag, .type = kind, .offset = offsetof(struct config, field)
@@ -61,26 +63,26 @@ static const struct flag rows[] = {
          .bounds = FLAG_BELOW_MAXIMUM),
     REAL("--init-method-std", init_method_std, "0.02", 0, 100, "standard deviation of the initial weights"),
     REAL("--norm-epsilon", norm_epsilon, "1e-5", 0, 1, "added to the variance in a norm", .bounds = FLAG_ABOVE_MINIMUM),
-    CHOICE("--normalization", normalization, "LayerNorm", norm_names, "kind of norm", ADVANCED),
+    CHOICE("--normalization", normalization, "LayerNorm", norm_names, "kind of norm", NOT_YET),
     CHOICE("--position-embedding-type", position_embedding_type, "learned_absolute", position_names,
-           "how positions enter the model", ADVANCED),
+           "how positions enter the model", NOT_YET),
     INT("--rotary-base", rotary_base, "10000", 1, FLAG_ENDLESS, "base of the rotary frequencies", ADVANCED),
     REAL("--rotary-percent", rotary_percent, "1.0", 0, 1, "part of a head that is rotated",
          .bounds = FLAG_ABOVE_MINIMUM, ADVANCED),
     SWITCH("--rotary-interleaved", rotary_interleaved, "rotate pairs (2j, 2j+1) instead of halves", ADVANCED),
-    SWITCH("--swiglu", swiglu, "gated MLP with SiLU instead of GELU", ADVANCED),
-    SWITCH("--no-bias-gelu-fusion", no_bias_gelu_fusion, "exact (erf) GELU instead of the tanh form", ADVANCED),
-    SWITCH("--disable-bias-linear", disable_bias_linear, "no biases in linear layers", ADVANCED),
-    SWITCH("--group-query-attention", group_query_attention, "several query heads share keys and values", ADVANCED),
+    SWITCH("--swiglu", swiglu, "gated MLP with SiLU instead of GELU", NOT_YET),
+    SWITCH("--no-bias-gelu-fusion", no_bias_gelu_fusion, "exact (erf) GELU instead of the tanh form", NOT_YET),
+    SWITCH("--disable-bias-linear", disable_bias_linear, "no biases in linear layers", NOT_YET),
+    SWITCH("--group-query-attention", group_query_attention, "several query heads share keys and values", NOT_YET),
     INT("--num-query-groups", num_query_groups, "1", 1, 1 << 16, "groups of keys and values", ADVANCED),
     SWITCH("--untie-embeddings-and-output-weights", untie_embeddings_and_output_weights,
-           "the output layer has a matrix of its own", ADVANCED),
+           "the output layer has a matrix of its own", NOT_YET),
     SWITCH("--apply-query-key-layer-scaling", apply_query_key_layer_scaling,
            "scale scores by 1 / layer number and back in fp32: accepted, changes no numbers", ADVANCED),
     SWITCH("--attention-softmax-in-fp32", attention_softmax_in_fp32, "accepted: the softmax always is in fp32",
            ADVANCED),
-    INT("--encoder-num-layers", encoder_num_layers, NULL, 1, 100000, "layers of an encoder (BERT, T5)", ADVANCED),
-    SWITCH("--bert-no-binary-head", bert_no_binary_head, "BERT without next-sentence prediction", ADVANCED),
+    INT("--encoder-num-layers", encoder_num_layers, NULL, 1, 100000, "layers of an encoder (BERT, T5)", NOT_YET),
+    SWITCH("--bert-no-binary-head", bert_no_binary_head, "BERT without next-sentence prediction", NOT_YET),
 
     GROUP("Length of the run and batches"),
     INT("--seq-length", seq_length, NULL, 1, 1 << 30, "tokens of a sample"),
@@ -91,7 +93,7 @@ static const struct flag rows[] = {
          "begin with batches of START and add INCREMENT in even steps over the first SAMPLES samples", .minimum = 3,
          .maximum = 3),
     TEXT("--step-batch-size-schedule", step_batch_size_schedule, NULL, "TOKENS:SIZE…", "batch size by tokens seen",
-         ADVANCED),
+         NOT_YET),
     INT("--train-iters", train_iters, NULL, 1, FLAG_ENDLESS, "updates to train for"),
     INT("--train-samples", train_samples, NULL, 1, FLAG_ENDLESS, "samples to train for, instead of --train-iters"),
     INT("--exit-interval", exit_interval, NULL, 1, FLAG_ENDLESS,
@@ -101,11 +103,11 @@ static const struct flag rows[] = {
     SWITCH("--exit-signal-handler", exit_signal_handler, "on SIGTERM, save and stop"),
     SWITCH("--skip-train", skip_train, "evaluate only", ADVANCED),
     SWITCH("--calculate-per-token-loss", calculate_per_token_loss,
-           "optimise the mean over tokens of the global batch, not the mean of micro-batch means", ADVANCED),
+           "optimise the mean over tokens of the global batch, not the mean of micro-batch means", NOT_YET),
     INT("--seed", seed, "1234", 1, 4294967295.0, "seed of weights, dropout and sample order"),
 
     GROUP("Optimizer and schedules"),
-    CHOICE("--optimizer", optimizer, "adam", optimizer_names, "update rule", ADVANCED),
+    CHOICE("--optimizer", optimizer, "adam", optimizer_names, "update rule", NOT_YET),
     REAL("--lr", lr, NULL, 0, 1e6, "highest learning rate", .bounds = FLAG_ABOVE_MINIMUM),
     REAL("--min-lr", min_lr, "0", 0, 1e6, "lowest learning rate after the warmup"),
     CHOICE("--lr-decay-style", lr_decay_style, "linear", lr_names, "shape of the learning rate after the warmup"),
@@ -141,7 +143,7 @@ static const struct flag rows[] = {
 
     GROUP("Precision"),
     SWITCH("--bf16", bf16, "bfloat16 parameters and activations, fp32 master weights"),
-    SWITCH("--fp16", fp16, "half-precision parameters and activations with loss scaling", ADVANCED),
+    SWITCH("--fp16", fp16, "half-precision parameters and activations with loss scaling", NOT_YET),
     REAL("--loss-scale", loss_scale, NULL, 0, 1e30, "constant loss scale for fp16; dynamic if not given",
          .bounds = FLAG_ABOVE_MINIMUM, ADVANCED),
     REAL("--initial-loss-scale", initial_loss_scale, "4294967296", 1, 1e30, "first dynamic loss scale", ADVANCED),
@@ -166,21 +168,21 @@ static const struct flag rows[] = {
     LIST("--test-data-path", test_data_path, "PREFIX…", "dataset of the test alone", ADVANCED),
     SWITCH("--eod-mask-loss", eod_mask_loss, "no loss where the input is the end of a document"),
     SWITCH("--reset-position-ids", reset_position_ids, "positions begin anew after the end of a document"),
-    SWITCH("--reset-attention-mask", reset_attention_mask, "no attention across the end of a document", ADVANCED),
+    SWITCH("--reset-attention-mask", reset_attention_mask, "no attention across the end of a document", NOT_YET),
     SWITCH("--no-create-attention-mask-in-dataloader", no_create_attention_mask_in_dataloader,
            "accepted: masks are never stored", ADVANCED),
-    CHOICE("--dataloader-type", dataloader_type, "single", loader_names, "how samples are handed to ranks", ADVANCED),
+    CHOICE("--dataloader-type", dataloader_type, "single", loader_names, "how samples are handed to ranks", NOT_YET),
     REAL("--mask-prob", mask_prob, "0.15", 0, 1, "part of the tokens that BERT predicts", ADVANCED),
     REAL("--short-seq-prob", short_seq_prob, "0.1", 0, 1, "part of BERT's samples that are short", ADVANCED),
-    INT("--encoder-seq-length", encoder_seq_length, NULL, 1, 1 << 30, "tokens of an encoder's sample", ADVANCED),
-    INT("--decoder-seq-length", decoder_seq_length, NULL, 1, 1 << 30, "tokens of a decoder's sample", ADVANCED),
+    INT("--encoder-seq-length", encoder_seq_length, NULL, 1, 1 << 30, "tokens of an encoder's sample", NOT_YET),
+    INT("--decoder-seq-length", decoder_seq_length, NULL, 1, 1 << 30, "tokens of a decoder's sample", NOT_YET),
     TEXT("--tokenizer-type", tokenizer_type, NULL, "NAME",
          "GPT2BPETokenizer or NullTokenizer; GPT2BPETokenizer if --vocab-file is given"),
     TEXT("--vocab-file", vocab_file, NULL, "FILE", "vocabulary of the tokenizer (vocab.json)"),
     TEXT("--merge-file", merge_file, NULL, "FILE", "merges of the tokenizer (merges.txt)"),
     TEXT("--tokenizer-model", tokenizer_model, NULL, "FILE", "tokenizer in one file", ADVANCED),
     INT("--vocab-size", vocab_size, NULL, 1, INT32_MAX, "size of the vocabulary where no tokenizer is read"),
-    INT("--vocab-extra-ids", vocab_extra_ids, "0", 0, 1 << 20, "further ids, for T5", ADVANCED),
+    INT("--vocab-extra-ids", vocab_extra_ids, "0", 0, 1 << 20, "further ids, for T5", NOT_YET),
     INT("--null-tokenizer-eod-id", null_tokenizer_eod_id, "-1", -1, INT32_MAX,
         "NullTokenizer's end of document; -1 for its last id", ADVANCED),
 
@@ -235,33 +237,35 @@ static const struct flag rows[] = {
     GROUP("Machine and parallelism"),
     CHOICE("--device", device, "auto", device_names, "where to compute; auto takes a GPU where there is one"),
     INT("--threads", threads, "0", 0, 4096, "CPU threads of a rank; 0 for all it may use"),
-    INT("--tensor-model-parallel-size", tensor_model_parallel_size, "1", 1, 1 << 20, "ranks that share each layer"),
+    INT("--tensor-model-parallel-size", tensor_model_parallel_size, "1", 1, 1 << 20, "ranks that share each layer",
+        .not_yet = true),
     INT("--pipeline-model-parallel-size", pipeline_model_parallel_size, "1", 1, 1 << 20,
-        "stages the layers are divided into"),
-    INT("--context-parallel-size", context_parallel_size, "1", 1, 1 << 20, "ranks that share each sequence", ADVANCED),
+        "stages the layers are divided into", .not_yet = true),
+    INT("--context-parallel-size", context_parallel_size, "1", 1, 1 << 20, "ranks that share each sequence", NOT_YET),
     SWITCH("--sequence-parallel", sequence_parallel, "divide norms and dropout along the sequence", ADVANCED),
     INT("--num-layers-per-virtual-pipeline-stage", num_layers_per_virtual_pipeline_stage, NULL, 1, 100000,
-        "layers of a chunk of the interleaved schedule", ADVANCED),
+        "layers of a chunk of the interleaved schedule", NOT_YET),
     INT("--num-virtual-stages-per-pipeline-rank", num_virtual_stages_per_pipeline_rank, NULL, 1, 100000,
-        "chunks per rank of the interleaved schedule", ADVANCED),
+        "chunks per rank of the interleaved schedule", NOT_YET),
     SWITCH("--use-distributed-optimizer", use_distributed_optimizer, "divide the optimizer over data-parallel ranks",
-           ADVANCED),
+           NOT_YET),
     SWITCH("--overlap-grad-reduce", overlap_grad_reduce, "reduce gradients during the backward pass", ADVANCED),
-    SWITCH("--overlap-param-gather", overlap_param_gather, "gather parameters during the forward pass", ADVANCED),
+    SWITCH("--overlap-param-gather", overlap_param_gather, "gather parameters during the forward pass", NOT_YET),
     REAL("--distributed-timeout-minutes", distributed_timeout_minutes, "10", 0, 1e6,
          "how long a rank waits for the others", .bounds = FLAG_ABOVE_MINIMUM, ADVANCED),
     CHOICE("--attention-backend", attention_backend, "auto", attention_names,
            "accepted: bevatron picks the kernel for the shape", ADVANCED),
     CHOICE("--recompute-granularity", recompute_granularity, NULL, granularity_names,
-           "recompute activations in the backward pass", ADVANCED),
+           "recompute activations in the backward pass", NOT_YET),
     CHOICE("--recompute-method", recompute_method, NULL, recompute_names, "which layers are recomputed", ADVANCED),
     INT("--recompute-num-layers", recompute_num_layers, NULL, 1, 100000, "how many layers together", ADVANCED),
     LIST("--recompute-modules", recompute_modules, "NAME…", "what selective recomputation covers", ADVANCED),
     SWITCH("--distribute-saved-activations", distribute_saved_activations, "divide saved inputs over tensor ranks",
-           ADVANCED),
+           NOT_YET),
 };
 
-// Names of v1.1 (2020) and of the releases since, and short forms. Where one old flag said several things, it has several rows.
+// Names of v1.1 (2020) and of the releases since, and short forms. Where one old flag said several things, it has
+// several rows.
 static const struct flag_alias aliases[] = {
     {"--batch-size", "--micro-batch-size", NULL, "is the old name of --micro-batch-size"},
     {"--warmup", "--lr-warmup-fraction", NULL, "is the old name of --lr-warmup-fraction"},

@@ -1,6 +1,7 @@
-// Megatron-LM's flags without a row, so that a user of Megatron hears more than "unknown flag". Those that change no numbers
-// are accepted with a note; those that would change the run are refused by name, unless they are given with Megatron's default.
-// The notation is that of struct flag_names: a switch stands alone, a flag with a value has its default (if any) after =.
+// Megatron-LM's flags without a row, so that a user of Megatron hears more than "unknown flag". Those that change no
+// numbers are accepted with a note; those that would change the run are refused by name, unless they are given with
+// Megatron's default. The notation is that of struct flag_names: a switch stands alone, a flag with a value has its
+// default (if any) after =.
 #include "config/flags.h"
 
 const char flags_always_so[] =

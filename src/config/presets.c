@@ -1,5 +1,6 @@
-// Published models by name. A preset is a short command line: it gives values to the flags the user did not give. Sizes are those of
-// the papers; the test computes every parameter count from the flags and compares it with the published one.
+// Published models by name. A preset is a short command line: it gives values to the flags the user did not give.
+// Sizes are those of the papers; the test computes every parameter count from the flags and compares it with the
+// published one.
 #include "config/config.h"
 #include "base/error.h"
 #include "base/memory.h"
@@ -15,8 +16,9 @@ struct preset {
     const char *source;
 };
 
-// GPT-3 13B is printed with a width of 5140, and 1.3B with 24 heads of 128, which do not fit their own tables; the values here
-// (5120, 16 heads) are the ones everybody trains. The Megatron family has a vocabulary of 51200: 50257 padded to a multiple of 1024.
+// GPT-3 13B is printed with a width of 5140, and 1.3B with 24 heads of 128, which do not fit their own tables; the
+// values here (5120, 16 heads) are the ones everybody trains. The Megatron family has a vocabulary of 51200: 50257
+// padded to a multiple of 1024.
 static const struct preset presets[] = {
     {"gpt2-124m", 12, 768, 12, 1024, 128, "124M", "Radford et al. 2019"},
     {"gpt2-355m", 24, 1024, 16, 1024, 128, "355M", "Radford et al. 2019"},

@@ -1,5 +1,5 @@
-// Makes a configuration complete and refuses one that contradicts itself. All contradictions are told at once, each with its
-// remedy, because a job that waited hours in a queue should not fail on them one by one.
+// Makes a configuration complete and refuses one that contradicts itself. All contradictions are told at once, each
+// with its remedy, because a job that waited hours in a queue should not fail on them one by one.
 #include "config/validate.h"
 #include "base/error.h"
 #include "base/file.h"
@@ -168,6 +168,10 @@ static void validate_checkpoints(struct config *config, enum config_use use, str
 
 int config_validate_for(struct config *config, int world_size, enum config_use use) {
     struct complaints complaints = {0};
+    // The parser fills only what has a flag.
+    config->rampup_start = config->rampup_increment = config->rampup_samples = 0;
+    config->lr_decay_steps = config->lr_wsd_decay_steps = config->wd_incr_steps = 0;
+    config->lr_warmup_steps = 0;
     config->world_size = world_size;
     validate_model(config, &complaints);
     validate_features(config, &complaints);

@@ -1,5 +1,5 @@
-// What the files of the validation share: the list of complaints, and the steps in their order. Each step derives what it
-// can even after a complaint, so that one mistake does not hide the next.
+// What the files of the validation share: the list of complaints, and the steps in their order. Each step derives
+// what it can even after a complaint, so that one mistake does not hide the next.
 #ifndef CONFIG_VALIDATE_H
 #define CONFIG_VALIDATE_H
 

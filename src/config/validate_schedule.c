@@ -1,5 +1,6 @@
-// Batches and schedules: how many samples an update has, how long the run is, and the learning-rate and weight-decay schedules in
-// samples, the unit Megatron counts them in. A run is counted in iterations or in samples, never in both.
+// Batches and schedules: how many samples an update has, how long the run is, and the learning-rate and weight-decay
+// schedules in samples, the unit Megatron counts them in. A run is counted in iterations or in samples, never in
+// both.
 #include "config/validate.h"
 #include <errno.h>
 #include <inttypes.h>
@@ -87,8 +88,8 @@ void validate_batches(struct config *config, enum config_use use, struct complai
         validate_rampup(config, unit, complaints);
 }
 
-// Iterations that train_samples make, partial last batch dropped. During the ramp-up many iterations have the same size:
-// they are passed over together, up to a few before the next step, and the rest one by one.
+// Iterations that train_samples make, partial last batch dropped. During the ramp-up many iterations have the same
+// size: they are passed over together, up to a few before the next step, and the rest one by one.
 static int64_t iterations_of_samples(const struct config *config) {
     int64_t iterations = 0, consumed = 0;
     if (config->rampup_start > 0 && config->rampup_start < config->global_batch_size) {

@@ -1,5 +1,5 @@
-// The flag engine on a small command of its own: every type, both ways to write a value, ranges, aliases, known names,
-// suggestions, positional arguments, --help.
+// The flag engine on a small command of its own: every type, both ways to write a value, ranges, aliases, known
+// names, suggestions, positional arguments, --help.
 #include "test.h"
 #include "base/log.h"
 #include "base/memory.h"

@@ -1,0 +1,327 @@
+// The flags of a run: that the tables are sound, that Megatron's old, ignored and refused names behave as promised,
+// presets against published parameter counts, the argument dump, and the way through JSON.
+#include "test.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "config/config.h"
+#include "config/flags.h"
+
+static struct config config;
+
+// Parses a line of words separated by blanks.
+static int parse(const char *line) {
+    config_free(&config);
+    struct string_list words = {0};
+    char *copy = memory_string(line);
+    string_list_add(&words, "train");
+    for (char *word = copy; *word;) {
+        size_t length = strcspn(word, " ");
+        char *next = word + length + (word[length] == ' ');
+        word[length] = '\0';
+        if (length)
+            string_list_add(&words, word);
+        word = next;
+    }
+    int status = config_parse(&config, (int)words.count, words.items);
+    string_list_free(&words);
+    free(copy);
+    return status;
+}
+
+static int compare_names(const void *a, const void *b) {
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+static void add_name(struct string_list *list, const char *name) {
+    size_t length = strcspn(name, "= ");
+    char *copy = memory_printf("%.*s", (int)length, name);
+    for (char *p = copy + 2; *p; p++)
+        *p = *p == '_' ? '-' : *p;
+    string_list_add(list, copy);
+    free(copy);
+}
+
+// Every name means one thing, has two dashes and a help text, and aliases lead to rows.
+TEST(tables_are_sound) {
+    struct flag_table table = config_flag_table(0);
+    struct string_list names = {0};
+    for (size_t i = 0; i < table.count; i++) {
+        const struct flag *flag = &table.flags[i];
+        if (flag->type == FLAG_GROUP)
+            continue;
+        EXPECT(strncmp(flag->name, "--", 2) == 0);
+        EXPECT(flag->help && strlen(flag->help) > 3 && flag->help[strlen(flag->help) - 1] != '.');
+        EXPECT(flag->offset < sizeof(struct config));
+        add_name(&names, flag->name);
+    }
+    for (size_t i = 0; i < table.alias_count; i++) {
+        EXPECT(flag_find(&table, table.aliases[i].target) != NULL);
+        if (i == 0 || strcmp(table.aliases[i].name, table.aliases[i - 1].name) != 0)
+            add_name(&names, table.aliases[i].name);
+    }
+    int64_t refused = 0;
+    for (size_t g = 0; g < table.names_count; g++)
+        for (const char *p = table.names[g].names; *p; p += strcspn(p, " "), p += strspn(p, " ")) {
+            add_name(&names, p);
+            refused += table.names[g].refused;
+        }
+    qsort(names.items, (size_t)names.count, sizeof *names.items, compare_names);
+    for (int64_t i = 1; i < names.count; i++)
+        if (strcmp(names.items[i], names.items[i - 1]) == 0)
+            test_fail("%s stands twice in the tables", names.items[i]);
+    EXPECT(names.count > 880 && refused > 530);
+    string_list_free(&names);
+}
+
+TEST(defaults_are_megatrons) {
+    EXPECT_OK(parse(""));
+    EXPECT(config.hidden_dropout == 0.1 && config.attention_dropout == 0.1 && config.norm_epsilon == 1e-5);
+    EXPECT(config.init_method_std == 0.02 && config.weight_decay == 0.01 && config.clip_grad == 1);
+    EXPECT(config.adam_beta1 == 0.9 && config.adam_beta2 == 0.999 && config.adam_eps == 1e-8);
+    EXPECT(config.initial_loss_scale == 4294967296.0 && config.min_lr == 0 && config.lr == 0);
+    EXPECT_INT(config.seed, 1234);
+    EXPECT_INT(config.eval_iters, 100);
+    EXPECT_INT(config.eval_interval, 1000);
+    EXPECT_INT(config.log_interval, 100);
+    EXPECT_INT(config.make_vocab_size_divisible_by, 128);
+    EXPECT_INT(config.ckpt_step, -1);
+    EXPECT_STRING(config.lr_decay_style, "linear");
+    EXPECT_STRING(config.lr_wsd_decay_style, "exponential");
+    EXPECT_STRING(config.optimizer, "adam");
+    EXPECT(!config.save && !config.preset && config.data_path.count == 0);
+}
+
+// A v1.1 script as people have it, its launcher line removed.
+TEST(script_of_2020) {
+    log_set_level(LOG_ERROR);
+    EXPECT_OK(
+        parse("--local_rank=0 --num-layers 24 --hidden-size 1024 --num-attention-heads 16 --batch-size 8 --seq-length "
+              "1024 --max-position-embeddings 1024 --train-iters 500000 --lr-decay-iters 320000 --save out --load out "
+              "--data-path my-gpt2_text_document --vocab-file gpt2-vocab.json --merge-file gpt2-merges.txt --data-impl "
+              "mmap --split 949,50,1 --distributed-backend nccl --lr 0.00015 --lr-decay-style cosine --min-lr 1.0e-5 "
+              "--weight-decay 1e-2 --clip-grad 1.0 --warmup .01 --log-interval 100 --save-interval 10000 "
+              "--eval-interval 1000 --eval-iters 10 --DDP-impl torch --model-parallel-size 1 --fp32-allreduce "
+              "--checkpoint-num-layers 1 --min-scale 2 --layernorm-epsilon 1e-6 --override-lr-scheduler "
+              "--scaled-upper-triang-masked-softmax-fusion --bias-gelu-fusion"));
+    log_set_level(LOG_INFO);
+    EXPECT_INT(config.micro_batch_size, 8);
+    EXPECT(config.lr_warmup_fraction == 0.01 && config.min_loss_scale == 2 && config.norm_epsilon == 1e-6);
+    EXPECT_INT(config.tensor_model_parallel_size, 1);
+    EXPECT_INT(config.recompute_num_layers, 1);
+    EXPECT(config.accumulate_allreduce_grads_in_fp32 && config.override_opt_param_scheduler);
+    EXPECT_STRING(config.split, "949,50,1");
+    EXPECT_STRING(config.data_path.items[0], "my-gpt2_text_document");
+}
+
+TEST(other_names) {
+    log_set_level(LOG_ERROR);
+    EXPECT_OK(parse("--checkpoint-activations"));
+    EXPECT_STRING(config.recompute_granularity, "full");
+    EXPECT_STRING(config.recompute_method, "uniform");
+    EXPECT_OK(parse("--activations-checkpoint-method block --activations-checkpoint-num-layers 2"));
+    EXPECT_STRING(config.recompute_granularity, "full");
+    EXPECT_STRING(config.recompute_method, "block");
+    EXPECT_INT(config.recompute_num_layers, 2);
+    EXPECT_OK(parse("--recompute-activations"));
+    EXPECT_STRING(config.recompute_granularity, "selective");
+    EXPECT_OK(parse("--use-checkpoint-opt-param-scheduler"));
+    EXPECT(config.use_checkpoint_opt_param_scheduler);
+    EXPECT_OK(parse("--persistent-save-interval 5 --no-pad-vocab-size"));
+    EXPECT_INT(config.save_interval, 5);
+    EXPECT_INT(config.make_vocab_size_divisible_by, 1);
+    // Without meaning: accepted, and their values are not taken for anything else.
+    EXPECT_OK(parse(
+        "--wandb-project p --use-mcore-models --transformer-impl local --num-workers 4 --no-masked-softmax-fusion "
+        "--profile-ranks 0 1 --lazy-mpu-init --seed 7"));
+    EXPECT_INT(config.seed, 7);
+    // They would change numbers: refused, unless the value is the default.
+    EXPECT_ERROR(parse("--num-experts 8"), "--num-experts is a Megatron flag that bevatron does not implement");
+    EXPECT_ERROR(parse("--moe-router-topk 4"), "--moe-router-topk is a Megatron flag");
+    EXPECT_ERROR(parse("--qk-layernorm"), "--qk-layernorm is a Megatron flag");
+    EXPECT_INT(error_exit_code(), EXIT_CODE_USAGE);
+    EXPECT_OK(parse("--moe-router-topk 2 --expert-model-parallel-size 1 --sample-rate 1 --cp-comm-type p2p"));
+    EXPECT_ERROR(parse("--micro-batchsize 3"), "did you mean --micro-batch-size?");
+    EXPECT_ERROR(parse("--lr-decay-style exponential"), "takes one of constant, linear, cosine");
+    log_set_level(LOG_INFO);
+}
+
+// Parameters as published. GPT-2's are exact; the others are compared to the printed digits.
+TEST(presets) {
+    static const struct {
+        const char *name;
+        int64_t vocab;
+        double published, tolerance;
+    } known[] = {
+        {"gpt2-124m", 50257, 124439808, 0},      {"gpt2-355m", 50257, 354823168, 0},
+        {"gpt2-774m", 50257, 774030080, 0},      {"gpt2-1558m", 50257, 1557611200, 0},
+        {"gpt3-125m", 50257, 125e6, 0.02},       {"gpt3-350m", 50257, 350e6, 0.02},
+        {"gpt3-760m", 50257, 760e6, 0.02},       {"gpt3-1.3b", 50257, 1.3e9, 0.02},
+        {"gpt3-2.7b", 50257, 2.7e9, 0.02},       {"gpt3-6.7b", 50257, 6.7e9, 0.02},
+        {"gpt3-13b", 50257, 13e9, 0.02},         {"gpt3-175b", 50257, 175e9, 0.003},
+        {"megatron-1.7b", 51200, 1.7e9, 0.03},   {"megatron-3.6b", 51200, 3.6e9, 0.014},
+        {"megatron-7.5b", 51200, 7.5e9, 0.0067}, {"megatron-18b", 51200, 18.4e9, 0.0028},
+        {"megatron-39b", 51200, 39.1e9, 0.0013}, {"megatron-76b", 51200, 76.1e9, 0.0007},
+        {"megatron-145b", 51200, 145.6e9, 4e-4}, {"megatron-310b", 51200, 310.1e9, 2e-4},
+        {"megatron-530b", 51200, 529.6e9, 1e-4}, {"megatron-1t", 51200, 1008.0e9, 5e-5},
+    };
+    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
+        char *line = memory_printf(
+            "--preset %s --micro-batch-size 1 --train-iters 1 --lr 1 --mock-data --vocab-size 50257", known[i].name);
+        EXPECT_OK(parse(line));
+        free(line);
+        EXPECT_OK(config_validate(&config, 1));
+        EXPECT_OK(config_pad_vocab(&config, 50257));
+        EXPECT_INT(config.padded_vocab_size, known[i].vocab == 51200 ? 51200 : 50304);
+        EXPECT_INT(config.seq_length, config.max_position_embeddings);
+        config.padded_vocab_size = known[i].vocab;
+        double count = (double)config_parameter_count(&config);
+        if (fabs(count / known[i].published - 1) > known[i].tolerance)
+            test_fail("%s has %.0f parameters, published are %.0f", known[i].name, count, known[i].published);
+    }
+    EXPECT_OK(parse("--preset gpt2-124m --num-layers 3 --seq-length 4096"));
+    EXPECT_INT(config.num_layers, 3);
+    EXPECT_INT(config.hidden_size, 768);
+    EXPECT_INT(config.max_position_embeddings, 4096);
+    EXPECT_INT(flag_source(&config.given, "--hidden-size"), FLAG_FROM_PRESET);
+    EXPECT_ERROR(parse("--preset gpt5"), "--preset gpt5 is not known; there are gpt2-124m, ");
+    struct buffer list = {0};
+    config_list_presets(&list);
+    EXPECT(strstr(list.data, "gpt3-175b            175B      96   12288     96       2048") != NULL);
+    buffer_free(&list);
+}
+
+// 13 terms of a layer at odd sizes, by hand: kv-channels and ffn free.
+TEST(parameter_count) {
+    EXPECT_OK(parse(
+        "--num-layers 2 --hidden-size 6 --num-attention-heads 2 --kv-channels 5 --ffn-hidden-size 7 --seq-length 4 "
+        "--max-position-embeddings 9 --padded-vocab-size 11"));
+    int64_t qkv = 6 * 30 + 30, projection = 10 * 6 + 6, mlp = 6 * 7 + 7 + 7 * 6 + 6, norms = 2 * 12;
+    EXPECT_INT(config_parameter_count(&config), 2 * (qkv + projection + mlp + norms) + 12 + (11 + 9) * 6);
+}
+
+TEST(pad_vocab) {
+    static const int64_t cases[][4] = {
+        {50257, 128, 1, 50304}, {50257, 128, 2, 50432}, {50257, 128, 8, 51200}, {128, 128, 1, 128}, {1, 1, 1, 1}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        EXPECT_OK(parse(""));
+        config.make_vocab_size_divisible_by = cases[i][1];
+        config.tensor_model_parallel_size = cases[i][2];
+        EXPECT_OK(config_pad_vocab(&config, cases[i][0]));
+        EXPECT_INT(config.padded_vocab_size, cases[i][3]);
+    }
+    EXPECT_OK(parse("--padded-vocab-size 100"));
+    EXPECT_OK(config_pad_vocab(&config, 99));
+    EXPECT_INT(config.padded_vocab_size, 100);
+    EXPECT_ERROR(config_pad_vocab(&config, 101), "the tokenizer has 101 tokens, but --padded-vocab-size is 100");
+    EXPECT_ERROR(config_pad_vocab(&config, 0), "out of range");
+}
+
+TEST(dump) {
+    EXPECT_OK(parse("--num-layers 2 --lr 1.5e-4 --data-path a b --bf16 --clip-grad 2"));
+    struct buffer text = {0};
+    config_dump(&config, &text);
+    static const char *const lines[] = {
+        "------------------------ arguments ------------------------\n  accumulate_allreduce_grads_in_fp32 "
+        ".............. False\n",
+        "\n  adam_beta1 ...................................... 0.9\n",
+        "\n  adam_eps ........................................ 1e-08\n",
+        "\n  bf16 ............................................ True\n",
+        "\n  clip_grad ....................................... 2.0\n",
+        "\n  data_path ....................................... ['a', 'b']\n",
+        "\n  initial_loss_scale .............................. 4294967296.0\n",
+        "\n  lr .............................................. 0.00015\n",
+        "\n  lr_decay_style .................................. linear\n",
+        "\n  num_layers ...................................... 2\n",
+        "\n  save ............................................ None\n",
+        "\n  train_iters ..................................... None\n",
+        "\n-------------------- end of arguments ---------------------\n",
+    };
+    for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++)
+        if (!strstr(text.data, lines[i]))
+            test_fail("the dump lacks \"%s\":\n%s", lines[i], text.data);
+    // Sorted: each name is not below the one before it.
+    char before[64] = "", name[64];
+    for (const char *p = strchr(text.data, '\n') + 1; sscanf(p, "  %63s", name) == 1 && name[0] != '-';) {
+        EXPECT(strcmp(before, name) < 0);
+        memcpy(before, name, sizeof name);
+        p = strchr(p, '\n') + 1;
+    }
+    EXPECT_STRING(before, "world_size");
+    buffer_free(&text);
+}
+
+static struct json *to_json(void) {
+    struct buffer text = {0};
+    struct json_writer writer = {.out = &text, .indent = 2};
+    config_to_json(&config, &writer);
+    struct json *object = NULL;
+    EXPECT_OK(json_parse(&object, text.data, text.length, "config.json"));
+    buffer_free(&text);
+    return object;
+}
+
+TEST(json_round_trip) {
+    EXPECT_OK(parse(
+        "--preset gpt2-124m --norm-epsilon 1e-6 --ffn-hidden-size 1000 --micro-batch-size 1 --train-iters 10 --lr 1 "
+        "--data-path d --vocab-file v.json --merge-file m.txt"));
+    EXPECT_OK(config_validate(&config, 1));
+    EXPECT_OK(config_pad_vocab(&config, 50257));
+    struct json *object = to_json();
+    int64_t number = 0;
+    double real = 0;
+    EXPECT_OK(json_get_int(object, "padded_vocab_size", &number));
+    EXPECT_INT(number, 50304);
+    EXPECT_OK(json_get_double(object, "norm_epsilon", &real));
+    EXPECT(real == 1e-6);
+    EXPECT_INT(json_member(object, "save")->type, JSON_NULL);
+    EXPECT_INT(json_member(object, "exit_interval")->type, JSON_NULL);
+    EXPECT_INT(json_member(object, "mock_data")->type, JSON_FALSE);
+    EXPECT_INT(json_member(object, "data_path")->type, JSON_ARRAY);
+    EXPECT_OK(config_check_json(&config, object, "config.json"));
+
+    // Into an empty run: the model and tokenizer, not the schedule; what is given stays.
+    EXPECT_OK(parse("--seq-length 512 --vocab-file other.json"));
+    EXPECT_OK(config_from_json(&config, object));
+    EXPECT_INT(config.num_layers, 12);
+    EXPECT_INT(config.ffn_hidden_size, 1000);
+    EXPECT_INT(config.seq_length, 512);
+    EXPECT_INT(config.padded_vocab_size, 50304);
+    EXPECT_INT(config.train_iters, 0);
+    EXPECT_STRING(config.vocab_file, "other.json");
+    EXPECT_STRING(config.merge_file, "m.txt");
+    EXPECT_STRING(config.tokenizer_type, "GPT2BPETokenizer");
+    EXPECT(config.norm_epsilon == 1e-6 && config.lr == 0);
+    EXPECT_OK(config_check_json(&config, object, "config.json"));
+    config.num_layers = 6;
+    config.swiglu = true;
+    EXPECT_ERROR(config_check_json(&config, object, "ckpt/config.json"),
+                 "ckpt/config.json holds another model: num_layers is 12 there and 6 here, swiglu is false there and "
+                 "True here;");
+    json_free(object);
+}
+
+TEST(json_of_others) {
+    EXPECT_OK(parse("--num-layers 2 --hidden-size 8"));
+    struct json *object = NULL;
+    // A field that is missing had its default; a hostile one is an error.
+    EXPECT_OK(json_parse(&object, "{\"num_layers\": 2}", 17, "x"));
+    EXPECT_ERROR(config_check_json(&config, object, "x"), "hidden_size is None there and 8 here");
+    json_free(object);
+    EXPECT_OK(parse(""));
+    EXPECT_OK(json_parse(&object, "{\"num_layers\": [2]}", 19, "x"));
+    EXPECT_ERROR(config_from_json(&config, object), "\"num_layers\" is neither a number nor a text");
+    EXPECT_ERROR(config_check_json(&config, object, "x"), "num_layers");
+    json_free(object);
+    EXPECT_OK(json_parse(&object, "{\"num_layers\": -2}", 18, "x"));
+    EXPECT_ERROR(config_from_json(&config, object), "--num-layers takes a whole number");
+    json_free(object);
+    EXPECT_OK(json_parse(&object, "[1]", 3, "x"));
+    EXPECT_ERROR(config_from_json(&config, object), "no JSON object");
+    EXPECT_ERROR(config_check_json(&config, object, "x"), "no JSON object");
+    json_free(object);
+    config_free(&config);
+}
+
+TEST_MAIN(TEST_CASE(tables_are_sound), TEST_CASE(defaults_are_megatrons), TEST_CASE(script_of_2020),
+          TEST_CASE(other_names), TEST_CASE(presets), TEST_CASE(parameter_count), TEST_CASE(pad_vocab), TEST_CASE(dump),
+          TEST_CASE(json_round_trip), TEST_CASE(json_of_others))

@@ -1,0 +1,255 @@
+// Validation: what is derived, in numbers worked out by hand or by a plainer loop, and that each contradiction is
+// refused with a sentence that names the flags.
+#include "test.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "config/config.h"
+
+static struct config config;
+
+static int parse(const char *line) {
+    config_free(&config);
+    struct string_list words = {0};
+    char *copy = memory_string(line);
+    string_list_add(&words, "train");
+    for (char *word = copy; *word;) {
+        size_t length = strcspn(word, " ");
+        char *next = word + length + (word[length] == ' ');
+        word[length] = '\0';
+        if (length)
+            string_list_add(&words, word);
+        word = next;
+    }
+    int status = config_parse(&config, (int)words.count, words.items);
+    string_list_free(&words);
+    free(copy);
+    return status;
+}
+
+// A complete run to which a case adds flags.
+#define MODEL "--num-layers 2 --hidden-size 64 --num-attention-heads 4 --seq-length 32 --vocab-size 100 "
+#define DATA "--mock-data "
+#define BY_ITERS MODEL DATA "--micro-batch-size 2 --train-iters 100 --lr 1e-3 "
+#define BY_SAMPLES MODEL DATA "--micro-batch-size 2 --lr 1e-3 "
+
+static int validate(const char *line, int world_size) {
+    TRY(parse(line));
+    return config_validate(&config, world_size);
+}
+
+TEST(derives_the_model) {
+    EXPECT_OK(validate(BY_ITERS, 1));
+    EXPECT_INT(config.ffn_hidden_size, 256);
+    EXPECT_INT(config.kv_channels, 16);
+    EXPECT_INT(config.max_position_embeddings, 32);
+    EXPECT_INT(config.global_batch_size, 2);
+    EXPECT_STRING(config.params_dtype, "fp32");
+    EXPECT(config.metrics_file == NULL && config.split == NULL);
+    EXPECT_OK(validate(BY_ITERS "--kv-channels 7 --ffn-hidden-size 100 --num-attention-heads 5 --bf16", 1));
+    EXPECT_INT(config.kv_channels, 7);
+    EXPECT_STRING(config.params_dtype, "bf16");
+    EXPECT_OK(validate(BY_ITERS "--save out/ck --save-interval 5", 1));
+    EXPECT_STRING(config.metrics_file, "out/ck/metrics.jsonl");
+}
+
+TEST(derives_batches) {
+    EXPECT_OK(validate(BY_ITERS, 4));
+    EXPECT_INT(config.data_parallel_size, 4);
+    EXPECT_INT(config.global_batch_size, 8);
+    EXPECT_OK(validate(BY_ITERS "--global-batch-size 24", 4));
+    EXPECT_INT(config.global_batch_size, 24);
+    EXPECT_INT(config_global_batch_size(&config, 12345), 24);
+    EXPECT_ERROR(validate(BY_ITERS "--global-batch-size 20", 4),
+                 "--global-batch-size 20 is no multiple of micro-batch size × data-parallel ranks = 2 × 4; make it 24");
+}
+
+// Samples of the schedules: B = 8, so 100 iterations are 800 samples.
+TEST(derives_schedules) {
+    EXPECT_OK(validate(
+        BY_ITERS "--global-batch-size 8 --lr-warmup-iters 10 --lr-decay-style WSD --lr-wsd-decay-iters 20", 1));
+    EXPECT_INT(config.lr_decay_iters, 100);
+    EXPECT_INT(config.lr_decay_steps, 800);
+    EXPECT(config.lr_warmup_steps == 80);
+    EXPECT_INT(config.lr_wsd_decay_steps, 160);
+    EXPECT_INT(config.wd_incr_steps, 800);
+    EXPECT(config.start_weight_decay == 0.01 && config.end_weight_decay == 0.01);
+    EXPECT_OK(validate(BY_ITERS "--global-batch-size 8 --lr-decay-iters 33 --lr-warmup-fraction 0.3", 1));
+    EXPECT_INT(config.lr_decay_steps, 264);
+    EXPECT_NEAR(config.lr_warmup_steps, 79.2, 1e-15);
+    EXPECT_OK(validate(BY_SAMPLES
+                       "--train-samples 1000 --global-batch-size 16 --lr-warmup-samples 48 --start-weight-decay 0 "
+                       "--end-weight-decay 0.1 --weight-decay-incr-style cosine",
+                       1));
+    EXPECT_INT(config.train_iters, 62);
+    EXPECT_INT(config.lr_decay_steps, 1000);
+    EXPECT(config.lr_warmup_steps == 48 && config.start_weight_decay == 0 && config.end_weight_decay == 0.1);
+    EXPECT_INT(config.wd_incr_steps, 1000);
+    // Once more changes nothing.
+    EXPECT_OK(config_validate(&config, 1));
+    EXPECT_INT(config.train_iters, 62);
+}
+
+// Megatron's loop, one iteration at a time.
+static int64_t simulate(int64_t start, int64_t increment, int64_t samples, int64_t size, int64_t train_samples) {
+    int64_t consumed = 0, iterations = 0, k = (size - start) / increment;
+    while (k > 0 && consumed <= samples) {
+        int64_t step = (int64_t)((double)consumed / ((double)samples / (double)k));
+        consumed += start + step * increment;
+        iterations++;
+    }
+    return iterations + (train_samples > consumed ? (train_samples - consumed) / size : 0);
+}
+
+TEST(rampup) {
+    EXPECT_OK(
+        validate(BY_SAMPLES "--train-samples 1000000 --global-batch-size 1024 --rampup-batch-size 16 8 300000", 2));
+    // 126 steps of 2380.95 samples.
+    EXPECT_INT(config_global_batch_size(&config, 0), 16);
+    EXPECT_INT(config_global_batch_size(&config, 2380), 16);
+    EXPECT_INT(config_global_batch_size(&config, 2381), 24);
+    EXPECT_INT(config_global_batch_size(&config, 297620), 1016);
+    EXPECT_INT(config_global_batch_size(&config, 300000), 1024);
+    EXPECT_INT(config_global_batch_size(&config, 300001), 1024);
+    EXPECT_INT(config.train_iters, simulate(16, 8, 300000, 1024, 1000000));
+    static const int64_t cases[][5] = {
+        {2, 2, 1000, 64, 5000},      {2, 2, 7, 64, 5000}, {4, 4, 99999, 32, 100000},  {64, 2, 1000, 64, 5000},
+        {2, 62, 123456, 64, 200000}, {2, 2, 1, 64, 500},  {6, 2, 1234567, 8, 2000000}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const int64_t *c = cases[i];
+        char *line = memory_printf(BY_SAMPLES "--rampup-batch-size %" PRId64 " %" PRId64 " %" PRId64
+                                              " --global-batch-size %" PRId64 " --train-samples %" PRId64,
+                                   c[0], c[1], c[2], c[3], c[4]);
+        EXPECT_OK(validate(line, 1));
+        free(line);
+        EXPECT_INT(config.train_iters, simulate(c[0], c[1], c[2], c[3], c[4]));
+    }
+    // A ramp-up of 10^15 samples in steps of 1 is counted without walking through it.
+    EXPECT_OK(validate(MODEL DATA "--micro-batch-size 1 --lr 1 --train-samples 2000000000000000 --global-batch-size 4 "
+                                  "--rampup-batch-size 1 1 1000000000000000",
+                       1));
+    EXPECT(config.train_iters > 800000000000000 && config.train_iters < 900000000000000);
+}
+
+TEST(contradictions) {
+    static const char *const bad[][2] = {
+        {BY_ITERS "--num-attention-heads 5", "--hidden-size 64 is no multiple of --num-attention-heads 5"},
+        {BY_ITERS "--max-position-embeddings 31", "--seq-length 32 is above --max-position-embeddings 31"},
+        {BY_ITERS "--fp16 --bf16", "--fp16 and --bf16 exclude each other"},
+        {BY_ITERS "--bf16 --device cpu", "--bf16 needs a GPU"},
+        {BY_ITERS "--train-samples 100", "--train-iters and --train-samples exclude each other"},
+        {BY_SAMPLES, "the length of the run is missing"},
+        {BY_SAMPLES "--train-samples 1", "is less than one batch"},
+        {BY_ITERS "--lr-decay-samples 10", "--lr-decay-samples does not go with --train-iters; give --lr-decay-iters"},
+        {BY_ITERS "--lr-warmup-samples 10", "--lr-warmup-samples does not go with --train-iters"},
+        {BY_SAMPLES "--train-samples 100 --lr-warmup-iters 1", "--lr-warmup-iters does not go with --train-samples"},
+        {BY_SAMPLES "--train-samples 100 --lr-decay-iters 1", "--lr-decay-iters does not go with --train-samples"},
+        {BY_ITERS "--lr-warmup-iters 5 --lr-warmup-fraction 0.1", "--lr-warmup-fraction excludes"},
+        {BY_ITERS "--lr-warmup-iters 100", "the warmup (200 samples) must be shorter than the decay (200 samples)"},
+        {BY_ITERS "--min-lr 2e-3", "--min-lr 0.002 is above --lr 0.001"},
+        {BY_ITERS "--lr-warmup-init 1", "--lr-warmup-init 1 is above --lr 0.001"},
+        {BY_ITERS "--lr-decay-style WSD", "WSD needs --lr-wsd-decay-iters"},
+        {BY_ITERS "--lr-decay-style WSD --lr-wsd-decay-iters 101", "is longer than the whole"},
+        {BY_ITERS "--start-weight-decay 0.1", "do nothing with --weight-decay-incr-style constant"},
+        {BY_ITERS "--weight-decay-incr-style linear --end-weight-decay 1", "needs --start-weight-decay and"},
+        {BY_ITERS "--weight-decay-incr-style linear --start-weight-decay 1 --end-weight-decay 0", "only grows"},
+        {BY_ITERS "--rampup-batch-size 2 2 10 --global-batch-size 8", "give --train-samples instead of --train-iters"},
+        {BY_SAMPLES "--train-samples 99 --rampup-batch-size 2 x 10", "three whole numbers"},
+        {BY_SAMPLES "--train-samples 99 --rampup-batch-size 2 4 10 --global-batch-size 8", "does not reach"},
+        {BY_SAMPLES "--train-samples 99 --rampup-batch-size 10 2 10 --global-batch-size 8", "begins with 10, above"},
+        {BY_SAMPLES "--train-samples 99 --rampup-batch-size 3 5 10 --global-batch-size 8", "must be multiples of 2"},
+        {BY_ITERS "--data-path d", "--data-path, --train/valid/test-data-path and --mock-data exclude each other"},
+        {MODEL "--micro-batch-size 1 --train-iters 1 --lr 1", "there is no data"},
+        {MODEL "--micro-batch-size 1 --train-iters 1 --lr 1 --data-path 1.0 d", "blends of several datasets"},
+        {MODEL "--micro-batch-size 1 --train-iters 1 --lr 1 --train-data-path d --split 1",
+         "--split divides one --data-path"},
+        {BY_ITERS "--split a,b", "--split takes up to three shares like 969,30,1, not \"a,b\""},
+        {BY_ITERS "--split 0,0,0", "--split takes"},
+        {BY_ITERS "--split 1,2,3,4", "--split takes"},
+        {BY_ITERS "--split 1.2.3", "--split takes"},
+        {BY_ITERS "--save out", "--save needs --save-interval"},
+        {BY_ITERS "--finetune", "--finetune needs --load"},
+        {BY_ITERS "--ckpt-step 3", "--ckpt-step needs --load"},
+        {BY_ITERS "--use-checkpoint-args", "--use-checkpoint-args needs --load"},
+        {BY_ITERS "--override-opt_param-scheduler --use-checkpoint-opt_param-scheduler", "exclude each other"},
+        {BY_ITERS "--vocab-file v.json",
+         "GPT2BPETokenizer needs --vocab-file and --merge-file; --merge-file is missing"},
+        {MODEL DATA "--train-iters 9 --lr 1", "--micro-batch-size is missing"},
+        {MODEL DATA "--micro-batch-size 1 --train-iters 9", "--lr is missing"},
+        {BY_ITERS "--train-iters 4611686018427387000 --global-batch-size 64", "more samples than can be counted"},
+    };
+    log_set_level(LOG_ERROR);
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        EXPECT_ERROR(validate(bad[i][0], 1), bad[i][1]);
+        EXPECT_INT(error_exit_code(), EXIT_CODE_USAGE);
+    }
+    EXPECT_ERROR(validate(BY_ITERS "--tensor-model-parallel-size 2", 3),
+                 "3 ranks cannot be divided by tensor × pipeline");
+    log_set_level(LOG_INFO);
+}
+
+TEST(not_implemented) {
+    static const char *const bad[][2] = {
+        {"--swiglu", "--swiglu is not implemented in this version; leave it out"},
+        {"--normalization RMSNorm",
+         "--normalization RMSNorm is not implemented in this version; leave it out or give LayerNorm"},
+        {"--use-rotary-position-embeddings", "--position-embedding-type rope is not implemented"},
+        {"--tensor-model-parallel-size 1 --sequence-parallel --recompute-activations",
+         "--recompute-granularity selective"},
+        {"--no-bias-gelu-fusion", "--no-bias-gelu-fusion is not implemented"},
+        {"--disable-bias-linear", "--disable-bias-linear is not implemented"},
+        {"--optimizer sgd", "--optimizer sgd is not implemented in this version; leave it out or give adam"},
+        {"--fp16", "--fp16 is not implemented"},
+        {"--use-distributed-optimizer", "--use-distributed-optimizer is not implemented"},
+        {"--checkpoint-activations", "--recompute-granularity full is not implemented"},
+        {"--dataloader-type cyclic", "--dataloader-type cyclic"},
+    };
+    log_set_level(LOG_ERROR);
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        char *line = memory_printf("%s %s", BY_ITERS, bad[i][0]);
+        EXPECT_ERROR(validate(line, 1), bad[i][1]);
+        free(line);
+    }
+    EXPECT_ERROR(validate(BY_ITERS "--model-parallel-size 2", 2), "--tensor-model-parallel-size 2 is not implemented");
+    // Their defaults, and what changes no numbers, pass.
+    EXPECT_OK(validate(BY_ITERS
+                       "--normalization LayerNorm --optimizer adam --tensor-model-parallel-size 1 --num-query-groups 1 "
+                       "--overlap-grad-reduce --async-save --ckpt-format torch --attention-backend flash "
+                       "--apply-query-key-layer-scaling --recompute-num-layers 1",
+                       1));
+    log_set_level(LOG_INFO);
+}
+
+TEST(all_at_once) {
+    EXPECT_OK(parse("--micro-batch-size 2 --fp16 --bf16"));
+    EXPECT_ERROR(config_validate(&config, 1), "problems with the flags:\n  1. --num-layers is missing");
+    static const char *const parts[] = {"--hidden-size is missing", "--num-attention-heads is missing",
+                                        "--seq-length is missing",  "--fp16 and --bf16",
+                                        "length of the run",        "--lr is missing",
+                                        "there is no data",         "the vocabulary is not known"};
+    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)
+        if (!strstr(error_message(), parts[i]))
+            test_fail("\"%s\" lacks \"%s\"", error_message(), parts[i]);
+}
+
+TEST(other_uses) {
+    EXPECT_OK(parse(MODEL));
+    EXPECT_OK(config_validate_for(&config, 1, CONFIG_GENERATE));
+    EXPECT_INT(config.kv_channels, 16);
+    EXPECT_INT(config.micro_batch_size, 1);
+    EXPECT_OK(parse(MODEL "--data-path d --micro-batch-size 3"));
+    log_set_level(LOG_ERROR);
+    EXPECT_OK(config_validate_for(&config, 2, CONFIG_EVALUATE));
+    log_set_level(LOG_INFO);
+    EXPECT_INT(config.global_batch_size, 6);
+    EXPECT_STRING(config.split, "969, 30, 1");
+    EXPECT_OK(parse(MODEL));
+    EXPECT_OK(config_validate_for(&config, 1, CONFIG_EVALUATE));
+    EXPECT_OK(parse("--num-layers 2"));
+    EXPECT_ERROR(config_validate_for(&config, 1, CONFIG_GENERATE), "--hidden-size is missing");
+    EXPECT_OK(parse(MODEL DATA "--micro-batch-size 1 --skip-train"));
+    EXPECT_OK(config_validate(&config, 1));
+    config_free(&config);
+}
+
+TEST_MAIN(TEST_CASE(derives_the_model), TEST_CASE(derives_batches), TEST_CASE(derives_schedules), TEST_CASE(rampup),
+          TEST_CASE(contradictions), TEST_CASE(not_implemented), TEST_CASE(all_at_once), TEST_CASE(other_uses))
