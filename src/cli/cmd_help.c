@@ -28,7 +28,7 @@ static const char summary[] =
 static int help_flags(bool as_markdown) {
     struct buffer text = {0};
     if (as_markdown)
-        flags_markdown(config_command(), &text);
+        config_markdown(&text);
     else
         flags_help(config_command(), true, &text);
     fputs(buffer_string(&text), stdout);
