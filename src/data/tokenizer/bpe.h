@@ -31,8 +31,17 @@ struct bpe {
     unsigned char *bytes;  // of all tokens
 };
 
-// vocab.json and merges.txt as GPT-2 has them. *vocabulary holds the strings of vocab.json; the caller frees it.
-int bpe_open(struct bpe **bpe, const char *vocab_file, const char *merge_file, struct vocabulary *vocabulary);
+// The text of merges.txt, and what errors call the two files.
+struct bpe_merge_text {
+    const char *text;
+    size_t length;
+    const char *vocab_name, *merge_name;
+};
+
+// Builds the table out of a vocabulary and the text of merges.txt. Neither is needed afterwards.
+int bpe_build(struct bpe **bpe, const struct vocabulary *vocabulary, const struct bpe_merge_text *merges);
+// The same with merges.txt in a file.
+int bpe_open(struct bpe **bpe, const struct vocabulary *vocabulary, const char *vocab_file, const char *merge_file);
 void bpe_free(struct bpe *bpe);  // NULL is fine
 
 // An empty table with room for merge_count merges; and one more merge in it. -1, without a message, where the pair is in

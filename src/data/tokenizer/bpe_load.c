@@ -17,7 +17,7 @@ static const char version_line[] = "#version";
 struct loading {
     struct bpe *bpe;
     const struct vocabulary *vocabulary;
-    const char *vocab_file, *merge_file;
+    const struct bpe_merge_text *merges;
     struct buffer joined;  // the string of a merge's result
 };
 
@@ -56,7 +56,7 @@ static int load_byte_ids(struct loading *load, const struct byte_map *map) {
         if (load->bpe->byte_id[byte] < 0)
             return error_set("%s: byte %d has no token \"%.*s\"; this is not the vocabulary of a byte-level BPE "
                              "tokenizer",
-                             load->vocab_file, byte, (int)length, symbol);
+                             load->merges->vocab_name, byte, (int)length, symbol);
     }
     return 0;
 }
@@ -64,8 +64,8 @@ static int load_byte_ids(struct loading *load, const struct byte_map *map) {
 static int find_token(struct loading *load, struct string_view token, int64_t line, int32_t *id) {
     *id = vocabulary_find(load->vocabulary, token.text, token.length);
     if (*id < 0)
-        return error_set("%s:%" PRId64 ": \"%.*s\" is not a token of %s; " SAME_TRAINING, load->merge_file, line,
-                         shown(token.length), token.text, load->vocab_file);
+        return error_set("%s:%" PRId64 ": \"%.*s\" is not a token of %s; " SAME_TRAINING, load->merges->merge_name,
+                         line, shown(token.length), token.text, load->merges->vocab_name);
     return 0;
 }
 
@@ -74,7 +74,7 @@ static int load_merge(struct loading *load, struct string_view text, int64_t lin
     if (!blank || blank == text.text || blank + 1 == text.text + text.length ||
         memchr(blank + 1, ' ', text.length - (size_t)(blank + 1 - text.text)))
         return error_set("%s:%" PRId64 ": \"%.*s\" is not a merge, which is two tokens with one blank between",
-                         load->merge_file, line, shown(text.length), text.text);
+                         load->merges->merge_name, line, shown(text.length), text.text);
     struct string_view left = {text.text, (size_t)(blank - text.text)};
     struct string_view right = {blank + 1, text.length - left.length - 1};
     struct bpe_pair pair = {.rank = (int32_t)load->bpe->merge_count};
@@ -88,20 +88,20 @@ static int load_merge(struct loading *load, struct string_view text, int64_t lin
         return error_context("the result of a merge is missing");
     if (bpe_pairs_add(load->bpe, pair) < 0)
         return error_set("%s:%" PRId64 ": the merge \"%.*s\" stands in the file twice; remove one of the lines",
-                         load->merge_file, line, shown(text.length), text.text);
+                         load->merges->merge_name, line, shown(text.length), text.text);
     load->bpe->merge_count++;
     return 0;
 }
 
 // Lines end at \n alone (\r before it is dropped: a checkout on Windows adds it), since merges may hold any character
 // that some systems take for a line end. Only a first line that begins with #version is a comment: merges begin with # too.
-static int load_merges(struct loading *load, const struct file_map *file) {
-    const char *text = (const char *)file->data, *end = text + file->size;
+static int load_merges(struct loading *load) {
+    const char *text = load->merges->text, *end = text + load->merges->length;
     int64_t lines = 1;
     for (const char *at = text; at < end && (at = memchr(at, '\n', (size_t)(end - at))); at++)
         lines++;
     if (lines >= BPE_NO_RANK)
-        return error_set("%s: %" PRId64 " lines are more merges than ids can number", load->merge_file, lines);
+        return error_set("%s: %" PRId64 " lines are more merges than ids can number", load->merges->merge_name, lines);
     bpe_pairs_create(load->bpe, lines);
     while (end > text && (end[-1] == '\n' || end[-1] == '\r'))
         end--;
@@ -119,34 +119,32 @@ static int load_merges(struct loading *load, const struct file_map *file) {
     return 0;
 }
 
-static int load_files(struct loading *load) {
+int bpe_build(struct bpe **bpe, const struct vocabulary *vocabulary, const struct bpe_merge_text *merges) {
+    struct loading load = {.bpe = memory_alloc(sizeof **bpe), .vocabulary = vocabulary, .merges = merges};
     struct byte_map map;
     byte_map_init(&map);
-    TRY(load_byte_ids(load, &map));
-    load_token_bytes(load, &map);
-    struct file_map file;
-    TRY(file_map_open(&file, load->merge_file));
-    int status = load_merges(load, &file);
-    file_map_close(&file);
+    int status = load_byte_ids(&load, &map);
+    if (status == 0) {
+        load_token_bytes(&load, &map);
+        status = load_merges(&load);
+    }
+    buffer_free(&load.joined);
+    if (status < 0)
+        bpe_free(load.bpe);
+    *bpe = status < 0 ? NULL : load.bpe;
     return status;
 }
 
-int bpe_open(struct bpe **bpe, const char *vocab_file, const char *merge_file, struct vocabulary *vocabulary) {
-    *bpe = NULL;
-    TRY(vocabulary_read_json(vocabulary, vocab_file));
-    struct loading load = {
-        .bpe = memory_alloc(sizeof **bpe),
-        .vocabulary = vocabulary,
-        .vocab_file = vocab_file,
-        .merge_file = merge_file,
+int bpe_open(struct bpe **bpe, const struct vocabulary *vocabulary, const char *vocab_file, const char *merge_file) {
+    struct file_map file;
+    TRY(file_map_open(&file, merge_file));
+    struct bpe_merge_text merges = {
+        .text = file.size ? (const char *)file.data : "",
+        .length = file.size,
+        .vocab_name = vocab_file,
+        .merge_name = merge_file,
     };
-    int status = load_files(&load);
-    buffer_free(&load.joined);
-    if (status < 0) {
-        bpe_free(load.bpe);
-        vocabulary_free(vocabulary);
-        return -1;
-    }
-    *bpe = load.bpe;
-    return 0;
+    int status = bpe_build(bpe, vocabulary, &merges);
+    file_map_close(&file);
+    return status;
 }

@@ -23,19 +23,20 @@ static int gpt2_open(struct tokenizer *tokenizer, const struct tokenizer_options
         return error_set_code(EXIT_CODE_USAGE,
                               "GPT2BPETokenizer needs --vocab-file vocab.json and --merge-file merges.txt");
     TRY(unicode_require());
-    struct bpe *bpe;
     struct vocabulary vocabulary;
-    TRY(bpe_open(&bpe, options->vocab_file, options->merge_file, &vocabulary));
+    TRY(vocabulary_read_json(&vocabulary, options->vocab_file));
+    struct bpe *bpe = NULL;
+    int status = bpe_open(&bpe, &vocabulary, options->vocab_file, options->merge_file);
     tokenizer->vocab_size = vocabulary.size;
     tokenizer->eod = vocabulary_find(&vocabulary, end_of_text, sizeof end_of_text - 1);
-    vocabulary_free(&vocabulary);
-    if (tokenizer->eod < 0) {
-        bpe_free(bpe);
-        return error_set("%s: has no token \"%s\", which ends documents; add it with an id of its own",
-                         options->vocab_file, end_of_text);
-    }
     tokenizer->model = bpe;
-    return 0;
+    vocabulary_free(&vocabulary);
+    if (status == 0 && tokenizer->eod < 0) {
+        bpe_free(bpe);
+        status = error_set("%s: has no token \"%s\", which ends documents; add it with an id of its own",
+                           options->vocab_file, end_of_text);
+    }
+    return status;
 }
 
 static void gpt2_close(struct tokenizer *tokenizer) {

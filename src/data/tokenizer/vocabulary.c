@@ -69,7 +69,7 @@ static int add_token(struct vocabulary *vocabulary, const struct json_key *key, 
 
 static int fill(struct vocabulary *vocabulary, const struct json *root, const char *path) {
     vocabulary->count = (int64_t)root->count;
-    int32_t id, highest = -1;
+    int32_t id = 0, highest = -1;
     for (size_t i = 0; i < root->count; i++) {
         TRY(read_id(&root->items[i], &root->keys[i], vocabulary->count, path, &id));
         highest = id > highest ? id : highest;
@@ -89,20 +89,30 @@ static int fill(struct vocabulary *vocabulary, const struct json *root, const ch
     return 0;
 }
 
-int vocabulary_read_json(struct vocabulary *vocabulary, const char *path) {
-    *vocabulary = (struct vocabulary){0};
-    struct json *root;
-    TRY(json_parse_file(&root, path, VOCABULARY_LIMIT_BYTES));
+static int take(struct vocabulary *vocabulary, struct json *root, const char *name) {
     int status;
+    *vocabulary = (struct vocabulary){0};
     if (root->type != JSON_OBJECT || root->count == 0)
         status =
-            error_set("%s: not a vocabulary, which is a JSON object {\"token\": id, …} with at least one token", path);
+            error_set("%s: not a vocabulary, which is a JSON object {\"token\": id, …} with at least one token", name);
     else
-        status = fill(vocabulary, root, path);
+        status = fill(vocabulary, root, name);
     json_free(root);
     if (status < 0)
         vocabulary_free(vocabulary);
     return status;
+}
+
+int vocabulary_read_json(struct vocabulary *vocabulary, const char *path) {
+    struct json *root;
+    TRY(json_parse_file(&root, path, VOCABULARY_LIMIT_BYTES));
+    return take(vocabulary, root, path);
+}
+
+int vocabulary_parse_json(struct vocabulary *vocabulary, const char *text, size_t length, const char *name) {
+    struct json *root;
+    TRY(json_parse(&root, text, length, name));
+    return take(vocabulary, root, name);
 }
 
 void vocabulary_free(struct vocabulary *vocabulary) {
