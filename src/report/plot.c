@@ -122,7 +122,7 @@ static void append_canvas(struct buffer *out, const struct canvas *canvas, struc
         double fraction = canvas->rows > 1 ? (double)row / (canvas->rows - 1) : 0;
         char label[32] = "";
         if (has_label)
-            format_label(y.high - (y.high - y.low) * fraction, label, sizeof label);
+            format_label(y.high * (1 - fraction) + y.low * fraction, label, sizeof label);
         buffer_printf(out, "%*s %s", LABEL_COLUMNS - 1, label, has_label ? "┤" : "│");
         append_row(out, canvas, row);
     }

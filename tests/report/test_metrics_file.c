@@ -1,0 +1,193 @@
+// metrics.jsonl: what is written reads back as curves, through kills, resumptions, garbage and full disks.
+#include "base/file.h"
+#include "base/json.h"
+#include "base/log.h"
+#include "report/metrics_file.h"
+#include "test.h"
+#include <fcntl.h>
+#include <unistd.h>
+
+static char folder[] = "/tmp/bevatron_metrics_XXXXXX";
+static char path[128];
+
+static void begin(void) {
+    snprintf(folder, sizeof folder, "/tmp/bevatron_metrics_XXXXXX");
+    EXPECT(mkdtemp(folder) != NULL);
+    snprintf(path, sizeof path, "%s/a/b/metrics.jsonl", folder);
+}
+
+static void end(void) {
+    EXPECT_OK(file_remove_tree(folder));
+}
+
+static struct metrics at(int64_t iteration, double loss) {
+    return (struct metrics){.wall_seconds = 1e9 + (double)iteration,
+                            .iteration = iteration,
+                            .train_iters = 100,
+                            .losses = {{"lm loss", loss}},
+                            .loss_count = 1,
+                            .tokens_per_second = 1234.5,
+                            .elapsed_ms = 7,
+                            .loss_scale = 1};
+}
+
+static void append_text(const char *text) {
+    int descriptor = open(path, O_WRONLY | O_APPEND);
+    EXPECT(descriptor >= 0);
+    EXPECT_INT(write(descriptor, text, strlen(text)), strlen(text));
+    close(descriptor);
+}
+
+static const struct metrics_curve *curve(const struct metrics_history *history, const char *name) {
+    for (size_t i = 0; i < history->count; i++) {
+        if (strcmp(history->curves[i].name, name) == 0)
+            return &history->curves[i];
+    }
+    test_fail("no curve \"%s\"", name);
+}
+
+TEST(lines) {
+    begin();
+    struct metrics_file file;
+    EXPECT_OK(metrics_file_open(&file, path));
+    metrics_file_run(&file, 1e9, 0, "{\n  \"num_layers\": 12\n}");
+    struct metrics m = at(1, 10.5);
+    m.has_grad_norm = true;
+    m.grad_norm = INFINITY;
+    metrics_file_train(&file, &m);
+    struct metrics_eval eval = {.iteration = 1, .set = "validation", .losses = {{"lm loss", 10.25}}, .loss_count = 1};
+    metrics_file_eval(&file, &eval);
+    metrics_file_close(&file);
+    metrics_file_close(&file);
+    struct buffer text = {0};
+    EXPECT_OK(file_read_all(path, 1 << 20, &text));
+    EXPECT_STRING(
+        buffer_string(&text),
+        "{\"kind\":\"run\",\"time\":1000000000,\"iteration\":0,\"program\":\"bevatron " BEVATRON_VERSION
+        "\",\"config\":{   \"num_layers\": 12 }}\n"
+        "{\"kind\":\"train\",\"time\":1000000001,\"iteration\":1,\"train_iters\":100,\"consumed_samples\":0,"
+        "\"skipped_samples\":0,\"losses\":{\"lm loss\":10.5},\"learning_rate\":0,\"global_batch_size\":0,"
+        "\"elapsed_ms\":7,\"tokens_per_second\":1234.5,\"loss_scale\":1,\"grad_norm\":null,"
+        "\"skipped_iterations\":0,\"nan_iterations\":0}\n"
+        "{\"kind\":\"eval\",\"time\":0,\"iteration\":1,\"consumed_samples\":0,\"set\":\"validation\",\"final\":false,"
+        "\"losses\":{\"lm loss\":10.25},\"elapsed_ms\":0}\n");
+    for (const char *line = text.data; *line; line = strchr(line, '\n') + 1) {
+        struct json *root = NULL;
+        EXPECT_OK(json_parse(&root, line, (size_t)(strchr(line, '\n') - line), "line"));
+        json_free(root);
+    }
+    buffer_free(&text);
+    end();
+}
+
+TEST(torn_line_is_cut_off) {
+    begin();
+    log_set_level(LOG_ERROR);
+    struct metrics_file file;
+    struct metrics_history history;
+    EXPECT_OK(metrics_file_open(&file, path));
+    for (int64_t i = 1; i <= 3; i++) {
+        struct metrics m = at(i, 10 - (double)i);
+        metrics_file_train(&file, &m);
+    }
+    metrics_file_close(&file);
+    // A torn line longer than the block in which the end is looked for.
+    append_text("{\"kind\":\"train\",\"iteration\":4,\"text\":\"");
+    for (int i = 0; i < 1000; i++)
+        append_text("xxxxxxxxxx");
+    EXPECT_OK(metrics_history_read(&history, path));
+    EXPECT_INT(curve(&history, "lm loss")->count, 3);
+    EXPECT_INT(history.bad_lines, 0);
+    metrics_history_free(&history);
+    EXPECT_OK(metrics_file_open(&file, path));
+    struct metrics m = at(4, 6);
+    metrics_file_train(&file, &m);
+    metrics_file_close(&file);
+    EXPECT_OK(metrics_history_read(&history, path));
+    EXPECT_INT(curve(&history, "lm loss")->count, 4);
+    EXPECT_INT(history.bad_lines, 0);
+    EXPECT_NEAR(curve(&history, "lm loss")->y[3], 6, 0);
+    EXPECT_INT(history.last_iteration, 4);
+    EXPECT_INT(history.train_iters, 100);
+    EXPECT_NEAR(history.last_tokens_per_second, 1234.5, 0);
+    metrics_history_free(&history);
+    // A file that is nothing but a torn line.
+    EXPECT_INT(truncate(path, 17), 0);
+    EXPECT_OK(metrics_file_open(&file, path));
+    metrics_file_close(&file);
+    uint64_t size = 99;
+    EXPECT_OK(file_size(path, &size));
+    EXPECT_INT(size, 0);
+    EXPECT_OK(metrics_history_read(&history, path));
+    EXPECT_INT(history.count, 0);
+    metrics_history_free(&history);
+    end();
+}
+
+TEST(resumed_run_overwrites) {
+    begin();
+    struct metrics_file file;
+    struct metrics_history history;
+    EXPECT_OK(metrics_file_open(&file, path));
+    metrics_file_run(&file, 0, 0, NULL);
+    for (int64_t i = 1; i <= 9; i++) {
+        struct metrics m = at(i, 100 + (double)i);
+        metrics_file_train(&file, &m);
+    }
+    struct metrics_eval eval = {.iteration = 9, .set = "validation", .losses = {{"lm loss", 3}}, .loss_count = 1};
+    metrics_file_eval(&file, &eval);
+    metrics_file_run(&file, 0, 5, NULL);
+    struct metrics m = at(6, 6), again = at(6, 66);
+    metrics_file_train(&file, &m);
+    metrics_file_train(&file, &again);
+    metrics_file_close(&file);
+    EXPECT_OK(metrics_history_read(&history, path));
+    const struct metrics_curve *loss = curve(&history, "lm loss");
+    EXPECT_INT(loss->count, 6);
+    EXPECT_NEAR(loss->y[4], 105, 0);
+    EXPECT_NEAR(loss->y[5], 66, 0);
+    EXPECT_INT(curve(&history, "lm loss validation")->count, 0);
+    metrics_history_free(&history);
+    end();
+}
+
+TEST(garbage_is_passed_over) {
+    begin();
+    struct metrics_file file;
+    struct metrics_history history;
+    EXPECT_OK(metrics_file_open(&file, path));
+    struct metrics m = at(1, NAN);
+    metrics_file_train(&file, &m);
+    metrics_file_close(&file);
+    append_text(
+        "\nnot json\n[]\n{\"kind\":\"train\"}\n{\"kind\":\"train\",\"iteration\":-1,\"losses\":{}}\n"
+        "{\"kind\":\"train\",\"iteration\":2,\"losses\":{\"lm loss\":\"x\"}}\n{\"kind\":\"eval\",\"iteration\":2}\n"
+        "{\"kind\":\"later\",\"iteration\":2}\n\xff\xfe\n");
+    append_text("{\"kind\":\"train\",\"iteration\":3,\"losses\":{\"lm loss\":4.5},\"train_iters\":1e300}\n");
+    EXPECT_OK(metrics_history_read(&history, path));
+    EXPECT_INT(history.bad_lines, 9);
+    EXPECT_INT(curve(&history, "lm loss")->count, 2);
+    EXPECT(isnan(curve(&history, "lm loss")->y[0]));
+    EXPECT_NEAR(curve(&history, "lm loss")->y[1], 4.5, 0);
+    metrics_history_free(&history);
+    EXPECT_ERROR(metrics_history_read(&history, "/nonexistent"), "/nonexistent");
+    end();
+}
+
+TEST(full_disk) {
+    log_set_level(LOG_ERROR);
+    struct metrics_file file;
+    if (access("/dev/full", W_OK) < 0)
+        test_skip("no /dev/full here");
+    file = (struct metrics_file){.descriptor = open("/dev/full", O_WRONLY), .path = strdup("/dev/full")};
+    struct metrics m = at(1, 1);
+    metrics_file_train(&file, &m);
+    EXPECT(file.has_failed);
+    metrics_file_train(&file, &m);
+    metrics_file_close(&file);
+    EXPECT_ERROR(metrics_file_open(&file, "/proc/nothing/metrics.jsonl"), "/proc/nothing");
+    EXPECT_ERROR(metrics_file_open(&file, "/tmp"), "--metrics-file");
+}
+
+TEST_MAIN(TEST_CASE(lines), TEST_CASE(torn_line_is_cut_off), TEST_CASE(resumed_run_overwrites),
+          TEST_CASE(garbage_is_passed_over), TEST_CASE(full_disk))
