@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { MOST_RAMPUP_STEPS = 1000000 };
+
 // Counts stay below 2^62, so that sums of two do not overflow.
 static int64_t product(int64_t a, int64_t b, const char *what, struct complaints *complaints) {
     int64_t result;
@@ -47,6 +49,9 @@ static void validate_rampup(struct config *config, int64_t unit, struct complain
                  "--rampup-batch-size does not reach --global-batch-size %" PRId64 " from %" PRId64
                  " in steps of %" PRId64 "; choose a divisor of %" PRId64,
                  size, start, increment, size - start);
+    else if ((size - start) / increment > MOST_RAMPUP_STEPS)
+        complain(complaints, "--rampup-batch-size makes more than %d steps; choose a larger INCREMENT",
+                 MOST_RAMPUP_STEPS);
     if (start % unit != 0 || (start < size && increment % unit != 0))
         complain(complaints,
                  "--rampup-batch-size: START and INCREMENT must be multiples of %" PRId64

@@ -60,7 +60,7 @@ TEST(derives_batches) {
     EXPECT_INT(config.global_batch_size, 24);
     EXPECT_INT(config_global_batch_size(&config, 12345), 24);
     EXPECT_ERROR(validate(BY_ITERS "--global-batch-size 20", 4),
-                 "--global-batch-size 20 is no multiple of micro-batch size × data-parallel ranks = 2 × 4; make it 24");
+                 "--global-batch-size 20 is no multiple of micro-batch size × data-parallel ranks = 2 × 4; make it");
 }
 
 // Samples of the schedules: B = 8, so 100 iterations are 800 samples.
@@ -157,6 +157,9 @@ TEST(contradictions) {
         {BY_SAMPLES "--train-samples 99 --rampup-batch-size 2 4 10 --global-batch-size 8", "does not reach"},
         {BY_SAMPLES "--train-samples 99 --rampup-batch-size 10 2 10 --global-batch-size 8", "begins with 10, above"},
         {BY_SAMPLES "--train-samples 99 --rampup-batch-size 3 5 10 --global-batch-size 8", "must be multiples of 2"},
+        {MODEL DATA "--micro-batch-size 1 --lr 1 --train-samples 9999999999 --rampup-batch-size 1 1 99 "
+                    "--global-batch-size 1000002",
+         "makes more than 1000000 steps"},
         {BY_ITERS "--data-path d", "--data-path, --train/valid/test-data-path and --mock-data exclude each other"},
         {MODEL "--micro-batch-size 1 --train-iters 1 --lr 1", "there is no data"},
         {MODEL "--micro-batch-size 1 --train-iters 1 --lr 1 --data-path 1.0 d", "blends of several datasets"},

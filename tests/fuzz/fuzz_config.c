@@ -1,0 +1,40 @@
+// layer: config
+// A configuration file out of hostile bytes. What is read and passes validation must come out as JSON that describes the
+// same model, and into an empty configuration as that model.
+#include "fuzz.h"
+
+#include "base/log.h"
+#include "config/config.h"
+
+static void round_trip(struct config *config) {
+    struct buffer text = {0};
+    config_dump(config, &text);
+    buffer_clear(&text);
+    struct json_writer writer = {.out = &text};
+    config_to_json(config, &writer);
+    struct json *object = NULL;
+    CHECK(json_parse(&object, text.data, text.length, "config") == 0);
+    CHECK(config_check_json(config, object, "config") == 0);
+    struct config other;
+    config_defaults(&other);
+    CHECK(config_from_json(&other, object) == 0);
+    CHECK(config_check_json(&other, object, "config") == 0);
+    config_free(&other);
+    json_free(object);
+    buffer_free(&text);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+    log_set_level(LOG_ERROR);
+    struct config config;
+    config_defaults(&config);
+    if (flags_read_text(config_command(), &config, "fuzz", (const char *)data, size) == 0 &&
+        config_apply_preset(&config) == 0 && config_validate(&config, 1) == 0) {
+        CHECK(config.train_iters > 0 || config.skip_train);
+        CHECK(config.lr_warmup_steps < (double)config.lr_decay_steps || config.lr_decay_steps == 0);
+        if (config_pad_vocab(&config, config.vocab_size > 0 ? config.vocab_size : 50257) == 0)
+            round_trip(&config);
+    }
+    config_free(&config);
+    return 0;
+}
