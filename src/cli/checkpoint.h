@@ -1,0 +1,8 @@
+// The parts of `bevatron checkpoint`. Each takes its own arguments, argv[0] being its name, and returns an exit code.
+#ifndef CLI_CHECKPOINT_H
+#define CLI_CHECKPOINT_H
+
+int checkpoint_inspect(int argc, char **argv);
+int checkpoint_prove(int argc, char **argv);
+
+#endif

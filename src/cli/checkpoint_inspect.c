@@ -1,0 +1,256 @@
+// bevatron checkpoint inspect: what a checkpoint holds. Reads headers and JSON only, never the tensors.
+#include "cli/checkpoint.h"
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/json.h"
+#include "base/memory.h"
+#include "checkpoint/checkpoint.h"
+#include "checkpoint/folder.h"
+#include "checkpoint/manifest.h"
+#include "checkpoint/safetensors.h"
+#include "cli/commands.h"
+#include "config/flag.h"
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct options {
+    struct flag_given given;
+    struct string_list paths;
+    int64_t step;
+    bool json;
+    bool tensors;
+};
+
+#define OFFSET(member) offsetof(struct options, member)
+
+static const struct flag rows[] = {
+    {.name = "--tensors", .type = FLAG_BOOL, .offset = OFFSET(tensors), .help = "list every tensor"},
+    {.name = "--ckpt-step",
+     .type = FLAG_INT,
+     .offset = OFFSET(step),
+     .initial = "-1",
+     .minimum = -1,
+     .maximum = 9007199254740992.0,
+     .help = "which iteration of a --save folder; -1 is the latest"},
+    {.name = "--json", .type = FLAG_BOOL, .offset = OFFSET(json), .help = "print one JSON object per path"},
+};
+
+// What is shown goes to both kinds of output: text line by line, JSON into one object.
+struct view {
+    const struct options *options;
+    struct buffer text;
+    struct json_writer json;
+};
+
+static int64_t element_count(const struct safetensors *file) {
+    int64_t count = 0;
+    for (size_t i = 0; i < file->count; i++)
+        count += (int64_t)(file->tensors[i].bytes / dtype_bytes(file->tensors[i].dtype));
+    return count;
+}
+
+static void show_tensor_json(struct json_writer *json, const struct safetensors_tensor *tensor) {
+    json_begin_object(json);
+    json_key(json, "name");
+    json_cstring(json, tensor->name);
+    json_key(json, "dtype");
+    json_cstring(json, dtype_name(tensor->dtype));
+    json_key(json, "shape");
+    json_begin_array(json);
+    for (int i = 0; i < tensor->rank; i++)
+        json_int(json, tensor->shape[i]);
+    json_end_array(json);
+    json_end_object(json);
+}
+
+// Members of the present JSON object, or indented lines.
+static void show_safetensors(struct view *view, const struct safetensors *file) {
+    struct json_writer *json = &view->json;
+    json_key(json, "tensor_count");
+    json_int(json, (int64_t)file->count);
+    json_key(json, "elements");
+    json_int(json, element_count(file));
+    buffer_printf(&view->text, "%zu tensors, %" PRId64 " elements\n", file->count, element_count(file));
+    if (!view->options->tensors)
+        return;
+    json_key(json, "tensors");
+    json_begin_array(json);
+    for (size_t i = 0; i < file->count; i++) {
+        char description[128];
+        safetensors_describe(&file->tensors[i], description, sizeof description);
+        buffer_printf(&view->text, "    %-56s %s\n", file->tensors[i].name, description);
+        show_tensor_json(json, &file->tensors[i]);
+    }
+    json_end_array(json);
+}
+
+static int show_file(struct view *view, const struct manifest_file *entry, const char *folder) {
+    struct json_writer *json = &view->json;
+    json_begin_object(json);
+    json_key(json, "name");
+    json_cstring(json, entry->name);
+    json_key(json, "holds");
+    json_cstring(json, entry->holds);
+    json_key(json, "bytes");
+    json_int(json, (int64_t)entry->bytes);
+    json_key(json, "sha256");
+    json_cstring(json, entry->sha256);
+    buffer_printf(&view->text, "  %-24s %14" PRIu64 " bytes  sha256 %.12s…", entry->name, entry->bytes, entry->sha256);
+    int result = 0;
+    size_t length = strlen(entry->name), suffix = sizeof ".safetensors" - 1;
+    if (length > suffix && strcmp(entry->name + length - suffix, ".safetensors") == 0) {
+        char *path = file_join(folder, entry->name);
+        struct safetensors file;
+        result = safetensors_open(&file, path);
+        free(path);
+        if (result == 0) {
+            buffer_append_string(&view->text, "  ");
+            show_safetensors(view, &file);
+            safetensors_close(&file);
+        }
+    } else {
+        buffer_append_byte(&view->text, '\n');
+    }
+    json_end_object(json);
+    return result;
+}
+
+static void show_state(struct view *view, const struct checkpoint_state *state) {
+    const struct {
+        const char *key;
+        int64_t value;
+    } numbers[] = {
+        {"iteration", state->iteration},
+        {"consumed_train_samples", state->consumed_train_samples},
+        {"consumed_valid_samples", state->consumed_valid_samples},
+        {"skipped_train_samples", state->skipped_train_samples},
+        {"adam_step", state->adam_step},
+        {"schedule_samples", state->schedule_samples},
+        {"seed", state->seed},
+    };
+    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
+        json_key(&view->json, numbers[i].key);
+        json_int(&view->json, numbers[i].value);
+        buffer_printf(&view->text, "  %-24s %14" PRId64 "\n", numbers[i].key, numbers[i].value);
+    }
+    json_key(&view->json, "loss_scale");
+    json_double(&view->json, state->loss_scale);
+    json_key(&view->json, "program_version");
+    json_cstring(&view->json, state->program_version);
+    buffer_printf(&view->text, "  %-24s %14g\n", "loss_scale", state->loss_scale);
+    buffer_printf(&view->text, "  %-24s %14s\n", "written by bevatron", state->program_version);
+}
+
+static int show_checkpoint(struct view *view, const char *path) {
+    struct manifest manifest;
+    struct checkpoint_state state = {0};
+    TRY(manifest_read(&manifest, path));
+    buffer_printf(&view->text, "%s\n", path);
+    json_key(&view->json, "path");
+    json_cstring(&view->json, path);
+    int result = checkpoint_load_state(path, &state);
+    if (result == 0)
+        show_state(view, &state);
+    checkpoint_state_free(&state);
+    json_key(&view->json, "files");
+    json_begin_array(&view->json);
+    for (size_t i = 0; i < manifest.count && result == 0; i++)
+        result = show_file(view, &manifest.files[i], path);
+    json_end_array(&view->json);
+    manifest_free(&manifest);
+    return result;
+}
+
+// A folder of --save: what is in it, then one checkpoint of it.
+static int show_save_folder(struct view *view, const char *folder, const struct folder_list *list) {
+    int64_t iteration = list->iterations[list->count - 1], latest = -1;
+    bool has_marker = folder_marker_read(folder, &latest) > 0;
+    if (has_marker)
+        iteration = latest;
+    if (view->options->step >= 0)
+        iteration = view->options->step;
+    json_key(&view->json, "iterations");
+    json_begin_array(&view->json);
+    buffer_append_string(&view->text, "iterations");
+    for (size_t i = 0; i < list->count; i++) {
+        bool is_latest = has_marker && list->iterations[i] == latest;
+        json_int(&view->json, list->iterations[i]);
+        buffer_printf(&view->text, " %" PRId64 "%s", list->iterations[i], is_latest ? " (latest)" : "");
+    }
+    json_end_array(&view->json);
+    buffer_append_byte(&view->text, '\n');
+    json_key(&view->json, "latest");
+    if (has_marker)
+        json_int(&view->json, latest);
+    else
+        json_null(&view->json);
+    char *path = checkpoint_path(folder, iteration);
+    int result = show_checkpoint(view, path);
+    free(path);
+    return result;
+}
+
+static int show_single_file(struct view *view, const char *path) {
+    struct safetensors file;
+    TRY(safetensors_open(&file, path));
+    json_key(&view->json, "path");
+    json_cstring(&view->json, path);
+    buffer_printf(&view->text, "%s\n  ", path);
+    show_safetensors(view, &file);
+    for (size_t i = 0; i < file.metadata_count; i++)
+        buffer_printf(&view->text, "  %s: %s\n", file.metadata[i].key, file.metadata[i].value);
+    safetensors_close(&file);
+    return 0;
+}
+
+static int inspect(const struct options *options, const char *path) {
+    struct buffer object = {0};
+    struct view view = {.options = options, .json = {.out = &object}};
+    struct folder_list list = {0};
+    int result = file_is_folder(path) ? folder_list_read(&list, path) : 0;
+    json_begin_object(&view.json);
+    if (result == 0 && list.count > 0)
+        result = show_save_folder(&view, path, &list);
+    else if (result == 0)
+        result = file_is_folder(path) ? show_checkpoint(&view, path) : show_single_file(&view, path);
+    json_end_object(&view.json);
+    if (result == 0 && options->json)
+        puts(buffer_string(&object));
+    else if (result == 0)
+        fputs(buffer_string(&view.text), stdout);
+    folder_list_free(&list);
+    buffer_free(&object);
+    buffer_free(&view.text);
+    return result;
+}
+
+int checkpoint_inspect(int argc, char **argv) {
+    const struct flag_table table = {.flags = rows, .count = sizeof rows / sizeof rows[0], .given = OFFSET(given)};
+    const struct flag_command command = {
+        .name = "checkpoint inspect",
+        .summary = "Tells what checkpoints hold, without checking that they are whole.",
+        .tables = &table,
+        .table_count = 1,
+        .positional_name = "PATH…",
+        .positional_minimum = 1,
+        .positional_maximum = INT32_MAX,
+        .positional_offset = OFFSET(paths),
+        .epilogue = "PATH is a folder of --save, an iter_… folder, or a .safetensors file of any program.\n",
+    };
+    struct options options;
+    int exit_code = EXIT_CODE_OK;
+    int status = flags_parse(&command, &options, argc, argv);
+    for (int64_t i = 0; status == 0 && i < options.paths.count; i++) {
+        if (inspect(&options, options.paths.items[i]) == 0)
+            continue;
+        int code = command_failed();
+        exit_code = exit_code == EXIT_CODE_OK ? code : exit_code;
+    }
+    if (status < 0)
+        exit_code = command_failed();
+    flags_free(&command, &options);
+    return exit_code;
+}

@@ -1,0 +1,117 @@
+// bevatron checkpoint verify: proves iter_… folders, all of a --save folder, or single safetensors files.
+#include "cli/checkpoint.h"
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/json.h"
+#include "base/memory.h"
+#include "checkpoint/checkpoint.h"
+#include "checkpoint/folder.h"
+#include "checkpoint/safetensors.h"
+#include "cli/commands.h"
+#include "config/flag.h"
+#include <stdio.h>
+#include <stdlib.h>
+
+struct options {
+    struct flag_given given;
+    struct string_list paths;
+    bool json;
+    bool sizes_only;
+};
+
+#define OFFSET(member) offsetof(struct options, member)
+
+static const struct flag rows[] = {
+    {.name = "--sizes-only",
+     .type = FLAG_BOOL,
+     .offset = OFFSET(sizes_only),
+     .help = "compare sizes alone, without reading the files"},
+    {.name = "--json", .type = FLAG_BOOL, .offset = OFFSET(json), .help = "print one JSON object per checkpoint"},
+};
+
+static void print_verdict(const char *path, const char *error, const struct options *options) {
+    if (!options->json) {
+        if (!error)
+            printf("%s: whole%s\n", path, options->sizes_only ? " (sizes only)" : "");
+        return;
+    }
+    struct buffer text = {0};
+    struct json_writer json = {.out = &text};
+    json_begin_object(&json);
+    json_key(&json, "path");
+    json_cstring(&json, path);
+    json_key(&json, "is_whole");
+    json_bool(&json, !error);
+    json_key(&json, "error");
+    json_cstring(&json, error);
+    json_end_object(&json);
+    puts(buffer_string(&text));
+    buffer_free(&text);
+}
+
+// A single file has no manifest: its own structure is all that can be checked.
+static int verify_one(const char *path, const struct options *options) {
+    int result = 0;
+    if (file_is_folder(path)) {
+        result = checkpoint_verify(path, options->sizes_only);
+    } else {
+        struct safetensors file;
+        result = safetensors_open(&file, path);
+        if (result == 0)
+            safetensors_close(&file);
+    }
+    print_verdict(path, result < 0 ? error_message() : NULL, options);
+    if (result == 0)
+        return EXIT_CODE_OK;
+    char *why = memory_string(error_message());
+    error_set_code(EXIT_CODE_NO_CHECKPOINT, "%s", why);
+    free(why);
+    return command_failed();
+}
+
+// Every checkpoint is looked at, whatever the others are like; the exit code is the first error's.
+static int verify_path(const char *path, const struct options *options) {
+    struct folder_list list = {0};
+    if (file_is_folder(path) && folder_list_read(&list, path) < 0)
+        return command_failed();
+    if (list.count == 0)
+        return verify_one(path, options);
+    int exit_code = EXIT_CODE_OK;
+    for (size_t i = 0; i < list.count; i++) {
+        char *folder = checkpoint_path(path, list.iterations[i]);
+        int code = verify_one(folder, options);
+        exit_code = exit_code == EXIT_CODE_OK ? code : exit_code;
+        free(folder);
+    }
+    folder_list_free(&list);
+    return exit_code;
+}
+
+int checkpoint_prove(int argc, char **argv) {
+    const struct flag_table table = {.flags = rows, .count = sizeof rows / sizeof rows[0], .given = OFFSET(given)};
+    const struct flag_command command = {
+        .name = "checkpoint verify",
+        .summary = "Compares every file of checkpoints with the size and SHA-256 in its manifest.",
+        .tables = &table,
+        .table_count = 1,
+        .positional_name = "PATH…",
+        .positional_minimum = 1,
+        .positional_maximum = INT32_MAX,
+        .positional_offset = OFFSET(paths),
+        .epilogue =
+            "PATH is an iter_… folder, a folder of --save (all its checkpoints), or a .safetensors file (its structure "
+            "only).\nThe exit code is 216 where something is damaged.\n",
+    };
+    struct options options;
+    int exit_code = EXIT_CODE_OK;
+    int status = flags_parse(&command, &options, argc, argv);
+    for (int64_t i = 0; status == 0 && i < options.paths.count; i++) {
+        int code = verify_path(options.paths.items[i], &options);
+        exit_code = exit_code == EXIT_CODE_OK ? code : exit_code;
+    }
+    if (status < 0)
+        exit_code = command_failed();
+    flags_free(&command, &options);
+    return exit_code;
+}
