@@ -63,8 +63,18 @@ title "4. What the model writes before it has learned anything"
     { cat "$folder/untrained.log" >&2; exit 1; }
 "${generate[@]}" --load "$folder/untrained" | fold -s -w 100 | sed 's/^/    /'
 
-title "5. Training: $iterations iterations"
-run "${train[@]}" --train-iters "$iterations" --log-interval 25 --eval-interval 250 --eval-iters 10 \
+# On a terminal the program's live line shows how it goes, and its log goes to a file; elsewhere the log is shown too,
+# without the list of all arguments.
+learn() {
+    if [ -t 2 ]; then
+        "$@" >"$folder/train.log"
+    else
+        "$@" 2>&1 | tee "$folder/train.log" | sed -u '/^-* arguments -*$/,/^-* end of arguments -*$/d'
+    fi
+}
+
+title "5. Training: $iterations iterations; the log is $folder/train.log"
+learn "${train[@]}" --train-iters "$iterations" --log-interval 50 --eval-interval 500 --eval-iters 10 \
     --save "$folder/run" --save-interval 500 --tensorboard-dir "$folder/run/tensorboard"
 
 title "6. The loss"
