@@ -84,6 +84,8 @@ int index_read(const struct index_reader *reader, int64_t sequence, int64_t offs
 
 // Adds every document of a dataset of the same dtype to a writer, whose present document must be ended.
 int index_writer_append(struct index_writer *w, const struct index_reader *reader);
+// Joins datasets of one dtype, in the given order, into a new one. Each is verified; on error there is no output.
+int index_merge(const char *output, char *const *prefixes, int64_t count);
 
 // Raw entries; the arrays of .idx are unaligned. A damaged file may give any value, so callers check what they use.
 static inline int64_t index_length(const struct index_reader *reader, int64_t sequence) {

@@ -31,7 +31,7 @@ static int find_range(const struct gpt_options *options, struct gpt_dataset *dat
     }
     if (dataset->range.begin == dataset->range.end)
         return bad_data("%s: --split \"%s\" leaves the %s split none of the %" PRId64
-                        " sequences; use more data or give it a larger weight",
+                        " sequences; use more data, give it a larger weight, or do without it (--eval-iters 0)",
                         options->prefix, options->split ? options->split : "", split_name(options->which), count);
     return 0;
 }

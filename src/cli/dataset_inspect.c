@@ -1,0 +1,201 @@
+// bevatron dataset inspect, bevatron dataset verify: what a dataset holds, and whether it is whole.
+#include "cli/dataset.h"
+
+#include "base/error.h"
+#include "base/json.h"
+#include "base/log.h"
+#include "cli/commands.h"
+#include "config/flag.h"
+#include "data/index/index.h"
+#include <inttypes.h>
+#include <stdio.h>
+
+struct options {
+    struct flag_given given;
+    struct string_list prefixes;
+    int64_t vocab_size;
+    bool json;
+};
+
+#define OFFSET(member) offsetof(struct options, member)
+#define VOCAB_SIZE_LIMIT 2147483648.0
+
+static const struct flag inspect_rows[] = {
+    {.name = "--json", .type = FLAG_BOOL, .offset = OFFSET(json), .help = "print one JSON object per dataset"},
+};
+
+static const struct flag verify_rows[] = {
+    {.name = "--vocab-size",
+     .type = FLAG_INT,
+     .offset = OFFSET(vocab_size),
+     .minimum = 1,
+     .maximum = VOCAB_SIZE_LIMIT,
+     .help = "ids from here on are errors; without it only negative ones are"},
+    {.name = "--json", .type = FLAG_BOOL, .offset = OFFSET(json), .help = "print one JSON object per dataset"},
+};
+
+// What a pass over the index tells.
+struct facts {
+    int64_t empty_documents;
+    int64_t shortest, longest;  // sequences, in tokens
+};
+
+static struct facts look_at(const struct index_reader *reader) {
+    struct facts facts = {.shortest = reader->sequence_count > 0 ? INT64_MAX : 0};
+    for (int64_t i = 0; i < reader->sequence_count; i++) {
+        int64_t length = index_length(reader, i);
+        facts.shortest = length < facts.shortest ? length : facts.shortest;
+        facts.longest = length > facts.longest ? length : facts.longest;
+    }
+    for (int64_t i = 0; i < reader->document_count; i++)
+        facts.empty_documents += index_document_begin(reader, i) == index_document_begin(reader, i + 1);
+    return facts;
+}
+
+static double mean(int64_t sum, int64_t count) {
+    return count > 0 ? (double)sum / (double)count : 0;
+}
+
+static void print_json(const struct index_reader *reader) {
+    struct facts facts = look_at(reader);
+    const struct {
+        const char *key;
+        int64_t value;
+    } numbers[] = {
+        {"documents", reader->document_count},       {"empty_documents", facts.empty_documents},
+        {"sequences", reader->sequence_count},       {"tokens", reader->token_count},
+        {"shortest_sequence", facts.shortest},       {"longest_sequence", facts.longest},
+        {"bin_bytes", (int64_t)reader->tokens.size}, {"idx_bytes", (int64_t)reader->index.size},
+    };
+    struct buffer text = {0};
+    struct json_writer json = {.out = &text};
+    json_begin_object(&json);
+    json_key(&json, "prefix");
+    json_cstring(&json, reader->prefix);
+    json_key(&json, "dtype");
+    json_cstring(&json, index_dtype_name(reader->dtype));
+    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
+        json_key(&json, numbers[i].key);
+        json_int(&json, numbers[i].value);
+    }
+    json_key(&json, "mean_sequence");
+    json_double(&json, mean(reader->token_count, reader->sequence_count));
+    json_key(&json, "mean_document");
+    json_double(&json, mean(reader->token_count, reader->document_count));
+    json_end_object(&json);
+    puts(buffer_string(&text));
+    buffer_free(&text);
+}
+
+static void print_text(const struct index_reader *reader) {
+    struct facts facts = look_at(reader);
+    printf("%s\n", reader->prefix);
+    printf("  documents   %" PRId64, reader->document_count);
+    if (facts.empty_documents > 0)
+        printf(" (%" PRId64 " empty)", facts.empty_documents);
+    printf("\n  sequences   %" PRId64 ", %" PRId64 " to %" PRId64 " tokens, %.1f on average\n", reader->sequence_count,
+           facts.shortest, facts.longest, mean(reader->token_count, reader->sequence_count));
+    printf("  tokens      %" PRId64 " (%s), %.1f a document\n", reader->token_count, index_dtype_name(reader->dtype),
+           mean(reader->token_count, reader->document_count));
+    printf("  bytes       %zu in .bin, %zu in .idx\n", reader->tokens.size, reader->index.size);
+}
+
+static int inspect(const struct options *options, const char *prefix) {
+    struct index_reader *reader;
+    TRY(index_open(&reader, prefix));
+    if (options->json)
+        print_json(reader);
+    else
+        print_text(reader);
+    index_close(reader);
+    return 0;
+}
+
+static void print_verdict(const char *prefix, const struct index_reader *reader, const char *error, bool as_json) {
+    if (!as_json) {
+        if (!error)
+            printf("%s: whole, %" PRId64 " documents, %" PRId64 " tokens\n", prefix, reader->document_count,
+                   reader->token_count);
+        return;
+    }
+    struct buffer text = {0};
+    struct json_writer json = {.out = &text};
+    json_begin_object(&json);
+    json_key(&json, "prefix");
+    json_cstring(&json, prefix);
+    json_key(&json, "is_whole");
+    json_bool(&json, !error);
+    json_key(&json, "error");
+    json_cstring(&json, error);
+    json_end_object(&json);
+    puts(buffer_string(&text));
+    buffer_free(&text);
+}
+
+static int verify(const struct options *options, const char *prefix) {
+    struct index_reader *reader;
+    int result = index_open(&reader, prefix);
+    if (result == 0)
+        result = index_verify_tokens(reader, options->vocab_size);
+    print_verdict(prefix, reader, result < 0 ? error_message() : NULL, options->json);
+    index_close(reader);
+    return result;
+}
+
+// Every dataset is looked at, whatever the others are like; the exit code is the first error's.
+static int for_each(const struct options *options, int (*look)(const struct options *, const char *)) {
+    int exit_code = EXIT_CODE_OK;
+    for (int64_t i = 0; i < options->prefixes.count; i++) {
+        if (look(options, options->prefixes.items[i]) == 0)
+            continue;
+        int code = command_failed();
+        exit_code = exit_code == EXIT_CODE_OK ? code : exit_code;
+    }
+    return exit_code;
+}
+
+static int parse_and_run(const struct flag_command *command, int argc, char **argv,
+                         int (*look)(const struct options *, const char *)) {
+    struct options options;
+    int exit_code = EXIT_CODE_OK;
+    int status = flags_parse(command, &options, argc, argv);
+    if (status == 0)
+        exit_code = for_each(&options, look);
+    else if (status < 0)
+        exit_code = command_failed();
+    flags_free(command, &options);
+    return exit_code;
+}
+
+int dataset_inspect(int argc, char **argv) {
+    const struct flag_table table = {
+        .flags = inspect_rows, .count = sizeof inspect_rows / sizeof inspect_rows[0], .given = OFFSET(given)};
+    const struct flag_command command = {
+        .name = "dataset inspect",
+        .summary = "Tells what datasets hold.",
+        .tables = &table,
+        .table_count = 1,
+        .positional_name = "PREFIX…",
+        .positional_minimum = 1,
+        .positional_maximum = INT32_MAX,
+        .positional_offset = OFFSET(prefixes),
+    };
+    return parse_and_run(&command, argc, argv, inspect);
+}
+
+int dataset_verify(int argc, char **argv) {
+    const struct flag_table table = {
+        .flags = verify_rows, .count = sizeof verify_rows / sizeof verify_rows[0], .given = OFFSET(given)};
+    const struct flag_command command = {
+        .name = "dataset verify",
+        .summary = "Checks every length, pointer, document boundary and token of datasets.",
+        .tables = &table,
+        .table_count = 1,
+        .positional_name = "PREFIX…",
+        .positional_minimum = 1,
+        .positional_maximum = INT32_MAX,
+        .positional_offset = OFFSET(prefixes),
+        .epilogue = "The exit code is 215 where a dataset is damaged.\n",
+    };
+    return parse_and_run(&command, argc, argv, verify);
+}

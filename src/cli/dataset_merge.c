@@ -1,0 +1,116 @@
+// bevatron dataset merge: joins datasets into one, those of a folder in the order of their names as Megatron's
+// merge_datasets.py does, or those named, in that order.
+#include "cli/dataset.h"
+
+#include "base/error.h"
+#include "base/file.h"
+#include "cli/commands.h"
+#include "config/flag.h"
+#include "data/index/index.h"
+#include <dirent.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct options {
+    struct flag_given given;
+    struct string_list prefixes;
+    char *input;
+    char *output_prefix;
+};
+
+#define OFFSET(member) offsetof(struct options, member)
+
+static const struct flag rows[] = {
+    {.name = "--input",
+     .type = FLAG_STRING,
+     .offset = OFFSET(input),
+     .value_name = "FOLDER",
+     .help = "join every dataset in this folder, in the order of their names"},
+    {.name = "--output-prefix",
+     .type = FLAG_STRING,
+     .offset = OFFSET(output_prefix),
+     .value_name = "PREFIX",
+     .required = true,
+     .help = "writes PREFIX.bin and PREFIX.idx"},
+};
+
+static int compare_strings(const void *a, const void *b) {
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+// The names of all .bin and .idx files of a folder, without extension; a pair gives two equal names.
+static int list_names(const char *folder, struct string_list *found) {
+    DIR *stream = opendir(folder);
+    if (!stream)
+        return error_set("cannot list %s: %s; give a folder of datasets", folder, strerror(errno));
+    for (struct dirent *entry; (entry = readdir(stream));) {
+        char *dot = strrchr(entry->d_name, '.');
+        if (!dot || dot == entry->d_name || (strcmp(dot, ".idx") != 0 && strcmp(dot, ".bin") != 0))
+            continue;
+        *dot = 0;
+        string_list_add(found, entry->d_name);
+    }
+    closedir(stream);
+    if (found->count == 0)
+        return error_set("there is no dataset (.bin with .idx) in %s", folder);
+    qsort(found->items, (size_t)found->count, sizeof *found->items, compare_strings);
+    return 0;
+}
+
+// Adds the datasets of a folder. One half without the other stays in the list, for index_open to complain about.
+static int list_folder(const char *folder, struct string_list *prefixes) {
+    struct string_list found = {0};
+    int result = list_names(folder, &found);
+    for (int64_t i = 0; i < found.count; i++) {
+        if (i > 0 && strcmp(found.items[i], found.items[i - 1]) == 0)
+            continue;
+        char *prefix = file_join(folder, found.items[i]);
+        string_list_add(prefixes, prefix);
+        free(prefix);
+    }
+    string_list_free(&found);
+    return result;
+}
+
+static int run(struct options *options) {
+    if (options->input && options->prefixes.count > 0)
+        return error_set_code(EXIT_CODE_USAGE, "give either --input FOLDER or the datasets by name, not both");
+    if (!options->input && options->prefixes.count == 0)
+        return error_set_code(EXIT_CODE_USAGE, "nothing to join; give --input FOLDER or the datasets by name");
+    if (options->input)
+        TRY(list_folder(options->input, &options->prefixes));
+    TRY(index_merge(options->output_prefix, options->prefixes.items, options->prefixes.count));
+    struct index_reader *reader;
+    TRY(index_open(&reader, options->output_prefix));
+    printf("joined %" PRId64 " datasets into %s: %" PRId64 " documents, %" PRId64 " tokens (%s)\n",
+           options->prefixes.count, options->output_prefix, reader->document_count, reader->token_count,
+           index_dtype_name(reader->dtype));
+    index_close(reader);
+    return 0;
+}
+
+int dataset_merge(int argc, char **argv) {
+    const struct flag_table table = {.flags = rows, .count = sizeof rows / sizeof rows[0], .given = OFFSET(given)};
+    const struct flag_command command = {
+        .name = "dataset merge",
+        .summary = "Joins datasets of one dtype into one; documents keep their order.",
+        .tables = &table,
+        .table_count = 1,
+        .positional_name = "PREFIX…",
+        .positional_minimum = 0,
+        .positional_maximum = INT32_MAX,
+        .positional_offset = OFFSET(prefixes),
+    };
+    struct options options;
+    int exit_code = EXIT_CODE_OK;
+    int status = flags_parse(&command, &options, argc, argv);
+    if (status == 0)
+        status = run(&options);
+    if (status < 0)
+        exit_code = command_failed();
+    flags_free(&command, &options);
+    return exit_code;
+}

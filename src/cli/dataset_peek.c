@@ -1,0 +1,208 @@
+// bevatron dataset peek: prints documents as ids, or as text where a tokenizer is given.
+#include "cli/dataset.h"
+
+#include "base/error.h"
+#include "base/json.h"
+#include "cli/commands.h"
+#include "cli/tokenizer_flags.h"
+#include "config/flag.h"
+#include "data/bad_data.h"
+#include "data/index/index.h"
+#include <inttypes.h>
+#include <stdio.h>
+#include <unistd.h>
+
+struct options {
+    struct flag_given given;
+    struct string_list prefixes;
+    int64_t document, count, max_tokens;
+    bool json;
+    struct tokenizer_flags tokenizer;
+};
+
+#define OFFSET(member) offsetof(struct options, member)
+
+static const struct flag rows[] = {
+    {.name = "--document",
+     .type = FLAG_INT,
+     .offset = OFFSET(document),
+     .initial = "0",
+     .minimum = 0,
+     .maximum = 1e18,
+     .help = "the first document to print, counted from 0"},
+    {.name = "--count",
+     .type = FLAG_INT,
+     .offset = OFFSET(count),
+     .initial = "3",
+     .minimum = 1,
+     .maximum = 1e18,
+     .help = "how many documents"},
+    {.name = "--max-tokens",
+     .type = FLAG_INT,
+     .offset = OFFSET(max_tokens),
+     .initial = "256",
+     .minimum = 0,
+     .maximum = 1e18,
+     .help = "tokens of each document; 0 for all"},
+    {.name = "--json", .type = FLAG_BOOL, .offset = OFFSET(json), .help = "print one JSON object per document"},
+};
+
+// What is printed of one document.
+struct document {
+    int64_t number;
+    int64_t tokens;         // all it has
+    struct token_list ids;  // the first of them
+    bool has_text;
+    struct buffer text;
+};
+
+static int add_sequence(const struct index_reader *reader, int64_t sequence, int64_t limit, struct document *document) {
+    struct token_list *ids = &document->ids;
+    int64_t length = index_length(reader, sequence), wanted = length;
+    if (length < 0 || length > reader->token_count)
+        return bad_data("%s.idx: sequence %" PRId64 " has %" PRId64 " tokens, which cannot be; run `bevatron dataset "
+                        "verify` on it",
+                        reader->prefix, sequence, length);
+    document->tokens += length;
+    if (limit > 0 && wanted > limit - ids->count)
+        wanted = limit - ids->count;
+    if (wanted == 0)
+        return 0;
+    token_list_reserve(ids, wanted);
+    TRY(index_read(reader, sequence, 0, wanted, ids->ids + ids->count));
+    ids->count += wanted;
+    return 0;
+}
+
+static int read_document(const struct index_reader *reader, int64_t limit, struct document *document) {
+    int64_t begin = index_document_begin(reader, document->number);
+    int64_t end = index_document_begin(reader, document->number + 1);
+    if (begin < 0 || begin > end || end > reader->sequence_count)
+        return bad_data("%s.idx: document %" PRId64 " is sequences %" PRId64 " to %" PRId64
+                        ", which cannot be; run `bevatron dataset verify` on it",
+                        reader->prefix, document->number, begin, end);
+    document->tokens = document->ids.count = 0;
+    for (int64_t sequence = begin; sequence < end; sequence++)
+        TRY(add_sequence(reader, sequence, limit, document));
+    return 0;
+}
+
+// Text out of a dataset may hold anything; on a terminal, control characters must not act.
+static void print_text(const struct buffer *text) {
+    bool is_terminal = isatty(STDOUT_FILENO);
+    for (size_t i = 0; i < text->length; i++) {
+        unsigned char byte = (unsigned char)text->data[i];
+        bool is_control = (byte < 0x20 && byte != '\n' && byte != '\t') || byte == 0x7f;
+        putchar(is_terminal && is_control ? '?' : byte);
+    }
+    putchar('\n');
+}
+
+static void print_json(const struct document *document) {
+    struct buffer out = {0};
+    struct json_writer json = {.out = &out};
+    json_begin_object(&json);
+    json_key(&json, "document");
+    json_int(&json, document->number);
+    json_key(&json, "tokens");
+    json_int(&json, document->tokens);
+    json_key(&json, "ids");
+    json_begin_array(&json);
+    for (int64_t i = 0; i < document->ids.count; i++)
+        json_int(&json, document->ids.ids[i]);
+    json_end_array(&json);
+    if (document->has_text) {
+        json_key(&json, "text");
+        json_string(&json, buffer_string(&document->text), document->text.length);
+    }
+    json_end_object(&json);
+    puts(buffer_string(&out));
+    buffer_free(&out);
+}
+
+static void print_plain(const struct document *document) {
+    printf("=== document %" PRId64 ", %" PRId64 " tokens%s\n", document->number, document->tokens,
+           document->ids.count < document->tokens ? ", the first of them:" : "");
+    if (document->has_text) {
+        print_text(&document->text);
+        return;
+    }
+    for (int64_t i = 0; i < document->ids.count; i++)
+        printf("%s%" PRId32, i > 0 ? " " : "", document->ids.ids[i]);
+    putchar('\n');
+}
+
+static int print_document(const struct options *options, const struct index_reader *reader,
+                          const struct tokenizer *tokenizer, struct document *document) {
+    TRY(read_document(reader, options->max_tokens, document));
+    buffer_clear(&document->text);
+    if (tokenizer && tokenizer_decode(tokenizer, document->ids.ids, document->ids.count, &document->text) < 0)
+        return error_context("document %" PRId64 " of %s", document->number, reader->prefix);
+    if (options->json)
+        print_json(document);
+    else
+        print_plain(document);
+    return 0;
+}
+
+static int print_documents(const struct options *options, const struct index_reader *reader,
+                           const struct tokenizer *tokenizer) {
+    if (options->document >= reader->document_count)
+        return error_set("--document %" PRId64 ": %s has %" PRId64 " documents, counted from 0", options->document,
+                         reader->prefix, reader->document_count);
+    int64_t left = reader->document_count - options->document;
+    int64_t count = options->count < left ? options->count : left;
+    struct document document = {.has_text = tokenizer != NULL};
+    int status = 0;
+    for (int64_t i = 0; i < count && status == 0; i++) {
+        document.number = options->document + i;
+        status = print_document(options, reader, tokenizer, &document);
+    }
+    token_list_free(&document.ids);
+    buffer_free(&document.text);
+    return status;
+}
+
+static int run(const struct options *options) {
+    const struct tokenizer_flags *flags = &options->tokenizer;
+    bool has_tokenizer = flags->vocab_file || flags->merge_file || flag_is_given(&flags->given, "--tokenizer-type");
+    struct tokenizer *tokenizer = NULL;
+    struct index_reader *reader = NULL;
+    int status = has_tokenizer ? tokenizer_open_from_flags(&tokenizer, flags) : 0;
+    if (status == 0)
+        status = index_open(&reader, options->prefixes.items[0]);
+    if (status == 0)
+        status = print_documents(options, reader, tokenizer);
+    index_close(reader);
+    tokenizer_free(tokenizer);
+    return status;
+}
+
+int dataset_peek(int argc, char **argv) {
+    const struct flag_table tables[] = {
+        {.flags = rows, .count = sizeof rows / sizeof rows[0], .given = OFFSET(given)},
+        tokenizer_flag_table(OFFSET(tokenizer)),
+    };
+    const struct flag_command command = {
+        .name = "dataset peek",
+        .summary = "Prints documents of a dataset: as ids, or as text where the tokenizer is given.",
+        .tables = tables,
+        .table_count = 2,
+        .positional_name = "PREFIX",
+        .positional_minimum = 1,
+        .positional_maximum = 1,
+        .positional_offset = OFFSET(prefixes),
+        .epilogue = "Example:\n"
+                    "  bevatron dataset peek data/corpus_text_document --document 7 --count 1 \\\n"
+                    "      --vocab-file vocab.json --merge-file merges.txt\n",
+    };
+    struct options options;
+    int exit_code = EXIT_CODE_OK;
+    int status = flags_parse(&command, &options, argc, argv);
+    if (status == 0)
+        status = run(&options);
+    if (status < 0)
+        exit_code = command_failed();
+    flags_free(&command, &options);
+    return exit_code;
+}

@@ -1,0 +1,97 @@
+#!/bin/bash
+# bevatron dataset inspect, verify, peek and merge on small datasets written here byte by byte, whole and damaged.
+set -u
+bevatron=${BEVATRON:?path of the program}
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+failures=0
+
+fail() {
+    echo "FAILED: $*"
+    failures=$((failures + 1))
+}
+
+# expect CODE TEXT COMMAND…: the exit code, and a text in what was printed.
+expect() {
+    local code=$1 text=$2
+    shift 2
+    local printed got
+    printed=$("$@" 2>&1)
+    got=$?
+    [ "$got" -eq "$code" ] || fail "$*: exit code $got, expected $code: $printed"
+    case $printed in
+    *"$text"*) ;;
+    *) fail "$*: \"$text\" is not in: $printed" ;;
+    esac
+}
+
+hexadecimal() {
+    printf "$(printf '%s' "$1" | sed 's/ //g; s/../\\x&/g')"
+}
+
+# Documents [5 6 7 99], [], [8 9 99] as uint16.
+write_example() {
+    hexadecimal '0500 0600 0700 6300 0800 0900 6300' >"$1.bin"
+    hexadecimal '4d4d494449445800000100000000000000 08 0200000000000000 0400000000000000 04000000 03000000
+        0000000000000000 0800000000000000 0000000000000000 0100000000000000 0100000000000000 0200000000000000' |
+        tr -d '\n' >"$1.idx"
+}
+
+cd "$folder" || exit 1
+mkdir parts
+write_example parts/a
+write_example parts/b
+[ "$(wc -c <parts/a.idx)" -eq 90 ] || fail "the example has $(wc -c <parts/a.idx) bytes"
+
+expect 0 'documents   3 (1 empty)' "$bevatron" dataset inspect parts/a
+expect 0 'sequences   2, 3 to 4 tokens, 3.5 on average' "$bevatron" dataset inspect parts/a
+expect 0 '"prefix":"parts/b","dtype":"uint16","documents":3,"empty_documents":1,"sequences":2,"tokens":7' \
+    "$bevatron" dataset inspect --json parts/a parts/b
+expect 0 'parts/a: whole, 3 documents, 7 tokens' "$bevatron" dataset verify parts/a
+expect 215 'is 99, beyond the vocabulary of 99' "$bevatron" dataset verify --vocab-size 99 parts/a
+expect 0 '=== document 0, 4 tokens
+5 6 7 99
+=== document 1, 0 tokens
+
+=== document 2, 3 tokens
+8 9 99' "$bevatron" dataset peek parts/a
+expect 0 '=== document 2, 3 tokens, the first of them:
+8 9' "$bevatron" dataset peek parts/a --document 2 --count 9 --max-tokens 2
+expect 0 '{"document":2,"tokens":3,"ids":[8,9,99],"text":"8 9 99"}' \
+    "$bevatron" dataset peek --json --document 2 --tokenizer-type NullTokenizer --vocab-size 100 parts/a
+expect 1 'parts/a has 3 documents' "$bevatron" dataset peek parts/a --document 3
+
+expect 0 'joined 2 datasets into both: 6 documents, 14 tokens (uint16)' \
+    "$bevatron" dataset merge --input parts --output-prefix both
+cat parts/a.bin parts/b.bin | cmp - both.bin || fail "both.bin is not the parts"
+expect 0 'both: whole, 6 documents, 14 tokens' "$bevatron" dataset verify both
+expect 0 'joined 3 datasets' "$bevatron" dataset merge both parts/a both --output-prefix more
+expect 0 '5 6 7 99' "$bevatron" dataset peek more --document 6 --count 1
+expect 1 'both is among the datasets to join' "$bevatron" dataset merge both parts/a --output-prefix both
+expect 2 'not both' "$bevatron" dataset merge both --input parts --output-prefix x
+expect 2 'nothing to join' "$bevatron" dataset merge --output-prefix x
+expect 2 'output-prefix' "$bevatron" dataset merge parts/a
+rm parts/b.idx
+expect 1 'parts/b.idx does not exist' "$bevatron" dataset merge --input parts --output-prefix x
+[ ! -e x.bin ] && [ ! -e x.idx ] || fail "a failed merge left files"
+[ -z "$(find . -name '*.tmp*' -o -name '*.spill*')" ] || fail "temporary files stayed"
+
+# Damage, each with its exit code; the other datasets on the line are still looked at.
+truncate -s 13 parts/a.bin
+expect 215 'parts/a.bin: 13 bytes, but parts/a.idx describes 14: the file is cut short' "$bevatron" dataset inspect parts/a
+expect 215 'both: whole' "$bevatron" dataset verify parts/a both
+expect 215 '"is_whole":false' "$bevatron" dataset verify --json parts/a
+truncate -s 60 more.idx
+expect 215 'more.idx' "$bevatron" dataset peek more
+: >both.idx
+expect 215 'both.idx: 0 bytes' "$bevatron" dataset inspect both
+expect 1 'none.idx does not exist' "$bevatron" dataset inspect none
+expect 2 'PREFIX' "$bevatron" dataset inspect
+expect 2 'there is no command "dataset frobnicate"' "$bevatron" dataset frobnicate
+expect 2 'usage: bevatron dataset' "$bevatron" dataset
+expect 0 'joins datasets into one' "$bevatron" dataset --help
+expect 0 '--vocab-size' "$bevatron" dataset verify --help
+expect 2 '--vocab-size' "$bevatron" dataset verify --vocab-sise 5 both
+
+[ "$failures" -eq 0 ] && echo "all well"
+exit $((failures > 0))
