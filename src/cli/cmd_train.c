@@ -9,6 +9,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 struct train_options {
     struct flag_given given;
@@ -50,7 +51,8 @@ static int run(struct train_options *options, struct session *session, enum exit
     TRY(use_checkpoint_args(config));
     TRY(session_start(session));
     TRY(config_validate(config, session->place.size));
-    if (session->place.rank == 0) {
+    // A log wants all arguments; a person at a terminal does not, unless asked for.
+    if (session->place.rank == 0 && (options->dry_run || !isatty(STDERR_FILENO))) {
         struct buffer dump = {0};
         config_dump(config, &dump);
         fputs(buffer_string(&dump), options->dry_run ? stdout : stderr);

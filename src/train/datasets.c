@@ -123,7 +123,7 @@ int datasets_open(struct datasets *datasets, const struct config *config, const 
                                       .sample_count = counts[which],
                                       .seed = config->seed,
                                       .cache_folder = config->data_cache_path,
-                                      .vocab_size = config->padded_vocab_size};
+                                      .vocab_size = vocab_size};
         if (open_split(datasets, config, mesh, &options) < 0) {
             datasets_close(datasets);
             return -1;

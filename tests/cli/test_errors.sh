@@ -1,0 +1,102 @@
+#!/usr/bin/env bash
+# Bad input: a clear message that names the thing and the remedy, the exit code of the documentation, nothing half-written.
+cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
+. tests/cli/common.sh
+
+# A tokenizer and a dataset to spoil.
+printf '{"text": "the cat sat on the mat and the cat ate"}\n{"text": ""}\n{"text": "a dog ran to the cat"}\n' >"$work/a.jsonl"
+for _ in $(seq 40); do cat "$work/a.jsonl"; done >"$work/text.jsonl"
+expect 0 "" "$BEVATRON" tokenizer train --input "$work/text.jsonl" --vocab-size 280 --output-prefix "$work/t"
+tokenizer=(--vocab-file "$work/t-vocab.json" --merge-file "$work/t-merges.txt")
+expect 0 "" "$BEVATRON" preprocess --input "$work/text.jsonl" --output-prefix "$work/d" "${tokenizer[@]}" --append-eod
+prefix=$work/d_text_document
+train=("$BEVATRON" train "${tokenizer[@]}" --num-layers 1 --hidden-size 16 --num-attention-heads 2 --seq-length 8
+    --max-position-embeddings 8 --micro-batch-size 2 --train-iters 4 --lr 1e-3 --log-interval 1 --eval-interval 10
+    --eval-iters 0 --split 1 --device cpu)
+expect 0 "iteration        4/       4" "${train[@]}" --data-path "$prefix" --save "$work/run" --save-interval 4
+
+# Flags.
+expect 2 "did you mean --num-layers" "${train[@]}" --num-layer 2
+expect 2 "--num-layers" "${train[@]}" --num-layers minus
+expect 2 "no command" "$BEVATRON" trian
+expect 2 "--fp16" "${train[@]}" --data-path "$prefix" --fp16
+expect 2 "--swiglu" "${train[@]}" --data-path "$prefix" --swiglu
+expect 2 "moe" "${train[@]}" --data-path "$prefix" --moe-router-topk 4
+expect 2 "hidden-size" "${train[@]}" --data-path "$prefix" --num-attention-heads 3
+
+# Files.
+expect 1 "$work/none.idx" "${train[@]}" --data-path "$work/none"
+expect 1 "$work/none.json" "${train[@]}" --data-path "$prefix" --vocab-file "$work/none.json"
+expect 1 "$work/none.jsonl" "$BEVATRON" preprocess --input "$work/none.jsonl" --output-prefix "$work/x" "${tokenizer[@]}"
+
+# spoil SUFFIX COMMAND…: a copy of the dataset with one of its files changed by the command (file in $1) must be refused.
+spoil() {
+    local suffix=$1 name=$2 text=$3
+    shift 3
+    rm -rf "$work"/spoilt*
+    cp "$prefix.bin" "$work/spoilt.bin"
+    cp "$prefix.idx" "$work/spoilt.idx"
+    "$@" "$work/spoilt.$suffix"
+    expect 215 "$text" "${train[@]}" --data-path "$work/spoilt"
+    grep -qF "$work/spoilt" "$work/out" || fail "$name: the message does not name the file"
+}
+empty() { : >"$1"; }
+truncate_one() { truncate -s -1 "$1"; }
+grow() { printf x >>"$1"; }
+# flip BYTE FILE: inverts one byte.
+flip() {
+    local byte
+    byte=$(od -An -tu1 -j "$1" -N 1 "$2")
+    printf "\\x$(printf %x $((255 - byte)))" | dd of="$2" bs=1 seek="$1" conv=notrunc status=none
+}
+flip_magic() { flip 0 "$1"; }
+flip_version() { flip 9 "$1"; }
+flip_dtype() { flip 17 "$1"; }
+flip_count() { flip 18 "$1"; }
+spoil idx "empty index" "" empty
+spoil idx "truncated index" "" truncate_one
+spoil idx "magic" "" flip_magic
+spoil idx "version" "" flip_version
+spoil idx "dtype" "" flip_dtype
+spoil idx "count" "" flip_count
+spoil bin "truncated tokens" "" truncate_one
+spoil bin "empty tokens" "" empty
+
+# Ids beyond the vocabulary: a dataset of another tokenizer.
+printf '1 2 3 4 5 6 7 8 9 10 11 12 13 14 500 501 502 503\n' | sed 's/.*/{"text": "&"}/' >"$work/ids.jsonl"
+expect 0 "" "$BEVATRON" preprocess --input "$work/ids.jsonl" --output-prefix "$work/ids" --tokenizer-type NullTokenizer \
+    --vocab-size 1000
+expect 215 "which the vocabulary of 280 does not hold" "${train[@]}" --data-path "$work/ids_text_document"
+
+# Tokenizer files that disagree.
+sed 's/"the": *[0-9]*, *//; s/"\\u0120the": *[0-9]*, *//; s/"Ġthe": *[0-9]*, *//' "$work/t-vocab.json" >"$work/less.json"
+cmp -s "$work/less.json" "$work/t-vocab.json" && fail "the vocabulary was not changed"
+expect 1 "merges" "${train[@]}" --data-path "$prefix" --vocab-file "$work/less.json"
+
+# Bad lines.
+printf '{"text": "fine"}\n{"text": "broken\n' >"$work/bad.jsonl"
+expect 215 "bad.jsonl" "$BEVATRON" preprocess --input "$work/bad.jsonl" --output-prefix "$work/bad" "${tokenizer[@]}"
+grep -qE "line 2|:2" "$work/out" && pass || fail "the line is not named"
+[ ! -e "$work/bad_text_document.bin" ] && [ ! -e "$work/bad_text_document.idx" ] && pass || fail "half-written output"
+printf '{"text": "caf\xe9"}\n' >"$work/latin.jsonl"
+expect 215 "latin.jsonl" "$BEVATRON" preprocess --input "$work/latin.jsonl" --output-prefix "$work/latin" "${tokenizer[@]}"
+ls "$work" | grep -q "tmp" && fail "temporary files are left: $(ls "$work" | grep tmp)"
+
+# Checkpoints.
+expect 1 "num_layers" "${train[@]}" --data-path "$prefix" --num-layers 2 --load "$work/run"
+expect 216 "$work/nowhere" "$BEVATRON" generate --load "$work/nowhere" --prompt x
+cp -r "$work/run" "$work/damaged"
+flip 3000 "$work/damaged/iter_0000004/model.safetensors"
+expect 216 "model.safetensors" "$BEVATRON" generate --load "$work/damaged" --prompt x
+expect 216 "model.safetensors" "${train[@]}" --data-path "$prefix" --load "$work/damaged"
+expect 0 "cat" "$BEVATRON" generate --load "$work/run" --prompt "the cat" --max-new-tokens 3
+
+# A save folder that cannot be written, or is full: a file size limit stands in for a full disk.
+: >"$work/file"
+expect 1 "$work/file" "${train[@]}" --data-path "$prefix" --save "$work/file/run" --save-interval 2
+(ulimit -f 8; trap '' XFSZ; exec "${train[@]}" --data-path "$prefix" --save "$work/full" --save-interval 2 --metrics-file "$work/m.jsonl") >"$work/out" 2>&1
+code=$?
+[ "$code" = 1 ] && pass || fail "exit code $code instead of 1 with a full disk"
+[ -z "$(ls "$work/full" 2>/dev/null)" ] && pass || fail "a full disk left: $(ls "$work/full")"
+
+finish

@@ -1,0 +1,89 @@
+#!/usr/bin/env bash
+# Training as a user does it: a run in one go equals a run that was stopped, killed and resumed, bit for bit; the number
+# of threads changes no bit; evaluation and generation read what training wrote.
+cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
+. tests/cli/common.sh
+
+model=(--mock-data --vocab-size 97 --num-layers 2 --hidden-size 48 --num-attention-heads 3 --seq-length 33
+    --max-position-embeddings 40 --micro-batch-size 2 --global-batch-size 6 --lr 1e-3 --min-lr 1e-4
+    --lr-decay-style cosine --lr-warmup-iters 3 --weight-decay 0.1 --log-interval 1 --eval-interval 8 --eval-iters 2
+    --hidden-dropout 0.1 --attention-dropout 0.1 --device cpu)
+
+# Every weight and every moment of two checkpoints, by their hashes.
+expect_same_state() {
+    local a b
+    a=$(cd "$1" && sha256sum model.safetensors optimizer.safetensors)
+    b=$(cd "$2" && sha256sum model.safetensors optimizer.safetensors)
+    if [ -n "$a" ] && [ "$a" = "$b" ]; then pass; else fail "$3: the states in $1 and $2 differ"; fi
+}
+
+expect 0 "iteration       20/      20" \
+    "$BEVATRON" train "${model[@]}" --threads 2 --train-iters 20 --save "$work/straight" --save-interval 20
+losses "$work/out" >"$work/straight.losses"
+[ "$(wc -l <"$work/straight.losses")" = 20 ] && pass || fail "20 log lines"
+
+# Stopped after 10, then resumed with another number of threads.
+expect 0 "exiting program at iteration 10" "$BEVATRON" train "${model[@]}" --threads 2 --train-iters 20 \
+    --exit-interval 10 --save "$work/resumed" --save-interval 5
+losses "$work/out" >"$work/resumed.losses"
+expect 0 "successfully loaded checkpoint" "$BEVATRON" train "${model[@]}" --threads 1 --train-iters 20 \
+    --load "$work/resumed" --save "$work/resumed" --save-interval 5
+losses "$work/out" >>"$work/resumed.losses"
+expect_same_state "$work/straight/iter_0000020" "$work/resumed/iter_0000020" "stop and resume"
+expect_same "$work/straight.losses" "$work/resumed.losses" "losses of a resumed run"
+
+# Killed without warning somewhere after the tenth iteration.
+"$BEVATRON" train "${model[@]}" --train-iters 100000 --lr-decay-iters 20 --save "$work/killed" --save-interval 5 \
+    >"$work/killed.log" 2>&1 &
+pid=$!
+for _ in $(seq 600); do
+    [ -f "$work/killed/latest_checkpointed_iteration.txt" ] &&
+        [ "$(cat "$work/killed/latest_checkpointed_iteration.txt")" -ge 10 ] && break
+    sleep 0.1
+done
+kill -9 "$pid"
+wait "$pid" 2>/dev/null
+saved=$(cat "$work/killed/latest_checkpointed_iteration.txt")
+[ "$saved" -ge 10 ] && pass || fail "no checkpoint before the kill"
+expect 0 "successfully loaded checkpoint from $work/killed [ t 1/1, p 1/1 ] at iteration 10" "$BEVATRON" train \
+    "${model[@]}" --train-iters 20 --load "$work/killed" --ckpt-step 10 --save "$work/after" --save-interval 20 \
+    --override-opt_param-scheduler
+expect_same_state "$work/straight/iter_0000020" "$work/after/iter_0000020" "kill and resume"
+ls "$work/killed" | grep -q tmp && { "$BEVATRON" checkpoint verify "$work/killed" >/dev/null 2>&1 || fail "leftovers of a kill harm"; }
+
+# A signal: the step ends, a checkpoint is saved, exit code 210.
+"$BEVATRON" train "${model[@]}" --train-iters 100000 --save "$work/signalled" --save-interval 100000 \
+    >"$work/out" 2>&1 &
+pid=$!
+for _ in $(seq 600); do
+    grep -q "iteration        3/" "$work/out" && break
+    sleep 0.1
+done
+kill -TERM "$pid"
+wait "$pid"
+code=$?
+[ "$code" = 210 ] && pass || fail "exit code $code instead of 210 after SIGTERM"
+[ -f "$work/signalled/latest_checkpointed_iteration.txt" ] && pass || fail "no checkpoint after SIGTERM"
+expect 210 "exiting program after" "$BEVATRON" train "${model[@]}" --train-iters 100000 --exit-duration-in-mins 0.001 \
+    --save "$work/late" --save-interval 100000
+
+# --keep-last leaves the newest ones.
+expect 0 "iteration        8/       8" \
+    "$BEVATRON" train "${model[@]}" --train-iters 8 --save "$work/kept" --save-interval 2 --keep-last 2
+[ "$(cd "$work/kept" && echo iter_*)" = "iter_0000006 iter_0000008" ] && pass || fail "--keep-last: $(ls "$work/kept")"
+
+# Gradient accumulation by ramp-up, counted in samples.
+# Four batches of 2, two of 4, two of 6, then of 8: 92 of the 96 samples make whole batches.
+expect 0 "consumed samples:           92" "$BEVATRON" train "${model[@]}" --train-samples 96 --global-batch-size 8 \
+    --rampup-batch-size 2 2 24 --lr-warmup-samples 8 --lr-warmup-iters 0
+grep -q "global batch size:     2 " "$work/out" && grep -q "global batch size:     8 " "$work/out" && pass ||
+    fail "the batch size did not ramp up"
+
+# Metrics, TensorBoard, evaluation.
+expect 0 "params norm:" "$BEVATRON" train "${model[@]}" --train-iters 3 --lr-warmup-iters 0 --log-params-norm --log-num-zeros-in-grad \
+    --log-throughput --tensorboard-dir "$work/board" --metrics-file "$work/metrics.jsonl"
+grep -q "num zeros:" "$work/out" && grep -q "throughput per GPU (TFLOP/s/GPU):" "$work/out" && pass || fail "optional parts"
+[ "$(grep -c '"kind": *"train"' "$work/metrics.jsonl")" = 3 ] && pass || fail "3 training lines in metrics.jsonl"
+[ -s "$(echo "$work"/board/events.out.tfevents.*)" ] && pass || fail "no TensorBoard events"
+
+finish
