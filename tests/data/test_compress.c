@@ -1,0 +1,225 @@
+// Reading compressed files (tests/golden/make_compressed.py): several streams in one file, every truncation, flipped bits,
+// formats told by content, small reads.
+#include "data/extract/reader.h"
+#include "base/error.h"
+#include "fixture.h"
+
+static const char *const names[] = {"lines.gz", "lines.bz2", "lines.xz", "lines.zst"};
+static const char *const formats[] = {"gzip", "bzip2", "xz", "zstd"};
+enum { FORMATS = 4 };
+
+static char *golden(int i) {
+    return memory_printf("tests/golden/compress/%s", names[i]);
+}
+
+// What the golden files hold, from the same rule as in the script.
+static void expected_lines(struct buffer *out) {
+    for (int i = 1; i <= 4000; i++)
+        buffer_printf(out, "line %d: %d sacks of flour\n", i, i * i % 977);
+}
+
+// Writes a file without waiting for the disk, for there are thousands of them. A file that is cut and written again is
+// flushed by some file systems, one that is new is not.
+static void write_quickly(const char *path, const struct buffer *bytes, size_t count) {
+    unlink(path);
+    FILE *file = fopen(path, "wb");
+    EXPECT(file && fwrite(bytes->data, 1, count, file) == count);
+    EXPECT(fclose(file) == 0);
+}
+
+// Reads a whole file in pieces of `step` bytes. 0, or -1 with an error.
+static int read_whole(const char *path, size_t step, struct buffer *out) {
+    struct reader *reader;
+    buffer_clear(out);
+    TRY(reader_open(&reader, path));
+    int64_t got;
+    do {
+        buffer_reserve(out, step);
+        got = reader_read(reader, out->data + out->length, step);
+        if (got > 0)
+            out->length += (size_t)got;
+    } while (got > 0);
+    reader_close(reader);
+    return (int)got;
+}
+
+static bool has_codec(const char *path) {
+    struct reader *reader;
+    bool opened = reader_open(&reader, path) == 0;
+    if (opened)
+        reader_close(reader);
+    else
+        EXPECT(strstr(error_message(), "this build cannot read"));
+    return opened;
+}
+
+TEST(all_streams_of_a_file_are_read) {
+    static const size_t steps[] = {1, 7, 4096, 1 << 20};
+    struct buffer expected = {0}, out = {0};
+    expected_lines(&expected);
+    int tested = 0;
+    for (int i = 0; i < FORMATS; i++) {
+        char *path = golden(i);
+        for (size_t s = 0; has_codec(path) && s < sizeof steps / sizeof steps[0]; s++) {
+            EXPECT_OK(read_whole(path, steps[s], &out));
+            EXPECT_INT(out.length, expected.length);
+            EXPECT(memcmp(out.data, expected.data, expected.length) == 0);
+            tested++;
+        }
+        free(path);
+    }
+    buffer_free(&expected);
+    buffer_free(&out);
+    if (!tested)
+        test_skip("this build reads no compressed files");
+}
+
+TEST(format_and_position_are_known) {
+    for (int i = 0; i < FORMATS; i++) {
+        char *path = golden(i);
+        if (has_codec(path)) {
+            struct reader *reader;
+            char bytes[64];
+            uint64_t size;
+            EXPECT_OK(file_size(path, &size));
+            EXPECT_OK(reader_open(&reader, path));
+            EXPECT_STRING(reader_format(reader), formats[i]);
+            while (reader_read(reader, bytes, sizeof bytes) > 0)
+                ;
+            EXPECT_INT(reader_input_bytes(reader), size);
+            reader_close(reader);
+        }
+        free(path);
+    }
+}
+
+// A file cut at any byte is an error, or, where a stream ends just there, the streams before.
+TEST(truncation_is_noticed) {
+    scratch_open();
+    struct buffer expected = {0}, out = {0};
+    expected_lines(&expected);
+    for (int i = 0; i < FORMATS; i++) {
+        char *path = golden(i);
+        if (has_codec(path)) {
+            struct buffer whole = read_bytes(path);
+            int clean = 0;
+            for (size_t cut = 12; cut < whole.length; cut += cut < 300 || cut + 300 > whole.length ? 1 : 131) {
+                write_quickly(scratch_path("cut"), &whole, cut);
+                if (read_whole(scratch_path("cut"), 1 << 16, &out) < 0) {
+                    EXPECT(strstr(error_message(), "cut short") || strstr(error_message(), "damaged"));
+                    EXPECT(strstr(error_message(), scratch));
+                    EXPECT_INT(error_exit_code(), EXIT_CODE_BAD_DATA);
+                } else {
+                    clean++;
+                }
+                EXPECT(out.length <= expected.length && memcmp(out.data, expected.data, out.length) == 0);
+            }
+            EXPECT(clean <= 30);
+            buffer_free(&whole);
+        }
+        free(path);
+    }
+    buffer_free(&expected);
+    buffer_free(&out);
+    scratch_close();
+}
+
+// A flipped bit is an error or does not matter (a time stamp, a reserved bit); it never changes the text unnoticed.
+TEST(damage_is_noticed) {
+    scratch_open();
+    struct buffer expected = {0}, out = {0};
+    expected_lines(&expected);
+    uint64_t state = 3;
+    for (int i = 0; i < FORMATS; i++) {
+        char *path = golden(i);
+        if (has_codec(path)) {
+            struct buffer bytes = read_bytes(path);
+            int errors = 0;
+            for (int round = 0; round < 150; round++) {
+                state = state * 6364136223846793005u + 1442695040888963407u;
+                size_t at = 10 + (size_t)(state >> 33) % (bytes.length - 10);
+                char mask = (char)(1 << (state >> 60 & 7));
+                bytes.data[at] ^= mask;
+                write_quickly(scratch_path("damaged"), &bytes, bytes.length);
+                bytes.data[at] ^= mask;
+                if (read_whole(scratch_path("damaged"), 1 << 16, &out) < 0)
+                    errors++;
+                else
+                    EXPECT(out.length == expected.length && memcmp(out.data, expected.data, out.length) == 0);
+            }
+            EXPECT(errors > 100);
+            buffer_free(&bytes);
+        }
+        free(path);
+    }
+    buffer_free(&expected);
+    buffer_free(&out);
+    scratch_close();
+}
+
+TEST(content_decides_and_not_the_name) {
+    scratch_open();
+    struct buffer out = {0};
+    write_bytes(scratch_path("plain.gz"), "just text\n", 10);
+    EXPECT_OK(read_whole(scratch_path("plain.gz"), 100, &out));
+    EXPECT_INT(out.length, 10);
+    char *path = golden(0);
+    if (has_codec(path)) {
+        struct buffer bytes = read_bytes(path);
+        write_bytes(scratch_path("packed.txt"), bytes.data, bytes.length);
+        EXPECT_OK(read_whole(scratch_path("packed.txt"), 1000, &out));
+        EXPECT(out.length > 100000);
+        buffer_free(&bytes);
+    }
+    free(path);
+    buffer_free(&out);
+    scratch_close();
+}
+
+TEST(short_and_strange_files) {
+    scratch_open();
+    struct buffer out = {0};
+    write_bytes(scratch_path("empty"), "", 0);
+    EXPECT_OK(read_whole(scratch_path("empty"), 100, &out));
+    EXPECT_INT(out.length, 0);
+    write_bytes(scratch_path("empty.xz"), "", 0);
+    EXPECT_ERROR(read_whole(scratch_path("empty.xz"), 100, &out), "is empty");
+    write_bytes(scratch_path("B"), "BZh9 is how this text begins", 28);
+    EXPECT_OK(read_whole(scratch_path("B"), 100, &out));
+    EXPECT_INT(out.length, 28);
+    write_bytes(scratch_path("p"), "PAR1 and so on", 14);
+    EXPECT_ERROR(read_whole(scratch_path("p"), 100, &out), "Parquet");
+    write_bytes(scratch_path("z"), "PK\x03\x04 and so on", 14);
+    EXPECT_ERROR(read_whole(scratch_path("z"), 100, &out), "zip archive");
+    EXPECT_ERROR(read_whole(scratch_path("missing"), 100, &out), "cannot open");
+    EXPECT_ERROR(read_whole(scratch, 100, &out), "cannot read");
+    buffer_free(&out);
+    scratch_close();
+}
+
+// Tapes pad with zeros; anything else after the last member is damage.
+TEST(gzip_padding) {
+    char *path = golden(0);
+    if (!has_codec(path)) {
+        free(path);
+        test_skip("this build has no gzip");
+    }
+    scratch_open();
+    struct buffer bytes = read_bytes(path), out = {0};
+    size_t length = bytes.length;
+    for (int i = 0; i < 512; i++)
+        buffer_append_byte(&bytes, 0);
+    write_bytes(scratch_path("padded"), bytes.data, bytes.length);
+    EXPECT_OK(read_whole(scratch_path("padded"), 1 << 16, &out));
+    bytes.data[length + 100] = 'x';
+    write_bytes(scratch_path("garbage"), bytes.data, bytes.length);
+    EXPECT_ERROR(read_whole(scratch_path("garbage"), 1 << 16, &out), "gzip data is damaged");
+    buffer_free(&bytes);
+    buffer_free(&out);
+    free(path);
+    scratch_close();
+}
+
+TEST_MAIN(TEST_CASE(all_streams_of_a_file_are_read), TEST_CASE(format_and_position_are_known),
+          TEST_CASE(truncation_is_noticed), TEST_CASE(damage_is_noticed), TEST_CASE(content_decides_and_not_the_name),
+          TEST_CASE(short_and_strange_files), TEST_CASE(gzip_padding))
