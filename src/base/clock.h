@@ -5,8 +5,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-double clock_seconds(void);             // monotonic
-double clock_wall_seconds(void);        // since the epoch
+double clock_seconds(void);       // monotonic
+double clock_wall_seconds(void);  // since the epoch
 void clock_sleep(double seconds);
 // "2026-01-02 03:04:05.678901" in local time; at least 27 bytes.
 void clock_format(double wall_seconds, char *text, size_t size);

@@ -17,10 +17,10 @@ enum exit_code {
     EXIT_CODE_OK = 0,
     EXIT_CODE_ERROR = 1,
     EXIT_CODE_USAGE = 2,
-    EXIT_CODE_STOPPED = 210,        // stopped by a signal or a time limit after saving: run me again
+    EXIT_CODE_STOPPED = 210,  // stopped by a signal or a time limit after saving: run me again
     EXIT_CODE_PEER_LOST = 211,
     EXIT_CODE_HANG = 212,
-    EXIT_CODE_NOT_FINITE = 213,     // NaN or Inf that would not go away
+    EXIT_CODE_NOT_FINITE = 213,  // NaN or Inf that would not go away
     EXIT_CODE_OUT_OF_MEMORY = 214,
     EXIT_CODE_BAD_DATA = 215,
     EXIT_CODE_NO_CHECKPOINT = 216,  // no valid checkpoint

@@ -10,17 +10,18 @@
 #include <stdint.h>
 
 struct file_writer {
-    int descriptor;         // -1 where closed
-    char *path;             // final name
-    char *temporary;        // name while writing
-    unsigned char *pending; // buffered bytes
+    int descriptor;          // -1 where closed
+    char *path;              // final name
+    char *temporary;         // name while writing
+    unsigned char *pending;  // buffered bytes
     size_t pending_bytes;
-    uint64_t written_bytes; // bytes accepted so far, pending ones included
+    uint64_t written_bytes;  // bytes accepted so far, pending ones included
 };
 
 int file_create(struct file_writer *writer, const char *path);
 int file_write(struct file_writer *writer, const void *bytes, size_t count);
-int file_commit(struct file_writer *writer);  // the file stands under its name, durable; the writer is closed either way
+int file_commit(
+    struct file_writer *writer);  // the file stands under its name, durable; the writer is closed either way
 void file_abort(struct file_writer *writer);  // nothing is left; safe on a zeroed or closed writer
 
 // Writes a whole small file at once, atomically.
@@ -39,8 +40,8 @@ void file_map_close(struct file_map *map);
 bool file_exists(const char *path);
 bool file_is_folder(const char *path);
 int file_size(const char *path, uint64_t *size);
-int file_make_folders(const char *path);    // mkdir -p
-int file_remove_tree(const char *path);     // rm -rf; a missing path is no error
+int file_make_folders(const char *path);            // mkdir -p
+int file_remove_tree(const char *path);             // rm -rf; a missing path is no error
 int file_rename(const char *from, const char *to);  // and syncs the folder
 int file_sync_folder(const char *path);
 // Free bytes on the file system that holds path (or the nearest folder above it that exists).

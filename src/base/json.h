@@ -25,7 +25,10 @@ struct json {
     double number;
     // Members of arrays and objects, in the order of the file.
     struct json *items;
-    const struct json_key { const char *string; size_t length; } *keys;  // objects only
+    const struct json_key {
+        const char *string;
+        size_t length;
+    } * keys;  // objects only
     size_t count;
 };
 

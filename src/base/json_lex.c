@@ -36,28 +36,27 @@ bool json_lex_expect(struct json_lexer *lexer, char mark, const char *problem) {
     return true;
 }
 
-static int hex_digit(char c) {
-    if (c >= '0' && c <= '9')
-        return c - '0';
-    if (c >= 'a' && c <= 'f')
-        return c - 'a' + 10;
-    if (c >= 'A' && c <= 'F')
-        return c - 'A' + 10;
-    return -1;
-}
+// The value of each hexadecimal digit with bit 4 set, so that 0 is "no digit".
+static const unsigned char hex_digit[256] = {
+    ['0'] = 0x10, ['1'] = 0x11, ['2'] = 0x12, ['3'] = 0x13, ['4'] = 0x14, ['5'] = 0x15, ['6'] = 0x16, ['7'] = 0x17,
+    ['8'] = 0x18, ['9'] = 0x19, ['a'] = 0x1A, ['b'] = 0x1B, ['c'] = 0x1C, ['d'] = 0x1D, ['e'] = 0x1E, ['f'] = 0x1F,
+    ['A'] = 0x1A, ['B'] = 0x1B, ['C'] = 0x1C, ['D'] = 0x1D, ['E'] = 0x1E, ['F'] = 0x1F,
+};
+
+// What the letter after a backslash stands for; 0 where JSON has no such escape.
+static const char escaped[256] = {
+    ['"'] = '"', ['\\'] = '\\', ['/'] = '/', ['b'] = '\b', ['f'] = '\f', ['n'] = '\n', ['r'] = '\r', ['t'] = '\t',
+};
 
 // Four hexadecimal digits at byte `at`; -1 where they are not there.
 static int32_t hex_four(const struct json_lexer *lexer, size_t at) {
     if (lexer->length - at < 4)
         return -1;
-    int32_t value = 0;
-    for (size_t i = 0; i < 4; i++) {
-        int digit = hex_digit(lexer->text[at + i]);
-        if (digit < 0)
-            return -1;
-        value = value * 16 + digit;
-    }
-    return value;
+    const unsigned char *text = (const unsigned char *)lexer->text + at;
+    int32_t a = hex_digit[text[0]], b = hex_digit[text[1]], c = hex_digit[text[2]], d = hex_digit[text[3]];
+    if (!(a & b & c & d & 0x10))
+        return -1;
+    return (a & 15) << 12 | (b & 15) << 8 | (c & 15) << 4 | (d & 15);
 }
 
 // \uXXXX at `at` (the backslash), joined with a second one where both make a surrogate pair. A surrogate that stands
@@ -87,14 +86,27 @@ static bool escape(struct json_lexer *lexer, char out[4], size_t *bytes) {
     char kind = lexer->text[lexer->at + 1];
     if (kind == 'u')
         return unicode_escape(lexer, out, bytes);
-    static const char names[] = "\"\\/bfnrt";
-    static const char values[] = "\"\\/\b\f\n\r\t";
-    const char *found = kind ? strchr(names, kind) : NULL;
-    if (!found)
+    out[0] = escaped[(unsigned char)kind];
+    if (out[0] == '\0')
         return json_lex_fail(lexer, lexer->at, "an escape that JSON does not have");
-    out[0] = values[found - names];
     *bytes = 1;
     lexer->at += 2;
+    return true;
+}
+
+// Passes a run of plain bytes; adds their number to *written.
+static bool plain_run(struct json_lexer *lexer, char *out, size_t *written) {
+    const char *run = lexer->text + lexer->at;
+    size_t left = lexer->length - lexer->at;
+    bool has_high = false;
+    size_t count = out ? scan_copy_plain(out + *written, run, left, &has_high) : scan_plain(run, left, &has_high);
+    if (has_high) {
+        size_t well_formed = utf8_check(run, count);
+        if (well_formed < count)
+            return json_lex_fail(lexer, lexer->at + well_formed, "bytes that are not UTF-8");
+    }
+    lexer->at += count;
+    *written += count;
     return true;
 }
 
@@ -102,31 +114,25 @@ bool json_lex_string(struct json_lexer *lexer, char *out, size_t *decoded) {
     size_t opening = lexer->at, written = 0;
     lexer->at++;
     for (;;) {
-        const char *run = lexer->text + lexer->at;
-        size_t left = lexer->length - lexer->at;
-        bool has_high = false;
-        size_t count = out ? scan_copy_plain(out + written, run, left, &has_high) : scan_plain(run, left, &has_high);
-        if (has_high) {
-            size_t well_formed = utf8_check(run, count);
-            if (well_formed < count)
-                return json_lex_fail(lexer, lexer->at + well_formed, "bytes that are not UTF-8");
-        }
-        lexer->at += count;
-        written += count;
-        if (count == left)
+        if (!plain_run(lexer, out, &written))
+            return false;
+        if (lexer->at == lexer->length)
             return json_lex_fail(lexer, opening, "a string without its closing quote");
         char stop = lexer->text[lexer->at];
         if (stop == '"')
             break;
         if (stop != '\\')
             return json_lex_fail(lexer, lexer->at, "a control character in a string; it must be escaped");
-        char character[4];
-        size_t bytes;
-        if (!escape(lexer, character, &bytes))
-            return false;
-        if (out)
-            memcpy(out + written, character, bytes);
-        written += bytes;
+        // Text in escapes alone, as some programs write what is not ASCII, stays in this loop.
+        while (lexer->at < lexer->length && lexer->text[lexer->at] == '\\') {
+            char character[4];
+            size_t bytes;
+            if (!escape(lexer, character, &bytes))
+                return false;
+            if (out)
+                memcpy(out + written, character, sizeof character);
+            written += bytes;
+        }
     }
     lexer->at++;
     *decoded = written;

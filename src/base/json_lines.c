@@ -39,7 +39,7 @@ static bool read_key(struct search *s, size_t *which) {
     } else {
         // A key with escapes in it is rare enough for a buffer of its own.
         struct json_lexer again = {.text = lexer->text, .length = lexer->length, .at = opening};
-        char *name = memory_alloc(decoded + 1);
+        char *name = memory_alloc(decoded + JSON_SLACK_BYTES);
         json_lex_string(&again, name, &decoded);
         *which = asked_for(s, name, decoded);
         free(name);
@@ -53,7 +53,7 @@ static bool read_string(struct json_lexer *lexer, struct json_text *into) {
         into->capacity = into->capacity ? 2 * into->capacity : 4;
         into->lengths = memory_realloc(into->lengths, into->capacity * sizeof *into->lengths);
     }
-    buffer_reserve(&into->text, lexer->length - lexer->at);
+    buffer_reserve(&into->text, lexer->length - lexer->at + JSON_SLACK_BYTES);
     if (!json_lex_string(lexer, into->text.data + into->text.length, &decoded))
         return false;
     into->text.length += decoded;

@@ -1,5 +1,6 @@
 // The tree reader. A first walk checks the whole text and measures it; then one block is allocated and a second walk,
-// which cannot fail, fills it: nodes first (the root is the start of the block), then keys, then text.
+// which cannot fail, fills it: nodes first (the root is the start of the block), then keys, then text from front to back,
+// so that what a string writes beyond its end is overwritten by the next.
 #include "base/json.h"
 
 #include "base/error.h"
@@ -122,7 +123,7 @@ static bool block_bytes(const struct json_measure *measure, size_t *bytes) {
     size_t nodes, keys;
     return size_mul(measure->nodes, sizeof(struct json), &nodes) &&
            size_mul(measure->keys, sizeof(struct json_key), &keys) && size_add(nodes, keys, bytes) &&
-           size_add(*bytes, measure->text_bytes, bytes);
+           size_add(*bytes, measure->text_bytes, bytes) && size_add(*bytes, JSON_SLACK_BYTES, bytes);
 }
 
 int json_parse(struct json **root, const char *text, size_t length, const char *name) {

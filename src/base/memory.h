@@ -6,9 +6,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-void *memory_alloc(size_t bytes);                     // dies where there is none; zeroed
-void *memory_realloc(void *memory, size_t bytes);     // dies where there is none; new bytes are not zeroed
-char *memory_string(const char *string);              // a copy; NULL stays NULL
+void *memory_alloc(size_t bytes);                  // dies where there is none; zeroed
+void *memory_realloc(void *memory, size_t bytes);  // dies where there is none; new bytes are not zeroed
+char *memory_string(const char *string);           // a copy; NULL stays NULL
 char *memory_printf(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 // For sizes read from files: false on overflow, nothing stored.

@@ -7,8 +7,8 @@
 
 struct progress {
     const char *label;
-    const char *unit;        // "documents", "MB", …
-    double total;            // 0 where unknown
+    const char *unit;  // "documents", "MB", …
+    double total;      // 0 where unknown
     double done;
     double started, last_shown;
     bool is_terminal;

@@ -39,7 +39,7 @@ struct mt19937 {
     int position;
 };
 
-void mt19937_seed(struct mt19937 *mt, uint32_t seed);                // numpy.random.RandomState(seed)
+void mt19937_seed(struct mt19937 *mt, uint32_t seed);  // numpy.random.RandomState(seed)
 uint32_t mt19937_next(struct mt19937 *mt);
 uint64_t mt19937_interval(struct mt19937 *mt, uint64_t max);         // uniform in [0, max]
 double mt19937_random(struct mt19937 *mt);                           // random_sample()

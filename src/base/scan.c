@@ -1,49 +1,149 @@
-// The inner loops over bulk text, eight bytes at a time in plain C.
+// The inner loops over bulk text. They take a chunk of bytes at a time, of whatever size the processor likes: 16 with NEON
+// or SSE2, which every processor of their kind has, and 8 in a plain integer elsewhere.
 //
-// A byte is special in a JSON string where it is a quote, a backslash or below 0x20. With eight bytes in one word, the
-// test "byte is zero" is (x - 0x01…01) & ~x & 0x80…80, which may mark bytes above a true hit wrongly but never
-// below it; only the lowest mark is used, so that does no harm.
+// A chunk answers two questions with a mask of MASK_BITS per byte, lowest byte first: which bytes are special in a JSON
+// string (a quote, a backslash, or below 0x20), and which are not ASCII. Only the lowest special bit counts; above it the
+// plain-integer mask may be wrong.
 #include "base/scan.h"
 
 #include <stdint.h>
 #include <string.h>
 
-static const uint64_t ones = 0x0101010101010101u;
-static const uint64_t highs = 0x8080808080808080u;
+#if defined(__ARM_NEON)
 
-static inline uint64_t special_bytes(uint64_t word) {
-    uint64_t quote = word ^ (ones * '"'), backslash = word ^ (ones * '\\');
+#include <arm_neon.h>
+
+enum { CHUNK_BYTES = 16, MASK_BITS = 4 };
+
+struct chunk {
+    uint8x16_t bytes;
+};
+
+static inline struct chunk chunk_load(const char *text) {
+    return (struct chunk){vld1q_u8((const uint8_t *)text)};
+}
+
+static inline void chunk_store(char *out, struct chunk chunk) {
+    vst1q_u8((uint8_t *)out, chunk.bytes);
+}
+
+// Narrowing each pair of bytes to one byte leaves four bits of each: NEON's way to a mask.
+static inline uint64_t mask_of(uint8x16_t is) {
+    return vget_lane_u64(vreinterpret_u64_u8(vshrn_n_u16(vreinterpretq_u16_u8(is), 4)), 0);
+}
+
+static inline uint64_t chunk_special(struct chunk chunk) {
+    uint8x16_t quote = vceqq_u8(chunk.bytes, vdupq_n_u8('"')), backslash = vceqq_u8(chunk.bytes, vdupq_n_u8('\\'));
+    return mask_of(vorrq_u8(vorrq_u8(quote, backslash), vcltq_u8(chunk.bytes, vdupq_n_u8(0x20))));
+}
+
+static inline uint64_t chunk_high(struct chunk chunk) {
+    return mask_of(vcgeq_u8(chunk.bytes, vdupq_n_u8(0x80)));
+}
+
+#elif defined(__SSE2__)
+
+#include <emmintrin.h>
+
+enum { CHUNK_BYTES = 16, MASK_BITS = 1 };
+
+struct chunk {
+    __m128i bytes;
+};
+
+static inline struct chunk chunk_load(const char *text) {
+    return (struct chunk){_mm_loadu_si128((const __m128i *)text)};
+}
+
+static inline void chunk_store(char *out, struct chunk chunk) {
+    _mm_storeu_si128((__m128i *)out, chunk.bytes);
+}
+
+static inline uint64_t chunk_special(struct chunk chunk) {
+    __m128i quote = _mm_cmpeq_epi8(chunk.bytes, _mm_set1_epi8('"'));
+    __m128i backslash = _mm_cmpeq_epi8(chunk.bytes, _mm_set1_epi8('\\'));
+    // There is no unsigned comparison; a byte is at most 0x1F where the minimum with 0x1F is itself.
+    __m128i control = _mm_cmpeq_epi8(_mm_min_epu8(chunk.bytes, _mm_set1_epi8(0x1F)), chunk.bytes);
+    return (uint64_t)(uint32_t)_mm_movemask_epi8(_mm_or_si128(_mm_or_si128(quote, backslash), control));
+}
+
+static inline uint64_t chunk_high(struct chunk chunk) {
+    return (uint64_t)(uint32_t)_mm_movemask_epi8(chunk.bytes);
+}
+
+#else
+
+enum { CHUNK_BYTES = 8, MASK_BITS = 8 };
+
+struct chunk {
+    uint64_t bytes;
+};
+
+static const uint64_t ones = 0x0101010101010101u, highs = 0x8080808080808080u;
+
+static inline struct chunk chunk_load(const char *text) {
+    struct chunk chunk;
+    memcpy(&chunk.bytes, text, sizeof chunk.bytes);
+    return chunk;
+}
+
+static inline void chunk_store(char *out, struct chunk chunk) {
+    memcpy(out, &chunk.bytes, sizeof chunk.bytes);
+}
+
+// A byte x is zero where (x - 1) & ~x has its high bit; borrows may mark bytes above such a byte, never below.
+static inline uint64_t chunk_special(struct chunk chunk) {
+    uint64_t quote = chunk.bytes ^ (ones * '"'), backslash = chunk.bytes ^ (ones * '\\');
     uint64_t is_quote = (quote - ones) & ~quote, is_backslash = (backslash - ones) & ~backslash;
-    uint64_t is_control = (word - ones * 0x20) & ~word;
+    uint64_t is_control = (chunk.bytes - ones * 0x20) & ~chunk.bytes;
     return (is_quote | is_backslash | is_control) & highs;
 }
 
-static inline bool is_special(unsigned char byte) {
-    return byte < 0x20 || byte == '"' || byte == '\\';
+static inline uint64_t chunk_high(struct chunk chunk) {
+    return chunk.bytes & highs;
 }
 
-size_t scan_plain(const char *text, size_t length, bool *has_high) {
+#endif
+
+// The end of the text, shorter than a chunk; out may be NULL.
+static inline size_t scan_tail(char *restrict out, const char *restrict text, size_t length, bool *has_high) {
     size_t at = 0;
-    uint64_t word, seen = 0;
-    for (; length - at >= sizeof word; at += sizeof word) {
-        memcpy(&word, text + at, sizeof word);
-        uint64_t special = special_bytes(word);
-        if (special) {
-            size_t run = (size_t)__builtin_ctzll(special) / 8;
-            seen |= word & ((run ? UINT64_MAX >> (64 - 8 * run) : 0));
-            *has_high |= (seen & highs) != 0;
-            return at + run;
-        }
-        seen |= word;
+    for (; at < length; at++) {
+        unsigned char byte = (unsigned char)text[at];
+        if (byte < 0x20 || byte == '"' || byte == '\\')
+            break;
+        *has_high |= byte >= 0x80;
+        if (out)
+            out[at] = (char)byte;
     }
-    for (; at < length && !is_special((unsigned char)text[at]); at++)
-        seen |= (unsigned char)text[at];
-    *has_high |= (seen & highs) != 0;
     return at;
 }
 
+static inline __attribute__((always_inline)) size_t scan(char *restrict out, const char *restrict text, size_t length,
+                                                         bool *has_high) {
+    size_t at = 0;
+    uint64_t high = 0;
+    for (; length - at >= CHUNK_BYTES; at += CHUNK_BYTES) {
+        struct chunk chunk = chunk_load(text + at);
+        uint64_t special = chunk_special(chunk);
+        if (out)
+            chunk_store(out + at, chunk);
+        if (special) {
+            uint64_t before = (special & (0 - special)) - 1;  // the bits below the lowest one
+            high |= chunk_high(chunk) & before;
+            *has_high |= high != 0;
+            return at + (size_t)__builtin_ctzll(special) / MASK_BITS;
+        }
+        high |= chunk_high(chunk);
+    }
+    *has_high |= high != 0;
+    return at + scan_tail(out ? out + at : NULL, text + at, length - at, has_high);
+}
+
+size_t scan_plain(const char *text, size_t length, bool *has_high) {
+    return scan(NULL, text, length, has_high);
+}
+
 size_t scan_copy_plain(char *restrict out, const char *restrict text, size_t length, bool *has_high) {
-    size_t run = scan_plain(text, length, has_high);
-    memcpy(out, text, run);
-    return run;
+    return scan(out, text, length, has_high);
 }

@@ -73,18 +73,46 @@ size_t utf8_encode(uint32_t character, char out[4]) {
     return 4;
 }
 
-size_t utf8_check(const char *text, size_t length) {
-    const unsigned char *bytes = (const unsigned char *)text;
-    size_t at = 0;
+// Well-formedness as an automaton whose whole next-state function for a byte fits one 64-bit row: six bits for each
+// state, at the bit position that is the state's own number. A step is one load and one shift, without a branch.
+enum {
+    REJECT = 0,  // what is not listed below is 0, so every unlisted step rejects, and rejection stays
+    ACCEPT = 6,
+    NEED_1 = 12,
+    NEED_2 = 18,
+    NEED_3 = 24,
+    AFTER_E0 = 30,
+    AFTER_ED = 36,
+    AFTER_F0 = 42,
+    AFTER_F4 = 48,
+};
+#define STEP(from, to) ((uint64_t)(to) << (from))
+#define ANY_TAIL (STEP(NEED_1, ACCEPT) | STEP(NEED_2, NEED_1) | STEP(NEED_3, NEED_2))
+
+static const uint64_t rows[256] = {
+    [0x00 ... 0x7F] = STEP(ACCEPT, ACCEPT),
+    [0x80 ... 0x8F] = ANY_TAIL | STEP(AFTER_ED, NEED_1) | STEP(AFTER_F4, NEED_2),
+    [0x90 ... 0x9F] = ANY_TAIL | STEP(AFTER_ED, NEED_1) | STEP(AFTER_F0, NEED_2),
+    [0xA0 ... 0xBF] = ANY_TAIL | STEP(AFTER_E0, NEED_1) | STEP(AFTER_F0, NEED_2),
+    [0xC2 ... 0xDF] = STEP(ACCEPT, NEED_1),
+    [0xE0] = STEP(ACCEPT, AFTER_E0),
+    [0xE1 ... 0xEC] = STEP(ACCEPT, NEED_2),
+    [0xED] = STEP(ACCEPT, AFTER_ED),
+    [0xEE ... 0xEF] = STEP(ACCEPT, NEED_2),
+    [0xF0] = STEP(ACCEPT, AFTER_F0),
+    [0xF1 ... 0xF3] = STEP(ACCEPT, NEED_3),
+    [0xF4] = STEP(ACCEPT, AFTER_F4),
+};
+
+static bool is_ascii_block(const unsigned char *bytes) {
+    uint64_t words[4];
+    memcpy(words, bytes, sizeof words);
+    return ((words[0] | words[1] | words[2] | words[3]) & 0x8080808080808080u) == 0;
+}
+
+// Offset of the first ill-formed sequence at or after `at`, where a character begins.
+static size_t first_ill_formed(const unsigned char *bytes, size_t at, size_t length) {
     while (at < length) {
-        uint64_t eight;
-        if (length - at >= sizeof eight) {
-            memcpy(&eight, bytes + at, sizeof eight);
-            if ((eight & 0x8080808080808080u) == 0) {
-                at += sizeof eight;
-                continue;
-            }
-        }
         uint32_t character;
         bool valid;
         size_t used = utf8_decode(bytes + at, length - at, &character, &valid);
@@ -93,4 +121,34 @@ size_t utf8_check(const char *text, size_t length) {
         at += used;
     }
     return length;
+}
+
+static uint64_t run_automaton(uint64_t state, const unsigned char *bytes, size_t count) {
+    for (size_t i = 0; i < count; i++)
+        state = rows[bytes[i]] >> (state & 63);
+    return state & 63;
+}
+
+size_t utf8_check(const char *text, size_t length) {
+    const unsigned char *bytes = (const unsigned char *)text;
+    enum { BLOCK_BYTES = 32 };
+    uint64_t state = ACCEPT, next = ACCEPT;
+    size_t at = 0;
+    for (; length - at >= BLOCK_BYTES && next != REJECT; at += BLOCK_BYTES) {
+        state = next;
+        if (state != ACCEPT || !is_ascii_block(bytes + at))
+            next = run_automaton(state, bytes + at, BLOCK_BYTES);
+    }
+    if (next == REJECT) {
+        at -= BLOCK_BYTES;
+    } else {
+        state = next;
+        if (run_automaton(state, bytes + at, length - at) == ACCEPT)
+            return length;
+    }
+    // Something is ill-formed at or after `at`, or in the character that reaches over it, which begins up to three bytes
+    // earlier. The slow way finds where.
+    while (state != ACCEPT && (bytes[--at] & 0xC0) == 0x80)
+        continue;
+    return first_ill_formed(bytes, at, length);
 }

@@ -2,6 +2,7 @@
 // the encoding of something.
 #include "test.h"
 
+#include "base/rng.h"
 #include "base/utf8.h"
 
 static bool is_character(uint32_t c) {
@@ -134,5 +135,33 @@ TEST(check_names_the_place) {
     EXPECT_INT(utf8_check("", 0), 0);
 }
 
+// Long texts of bytes that are likely to go together, against one character at a time.
+TEST(check_equals_decoding) {
+    static const unsigned char likely[] = {'a',  0x80, 0x8F, 0x90, 0x9F, 0xA0, 0xBF, 0xC2, 0xDF,
+                                           0xE0, 0xE1, 0xED, 0xEF, 0xF0, 0xF1, 0xF4, 0xF5, 0xC1};
+    struct mt19937 mt;
+    mt19937_seed(&mt, 11);
+    for (int round = 0; round < 200000; round++) {
+        unsigned char text[100];
+        size_t length = mt19937_interval(&mt, 90), at = 0, expected;
+        // Mostly good characters, so that the bad place is often far inside.
+        while (at < length) {
+            if (mt19937_interval(&mt, 20) == 0)
+                text[at++] = likely[mt19937_interval(&mt, sizeof likely - 1)];
+            else
+                at += utf8_encode((uint32_t)mt19937_interval(&mt, 0x1FFFF), (char *)text + at);
+        }
+        for (expected = 0; expected < length;) {
+            uint32_t c;
+            bool valid;
+            size_t used = utf8_decode(text + expected, length - expected, &c, &valid);
+            if (!valid)
+                break;
+            expected += used;
+        }
+        EXPECT_INT(utf8_check((char *)text, length), expected);
+    }
+}
+
 TEST_MAIN(TEST_CASE(every_character), TEST_CASE(every_short_sequence), TEST_CASE(four_bytes_that_stop_early),
-          TEST_CASE(check_names_the_place))
+          TEST_CASE(check_names_the_place), TEST_CASE(check_equals_decoding))
