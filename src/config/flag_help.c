@@ -56,15 +56,21 @@ static void append_choices(const struct flag *flag, struct buffer *out) {
         buffer_printf(out, "%s%s", name == flag->choices ? "" : "|", *name);
 }
 
-// What a value may be: its choices or its range.
+// A bound that only guards arithmetic says nothing to a reader.
+static const double largest_told = 65535;
+
+// What a value may be: its choices or its range, "≥ 1" where there is no upper end worth telling.
 static void append_values(const struct flag *flag, struct buffer *out) {
-    if (flag->type == FLAG_CHOICE)
+    if (flag->type == FLAG_CHOICE) {
         append_choices(flag, out);
-    else if (flag->type == FLAG_STRING_LIST && (flag->minimum != 0 || flag->maximum != 0)) {
+    } else if (flag->maximum > largest_told) {
+        buffer_append_string(out, flag->bounds & FLAG_ABOVE_MINIMUM ? "> " : "≥ ");
+        flag_format_double(flag->minimum, out);
+    } else {
         flag_format_range(flag, out);
+    }
+    if (flag->type == FLAG_STRING_LIST && out->length)
         buffer_append_string(out, " values");
-    } else
-        flag_format_range(flag, out);
 }
 
 static void help_row(const struct flag *flag, struct buffer *out) {
@@ -75,12 +81,12 @@ static void help_row(const struct flag *flag, struct buffer *out) {
     append_values(flag, &values);
     if (values.length)
         buffer_printf(&right, " [%s]", values.data);
-    if (flag->not_yet)
-        buffer_append_string(&right, " (not implemented yet)");
     if (flag->required)
         buffer_append_string(&right, " (required)");
     else if (flag->initial && flag->type != FLAG_BOOL_OFF)
-        buffer_printf(&right, " (default %s)", flag->initial);
+        buffer_printf(&right, " (default %s%s)", flag->initial, flag->not_yet ? ", and nothing else yet" : "");
+    else if (flag->not_yet)
+        buffer_append_string(&right, " (not implemented yet)");
     size_t width = width_of(left.data, left.length);
     buffer_append_string(out, left.data);
     if (width + 2 > HELP_COLUMN)
@@ -168,7 +174,9 @@ static void markdown_row(const struct flag *flag, struct buffer *out) {
     append_cell(buffer_string(&values), out);
     buffer_append_string(out, " | ");
     append_cell(flag->help ? flag->help : "", out);
-    buffer_append_string(out, flag->not_yet ? " (not implemented yet) |\n" : " |\n");
+    if (flag->not_yet)
+        buffer_append_string(out, flag->initial ? " (only the default yet)" : " (not implemented yet)");
+    buffer_append_string(out, " |\n");
     buffer_free(&values);
 }
 

@@ -61,7 +61,13 @@ static const struct flag inner_flags[] = {
      .offset = offsetof(struct inner, layers),
      .required = true,
      .help = "layers"},
-    {.name = "--rate", .type = FLAG_DOUBLE, .offset = offsetof(struct inner, rate), .initial = "1e-4", .help = "rate"},
+    {.name = "--rate",
+     .type = FLAG_DOUBLE,
+     .offset = offsetof(struct inner, rate),
+     .initial = "1e-4",
+     .maximum = 1e6,
+     .bounds = FLAG_ABOVE_MINIMUM,
+     .help = "rate"},
 };
 static const struct flag_alias aliases[] = {
     {"--number", "--count", NULL, "is the old name of --count"},
@@ -253,6 +259,7 @@ TEST(help) {
                                         "  --ratio X                       a ratio [from 0 to less than 1]\n",
                                         "  --color NAME                    color [red|Green|blue] (default red)\n",
                                         "  --num-layers N                  layers (required)\n",
+                                        "  --rate X                        rate [> 0] (default 1e-4)\n",
                                         "  --config FILE ",
                                         "1 more flags: bevatron try --help-all",
                                         "That is all.\n"};
