@@ -1,6 +1,6 @@
-// Adam with decoupled weight decay over a flat range, and scaling. Element-wise: a thread walks the range in steps of the
-// whole grid.
-#include "cuda.cuh"
+// Adam with decoupled weight decay over a flat range, and scaling. Element-wise: a thread walks the range in steps of
+// the whole grid.
+#include "ops/cuda/cuda.cuh"
 
 enum { FLAT_THREADS = 256, FLAT_BLOCKS = 4096 };
 

@@ -1,15 +1,15 @@
 // What the attention kernels share: the geometry of their tiles and the products on them.
 //
-// A block has 256 threads, seen as 16 x 16 (ty, tx), and works on TILE = 16 R queries by TILE keys. Tiles lie in shared
-// memory as fp32 with 16 NC columns (the head size rounded up, the rest 0) and an odd row stride, so that 16 threads that
-// read the same column of 16 rows meet 16 banks. Place s of a tile holds row first + R * (s % 16) + s / 16: the R places
-// tx, tx + 16, … of a thread are then R neighbouring rows, and one Philox call gives the dropout of all its keys.
-// Thread (ty, tx) owns the scores of places ty + 16 r (queries) and tx + 16 c (keys), and in outputs of head size the
-// columns tx + 16 c.
+// A block has 256 threads, seen as 16 x 16 (ty, tx), and works on TILE = 16 R queries by TILE keys. Tiles lie in
+// shared memory as fp32 with 16 NC columns (the head size rounded up, the rest 0) and an odd row stride, so that 16
+// threads that read the same column of 16 rows meet 16 banks. Place s of a tile holds row first + R * (s % 16) + s /
+// 16: the R places tx, tx + 16, … of a thread are then R neighbouring rows, and one Philox call gives the dropout of
+// all its keys. Thread (ty, tx) owns the scores of places ty + 16 r (queries) and tx + 16 c (keys), and in outputs of
+// head size the columns tx + 16 c.
 #ifndef OPS_CUDA_ATTENTION_CUH
 #define OPS_CUDA_ATTENTION_CUH
 
-#include "cuda.cuh"
+#include "ops/cuda/cuda.cuh"
 
 enum { ATTENTION_THREADS = 256, MOST_HEAD_SIZE = 256 };
 

@@ -1,10 +1,10 @@
-// Attention backward. Scores are computed again from q, k and the stored log-sum-exp. Two kernels, so that every gradient
-// is summed by one block in one order and no atomics are needed: one walks over keys for a tile of queries (dq), one over
-// queries for a tile of keys (dk, dv), at the price of computing scores twice.
+// Attention backward. Scores are computed again from q, k and the stored log-sum-exp. Two kernels, so that every
+// gradient is summed by one block in one order and no atomics are needed: one walks over keys for a tile of queries
+// (dq), one over queries for a tile of keys (dk, dv), at the price of computing scores twice.
 //
 // With p the softmax, m the dropout factors: dv = (p m)' dout; dp = m (dout v'); ds = p (dp - delta) where
 // delta = sum of p dp along a row = sum of dout * out; dq = scale ds k; dk = scale ds' q.
-#include "attention.cuh"
+#include "ops/cuda/attention.cuh"
 
 enum { DELTA_WARPS = ATTENTION_THREADS / 32 };
 

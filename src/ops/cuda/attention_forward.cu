@@ -1,7 +1,7 @@
-// Attention forward in tiles with the softmax taken as it goes (Dao et al., 2022): a block keeps a tile of queries, walks
-// over tiles of keys and values, and corrects what it has whenever a row's largest score grows. No score is stored.
-// A query that sees no key gets 0 and a log-sum-exp of -infinity.
-#include "attention.cuh"
+// Attention forward in tiles with the softmax taken as it goes (Dao et al., 2022): a block keeps a tile of queries,
+// walks over tiles of keys and values, and corrects what it has whenever a row's largest score grows. No score is
+// stored. A query that sees no key gets 0 and a log-sum-exp of -infinity.
+#include "ops/cuda/attention.cuh"
 
 static __device__ __forceinline__ float half_warp_max(float value) {
 #pragma unroll

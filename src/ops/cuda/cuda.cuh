@@ -1,11 +1,10 @@
 // What all files of the CUDA backend share: the device struct, checked calls and launches, float <-> dtype conversion,
 // reductions within a block, and dropout.
 //
-// Three rules keep the numbers reproducible: no floating-point atomics; every sum has a fixed order that depends on shapes
-// alone, never on the number of multiprocessors; and Philox words are computed from what an element is, exactly as
-// base/rng.h does on the host.
-// Most kernels give a thread four neighbouring columns: that is one 16-byte (fp32) or 8-byte (bf16) access, and one Philox
-// call gives the dropout of all four.
+// Three rules keep the numbers reproducible: no floating-point atomics; every sum has a fixed order that depends on
+// shapes alone, never on the number of multiprocessors; and Philox words are computed from what an element is,
+// exactly as base/rng.h does on the host. Most kernels give a thread four neighbouring columns: that is one 16-byte
+// (fp32) or 8-byte (bf16) access, and one Philox call gives the dropout of all four.
 #ifndef OPS_CUDA_CUDA_CUH
 #define OPS_CUDA_CUDA_CUH
 

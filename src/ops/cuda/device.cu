@@ -1,7 +1,7 @@
 // Opening a GPU, its memory, streams and events, and the table of the CUDA backend. A device has three streams, so that
 // communication and copies run beside computation; order between them is made by events alone. All scratch memory is
 // taken here: no operation allocates.
-#include "cuda.cuh"
+#include "ops/cuda/cuda.cuh"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 // Dropout with the additions around it, forward and backward. One block per row, four columns per thread and step, each
 // element read before the same thread writes it: outputs may be the inputs' memory.
-#include "cuda.cuh"
+#include "ops/cuda/cuda.cuh"
 
 template <typename T> struct dropout_args {
     T *out;             // (N, C); may be x or residual

@@ -1,11 +1,11 @@
 // Embedding lookup and its gradient. Forward is one block per token.
 //
 // Backward adds rows of dout that meet in one row of the table, in an order that must not change from run to run, and
-// without atomics. The tokens are sorted: a key holds (table row, token number), so keys are unique and any correct sort
-// gives the same order; a bitonic sort needs no memory but the keys and O(N log^2 N) work, about 20 small launches for
-// 65536 tokens. Then the first key of each run of equal rows has a block that adds up the run. A text with one token
-// repeated N times still works, with N / ROW_LANES steps in a row.
-#include "cuda.cuh"
+// without atomics. The tokens are sorted: a key holds (table row, token number), so keys are unique and any correct
+// sort gives the same order; a bitonic sort needs no memory but the keys and O(N log^2 N) work, about 20 small
+// launches for 65536 tokens. Then the first key of each run of equal rows has a block that adds up the run. A text
+// with one token repeated N times still works, with N / ROW_LANES steps in a row.
+#include "ops/cuda/cuda.cuh"
 
 enum {
     SORT_TILE = 2048,     // keys that one block sorts in shared memory

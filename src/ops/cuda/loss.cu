@@ -1,6 +1,6 @@
 // Softmax cross entropy in its two halves. One block per row of logits; the second sweep over a row of the first half
 // finds it in the L2 cache.
-#include "cuda.cuh"
+#include "ops/cuda/cuda.cuh"
 
 template <typename T> struct loss_args {
     float *row_max, *row_sum, *row_target, *losses;  // (N)

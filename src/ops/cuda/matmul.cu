@@ -1,13 +1,14 @@
 // Matrix products by cuBLASLt, accumulated in fp32; fp32 inputs are multiplied in full fp32, never TF32.
 //
-// cuBLASLt thinks column-major. A row-major (M, N) matrix is the column-major N x M one, its transpose, so the product is
-// asked for as D' = op(b)' op(a)': b is its first operand, a its second, and a transpose flag of ours is a transpose flag
-// of theirs. What was found out about a product (descriptors and the chosen algorithm) is kept in a table by its shape.
+// cuBLASLt thinks column-major. A row-major (M, N) matrix is the column-major N x M one, its transpose, so the
+// product is asked for as D' = op(b)' op(a)': b is its first operand, a its second, and a transpose flag of ours is a
+// transpose flag of theirs. What was found out about a product (descriptors and the chosen algorithm) is kept in a
+// table by its shape.
 //
 // Bias and activation are kernels of our own after the product, which in bf16 rounds once more than a fused epilogue. A
 // product that cuBLASLt has no algorithm for (odd shapes; what these are changes with its version) goes through a plain
 // tiled kernel.
-#include "cuda.cuh"
+#include "ops/cuda/cuda.cuh"
 
 #include <stdlib.h>
 #include <string.h>
@@ -109,7 +110,8 @@ static void layout_init(cublasLtMatrixLayoutOpaque_t *layout, enum dtype dtype, 
 #define SET_PREFERENCE(preference, name, value)                                                                        \
     CHECK_CUBLAS(cublasLtMatmulPreferenceSetAttribute(preference, name, &(value), sizeof(value)))
 
-// The first answer of the heuristic. Split sums are allowed in fp32 only: summed in the output's bf16 they would lose bits.
+// The first answer of the heuristic. Split sums are allowed in fp32 only: summed in the output's bf16 they would lose
+// bits.
 static void choose_algorithm(struct cuda_device *cuda, struct matmul_plan *plan, const struct op_matmul *op) {
     const struct matmul_key *key = &plan->key;
     cublasLtMatmulPreferenceOpaque_t preference;

@@ -1,7 +1,7 @@
-// LayerNorm forward and backward, with the residual addition and its dropout fused in. One block per row makes y and dx;
-// the sums down columns (dgain, dbias) are a separate pass over (column tile, block of rows), see reduce.cu.
-// What is normalised is the sum as it is stored, rounded to its dtype, because backward has only that.
-#include "cuda.cuh"
+// LayerNorm forward and backward, with the residual addition and its dropout fused in. One block per row makes y and
+// dx; the sums down columns (dgain, dbias) are a separate pass over (column tile, block of rows), see reduce.cu. What
+// is normalised is the sum as it is stored, rounded to its dtype, because backward has only that.
+#include "ops/cuda/cuda.cuh"
 
 template <typename T> struct norm_forward_args {
     T *y;                  // (N, C)

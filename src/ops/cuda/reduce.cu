@@ -1,7 +1,7 @@
 // Sums: down columns, over everything, and the clipping factor. All are two-stage: blocks write partial sums to scratch
 // memory in a cut that depends on shapes alone, then one kernel adds the partial sums in a fixed order. Sums over
 // everything are kept in double, which costs nothing: they wait for memory.
-#include "cuda.cuh"
+#include "ops/cuda/cuda.cuh"
 
 enum {
     MOST_SPLITS = 128,

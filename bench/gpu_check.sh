@@ -1,0 +1,87 @@
+#!/usr/bin/env bash
+# Builds Bevatron with CUDA and tries the GPU backend, on a machine with an NVIDIA GPU and a CUDA toolkit:
+#   bench/gpu_check.sh [BUILD_FOLDER]        (build/gpu by default)
+# Builds the program and the tests of ops/, runs them, then runs the CUDA tests with small shapes under compute-sanitizer
+# (out-of-bounds and misaligned accesses, races in shared memory). Needs nothing but a compiler, CMake, OpenBLAS and CUDA: compressions,
+# Unicode tables and MPI are left out where they are missing. Nothing is installed. Exits 0 where everything passed.
+# GPU_CHECK_ARCHS is the list of architectures to compile for (90 by default, which saves half the compile time);
+# GPU_CHECK_MEMCHECK=0 leaves the memory checker out.
+set -u
+cd "$(dirname "$0")/.." || exit 1
+build=${1:-build/gpu}
+failures=0
+summary=""
+
+for toolkit in "${CUDA_HOME:-}" /usr/local/cuda; do
+    if [ -n "$toolkit" ] && [ -x "$toolkit/bin/nvcc" ]; then
+        export PATH="$toolkit/bin:$toolkit/compute-sanitizer:$PATH"
+        export LD_LIBRARY_PATH="$toolkit/lib64:$toolkit/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
+        break
+    fi
+done
+
+# step NAME command…: runs it, times it, keeps a line for the summary; a test that skips everything exits with 77.
+step() {
+    local name=$1 start=$SECONDS code=0 outcome=ok
+    shift
+    echo
+    echo "== $name: $*"
+    "$@" || code=$?
+    if [ "$code" -eq 77 ]; then
+        outcome=skipped
+    elif [ "$code" -ne 0 ]; then
+        outcome="FAILED ($code)"
+        failures=$((failures + 1))
+    fi
+    summary+=$(printf '%-12s %4d s  %s' "$outcome" $((SECONDS - start)) "$name")$'\n'
+    return "$code"
+}
+
+finish() {
+    echo
+    echo "== summary"
+    nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader 2>/dev/null
+    printf '%s' "$summary"
+    echo "$failures failed"
+    exit $((failures > 0))
+}
+
+generator=()
+if command -v ninja >/dev/null; then
+    generator=(-G Ninja)
+fi
+step configure cmake -S . -B "$build" "${generator[@]}" -DCMAKE_BUILD_TYPE=Release -DBEVATRON_CUDA=ON \
+    "-DBEVATRON_CUDA_ARCHS=${GPU_CHECK_ARCHS:-90}" || finish
+
+tests=()
+for source in tests/ops/test_*.c; do
+    name=$(basename "$source" .c)
+    tests+=("test_ops_${name#test_}")
+done
+step "build CUDA tests" cmake --build "$build" --parallel "$(nproc)" --target test_ops_cuda test_ops_cuda_compare || finish
+step "build tests" cmake --build "$build" --parallel "$(nproc)" --target "${tests[@]}"
+step "build program" cmake --build "$build" --parallel "$(nproc)" --target bevatron
+
+for name in "${tests[@]}"; do
+    if [ -x "$build/tests/$name" ]; then
+        step "$name" "$build/tests/$name"
+    fi
+done
+if [ -x "$build/bevatron" ]; then
+    step version "$build/bevatron" version
+fi
+
+if [ "${GPU_CHECK_MEMCHECK:-1}" = 1 ]; then
+    if command -v compute-sanitizer >/dev/null; then
+        export BEVATRON_TEST_SMALL=1
+        for name in test_ops_cuda_compare test_ops_cuda; do
+            step "memcheck $name" timeout 150 compute-sanitizer --tool memcheck --error-exitcode 9 \
+                --report-api-errors no "$build/tests/$name"
+        done
+        step "racecheck" timeout 150 compute-sanitizer --tool racecheck --error-exitcode 9 \
+            "$build/tests/test_ops_cuda_compare"
+    else
+        summary+="skipped              memcheck: there is no compute-sanitizer on PATH"$'\n'
+    fi
+fi
+finish

@@ -1,0 +1,188 @@
+// The CUDA backend: the cases that all backends share, in fp32 and in bf16; that runs repeat to the bit; tensors of
+// more than 2^31 elements; streams and memory. Skipped where there is no GPU. Larger shapes: test_cuda_compare.c.
+#include "cases.h"
+#include "twin.h"
+
+// Backward takes sum(dout * out) from the rounded out, and subtracts it from a number of its size where a query sees
+// few keys: there the error is that of out, not of the small difference. test_cuda_compare.c starts both sides from one
+// rounded out and is as exact as the rest.
+static const double BF16_ATTENTION_TOLERANCE = 0.12;
+
+static void run_case(void (*run)(struct lab *lab), enum dtype dtype, double tolerance) {
+    struct device *gpu = gpu_open();
+    struct lab lab;
+    lab_open(&lab, gpu, dtype, tolerance);
+    run(&lab);
+    lab_close(&lab);
+    device_close(gpu);
+}
+
+static double bf16_tolerance(const char *name) {
+    return strncmp(name, "attention", strlen("attention")) == 0 ? BF16_ATTENTION_TOLERANCE : BF16_TOLERANCE;
+}
+
+#define CASE_TEST(name)                                                                                                \
+    TEST(fp32_##name) {                                                                                                \
+        run_case(case_##name, DTYPE_F32, FP32_TOLERANCE);                                                              \
+    }                                                                                                                  \
+    TEST(bf16_##name) {                                                                                                \
+        run_case(case_##name, DTYPE_BF16, bf16_tolerance(#name));                                                      \
+    }
+EACH_CASE(CASE_TEST)
+
+// Runs the backward pass of attention and of the embedding, and keeps what they wrote.
+static unsigned char *gradients_once(struct device *gpu, size_t *bytes) {
+    enum { B = 2, T = 130, H = 4, G = 2, D = 64, V = 37 };
+    struct lab lab;
+    lab_open(&lab, gpu, DTYPE_BF16, 1);
+    const int64_t query_shape[4] = {B, T, H, D}, key_shape[4] = {B, T, G, D};
+    struct tensor dq = lab_4d(&lab, query_shape, 0).t, dk = lab_4d(&lab, key_shape, 0).t;
+    struct tensor dv = lab_4d(&lab, key_shape, 0).t;
+    struct tensor dtable = lab_fp32_2d(&lab, V, H * D, 1).t;
+    struct tensor lse = arena_3d(&lab.arena, DTYPE_F32, B, H, T), scratch = arena_3d(&lab.arena, DTYPE_F32, B, H, T);
+    struct tensor q = lab_4d(&lab, query_shape, 1).t, k = lab_4d(&lab, key_shape, 1).t;
+    struct tensor v = lab_4d(&lab, key_shape, 1).t;
+    struct tensor out = lab_4d(&lab, query_shape, 1).t, dout = lab_4d(&lab, query_shape, 1).t;
+    struct dropout dropout = lab_dropout(&lab, 0.1f, B * T);
+    int32_t *tokens = text_tokens(B * T, V);
+    op_attention_forward(
+        gpu,
+        &(struct op_attention_forward){
+            .out = out, .lse = lse, .q = q, .k = k, .v = v, .scale = 0.125f, .is_causal = true, .dropout = dropout});
+    op_attention_backward(gpu, &(struct op_attention_backward){.dq = dq,
+                                                               .dk = dk,
+                                                               .dv = dv,
+                                                               .dout = dout,
+                                                               .out = out,
+                                                               .lse = lse,
+                                                               .scratch = scratch,
+                                                               .q = q,
+                                                               .k = k,
+                                                               .v = v,
+                                                               .scale = 0.125f,
+                                                               .is_causal = true,
+                                                               .dropout = dropout});
+    op_embedding_backward(gpu, &(struct op_embedding_backward){.dtable = dtable,
+                                                               .dout = tensor_reshape_2d(dout, B * T, H * D),
+                                                               .tokens = lab_ints(&lab, B * T, tokens)});
+    free(tokens);
+    // All outputs lie at the start of the arena, one behind the other.
+    *bytes = (size_t)((unsigned char *)lse.data - (unsigned char *)dq.data);
+    unsigned char *result = malloc(*bytes);
+    EXPECT(result != NULL);
+    device_copy_out(gpu, result, tensor_1d(dq.data, DTYPE_U8, (int64_t)*bytes));
+    lab_close(&lab);
+    return result;
+}
+
+TEST(runs_repeat_to_the_bit) {
+    struct device *gpu = gpu_open();
+    size_t bytes = 0;
+    unsigned char *first = gradients_once(gpu, &bytes);
+    for (int i = 0; i < 5; i++) {
+        unsigned char *again = gradients_once(gpu, &bytes);
+        EXPECT(memcmp(first, again, bytes) == 0);
+        free(again);
+    }
+    free(first);
+    device_close(gpu);
+}
+
+// Logits of more than 2^31 elements: the last row must be found where it is.
+TEST(more_than_31_bits) {
+    enum { V = 50304, N = 43000 };
+    struct device *gpu = gpu_open();
+    if (is_small())
+        test_skip("needs 5 GB on the GPU and some seconds");
+    size_t logits_bytes = (size_t)N * V * 2, row_bytes = (size_t)N * 4;
+    unsigned char *memory = device_alloc(gpu, logits_bytes), *rows = device_alloc(gpu, 6 * row_bytes);
+    if (!memory || !rows)
+        test_skip("%s", error_message());
+    struct tensor logits = tensor_2d(memory, DTYPE_BF16, N, V);
+    struct tensor column[6];
+    for (int i = 0; i < 6; i++) {
+        column[i] = tensor_1d(rows + (size_t)i * row_bytes, i == 0 ? DTYPE_I32 : DTYPE_F32, N);
+        device_zero(gpu, column[i]);
+    }
+    device_zero(gpu, logits);
+    float one = 1, loss = 0;
+    uint16_t two = lab_bf16(2), gradient[2];
+    device_copy_in(gpu, tensor_rows(column[1], N - 1, 1), &one);
+    device_copy_in(gpu, tensor_1d(memory + logits_bytes - 2, DTYPE_BF16, 1), &two);
+    op_softmax_stats(gpu, &(struct op_softmax_stats){.row_max = column[2],
+                                                     .row_sum = column[3],
+                                                     .row_target = column[4],
+                                                     .logits = logits,
+                                                     .labels = column[0]});
+    op_cross_entropy(gpu, &(struct op_cross_entropy){.losses = column[5],
+                                                     .logits = logits,
+                                                     .row_max = column[2],
+                                                     .row_sum = column[3],
+                                                     .row_target = column[4],
+                                                     .labels = column[0],
+                                                     .weights = column[1]});
+    device_copy_out(gpu, &loss, tensor_rows(column[5], N - 1, 1));
+    device_copy_out(gpu, gradient, tensor_1d(memory + logits_bytes - 4, DTYPE_BF16, 2));
+    double sum = V - 1 + exp(2.0);
+    EXPECT_NEAR(loss, log(sum), 1e-5);
+    EXPECT_NEAR((double)lab_from_bf16(gradient[0]) * sum, 1, 5e-3);
+    EXPECT_NEAR((double)lab_from_bf16(gradient[1]) * sum, exp(2.0), 5e-3);
+    device_copy_out(gpu, &loss, tensor_rows(column[5], N - 2, 1));
+    EXPECT_NEAR(loss, log((double)V), 1e-5);
+    device_free(gpu, memory);
+    device_free(gpu, rows);
+    device_close(gpu);
+}
+
+// A copy in, work and a copy out on three streams, ordered by events alone.
+TEST(streams) {
+    enum { COUNT = 1 << 20 };
+    struct device *gpu = gpu_open();
+    const struct ops *ops = gpu->ops;
+    float *in = device_host_alloc(gpu, COUNT * sizeof *in), *out = device_host_alloc(gpu, COUNT * sizeof *out);
+    struct tensor x = tensor_1d(device_alloc(gpu, COUNT * sizeof *in), DTYPE_F32, COUNT);
+    EXPECT(in && out && x.data);
+    struct event *copied = ops->event_create(gpu), *worked = ops->event_create(gpu), *done = ops->event_create(gpu);
+    for (int round = 1; round <= 3; round++) {
+        for (int i = 0; i < COUNT; i++)
+            in[i] = (float)(i % 1000 + round);
+        ops->copy_in(gpu, x.data, in, COUNT * sizeof *in, STREAM_COPY);
+        ops->event_record(gpu, copied, STREAM_COPY);
+        ops->stream_wait(gpu, STREAM_COMPUTE, copied);
+        op_scale(gpu, &(struct op_scale){.x = x, .factor = 2});
+        ops->event_record(gpu, worked, STREAM_COMPUTE);
+        ops->stream_wait(gpu, STREAM_COMM, worked);
+        ops->copy_out(gpu, out, x.data, COUNT * sizeof *out, STREAM_COMM);
+        ops->event_record(gpu, done, STREAM_COMM);
+        ops->event_wait(gpu, done);
+        for (int i = 0; i < COUNT; i++)
+            EXPECT(out[i] == (float)(2 * (i % 1000 + round)));
+    }
+    ops->event_free(gpu, copied);
+    ops->event_free(gpu, worked);
+    ops->event_free(gpu, done);
+    device_host_free(gpu, in);
+    device_host_free(gpu, out);
+    device_free(gpu, x.data);
+    device_close(gpu);
+}
+
+TEST(memory_and_errors) {
+    struct device *gpu = gpu_open(), *other = NULL;
+    char text[200];
+    device_describe(gpu, text, sizeof text);
+    printf("    %s\n", text);
+    EXPECT(device_alloc(gpu, (size_t)1 << 50) == NULL);
+    EXPECT_INT(error_exit_code(), EXIT_CODE_OUT_OF_MEMORY);
+    EXPECT(strstr(error_message(), "cannot allocate") != NULL);
+    void *memory = device_alloc(gpu, 100);  // the device works on after a refusal
+    EXPECT(memory != NULL);
+    device_free(gpu, memory);
+    EXPECT_ERROR(cuda_open(&other, 1000), "there is no GPU 1000");
+    EXPECT(device_supports(gpu, DTYPE_F32) && device_supports(gpu, DTYPE_BF16) && !device_supports(gpu, DTYPE_I32));
+    device_close(gpu);
+}
+
+#define CASE_ROW(name) TEST_CASE(fp32_##name), TEST_CASE(bf16_##name),
+TEST_MAIN(EACH_CASE(CASE_ROW) TEST_CASE(runs_repeat_to_the_bit), TEST_CASE(more_than_31_bits), TEST_CASE(streams),
+          TEST_CASE(memory_and_errors))

@@ -1,0 +1,292 @@
+// Shapes of real models on the CUDA backend against the CPU backend, in fp32 and in bf16, as the layers of a GPT call
+// them: packed views, outputs in place of inputs, gradients accumulated. Skipped where there is no GPU.
+#include "cases_attention.h"
+#include "twin.h"
+
+// Runs a comparison with the CPU in both dtypes.
+static void run_twins(void (*run)(struct twins *twins), size_t bytes) {
+    struct device *cpu = NULL, *gpu = gpu_open();
+    EXPECT_OK(cpu_open(&cpu, is_small() ? 2 : 8));
+    struct twins twins;
+    twins_open(&twins, cpu, gpu, bytes);
+    twins_start(&twins, DTYPE_F32, FP32_TOLERANCE);
+    run(&twins);
+    twins_start(&twins, DTYPE_BF16, BF16_TOLERANCE);
+    run(&twins);
+    twins_close(&twins);
+    device_close(gpu);
+    device_close(cpu);
+}
+
+static struct dropout dropout_on(struct twin row_ids, int side, float rate) {
+    return (struct dropout){.rate = rate, .seed = 77, .site = 9, .first_head = 3, .row_ids = row_ids.on[side]};
+}
+
+// One linear layer with GELU as a model has it: forward, gradient of its input, gradient of its weight.
+static void compare_matmul(struct twins *twins) {
+    int64_t N = is_small() ? 70 : 2048, C = is_small() ? 96 : 768, F = is_small() ? 136 : 3072;
+    struct twin x = twin_2d(twins, N, C), weight = twin_2d(twins, F, C), bias = twin_1d(twins, F);
+    struct twin aux = twin_2d(twins, N, F), y = twin_2d(twins, N, F), dy = twin_2d(twins, N, F);
+    struct twin dx = twin_2d(twins, N, C), projection = twin_2d(twins, C, F);
+    struct twin dweight = twin_random(twins, DTYPE_F32, F, C, 1), dhidden = twin_2d(twins, N, F);
+    for (int side = 0; side < TWIN_COUNT; side++) {
+        struct device *device = twins->device[side];
+        op_matmul(device, &(struct op_matmul){.a = x.on[side],
+                                              .b = weight.on[side],
+                                              .d = y.on[side],
+                                              .transpose_b = true,
+                                              .alpha = 0.1f,
+                                              .epilogue = EPILOGUE_BIAS_ACTIVATION,
+                                              .bias = bias.on[side],
+                                              .aux = aux.on[side]});
+        op_matmul(device, &(struct op_matmul){.a = dy.on[side], .b = weight.on[side], .d = dx.on[side], .alpha = 1});
+        op_matmul(
+            device,
+            &(struct op_matmul){
+                .a = dy.on[side], .b = x.on[side], .d = dweight.on[side], .transpose_a = true, .alpha = 1, .beta = 1});
+    }
+    twin_expect(twins, aux);
+    twin_expect(twins, y);
+    twin_expect(twins, dx);
+    twin_expect(twins, dweight);
+    twin_sync(twins, aux);
+    for (int side = 0; side < TWIN_COUNT; side++)
+        op_matmul(twins->device[side], &(struct op_matmul){.a = x.on[side],
+                                                           .b = projection.on[side],
+                                                           .d = dhidden.on[side],
+                                                           .alpha = 0.1f,
+                                                           .epilogue = EPILOGUE_ACTIVATION_GRADIENT,
+                                                           .aux = aux.on[side]});
+    twin_expect(twins, dhidden);
+}
+
+TEST(compare_matmul) {
+    run_twins(compare_matmul, (size_t)256 << 20);
+}
+
+static void compare_norm_shape(struct twins *twins, int64_t N, int64_t C) {
+    struct twin x = twin_2d(twins, N, C), delta = twin_2d(twins, N, C), sum = twin_2d(twins, N, C);
+    struct twin y = twin_2d(twins, N, C), gain = twin_1d(twins, C), bias = twin_1d(twins, C);
+    struct twin delta_bias = twin_1d(twins, C), mean = twin_fp32(twins, N), rstd = twin_fp32(twins, N);
+    struct twin row_ids = twin_row_ids(twins, N), dgain = twin_fp32(twins, C), dbias = twin_fp32(twins, C);
+    struct twin ddelta_bias = twin_fp32(twins, C), dx = twin_2d(twins, N, C), dy = twin_2d(twins, N, C);
+    for (int side = 0; side < TWIN_COUNT; side++)
+        op_norm_forward(twins->device[side], &(struct op_norm_forward){.y = y.on[side],
+                                                                       .mean = mean.on[side],
+                                                                       .rstd = rstd.on[side],
+                                                                       .x = x.on[side],
+                                                                       .gain = gain.on[side],
+                                                                       .bias = bias.on[side],
+                                                                       .epsilon = 1e-5f,
+                                                                       .delta = delta.on[side],
+                                                                       .delta_bias = delta_bias.on[side],
+                                                                       .sum = sum.on[side],
+                                                                       .dropout = dropout_on(row_ids, side, 0.1f)});
+    twin_expect(twins, sum);
+    twin_expect(twins, y);
+    twin_expect(twins, rstd);
+    twin_sync(twins, sum);
+    twin_sync(twins, mean);
+    twin_sync(twins, rstd);
+    // dx holds the residual's gradient and is overwritten, ddelta takes the place of dy: as a block uses it.
+    for (int side = 0; side < TWIN_COUNT; side++)
+        op_norm_backward(twins->device[side], &(struct op_norm_backward){.dx = dx.on[side],
+                                                                         .dgain = dgain.on[side],
+                                                                         .dbias = dbias.on[side],
+                                                                         .dy = dy.on[side],
+                                                                         .x = sum.on[side],
+                                                                         .gain = gain.on[side],
+                                                                         .mean = mean.on[side],
+                                                                         .rstd = rstd.on[side],
+                                                                         .dresidual = dx.on[side],
+                                                                         .ddelta = dy.on[side],
+                                                                         .ddelta_bias = ddelta_bias.on[side],
+                                                                         .dropout = dropout_on(row_ids, side, 0.1f)});
+    twin_expect(twins, dx);
+    twin_expect(twins, dy);
+    twin_expect(twins, dgain);
+    twin_expect(twins, dbias);
+    twin_expect(twins, ddelta_bias);
+}
+
+static void compare_norm(struct twins *twins) {
+    compare_norm_shape(twins, is_small() ? 130 : 10000, is_small() ? 133 : 768);
+    compare_norm_shape(twins, 65, is_small() ? 1100 : 12288);
+}
+
+TEST(compare_norm) {
+    run_twins(compare_norm, (size_t)512 << 20);
+}
+
+struct attention_size {
+    int64_t B, T, H, G, D;
+    float rate;
+};
+
+// q, k, v and their gradients as views of packed (B, T, (H + 2G) D) tensors.
+static void compare_attention_size(struct twins *twins, const struct attention_size *a) {
+    int64_t width = (a->H + 2 * a->G) * a->D, columns = a->H * a->D, rows = a->B * a->T;
+    struct twin qkv = twin_2d(twins, rows, width), dqkv = twin_2d(twins, rows, width);
+    struct twin out = twin_2d(twins, rows, columns), dout = twin_2d(twins, rows, columns);
+    struct twin lse = twin_fp32(twins, a->H * rows), scratch = twin_fp32(twins, a->H * rows);
+    struct twin row_ids = twin_row_ids(twins, rows);
+    struct op_attention_backward op[TWIN_COUNT];
+    for (int side = 0; side < TWIN_COUNT; side++) {
+        struct tensor whole = qkv.on[side], gradient = dqkv.on[side];
+        whole = tensor_3d(whole.data, whole.dtype, a->B, a->T, width);
+        gradient = tensor_3d(gradient.data, gradient.dtype, a->B, a->T, width);
+        op[side] = (struct op_attention_backward){
+            .dq = heads_view(gradient, 0, a->H, a->D),
+            .dk = heads_view(gradient, columns, a->G, a->D),
+            .dv = heads_view(gradient, columns + a->G * a->D, a->G, a->D),
+            .dout = tensor_reshape_4d(dout.on[side], a->B, a->T, a->H, a->D),
+            .out = tensor_reshape_4d(out.on[side], a->B, a->T, a->H, a->D),
+            .lse = tensor_3d(lse.on[side].data, DTYPE_F32, a->B, a->H, a->T),
+            .scratch = tensor_3d(scratch.on[side].data, DTYPE_F32, a->B, a->H, a->T),
+            .q = heads_view(whole, 0, a->H, a->D),
+            .k = heads_view(whole, columns, a->G, a->D),
+            .v = heads_view(whole, columns + a->G * a->D, a->G, a->D),
+            .scale = 1 / sqrtf((float)a->D),
+            .is_causal = true,
+            .dropout = dropout_on(row_ids, side, a->rate),
+        };
+        op_attention_forward(twins->device[side], &(struct op_attention_forward){.out = op[side].out,
+                                                                                 .lse = op[side].lse,
+                                                                                 .q = op[side].q,
+                                                                                 .k = op[side].k,
+                                                                                 .v = op[side].v,
+                                                                                 .scale = op[side].scale,
+                                                                                 .is_causal = true,
+                                                                                 .dropout = op[side].dropout});
+    }
+    twin_expect(twins, out);
+    twin_expect(twins, lse);
+    twin_sync(twins, out);
+    twin_sync(twins, lse);
+    for (int side = 0; side < TWIN_COUNT; side++)
+        op_attention_backward(twins->device[side], &op[side]);
+    twin_expect(twins, dqkv);
+}
+
+static void compare_attention(struct twins *twins) {
+    static const struct attention_size large[] = {
+        {2, 1024, 12, 12, 64, 0.1f}, {1, 300, 8, 2, 128, 0.1f}, {1, 333, 3, 1, 80, 0}, {1, 200, 2, 2, 256, 0.1f}};
+    static const struct attention_size small[] = {
+        {2, 70, 2, 1, 64, 0.1f}, {1, 67, 2, 2, 100, 0.1f}, {1, 70, 2, 1, 200, 0.1f}};
+    for (int i = 0; i < (is_small() ? 3 : 4); i++)
+        compare_attention_size(twins, is_small() ? &small[i] : &large[i]);
+}
+
+TEST(compare_attention) {
+    run_twins(compare_attention, (size_t)256 << 20);
+}
+
+static void compare_embedding(struct twins *twins) {
+    int64_t N = is_small() ? 5000 : 70000, C = is_small() ? 33 : 260, V = is_small() ? 100 : 50304, P = 1024;
+    int32_t *numbers = text_tokens(N, V + V / 8);
+    struct twin tokens = twin_ints(twins, N, numbers);
+    for (int64_t i = 0; i < N; i++)
+        numbers[i] = (int32_t)(i % P);
+    struct twin positions = twin_ints(twins, N, numbers), row_ids = twin_row_ids(twins, N);
+    free(numbers);
+    struct twin table = twin_2d(twins, V, C), position_table = twin_2d(twins, P, C), out = twin_2d(twins, N, C);
+    struct twin dtable = twin_random(twins, DTYPE_F32, V, C, 1), dout = twin_2d(twins, N, C);
+    struct twin dposition_table = twin_random(twins, DTYPE_F32, P, C, 1);
+    for (int side = 0; side < TWIN_COUNT; side++) {
+        op_embedding_forward(twins->device[side],
+                             &(struct op_embedding_forward){.out = out.on[side],
+                                                            .tokens = tokens.on[side],
+                                                            .table = table.on[side],
+                                                            .vocabulary_start = 3,
+                                                            .positions = positions.on[side],
+                                                            .position_table = position_table.on[side],
+                                                            .dropout = dropout_on(row_ids, side, 0.1f)});
+        op_embedding_backward(twins->device[side],
+                              &(struct op_embedding_backward){.dtable = dtable.on[side],
+                                                              .dposition_table = dposition_table.on[side],
+                                                              .dout = dout.on[side],
+                                                              .tokens = tokens.on[side],
+                                                              .positions = positions.on[side],
+                                                              .vocabulary_start = 3,
+                                                              .dropout = dropout_on(row_ids, side, 0.1f)});
+    }
+    twin_expect(twins, out);
+    twin_expect(twins, dtable);
+    twin_expect(twins, dposition_table);
+}
+
+TEST(compare_embedding) {
+    run_twins(compare_embedding, (size_t)512 << 20);
+}
+
+static void compare_loss(struct twins *twins) {
+    int64_t N = is_small() ? 9 : 257, V = is_small() ? 3001 : 50304;
+    int32_t *numbers = text_tokens(N, V);
+    struct twin labels = twin_ints(twins, N, numbers), logits = twin_random(twins, twins->dtype, N, V, 10);
+    free(numbers);
+    struct twin max = twin_fp32(twins, N), sum = twin_fp32(twins, N), target = twin_fp32(twins, N);
+    struct twin losses = twin_fp32(twins, N), weights = twin_fp32(twins, N);
+    for (int side = 0; side < TWIN_COUNT; side++) {
+        op_softmax_stats(twins->device[side], &(struct op_softmax_stats){.row_max = max.on[side],
+                                                                         .row_sum = sum.on[side],
+                                                                         .row_target = target.on[side],
+                                                                         .logits = logits.on[side],
+                                                                         .labels = labels.on[side]});
+        op_cross_entropy(twins->device[side], &(struct op_cross_entropy){.losses = losses.on[side],
+                                                                         .logits = logits.on[side],
+                                                                         .row_max = max.on[side],
+                                                                         .row_sum = sum.on[side],
+                                                                         .row_target = target.on[side],
+                                                                         .labels = labels.on[side],
+                                                                         .weights = weights.on[side]});
+    }
+    twin_expect(twins, losses);
+    twin_expect(twins, logits);
+}
+
+TEST(compare_loss) {
+    run_twins(compare_loss, (size_t)256 << 20);
+}
+
+static void compare_optimizer(struct twins *twins) {
+    int64_t n = is_small() ? 5003 : 10000003;
+    struct twin master = twin_fp32(twins, n), m = twin_fp32(twins, n), grad = twin_fp32(twins, n);
+    struct twin v = twin_fp32(twins, n), copy = twin_1d(twins, n), squares = twin_fp32(twins, 1);
+    struct twin norm = twin_fp32(twins, 1), scale = twin_fp32(twins, 1);
+    for (int side = 0; side < TWIN_COUNT; side++) {
+        struct device *device = twins->device[side];
+        device_zero(device, v.on[side]);
+        op_sum_squares(device, &(struct op_sum_squares){.out = squares.on[side], .x = grad.on[side]});
+        op_clip_scale(device, &(struct op_clip_scale){.scale = scale.on[side],
+                                                      .norm = norm.on[side],
+                                                      .sum_squares = squares.on[side],
+                                                      .max_norm = 1});
+        op_adam(device, &(struct op_adam){.master = master.on[side],
+                                          .copy = copy.on[side],
+                                          .grad = grad.on[side],
+                                          .m = m.on[side],
+                                          .v = v.on[side],
+                                          .scale = scale.on[side],
+                                          .lr = 1e-3f,
+                                          .beta1 = 0.9f,
+                                          .beta2 = 0.95f,
+                                          .epsilon = 1e-8f,
+                                          .weight_decay = 0.1f,
+                                          .step = 1000});
+    }
+    double tolerance = twins->tolerance;
+    twins->tolerance = FP32_TOLERANCE;  // the state is fp32 whatever the dtype
+    twin_expect(twins, norm);
+    twin_expect(twins, master);
+    twin_expect(twins, m);
+    twin_expect(twins, v);
+    twins->tolerance = tolerance;
+    twin_expect(twins, copy);
+}
+
+TEST(compare_optimizer) {
+    run_twins(compare_optimizer, (size_t)512 << 20);
+}
+
+TEST_MAIN(TEST_CASE(compare_matmul), TEST_CASE(compare_norm), TEST_CASE(compare_attention),
+          TEST_CASE(compare_embedding), TEST_CASE(compare_loss), TEST_CASE(compare_optimizer))
