@@ -75,7 +75,7 @@ if(NOT cuda_wanted STREQUAL "OFF" AND NOT BEVATRON_SANITIZE AND NOT BEVATRON_THR
     set(CMAKE_CUDA_ARCHITECTURES ${BEVATRON_CUDA_ARCHS})
     enable_language(CUDA)
     find_package(CUDAToolkit QUIET)
-    if(TARGET CUDA::cublasLt AND TARGET CUDA::cudart)
+    if(TARGET CUDA::cublasLt AND TARGET CUDA::cudart_static)
       set(CUDA_OK TRUE)
     endif()
     bevatron_find(NCCL nccl.h nccl)

@@ -95,8 +95,10 @@ target_compile_options(bevatron_ops PRIVATE "$<$<COMPILE_LANGUAGE:C>:-fopenmp-si
 if(BEVATRON_HAS_CUDA)
   file(GLOB cuda_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/ops/cuda/*.cu)
   target_sources(bevatron_ops PRIVATE ${cuda_sources})
-  target_compile_options(bevatron_ops PRIVATE "$<$<COMPILE_LANGUAGE:CUDA>:-O3;-lineinfo;-Xcompiler=-Wall>")
-  target_link_libraries(bevatron_ops PUBLIC CUDA::cudart CUDA::cublasLt)
+  target_compile_options(bevatron_ops PRIVATE "$<$<COMPILE_LANGUAGE:CUDA>:-O3;-lineinfo;-Xcompiler=-Wall,-Wextra>")
+  # The runtime is linked statically, as CMake does for CUDA targets anyway; cuBLASLt is found again where it was found now.
+  target_link_libraries(bevatron_ops PUBLIC CUDA::cudart_static CUDA::cublasLt)
+  target_link_options(bevatron_ops INTERFACE "LINKER:-rpath,${CUDAToolkit_LIBRARY_DIR}")
   set_target_properties(bevatron_ops PROPERTIES CUDA_STANDARD 17)
 endif()
 if(BEVATRON_HAS_MPI)
