@@ -12,7 +12,8 @@
 
 #include <stdbool.h>
 
-// Exit codes of the program: people's scripts and schedulers act on them. Those above 143 stay above what a signal gives.
+// Exit codes of the program: people's scripts and schedulers act on them. Those above 143 stay above what a signal
+// gives.
 enum exit_code {
     EXIT_CODE_OK = 0,
     EXIT_CODE_ERROR = 1,

@@ -1,6 +1,6 @@
-// Files that are either whole or not there. A file_writer writes to "PATH.tmp.PID" beside its target; file_commit syncs
-// it, renames it into place and syncs the folder; file_abort removes it, and so does every call that fails. Only regular
-// files are replaced: a device or a pipe of that name is an error. A reader maps a whole file read-only.
+// Files that are either whole or not there. A file_writer writes to "PATH.tmp.PID" beside its target; file_commit
+// syncs it, renames it into place and syncs the folder; file_abort removes it, and so does every call that fails. Only
+// regular files are replaced: a device or a pipe of that name is an error. A reader maps a whole file read-only.
 #ifndef BASE_FILE_H
 #define BASE_FILE_H
 

@@ -32,7 +32,8 @@ struct json {
     size_t count;
 };
 
-// Parses text into *root. The tree lives in one allocation, freed by json_free(root). `name` is what errors call the text.
+// Parses text into *root. The tree lives in one allocation, freed by json_free(root). `name` is what errors call the
+// text.
 int json_parse(struct json **root, const char *text, size_t length, const char *name);
 int json_parse_file(struct json **root, const char *path, size_t limit_bytes);
 void json_free(struct json *root);

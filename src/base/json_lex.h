@@ -22,8 +22,8 @@ void json_lex_space(struct json_lexer *lexer);
 int json_lex_peek(struct json_lexer *lexer);
 // Passes an expected punctuation mark (space before it is passed too).
 bool json_lex_expect(struct json_lexer *lexer, char mark, const char *problem);
-// Passes a string that starts at `at`. The decoded text goes to out where that is not NULL; *decoded is its length, which
-// is never more than that of the source. Up to JSON_SLACK_BYTES beyond it may be overwritten with anything.
+// Passes a string that starts at `at`. The decoded text goes to out where that is not NULL; *decoded is its length,
+// which is never more than that of the source. Up to JSON_SLACK_BYTES beyond it may be overwritten with anything.
 enum { JSON_SLACK_BYTES = 16 };
 bool json_lex_string(struct json_lexer *lexer, char *out, size_t *decoded);
 bool json_lex_number(struct json_lexer *lexer);

@@ -1,6 +1,6 @@
 // The tree reader. A first walk checks the whole text and measures it; then one block is allocated and a second walk,
-// which cannot fail, fills it: nodes first (the root is the start of the block), then keys, then text from front to back,
-// so that what a string writes beyond its end is overwritten by the next.
+// which cannot fail, fills it: nodes first (the root is the start of the block), then keys, then text from front to
+// back, so that what a string writes beyond its end is overwritten by the next.
 #include "base/json.h"
 
 #include "base/error.h"

@@ -4,8 +4,8 @@
 
 #include "base/json_lex.h"
 
-// What a tree needs: how many nodes and keys, how many bytes of text with their NULs, and the number of members of every
-// array and object in the order in which they open.
+// What a tree needs: how many nodes and keys, how many bytes of text with their NULs, and the number of members of
+// every array and object in the order in which they open.
 struct json_measure {
     size_t nodes, keys, text_bytes;
     size_t *members;

@@ -15,7 +15,8 @@ void log_warn(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void log_error(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void log_debug(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-// A passing line at the bottom of a terminal (the progress bar): other messages are written above it. NULL takes it away.
+// A passing line at the bottom of a terminal (the progress bar): other messages are written above it. NULL takes it
+// away.
 void log_status(const char *line);
 
 // "rank 3" or "" : for messages built elsewhere.

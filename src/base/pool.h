@@ -1,5 +1,5 @@
-// A pool of threads that share out the numbers 0…count-1. The caller works too: a pool of n threads has n-1 helpers, and
-// a pool of one runs everything in the caller. Work is cut by the caller into tasks that do not depend on the
+// A pool of threads that share out the numbers 0…count-1. The caller works too: a pool of n threads has n-1 helpers,
+// and a pool of one runs everything in the caller. Work is cut by the caller into tasks that do not depend on the
 // number of threads, so results are the same for every pool size. Helpers spin briefly, then sleep.
 #ifndef BASE_POOL_H
 #define BASE_POOL_H

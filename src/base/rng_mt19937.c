@@ -1,6 +1,6 @@
 // MT19937 (Matsumoto and Nishimura, 1998) driven exactly as NumPy's legacy RandomState drives it, because the sample
-// order of every Megatron dataset follows from it: Knuth's seeding, masked rejection for integers, 53-bit doubles out of
-// two draws, and a shuffle that runs from the end.
+// order of every Megatron dataset follows from it: Knuth's seeding, masked rejection for integers, 53-bit doubles out
+// of two draws, and a shuffle that runs from the end.
 #include "base/rng.h"
 
 enum { STATE_WORDS = 624, SHIFT_WORDS = 397 };

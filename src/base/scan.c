@@ -1,9 +1,9 @@
-// The inner loops over bulk text. They take a chunk of bytes at a time, of whatever size the processor likes: 16 with NEON
-// or SSE2, which every processor of their kind has, and 8 in a plain integer elsewhere.
+// The inner loops over bulk text. They take a chunk of bytes at a time, of whatever size the processor likes: 16 with
+// NEON or SSE2, which every processor of their kind has, and 8 in a plain integer elsewhere.
 //
-// A chunk answers two questions with a mask of MASK_BITS per byte, lowest byte first: which bytes are special in a JSON
-// string (a quote, a backslash, or below 0x20), and which are not ASCII. Only the lowest special bit counts; above it the
-// plain-integer mask may be wrong.
+// A chunk answers two questions with a mask of MASK_BITS per byte, lowest byte first: which bytes are special in a
+// JSON string (a quote, a backslash, or below 0x20), and which are not ASCII. Only the lowest special bit counts;
+// above it the plain-integer mask may be wrong.
 #include "base/scan.h"
 
 #include <stdint.h>

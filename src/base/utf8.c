@@ -146,8 +146,8 @@ size_t utf8_check(const char *text, size_t length) {
         if (run_automaton(state, bytes + at, length - at) == ACCEPT)
             return length;
     }
-    // Something is ill-formed at or after `at`, or in the character that reaches over it, which begins up to three bytes
-    // earlier. The slow way finds where.
+    // Something is ill-formed at or after `at`, or in the character that reaches over it, which begins up to three
+    // bytes earlier. The slow way finds where.
     while (state != ACCEPT && (bytes[--at] & 0xC0) == 0x80)
         continue;
     return first_ill_formed(bytes, at, length);

@@ -1,5 +1,5 @@
-// SHA-256 on FIPS 180-4 vectors and its two implementations against each other, CRC-32C on RFC 3720 vectors, MD5 on RFC 1321
-// vectors, and the table hash for spread.
+// SHA-256 on FIPS 180-4 vectors and its two implementations against each other, CRC-32C on RFC 3720 vectors, MD5 on
+// RFC 1321 vectors, and the table hash for spread.
 #include "test.h"
 
 #include "base/file.h"
@@ -131,7 +131,8 @@ TEST(md5_vectors) {
 }
 
 TEST(table_hash_spreads) {
-    // 2^16 short keys into 2^16 slots: with random hashes 36.8 % of the slots stay empty; and no two of a million alike.
+    // 2^16 short keys into 2^16 slots: with random hashes 36.8 % of the slots stay empty; and no two of a million
+    // alike.
     enum { SLOTS = 1 << 16 };
     unsigned char *used = memory_alloc(SLOTS);
     for (uint32_t i = 0; i < SLOTS; i++) {

@@ -1,5 +1,5 @@
-// The thread pool: every index exactly once, for every pool size; runs that follow each other closely; sleep and waking;
-// messages carried from tasks to the caller. Meant to be run under ThreadSanitizer too.
+// The thread pool: every index exactly once, for every pool size; runs that follow each other closely; sleep and
+// waking; messages carried from tasks to the caller. Meant to be run under ThreadSanitizer too.
 #include "test.h"
 
 #include "base/clock.h"
