@@ -8,7 +8,7 @@
 struct device_options {
     const char *name;  // "cpu", "cuda", "paper", or "auto": the first GPU if there is one, else the CPU
     int threads;       // CPU: worker threads, at least 1
-    int index;         // GPU: which one
+    int index;         // GPU: which one, counted round those there are; ranks give their place on the machine
 };
 
 int device_open(struct device **device, const struct device_options *options);

@@ -1,0 +1,51 @@
+#!/usr/bin/env bash
+# The same run on the CPU and on the GPU: the loss curves must lie on each other.
+#   bench/gpu_curve.sh BEVATRON DATASET_PREFIX VOCAB_SIZE [ITERATIONS]
+# Trains the demo's model with the CPU backend in fp32, then with CUDA in fp32 and in bf16, and on two ranks that share
+# the GPU through host memory where there is MPI. Prints the largest relative difference of a loss, and fails where it is above 1e-4
+# (fp32; rounding grows from step to step) or 2e-2 (bf16).
+set -u
+bevatron=$1 prefix=$2 vocabulary=$3 iterations=${4:-200}
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cd "$(dirname "$0")/.." || exit 1
+failures=0
+
+train=("$bevatron" train --vocab-size "$vocabulary" --data-path "$prefix" --data-cache-path "$work/cache" --split 98,2,0
+    --num-layers 4 --hidden-size 128 --num-attention-heads 4 --seq-length 128 --max-position-embeddings 128
+    --attention-dropout 0.1 --hidden-dropout 0.1 --make-vocab-size-divisible-by 64 --micro-batch-size 4
+    --global-batch-size 8 --lr 2e-3 --min-lr 2e-4 --lr-decay-style cosine --lr-warmup-iters 20 --clip-grad 1.0
+    --train-iters "$iterations" --log-interval 1 --eval-interval 1000 --eval-iters 5)
+
+# curve NAME command…: keeps iteration and loss of every line.
+curve() {
+    local name=$1 start=$SECONDS
+    shift
+    if ! "$@" >"$work/$name.log" 2>&1; then
+        echo "$name FAILED"
+        tail -n 5 "$work/$name.log"
+        failures=$((failures + 1))
+        return 1
+    fi
+    sed -nE 's/.*iteration +([0-9]+)\/.*lm loss: ([^ ]+) .*/\1 \2/p' "$work/$name.log" >"$work/$name"
+    sed -nE 's/.*validation loss at.*value: ([^ ]+) .*/validation \1/p' "$work/$name.log" | tail -n 1 >>"$work/$name"
+    echo "$name: $((SECONDS - start)) s, first $(head -n 1 "$work/$name"), last $(tail -n 2 "$work/$name" | tr '\n' ' ')"
+}
+
+# compare NAME BOUND
+compare() {
+    paste "$work/cpu" "$work/$1" | awk -v bound="$2" -v name="$1" '
+        { d = ($2 - $4) / $2; if (d < 0) d = -d; if ($1 != $3) bad = 1; if (d > most) { most = d; where = $1 } n++ }
+        END { printf "%s: largest relative difference %.2e at %s of %d\n", name, most, where, n
+              exit bad || n < 2 || most > bound }' || { echo "$1 differs from the CPU"; failures=$((failures + 1)); }
+}
+
+curve cpu "${train[@]}" --device cpu --threads "$(nproc)"
+curve cuda-fp32 "${train[@]}" --device cuda && compare cuda-fp32 1e-4
+curve cuda-bf16 "${train[@]}" --device cuda --bf16 && compare cuda-bf16 2e-2
+if command -v mpirun >/dev/null && "$bevatron" version | grep -q "MPI *yes"; then
+    curve cuda-2-ranks bash tests/parallel/mpirun.sh 2 "${train[@]}" --device cuda && compare cuda-2-ranks 1e-4
+fi
+cmp -s "$work/cpu" "$work/cuda-fp32" && echo "(cpu and cuda-fp32 are equal to the last digit printed)"
+echo "$failures failed"
+exit $((failures > 0))
