@@ -171,30 +171,32 @@ static int past_the_end(const struct loader *loader) {
                      options->consumed_samples);
 }
 
+// Why there is no micro-batch to give. The message of a failed read is given once, then that there was one.
+static int explain_end(struct loader *loader) {
+    pthread_mutex_lock(&loader->lock);
+    struct error_note *error = loader->error;
+    bool has_failed = loader->has_failed;
+    loader->error = NULL;
+    pthread_mutex_unlock(&loader->lock);
+    if (error)
+        return error_give(error);
+    return has_failed ? error_set("reading the %s has failed before", loader->options.source.name)
+                      : past_the_end(loader);
+}
+
 int loader_next(struct loader *loader, const struct batch **batch) {
     pthread_mutex_lock(&loader->lock);
     if (loader->is_held) {
         loader->taken++;
-        loader->is_held = false;
         pthread_cond_signal(&loader->released);
     }
     int64_t number = loader->taken;
     while (number < loader->batch_count && loader->filled == number && !loader->has_failed)
         pthread_cond_wait(&loader->produced, &loader->lock);
-    loader->is_held = loader->filled > number;
-    bool is_held = loader->is_held;
-    struct error_note *error = is_held ? NULL : loader->error;
-    if (error)
-        loader->error = NULL;
-    bool has_failed = loader->has_failed;
+    bool is_held = loader->is_held = loader->filled > number;
     pthread_mutex_unlock(&loader->lock);
     *batch = is_held ? &loader->ring[number % loader->slots] : NULL;
-    if (is_held)
-        return 0;
-    if (error)
-        return error_give(error);
-    return has_failed ? error_set("reading the %s has failed before", loader->options.source.name)
-                      : past_the_end(loader);
+    return is_held ? 0 : explain_end(loader);
 }
 
 void loader_close(struct loader *loader) {

@@ -194,6 +194,9 @@ TEST(appending) {
     index_close(r);
     index_close(a);
     index_close(wide);
+    char *bad[] = {(char *)scratch_path("a"), (char *)scratch_path("wide")};
+    EXPECT_ERROR(index_merge(scratch_path("joined"), bad, 2), "join datasets of one dtype");
+    EXPECT_INT(scratch_entries(), 6);
     scratch_close();
 }
 
@@ -332,20 +335,23 @@ TEST(floats_and_wide_tokens_are_refused) {
     index_close(r);
 }
 
+static void limit_file_size(rlim_t bytes) {
+    signal(SIGXFSZ, SIG_IGN);
+    struct rlimit limit;
+    getrlimit(RLIMIT_FSIZE, &limit);
+    limit.rlim_cur = bytes;
+    setrlimit(RLIMIT_FSIZE, &limit);
+}
+
 TEST(full_disk_leaves_nothing) {
     scratch_open();
-    signal(SIGXFSZ, SIG_IGN);
-    struct rlimit before, small;
-    getrlimit(RLIMIT_FSIZE, &before);
-    small = before;
-    small.rlim_cur = 1 << 20;
-    setrlimit(RLIMIT_FSIZE, &small);
+    limit_file_size(1 << 20);
     static int32_t tokens[1 << 16];
     struct index_writer *w;
     int result = index_writer_open(&w, scratch_path("full"), INDEX_I32);
     for (int i = 0; i < 100 && result == 0; i++)
         result = index_writer_add(w, tokens, 1 << 16);
-    setrlimit(RLIMIT_FSIZE, &before);
+    limit_file_size(RLIM_INFINITY);
     EXPECT(result < 0);
     EXPECT(strstr(error_message(), "full.bin"));
     index_writer_abort(w);
@@ -353,8 +359,36 @@ TEST(full_disk_leaves_nothing) {
     scratch_close();
 }
 
+// .bin and the temporary lists fit, .idx does not: the dataset that was there before must still be whole.
+TEST(full_disk_at_the_end_keeps_the_old_dataset) {
+    scratch_open();
+    write_example(scratch_path("a"), INDEX_U16);
+    limit_file_size(1 << 20);
+    struct index_writer *w;
+    int result = index_writer_open(&w, scratch_path("a"), INDEX_U16);
+    for (int i = 0; i < 100000 && result == 0; i++) {
+        result = index_writer_add(w, (const int32_t[]){1}, 1);
+        if (result == 0)
+            result = index_writer_end_document(w);
+    }
+    int added = result;
+    result = index_writer_commit(w);
+    limit_file_size(RLIM_INFINITY);
+    EXPECT_INT(added, 0);
+    EXPECT(result < 0);
+    EXPECT(strstr(error_message(), "a.idx"));
+    EXPECT_INT(scratch_entries(), 2);
+    struct index_reader *r;
+    EXPECT_OK(index_open(&r, scratch_path("a")));
+    EXPECT_OK(index_verify_tokens(r, 100));
+    EXPECT_INT(r->document_count, 3);
+    index_close(r);
+    scratch_close();
+}
+
 TEST_MAIN(TEST_CASE(example_is_byte_exact), TEST_CASE(every_integer_dtype), TEST_CASE(reading),
           TEST_CASE(many_sequences), TEST_CASE(empty_datasets), TEST_CASE(appending),
           TEST_CASE(missing_and_replaced_files), TEST_CASE(every_truncation_is_found),
           TEST_CASE(every_flipped_bit_is_found), TEST_CASE(damage_is_named), TEST_CASE(reads_of_damaged_files_are_safe),
-          TEST_CASE(floats_and_wide_tokens_are_refused), TEST_CASE(full_disk_leaves_nothing))
+          TEST_CASE(floats_and_wide_tokens_are_refused), TEST_CASE(full_disk_leaves_nothing),
+          TEST_CASE(full_disk_at_the_end_keeps_the_old_dataset))

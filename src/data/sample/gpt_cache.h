@@ -4,7 +4,7 @@
 //                                            -document_index.npy
 //                                            -sample_index.npy
 //                                            -shuffle_index.npy
-//                                            -checksums.txt        CRC-32C and bytes of the data in each; written last
+//                                            -checksums.txt        checksum and bytes of the data in each; written last
 //
 // The names are Megatron's; the description adds the dataset's sizes, so that a new dataset under an old name does not
 // meet the old cache, and the checksums are ours.
