@@ -94,8 +94,9 @@ static inline uint64_t mix(uint64_t state, uint64_t word) {
     return (state << 29 | state >> 35) * 0x9E3779B97F4A7C15u;
 }
 
-// A checksum at the speed of memory; CRC and SHA would make thousands of ranks wait for gigabytes of index. Each step is
-// a bijection of the lane for a given word, so a change within one word is always seen, any other but once in 2^64.
+// A checksum at the speed of memory; CRC and SHA would make thousands of ranks wait for gigabytes of index. Each step
+// is a bijection of the lane for a given word, so a change within one word is always seen, any other but once in
+// 2^64.
 static uint64_t checksum(const void *data, size_t bytes) {
     const unsigned char *at = data;
     uint64_t lanes[4] = {1, 2, 3, 4}, sum = bytes, word = 0;
