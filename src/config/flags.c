@@ -180,7 +180,7 @@ static const struct flag rows[] = {
          "GPT2BPETokenizer or NullTokenizer; GPT2BPETokenizer if --vocab-file is given"),
     TEXT("--vocab-file", vocab_file, NULL, "FILE", "vocabulary of the tokenizer (vocab.json)"),
     TEXT("--merge-file", merge_file, NULL, "FILE", "merges of the tokenizer (merges.txt)"),
-    TEXT("--tokenizer-model", tokenizer_model, NULL, "FILE", "tokenizer in one file", ADVANCED),
+    TEXT("--tokenizer-model", tokenizer_model, NULL, "FILE", "tokenizer in one file", NOT_YET),
     INT("--vocab-size", vocab_size, NULL, 1, INT32_MAX, "size of the vocabulary where no tokenizer is read"),
     INT("--vocab-extra-ids", vocab_extra_ids, "0", 0, 1 << 20, "further ids, for T5", NOT_YET),
     INT("--null-tokenizer-eod-id", null_tokenizer_eod_id, "-1", -1, INT32_MAX,

@@ -21,6 +21,7 @@ static const struct {
     {"--timing-log-level", "has no effect yet: only the iteration is timed"},
     {"--log-progress", "has no effect yet: metrics.jsonl has what progress.txt would say"},
     {"--log-memory-to-tensorboard", "has no effect yet"},
+    {"--tensorboard-queue-size", "has no effect: bevatron decides when its files are written"},
 };
 
 // Compares the value with the default by their texts.
