@@ -41,24 +41,23 @@ CPU_INLINE float vector_exp(float x) {
 }
 
 // GELU in its tanh form, 0.5 x (1 + tanh(u)) with u = sqrt(2 / pi) (x + 0.044715 x^3), which equals x / (1 + e^(-2u)).
-// That form keeps its relative precision for large negative x. Beyond |x| = 16 the fraction is 0 or 1 in fp32.
-CPU_INLINE float vector_gelu_fraction(float x) {
-    x = x < -16.0f ? -16.0f : x;
-    x = x > 16.0f ? 16.0f : x;
-    float minus_2u = x * (-1.59576912f - 0.0713548163f * x * x);
-    return 1.0f / (1.0f + vector_exp(minus_2u));
+// That form keeps its relative precision for negative x. Beyond |x| = 10 the fraction is 0 or 1 to 37 digits; stopping
+// there keeps e^(-2u) finite.
+CPU_INLINE float vector_gelu_exp(float x) {
+    return vector_exp(x * (-1.59576912f - 0.0713548163f * x * x));
 }
 
 CPU_INLINE float vector_gelu(float x) {
-    return x * vector_gelu_fraction(x);
+    x = x < -10.0f ? -10.0f : x;
+    return x / (1.0f + vector_gelu_exp(x));
 }
 
-// d/dx of the above: s + x s (1 - s) 2u' with s the fraction.
+// d/dx of the above: s + x s (1 - s) 2u' with the fraction s = 1 / (1 + e) and 1 - s = e s.
 CPU_INLINE float vector_gelu_gradient(float x) {
-    float s = vector_gelu_fraction(x);
-    float t = x < -16.0f ? -16.0f : x;
-    t = t > 16.0f ? 16.0f : t;
-    return s + t * s * (1.0f - s) * (1.59576912f + 0.214064449f * t * t);
+    x = x < -10.0f ? -10.0f : x;
+    x = x > 10.0f ? 10.0f : x;
+    float e = vector_gelu_exp(x), s = 1.0f / (1.0f + e);
+    return s + x * s * (e * s) * (1.59576912f + 0.214064449f * x * x);
 }
 
 #endif
