@@ -33,11 +33,9 @@ static inline uint32_t rotate_right(uint32_t value, unsigned bits) {
     return value >> bits | value << (32 - bits);
 }
 
-static void make_schedule(uint32_t words[64], const unsigned char *block) {
-    memcpy(words, block, 64);
-    for (int i = 0; i < 16; i++)
-        words[i] = __builtin_bswap32(words[i]);
-    for (int i = 16; i < 64; i++) {
+// Eight more message words, from the sixteen before them.
+static inline void extend_words(uint32_t *words) {
+    for (int i = 0; i < 8; i++) {
         uint32_t near = words[i - 2], far = words[i - 15];
         uint32_t mixed_far = rotate_right(far, 7) ^ rotate_right(far, 18) ^ far >> 3;
         uint32_t mixed_near = rotate_right(near, 17) ^ rotate_right(near, 19) ^ near >> 10;
@@ -45,29 +43,43 @@ static void make_schedule(uint32_t words[64], const unsigned char *block) {
     }
 }
 
+// One round. The eight working variables do not move from round to round; their roles do, `turn` steps down the array.
+static inline void one_round(uint32_t v[8], unsigned turn, uint32_t keyed_word) {
+    uint32_t a = v[(0 - turn) & 7], b = v[(1 - turn) & 7], c = v[(2 - turn) & 7];
+    uint32_t e = v[(4 - turn) & 7], f = v[(5 - turn) & 7], g = v[(6 - turn) & 7];
+    uint32_t mixed_e = rotate_right(e, 6) ^ rotate_right(e, 11) ^ rotate_right(e, 25);
+    uint32_t mixed_a = rotate_right(a, 2) ^ rotate_right(a, 13) ^ rotate_right(a, 22);
+    uint32_t choice = g ^ (e & (f ^ g)), majority = (a & b) | (c & (a | b));
+    // e is known last, so what hangs on it is added last.
+    uint32_t sum = v[(7 - turn) & 7] + keyed_word + choice;
+    v[(3 - turn) & 7] = (v[(3 - turn) & 7] + sum) + mixed_e;
+    v[(7 - turn) & 7] = (sum + mixed_e) + (mixed_a + majority);
+}
+
 void sha256_blocks_plain(uint32_t state[8], const unsigned char *blocks, size_t count) {
-    uint32_t words[64];
+    uint32_t words[64], v[8];
     for (; count > 0; count--, blocks += 64) {
-        make_schedule(words, blocks);
-        uint32_t a = state[0], b = state[1], c = state[2], d = state[3];
-        uint32_t e = state[4], f = state[5], g = state[6], h = state[7];
-        for (int i = 0; i < 64; i++) {
-            uint32_t mixed_e = rotate_right(e, 6) ^ rotate_right(e, 11) ^ rotate_right(e, 25);
-            uint32_t sum = h + mixed_e + ((e & f) ^ (~e & g)) + sha256_constants[i] + words[i];
-            uint32_t mixed_a = rotate_right(a, 2) ^ rotate_right(a, 13) ^ rotate_right(a, 22);
-            uint32_t majority = (a & b) ^ (a & c) ^ (b & c);
-            h = g;
-            g = f;
-            f = e;
-            e = d + sum;
-            d = c;
-            c = b;
-            b = a;
-            a = sum + mixed_a + majority;
+        memcpy(words, blocks, 64);
+        for (int i = 0; i < 16; i++)
+            words[i] = __builtin_bswap32(words[i]);
+        memcpy(v, state, sizeof v);
+        // Eight rounds bring every role back to its place, so compilers keep v in registers. The words for later
+        // rounds are made meanwhile: the two chains run side by side in the processor.
+        for (int i = 0; i < 64; i += 8) {
+            const uint32_t *k = sha256_constants + i, *w = words + i;
+            if (i < 48)
+                extend_words(words + i + 16);
+            one_round(v, 0, k[0] + w[0]);
+            one_round(v, 1, k[1] + w[1]);
+            one_round(v, 2, k[2] + w[2]);
+            one_round(v, 3, k[3] + w[3]);
+            one_round(v, 4, k[4] + w[4]);
+            one_round(v, 5, k[5] + w[5]);
+            one_round(v, 6, k[6] + w[6]);
+            one_round(v, 7, k[7] + w[7]);
         }
-        uint32_t add[8] = {a, b, c, d, e, f, g, h};
         for (int i = 0; i < 8; i++)
-            state[i] += add[i];
+            state[i] += v[i];
     }
 }
 

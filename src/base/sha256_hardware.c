@@ -13,14 +13,14 @@ enum { HWCAP_HAS_SHA2 = 1 << 6 };  // HWCAP_SHA2 of the Linux ABI
 // The four instructions in assembly: compilers disagree about when their intrinsics may be used.
 #define SHA2 ".arch_extension sha2\n\t"
 
-static inline uint32x4_t hash_abcd(uint32x4_t abcd, uint32x4_t efgh, uint32x4_t keyed) {
-    __asm__(SHA2 "sha256h %q0, %q1, %2.4s" : "+w"(abcd) : "w"(efgh), "w"(keyed));
-    return abcd;
-}
-
-static inline uint32x4_t hash_efgh(uint32x4_t efgh, uint32x4_t abcd, uint32x4_t keyed) {
-    __asm__(SHA2 "sha256h2 %q0, %q1, %2.4s" : "+w"(efgh) : "w"(abcd), "w"(keyed));
-    return efgh;
+// Four rounds. The copy is of abcd, which is ready first: a copy of efgh would lengthen the chain from round to round.
+static inline void four_rounds(uint32x4_t *abcd, uint32x4_t *efgh, uint32x4_t keyed) {
+    uint32x4_t before;
+    __asm__(SHA2 "mov %2.16b, %0.16b\n\t"
+                 "sha256h %q0, %q1, %3.4s\n\t"
+                 "sha256h2 %q1, %q2, %3.4s"
+            : "+w"(*abcd), "+w"(*efgh), "=&w"(before)
+            : "w"(keyed));
 }
 
 // The message words sixteen further on, from the four groups of four before them.
@@ -41,9 +41,7 @@ static void add_blocks(uint32_t state[8], const unsigned char *blocks, size_t co
             uint32x4_t keyed = vaddq_u32(words[i % 4], vld1q_u32(sha256_constants + 4 * i));
             if (i < 12)
                 words[i % 4] = next_words(words[i % 4], words[(i + 1) % 4], words[(i + 2) % 4], words[(i + 3) % 4]);
-            uint32x4_t abcd_now = abcd;
-            abcd = hash_abcd(abcd, efgh, keyed);
-            efgh = hash_efgh(efgh, abcd_now, keyed);
+            four_rounds(&abcd, &efgh, keyed);
         }
         abcd = vaddq_u32(abcd, abcd_before);
         efgh = vaddq_u32(efgh, efgh_before);
