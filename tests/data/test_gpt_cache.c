@@ -89,7 +89,7 @@ TEST(damaged_caches_are_built_again) {
         EXPECT_OK(gpt_dataset_build(&options));
         char *path = cache_file(&options, cache_parts[part]);
         struct buffer whole = read_bytes(path);
-        for (size_t byte = 0; byte < whole.length; byte += 1 + whole.length / 40) {
+        for (size_t byte = 0; byte < whole.length; byte += 1 + whole.length / 9) {
             write_bytes(path, whole.data, byte);
             expect_repaired(&options);
             whole.data[byte] = (char)(whole.data[byte] ^ 1 << byte % 8);
