@@ -1,0 +1,25 @@
+// layer: data
+// vocab.json out of hostile bytes: in what loads, every id leads to a string and that string back to the id.
+#include "fuzz.h"
+
+#include "data/tokenizer/vocabulary.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+    struct vocabulary vocabulary;
+    if (vocabulary_parse_json(&vocabulary, (const char *)data, size, "fuzz") < 0)
+        return 0;
+    int64_t count = 0;
+    for (int64_t id = 0; id < vocabulary.size; id++) {
+        size_t length;
+        const char *string = vocabulary_string(&vocabulary, (int32_t)id, &length);
+        if (!string)
+            continue;
+        count++;
+        if (vocabulary_find(&vocabulary, string, length) != id)
+            abort();
+    }
+    if (count != vocabulary.count)
+        abort();
+    vocabulary_free(&vocabulary);
+    return 0;
+}
