@@ -1,3 +1,4 @@
+// layer: base
 // How fast json_find_strings gets through lines of text of several kinds, in GB of JSON a second of one core.
 // Prints the best of several rounds; memcpy of the same bytes stands beside it as the machine's own limit.
 #include "base/error.h"
