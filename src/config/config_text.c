@@ -179,6 +179,8 @@ void config_to_json(const struct config *config, struct json_writer *writer) {
     json_int(writer, config->data_parallel_size);
     json_key(writer, "params_dtype");
     json_cstring(writer, config->params_dtype);
+    json_key(writer, "schedule");
+    config_schedule_to_json(config, writer);
     json_end_object(writer);
     buffer_free(&name);
 }

@@ -21,6 +21,9 @@ static const struct {
     {"--timing-log-level", "has no effect yet: only the iteration is timed"},
     {"--log-progress", "has no effect yet: metrics.jsonl has what progress.txt would say"},
     {"--log-memory-to-tensorboard", "has no effect yet"},
+    {"--exit-signal-handler", "is always on: SIGTERM, SIGINT and SIGUSR1 end the run after a checkpoint"},
+    {"--no-save-rng", "has no effect: random numbers follow from seed and position, so there is no state to save"},
+    {"--no-load-rng", "has no effect: random numbers follow from seed and position, so there is no state to load"},
     {"--tensorboard-queue-size", "has no effect: bevatron decides when its files are written"},
 };
 
