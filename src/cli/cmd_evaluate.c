@@ -167,7 +167,6 @@ static int run(struct evaluate_options *options, struct session *session) {
     if (!config->load)
         return error_set_code(EXIT_CODE_USAGE, "--load is missing: the folder that training saved its checkpoints in");
     TRY(config_apply_preset(config));
-    TRY(session_start(session));
     char *path;
     int64_t iteration;
     struct checkpoint_find find = {.folder = config->load, .step = config->ckpt_step};
@@ -200,13 +199,15 @@ int cmd_evaluate(int argc, char **argv) {
         .epilogue = "Example:\n  bevatron evaluate --load run --text book.txt\n",
     };
     struct evaluate_options options;
-    struct session session = {0};
+    struct session session;
+    if (session_start(&session) < 0)
+        return command_failed();
     int exit_code = EXIT_CODE_OK;
     int status = flags_parse(&command, &options, argc, argv);
     if (status == 0)
         status = run(&options, &session);
     if (status < 0)
-        exit_code = command_failed();
+        exit_code = session_failed(&session);
     session_close(&session);
     flags_free(&command, &options);
     return exit_code;

@@ -161,7 +161,6 @@ static int run(struct generate_options *options, struct session *session) {
     if (!config->load)
         return error_set_code(EXIT_CODE_USAGE, "--load is missing: the folder that training saved its checkpoints in");
     TRY(config_apply_preset(config));
-    TRY(session_start(session));
     char *path;
     int64_t iteration;
     struct checkpoint_find find = {.folder = config->load, .step = config->ckpt_step};
@@ -196,13 +195,15 @@ int cmd_generate(int argc, char **argv) {
             "Example:\n  bevatron generate --load run --prompt \"Once upon a time\" --max-new-tokens 100 --top-p 0.9\n",
     };
     struct generate_options options;
-    struct session session = {0};
+    struct session session;
+    if (session_start(&session) < 0)
+        return command_failed();
     int exit_code = EXIT_CODE_OK;
     int status = flags_parse(&command, &options, argc, argv);
     if (status == 0)
         status = run(&options, &session);
     if (status < 0)
-        exit_code = command_failed();
+        exit_code = session_failed(&session);
     session_close(&session);
     flags_free(&command, &options);
     return exit_code;

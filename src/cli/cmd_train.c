@@ -49,7 +49,6 @@ static int run(struct train_options *options, struct session *session, enum exit
     struct config *config = &options->config;
     TRY(config_apply_preset(config));
     TRY(use_checkpoint_args(config));
-    TRY(session_start(session));
     TRY(config_validate(config, session->place.size));
     // A log wants all arguments; a person at a terminal does not, unless asked for.
     if (session->place.rank == 0 && (options->dry_run || !isatty(STDERR_FILENO))) {
@@ -86,20 +85,17 @@ int cmd_train(int argc, char **argv) {
             "100\n",
     };
     struct train_options options;
-    struct session session = {0};
+    struct session session;
+    // Ranks first: what is said about the flags is said by rank 0 alone.
+    if (session_start(&session) < 0)
+        return command_failed();
     enum exit_code exit_code = EXIT_CODE_OK;
     int status = flags_parse(&command, &options, argc, argv);
     if (status == 0)
         status = run(&options, &session, &exit_code);
     if (status < 0)
-        exit_code = (enum exit_code)command_failed();
-    // A rank that failed must not wait for the others in the collective farewell.
-    if (status >= 0)
-        session_close(&session);
-    else if (session.place.size > 1)
-        _Exit(exit_code);
-    else
-        session_close(&session);
+        exit_code = (enum exit_code)session_failed(&session);
+    session_close(&session);
     flags_free(&command, &options);
     return exit_code;
 }

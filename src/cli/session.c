@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/pool.h"
+#include "cli/commands.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -57,7 +58,18 @@ int session_open(struct session *session, const struct config *config) {
     return mesh_connect(&session->mesh, session->world);
 }
 
+int session_failed(const struct session *session) {
+    bool is_said_elsewhere = error_exit_code() == EXIT_CODE_USAGE && session->place.rank != 0;
+    int code = is_said_elsewhere ? EXIT_CODE_USAGE : command_failed();
+    if (session->place.size > 1)
+        _Exit(code);
+    return code;
+}
+
 void session_close(struct session *session) {
-    world_close(session->world);
+    if (session->world)
+        world_close(session->world);
+    else
+        world_stop(session->backend);
     device_close(session->device);
 }

@@ -40,6 +40,7 @@ struct group {
 
 int self_world_open(struct world **world, struct device *device);
 int mpi_world_start(struct world_place *place);
+void mpi_world_stop(void);
 int mpi_world_open(struct world **world, struct device *device);
 
 #endif

@@ -22,6 +22,11 @@ int world_start(const char *backend, struct world_place *place) {
     return error_set("unknown communication backend \"%s\"; use self or mpi", backend);
 }
 
+void world_stop(const char *backend) {
+    if (strcmp(backend, "mpi") == 0)
+        mpi_world_stop();
+}
+
 int world_open(struct world **world, const struct world_options *options, struct device *device) {
     bool is_mpi = strcmp(options->backend, "mpi") == 0;
     TRY(is_mpi ? mpi_world_open(world, device) : self_world_open(world, device));

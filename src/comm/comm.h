@@ -42,6 +42,8 @@ int world_open(struct world **world, const struct world_options *options, struct
 // Finds the place before a device is chosen: MPI is started here where the backend is "mpi".
 int world_start(const char *backend, struct world_place *place);
 void world_close(struct world *world);  // all ranks, at the good end of a run
+// Ends what world_start began where no world was opened.
+void world_stop(const char *backend);
 struct world_place world_place(const struct world *world);
 struct group *world_group_all(struct world *world);
 // A group of the given ranks, in this order; every rank of the world must call, with its own group or with count 0.

@@ -87,6 +87,11 @@ int mpi_world_start(struct world_place *place) {
     return 0;
 }
 
+void mpi_world_stop(void) {
+    die_set_handler(NULL);
+    CHECK_MPI(MPI_Finalize());
+}
+
 static int mpi_group_create(struct world *world, struct group **group, const int *ranks, int count, const char *name) {
     MPI_Comm comm;
     int mine = -1;
@@ -114,8 +119,7 @@ static void mpi_group_free(struct group *group) {
 static void mpi_world_free(struct world *world) {
     struct mpi_world *w = (struct mpi_world *)world;
     MPI_Op_free(&w->sum_bf16);
-    die_set_handler(NULL);
-    CHECK_MPI(MPI_Finalize());
+    mpi_world_stop();
     free(w);
 }
 

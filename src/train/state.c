@@ -108,18 +108,23 @@ int state_find(const struct config *config, const struct mesh *mesh, char **path
     return 0;
 }
 
-// The checkpoint must be one of this model.
-static int check_config(const struct step *step, const struct checkpoint_state *state, const char *path) {
+// The configuration in a checkpoint; *object is NULL where it has none.
+static int parse_config(struct json **object, const struct checkpoint_state *state, const char *path) {
+    *object = NULL;
     if (!state->config_json)
         return 0;
-    struct json *object;
     char *name = memory_printf("%s/config.json", path);
-    int status = json_parse(&object, state->config_json, strlen(state->config_json), name);
-    if (status == 0) {
-        status = config_check_json(step->config, object, name);
-        json_free(object);
-    }
+    int status = json_parse(object, state->config_json, strlen(state->config_json), name);
     free(name);
+    return status;
+}
+
+// The checkpoint must be one of this model.
+static int check_config(const struct step *step, const struct checkpoint_state *state, const char *path) {
+    struct json *object;
+    TRY(parse_config(&object, state, path));
+    int status = object ? config_check_json(step->config, object, path) : 0;
+    json_free(object);
     return status;
 }
 
@@ -176,20 +181,27 @@ int state_load(struct step *step, const char *path, bool with_optimizer, struct 
     return status;
 }
 
+int state_match_schedule(struct config *config, const char *path) {
+    struct checkpoint_state state;
+    struct json *object = NULL;
+    TRY(checkpoint_load_state(path, &state));
+    int status = parse_config(&object, &state, path);
+    if (status == 0 && object)
+        status = config_match_schedule(config, object, path);
+    json_free(object);
+    checkpoint_state_free(&state);
+    return status;
+}
+
 int state_load_config(struct config *config, const char *path) {
     struct checkpoint_state state;
+    struct json *object = NULL;
     TRY(checkpoint_load_state(path, &state));
-    int status = 0;
-    if (!state.config_json) {
-        status = error_set("%s has no config.json; give the model's flags (--num-layers, …) instead", path);
-    } else {
-        struct json *object;
-        status = json_parse(&object, state.config_json, strlen(state.config_json), path);
-        if (status == 0) {
-            status = config_from_json(config, object);
-            json_free(object);
-        }
-    }
+    int status = parse_config(&object, &state, path);
+    if (status == 0)
+        status = object ? config_from_json(config, object)
+                        : error_set("%s has no config.json; give the model's flags (--num-layers, …) instead", path);
+    json_free(object);
     checkpoint_state_free(&state);
     return status;
 }

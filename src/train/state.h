@@ -21,6 +21,8 @@ int state_save(struct step *step, const struct progress_state *progress);
 int state_find(const struct config *config, const struct mesh *mesh, char **path, int64_t *iteration);
 // Weights, and with `with_optimizer` the moments; progress is set from the checkpoint unless it is NULL.
 int state_load(struct step *step, const char *path, bool with_optimizer, struct progress_state *progress);
+// Compares the schedules of the flags with the checkpoint's, see config_match_schedule.
+int state_match_schedule(struct config *config, const char *path);
 // Takes the flags that define the model, where the user did not give them, from the checkpoint of --load.
 int state_load_config(struct config *config, const char *path);
 

@@ -89,8 +89,10 @@ static int set_weights(struct trainer *trainer) {
         return 0;
     }
     log_info(" loading checkpoint from %s at iteration %" PRId64, config->load, iteration);
-    bool resumes = !config->finetune;
-    int status = state_load(trainer->step, path, resumes && !config->no_load_optim, resumes ? &trainer->at : NULL);
+    bool resumes = !config->finetune, with_optimizer = resumes && !config->no_load_optim;
+    int status = with_optimizer ? state_match_schedule(config, path) : 0;
+    if (status == 0)
+        status = state_load(trainer->step, path, with_optimizer, resumes ? &trainer->at : NULL);
     free(path);
     if (status == 0)
         log_info("  successfully loaded checkpoint from %s [ t 1/1, p 1/1 ] at iteration %" PRId64, config->load,

@@ -32,6 +32,15 @@ losses "$work/out" >>"$work/resumed.losses"
 expect_same_state "$work/straight/iter_0000020" "$work/resumed/iter_0000020" "stop and resume"
 expect_same "$work/straight.losses" "$work/resumed.losses" "losses of a resumed run"
 
+# A schedule that changed is noticed; the user says which one counts.
+expect 2 "lr_decay_steps" "$BEVATRON" train "${model[@]}" --train-iters 30 --load "$work/resumed"
+expect 0 "iteration       21/      21" "$BEVATRON" train "${model[@]}" --train-iters 21 --load "$work/resumed" \
+    --use-checkpoint-opt_param-scheduler
+grep -q "learning rate: 1.000000E-04" "$work/out" && pass || fail "the checkpoint's schedule ends at iteration 20"
+expect 0 "iteration       21/      21" "$BEVATRON" train "${model[@]}" --train-iters 21 --lr 5e-4 --min-lr 5e-4 \
+    --load "$work/resumed" --override-opt_param-scheduler
+grep -q "learning rate: 5.000000E-04" "$work/out" && pass || fail "the schedule of the flags"
+
 # Killed without warning somewhere after the tenth iteration.
 "$BEVATRON" train "${model[@]}" --train-iters 100000 --lr-decay-iters 20 --save "$work/killed" --save-interval 5 \
     >"$work/killed.log" 2>&1 &

@@ -1,0 +1,138 @@
+// Generation: the cache of keys and values changes nothing, sampling draws what it should, and the window moves on.
+#include "base/memory.h"
+#include "ops/device.h"
+#include "test.h"
+#include "train/generate.h"
+
+static struct device *device;
+static struct world *world;
+static struct step *step;
+static struct config config;
+
+enum { V = 37, P = 16 };
+
+static void set_up(void) {
+    config_defaults(&config);
+    config.num_layers = 2;
+    config.hidden_size = 24;
+    config.num_attention_heads = 3;
+    config.kv_channels = 8;
+    config.ffn_hidden_size = 96;
+    config.max_position_embeddings = P;
+    config.seq_length = P;
+    config.padded_vocab_size = 40;
+    config.micro_batch_size = 1;
+    config.init_method_std = 0.5;
+    struct mesh mesh;
+    EXPECT_OK(device_open(&device, &(struct device_options){.name = "cpu", .threads = 2}));
+    EXPECT_OK(world_open(&world, &(struct world_options){.backend = "self"}, device));
+    EXPECT_OK(mesh_place(&mesh, 0, 1, 1, 1, 1));
+    EXPECT_OK(mesh_connect(&mesh, world));
+    EXPECT_OK(step_open(&step, &config, device, &mesh, STEP_GENERATE));
+    step_initialize(step);
+}
+
+static void tear_down(void) {
+    step_close(step);
+    world_close(world);
+    device_close(device);
+    config_free(&config);
+}
+
+// Tokens one at a time, through the cache, against all of them at once.
+TEST(cache_equals_whole) {
+    set_up();
+    int32_t tokens[P];
+    float with_cache[40], whole[40];
+    for (int t = 0; t < P; t++)
+        tokens[t] = (t * 7 + 3) % V;
+    for (int length = 1; length <= P; length++) {
+        step_forget(step);
+        step_logits(step, tokens, length, whole);
+        step_forget(step);
+        if (length > 2)
+            step_logits(step, tokens, length / 2, with_cache);
+        for (int t = length > 2 ? length / 2 : 0; t < length; t++)
+            step_logits(step, tokens + t, 1, with_cache);
+        for (int v = 0; v < 40; v++)
+            EXPECT_NEAR(with_cache[v], whole[v], 2e-5);
+    }
+    tear_down();
+}
+
+struct sink {
+    int32_t tokens[200];
+    int count;
+};
+
+static int keep(void *context, int32_t token) {
+    struct sink *sink = context;
+    sink->tokens[sink->count++] = token;
+    return 0;
+}
+
+static struct sink write_text(struct sampling sampling, int64_t count) {
+    struct sink sink = {0};
+    int32_t prompt[3] = {1, 2, 3};
+    EXPECT_OK(generate_run(&(struct generate){.step = step,
+                                              .prompt = prompt,
+                                              .count = 3,
+                                              .max_new_tokens = count,
+                                              .end_token = -1,
+                                              .vocab_size = V,
+                                              .sampling = sampling,
+                                              .accept = keep,
+                                              .context = &sink}));
+    return sink;
+}
+
+TEST(text_longer_than_the_window) {
+    set_up();
+    struct sampling sampling = {.temperature = 1, .top_p = 1, .seed = 5};
+    struct sink a = write_text(sampling, 100), b = write_text(sampling, 100);
+    EXPECT_INT(a.count, 100);
+    for (int i = 0; i < a.count; i++) {
+        EXPECT_INT(a.tokens[i], b.tokens[i]);
+        EXPECT(a.tokens[i] >= 0 && a.tokens[i] < V);
+    }
+    sampling.seed = 6;
+    b = write_text(sampling, 100);
+    int same = 0;
+    for (int i = 0; i < 100; i++)
+        same += a.tokens[i] == b.tokens[i];
+    EXPECT(same < 100);
+    struct generate bad = {.step = step, .prompt = (int32_t[]){V}, .count = 1, .vocab_size = V, .accept = keep};
+    EXPECT_ERROR(generate_run(&bad), "outside the model's vocabulary");
+    tear_down();
+}
+
+// Frequencies of 20000 draws against the probabilities.
+static void check_frequencies(struct sampling sampling, const double *want) {
+    enum { DRAWS = 20000, N = 5 };
+    int counts[N] = {0};
+    for (uint64_t draw = 0; draw < DRAWS; draw++) {
+        float logits[N] = {0, logf(2), logf(3), logf(4), -1e30f};
+        counts[sample_token(&sampling, logits, N, draw)]++;
+    }
+    for (int i = 0; i < N; i++) {
+        double sigma = sqrt(want[i] * (1 - want[i]) / DRAWS);
+        if (fabs((double)counts[i] / DRAWS - want[i]) > 4 * sigma + 1e-12)
+            test_fail("token %d was drawn %d times of %d, expected %g", i, counts[i], DRAWS, want[i]);
+    }
+}
+
+TEST(sampling) {
+    check_frequencies((struct sampling){.temperature = 1, .top_p = 1}, (double[]){0.1, 0.2, 0.3, 0.4, 0});
+    // Half the temperature squares the probabilities.
+    check_frequencies((struct sampling){.temperature = 0.5, .top_p = 1},
+                      (double[]){1 / 30.0, 4 / 30.0, 9 / 30.0, 16 / 30.0, 0});
+    check_frequencies((struct sampling){.temperature = 1, .top_p = 1, .top_k = 2},
+                      (double[]){0, 0, 3 / 7.0, 4 / 7.0, 0});
+    // The two likeliest have 0.7, which reaches 0.6 only together.
+    check_frequencies((struct sampling){.temperature = 1, .top_p = 0.6}, (double[]){0, 0, 3 / 7.0, 4 / 7.0, 0});
+    check_frequencies((struct sampling){.temperature = 1, .top_p = 0.3}, (double[]){0, 0, 0, 1, 0});
+    check_frequencies((struct sampling){.is_greedy = true}, (double[]){0, 0, 0, 1, 0});
+    check_frequencies((struct sampling){.temperature = 0, .top_p = 1}, (double[]){0, 0, 0, 1, 0});
+}
+
+TEST_MAIN(TEST_CASE(cache_equals_whole), TEST_CASE(text_longer_than_the_window), TEST_CASE(sampling))
