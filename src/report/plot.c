@@ -130,8 +130,10 @@ static void append_canvas(struct buffer *out, const struct canvas *canvas, struc
 
 static void append_axis(struct buffer *out, const struct plot *plot, int columns, struct range x) {
     char low[32], high[32];
-    (void)snprintf(low, sizeof low, "%.10g", x.low);
-    (void)snprintf(high, sizeof high, "%.10g", x.high);
+    // Over a long axis a fraction says nothing.
+    bool is_long = x.high - x.low >= 20 && fabs(x.high) < 1e15 && fabs(x.low) < 1e15;
+    (void)snprintf(low, sizeof low, is_long ? "%.0f" : "%.10g", x.low);
+    (void)snprintf(high, sizeof high, is_long ? "%.0f" : "%.10g", x.high);
     const char *label = plot->x_label ? plot->x_label : "iteration";
     buffer_printf(out, "%*s └", LABEL_COLUMNS - 1, "");
     for (int i = 0; i < columns; i++)
