@@ -1,0 +1,146 @@
+// layer: step
+// One full training step of a GPT (forward, backward, clipping, Adam) on random tokens: median time, tokens per second and
+// peak memory, as one line of JSON. Without flags: GPT-2 124M, 4 sequences of 256 tokens, fp32, 2 threads. Flags are those of
+// train. bench/bench_step_peers.py runs it beside PyTorch.
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/memory.h"
+#include "base/rng.h"
+#include "step/step.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+
+struct bench {
+    struct flag_given given;
+    int64_t steps;
+    struct config config;
+};
+
+static const struct flag own_flags[] = {
+    {.name = "Benchmark", .type = FLAG_GROUP},
+    {.name = "--steps",
+     .type = FLAG_INT,
+     .offset = offsetof(struct bench, steps),
+     .initial = "5",
+     .minimum = 1,
+     .maximum = 1000,
+     .help = "timed steps after one that warms up"},
+};
+
+struct tokens {
+    int64_t B, T, next;
+    int32_t *tokens, *labels, *positions;
+    float *mask;
+    int64_t *samples;
+};
+
+static int next_input(void *context, struct step_input *input) {
+    struct tokens *t = context;
+    for (int64_t b = 0; b < t->B; b++)
+        t->samples[b] = t->next++;
+    *input = (struct step_input){.B = t->B,
+                                 .T = t->T,
+                                 .tokens = t->tokens,
+                                 .labels = t->labels,
+                                 .positions = t->positions,
+                                 .mask = t->mask,
+                                 .samples = t->samples};
+    return 0;
+}
+
+static struct tokens make_tokens(const struct config *config) {
+    struct tokens t = {.B = config->micro_batch_size, .T = config->seq_length};
+    size_t N = (size_t)(t.B * t.T);
+    t.tokens = memory_alloc(sizeof(int32_t) * N);
+    t.labels = memory_alloc(sizeof(int32_t) * N);
+    t.positions = memory_alloc(sizeof(int32_t) * N);
+    t.mask = memory_alloc(sizeof(float) * N);
+    t.samples = memory_alloc(sizeof(int64_t) * (size_t)t.B);
+    for (size_t n = 0; n < N; n++) {
+        struct philox random = philox4x32(1, (uint32_t)n, 0, 0, 0);
+        t.tokens[n] = (int32_t)(random.word[0] % (uint32_t)config->padded_vocab_size);
+        t.labels[n] = (int32_t)(random.word[1] % (uint32_t)config->padded_vocab_size);
+        t.positions[n] = (int32_t)(n % (size_t)t.T);
+        t.mask[n] = 1;
+    }
+    return t;
+}
+
+static int compare(const void *a, const void *b) {
+    double x = *(const double *)a, y = *(const double *)b;
+    return x < y ? -1 : x > y;
+}
+
+static int run(struct bench *bench) {
+    struct config *config = &bench->config;
+    struct device *device;
+    struct world *world;
+    struct mesh mesh;
+    struct step *step;
+    TRY(config_apply_preset(config));
+    TRY(config_validate_for(config, 1, CONFIG_EVALUATE));
+    TRY(config_pad_vocab(config, config->vocab_size));
+    TRY(device_open(&device, &(struct device_options){.name = config->device, .threads = (int)config->threads}));
+    TRY(world_open(&world, &(struct world_options){.backend = "self"}, device));
+    TRY(mesh_place(&mesh, 0, 1, 1, 1, 1));
+    TRY(mesh_connect(&mesh, world));
+    TRY(step_open(&step, config, device, &mesh, STEP_TRAIN));
+    step_initialize(step);
+    struct tokens tokens = make_tokens(config);
+    struct step_source source = {.next = next_input, .context = &tokens, .count = 1};
+    double *seconds = memory_alloc(sizeof *seconds * (size_t)bench->steps);
+    double loss = 0;
+    for (int64_t i = -1; i < bench->steps; i++) {
+        double start = clock_seconds();
+        TRY(step_train(step, &source, 1e-4, 0.1));
+        loss = step_result(step).loss;
+        if (i >= 0)
+            seconds[i] = clock_seconds() - start;
+    }
+    qsort(seconds, (size_t)bench->steps, sizeof *seconds, compare);
+    struct rusage usage;
+    getrusage(RUSAGE_SELF, &usage);
+    double median = seconds[bench->steps / 2];
+    printf("{\"name\": \"bevatron\", \"median_s\": %.4f, \"min_s\": %.4f, \"tokens_per_second\": %.1f, "
+           "\"peak_rss_mb\": %.0f, "
+           "\"loss\": %.5f}\n",
+           median, seconds[0], (double)(tokens.B * tokens.T) / median, (double)usage.ru_maxrss / 1024, loss);
+    step_close(step);
+    world_close(world);
+    device_close(device);
+    free(seconds);
+    free(tokens.tokens);
+    free(tokens.labels);
+    free(tokens.positions);
+    free(tokens.mask);
+    free(tokens.samples);
+    return 0;
+}
+
+int main(int argc, char **argv) {
+    const struct flag_table tables[] = {
+        {.flags = own_flags, .count = sizeof own_flags / sizeof own_flags[0], .given = offsetof(struct bench, given)},
+        config_flag_table(offsetof(struct bench, config)),
+    };
+    const struct flag_command command = {
+        .name = "bench_step", .summary = "Times one training step.", .tables = tables, .table_count = 2};
+    // Of a flag given twice the last one counts, so the user's come after these.
+    char *defaults[] = {"bench_step",  "--preset=gpt2-124m", "--micro-batch-size=4",  "--seq-length=256",
+                        "--threads=2", "--hidden-dropout=0", "--attention-dropout=0", "--vocab-size=50257"};
+    int default_count = sizeof defaults / sizeof defaults[0];
+    char **all = memory_alloc(sizeof *all * (size_t)(default_count + argc));
+    memcpy(all, defaults, sizeof defaults);
+    memcpy(all + default_count, argv + 1, sizeof *argv * (size_t)(argc - 1));
+    struct bench bench;
+    int status = flags_parse(&command, &bench, default_count + argc - 1, all);
+    if (status == 0)
+        status = run(&bench);
+    if (status < 0)
+        fprintf(stderr, "bench_step: %s\n", error_message());
+    flags_free(&command, &bench);
+    free(all);
+    return status < 0;
+}
