@@ -1,10 +1,11 @@
 // How many processors this process may keep busy: its affinity mask, cut down by the CPU quota of its control group,
 // because a container with two processors' worth of time on a machine of 64 must not start 64 threads.
-#include "base/pool.h"
+#include "base/pool_processors.h"
 
 #include "base/error.h"
 #include "base/file.h"
 #include "base/memory.h"
+#include "base/pool.h"
 #include <inttypes.h>
 #include <sched.h>
 #include <stdio.h>
@@ -31,45 +32,63 @@ static int processors_in_mask(void) {
     return online > 0 && online < 1 << 20 ? (int)online : 1;
 }
 
-// "QUOTA PERIOD" in microseconds out of a file of control groups version 2; "max" and missing files give no limit.
-static int quota_in_folder(const char *folder, int limit) {
-    struct buffer text = {0};
-    char *path = file_join(folder, "cpu.max");
-    int64_t quota, period;
-    if (file_read_all(path, SMALL_FILE_BYTES, &text) == 0 &&
-        sscanf(buffer_string(&text), "%" SCNd64 " %" SCNd64, &quota, &period) == 2 && quota > 0 && period > 0) {
-        int64_t processors = (quota - 1) / period + 1;
-        if (processors < limit)
-            limit = (int)processors;
-    }
-    buffer_free(&text);
-    free(path);
-    return limit;
+static int smaller_limit(int limit, int64_t quota, int64_t period) {
+    if (quota <= 0 || period <= 0)
+        return limit;
+    int64_t processors = (quota - 1) / period + 1;
+    return processors < limit ? (int)processors : limit;
 }
 
-// Every group from ours up to the root may set a quota; the smallest holds.
-static int processors_in_quota(int limit) {
-    static const char root[] = "/sys/fs/cgroup";
+// Reads up to two numbers (microseconds) out of folder/name; how many there were. "max" and missing files give none.
+static int read_numbers(const char *folder, const char *name, int64_t numbers[2]) {
+    struct buffer text = {0};
+    char *path = file_join(folder, name);
+    int count = 0;
+    if (file_read_all(path, SMALL_FILE_BYTES, &text) == 0)
+        count = sscanf(buffer_string(&text), "%" SCNd64 " %" SCNd64, &numbers[0], &numbers[1]);
+    buffer_free(&text);
+    free(path);
+    return count > 0 ? count : 0;
+}
+
+// Version 2: every group from ours up to the root may set a quota; the smallest holds.
+static int quota_version_2(const char *root, const char *membership, int limit) {
     struct buffer groups = {0};
-    if (file_read_all("/proc/self/cgroup", SMALL_FILE_BYTES, &groups) < 0) {
-        error_clear();
+    int64_t numbers[2];
+    if (file_read_all(membership, SMALL_FILE_BYTES, &groups) < 0)
         return limit;
-    }
     const char *line = strstr(buffer_string(&groups), "0::/");
     size_t length = line ? strcspn(line + 3, "\n") : 0;
     char *folder = memory_printf("%s%.*s", root, (int)length, line ? line + 3 : "");
     while (strlen(folder) >= strlen(root)) {
-        limit = quota_in_folder(folder, limit);
+        if (read_numbers(folder, "cpu.max", numbers) == 2)
+            limit = smaller_limit(limit, numbers[0], numbers[1]);
         char *parent = file_parent(folder);
         free(folder);
         folder = parent;
     }
     free(folder);
     buffer_free(&groups);
-    error_clear();
+    return limit;
+}
+
+// Version 1, as a container sees it: its own group is mounted as the root.
+static int quota_version_1(const char *root, int limit) {
+    char *folder = file_join(root, "cpu");
+    int64_t quota[2], period[2];
+    if (read_numbers(folder, "cpu.cfs_quota_us", quota) == 1 && read_numbers(folder, "cpu.cfs_period_us", period) == 1)
+        limit = smaller_limit(limit, quota[0], period[0]);
+    free(folder);
+    return limit;
+}
+
+int pool_processors_in_quota(const char *root, const char *membership, int limit) {
+    limit = quota_version_2(root, membership, limit);
+    limit = quota_version_1(root, limit);
+    error_clear();  // a file that is not there is no error here
     return limit;
 }
 
 int pool_available_processors(void) {
-    return processors_in_quota(processors_in_mask());
+    return pool_processors_in_quota("/sys/fs/cgroup", "/proc/self/cgroup", processors_in_mask());
 }

@@ -3,7 +3,9 @@
 #include "test.h"
 
 #include "base/clock.h"
+#include "base/file.h"
 #include "base/memory.h"
+#include "base/pool_processors.h"
 #include "base/pool.h"
 #include <sched.h>
 #include <stdatomic.h>
@@ -153,5 +155,37 @@ TEST(processors) {
     EXPECT_INT(pool_available_processors(), all);
 }
 
+static void write_text(const char *folder, const char *name, const char *text) {
+    char *path = file_join(folder, name);
+    EXPECT_OK(file_write_all(path, text, strlen(text)));
+    free(path);
+}
+
+TEST(quotas) {
+    char root[] = "/tmp/bevatron-test-XXXXXX";
+    EXPECT(mkdtemp(root));
+    char *group = file_join(root, "a/b"), *above = file_join(root, "a"), *old = file_join(root, "cpu");
+    char *membership = file_join(root, "membership");
+    EXPECT_OK(file_make_folders(group));
+    EXPECT_OK(file_make_folders(old));
+    EXPECT_INT(pool_processors_in_quota(root, membership, 64), 64);  // nothing there
+    write_text(root, "membership", "1:name=systemd:/x\n0::/a/b\n");
+    write_text(group, "cpu.max", "max 100000\n");
+    EXPECT_INT(pool_processors_in_quota(root, membership, 64), 64);
+    write_text(group, "cpu.max", "250000 100000\n");
+    EXPECT_INT(pool_processors_in_quota(root, membership, 64), 3);
+    EXPECT_INT(pool_processors_in_quota(root, membership, 2), 2);
+    write_text(above, "cpu.max", "200000 100000\n");
+    EXPECT_INT(pool_processors_in_quota(root, membership, 64), 2);
+    write_text(old, "cpu.cfs_quota_us", "-1\n");
+    write_text(old, "cpu.cfs_period_us", "100000\n");
+    EXPECT_INT(pool_processors_in_quota(root, membership, 64), 2);
+    write_text(old, "cpu.cfs_quota_us", "50000\n");
+    EXPECT_INT(pool_processors_in_quota(root, membership, 64), 1);
+    EXPECT_STRING(error_message(), "");
+    EXPECT_OK(file_remove_tree(root));
+    free(group), free(above), free(old), free(membership);
+}
+
 TEST_MAIN(TEST_CASE(every_index_once), TEST_CASE(runs_in_quick_succession), TEST_CASE(sleeping_and_waking),
-          TEST_CASE(create_and_free), TEST_CASE(messages_travel), TEST_CASE(processors))
+          TEST_CASE(create_and_free), TEST_CASE(messages_travel), TEST_CASE(processors), TEST_CASE(quotas))
