@@ -7,12 +7,13 @@
 //   SAVE/iter_0000010/config.json            the configuration of the run, where the caller gives one
 //   SAVE/iter_0000010/manifest.json          every other file with its size and SHA-256; written last in the folder
 //
-// A save writes SAVE/iter_0000010.tmp.PID/, syncs it, renames it and then replaces the marker. So whenever the process or the
-// machine dies, SAVE holds the old checkpoint or the new one, each whole; what a killed save left is removed by the next one.
+// A save writes SAVE/iter_0000010.tmp.PID/, syncs it, renames it and then replaces the marker. So whenever the
+// process or the machine dies, SAVE holds the old checkpoint or the new one, each whole; what a killed save left is
+// removed by the next one.
 //
-// Tensors on disk are global and named, never cut by rank: how ranks were laid out when a checkpoint was written does not
-// show in it. Rank 0 writes; every rank may read. Tensors may lie in any device's memory and must be contiguous. The code here
-// knows lists of named tensors and nothing of models.
+// Tensors on disk are global and named, never cut by rank: how ranks were laid out when a checkpoint was written
+// does not show in it. Rank 0 writes; every rank may read. Tensors may lie in any device's memory and must be
+// contiguous. The code here knows lists of named tensors and nothing of models.
 #ifndef CHECKPOINT_CHECKPOINT_H
 #define CHECKPOINT_CHECKPOINT_H
 
@@ -56,14 +57,15 @@ struct checkpoint_save {
     const struct checkpoint_tensor *optimizer;  // none (--no-save-optim): the checkpoint has no optimizer.safetensors
     size_t optimizer_count;
     const struct checkpoint_state *state;
-    // After a successful save, older checkpoints of SAVE are removed until keep_last are left (the new one counts), except those
-    // whose iteration is a multiple of retain_interval. 0 in keep_last keeps all. Folders that are not checkpoints of this
-    // program, and iterations above the new one, are never touched.
+    // After a successful save, older checkpoints of SAVE are removed until keep_last are left (the new one counts),
+    // except those whose iteration is a multiple of retain_interval. 0 in keep_last keeps all. Folders that are not
+    // checkpoints of this program, and iterations above the new one, are never touched.
     int64_t keep_last;
     int64_t retain_interval;
 };
 
-// Saves state->iteration. On -1 the previous checkpoint and its marker stand as before and nothing half-written is left.
+// Saves state->iteration. On -1 the previous checkpoint and its marker stand as before and nothing half-written is
+// left.
 int checkpoint_save(const struct checkpoint_save *save);
 
 // ---- finding and verifying ----
@@ -75,11 +77,11 @@ struct checkpoint_find {
     bool allow_fallback;  // the latest is damaged: take the newest older one that is valid, with a warning on stderr
 };
 
-// Finds a checkpoint and proves it against its manifest. *path (iter_… folder) is the caller's to free. Where there is no
-// checkpoint, or only damaged ones, -1 with EXIT_CODE_NO_CHECKPOINT and a message naming file and remedy.
+// Finds a checkpoint and proves it against its manifest. *path (iter_… folder) is the caller's to free. Where there
+// is no checkpoint, or only damaged ones, -1 with EXIT_CODE_NO_CHECKPOINT and a message naming file and remedy.
 int checkpoint_find(const struct checkpoint_find *find, char **path, int64_t *iteration);
-// Whether SAVE holds anything that says it is a checkpoint (a marker or an iter_… folder): what decides between starting
-// from random and an error.
+// Whether SAVE holds anything that says it is a checkpoint (a marker or an iter_… folder): what decides between
+// starting from random and an error.
 bool checkpoint_exists(const char *folder);
 // SAVE/iter_0000010, to be freed.
 char *checkpoint_path(const char *folder, int64_t iteration);
@@ -101,9 +103,9 @@ struct checkpoint_load {
     bool is_partial;  // tensors of the checkpoint that are not asked for are no error
 };
 
-// Shapes must agree; between fp32, bf16 and fp16 values are converted (to nearest, ties to even). A checkpoint of another
-// model is an error that names the first differing tensor and both shapes; nothing has been loaded then. The copies are
-// done when it returns.
+// Shapes must agree; between fp32, bf16 and fp16 values are converted (to nearest, ties to even). A checkpoint of
+// another model is an error that names the first differing tensor and both shapes; nothing has been loaded then. The
+// copies are done when it returns.
 int checkpoint_load_tensors(const struct checkpoint_load *load);
 // Whether the checkpoint has this part; whether the part has this tensor. False also where it cannot be read.
 bool checkpoint_has_part(const char *path, enum checkpoint_part part);

@@ -1,4 +1,5 @@
-// Elements of one float type as another, for checkpoints that were written in another precision than they are read in.
+// Elements of one float type as another, for checkpoints that were written in another precision than they are read
+// in.
 #ifndef CHECKPOINT_CONVERT_H
 #define CHECKPOINT_CONVERT_H
 

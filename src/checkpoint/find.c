@@ -1,5 +1,6 @@
-// Which checkpoint to load, and whether it is whole. The marker is believed where it makes sense; a missing or garbled one
-// costs a warning and a search, since the folders themselves say everything. Damage is never passed over in silence.
+// Which checkpoint to load, and whether it is whole. The marker is believed where it makes sense; a missing or
+// garbled one costs a warning and a search, since the folders themselves say everything. Damage is never passed over
+// in silence.
 #include "checkpoint/checkpoint.h"
 
 #include "base/error.h"
@@ -76,7 +77,8 @@ static int refuse(const struct checkpoint_find *find, int64_t iteration, const s
     return -1;
 }
 
-// Tries the iterations up to and including `newest`, from above. 0 and *iteration, or -1 with the message of the last one.
+// Tries the iterations up to and including `newest`, from above. 0 and *iteration, or -1 with the message of the
+// last one.
 static int search(const struct checkpoint_find *find, const struct folder_list *list, int64_t newest,
                   int64_t *iteration) {
     for (size_t i = list->count; i-- > 0;) {

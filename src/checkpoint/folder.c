@@ -1,6 +1,6 @@
-// The folder of --save: who is in it, which is the latest, and changes to it that a kill at any moment cannot spoil. The
-// rule behind all of it: a name iter_NNNNNNN only ever stands for a whole checkpoint; work in progress and work being
-// undone carry ".tmp." in their names.
+// The folder of --save: who is in it, which is the latest, and changes to it that a kill at any moment cannot spoil.
+// The rule behind all of it: a name iter_NNNNNNN only ever stands for a whole checkpoint; work in progress and work
+// being undone carry ".tmp." in their names.
 #include "checkpoint/folder.h"
 
 #include "base/error.h"

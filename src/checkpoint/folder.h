@@ -26,8 +26,8 @@ bool folder_marker_exists(const char *folder);
 void folder_restore(const char *folder);
 // Removes iter_*.tmp.* folders and temporary markers: what saves that were killed have left.
 int folder_remove_leftovers(const char *folder);
-// Puts the folder `from` under the name `to`, both inside one folder; whatever had that name is removed. On file systems
-// that can exchange two names there is no moment without a whole folder called `to`.
+// Puts the folder `from` under the name `to`, both inside one folder; whatever had that name is removed. On file
+// systems that can exchange two names there is no moment without a whole folder called `to`.
 int folder_replace(const char *from, const char *to);
 // Removes a checkpoint by renaming it first, so that a killed removal leaves a leftover and no half checkpoint.
 int folder_discard(const char *path);

@@ -1,5 +1,5 @@
-// Loading tensors. All names, shapes and types are compared before the first element is copied, so a checkpoint of another
-// model changes nothing.
+// Loading tensors. All names, shapes and types are compared before the first element is copied, so a checkpoint of
+// another model changes nothing.
 #include "checkpoint/checkpoint.h"
 
 #include "base/error.h"

@@ -1,5 +1,5 @@
-// The manifest as JSON. Everything in it is checked on reading, so that one flipped bit anywhere makes either the manifest or
-// the comparison with the files fail.
+// The manifest as JSON. Everything in it is checked on reading, so that one flipped bit anywhere makes either the
+// manifest or the comparison with the files fail.
 #include "checkpoint/manifest.h"
 
 #include "base/error.h"

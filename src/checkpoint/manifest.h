@@ -1,6 +1,6 @@
-// manifest.json: which files make up a checkpoint, each with its size, its SHA-256 and what it holds. It is written last in
-// its folder, so a folder without a valid one is no checkpoint. A part ("model", "optimizer") may be spread over several files;
-// a reader looks for a tensor in all that hold the part.
+// manifest.json: which files make up a checkpoint, each with its size, its SHA-256 and what it holds. It is written
+// last in its folder, so a folder without a valid one is no checkpoint. A part ("model", "optimizer") may be spread
+// over several files; a reader looks for a tensor in all that hold the part.
 //
 //   {"format": "bevatron-checkpoint", "version": 1, "iteration": 10,
 //    "files": [{"name": "model.safetensors", "holds": "model", "bytes": 1234, "sha256": "…"}, …]}

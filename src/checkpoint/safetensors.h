@@ -6,9 +6,9 @@
 //                                 padded with blanks, so that the data begins at a multiple of 8
 //   8 + N     the data            offsets count from here; tensors lie one behind another without holes
 //
-// The writer is told all tensors first and then takes their bytes in that order, in pieces of any size, so that nothing
-// but a piece need be in host memory. The reader treats its file as hostile: it accepts exactly files in which every byte
-// of the data belongs to exactly one tensor. Values are not looked at.
+// The writer is told all tensors first and then takes their bytes in that order, in pieces of any size, so that
+// nothing but a piece need be in host memory. The reader treats its file as hostile: it accepts exactly files in
+// which every byte of the data belongs to exactly one tensor. Values are not looked at.
 #ifndef CHECKPOINT_SAFETENSORS_H
 #define CHECKPOINT_SAFETENSORS_H
 
@@ -51,7 +51,8 @@ struct safetensors_writer {
     uint64_t expected_bytes;  // of the whole file
 };
 
-// Size of the file a layout makes. -1 where the layout cannot be written: names twice, reserved or with NULs, sizes beyond 64 bits.
+// Size of the file a layout makes. -1 where the layout cannot be written: names twice, reserved or with NULs, sizes
+// beyond 64 bits.
 int safetensors_file_bytes(const struct safetensors_layout *layout, uint64_t *bytes);
 // Creates the file under its temporary name and writes the header.
 int safetensors_create(struct safetensors_writer *writer, const char *path, const struct safetensors_layout *layout);

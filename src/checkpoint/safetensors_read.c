@@ -1,5 +1,6 @@
-// Reading safetensors as a hostile file. The order of the checks: length field, JSON, each entry alone (dtype, shape, size ==
-// end - begin), then all together (no name twice; sorted by offset they cover the data without overlap, hole or rest).
+// Reading safetensors as a hostile file. The order of the checks: length field, JSON, each entry alone (dtype,
+// shape, size == end - begin), then all together (no name twice; sorted by offset they cover the data without
+// overlap, hole or rest).
 #include "checkpoint/safetensors.h"
 
 #include "base/error.h"
@@ -12,7 +13,8 @@
 
 static const char metadata_key[] = "__metadata__";
 
-// Sizes in this format are plain decimal: no sign, fraction or exponent. Taken from the text, so that none is rounded.
+// Sizes in this format are plain decimal: no sign, fraction or exponent. Taken from the text, so that none is
+// rounded.
 static int parse_size(const struct json *value, size_t *size) {
     if (value->type != JSON_NUMBER)
         return -1;

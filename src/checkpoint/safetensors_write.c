@@ -1,5 +1,5 @@
-// Writing safetensors: the header is complete before the first byte of data, because sizes follow from shapes; the hash is
-// taken on the way, so the file is never read again.
+// Writing safetensors: the header is complete before the first byte of data, because sizes follow from shapes; the
+// hash is taken on the way, so the file is never read again.
 #include "checkpoint/safetensors.h"
 
 #include "base/error.h"

@@ -1,5 +1,5 @@
-// Saving: everything goes into a folder with a temporary name, the manifest last; then the folder takes its name, and only
-// then the marker is replaced. A kill between any two system calls leaves the old state or the new one.
+// Saving: everything goes into a folder with a temporary name, the manifest last; then the folder takes its name,
+// and only then the marker is replaced. A kill between any two system calls leaves the old state or the new one.
 #include "checkpoint/checkpoint.h"
 
 #include "base/error.h"
@@ -83,7 +83,8 @@ static int write_part(const struct part *part, const char *folder, struct device
     return result;
 }
 
-// A disk that fills up in the middle costs the time of the save and may take the logs along, so room is asked for first.
+// A disk that fills up in the middle costs the time of the save and may take the logs along, so room is asked for
+// first.
 static int check_space(const char *folder, const struct part *parts, size_t count) {
     uint64_t needed = 1 << 20, available = 0;  // the small files, folders and the file system's own blocks
     for (size_t i = 0; i < count; i++) {

@@ -1,5 +1,5 @@
-// Where a run stands, as JSON. Integers are written in full and doubles in the shortest text that reads back the same, so
-// a resumed run continues with the same bits.
+// Where a run stands, as JSON. Integers are written in full and doubles in the shortest text that reads back the
+// same, so a resumed run continues with the same bits.
 #include "checkpoint/state.h"
 
 #include "base/error.h"

@@ -1,5 +1,5 @@
-// The lines people know from Megatron-LM, character for character, so that scripts that read its logs read these. Each
-// function appends to a buffer, newline included.
+// The lines people know from Megatron-LM, character for character, so that scripts that read its logs read these.
+// Each function appends to a buffer, newline included.
 #ifndef REPORT_CONSOLE_H
 #define REPORT_CONSOLE_H
 
@@ -11,8 +11,9 @@ void console_train(struct buffer *out, const struct metrics *metrics);
 // The dashed block " validation loss at iteration 100 | lm loss value: … | lm loss PPL: … | ".
 void console_eval(struct buffer *out, const struct metrics_eval *eval);
 
-// "saving checkpoint at iteration      10 to DIR in bevatron format", "  successfully saved checkpoint from iteration …",
-// " loading checkpoint from DIR at iteration 10", "  successfully loaded checkpoint from DIR [ t 1/1, p 1/1 ] at iteration 10".
+// "saving checkpoint at iteration      10 to DIR in bevatron format", "  successfully saved checkpoint from
+// iteration …", " loading checkpoint from DIR at iteration 10", "  successfully loaded checkpoint from DIR [ t 1/1,
+// p 1/1 ] at iteration 10".
 void console_saving(struct buffer *out, double wall_seconds, int64_t iteration, const char *folder);
 void console_saved(struct buffer *out, double wall_seconds, int64_t iteration, const char *folder);
 void console_loading(struct buffer *out, int64_t iteration, const char *folder);

@@ -1,5 +1,6 @@
-// Protocol buffers by hand: a message is a run of fields, each a varint (number << 3 | wire type) and its value. Wire type
-// 0 is a varint, 1 eight bytes, 2 a length and as many bytes, 5 four bytes. Only what TensorBoard reads is written:
+// Protocol buffers by hand: a message is a run of fields, each a varint (number << 3 | wire type) and its value.
+// Wire type 0 is a varint, 1 eight bytes, 2 a length and as many bytes, 5 four bytes. Only what TensorBoard reads is
+// written:
 //
 //   Event    1 wall_time double · 2 step int64 · 3 file_version string · 5 summary Summary
 //   Summary  1 value Value, repeated

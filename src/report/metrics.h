@@ -1,6 +1,6 @@
-// What is known after a training iteration, or an interval of them, and after an evaluation. The trainer fills these and the
-// rest of this folder turns them into a console line, a line of JSON, TensorBoard events and a picture. The has_ members say
-// which optional parts are there.
+// What is known after a training iteration, or an interval of them, and after an evaluation. The trainer fills these
+// and the rest of this folder turns them into a console line, a line of JSON, TensorBoard events and a picture. The
+// has_ members say which optional parts are there.
 #ifndef REPORT_METRICS_H
 #define REPORT_METRICS_H
 

@@ -1,5 +1,5 @@
-// Writing metrics.jsonl. Each line is handed to the kernel in one write at the end of the file, so a kill can tear only the
-// last line, and a torn last line has no newline: that is how it is known and cut off on the next start.
+// Writing metrics.jsonl. Each line is handed to the kernel in one write at the end of the file, so a kill can tear
+// only the last line, and a torn last line has no newline: that is how it is known and cut off on the next start.
 #include "report/metrics_file.h"
 
 #include "base/error.h"

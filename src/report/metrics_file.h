@@ -1,7 +1,7 @@
-// metrics.jsonl: one JSON object per line, appended and flushed, so that a run can be watched and a killed run loses nothing.
-// "kind" is "run" (once per start), "train" or "eval". A line torn by a kill is cut off when the file is opened again
-// and passed over by the reader. A run that resumes writes iterations again that an earlier start had already written: the reader
-// lets the later line count.
+// metrics.jsonl: one JSON object per line, appended and flushed, so that a run can be watched and a killed run loses
+// nothing. "kind" is "run" (once per start), "train" or "eval". A line torn by a kill is cut off when the file is
+// opened again and passed over by the reader. A run that resumes writes iterations again that an earlier start had
+// already written: the reader lets the later line count.
 #ifndef REPORT_METRICS_FILE_H
 #define REPORT_METRICS_FILE_H
 

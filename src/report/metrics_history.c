@@ -1,5 +1,6 @@
-// Reading metrics.jsonl back into curves. The file may be of a run that is still writing, that was killed in a line, or that
-// resumed from an earlier iteration; each "run" line says where its start began, and points beyond it are dropped.
+// Reading metrics.jsonl back into curves. The file may be of a run that is still writing, that was killed in a line,
+// or that resumed from an earlier iteration; each "run" line says where its start began, and points beyond it are
+// dropped.
 #include "report/metrics_file.h"
 
 #include "base/error.h"

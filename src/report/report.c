@@ -16,7 +16,8 @@
 #include <string.h>
 #include <unistd.h>
 
-// Points kept for the plot. When they are all used, neighbours are averaged and each then stands for twice as many steps.
+// Points kept for the plot. When they are all used, neighbours are averaged and each then stands for twice as many
+// steps.
 enum { MAX_POINTS = 4096 };
 
 struct history {

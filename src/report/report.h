@@ -1,6 +1,6 @@
-// The trainer's one door to everything that tells how a run goes: the console line, metrics.jsonl, TensorBoard and, on a
-// terminal, a live line. Only the reporting rank opens one; the others pass NULL, which every function accepts. After
-// report_open nothing here can fail a run: a sink that breaks is said once and left alone.
+// The trainer's one door to everything that tells how a run goes: the console line, metrics.jsonl, TensorBoard and,
+// on a terminal, a live line. Only the reporting rank opens one; the others pass NULL, which every function accepts.
+// After report_open nothing here can fail a run: a sink that breaks is said once and left alone.
 //
 //     report_open(&report, &options);
 //     report_run(report, iteration, config_json);
@@ -31,8 +31,8 @@ struct report_options {
 int report_open(struct report **report, const struct report_options *options);
 void report_close(struct report *report);
 
-// Once per start, with the iteration it begins after. config_json: one JSON object (config_to_json) or NULL; it goes into
-// metrics.jsonl, and member by member, as text, to TensorBoard.
+// Once per start, with the iteration it begins after. config_json: one JSON object (config_to_json) or NULL; it goes
+// into metrics.jsonl, and member by member, as text, to TensorBoard.
 void report_run(struct report *report, int64_t iteration, const char *config_json);
 void report_step(struct report *report, const struct metrics *metrics);
 void report_interval(struct report *report, const struct metrics *metrics);

@@ -1,5 +1,5 @@
-// The event file and Megatron's tags. Records gather in memory and are written at each flush, whole records only, so what a
-// killed run leaves ends between two records or in one torn record, which TensorBoard passes over.
+// The event file and Megatron's tags. Records gather in memory and are written at each flush, whole records only, so
+// what a killed run leaves ends between two records or in one torn record, which TensorBoard passes over.
 #include "report/tensorboard.h"
 
 #include "base/buffer.h"

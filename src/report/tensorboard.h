@@ -1,6 +1,6 @@
-// TensorBoard event files, written natively: TFRecord frames around protocol-buffer Events (docs/internals/tensorboard.md).
-// Tags are Megatron's, each scalar also as "TAG vs samples" over consumed samples. A failed write is said once and then
-// ignored: a full disk must not end a run.
+// TensorBoard event files, written natively: TFRecord frames around protocol-buffer Events
+// (docs/internals/tensorboard.md). Tags are Megatron's, each scalar also as "TAG vs samples" over consumed samples.
+// A failed write is said once and then ignored: a full disk must not end a run.
 #ifndef REPORT_TENSORBOARD_H
 #define REPORT_TENSORBOARD_H
 

@@ -1,4 +1,5 @@
-// The smallest run that can be saved: one weight and one Adam tensor of four numbers that say which iteration they are of.
+// The smallest run that can be saved: one weight and one Adam tensor of four numbers that say which iteration they
+// are of.
 #ifndef TESTS_CHECKPOINT_SMALL_RUN_H
 #define TESTS_CHECKPOINT_SMALL_RUN_H
 

@@ -1,5 +1,5 @@
-// Checkpoints as a run uses them: save, find, load, on two kinds of memory; other models, other precisions, other runs'
-// leftovers; how many are kept.
+// Checkpoints as a run uses them: save, find, load, on two kinds of memory; other models, other precisions, other
+// runs' leftovers; how many are kept.
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/devices.h"
 #include "checkpoint/temporary.h"

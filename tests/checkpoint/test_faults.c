@@ -1,5 +1,6 @@
-// Saves that die or run out of room. A child saves under ptrace and is killed at its n-th system call, for every n: what it
-// leaves must always load as the old checkpoint or the new one. And a file size limit stands in for a full disk.
+// Saves that die or run out of room. A child saves under ptrace and is killed at its n-th system call, for every n:
+// what it leaves must always load as the old checkpoint or the new one. And a file size limit stands in for a full
+// disk.
 #include "checkpoint/small_run.h"
 #include "checkpoint/temporary.h"
 #include "base/log.h"
@@ -10,8 +11,8 @@
 #include <sys/resource.h>
 #include <sys/wait.h>
 
-// Runs the save in a child, killed at stop number `stop` (a system call stops at its entry and at its exit). True where the
-// child got to its end before; the test is skipped where tracing is not allowed.
+// Runs the save in a child, killed at stop number `stop` (a system call stops at its entry and at its exit). True
+// where the child got to its end before; the test is skipped where tracing is not allowed.
 static bool save_killed_at(const char *folder, int64_t iteration, int64_t keep_last, int stop) {
     pid_t child = fork();
     EXPECT(child >= 0);
@@ -114,7 +115,8 @@ TEST(no_room) {
     temporary_remove(&folder);
 }
 
-// The space is asked for before anything is written: a model larger than the disk. Its memory is never touched, only promised.
+// The space is asked for before anything is written: a model larger than the disk. Its memory is never touched, only
+// promised.
 TEST(disk_too_small) {
     struct temporary folder = temporary_create_fast();
     EXPECT_OK(small_save(folder.path, 10, 0));

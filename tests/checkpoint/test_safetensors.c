@@ -1,5 +1,5 @@
-// Safetensors: what is written reads back, what Hugging Face wrote is read, and every hostile file is refused. Called with
-// "write FILE" or "check FILE" it is one half of tests/peers/safetensors_peers.py.
+// Safetensors: what is written reads back, what Hugging Face wrote is read, and every hostile file is refused.
+// Called with "write FILE" or "check FILE" it is one half of tests/peers/safetensors_peers.py.
 #include "base/hash.h"
 #include "checkpoint/safetensors.h"
 #include "checkpoint/temporary.h"

@@ -1,6 +1,7 @@
 // layer: checkpoint
-// A safetensors file out of hostile bytes. What parses must cover its data exactly: every tensor inside the input, sizes as
-// shapes say, together as many bytes as there are, each found by its name; and its own layout must make a file of a valid size.
+// A safetensors file out of hostile bytes. What parses must cover its data exactly: every tensor inside the input,
+// sizes as shapes say, together as many bytes as there are, each found by its name; and its own layout must make a
+// file of a valid size.
 #include "fuzz.h"
 
 #include "checkpoint/safetensors.h"

@@ -85,8 +85,8 @@ TEST(evaluation) {
     struct buffer out = {0};
     struct metrics_eval eval = {.iteration = 100, .set = "validation", .losses = {{"lm loss", 2.5}}, .loss_count = 1};
     console_eval(&out, &eval);
-    // Python: s = " validation loss at iteration 100 | lm loss value: 2.500000E+00 | lm loss PPL: 1.218249E+01 | ", and
-    // a rule of len(s) + 1 = 95 dashes above and below.
+    // Python: s = " validation loss at iteration 100 | lm loss value: 2.500000E+00 | lm loss PPL: 1.218249E+01 | ",
+    // and a rule of len(s) + 1 = 95 dashes above and below.
     const char *dashes =
         "-----------------------------------------------------------------------------------------------";
     char expected[512];

@@ -1,5 +1,5 @@
-// TensorBoard: bytes equal to those of its own library (tests/golden/make_tensorboard.py), and the tags of a run. Called with
-// "write FOLDER" it makes the file that tests/peers/tensorboard_peers.py reads.
+// TensorBoard: bytes equal to those of its own library (tests/golden/make_tensorboard.py), and the tags of a run.
+// Called with "write FOLDER" it makes the file that tests/peers/tensorboard_peers.py reads.
 #include "base/file.h"
 #include "base/hash.h"
 #include "report/event.h"
@@ -102,7 +102,8 @@ TEST(records_of_a_run) {
         at += 16 + length;
         records++;
     }
-    // 1 version, 5 arguments, 3 steps × 6 tags × 2, 2 intervals × (2 iteration-time + 1 throughput), 2 × 2 evaluation.
+    // 1 version, 5 arguments, 3 steps × 6 tags × 2, 2 intervals × (2 iteration-time + 1 throughput), 2 × 2
+    // evaluation.
     EXPECT_INT(records, 1 + 5 + 36 + 6 + 4);
     buffer_free(&content);
     EXPECT_OK(file_remove_tree(folder));
