@@ -5,16 +5,13 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/json.h"
-#include "base/log.h"
 #include "base/memory.h"
-#include "base/progress.h"
 #include "report/console.h"
+#include "report/live.h"
 #include "report/metrics_file.h"
 #include "report/plot.h"
-#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 // Points kept for the plot. When they are all used, neighbours are averaged and each then stands for twice as many
 // steps.
@@ -35,8 +32,7 @@ struct report {
     int64_t tensorboard_interval;
     struct tensorboard_choice choice;
     bool has_live_line;
-    struct progress progress;
-    int64_t first_iteration;
+    struct live live;
     struct history history;
 };
 
@@ -46,7 +42,6 @@ int report_open(struct report **report, const struct report_options *options) {
     r->console = options->console;
     r->tensorboard_interval = options->tensorboard_interval > 0 ? options->tensorboard_interval : 1;
     r->choice = options->tensorboard;
-    r->first_iteration = options->first_iteration;
     r->history.per_point = 1;
     int result = 0;
     if (options->metrics_path) {
@@ -59,11 +54,8 @@ int report_open(struct report **report, const struct report_options *options) {
         report_close(r);
         return -1;
     }
-    int64_t remaining = options->train_iters - options->first_iteration;
-    if (!options->no_live_line && isatty(STDERR_FILENO) && remaining > 0) {
-        progress_begin(&r->progress, "training", "iterations", (double)remaining);
-        r->has_live_line = true;
-    }
+    bool has_work = options->first_iteration < options->train_iters;
+    r->has_live_line = has_work && !options->no_live_line && live_open(&r->live, options->first_iteration);
     *report = r;
     return 0;
 }
@@ -72,7 +64,7 @@ void report_close(struct report *report) {
     if (!report)
         return;
     if (report->has_live_line)
-        log_status(NULL);
+        live_hide();
     metrics_file_close(&report->metrics);
     tensorboard_close(report->tensorboard);
     free(report);
@@ -149,24 +141,13 @@ void report_run(struct report *report, int64_t iteration, const char *config_jso
     }
 }
 
-static void update_live_line(struct report *report, const struct metrics *m) {
-    char note[160];
-    int length = snprintf(note, sizeof note, "iteration %" PRId64, m->iteration);
-    if (m->loss_count > 0)
-        length += snprintf(note + length, sizeof note - (size_t)length, ", %.32s %.4f", m->losses[0].name,
-                           m->losses[0].value);
-    if (m->tokens_per_second > 0)
-        (void)snprintf(note + length, sizeof note - (size_t)length, ", %.0f tokens/s", m->tokens_per_second);
-    progress_update(&report->progress, (double)(m->iteration - report->first_iteration), note);
-}
-
 void report_step(struct report *report, const struct metrics *m) {
     if (!report)
         return;
     if (m->loss_count > 0)
         history_push(&report->history, (double)m->iteration, m->losses[0].value);
     if (report->has_live_line)
-        update_live_line(report, m);
+        live_update(&report->live, m);
     if (report->tensorboard && m->iteration % report->tensorboard_interval == 0) {
         tensorboard_train(report->tensorboard, m, &report->choice);
         tensorboard_flush(report->tensorboard);
@@ -177,7 +158,7 @@ void report_print(struct report *report, const char *text) {
     if (!report || !report->console)
         return;
     if (report->has_live_line)
-        log_status(NULL);
+        live_hide();
     (void)fputs(text, report->console);
     // A closed pipe or a full disk behind stdout must not end the run; the stream is usable again once that is over.
     if (fflush(report->console) != 0)
@@ -221,6 +202,6 @@ void report_plot_loss(struct report *report, FILE *out) {
     if (!report)
         return;
     if (report->has_live_line)
-        log_status(NULL);
+        live_hide();
     report_plot(out, report->history.x, report->history.y, report->history.count, "loss");
 }

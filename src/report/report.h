@@ -24,8 +24,8 @@ struct report_options {
     const char *tensorboard_folder;  // NULL for none
     int64_t tensorboard_interval;    // at least 1
     struct tensorboard_choice tensorboard;
-    bool no_live_line;  // else a live line on stderr where that is a terminal
-    int64_t first_iteration, train_iters;
+    bool no_live_line;                     // else a live line on stderr where that is a terminal
+    int64_t first_iteration, train_iters;  // where this start begins, where the run ends
 };
 
 int report_open(struct report **report, const struct report_options *options);

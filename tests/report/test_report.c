@@ -1,6 +1,7 @@
 // The trainer's door: what goes where, that NULL is a report to nobody, and that a broken console ends nothing.
 #include "base/file.h"
 #include "base/log.h"
+#include "report/live.h"
 #include "report/metrics_file.h"
 #include "report/report.h"
 #include "test.h"
@@ -29,7 +30,7 @@ TEST(every_sink) {
     snprintf(path, sizeof path, "%s/run/metrics.jsonl", folder);
     FILE *console = tmpfile();
     struct report *report = NULL;
-    struct report_options options = {.console = console, .metrics_path = path, .train_iters = 20000};
+    struct report_options options = {.console = console, .metrics_path = path};
     EXPECT_OK(report_open(&report, &options));
     report_run(report, 0, "{}");
     for (int64_t i = 1; i <= 20000; i++) {
@@ -95,6 +96,32 @@ TEST(full_console) {
     fclose(console);
 }
 
+static void expect_line(const struct live *live, const struct metrics *m, double now, const char *expected) {
+    struct buffer out = {0};
+    live_compose(&out, live, m, now);
+    EXPECT_STRING(buffer_string(&out), expected);
+    buffer_free(&out);
+}
+
+TEST(live_line) {
+    struct live live = {.started = 1000, .first_iteration = 100, .columns = 80};
+    struct metrics m = {.iteration = 110,
+                        .train_iters = 500,
+                        .losses = {{"lm loss", 2.34567}},
+                        .loss_count = 1,
+                        .tokens_per_second = 12345.6};
+    expect_line(&live, &m, 1005, "iteration 110/500 (22%), lm loss 2.3457, 12346 tokens/s, 3:15 left");
+    expect_line(&live, &m, 1500, "iteration 110/500 (22%), lm loss 2.3457, 12346 tokens/s, 5:25:00 left");
+    expect_line(&live, &m, 26000, "iteration 110/500 (22%), lm loss 2.3457, 12346 tokens/s, 11 d 06:50 h left");
+    live.columns = 24;
+    expect_line(&live, &m, 1005, "iteration 110/500 (22%)");
+    live.columns = 120;
+    m = (struct metrics){.iteration = 500, .train_iters = 500};
+    expect_line(&live, &m, 1005, "[====================] iteration 500/500 (100%)");
+    m = (struct metrics){.iteration = 250, .train_iters = 500};
+    expect_line(&live, &m, 1150, "[==========>         ] iteration 250/500 (50%), 4:10 left");
+}
+
 TEST(unwritable) {
     struct report *report = NULL;
     struct report_options options = {.metrics_path = "/proc/nothing/metrics.jsonl"};
@@ -104,4 +131,5 @@ TEST(unwritable) {
     EXPECT_ERROR(report_open(&report, &options), "/proc/nothing");
 }
 
-TEST_MAIN(TEST_CASE(every_sink), TEST_CASE(nobody_listens), TEST_CASE(full_console), TEST_CASE(unwritable))
+TEST_MAIN(TEST_CASE(every_sink), TEST_CASE(nobody_listens), TEST_CASE(full_console), TEST_CASE(live_line),
+          TEST_CASE(unwritable))
