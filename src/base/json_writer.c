@@ -62,16 +62,24 @@ void json_end_array(struct json_writer *w) {
     end(w, ']');
 }
 
-static void append_escaped(struct buffer *out, char c) {
-    static const char values[] = "\"\\\b\f\n\r\t";
-    static const char names[] = "\"\\bfnrt";
-    const char *found = c ? strchr(values, c) : NULL;
-    if (found) {
-        char pair[2] = {'\\', names[found - values]};
-        buffer_append(out, pair, 2);
-    } else {
-        buffer_printf(out, "\\u%04x", (unsigned)(unsigned char)c);
+// The letter of the short escape of each byte that has one.
+static const char short_escape[256] = {
+    ['"'] = '"', ['\\'] = '\\', ['\b'] = 'b', ['\f'] = 'f', ['\n'] = 'n', ['\r'] = 'r', ['\t'] = 't',
+};
+
+// Writes the escape of a special byte at out, which has room for six; its length.
+static size_t put_escape(char *out, unsigned char c) {
+    static const char digits[] = "0123456789abcdef";
+    char letter = short_escape[c];
+    if (letter) {
+        out[0] = '\\';
+        out[1] = letter;
+        return 2;
     }
+    memcpy(out, "\\u00", 4);
+    out[4] = digits[c >> 4];
+    out[5] = digits[c & 15];
+    return 6;
 }
 
 // Appends a run without special bytes; what is ill-formed in it becomes U+FFFD, one for each maximal subpart.
@@ -93,21 +101,21 @@ static void append_run(struct buffer *out, const char *run, size_t length) {
 }
 
 static void append_string(struct buffer *out, const char *string, size_t length) {
-    size_t room = 0;
-    if (!__builtin_add_overflow(length, 2, &room))
-        buffer_reserve(out, room);
+    enum { LONGEST_ESCAPE = 6 };
     buffer_append_byte(out, '"');
     while (length > 0) {
         bool has_high = false;
-        size_t run = scan_plain(string, length, &has_high);
-        if (has_high)
+        buffer_reserve(out, length + LONGEST_ESCAPE + SCAN_SLACK_BYTES);
+        size_t run = scan_copy_plain(out->data + out->length, string, length, &has_high);
+        if (has_high && utf8_check(string, run) < run)
             append_run(out, string, run);
         else
-            buffer_append(out, string, run);
+            out->length += run;
         string += run;
         length -= run;
         if (length > 0) {
-            append_escaped(out, *string);
+            buffer_reserve(out, LONGEST_ESCAPE);
+            out->length += put_escape(out->data + out->length, (unsigned char)*string);
             string++;
             length--;
         }
