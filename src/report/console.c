@@ -1,5 +1,5 @@
-// Megatron-LM's log lines. Widths, precisions, blanks and bars are those of its format strings, so a script that reads the
-// logs of the one program reads those of the other.
+// Megatron-LM's log lines. Widths, precisions, blanks and bars are those of its format strings, so a script that
+// reads the logs of the one program reads those of the other.
 #include "report/console.h"
 
 #include "base/clock.h"

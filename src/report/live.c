@@ -1,5 +1,5 @@
-// The most wanted facts come first, because a narrow terminal cuts the end off; the bar is for wide ones. Time left is
-// reckoned from this start's own pace, evaluations and saves included.
+// The most wanted facts come first, because a narrow terminal cuts the end off; the bar is for wide ones. Time left
+// is reckoned from this start's own pace, evaluations and saves included.
 #include "report/live.h"
 
 #include "base/clock.h"

@@ -1,5 +1,5 @@
-// The live line of a training run, at the bottom of a terminal: how far, the loss, the speed, the time left. Internal to this
-// folder. It goes through log_status, so messages on stderr and the line do not tear each other.
+// The live line of a training run, at the bottom of a terminal: how far, the loss, the speed, the time left.
+// Internal to this folder. It goes through log_status, so messages on stderr and the line do not tear each other.
 #ifndef REPORT_LIVE_H
 #define REPORT_LIVE_H
 
