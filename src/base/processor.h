@@ -1,5 +1,4 @@
-// What the processor under us can do. The only #if on the kind of machine in base/ are in this header's users' hot
-// loops: scan.c, sha256_hardware.c and here.
+// What the processor under us offers beyond C. Only this header, scan.c and sha256_hardware.c ask for the kind of machine.
 #ifndef BASE_PROCESSOR_H
 #define BASE_PROCESSOR_H
 

@@ -34,30 +34,53 @@ TEST(time_as_text) {
     EXPECT_STRING(text, "1970-01-01 05:30:00.000000");
 }
 
+// Four days ago, so that a test that is held up for seconds shows the same minutes.
+static void start_earlier(struct progress *p) {
+    p->started -= 361830;
+    p->last_shown -= 361830;
+}
+
 static void report_plainly(void) {
     struct progress p;
-    progress_begin(&p, "reading", "documents", 2000);
+    progress_begin(&p, "reading", "documents", 14472000);
     progress_update(&p, 100, NULL);  // too soon for a line
-    p.started -= 10;
-    p.last_shown -= 10;
-    progress_update(&p, 500, "12 MB/s");
-    progress_update(&p, 600, NULL);
+    start_earlier(&p);
+    progress_update(&p, 3618000, "12 MB/s");
+    progress_update(&p, 4341600, NULL);
     progress_end(&p, "done");
     progress_begin(&p, "silent", "x", 0);
     p.is_quiet = true;
     progress_end(&p, NULL);
     progress_begin(&p, "unknown", "MB", 0);
-    p.started -= 4000;
-    p.last_shown -= 4000;
+    start_earlier(&p);
     progress_update(&p, 12345678, NULL);
+}
+
+static void report_shortly(void) {
+    struct progress p;
+    progress_begin(&p, "short", "steps", 10);
+    p.started -= 12;
+    p.done = 5;
+    progress_end(&p, NULL);
+    progress_begin(&p, "longer", "steps", 1000);
+    p.started -= 4002;
+    p.done = 500;
+    progress_end(&p, NULL);
 }
 
 TEST(plain_lines) {
     static struct capture capture;
     capture_run(&capture, report_plainly);
-    EXPECT_STRING(capture.text, "reading  25% 500/2.00k documents, 50/s, 0:10, 0:30 left, 12 MB/s\n"
-                                "reading  30% 600/2.00k documents, 60/s, 0:10, 0:23 left, done\n"
-                                "unknown 12.3M MB, 3.09k/s, 1:06:40\n");
+    EXPECT_STRING(capture.text, "reading  25% 3.62M/14.5M documents, 10/s, 4 d 04:30 h, 12 d 13:31 h left, 12 MB/s\n"
+                                "reading  30% 4.34M/14.5M documents, 12/s, 4 d 04:30 h, 9 d 18:31 h left, done\n"
+                                "unknown 12.3M MB, 34/s, 4 d 04:30 h\n");
+}
+
+TEST(short_durations) {
+    static struct capture capture;
+    capture_run(&capture, report_shortly);
+    EXPECT(strstr(capture.text, "50% 5/10 steps, 0.") && strstr(capture.text, "/s, 0:1"));
+    EXPECT(strstr(capture.text, "50% 500/1.00k steps, 0.1") && strstr(capture.text, "/s, 1:06:4"));
 }
 
 // stderr of the child is the other end of a pseudo-terminal here.
@@ -69,10 +92,9 @@ static void report_on_terminal(void) {
     if (terminal < 0 || dup2(terminal, STDERR_FILENO) < 0)
         _exit(77);
     struct progress p;
-    progress_begin(&p, "training a model with a rather long label", "steps", 10);
-    p.started -= 10;
-    p.last_shown -= 10;
-    progress_update(&p, 5, "a note that would make the line wrap: ääääääääääääääääääääää");
+    progress_begin(&p, "training a model with a rather long label", "steps", 7236000);
+    start_earlier(&p);
+    progress_update(&p, 3618000, "a note that would make the line wrap: ääääääääääääääääääääää");
     progress_end(&p, NULL);
     // What was written arrives in pieces; the line's end is the last.
     char text[2048];
@@ -94,12 +116,13 @@ TEST(terminal_bar) {
     if (capture.status == 77)
         test_skip("no pseudo-terminals here");
     EXPECT_INT(capture.status, 0);
-    const char *start = "\r\033[Ktraining a model with a rather long label [============>           ]  50% 5/1";
+    const char *start = "\r\033[Ktraining a model with a rather long label [============>           ]  50% 3.62M";
     EXPECT(strncmp(capture.text, start, strlen(start)) == 0);
     // 79 columns, then it is wiped and the last line stays.
     const char *wipe = strstr(capture.text + 4, "\r\033[K");
     EXPECT(wipe && wipe - capture.text == 4 + 79);
-    EXPECT(strstr(wipe, "50% 5/10 steps, 0.50/s, 0:10, 0:10 left\r\n"));
+    EXPECT(strstr(wipe, "50% 3.62M/7.24M steps, 10/s, 4 d 04:30 h, 4 d 04:30 h left\r\n"));
 }
 
-TEST_MAIN(TEST_CASE(clocks), TEST_CASE(time_as_text), TEST_CASE(plain_lines), TEST_CASE(terminal_bar))
+TEST_MAIN(TEST_CASE(clocks), TEST_CASE(time_as_text), TEST_CASE(plain_lines), TEST_CASE(short_durations),
+          TEST_CASE(terminal_bar))
