@@ -1,4 +1,4 @@
-// What the processor under us offers beyond C. Only this header, scan.c and sha256_hardware.c ask for the kind of machine.
+// What the processor under us offers beyond C. Only this header, scan.c and sha256_hardware.c ask for the machine.
 #ifndef BASE_PROCESSOR_H
 #define BASE_PROCESSOR_H
 
