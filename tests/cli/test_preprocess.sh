@@ -1,0 +1,64 @@
+#!/usr/bin/env bash
+# bevatron preprocess: inputs of every kind, Megatron's flags, the same bytes for every number of workers, exit codes.
+cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
+. tests/cli/common.sh
+
+null=(--tokenizer-type NullTokenizer --vocab-size 1000)
+for i in $(seq 3000); do
+    echo "{\"id\": $i, \"text\": \"$((i % 1000)) $((i * 7 % 1000))\", \"title\": [\"$((i % 10))\", \"\", \"5 5\"]}"
+done >"$work/in.jsonl"
+
+expect 0 "3000 documents, 9000 tokens (uint16)" "$BEVATRON" preprocess --input "$work/in.jsonl" --output-prefix "$work/one" \
+    --append-eod --workers 1 "${null[@]}"
+expect 0 '"documents":3000' "$BEVATRON" preprocess --input "$work/in.jsonl" --output-prefix "$work/three" --append-eod \
+    --workers 3 --json "${null[@]}"
+expect_same "$work/one_text_document.bin" "$work/three_text_document.bin" "tokens for 1 and 3 workers"
+expect_same "$work/one_text_document.idx" "$work/three_text_document.idx" "index for 1 and 3 workers"
+
+# Standard input, several files, a pattern, compression: the same documents.
+"$BEVATRON" preprocess --input - --output-prefix "$work/piped" --append-eod "${null[@]}" <"$work/in.jsonl" >"$work/out" 2>&1
+expect_same "$work/one_text_document.bin" "$work/piped_text_document.bin" "tokens of standard input"
+mkdir "$work/parts"
+split -l 1000 "$work/in.jsonl" "$work/parts/p"
+for codec in gzip:ZLIB zstd:ZSTD bzip2:BZIP2; do
+    part=$(find "$work/parts" -name 'p??' | sort | head -n 1)
+    if command -v "${codec%:*}" >/dev/null && "$BEVATRON" version | grep -q "${codec#*:} *yes"; then
+        "${codec%:*}" -q "$part" && rm -f "$part"
+    fi
+done
+expect 0 "3000 documents" "$BEVATRON" preprocess --input "$work/parts/p*" --output-prefix "$work/parts-out" --append-eod \
+    --log-interval 1000 "${null[@]}"
+grep -qE "^Processed [0-9]+ documents \([0-9.e+]+ docs/s, [0-9.e+]+ MB/s\)\.$" "$work/out" && pass || fail "Megatron's progress line"
+expect_same "$work/one_text_document.idx" "$work/parts-out_text_document.idx" "index of parts"
+expect_same "$work/one_text_document.bin" "$work/parts-out_text_document.bin" "tokens of parts"
+
+# Several keys, arrays, and what Megatron's scripts give besides.
+expect 0 "without effect" "$BEVATRON" preprocess --input "$work/in.jsonl" --output-prefix "$work/keys" --json-keys text title \
+    --partitions 2 --keep-sequential-samples --dataset-impl mmap "${null[@]}"
+[ "$(stat -c %s "$work/keys_title_document.bin")" = 18000 ] && pass || fail "3 tokens of 2 bytes in 3000 titles"
+expect 2 "--keep-sequential-samples" "$BEVATRON" preprocess --input "$work/in.jsonl" --output-prefix "$work/x" --partitions 2 \
+    "${null[@]}"
+expect 2 "split sentences beforehand" "$BEVATRON" preprocess --input "$work/in.jsonl" --output-prefix "$work/x" \
+    --split-sentences "${null[@]}"
+expect 2 "did you mean --append-eod" "$BEVATRON" preprocess --input "$work/in.jsonl" --output-prefix "$work/x" --append-eos \
+    "${null[@]}"
+expect 2 "--output-prefix" "$BEVATRON" preprocess --input "$work/in.jsonl" "${null[@]}"
+expect 0 "--skip-bad-lines" "$BEVATRON" preprocess --help
+
+# Bad lines: an error with file, line and exit code 215, nothing left; or counted.
+{ head -n 41 "$work/in.jsonl"; echo '{"text": '; tail -n +42 "$work/in.jsonl"; } >"$work/bad.jsonl"
+expect 215 "bad.jsonl:42: not a valid JSON line" "$BEVATRON" preprocess --input "$work/bad.jsonl" --output-prefix "$work/x" \
+    --workers 2 "${null[@]}"
+expect 0 "1 bad lines skipped" "$BEVATRON" preprocess --input "$work/bad.jsonl" --output-prefix "$work/skip" --append-eod \
+    --skip-bad-lines "${null[@]}"
+expect_same "$work/one_text_document.bin" "$work/skip_text_document.bin" "tokens without the bad line"
+expect 215 "no member \"txt\"" "$BEVATRON" preprocess --input "$work/in.jsonl" --output-prefix "$work/x" --json-keys txt "${null[@]}"
+expect 215 "longer than 10 bytes" "$BEVATRON" preprocess --input "$work/in.jsonl" --output-prefix "$work/x" --max-line-bytes 10 \
+    "${null[@]}"
+: >"$work/empty.jsonl"
+expect 215 "no documents" "$BEVATRON" preprocess --input "$work/empty.jsonl" --output-prefix "$work/x" "${null[@]}"
+expect 1 "no/folder" "$BEVATRON" preprocess --input "$work/in.jsonl" --output-prefix "$work/no/folder" "${null[@]}"
+expect 1 "is a folder" "$BEVATRON" preprocess --input "$work/parts" --output-prefix "$work/x" "${null[@]}"
+[ -z "$(find "$work" -name 'x*' -o -name '*.tmp*')" ] && pass || fail "errors leave nothing behind"
+
+finish

@@ -1,0 +1,72 @@
+#!/usr/bin/env bash
+# bevatron tokenizer: train, encode, decode and inspect as a user types them, pipes included, and what they refuse.
+cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
+. tests/cli/common.sh
+
+golden=(--vocab-file tests/golden/bpe/vocab.json --merge-file tests/golden/bpe/merges.txt)
+if "$BEVATRON" tokenizer inspect "${golden[@]}" 2>&1 | grep -q "no Unicode tables"; then
+    echo "skipped: this build has no Unicode tables"
+    exit 77
+fi
+
+# Training: the golden merges, for any number of workers, from a compressed file too, under both kinds of name.
+expect 0 "600 tokens" "$BEVATRON" tokenizer train --input tests/golden/bpe/corpus.txt --vocab-size 600 --workers 1 \
+    --output-prefix "$work/one"
+expect_same "$work/one-merges.txt" tests/golden/bpe/merges.txt "trained merges"
+expect 0 "343 merges" "$BEVATRON" tokenizer train --input tests/golden/bpe/corpus.txt --vocab-size 600 --workers 3 \
+    --save "$work/folder/below"
+expect_same "$work/folder/below/merges.txt" tests/golden/bpe/merges.txt "merges of three workers"
+expect_same "$work/folder/below/vocab.json" "$work/one-vocab.json" "vocabulary of three workers"
+gzip -c tests/golden/bpe/corpus.txt >"$work/corpus.gz"
+"$BEVATRON" tokenizer train --input - --vocab-size 600 --output-prefix "$work/piped" <"$work/corpus.gz" >"$work/out" 2>&1
+if grep -q "cannot read gzip" "$work/out"; then
+    echo "no gzip in this build"
+else
+    expect_same "$work/piped-merges.txt" tests/golden/bpe/merges.txt "merges of compressed standard input"
+fi
+expect 0 "no more pairs occur" "$BEVATRON" tokenizer train --input tests/golden/bpe/corpus.txt --vocab-size 60000 \
+    --output-prefix "$work/large"
+expect 2 "either --output-prefix or --save" "$BEVATRON" tokenizer train --input tests/golden/bpe/corpus.txt --vocab-size 600
+expect 2 "--vocab-size" "$BEVATRON" tokenizer train --input tests/golden/bpe/corpus.txt --vocab-size 256 --save "$work/x"
+expect 2 "--input" "$BEVATRON" tokenizer train --vocab-size 600 --save "$work/x"
+expect 1 "no such file" "$BEVATRON" tokenizer train --input "$work/none" --vocab-size 600 --save "$work/x"
+[ ! -e "$work/x" ] && pass || fail "a failed training leaves nothing"
+
+# Encoding and decoding: any bytes come back, the whole input or line by line.
+head -c 100000 /dev/urandom >"$work/random"
+"$BEVATRON" tokenizer encode "${golden[@]}" <"$work/random" >"$work/ids"
+"$BEVATRON" tokenizer decode "${golden[@]}" <"$work/ids" >"$work/back"
+expect_same "$work/random" "$work/back" "decoded random bytes"
+printf 'one line\n\nthree lines, the last without an end' >"$work/text"
+"$BEVATRON" tokenizer encode --lines "${golden[@]}" <"$work/text" >"$work/ids"
+[ "$(wc -l <"$work/ids")" = 3 ] && pass || fail "three lines of ids"
+"$BEVATRON" tokenizer decode --lines "${golden[@]}" <"$work/ids" >"$work/back"
+echo >>"$work/text"
+expect_same "$work/text" "$work/back" "decoded lines"
+[ "$(printf '  ' | "$BEVATRON" tokenizer encode "${golden[@]}")" = 465 ] && pass || fail "two blanks are token 465"
+[ -z "$("$BEVATRON" tokenizer encode "${golden[@]}" </dev/null)" ] && pass || fail "nothing gives nothing"
+[ "$(echo '7 8' | "$BEVATRON" tokenizer encode --tokenizer-type NullTokenizer --vocab-size 9)" = "7 8" ] && pass ||
+    fail "NullTokenizer encodes ids"
+for ids in 600 -1 1.5 x 99999999999999999999; do
+    echo "1 $ids" | "$BEVATRON" tokenizer decode "${golden[@]}" >"$work/out" 2>&1
+    [ $? = 215 ] && pass || fail "id $ids is refused"
+done
+
+# Inspecting.
+expect 0 "vocab_size           600" "$BEVATRON" tokenizer inspect "${golden[@]}"
+expect 0 '"end_of_document":599' "$BEVATRON" tokenizer inspect --json "${golden[@]}"
+expect 0 '"<|endoftext|>"' "$BEVATRON" tokenizer inspect --tokens "${golden[@]}"
+[ "$(wc -l <"$work/out")" = 600 ] && pass || fail "600 tokens are listed"
+
+# Refusals.
+expect 0 "inspect" "$BEVATRON" tokenizer --help
+expect 2 "subcommand" "$BEVATRON" tokenizer
+expect 2 "there is no tokenizer" "$BEVATRON" tokenizer encod
+expect 2 "supported: GPT2BPETokenizer" "$BEVATRON" tokenizer inspect --tokenizer-type Llama2Tokenizer --tokenizer-model x
+expect 2 "--merge-file" "$BEVATRON" tokenizer inspect --vocab-file tests/golden/bpe/vocab.json
+sed '5s/.*/q zqz/' tests/golden/bpe/merges.txt >"$work/merges.txt"
+expect 1 "merges.txt:5: \"zqz\" is not a token" "$BEVATRON" tokenizer inspect --vocab-file tests/golden/bpe/vocab.json \
+    --merge-file "$work/merges.txt"
+expect 1 "cannot write to standard output" bash -c "$(printf '%q ' "$BEVATRON" tokenizer inspect --tokens "${golden[@]}") >/dev/full"
+
+finish
