@@ -17,6 +17,7 @@ CPU_CLONES static void adam_update(const struct adam_range *r, int64_t count) {
     const float *restrict grad = r->grad;
     float scale = r->scale, beta1 = r->beta1, beta2 = r->beta2, epsilon = r->epsilon, decay = r->decay;
     float step_size = r->step_size, correction = r->correction;
+#pragma omp simd
     for (int64_t i = 0; i < count; i++) {
         float g = grad[i] * scale;
         float first = beta1 * m[i] + (1.0f - beta1) * g;
@@ -60,6 +61,7 @@ void cpu_adam(struct device *device, const struct op_adam *op) {
 }
 
 CPU_CLONES static void scale_range(float *x, float factor, int64_t count) {
+#pragma omp simd
     for (int64_t i = 0; i < count; i++)
         x[i] *= factor;
 }

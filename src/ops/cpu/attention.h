@@ -5,7 +5,7 @@
 
 #include "ops/cpu/cpu.h"
 
-// A tile of scores has this many queries and keys. Key tiles start at multiples of 4, as dropout wants.
+// A tile of scores has this many queries and keys. A row of keys is a multiple of DROPOUT_GRAIN.
 enum { QUERY_TILE = 64, KEY_TILE = 128, MAX_HEAD_SIZE = 256 };
 
 // Element (b, t, head, 0) of a (B, T, heads, D) view.

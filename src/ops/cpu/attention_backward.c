@@ -6,7 +6,6 @@
 #include "ops/cpu/dropout.h"
 #include "ops/cpu/vector_math.h"
 #include <cblas.h>
-#include <string.h>
 
 struct backward_tile {
     float probabilities[QUERY_TILE * KEY_TILE];  // P
@@ -30,13 +29,16 @@ CPU_CLONES static float row_dot(const float *a, const float *b, int64_t count) {
 }
 
 CPU_CLONES static void row_probabilities(float *x, float lse, int64_t visible, int64_t count) {
+#pragma omp simd
     for (int64_t j = 0; j < visible; j++)
         x[j] = vector_exp(x[j] - lse);
+#pragma omp simd
     for (int64_t j = visible; j < count; j++)
         x[j] = 0;
 }
 
 CPU_CLONES static void row_product(float *out, const float *a, const float *b, int64_t count) {
+#pragma omp simd
     for (int64_t j = 0; j < count; j++)
         out[j] = a[j] * b[j];
 }
@@ -44,9 +46,11 @@ CPU_CLONES static void row_product(float *out, const float *a, const float *b, i
 // g = p * (g - dot), or p * (g * f - dot) with dropout.
 CPU_CLONES static void row_gradient(float *g, const float *p, const float *factors, float dot, int64_t count) {
     if (factors) {
+#pragma omp simd
         for (int64_t j = 0; j < count; j++)
             g[j] = p[j] * (g[j] * factors[j] - dot);
     } else {
+#pragma omp simd
         for (int64_t j = 0; j < count; j++)
             g[j] = p[j] * (g[j] - dot);
     }
@@ -69,9 +73,7 @@ static void compute_probabilities(const struct op_attention_backward *op, struct
             continue;
         struct dropout_row row = dropout_attention_row(&op->dropout, at->b * query_count + query, at->head);
         float *factors = tile->factors + i * KEY_TILE;
-        float piece[DROPOUT_PIECE];
-        dropout_factors(piece, &row, at->first_key, at->keys);
-        memcpy(factors, piece, (size_t)at->keys * sizeof *factors);
+        dropout_factors(factors, &row, at->first_key, at->keys);
         row_product(tile->gradients + i * KEY_TILE, tile->probabilities + i * KEY_TILE, factors, at->keys);
     }
 }

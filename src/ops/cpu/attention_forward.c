@@ -34,11 +34,13 @@ CPU_CLONES static float row_exp(float *x, float max, int64_t count) {
 }
 
 CPU_CLONES static void row_scale(float *out, const float *x, float factor, int64_t count) {
+#pragma omp simd
     for (int64_t j = 0; j < count; j++)
         out[j] = x[j] * factor;
 }
 
 CPU_CLONES static void row_multiply(float *x, const float *factors, int64_t count) {
+#pragma omp simd
     for (int64_t j = 0; j < count; j++)
         x[j] *= factors[j];
 }

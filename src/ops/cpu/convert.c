@@ -44,21 +44,25 @@ CPU_INLINE float float_of_f16(uint16_t half) {
 }
 
 CPU_CLONES static void to_bf16(uint16_t *restrict to, const float *restrict from, int64_t count) {
+#pragma omp simd
     for (int64_t i = 0; i < count; i++)
         to[i] = bf16_of(from[i]);
 }
 
 CPU_CLONES static void to_f16(uint16_t *restrict to, const float *restrict from, int64_t count) {
+#pragma omp simd
     for (int64_t i = 0; i < count; i++)
         to[i] = f16_of(from[i]);
 }
 
 CPU_CLONES static void from_bf16(float *restrict to, const uint16_t *restrict from, int64_t count) {
+#pragma omp simd
     for (int64_t i = 0; i < count; i++)
         to[i] = bits_float((uint32_t)from[i] << 16);
 }
 
 CPU_CLONES static void from_f16(float *restrict to, const uint16_t *restrict from, int64_t count) {
+#pragma omp simd
     for (int64_t i = 0; i < count; i++)
         to[i] = float_of_f16(from[i]);
 }

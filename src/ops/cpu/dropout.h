@@ -6,7 +6,7 @@
 #include "ops/ops.h"
 
 // Rows are masked in pieces of this many columns; first_column must be a multiple of 4.
-enum { DROPOUT_PIECE = 256 };
+enum { DROPOUT_PIECE = 256, DROPOUT_GRAIN = 64 };
 
 struct dropout_row {
     uint64_t seed;
@@ -18,7 +18,8 @@ struct dropout_row {
 
 struct dropout_row dropout_row(const struct dropout *dropout, int64_t row);
 struct dropout_row dropout_attention_row(const struct dropout *dropout, int64_t row, int64_t head);
-// factors[i] belongs to column first_column + i; count at most DROPOUT_PIECE.
-void dropout_factors(float factors[DROPOUT_PIECE], const struct dropout_row *row, int64_t first_column, int64_t count);
+// factors[i] belongs to column first_column + i. There must be room for count rounded up to a multiple of
+// DROPOUT_GRAIN: that many are drawn at once.
+void dropout_factors(float *factors, const struct dropout_row *row, int64_t first_column, int64_t count);
 
 #endif

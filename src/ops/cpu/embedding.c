@@ -4,6 +4,7 @@
 #include "ops/cpu/dropout.h"
 #include "base/error.h"
 #include <inttypes.h>
+#include <string.h>
 
 // The row of the table that belongs to this token, -1 where another rank has it.
 static int64_t table_row(int32_t token, int64_t vocabulary_start, int64_t rows) {
@@ -25,14 +26,20 @@ struct embedding_row {
 
 CPU_CLONES static void embed(const struct embedding_row *row, int64_t count) {
     float *out = row->out;
-    const float *token = row->token, *position = row->position, *factors = row->factors;
-    for (int64_t c = 0; c < count; c++) {
-        float value = token ? token[c] : 0.0f;
-        if (position)
-            value += position[c];
-        if (factors)
-            value *= factors[c];
-        out[c] = value;
+    const float *position = row->position, *factors = row->factors;
+    if (row->token)
+        memcpy(out, row->token, (size_t)count * sizeof *out);
+    else
+        memset(out, 0, (size_t)count * sizeof *out);
+    if (position) {
+#pragma omp simd
+        for (int64_t c = 0; c < count; c++)
+            out[c] += position[c];
+    }
+    if (factors) {
+#pragma omp simd
+        for (int64_t c = 0; c < count; c++)
+            out[c] *= factors[c];
     }
 }
 
@@ -72,9 +79,11 @@ void cpu_embedding_forward(struct device *device, const struct op_embedding_forw
 
 CPU_CLONES static void accumulate(float *sum, const float *x, const float *factors, int64_t count) {
     if (factors) {
+#pragma omp simd
         for (int64_t c = 0; c < count; c++)
             sum[c] += x[c] * factors[c];
     } else {
+#pragma omp simd
         for (int64_t c = 0; c < count; c++)
             sum[c] += x[c];
     }

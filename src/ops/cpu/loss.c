@@ -58,6 +58,7 @@ void cpu_softmax_stats(struct device *device, const struct op_softmax_stats *op)
 }
 
 CPU_CLONES static void softmax_gradient(float *logits, float max, float factor, int64_t columns) {
+#pragma omp simd
     for (int64_t c = 0; c < columns; c++)
         logits[c] = factor * vector_exp(logits[c] - max);
 }

@@ -68,11 +68,13 @@ static void cut(struct matmul_job *job, int64_t rows, int64_t columns) {
 }
 
 CPU_CLONES static void gelu_row(float *d, const float *aux, int64_t count) {
+#pragma omp simd
     for (int64_t j = 0; j < count; j++)
         d[j] = vector_gelu(aux[j]);
 }
 
 CPU_CLONES static void gelu_gradient_row(float *d, const float *aux, int64_t count) {
+#pragma omp simd
     for (int64_t j = 0; j < count; j++)
         d[j] *= vector_gelu_gradient(aux[j]);
 }

@@ -4,6 +4,7 @@
 #include "ops/cpu/cpu.h"
 #include "ops/cpu/dropout.h"
 #include <math.h>
+#include <string.h>
 
 // sum = x + factors * (delta + delta_bias); factors and delta_bias may be NULL.
 struct residual_row {
@@ -14,6 +15,7 @@ struct residual_row {
 CPU_CLONES static void add_residual(const struct residual_row *row, int64_t count) {
     float *sum = row->sum;
     const float *x = row->x, *delta = row->delta, *delta_bias = row->delta_bias, *factors = row->factors;
+#pragma omp simd
     for (int64_t c = 0; c < count; c++) {
         float value = delta[c];
         if (delta_bias)
@@ -56,6 +58,7 @@ CPU_CLONES static void normalise(struct norm_row *row, int64_t channels) {
     for (int64_t c = 0; c < channels; c++)
         squares += (x[c] - mean) * (x[c] - mean);
     float rstd = 1.0f / sqrtf(squares / (float)channels + row->epsilon);
+#pragma omp simd
     for (int64_t c = 0; c < channels; c++)
         y[c] = (x[c] - mean) * rstd * gain[c] + bias[c];
     row->mean = mean;
@@ -109,11 +112,13 @@ CPU_CLONES static void add_gain_columns(const struct gain_columns *g, int64_t co
     for (int64_t n = 0; n < g->rows; n++) {
         const float *dy = g->dy + n * g->stride, *x = g->x + n * g->stride;
         float mean = g->mean[n], rstd = g->rstd[n];
+#pragma omp simd
         for (int64_t c = 0; c < count; c++) {
             gain_sum[c] += dy[c] * ((x[c] - mean) * rstd);
             bias_sum[c] += dy[c];
         }
     }
+#pragma omp simd
     for (int64_t c = 0; c < count; c++) {
         g->dgain[c] += gain_sum[c];
         g->dbias[c] += bias_sum[c];
@@ -157,17 +162,19 @@ CPU_CLONES static void norm_gradient(const struct gradient_row *row, int64_t cha
     }
     sum /= (float)channels;
     product /= (float)channels;
+#pragma omp simd
     for (int64_t c = 0; c < channels; c++) {
         float value = rstd * (dy[c] * gain[c] - sum - (x[c] - mean) * rstd * product);
         if (dresidual)
             value += dresidual[c];
         dx[c] = value;
-        if (ddelta)
-            ddelta[c] = value;
     }
+    if (ddelta)
+        memcpy(ddelta, dx, (size_t)channels * sizeof *dx);
 }
 
 CPU_CLONES static void multiply(float *out, const float *x, const float *factors, int64_t count) {
+#pragma omp simd
     for (int64_t c = 0; c < count; c++)
         out[c] = x[c] * factors[c];
 }

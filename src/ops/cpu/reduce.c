@@ -16,6 +16,7 @@ CPU_CLONES static void add_columns(float *out, const float *x, int64_t rows, int
     int64_t n = 0;
     for (; n + 8 <= rows; n += 8) {
         const float *r = x + n * stride;
+#pragma omp simd
         for (int64_t c = 0; c < count; c++) {
             float a = (r[c] + r[c + stride]) + (r[c + 2 * stride] + r[c + 3 * stride]);
             float b = (r[c + 4 * stride] + r[c + 5 * stride]) + (r[c + 6 * stride] + r[c + 7 * stride]);
@@ -23,9 +24,11 @@ CPU_CLONES static void add_columns(float *out, const float *x, int64_t rows, int
         }
     }
     for (; n < rows; n++) {
+#pragma omp simd
         for (int64_t c = 0; c < count; c++)
             sum[c] += x[n * stride + c];
     }
+#pragma omp simd
     for (int64_t c = 0; c < count; c++)
         out[c] += sum[c];
 }
