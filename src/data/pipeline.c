@@ -1,6 +1,6 @@
-// One lock, one condition. Items sit in a ring: numbers consumed…produced-1 are under way, number n in place n % items.
-// Every thread does whatever is next: consume the oldest item if it is done, else produce and work on a new one if there
-// is a free place, else wait.
+// One lock, one condition. Items sit in a ring: numbers consumed…produced-1 are under way, number n in place n %
+// items. Every thread does whatever is next: consume the oldest item if it is done, else produce and work on a new one
+// if there is a free place, else wait.
 #include "data/pipeline.h"
 #include "base/error.h"
 #include "base/log.h"

@@ -1,6 +1,6 @@
-// Reading, tokenizing and writing run at the same time, in a pipeline of batches: a batch is a chunk of whole lines and,
-// once worked on, its tokens. Batches are written in the order in which they were read, so the output does not depend on
-// the number of workers. In flight are two batches per worker.
+// Reading, tokenizing and writing run at the same time, in a pipeline of batches: a batch is a chunk of whole lines
+// and, once worked on, its tokens. Batches are written in the order in which they were read, so the output does not
+// depend on the number of workers. In flight are two batches per worker.
 #include "data/preprocess.h"
 #include "data/bad_data.h"
 #include "data/extract/inputs.h"

@@ -1,6 +1,6 @@
-// JSON Lines to datasets: every line is a document, each wanted member goes into its own PREFIX_KEY_document.bin/.idx. A
-// member that is an array of strings is a document of several sequences. The files are the same bytes for every number
-// of workers, and appear under their names only when all is written.
+// JSON Lines to datasets: every line is a document, each wanted member goes into its own PREFIX_KEY_document.bin/.idx.
+// A member that is an array of strings is a document of several sequences. The files are the same bytes for every
+// number of workers, and appear under their names only when all is written.
 #ifndef DATA_PREPROCESS_H
 #define DATA_PREPROCESS_H
 

@@ -1,5 +1,5 @@
-// Reading compressed files (tests/golden/make_compressed.py): several streams in one file, every truncation, flipped bits,
-// formats told by content, small reads.
+// Reading compressed files (tests/golden/make_compressed.py): several streams in one file, every truncation, flipped
+// bits, formats told by content, small reads.
 #include "data/extract/reader.h"
 #include "base/error.h"
 #include "fixture.h"

@@ -1,5 +1,5 @@
-// Chunks of lines: nothing lost or cut whatever the chunk size, numbers and files right, limits kept; the pipeline's order
-// and errors; JSON lines and what makes a bad one.
+// Chunks of lines: nothing lost or cut whatever the chunk size, numbers and files right, limits kept; the pipeline's
+// order and errors; JSON lines and what makes a bad one.
 #include "data/extract/inputs.h"
 #include "data/extract/jsonl.h"
 #include "data/extract/lines.h"

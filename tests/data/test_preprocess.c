@@ -1,5 +1,6 @@
-// JSON Lines to datasets: bytes as Megatron's format description gives them, documents of several sequences, empty ones,
-// bad lines, compressed and several inputs, the same files for every number of workers, nothing left after an error.
+// JSON Lines to datasets: bytes as Megatron's format description gives them, documents of several sequences, empty
+// ones, bad lines, compressed and several inputs, the same files for every number of workers, nothing left after an
+// error.
 #include "data/preprocess.h"
 #include "fixture.h"
 #include "text_fixture.h"

@@ -1,4 +1,5 @@
-// For tests of tokenizers: the small tokenizer of tests/golden/bpe, golden cases out of JSON Lines, pseudo-random bytes.
+// For tests of tokenizers: the small tokenizer of tests/golden/bpe, golden cases out of JSON Lines, pseudo-random
+// bytes.
 #ifndef TESTS_DATA_TEXT_FIXTURE_H
 #define TESTS_DATA_TEXT_FIXTURE_H
 

@@ -1,8 +1,8 @@
-// A decompressor, fed piece by piece. One file per format (compress_gzip.c …), or its stand-in compress_gzip_none.c where
-// the library was missing at build time: its open fails and names the package.
+// A decompressor, fed piece by piece. One file per format (compress_gzip.c …), or its stand-in compress_gzip_none.c
+// where the library was missing at build time: its open fails and names the package.
 //
-// Files in the wild are often several compressed streams one after another (gzip members, bzip2 streams, zstd frames), so
-// a codec goes on to the next one by itself and says after each step whether it stands between two.
+// Files in the wild are often several compressed streams one after another (gzip members, bzip2 streams, zstd frames),
+// so a codec goes on to the next one by itself and says after each step whether it stands between two.
 #ifndef DATA_EXTRACT_CODEC_H
 #define DATA_EXTRACT_CODEC_H
 

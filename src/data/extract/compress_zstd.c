@@ -1,5 +1,5 @@
-// Zstandard by libzstd, which passes over skippable frames itself. Windows up to 2 GiB are accepted, since archives made
-// with `zstd --long=31` need them.
+// Zstandard by libzstd, which passes over skippable frames itself. Windows up to 2 GiB are accepted, since archives
+// made with `zstd --long=31` need them.
 #include "data/extract/codec.h"
 #include "base/error.h"
 #include <zstd.h>

@@ -1,5 +1,5 @@
-// Documents out of JSON Lines: the wanted string members of each line. What counts as a bad line (no JSON object, a wanted
-// member missing or not text, ill-formed UTF-8) and what happens to it is decided here, once for every command.
+// Documents out of JSON Lines: the wanted string members of each line. What counts as a bad line (no JSON object, a
+// wanted member missing or not text, ill-formed UTF-8) and what happens to it is decided here, once for every command.
 // A parser belongs to one thread.
 #ifndef DATA_EXTRACT_JSONL_H
 #define DATA_EXTRACT_JSONL_H

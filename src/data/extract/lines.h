@@ -1,8 +1,8 @@
 // Lines out of one or several files, in chunks of a few megabytes that hold whole lines of one file. Chunks are what
 // threads work on: reading them is one thread's business, looking into them can be any thread's.
 //
-// A line ends at \n, or at the end of its file. Its length is limited; a byte order mark at the beginning of a file is no
-// part of the text.
+// A line ends at \n, or at the end of its file. Its length is limited; a byte order mark at the beginning of a file is
+// no part of the text.
 #ifndef DATA_EXTRACT_LINES_H
 #define DATA_EXTRACT_LINES_H
 

@@ -1,5 +1,5 @@
-// Opens, recognises and decompresses. The input goes through one buffer; plain files are copied out of it, others fed to
-// their codec, whose loop ends when the file has ended between two compressed streams.
+// Opens, recognises and decompresses. The input goes through one buffer; plain files are copied out of it, others fed
+// to their codec, whose loop ends when the file has ended between two compressed streams.
 #include "data/extract/reader.h"
 #include "data/extract/codec.h"
 #include "data/bad_data.h"

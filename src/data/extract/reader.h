@@ -1,5 +1,6 @@
-// A stream of plain bytes out of a file or standard input, decompressed on the way. What a file is, is told by its first
-// bytes and not by its name. Data that is cut short or damaged is an error with file and byte, never a silent end.
+// A stream of plain bytes out of a file or standard input, decompressed on the way. What a file is, is told by its
+// first bytes and not by its name. Data that is cut short or damaged is an error with file and byte, never a silent
+// end.
 #ifndef DATA_EXTRACT_READER_H
 #define DATA_EXTRACT_READER_H
 

@@ -1,6 +1,6 @@
-// Byte-level byte-pair encoding: a table of merges, each a pair of ids that becomes one id, with a rank; lower ranks go
-// first. A piece of text begins as one id per byte; then the pair of lowest rank in it is merged, all its occurrences from
-// left to right, until no pair is in the table.
+// Byte-level byte-pair encoding: a table of merges, each a pair of ids that becomes one id, with a rank; lower ranks
+// go first. A piece of text begins as one id per byte; then the pair of lowest rank in it is merged, all its
+// occurrences from left to right, until no pair is in the table.
 //
 // Whoever has loaded a struct bpe (bpe_load.c) has made sure that every byte has an id and every merge a result, so
 // encoding cannot fail for want of a token and decoding gives back every byte.
@@ -44,8 +44,8 @@ int bpe_build(struct bpe **bpe, const struct vocabulary *vocabulary, const struc
 int bpe_open(struct bpe **bpe, const struct vocabulary *vocabulary, const char *vocab_file, const char *merge_file);
 void bpe_free(struct bpe *bpe);  // NULL is fine
 
-// An empty table with room for merge_count merges; and one more merge in it. -1, without a message, where the pair is in
-// the table already.
+// An empty table with room for merge_count merges; and one more merge in it. -1, without a message, where the pair is
+// in the table already.
 void bpe_pairs_create(struct bpe *bpe, int64_t merge_count);
 int bpe_pairs_add(struct bpe *bpe, struct bpe_pair pair);
 

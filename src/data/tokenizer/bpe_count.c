@@ -1,5 +1,5 @@
-// Counts the pieces of a corpus: one thread reads chunks of lines, all threads split and count, each into a table of its
-// own, and the tables are added up in the end.
+// Counts the pieces of a corpus: one thread reads chunks of lines, all threads split and count, each into a table of
+// its own, and the tables are added up in the end.
 #include "data/tokenizer/bpe_train.h"
 #include "data/bad_data.h"
 #include "data/extract/inputs.h"

@@ -1,6 +1,6 @@
 // Loads GPT-2's pair of files: vocab.json ({"token": id, …}, tokens written with the byte map) and merges.txt (a line
-// "#version: 0.2", then "LEFT RIGHT" per line, the first merge having the lowest rank). The two must agree: all 256 bytes
-// are tokens, and so are both sides and the result of every merge.
+// "#version: 0.2", then "LEFT RIGHT" per line, the first merge having the lowest rank). The two must agree: all 256
+// bytes are tokens, and so are both sides and the result of every merge.
 #include "data/tokenizer/bpe.h"
 #include "data/tokenizer/byte_map.h"
 #include "base/error.h"
@@ -30,8 +30,8 @@ static int shown(size_t length) {
     return length < 60 ? (int)length : 60;
 }
 
-// The bytes of every token, for decoding. Tokens with characters outside the byte map (special ones that somebody added)
-// stand for themselves.
+// The bytes of every token, for decoding. Tokens with characters outside the byte map (special ones that somebody
+// added) stand for themselves.
 static void load_token_bytes(struct loading *load, const struct byte_map *map) {
     struct bpe *bpe = load->bpe;
     struct buffer bytes = {0};
@@ -94,7 +94,8 @@ static int load_merge(struct loading *load, struct string_view text, int64_t lin
 }
 
 // Lines end at \n alone (\r before it is dropped: a checkout on Windows adds it), since merges may hold any character
-// that some systems take for a line end. Only a first line that begins with #version is a comment: merges begin with # too.
+// that some systems take for a line end. Only a first line that begins with #version is a comment: merges begin with #
+// too.
 static int load_merges(struct loading *load) {
     const char *text = load->merges->text, *end = text + load->merges->length;
     int64_t lines = 1;

@@ -1,6 +1,6 @@
 // Finds the merges. All words stand one after another in one array of symbols, a place per byte and one place between
-// words. A token of n bytes at position p has its id at p and, where n > 1, -n at p + n - 1, so that both neighbours are
-// found in constant time; places inside a token are negative. A merge therefore costs what it touches and no more,
+// words. A token of n bytes at position p has its id at p and, where n > 1, -n at p + n - 1, so that both neighbours
+// are found in constant time; places inside a token are negative. A merge therefore costs what it touches and no more,
 // however long a word is. Every pair knows the places where it occurs; they are looked at when the pair is merged.
 #include "data/tokenizer/bpe_train.h"
 #include "data/tokenizer/byte_map.h"

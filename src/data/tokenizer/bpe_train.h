@@ -1,7 +1,7 @@
-// Training byte-level BPE. First the pieces of the corpus are counted (bpe_count.c), then the pair of neighbouring tokens
-// that occurs most often is merged into a new one, again and again (bpe_train.c). Equal counts are settled by the smaller
-// pair of ids, so the result depends on the counts alone: not on the order of the text, nor on the number of threads. It
-// equals what Hugging Face's trainer finds.
+// Training byte-level BPE. First the pieces of the corpus are counted (bpe_count.c), then the pair of neighbouring
+// tokens that occurs most often is merged into a new one, again and again (bpe_train.c). Equal counts are settled by
+// the smaller pair of ids, so the result depends on the counts alone: not on the order of the text, nor on the number
+// of threads. It equals what Hugging Face's trainer finds.
 //
 // Ids are GPT-2's: 0–255 are the bytes in the order of the byte map, merges follow, <|endoftext|> is last.
 #ifndef DATA_TOKENIZER_BPE_TRAIN_H

@@ -1,6 +1,6 @@
-// GPT-2 writes bytes as printable characters so that vocabularies are readable text: bytes 33–126, 161–172 and 174–255 are
-// the characters of the same number, the other 68 are U+0100 upward in order (a blank is Ġ, a line feed Ċ). Sorted by
-// character, that is also the order of GPT-2's ids 0–255.
+// GPT-2 writes bytes as printable characters so that vocabularies are readable text: bytes 33–126, 161–172 and 174–255
+// are the characters of the same number, the other 68 are U+0100 upward in order (a blank is Ġ, a line feed Ċ). Sorted
+// by character, that is also the order of GPT-2's ids 0–255.
 #ifndef DATA_TOKENIZER_BYTE_MAP_H
 #define DATA_TOKENIZER_BYTE_MAP_H
 

@@ -1,6 +1,6 @@
 // GPT2BPETokenizer, as Megatron had it up to core 0.14 and as OpenAI's encoder does it: the text is split by GPT-2's
-// pattern, each piece is merged. Text that reads like a special token ("<|endoftext|>") is ordinary text. Every byte string
-// can be encoded, and decodes to itself.
+// pattern, each piece is merged. Text that reads like a special token ("<|endoftext|>") is ordinary text. Every byte
+// string can be encoded, and decodes to itself.
 #include "data/tokenizer/bpe.h"
 #include "data/tokenizer/kind.h"
 #include "data/tokenizer/split.h"

@@ -1,5 +1,5 @@
-// What a kind of tokenizer provides: one static const struct tokenizer_kind, listed in tokenizer.c. `model` is the kind's
-// own, made by open and read-only from then on; `state` belongs to one encoder.
+// What a kind of tokenizer provides: one static const struct tokenizer_kind, listed in tokenizer.c. `model` is the
+// kind's own, made by open and read-only from then on; `state` belongs to one encoder.
 #ifndef DATA_TOKENIZER_KIND_H
 #define DATA_TOKENIZER_KIND_H
 

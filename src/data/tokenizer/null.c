@@ -1,6 +1,6 @@
-// NullTokenizer: the text already is ids, decimal numbers with blanks between. For data that something else has tokenized.
-// As in Megatron up to core 0.14, --vocab-size N gives ids 0…N-1 and one more, N, that ends a document; with
-// --null-tokenizer-eod-id E it is as in later versions: N ids in all, and E ends a document.
+// NullTokenizer: the text already is ids, decimal numbers with blanks between. For data that something else has
+// tokenized. As in Megatron up to core 0.14, --vocab-size N gives ids 0…N-1 and one more, N, that ends a document;
+// with --null-tokenizer-eod-id E it is as in later versions: N ids in all, and E ends a document.
 #include "data/tokenizer/kind.h"
 #include "base/error.h"
 #include <inttypes.h>

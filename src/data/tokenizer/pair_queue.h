@@ -1,6 +1,6 @@
-// Pairs of neighbouring tokens while BPE is trained: how often each occurs, where, and which is the most frequent. Counts
-// are weighted by how often a word occurs and need 64 bits. The queue is lazy: a pair whose count has fallen since it was
-// put there goes back with its true count when it comes to the top.
+// Pairs of neighbouring tokens while BPE is trained: how often each occurs, where, and which is the most frequent.
+// Counts are weighted by how often a word occurs and need 64 bits. The queue is lazy: a pair whose count has fallen
+// since it was put there goes back with its true count when it comes to the top.
 #ifndef DATA_TOKENIZER_PAIR_QUEUE_H
 #define DATA_TOKENIZER_PAIR_QUEUE_H
 

@@ -1,5 +1,5 @@
-// Cutting text into pre-tokens, the pieces inside which BPE merges. A splitter is a function from what is left of the text
-// to the length of its first piece; pieces are never empty and together are the text, byte for byte.
+// Cutting text into pre-tokens, the pieces inside which BPE merges. A splitter is a function from what is left of the
+// text to the length of its first piece; pieces are never empty and together are the text, byte for byte.
 #ifndef DATA_TOKENIZER_SPLIT_H
 #define DATA_TOKENIZER_SPLIT_H
 

@@ -3,8 +3,8 @@
 //   's|'t|'re|'ve|'m|'ll|'d | ?\p{L}+ | ?\p{N}+ | ?[^\s\p{L}\p{N}]+ | \s+(?!\S) | \s+
 //
 // The alternatives are tried in this order. The three in the middle are one rule: an optional U+0020, then the longest
-// run of one class. What is left begins with a blank: a run of blanks that a non-blank follows gives its last blank back
-// (the back-off of \s+(?!\S)), unless it is the only one.
+// run of one class. What is left begins with a blank: a run of blanks that a non-blank follows gives its last blank
+// back (the back-off of \s+(?!\S)), unless it is the only one.
 #include "data/tokenizer/split.h"
 #include "data/tokenizer/unicode.h"
 #include "base/utf8.h"

@@ -2,8 +2,8 @@
 // (--tokenizer-type) and found in one table, tokenizer.c.
 //
 // A struct tokenizer never changes after tokenizer_open, so any number of threads may share it. What changes while
-// encoding (caches, scratch memory) is in a struct tokenizer_encoder: each thread has its own. The ids depend on the text
-// alone, never on which encoder made them or on what it had encoded before.
+// encoding (caches, scratch memory) is in a struct tokenizer_encoder: each thread has its own. The ids depend on the
+// text alone, never on which encoder made them or on what it had encoded before.
 //
 // Text is bytes with a length: it may hold NULs, and tokenizers of bytes take ill-formed UTF-8 too.
 #ifndef DATA_TOKENIZER_TOKENIZER_H

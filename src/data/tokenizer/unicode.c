@@ -1,5 +1,6 @@
 // Character classes out of utf8proc's category table. Which characters are assigned depends on its Unicode version; a
-// character assigned later is "other" here, and would be a letter for a newer table: unicode_version says which this is.
+// character assigned later is "other" here, and would be a letter for a newer table: unicode_version says which this
+// is.
 #include "data/tokenizer/unicode.h"
 #include <stdbool.h>
 #include <utf8proc.h>

@@ -22,8 +22,8 @@ struct vocabulary {
 };
 
 // Reads {"token": id, …}, in any order. Ids are integers from 0, each used once, without large holes; strings are not
-// empty and differ. On error nothing is left to free. vocabulary_parse_json does the same to bytes in memory, which errors
-// call `name`.
+// empty and differ. On error nothing is left to free. vocabulary_parse_json does the same to bytes in memory, which
+// errors call `name`.
 int vocabulary_read_json(struct vocabulary *vocabulary, const char *path);
 int vocabulary_parse_json(struct vocabulary *vocabulary, const char *text, size_t length, const char *name);
 void vocabulary_free(struct vocabulary *vocabulary);

@@ -1,6 +1,7 @@
-// Remembers the ids of short pieces, since a few thousand of them make up most of any text. Pieces of at most 15 bytes that
-// gave at most 4 ids are kept: the piece itself, padded with zeros and its length in the last byte, is the key. A bucket
-// is two entries on one cache line; a new entry pushes the older one out, so memory is fixed and nothing is rehashed.
+// Remembers the ids of short pieces, since a few thousand of them make up most of any text. Pieces of at most 15 bytes
+// that gave at most 4 ids are kept: the piece itself, padded with zeros and its length in the last byte, is the key. A
+// bucket is two entries on one cache line; a new entry pushes the older one out, so memory is fixed and nothing is
+// rehashed.
 #ifndef DATA_TOKENIZER_WORD_CACHE_H
 #define DATA_TOKENIZER_WORD_CACHE_H
 
