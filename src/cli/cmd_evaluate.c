@@ -71,8 +71,9 @@ static int open_text(struct subject *subject, const struct evaluate_options *opt
     int status = file_read_all(options->text, TEXT_LIMIT_BYTES, &text);
     if (status == 0) {
         struct tokenizer_encoder *encoder;
-        tokenizer_encoder_create(&encoder, tokenizer);
-        status = tokenizer_encode(encoder, buffer_string(&text), text.length, &subject->ids);
+        status = tokenizer_encoder_create(&encoder, tokenizer);
+        if (status == 0)
+            status = tokenizer_encode(encoder, buffer_string(&text), text.length, &subject->ids);
         tokenizer_encoder_free(encoder);
     }
     subject->words = count_words(buffer_string(&text), text.length);

@@ -97,7 +97,7 @@ static int continue_prompt(const struct generate_options *options, struct step *
                            const char *prompt, size_t length) {
     struct tokenizer_encoder *encoder;
     struct token_list ids = {0};
-    tokenizer_encoder_create(&encoder, tokenizer);
+    TRY(tokenizer_encoder_create(&encoder, tokenizer));
     int status = tokenizer_encode(encoder, prompt, length, &ids);
     tokenizer_encoder_free(encoder);
     // An empty prompt begins a document, which is what follows the end of one.

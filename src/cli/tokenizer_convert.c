@@ -99,8 +99,9 @@ static int run_encode(void *opaque) {
     struct tokenizer *tokenizer;
     TRY(tokenizer_open_from_flags(&tokenizer, &options->tokenizer));
     struct encoding encoding = {.end_line = !options->lines};
-    tokenizer_encoder_create(&encoding.encoder, tokenizer);
-    int status = convert_input(&(struct conversion){options->lines, encode_text, &encoding});
+    int status = tokenizer_encoder_create(&encoding.encoder, tokenizer);
+    if (status == 0)
+        status = convert_input(&(struct conversion){options->lines, encode_text, &encoding});
     token_list_free(&encoding.ids);
     tokenizer_encoder_free(encoding.encoder);
     tokenizer_free(tokenizer);

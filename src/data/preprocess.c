@@ -140,7 +140,7 @@ static int commit_writers(struct preprocessing *run) {
     return 0;
 }
 
-static void create_workers(struct preprocessing *run) {
+static int create_workers(struct preprocessing *run) {
     const struct preprocess_options *options = run->options;
     struct jsonl_options jsonl = {
         .keys = (const char *const *)options->keys.items,
@@ -150,10 +150,11 @@ static void create_workers(struct preprocessing *run) {
     };
     run->workers = memory_alloc((size_t)options->workers * sizeof *run->workers);
     for (int i = 0; i < options->workers; i++) {
-        tokenizer_encoder_create(&run->workers[i].encoder, run->tokenizer);
         jsonl_parser_init(&run->workers[i].parser, &jsonl);
         run->workers[i].eod = options->append_eod ? tokenizer_eod(run->tokenizer) : -1;
+        TRY(tokenizer_encoder_create(&run->workers[i].encoder, run->tokenizer));
     }
+    return 0;
 }
 
 static void finish(struct preprocessing *run) {
@@ -206,8 +207,9 @@ int preprocess(const struct preprocess_options *options, const struct tokenizer 
         .line_limit = options->line_limit,
     };
     line_reader_open(&run.lines, &lines);
-    create_workers(&run);
-    int status = process(&run, &files);
+    int status = create_workers(&run);
+    if (status == 0)
+        status = process(&run, &files);
     finish(&run);
     string_list_free(&files);
     return status;

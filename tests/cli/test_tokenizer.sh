@@ -4,7 +4,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
 . tests/cli/common.sh
 
 golden=(--vocab-file tests/golden/bpe/vocab.json --merge-file tests/golden/bpe/merges.txt)
-if "$BEVATRON" tokenizer inspect "${golden[@]}" 2>&1 | grep -q "no Unicode tables"; then
+if "$BEVATRON" tokenizer encode "${golden[@]}" 2>&1 </dev/null | grep -q "no Unicode tables"; then
     echo "skipped: this build has no Unicode tables"
     exit 77
 fi

@@ -15,7 +15,7 @@ struct coder {
 
 static void coder_open(struct coder *coder) {
     *coder = (struct coder){.tokenizer = open_golden()};
-    tokenizer_encoder_create(&coder->encoder, coder->tokenizer);
+    EXPECT_OK(tokenizer_encoder_create(&coder->encoder, coder->tokenizer));
 }
 
 static void coder_close(struct coder *coder) {
@@ -182,7 +182,7 @@ static void expect_encoding(const char *text, const int32_t *expected, int64_t c
     struct tokenizer_encoder *encoder;
     struct token_list ids = {0};
     EXPECT_OK(open_scratch(&tokenizer));
-    tokenizer_encoder_create(&encoder, tokenizer);
+    EXPECT_OK(tokenizer_encoder_create(&encoder, tokenizer));
     EXPECT_OK(tokenizer_encode(encoder, text, strlen(text), &ids));
     expect_ids(&ids, expected, count);
     token_list_free(&ids);

@@ -30,6 +30,22 @@ TEST(golden_tokenizer_describes_itself) {
     tokenizer_free(tokenizer);
 }
 
+// A build without Unicode tables opens a tokenizer and decodes, which is all that training needs.
+TEST(decoding_needs_no_unicode_tables) {
+    struct tokenizer *tokenizer;
+    struct tokenizer_options options = {.vocab_file = GOLDEN "vocab.json", .merge_file = GOLDEN "merges.txt"};
+    struct buffer text = {0};
+    EXPECT_OK(tokenizer_open(&tokenizer, &options));
+    EXPECT_INT(tokenizer_vocab_size(tokenizer), 600);
+    EXPECT_OK(tokenizer_decode(tokenizer, (const int32_t[]){39, 220, 599}, 3, &text));
+    EXPECT_STRING(text.data, "H <|endoftext|>");
+    struct tokenizer_encoder *encoder;
+    if (unicode_require() < 0)
+        EXPECT_ERROR(tokenizer_encoder_create(&encoder, tokenizer), "libutf8proc-dev");
+    buffer_free(&text);
+    tokenizer_free(tokenizer);
+}
+
 TEST(null_tokenizer_reads_ids) {
     struct tokenizer *tokenizer;
     struct tokenizer_encoder *encoder;
@@ -39,7 +55,7 @@ TEST(null_tokenizer_reads_ids) {
     EXPECT_OK(tokenizer_open(&tokenizer, &options));
     EXPECT_INT(tokenizer_vocab_size(tokenizer), 1001);
     EXPECT_INT(tokenizer_eod(tokenizer), 1000);
-    tokenizer_encoder_create(&encoder, tokenizer);
+    EXPECT_OK(tokenizer_encoder_create(&encoder, tokenizer));
     EXPECT_OK(tokenizer_encode(encoder, " 5 0 999\n1000 ", 14, &ids));
     expect_ids(&ids, (const int32_t[]){5, 0, 999, 1000}, 4);
     EXPECT_OK(tokenizer_decode(tokenizer, ids.ids, ids.count, &text));
@@ -96,14 +112,14 @@ TEST(ids_do_not_depend_on_the_encoder) {
     struct pool *pool;
     EXPECT_OK(pool_create(&pool, 4));
     for (int i = 0; i < 4; i++)
-        tokenizer_encoder_create(&work.encoders[i], work.tokenizer);
+        EXPECT_OK(tokenizer_encoder_create(&work.encoders[i], work.tokenizer));
     pool_run(pool, 32, encode_one, &work);
     for (int64_t i = 0; i < 32; i++) {
         struct tokenizer_encoder *fresh;
         struct token_list ids = {0};
         struct buffer text = {0};
         make_text(i, &text);
-        tokenizer_encoder_create(&fresh, work.tokenizer);
+        EXPECT_OK(tokenizer_encoder_create(&fresh, work.tokenizer));
         EXPECT_OK(tokenizer_encode(fresh, text.data, text.length, &ids));
         expect_ids(&work.ids[i], ids.ids, ids.count);
         tokenizer_encoder_free(fresh);
@@ -144,7 +160,7 @@ TEST(gpt2_known_ids) {
     struct tokenizer *tokenizer = open_gpt2();
     struct tokenizer_encoder *encoder;
     struct token_list ids = {0};
-    tokenizer_encoder_create(&encoder, tokenizer);
+    EXPECT_OK(tokenizer_encoder_create(&encoder, tokenizer));
     EXPECT_INT(tokenizer_vocab_size(tokenizer), 50257);
     EXPECT_INT(tokenizer_eod(tokenizer), 50256);
     EXPECT_OK(tokenizer_encode(encoder, "Hello world", 11, &ids));
@@ -167,7 +183,7 @@ TEST(gpt2_tinyshakespeare_has_338025_tokens) {
     struct token_list ids = {0};
     struct tokenizer_encoder *encoder;
     EXPECT_OK(file_read_all(path, (size_t)1 << 24, &text));
-    tokenizer_encoder_create(&encoder, tokenizer);
+    EXPECT_OK(tokenizer_encoder_create(&encoder, tokenizer));
     EXPECT_OK(tokenizer_encode(encoder, text.data, text.length, &ids));
     EXPECT_INT(ids.count, 338025);
     EXPECT_OK(tokenizer_decode(tokenizer, ids.ids, ids.count, &decoded));
@@ -182,6 +198,6 @@ TEST(gpt2_tinyshakespeare_has_338025_tokens) {
 }
 
 TEST_MAIN(TEST_CASE(types_are_found_by_name), TEST_CASE(golden_tokenizer_describes_itself),
-          TEST_CASE(null_tokenizer_reads_ids), TEST_CASE(null_tokenizer_with_its_own_end),
-          TEST_CASE(ids_do_not_depend_on_the_encoder), TEST_CASE(gpt2_known_ids),
-          TEST_CASE(gpt2_tinyshakespeare_has_338025_tokens))
+          TEST_CASE(decoding_needs_no_unicode_tables), TEST_CASE(null_tokenizer_reads_ids),
+          TEST_CASE(null_tokenizer_with_its_own_end), TEST_CASE(ids_do_not_depend_on_the_encoder),
+          TEST_CASE(gpt2_known_ids), TEST_CASE(gpt2_tinyshakespeare_has_338025_tokens))

@@ -22,7 +22,6 @@ static int gpt2_open(struct tokenizer *tokenizer, const struct tokenizer_options
     if (!options->vocab_file || !options->merge_file)
         return error_set_code(EXIT_CODE_USAGE,
                               "GPT2BPETokenizer needs --vocab-file vocab.json and --merge-file merges.txt");
-    TRY(unicode_require());
     struct vocabulary vocabulary;
     TRY(vocabulary_read_json(&vocabulary, options->vocab_file));
     struct bpe *bpe = NULL;
@@ -43,11 +42,13 @@ static void gpt2_close(struct tokenizer *tokenizer) {
     bpe_free(tokenizer->model);
 }
 
-static void *gpt2_state_create(const struct tokenizer *tokenizer) {
+static int gpt2_state_create(const struct tokenizer *tokenizer, void **opaque) {
     (void)tokenizer;
+    TRY(unicode_require());
     struct gpt2_state *state = memory_alloc(sizeof *state);
     word_cache_create(&state->cache);
-    return state;
+    *opaque = state;
+    return 0;
 }
 
 static void gpt2_state_free(void *opaque) {

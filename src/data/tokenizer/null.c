@@ -25,9 +25,10 @@ static void null_close(struct tokenizer *tokenizer) {
     (void)tokenizer;
 }
 
-static void *null_state_create(const struct tokenizer *tokenizer) {
+static int null_state_create(const struct tokenizer *tokenizer, void **state) {
     (void)tokenizer;
-    return NULL;
+    *state = NULL;
+    return 0;
 }
 
 static void null_state_free(void *state) {

@@ -96,10 +96,14 @@ int tokenizer_decode(const struct tokenizer *tokenizer, const int32_t *ids, int6
     return 0;
 }
 
-void tokenizer_encoder_create(struct tokenizer_encoder **encoder, const struct tokenizer *tokenizer) {
+int tokenizer_encoder_create(struct tokenizer_encoder **encoder, const struct tokenizer *tokenizer) {
+    void *state;
+    *encoder = NULL;
+    TRY(tokenizer->kind->state_create(tokenizer, &state));
     *encoder = memory_alloc(sizeof **encoder);
     (*encoder)->tokenizer = tokenizer;
-    (*encoder)->state = tokenizer->kind->state_create(tokenizer);
+    (*encoder)->state = state;
+    return 0;
 }
 
 void tokenizer_encoder_free(struct tokenizer_encoder *encoder) {

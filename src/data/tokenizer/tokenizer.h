@@ -40,8 +40,9 @@ int tokenizer_decode(const struct tokenizer *tokenizer, const int32_t *ids, int6
 
 struct tokenizer_encoder;
 
-// The tokenizer must outlive its encoders.
-void tokenizer_encoder_create(struct tokenizer_encoder **encoder, const struct tokenizer *tokenizer);
+// The tokenizer must outlive its encoders. Fails where this build lacks what encoding needs (Unicode tables), while
+// opening and decoding work: training and generating want no more than those.
+int tokenizer_encoder_create(struct tokenizer_encoder **encoder, const struct tokenizer *tokenizer);
 void tokenizer_encoder_free(struct tokenizer_encoder *encoder);  // NULL is fine
 
 // Appends the ids of the text. Adds nothing of its own (no begin, no end). On error the list is as it was.
