@@ -38,6 +38,11 @@ struct group {
     int rank, size;
 };
 
+// Collectives that wrap another world: `host` (NULL for a single rank) carries ids and host values, and is freed with it.
+// nccl_fits: built in, the device is a GPU, and no two ranks share one.
+bool nccl_fits(const struct device *device, const struct world_place *place);
+int nccl_world_open(struct world **world, struct device *device, struct world *host);
+
 int self_world_open(struct world **world, struct device *device);
 int mpi_world_start(struct world_place *place);
 void mpi_world_stop(void);

@@ -30,6 +30,8 @@ void world_stop(const char *backend) {
 int world_open(struct world **world, const struct world_options *options, struct device *device) {
     bool is_mpi = strcmp(options->backend, "mpi") == 0;
     TRY(is_mpi ? mpi_world_open(world, device) : self_world_open(world, device));
+    if (is_mpi && nccl_fits(device, &(*world)->place))
+        TRY(nccl_world_open(world, device, *world));
     (*world)->deadline_seconds = options->deadline_seconds > 0 ? options->deadline_seconds : 600;
     int *ranks = memory_alloc(sizeof(int) * (size_t)(*world)->place.size);
     for (int i = 0; i < (*world)->place.size; i++)

@@ -26,7 +26,7 @@ enum stream { STREAM_COMPUTE, STREAM_COMM, STREAM_COPY, STREAM_COUNT };
 // word column % 4 of philox4x32(seed, column / 4, row id low, row id high, site) is at least rate * 2^32, and is then scaled by
 // 1 / (1 - rate). Attention uses column = key position and site + (head << 16).
 struct dropout {
-    float rate;             // 0: off, nothing else is read
+    float rate;  // 0: off, nothing else is read
     uint64_t seed;
     uint32_t site;          // which dropout of the model: below 65536
     struct tensor row_ids;  // (N) i64: global token number of each row (sample * T + position)
@@ -40,8 +40,8 @@ enum activation { ACTIVATION_GELU_TANH };
 // a and b have the same dtype; d has it too or is fp32.
 enum epilogue {
     EPILOGUE_NONE,
-    EPILOGUE_BIAS,             // + bias (N)
-    EPILOGUE_BIAS_ACTIVATION,  // aux (M, N) = … + bias; d = activation(aux). aux may be left out (inference)
+    EPILOGUE_BIAS,                 // + bias (N)
+    EPILOGUE_BIAS_ACTIVATION,      // aux (M, N) = … + bias; d = activation(aux). aux may be left out (inference)
     EPILOGUE_ACTIVATION_GRADIENT,  // d = … * activation'(aux)
 };
 struct op_matmul {
@@ -71,15 +71,15 @@ struct op_norm_forward {
 // dx = dresidual + the gradient of the norm's input. With ddelta: ddelta = dx through the dropout (kept elements scaled,
 // dropped ones 0), and ddelta_bias += its column sums.
 struct op_norm_backward {
-    struct tensor dx;                    // (N, C) out; may alias dresidual, may not alias dy
-    struct tensor dgain, dbias;          // (C) fp32, accumulated
-    struct tensor dy;                    // (N, C)
-    struct tensor x;                     // (N, C): what was normalised (sum where there was a delta)
-    struct tensor gain;                  // (C)
-    struct tensor mean, rstd;            // (N) fp32
-    struct tensor dresidual;             // (N, C) or none
-    struct tensor ddelta;                // (N, C) out or none; may alias dy, and dx where the dropout is off
-    struct tensor ddelta_bias;           // (C) fp32 accumulated, or none
+    struct tensor dx;            // (N, C) out; may alias dresidual, may not alias dy
+    struct tensor dgain, dbias;  // (C) fp32, accumulated
+    struct tensor dy;            // (N, C)
+    struct tensor x;             // (N, C): what was normalised (sum where there was a delta)
+    struct tensor gain;          // (C)
+    struct tensor mean, rstd;    // (N) fp32
+    struct tensor dresidual;     // (N, C) or none
+    struct tensor ddelta;        // (N, C) out or none; may alias dy, and dx where the dropout is off
+    struct tensor ddelta_bias;   // (C) fp32 accumulated, or none
     struct dropout dropout;
 };
 
@@ -108,12 +108,12 @@ struct op_attention_backward {
 
 // out = dropout(table[tokens] + positions). A token outside [vocabulary_start, + V) contributes nothing: another rank has it.
 struct op_embedding_forward {
-    struct tensor out;              // (N, C)
-    struct tensor tokens;           // (N) i32
-    struct tensor table;            // (V, C)
+    struct tensor out;     // (N, C)
+    struct tensor tokens;  // (N) i32
+    struct tensor table;   // (V, C)
     int64_t vocabulary_start;
-    struct tensor positions;        // (N) i32 or none
-    struct tensor position_table;   // (P, C) or none
+    struct tensor positions;       // (N) i32 or none
+    struct tensor position_table;  // (P, C) or none
     struct dropout dropout;
 };
 struct op_embedding_backward {
@@ -138,8 +138,8 @@ struct op_softmax_stats {
 // Second half, with statistics of the whole vocabulary: losses = log(row_sum) + row_max - row_target; and, where weights are
 // given, logits are overwritten by weights[n] * (softmax - one_hot(label)). Rows with weight 0 get gradient 0.
 struct op_cross_entropy {
-    struct tensor losses;   // (N) fp32 out
-    struct tensor logits;   // (N, V) in, gradient out
+    struct tensor losses;  // (N) fp32 out
+    struct tensor logits;  // (N, V) in, gradient out
     struct tensor row_max, row_sum, row_target;
     struct tensor labels;
     struct tensor weights;  // (N) fp32, or none: losses only
@@ -227,7 +227,10 @@ struct ops {
     void (*event_record)(struct device *device, struct event *event, enum stream stream);
     void (*stream_wait)(struct device *device, enum stream stream, struct event *event);
     void (*event_wait)(struct device *device, struct event *event);  // the host waits
-    void (*synchronize)(struct device *device);                     // the host waits for everything
+    bool (*event_is_done)(struct device *device, struct event *event);
+    void (*synchronize)(struct device *device);  // the host waits for everything
+    // The vendor's own stream, for a library of the same vendor that queues work behind ours; NULL where there are none.
+    void *(*native_stream)(struct device *device, enum stream stream);
 
     void (*matmul)(struct device *device, const struct op_matmul *op);
     void (*norm_forward)(struct device *device, const struct op_norm_forward *op);

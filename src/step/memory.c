@@ -1,7 +1,6 @@
 // The memory of a step: measured on paper, then taken, then laid out the same way for real. See step.h.
-#include "base/error.h"
-#include "base/memory.h"
 #include "step/memory.h"
+#include "base/error.h"
 
 #include <string.h>
 

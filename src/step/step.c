@@ -68,9 +68,9 @@ void step_initialize(struct step *step) {
     init_params(step->device, &step->params, step->adam.master, (uint64_t)step->config->seed);
 }
 
-void step_refresh_master(struct step *step) {
+void step_round_master(struct step *step) {
     if (step->mode == STEP_TRAIN && step->adam.master.data)
-        op_copy(step->device, &(struct op_copy){.dst = step->adam.master, .src = step->values});
+        op_copy(step->device, &(struct op_copy){.dst = step->values, .src = step->adam.master});
 }
 
 // Forward, and with learning backward, of one micro-batch. Returns its counted tokens, or -1.

@@ -76,8 +76,8 @@ void step_close(struct step *step);  // NULL is fine
 
 // Random weights from the run's seed, optimizer cleared.
 void step_initialize(struct step *step);
-// After weights were loaded without master copies: makes the master copies from them.
-void step_refresh_master(struct step *step);
+// After master copies were loaded: the parameters become their rounded image. Nothing where there are none.
+void step_round_master(struct step *step);
 
 // One step: forward and backward of all micro-batches, reduction, update. -1 where the source failed; the weights are then as before.
 int step_train(struct step *step, const struct step_source *source, double lr, double weight_decay);

@@ -23,6 +23,8 @@ void signals_install(void) {
     sigaction(SIGTERM, &action, NULL);
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGUSR1, &action, NULL);
+    // Someone who looks at a run through a pipe and goes away must not end it.
+    signal(SIGPIPE, SIG_IGN);
 }
 
 int signals_received(void) {

@@ -10,14 +10,15 @@
 enum { MOMENTS = 3 };
 
 // The optimizer's list: for every parameter m, v and, in 16 bits, the master copy. Names are owned by the list.
-static struct checkpoint_tensor *list_optimizer(const struct step *step, size_t *count) {
+// Without masters the list leaves those out: a checkpoint of an fp32 run has none.
+static struct checkpoint_tensor *list_optimizer(const struct step *step, bool with_masters, size_t *count) {
     const struct adam *adam = &step->adam;
     const char *const prefixes[MOMENTS] = {"exp_avg", "exp_avg_sq", "master"};
     const struct tensor flats[MOMENTS] = {adam->m, adam->v, adam->master};
     struct checkpoint_tensor *list = memory_alloc(sizeof *list * (size_t)step->params.count * MOMENTS);
     *count = 0;
     for (int which = 0; which < MOMENTS; which++) {
-        if (!flats[which].data)
+        if (!flats[which].data || (flats[which].data == adam->master.data && !with_masters))
             continue;
         for (int i = 0; i < step->params.count; i++) {
             const struct param *param = step->params.items[i];
@@ -58,7 +59,7 @@ static int save_on_rank_0(struct step *step, const struct progress_state *progre
                                      .config_json = json.data};
     size_t optimizer_count = 0;
     struct checkpoint_tensor *model = list_model(step);
-    struct checkpoint_tensor *optimizer = config->no_save_optim ? NULL : list_optimizer(step, &optimizer_count);
+    struct checkpoint_tensor *optimizer = config->no_save_optim ? NULL : list_optimizer(step, true, &optimizer_count);
     int status = checkpoint_save(&(struct checkpoint_save){.folder = config->save,
                                                            .device = step->device,
                                                            .model = model,
@@ -135,8 +136,12 @@ static int load_optimizer(struct step *step, const char *path) {
             "%s has no optimizer.safetensors (it was saved with --no-save-optim); give --no-load-optim "
             "to go on with fresh moments, or --finetune to start a new run from its weights",
             path);
+    // A run in fp32 has no master weights; they have been loaded from its weights, which are the same.
+    char *first = memory_printf("master.%s", step->params.items[0]->name);
+    bool with_masters = checkpoint_has_tensor(path, CHECKPOINT_OPTIMIZER, first);
+    free(first);
     size_t count;
-    struct checkpoint_tensor *list = list_optimizer(step, &count);
+    struct checkpoint_tensor *list = list_optimizer(step, with_masters, &count);
     int status = checkpoint_load_tensors(&(struct checkpoint_load){.path = path,
                                                                    .part = CHECKPOINT_OPTIMIZER,
                                                                    .device = step->device,
@@ -147,14 +152,21 @@ static int load_optimizer(struct step *step, const char *path) {
     return status;
 }
 
+// Where there are master weights they are what is loaded, whatever the checkpoint's dtype, and the parameters are rounded
+// from them.
 static int load_weights(struct step *step, const char *path) {
     struct checkpoint_tensor *list = list_model(step);
+    if (step->adam.master.data)
+        for (int i = 0; i < step->params.count; i++)
+            list[i].tensor = param_in(step->params.items[i], step->adam.master);
     int status = checkpoint_load_tensors(&(struct checkpoint_load){.path = path,
                                                                    .part = CHECKPOINT_MODEL,
                                                                    .device = step->device,
                                                                    .tensors = list,
                                                                    .count = (size_t)step->params.count});
     free(list);
+    if (status == 0)
+        step_round_master(step);
     return status;
 }
 
@@ -164,8 +176,6 @@ int state_load(struct step *step, const char *path, bool with_optimizer, struct 
     int status = step->config->finetune ? 0 : check_config(step, &state, path);
     if (status == 0)
         status = load_weights(step, path);
-    if (status == 0)
-        step_refresh_master(step);
     if (status == 0 && with_optimizer)
         status = load_optimizer(step, path);
     if (status == 0 && with_optimizer)

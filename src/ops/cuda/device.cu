@@ -128,6 +128,18 @@ static void cuda_event_wait(struct device *device, struct event *event) {
     CHECK_CUDA(cudaEventSynchronize((cudaEvent_t)event));
 }
 
+static bool cuda_event_is_done(struct device *device, struct event *event) {
+    cuda_use(device);
+    cudaError_t status = cudaEventQuery((cudaEvent_t)event);
+    if (status != cudaErrorNotReady)
+        CHECK_CUDA(status);
+    return status == cudaSuccess;
+}
+
+static void *cuda_native_stream(struct device *device, enum stream stream) {
+    return cuda_use(device)->streams[stream];
+}
+
 static void cuda_synchronize(struct device *device) {
     cuda_use(device);
     CHECK_CUDA(cudaDeviceSynchronize());
@@ -152,7 +164,9 @@ static const struct ops cuda_ops = {
     .event_record = cuda_event_record,
     .stream_wait = cuda_stream_wait,
     .event_wait = cuda_event_wait,
+    .event_is_done = cuda_event_is_done,
     .synchronize = cuda_synchronize,
+    .native_stream = cuda_native_stream,
     .matmul = cuda_matmul,
     .norm_forward = cuda_norm_forward,
     .norm_backward = cuda_norm_backward,

@@ -98,6 +98,12 @@ static void paper_event_wait(struct device *device, struct event *event) {
     (void)event;
 }
 
+static bool paper_event_is_done(struct device *device, struct event *event) {
+    (void)device;
+    (void)event;
+    return true;
+}
+
 static void paper_synchronize(struct device *device) {
     (void)device;
 }
@@ -227,6 +233,7 @@ static const struct ops paper_ops = {
     .event_record = paper_event_record,
     .stream_wait = paper_stream_wait,
     .event_wait = paper_event_wait,
+    .event_is_done = paper_event_is_done,
     .synchronize = paper_synchronize,
     .matmul = paper_matmul,
     .norm_forward = paper_norm_forward,

@@ -1,0 +1,205 @@
+// Collectives between GPUs over NCCL, queued on the device's communication stream: it first waits for what the compute stream
+// has been given so far, and the compute stream waits for it when the request is done. Ids, and the host's own values, travel
+// over the world that this one wraps. NCCL sums bf16 in fp32 inside a kernel and refuses two ranks on one GPU, which then
+// use the wrapped world alone.
+#include "base/error.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "comm/backend.h"
+#include "ops/device.h"
+
+#include <nccl.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define CHECK_NCCL(call)                                                                                               \
+    do {                                                                                                               \
+        ncclResult_t status_ = (call);                                                                                 \
+        if (status_ != ncclSuccess)                                                                                    \
+            die("%s failed: %s", #call, ncclGetErrorString(status_));                                                  \
+    } while (0)
+
+struct nccl_world {
+    struct world base;
+    struct world *host;
+};
+
+struct nccl_group {
+    struct group base;
+    struct group *host;  // NULL in a world of one rank
+    ncclComm_t comm;
+};
+
+bool nccl_fits(const struct device *device, const struct world_place *place) {
+    return device->ops->native_stream && place->local_size <= cuda_count();
+}
+
+// The first rank makes the id, the others learn it.
+static ncclUniqueId share_id(const struct nccl_group *g) {
+    ncclUniqueId id;
+    int64_t words[sizeof id / sizeof(int64_t)] = {0};
+    if (g->base.rank == 0) {
+        CHECK_NCCL(ncclGetUniqueId(&id));
+        memcpy(words, &id, sizeof id);
+    }
+    if (g->base.size > 1)
+        g->host->world->collective->host_broadcast_i64(g->host, words, sizeof words / sizeof words[0], 0);
+    memcpy(&id, words, sizeof id);
+    return id;
+}
+
+static int nccl_group_create(struct world *world, struct group **group, const int *ranks, int count, const char *name) {
+    struct nccl_world *w = (struct nccl_world *)world;
+    struct group *host = NULL;
+    if (w->host)
+        TRY(w->host->collective->group_create(w->host, &host, ranks, count, name));
+    if (count == 0 || (w->host && !host))
+        return 0;
+    struct nccl_group *g = memory_alloc(sizeof *g);
+    g->base = (struct group){
+        .world = world, .name = memory_string(name), .rank = host ? host->rank : 0, .size = host ? host->size : 1};
+    g->host = host;
+    CHECK_NCCL(ncclCommInitRank(&g->comm, g->base.size, share_id(g), g->base.rank));
+    *group = &g->base;
+    return 0;
+}
+
+static void nccl_group_free(struct group *group) {
+    struct nccl_group *g = (struct nccl_group *)group;
+    CHECK_NCCL(ncclCommDestroy(g->comm));
+    if (g->host)
+        g->host->world->collective->group_free(g->host);
+    free(group->name);
+    free(g);
+}
+
+static void nccl_world_free(struct world *world) {
+    struct nccl_world *w = (struct nccl_world *)world;
+    if (w->host)
+        w->host->collective->world_free(w->host);
+    free(w);
+}
+
+static ncclDataType_t type_of(enum dtype dtype) {
+    switch (dtype) {
+    case DTYPE_F32:
+        return ncclFloat32;
+    case DTYPE_BF16:
+        return ncclBfloat16;
+    case DTYPE_F16:
+        return ncclFloat16;
+    case DTYPE_I32:
+        return ncclInt32;
+    case DTYPE_I64:
+        return ncclInt64;
+    case DTYPE_U8:
+        return ncclUint8;
+    case DTYPE_COUNT:
+        break;
+    }
+    die("no NCCL type for %s", dtype_name(dtype));
+}
+
+// The stream to queue a collective on, in order after the computation so far.
+static void *begin(const struct group *group) {
+    struct device *device = group->world->device;
+    struct event *ready = device->ops->event_create(device);
+    device->ops->event_record(device, ready, STREAM_COMPUTE);
+    device->ops->stream_wait(device, STREAM_COMM, ready);
+    device->ops->event_free(device, ready);
+    return device->ops->native_stream(device, STREAM_COMM);
+}
+
+// The handle of a request: the event that its collective has passed.
+static void *queued(const struct group *group) {
+    struct device *device = group->world->device;
+    struct event *done = device->ops->event_create(device);
+    device->ops->event_record(device, done, STREAM_COMM);
+    return done;
+}
+
+static void *nccl_all_reduce(struct group *group, struct tensor x, enum reduction reduction) {
+    ncclRedOp_t operation = reduction == REDUCE_MAX ? ncclMax : ncclSum;
+    CHECK_NCCL(ncclAllReduce(x.data, x.data, (size_t)tensor_count(x), type_of(x.dtype), operation,
+                             ((struct nccl_group *)group)->comm, begin(group)));
+    return queued(group);
+}
+
+static void *nccl_all_gather(struct group *group, struct tensor whole, struct tensor part) {
+    CHECK_NCCL(ncclAllGather(part.data, whole.data, (size_t)tensor_count(part), type_of(part.dtype),
+                             ((struct nccl_group *)group)->comm, begin(group)));
+    return queued(group);
+}
+
+static void *nccl_reduce_scatter(struct group *group, struct tensor part, struct tensor whole) {
+    CHECK_NCCL(ncclReduceScatter(whole.data, part.data, (size_t)tensor_count(part), type_of(part.dtype), ncclSum,
+                                 ((struct nccl_group *)group)->comm, begin(group)));
+    return queued(group);
+}
+
+static void *nccl_broadcast(struct group *group, struct tensor x, int root) {
+    CHECK_NCCL(ncclBroadcast(x.data, x.data, (size_t)tensor_count(x), type_of(x.dtype), root,
+                             ((struct nccl_group *)group)->comm, begin(group)));
+    return queued(group);
+}
+
+static void *nccl_send(struct group *group, struct tensor x, int to) {
+    CHECK_NCCL(ncclSend(x.data, (size_t)tensor_count(x), type_of(x.dtype), to, ((struct nccl_group *)group)->comm,
+                        begin(group)));
+    return queued(group);
+}
+
+static void *nccl_receive(struct group *group, struct tensor x, int from) {
+    CHECK_NCCL(ncclRecv(x.data, (size_t)tensor_count(x), type_of(x.dtype), from, ((struct nccl_group *)group)->comm,
+                        begin(group)));
+    return queued(group);
+}
+
+// The host looks on until the collective has ended, so that a deadline can be kept and an error of NCCL's own is seen.
+static bool nccl_test(struct group *group, void *handle) {
+    struct device *device = group->world->device;
+    ncclResult_t state = ncclSuccess;
+    CHECK_NCCL(ncclCommGetAsyncError(((struct nccl_group *)group)->comm, &state));
+    CHECK_NCCL(state);
+    if (!device->ops->event_is_done(device, handle))
+        return false;
+    device->ops->stream_wait(device, STREAM_COMPUTE, handle);
+    device->ops->event_free(device, handle);
+    return true;
+}
+
+static void nccl_host_max_i64(struct group *group, int64_t *values, int count) {
+    struct group *host = ((struct nccl_group *)group)->host;
+    host->world->collective->host_max_i64(host, values, count);
+}
+
+static void nccl_host_broadcast_i64(struct group *group, int64_t *values, int count, int root) {
+    struct group *host = ((struct nccl_group *)group)->host;
+    host->world->collective->host_broadcast_i64(host, values, count, root);
+}
+
+static const struct collective nccl_collective = {
+    .name = "nccl",
+    .group_create = nccl_group_create,
+    .group_free = nccl_group_free,
+    .world_free = nccl_world_free,
+    .all_reduce = nccl_all_reduce,
+    .all_gather = nccl_all_gather,
+    .reduce_scatter = nccl_reduce_scatter,
+    .broadcast = nccl_broadcast,
+    .send = nccl_send,
+    .receive = nccl_receive,
+    .test = nccl_test,
+    .host_max_i64 = nccl_host_max_i64,
+    .host_broadcast_i64 = nccl_host_broadcast_i64,
+};
+
+int nccl_world_open(struct world **world, struct device *device, struct world *host) {
+    struct nccl_world *w = memory_alloc(sizeof *w);
+    w->base.collective = &nccl_collective;
+    w->base.device = device;
+    w->base.place = host ? host->place : (struct world_place){.rank = 0, .size = 1, .local_rank = 0, .local_size = 1};
+    w->host = host;
+    *world = &w->base;
+    return 0;
+}
