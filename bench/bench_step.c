@@ -1,7 +1,7 @@
 // layer: step
-// One full training step of a GPT (forward, backward, clipping, Adam) on random tokens: median time, tokens per second and
-// peak memory, as one line of JSON. Without flags: GPT-2 124M, 4 sequences of 256 tokens, fp32, 2 threads. Flags are those of
-// train. bench/bench_step_peers.py runs it beside PyTorch.
+// One full training step of a GPT (forward, backward, clipping, Adam) on random tokens: median time, tokens per
+// second and peak memory, as one line of JSON. Without flags: GPT-2 124M, 4 sequences of 256 tokens, fp32, 2 threads.
+// Flags are those of train. bench/bench_step_peers.py runs it beside PyTorch.
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/memory.h"

@@ -23,7 +23,8 @@ static jmp_buf test_escape;
 enum { TEST_FAILED = 1, TEST_SKIPPED = 2 };
 
 #define TEST(name) static void test_##name(void)
-#define TEST_CASE(name) {#name, test_##name}
+#define TEST_CASE(name)                                                                                                \
+    { #name, test_##name }
 
 #define test_fail(...)                                                                                                 \
     do {                                                                                                               \

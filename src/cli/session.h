@@ -20,8 +20,9 @@ struct session {
 int session_start(struct session *session);
 // Opens the device and the mesh for a validated configuration.
 int session_open(struct session *session, const struct config *config);
-// Prints the error and returns its exit code. One of several ranks does not return: it must not wait for the others in the
-// collective farewell, and its exit makes the launcher end them. A usage error, the same on all, is said by rank 0 alone.
+// Prints the error and returns its exit code. One of several ranks does not return: it must not wait for the others
+// in the collective farewell, and its exit makes the launcher end them. A usage error, the same on all, is said by
+// rank 0 alone.
 int session_failed(const struct session *session);
 void session_close(struct session *session);
 

@@ -38,8 +38,8 @@ struct group {
     int rank, size;
 };
 
-// Collectives that wrap another world: `host` (NULL for a single rank) carries ids and host values, and is freed with it.
-// nccl_fits: built in, the device is a GPU, and no two ranks share one.
+// Collectives that wrap another world: `host` (NULL for a single rank) carries ids and host values, and is freed with
+// it. nccl_fits: built in, the device is a GPU, and no two ranks share one.
 bool nccl_fits(const struct device *device, const struct world_place *place);
 int nccl_world_open(struct world **world, struct device *device, struct world *host);
 

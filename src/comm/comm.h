@@ -1,12 +1,13 @@
-// The table of collectives. A world holds all ranks of a run; a group is some of them, in order. Code above names neither
-// MPI nor NCCL: it asks its group for a collective by name, starts it and later waits for it, so that communication can
-// run under computation.
+// The table of collectives. A world holds all ranks of a run; a group is some of them, in order. Code above names
+// neither MPI nor NCCL: it asks its group for a collective by name, starts it and later waits for it, so that
+// communication can run under computation.
 //
-//  - A collective names itself ("gradients", "loss"), and has a deadline: a wait that outlasts it dies with that name, the
-//    group and the rank, which ends the whole job (exit code 212) instead of hanging it.
+//  - A collective names itself ("gradients", "loss"), and has a deadline: a wait that outlasts it dies with that
+//    name, the group and the rank, which ends the whole job (exit code 212) instead of hanging it.
 //  - Every rank of a group calls the same collectives in the same order with the same sizes.
-//  - Buffers are contiguous tensors in the memory of the world's device. Start is ordered after the operations queued on the
-//    compute stream so far, and operations queued after wait see the result. A buffer must not be touched between the two.
+//  - Buffers are contiguous tensors in the memory of the world's device. Start is ordered after the operations queued
+//    on the compute stream so far, and operations queued after wait see the result. A buffer must not be touched
+//    between the two.
 //  - Sums are fp32 for fp32 tensors, in rank order where the backend can promise it.
 //  - A group of one rank does nothing, at once, whatever the backend.
 #ifndef COMM_COMM_H

@@ -1,6 +1,6 @@
-// Collectives over MPI, all nonblocking. Where the device's memory is the host's, MPI works on the tensors in place; else
-// each request stages its tensor through host memory: device → staging before the start, staging → device at the end.
-// Sums of 16-bit floats go through an operation of our own that adds in fp32.
+// Collectives over MPI, all nonblocking. Where the device's memory is the host's, MPI works on the tensors in place;
+// else each request stages its tensor through host memory: device → staging before the start, staging → device at the
+// end. Sums of 16-bit floats go through an operation of our own that adds in fp32.
 #include "base/error.h"
 #include "base/log.h"
 #include "base/memory.h"

@@ -1,7 +1,7 @@
-// Collectives between GPUs over NCCL, queued on the device's communication stream: it first waits for what the compute stream
-// has been given so far, and the compute stream waits for it when the request is done. Ids, and the host's own values, travel
-// over the world that this one wraps. NCCL sums bf16 in fp32 inside a kernel and refuses two ranks on one GPU, which then
-// use the wrapped world alone.
+// Collectives between GPUs over NCCL, queued on the device's communication stream: it first waits for what the
+// compute stream has been given so far, and the compute stream waits for it when the request is done. Ids, and the
+// host's own values, travel over the world that this one wraps. NCCL sums bf16 in fp32 inside a kernel and refuses
+// two ranks on one GPU, which then use the wrapped world alone.
 #include "base/error.h"
 #include "base/log.h"
 #include "base/memory.h"

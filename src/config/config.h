@@ -257,8 +257,8 @@ int config_from_json(struct config *config, const struct json *object);
 int config_check_json(const struct config *config, const struct json *object, const char *name);
 // The learning-rate and weight-decay schedules as one JSON object; config_to_json writes it as its member "schedule".
 void config_schedule_to_json(const struct config *config, struct json_writer *writer);
-// A run that goes on: its schedules must be those of such an object, unless --override-opt_param-scheduler keeps the flags' or
-// --use-checkpoint-opt_param-scheduler takes the object's. -1 names every difference.
+// A run that goes on: its schedules must be those of such an object, unless --override-opt_param-scheduler keeps the
+// flags' or --use-checkpoint-opt_param-scheduler takes the object's. -1 names every difference.
 int config_match_schedule(struct config *config, const struct json *object, const char *name);
 
 #endif

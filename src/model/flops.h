@@ -1,5 +1,6 @@
 // Floating-point operations of a step, counted as Megatron counts them for "throughput per GPU (TFLOP/s/GPU)":
-// 6 B s [L h f 2 + L (h 3q + q h) + h V] + 6 B s^2 q L, with q = heads * head size and causal attention counted as half.
+// 6 B s [L h f 2 + L (h 3q + q h) + h V] + 6 B s^2 q L, with q = heads * head size and causal attention counted as
+// half.
 #ifndef MODEL_FLOPS_H
 #define MODEL_FLOPS_H
 

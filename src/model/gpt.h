@@ -1,5 +1,5 @@
-// GPT as Megatron has it: token and learned position embeddings, dropout, L pre-norm blocks, a final norm, and logits with
-// the token embedding's matrix. Parameter names are Megatron's.
+// GPT as Megatron has it: token and learned position embeddings, dropout, L pre-norm blocks, a final norm, and logits
+// with the token embedding's matrix. Parameter names are Megatron's.
 #ifndef MODEL_GPT_H
 #define MODEL_GPT_H
 
@@ -44,7 +44,8 @@ void gpt_free(struct gpt *gpt);
 void gpt_forward(struct gpt *gpt, const struct pass *pass, const struct device_batch *batch);
 // Adds to the gradients of all parameters.
 void gpt_backward(struct gpt *gpt, const struct pass *pass, const struct device_batch *batch);
-// Logits (B, V) fp32 of the last token of each sequence, for generation; uses and extends pass->cache where there is one.
+// Logits (B, V) fp32 of the last token of each sequence, for generation; uses and extends pass->cache where there is
+// one.
 void gpt_last_logits(struct gpt *gpt, const struct pass *pass, const struct device_batch *batch, struct tensor logits);
 
 #endif

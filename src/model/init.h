@@ -1,5 +1,5 @@
-// Initial values, drawn by what an element is: seed, name of the parameter, index in the whole tensor. A rank that holds a
-// slice draws exactly the numbers a single rank would have there.
+// Initial values, drawn by what an element is: seed, name of the parameter, index in the whole tensor. A rank that
+// holds a slice draws exactly the numbers a single rank would have there.
 #ifndef MODEL_INIT_H
 #define MODEL_INIT_H
 

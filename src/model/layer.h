@@ -1,9 +1,9 @@
-// What a layer is: its parameters, a forward that keeps what the backward will need, and the backward itself, written by hand
-// beside the forward it belongs to. All layers run against the table of operations and know no backend.
+// What a layer is: its parameters, a forward that keeps what the backward will need, and the backward itself, written
+// by hand beside the forward it belongs to. All layers run against the table of operations and know no backend.
 //
-// A pass is one micro-batch on its way through the model. Tensors that the backward needs come from `saved` and stay until the
-// micro-batch is done; temporaries come from `scratch` and are gone when the function that took them returns.
-// Residual stream, activations and their gradients are (N, C) with N = B * T rows, in the pass's dtype.
+// A pass is one micro-batch on its way through the model. Tensors that the backward needs come from `saved` and stay
+// until the micro-batch is done; temporaries come from `scratch` and are gone when the function that took them
+// returns. Residual stream, activations and their gradients are (N, C) with N = B * T rows, in the pass's dtype.
 #ifndef MODEL_LAYER_H
 #define MODEL_LAYER_H
 

@@ -1,14 +1,15 @@
-// The table of operations. A model, a schedule or an optimizer is written once, against the functions op_*() below; what
-// runs behind them is the backend of the device: the CPU (the truth: plain, fp32 accumulation), CUDA (the speed) or
-// paper (computes nothing, adds up bytes and FLOPs). Nothing above this folder names a backend.
+// The table of operations. A model, a schedule or an optimizer is written once, against the functions op_*() below;
+// what runs behind them is the backend of the device: the CPU (the truth: plain, fp32 accumulation), CUDA (the speed)
+// or paper (computes nothing, adds up bytes and FLOPs). Nothing above this folder names a backend.
 //
 // The rules all entries share:
 //  - op_*() in check.c verifies shapes, dtypes and strides once for all backends, then calls the table. A mismatch is a
 //    bug of ours and dies, naming the operation and the tensors.
 //  - An operation is queued on the device's compute stream and may finish later; operations of a stream run in order.
 //    Reading a result on the host needs device_copy_out, which waits for the stream. CPU operations finish at once.
-//  - "activation dtype" is the dtype of the pass: fp32 or bf16 (fp16). Parameters have it too. Gradients of parameters are fp32 and
-//    are accumulated (+=) unless said otherwise; so are losses, norms and statistics. Sums are taken in fp32 or better.
+//  - "activation dtype" is the dtype of the pass: fp32 or bf16 (fp16). Parameters have it too. Gradients of
+//    parameters are fp32 and are accumulated (+=) unless said otherwise; so are losses, norms and statistics. Sums
+//    are taken in fp32 or better.
 //  - Outputs alias inputs only where the comment allows it. Tensors are contiguous unless a stride is mentioned.
 //  - No operation allocates. Results do not depend on the number of threads.
 //  - Shapes in comments: N rows (tokens, B*T), C channels, V vocabulary, H query heads, G key/value heads, D head size.
@@ -22,9 +23,9 @@ struct event;
 
 enum stream { STREAM_COMPUTE, STREAM_COMM, STREAM_COPY, STREAM_COUNT };
 
-// Dropout drawn by Philox from what an element is, not where it is computed: element (row, column) keeps its value where
-// word column % 4 of philox4x32(seed, column / 4, row id low, row id high, site) is at least rate * 2^32, and is then scaled by
-// 1 / (1 - rate). Attention uses column = key position and site + (head << 16).
+// Dropout drawn by Philox from what an element is, not where it is computed: element (row, column) keeps its value
+// where word column % 4 of philox4x32(seed, column / 4, row id low, row id high, site) is at least rate * 2^32, and
+// is then scaled by 1 / (1 - rate). Attention uses column = key position and site + (head << 16).
 struct dropout {
     float rate;  // 0: off, nothing else is read
     uint64_t seed;
@@ -68,8 +69,8 @@ struct op_norm_forward {
     struct dropout dropout;
 };
 
-// dx = dresidual + the gradient of the norm's input. With ddelta: ddelta = dx through the dropout (kept elements scaled,
-// dropped ones 0), and ddelta_bias += its column sums.
+// dx = dresidual + the gradient of the norm's input. With ddelta: ddelta = dx through the dropout (kept elements
+// scaled, dropped ones 0), and ddelta_bias += its column sums.
 struct op_norm_backward {
     struct tensor dx;            // (N, C) out; may alias dresidual, may not alias dy
     struct tensor dgain, dbias;  // (C) fp32, accumulated
@@ -106,7 +107,8 @@ struct op_attention_backward {
     struct dropout dropout;
 };
 
-// out = dropout(table[tokens] + positions). A token outside [vocabulary_start, + V) contributes nothing: another rank has it.
+// out = dropout(table[tokens] + positions). A token outside [vocabulary_start, + V) contributes nothing: another rank
+// has it.
 struct op_embedding_forward {
     struct tensor out;     // (N, C)
     struct tensor tokens;  // (N) i32
@@ -135,8 +137,9 @@ struct op_softmax_stats {
     struct tensor labels;      // (N) i32
     int64_t vocabulary_start;
 };
-// Second half, with statistics of the whole vocabulary: losses = log(row_sum) + row_max - row_target; and, where weights are
-// given, logits are overwritten by weights[n] * (softmax - one_hot(label)). Rows with weight 0 get gradient 0.
+// Second half, with statistics of the whole vocabulary: losses = log(row_sum) + row_max - row_target; and, where
+// weights are given, logits are overwritten by weights[n] * (softmax - one_hot(label)). Rows with weight 0 get
+// gradient 0.
 struct op_cross_entropy {
     struct tensor losses;  // (N) fp32 out
     struct tensor logits;  // (N, V) in, gradient out
@@ -172,8 +175,8 @@ struct op_dot {
 struct op_sum_squares {
     struct tensor out, x;
 };
-// norm = sqrt(sum_squares); scale = max_norm / (norm + 1e-6) where that is below 1 and max_norm > 0, else 1; where norm is
-// not finite scale is NaN, which tells the optimizer to leave everything as it is.
+// norm = sqrt(sum_squares); scale = max_norm / (norm + 1e-6) where that is below 1 and max_norm > 0, else 1; where
+// norm is not finite scale is NaN, which tells the optimizer to leave everything as it is.
 struct op_clip_scale {
     struct tensor scale, norm, sum_squares;
     float max_norm;
@@ -212,7 +215,8 @@ struct ops {
     bool (*supports)(const struct device *device, enum dtype dtype);
     void (*describe)(const struct device *device, char *text, size_t size);
 
-    // Memory. alloc returns NULL after error_set where there is none (exit code OUT_OF_MEMORY). Host memory is memory from which copies are asynchronous.
+    // Memory. alloc returns NULL after error_set where there is none (exit code OUT_OF_MEMORY). Host memory is memory
+    // from which copies are asynchronous.
     void *(*alloc)(struct device *device, size_t bytes);
     void (*free)(struct device *device, void *memory);
     void *(*host_alloc)(struct device *device, size_t bytes);
@@ -229,7 +233,8 @@ struct ops {
     void (*event_wait)(struct device *device, struct event *event);  // the host waits
     bool (*event_is_done)(struct device *device, struct event *event);
     void (*synchronize)(struct device *device);  // the host waits for everything
-    // The vendor's own stream, for a library of the same vendor that queues work behind ours; NULL where there are none.
+    // The vendor's own stream, for a library of the same vendor that queues work behind ours; NULL where there are
+    // none.
     void *(*native_stream)(struct device *device, enum stream stream);
 
     void (*matmul)(struct device *device, const struct op_matmul *op);

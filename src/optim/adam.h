@@ -1,6 +1,6 @@
-// Adam with decoupled weight decay over the flat buffers of a parameter list. In fp32 the parameters are their own master
-// copy; in 16 bits the master copy lives here and the parameters are its rounded image.
-// The gradient norm, clipping and the update stay on the device: a step asks it nothing.
+// Adam with decoupled weight decay over the flat buffers of a parameter list. In fp32 the parameters are their own
+// master copy; in 16 bits the master copy lives here and the parameters are its rounded image. The gradient norm,
+// clipping and the update stay on the device: a step asks it nothing.
 #ifndef OPTIM_ADAM_H
 #define OPTIM_ADAM_H
 

@@ -1,6 +1,6 @@
 // Named parameters. A model declares what it has; the list lays them out in one flat buffer (and gradients, optimizer
-// state and master weights in buffers of the same layout), those with weight decay first, so that the optimizer works on two
-// long ranges instead of hundreds of tensors. Each starts on a multiple of 64 elements; the gaps stay zero.
+// state and master weights in buffers of the same layout), those with weight decay first, so that the optimizer works
+// on two long ranges instead of hundreds of tensors. Each starts on a multiple of 64 elements; the gaps stay zero.
 #ifndef PARALLEL_PARAM_H
 #define PARALLEL_PARAM_H
 

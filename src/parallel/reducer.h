@@ -1,5 +1,5 @@
-// Sums gradients over the data-parallel ranks, in buckets, so that the first buckets travel while later ones are prepared.
-// Gradients were scaled by 1 / DP where the loss was weighted, so the sum is the mean.
+// Sums gradients over the data-parallel ranks, in buckets, so that the first buckets travel while later ones are
+// prepared. Gradients were scaled by 1 / DP where the loss was weighted, so the sum is the mean.
 #ifndef PARALLEL_REDUCER_H
 #define PARALLEL_REDUCER_H
 

@@ -1,10 +1,10 @@
-// Who holds which slice of a tensor. This is the one place that answers it: initial values, tensor parallelism, the sharded
-// optimizer, checkpoints and their resharding all ask here.
+// Who holds which slice of a tensor. This is the one place that answers it: initial values, tensor parallelism, the
+// sharded optimizer, checkpoints and their resharding all ask here.
 //
 // A tensor is split along one dimension into `parts` equal slices. Where that dimension is made of segments (q, k and v
-// rows of a packed projection, gate and up rows of a gated MLP), every segment is split on its own, so that each rank holds
-// its heads' q, k and v; the local tensor keeps the order of the segments.
-// A slice is handed out as runs: stretches of elements that are contiguous both in the whole tensor and in the slice.
+// rows of a packed projection, gate and up rows of a gated MLP), every segment is split on its own, so that each rank
+// holds its heads' q, k and v; the local tensor keeps the order of the segments. A slice is handed out as runs:
+// stretches of elements that are contiguous both in the whole tensor and in the slice.
 #ifndef PARALLEL_SHARD_H
 #define PARALLEL_SHARD_H
 

@@ -1,8 +1,8 @@
-// One training step: the model, the reducer and the optimizer put together, with the memory they need. It knows no files,
-// clocks or logs; the trainer brings micro-batches and takes numbers away.
+// One training step: the model, the reducer and the optimizer put together, with the memory they need. It knows no
+// files, clocks or logs; the trainer brings micro-batches and takes numbers away.
 //
-// All memory is taken when a step is opened. How much is found by running the step itself once on the paper backend, with
-// arenas that only count; so nothing is allocated later, and what does not fit is said before anything starts.
+// All memory is taken when a step is opened. How much is found by running the step itself once on the paper backend,
+// with arenas that only count; so nothing is allocated later, and what does not fit is said before anything starts.
 #ifndef STEP_STEP_H
 #define STEP_STEP_H
 
@@ -79,7 +79,8 @@ void step_initialize(struct step *step);
 // After master copies were loaded: the parameters become their rounded image. Nothing where there are none.
 void step_round_master(struct step *step);
 
-// One step: forward and backward of all micro-batches, reduction, update. -1 where the source failed; the weights are then as before.
+// One step: forward and backward of all micro-batches, reduction, update. -1 where the source failed; the weights are
+// then as before.
 int step_train(struct step *step, const struct step_source *source, double lr, double weight_decay);
 // Losses without learning, added up over the source.
 int step_evaluate(struct step *step, const struct step_source *source);

@@ -1,6 +1,6 @@
 // A stack of tensors in one block of device memory. Nothing is freed one by one: a mark is taken, and releasing to it
-// drops everything allocated since. The peak is what a run needs: a step run once on the paper backend, with arenas over its
-// endless memory, measures how large the real ones must be.
+// drops everything allocated since. The peak is what a run needs: a step run once on the paper backend, with arenas
+// over its endless memory, measures how large the real ones must be.
 #ifndef TENSOR_ARENA_H
 #define TENSOR_ARENA_H
 

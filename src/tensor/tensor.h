@@ -11,8 +11,8 @@
 enum dtype { DTYPE_F32, DTYPE_BF16, DTYPE_F16, DTYPE_I32, DTYPE_I64, DTYPE_U8, DTYPE_COUNT };
 
 size_t dtype_bytes(enum dtype dtype);
-const char *dtype_name(enum dtype dtype);             // "fp32", "bf16", …
-const char *dtype_safetensors_name(enum dtype dtype); // "F32", "BF16", …
+const char *dtype_name(enum dtype dtype);              // "fp32", "bf16", …
+const char *dtype_safetensors_name(enum dtype dtype);  // "F32", "BF16", …
 int dtype_from_safetensors_name(enum dtype *dtype, const char *name);
 
 enum { TENSOR_MAX_RANK = 4 };
@@ -31,8 +31,8 @@ struct tensor tensor_2d(void *data, enum dtype dtype, int64_t a, int64_t b);
 struct tensor tensor_3d(void *data, enum dtype dtype, int64_t a, int64_t b, int64_t c);
 struct tensor tensor_4d(void *data, enum dtype dtype, int64_t a, int64_t b, int64_t c, int64_t d);
 
-int64_t tensor_count(struct tensor t);        // elements; 0 where there is no tensor
-size_t tensor_bytes(struct tensor t);         // of a contiguous tensor
+int64_t tensor_count(struct tensor t);  // elements; 0 where there is no tensor
+size_t tensor_bytes(struct tensor t);   // of a contiguous tensor
 bool tensor_is_contiguous(struct tensor t);
 
 // Rows [first, first + count) of the first dimension.

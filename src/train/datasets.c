@@ -32,7 +32,8 @@ int datasets_open_tokenizer(struct tokenizer **tokenizer, struct config *config)
     return 0;
 }
 
-// --mock-data: each sample counts upward from a number of its own, so that a model can learn it and a slow disk cannot disturb.
+// --mock-data: each sample counts upward from a number of its own, so that a model can learn it and a slow disk
+// cannot disturb.
 static int read_mock(void *context, int64_t sample, int32_t *tokens) {
     const struct datasets *datasets = context;
     int64_t V = datasets->mock.vocab_size, T = datasets->sources[SPLIT_TRAIN].seq_length;

@@ -20,7 +20,8 @@ struct datasets {
     int32_t eod;
 };
 
-// The tokenizer of the flags, or NULL where --vocab-size or --mock-data make one unnecessary. Sets config->padded_vocab_size.
+// The tokenizer of the flags, or NULL where --vocab-size or --mock-data make one unnecessary. Sets
+// config->padded_vocab_size.
 int datasets_open_tokenizer(struct tokenizer **tokenizer, struct config *config);
 // Rank 0 builds the index files, then all open them.
 int datasets_open(struct datasets *datasets, const struct config *config, const struct mesh *mesh,

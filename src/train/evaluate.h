@@ -19,8 +19,8 @@ struct evaluate {
 
 int evaluate_run(const struct evaluate *evaluate, struct evaluation *result);
 
-// A text of token ids as samples: each begins where the one before ended, the last is padded. Tokens after the first of the text are each
-// predicted once.
+// A text of token ids as samples: each begins where the one before ended, the last is padded. Tokens after the first
+// of the text are each predicted once.
 struct token_text {
     const int32_t *ids;
     int64_t count;

@@ -1,4 +1,5 @@
-// Signals that ask to stop. See signals.h. The flag is the one thing a handler may touch, and so the one static variable.
+// Signals that ask to stop. See signals.h. The flag is the one thing a handler may touch, and so the one static
+// variable.
 #include "train/signals.h"
 
 #include <signal.h>

@@ -1,6 +1,6 @@
 // A request to stop, by SIGTERM, SIGINT or SIGUSR1 (what Slurm sends before the end of a time limit). The first one is
-// remembered until the step in flight is done and a checkpoint is saved; a second SIGINT or SIGTERM ends the process at once.
-// SIGPIPE is ignored.
+// remembered until the step in flight is done and a checkpoint is saved; a second SIGINT or SIGTERM ends the process
+// at once. SIGPIPE is ignored.
 #ifndef TRAIN_SIGNALS_H
 #define TRAIN_SIGNALS_H
 

@@ -152,8 +152,8 @@ static int load_optimizer(struct step *step, const char *path) {
     return status;
 }
 
-// Where there are master weights they are what is loaded, whatever the checkpoint's dtype, and the parameters are rounded
-// from them.
+// Where there are master weights they are what is loaded, whatever the checkpoint's dtype, and the parameters are
+// rounded from them.
 static int load_weights(struct step *step, const char *path) {
     struct checkpoint_tensor *list = list_model(step);
     if (step->adam.master.data)

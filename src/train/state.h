@@ -1,6 +1,6 @@
 // Between a step and its checkpoint: which tensor is stored under which name, and where the run stands.
-// Model tensors have their parameter's name; the optimizer's are exp_avg.NAME, exp_avg_sq.NAME and, where parameters have 16
-// bits, master.NAME.
+// Model tensors have their parameter's name; the optimizer's are exp_avg.NAME, exp_avg_sq.NAME and, where parameters
+// have 16 bits, master.NAME.
 #ifndef TRAIN_STATE_H
 #define TRAIN_STATE_H
 

@@ -14,7 +14,8 @@ struct trainer_options {
     bool plot;  // draw the loss curve at the end
 };
 
-// Runs until the iterations are done or something ends it. *exit_code is EXIT_CODE_OK or EXIT_CODE_STOPPED; -1 on error.
+// Runs until the iterations are done or something ends it. *exit_code is EXIT_CODE_OK or EXIT_CODE_STOPPED; -1 on
+// error.
 int trainer_run(const struct trainer_options *options, enum exit_code *exit_code);
 
 #endif

@@ -1,5 +1,6 @@
-// NCCL on one GPU: a communicator of one rank, asked directly, since comm.c lets groups of one do nothing. What several ranks
-// compute is tested with the wrapped MPI world (tests/parallel); this shows that streams, types and requests are right.
+// NCCL on one GPU: a communicator of one rank, asked directly, since comm.c lets groups of one do nothing. What
+// several ranks compute is tested with the wrapped MPI world (tests/parallel); this shows that streams, types and
+// requests are right.
 #include "comm/backend.h"
 #include "ops/device.h"
 #include "test.h"

@@ -1,5 +1,5 @@
-// Learning-rate and weight-decay schedules against the reference values of Megatron-LM (batch 8, 100 iterations, warm-up 10,
-// highest 1e-3, lowest 1e-4, WSD tail 20), which are those logged after the given iterations.
+// Learning-rate and weight-decay schedules against the reference values of Megatron-LM (batch 8, 100 iterations,
+// warm-up 10, highest 1e-3, lowest 1e-4, WSD tail 20), which are those logged after the given iterations.
 #include "base/memory.h"
 #include "optim/schedule.h"
 #include "test.h"

@@ -126,8 +126,8 @@ static void check_gradients(void) {
     }
 }
 
-// Softmax does not see a constant added to all scores, so the bias of the keys has no gradient: what there is is rounding,
-// which Adam makes as large as any step. That third of the bias is left out.
+// Softmax does not see a constant added to all scores, so the bias of the keys has no gradient: what there is is
+// rounding, which Adam makes as large as any step. That third of the bias is left out.
 static void check_weights(void) {
     for (int i = 0; i < step->params.count; i++) {
         const struct param *param = step->params.items[i];
