@@ -120,29 +120,35 @@ static void row_dots(const struct op_attention_backward *op, int64_t b, int64_t 
         dots[t] = row_dot(attention_row(&op->dout, b, t, head), attention_row(&op->out, b, t, head), op->q.shape[3]);
 }
 
+// All query heads of a group against one tile of keys. The last queries come first: they see all of these keys, so dk and
+// dv are written whole before others add to a part of them.
+static void backward_key_tile(const struct op_attention_backward *op, struct backward_tile *tile,
+                              struct backward_place *at, int64_t keys) {
+    int64_t query_count = op->q.shape[1], offset = op->k.shape[1] - query_count;
+    int64_t heads_per_group = op->q.shape[2] / op->k.shape[2], first_head = at->group * heads_per_group;
+    // The first query that sees any of these keys, down to the start of its tile.
+    int64_t first_query = op->is_causal && at->first_key > offset ? at->first_key - offset : 0;
+    at->is_first = true;
+    for (at->head = first_head; at->head < first_head + heads_per_group; at->head++) {
+        for (int64_t i = cpu_pieces(query_count, QUERY_TILE) - 1; i >= first_query / QUERY_TILE; i--) {
+            at->queries = cpu_piece(query_count, QUERY_TILE, i);
+            at->keys = attention_visible(op->is_causal, at->queries.end - 1, offset, at->first_key, keys);
+            backward_tile(op, tile, at);
+            at->is_first = false;
+        }
+    }
+}
+
 static void attention_backward_task(void *context, int64_t index, int thread) {
     (void)thread;
     const struct op_attention_backward *op = context;
-    int64_t query_count = op->q.shape[1], key_count = op->k.shape[1], groups = op->k.shape[2];
-    int64_t heads_per_group = op->q.shape[2] / groups, offset = key_count - query_count;
+    int64_t key_count = op->k.shape[1], groups = op->k.shape[2], heads_per_group = op->q.shape[2] / groups;
     struct backward_place at = {.b = index / groups, .group = index % groups};
     struct backward_tile tile;
-    int64_t first_head = at.group * heads_per_group, end_head = first_head + heads_per_group;
-    for (at.head = first_head; at.head < end_head; at.head++)
-        row_dots(op, at.b, at.head);
-    for (at.first_key = 0; at.first_key < key_count; at.first_key += KEY_TILE) {
-        at.keys = key_count - at.first_key < KEY_TILE ? key_count - at.first_key : KEY_TILE;
-        at.is_first = true;
-        // The first query that sees any of these keys, down to the start of its tile.
-        int64_t first_query = op->is_causal && at.first_key > offset ? at.first_key - offset : 0;
-        for (at.head = first_head; at.head < end_head; at.head++) {
-            for (int64_t i = first_query / QUERY_TILE; i < cpu_pieces(query_count, QUERY_TILE); i++) {
-                at.queries = cpu_piece(query_count, QUERY_TILE, i);
-                backward_tile(op, &tile, &at);
-                at.is_first = false;
-            }
-        }
-    }
+    for (int64_t head = at.group * heads_per_group; head < (at.group + 1) * heads_per_group; head++)
+        row_dots(op, at.b, head);
+    for (at.first_key = 0; at.first_key < key_count; at.first_key += KEY_TILE)
+        backward_key_tile(op, &tile, &at, key_count - at.first_key < KEY_TILE ? key_count - at.first_key : KEY_TILE);
 }
 
 void cpu_attention_backward(struct device *device, const struct op_attention_backward *op) {

@@ -18,7 +18,7 @@ CPU_CLONES static float row_max(const float *x, int64_t count) {
     float max = -INFINITY;
 #pragma omp simd reduction(max : max)
     for (int64_t j = 0; j < count; j++)
-        max = x[j] > max ? x[j] : max;
+        max = vector_max(x[j], max);
     return max;
 }
 

@@ -10,7 +10,7 @@ CPU_CLONES static float block_max(const float *x, int64_t count) {
     float max = -INFINITY;
 #pragma omp simd reduction(max : max)
     for (int64_t c = 0; c < count; c++)
-        max = x[c] > max ? x[c] : max;
+        max = vector_max(x[c], max);
     return max;
 }
 

@@ -7,6 +7,15 @@
 #include <stdint.h>
 #include <string.h>
 
+// The larger of two numbers by one instruction; where one is NaN, either may come out.
+CPU_INLINE float vector_max(float a, float b) {
+#if defined(__aarch64__)
+    return __builtin_fmaxf(a, b);
+#else
+    return a > b ? a : b;
+#endif
+}
+
 // e^x for x <= 88, which every softmax and the functions below keep to; 0 from -87.4 down, where numbers are no longer
 // normal. e^x = 2^n e^r with n = round(x / ln 2) and |r| <= ln 2 / 2; e^r - 1 by a polynomial of degree 6.
 CPU_INLINE float vector_exp(float x) {
