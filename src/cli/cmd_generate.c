@@ -101,6 +101,9 @@ static int continue_prompt(const struct generate_options *options, struct step *
     int status = tokenizer_encode(encoder, prompt, length, &ids);
     tokenizer_encoder_free(encoder);
     // An empty prompt begins a document, which is what follows the end of one.
+    if (status == 0 && ids.count == 0 && tokenizer_eod(tokenizer) < 0)
+        status = error_set_code(EXIT_CODE_USAGE, "the prompt is empty, and this tokenizer has no token that stands "
+                                                 "between documents; give a prompt");
     if (status == 0 && ids.count == 0)
         token_list_append(&ids, tokenizer_eod(tokenizer));
     struct writer writer = {.tokenizer = tokenizer};

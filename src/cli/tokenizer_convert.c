@@ -3,6 +3,7 @@
 #include "cli/tokenizer_flags.h"
 #include "config/flag.h"
 #include "base/error.h"
+#include "base/json.h"
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -11,6 +12,7 @@
 struct convert_options {
     struct flag_given given;
     bool lines;
+    bool json_lines;
     struct tokenizer_flags tokenizer;
 };
 
@@ -22,11 +24,15 @@ static const struct flag rows[] = {
      .type = FLAG_BOOL,
      .offset = OFFSET(lines),
      .help = "every line by itself, its line end left out; without it standard input is one text"},
+    {.name = "--json-lines",
+     .type = FLAG_BOOL,
+     .offset = OFFSET(json_lines),
+     .help = "every line is JSON: the text a string, its ids an array"},
 };
 
 // What is done to standard input: convert appends the result of text[0…length) to out.
 struct conversion {
-    bool lines;  // each line by itself
+    bool lines;  // each line by itself, and a line comes out
     int (*convert)(void *context, const char *text, size_t length, struct buffer *out);
     void *context;
 };
@@ -94,14 +100,35 @@ static int encode_text(void *context, const char *text, size_t length, struct bu
     return 0;
 }
 
+static int encode_json(void *context, const char *line, size_t length, struct buffer *out) {
+    struct encoding *encoding = context;
+    struct json *text;
+    TRY(json_parse(&text, line, length, "standard input"));
+    encoding->ids.count = 0;
+    int status = text->type == JSON_STRING
+                     ? tokenizer_encode(encoding->encoder, text->string, text->length, &encoding->ids)
+                     : error_set_code(EXIT_CODE_BAD_DATA, "a line of --json-lines must be a string");
+    json_free(text);
+    TRY(status);
+    struct json_writer json = {.out = out};
+    json_begin_array(&json);
+    for (int64_t i = 0; i < encoding->ids.count; i++)
+        json_int(&json, encoding->ids.ids[i]);
+    json_end_array(&json);
+    return 0;
+}
+
 static int run_encode(void *opaque) {
     const struct convert_options *options = opaque;
     struct tokenizer *tokenizer;
     TRY(tokenizer_open_from_flags(&tokenizer, &options->tokenizer));
     struct encoding encoding = {.end_line = !options->lines};
     int status = tokenizer_encoder_create(&encoding.encoder, tokenizer);
+    struct conversion conversion = {options->lines, encode_text, &encoding};
+    if (options->json_lines)
+        conversion = (struct conversion){true, encode_json, &encoding};
     if (status == 0)
-        status = convert_input(&(struct conversion){options->lines, encode_text, &encoding});
+        status = convert_input(&conversion);
     token_list_free(&encoding.ids);
     tokenizer_encoder_free(encoding.encoder);
     tokenizer_free(tokenizer);
@@ -140,11 +167,40 @@ static int decode_ids(void *context, const char *text, size_t length, struct buf
     return status;
 }
 
+static int decode_json(void *context, const char *line, size_t length, struct buffer *out) {
+    struct token_list ids = {0};
+    struct buffer text = {0};
+    struct json *array;
+    TRY(json_parse(&array, line, length, "standard input"));
+    int status = array->type == JSON_ARRAY ? 0 : -1;
+    for (size_t i = 0; status == 0 && i < array->count; i++) {
+        double id = array->items[i].type == JSON_NUMBER ? array->items[i].number : -1;
+        if (id >= 0 && id <= INT32_MAX && id == (double)(int32_t)id)
+            token_list_append(&ids, (int32_t)id);
+        else
+            status = -1;
+    }
+    if (status < 0)
+        error_set_code(EXIT_CODE_BAD_DATA, "a line of --json-lines must be an array of token ids");
+    else
+        status = tokenizer_decode(context, ids.ids, ids.count, &text);
+    struct json_writer json = {.out = out};
+    if (status == 0)
+        json_string(&json, buffer_string(&text), text.length);
+    json_free(array);
+    token_list_free(&ids);
+    buffer_free(&text);
+    return status;
+}
+
 static int run_decode(void *opaque) {
     const struct convert_options *options = opaque;
     struct tokenizer *tokenizer;
     TRY(tokenizer_open_from_flags(&tokenizer, &options->tokenizer));
-    int status = convert_input(&(struct conversion){options->lines, decode_ids, tokenizer});
+    struct conversion conversion = {options->lines, decode_ids, tokenizer};
+    if (options->json_lines)
+        conversion = (struct conversion){true, decode_json, tokenizer};
+    int status = convert_input(&conversion);
     tokenizer_free(tokenizer);
     return status;
 }

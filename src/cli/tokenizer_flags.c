@@ -10,7 +10,8 @@ static const struct flag rows[] = {
      .offset = OFFSET(type),
      .initial = "GPT2BPETokenizer",
      .value_name = "NAME",
-     .help = "GPT2BPETokenizer, or NullTokenizer for text that is ids already"},
+     .help = "GPT2BPETokenizer; SentencePieceTokenizer, GPTSentencePieceTokenizer, Llama2Tokenizer (.model); "
+             "NullTokenizer for text that is ids already"},
     {.name = "--vocab-file",
      .type = FLAG_STRING,
      .offset = OFFSET(vocab_file),
@@ -25,8 +26,7 @@ static const struct flag rows[] = {
      .type = FLAG_STRING,
      .offset = OFFSET(model_file),
      .value_name = "FILE",
-     .help = "the tokenizer, for types that come in one file",
-     .advanced = true},
+     .help = "the tokenizer, for types that come in one file"},
     {.name = "--vocab-size",
      .type = FLAG_INT,
      .offset = OFFSET(vocab_size),
@@ -39,6 +39,18 @@ static const struct flag rows[] = {
      .minimum = 0,
      .maximum = INT32_MAX - 1,
      .help = "the id below --vocab-size that ends documents, instead of one more",
+     .advanced = true},
+    {.name = "--vocab-extra-ids",
+     .type = FLAG_INT,
+     .offset = OFFSET(extra_ids),
+     .minimum = 0,
+     .maximum = 1 << 20,
+     .help = "adds tokens <extra_id_0>…, for T5",
+     .advanced = true},
+    {.name = "--no-legacy-tokenizer",
+     .type = FLAG_BOOL,
+     .offset = OFFSET(as_today),
+     .help = "ids as Megatron core 0.15 and later give; without it as those before",
      .advanced = true},
 };
 
@@ -67,6 +79,8 @@ int tokenizer_open_from_flags(struct tokenizer **tokenizer, const struct tokeniz
         .vocab_size = flags->vocab_size,
         .null_eod_given = flag_is_given(&flags->given, "--null-tokenizer-eod-id"),
         .null_eod_id = flags->null_eod_id,
+        .extra_ids = flags->extra_ids,
+        .as_today = flags->as_today,
     };
     return tokenizer_open(tokenizer, &options);
 }

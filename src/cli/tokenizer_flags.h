@@ -13,6 +13,8 @@ struct tokenizer_flags {
     char *model_file;
     int64_t vocab_size;
     int64_t null_eod_id;
+    int64_t extra_ids;
+    bool as_today;
 };
 
 // The table for options that hold a struct tokenizer_flags at offset base.

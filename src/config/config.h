@@ -122,6 +122,7 @@ struct config {
     char *merge_file;
     int64_t vocab_size;  // 0: the tokenizer's
     int64_t vocab_extra_ids;
+    bool no_legacy_tokenizer;
     int64_t null_tokenizer_eod_id;  // -1: not given
 
     // Evaluation.

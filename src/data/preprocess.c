@@ -149,6 +149,9 @@ static int create_workers(struct preprocessing *run) {
         .replace_ill_formed = options->replace_ill_formed,
     };
     run->workers = memory_alloc((size_t)options->workers * sizeof *run->workers);
+    if (options->append_eod && tokenizer_eod(run->tokenizer) < 0)
+        return error_set_code(EXIT_CODE_USAGE,
+                              "--append-eod: this tokenizer has no token that ends a document; leave the flag out");
     for (int i = 0; i < options->workers; i++) {
         jsonl_parser_init(&run->workers[i].parser, &jsonl);
         run->workers[i].eod = options->append_eod ? tokenizer_eod(run->tokenizer) : -1;

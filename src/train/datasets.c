@@ -20,7 +20,10 @@ int datasets_open_tokenizer(struct tokenizer **tokenizer, struct config *config)
     struct tokenizer_options options = {.type = config->tokenizer_type,
                                         .vocab_file = config->vocab_file,
                                         .merge_file = config->merge_file,
+                                        .model_file = config->tokenizer_model,
                                         .vocab_size = config->vocab_size,
+                                        .extra_ids = config->vocab_extra_ids,
+                                        .as_today = config->no_legacy_tokenizer,
                                         .null_eod_given = config->null_tokenizer_eod_id >= 0,
                                         .null_eod_id = config->null_tokenizer_eod_id};
     TRY(tokenizer_open(tokenizer, &options));

@@ -205,7 +205,6 @@ TEST(not_implemented) {
         {"--use-distributed-optimizer", "--use-distributed-optimizer is not implemented"},
         {"--checkpoint-activations", "--recompute-granularity full is not implemented"},
         {"--dataloader-type cyclic", "--dataloader-type cyclic"},
-        {"--tokenizer-model m.model", "--tokenizer-model m.model is not implemented in this version; leave it out"},
     };
     log_set_level(LOG_ERROR);
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {

@@ -55,7 +55,7 @@ int tokenizer_open(struct tokenizer **tokenizer, const struct tokenizer_options 
         return -1;
     }
     CHECK(opened->vocab_size > 0 && opened->vocab_size <= INT32_MAX);
-    CHECK(opened->eod >= 0 && opened->eod < opened->vocab_size);
+    CHECK(opened->eod >= -1 && opened->eod < opened->vocab_size);
     *tokenizer = opened;
     return 0;
 }

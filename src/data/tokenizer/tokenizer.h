@@ -22,6 +22,8 @@ struct tokenizer_options {
     const char *merge_file;  // --merge-file: merges.txt
     const char *model_file;  // --tokenizer-model: for kinds that come in one file
     int64_t vocab_size;      // --vocab-size: NullTokenizer, which has no file to count
+    int64_t extra_ids;       // --vocab-extra-ids: further tokens <extra_id_0>…, for kinds that can add some
+    bool as_today;           // --no-legacy-tokenizer: ids as Megatron core 0.15 and later give, not as those before
     bool null_eod_given;     // --null-tokenizer-eod-id was given: see null.c
     int64_t null_eod_id;
 };
@@ -33,7 +35,7 @@ void tokenizer_free(struct tokenizer *tokenizer);  // NULL is fine
 
 const char *tokenizer_type(const struct tokenizer *tokenizer);
 int64_t tokenizer_vocab_size(const struct tokenizer *tokenizer);  // every id is below it; unpadded
-int32_t tokenizer_eod(const struct tokenizer *tokenizer);         // the id that ends a document
+int32_t tokenizer_eod(const struct tokenizer *tokenizer);         // the id that ends a document; -1 where none does
 
 // Appends the bytes that the ids stand for. An id without a token is an error, and then nothing is appended.
 int tokenizer_decode(const struct tokenizer *tokenizer, const int32_t *ids, int64_t count, struct buffer *out);
