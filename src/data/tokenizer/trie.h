@@ -1,0 +1,50 @@
+// A fixed set of byte strings, each with a number, walked one byte at a time: a double array. The child of node n by byte c
+// is units[n].base + c, if that unit names n as its parent; the array ends with 256 spare units, so no step needs a bounds
+// check. Strings may hold any bytes, NUL too.
+#ifndef DATA_TOKENIZER_TRIE_H
+#define DATA_TOKENIZER_TRIE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct trie_unit {
+    int32_t base;
+    int32_t parent;  // -1 where no node is
+};
+
+struct trie {
+    struct trie_unit *units;
+    int32_t *values;  // of the string that ends at a node, -1 where none does
+    int64_t size;     // units
+};
+
+struct trie_key {
+    const char *text;
+    size_t length;  // not 0
+    int32_t value;  // not negative
+};
+
+enum { TRIE_ROOT = 0 };
+
+// Builds a trie and leaves the keys sorted by their bytes. Where two keys are equal, the first value stays. No keys make a
+// trie that finds nothing. Ends the process where more than 2^30 units would be needed: bound the keys first.
+void trie_build(struct trie *trie, struct trie_key *keys, int64_t count);
+void trie_free(struct trie *trie);
+
+// The node after one more byte, -1 where no string goes on so.
+static inline int32_t trie_step(const struct trie *trie, int32_t node, unsigned char byte) {
+    int32_t next = trie->units[node].base + byte;
+    return trie->units[next].parent == node ? next : -1;
+}
+
+// The value of a whole string, -1 where it is none.
+int32_t trie_find(const struct trie *trie, const char *text, size_t length);
+
+struct trie_match {
+    size_t length;  // 0: no string stands there
+    int32_t value;
+};
+// The longest string that text[0…length) begins with.
+struct trie_match trie_longest(const struct trie *trie, const char *text, size_t length);
+
+#endif

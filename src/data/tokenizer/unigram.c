@@ -1,0 +1,130 @@
+// Viterbi's algorithm over byte positions: at every beginning of a character, each piece that stands there offers itself to
+// the position where it ends. Nothing but the best offer is kept.
+#include "data/tokenizer/unigram.h"
+#include "base/error.h"
+#include "base/memory.h"
+#include "data/tokenizer/character.h"
+#include <math.h>
+#include <stdlib.h>
+
+struct unigram_node {
+    double score;   // of the best way to here
+    double gap;     // to the second best last step
+    int32_t begin;  // of the last piece; -1 where no way leads here
+    int32_t id;
+};
+
+void unigram_free(struct unigram *unigram) {
+    trie_free(&unigram->trie);
+    free(unigram->scores);
+    unigram->scores = NULL;
+}
+
+void unigram_scratch_free(struct unigram_scratch *scratch) {
+    free(scratch->nodes);
+    free(scratch->pieces);
+    *scratch = (struct unigram_scratch){0};
+}
+
+static struct unigram_node *prepare(struct unigram_scratch *scratch, size_t length, double sum) {
+    CHECK(length < INT32_MAX);
+    if (scratch->node_capacity < length + 1) {
+        scratch->node_capacity = 2 * (length + 1);
+        free(scratch->nodes);
+        scratch->nodes = memory_realloc(NULL, scratch->node_capacity * sizeof *scratch->nodes);
+    }
+    for (size_t i = 1; i <= length; i++)
+        scratch->nodes[i].begin = -1;
+    scratch->nodes[0] = (struct unigram_node){.score = sum, .gap = INFINITY, .begin = 0};
+    return scratch->nodes;
+}
+
+// Walks back from the end; returns the narrowest gap on the way.
+static double collect(struct unigram_scratch *scratch, size_t length) {
+    double narrowest = INFINITY;
+    int64_t count = 0;
+    for (size_t at = length; at > 0; at = (size_t)scratch->nodes[at].begin)
+        count++;
+    if (scratch->piece_capacity < count) {
+        scratch->piece_capacity = 2 * count;
+        free(scratch->pieces);
+        scratch->pieces = memory_realloc(NULL, (size_t)scratch->piece_capacity * sizeof *scratch->pieces);
+    }
+    scratch->count = count;
+    for (size_t at = length; at > 0;) {
+        const struct unigram_node *node = &scratch->nodes[at];
+        if (node->gap < narrowest)
+            narrowest = node->gap;
+        scratch->pieces[--count] = (struct unigram_piece){node->id, (int32_t)at - node->begin};
+        at = (size_t)node->begin;
+    }
+    return narrowest;
+}
+
+static inline void offer(struct unigram_node *node, double score, size_t begin, int32_t id) {
+    if (node->begin < 0) {
+        *node = (struct unigram_node){score, INFINITY, (int32_t)begin, id};
+    } else if (score > node->score) {
+        *node = (struct unigram_node){score, score - node->score, (int32_t)begin, id};
+    } else if (node->score - score < node->gap) {
+        node->gap = node->score - score;
+    }
+}
+
+double unigram_best(const struct unigram *unigram, struct unigram_scratch *scratch, const char *text, size_t length) {
+    struct unigram_node *nodes = prepare(scratch, length, 0);
+    for (size_t begin = 0; begin < length;) {
+        size_t character = character_bytes((unsigned char)text[begin], length - begin);
+        double sum = nodes[begin].score;
+        bool is_known = false;
+        int32_t node = TRIE_ROOT;
+        for (size_t at = begin; at < length;) {
+            node = trie_step(&unigram->trie, node, (unsigned char)text[at++]);
+            if (node < 0)
+                break;
+            int32_t id = unigram->trie.values[node];
+            if (id < 0)
+                continue;
+            offer(&nodes[at], unigram->scores[id] + sum, begin, id);
+            is_known |= at - begin == character;
+        }
+        if (!is_known)
+            offer(&nodes[begin + character], unigram->unknown_score + sum, begin, unigram->unknown_id);
+        begin += character;
+    }
+    return collect(scratch, length);
+}
+
+// An offer is compared before it is rounded, and rounded when it is kept.
+static inline void offer_rounded(struct unigram_node *node, double score, size_t begin, int32_t id) {
+    if (node->begin < 0 || score > node->score)
+        *node = (struct unigram_node){(double)(float)score, INFINITY, (int32_t)begin, id};
+}
+
+float unigram_best_rounded(const struct unigram *unigram, struct unigram_scratch *scratch, const char *text,
+                           size_t length, float sum) {
+    struct unigram_node *nodes = prepare(scratch, length, (double)sum);
+    for (size_t begin = 0; begin < length;) {
+        size_t character = character_bytes((unsigned char)text[begin], length - begin);
+        double before = nodes[begin].score;
+        bool is_known = false;
+        int32_t node = TRIE_ROOT;
+        for (size_t at = begin; at < length;) {
+            node = trie_step(&unigram->trie, node, (unsigned char)text[at++]);
+            if (node < 0)
+                break;
+            int32_t id = unigram->trie.values[node];
+            if (id < 0)
+                continue;
+            offer_rounded(&nodes[at], unigram->scores[id] + before, begin, id);
+            is_known |= at - begin == character;
+        }
+        if (!is_known) {
+            float unknown = unigram_add((float)before, unigram->unknown_score);
+            offer_rounded(&nodes[begin + character], (double)unknown, begin, unigram->unknown_id);
+        }
+        begin += character;
+    }
+    collect(scratch, length);
+    return (float)nodes[length].score;
+}
