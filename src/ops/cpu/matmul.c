@@ -26,12 +26,13 @@ static int64_t even_tile(int64_t length, int64_t largest) {
 }
 
 // How long a product takes with this cut, up to a factor. OpenBLAS packs both operands anew in every call, which costs
-// 8 / rows + 16 / columns of a tile's time (measured with 0.3.21 on Neoverse V1); few large tiles leave threads without
-// work at the end. How many threads there are must not matter, so the times for several numbers are added up.
+// about 8 / rows + 16 / columns of a tile's time (0.3.21 on Neoverse V1) and counts double here, since few processors have
+// many cores; few large tiles leave threads without work at the end. How many threads there are must not matter, so the
+// times for several numbers are added up.
 static double cut_cost(const struct matmul_job *job, int64_t rows, int64_t columns) {
-    static const int64_t threads[] = {1, 2, 3, 4, 6, 8, 12};
+    static const int64_t threads[] = {1, 2, 4, 8, 16};
     int64_t tiles = cpu_pieces(rows, job->tile_rows) * cpu_pieces(columns, job->tile_columns);
-    double packing = 8.0 / (double)job->tile_rows + 16.0 / (double)job->tile_columns;
+    double packing = 16.0 / (double)job->tile_rows + 32.0 / (double)job->tile_columns;
     double tile_time = (double)(job->tile_rows * job->tile_columns) * (1.0 + packing);
     double cost = 0;
     for (size_t i = 0; i < sizeof threads / sizeof threads[0]; i++)
@@ -43,7 +44,7 @@ static double cut_cost(const struct matmul_job *job, int64_t rows, int64_t colum
 enum { SMALL_PRODUCT = 1 << 17 };
 
 static void cut(struct matmul_job *job, int64_t rows, int64_t columns) {
-    static const int64_t row_sizes[] = {1024, 512, 384, 256, 192, 128, 64};
+    static const int64_t row_sizes[] = {1024, 768, 512, 384, 320, 256, 192, 128, 64};
     static const int64_t column_sizes[] = {1536, 1024, 768, 512, 384, 256, 128, 64};
     struct matmul_job best = *job;
     best.tile_rows = rows;
