@@ -1,5 +1,5 @@
 // A stack of aligned blocks in one piece of memory. The invariant: used is a multiple of ARENA_ALIGNMENT and never
-// above capacity. Paper arenas stand at an address that is never read, with a capacity no step can reach.
+// above capacity, even where the capacity itself is no multiple.
 #include "tensor/arena.h"
 #include "base/error.h"
 

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 void cpu_run(struct device *device, int64_t count, void (*task)(void *context, int64_t index, int thread),
              const void *context) {
@@ -33,16 +34,19 @@ static void cpu_describe(const struct device *device, char *text, size_t size) {
 }
 
 // Large blocks start on a huge page, where the system has them: a step walks gigabytes, and small pages would cost it
-// several percent in address translation. Without huge pages the advice is ignored.
+// several percent in address translation. Without huge pages the advice is ignored. More than the machine has is refused
+// here: the system would often promise it and end the process when it is used.
 static void *cpu_alloc(struct device *device, size_t bytes) {
     (void)device;
     const size_t huge_page = (size_t)2 << 20;
     size_t alignment = bytes >= huge_page ? huge_page : 256;
+    double machine_bytes = (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
     void *memory = NULL;
-    if (posix_memalign(&memory, alignment, bytes > 0 ? bytes : 1) != 0) {
+    if ((double)bytes > machine_bytes || posix_memalign(&memory, alignment, bytes > 0 ? bytes : 1) != 0) {
         (void)error_set_code(EXIT_CODE_OUT_OF_MEMORY,
-                             "cannot allocate %.1f MiB of memory; use a smaller model, micro-batch or sequence length",
-                             (double)bytes / 1048576.0);
+                             "cannot allocate %.1f MiB of memory, this machine has %.1f MiB; use a smaller model, "
+                             "micro-batch or sequence length",
+                             (double)bytes / 1048576.0, machine_bytes / 1048576.0);
         return NULL;
     }
     if (bytes >= huge_page)

@@ -1,0 +1,110 @@
+// The paper backend: it takes every operation, touches no memory and adds up what the operation would cost.
+#include "test.h"
+#include "ops/device.h"
+#include "tensor/arena.h"
+
+// Tensors over addresses nobody may touch: reading or writing one would end the test.
+static struct tensor paper_tensor(struct device *device, int64_t a, int64_t b) {
+    return tensor_2d(device_alloc(device, (size_t)(a * b) * 4), DTYPE_F32, a, b);
+}
+
+TEST(matmul_cost) {
+    struct device *device = NULL;
+    EXPECT_OK(device_open_paper(&device));
+    EXPECT(device->ops->is_paper && !device->ops->is_host_memory);
+    struct op_matmul op = {.a = paper_tensor(device, 1000, 300),
+                           .b = paper_tensor(device, 300, 700),
+                           .d = paper_tensor(device, 1000, 700),
+                           .alpha = 1};
+    op_matmul(device, &op);
+    struct paper_totals totals = paper_totals(device);
+    EXPECT(totals.matmul_flops == 2.0 * 1000 * 300 * 700);
+    EXPECT(totals.bytes_moved == 4.0 * (1000 * 300 + 300 * 700 + 1000 * 700));
+    EXPECT_INT(totals.operations, 1);
+    op.beta = 1;  // the result is read too
+    op_matmul(device, &op);
+    totals = paper_totals(device);
+    EXPECT(totals.matmul_flops == 4.0 * 1000 * 300 * 700);
+    EXPECT(totals.bytes_moved == 4.0 * (2 * 1000 * 300 + 2 * 300 * 700 + 3 * 1000 * 700));
+    device_close(device);
+}
+
+TEST(attention_cost) {
+    struct device *device = NULL;
+    EXPECT_OK(device_open_paper(&device));
+    struct arena arena;
+    arena_init(&arena, "paper", device_alloc(device, (size_t)1 << 40), (size_t)1 << 40);
+    int64_t B = 2, T = 10, H = 3, D = 8;
+    struct tensor q = arena_4d(&arena, DTYPE_BF16, B, T, H, D), k = arena_4d(&arena, DTYPE_BF16, B, T, H, D);
+    struct tensor v = arena_4d(&arena, DTYPE_BF16, B, T, H, D), out = arena_4d(&arena, DTYPE_BF16, B, T, H, D);
+    struct op_attention_forward op = {.out = out, .q = q, .k = k, .v = v, .scale = 1};
+    op_attention_forward(device, &op);
+    EXPECT(paper_totals(device).attention_flops == 2.0 * 2 * 2 * 3 * 10 * 10 * 8);
+    op.is_causal = true;
+    op_attention_forward(device, &op);
+    EXPECT(paper_totals(device).attention_flops == 2.0 * 2 * 2 * 3 * (10 * 10 + 55) * 8);
+    EXPECT(paper_totals(device).bytes_moved == 2.0 * 4 * 2 * (double)tensor_count(q));
+    device_close(device);
+}
+
+TEST(memory_is_not_real) {
+    struct device *device = NULL;
+    EXPECT_OK(device_open_paper(&device));
+    unsigned char *first = device_alloc(device, (size_t)1 << 40), *second = device_alloc(device, 100);
+    EXPECT(first != NULL && second != NULL);
+    EXPECT((uintptr_t)second - (uintptr_t)first >= (uintptr_t)1 << 40);
+    EXPECT((uintptr_t)first % ARENA_ALIGNMENT == 0 && (uintptr_t)second % ARENA_ALIGNMENT == 0);
+    float host[4] = {1, 2, 3, 4};
+    struct tensor t = tensor_1d(second, DTYPE_F32, 4);
+    device_copy_in(device, t, host);
+    device_zero(device, t);
+    device_copy_out(device, host, t);
+    EXPECT(host[0] == 1 && host[3] == 4);
+    device_free(device, first);
+    device_close(device);
+}
+
+TEST(every_other_operation) {
+    struct device *device = NULL;
+    EXPECT_OK(device_open_paper(&device));
+    struct arena a;
+    arena_init(&a, "paper", device_alloc(device, (size_t)1 << 40), (size_t)1 << 40);
+    int64_t N = 6, C = 4, V = 10;
+    struct tensor x = arena_2d(&a, DTYPE_F32, N, C), y = arena_2d(&a, DTYPE_F32, N, C), g = arena_1d(&a, DTYPE_F32, C);
+    struct tensor g2 = arena_1d(&a, DTYPE_F32, C), n = arena_1d(&a, DTYPE_F32, N), n2 = arena_1d(&a, DTYPE_F32, N);
+    struct tensor n3 = arena_1d(&a, DTYPE_F32, N), n4 = arena_1d(&a, DTYPE_F32, N), z = arena_2d(&a, DTYPE_F32, N, C);
+    struct tensor table = arena_2d(&a, DTYPE_F32, V, C), ids = arena_1d(&a, DTYPE_I32, N);
+    struct tensor logits = arena_2d(&a, DTYPE_F32, N, V), one = arena_1d(&a, DTYPE_F32, 1);
+    op_norm_forward(device, &(struct op_norm_forward){.y = y, .mean = n, .rstd = n2, .x = x, .gain = g, .bias = g2});
+    op_norm_backward(device, &(struct op_norm_backward){
+                                 .dx = y, .dgain = g, .dbias = g2, .dy = z, .x = x, .gain = g, .mean = n, .rstd = n2});
+    op_embedding_forward(device, &(struct op_embedding_forward){.out = x, .tokens = ids, .table = table});
+    op_embedding_backward(device, &(struct op_embedding_backward){.dtable = table, .dout = x, .tokens = ids});
+    op_softmax_stats(device, &(struct op_softmax_stats){
+                                 .row_max = n, .row_sum = n2, .row_target = n3, .logits = logits, .labels = ids});
+    op_cross_entropy(device,
+                     &(struct op_cross_entropy){
+                         .losses = n4, .logits = logits, .row_max = n, .row_sum = n2, .row_target = n3, .labels = ids});
+    op_dropout_add(device, &(struct op_dropout_add){.out = x, .x = x});
+    op_dropout_backward(device, &(struct op_dropout_backward){.dx = x, .dy = x});
+    op_column_sum(device, &(struct op_column_sum){.out = g, .x = x});
+    op_dot(device, &(struct op_dot){.out = one, .a = n, .b = n2});
+    op_sum_squares(device, &(struct op_sum_squares){.out = one, .x = x});
+    op_clip_scale(device, &(struct op_clip_scale){.scale = one, .norm = one, .sum_squares = one});
+    op_adam(device, &(struct op_adam){.master = n, .grad = n2, .m = n3, .v = n4, .scale = one, .step = 1});
+    op_copy(device, &(struct op_copy){.dst = y, .src = x});
+    op_scale(device, &(struct op_scale){.x = x, .factor = 2});
+    struct event *event = device->ops->event_create(device);
+    device->ops->event_record(device, event, STREAM_COMPUTE);
+    device->ops->stream_wait(device, STREAM_COPY, event);
+    device->ops->event_wait(device, event);
+    EXPECT(device->ops->event_is_done(device, event));
+    device->ops->event_free(device, event);
+    device_synchronize(device);
+    EXPECT_INT(paper_totals(device).operations, 15);
+    EXPECT(paper_totals(device).bytes_moved > 0 && paper_totals(device).matmul_flops == 0);
+    device_close(device);
+}
+
+TEST_MAIN(TEST_CASE(matmul_cost), TEST_CASE(attention_cost), TEST_CASE(memory_is_not_real),
+          TEST_CASE(every_other_operation))

@@ -1,0 +1,185 @@
+// The number of threads changes nothing: the same operations on pools of 1, 2, 3, 4 and 7 threads leave the same bytes in
+// memory. The sizes are such that every operation is cut into several tasks.
+#include "lab.h"
+
+enum { ROWS = 300, CHANNELS = 200, VOCABULARY = 3000, HEADS = 4, HEAD_SIZE = 50, SEQUENCE = 150 };
+
+static void run_matmuls(struct lab *lab) {
+    struct tensor a = lab_2d(lab, ROWS, CHANNELS, 1).t, b = lab_2d(lab, VOCABULARY, CHANNELS, 1).t;
+    struct tensor d = lab_2d(lab, ROWS, VOCABULARY, 1).t, aux = lab_2d(lab, ROWS, VOCABULARY, 1).t;
+    struct tensor bias = lab_1d(lab, VOCABULARY, 1).t, da = lab_2d(lab, ROWS, CHANNELS, 1).t;
+    struct tensor db = lab_2d(lab, VOCABULARY, CHANNELS, 1).t, row = lab_2d(lab, 1, VOCABULARY, 1).t;
+    struct op_matmul forward = {.a = a,
+                                .b = b,
+                                .d = d,
+                                .transpose_b = true,
+                                .alpha = 1,
+                                .bias = bias,
+                                .aux = aux,
+                                .epilogue = EPILOGUE_BIAS_ACTIVATION};
+    op_matmul(lab->device, &forward);
+    forward.epilogue = EPILOGUE_ACTIVATION_GRADIENT;
+    op_matmul(lab->device, &forward);
+    op_matmul(lab->device, &(struct op_matmul){.a = d, .b = b, .d = da, .alpha = 1});
+    op_matmul(lab->device, &(struct op_matmul){.a = d, .b = a, .d = db, .transpose_a = true, .alpha = 1, .beta = 1});
+    op_matmul(lab->device,
+              &(struct op_matmul){.a = tensor_rows(a, 0, 1), .b = b, .d = row, .transpose_b = true, .alpha = 1});
+    op_column_sum(lab->device, &(struct op_column_sum){.out = bias, .x = d});
+}
+
+static void run_norms(struct lab *lab) {
+    struct tensor x = lab_2d(lab, ROWS, CHANNELS, 1).t, y = lab_2d(lab, ROWS, CHANNELS, 1).t;
+    struct tensor delta = lab_2d(lab, ROWS, CHANNELS, 1).t, dx = lab_2d(lab, ROWS, CHANNELS, 1).t;
+    struct tensor gain = lab_1d(lab, CHANNELS, 1).t, bias = lab_1d(lab, CHANNELS, 1).t;
+    struct tensor mean = lab_1d(lab, ROWS, 1).t, rstd = lab_1d(lab, ROWS, 1).t, dgain = lab_1d(lab, CHANNELS, 1).t;
+    struct tensor dbias = lab_1d(lab, CHANNELS, 1).t, ddelta_bias = lab_1d(lab, CHANNELS, 1).t;
+    struct dropout dropout = lab_dropout(lab, 0.1f, ROWS);
+    op_norm_forward(lab->device, &(struct op_norm_forward){.y = y,
+                                                           .mean = mean,
+                                                           .rstd = rstd,
+                                                           .x = x,
+                                                           .gain = gain,
+                                                           .bias = bias,
+                                                           .epsilon = 1e-5f,
+                                                           .delta = delta,
+                                                           .sum = x,
+                                                           .dropout = dropout});
+    op_norm_backward(lab->device, &(struct op_norm_backward){.dx = dx,
+                                                             .dgain = dgain,
+                                                             .dbias = dbias,
+                                                             .dy = y,
+                                                             .x = x,
+                                                             .gain = gain,
+                                                             .mean = mean,
+                                                             .rstd = rstd,
+                                                             .dresidual = dx,
+                                                             .ddelta = y,
+                                                             .ddelta_bias = ddelta_bias,
+                                                             .dropout = dropout});
+    op_dropout_add(lab->device, &(struct op_dropout_add){.out = delta, .x = delta, .residual = x, .dropout = dropout});
+    op_dropout_backward(lab->device,
+                        &(struct op_dropout_backward){.dx = y, .dy = y, .dbias = dbias, .dropout = dropout});
+}
+
+static void run_attention(struct lab *lab) {
+    int64_t heads[4] = {2, SEQUENCE, HEADS, HEAD_SIZE}, groups[4] = {2, SEQUENCE, HEADS / 2, HEAD_SIZE};
+    struct tensor q = lab_4d(lab, heads, 1).t, k = lab_4d(lab, groups, 1).t, v = lab_4d(lab, groups, 1).t;
+    struct tensor out = lab_4d(lab, heads, 1).t, dout = lab_4d(lab, heads, 1).t, dq = lab_4d(lab, heads, 1).t;
+    struct tensor dk = lab_4d(lab, groups, 1).t, dv = lab_4d(lab, groups, 1).t;
+    struct tensor lse = arena_3d(&lab->arena, DTYPE_F32, 2, HEADS, SEQUENCE);
+    struct tensor scratch = arena_3d(&lab->arena, DTYPE_F32, 2, HEADS, SEQUENCE);
+    struct dropout dropout = lab_dropout(lab, 0.1f, 2 * SEQUENCE);
+    op_attention_forward(
+        lab->device,
+        &(struct op_attention_forward){
+            .out = out, .lse = lse, .q = q, .k = k, .v = v, .scale = 0.14f, .is_causal = true, .dropout = dropout});
+    op_attention_backward(lab->device, &(struct op_attention_backward){.dq = dq,
+                                                                       .dk = dk,
+                                                                       .dv = dv,
+                                                                       .dout = dout,
+                                                                       .out = out,
+                                                                       .lse = lse,
+                                                                       .scratch = scratch,
+                                                                       .q = q,
+                                                                       .k = k,
+                                                                       .v = v,
+                                                                       .scale = 0.14f,
+                                                                       .is_causal = true,
+                                                                       .dropout = dropout});
+}
+
+static void run_loss(struct lab *lab) {
+    int32_t tokens[ROWS];
+    for (int i = 0; i < ROWS; i++)
+        tokens[i] = i * 37 % 100;
+    struct tensor labels = lab_ints(lab, ROWS, tokens), logits = lab_2d(lab, ROWS, VOCABULARY, 5).t;
+    struct tensor max = lab_1d(lab, ROWS, 1).t, sum = lab_1d(lab, ROWS, 1).t, target = lab_1d(lab, ROWS, 1).t;
+    struct tensor losses = lab_1d(lab, ROWS, 1).t, weights = lab_1d(lab, ROWS, 1).t, total = lab_1d(lab, 1, 1).t;
+    op_softmax_stats(lab->device,
+                     &(struct op_softmax_stats){
+                         .row_max = max, .row_sum = sum, .row_target = target, .logits = logits, .labels = labels});
+    op_cross_entropy(lab->device, &(struct op_cross_entropy){.losses = losses,
+                                                             .logits = logits,
+                                                             .row_max = max,
+                                                             .row_sum = sum,
+                                                             .row_target = target,
+                                                             .labels = labels,
+                                                             .weights = weights});
+    op_dot(lab->device, &(struct op_dot){.out = total, .a = losses, .b = weights});
+    struct tensor table = lab_2d(lab, 100, CHANNELS, 1).t, out = lab_2d(lab, ROWS, CHANNELS, 1).t;
+    struct dropout dropout = lab_dropout(lab, 0.1f, ROWS);
+    op_embedding_forward(
+        lab->device, &(struct op_embedding_forward){.out = out, .tokens = labels, .table = table, .dropout = dropout});
+    op_embedding_backward(lab->device, &(struct op_embedding_backward){
+                                           .dtable = table, .dout = out, .tokens = labels, .dropout = dropout});
+}
+
+static void run_optimizer(struct lab *lab) {
+    enum { COUNT = 300001 };
+    struct tensor master = lab_1d(lab, COUNT, 1).t, grad = lab_1d(lab, COUNT, 1).t, m = lab_1d(lab, COUNT, 1).t;
+    struct tensor v = lab_1d(lab, COUNT, 0).t, squares = lab_1d(lab, 1, 0).t, norm = lab_1d(lab, 1, 1).t;
+    struct tensor scale = lab_1d(lab, 1, 1).t, copy = lab_1d(lab, COUNT, 1).t;
+    op_sum_squares(lab->device, &(struct op_sum_squares){.out = squares, .x = grad});
+    op_clip_scale(lab->device,
+                  &(struct op_clip_scale){.scale = scale, .norm = norm, .sum_squares = squares, .max_norm = 1});
+    op_adam(lab->device, &(struct op_adam){.master = master,
+                                           .grad = grad,
+                                           .m = m,
+                                           .v = v,
+                                           .scale = scale,
+                                           .lr = 1e-3f,
+                                           .beta1 = 0.9f,
+                                           .beta2 = 0.95f,
+                                           .epsilon = 1e-8f,
+                                           .weight_decay = 0.1f,
+                                           .step = 1});
+    op_copy(lab->device, &(struct op_copy){.dst = copy, .src = master});
+    op_scale(lab->device, &(struct op_scale){.x = copy, .factor = 0.7f});
+}
+
+// What all operations leave in memory, in a copy the caller frees.
+static unsigned char *run_all(int threads, size_t *bytes) {
+    struct device *device = NULL;
+    EXPECT_OK(cpu_open(&device, threads));
+    struct lab lab;
+    lab_open(&lab, device, DTYPE_F32, 0);
+    device_zero(device, tensor_1d(lab.memory, DTYPE_U8, (int64_t)lab.arena.capacity));
+    run_matmuls(&lab);
+    run_norms(&lab);
+    run_attention(&lab);
+    run_loss(&lab);
+    run_optimizer(&lab);
+    *bytes = lab.arena.used;
+    unsigned char *copy = malloc(*bytes);
+    EXPECT(copy != NULL);
+    memcpy(copy, lab.memory, *bytes);
+    lab_close(&lab);
+    device_close(device);
+    return copy;
+}
+
+TEST(same_bytes_for_any_number_of_threads) {
+    static const int counts[] = {2, 3, 4, 7};
+    size_t bytes = 0, other_bytes = 0;
+    unsigned char *reference = run_all(1, &bytes);
+    for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++) {
+        unsigned char *other = run_all(counts[i], &other_bytes);
+        EXPECT_INT(other_bytes, bytes);
+        for (size_t at = 0; at < bytes; at++) {
+            if (other[at] != reference[at])
+                test_fail("byte %zu of %zu differs with %d threads", at, bytes, counts[i]);
+        }
+        free(other);
+    }
+    free(reference);
+}
+
+TEST(same_bytes_again) {
+    size_t bytes = 0, other_bytes = 0;
+    unsigned char *first = run_all(2, &bytes), *second = run_all(2, &other_bytes);
+    EXPECT(bytes == other_bytes && memcmp(first, second, bytes) == 0);
+    free(first);
+    free(second);
+}
+
+TEST_MAIN(TEST_CASE(same_bytes_for_any_number_of_threads), TEST_CASE(same_bytes_again))
