@@ -23,7 +23,7 @@ struct error_note {
 static _Thread_local char thread_message[MESSAGE_BYTES];
 static _Thread_local enum exit_code thread_code = EXIT_CODE_OK;
 static _Thread_local bool thread_is_dying;
-static void (*_Atomic die_handler)(void);
+static void (*_Atomic die_handler)(enum exit_code code);
 static atomic_flag somebody_is_dying = ATOMIC_FLAG_INIT;
 
 static void make_printable(char *text) {
@@ -107,7 +107,7 @@ int error_give(struct error_note *note) {
     return -1;
 }
 
-void die_set_handler(void (*handler)(void)) {
+void die_set_handler(void (*handler)(enum exit_code code)) {
     atomic_store(&die_handler, handler);
 }
 
@@ -127,8 +127,8 @@ void die_at(struct die_place place, const char *format, ...) {
     make_printable(text);
     log_error("%s:%d: %s", place.file, place.line, text);
     fflush(stdout);
-    void (*handler)(void) = atomic_load(&die_handler);
+    void (*handler)(enum exit_code) = atomic_load(&die_handler);
     if (handler)
-        handler();
+        handler(place.code);
     _exit((int)place.code);
 }

@@ -70,7 +70,7 @@ _Noreturn void die_at(struct die_place place, const char *format, ...) __attribu
             die("broken invariant: %s", #condition);                                                                   \
     } while (0)
 
-// What die() calls before it ends the process, to take the other ranks along. NULL for none.
-void die_set_handler(void (*handler)(void));
+// What die() calls with its exit code before it ends the process, to take the other ranks along. NULL for none.
+void die_set_handler(void (*handler)(enum exit_code code));
 
 #endif

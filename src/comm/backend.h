@@ -17,9 +17,13 @@ struct collective {
     void *(*send)(struct group *group, struct tensor x, int to);
     void *(*receive)(struct group *group, struct tensor x, int from);
     bool (*test)(struct group *group, void *handle);  // true: done, and the handle is freed
-    void (*host_max_i64)(struct group *group, int64_t *values, int count);
-    void (*host_broadcast_i64)(struct group *group, int64_t *values, int count, int root);
+    // Host values; these too are waited for with test.
+    void *(*host_max_i64)(struct group *group, int64_t *values, int count);
+    void *(*host_broadcast_i64)(struct group *group, int64_t *values, int count, int root);
 };
+
+// Waits for a handle of a host collective, with the world's deadline.
+void comm_wait_host(struct group *group, void *handle, const char *name);
 
 enum { WORLD_MAX_GROUPS = 64 };
 

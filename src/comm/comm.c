@@ -163,9 +163,10 @@ void comm_wait(struct comm_request *request) {
         if (polls > 200)
             sched_yield();
         if (polls % 1024 == 1023 && clock_seconds() - request->started > deadline)
-            die("collective \"%s\" in group \"%s\" (rank %d of %d) has waited %.0f s, longer than "
-                "--distributed-timeout-minutes allows; another rank is lost or stuck",
-                request->name, request->group->name, request->group->rank, request->group->size, deadline);
+            die_code(EXIT_CODE_HANG,
+                     "collective \"%s\" in group \"%s\" (rank %d of %d) has waited %.0f s, longer than "
+                     "--distributed-timeout-minutes allows; another rank is lost or stuck",
+                     request->name, request->group->name, request->group->rank, request->group->size, deadline);
     }
 }
 
@@ -184,14 +185,21 @@ void comm_barrier(struct group *group, const char *name) {
     comm_max_i64(group, &nothing, 1, name);
 }
 
+void comm_wait_host(struct group *group, void *handle, const char *name) {
+    struct comm_request request = {.group = group,
+                                   .name = name,
+                                   .collective = group->world->collective,
+                                   .started = clock_seconds(),
+                                   .handle = handle};
+    comm_wait(&request);
+}
+
 void comm_max_i64(struct group *group, int64_t *values, int count, const char *name) {
-    (void)name;
     if (group->size > 1)
-        group->world->collective->host_max_i64(group, values, count);
+        comm_wait_host(group, group->world->collective->host_max_i64(group, values, count), name);
 }
 
 void comm_broadcast_i64(struct group *group, int64_t *values, int count, int root, const char *name) {
-    (void)name;
     if (group->size > 1)
-        group->world->collective->host_broadcast_i64(group, values, count, root);
+        comm_wait_host(group, group->world->collective->host_broadcast_i64(group, values, count, root), name);
 }

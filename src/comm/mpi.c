@@ -19,7 +19,7 @@ enum { PIECE_ELEMENTS = 1 << 28, MAX_PIECES = 64 };
     do {                                                                                                               \
         int status_ = (call);                                                                                          \
         if (status_ != MPI_SUCCESS)                                                                                    \
-            die("%s failed with MPI error %d", #call, status_);                                                        \
+            die_code(EXIT_CODE_PEER_LOST, "%s failed with MPI error %d", #call, status_);                              \
     } while (0)
 
 struct mpi_world {
@@ -39,12 +39,12 @@ struct mpi_request {
     struct tensor result;            // where staging_out goes at the end
 };
 
-static void abort_all(void) {
+static void abort_all(enum exit_code code) {
     int running = 0, finished = 0;
     MPI_Initialized(&running);
     MPI_Finalized(&finished);
     if (running && !finished)
-        MPI_Abort(MPI_COMM_WORLD, EXIT_CODE_PEER_LOST);
+        MPI_Abort(MPI_COMM_WORLD, (int)code);
 }
 
 static float bf16_to_float(uint16_t x) {
@@ -278,12 +278,18 @@ static bool mpi_test(struct group *group, void *handle) {
     return true;
 }
 
-static void mpi_host_max_i64(struct group *group, int64_t *values, int count) {
-    CHECK_MPI(MPI_Allreduce(MPI_IN_PLACE, values, count, MPI_INT64_T, MPI_MAX, ((struct mpi_group *)group)->comm));
+static void *mpi_host_max_i64(struct group *group, int64_t *values, int count) {
+    struct mpi_request *request = request_new();
+    CHECK_MPI(MPI_Iallreduce(MPI_IN_PLACE, values, count, MPI_INT64_T, MPI_MAX, ((struct mpi_group *)group)->comm,
+                             &request->pieces[request->count++]));
+    return request;
 }
 
-static void mpi_host_broadcast_i64(struct group *group, int64_t *values, int count, int root) {
-    CHECK_MPI(MPI_Bcast(values, count, MPI_INT64_T, root, ((struct mpi_group *)group)->comm));
+static void *mpi_host_broadcast_i64(struct group *group, int64_t *values, int count, int root) {
+    struct mpi_request *request = request_new();
+    CHECK_MPI(MPI_Ibcast(values, count, MPI_INT64_T, root, ((struct mpi_group *)group)->comm,
+                         &request->pieces[request->count++]));
+    return request;
 }
 
 static const struct collective mpi_collective = {

@@ -16,7 +16,7 @@
     do {                                                                                                               \
         ncclResult_t status_ = (call);                                                                                 \
         if (status_ != ncclSuccess)                                                                                    \
-            die("%s failed: %s", #call, ncclGetErrorString(status_));                                                  \
+            die_code(EXIT_CODE_PEER_LOST, "%s failed: %s", #call, ncclGetErrorString(status_));                        \
     } while (0)
 
 struct nccl_world {
@@ -43,7 +43,7 @@ static ncclUniqueId share_id(const struct nccl_group *g) {
         memcpy(words, &id, sizeof id);
     }
     if (g->base.size > 1)
-        g->host->world->collective->host_broadcast_i64(g->host, words, sizeof words / sizeof words[0], 0);
+        comm_broadcast_i64(g->host, words, sizeof words / sizeof words[0], 0, "id of a group");
     memcpy(&id, words, sizeof id);
     return id;
 }
@@ -155,6 +155,17 @@ static void *nccl_receive(struct group *group, struct tensor x, int from) {
     return queued(group);
 }
 
+// A host collective of the wrapped world: waited for there and then, so that the handle stays NULL.
+static void *nccl_host_max_i64(struct group *group, int64_t *values, int count) {
+    comm_max_i64(((struct nccl_group *)group)->host, values, count, "host values");
+    return NULL;
+}
+
+static void *nccl_host_broadcast_i64(struct group *group, int64_t *values, int count, int root) {
+    comm_broadcast_i64(((struct nccl_group *)group)->host, values, count, root, "host values");
+    return NULL;
+}
+
 // The host looks on until the collective has ended, so that a deadline can be kept and an error of NCCL's own is seen.
 static bool nccl_test(struct group *group, void *handle) {
     struct device *device = group->world->device;
@@ -166,16 +177,6 @@ static bool nccl_test(struct group *group, void *handle) {
     device->ops->stream_wait(device, STREAM_COMPUTE, handle);
     device->ops->event_free(device, handle);
     return true;
-}
-
-static void nccl_host_max_i64(struct group *group, int64_t *values, int count) {
-    struct group *host = ((struct nccl_group *)group)->host;
-    host->world->collective->host_max_i64(host, values, count);
-}
-
-static void nccl_host_broadcast_i64(struct group *group, int64_t *values, int count, int root) {
-    struct group *host = ((struct nccl_group *)group)->host;
-    host->world->collective->host_broadcast_i64(host, values, count, root);
 }
 
 static const struct collective nccl_collective = {

@@ -62,11 +62,13 @@ TEST(messages_belong_to_threads) {
     EXPECT_INT(error_exit_code(), EXIT_CODE_HANG);
 }
 
-static void say_goodbye(void) {
+static void say_goodbye(enum exit_code code) {
+    (void)code;
     log_error("handler ran");
 }
 
-static void say_and_die(void) {
+static void say_and_die(enum exit_code code) {
+    (void)code;
     log_error("handler ran");
     die("again");
 }

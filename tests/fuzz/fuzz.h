@@ -11,9 +11,14 @@
 int LLVMFuzzerInitialize(int *argc, char ***argv);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
+static void fuzz_die(enum exit_code code) {
+    (void)code;
+    abort();
+}
+
 int LLVMFuzzerInitialize(int *argc, char ***argv) {
     (void)argc, (void)argv;
-    die_set_handler(abort);
+    die_set_handler(fuzz_die);
     return 0;
 }
 
