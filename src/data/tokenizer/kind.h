@@ -27,5 +27,7 @@ struct tokenizer_kind {
 
 extern const struct tokenizer_kind tokenizer_kind_gpt2;
 extern const struct tokenizer_kind tokenizer_kind_null;
+extern const struct tokenizer_kind tokenizer_kind_bert_lower;
+extern const struct tokenizer_kind tokenizer_kind_bert_case;
 
 #endif

@@ -7,14 +7,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const struct tokenizer_kind *const kinds[] = {&tokenizer_kind_gpt2, &tokenizer_kind_null};
+static const struct tokenizer_kind *const kinds[] = {
+    &tokenizer_kind_gpt2,
+    &tokenizer_kind_bert_lower,
+    &tokenizer_kind_bert_case,
+    &tokenizer_kind_null,
+};
 enum { KIND_COUNT = sizeof kinds / sizeof kinds[0] };
 
 // Megatron's other types, so that asking for one is told apart from a misspelling.
 static const char *const known_elsewhere[] = {
-    "BertWordPieceLowerCase",  "BertWordPieceCase",    "SentencePieceTokenizer", "GPTSentencePieceTokenizer",
-    "Llama2Tokenizer",         "HuggingFaceTokenizer", "TikTokenizer",           "MultimodalTokenizer",
-    "NullMultimodalTokenizer", "SFTTokenizer",
+    "SentencePieceTokenizer", "GPTSentencePieceTokenizer", "Llama2Tokenizer",         "HuggingFaceTokenizer",
+    "TikTokenizer",           "MultimodalTokenizer",       "NullMultimodalTokenizer", "SFTTokenizer",
 };
 
 struct tokenizer_encoder {

@@ -1,0 +1,92 @@
+// General categories and lower case of characters, out of tables of our own (unicode_tables.c), for the tokenizers whose
+// references are tied to a version of Unicode: ids must not change with the libraries of the machine. A table has one
+// byte for each of the 1,114,112 values, so that looking one up is one load; only the pages that a text's scripts need
+// come into the cache.
+#ifndef DATA_TOKENIZER_UNICODE_CATEGORY_H
+#define DATA_TOKENIZER_UNICODE_CATEGORY_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum { UNICODE_LIMIT = 0x110000 };
+
+// The order is that of tools/make_unicode_tables.py. CN: unassigned, surrogates too.
+enum unicode_category {
+    UNICODE_CN,
+    UNICODE_LU,
+    UNICODE_LL,
+    UNICODE_LT,
+    UNICODE_LM,
+    UNICODE_LO,
+    UNICODE_MN,
+    UNICODE_MC,
+    UNICODE_ME,
+    UNICODE_ND,
+    UNICODE_NL,
+    UNICODE_NO,
+    UNICODE_PC,
+    UNICODE_PD,
+    UNICODE_PS,
+    UNICODE_PE,
+    UNICODE_PI,
+    UNICODE_PF,
+    UNICODE_PO,
+    UNICODE_SM,
+    UNICODE_SC,
+    UNICODE_SK,
+    UNICODE_SO,
+    UNICODE_ZS,
+    UNICODE_ZL,
+    UNICODE_ZP,
+    UNICODE_CC,
+    UNICODE_CF,
+    UNICODE_CO,
+    UNICODE_CATEGORIES
+};
+
+// Sets of categories.
+#define UNICODE_SET(category) ((uint32_t)1 << (category))
+#define UNICODE_SET_RANGE(first, last) ((UNICODE_SET(last) << 1) - UNICODE_SET(first))
+#define UNICODE_SET_L UNICODE_SET_RANGE(UNICODE_LU, UNICODE_LO)
+#define UNICODE_SET_M UNICODE_SET_RANGE(UNICODE_MN, UNICODE_ME)
+#define UNICODE_SET_N UNICODE_SET_RANGE(UNICODE_ND, UNICODE_NO)
+#define UNICODE_SET_P UNICODE_SET_RANGE(UNICODE_PC, UNICODE_PO)
+#define UNICODE_SET_S UNICODE_SET_RANGE(UNICODE_SM, UNICODE_SO)
+#define UNICODE_SET_Z UNICODE_SET_RANGE(UNICODE_ZS, UNICODE_ZP)
+#define UNICODE_SET_C (UNICODE_SET_RANGE(UNICODE_CC, UNICODE_CO) | UNICODE_SET(UNICODE_CN))
+
+// Which characters are assigned, and a few that changed their category since.
+enum unicode_edition { UNICODE_EDITION_8, UNICODE_EDITION_9, UNICODE_EDITION_16 };
+
+struct unicode_table {
+    unsigned char category[UNICODE_LIMIT];
+};
+
+// Freed with free().
+struct unicode_table *unicode_table_create(enum unicode_edition edition);
+
+static inline enum unicode_category unicode_category(const struct unicode_table *table, uint32_t character) {
+    return character < UNICODE_LIMIT ? (enum unicode_category)table->category[character] : UNICODE_CN;
+}
+
+static inline bool unicode_in_set(const struct unicode_table *table, uint32_t character, uint32_t set) {
+    return set >> unicode_category(table, character) & 1;
+}
+
+// The property White_Space, the same in every edition.
+static inline bool unicode_is_white_space(uint32_t c) {
+    if (c < 0x80)
+        return c == ' ' || (c >= 9 && c <= 13);
+    return c == 0x85 || c == 0xA0 || c == 0x1680 || (c >= 0x2000 && c <= 0x200A) || c == 0x2028 || c == 0x2029 ||
+           c == 0x202F || c == 0x205F || c == 0x3000;
+}
+
+// The lower case of a character by itself. U+0130, which becomes two characters (i, U+0307), is left as it is.
+uint32_t unicode_lower(uint32_t character);
+
+// The tables, for unicode_category.c.
+extern const uint32_t unicode_runs[], unicode_8_exceptions[], unicode_lower_runs[];
+extern const size_t unicode_runs_count, unicode_8_exceptions_count, unicode_lower_runs_count;
+
+#endif

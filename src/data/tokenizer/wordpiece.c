@@ -1,0 +1,221 @@
+// WordPiece of one word, and the walk over a text that finds the words. Runs of ASCII letters and digits between blanks
+// and punctuation, nearly all words of most texts, are looked up in the cache as they stand; a part with any other
+// character is first cleaned character by character. Both may use one cache: a part that is clean already is encoded
+// like its raw form.
+#include "data/tokenizer/wordpiece.h"
+#include "base/error.h"
+#include "base/utf8.h"
+
+enum { KEPT_BYTES = 1 << 20 };
+
+static int unknown_word(const struct wordpiece *model, struct token_list *out) {
+    if (model->unknown < 0)
+        return error_set("a word is not in the vocabulary, and neither is [UNK]; add it to the vocabulary");
+    token_list_append(out, model->unknown);
+    return 0;
+}
+
+static bool too_long(const struct wordpiece *model, const unsigned char *word, size_t length) {
+    if ((int64_t)length <= model->most_chars)
+        return false;
+    int64_t characters = 0;
+    for (size_t i = 0; i < length; i++)
+        characters += (word[i] & 0xC0) != 0x80;
+    return characters > model->most_chars;
+}
+
+// Tokens are well-formed UTF-8, so the longest match always ends with a character.
+int wordpiece_encode_word(const struct wordpiece *model, const unsigned char *word, size_t length,
+                          struct token_list *out) {
+    if (too_long(model, word, length))
+        return unknown_word(model, out);
+    int64_t before = out->count;
+    for (size_t begin = 0; begin < length;) {
+        int32_t node = begin ? model->continued : TRIE_ROOT, id = -1;
+        size_t end = begin;
+        for (size_t at = begin; at < length && node >= 0; at++) {
+            node = trie_step(model->trie, node, word[at]);
+            if (node >= 0 && model->trie->values[node] >= 0) {
+                id = model->trie->values[node];
+                end = at + 1;
+            }
+        }
+        if (id < 0) {
+            out->count = before;
+            return unknown_word(model, out);
+        }
+        token_list_append(out, id);
+        begin = end;
+    }
+    return 0;
+}
+
+// ---- words out of text ----
+
+void bert_state_create(struct bert_state *state) {
+    *state = (struct bert_state){0};
+    word_cache_create(&state->cache);
+}
+
+void bert_state_free(struct bert_state *state) {
+    word_cache_free(&state->cache);
+    character_list_free(&state->characters);
+    character_list_free(&state->middle);
+    character_list_free(&state->normal);
+    buffer_free(&state->word);
+}
+
+// Bytes of a text, and how many may be read there.
+struct span {
+    const unsigned char *text;
+    size_t length, readable;
+};
+
+// Appends the ids of a short span that is in the cache. Otherwise *bucket is where they belong.
+static inline bool encode_cached(struct bert_state *state, struct span span, struct word_bucket **bucket,
+                                 struct token_list *out) {
+    struct word_key key = word_key_of(span.text, span.length, span.readable);
+    *bucket = word_cache_bucket(&state->cache, key);
+    const struct word_entry *entry = word_cache_find(*bucket, key);
+    if (!entry)
+        return false;
+    for (int i = 0; i < WORD_CACHE_MAX_IDS && entry->ids[i] >= 0; i++)
+        token_list_append(out, entry->ids[i]);
+    return true;
+}
+
+// A run of ASCII letters and digits, or one ASCII punctuation character. Long runs are not cached.
+static int encode_ascii(const struct bert *bert, struct bert_state *state, struct span span, struct token_list *out) {
+    struct word_bucket *bucket = NULL;
+    if (span.length <= WORD_CACHE_MAX_BYTES && encode_cached(state, span, &bucket, out))
+        return 0;
+    int64_t before = out->count;
+    const unsigned char *word = span.text;
+    if (bert->rules.lower) {
+        buffer_clear(&state->word);
+        buffer_append(&state->word, span.text, span.length);
+        for (size_t i = 0; i < span.length; i++)
+            if (word[i] >= 'A' && word[i] <= 'Z')
+                state->word.data[i] = (char)(word[i] + 32);
+        word = (const unsigned char *)state->word.data;
+    }
+    TRY(wordpiece_encode_word(&bert->model, word, span.length, out));
+    if (bucket)
+        word_cache_add(bucket, word_key_of(span.text, span.length, span.readable), out->ids + before,
+                       out->count - before);
+    return 0;
+}
+
+// Encodes the word in state->word, which is clean, and empties it.
+static int end_word(const struct bert *bert, struct bert_state *state, struct token_list *out) {
+    size_t length = state->word.length;
+    if (length == 0)
+        return 0;
+    struct span span = {(const unsigned char *)state->word.data, length, length};
+    struct word_bucket *bucket = NULL;
+    int64_t before = out->count;
+    if (length > WORD_CACHE_MAX_BYTES || !encode_cached(state, span, &bucket, out)) {
+        TRY(wordpiece_encode_word(&bert->model, span.text, length, out));
+        if (bucket)
+            word_cache_add(bucket, word_key_of(span.text, length, length), out->ids + before, out->count - before);
+    }
+    buffer_clear(&state->word);
+    return 0;
+}
+
+// Cuts state->normal at punctuation and encodes the words.
+static int encode_normal(const struct bert *bert, struct bert_state *state, struct token_list *out) {
+    buffer_clear(&state->word);
+    for (size_t i = 0; i < state->normal.count; i++) {
+        uint32_t c = state->normal.items[i];
+        char bytes[4];
+        bool alone = bert_classify(&bert->rules, c) == BERT_PUNCTUATION;
+        if (alone)
+            TRY(end_word(bert, state, out));
+        buffer_append(&state->word, bytes, utf8_encode(c, bytes));
+        if (alone)
+            TRY(end_word(bert, state, out));
+    }
+    return end_word(bert, state, out);
+}
+
+// Where we are in a text.
+struct walk {
+    const unsigned char *begin, *at, *end;
+};
+
+// Encodes what stands at walk->at, up to the next blank or CJK character, or one CJK character, and moves on.
+static int encode_part(const struct bert *bert, struct bert_state *state, struct walk *walk, struct token_list *out) {
+    const unsigned char *part = walk->at;
+    state->characters.count = 0;
+    state->normal.count = 0;
+    while (walk->at < walk->end) {
+        uint32_t c;
+        size_t bytes = utf8_decode(walk->at, (size_t)(walk->end - walk->at), &c, NULL);
+        enum bert_class class = bert_classify(&bert->rules, c);
+        if (class == BERT_BLANK || (class == BERT_CJK && state->characters.count > 0))
+            break;
+        walk->at += bytes;
+        if (class != BERT_DROPPED)
+            character_list_append(&state->characters, c);
+        if (class == BERT_CJK)
+            break;
+    }
+    if (walk->at == part) {  // a blank
+        uint32_t c;
+        walk->at += utf8_decode(part, (size_t)(walk->end - part), &c, NULL);
+        return 0;
+    }
+    bert_normalize(&bert->rules, &(struct bert_part){walk->begin, part, &state->characters}, state);
+    return encode_normal(bert, state, out);
+}
+
+enum ascii_class { ASCII_OTHER, ASCII_WORD, ASCII_PUNCTUATION, ASCII_BLANK };
+#define O ASCII_OTHER
+#define W ASCII_WORD
+#define P ASCII_PUNCTUATION
+#define B ASCII_BLANK
+static const unsigned char ascii_class[256] = {
+    O, O, O, O, O, O, O, O, O, B, B, O, O, B, O, O,  // 0x00: tab, line feed, return
+    O, O, O, O, O, O, O, O, O, O, O, O, O, O, O, O,  // 0x10
+    B, P, P, P, P, P, P, P, P, P, P, P, P, P, P, P,  // 0x20
+    W, W, W, W, W, W, W, W, W, W, P, P, P, P, P, P,  // 0x30
+    P, W, W, W, W, W, W, W, W, W, W, W, W, W, W, W,  // 0x40
+    W, W, W, W, W, W, W, W, W, W, W, P, P, P, P, P,  // 0x50
+    P, W, W, W, W, W, W, W, W, W, W, W, W, W, W, W,  // 0x60
+    W, W, W, W, W, W, W, W, W, W, W, P, P, P, P, O,  // 0x70; the rest, 0x80 and up, is 0: other
+};
+#undef O
+#undef W
+#undef P
+#undef B
+
+int bert_encode(const struct bert *bert, struct bert_state *state, const char *text, size_t length,
+                struct token_list *out) {
+    struct walk walk = {(const unsigned char *)text, (const unsigned char *)text, (const unsigned char *)text + length};
+    while (walk.at < walk.end) {
+        const unsigned char *word = walk.at;
+        enum ascii_class class = (enum ascii_class)ascii_class[*word];
+        if (class == ASCII_BLANK) {
+            walk.at++;
+            continue;
+        }
+        const unsigned char *end = word + (class == ASCII_PUNCTUATION);
+        if (class == ASCII_WORD)
+            while (end < walk.end && ascii_class[*end] == ASCII_WORD)
+                end++;
+        // A character that may belong to the word, or be dropped from it, follows: it is no ASCII word.
+        bool plain = class == ASCII_PUNCTUATION ||
+                     (class == ASCII_WORD && (end == walk.end || ascii_class[*end] != ASCII_OTHER));
+        if (!plain) {
+            TRY(encode_part(bert, state, &walk, out));
+            continue;
+        }
+        struct span span = {word, (size_t)(end - word), (size_t)(walk.end - word)};
+        TRY(encode_ascii(bert, state, span, out));
+        walk.at = end;
+    }
+    if (state->word.capacity > KEPT_BYTES)
+        buffer_free(&state->word);
+    return 0;
+}

@@ -1,0 +1,191 @@
+// BertWordPieceLowerCase and BertWordPieceCase, as Megatron had them up to core 0.14: Google's tokenizer over vocab.txt;
+// [BOS], [EOS] and --vocab-extra-ids further tokens follow the vocabulary; [EOS] ends a document; encoding adds nothing.
+#include "data/tokenizer/kind.h"
+#include "data/tokenizer/normal_form.h"
+#include "data/tokenizer/wordpiece.h"
+#include "data/tokenizer/wordpiece_vocab.h"
+#include "base/error.h"
+#include "base/file.h"
+#include "base/memory.h"
+#include <stdlib.h>
+#include <string.h>
+
+enum { MOST_CHARS = 200 };
+static const char unknown[] = "[UNK]", prefix[] = "##";
+
+struct bert_model {
+    struct bert bert;
+    struct wordpiece_vocab vocab;
+    struct unicode_table *table;
+};
+
+static int32_t trie_walk(const struct trie *trie, const char *string, size_t length) {
+    int32_t node = TRIE_ROOT;
+    for (size_t i = 0; i < length && node >= 0; i++)
+        node = trie_step(trie, node, (unsigned char)string[i]);
+    return node;
+}
+
+static int check_specials(const struct wordpiece_vocab *vocab, const char *path) {
+    static const char *const names[] = {unknown, "[CLS]", "[SEP]", "[PAD]", "[MASK]"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (trie_find(&vocab->trie, names[i], strlen(names[i])) < 0)
+            return error_set("%s: has no line %s, which BERT needs; use the vocab.txt of a BERT model", path, names[i]);
+    return 0;
+}
+
+static int open_model(struct tokenizer *tokenizer, const struct tokenizer_options *options, bool lower) {
+    if (!options->vocab_file)
+        return error_set_code(EXIT_CODE_USAGE, "%s needs --vocab-file vocab.txt", tokenizer->kind->name);
+    struct file_map file;
+    TRY(file_map_open(&file, options->vocab_file));
+    struct wordpiece_vocab vocab;
+    int status =
+        wordpiece_vocab_parse(&vocab, file.size ? (const char *)file.data : "", file.size, options->vocab_file);
+    file_map_close(&file);
+    if (status < 0)
+        return -1;
+    if (check_specials(&vocab, options->vocab_file) < 0) {
+        wordpiece_vocab_free(&vocab);
+        return -1;
+    }
+    wordpiece_vocab_append(&vocab, "[BOS]");
+    tokenizer->eod = wordpiece_vocab_append(&vocab, "[EOS]");
+    for (int64_t i = 0; i < options->extra_ids; i++) {
+        char *name = memory_printf("<extra_id_%d>", (int)i);
+        wordpiece_vocab_append(&vocab, name);
+        free(name);
+    }
+    struct bert_model *model = memory_alloc(sizeof *model);
+    model->vocab = vocab;
+    model->table = unicode_table_create(UNICODE_EDITION_16);
+    model->table->category[0x1171E] = UNICODE_MN;  // as in the Pythons of that time; Unicode 15.1 made it Mc
+    model->bert.model = (struct wordpiece){
+        .trie = &model->vocab.trie,
+        .continued = trie_walk(&vocab.trie, prefix, sizeof prefix - 1),
+        .unknown = trie_find(&vocab.trie, unknown, sizeof unknown - 1),
+        .most_chars = MOST_CHARS,
+    };
+    model->bert.rules = (struct bert_rules){
+        .table = model->table,
+        .decomposed = model->table,
+        .google = true,
+        .lower = lower,
+        .strip_accents = lower,
+    };
+    tokenizer->vocab_size = vocab.size;
+    tokenizer->model = model;
+    return 0;
+}
+
+static int lower_open(struct tokenizer *tokenizer, const struct tokenizer_options *options) {
+    return open_model(tokenizer, options, true);
+}
+
+static int case_open(struct tokenizer *tokenizer, const struct tokenizer_options *options) {
+    return open_model(tokenizer, options, false);
+}
+
+static void bert_close(struct tokenizer *tokenizer) {
+    struct bert_model *model = tokenizer->model;
+    wordpiece_vocab_free(&model->vocab);
+    free(model->table);
+    free(model);
+}
+
+static int state_create(const struct tokenizer *tokenizer, void **state) {
+    const struct bert_model *model = tokenizer->model;
+    if (model->bert.rules.strip_accents)
+        TRY(normal_form_require());
+    *state = memory_alloc(sizeof(struct bert_state));
+    bert_state_create(*state);
+    return 0;
+}
+
+static void state_free(void *state) {
+    bert_state_free(state);
+    free(state);
+}
+
+static int encode(const struct tokenizer *tokenizer, void *state, const char *text, size_t length,
+                  struct token_list *out) {
+    const struct bert_model *model = tokenizer->model;
+    return bert_encode(&model->bert, state, text, length, out);
+}
+
+// ---- decoding ----
+
+// Puts `now` wherever `then` stands in text[begin…).
+static void replace(struct buffer *text, size_t begin, const char *then, const char *now) {
+    size_t then_length = strlen(then), now_length = strlen(now);
+    size_t kept = begin;
+    for (size_t at = begin; at < text->length;) {
+        bool found = text->length - at >= then_length && memcmp(text->data + at, then, then_length) == 0;
+        if (found) {
+            memmove(text->data + kept, now, now_length);  // never longer than what it replaces
+            kept += now_length;
+            at += then_length;
+        } else {
+            text->data[kept++] = text->data[at++];
+        }
+    }
+    text->length = kept;
+    if (text->data)
+        text->data[kept] = 0;
+}
+
+// Takes the blanks that tokens of no characters leave away from both ends of text[begin…).
+static void trim(struct buffer *text, size_t begin) {
+    size_t first = begin;
+    while (first < text->length && text->data[first] == ' ')
+        first++;
+    while (text->length > first && text->data[text->length - 1] == ' ')
+        text->length--;
+    if (first > begin)
+        memmove(text->data + begin, text->data + first, text->length - first);
+    text->length -= first - begin;
+    if (text->data)
+        text->data[text->length] = 0;
+}
+
+// Words with blanks between, pieces joined, and the blanks that English does not have taken out: Megatron's detokenize.
+static int decode(const struct tokenizer *tokenizer, const int32_t *ids, int64_t count, struct buffer *out) {
+    static const char *const tidy[][2] = {
+        {" .", "."},     {" ?", "?"},   {" !", "!"},   {" ,", ","},     {" ' ", "'"},
+        {" n't", "n't"}, {" 'm", "'m"}, {" 's", "'s"}, {" 've", "'ve"}, {" 're", "'re"},
+    };
+    const struct bert_model *model = tokenizer->model;
+    size_t begin = out->length;
+    for (int64_t i = 0; i < count; i++) {
+        size_t length;
+        const char *string = wordpiece_vocab_string(&model->vocab, ids[i], &length);
+        if (i > 0)
+            buffer_append_byte(out, ' ');
+        buffer_append(out, string, length);
+    }
+    replace(out, begin, " ##", "");
+    trim(out, begin);
+    for (size_t i = 0; i < sizeof tidy / sizeof tidy[0]; i++)
+        replace(out, begin, tidy[i][0], tidy[i][1]);
+    return 0;
+}
+
+const struct tokenizer_kind tokenizer_kind_bert_lower = {
+    .name = "BertWordPieceLowerCase",
+    .open = lower_open,
+    .close = bert_close,
+    .state_create = state_create,
+    .state_free = state_free,
+    .encode = encode,
+    .decode = decode,
+};
+
+const struct tokenizer_kind tokenizer_kind_bert_case = {
+    .name = "BertWordPieceCase",
+    .open = case_open,
+    .close = bert_close,
+    .state_create = state_create,
+    .state_free = state_free,
+    .encode = encode,
+    .decode = decode,
+};

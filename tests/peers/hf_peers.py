@@ -1,0 +1,207 @@
+#!/usr/bin/env python3
+"""Compares BERT WordPiece, tiktoken rank files, Hugging Face's tokenizer.json and fairseq's dictionaries with the packages
+others use: ids of real texts and of 10,000 random Unicode strings per tokenizer must be equal. Needs tokenizers and tiktoken;
+$BEVATRON is the program. Tokenizers and texts come from $BEVATRON_SHARED/data (default ../shared); what is not there is
+said and left out. Arguments choose sections: bert, tiktoken, json, fairseq."""
+import json
+import lzma
+import os
+import random
+import subprocess
+import sys
+import unicodedata
+
+BEVATRON = os.environ.get("BEVATRON", "build/release/bevatron")
+HERE = os.path.dirname(os.path.abspath(__file__))
+SHARED = os.path.join(os.environ.get("BEVATRON_SHARED", os.path.join(HERE, "../../../shared")), "data")
+RANDOM_TEXTS = 10000
+failures = 0
+
+
+def check(what, condition, detail=""):
+    global failures
+    print(f"  {'ok  ' if condition else 'FAIL'} {what} {detail}", flush=True)
+    failures += not condition
+
+
+def ours(flags, texts, command="encode"):
+    """What the program gives for every text (or list of ids), in one run."""
+    lines = "".join(json.dumps(text, ensure_ascii=i % 2 == 0) + "\n" for i, text in enumerate(texts))
+    done = subprocess.run([BEVATRON, "tokenizer", command, "--json-lines", *flags], input=lines.encode(),
+                          capture_output=True)
+    if done.returncode != 0:
+        sys.exit(f"{' '.join(flags)}: {done.stderr.decode()}")
+    return [json.loads(line) for line in done.stdout.decode().split("\n")[:-1]]
+
+
+def random_texts(count, parts=(), seed=2026):
+    """Strings of all planes, with a bent for trouble; `parts` are strings that a tokenizer may treat in its own way."""
+    generator = random.Random(seed)
+    plain = list("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789 .,;:!?'\"-_#/()\n\t\r ")
+    words = ["'s", "'t", "'RE", "'ve", "'M", "'ll", "'d", "'S", "\u2019s", "  ", "   ", "\n\n", "\r\n", " \n ", " the", " and",
+             "Hello", "DON'T", "world", "1234567", "3.14", "https://x.org/a_b?c=1", "e\u0301", "\u00e9", "\u03a3\u0391\u03a3",
+             "\u039f\u0394\u039f\u03a3", "a\u0308\u0323", "\u212b", "\ufb01", "\u1e9b\u0323", "\u0130", "I\u0307", "\u017f",
+             "\u2581", "\u3000", "\u200b", "\u200d", "\ufeff", "\ufffd", "\u00ad", "\x00", "\x01", "\x7f", "\x85", "\u2028",
+             "\U0001f468\u200d\U0001f469\u200d\U0001f467", "\U0001f1e9\U0001f1ea", "\U0001f44d\U0001f3fd", "\ud55c\uad6d\uc5b4",
+             "\u1112\u1161\u11ab", "\u0928\u092e\u0938\u094d\u0924\u0947", "\u0e2a\u0e27\u0e31\u0e2a\u0e14\u0e35", "\u4f60\u597d",
+             "\u3053\u3093\u306b\u3061\u306f", "\u0645\u0631\u062d\u0628\u0627", "\u00bd", "\u2167", "\u00b2", "##a", "[UNK]"]
+    words += list(parts) * max(1, 20 // max(1, len(parts)))
+    blocks = [(0x80, 0x250), (0x300, 0x370), (0x370, 0x590), (0x590, 0x780), (0x900, 0xD80), (0xE00, 0xE80), (0xE80, 0x1400),
+              (0x1100, 0x1200), (0x1680, 0x1D00), (0x1D00, 0x2000), (0x2000, 0x2070), (0x2070, 0x2300), (0x2300, 0x3000),
+              (0x3000, 0x3100), (0x3100, 0x4E00), (0x4E00, 0xA000), (0xA000, 0xAC00), (0xAC00, 0xD7A4), (0xD7A4, 0xD800),
+              (0xE000, 0xE100), (0xF900, 0xFB00), (0xFB00, 0xFE00), (0xFE00, 0xFF00), (0xFF00, 0xFFF0), (0x10000, 0x12000),
+              (0x12000, 0x17000), (0x17000, 0x1D000), (0x1D000, 0x1D400), (0x1D400, 0x1D800), (0x1E000, 0x1F000),
+              (0x1F000, 0x1FC00), (0x20000, 0x2A6E0), (0x2A700, 0x2EBF0), (0x2F800, 0x2FA20), (0x30000, 0x32000),
+              (0xE0000, 0xE0200), (0xF0000, 0xF0100), (0x10FF00, 0x110000), (0, 0x110000)]
+    texts = ["", " ", "  ", "\n", "\u00a0", "\u2581", "\u2581\u2581"]
+    for _ in range(count):
+        low, high = generator.choice(blocks)
+        strange = generator.random()
+        out = []
+        for _ in range(generator.randint(0, 60)):
+            kind = generator.random()
+            if kind < 0.1:
+                out.append(generator.choice(words))
+            elif kind < 0.2:
+                out.append(generator.choice((" ", "\n", "\t", "'", "a", "0")) * generator.randint(1, 12))
+            elif kind < 0.2 + 0.8 * strange:
+                character = generator.randrange(low, high)
+                out.append(chr(character) if not 0xD800 <= character < 0xE000 else "\ufffd")
+            else:
+                out.append(generator.choice(plain))
+        texts.append("".join(out))
+    for length in (14, 15, 16, 17, 63, 64, 65, 66, 100, 101, 200, 201, 1000, 20000):
+        texts += [unit * length for unit in ("a", "ab", " ", "\n", "\u4e16", ".", "9", "\u0301", "\u00e9", "a ", "'", "A")]
+    return texts
+
+
+def every_character():
+    """Each character between letters, digits and blanks, so that its class shows in the ids."""
+    texts = []
+    for begin in range(0, 0x110000, 64):
+        if begin >= 0x32400 and begin % 0x10000 >= 0x400 and not 0xE0000 <= begin < 0xE0400:
+            continue
+        characters = [chr(c) for c in range(begin, begin + 64) if not 0xD800 <= c < 0xE000]
+        texts.append("".join(f"a{c}a1{c}1 {c}{c} {c}A{c}b\n" for c in characters))
+    return texts
+
+
+def real_texts(books=5):
+    texts = []
+    for name in ("text/tinyshakespeare.txt", "text/botchan.txt", "text/taylorswift_wikipedia.txt",
+                 "text/wikitext-2/valid.txt", "text/wikitext-2/test.txt", "wiki/wikiextractor_output_sample_wiki_00"):
+        path = os.path.join(SHARED, name)
+        if os.path.exists(path):
+            texts.append(open(path, encoding="utf-8", newline="").read())
+    path = os.path.join(SHARED, "text/books_en_train.jsonl.xz")
+    if os.path.exists(path):
+        with lzma.open(path, "rt", encoding="utf-8") as file:
+            texts += [json.loads(next(file))["text"] for _ in range(books)]
+    return texts
+
+
+def compare(what, flags, texts, encode):
+    actual = ours(flags, texts)
+    wrong = [i for i, text in enumerate(texts) if actual[i] != encode(text)]
+    detail = f"({len(texts)} texts, {sum(map(len, actual))} ids)"
+    if wrong:
+        shortest = min(wrong, key=lambda i: len(texts[i]))
+        text = texts[shortest]
+        a, e = actual[shortest], encode(text)
+        at = next((i for i in range(min(len(a), len(e))) if a[i] != e[i]), min(len(a), len(e)))
+        detail = f"{len(wrong)} of {len(texts)} differ: {text[:200]!r}: id {at}: {a[at:at + 8]}, expected {e[at:at + 8]}"
+    check(what, not wrong, detail)
+
+
+def present(name):
+    path = os.path.join(SHARED, name)
+    if os.path.exists(path):
+        return path
+    print(f"  left out: {path} is not there")
+    return None
+
+
+# ---- BERT, as Google's code and Megatron's copy of it have it ----
+
+class Bert:
+    def __init__(self, path, lower):
+        self.lower = lower
+        self.vocab = {}
+        for number, line in enumerate(open(path, encoding="utf-8")):
+            self.vocab[line.strip()] = number
+
+    @staticmethod
+    def is_cjk(c):
+        return any(low <= ord(c) <= high for low, high in (
+            (0x4E00, 0x9FFF), (0x3400, 0x4DBF), (0x20000, 0x2A6DF), (0x2A700, 0x2B73F), (0x2B740, 0x2B81F),
+            (0x2B820, 0x2CEAF), (0xF900, 0xFAFF), (0x2F800, 0x2FA1F)))
+
+    @staticmethod
+    def is_punctuation(c):
+        return c in "!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~" or unicodedata.category(c)[0] == "P"
+
+    def clean(self, text):
+        out = []
+        for c in text:
+            if c in "\t\n\r" or unicodedata.category(c) == "Zs":
+                out.append(" ")
+            elif c in "\0\ufffd" or unicodedata.category(c) in ("Cc", "Cf"):
+                continue
+            else:
+                out.append(f" {c} " if self.is_cjk(c) else c)
+        return "".join(out)
+
+    def pieces(self, word):
+        if len(word) > 200:
+            return [self.vocab["[UNK]"]]
+        out, begin = [], 0
+        while begin < len(word):
+            for end in range(len(word), begin, -1):
+                token = ("##" if begin else "") + word[begin:end]
+                if token in self.vocab:
+                    out.append(self.vocab[token])
+                    begin = end
+                    break
+            else:
+                return [self.vocab["[UNK]"]]
+        return out
+
+    def __call__(self, text):
+        ids = []
+        for part in self.clean(text).split():
+            if self.lower:
+                part = unicodedata.normalize("NFD", part.lower())
+                part = "".join(c for c in part if unicodedata.category(c) != "Mn")
+            for word in "".join(f" {c} " if self.is_punctuation(c) else c for c in part).split():
+                ids += self.pieces(word)
+        return ids
+
+
+def known_to_python(text):
+    """Characters that this Python's Unicode does not have made ordinary ones: its classes decide in Google's code."""
+    return "".join("x" if unicodedata.category(c) == "Cn" else c for c in text)
+
+
+def bert():
+    for name, kind, lower in (("uncased", "BertWordPieceLowerCase", True), ("cased", "BertWordPieceCase", False)):
+        path = present(f"bert/bert-base-{name}-vocab.txt")
+        if not path:
+            continue
+        reference = Bert(path, lower)
+        flags = ["--tokenizer-type", kind, "--vocab-file", path]
+        compare(f"BERT {name}: random texts", flags, list(map(known_to_python, random_texts(RANDOM_TEXTS))), reference)
+        compare(f"BERT {name}: every character", flags, list(map(known_to_python, every_character())), reference)
+        compare(f"BERT {name}: real texts", flags, real_texts(2), reference)
+
+
+SECTIONS = {"bert": bert}
+
+
+def main():
+    for name in sys.argv[1:] or SECTIONS:
+        SECTIONS[name]()
+    sys.exit(failures > 0)
+
+
+if __name__ == "__main__":
+    main()
