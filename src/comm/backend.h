@@ -22,9 +22,6 @@ struct collective {
     void *(*host_broadcast_i64)(struct group *group, int64_t *values, int count, int root);
 };
 
-// Waits for a handle of a host collective, with the world's deadline.
-void comm_wait_host(struct group *group, void *handle, const char *name);
-
 enum { WORLD_MAX_GROUPS = 64 };
 
 struct world {

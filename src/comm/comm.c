@@ -30,9 +30,11 @@ void world_stop(const char *backend) {
 int world_open(struct world **world, const struct world_options *options, struct device *device) {
     bool is_mpi = strcmp(options->backend, "mpi") == 0;
     TRY(is_mpi ? mpi_world_open(world, device) : self_world_open(world, device));
+    double deadline = options->deadline_seconds > 0 ? options->deadline_seconds : 600;
+    (*world)->deadline_seconds = deadline;
     if (is_mpi && nccl_fits(device, &(*world)->place))
         TRY(nccl_world_open(world, device, *world));
-    (*world)->deadline_seconds = options->deadline_seconds > 0 ? options->deadline_seconds : 600;
+    (*world)->deadline_seconds = deadline;
     int *ranks = memory_alloc(sizeof(int) * (size_t)(*world)->place.size);
     for (int i = 0; i < (*world)->place.size; i++)
         ranks[i] = i;
@@ -185,7 +187,8 @@ void comm_barrier(struct group *group, const char *name) {
     comm_max_i64(group, &nothing, 1, name);
 }
 
-void comm_wait_host(struct group *group, void *handle, const char *name) {
+// Waits for a handle of a host collective, with the deadline of all others.
+static void wait_host(struct group *group, void *handle, const char *name) {
     struct comm_request request = {.group = group,
                                    .name = name,
                                    .collective = group->world->collective,
@@ -196,10 +199,10 @@ void comm_wait_host(struct group *group, void *handle, const char *name) {
 
 void comm_max_i64(struct group *group, int64_t *values, int count, const char *name) {
     if (group->size > 1)
-        comm_wait_host(group, group->world->collective->host_max_i64(group, values, count), name);
+        wait_host(group, group->world->collective->host_max_i64(group, values, count), name);
 }
 
 void comm_broadcast_i64(struct group *group, int64_t *values, int count, int root, const char *name) {
     if (group->size > 1)
-        comm_wait_host(group, group->world->collective->host_broadcast_i64(group, values, count, root), name);
+        wait_host(group, group->world->collective->host_broadcast_i64(group, values, count, root), name);
 }
