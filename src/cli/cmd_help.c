@@ -11,6 +11,7 @@
 static const char summary[] =
     "bevatron: language-model pretraining in C\n"
     "\n"
+    "  bevatron extract wiki   Wikipedia dump to JSON Lines\n"
     "  bevatron tokenizer train|encode|decode|inspect   byte-level BPE: train one, text to ids, ids to text\n"
     "  bevatron preprocess   JSON Lines to a dataset (.bin/.idx)\n"
     "  bevatron dataset inspect|verify|merge|peek   looks into datasets, checks and joins them\n"

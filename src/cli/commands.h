@@ -7,6 +7,7 @@ int cmd_board(int argc, char **argv);
 int cmd_checkpoint(int argc, char **argv);
 int cmd_dataset(int argc, char **argv);
 int cmd_evaluate(int argc, char **argv);
+int cmd_extract(int argc, char **argv);
 int cmd_generate(int argc, char **argv);
 int cmd_help(int argc, char **argv);
 int cmd_preprocess(int argc, char **argv);

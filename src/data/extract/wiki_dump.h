@@ -1,0 +1,47 @@
+// The XML of a MediaWiki dump: what its header says about the site, and the fields of one <page>. Dumps are written by a
+// program, one element after another, and text in them never holds a raw '<', so finding the tags is enough; entities
+// other than the five of XML and numbers are left as they stand, so no declaration in a hostile file can make them grow.
+#ifndef DATA_EXTRACT_WIKI_DUMP_H
+#define DATA_EXTRACT_WIKI_DUMP_H
+
+#include "data/extract/wiki_slice.h"
+
+enum {
+    WIKI_NAMESPACE_FILE = 6,
+    WIKI_NAMESPACE_TEMPLATE = 10,
+    WIKI_NAMESPACE_CATEGORY = 14,
+};
+
+struct wiki_namespace {
+    int64_t key;
+    char *name;
+};
+
+// Made once per file, then only read: threads share it.
+struct wiki_site {
+    char *url;       // "https://en.wikipedia.org/wiki", "" where the header does not say
+    char *language;  // "en", "" where unknown
+    struct wiki_namespace *namespaces;
+    int64_t namespace_count;
+};
+
+// Everything before the first <page>. Whatever is missing gets the English names and an empty address.
+void wiki_site_parse(struct wiki_site *site, struct wiki_slice header);
+void wiki_site_free(struct wiki_site *site);
+// The number of the namespace that a name stands for, in the language of the site or in English; false where none.
+bool wiki_site_namespace(const struct wiki_site *site, struct wiki_slice name, int64_t *key);
+
+struct wiki_page {
+    struct wiki_slice title, text;  // as in the file, entities and all; text is that of the last revision
+    int64_t id, namespace;
+    bool is_redirect;
+    bool is_wikitext;  // and not a script, a style sheet or JSON
+};
+
+// xml is from after "<page>" to before "</page>". -1, with *problem, where it has no title, id or text.
+int wiki_page_parse(struct wiki_page *page, const struct wiki_site *site, struct wiki_slice xml, const char **problem);
+
+// Appends the text with the entities of XML resolved.
+void wiki_unescape(struct buffer *out, struct wiki_slice xml);
+
+#endif

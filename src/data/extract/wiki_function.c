@@ -1,0 +1,229 @@
+// Parser functions and variables: {{#if:…}}, {{#switch:…}}, {{#expr:…}}, {{formatnum:…}}, {{PAGENAME}} and their like. What
+// depends on the time, the user or other pages is left out.
+#include "data/extract/wiki_resolve.h"
+#include "data/extract/wiki_expression.h"
+#include "data/extract/wiki_passes.h"
+#include "base/utf8.h"
+#include <math.h>
+#include <stdio.h>
+
+// What a function is called with: the text after the colon and the parts after it, names and all.
+struct function_call {
+    const struct wiki_context *context;
+    struct buffer *out;
+    struct wiki_slice first;
+    const struct wiki_call *call;
+};
+
+// The argument as written: "a=b" is no name and value here.
+static struct wiki_slice whole_argument(const struct wiki_call *call, int64_t index) {
+    if (index >= call->count)
+        return (struct wiki_slice){"", 0};
+    const struct wiki_argument *argument = &call->arguments[index];
+    if (argument->position)
+        return wiki_trim(argument->value);
+    const char *end = argument->value.data + argument->value.length;
+    return wiki_trim((struct wiki_slice){argument->name.data, (size_t)(end - argument->name.data)});
+}
+
+static bool has_text(struct wiki_slice text) {
+    for (size_t i = 0; i < text.length; i++)
+        if (!wiki_is_blank(text.data[i]) && text.data[i] != WIKI_DROP)
+            return true;
+    return false;
+}
+
+static void choose(const struct function_call *f, bool condition, int64_t first) {
+    wiki_append(f->out, whole_argument(f->call, condition ? first : first + 1));
+}
+
+static bool same_value(struct wiki_slice a, struct wiki_slice b) {
+    double x, y;
+    if (a.length == b.length && memcmp(a.data, b.data, a.length) == 0)
+        return true;
+    return a.length && b.length && wiki_expression(a, &x) && wiki_expression(b, &y) && x == y;
+}
+
+static void function_if(const struct function_call *f) {
+    choose(f, has_text(f->first), 0);
+}
+
+static void function_ifeq(const struct function_call *f) {
+    choose(f, same_value(f->first, whole_argument(f->call, 0)), 1);
+}
+
+// No other page is known to exist, and what failed has left no error to see.
+static void function_never(const struct function_call *f) {
+    choose(f, false, 0);
+}
+
+static void function_ifexpr(const struct function_call *f) {
+    double value;
+    if (wiki_expression(f->first, &value))
+        choose(f, value != 0, 0);
+}
+
+static void function_expr(const struct function_call *f) {
+    double value;
+    char text[48];
+    if (!wiki_expression(f->first, &value))
+        return;
+    snprintf(text, sizeof text, fabs(value) < 1e14 && value == trunc(value) ? "%.0f" : "%.12g", value);
+    buffer_append_string(f->out, text);
+}
+
+// {{#switch: x | a | b = result | #default = other}}: cases without a result fall through to the next that has one.
+static void function_switch(const struct function_call *f) {
+    struct wiki_slice fallback = {"", 0};
+    bool is_matched = false;
+    for (int64_t i = 0; i < f->call->count; i++) {
+        const struct wiki_argument *argument = &f->call->arguments[i];
+        struct wiki_slice name = wiki_trim(argument->position ? argument->value : argument->name);
+        is_matched = is_matched || same_value(f->first, name);
+        if (argument->position) {
+            if (i + 1 == f->call->count)
+                fallback = name;
+            continue;
+        }
+        if (is_matched) {
+            wiki_append(f->out, wiki_trim(argument->value));
+            return;
+        }
+        if (wiki_equal(name, "#default"))
+            fallback = wiki_trim(argument->value);
+    }
+    wiki_append(f->out, fallback);
+}
+
+static void put_in_case(const struct function_call *f, bool upper, bool first_only) {
+    for (size_t i = 0; i < f->first.length; i++) {
+        char byte = f->first.data[i];
+        if (i == 0 || !first_only) {
+            if (upper && byte >= 'a' && byte <= 'z')
+                byte = (char)(byte - 'a' + 'A');
+            else if (!upper && byte >= 'A' && byte <= 'Z')
+                byte = (char)(byte - 'A' + 'a');
+        }
+        buffer_append_byte(f->out, byte);
+    }
+}
+
+static void function_lc(const struct function_call *f) {
+    put_in_case(f, false, false);
+}
+
+static void function_uc(const struct function_call *f) {
+    put_in_case(f, true, false);
+}
+
+static void function_lcfirst(const struct function_call *f) {
+    put_in_case(f, false, true);
+}
+
+static void function_ucfirst(const struct function_call *f) {
+    put_in_case(f, true, true);
+}
+
+void wiki_format_number(struct buffer *out, struct wiki_slice number) {
+    number = wiki_trim(number);
+    size_t sign = number.length && (number.data[0] == '-' || number.data[0] == '+');
+    size_t whole = sign;
+    while (whole < number.length && number.data[whole] >= '0' && number.data[whole] <= '9')
+        whole++;
+    // Anything but plain digits is somebody's own way of writing: "1,234" already has its commas.
+    bool is_plain = whole == number.length || number.data[whole] == '.' || number.data[whole] == 'e';
+    if (!is_plain || whole - sign <= 3) {
+        wiki_append(out, number);
+        return;
+    }
+    for (size_t i = 0; i < whole; i++) {
+        if (i > sign && (whole - i) % 3 == 0)
+            buffer_append_byte(out, ',');
+        buffer_append_byte(out, number.data[i]);
+    }
+    wiki_append(out, (struct wiki_slice){number.data + whole, number.length - whole});
+}
+
+static void function_formatnum(const struct function_call *f) {
+    struct wiki_slice option = whole_argument(f->call, 0);
+    if (!wiki_equal(option, "R")) {
+        wiki_format_number(f->out, f->first);
+        return;
+    }
+    for (size_t i = 0; i < f->first.length; i++)
+        if (f->first.data[i] != ',')
+            buffer_append_byte(f->out, f->first.data[i]);
+}
+
+// {{plural:n|one|many}}
+static void function_plural(const struct function_call *f) {
+    choose(f, wiki_equal(f->first, "1"), 0);
+}
+
+static void function_first(const struct function_call *f) {
+    wiki_append(f->out, f->first);
+}
+
+static void function_nothing(const struct function_call *f) {
+    (void)f;
+}
+
+static const struct {
+    const char *name;
+    void (*run)(const struct function_call *f);
+} functions[] = {
+    {"#if", function_if},
+    {"#ifeq", function_ifeq},
+    {"#iferror", function_never},
+    {"#ifexist", function_never},
+    {"#ifexpr", function_ifexpr},
+    {"#expr", function_expr},
+    {"#switch", function_switch},
+    {"#dateformat", function_first},
+    {"#formatdate", function_first},
+    {"#tag", function_nothing},
+    {"#invoke", function_nothing},
+    {"lc", function_lc},
+    {"uc", function_uc},
+    {"lcfirst", function_lcfirst},
+    {"ucfirst", function_ucfirst},
+    {"formatnum", function_formatnum},
+    {"plural", function_plural},
+    {"defaultsort", function_nothing},
+    {"displaytitle", function_nothing},
+};
+
+// {{PAGENAME}} and what is like it; other variables of the site are left out.
+static bool put_variable(const struct wiki_context *context, struct buffer *out, struct wiki_slice name) {
+    static const char *const left_out[] = {"CURRENTYEAR", "CURRENTMONTH",     "CURRENTDAY",
+                                           "NAMESPACE",   "NUMBEROFARTICLES", "CURRENTMONTHNAME"};
+    if (wiki_equal(name, "PAGENAME") || wiki_equal(name, "FULLPAGENAME") || wiki_equal(name, "BASEPAGENAME") ||
+        wiki_equal(name, "SUBPAGENAME")) {
+        wiki_append(out, context->title);
+        return true;
+    }
+    for (size_t i = 0; i < sizeof left_out / sizeof left_out[0]; i++)
+        if (wiki_equal(name, left_out[i]))
+            return true;
+    return false;
+}
+
+bool wiki_function(const struct wiki_context *context, struct buffer *out, const struct wiki_call *call) {
+    const char *colon = memchr(call->name.data, ':', call->name.length);
+    if (!colon)
+        return put_variable(context, out, call->name);
+    struct wiki_slice name = wiki_trim((struct wiki_slice){call->name.data, (size_t)(colon - call->name.data)});
+    struct function_call f = {
+        .context = context,
+        .out = out,
+        .first = wiki_trim((struct wiki_slice){colon + 1, call->name.length - (size_t)(colon + 1 - call->name.data)}),
+        .call = call,
+    };
+    for (size_t i = 0; i < sizeof functions / sizeof functions[0]; i++) {
+        if (wiki_equal_case(name, functions[i].name)) {
+            functions[i].run(&f);
+            return true;
+        }
+    }
+    return name.length && name.data[0] == '#';
+}

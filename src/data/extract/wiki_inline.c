@@ -1,0 +1,235 @@
+// One line of text: apostrophes of bold and italic, external links, behaviour switches (__NOTOC__), character references,
+// runs of blanks; shields become the characters they stand for. Where something was left out, the blanks and punctuation
+// that it leaves behind are tidied: "Rome ( ; born 63)" reads "Rome (born 63)".
+#include "data/extract/wiki_passes.h"
+
+struct line {
+    struct buffer *out;
+    size_t begin;  // of this line in out
+    const char *at, *end;
+    bool after_drop;  // something was left out since the last character
+    const char
+        *next_bracket;     // the first ']' from some place on, so that it is looked for once; end where there is none
+    const char *link_end;  // the ']' of an external link whose label is being taken
+    int64_t apostrophe_to_add;  // offset of a run of quotes that holds an apostrophe, or -1
+};
+
+// ---- what is put out ----
+
+static char last_byte(const struct line *line) {
+    return line->out->length > line->begin ? line->out->data[line->out->length - 1] : '\0';
+}
+
+static void drop_last(struct line *line, const char *bytes) {
+    while (last_byte(line) && strchr(bytes, last_byte(line)))
+        line->out->length--;
+}
+
+// False where the byte is to be left out as well, being what remains around something that was.
+static bool tidy(struct line *line, char byte) {
+    char last = last_byte(line);
+    if (byte == ' ')
+        return last != '(' && last != ' ';
+    if (last == '(' && strchr(",;:", byte))
+        return false;
+    if (byte == ')') {
+        drop_last(line, " ,;");
+        if (last_byte(line) != '(')
+            return true;
+        line->out->length--;
+        drop_last(line, " ");
+        return false;
+    }
+    if (strchr(",.;:", byte))
+        drop_last(line, " ");
+    if (byte == ',' && last_byte(line) == ',')
+        return false;
+    return true;
+}
+
+static void put(struct line *line, char byte) {
+    if (byte == '\t' || byte == '\r')
+        byte = ' ';
+    if (byte == ' ' && (last_byte(line) == ' ' || last_byte(line) == '\0' || last_byte(line) == '\n'))
+        return;
+    if (line->after_drop && !tidy(line, byte))
+        return;
+    // A bracket left open stays suspect until something stands in it.
+    if (byte != ' ')
+        line->after_drop = false;
+    buffer_append_byte(line->out, byte);
+}
+
+// ---- what is taken in ----
+
+// A run of two or more: bold and italic go, what is over are apostrophes.
+static void take_quotes(struct line *line) {
+    const char *begin = line->at;
+    while (line->at < line->end && *line->at == '\'')
+        line->at++;
+    int64_t count = line->at - begin;
+    int64_t kept = count == 1 ? 1 : count == 4 ? 1 : count > 5 ? count - 5 : 0;
+    if (line->apostrophe_to_add == line->end - begin)
+        kept = 1;
+    while (kept-- > 0)
+        put(line, '\'');
+}
+
+static size_t protocol_length(struct wiki_slice text) {
+    static const char *const protocols[] = {"http://", "https://", "//",   "ftp://",    "mailto:", "news:",
+                                            "irc://",  "tel:",     "urn:", "gopher://", "sftp://", "git://"};
+    for (size_t i = 0; i < sizeof protocols / sizeof protocols[0]; i++)
+        if (text.length > strlen(protocols[i]) && strncasecmp(text.data, protocols[i], strlen(protocols[i])) == 0)
+            return strlen(protocols[i]);
+    return 0;
+}
+
+// [http://… label]: the label stays, a bare one leaves nothing. False where it is only a bracket.
+static bool take_external_link(struct line *line) {
+    struct wiki_slice rest = {line->at + 1, (size_t)(line->end - line->at) - 1};
+    if (!protocol_length(rest))
+        return false;
+    if (line->next_bracket <= line->at) {
+        const char *found = memchr(line->at, ']', (size_t)(line->end - line->at));
+        line->next_bracket = found ? found : line->end;
+    }
+    if (line->next_bracket == line->end)
+        return false;
+    const char *at = line->at + 1;
+    while (at < line->next_bracket && *at != ' ' && *at != '\t')
+        at++;
+    if (at == line->next_bracket) {
+        line->after_drop = true;
+        line->at = at + 1;
+        return true;
+    }
+    while (*at == ' ' || *at == '\t')
+        at++;
+    line->link_end = line->next_bracket;
+    line->at = at;
+    return true;
+}
+
+// __TOC__, __NOEDITSECTION__: capitals between double underscores.
+static bool take_switch(struct line *line) {
+    enum { LONGEST = 32 };
+    const char *at = line->at + 2;
+    while (at < line->end && at - line->at < LONGEST && *at >= 'A' && *at <= 'Z')
+        at++;
+    if (line->end - line->at < 5 || line->at[1] != '_' || at == line->at + 2 || line->end - at < 2 || at[0] != '_' ||
+        at[1] != '_')
+        return false;
+    line->at = at + 2;
+    return true;
+}
+
+static void take_entity(struct line *line) {
+    struct buffer character = {0};
+    size_t length = wiki_entity(&character, (struct wiki_slice){line->at, (size_t)(line->end - line->at)});
+    if (length == 0)
+        put(line, '&');
+    for (size_t i = 0; i < character.length; i++)
+        put(line, character.data[i]);
+    line->at += length ? length : 1;
+    buffer_free(&character);
+}
+
+static void take_special(struct line *line) {
+    char byte = *line->at;
+    switch (byte) {
+    case '\'':
+        take_quotes(line);
+        return;
+    case '&':
+        take_entity(line);
+        return;
+    case '[':
+        if (take_external_link(line))
+            return;
+        break;
+    case ']':
+        // The end of an external link that left its label.
+        if (line->at == line->link_end) {
+            line->at++;
+            return;
+        }
+        break;
+    case '_':
+        if (take_switch(line))
+            return;
+        break;
+    case WIKI_DROP:
+        line->after_drop = true;
+        line->at++;
+        return;
+    case WIKI_BREAK:
+        drop_last(line, " ");
+        byte = '\n';
+        break;
+    case '\xC2':
+        if (line->at + 1 < line->end && line->at[1] == '\xA0') {
+            line->at += 2;
+            put(line, ' ');
+            return;
+        }
+        break;
+    default:
+        byte = wiki_unshield(byte);
+    }
+    put(line, byte);
+    line->at++;
+}
+
+// ---- apostrophes of a whole line ----
+
+// An odd number of bold and of italic marks means that one mark of three is an apostrophe and an italic mark, as in
+// ''Titanic'''s: as in MediaWiki the first after a single letter, else the first after a word, else the first. Returns how
+// far from the end of the line it is, -1 where there is none.
+static int64_t find_apostrophe(const char *at, const char *end) {
+    const char *begin = at;
+    int64_t bold = 0, italic = 0, after_letter = -1, after_word = -1, after_space = -1;
+    while ((at = memchr(at, '\'', (size_t)(end - at)))) {
+        const char *run = at;
+        while (at < end && *at == '\'')
+            at++;
+        int64_t count = at - run, place = end - run;
+        italic += count == 2 || count >= 5;
+        bold += count >= 3;
+        if (count != 3)
+            continue;
+        char before = run > begin ? run[-1] : ' ', before_that = run > begin + 1 ? run[-2] : ' ';
+        if (before == ' ')
+            after_space = after_space < 0 ? place : after_space;
+        else if (before_that == ' ')
+            after_letter = after_letter < 0 ? place : after_letter;
+        else
+            after_word = after_word < 0 ? place : after_word;
+    }
+    if (bold % 2 == 0 || italic % 2 == 0)
+        return -1;
+    return after_letter >= 0 ? after_letter : after_word >= 0 ? after_word : after_space;
+}
+
+static bool is_special(char byte) {
+    unsigned char value = (unsigned char)byte;
+    return value <= ' ' || byte == '\'' || byte == '&' || byte == '[' || byte == ']' || byte == '_' || value == 0xC2;
+}
+
+void wiki_inline(struct buffer *out, struct wiki_slice text) {
+    struct line line = {.out = out, .begin = out->length, .at = text.data, .end = text.data + text.length};
+    line.next_bracket = text.data;
+    line.apostrophe_to_add = text.length ? find_apostrophe(line.at, line.end) : -1;
+    while (line.at < line.end) {
+        const char *begin = line.at;
+        while (!line.after_drop && line.at < line.end && !is_special(*line.at))
+            line.at++;
+        buffer_append(out, begin, (size_t)(line.at - begin));
+        if (line.at == line.end)
+            break;
+        if (line.after_drop && !is_special(*line.at))
+            put(&line, *line.at++);
+        else
+            take_special(&line);
+    }
+    drop_last(&line, " \n");
+}

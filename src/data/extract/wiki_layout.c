@@ -1,0 +1,242 @@
+// Lines become text. Headings wait until something follows them, so empty sections leave nothing; list items keep a dash or
+// their number; paragraphs and headings stand apart by a blank line, items and lines of one paragraph by a line end. In the
+// sections that hold references and links, lists are left out.
+#include "data/extract/wiki_passes.h"
+
+enum { DEEPEST_HEADING = 6, MOST_LIST_DEPTH = 8, LONGEST_HEADING = 200 };
+
+enum block { BLOCK_NONE, BLOCK_TEXT, BLOCK_LIST, BLOCK_HEADING };
+
+struct layout {
+    const struct wiki_layout_options *options;
+    struct buffer *out;
+    size_t begin;                                     // of this page in out
+    struct wiki_slice headings[DEEPEST_HEADING + 1];  // by level; those that wait have a length
+    int64_t numbers[MOST_LIST_DEPTH + 1];             // of numbered lists, by depth
+    enum block last;                                  // what stands at the end of out
+    bool after_blank;                                 // a blank line since
+    int64_t reference_level;                          // of the heading of such a section that we are in, else 0
+};
+
+// ---- headings ----
+
+static bool is_reference_heading(struct wiki_slice title) {
+    static const char *const titles[] = {
+        "references",
+        "external links",
+        "see also",
+        "further reading",
+        "notes",
+        "footnotes",
+        "bibliography",
+        "sources",
+        "citations",
+        "notes and references",
+        "references and notes",
+        "works cited",
+        "literature",
+        "external link",
+        "einzelnachweise",
+        "weblinks",
+        "literatur",
+        "siehe auch",
+        "références",
+        "liens externes",
+        "voir aussi",
+        "notes et références",
+        "bibliographie",
+        "referencias",
+        "enlaces externos",
+        "véase también",
+        "bibliografía",
+        "note",
+        "collegamenti esterni",
+        "altri progetti",
+        "voci correlate",
+        "bibliografia",
+        "ligações externas",
+        "ver também",
+        "примечания",
+        "ссылки",
+        "литература",
+        "см. также",
+        "脚注",
+        "外部リンク",
+        "関連項目",
+        "参考文献",
+        "参考资料",
+        "外部链接",
+        "参见",
+        "przypisy",
+        "linki zewnętrzne",
+        "externe links",
+        "zie ook",
+        "bronnen",
+    };
+    for (size_t i = 0; i < sizeof titles / sizeof titles[0]; i++)
+        if (wiki_equal_case(title, titles[i]))
+            return true;
+    return false;
+}
+
+// == Title ==: its level, 0 where the line is none.
+static int64_t read_heading(struct wiki_slice line, struct wiki_slice *title) {
+    size_t left = 0, right = 0;
+    while (left < line.length && line.data[left] == '=')
+        left++;
+    while (right < line.length && line.data[line.length - 1 - right] == '=')
+        right++;
+    if (left == 0 || right == 0 || left + right >= line.length)
+        return 0;
+    size_t level = left < right ? left : right;
+    level = level < DEEPEST_HEADING ? level : DEEPEST_HEADING;
+    *title = wiki_trim((struct wiki_slice){line.data + level, line.length - 2 * level});
+    return (int64_t)level;
+}
+
+static void begin_section(struct layout *layout, int64_t level, struct wiki_slice title) {
+    for (int64_t i = level; i <= DEEPEST_HEADING; i++)
+        layout->headings[i].length = 0;
+    layout->headings[level] = title;
+    if (layout->reference_level >= level)
+        layout->reference_level = 0;
+    if (!layout->reference_level && is_reference_heading(title))
+        layout->reference_level = level;
+    layout->after_blank = true;
+}
+
+// ---- putting lines together ----
+
+static void separate(struct layout *layout, enum block block) {
+    struct buffer *out = layout->out;
+    if (out->length == layout->begin)
+        return;
+    bool is_close = block == layout->last && !layout->after_blank && block != BLOCK_HEADING;
+    // Items of one list stay together across blank lines.
+    if (block == BLOCK_LIST && layout->last == BLOCK_LIST)
+        is_close = true;
+    if (block == BLOCK_LIST && layout->last == BLOCK_TEXT && !layout->after_blank)
+        is_close = true;
+    buffer_append_string(out, is_close ? "\n" : "\n\n");
+}
+
+// Whether anything but punctuation came of it.
+static bool has_substance(struct wiki_slice text) {
+    for (size_t i = 0; i < text.length; i++) {
+        unsigned char byte = (unsigned char)text.data[i];
+        if (byte >= 0x80 || (byte >= '0' && byte <= '9') || ((byte | 0x20) >= 'a' && (byte | 0x20) <= 'z'))
+            return true;
+    }
+    return false;
+}
+
+// Appends the line as one block after a prefix; takes everything back where nothing is left of it.
+static bool put_block(struct layout *layout, enum block block, const char *prefix, struct wiki_slice line) {
+    struct buffer *out = layout->out;
+    size_t before = out->length;
+    separate(layout, block);
+    buffer_append_string(out, prefix);
+    size_t begin = out->length;
+    wiki_inline(out, line);
+    if (!has_substance((struct wiki_slice){out->data + begin, out->length - begin})) {
+        out->length = before;
+        return false;
+    }
+    layout->last = block;
+    layout->after_blank = false;
+    return true;
+}
+
+// Headings that wait are put out before the line they were waiting for, and taken back with it.
+static bool put_line(struct layout *layout, enum block block, const char *prefix, struct wiki_slice line) {
+    struct layout before = *layout;
+    size_t length = layout->out->length;
+    for (int64_t level = 1; level <= DEEPEST_HEADING; level++) {
+        struct wiki_slice title = layout->headings[level];
+        if (title.length && title.length <= LONGEST_HEADING)
+            put_block(layout, BLOCK_HEADING, "", title);
+        layout->headings[level].length = 0;
+    }
+    if (put_block(layout, block, prefix, line))
+        return true;
+    layout->out->length = length;
+    *layout = before;
+    return false;
+}
+
+// ---- lists ----
+
+static void forget_numbers(struct layout *layout, size_t from_depth) {
+    for (size_t i = from_depth; i <= MOST_LIST_DEPTH; i++)
+        layout->numbers[i] = 0;
+}
+
+// A line that begins with *, #, ; or :. Definitions and indented lines are text.
+static void put_item(struct layout *layout, struct wiki_slice line) {
+    size_t depth = strspn(line.data, "*#;:");
+    depth = depth < line.length ? depth : line.length;
+    char mark = line.data[depth - 1];
+    size_t place = depth < MOST_LIST_DEPTH ? depth : MOST_LIST_DEPTH;
+    struct wiki_slice text = wiki_trim((struct wiki_slice){line.data + depth, line.length - depth});
+    bool is_list = memchr(line.data, '*', depth) || memchr(line.data, '#', depth);
+    if (is_list && (layout->options->drop_lists || layout->reference_level))
+        return;
+    char prefix[32];
+    prefix[0] = '\0';
+    forget_numbers(layout, place + 1);
+    if (mark == '#') {
+        size_t length = 0;
+        for (int64_t number = layout->numbers[place] + 1; number; number /= 10)
+            length++;
+        prefix[length] = '.', prefix[length + 1] = ' ', prefix[length + 2] = '\0';
+        for (int64_t number = layout->numbers[place] + 1; number; number /= 10)
+            prefix[--length] = (char)('0' + number % 10);
+    } else if (mark == '*') {
+        memcpy(prefix, "- ", 3);
+    }
+    if (put_line(layout, is_list ? BLOCK_LIST : BLOCK_TEXT, prefix, text) && mark == '#')
+        layout->numbers[place]++;
+}
+
+// ---- lines ----
+
+static struct wiki_slice trim_line(struct wiki_slice line) {
+    while (line.length && (wiki_is_blank(line.data[0]) || line.data[0] == WIKI_DROP))
+        line = (struct wiki_slice){line.data + 1, line.length - 1};
+    while (line.length && (wiki_is_blank(line.data[line.length - 1]) || line.data[line.length - 1] == WIKI_DROP))
+        line.length--;
+    return line;
+}
+
+static void take_line(struct layout *layout, struct wiki_slice line) {
+    struct wiki_slice title;
+    line = trim_line(line);
+    bool is_rule = line.length >= 4 && memcmp(line.data, "----", 4) == 0;
+    if (!line.length || is_rule) {
+        layout->after_blank = true;
+        return;
+    }
+    int64_t level = line.data[0] == '=' ? read_heading(line, &title) : 0;
+    if (level) {
+        begin_section(layout, level, title);
+    } else if (strchr("*#;:", line.data[0])) {
+        put_item(layout, line);
+    } else if (line.data[0] != '|') {  // a row without its table is dropped
+        forget_numbers(layout, 0);
+        put_line(layout, BLOCK_TEXT, "", line);
+    }
+}
+
+void wiki_layout(struct buffer *out, struct wiki_slice text, const struct wiki_layout_options *options) {
+    struct layout layout = {.options = options, .out = out, .begin = out->length, .after_blank = true};
+    buffer_reserve(out, text.length);
+    while (text.length) {
+        const char *newline = memchr(text.data, '\n', text.length);
+        size_t length = newline ? (size_t)(newline - text.data) : text.length;
+        take_line(&layout, (struct wiki_slice){text.data, length});
+        length += newline != NULL;
+        text = (struct wiki_slice){text.data + length, text.length - length};
+    }
+    if (out->data)
+        out->data[out->length] = '\0';
+}

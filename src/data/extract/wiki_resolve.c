@@ -1,0 +1,339 @@
+// The stack machine. Text is copied to the output; "{{" and "[[" push a frame that remembers where its content begins there,
+// '|' and '=' mark its parts, and the matching close takes the content back off the output and puts the result in its place.
+// As in MediaWiki, a run of braces is one frame and is closed by twos (templates) and threes (parameters).
+//
+// Unbalanced markup: a "}}" closes the nearest open template over links left open; a template that is never closed loses its
+// first line and the "|" lines after it, and the rest of the page stays.
+#include "data/extract/wiki_resolve.h"
+#include "data/extract/wiki_passes.h"
+#include "base/memory.h"
+#include <stdlib.h>
+
+enum { NOWHERE = -1, LONGEST_PREFIX = 64 };
+
+struct frame {
+    int64_t braces;      // how many are open; 0 for a link
+    size_t start;        // of its content in the output
+    int64_t first_part;  // index into parts
+};
+
+struct part {
+    size_t start;    // in the output
+    int64_t equals;  // where its first '=' is, or NOWHERE
+};
+
+struct machine {
+    struct wiki_context *context;
+    struct buffer *out;
+    const char *at, *end;
+    struct frame *frames;
+    int64_t frame_count, frame_capacity, brace_frames;
+    struct part *parts;
+    int64_t part_count, part_capacity;
+    struct wiki_argument *arguments;  // (WIKI_MOST_ARGUMENTS), of the call that is evaluated
+    struct buffer result;
+};
+
+static struct frame *top(struct machine *m) {
+    return m->frame_count ? &m->frames[m->frame_count - 1] : NULL;
+}
+
+static void push_part(struct machine *m) {
+    if (m->part_count == m->part_capacity) {
+        m->part_capacity = m->part_capacity ? 2 * m->part_capacity : 64;
+        m->parts = memory_realloc(m->parts, (size_t)m->part_capacity * sizeof *m->parts);
+    }
+    m->parts[m->part_count++] = (struct part){m->out->length, NOWHERE};
+}
+
+static void push_frame(struct machine *m, int64_t braces) {
+    if (m->frame_count == m->frame_capacity) {
+        m->frame_capacity = m->frame_capacity ? 2 * m->frame_capacity : 64;
+        m->frames = memory_realloc(m->frames, (size_t)m->frame_capacity * sizeof *m->frames);
+    }
+    m->frames[m->frame_count++] = (struct frame){braces, m->out->length, m->part_count};
+    m->brace_frames += braces > 0;
+    push_part(m);
+}
+
+static void pop_frame(struct machine *m) {
+    m->brace_frames -= top(m)->braces > 0;
+    m->part_count = top(m)->first_part;
+    m->frame_count--;
+}
+
+static size_t run_length(const struct machine *m, char byte) {
+    const char *at = m->at;
+    while (at < m->end && *at == byte)
+        at++;
+    return (size_t)(at - m->at);
+}
+
+static void put(struct machine *m, char byte) {
+    buffer_append_byte(m->out, byte);
+    m->at++;
+}
+
+// ---- what closes ----
+
+// Part number `index` of the top frame: the bytes between its start and the '|' before the next one.
+static struct wiki_slice part_text(struct machine *m, int64_t index) {
+    int64_t number = top(m)->first_part + index;
+    size_t end = number + 1 < m->part_count ? m->parts[number + 1].start - 1 : m->out->length;
+    return (struct wiki_slice){m->out->data + m->parts[number].start, end - m->parts[number].start};
+}
+
+static struct wiki_call call_of_top(struct machine *m) {
+    if (!m->arguments)
+        m->arguments = memory_alloc(WIKI_MOST_ARGUMENTS * sizeof *m->arguments);
+    int64_t count = m->part_count - top(m)->first_part - 1, position = 0;
+    if (count > WIKI_MOST_ARGUMENTS)
+        count = WIKI_MOST_ARGUMENTS;
+    for (int64_t i = 0; i < count; i++) {
+        struct wiki_slice text = part_text(m, i + 1);
+        int64_t equals = m->parts[top(m)->first_part + i + 1].equals;
+        if (equals == NOWHERE) {
+            m->arguments[i] = (struct wiki_argument){.position = ++position, .value = text};
+            continue;
+        }
+        size_t name = (size_t)equals - (size_t)(text.data - m->out->data);
+        m->arguments[i] = (struct wiki_argument){
+            .name = wiki_trim((struct wiki_slice){text.data, name}),
+            .value = wiki_trim((struct wiki_slice){text.data + name + 1, text.length - name - 1}),
+        };
+    }
+    return (struct wiki_call){wiki_trim(part_text(m, 0)), m->arguments, count};
+}
+
+// {{{name|default}}}
+static void resolve_parameter(struct machine *m) {
+    struct wiki_slice name = wiki_trim(part_text(m, 0)), value;
+    bool has_default = m->part_count - top(m)->first_part > 1;
+    if (!m->context->caller || !wiki_call_find(m->context->caller, name, &value)) {
+        if (has_default)
+            wiki_append(&m->result, part_text(m, 1));
+        return;
+    }
+    // A value may be used any number of times, so it counts as what the template adds.
+    if (value.length <= *m->context->budget) {
+        *m->context->budget -= value.length;
+        wiki_append(&m->result, value);
+    }
+}
+
+// Puts the result in the place of what the top frame holds.
+static void replace_content(struct machine *m) {
+    m->out->length = top(m)->start;
+    m->part_count = top(m)->first_part;
+    buffer_append(m->out, m->result.data, m->result.length);
+}
+
+static void insert_brace(struct machine *m, size_t position) {
+    buffer_append_byte(m->out, '{');
+    memmove(m->out->data + position + 1, m->out->data + position, m->out->length - position - 1);
+    m->out->data[position] = '{';
+}
+
+static void close_top_braces(struct machine *m, int64_t count) {
+    buffer_clear(&m->result);
+    if (m->frame_count + m->context->depth > WIKI_MOST_DEPTH) {
+        buffer_append_byte(&m->result, WIKI_DROP);
+    } else if (count == 3) {
+        resolve_parameter(m);
+    } else {
+        struct wiki_call call = call_of_top(m);
+        wiki_template(m->context, &m->result, &call);
+    }
+    int64_t left = top(m)->braces - count;
+    size_t start = top(m)->start;
+    replace_content(m);
+    if (left == 1)  // "{{{!}}" is how a template writes "{|"
+        insert_brace(m, start);
+    if (left < 2) {
+        pop_frame(m);
+        return;
+    }
+    top(m)->braces = left;
+    push_part(m);
+    m->parts[m->part_count - 1].start = start;
+}
+
+static void close_braces(struct machine *m) {
+    int64_t count = (int64_t)run_length(m, '}');
+    m->at += count;
+    if (count == 1)
+        buffer_append_byte(m->out, '}');
+    while (count >= 2 && m->brace_frames > 0) {
+        while (top(m)->braces == 0)
+            pop_frame(m);
+        int64_t match = count < 3 ? count : 3;
+        if (top(m)->braces < match)
+            match = top(m)->braces;
+        close_top_braces(m, match);
+        count -= match;
+        if (count == 1)
+            buffer_append_byte(m->out, '}');
+    }
+}
+
+static void close_link(struct machine *m) {
+    size_t count = run_length(m, ']');
+    if (count == 1) {
+        put(m, ']');
+        return;
+    }
+    m->at += 2;
+    if (!top(m) || top(m)->braces > 0)
+        return;
+    // A third bracket belongs inside: [[Help:IPA|[a]]]
+    if (count == 3) {
+        buffer_append_byte(m->out, ']');
+        m->at++;
+    }
+    buffer_clear(&m->result);
+    struct wiki_slice content = {m->out->data + top(m)->start, m->out->length - top(m)->start};
+    if (m->frame_count + m->context->depth <= WIKI_MOST_DEPTH)
+        wiki_link(m->context, &m->result, content);
+    replace_content(m);
+    pop_frame(m);
+}
+
+// ---- what opens and divides ----
+
+static void open_braces(struct machine *m) {
+    size_t count = run_length(m, '{');
+    if (count == 1) {
+        put(m, '{');
+        return;
+    }
+    m->at += count;
+    push_frame(m, (int64_t)count);
+}
+
+static void open_link(struct machine *m) {
+    size_t count = run_length(m, '[');
+    if (count == 1) {
+        put(m, '[');
+        return;
+    }
+    m->at += count;
+    for (; count > 2; count--)
+        buffer_append_byte(m->out, '[');
+    push_frame(m, 0);
+}
+
+// A link ends with its line, unless it has a label (then with its paragraph) or a namespace (a picture's caption may be
+// long): one left open must not swallow the page.
+static void end_line(struct machine *m) {
+    put(m, '\n');
+    const struct frame *frame = top(m);
+    bool has_label = m->part_count - frame->first_part > 1;
+    bool at_blank_line = m->at < m->end && *m->at == '\n';
+    struct wiki_slice target = part_text(m, 0);
+    if (target.length > LONGEST_PREFIX)
+        target.length = LONGEST_PREFIX;
+    if (!has_label || (at_blank_line && !memchr(target.data, ':', target.length)))
+        pop_frame(m);
+}
+
+static void note_equals(struct machine *m) {
+    struct part *part = &m->parts[m->part_count - 1];
+    if (part->equals == NOWHERE && m->part_count - 1 > top(m)->first_part)
+        part->equals = (int64_t)m->out->length;
+    put(m, '=');
+}
+
+// What stops the copying: outside of everything, in a template, in a link.
+static const char *const special_bytes[] = {"{}[]", "{}[]|=", "{}[]|\n"};
+
+static void copy_run(struct machine *m, const bool stops[256]) {
+    const char *begin = m->at;
+    while (m->at < m->end && !stops[(unsigned char)*m->at])
+        m->at++;
+    buffer_append(m->out, begin, (size_t)(m->at - begin));
+}
+
+static void step(struct machine *m) {
+    switch (*m->at) {
+    case '{':
+        open_braces(m);
+        break;
+    case '}':
+        close_braces(m);
+        break;
+    case '[':
+        open_link(m);
+        break;
+    case ']':
+        close_link(m);
+        break;
+    case '|':
+        put(m, '|');
+        push_part(m);
+        break;
+    case '=':
+        note_equals(m);
+        break;
+    default:
+        end_line(m);
+    }
+}
+
+// ---- the end of the page ----
+
+static size_t line_end(const struct buffer *out, size_t from) {
+    const char *newline = memchr(out->data + from, '\n', out->length - from);
+    return newline ? (size_t)(newline - out->data) : out->length;
+}
+
+// After the first line and the lines that look like arguments.
+static size_t unclosed_end(const struct buffer *out, size_t from) {
+    size_t end = line_end(out, from);
+    while (end < out->length) {
+        size_t first = end + 1;
+        while (first < out->length && (out->data[first] == ' ' || out->data[first] == '\t'))
+            first++;
+        if (first >= out->length || !strchr("|}!", out->data[first]))
+            break;
+        end = line_end(out, first);
+    }
+    return end;
+}
+
+static void drop_unclosed(struct machine *m, size_t base) {
+    struct buffer *out = m->out;
+    size_t kept = base, copied = base;
+    for (int64_t i = 0; i < m->frame_count; i++) {
+        const struct frame *frame = &m->frames[i];
+        if (frame->braces == 0 || frame->start < copied)
+            continue;
+        memmove(out->data + kept, out->data + copied, frame->start - copied);
+        kept += frame->start - copied;
+        copied = unclosed_end(out, frame->start);
+    }
+    memmove(out->data + kept, out->data + copied, out->length - copied);
+    out->length -= copied - kept;
+    if (out->data)
+        out->data[out->length] = '\0';
+}
+
+void wiki_resolve(struct wiki_context *context, struct buffer *out, struct wiki_slice text) {
+    bool stops[3][256] = {0};
+    for (size_t i = 0; i < 3; i++)
+        for (const char *byte = special_bytes[i]; *byte; byte++)
+            stops[i][(unsigned char)*byte] = true;
+    struct machine m = {.context = context, .out = out, .at = text.data, .end = text.data + text.length};
+    size_t base = out->length;
+    buffer_reserve(out, text.length);
+    while (m.at < m.end) {
+        copy_run(&m, stops[!m.frame_count ? 0 : top(&m)->braces ? 1 : 2]);
+        if (m.at < m.end)
+            step(&m);
+    }
+    if (m.brace_frames)
+        drop_unclosed(&m, base);
+    free(m.frames);
+    free(m.parts);
+    free(m.arguments);
+    buffer_free(&m.result);
+}

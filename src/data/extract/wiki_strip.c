@@ -1,0 +1,381 @@
+// Takes comments and tags out. Tags are looked up by name: most only lose their brackets, some take their content along,
+// a few turn into something. A tag that is never closed loses its brackets and nothing else; that no close tag follows is
+// remembered by name, so that a page of a million open tags is still read once.
+#include "data/extract/wiki_passes.h"
+#include <stdlib.h>
+
+enum action {
+    KEEP_CONTENT,  // the tag goes, what it holds stays
+    DROP_CONTENT,  // up to the first close tag
+    DROP_NESTED,   // up to the close tag that belongs to it
+    TO_NOTHING,    // a tag without content, whatever follows
+    TO_BREAK,      // a line end inside a paragraph
+    TO_PARAGRAPH,
+    TO_ITEM,
+    TO_INDENT,
+    TO_QUOTE,
+    TO_SUPERSCRIPT,
+    TO_SHIELD,  // content is text, not markup
+    TO_CODE,    // the same, on lines of its own where it has several
+    TO_MATH,
+};
+
+// Sorted by name, for bsearch.
+static const struct tag {
+    const char *name;
+    enum action action;
+} tags[] = {
+    {"abbr", KEEP_CONTENT},
+    {"b", KEEP_CONTENT},
+    {"bdi", KEEP_CONTENT},
+    {"bdo", KEEP_CONTENT},
+    {"big", KEEP_CONTENT},
+    {"blockquote", TO_PARAGRAPH},
+    {"br", TO_BREAK},
+    {"caption", DROP_CONTENT},
+    {"categorytree", DROP_CONTENT},
+    {"ce", TO_MATH},
+    {"center", TO_PARAGRAPH},
+    {"charinsert", DROP_CONTENT},
+    {"chem", TO_MATH},
+    {"cite", KEEP_CONTENT},
+    {"code", KEEP_CONTENT},
+    {"data", KEEP_CONTENT},
+    {"dd", TO_INDENT},
+    {"del", DROP_CONTENT},
+    {"dfn", KEEP_CONTENT},
+    {"div", TO_PARAGRAPH},
+    {"dl", TO_PARAGRAPH},
+    {"dt", TO_INDENT},
+    {"em", KEEP_CONTENT},
+    {"font", KEEP_CONTENT},
+    {"gallery", DROP_CONTENT},
+    {"graph", DROP_CONTENT},
+    {"h1", TO_PARAGRAPH},
+    {"h2", TO_PARAGRAPH},
+    {"h3", TO_PARAGRAPH},
+    {"h4", TO_PARAGRAPH},
+    {"h5", TO_PARAGRAPH},
+    {"h6", TO_PARAGRAPH},
+    {"hiero", DROP_CONTENT},
+    {"hr", TO_PARAGRAPH},
+    {"i", KEEP_CONTENT},
+    {"imagemap", DROP_CONTENT},
+    {"includeonly", DROP_CONTENT},
+    {"indicator", DROP_CONTENT},
+    {"inputbox", DROP_CONTENT},
+    {"ins", KEEP_CONTENT},
+    {"kbd", KEEP_CONTENT},
+    {"li", TO_ITEM},
+    {"mapframe", DROP_CONTENT},
+    {"maplink", DROP_CONTENT},
+    {"mark", KEEP_CONTENT},
+    {"math", TO_MATH},
+    {"noinclude", KEEP_CONTENT},
+    {"nowiki", TO_SHIELD},
+    {"ol", TO_PARAGRAPH},
+    {"onlyinclude", KEEP_CONTENT},
+    {"p", TO_PARAGRAPH},
+    {"poem", KEEP_CONTENT},
+    {"pre", TO_CODE},
+    {"q", TO_QUOTE},
+    {"rb", KEEP_CONTENT},
+    {"ref", DROP_CONTENT},
+    {"references", DROP_CONTENT},
+    {"rp", DROP_CONTENT},
+    {"rt", DROP_CONTENT},
+    {"ruby", KEEP_CONTENT},
+    {"s", KEEP_CONTENT},
+    {"samp", KEEP_CONTENT},
+    {"score", DROP_CONTENT},
+    {"script", DROP_CONTENT},
+    {"section", TO_NOTHING},
+    {"small", KEEP_CONTENT},
+    {"source", TO_CODE},
+    {"span", KEEP_CONTENT},
+    {"strike", KEEP_CONTENT},
+    {"strong", KEEP_CONTENT},
+    {"style", DROP_CONTENT},
+    {"sub", KEEP_CONTENT},
+    {"sup", TO_SUPERSCRIPT},
+    {"syntaxhighlight", TO_CODE},
+    {"table", DROP_NESTED},
+    {"tbody", KEEP_CONTENT},
+    {"td", DROP_CONTENT},
+    {"templatestyles", TO_NOTHING},
+    {"th", DROP_CONTENT},
+    {"thead", KEEP_CONTENT},
+    {"time", KEEP_CONTENT},
+    {"timeline", DROP_CONTENT},
+    {"tr", DROP_CONTENT},
+    {"translate", KEEP_CONTENT},
+    {"tt", KEEP_CONTENT},
+    {"tvar", KEEP_CONTENT},
+    {"u", KEEP_CONTENT},
+    {"ul", TO_PARAGRAPH},
+    {"var", KEEP_CONTENT},
+    {"wbr", TO_NOTHING},
+};
+
+enum { TAG_COUNT = sizeof tags / sizeof tags[0], LONGEST_NAME = 16 };
+
+struct stripper {
+    struct buffer *out;
+    const char *text, *end;
+    bool never_closed[TAG_COUNT];  // no close tag of this name follows
+};
+
+// A tag as it stands in the text.
+struct found {
+    const struct tag *tag;
+    bool is_close, is_empty;  // </x>, <x/>
+    const char *after;
+};
+
+void wiki_shield(struct buffer *out, struct wiki_slice text) {
+    buffer_reserve(out, text.length);
+    for (size_t i = 0; i < text.length; i++) {
+        char byte = text.data[i];
+        const char *place = byte ? strchr(WIKI_SHIELDED, byte) : NULL;
+        if (byte == '\n')
+            byte = WIKI_BREAK;
+        else if (place)
+            byte = WIKI_SHIELDS[place - WIKI_SHIELDED];
+        else if ((unsigned char)byte < ' ' && byte != '\t')
+            continue;
+        out->data[out->length++] = byte;
+    }
+    out->data[out->length] = '\0';
+}
+
+char wiki_unshield(char byte) {
+    const char *place = byte ? strchr(WIKI_SHIELDS, byte) : NULL;
+    return place ? WIKI_SHIELDED[place - WIKI_SHIELDS] : byte;
+}
+
+static int compare_tag(const void *name, const void *tag) {
+    return strcmp(name, ((const struct tag *)tag)->name);
+}
+
+// Reads the tag at text[0] == '<'; false where it is none that we know. A '<' ends it: no attribute holds one.
+static bool read_tag(const struct stripper *s, const char *text, struct found *found) {
+    char name[LONGEST_NAME];
+    size_t length = 0;
+    const char *at = text + 1;
+    found->is_close = at < s->end && *at == '/';
+    at += found->is_close;
+    for (; at < s->end && length + 1 < LONGEST_NAME; at++) {
+        char lower = (char)(*at | 0x20);
+        bool is_digit = length && *at >= '0' && *at <= '9';
+        if (!is_digit && (lower < 'a' || lower > 'z'))
+            break;
+        name[length++] = is_digit ? *at : lower;
+    }
+    name[length] = '\0';
+    if (length == 0 || at == s->end || !strchr(" \t\n\r/>|", *at))
+        return false;
+    found->tag = bsearch(name, tags, TAG_COUNT, sizeof tags[0], compare_tag);
+    if (!found->tag)
+        return false;
+    char quote = 0;
+    const char *unquoted = NULL;  // the first '>' of all, for a tag with an odd number of quotes
+    for (; at < s->end && *at != '<'; at++) {
+        if (*at == '>' && !unquoted)
+            unquoted = at;
+        if (*at == '>' && !quote)
+            break;
+        if (quote ? *at == quote : *at == '"')
+            quote = quote ? 0 : *at;
+    }
+    if (at == s->end || *at == '<')
+        at = unquoted;
+    if (!at)
+        return false;
+    found->is_empty = at[-1] == '/';
+    found->after = at + 1;
+    return true;
+}
+
+// From text on, the close tag of the same name, at its level where levels count: where it begins, and after it.
+static const char *find_close(struct stripper *s, const struct tag *tag, const char *text, const char **after) {
+    size_t index = (size_t)(tag - tags);
+    int64_t depth = 1;
+    struct found found;
+    while (!s->never_closed[index] && (text = memchr(text, '<', (size_t)(s->end - text)))) {
+        if (read_tag(s, text, &found) && found.tag == tag) {
+            if (found.is_close)
+                depth--;
+            else if (tag->action == DROP_NESTED && !found.is_empty)
+                depth++;
+            if (depth == 0) {
+                *after = found.after;
+                return text;
+            }
+        }
+        text++;
+    }
+    s->never_closed[index] = true;
+    return NULL;
+}
+
+// <!-- … -->: one that has its line to itself takes the line end along. One without an end hides the rest of the page.
+static const char *strip_comment(struct stripper *s, const char *text) {
+    const char *close = memmem(text + 4, (size_t)(s->end - text) - 4, "-->", 3);
+    if (!close)
+        return s->end;
+    close += 3;
+    bool at_line_start = s->out->length == 0 || s->out->data[s->out->length - 1] == '\n';
+    if (at_line_start && close < s->end && *close == '\n')
+        close++;
+    return close;
+}
+
+// Digits and signs become Unicode superscripts, so that 10<sup>6</sup> does not read 106; other content stays as it is.
+static const char *strip_superscript(struct stripper *s, const struct found *found) {
+    static const char *const digits[] = {"⁰", "¹", "²", "³", "⁴", "⁵", "⁶", "⁷", "⁸", "⁹"};
+    enum { LONGEST = 12 };
+    size_t rest = (size_t)(s->end - found->after);
+    const char *close = memchr(found->after, '<', rest < LONGEST ? rest : LONGEST);
+    if (found->is_close || !close || close == found->after)
+        return found->after;
+    struct found other;
+    if (!read_tag(s, close, &other) || other.tag != found->tag || !other.is_close)
+        return found->after;
+    struct buffer mapped = {0};
+    const char *at = found->after;
+    while (at < close) {
+        struct wiki_slice tail = {at, (size_t)(close - at)};
+        const char *sign = NULL;
+        size_t used = 1;
+        if (*at >= '0' && *at <= '9')
+            sign = digits[*at - '0'];
+        else if (*at == '+')
+            sign = "⁺";
+        else if (*at == '-')
+            sign = "⁻";
+        else if (*at == 'n')
+            sign = "ⁿ";
+        else if (wiki_begins(tail, "−"))
+            sign = "⁻", used = strlen("−");
+        else if (wiki_begins(tail, "&minus;"))
+            sign = "⁻", used = strlen("&minus;");
+        if (!sign)
+            break;
+        buffer_append_string(&mapped, sign);
+        at += used;
+    }
+    if (at == close)
+        buffer_append(s->out, mapped.data, mapped.length);
+    buffer_free(&mapped);
+    return at == close ? other.after : found->after;
+}
+
+// LaTeX between dollar signs. Blanks mean nothing there, so doubled braces are kept apart and cannot be taken for those of
+// a template, here or by those who look for what markup is left.
+static void put_math(struct buffer *out, struct wiki_slice latex) {
+    latex = wiki_trim(latex);
+    if (!latex.length)
+        return;
+    buffer_append_byte(out, '$');
+    for (size_t i = 0; i < latex.length; i++) {
+        char byte = latex.data[i];
+        bool doubled = i && byte == latex.data[i - 1] && strchr("{}[]", byte);
+        if (byte == '\n')
+            byte = ' ';
+        if (doubled)
+            buffer_append_byte(out, ' ');
+        wiki_shield(out, (struct wiki_slice){&byte, 1});
+    }
+    buffer_append_byte(out, '$');
+}
+
+static void put_code(struct buffer *out, struct wiki_slice code) {
+    bool has_lines = memchr(code.data, '\n', code.length) != NULL;
+    while (code.length && code.data[0] == '\n')
+        code = (struct wiki_slice){code.data + 1, code.length - 1};
+    while (code.length && wiki_is_blank(code.data[code.length - 1]))
+        code.length--;
+    if (has_lines)
+        buffer_append_string(out, "\n\n");
+    wiki_shield(out, code);
+    if (has_lines)
+        buffer_append_string(out, "\n\n");
+}
+
+// Tags whose content is no markup, or goes with them.
+static const char *strip_element(struct stripper *s, const struct found *found) {
+    if (found->is_close || found->is_empty)
+        return found->after;
+    const char *after;
+    const char *close = find_close(s, found->tag, found->after, &after);
+    if (!close)
+        return found->after;
+    struct wiki_slice content = {found->after, (size_t)(close - found->after)};
+    if (found->tag->action == TO_MATH)
+        put_math(s->out, content);
+    else if (found->tag->action == TO_CODE)
+        put_code(s->out, content);
+    else if (found->tag->action == TO_SHIELD)
+        wiki_shield(s->out, content);
+    return after;
+}
+
+static const char *strip_tag(struct stripper *s, const struct found *found) {
+    const char *text = NULL;
+    switch (found->tag->action) {
+    case KEEP_CONTENT:
+    case TO_NOTHING:
+        return found->after;
+    case TO_BREAK:
+        buffer_append_byte(s->out, WIKI_BREAK);
+        return found->after;
+    case TO_PARAGRAPH:
+        text = "\n\n";
+        break;
+    case TO_ITEM:
+        text = found->is_close ? "\n" : "\n* ";
+        break;
+    case TO_INDENT:
+        text = found->is_close ? "\n" : "\n:";
+        break;
+    case TO_QUOTE:
+        text = "\"";
+        break;
+    case TO_SUPERSCRIPT:
+        return strip_superscript(s, found);
+    default:
+        return strip_element(s, found);
+    }
+    buffer_append_string(s->out, text);
+    return found->after;
+}
+
+// The first '<' or control character from text on, or the end.
+static const char *next_special(const char *text, const char *end) {
+    while (text < end && *text != '<' && ((unsigned char)*text >= ' ' || *text == '\n' || *text == '\t'))
+        text++;
+    return text;
+}
+
+void wiki_strip(struct buffer *out, struct wiki_slice text) {
+    struct stripper s = {.out = out, .text = text.data, .end = text.data + text.length};
+    const char *at = text.data;
+    buffer_reserve(out, text.length);
+    while (at < s.end) {
+        const char *special = next_special(at, s.end);
+        buffer_append(out, at, (size_t)(special - at));
+        at = special;
+        if (at == s.end)
+            break;
+        struct found found;
+        struct wiki_slice rest = {at, (size_t)(s.end - at)};
+        if (*at != '<')
+            at++;
+        else if (wiki_begins(rest, "<!--"))
+            at = strip_comment(&s, at);
+        else if (read_tag(&s, at, &found))
+            at = strip_tag(&s, &found);
+        else
+            buffer_append_byte(out, *at++);
+    }
+}
