@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/rng.h"
+#include "floor.h"
 #include "step/step.h"
 
 #include <stdio.h>
@@ -16,6 +17,7 @@
 struct bench {
     struct flag_given given;
     int64_t steps;
+    bool floor;
     struct config config;
 };
 
@@ -28,6 +30,10 @@ static const struct flag own_flags[] = {
      .minimum = 1,
      .maximum = 1000,
      .help = "timed steps after one that warms up"},
+    {.name = "--floor",
+     .type = FLAG_BOOL,
+     .offset = offsetof(struct bench, floor),
+     .help = "times the step's matrix products alone, in OpenBLAS with its own threads"},
 };
 
 struct tokens {
@@ -74,6 +80,15 @@ static int compare(const void *a, const void *b) {
     return x < y ? -1 : x > y;
 }
 
+static void print_floor(const struct bench *bench) {
+    const struct config *config = &bench->config;
+    int64_t N = config->micro_batch_size * config->seq_length;
+    double seconds = gpt_products_seconds(config->num_layers, config->hidden_size, config->padded_vocab_size, N,
+                                          (int)config->threads, (int)bench->steps);
+    printf("{\"name\": \"products in OpenBLAS\", \"median_s\": %.4f, \"min_s\": %.4f, \"tokens_per_second\": %.1f}\n",
+           seconds, seconds, (double)N / seconds);
+}
+
 static int run(struct bench *bench) {
     struct config *config = &bench->config;
     struct device *device;
@@ -83,6 +98,10 @@ static int run(struct bench *bench) {
     TRY(config_apply_preset(config));
     TRY(config_validate_for(config, 1, CONFIG_EVALUATE));
     TRY(config_pad_vocab(config, config->vocab_size));
+    if (bench->floor) {
+        print_floor(bench);
+        return 0;
+    }
     TRY(device_open(&device, &(struct device_options){.name = config->device, .threads = (int)config->threads}));
     TRY(world_open(&world, &(struct world_options){.backend = "self"}, device));
     TRY(mesh_place(&mesh, 0, 1, 1, 1, 1));

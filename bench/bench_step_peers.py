@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """A training step of GPT-2 124M (B=4, T=256, fp32, 2 threads): ours beside PyTorch, eager and compiled, and beside the time
-that the step's matrix products alone take in OpenBLAS. Needs a Python with torch. Rounds are interleaved, so that what else the machine does hits all alike;
-the best round of each counts."""
+that the step's matrix products alone take in OpenBLAS (the best of its runs). Needs a Python with torch. Rounds are interleaved, so
+that what else the machine does hits all alike; of each the round with the best median counts. ROUNDS, STEPS: how many."""
 import json
 import os
 import subprocess
@@ -22,7 +22,7 @@ def program(name):
 
 
 commands = {
-    "floor": [program("bench_matmul"), "--json"],
+    "floor": [program("bench_step"), "--floor", "--steps", STEPS],
     "bevatron": [program("bench_step"), "--steps", STEPS],
     "eager": [sys.executable, f"{HERE}/torch_step_cpu.py", "--mode", "eager", "--steps", STEPS],
     "compiled": [sys.executable, f"{HERE}/torch_step_cpu.py", "--mode", "compiled", "--steps", STEPS],
