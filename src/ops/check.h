@@ -1,5 +1,5 @@
-// Helpers of the checked entry points. Each compares a tensor with what the contract in ops.h promises and dies with the
-// operation, the argument and both descriptions where they differ. Private to ops/.
+// Helpers of the checked entry points. Each compares a tensor with what the contract in ops.h promises and dies with
+// the operation, the argument and both descriptions where they differ. Private to ops/.
 #ifndef OPS_CHECK_H
 #define OPS_CHECK_H
 

@@ -1,5 +1,5 @@
-// Checked entry points of what a training step needs around the layers: loss, sums, the optimizer, copies. Each verifies
-// the contract written beside its struct in ops.h, then calls the device's table.
+// Checked entry points of what a training step needs around the layers: loss, sums, the optimizer, copies. Each
+// verifies the contract written beside its struct in ops.h, then calls the device's table.
 #include "ops/check.h"
 
 void op_softmax_stats(struct device *device, const struct op_softmax_stats *op) {

@@ -10,6 +10,7 @@
 #define TESTS_OPS_CASES_H
 
 #include "cases_attention.h"
+#include "cases_embedding.h"
 #include "cases_layers.h"
 #include "cases_matmul.h"
 #include "cases_training.h"

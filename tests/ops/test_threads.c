@@ -1,5 +1,5 @@
-// The number of threads changes nothing: the same operations on pools of 1, 2, 3, 4 and 7 threads leave the same bytes in
-// memory. The sizes are such that every operation is cut into several tasks.
+// The number of threads changes nothing: the same operations on pools of 1, 2, 3, 4 and 7 threads leave the same bytes
+// in memory. The sizes are such that every operation is cut into several tasks.
 #include "lab.h"
 
 enum { ROWS = 300, CHANNELS = 200, VOCABULARY = 3000, HEADS = 4, HEAD_SIZE = 50, SEQUENCE = 150 };

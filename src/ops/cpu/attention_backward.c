@@ -44,7 +44,15 @@ CPU_CLONES static void row_product(float *out, const float *a, const float *b, i
 }
 
 // g = p * (g - dot), or p * (g * f - dot) with dropout.
-CPU_CLONES static void row_gradient(float *g, const float *p, const float *factors, float dot, int64_t count) {
+struct gradient_row {
+    float *g;
+    const float *p, *factors;  // factors may be NULL
+    float dot;
+};
+
+CPU_CLONES static void row_gradient(const struct gradient_row *row, int64_t count) {
+    float *g = row->g, dot = row->dot;
+    const float *p = row->p, *factors = row->factors;
     if (factors) {
 #pragma omp simd
         for (int64_t j = 0; j < count; j++)
@@ -86,10 +94,15 @@ static void compute_score_gradients(const struct op_attention_backward *op, stru
                 attention_row(&op->dout, at->b, at->queries.first, at->head), (blasint)op->dout.stride[1],
                 attention_row(&op->v, at->b, at->first_key, at->group), (blasint)op->v.stride[1], 0.0f, tile->gradients,
                 KEY_TILE);
-    for (int64_t i = 0; i < queries; i++)
-        row_gradient(tile->gradients + i * KEY_TILE, tile->probabilities + i * KEY_TILE,
-                     op->dropout.rate == 0 ? NULL : tile->factors + i * KEY_TILE, dots[at->queries.first + i],
-                     at->keys);
+    for (int64_t i = 0; i < queries; i++) {
+        struct gradient_row row = {
+            .g = tile->gradients + i * KEY_TILE,
+            .p = tile->probabilities + i * KEY_TILE,
+            .factors = op->dropout.rate == 0 ? NULL : tile->factors + i * KEY_TILE,
+            .dot = dots[at->queries.first + i],
+        };
+        row_gradient(&row, at->keys);
+    }
 }
 
 static void backward_tile(const struct op_attention_backward *op, struct backward_tile *tile,
@@ -120,8 +133,8 @@ static void row_dots(const struct op_attention_backward *op, int64_t b, int64_t 
         dots[t] = row_dot(attention_row(&op->dout, b, t, head), attention_row(&op->out, b, t, head), op->q.shape[3]);
 }
 
-// All query heads of a group against one tile of keys. The last queries come first: they see all of these keys, so dk and
-// dv are written whole before others add to a part of them.
+// All query heads of a group against one tile of keys. The last queries come first: they see all of these keys, so dk
+// and dv are written whole before others add to a part of them.
 static void backward_key_tile(const struct op_attention_backward *op, struct backward_tile *tile,
                               struct backward_place *at, int64_t keys) {
     int64_t query_count = op->q.shape[1], offset = op->k.shape[1] - query_count;

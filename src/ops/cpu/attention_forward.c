@@ -1,6 +1,7 @@
-// Attention without the (Tq, Tk) matrix: a task owns a tile of queries of one head and walks over tiles of keys, keeping
-// for each query the running maximum, the running sum of exponentials and the weighted sum of values (online softmax,
-// Milakov and Gimelshein 2018; FlashAttention, Dao et al. 2022). Keys that no query of the tile sees are never read.
+// Attention without the (Tq, Tk) matrix: a task owns a tile of queries of one head and walks over tiles of keys,
+// keeping for each query the running maximum, the running sum of exponentials and the weighted sum of values (online
+// softmax, Milakov and Gimelshein 2018; FlashAttention, Dao et al. 2022). Keys that no query of the tile sees are
+// never read.
 #include "ops/cpu/attention.h"
 #include "ops/cpu/dropout.h"
 #include "ops/cpu/vector_math.h"
@@ -12,6 +13,7 @@ struct forward_tile {
     float scores[QUERY_TILE * KEY_TILE];    // then probabilities, not yet divided by the sum
     float out[QUERY_TILE * MAX_HEAD_SIZE];  // (queries, D): weighted sum of values
     float max[QUERY_TILE], sum[QUERY_TILE];
+    int64_t head_size;
 };
 
 CPU_CLONES static float row_max(const float *x, int64_t count) {
@@ -50,7 +52,8 @@ struct key_range {
 };
 
 // One row of the tile: scores become probabilities, earlier results are scaled to the new maximum.
-static void soften_row(struct forward_tile *tile, int64_t i, int64_t visible, int64_t keys, int64_t head_size) {
+static void soften_row(struct forward_tile *tile, int64_t i, int64_t visible, int64_t keys) {
+    int64_t head_size = tile->head_size;
     float *row = tile->scores + i * KEY_TILE;
     float max = visible > 0 ? row_max(row, visible) : -INFINITY;
     if (max > tile->max[i]) {
@@ -81,7 +84,7 @@ static void add_keys(const struct op_attention_forward *op, struct forward_tile 
     for (int64_t i = 0; i < queries; i++) {
         int64_t query = at->queries.first + i;
         int64_t visible = attention_visible(op->is_causal, query, offset, keys.first, keys.count);
-        soften_row(tile, i, visible, keys.count, head_size);
+        soften_row(tile, i, visible, keys.count);
         if (op->dropout.rate != 0 && visible > 0) {
             float factors[DROPOUT_PIECE];
             struct dropout_row row = dropout_attention_row(&op->dropout, at->b * op->q.shape[1] + query, at->head);
@@ -108,6 +111,7 @@ static void attention_forward_task(void *context, int64_t index, int thread) {
     at.group = at.head / (heads / op->k.shape[2]);
     int64_t queries = at.queries.end - at.queries.first;
     struct forward_tile tile;
+    tile.head_size = head_size;
     memset(tile.out, 0, (size_t)(queries * head_size) * sizeof *tile.out);
     for (int64_t i = 0; i < queries; i++) {
         tile.max[i] = -INFINITY;

@@ -1,5 +1,5 @@
-// Copies between views of one shape, with any strides and float dtypes. Contiguous pairs are cut flat; others row by row
-// of the last dimension.
+// Copies between views of one shape, with any strides and float dtypes. Contiguous pairs are cut flat; others row by
+// row of the last dimension.
 #include "ops/cpu/cpu.h"
 #include "ops/cpu/convert.h"
 

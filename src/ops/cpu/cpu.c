@@ -34,8 +34,8 @@ static void cpu_describe(const struct device *device, char *text, size_t size) {
 }
 
 // Large blocks start on a huge page, where the system has them: a step walks gigabytes, and small pages would cost it
-// several percent in address translation. Without huge pages the advice is ignored. More than the machine has is refused
-// here: the system would often promise it and end the process when it is used.
+// several percent in address translation. Without huge pages the advice is ignored. More than the machine has is
+// refused here: the system would often promise it and end the process when it is used.
 static void *cpu_alloc(struct device *device, size_t bytes) {
     (void)device;
     const size_t huge_page = (size_t)2 << 20;

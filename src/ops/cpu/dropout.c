@@ -64,8 +64,15 @@ CPU_CLONES void dropout_factors(float *factors, const struct dropout_row *row, i
     }
 }
 
-CPU_CLONES static void add_row(float *out, const float *x, const float *residual, const float *bias,
-                               const float *factors, int64_t count) {
+// out = residual + factors * (x + bias); all but out and x may be NULL.
+struct dropout_add_row {
+    float *out;
+    const float *x, *residual, *bias, *factors;
+};
+
+CPU_CLONES static void add_row(const struct dropout_add_row *row, int64_t count) {
+    float *out = row->out;
+    const float *x = row->x, *residual = row->residual, *bias = row->bias, *factors = row->factors;
 #pragma omp simd
     for (int64_t c = 0; c < count; c++) {
         float value = x[c];
@@ -85,20 +92,24 @@ static void dropout_add_task(void *context, int64_t index, int thread) {
     int64_t channels = op->x.shape[1];
     struct cpu_range rows = cpu_piece(op->x.shape[0], cpu_rows_per_task(channels), index);
     for (int64_t n = rows.first; n < rows.end; n++) {
-        const float *x = (const float *)op->x.data + n * channels;
-        const float *residual = op->residual.data ? (const float *)op->residual.data + n * channels : NULL;
-        float *out = (float *)op->out.data + n * channels;
+        struct dropout_add_row row = {
+            .out = (float *)op->out.data + n * channels,
+            .x = (const float *)op->x.data + n * channels,
+            .residual = op->residual.data ? (const float *)op->residual.data + n * channels : NULL,
+            .bias = op->bias.data,
+        };
         if (op->dropout.rate == 0) {
-            add_row(out, x, residual, op->bias.data, NULL, channels);
+            add_row(&row, channels);
             continue;
         }
-        struct dropout_row row = dropout_row(&op->dropout, n);
+        struct dropout_row dropout = dropout_row(&op->dropout, n);
         float factors[DROPOUT_PIECE];
         for (int64_t c = 0; c < channels; c += DROPOUT_PIECE) {
             int64_t count = channels - c < DROPOUT_PIECE ? channels - c : DROPOUT_PIECE;
-            dropout_factors(factors, &row, c, count);
-            add_row(out + c, x + c, residual ? residual + c : NULL,
-                    op->bias.data ? (const float *)op->bias.data + c : NULL, factors, count);
+            dropout_factors(factors, &dropout, c, count);
+            struct dropout_add_row piece = {row.out + c, row.x + c, row.residual ? row.residual + c : NULL,
+                                            row.bias ? row.bias + c : NULL, factors};
+            add_row(&piece, count);
         }
     }
 }

@@ -1,5 +1,6 @@
-// Softmax cross entropy over rows of logits. A row belongs to one task. The statistics are taken in one pass over memory:
-// a block of columns is read for its maximum and then, still in the nearest cache, for its sum of exponentials.
+// Softmax cross entropy over rows of logits. A row belongs to one task. The statistics are taken in one pass over
+// memory: a block of columns is read for its maximum and then, still in the nearest cache, for its sum of
+// exponentials.
 #include "ops/cpu/cpu.h"
 #include "ops/cpu/vector_math.h"
 #include <math.h>

@@ -26,9 +26,9 @@ static int64_t even_tile(int64_t length, int64_t largest) {
 }
 
 // How long a product takes with this cut, up to a factor. OpenBLAS packs both operands anew in every call, which costs
-// about 8 / rows + 16 / columns of a tile's time (0.3.21 on Neoverse V1) and counts double here, since few processors have
-// many cores; few large tiles leave threads without work at the end. How many threads there are must not matter, so the
-// times for several numbers are added up.
+// about 8 / rows + 16 / columns of a tile's time (0.3.21 on Neoverse V1) and counts double here, since few processors
+// have many cores; few large tiles leave threads without work at the end. How many threads there are must not matter,
+// so the times for several numbers are added up.
 static double cut_cost(const struct matmul_job *job, int64_t rows, int64_t columns) {
     static const int64_t threads[] = {1, 2, 4, 8, 16};
     int64_t tiles = cpu_pieces(rows, job->tile_rows) * cpu_pieces(columns, job->tile_columns);

@@ -10,8 +10,12 @@ struct column_job {
     int64_t rows, columns;
 };
 
-// Eight rows are added to each other before they join the sum: shorter chains of rounding, and fewer passes over the sum.
-CPU_CLONES static void add_columns(float *out, const float *x, int64_t rows, int64_t stride, int64_t count) {
+// Eight rows are added to each other before they join the sum: shorter chains of rounding, and fewer passes over the
+// sum.
+CPU_CLONES static void add_columns(const struct column_job *job, int64_t first, int64_t count) {
+    const float *x = job->x + first;
+    float *out = job->out + first;
+    int64_t rows = job->rows, stride = job->columns;
     float sum[CPU_COLUMN_BLOCK] = {0};
     int64_t n = 0;
     for (; n + 8 <= rows; n += 8) {
@@ -37,7 +41,7 @@ static void column_task(void *context, int64_t index, int thread) {
     (void)thread;
     const struct column_job *job = context;
     struct cpu_range range = cpu_piece(job->columns, CPU_COLUMN_BLOCK, index);
-    add_columns(job->out + range.first, job->x + range.first, job->rows, job->columns, range.end - range.first);
+    add_columns(job, range.first, range.end - range.first);
 }
 
 void cpu_add_column_sums(struct device *device, struct tensor out, struct tensor x) {
