@@ -1,4 +1,5 @@
-// For tests of tokenizers with golden ids in JSON Lines: {"text": …, KEY: [ids]} per line, checked against an encoder.
+// For tests of tokenizers with golden ids in JSON Lines: {"text": …, KEY: [ids]} per line, checked against an
+// encoder.
 #ifndef TESTS_DATA_JSON_IDS_H
 #define TESTS_DATA_JSON_IDS_H
 

@@ -1,5 +1,5 @@
-// BERT's WordPiece against golden ids of Google's algorithm (tests/golden/make_wordpiece.py), its vocabulary file, and
-// what a damaged one gives.
+// BERT's WordPiece against golden ids of Google's algorithm (tests/golden/make_wordpiece.py), its vocabulary file,
+// and what a damaged one gives.
 #include "data/tokenizer/normal_form.h"
 #include "data/tokenizer/wordpiece.h"
 #include "data/tokenizer/wordpiece_vocab.h"

@@ -1,5 +1,5 @@
-// Normal forms by way of utf8proc's decompositions and combining classes. Composition has a table of its own: utf8proc
-// composes by the newest Unicode it knows, and the references by older ones.
+// Normal forms by way of utf8proc's decompositions and combining classes. Composition has a table of its own:
+// utf8proc composes by the newest Unicode it knows, and the references by older ones.
 #include "data/tokenizer/normal_form.h"
 #include "base/error.h"
 #include <string.h>
@@ -61,8 +61,8 @@ static struct pair *find_slot(struct normal_form_pairs *pairs, uint32_t first, u
     }
 }
 
-// Whether parts, the full decomposition of c, compose to c again: not so for characters excluded from composition, and for
-// those that stand for another one (U+212B for U+00C5).
+// Whether parts, the full decomposition of c, compose to c again: not so for characters excluded from composition,
+// and for those that stand for another one (U+212B for U+00C5).
 static bool composes_back(uint32_t c, const uint32_t *parts, size_t length) {
     utf8proc_int32_t buffer[LONGEST_DECOMPOSITION];
     for (size_t i = 0; i < length; i++)
@@ -72,9 +72,9 @@ static bool composes_back(uint32_t c, const uint32_t *parts, size_t length) {
     return count == 1 && buffer[0] == (utf8proc_int32_t)c;
 }
 
-// A pair is what a character decomposes to in one step. The full decomposition x1…xn of a character that composes is its
-// first half, written out, and xn; so the first half is what x1…xn-1 composes to, which shorter decompositions have
-// given already.
+// A pair is what a character decomposes to in one step. The full decomposition x1…xn of a character that composes is
+// its first half, written out, and xn; so the first half is what x1…xn-1 composes to, which shorter decompositions
+// have given already.
 struct normal_form_pairs *normal_form_pairs_create(const struct unicode_table *known) {
     struct normal_form_pairs *pairs = memory_alloc(sizeof *pairs);
     size_t used = 0;
@@ -115,7 +115,8 @@ static uint32_t compose(const struct normal_form_pairs *pairs, uint32_t first, u
 
 // ---- the forms ----
 
-// Puts a run of marks (nonzero classes) into order, equal classes as they stand. Counting, since a hostile run may be long.
+// Puts a run of marks (nonzero classes) into order, equal classes as they stand. Counting, since a hostile run may be
+// long.
 static void order_marks(const struct unicode_table *known, uint32_t *marks, size_t count) {
     bool in_order = true;
     for (size_t i = 1; i < count && in_order; i++)

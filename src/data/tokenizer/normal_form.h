@@ -1,6 +1,7 @@
 // The four normal forms of Unicode (UAX #15): canonical or compatible decomposition, marks in canonical order, and
-// composition. Decompositions come from utf8proc; characters that an edition of Unicode did not have yet are left alone,
-// so that the result does not depend on utf8proc's own version. A build without utf8proc has normal_form_none.c.
+// composition. Decompositions come from utf8proc; characters that an edition of Unicode did not have yet are left
+// alone, so that the result does not depend on utf8proc's own version. A build without utf8proc has
+// normal_form_none.c.
 #ifndef DATA_TOKENIZER_NORMAL_FORM_H
 #define DATA_TOKENIZER_NORMAL_FORM_H
 

@@ -1,7 +1,7 @@
-// General categories and lower case of characters, out of tables of our own (unicode_tables.c), for the tokenizers whose
-// references are tied to a version of Unicode: ids must not change with the libraries of the machine. A table has one
-// byte for each of the 1,114,112 values, so that looking one up is one load; only the pages that a text's scripts need
-// come into the cache.
+// General categories and lower case of characters, out of tables of our own (unicode_tables.c), for the tokenizers
+// whose references are tied to a version of Unicode: ids must not change with the libraries of the machine. A table
+// has one byte for each of the 1,114,112 values, so that looking one up is one load; only the pages that a text's
+// scripts need come into the cache.
 #ifndef DATA_TOKENIZER_UNICODE_CATEGORY_H
 #define DATA_TOKENIZER_UNICODE_CATEGORY_H
 

@@ -1,7 +1,7 @@
-// WordPiece of one word, and the walk over a text that finds the words. Runs of ASCII letters and digits between blanks
-// and punctuation, nearly all words of most texts, are looked up in the cache as they stand; a part with any other
-// character is first cleaned character by character. Both may use one cache: a part that is clean already is encoded
-// like its raw form.
+// WordPiece of one word, and the walk over a text that finds the words. Runs of ASCII letters and digits between
+// blanks and punctuation, nearly all words of most texts, are looked up in the cache as they stand; a part with any
+// other character is first cleaned character by character. Both may use one cache: a part that is clean already is
+// encoded like its raw form.
 #include "data/tokenizer/wordpiece.h"
 #include "base/error.h"
 #include "base/utf8.h"

@@ -1,9 +1,9 @@
 // WordPiece: a word is cut into the longest pieces of the vocabulary from left to right, pieces after the first being
 // written with a prefix ("##"). A word with a part that is no piece, or with too many characters, is one [UNK].
 //
-// What a word is BERT's basic tokenizer says: text is cleaned of control characters, cut at blanks, around CJK characters
-// and at punctuation, and (uncased) lower-cased and stripped of accents. Google's code, which Megatron took over, and
-// Hugging Face's do this in ways that differ in rare characters: struct bert_rules has both.
+// What a word is BERT's basic tokenizer says: text is cleaned of control characters, cut at blanks, around CJK
+// characters and at punctuation, and (uncased) lower-cased and stripped of accents. Google's code, which Megatron
+// took over, and Hugging Face's do this in ways that differ in rare characters: struct bert_rules has both.
 #ifndef DATA_TOKENIZER_WORDPIECE_H
 #define DATA_TOKENIZER_WORDPIECE_H
 
@@ -49,8 +49,8 @@ struct bert {
     struct bert_rules rules;
 };
 
-// Appends the ids of a text. Ill-formed UTF-8 counts as U+FFFD, which is dropped. Needs normal_form_require where accents
-// are stripped.
+// Appends the ids of a text. Ill-formed UTF-8 counts as U+FFFD, which is dropped. Needs normal_form_require where
+// accents are stripped.
 int bert_encode(const struct bert *bert, struct bert_state *state, const char *text, size_t length,
                 struct token_list *out);
 
@@ -59,8 +59,8 @@ int bert_encode(const struct bert *bert, struct bert_state *state, const char *t
 enum bert_class { BERT_WORD, BERT_PUNCTUATION, BERT_BLANK, BERT_CJK, BERT_DROPPED };
 enum bert_class bert_classify(const struct bert_rules *rules, uint32_t character);
 
-// A part of a text between blanks or CJK characters, with dropped characters left out; `before` is the text before it,
-// up to `part`, for those rules that look back.
+// A part of a text between blanks or CJK characters, with dropped characters left out; `before` is the text before
+// it, up to `part`, for those rules that look back.
 struct bert_part {
     const unsigned char *before, *part;
     const struct character_list *characters;

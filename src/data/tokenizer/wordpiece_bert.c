@@ -1,5 +1,6 @@
-// BertWordPieceLowerCase and BertWordPieceCase, as Megatron had them up to core 0.14: Google's tokenizer over vocab.txt;
-// [BOS], [EOS] and --vocab-extra-ids further tokens follow the vocabulary; [EOS] ends a document; encoding adds nothing.
+// BertWordPieceLowerCase and BertWordPieceCase, as Megatron had them up to core 0.14: Google's tokenizer over
+// vocab.txt; [BOS], [EOS] and --vocab-extra-ids further tokens follow the vocabulary; [EOS] ends a document; encoding
+// adds nothing.
 #include "data/tokenizer/kind.h"
 #include "data/tokenizer/normal_form.h"
 #include "data/tokenizer/wordpiece.h"
@@ -148,7 +149,8 @@ static void trim(struct buffer *text, size_t begin) {
         text->data[text->length] = 0;
 }
 
-// Words with blanks between, pieces joined, and the blanks that English does not have taken out: Megatron's detokenize.
+// Words with blanks between, pieces joined, and the blanks that English does not have taken out: Megatron's
+// detokenize.
 static int decode(const struct tokenizer *tokenizer, const int32_t *ids, int64_t count, struct buffer *out) {
     static const char *const tidy[][2] = {
         {" .", "."},     {" ?", "?"},   {" !", "!"},   {" ,", ","},     {" ' ", "'"},

@@ -90,8 +90,9 @@ static uint32_t character_before(const unsigned char *begin, const unsigned char
     return character;
 }
 
-// Whether a cased letter stands before characters[index], characters that case ignores left out. The search goes on into
-// the text before the part, which the caller has dealt with already, as far as the blank or CJK character before.
+// Whether a cased letter stands before characters[index], characters that case ignores left out. The search goes on
+// into the text before the part, which the caller has dealt with already, as far as the blank or CJK character
+// before.
 static bool cased_before(const struct bert_rules *rules, const struct bert_part *part, size_t index) {
     while (index > 0) {
         uint32_t c = part->characters->items[--index];

@@ -1,5 +1,5 @@
-// Reads vocab.txt, one token per line, as Google's and Megatron's code do: a token's id is the number of its line, from 0;
-// blanks around it do not count; of equal lines the last one has the say.
+// Reads vocab.txt, one token per line, as Google's and Megatron's code do: a token's id is the number of its line,
+// from 0; blanks around it do not count; of equal lines the last one has the say.
 #ifndef DATA_TOKENIZER_WORDPIECE_VOCAB_H
 #define DATA_TOKENIZER_WORDPIECE_VOCAB_H
 
