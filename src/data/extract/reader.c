@@ -2,6 +2,7 @@
 // to their codec, whose loop ends when the file has ended between two compressed streams.
 #include "data/extract/reader.h"
 #include "data/extract/codec.h"
+#include "data/extract/parallel_bzip2.h"
 #include "data/bad_data.h"
 #include "base/error.h"
 #include "base/memory.h"
@@ -20,10 +21,11 @@ struct reader {
     const struct codec *codec;  // NULL for plain files
     void *state;
     unsigned char *input;
-    size_t begin, end;    // what of input is not used yet
-    uint64_t read_bytes;  // all bytes read from the file
-    bool ended;           // the file has no more
-    bool between;         // the codec stands between two streams
+    size_t begin, end;                // what of input is not used yet
+    uint64_t read_bytes;              // all bytes read from the file
+    bool ended;                       // the file has no more
+    bool between;                     // the codec stands between two streams
+    struct parallel_bzip2 *parallel;  // reads in the codec's place; NULL for one thread
 };
 
 // Tops up an empty input buffer; sets ended at the end of the file.
@@ -119,11 +121,25 @@ static int begin(struct reader *reader, const char *path) {
     return recognise(reader);
 }
 
-int reader_open(struct reader **reader, const char *path) {
+// Hands the file over to several threads where they can share the work.
+static int share_work(struct reader *reader, int threads) {
+    if (reader->codec != &codec_bzip2 || threads < 2)
+        return 0;
+    const struct parallel_bzip2_options options = {
+        .descriptor = reader->descriptor,
+        .name = reader->name,
+        .begin = reader->input,
+        .begin_bytes = reader->end,
+        .threads = threads,
+    };
+    return parallel_bzip2_open(&reader->parallel, &options);
+}
+
+int reader_open_threads(struct reader **reader, const char *path, int threads) {
     *reader = NULL;
     struct reader *opened = memory_alloc(sizeof *opened);
     opened->descriptor = -1;
-    if (begin(opened, path) < 0) {
+    if (begin(opened, path) < 0 || share_work(opened, threads) < 0) {
         reader_close(opened);
         return -1;
     }
@@ -131,9 +147,14 @@ int reader_open(struct reader **reader, const char *path) {
     return 0;
 }
 
+int reader_open(struct reader **reader, const char *path) {
+    return reader_open_threads(reader, path, 1);
+}
+
 void reader_close(struct reader *reader) {
     if (!reader)
         return;
+    parallel_bzip2_close(reader->parallel);
     if (reader->codec)
         reader->codec->close(reader->state);
     if (reader->descriptor >= 0)
@@ -191,10 +212,14 @@ static int64_t read_compressed(struct reader *reader, unsigned char *out, size_t
 int64_t reader_read(struct reader *reader, void *out, size_t capacity) {
     if (capacity == 0)
         return 0;
+    if (reader->parallel)
+        return parallel_bzip2_read(reader->parallel, out, capacity);
     return reader->codec ? read_compressed(reader, out, capacity) : read_plain(reader, out, capacity);
 }
 
 uint64_t reader_input_bytes(const struct reader *reader) {
+    if (reader->parallel)
+        return parallel_bzip2_input_bytes(reader->parallel);
     return reader->read_bytes - (reader->end - reader->begin);
 }
 

@@ -11,6 +11,8 @@ struct reader;
 
 // "-" is standard input.
 int reader_open(struct reader **reader, const char *path);
+// The same, with the help of up to so many threads where the format allows it (bzip2).
+int reader_open_threads(struct reader **reader, const char *path, int threads);
 void reader_close(struct reader *reader);  // NULL is fine
 
 // Up to capacity bytes into out: returns how many, 0 at the end, -1 on error.

@@ -66,7 +66,7 @@ static int read_more(struct wiki_pages *pages, struct buffer *text) {
 // Opens the next dump and reads up to its first page, which stays in the tail.
 static int begin_dump(struct wiki_pages *pages) {
     struct wiki_site *site = &pages->sites[pages->next_path];
-    TRY(reader_open(&pages->reader, pages->options.paths[pages->next_path++]));
+    TRY(reader_open_threads(&pages->reader, pages->options.paths[pages->next_path++], pages->options.threads));
     struct buffer *tail = &pages->tail;
     buffer_clear(tail);
     pages->offset = 0;

@@ -194,10 +194,8 @@ void wiki_render_ipac_en(struct buffer *out, const struct wiki_call *call) {
         bool is_word = !call->arguments[i].position || (value.length > 4 && memchr(value.data, '.', value.length));
         for (size_t word = 0; word < sizeof words / sizeof words[0]; word++)
             is_word = is_word || wiki_equal(value, words[word]);
-        if (wiki_equal(value, "-") || wiki_equal(value, "_"))
-            buffer_append_byte(out, value.data[0] == '_' ? ' ' : '-');
-        else if (!is_word)
-            wiki_append(out, value);
+        for (size_t byte = 0; byte < value.length && !is_word; byte++)
+            buffer_append_byte(out, value.data[byte] == '_' ? ' ' : value.data[byte]);
     }
     buffer_append_byte(out, '/');
 }

@@ -129,6 +129,7 @@ struct stripper {
 struct found {
     const struct tag *tag;
     bool is_close, is_empty;  // </x>, <x/>
+    bool has_attributes;
     const char *after;
 };
 
@@ -177,6 +178,9 @@ static bool read_tag(const struct stripper *s, const char *text, struct found *f
     found->tag = bsearch(name, tags, TAG_COUNT, sizeof tags[0], compare_tag);
     if (!found->tag)
         return false;
+    while (at < s->end && wiki_is_blank(*at))
+        at++;
+    found->has_attributes = at < s->end && *at != '>' && *at != '/';
     char quote = 0;
     const char *unquoted = NULL;  // the first '>' of all, for a tag with an odd number of quotes
     for (; at < s->end && *at != '<'; at++) {
@@ -203,9 +207,9 @@ static const char *find_close(struct stripper *s, const struct tag *tag, const c
     struct found found;
     while (!s->never_closed[index] && (text = memchr(text, '<', (size_t)(s->end - text)))) {
         if (read_tag(s, text, &found) && found.tag == tag) {
-            if (found.is_close)
+            if (found.is_close && !found.has_attributes)
                 depth--;
-            else if (tag->action == DROP_NESTED && !found.is_empty)
+            else if (!found.is_close && tag->action == DROP_NESTED && !found.is_empty)
                 depth++;
             if (depth == 0) {
                 *after = found.after;

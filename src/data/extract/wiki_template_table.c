@@ -153,7 +153,7 @@ static const struct wiki_native natives[] = {
     {"end-date", NULL, wiki_render_loose_date},
     {"endash", "–", NULL},
     {"enum", "*, ", NULL},
-    {"eqm", "$1", NULL},
+    {"eqm", "⇌", NULL},
     {"eur", "€<$1>", NULL},
     {"euro", "€<$1>", NULL},
     {"exp", "$1^$2", NULL},

@@ -1,0 +1,272 @@
+// Two bytes inside a mark are whole bytes of it at each of the 8 ways it can lie across byte boundaries: a table over pairs
+// of bytes finds the places worth a closer look, about one in four thousand.
+#include "data/extract/bzip2_scan.h"
+#include "data/bad_data.h"
+#include "base/memory.h"
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { READ_BYTES = 1 << 18, MARK_BITS = 48, CHECKSUM_BITS = 32, HEADER_BYTES = 4 };
+
+static const uint64_t block_mark = 0x314159265359, end_mark = 0x177245385090;
+
+struct bzip2_scan {
+    int descriptor;
+    const char *name;
+    unsigned char *data;  // the file from byte `position` on, as far as read
+    size_t length, capacity;
+    uint64_t position;
+    bool ended;  // nothing more to read
+    size_t bit;  // of data where the present block begins
+    bool in_stream;
+    unsigned char is_candidate[1 << 16];
+};
+
+struct bzip2_scan *bzip2_scan_create(int descriptor, const char *name, const void *begin, size_t begin_bytes) {
+    struct bzip2_scan *scan = memory_alloc(sizeof *scan);
+    scan->descriptor = descriptor;
+    scan->name = name;
+    scan->capacity = begin_bytes + READ_BYTES;
+    scan->data = memory_alloc(scan->capacity);
+    memcpy(scan->data, begin, begin_bytes);
+    scan->length = begin_bytes;
+    for (unsigned shift = 0; shift < 8; shift++) {
+        scan->is_candidate[(block_mark >> (16 + shift)) & 0xFFFF] = 1;
+        scan->is_candidate[(end_mark >> (16 + shift)) & 0xFFFF] = 1;
+    }
+    return scan;
+}
+
+void bzip2_scan_free(struct bzip2_scan *scan) {
+    if (!scan)
+        return;
+    free(scan->data);
+    free(scan);
+}
+
+// ---- bytes and bits ----
+
+static int read_more(struct bzip2_scan *scan) {
+    if (scan->capacity - scan->length < READ_BYTES) {
+        scan->capacity = 2 * scan->capacity + READ_BYTES;
+        scan->data = memory_realloc(scan->data, scan->capacity);
+    }
+    ssize_t got;
+    do
+        got = read(scan->descriptor, scan->data + scan->length, READ_BYTES);
+    while (got < 0 && errno == EINTR);
+    if (got < 0)
+        return error_set("cannot read %s at byte %" PRIu64 ": %s; check the file and the disk", scan->name,
+                         scan->position + scan->length, strerror(errno));
+    scan->length += (size_t)got;
+    scan->ended = got == 0;
+    return 0;
+}
+
+// Forgets the bytes before `byte`.
+static void advance(struct bzip2_scan *scan, size_t byte) {
+    memmove(scan->data, scan->data + byte, scan->length - byte);
+    scan->length -= byte;
+    scan->position += byte;
+}
+
+// Bits [bit, bit + 48), which must be there.
+static uint64_t bits48(const unsigned char *bytes, size_t bit) {
+    uint64_t window = 0;
+    size_t last = (bit + MARK_BITS - 1) / 8;
+    for (size_t i = bit / 8; i <= last; i++)
+        window = window << 8 | bytes[i];
+    return window >> (7 - (bit + MARK_BITS - 1) % 8) & ((1ULL << MARK_BITS) - 1);
+}
+
+uint32_t bzip2_bits32(const unsigned char *bytes, size_t bit) {
+    uint64_t window = 0;
+    size_t last = (bit + CHECKSUM_BITS - 1) / 8;
+    for (size_t i = bit / 8; i <= last; i++)
+        window = window << 8 | bytes[i];
+    return (uint32_t)(window >> (7 - (bit + CHECKSUM_BITS - 1) % 8));
+}
+
+static bool has_bits(const struct bzip2_scan *scan, size_t bit, size_t count) {
+    return bit + count <= 8 * scan->length;
+}
+
+static bool is_header(const unsigned char *bytes) {
+    return memcmp(bytes, "BZh", 3) == 0 && bytes[3] >= '1' && bytes[3] <= '9';
+}
+
+// ---- marks ----
+
+// The first bit from `from` on where a mark of either kind lies within what is read, or SIZE_MAX.
+static size_t find_mark(const struct bzip2_scan *scan, size_t from) {
+    const unsigned char *data = scan->data;
+    for (size_t byte = from / 8; byte + 7 <= scan->length; byte++) {
+        if (!scan->is_candidate[data[byte + 2] << 8 | data[byte + 3]])
+            continue;
+        for (size_t bit = 8 * byte; bit < 8 * byte + 8; bit++) {
+            if (bit < from || !has_bits(scan, bit, MARK_BITS))
+                continue;
+            uint64_t bits = bits48(data, bit);
+            if (bits == block_mark || bits == end_mark)
+                return bit;
+        }
+    }
+    // The last byte of the file may complete a mark that begins on a byte.
+    if (scan->ended && scan->length >= 6 && 8 * (scan->length - 6) >= from) {
+        uint64_t bits = bits48(data, 8 * (scan->length - 6));
+        if (bits == block_mark || bits == end_mark)
+            return 8 * (scan->length - 6);
+    }
+    return SIZE_MAX;
+}
+
+// After an end mark and its checksum: the end of the file or the next stream. The caller has seen to it that enough is read.
+static bool is_true_end(const struct bzip2_scan *scan, size_t mark, size_t *next_byte) {
+    if (!has_bits(scan, mark, MARK_BITS + CHECKSUM_BITS))
+        return false;
+    *next_byte = (mark + MARK_BITS + CHECKSUM_BITS + 7) / 8;
+    size_t rest = scan->length - *next_byte;
+    if (rest == 0)
+        return scan->ended;
+    return rest >= HEADER_BYTES && is_header(scan->data + *next_byte);
+}
+
+// ---- pieces ----
+
+static int damaged(const struct bzip2_scan *scan, size_t bit, const char *problem) {
+    return bad_data("%s: bzip2 data is damaged near byte %" PRIu64 ": %s; copy or download the file again", scan->name,
+                    scan->position + bit / 8, problem);
+}
+
+static void copy_bits(struct bzip2_piece *piece, const unsigned char *from, size_t bit, size_t count) {
+    size_t bytes = (count + 7) / 8, shift = bit % 8;
+    if (piece->capacity < bytes + 1) {
+        piece->capacity = bytes + bytes / 4 + 1;
+        piece->bytes = memory_realloc(piece->bytes, piece->capacity);
+    }
+    const unsigned char *source = from + bit / 8;
+    size_t last = (bit % 8 + count - 1) / 8;  // index of the last source byte that holds a bit
+    for (size_t i = 0; i < bytes; i++) {
+        unsigned low = shift && i + 1 <= last ? (unsigned)source[i + 1] >> (8 - shift) : 0;
+        piece->bytes[i] = (unsigned char)((unsigned)source[i] << shift | low);
+    }
+    piece->bits = count;
+}
+
+// Opens the next stream: 1, 0 at the end of the file.
+static int begin_stream(struct bzip2_scan *scan) {
+    while (!scan->ended && scan->length < HEADER_BYTES + 16)
+        TRY(read_more(scan));
+    if (scan->length == 0)
+        return 0;
+    if (scan->length < HEADER_BYTES || !is_header(scan->data))
+        return damaged(scan, 0, "not a bzip2 stream");
+    scan->bit = 8 * HEADER_BYTES;
+    scan->in_stream = true;
+    return 1;
+}
+
+// A mark that was found to be true.
+struct mark {
+    size_t bit;
+    bool is_end;
+    size_t next_byte;  // after the end of a stream
+};
+
+// Finds the next true mark from `from` on; reads on as needed.
+static int next_mark(struct bzip2_scan *scan, size_t from, struct mark *mark) {
+    enum { AFTER_MARK = (MARK_BITS + CHECKSUM_BITS) / 8 + HEADER_BYTES + 2 };
+    *mark = (struct mark){0};
+    for (;;) {
+        mark->bit = find_mark(scan, from);
+        bool is_found = mark->bit != SIZE_MAX;
+        bool is_near_end = is_found && !has_bits(scan, mark->bit, 8 * AFTER_MARK);
+        if ((!is_found || is_near_end) && !scan->ended) {
+            if (is_near_end)
+                from = mark->bit;
+            else if (8 * scan->length > from + 8 * 8)
+                from = 8 * (scan->length - 8);
+            if (scan->length > BZIP2_LONGEST_BLOCK + scan->bit / 8)
+                return damaged(scan, scan->bit, "a block without an end");
+            TRY(read_more(scan));
+            continue;
+        }
+        if (!is_found)
+            return bad_data("%s: bzip2 data is cut short: the file ends at byte %" PRIu64
+                            " inside a compressed stream; copy or download it again",
+                            scan->name, scan->position + scan->length);
+        mark->is_end = bits48(scan->data, mark->bit) == end_mark;
+        if (!mark->is_end || is_true_end(scan, mark->bit, &mark->next_byte))
+            return 0;
+        from = mark->bit + 1;
+    }
+}
+
+// The block at scan->bit, or the end mark of a stream that holds none: then *piece has no bits.
+static int take_piece(struct bzip2_scan *scan, struct bzip2_piece *piece) {
+    while (!scan->ended && !has_bits(scan, scan->bit, 8 * 32))
+        TRY(read_more(scan));
+    size_t begin = scan->bit;
+    uint64_t first = has_bits(scan, begin, MARK_BITS) ? bits48(scan->data, begin) : 0;
+    if (first != block_mark && first != end_mark && scan->ended && scan->length < begin / 8 + 32)
+        return bad_data("%s: bzip2 data is cut short: the file ends at byte %" PRIu64
+                        " inside a compressed stream; copy or download it again",
+                        scan->name, scan->position + scan->length);
+    if (first != block_mark && first != end_mark)
+        return damaged(scan, begin, "no block where one should begin");
+    struct mark mark;
+    TRY(next_mark(scan, first == end_mark ? begin : begin + MARK_BITS, &mark));
+    uint32_t checksum = mark.is_end ? bzip2_bits32(scan->data, mark.bit + MARK_BITS) : 0;
+    if (first == end_mark && (mark.bit != begin || checksum != 0))
+        return damaged(scan, begin, "an empty stream with a checksum");
+    piece->bits = 0;
+    if (first == block_mark)
+        copy_bits(piece, scan->data, begin, mark.bit - begin);
+    size_t after = mark.is_end ? mark.next_byte : mark.bit / 8;
+    piece->position = scan->position + begin / 8;
+    piece->ends_stream = mark.is_end;
+    piece->stream_checksum = checksum;
+    piece->position_after = scan->position + after;
+    scan->in_stream = !mark.is_end;
+    scan->bit = mark.bit % 8;
+    advance(scan, after);
+    return 0;
+}
+
+int bzip2_scan_next(struct bzip2_scan *scan, struct bzip2_piece *piece) {
+    do {
+        if (!scan->in_stream) {
+            int status = begin_stream(scan);
+            if (status <= 0)
+                return status;
+        }
+        TRY(take_piece(scan, piece));
+    } while (piece->bits == 0);
+    return 1;
+}
+
+void bzip2_piece_join(struct bzip2_piece *a, const struct bzip2_piece *b) {
+    size_t bits = a->bits + b->bits, bytes = (bits + 7) / 8 + 1, shift = a->bits % 8;
+    if (a->capacity < bytes) {
+        a->capacity = bytes;
+        a->bytes = memory_realloc(a->bytes, bytes);
+    }
+    unsigned char *out = a->bytes + a->bits / 8;
+    if (shift)
+        *out = (unsigned char)(*out & 0xFF << (8 - shift));
+    for (size_t i = 0; i < (b->bits + 7) / 8; i++) {
+        if (shift) {
+            out[i] = (unsigned char)(out[i] | b->bytes[i] >> shift);
+            out[i + 1] = (unsigned char)(b->bytes[i] << (8 - shift));
+        } else {
+            out[i] = b->bytes[i];
+        }
+    }
+    a->bits = bits;
+    a->ends_stream = b->ends_stream;
+    a->stream_checksum = b->stream_checksum;
+    a->position_after = b->position_after;
+}
