@@ -148,7 +148,8 @@ int main(int argc, char **argv) {
         .name = "bench_step", .summary = "Times one training step.", .tables = tables, .table_count = 2};
     // Of a flag given twice the last one counts, so the user's come after these.
     char *defaults[] = {"bench_step",  "--preset=gpt2-124m", "--micro-batch-size=4",  "--seq-length=256",
-                        "--threads=2", "--hidden-dropout=0", "--attention-dropout=0", "--vocab-size=50257"};
+                        "--threads=2", "--hidden-dropout=0", "--attention-dropout=0", "--vocab-size=50257",
+                        "--device=cpu"};
     int default_count = sizeof defaults / sizeof defaults[0];
     char **all = memory_alloc(sizeof *all * (size_t)(default_count + argc));
     memcpy(all, defaults, sizeof defaults);
