@@ -11,7 +11,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 bevatron=${BEVATRON:-build/release/bevatron}
 make_stories=${MAKE_STORIES:-build/release/make_stories}
 folder=${DEMO_FOLDER:-demo}
-iterations=${DEMO_ITERS:-1000}
+iterations=${DEMO_ITERS:-1500}
 megabytes=${DEMO_MEGABYTES:-8}
 prompt="Once upon a time, there was a little"
 
@@ -41,8 +41,8 @@ title "1. A corpus: $megabytes MB of small stories from a grammar"
 echo "The first one of $(wc -l <"$folder/stories.jsonl"):"
 "$make_stories" --stories 1 --seed 1 --plain | fold -s -w 100 | sed 's/^/    /'
 
-title "2. A tokenizer: byte-level BPE, 1024 tokens"
-run "$bevatron" tokenizer train --input "$folder/stories.jsonl" --vocab-size 1024 --output-prefix "$folder/stories"
+title "2. A tokenizer: byte-level BPE, 2048 tokens"
+run "$bevatron" tokenizer train --input "$folder/stories.jsonl" --vocab-size 2048 --output-prefix "$folder/stories"
 
 tokenizer=(--tokenizer-type GPT2BPETokenizer --vocab-file "$folder/stories-vocab.json"
     --merge-file "$folder/stories-merges.txt")
@@ -52,11 +52,11 @@ run "$bevatron" preprocess --input "$folder/stories.jsonl" --output-prefix "$fol
     --workers "$(nproc)" "${tokenizer[@]}"
 
 train=("$bevatron" train "${tokenizer[@]}" --data-path "$folder/stories_text_document" --split "98,2,0"
-    --num-layers 4 --hidden-size 128 --num-attention-heads 4 --seq-length 128 --max-position-embeddings 128
-    --attention-dropout 0 --hidden-dropout 0 --make-vocab-size-divisible-by 64
-    --micro-batch-size 8 --global-batch-size 8 --lr 4e-3 --min-lr 4e-4 --lr-decay-style cosine --lr-warmup-iters 50
+    --num-layers 3 --hidden-size 128 --num-attention-heads 4 --seq-length 256 --max-position-embeddings 256
+    --init-method-std 0.05 --attention-dropout 0 --hidden-dropout 0 --make-vocab-size-divisible-by 64
+    --micro-batch-size 4 --global-batch-size 4 --lr 8e-3 --min-lr 8e-4 --lr-decay-style cosine --lr-warmup-iters 50
     --lr-decay-iters "$iterations" --weight-decay 0.1 --adam-beta2 0.95 --clip-grad 1.0 --seed 1234)
-generate=("$bevatron" generate --prompt "$prompt" --max-new-tokens 110 --temperature 0.7 --top-k 40 --seed 7)
+generate=("$bevatron" generate --prompt "$prompt" --max-new-tokens 160 --temperature 0.7 --top-k 40 --seed 7)
 
 title "4. What the model writes before it has learned anything"
 "${train[@]}" --train-iters 1 --eval-iters 0 --save "$folder/untrained" --save-interval 1 >"$folder/untrained.log" 2>&1 ||
@@ -78,7 +78,7 @@ learn "${train[@]}" --train-iters "$iterations" --log-interval 50 --eval-interva
     --save "$folder/run" --save-interval 500 --tensorboard-dir "$folder/run/tensorboard"
 
 title "6. The loss"
-run "$bevatron" board --text --logdir "$folder"
+run "$bevatron" board --text --logdir "$folder/run"
 
 title "7. What the model writes now"
 "${generate[@]}" --load "$folder/run" | tee "$folder/story.txt" | fold -s -w 100 | sed 's/^/    /'
