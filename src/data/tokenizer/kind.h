@@ -27,7 +27,11 @@ struct tokenizer_kind {
 
 extern const struct tokenizer_kind tokenizer_kind_gpt2;
 extern const struct tokenizer_kind tokenizer_kind_null;
+extern const struct tokenizer_kind tokenizer_kind_sentencepiece;
+extern const struct tokenizer_kind tokenizer_kind_gpt_sentencepiece;
+extern const struct tokenizer_kind tokenizer_kind_llama2;
 extern const struct tokenizer_kind tokenizer_kind_bert_lower;
 extern const struct tokenizer_kind tokenizer_kind_bert_case;
+extern const struct tokenizer_kind tokenizer_kind_tiktoken;
 
 #endif

@@ -11,14 +11,20 @@ static const struct tokenizer_kind *const kinds[] = {
     &tokenizer_kind_gpt2,
     &tokenizer_kind_bert_lower,
     &tokenizer_kind_bert_case,
+    &tokenizer_kind_sentencepiece,
+    &tokenizer_kind_gpt_sentencepiece,
+    &tokenizer_kind_llama2,
+    &tokenizer_kind_tiktoken,
     &tokenizer_kind_null,
 };
 enum { KIND_COUNT = sizeof kinds / sizeof kinds[0] };
 
 // Megatron's other types, so that asking for one is told apart from a misspelling.
 static const char *const known_elsewhere[] = {
-    "SentencePieceTokenizer", "GPTSentencePieceTokenizer", "Llama2Tokenizer",         "HuggingFaceTokenizer",
-    "TikTokenizer",           "MultimodalTokenizer",       "NullMultimodalTokenizer", "SFTTokenizer",
+    "HuggingFaceTokenizer",
+    "MultimodalTokenizer",
+    "NullMultimodalTokenizer",
+    "SFTTokenizer",
 };
 
 struct tokenizer_encoder {

@@ -24,7 +24,9 @@ struct tokenizer_options {
     int64_t vocab_size;      // --vocab-size: NullTokenizer, which has no file to count
     int64_t extra_ids;       // --vocab-extra-ids: further tokens <extra_id_0>…, for kinds that can add some
     bool as_today;           // --no-legacy-tokenizer: ids as Megatron core 0.15 and later give, not as those before
-    bool null_eod_given;     // --null-tokenizer-eod-id was given: see null.c
+    const char *tiktoken_pattern;  // --tiktoken-pattern: how TikTokenizer splits text; NULL: as the file is known to
+    int64_t tiktoken_specials;     // --tiktoken-num-special-tokens: ids before the ranks, in Megatron's JSON form
+    bool null_eod_given;           // --null-tokenizer-eod-id was given: see null.c
     int64_t null_eod_id;
 };
 
@@ -47,7 +49,8 @@ struct tokenizer_encoder;
 int tokenizer_encoder_create(struct tokenizer_encoder **encoder, const struct tokenizer *tokenizer);
 void tokenizer_encoder_free(struct tokenizer_encoder *encoder);  // NULL is fine
 
-// Appends the ids of the text. Adds nothing of its own (no begin, no end). On error the list is as it was.
+// Appends the ids of the text, after what the kind puts before every text (Llama2Tokenizer: the token that begins
+// one). Nothing is put at the end. On error the list is as it was.
 int tokenizer_encode(struct tokenizer_encoder *encoder, const char *text, size_t length, struct token_list *out);
 
 // "GPT2BPETokenizer, NullTokenizer": for help and messages; appends.

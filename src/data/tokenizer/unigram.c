@@ -95,18 +95,29 @@ double unigram_best(const struct unigram *unigram, struct unigram_scratch *scrat
     return collect(scratch, length);
 }
 
-// An offer is compared before it is rounded, and rounded when it is kept.
-static inline void offer_rounded(struct unigram_node *node, double score, size_t begin, int32_t id) {
-    if (node->begin < 0 || score > node->score)
-        *node = (struct unigram_node){(double)(float)score, INFINITY, (int32_t)begin, id};
+static inline void offer_rounded(struct unigram_node *node, float score, size_t begin, int32_t id) {
+    if (node->begin < 0 || score > (float)node->score)
+        *node = (struct unigram_node){(double)score, INFINITY, (int32_t)begin, id};
+}
+
+// Takes the sum at `begin` off every sum from there to `furthest`, the last position that has one.
+static void rebase(struct unigram_node *nodes, size_t begin, size_t furthest) {
+    float sum = (float)nodes[begin].score;
+    nodes[begin].score = 0;
+    for (size_t i = begin + 1; i <= furthest; i++)
+        if (nodes[i].begin >= 0)
+            nodes[i].score = (double)((float)nodes[i].score - sum);
 }
 
 float unigram_best_rounded(const struct unigram *unigram, struct unigram_scratch *scratch, const char *text,
                            size_t length, float sum) {
     struct unigram_node *nodes = prepare(scratch, length, (double)sum);
+    size_t furthest = 0;
     for (size_t begin = 0; begin < length;) {
+        if (fabs(nodes[begin].score) > UNIGRAM_LARGEST_SUM)
+            rebase(nodes, begin, furthest);
         size_t character = character_bytes((unsigned char)text[begin], length - begin);
-        double before = nodes[begin].score;
+        float before = (float)nodes[begin].score;
         bool is_known = false;
         int32_t node = TRIE_ROOT;
         for (size_t at = begin; at < length;) {
@@ -116,14 +127,15 @@ float unigram_best_rounded(const struct unigram *unigram, struct unigram_scratch
             int32_t id = unigram->trie.values[node];
             if (id < 0)
                 continue;
-            offer_rounded(&nodes[at], unigram->scores[id] + before, begin, id);
+            offer_rounded(&nodes[at], unigram_add(before, unigram->scores[id]), begin, id);
             is_known |= at - begin == character;
+            furthest = at > furthest ? at : furthest;
         }
-        if (!is_known) {
-            float unknown = unigram_add((float)before, unigram->unknown_score);
-            offer_rounded(&nodes[begin + character], (double)unknown, begin, unigram->unknown_id);
-        }
-        begin += character;
+        size_t end = begin + character;
+        if (!is_known)
+            offer_rounded(&nodes[end], unigram_add(before, unigram->unknown_score), begin, unigram->unknown_id);
+        furthest = end > furthest ? end : furthest;
+        begin = end;
     }
     collect(scratch, length);
     return (float)nodes[length].score;

@@ -1,9 +1,10 @@
 // The unigram language model of SentencePiece: of all ways to cut a text into pieces, the one whose scores (logarithms of
 // probabilities) sum to the most. A character that begins no piece of its own length can also be unknown, at a penalty.
 //
-// SentencePiece sums in single precision from the beginning of the text, so in long texts rounding decides between pieces:
-// unigram_best_rounded gives just what it gives. unigram_best sums in double precision, as Hugging Face does, and says by
-// how much the best way won, which tells how much rounding the result bears.
+// SentencePiece sums in single precision from the beginning of the text, so rounding decides between near equals:
+// unigram_best_rounded gives just what it gives. (Since version 0.2.2 it takes the sum off again where that is beyond
+// 100,000; before, longer texts had larger sums and worse pieces.) unigram_best sums in double precision, as Hugging Face
+// does, and says by how much the best way won, which tells how much rounding the result bears.
 #ifndef DATA_TOKENIZER_UNIGRAM_H
 #define DATA_TOKENIZER_UNIGRAM_H
 
@@ -17,6 +18,8 @@ struct unigram {
     int32_t unknown_id;    // -1 is fine: it is only handed back
     double unknown_score;  // usually the smallest score less 10
 };
+
+enum { UNIGRAM_LARGEST_SUM = 100000 };
 
 struct unigram_piece {
     int32_t id;
@@ -44,7 +47,7 @@ double unigram_best(const struct unigram *unigram, struct unigram_scratch *scrat
 float unigram_best_rounded(const struct unigram *unigram, struct unigram_scratch *scratch, const char *text,
                            size_t length, float sum);
 
-// The rounded sum after one more piece of this score.
+// The rounded sum after one more piece of this score, which single precision holds.
 static inline float unigram_add(float sum, double score) {
     return (float)(score + (double)sum);
 }

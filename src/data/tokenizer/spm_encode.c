@@ -1,0 +1,314 @@
+// Encoding with a SentencePiece model: text to words, words to ids, with a memory of short words (word_cache.h).
+//
+// In a unigram model the library adds up scores from the beginning of the text in single precision, so that rounding decides
+// between near equals, and the ids of a word depend on where it stands. We keep the same sum. A word is remembered together
+// with the largest sum up to which no rounding can change its ids: each of at most n additions errs by at most 2^-24 of a
+// sum below M, so two ways through n bytes keep their order where they are more than 2 n M 2^-24 apart. Beyond that sum, or
+// where the library might take the sum off within the word (see unigram.h), it is encoded anew, rounding by rounding.
+#include "data/tokenizer/spm_model.h"
+#include "base/error.h"
+#include "base/memory.h"
+#include "base/utf8.h"
+#include "data/tokenizer/character.h"
+#include "data/tokenizer/word_cache.h"
+#include <float.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+
+// Where the last id of a cache entry is, a unigram model keeps the largest sum instead.
+enum { UNIGRAM_IDS = WORD_CACHE_MAX_IDS - 1 };
+
+struct spm_encoder {
+    const struct spm_model *model;
+    struct word_cache cache;
+    struct buffer normalised;  // the text, where it needs normalising
+    struct buffer word;        // one word, where it needs folding
+    struct token_list ids;     // of one word
+    struct spm_bpe_scratch bpe;
+    struct unigram_scratch unigram;
+    float sum;           // of the scores so far
+    int64_t begin;       // ids in the list before this text
+    int32_t control_id;  // a control piece that came out of the text; -1 for none
+};
+
+struct spm_encoder *spm_encoder_create(const struct spm_model *model) {
+    struct spm_encoder *encoder = memory_alloc(sizeof *encoder);
+    encoder->model = model;
+    word_cache_create(&encoder->cache);
+    return encoder;
+}
+
+void spm_encoder_free(struct spm_encoder *encoder) {
+    if (!encoder)
+        return;
+    word_cache_free(&encoder->cache);
+    buffer_free(&encoder->normalised);
+    buffer_free(&encoder->word);
+    token_list_free(&encoder->ids);
+    spm_bpe_scratch_free(&encoder->bpe);
+    unigram_scratch_free(&encoder->unigram);
+    free(encoder);
+}
+
+// ---- from pieces to ids ----
+
+static void append_bytes(const struct spm_model *model, const char *text, size_t length, struct token_list *ids) {
+    const char *const space = SPM_SPACE;
+    bool unfolds = model->file.normaliser.escape_whitespaces;
+    for (size_t i = 0; i < length; i++) {
+        if (unfolds && text[i] == ' ')
+            for (int k = 0; k < SPM_SPACE_BYTES; k++)
+                token_list_append(ids, model->byte_ids[(unsigned char)space[k]]);
+        else
+            token_list_append(ids, model->byte_ids[(unsigned char)text[i]]);
+    }
+}
+
+// Adds one piece to the ids of a word. A run of unknown pieces is one id.
+static void add_piece(struct spm_encoder *encoder, int32_t id, const char *text, int32_t length) {
+    const struct spm_model *model = encoder->model;
+    struct token_list *ids = &encoder->ids;
+    if (id != model->unknown_id) {
+        if (model->pieces[id].type == SPM_CONTROL)
+            encoder->control_id = id;
+        token_list_append(ids, id);
+    } else if (model->file.byte_fallback) {
+        append_bytes(model, text, (size_t)length, ids);
+    } else if (ids->count == 0 || ids->ids[ids->count - 1] != id) {
+        token_list_append(ids, id);
+    }
+}
+
+// Appends ids of a word to those of the text, in which a run of unknown pieces can go on.
+static void append_word(const struct spm_encoder *encoder, const int32_t *ids, int64_t count, struct token_list *out) {
+    const struct spm_model *model = encoder->model;
+    int64_t first = count > 0 && ids[0] == model->unknown_id && !model->file.byte_fallback &&
+                    out->count > encoder->begin && out->ids[out->count - 1] == ids[0];
+    if (out->count + count > out->capacity)
+        token_list_reserve(out, count);
+    for (int64_t i = first; i < count; i++)
+        out->ids[out->count++] = ids[i];
+}
+
+// ---- words ----
+
+// The end of the word that begins at `at`.
+static inline size_t word_end(const struct spm_model *model, const unsigned char *text, size_t at, size_t length) {
+    size_t end = at + 1;
+    while (end < length && spm_is_joined(model, text[end - 1], text[end]))
+        end++;
+    return end;
+}
+
+// A word of raw text can hold U+2581, which is to be a blank.
+static struct spm_text folded_word(struct spm_encoder *encoder, const unsigned char *text, size_t length) {
+    struct spm_text word = {(const char *)text, length};
+    if (encoder->model->is_raw && memchr(text, SPM_SPACE[0], length)) {
+        buffer_clear(&encoder->word);
+        spm_fold(word.data, length, &encoder->word);
+        word = (struct spm_text){encoder->word.data, encoder->word.length};
+    }
+    return word;
+}
+
+static void encode_bpe_word(struct spm_encoder *encoder, const unsigned char *text, size_t length) {
+    struct spm_text word = folded_word(encoder, text, length);
+    spm_bpe_encode(&encoder->model->bpe, &encoder->bpe, word.data, word.length);
+    encoder->ids.count = 0;
+    for (int64_t i = 0; i < encoder->bpe.count; i++) {
+        add_piece(encoder, encoder->bpe.symbols[i].id, word.data, encoder->bpe.symbols[i].length);
+        word.data += encoder->bpe.symbols[i].length;
+    }
+}
+
+static void encode_bpe_words(struct spm_encoder *encoder, const unsigned char *text, size_t length,
+                             struct token_list *out) {
+    const struct spm_model *model = encoder->model;
+    for (size_t at = 0, end; at < length; at = end) {
+        end = model->is_cut ? word_end(model, text, at, length) : length;
+        if (end - at > WORD_CACHE_MAX_BYTES || !model->is_cut) {
+            encode_bpe_word(encoder, text + at, end - at);
+            append_word(encoder, encoder->ids.ids, encoder->ids.count, out);
+            continue;
+        }
+        struct word_key key = word_key_of(text + at, end - at, length - at);
+        struct word_bucket *bucket = word_cache_bucket(&encoder->cache, key);
+        const struct word_entry *entry = word_cache_find(bucket, key);
+        if (entry) {
+            int64_t count = 1 + (entry->ids[1] >= 0) + (entry->ids[2] >= 0) + (entry->ids[3] >= 0);
+            append_word(encoder, entry->ids, count, out);
+        } else {
+            encode_bpe_word(encoder, text + at, end - at);
+            append_word(encoder, encoder->ids.ids, encoder->ids.count, out);
+            word_cache_add(bucket, key, encoder->ids.ids, encoder->ids.count);
+        }
+    }
+}
+
+// ---- words of a unigram model ----
+
+static void take_unigram_pieces(struct spm_encoder *encoder, const char *text) {
+    encoder->ids.count = 0;
+    for (int64_t i = 0; i < encoder->unigram.count; i++) {
+        add_piece(encoder, encoder->unigram.pieces[i].id, text, encoder->unigram.pieces[i].length);
+        text += encoder->unigram.pieces[i].length;
+    }
+}
+
+static void encode_unigram_word(struct spm_encoder *encoder, const unsigned char *text, size_t length,
+                                struct token_list *out) {
+    struct spm_text word = folded_word(encoder, text, length);
+    encoder->sum =
+        unigram_best_rounded(&encoder->model->unigram, &encoder->unigram, word.data, word.length, encoder->sum);
+    take_unigram_pieces(encoder, word.data);
+    append_word(encoder, encoder->ids.ids, encoder->ids.count, out);
+}
+
+static float largest_sum(const struct spm_model *model, double margin, size_t length) {
+    double n = (double)length + 2, reach = n * model->most_score;
+    return (float)(fmin(0.5 * margin * 0x1p23 / n, UNIGRAM_LARGEST_SUM) - reach);
+}
+
+// Encodes a short word without regard to the sum, and remembers it where it is worth it.
+static void learn_unigram_word(struct spm_encoder *encoder, struct word_bucket *bucket, struct word_key key,
+                               struct spm_text raw) {
+    struct spm_text word = folded_word(encoder, (const unsigned char *)raw.data, raw.length);
+    double margin = unigram_best(&encoder->model->unigram, &encoder->unigram, word.data, word.length);
+    if (encoder->unigram.count > UNIGRAM_IDS)
+        return;
+    int32_t ids[WORD_CACHE_MAX_IDS] = {-1, -1, -1, -1};
+    for (int64_t i = 0; i < encoder->unigram.count; i++) {
+        ids[i] = encoder->unigram.pieces[i].id;
+        if (ids[i] == encoder->model->unknown_id)
+            return;
+    }
+    float largest = largest_sum(encoder->model, margin, word.length);
+    if (largest <= 0)
+        return;
+    memcpy(&ids[UNIGRAM_IDS], &largest, sizeof largest);
+    word_cache_add(bucket, key, ids, WORD_CACHE_MAX_IDS);
+}
+
+// Appends a remembered word; false where the sum has grown too large for it.
+static bool append_unigram_entry(struct spm_encoder *encoder, const struct word_entry *entry, struct token_list *out) {
+    float largest;
+    memcpy(&largest, &entry->ids[UNIGRAM_IDS], sizeof largest);
+    if (!(fabsf(encoder->sum) <= largest))
+        return false;
+    if (out->count + UNIGRAM_IDS > out->capacity)
+        token_list_reserve(out, UNIGRAM_IDS);
+    const double *scores = encoder->model->unigram.scores;
+    for (int i = 0; i < UNIGRAM_IDS && entry->ids[i] >= 0; i++) {
+        out->ids[out->count++] = entry->ids[i];
+        encoder->sum = unigram_add(encoder->sum, scores[entry->ids[i]]);
+    }
+    return true;
+}
+
+static void encode_unigram_words(struct spm_encoder *encoder, const unsigned char *text, size_t length,
+                                 struct token_list *out) {
+    for (size_t at = 0, end; at < length; at = end) {
+        end = word_end(encoder->model, text, at, length);
+        if (end - at <= WORD_CACHE_MAX_BYTES) {
+            struct word_key key = word_key_of(text + at, end - at, length - at);
+            struct word_bucket *bucket = word_cache_bucket(&encoder->cache, key);
+            const struct word_entry *entry = word_cache_find(bucket, key);
+            if (!entry) {
+                learn_unigram_word(encoder, bucket, key, (struct spm_text){(const char *)text + at, end - at});
+                entry = word_cache_find(bucket, key);
+            }
+            if (entry && append_unigram_entry(encoder, entry, out))
+                continue;
+        }
+        encode_unigram_word(encoder, text + at, end - at, out);
+    }
+}
+
+// ---- models of characters and of words ----
+
+static size_t character_or_symbol(const struct spm_model *model, const char *text, size_t length) {
+    struct trie_match symbol = spm_match_user_defined(&model->user_defined, text, length);
+    return symbol.length > 0 ? symbol.length : character_bytes((unsigned char)text[0], length);
+}
+
+// A word reaches up to the next blank (which begins the next one).
+static size_t word_bytes(const struct spm_model *model, const char *text, size_t length) {
+    bool folds = model->file.normaliser.escape_whitespaces;
+    size_t mark_bytes = folds ? 1 : SPM_SPACE_BYTES;
+    for (size_t i = 1; i + mark_bytes <= length; i++)
+        if (memcmp(text + i, folds ? " " : SPM_SPACE, mark_bytes) == 0)
+            return i;
+    return length;
+}
+
+static void encode_whole(struct spm_encoder *encoder, const char *text, size_t length, struct token_list *out) {
+    const struct spm_model *model = encoder->model;
+    for (size_t at = 0, bytes; at < length; at += bytes) {
+        bytes = model->file.model_type == SPM_CHAR ? character_or_symbol(model, text + at, length - at)
+                                                   : word_bytes(model, text + at, length - at);
+        int32_t id = trie_find(&model->whole, text + at, bytes);
+        encoder->ids.count = 0;
+        add_piece(encoder, id >= 0 ? id : model->unknown_id, text + at, (int32_t)bytes);
+        append_word(encoder, encoder->ids.ids, encoder->ids.count, out);
+    }
+}
+
+// ---- texts ----
+
+static void encode_words(struct spm_encoder *encoder, const char *text, size_t length, struct token_list *out) {
+    if (encoder->model->file.model_type == SPM_UNIGRAM)
+        encode_unigram_words(encoder, (const unsigned char *)text, length, out);
+    else if (encoder->model->file.model_type == SPM_BPE)
+        encode_bpe_words(encoder, (const unsigned char *)text, length, out);
+    else
+        encode_whole(encoder, text, length, out);
+}
+
+// Text that needs no normaliser is encoded where it stands, once its first word has had the dummy blank put before it.
+static void encode_raw(struct spm_encoder *encoder, const char *text, size_t length, struct token_list *out) {
+    const struct spm_model *model = encoder->model;
+    const unsigned char *bytes = (const unsigned char *)text;
+    size_t first = 0;
+    if (model->file.normaliser.add_dummy_prefix) {
+        if (spm_is_joined(model, ' ', bytes[0]))
+            first = word_end(model, bytes, 0, length);
+        buffer_clear(&encoder->normalised);
+        buffer_append_byte(&encoder->normalised, ' ');
+        buffer_append(&encoder->normalised, text, first);
+        encode_words(encoder, encoder->normalised.data, encoder->normalised.length, out);
+    }
+    encode_words(encoder, text + first, length - first, out);
+}
+
+static int too_long(size_t length) {
+    return error_set_code(EXIT_CODE_BAD_DATA, "a text of %zu bytes is too long for SentencePiece; split it", length);
+}
+
+int spm_encode(struct spm_encoder *encoder, const char *text, size_t length, struct token_list *out) {
+    const struct spm_model *model = encoder->model;
+    if (length == 0)
+        return 0;
+    if (length >= INT32_MAX)
+        return too_long(length);
+    encoder->sum = 0;
+    encoder->begin = out->count;
+    encoder->control_id = -1;
+    if (model->is_raw && utf8_check(text, length) == length) {
+        encode_raw(encoder, text, length, out);
+    } else {
+        buffer_clear(&encoder->normalised);
+        spm_normalise(&model->normaliser, text, length, &encoder->normalised);
+        if (encoder->normalised.length >= INT32_MAX)
+            return too_long(encoder->normalised.length);
+        encode_words(encoder, encoder->normalised.data, encoder->normalised.length, out);
+    }
+    if (encoder->control_id >= 0) {
+        struct spm_text piece = model->file.pieces[encoder->control_id].text;
+        return error_set_code(EXIT_CODE_BAD_DATA,
+                              "the text holds \"%.*s\", which this model has as control piece %" PRId32
+                              "; SentencePiece encodes no such text",
+                              (int)piece.length, piece.data, encoder->control_id);
+    }
+    return 0;
+}

@@ -1,0 +1,322 @@
+// Loading a model: what the library refuses is refused here, with what pieces of text it would choke on (ill-formed UTF-8,
+// absurd lengths, scores that are no numbers).
+#include "data/tokenizer/spm_model.h"
+#include "base/error.h"
+#include "base/file.h"
+#include "base/memory.h"
+#include "base/utf8.h"
+#include <float.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAX_FILE_BYTES = 1 << 28, MAX_PIECE_BYTES = 4096 };
+static const float unknown_penalty = 10;
+
+static bool is_reserved(const struct spm_piece *piece) {
+    return piece->type == SPM_CONTROL || piece->type == SPM_UNKNOWN || piece->type == SPM_BYTE;
+}
+
+// The byte that "<0x41>" stands for, -1 for other texts.
+static int byte_of_piece(struct spm_text text) {
+    static const char digits[] = "0123456789ABCDEF";
+    if (text.length != 6 || memcmp(text.data, "<0x", 3) != 0 || text.data[5] != '>' || !text.data[3] || !text.data[4])
+        return -1;
+    const char *high = strchr(digits, text.data[3]), *low = strchr(digits, text.data[4]);
+    return high && low ? (int)(16 * (high - digits) + (low - digits)) : -1;
+}
+
+static int check_piece(const struct spm_model *model, int64_t i, const char *name) {
+    const struct spm_piece *piece = &model->file.pieces[i];
+    const char *wrong = NULL;
+    bool is_in_trie = model->file.model_type == SPM_UNIGRAM || piece->type == SPM_USER_DEFINED;
+    if (piece->text.length == 0)
+        wrong = "is empty";
+    else if (piece->text.length > MAX_PIECE_BYTES)
+        wrong = "is longer than 4096 bytes";
+    else if (utf8_check(piece->text.data, piece->text.length) != piece->text.length)
+        wrong = "is not UTF-8";
+    else if (is_in_trie && memchr(piece->text.data, 0, piece->text.length))
+        wrong = "holds a NUL character";
+    else if (!isfinite(piece->score))
+        wrong = "has a score that is no number";
+    else if (piece->type == SPM_BYTE && !model->file.byte_fallback)
+        wrong = "stands for a byte, but byte fallback is off";
+    else if (piece->type == SPM_BYTE && byte_of_piece(piece->text) < 0)
+        wrong = "should stand for a byte, as \"<0x41>\" does";
+    else if (piece->type == SPM_UNKNOWN && model->unknown_id >= 0)
+        wrong = "is a second unknown piece";
+    return wrong ? error_set("%s: piece %" PRId64 " %s; the model is damaged", name, i, wrong) : 0;
+}
+
+static int check_pieces(struct spm_model *model, const char *name) {
+    model->unknown_id = -1;
+    for (int i = 0; i < 256; i++)
+        model->byte_ids[i] = -1;
+    for (int64_t i = 0; i < model->file.piece_count; i++) {
+        TRY(check_piece(model, i, name));
+        if (model->file.pieces[i].type == SPM_UNKNOWN)
+            model->unknown_id = (int32_t)i;
+        if (model->file.pieces[i].type == SPM_BYTE)
+            model->byte_ids[byte_of_piece(model->file.pieces[i].text)] = (int32_t)i;
+    }
+    if (model->unknown_id < 0)
+        return error_set("%s: has no piece of type unknown (\"<unk>\"); the model is damaged", name);
+    for (int i = 0; model->file.byte_fallback && i < 256; i++)
+        if (model->byte_ids[i] < 0)
+            return error_set("%s: byte fallback is on, but piece \"<0x%02X>\" is missing; the model is damaged", name,
+                             (unsigned)i);
+    return 0;
+}
+
+// Fills model->pieces: the texts as they look in normalised text.
+static void fold_pieces(struct spm_model *model) {
+    size_t count = (size_t)model->file.piece_count;
+    bool folds = model->file.normaliser.escape_whitespaces;
+    model->pieces = memory_alloc(count * sizeof *model->pieces);
+    size_t *begins = memory_alloc((count + 1) * sizeof *begins);
+    for (size_t i = 0; i < count; i++) {
+        struct spm_text text = model->file.pieces[i].text;
+        bool can_occur = true;
+        if (folds)
+            can_occur = spm_fold(text.data, text.length, &model->folded);
+        else
+            buffer_append(&model->folded, text.data, text.length);
+        begins[i + 1] = model->folded.length;
+        model->pieces[i] = model->file.pieces[i];
+        model->pieces[i].text.length = can_occur ? begins[i + 1] - begins[i] : 0;
+    }
+    for (size_t i = 0; i < count; i++)
+        model->pieces[i].text.data = model->pieces[i].text.length > 0 ? model->folded.data + begins[i] : NULL;
+    free(begins);
+}
+
+// Chooses the pieces that a trie is made of.
+struct choice {
+    bool reserved, user_defined, normal, unused;
+};
+
+static bool is_chosen(struct choice choice, const struct spm_piece *piece) {
+    if (!piece->text.data)
+        return false;
+    return is_reserved(piece)                ? choice.reserved
+           : piece->type == SPM_USER_DEFINED ? choice.user_defined
+           : piece->type == SPM_UNUSED       ? choice.unused
+                                             : choice.normal;
+}
+
+static struct trie_key *choose_keys(const struct spm_piece *pieces, int64_t piece_count, struct choice choice,
+                                    int64_t *count) {
+    struct trie_key *keys = memory_alloc((size_t)piece_count * sizeof *keys);
+    *count = 0;
+    for (int64_t i = 0; i < piece_count; i++)
+        if (is_chosen(choice, &pieces[i]))
+            keys[(*count)++] = (struct trie_key){pieces[i].text.data, pieces[i].text.length, (int32_t)i};
+    return keys;
+}
+
+static void build_trie(struct trie *trie, const struct spm_model *model, struct choice choice) {
+    int64_t count;
+    struct trie_key *keys = choose_keys(model->pieces, model->file.piece_count, choice, &count);
+    trie_build(trie, keys, count);
+    free(keys);
+}
+
+// Two pieces of one text would hide each other. (A reserved one and another may share a text; the reserved one is found.)
+static int check_duplicates(const struct spm_model *model, const char *name) {
+    static const struct choice choices[2] = {{.reserved = true},
+                                             {.user_defined = true, .normal = true, .unused = true}};
+    for (int k = 0; k < 2; k++) {
+        int64_t count;
+        struct trie_key *keys = choose_keys(model->file.pieces, model->file.piece_count, choices[k], &count);
+        struct trie trie;
+        trie_build(&trie, keys, count);
+        trie_free(&trie);
+        int64_t i = 1;
+        while (i < count &&
+               (keys[i].length != keys[i - 1].length || memcmp(keys[i].text, keys[i - 1].text, keys[i].length) != 0))
+            i++;
+        int32_t first = i < count ? keys[i - 1].value : -1, second = i < count ? keys[i].value : -1;
+        free(keys);
+        if (first >= 0)
+            return error_set("%s: pieces %" PRId32 " and %" PRId32 " are the same text; the model is damaged", name,
+                             first, second);
+    }
+    return 0;
+}
+
+static int create_normalisers(struct spm_model *model, const char *name) {
+    int64_t count;
+    struct choice user_defined = {.user_defined = true};
+    struct trie_key *keys = choose_keys(model->file.pieces, model->file.piece_count, user_defined, &count);
+    struct spm_normaliser_options options = {
+        .spec = &model->file.normaliser,
+        .user_defined = keys,
+        .user_defined_count = count,
+        .is_suffix = model->file.treat_whitespace_as_suffix,
+        .name = name,
+    };
+    int status = spm_normaliser_create(&model->normaliser, &options);
+    free(keys);
+    TRY(status);
+    const struct charsmap *map = &model->normaliser.map;
+    if (map->replacement_bytes > 0 && utf8_check(map->replacements, map->replacement_bytes) != map->replacement_bytes)
+        return error_set("%s: its normalisation rules are not UTF-8; the model is damaged", name);
+    if (model->file.denormaliser.charsmap.length > 0) {
+        options = (struct spm_normaliser_options){.spec = &model->file.denormaliser, .name = name};
+        TRY(spm_normaliser_create(&model->denormaliser, &options));
+        model->has_denormaliser = true;
+    }
+    return 0;
+}
+
+static int create_unigram(struct spm_model *model, const char *name) {
+    struct unigram *unigram = &model->unigram;
+    float least = FLT_MAX;
+    bool has_pieces = false;
+    for (int64_t i = 0; i < model->file.piece_count; i++) {
+        const struct spm_piece *piece = &model->file.pieces[i];
+        has_pieces |= !is_reserved(piece);
+        if (piece->type == SPM_NORMAL && piece->score < least)
+            least = piece->score;
+    }
+    if (!has_pieces)
+        return error_set("%s: has no pieces but reserved ones; the model is damaged", name);
+    build_trie(&unigram->trie, model, (struct choice){.user_defined = true, .normal = true});
+    unigram->scores = memory_alloc((size_t)model->file.piece_count * sizeof *unigram->scores);
+    unigram->unknown_id = model->unknown_id;
+    unigram->unknown_score = (double)(least - unknown_penalty);
+    model->most_score = fabs(unigram->unknown_score);
+    for (int64_t i = 0; i < model->file.piece_count; i++) {
+        const struct spm_piece *piece = &model->file.pieces[i];
+        // A user-defined symbol gains by its length, whatever its score, so that it is always taken.
+        float gain = (float)(0.1 * ((double)piece->text.length - 1));
+        unigram->scores[i] = (double)(piece->type == SPM_USER_DEFINED ? gain : piece->score);
+        model->most_score = fmax(model->most_score, fabs(unigram->scores[i]));
+    }
+    unigram->scores[model->unknown_id] = unigram->unknown_score;
+    return 0;
+}
+
+static void create_whole(struct spm_model *model) {
+    int64_t count;
+    struct choice all = {true, true, true, true};
+    struct trie_key *keys = choose_keys(model->pieces, model->file.piece_count, all, &count);
+    for (int64_t i = 0; i < count; i++) {
+        int32_t reserved = trie_find(&model->reserved, keys[i].text, keys[i].length);
+        if (reserved >= 0)
+            keys[i].value = reserved;
+    }
+    trie_build(&model->whole, keys, count);
+    free(keys);
+    build_trie(&model->user_defined, model, (struct choice){.user_defined = true});
+}
+
+static void join(struct spm_model *model, unsigned char a, unsigned char b) {
+    model->joined[a][b >> 6] |= (uint64_t)1 << (b & 63);
+}
+
+// Notes every pair of bytes in pieces that can occur. A blank can also stand in the text as U+2581, so the pairs it is in are
+// noted for the first and the last byte of that too. No cut is made inside a character.
+static void join_bytes(struct spm_model *model) {
+    const unsigned char *space = (const unsigned char *)SPM_SPACE;
+    for (int64_t i = 0; i < model->file.piece_count; i++) {
+        const struct spm_piece *piece = &model->pieces[i];
+        if (is_reserved(piece) || !piece->text.data)
+            continue;
+        const unsigned char *text = (const unsigned char *)piece->text.data;
+        for (size_t k = 1; k < piece->text.length; k++) {
+            join(model, text[k - 1], text[k]);
+            if (text[k] == ' ')
+                join(model, text[k - 1], space[0]);
+            if (text[k - 1] == ' ')
+                join(model, space[2], text[k]);
+            if (text[k] == ' ' && text[k - 1] == ' ')
+                join(model, space[2], space[0]);
+        }
+    }
+    for (unsigned a = 0; a < 256; a++)
+        model->joined[a][2] = ~(uint64_t)0;
+}
+
+static int32_t find_control(const struct spm_model *model, struct spm_text given, const char *usual) {
+    struct spm_text text = given.length > 0 ? given : (struct spm_text){usual, strlen(usual)};
+    const char *end = memchr(text.data, 0, text.length);
+    if (end)
+        text.length = (size_t)(end - text.data);
+    for (int64_t i = 0; i < model->file.piece_count; i++) {
+        const struct spm_piece *piece = &model->file.pieces[i];
+        if (piece->type == SPM_CONTROL && piece->text.length == text.length &&
+            memcmp(piece->text.data, text.data, text.length) == 0)
+            return (int32_t)i;
+    }
+    return -1;
+}
+
+static int build(struct spm_model *model, const char *name) {
+    TRY(spm_file_parse(&model->file, model->bytes.data, model->bytes.length, name));
+    TRY(check_pieces(model, name));
+    TRY(check_duplicates(model, name));
+    TRY(create_normalisers(model, name));
+    fold_pieces(model);
+    build_trie(&model->reserved, model, (struct choice){.reserved = true});
+    model->bos_id = find_control(model, model->file.bos_piece, "<s>");
+    model->eos_id = find_control(model, model->file.eos_piece, "</s>");
+    model->pad_id = find_control(model, model->file.pad_piece, "<pad>");
+    if (model->file.model_type == SPM_UNIGRAM) {
+        TRY(create_unigram(model, name));
+    } else if (model->file.model_type == SPM_BPE) {
+        spm_bpe_create(&model->bpe, &(struct spm_bpe_options){.pieces = model->pieces,
+                                                              .piece_count = model->file.piece_count,
+                                                              .unknown_id = model->unknown_id,
+                                                              .reserved = &model->reserved});
+    } else {
+        create_whole(model);
+    }
+    join_bytes(model);
+    const struct spm_normaliser_spec *spec = &model->file.normaliser;
+    bool has_words = model->file.model_type == SPM_UNIGRAM || model->file.model_type == SPM_BPE;
+    model->is_cut = has_words && !model->bpe.is_unused;
+    model->is_raw = model->is_cut && spec->escape_whitespaces && !spec->remove_extra_whitespaces &&
+                    spec->charsmap.length == 0 && !(spec->add_dummy_prefix && model->file.treat_whitespace_as_suffix);
+    return 0;
+}
+
+int spm_model_parse(struct spm_model **model, const void *bytes, size_t length, const char *name) {
+    *model = memory_alloc(sizeof **model);
+    buffer_append(&(*model)->bytes, bytes, length);
+    if (build(*model, name) == 0)
+        return 0;
+    spm_model_free(*model);
+    *model = NULL;
+    return -1;
+}
+
+int spm_model_open(struct spm_model **model, const char *path) {
+    *model = NULL;
+    struct buffer bytes = {0};
+    int status = file_read_all(path, MAX_FILE_BYTES, &bytes);
+    if (status == 0)
+        status = spm_model_parse(model, buffer_string(&bytes), bytes.length, path);
+    buffer_free(&bytes);
+    return status;
+}
+
+void spm_model_free(struct spm_model *model) {
+    if (!model)
+        return;
+    spm_normaliser_free(&model->normaliser);
+    spm_normaliser_free(&model->denormaliser);
+    trie_free(&model->reserved);
+    trie_free(&model->whole);
+    trie_free(&model->user_defined);
+    unigram_free(&model->unigram);
+    spm_bpe_free(&model->bpe);
+    buffer_free(&model->folded);
+    free(model->pieces);
+    spm_file_free(&model->file);
+    buffer_free(&model->bytes);
+    free(model);
+}

@@ -1,0 +1,141 @@
+// The three kinds of tokenizer that read a SentencePiece model. GPTSentencePieceTokenizer gives the ids of the model.
+// Llama2Tokenizer puts the model's beginning of text before them. SentencePieceTokenizer knows further tokens,
+// spm_specials.h. So it was in Megatron up to core 0.14; since 0.15 (as_today) all three are the first.
+#include "data/tokenizer/kind.h"
+#include "data/tokenizer/spm_model.h"
+#include "data/tokenizer/spm_specials.h"
+#include "base/error.h"
+#include "base/memory.h"
+#include <inttypes.h>
+#include <stdlib.h>
+
+struct spm_tokenizer {
+    struct spm_model *model;
+    bool begins;        // texts begin with the model's bos_id
+    bool has_specials;  // and specials is filled
+    struct spm_specials specials;
+};
+
+static int open_model(struct tokenizer *tokenizer, const struct tokenizer_options *options) {
+    if (!options->model_file)
+        return error_set_code(EXIT_CODE_USAGE, "%s needs --tokenizer-model FILE, a SentencePiece model",
+                              tokenizer->kind->name);
+    struct spm_model *model;
+    TRY(spm_model_open(&model, options->model_file));
+    struct spm_tokenizer *own = memory_alloc(sizeof *own);
+    own->model = model;
+    tokenizer->model = own;
+    tokenizer->vocab_size = model->file.piece_count;
+    tokenizer->eod = model->eos_id;
+    return 0;
+}
+
+static void spm_close(struct tokenizer *tokenizer) {
+    struct spm_tokenizer *own = tokenizer->model;
+    spm_specials_free(&own->specials);
+    spm_model_free(own->model);
+    free(own);
+    tokenizer->model = NULL;
+}
+
+// Only the classic SentencePieceTokenizer adds tokens.
+static int refuse_extra_ids(const struct tokenizer *tokenizer, const struct tokenizer_options *options) {
+    if (options->extra_ids == 0)
+        return 0;
+    return error_set_code(
+        EXIT_CODE_USAGE, "--vocab-extra-ids %" PRId64 ": %s%s adds no tokens; use SentencePieceTokenizer%s",
+        options->extra_ids, tokenizer->kind->name, options->as_today ? " with --no-legacy-tokenizer" : "",
+        options->as_today ? " without --no-legacy-tokenizer" : "");
+}
+
+static int gpt_open(struct tokenizer *tokenizer, const struct tokenizer_options *options) {
+    TRY(refuse_extra_ids(tokenizer, options));
+    return open_model(tokenizer, options);
+}
+
+static int llama2_open(struct tokenizer *tokenizer, const struct tokenizer_options *options) {
+    TRY(refuse_extra_ids(tokenizer, options));
+    TRY(open_model(tokenizer, options));
+    struct spm_tokenizer *own = tokenizer->model;
+    own->begins = !options->as_today;
+    if (own->begins && own->model->bos_id < 0) {
+        spm_close(tokenizer);
+        return error_set("%s: has no token that begins a text (\"<s>\"), which Llama2Tokenizer puts first; use "
+                         "GPTSentencePieceTokenizer",
+                         options->model_file);
+    }
+    return 0;
+}
+
+static int sentencepiece_open(struct tokenizer *tokenizer, const struct tokenizer_options *options) {
+    if (options->as_today)
+        return gpt_open(tokenizer, options);
+    TRY(open_model(tokenizer, options));
+    struct spm_tokenizer *own = tokenizer->model;
+    if (spm_specials_create(&own->specials, own->model, options->extra_ids, options->model_file) < 0) {
+        spm_close(tokenizer);
+        return -1;
+    }
+    own->has_specials = true;
+    tokenizer->vocab_size = own->specials.vocab_size;
+    tokenizer->eod = own->specials.end_of_document;
+    return 0;
+}
+
+static int spm_state_create(const struct tokenizer *tokenizer, void **state) {
+    const struct spm_tokenizer *own = tokenizer->model;
+    *state = spm_encoder_create(own->model);
+    return 0;
+}
+
+static void spm_state_free(void *state) {
+    spm_encoder_free(state);
+}
+
+static int spm_tokenizer_encode(const struct tokenizer *tokenizer, void *state, const char *text, size_t length,
+                                struct token_list *out) {
+    const struct spm_tokenizer *own = tokenizer->model;
+    if (own->begins)
+        token_list_append(out, own->model->bos_id);
+    while (own->has_specials) {
+        int32_t index;
+        size_t at = spm_specials_find(&own->specials, text, length, &index);
+        if (index < 0)
+            break;
+        TRY(spm_encode(state, text, at, out));
+        token_list_append(out, own->specials.items[index].id);
+        text += at + own->specials.items[index].length;
+        length -= at + own->specials.items[index].length;
+    }
+    return spm_encode(state, text, length, out);
+}
+
+// Megatron writes a special token with a blank on either side.
+static int spm_tokenizer_decode(const struct tokenizer *tokenizer, const int32_t *ids, int64_t count,
+                                struct buffer *out) {
+    const struct spm_tokenizer *own = tokenizer->model;
+    int64_t begin = 0;
+    for (int64_t i = 0; own->has_specials && i < count; i++) {
+        int32_t index = own->specials.by_id[ids[i]];
+        if (index < 0)
+            continue;
+        const struct spm_special *special = &own->specials.items[index];
+        spm_decode(own->model, ids + begin, i - begin, out);
+        buffer_append_byte(out, ' ');
+        buffer_append(out, own->specials.texts.data + special->begin, special->length);
+        buffer_append_byte(out, ' ');
+        begin = i + 1;
+    }
+    spm_decode(own->model, ids + begin, count - begin, out);
+    return 0;
+}
+
+#define SPM_KIND(type, opener)                                                                                         \
+    {                                                                                                                  \
+        .name = type, .open = opener, .close = spm_close, .state_create = spm_state_create,                            \
+        .state_free = spm_state_free, .encode = spm_tokenizer_encode, .decode = spm_tokenizer_decode,                  \
+    }
+
+const struct tokenizer_kind tokenizer_kind_sentencepiece = SPM_KIND("SentencePieceTokenizer", sentencepiece_open);
+const struct tokenizer_kind tokenizer_kind_gpt_sentencepiece = SPM_KIND("GPTSentencePieceTokenizer", gpt_open);
+const struct tokenizer_kind tokenizer_kind_llama2 = SPM_KIND("Llama2Tokenizer", llama2_open);

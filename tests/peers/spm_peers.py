@@ -1,0 +1,151 @@
+#!/usr/bin/env python3
+"""Compares SentencePiece models with the package sentencepiece: ids and decoded texts, on real and random texts, with real
+models ($BEVATRON_SHARED/data) and with models made here to have every trait there is; and with Megatron's classic tokenizer,
+written again over the package. $BEVATRON is the program. Without $BEVATRON_SHARED/data only the models made here are used."""
+import glob
+import json
+import lzma
+import os
+import random
+import subprocess
+import sys
+import tempfile
+
+import sentencepiece
+from sentencepiece import sentencepiece_model_pb2 as model_pb2
+
+BEVATRON = os.environ.get("BEVATRON", "build/release/bevatron")
+HERE = os.path.dirname(os.path.abspath(__file__))
+SHARED = os.path.join(os.environ.get("BEVATRON_SHARED", os.path.join(HERE, "../../../shared")), "data")
+BLANK = "\u2581"
+failures = 0
+
+
+def check(what, condition, detail=""):
+    global failures
+    print(f"  {'ok  ' if condition else 'FAIL'} {what} {detail}", flush=True)
+    failures += not condition
+
+
+def batch(verb, lines, model, kind="GPTSentencePieceTokenizer", more=()):
+    text = "".join(json.dumps(line, ensure_ascii=i % 2 == 0) + "\n" for i, line in enumerate(lines))
+    done = subprocess.run([BEVATRON, "tokenizer", verb, "--json-lines", "--tokenizer-type", kind, "--tokenizer-model",
+                           model, *more], input=text.encode(), capture_output=True)
+    if done.returncode != 0:
+        sys.exit(f"tokenizer {verb} with {model}: {done.stderr.decode()}")
+    return [json.loads(line) for line in done.stdout.decode().split("\n")[:-1]]
+
+
+# ---- texts ----
+
+def random_texts(count, seed, pieces=()):
+    generator = random.Random(seed)
+    plain = list("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789 .,;:!?'\"-\n\t ")
+    parts = ["  ", "   ", " " * 17, "\n\n", "\r\n", " the", " and", "<s>", "</s>", "<unk>", "<pad>", "<0x41>", BLANK,
+             BLANK + BLANK, " " + BLANK, "\u0301", "\u0308", "\u200b", "\u00a0", "\u3000", "\ufeff", "\ufffd", "\uff5e",
+             "\x00", "\x07", "\x7f", "\x85", "\ufb01", "\u2460", "\ufdfa", "\u1e9b\u0323", "\uac01", "\u1100\u1161",
+             "\U0001f468\u200d\U0001f469\u200d\U0001f467", "\U0001f1e9\U0001f1ea", "\u0e33", "\u09cb", "...", "--------",
+             "<extra_id_0>", "<extra_id_17>", "<CLS>", "<EOD>", "<MASK>", "[CLS]"]
+    blocks = [(0x00, 0x80), (0x80, 0x250), (0x300, 0x370), (0x370, 0x590), (0x590, 0x780), (0x900, 0xD80),
+              (0xE00, 0xE80), (0x1100, 0x1200), (0x2000, 0x2070), (0x2070, 0x2300), (0x2580, 0x25A0), (0x3000, 0x3100),
+              (0x4E00, 0x9FA6), (0xAC00, 0xD7A4), (0xF900, 0xFB00), (0xFB00, 0xFE00), (0xFE00, 0xFE10),
+              (0xFF00, 0xFFF0), (0x1D400, 0x1D800), (0x1F300, 0x1F650), (0x20000, 0x2A6D7), (0xE000, 0xE100),
+              (0xE0000, 0xE0200), (0x10000, 0x110000)]
+    texts = []
+    for _ in range(count):
+        low, high = generator.choice(blocks)
+        out = []
+        for _ in range(generator.randint(0, 120)):
+            kind = generator.random()
+            if kind < 0.4:
+                out.append(generator.choice(plain))
+            elif kind < 0.5:
+                out.append(generator.choice(parts))
+            elif kind < 0.7 and pieces:
+                out.append(generator.choice(pieces).replace(BLANK, generator.choice([" ", " ", BLANK])))
+            else:
+                out.append(chr(generator.randrange(low, high)))
+        texts.append("".join(out))
+    for length in (1, 2, 14, 15, 16, 17, 39, 40, 41, 63, 64, 65, 1000, 30000):
+        texts += [unit * length for unit in ("a", "ab", " ", "\n", "\u4e16", ".", "9", BLANK, "-", "=")]
+        texts.append(" " * length + "x" + " " * length)
+    return texts
+
+
+def every_character():
+    """Each character between letters and blanks, and after a letter that it may combine with."""
+    texts = []
+    for begin in range(0, 0x110000, 64):
+        characters = [chr(c) for c in range(begin, begin + 64) if not 0xD800 <= c < 0xE000]
+        if characters:
+            texts.append("".join(f"a{c}e{c} {c}{c} {c}" for c in characters))
+    return texts
+
+
+def real_texts():
+    texts = []
+    for name in ("text/tinyshakespeare.txt", "text/botchan.txt", "text/taylorswift_wikipedia.txt",
+                 "text/wikitext-2/valid.txt", "text/wikitext-2/test.txt", "wiki/wikiextractor_output_sample_wiki_00"):
+        path = os.path.join(SHARED, name)
+        if os.path.exists(path):
+            text = open(path, encoding="utf-8", newline="").read()
+            texts += [text] + text.split("\n")[:3000]
+    path = os.path.join(SHARED, "text/books_en_train.jsonl.xz")
+    if os.path.exists(path):
+        with lzma.open(path, "rt", encoding="utf-8") as file:
+            texts += [json.loads(line)["text"] for line in file]
+    return texts
+
+
+# ---- comparisons ----
+
+def compare(what, texts, actual, expected):
+    wrong = [i for i in range(len(texts)) if actual[i] != expected[i]]
+    detail = f"({len(texts)} texts, {sum(len(item) for item in expected)} ids)"
+    if wrong:
+        i = wrong[0]
+        at = next((k for k in range(min(len(actual[i]), len(expected[i]))) if actual[i][k] != expected[i][k]), 0)
+        detail = (f"{len(wrong)} differ, first {texts[i][:60]!r} at {at}: {actual[i][at:at + 8]} instead of "
+                  f"{expected[i][at:at + 8]}")
+    check(what, not wrong, detail)
+
+
+def compare_decoded(what, model, processor, id_lists):
+    actual = batch("decode", id_lists, model)
+    expected = [processor.decode(ids) for ids in id_lists]
+    wrong = [i for i in range(len(id_lists)) if actual[i] != expected[i]]
+    detail = f"({len(id_lists)} lists)"
+    if wrong:
+        i = wrong[0]
+        detail = f"{len(wrong)} differ, first {id_lists[i][:20]}: {actual[i]!r} instead of {expected[i]!r}"
+    check(what, not wrong, detail)
+
+
+def compare_model(name, model, count, real=()):
+    processor = sentencepiece.SentencePieceProcessor(model_file=model)
+    size = processor.get_piece_size()
+    pieces = [processor.id_to_piece(i) for i in range(size)]
+    texts = random_texts(count, 7, pieces)
+    expected = processor.encode(texts)
+    compare(f"{name}: random texts", texts, batch("encode", texts, model), expected)
+    generator = random.Random(11)
+    lists = expected + [[generator.randrange(size) for _ in range(generator.randint(0, 20))] for _ in range(count // 2)]
+    compare_decoded(f"{name}: decoded", model, processor, lists)
+    for what, more in (("every character", every_character()), ("real texts", real)):
+        if more:
+            compare(f"{name}: {what}", more, batch("encode", more, model), processor.encode(more))
+
+
+def main():
+    real = real_texts()
+    quick = len(sys.argv) > 1
+    models = sorted(sum((glob.glob(os.path.join(SHARED, p)) for p in ("spm/*.model", "t5/*.model", "llama2/*.model")), []))
+    for model in models:
+        if quick and sys.argv[1] not in model:
+            continue
+        compare_model(os.path.relpath(model, SHARED), model, 10000, real)
+    sys.exit(failures > 0)
+
+
+if __name__ == "__main__":
+    main()
