@@ -52,6 +52,20 @@ static const struct flag rows[] = {
      .offset = OFFSET(as_today),
      .help = "ids as Megatron core 0.15 and later give; without it as those before",
      .advanced = true},
+    {.name = "--tiktoken-pattern",
+     .type = FLAG_STRING,
+     .offset = OFFSET(tiktoken_pattern),
+     .value_name = "NAME",
+     .help = "how TikTokenizer splits text: v1 or v2 as in Megatron; gpt2, cl100k, o200k, llama3, qwen",
+     .advanced = true},
+    {.name = "--tiktoken-num-special-tokens",
+     .type = FLAG_INT,
+     .offset = OFFSET(tiktoken_specials),
+     .initial = "1000",
+     .minimum = 3,
+     .maximum = 1 << 20,
+     .help = "ids before the ranks, in Megatron's JSON form",
+     .advanced = true},
 };
 
 static const struct flag_alias aliases[] = {
@@ -81,6 +95,8 @@ int tokenizer_open_from_flags(struct tokenizer **tokenizer, const struct tokeniz
         .null_eod_id = flags->null_eod_id,
         .extra_ids = flags->extra_ids,
         .as_today = flags->as_today,
+        .tiktoken_pattern = flags->tiktoken_pattern,
+        .tiktoken_specials = flags->tiktoken_specials,
     };
     return tokenizer_open(tokenizer, &options);
 }

@@ -15,6 +15,8 @@ struct tokenizer_flags {
     int64_t null_eod_id;
     int64_t extra_ids;
     bool as_today;
+    char *tiktoken_pattern;
+    int64_t tiktoken_specials;
 };
 
 // The table for options that hold a struct tokenizer_flags at offset base.

@@ -3,12 +3,14 @@
 others use: ids of real texts and of 10,000 random Unicode strings per tokenizer must be equal. Needs tokenizers and tiktoken;
 $BEVATRON is the program. Tokenizers and texts come from $BEVATRON_SHARED/data (default ../shared); what is not there is
 said and left out. Arguments choose sections: bert, tiktoken, json, fairseq."""
+import base64
 import json
 import lzma
 import os
 import random
 import subprocess
 import sys
+import tempfile
 import unicodedata
 
 BEVATRON = os.environ.get("BEVATRON", "build/release/bevatron")
@@ -194,7 +196,97 @@ def bert():
         compare(f"BERT {name}: real texts", flags, real_texts(2), reference)
 
 
-SECTIONS = {"bert": bert}
+# ---- tiktoken ----
+
+CL100K = (r"""'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}++|\p{N}{1,3}+| ?[^\s\p{L}\p{N}]++[\r\n]*+|"""
+          r"""\s++$|\s*[\r\n]|\s+(?!\S)|\s""")
+LLAMA3 = (r"""(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|"""
+          r"""\s*[\r\n]+|\s+(?!\S)|\s+""")
+UPPER, LOWER = r"""[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]""", r"""[\p{Ll}\p{Lm}\p{Lo}\p{M}]"""
+V1 = r"""[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]++[\r\n]*|\s*[\r\n]|\s+(?!\S)|\s+"""
+V2 = (rf"""[^\r\n\p{{L}}\p{{N}}]?{UPPER}*{LOWER}+|[^\r\n\p{{L}}\p{{N}}]?{UPPER}+{LOWER}*|"""
+      r"""\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+""")
+ENDING = r"""(?i:'s|'t|'re|'ve|'m|'ll|'d)?"""
+PATTERNS = {
+    "gpt2": r"""'(?:[sdmt]|ll|ve|re)| ?\p{L}++| ?\p{N}++| ?[^\s\p{L}\p{N}]++|\s++$|\s+(?!\S)|\s""",
+    "cl100k": CL100K,
+    "llama3": LLAMA3,
+    "qwen": LLAMA3.replace("{1,3}", ""),
+    "o200k": V2.replace(f"{LOWER}+|", f"{LOWER}+{ENDING}|").replace(f"{LOWER}*|", f"{LOWER}*{ENDING}|")
+               .replace(r"|\p{N}|", r"|\p{N}{1,3}|"),
+    "v1": V1,
+    "v2": V2,
+}
+
+
+def rank_file(path):
+    lines = open(path).read().split("\n")
+    return {base64.b64decode(line.split()[0]): int(line.split()[1]) for line in lines if line.strip()}
+
+
+def llama3_specials():
+    names = ["<|begin_of_text|>", "<|end_of_text|>", *(f"<|reserved_special_token_{i}|>" for i in range(4)),
+             "<|start_header_id|>", "<|end_header_id|>", "<|reserved_special_token_4|>", "<|eot_id|>",
+             *(f"<|reserved_special_token_{i}|>" for i in range(5, 251))]
+    return {name: 128000 + i for i, name in enumerate(names)}
+
+
+def tiktoken_files():
+    end = {"<|endoftext|>": 50256}
+    cl100k = {"<|endoftext|>": 100257, "<|fim_prefix|>": 100258, "<|fim_middle|>": 100259, "<|fim_suffix|>": 100260,
+              "<|endofprompt|>": 100276}
+    for name, pattern, specials in (("gpt2/r50k_base.tiktoken", "gpt2", end), ("tiktoken/cl100k_base.tiktoken", "cl100k", cl100k),
+                                    ("tiktoken/llama3_tokenizer.model", "llama3", llama3_specials())):
+        path = present(name)
+        if path:
+            yield path, pattern, specials
+
+
+def tiktoken_section():
+    import tiktoken
+    for path, pattern, specials in tiktoken_files():
+        ranks = rank_file(path)
+        encoding = tiktoken.Encoding("x", pat_str=PATTERNS[pattern], mergeable_ranks=ranks, special_tokens=specials)
+        name, flags = os.path.basename(path), ["--tokenizer-type", "TikTokenizer", "--tokenizer-model", path]
+        texts = random_texts(RANDOM_TEXTS, list(specials)[:5])
+        compare(f"{name}: random texts", flags, texts, encoding.encode_ordinary)
+        compare(f"{name}: every character", flags, every_character(), encoding.encode_ordinary)
+        compare(f"{name}: real texts", flags, real_texts(), encoding.encode_ordinary)
+        flags.append("--no-legacy-tokenizer")
+        compare(f"{name}: special tokens", flags, texts, lambda text: encoding.encode(text, allowed_special="all"))
+        ids = [encoding.encode(text, allowed_special="all") for text in texts[:2000]]
+        check(f"{name}: decoding", ours(flags, ids, "decode") == texts[:2000])
+    path = present("gpt2/r50k_base.tiktoken")
+    if path:
+        ranks = rank_file(path)
+        for pattern in PATTERNS:
+            encoding = tiktoken.Encoding("x", pat_str=PATTERNS[pattern], mergeable_ranks=ranks, special_tokens={})
+            flags = ["--tokenizer-type", "TikTokenizer", "--tokenizer-model", path, "--tiktoken-pattern", pattern]
+            compare(f"pattern {pattern}: random texts", flags, random_texts(RANDOM_TEXTS, seed=7), encoding.encode_ordinary)
+            compare(f"pattern {pattern}: every character", flags, every_character(), encoding.encode_ordinary)
+        megatron_json(ranks, tiktoken)
+
+
+def megatron_json(ranks, tiktoken):
+    """Megatron's list needs bytes in the order of their values first; the merged tokens follow in their order."""
+    tokens = [bytes([byte]) for byte in range(256)] + sorted((t for t in ranks if len(t) > 1), key=ranks.get)
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "vocab.json")
+        with open(path, "w") as file:
+            json.dump([{"rank": i, "token_bytes": base64.b64encode(token).decode(), "token_str": token.decode("utf-8", "replace")}
+                       for i, token in enumerate(tokens)], file)
+        inner = {token: i + 1000 for i, token in enumerate(tokens[:30000])}
+        for pattern, today, named in (("v1", False, ["<unk>", "<s>", "</s>"]),
+                                      ("v2", True, ["<unk>", "<s>", "</s>", "<mask>", "<pad>", "<cls>", "<sep>"])):
+            specials = {name: i for i, name in enumerate(named + [f"<SPECIAL_{i}>" for i in range(len(named), 1000)])}
+            encoding = tiktoken.Encoding("x", pat_str=PATTERNS[pattern], mergeable_ranks=inner, special_tokens=specials)
+            flags = ["--tokenizer-type", "TikTokenizer", "--tokenizer-model", path, "--tiktoken-pattern", pattern,
+                     "--vocab-size", "31000"] + ["--no-legacy-tokenizer"] * today
+            encode = (lambda text: encoding.encode(text, allowed_special="all")) if today else encoding.encode_ordinary
+            compare(f"Megatron's JSON, {pattern}: random texts", flags, random_texts(3000, ["<s>", "<mask>", "<SPECIAL_9>"]), encode)
+
+
+SECTIONS = {"bert": bert, "tiktoken": tiktoken_section}
 
 
 def main():

@@ -1,0 +1,137 @@
+// Short runs are scanned for the lowest rank after each merge; long ones have a linked list and a heap of candidates.
+#include "data/tokenizer/merge_ids.h"
+#include "base/memory.h"
+#include <stdlib.h>
+#include <string.h>
+
+enum { SHORT_IDS = 48, KEPT_NODES = 1 << 20 };
+
+static inline int32_t rank_of(const struct bpe *bpe, int32_t left, int32_t right) {
+    const struct bpe_pair *pair = bpe_pair_find(bpe, left, right);
+    return pair ? pair->rank : BPE_NO_RANK;
+}
+
+static int64_t merge_short(const struct bpe *bpe, int32_t *ids, int count) {
+    int32_t ranks[SHORT_IDS];  // ranks[i] is that of ids[i], ids[i + 1]
+    for (int i = 0; i + 1 < count; i++)
+        ranks[i] = rank_of(bpe, ids[i], ids[i + 1]);
+    while (count > 1) {
+        int at = 0;
+        for (int i = 1; i + 1 < count; i++)
+            at = ranks[i] < ranks[at] ? i : at;
+        if (ranks[at] == BPE_NO_RANK)
+            break;
+        ids[at] = bpe_pair_find(bpe, ids[at], ids[at + 1])->id;
+        memmove(ids + at + 1, ids + at + 2, (size_t)(count - at - 2) * sizeof *ids);
+        memmove(ranks + at, ranks + at + 1, (size_t)(count - at - 2) * sizeof *ranks);
+        count--;
+        if (at + 1 < count)
+            ranks[at] = rank_of(bpe, ids[at], ids[at + 1]);
+        if (at > 0)
+            ranks[at - 1] = rank_of(bpe, ids[at - 1], ids[at]);
+    }
+    return count;
+}
+
+struct merge_node {
+    int32_t id;              // -1 once merged into the node before
+    int32_t previous, next;  // -1 at the ends
+};
+
+// A pair that may be merged: its rank when it was found, the node that begins it, and what it becomes.
+struct merge_candidate {
+    int32_t rank, node, id;
+};
+
+static inline bool goes_before(struct merge_candidate a, struct merge_candidate b) {
+    return a.rank < b.rank || (a.rank == b.rank && a.node < b.node);
+}
+
+struct heap {
+    struct merge_candidate *items;
+    size_t count;
+};
+
+static void heap_push(struct heap *heap, struct merge_candidate candidate) {
+    size_t at = heap->count++;
+    while (at > 0 && goes_before(candidate, heap->items[(at - 1) / 2])) {
+        heap->items[at] = heap->items[(at - 1) / 2];
+        at = (at - 1) / 2;
+    }
+    heap->items[at] = candidate;
+}
+
+static struct merge_candidate heap_pop(struct heap *heap) {
+    struct merge_candidate top = heap->items[0], last = heap->items[--heap->count];
+    size_t at = 0;
+    for (size_t child; (child = 2 * at + 1) < heap->count; at = child) {
+        if (child + 1 < heap->count && goes_before(heap->items[child + 1], heap->items[child]))
+            child++;
+        if (!goes_before(heap->items[child], last))
+            break;
+        heap->items[at] = heap->items[child];
+    }
+    heap->items[at] = last;
+    return top;
+}
+
+static void push_pair(const struct bpe *bpe, const struct merge_node *nodes, int32_t node, struct heap *heap) {
+    if (node < 0 || nodes[node].next < 0)
+        return;
+    const struct bpe_pair *pair = bpe_pair_find(bpe, nodes[node].id, nodes[nodes[node].next].id);
+    if (pair)
+        heap_push(heap, (struct merge_candidate){pair->rank, node, pair->id});
+}
+
+void merge_scratch_free(struct merge_scratch *scratch) {
+    free(scratch->nodes);
+    free(scratch->heap);
+    *scratch = (struct merge_scratch){0};
+}
+
+// Every merge ends one node and brings at most two candidates, so a run of n ids never has more than 3n of them.
+static void scratch_reserve(struct merge_scratch *scratch, size_t count) {
+    if (scratch->capacity >= count)
+        return;
+    merge_scratch_free(scratch);
+    scratch->nodes = memory_realloc(NULL, count * sizeof *scratch->nodes);
+    scratch->heap = memory_realloc(NULL, 3 * count * sizeof *scratch->heap);
+    scratch->capacity = count;
+}
+
+static int64_t merge_long(const struct bpe *bpe, struct merge_scratch *scratch, int32_t *ids, int32_t count) {
+    scratch_reserve(scratch, (size_t)count);
+    struct merge_node *nodes = scratch->nodes;
+    struct heap heap = {scratch->heap, 0};
+    for (int32_t i = 0; i < count; i++)
+        nodes[i] = (struct merge_node){ids[i], i - 1, i + 1 < count ? i + 1 : -1};
+    for (int32_t i = 0; i + 1 < count; i++)
+        push_pair(bpe, nodes, i, &heap);
+    while (heap.count > 0) {
+        struct merge_candidate candidate = heap_pop(&heap);
+        struct merge_node *left = &nodes[candidate.node];
+        if (left->id < 0 || left->next < 0)
+            continue;
+        struct merge_node *right = &nodes[left->next];
+        const struct bpe_pair *pair = bpe_pair_find(bpe, left->id, right->id);
+        if (!pair || pair->id != candidate.id || pair->rank != candidate.rank)
+            continue;  // one of the two has changed since
+        left->id = pair->id;
+        right->id = -1;
+        left->next = right->next;
+        if (right->next >= 0)
+            nodes[right->next].previous = candidate.node;
+        push_pair(bpe, nodes, left->previous, &heap);
+        push_pair(bpe, nodes, candidate.node, &heap);
+    }
+    int64_t kept = 0;
+    for (int32_t i = 0; i >= 0; i = nodes[i].next)
+        ids[kept++] = nodes[i].id;
+    if (scratch->capacity > KEPT_NODES)
+        merge_scratch_free(scratch);
+    return kept;
+}
+
+int64_t merge_ids(const struct bpe *bpe, struct merge_scratch *scratch, int32_t *ids, int64_t count) {
+    return count <= SHORT_IDS ? merge_short(bpe, ids, (int)count) : merge_long(bpe, scratch, ids, (int32_t)count);
+}

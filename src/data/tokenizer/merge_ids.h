@@ -1,0 +1,22 @@
+// Byte-pair merging as tiktoken and Hugging Face do it: of all pairs of neighbours that can be merged the one of
+// lowest rank is, the leftmost of equals, and the pairs it makes take part at once. (GPT-2's own code, bpe_encode,
+// merges all occurrences of a pair in a round; the two differ only where a merge ranks before one that it is made
+// of.)
+#ifndef DATA_TOKENIZER_MERGE_IDS_H
+#define DATA_TOKENIZER_MERGE_IDS_H
+
+#include "data/tokenizer/bpe.h"
+
+// Memory for long runs, kept between calls; one per thread. Zeroed is valid.
+struct merge_scratch {
+    struct merge_node *nodes;
+    struct merge_candidate *heap;
+    size_t capacity;  // ids of the longest run there is room for
+};
+
+void merge_scratch_free(struct merge_scratch *scratch);
+
+// Merges ids[0…count) in place by the pairs of bpe and returns the new count. count < 2^31. Time grows as n log n.
+int64_t merge_ids(const struct bpe *bpe, struct merge_scratch *scratch, int32_t *ids, int64_t count);
+
+#endif

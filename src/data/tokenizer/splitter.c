@@ -1,0 +1,192 @@
+// The patterns' rules in the order in which the patterns try them. Where a pattern would go back and try again, the
+// comment says what that comes to.
+#include "data/tokenizer/splitter.h"
+#include "base/utf8.h"
+#include <stdlib.h>
+#include <string.h>
+
+// Letters by where they may stand in SPLIT_WORDS_CASE: before the capital letters end, after they have, or both.
+#define CAPITALS                                                                                                       \
+    (UNICODE_SET(UNICODE_LU) | UNICODE_SET(UNICODE_LT) | UNICODE_SET(UNICODE_LM) | UNICODE_SET(UNICODE_LO) |           \
+     UNICODE_SET_M)
+#define SMALLS (UNICODE_SET(UNICODE_LL) | UNICODE_SET(UNICODE_LM) | UNICODE_SET(UNICODE_LO) | UNICODE_SET_M)
+#define LETTERS UNICODE_SET_L
+#define NUMBERS UNICODE_SET_N
+#define BLANKS UNICODE_SET_Z
+#define OTHERS (~(LETTERS | NUMBERS | BLANKS))
+
+struct view {
+    const struct unicode_table *table;
+    const unsigned char *text;
+    size_t length;
+};
+
+struct unicode_table *split_table_create(void) {
+    struct unicode_table *table = unicode_table_create(UNICODE_EDITION_16);
+    for (uint32_t c = 0; c <= 0x85; c++)
+        if (unicode_is_white_space(c))
+            table->category[c] = UNICODE_ZS;
+    return table;
+}
+
+// The set of one category that the character at `at` < length is in, and its length.
+static inline uint32_t set_at(const struct view *view, size_t at, size_t *bytes) {
+    unsigned char first = view->text[at];
+    if (first < 0x80) {
+        *bytes = 1;
+        return UNICODE_SET(view->table->category[first]);
+    }
+    uint32_t character;
+    bool valid;
+    *bytes = utf8_decode(view->text + at, view->length - at, &character, &valid);
+    return UNICODE_SET(valid ? view->table->category[character] : UNICODE_CN);
+}
+
+// Offset of the first character at or after `at` that is not in the set.
+static inline size_t skip(const struct view *view, size_t at, uint32_t set) {
+    size_t bytes;
+    while (at < view->length && (set_at(view, at, &bytes) & set))
+        at += bytes;
+    return at;
+}
+
+static inline bool is_line_end(unsigned char byte) {
+    return byte == '\n' || byte == '\r';
+}
+
+// Length of the contraction at `at`, 0 where there is none. Without case, U+017F is an s.
+static size_t contraction(const struct view *view, size_t at, bool any_case) {
+    const unsigned char *text = view->text + at;
+    size_t left = view->length - at;
+    if (left < 2 || text[0] != '\'')
+        return 0;
+    unsigned char bit = any_case ? 0x20 : 0;  // makes an ASCII letter small, and no other byte a letter of these
+    unsigned char second = text[1] | bit, third = left > 2 ? text[2] | bit : 0;
+    if (second == 's' || second == 't' || second == 'm' || second == 'd')
+        return 2;
+    if ((second == 'r' && third == 'e') || (second == 'v' && third == 'e') || (second == 'l' && third == 'l'))
+        return 3;
+    return any_case && left > 2 && text[1] == 0xC5 && text[2] == 0xBF ? 3 : 0;
+}
+
+// ---- words ----
+
+// [CAPITALS]*[SMALLS]+ from `at`: the end, 0 where it does not match. Where no small letter follows the capitals,
+// they end with the last one that counts as small too.
+static size_t small_word(const struct view *view, size_t at) {
+    size_t bytes, both_end = 0;
+    while (at < view->length) {
+        uint32_t set = set_at(view, at, &bytes);
+        if (!(set & CAPITALS))
+            return set & SMALLS ? skip(view, at + bytes, SMALLS) : both_end;
+        at += bytes;
+        if (set & SMALLS)
+            both_end = at;
+    }
+    return both_end;
+}
+
+// The words of SPLIT_WORDS_CASE, 0 where none stands here. `first` is the set and `bytes` the length of the first
+// character. A mark can be the character before a word or its first one: the former is tried first, both for
+// [CAPITALS]*[SMALLS]+, then both for [CAPITALS]+[SMALLS]*.
+static size_t case_word(const struct view *view, uint32_t first, size_t bytes) {
+    bool prefix = !(first & (LETTERS | NUMBERS)) && !is_line_end(view->text[0]);
+    size_t end = prefix ? small_word(view, bytes) : 0;
+    if (!end)
+        end = small_word(view, 0);
+    if (!end && prefix) {
+        end = skip(view, bytes, CAPITALS);
+        if (end == bytes)
+            end = 0;
+    }
+    return end ? end : skip(view, 0, CAPITALS);
+}
+
+// [^\r\n\p{L}\p{N}]?\p{L}+
+static size_t prefix_word(const struct view *view, uint32_t first, size_t bytes) {
+    if (first & LETTERS)
+        return skip(view, bytes, LETTERS);
+    if ((first & NUMBERS) || is_line_end(view->text[0]))
+        return 0;
+    size_t end = skip(view, bytes, LETTERS);
+    return end > bytes ? end : 0;
+}
+
+// ---- the rest ----
+
+static size_t number(const struct view *view, int most_digits) {
+    size_t at = 0, bytes;
+    for (int digits = 0; at < view->length && (most_digits == 0 || digits < most_digits); digits++) {
+        if (!(set_at(view, at, &bytes) & NUMBERS))
+            break;
+        at += bytes;
+    }
+    return at;
+}
+
+// ␣?[^\s\p{L}\p{N}]+ and what may follow; 0 where it does not match.
+static size_t others(const struct split_rules *rules, const struct view *view) {
+    size_t begin = view->text[0] == ' ', end = skip(view, begin, OTHERS);
+    if (end == begin)
+        return 0;
+    while (rules->lines && end < view->length &&
+           (is_line_end(view->text[end]) || (rules->slashes && view->text[end] == '/')))
+        end++;
+    return end;
+}
+
+// The text begins with a blank. \s*[\r\n]+ ends with the last line end of the run. \s+(?!\S) takes a run up to the
+// end of the text, else all but its last blank; a single blank is left for \s+.
+static size_t blanks(const struct split_rules *rules, const struct view *view) {
+    size_t at = 0, last = 0, line_end = 0, bytes;
+    while (at < view->length && (set_at(view, at, &bytes) & BLANKS)) {
+        last = at;
+        at += bytes;
+        if (bytes == 1 && is_line_end(view->text[last]))
+            line_end = at;
+    }
+    if (at == view->length && rules->blanks_at_end)
+        return at;
+    if (rules->lines && line_end)
+        return line_end;
+    return at == view->length || last == 0 ? at : last;
+}
+
+// ␣?\p{L}+|␣?\p{N}+|␣?[^\s\p{L}\p{N}]+: a blank, then the longest run of one class; 0 where a blank follows.
+static size_t blank_word(const struct view *view) {
+    size_t begin = view->text[0] == ' ', bytes;
+    if (begin == view->length)
+        return 0;
+    uint32_t set = set_at(view, begin, &bytes);
+    if (set & BLANKS)
+        return 0;
+    return skip(view, begin + bytes, set & LETTERS ? LETTERS : set & NUMBERS ? NUMBERS : OTHERS);
+}
+
+size_t split_text(const struct split_rules *rules, const struct unicode_table *table, const unsigned char *text,
+                  size_t length) {
+    struct view view = {table, text, length};
+    size_t bytes, end = 0;
+    if (rules->contractions == SPLIT_CONTRACTIONS_LOWER || rules->contractions == SPLIT_CONTRACTIONS_ANY)
+        end = contraction(&view, 0, rules->contractions == SPLIT_CONTRACTIONS_ANY);
+    if (end)
+        return end;
+    if (rules->words == SPLIT_WORDS_BLANK) {
+        end = blank_word(&view);
+        return end ? end : blanks(rules, &view);
+    }
+    uint32_t first = set_at(&view, 0, &bytes);
+    if (rules->words == SPLIT_WORDS_CASE) {
+        end = case_word(&view, first, bytes);
+        if (end && rules->contractions == SPLIT_CONTRACTIONS_AFTER)
+            end += contraction(&view, end, true);
+    } else {
+        end = prefix_word(&view, first, bytes);
+    }
+    if (end)
+        return end;
+    if (first & NUMBERS)
+        return number(&view, rules->most_digits);
+    end = others(rules, &view);
+    return end ? end : blanks(rules, &view);
+}

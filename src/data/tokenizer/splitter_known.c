@@ -1,0 +1,68 @@
+// The table of known patterns. A pattern's texts are what tokenizer files and packages write for it: a text that is
+// not here is matched by pattern.c, slower but the same.
+#include "data/tokenizer/splitter.h"
+#include <string.h>
+
+static const char *const gpt2_texts[] = {
+    "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+",
+    "'(?:[sdmt]|ll|ve|re)| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+",
+    NULL,
+};
+static const char *const llama3_texts[] = {
+    "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|"
+    "\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+",
+    "'(?i:[sdmt]|ll|ve|re)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|"
+    "\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+",
+    NULL,
+};
+static const char *const qwen_texts[] = {
+    "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|"
+    "\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+",
+    NULL,
+};
+static const char *const o200k_texts[] = {
+    "[^\\r\\n\\p{L}\\p{N}]?[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]*[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]+"
+    "(?i:'s|'t|'re|'ve|'m|'ll|'d)?|"
+    "[^\\r\\n\\p{L}\\p{N}]?[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]+[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]*"
+    "(?i:'s|'t|'re|'ve|'m|'ll|'d)?|"
+    "\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+",
+    NULL,
+};
+static const char *const v1_texts[] = {
+    "[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+",
+    NULL,
+};
+static const char *const v2_texts[] = {
+    "[^\\r\\n\\p{L}\\p{N}]?[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]*[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]+|"
+    "[^\\r\\n\\p{L}\\p{N}]?[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]+[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]*|"
+    "\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+",
+    NULL,
+};
+static const char *const no_texts[] = {NULL};
+
+// cl100k is tiktoken's, which takes all blanks at the end of a text as one piece, line ends among them. Files of
+// Hugging Face that call themselves cl100k have llama3's text.
+static const struct split_pattern patterns[] = {
+    {"gpt2", {SPLIT_CONTRACTIONS_LOWER, SPLIT_WORDS_BLANK, 0, false, false, false}, gpt2_texts},
+    {"cl100k", {SPLIT_CONTRACTIONS_ANY, SPLIT_WORDS_PREFIX, 3, true, false, true}, no_texts},
+    {"llama3", {SPLIT_CONTRACTIONS_ANY, SPLIT_WORDS_PREFIX, 3, true, false, false}, llama3_texts},
+    {"qwen", {SPLIT_CONTRACTIONS_ANY, SPLIT_WORDS_PREFIX, 1, true, false, false}, qwen_texts},
+    {"o200k", {SPLIT_CONTRACTIONS_AFTER, SPLIT_WORDS_CASE, 3, true, true, false}, o200k_texts},
+    {"v1", {SPLIT_CONTRACTIONS_NONE, SPLIT_WORDS_PREFIX, 1, true, false, false}, v1_texts},
+    {"v2", {SPLIT_CONTRACTIONS_NONE, SPLIT_WORDS_CASE, 1, true, true, false}, v2_texts},
+};
+
+const struct split_pattern *split_pattern_by_name(const char *name) {
+    for (size_t i = 0; i < sizeof patterns / sizeof patterns[0]; i++)
+        if (strcmp(name, patterns[i].name) == 0)
+            return &patterns[i];
+    return NULL;
+}
+
+const struct split_pattern *split_pattern_by_text(const char *text, size_t length) {
+    for (size_t i = 0; i < sizeof patterns / sizeof patterns[0]; i++)
+        for (const char *const *known = patterns[i].texts; *known; known++)
+            if (strlen(*known) == length && memcmp(*known, text, length) == 0)
+                return &patterns[i];
+    return NULL;
+}

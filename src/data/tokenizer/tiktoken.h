@@ -1,0 +1,50 @@
+// Tokenizers of OpenAI's tiktoken: byte strings with a rank each. A piece of text that is a token is that token; in
+// any other, the two neighbours whose bytes together have the lowest rank are merged, until none have one.
+//
+// The file says neither how text is split nor what special tokens there are; tiktoken_known.c knows it for the files
+// that people use. Megatron's own form is a JSON list, with special tokens before all ranks.
+#ifndef DATA_TOKENIZER_TIKTOKEN_H
+#define DATA_TOKENIZER_TIKTOKEN_H
+
+#include "data/tokenizer/bpe.h"
+#include "data/tokenizer/byte_table.h"
+#include "data/tokenizer/splitter.h"
+
+// Tokens with their ranks, before there are ids.
+struct tiktoken_ranks {
+    struct byte_table tokens;  // numbered by rank
+    int64_t size;              // highest rank + 1
+};
+
+// Lines "BASE64 RANK". `name` is what errors call the text. On error nothing is left to free.
+int tiktoken_parse_ranks(struct tiktoken_ranks *ranks, const char *text, size_t length, const char *name);
+// Megatron's list of {"rank", "token_bytes", "token_str"}: its first `most` entries.
+int tiktoken_parse_json(struct tiktoken_ranks *ranks, const char *text, size_t length, const char *name, int64_t most);
+
+// A special token: text that stands for an id of its own.
+struct tiktoken_special {
+    const char *name;
+    int32_t id;
+};
+
+// What is known of a rank file by the number of its ranks.
+struct tiktoken_known {
+    const char *name;     // "cl100k_base"
+    int64_t rank_count;   // lines of the file
+    const char *pattern;  // name of the splitter
+    int64_t vocab_size;   // special tokens included
+    const char *end;      // the one that ends a document
+    const struct tiktoken_special *specials;
+    size_t special_count;
+    const char *reserved;     // the ids from the last special on, up to vocab_size, are called so ("%d" counts)
+    int32_t first_reserved;   // id
+    int32_t reserved_number;  // of the first one
+};
+
+const struct tiktoken_known *tiktoken_find_known(int64_t rank_count);
+
+// Builds the table of pairs out of the tokens, which get the ids rank + shift. Tokens of `specials` can be decoded
+// too.
+int tiktoken_build(struct bpe *bpe, const struct tiktoken_ranks *ranks, int32_t shift, const char *name);
+
+#endif
