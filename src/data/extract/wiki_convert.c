@@ -43,12 +43,12 @@ static bool read_value(struct wiki_slice text, double *value, int *decimals) {
     if (*end == '/') {
         double divisor = strtod(end + 1, &end);
         *value = divisor != 0 ? *value / divisor : 0;
-        *decimals = 1;
+        *decimals = 0;
     } else if (*end == '+' || *end == ' ' || (*end == '-' && strchr(end, '/'))) {
         double numerator = strtod(end + 1, &end);
         double divisor = *end == '/' ? strtod(end + 1, &end) : 1;
         *value += divisor != 0 ? numerator / divisor : 0;
-        *decimals = 1;
+        *decimals = 0;
     }
     return *end == '\0' && isfinite(*value);
 }
@@ -162,20 +162,20 @@ static void put_unit(struct buffer *out, const struct quantity *from, const stru
         buffer_append_string(out, last == 1 || is_adjective ? unit->singular : unit->plural);
 }
 
-// {{convert|6|ft|1|in|m}}: the smaller unit joins the first one.
-static void read_second_unit(struct buffer *out, const struct wiki_call *call, struct quantity *from,
-                             const struct wiki_unit *unit, int64_t *next) {
+// {{convert|6|ft|1|in|m}}: the smaller unit joins the first one, and what is computed with is the sum in the smaller one.
+static const struct wiki_unit *join_second_unit(struct buffer *out, const struct wiki_call *call, struct quantity *from,
+                                                const struct wiki_unit *unit, int64_t next) {
     double value;
     int decimals;
-    const struct wiki_unit *small = wiki_unit_find(positional(call, *next + 1));
-    if (!small || small->kind != unit->kind || !read_value(positional(call, *next), &value, &decimals))
-        return;
+    const struct wiki_unit *small = wiki_unit_find(positional(call, next + 1));
+    if (!small || small->kind != unit->kind || !read_value(positional(call, next), &value, &decimals))
+        return unit;
     buffer_append_byte(out, ' ');
-    wiki_append(out, positional(call, *next));
+    wiki_append(out, positional(call, next));
     buffer_printf(out, " %s", small->symbol);
-    from->value[0] += wiki_unit_change(value, small, unit);
-    from->decimals = 0;
-    *next += 2;
+    from->value[0] = value + wiki_unit_change(from->value[0], unit, small);
+    from->decimals = decimals > 0 ? decimals : 0;
+    return small;
 }
 
 void wiki_convert(struct buffer *out, const struct wiki_call *call) {
@@ -207,8 +207,8 @@ void wiki_convert(struct buffer *out, const struct wiki_call *call) {
         buffer_append_byte(out, '-');
     put_unit(out, &from, unit, is_short || has_second || wiki_unit_is_temperature(unit));
     if (has_second) {
-        read_second_unit(out, call, &from, unit, &next);
-        target = positional(call, next);
+        unit = join_second_unit(out, call, &from, unit, next);
+        target = positional(call, next + 2);
     }
     const struct wiki_unit *to = target.length ? wiki_unit_find(target) : wiki_unit_find(wiki_slice_of(unit->target));
     if (!to || to->kind != unit->kind)

@@ -174,7 +174,12 @@ static void take_special(struct line *line) {
         }
         break;
     default:
-        byte = wiki_unshield(byte);
+        if (wiki_unshield(byte) != byte) {
+            buffer_append_byte(line->out, wiki_unshield(byte));
+            line->after_drop = false;
+            line->at++;
+            return;
+        }
     }
     put(line, byte);
     line->at++;

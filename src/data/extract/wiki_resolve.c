@@ -9,7 +9,8 @@
 #include "base/memory.h"
 #include <stdlib.h>
 
-enum { NOWHERE = -1, LONGEST_PREFIX = 64 };
+// The last two keep a hostile page from filling memory; no page that means something comes near them.
+enum { NOWHERE = -1, LONGEST_PREFIX = 64, MOST_FRAMES = 1 << 16, MOST_PARTS = 2 * WIKI_MOST_ARGUMENTS };
 
 struct frame {
     int64_t braces;      // how many are open; 0 for a link
@@ -47,6 +48,8 @@ static void push_part(struct machine *m) {
 }
 
 static void push_frame(struct machine *m, int64_t braces) {
+    if (m->frame_count == MOST_FRAMES)
+        return;
     if (m->frame_count == m->frame_capacity) {
         m->frame_capacity = m->frame_capacity ? 2 * m->frame_capacity : 64;
         m->frames = memory_realloc(m->frames, (size_t)m->frame_capacity * sizeof *m->frames);
@@ -62,11 +65,12 @@ static void pop_frame(struct machine *m) {
     m->frame_count--;
 }
 
-static size_t run_length(const struct machine *m, char byte) {
-    const char *at = m->at;
-    while (at < m->end && *at == byte)
-        at++;
-    return (size_t)(at - m->at);
+// How often the byte stands here, up to a limit: what is not used up is counted again.
+static size_t run_length(const struct machine *m, char byte, size_t limit) {
+    size_t count = 0;
+    while (count < limit && m->at + count < m->end && m->at[count] == byte)
+        count++;
+    return count;
 }
 
 static void put(struct machine *m, char byte) {
@@ -159,7 +163,7 @@ static void close_top_braces(struct machine *m, int64_t count) {
 }
 
 static void close_braces(struct machine *m) {
-    int64_t count = (int64_t)run_length(m, '}');
+    int64_t count = (int64_t)run_length(m, '}', SIZE_MAX);
     m->at += count;
     if (count == 1)
         buffer_append_byte(m->out, '}');
@@ -177,7 +181,7 @@ static void close_braces(struct machine *m) {
 }
 
 static void close_link(struct machine *m) {
-    size_t count = run_length(m, ']');
+    size_t count = run_length(m, ']', 4);
     if (count == 1) {
         put(m, ']');
         return;
@@ -201,7 +205,7 @@ static void close_link(struct machine *m) {
 // ---- what opens and divides ----
 
 static void open_braces(struct machine *m) {
-    size_t count = run_length(m, '{');
+    size_t count = run_length(m, '{', SIZE_MAX);
     if (count == 1) {
         put(m, '{');
         return;
@@ -211,7 +215,7 @@ static void open_braces(struct machine *m) {
 }
 
 static void open_link(struct machine *m) {
-    size_t count = run_length(m, '[');
+    size_t count = run_length(m, '[', SIZE_MAX);
     if (count == 1) {
         put(m, '[');
         return;
@@ -269,7 +273,8 @@ static void step(struct machine *m) {
         break;
     case '|':
         put(m, '|');
-        push_part(m);
+        if (m->part_count - top(m)->first_part < MOST_PARTS)
+            push_part(m);
         break;
     case '=':
         note_equals(m);
