@@ -32,6 +32,7 @@
     X(attention_slope)                                                                                                 \
     X(cross_entropy)                                                                                                   \
     X(cross_entropy_parts)                                                                                             \
+    X(cross_entropy_nan)                                                                                               \
     X(sums)                                                                                                            \
     X(clip_scale)                                                                                                      \
     X(adam)                                                                                                            \

@@ -119,6 +119,30 @@ static inline void case_cross_entropy_parts(struct lab *lab) {
     lab_expect(lab, s.loss.logits, gradient);
 }
 
+// One NaN among the logits, wherever it stands, makes the loss NaN: a run that has gone wrong must show it. Columns of
+// minus infinity are nothing unusual and count as probability 0.
+static inline void case_cross_entropy_nan(struct lab *lab) {
+    enum { ROWS = 5, COLUMNS = 5000 };
+    struct loss_setup s;
+    loss_setup(lab, &s, (int64_t[]){ROWS, COLUMNS}, 0);
+    s.logits.x[0 * COLUMNS + 3] = NAN;
+    s.logits.x[1 * COLUMNS + COLUMNS - 1] = NAN;
+    for (int64_t c = 0; c < 2500; c++) {
+        s.logits.x[2 * COLUMNS + c] = NAN;
+        s.logits.x[3 * COLUMNS + c] = -INFINITY;
+    }
+    s.labels[3] = COLUMNS - 1;
+    s.stats.labels = s.loss.labels = lab_ints(lab, ROWS, s.labels);
+    lab_write(lab, s.logits.t, s.logits.x);
+    naive_loss(lab, &s, 0, s.logits.x);
+    op_softmax_stats(lab->device, &s.stats);
+    op_cross_entropy(lab->device, &s.loss);
+    double *losses = lab_read(lab, s.loss.losses);
+    EXPECT(isnan(losses[0]) && isnan(losses[1]) && isnan(losses[2]));
+    EXPECT_NEAR(losses[3], s.losses[3], lab->tolerance);
+    EXPECT_NEAR(losses[4], s.losses[4], lab->tolerance);
+}
+
 static inline void case_sums(struct lab *lab) {
     static const int64_t sizes[][2] = {{1, 1}, {3, 17}, {17, 3}, {65, 65}, {1000, 100}, {7, 20000}, {130, 10000}};
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {

@@ -18,7 +18,7 @@ struct forward_tile {
 
 CPU_CLONES static float row_max(const float *x, int64_t count) {
     float max = -INFINITY;
-#pragma omp simd reduction(max : max)
+    CPU_SIMD_MAX
     for (int64_t j = 0; j < count; j++)
         max = vector_max(x[j], max);
     return max;

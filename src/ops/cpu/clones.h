@@ -10,6 +10,13 @@
 #define CPU_CLONES
 #endif
 
+// Before a loop that takes a maximum into `max` by vector_max. Clang cannot make vectors of one and would warn.
+#if defined(__clang__)
+#define CPU_SIMD_MAX
+#else
+#define CPU_SIMD_MAX _Pragma("omp simd reduction(max : max)")
+#endif
+
 #define CPU_INLINE static inline __attribute__((always_inline))
 
 #endif

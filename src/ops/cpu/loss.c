@@ -9,7 +9,7 @@ enum { COLUMN_PIECE = 2048 };
 
 CPU_CLONES static float block_max(const float *x, int64_t count) {
     float max = -INFINITY;
-#pragma omp simd reduction(max : max)
+    CPU_SIMD_MAX
     for (int64_t c = 0; c < count; c++)
         max = vector_max(x[c], max);
     return max;
@@ -34,8 +34,8 @@ static void row_stats(const float *logits, int64_t columns, float *row_max, floa
             sum *= exp((double)max - (double)piece_max);
             max = piece_max;
         }
-        if (max > -INFINITY)
-            sum += (double)block_exp_sum(logits + c, max, count);
+        // Where everything so far is minus infinity the sum is 0, and NaN must still come through.
+        sum += (double)block_exp_sum(logits + c, max > -INFINITY ? max : 0.0f, count);
     }
     *row_max = max;
     *row_sum = (float)sum;
