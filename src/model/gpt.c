@@ -2,6 +2,7 @@
 #include "model/gpt.h"
 #include "base/error.h"
 #include "base/memory.h"
+#include "ops/device.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -113,6 +114,12 @@ void gpt_forward(struct gpt *gpt, const struct pass *pass, const struct device_b
     compute_loss(gpt, pass, batch);
 }
 
+void gpt_clear_gradients(const struct gpt *gpt, struct device *device, const struct param_list *params,
+                         struct tensor grads) {
+    device_zero(device, tensor_rows(grads, params->decayed, params->total - params->decayed));
+    device_zero(device, gpt->embedding.positions->grad);
+}
+
 void gpt_backward(struct gpt *gpt, const struct pass *pass, const struct device_batch *batch) {
     int64_t N = pass_rows(pass);
     size_t mark = arena_mark(pass->scratch);
@@ -120,9 +127,12 @@ void gpt_backward(struct gpt *gpt, const struct pass *pass, const struct device_
     struct tensor dnorm = arena_2d(pass->scratch, pass->dtype, N, gpt->C);
     struct tensor table = gpt->embedding.tokens->value, dtable = gpt->embedding.tokens->grad;
     op_matmul(pass->device, &(struct op_matmul){.a = gpt->logits, .b = table, .d = dnorm, .alpha = 1});
-    op_matmul(pass->device,
-              &(struct op_matmul){
-                  .a = gpt->logits, .b = gpt->final_saved.y, .d = dtable, .transpose_a = true, .alpha = 1, .beta = 1});
+    op_matmul(pass->device, &(struct op_matmul){.a = gpt->logits,
+                                                .b = gpt->final_saved.y,
+                                                .d = dtable,
+                                                .transpose_a = true,
+                                                .alpha = 1,
+                                                .beta = pass->is_first ? 0 : 1});
     op_norm_backward(pass->device, &(struct op_norm_backward){.dx = dx,
                                                               .dgain = gpt->final_norm.gain->grad,
                                                               .dbias = gpt->final_norm.bias->grad,

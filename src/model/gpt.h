@@ -42,7 +42,11 @@ void gpt_free(struct gpt *gpt);
 
 // Adds the micro-batch's losses to batch->loss_sum. With weights, leaves everything ready for the backward.
 void gpt_forward(struct gpt *gpt, const struct pass *pass, const struct device_batch *batch);
-// Adds to the gradients of all parameters.
+// Before the first pass of a step: clears the gradients that no product writes, which are those of the positions and of
+// everything without weight decay. grads is the flat buffer of params. It saves one pass over all weights a step.
+void gpt_clear_gradients(const struct gpt *gpt, struct device *device, const struct param_list *params,
+                         struct tensor grads);
+// Adds to the gradients of all parameters; the first pass of a step writes those of the products.
 void gpt_backward(struct gpt *gpt, const struct pass *pass, const struct device_batch *batch);
 // Logits (B, V) fp32 of the last token of each sequence, for generation; uses and extends pass->cache where there is
 // one.

@@ -62,9 +62,12 @@ void linear_backward_input(const struct linear *linear, const struct pass *pass,
 }
 
 void linear_backward_weight(const struct linear *linear, const struct pass *pass, struct tensor dy, struct tensor x) {
-    op_matmul(
-        pass->device,
-        &(struct op_matmul){.a = dy, .b = x, .d = linear->weight->grad, .transpose_a = true, .alpha = 1, .beta = 1});
+    op_matmul(pass->device, &(struct op_matmul){.a = dy,
+                                                .b = x,
+                                                .d = linear->weight->grad,
+                                                .transpose_a = true,
+                                                .alpha = 1,
+                                                .beta = pass->is_first ? 0 : 1});
 }
 
 void norm_build(struct norm *norm, struct param_list *params, const char *name, int64_t C, double epsilon) {

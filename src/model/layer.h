@@ -19,6 +19,7 @@ struct pass {
     enum dtype dtype;
     int64_t B, T;            // sequences, tokens of each
     bool is_training;        // dropout is on and a backward follows
+    bool is_first;           // of a step: weight gradients of products are written, not added to
     uint64_t seed;           // of the dropout masks
     struct tensor row_ids;   // (N) i64: global token numbers, see struct dropout
     struct kv_cache *cache;  // generation: keys and values of the tokens before these; NULL otherwise
@@ -45,7 +46,7 @@ void linear_forward(const struct linear *linear, const struct pass *pass, struct
 // dx (N, in) = dy W. With aux the gradient of the activation before this layer is part of it.
 void linear_backward_input(const struct linear *linear, const struct pass *pass, struct tensor dx, struct tensor dy,
                            struct tensor aux);
-// dW += dy^T x.
+// dW += dy^T x; in the first pass of a step dW = dy^T x.
 void linear_backward_weight(const struct linear *linear, const struct pass *pass, struct tensor dy, struct tensor x);
 
 // LayerNorm.

@@ -74,7 +74,7 @@ void step_round_master(struct step *step) {
 }
 
 // Forward, and with learning backward, of one micro-batch. Returns its counted tokens, or -1.
-static double run_micro_batch(struct step *step, const struct step_source *source, bool is_learning) {
+static double run_micro_batch(struct step *step, const struct step_source *source, bool is_learning, bool is_first) {
     struct step_input input;
     if (source->next(source->context, &input) < 0)
         return -1;
@@ -83,6 +83,7 @@ static double run_micro_batch(struct step *step, const struct step_source *sourc
     double tokens = step_upload_input(step, &input, &upload);
     struct pass pass = step_pass(step, input.B, input.T);
     pass.is_training = is_learning;
+    pass.is_first = is_first;
     struct device_batch batch = step_input_tensors(step, input.B * input.T, &pass.row_ids);
     if (!is_learning)
         batch.weights = (struct tensor){0};
@@ -98,7 +99,7 @@ static int run_all(struct step *step, const struct step_source *source, bool is_
     device_zero(step->device, step->totals);
     double tokens = 0;
     for (int64_t i = 0; i < source->count; i++) {
-        double counted = run_micro_batch(step, source, is_learning);
+        double counted = run_micro_batch(step, source, is_learning, i == 0);
         if (counted < 0)
             return -1;
         tokens += counted;
@@ -112,7 +113,7 @@ static int run_all(struct step *step, const struct step_source *source, bool is_
 
 int step_train(struct step *step, const struct step_source *source, double lr, double weight_decay) {
     CHECK(step->mode == STEP_TRAIN);
-    device_zero(step->device, step->grads);
+    gpt_clear_gradients(&step->gpt, step->device, &step->params, step->grads);
     TRY(run_all(step, source, true));
     reducer_sum_gradients(&step->mesh, step->grads);
     adam_apply(&step->adam, &(struct adam_update){.device = step->device,
