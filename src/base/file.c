@@ -118,9 +118,17 @@ int file_size(const char *path, uint64_t *size) {
     return 0;
 }
 
+// A new folder is synced by its parent: without that, a power cut takes it away with all the synced files in it.
+static int sync_parent(const char *path) {
+    char *parent = file_parent(path);
+    int result = file_sync_folder(parent);
+    free(parent);
+    return result;
+}
+
 static int make_folder(const char *path) {
-    if (mkdir(path, 0777) == 0 || (errno == EEXIST && file_is_folder(path)))
-        return 0;
+    if (mkdir(path, 0777) == 0)
+        return sync_parent(path);
     int error = errno;
     // Some file systems say "read-only" or "not allowed" for folders that are there.
     if (file_is_folder(path))

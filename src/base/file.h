@@ -1,4 +1,4 @@
-// Files that are either whole or not there. A file_writer writes to "PATH.tmp.PID" beside its target; file_commit
+// Files that are either whole or not there. A file_writer writes to a temporary file beside its target; file_commit
 // syncs it, renames it into place and syncs the folder; file_abort removes it, and so does every call that fails. Only
 // regular files are replaced: a device or a pipe of that name is an error. A reader maps a whole file read-only.
 #ifndef BASE_FILE_H
@@ -20,9 +20,23 @@ struct file_writer {
 
 int file_create(struct file_writer *writer, const char *path);
 int file_write(struct file_writer *writer, const void *bytes, size_t count);
-int file_commit(
-    struct file_writer *writer);  // the file stands under its name, durable; the writer is closed either way
-void file_abort(struct file_writer *writer);  // nothing is left; safe on a zeroed or closed writer
+// The file stands under its name, durable; the writer is closed either way.
+int file_commit(struct file_writer *writer);
+// The two halves of file_commit, for files that belong together: all are finished before the first is published.
+int file_finish(struct file_writer *writer);   // all bytes are on disk, under the temporary name; takes no more
+int file_publish(struct file_writer *writer);  // the finished file takes its name
+void file_abort(struct file_writer *writer);   // nothing is left; safe on a zeroed or closed writer
+
+// A fresh name for what is to become path, to be freed: PATH.tmp.HOST.PID.RANDOM. No two calls anywhere give the same
+// one, but for an accident in 2^32; so it is created with O_EXCL or mkdir.
+char *file_temporary_name(const char *path);
+enum file_temporary_owner {
+    FILE_TEMPORARY_LIVE,  // another process may be at work on it
+    FILE_TEMPORARY_OWN,   // this process, or a dead one that had its number
+    FILE_TEMPORARY_DEAD,  // its process on this host is gone, or nobody touched it for a day
+};
+// Whose is the file or folder of a name with ".tmp." in it?
+enum file_temporary_owner file_temporary_owner(const char *path);
 
 // Writes a whole small file at once, atomically.
 int file_write_all(const char *path, const void *bytes, size_t count);
@@ -40,7 +54,7 @@ void file_map_close(struct file_map *map);
 bool file_exists(const char *path);
 bool file_is_folder(const char *path);
 int file_size(const char *path, uint64_t *size);
-int file_make_folders(const char *path);            // mkdir -p
+int file_make_folders(const char *path);            // mkdir -p; what is new is durable
 int file_remove_tree(const char *path);             // rm -rf; a missing path is no error
 int file_rename(const char *from, const char *to);  // and syncs the folder
 int file_sync_folder(const char *path);

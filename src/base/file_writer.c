@@ -12,7 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { BLOCK_BYTES = 1 << 18 };
+enum { BLOCK_BYTES = 1 << 18, MOST_NAMES = 16 };
 
 static const char *remedy_for(int error) {
     switch (error) {
@@ -70,16 +70,20 @@ static int resolve_target(const char *path, char **resolved) {
 int file_create(struct file_writer *writer, const char *path) {
     *writer = (struct file_writer){.descriptor = -1};
     TRY(resolve_target(path, &writer->path));
-    writer->temporary = memory_printf("%s.tmp.%ld", writer->path, (long)getpid());
-    int flags = O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC;
-    writer->descriptor = open(writer->temporary, flags, 0666);
-    if (writer->descriptor < 0 && errno == EEXIST) {
-        // A process of the same number died here before.
-        unlink(writer->temporary);
-        writer->descriptor = open(writer->temporary, flags, 0666);
+    for (int i = 0; i < MOST_NAMES; i++) {
+        free(writer->temporary);
+        writer->temporary = file_temporary_name(writer->path);
+        writer->descriptor = open(writer->temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+        if (writer->descriptor >= 0 || errno != EEXIST)
+            break;
     }
-    if (writer->descriptor < 0)
-        return fail(writer, "create", errno);
+    if (writer->descriptor < 0) {
+        int error = errno;
+        // A file of that name is not this writer's to remove.
+        free(writer->temporary);
+        writer->temporary = NULL;
+        return fail(writer, "create", error);
+    }
     writer->pending = memory_alloc(BLOCK_BYTES);
     return 0;
 }
@@ -130,7 +134,7 @@ static void release(struct file_writer *writer) {
     *writer = (struct file_writer){.descriptor = -1, .written_bytes = writer->written_bytes};
 }
 
-int file_commit(struct file_writer *writer) {
+int file_finish(struct file_writer *writer) {
     if (!writer->pending)
         return error_set("cannot finish: the file was closed after an earlier error");
     TRY(flush_pending(writer));
@@ -141,6 +145,13 @@ int file_commit(struct file_writer *writer) {
     // Network file systems report a full disk at the close.
     if (close(descriptor) < 0 && errno != EINTR)
         return fail(writer, "close", errno);
+    free(writer->pending);
+    writer->pending = NULL;
+    return 0;
+}
+
+int file_publish(struct file_writer *writer) {
+    CHECK(writer->temporary && !writer->pending);
     if (rename(writer->temporary, writer->path) < 0)
         return fail(writer, "put in place", errno);
     char *parent = file_parent(writer->path);
@@ -148,6 +159,11 @@ int file_commit(struct file_writer *writer) {
     free(parent);
     release(writer);
     return result;
+}
+
+int file_commit(struct file_writer *writer) {
+    TRY(file_finish(writer));
+    return file_publish(writer);
 }
 
 void file_abort(struct file_writer *writer) {

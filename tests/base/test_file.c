@@ -8,7 +8,32 @@
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/time.h>
+#include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
+
+// Stands in front of the C library's: notes what is synced.
+static ino_t synced[64];
+static int synced_count;
+
+int fsync(int descriptor) {
+    struct stat status;
+    if (fstat(descriptor, &status) == 0 && synced_count < 64)
+        synced[synced_count++] = status.st_ino;
+    return (int)syscall(SYS_fsync, descriptor);
+}
+
+static bool was_synced(const char *path) {
+    struct stat status;
+    if (stat(path, &status) < 0)
+        return false;
+    for (int i = 0; i < synced_count; i++)
+        if (synced[i] == status.st_ino)
+            return true;
+    return false;
+}
 
 // A fresh folder for one test; everything in it goes at the end.
 static char *make_place(void) {
@@ -196,17 +221,100 @@ TEST(links_keep_pointing) {
     remove_place(place);
 }
 
-TEST(stale_temporary_is_replaced) {
+TEST(finish_then_publish) {
     char *place = make_place(), *path = file_join(place, "f");
-    char *stale = memory_printf("%s.tmp.%ld", path, (long)getpid());
-    int descriptor = open(stale, O_CREAT | O_WRONLY, 0600);
-    EXPECT(descriptor >= 0 && write(descriptor, "long rubbish", 12) == 12);
-    close(descriptor);
-    EXPECT_OK(file_write_all(path, "x", 1));
-    expect_contents(path, "x");
+    struct file_writer writer;
+    EXPECT_OK(file_write_all(path, "old", 3));
+    EXPECT_OK(file_create(&writer, path));
+    EXPECT_OK(file_write(&writer, "new", 3));
+    EXPECT_OK(file_finish(&writer));
+    expect_contents(path, "old");
+    expect_contents(writer.temporary, "new");
+    EXPECT(was_synced(writer.temporary));
+    EXPECT_ERROR(file_write(&writer, "x", 1), "closed");
+    synced_count = 0;
+    EXPECT_OK(file_publish(&writer));
+    expect_contents(path, "new");
+    EXPECT(was_synced(place));
+    EXPECT_OK(file_create(&writer, path));
+    EXPECT_OK(file_finish(&writer));
+    file_abort(&writer);
+    expect_contents(path, "new");
     EXPECT_INT(entries_in(place), 1);
-    free(stale);
     free(path);
+    remove_place(place);
+}
+
+// As two containers with one process number and one folder have them: neither takes the other's file away.
+TEST(temporaries_never_meet) {
+    char *place = make_place(), *path = file_join(place, "f");
+    struct file_writer a, b;
+    EXPECT_OK(file_create(&a, path));
+    EXPECT_OK(file_write(&a, "first", 5));
+    EXPECT_OK(file_create(&b, path));
+    EXPECT_OK(file_write(&b, "second", 6));
+    EXPECT(strcmp(a.temporary, b.temporary) != 0);
+    EXPECT_OK(file_commit(&a));
+    expect_contents(path, "first");
+    EXPECT_OK(file_commit(&b));
+    expect_contents(path, "second");
+    EXPECT_INT(entries_in(place), 1);
+    free(path);
+    remove_place(place);
+}
+
+static void set_age(const char *path, int64_t seconds) {
+    struct timeval times[2] = {{.tv_sec = time(NULL) - seconds}, {.tv_sec = time(NULL) - seconds}};
+    EXPECT(utimes(path, times) == 0);
+}
+
+// Which names are leftovers: of this host and a dead process, or a day old.
+TEST(owners_of_temporaries) {
+    char *place = make_place(), *path = file_join(place, "f"), *own = file_temporary_name(path);
+    EXPECT_INT(file_temporary_owner(own), FILE_TEMPORARY_OWN);
+    // A child's name while it lives, and when it is gone.
+    int ready[2];
+    EXPECT(pipe(ready) == 0);
+    pid_t child = fork();
+    EXPECT(child >= 0);
+    if (child == 0) {
+        char *name = file_temporary_name(path);
+        _exit(write(ready[1], name, strlen(name) + 1) < 0 || pause() < 0);
+    }
+    char name[512] = "";
+    EXPECT(read(ready[0], name, sizeof name - 1) > 0);
+    close(ready[0]), close(ready[1]);
+    EXPECT_INT(file_temporary_owner(name), FILE_TEMPORARY_LIVE);
+    EXPECT(kill(child, SIGKILL) == 0 && waitpid(child, NULL, 0) == child);
+    EXPECT_INT(file_temporary_owner(name), FILE_TEMPORARY_DEAD);
+    // The same process on another host may well live.
+    char *host = strstr(name, ".tmp.") + 5;
+    host[0] = host[0] == 'x' ? 'y' : 'x';
+    static const char *const foreign[] = {"f.tmp.123", "f.tmp.old.77",     "f.tmp.a.b.c", ".tmp.",
+                                          "f",         "f.tmp..1.00000000"};
+    EXPECT_INT(file_temporary_owner(name), FILE_TEMPORARY_LIVE);
+    EXPECT_OK(file_write_all(name, "x", 1));
+    EXPECT_INT(file_temporary_owner(name), FILE_TEMPORARY_LIVE);
+    set_age(name, 23 * 3600);
+    EXPECT_INT(file_temporary_owner(name), FILE_TEMPORARY_LIVE);
+    set_age(name, 25 * 3600);
+    EXPECT_INT(file_temporary_owner(name), FILE_TEMPORARY_DEAD);
+    for (size_t i = 0; i < sizeof foreign / sizeof foreign[0]; i++)
+        EXPECT_INT(file_temporary_owner(foreign[i]), FILE_TEMPORARY_LIVE);
+    free(own);
+    free(path);
+    remove_place(place);
+}
+
+TEST(new_folders_are_synced) {
+    char *place = make_place(), *outer = file_join(place, "a"), *inner = file_join(outer, "b");
+    synced_count = 0;
+    EXPECT_OK(file_make_folders(inner));
+    EXPECT(was_synced(place) && was_synced(outer));
+    synced_count = 0;
+    EXPECT_OK(file_make_folders(inner));
+    EXPECT_INT(synced_count, 0);
+    free(outer), free(inner);
     remove_place(place);
 }
 
@@ -290,4 +398,5 @@ TEST(paths) {
 
 TEST_MAIN(TEST_CASE(commit_and_abort), TEST_CASE(sizes_around_the_block), TEST_CASE(full_disk_leaves_nothing),
           TEST_CASE(full_device), TEST_CASE(bad_targets), TEST_CASE(links_keep_pointing),
-          TEST_CASE(stale_temporary_is_replaced), TEST_CASE(reading), TEST_CASE(folders), TEST_CASE(paths))
+          TEST_CASE(finish_then_publish), TEST_CASE(temporaries_never_meet), TEST_CASE(owners_of_temporaries),
+          TEST_CASE(new_folders_are_synced), TEST_CASE(reading), TEST_CASE(folders), TEST_CASE(paths))

@@ -1,0 +1,77 @@
+// Names of unfinished files and folders: PATH.tmp.HOST.PID.RANDOM. Host and random part keep apart what machines and
+// containers with equal process numbers write into one shared folder; all three tell a later process what is dead.
+#include "base/file.h"
+
+#include "base/memory.h"
+#include <errno.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { HOST_BYTES = 33, RANDOM_DIGITS = 8, DAY_SECONDS = 24 * 60 * 60 };
+
+// Dots divide the parts of a name, so the host has none; a long one is cut, because file names end at 255 bytes.
+static void host_part(char host[HOST_BYTES]) {
+    char name[256] = "";
+    if (gethostname(name, sizeof name - 1) < 0 || name[0] == '\0')
+        memcpy(name, "host", sizeof "host");
+    size_t length = 0;
+    for (; length < HOST_BYTES - 1 && name[length]; length++) {
+        char c = name[length];
+        bool is_plain = (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z');
+        host[length] = '-';
+        if (is_plain)
+            host[length] = c;
+    }
+    host[length] = '\0';
+}
+
+char *file_temporary_name(const char *path) {
+    char host[HOST_BYTES];
+    uint32_t value = 0;
+    host_part(host);
+    // Without random numbers the clock still differs from one call to the next.
+    if (getrandom(&value, sizeof value, GRND_NONBLOCK) != (ssize_t)sizeof value) {
+        struct timespec now = {0};
+        (void)clock_gettime(CLOCK_REALTIME, &now);
+        value = (uint32_t)now.tv_nsec ^ (uint32_t)now.tv_sec << 8;
+    }
+    return memory_printf("%s.tmp.%s.%ld.%08" PRIx32, path, host, (long)getpid(), value);
+}
+
+// The process in the last parts of a name, "….HOST.PID.RANDOM", where they are of this host and well-formed; else 0.
+static pid_t process_of(const char *path) {
+    char expected[HOST_BYTES];
+    host_part(expected);
+    const char *random = strrchr(path, '.');
+    if (!random || strlen(random + 1) != RANDOM_DIGITS || strspn(random + 1, "0123456789abcdef") != RANDOM_DIGITS)
+        return 0;
+    const char *number = random;
+    while (number > path && number[-1] >= '0' && number[-1] <= '9')
+        number--;
+    size_t host = strlen(expected);
+    if (random - number < 1 || random - number > 9 || (size_t)(number - path) < host + 2)
+        return 0;
+    const char *name = number - 1 - host;
+    if (number[-1] != '.' || name[-1] != '.' || strncmp(name, expected, host) != 0)
+        return 0;
+    return (pid_t)strtol(number, NULL, 10);
+}
+
+enum file_temporary_owner file_temporary_owner(const char *path) {
+    struct stat status;
+    pid_t process = process_of(path);
+    if (process > 0 && process == getpid())
+        return FILE_TEMPORARY_OWN;
+    if (process > 0 && kill(process, 0) < 0 && errno == ESRCH)
+        return FILE_TEMPORARY_DEAD;
+    // Nobody else's processes can be asked for; but no write of one file lasts a day.
+    if (lstat(path, &status) == 0 && status.st_mtime < time(NULL) - DAY_SECONDS)
+        return FILE_TEMPORARY_DEAD;
+    return FILE_TEMPORARY_LIVE;
+}
