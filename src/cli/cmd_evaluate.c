@@ -84,7 +84,7 @@ static int open_text(struct subject *subject, const struct evaluate_options *opt
     return status;
 }
 
-static int open_dataset(struct subject *subject, const struct config *config, const struct mesh *mesh) {
+static int open_dataset(struct subject *subject, const struct config *config, const struct mesh *mesh, int local_rank) {
     const struct string_list *path = config->data_path.count > 0 ? &config->data_path : &config->valid_data_path;
     if (path->count != 1)
         return error_set_code(EXIT_CODE_USAGE,
@@ -97,11 +97,7 @@ static int open_dataset(struct subject *subject, const struct config *config, co
                                   .seed = config->seed,
                                   .cache_folder = config->data_cache_path,
                                   .vocab_size = config->padded_vocab_size};
-    int status = mesh->rank == 0 ? gpt_dataset_build(&options) : 0;
-    int64_t failed = status < 0;
-    comm_broadcast_i64(mesh->all, &failed, 1, 0, "dataset index built");
-    if (failed)
-        return mesh->rank == 0 ? -1 : error_set_code(EXIT_CODE_BAD_DATA, "rank 0 could not build the dataset's index");
+    TRY(datasets_build_index(&options, mesh, local_rank));
     TRY(gpt_dataset_open(&subject->dataset, &options));
     subject->source = gpt_dataset_source(subject->dataset);
     return 0;
@@ -150,7 +146,7 @@ static int run_model(struct evaluate_options *options, struct session *session, 
         status = state_load(step, path, false, NULL);
     if (status == 0)
         status = options->text ? open_text(&subject, options, tokenizer)
-                               : open_dataset(&subject, &options->config, &session->mesh);
+                               : open_dataset(&subject, &options->config, &session->mesh, session->place.local_rank);
     struct evaluation result;
     if (status == 0)
         status = evaluate_run(

@@ -45,11 +45,23 @@ static int use_checkpoint_args(struct config *config) {
     return status;
 }
 
+// A checkpoint remembers the tokenizer's files; by their full names it finds them from any folder.
+static void make_absolute(char **path) {
+    char *full = *path ? realpath(*path, NULL) : NULL;
+    if (!full)
+        return;
+    free(*path);
+    *path = full;
+}
+
 static int run(struct train_options *options, struct session *session, enum exit_code *exit_code) {
     struct config *config = &options->config;
     TRY(config_apply_preset(config));
     TRY(use_checkpoint_args(config));
     TRY(config_validate(config, session->place.size));
+    make_absolute(&config->vocab_file);
+    make_absolute(&config->merge_file);
+    make_absolute(&config->tokenizer_model);
     // A log wants all arguments; a person at a terminal does not, unless asked for.
     if (session->place.rank == 0 && (options->dry_run || !isatty(STDERR_FILENO))) {
         struct buffer dump = {0};
@@ -60,10 +72,12 @@ static int run(struct train_options *options, struct session *session, enum exit
     if (options->dry_run)
         return 0;
     TRY(session_open(session, config));
-    return trainer_run(
-        &(struct trainer_options){
-            .config = config, .device = session->device, .mesh = &session->mesh, .plot = options->plot},
-        exit_code);
+    return trainer_run(&(struct trainer_options){.config = config,
+                                                 .device = session->device,
+                                                 .mesh = &session->mesh,
+                                                 .local_rank = session->place.local_rank,
+                                                 .plot = options->plot},
+                       exit_code);
 }
 
 int cmd_train(int argc, char **argv) {

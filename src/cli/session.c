@@ -61,8 +61,10 @@ int session_open(struct session *session, const struct config *config) {
 int session_failed(const struct session *session) {
     bool is_said_elsewhere = error_exit_code() == EXIT_CODE_USAGE && session->place.rank != 0;
     int code = is_said_elsewhere ? EXIT_CODE_USAGE : command_failed();
-    if (session->place.size > 1)
+    if (session->place.size > 1) {
+        world_abort(session->backend, (enum exit_code)code);
         _Exit(code);
+    }
     return code;
 }
 

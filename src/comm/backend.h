@@ -40,13 +40,15 @@ struct group {
 };
 
 // Collectives that wrap another world: `host` (NULL for a single rank) carries ids and host values, and is freed with
-// it. nccl_fits: built in, the device is a GPU, and no two ranks share one.
-bool nccl_fits(const struct device *device, const struct world_place *place);
+// it. nccl_fits: built in, the devices are GPUs, and no two ranks share one; all ranks of `host` call and get the same
+// answer.
+bool nccl_fits(struct device *device, struct world *host);
 int nccl_world_open(struct world **world, struct device *device, struct world *host);
 
 int self_world_open(struct world **world, struct device *device);
 int mpi_world_start(struct world_place *place);
 void mpi_world_stop(void);
+void mpi_world_abort(enum exit_code code);
 int mpi_world_open(struct world **world, struct device *device);
 
 #endif

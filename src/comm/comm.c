@@ -8,6 +8,7 @@
 #include "ops/device.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,12 +28,17 @@ void world_stop(const char *backend) {
         mpi_world_stop();
 }
 
+void world_abort(const char *backend, enum exit_code code) {
+    if (strcmp(backend, "mpi") == 0)
+        mpi_world_abort(code);
+}
+
 int world_open(struct world **world, const struct world_options *options, struct device *device) {
     bool is_mpi = strcmp(options->backend, "mpi") == 0;
     TRY(is_mpi ? mpi_world_open(world, device) : self_world_open(world, device));
     double deadline = options->deadline_seconds > 0 ? options->deadline_seconds : 600;
     (*world)->deadline_seconds = deadline;
-    if (is_mpi && nccl_fits(device, &(*world)->place))
+    if (is_mpi && nccl_fits(device, *world))
         TRY(nccl_world_open(world, device, *world));
     (*world)->deadline_seconds = deadline;
     int *ranks = memory_alloc(sizeof(int) * (size_t)(*world)->place.size);
@@ -41,8 +47,10 @@ int world_open(struct world **world, const struct world_options *options, struct
     struct group *all;
     int status = world_group(*world, &all, ranks, (*world)->place.size, "all");
     free(ranks);
-    if (status < 0)
+    if (status < 0) {
         world_close(*world);
+        *world = NULL;
+    }
     return status;
 }
 
@@ -194,6 +202,17 @@ static void wait_host(struct group *group, void *handle, const char *name) {
                                    .collective = group->world->collective,
                                    .started = clock_seconds(),
                                    .handle = handle};
+    comm_wait(&request);
+}
+
+void comm_await_i64(struct group *group, int64_t *values, int count, int root, const char *name) {
+    if (group->size == 1)
+        return;
+    struct comm_request request = {.group = group,
+                                   .name = name,
+                                   .collective = group->world->collective,
+                                   .started = INFINITY,
+                                   .handle = group->world->collective->host_broadcast_i64(group, values, count, root)};
     comm_wait(&request);
 }
 

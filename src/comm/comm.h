@@ -13,6 +13,7 @@
 #ifndef COMM_COMM_H
 #define COMM_COMM_H
 
+#include "base/error.h"
 #include "ops/ops.h"
 
 enum reduction { REDUCE_SUM, REDUCE_MAX };
@@ -45,6 +46,8 @@ int world_start(const char *backend, struct world_place *place);
 void world_close(struct world *world);  // all ranks, at the good end of a run
 // Ends what world_start began where no world was opened.
 void world_stop(const char *backend);
+// One rank has failed: ends all of them with this exit code. Returns where there is only one.
+void world_abort(const char *backend, enum exit_code code);
 struct world_place world_place(const struct world *world);
 struct group *world_group_all(struct world *world);
 // A group of the given ranks, in this order; every rank of the world must call, with its own group or with count 0.
@@ -74,5 +77,8 @@ void comm_barrier(struct group *group, const char *name);
 // Host values, for decisions all ranks must share (a signal arrived, a checkpoint was saved).
 void comm_max_i64(struct group *group, int64_t *values, int count, const char *name);
 void comm_broadcast_i64(struct group *group, int64_t *values, int count, int root, const char *name);
+// The same without a deadline, for what rank `root` does alone with files: saving and proving a checkpoint, building
+// an index. A root that is lost meanwhile is the launcher's to notice.
+void comm_await_i64(struct group *group, int64_t *values, int count, int root, const char *name);
 
 #endif

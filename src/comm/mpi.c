@@ -39,7 +39,7 @@ struct mpi_request {
     struct tensor result;            // where staging_out goes at the end
 };
 
-static void abort_all(enum exit_code code) {
+void mpi_world_abort(enum exit_code code) {
     int running = 0, finished = 0;
     MPI_Initialized(&running);
     MPI_Finalized(&finished);
@@ -76,7 +76,7 @@ int mpi_world_start(struct world_place *place) {
     if (!running && MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &provided) != MPI_SUCCESS)
         return error_set("MPI could not start; run under mpirun or srun, or without them for one rank");
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
-    die_set_handler(abort_all);
+    die_set_handler(mpi_world_abort);
     CHECK_MPI(MPI_Comm_rank(MPI_COMM_WORLD, &place->rank));
     CHECK_MPI(MPI_Comm_size(MPI_COMM_WORLD, &place->size));
     MPI_Comm local;

@@ -15,3 +15,7 @@ int mpi_world_open(struct world **world, struct device *device) {
     (void)device;
     return error_set("this build has no MPI; install libopenmpi-dev and build again with -DBEVATRON_MPI=ON");
 }
+
+void mpi_world_abort(enum exit_code code) {
+    (void)code;
+}

@@ -6,7 +6,6 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "comm/backend.h"
-#include "ops/device.h"
 
 #include <nccl.h>
 #include <stdlib.h>
@@ -30,8 +29,34 @@ struct nccl_group {
     ncclComm_t comm;
 };
 
-bool nccl_fits(const struct device *device, const struct world_place *place) {
-    return device->ops->native_stream && place->local_size <= cuda_count();
+// Every rank writes its GPU's identity into its own place of an array of smallest numbers; the maximum over all ranks
+// is then the whole table, the same for all, so that all decide alike.
+bool nccl_fits(struct device *device, struct world *host) {
+    int size = host ? host->place.size : 1, mine = host ? host->place.rank : 0;
+    int64_t *table = memory_alloc(sizeof *table * 2 * (size_t)size);
+    for (int i = 0; i < 2 * size; i++)
+        table[i] = INT64_MIN;
+    if (device->ops->identity)
+        device->ops->identity(device, &table[2 * mine]);
+    if (size > 1) {
+        struct group *all;
+        int *ranks = memory_alloc(sizeof *ranks * (size_t)size);
+        for (int i = 0; i < size; i++)
+            ranks[i] = i;
+        if (host->collective->group_create(host, &all, ranks, size, "devices") < 0)
+            die("%s", error_message());
+        comm_max_i64(all, table, 2 * size, "devices");
+        host->collective->group_free(all);
+        free(ranks);
+    }
+    bool fits = true;
+    for (int i = 0; i < size; i++) {
+        fits = fits && table[2 * i] != INT64_MIN;
+        for (int k = 0; k < i; k++)
+            fits = fits && (table[2 * i] != table[2 * k] || table[2 * i + 1] != table[2 * k + 1]);
+    }
+    free(table);
+    return fits;
 }
 
 // The first rank makes the id, the others learn it.
@@ -59,14 +84,17 @@ static int nccl_group_create(struct world *world, struct group **group, const in
     g->base = (struct group){
         .world = world, .name = memory_string(name), .rank = host ? host->rank : 0, .size = host ? host->size : 1};
     g->host = host;
-    CHECK_NCCL(ncclCommInitRank(&g->comm, g->base.size, share_id(g), g->base.rank));
+    // comm.c never asks a group of one among several ranks for anything.
+    if (g->base.size > 1 || !w->host)
+        CHECK_NCCL(ncclCommInitRank(&g->comm, g->base.size, share_id(g), g->base.rank));
     *group = &g->base;
     return 0;
 }
 
 static void nccl_group_free(struct group *group) {
     struct nccl_group *g = (struct nccl_group *)group;
-    CHECK_NCCL(ncclCommDestroy(g->comm));
+    if (g->comm)
+        CHECK_NCCL(ncclCommDestroy(g->comm));
     if (g->host)
         g->host->world->collective->group_free(g->host);
     free(group->name);
@@ -201,6 +229,7 @@ int nccl_world_open(struct world **world, struct device *device, struct world *h
     w->base.device = device;
     w->base.place = host ? host->place : (struct world_place){.rank = 0, .size = 1, .local_rank = 0, .local_size = 1};
     w->host = host;
+    log_info("GPUs talk over NCCL");
     *world = &w->base;
     return 0;
 }

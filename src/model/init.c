@@ -1,19 +1,24 @@
 // Initial values by global element index. See init.h.
 #include "model/init.h"
-#include "base/hash.h"
 #include "base/memory.h"
 #include "base/rng.h"
 #include "ops/device.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 enum { PIECE = 1 << 20 };
 
+// FNV-1a: the stream of a parameter must stay the same for good, or old runs could not be repeated.
+static uint64_t stream_of(const char *name) {
+    uint64_t hash = 0xcbf29ce484222325u;
+    for (; *name; name++)
+        hash = (hash ^ (unsigned char)*name) * 0x100000001b3u;
+    return hash;
+}
+
 static void draw(const struct param *param, float *out, int64_t count, int64_t first, uint64_t seed) {
     if (param->init == INIT_NORMAL) {
-        uint64_t stream = hash_bytes(param->name, strlen(param->name), 0);
-        philox_normal(out, count, first, seed, stream, param->standard_deviation);
+        philox_normal(out, count, first, seed, stream_of(param->name), param->standard_deviation);
         return;
     }
     float value = param->init == INIT_ONE ? 1.0f : 0.0f;

@@ -236,6 +236,8 @@ struct ops {
     // The vendor's own stream, for a library of the same vendor that queues work behind ours; NULL where there are
     // none.
     void *(*native_stream)(struct device *device, enum stream stream);
+    // 128 bits that no other device in the world has; NULL where ranks may share a device as they like.
+    void (*identity)(struct device *device, int64_t words[2]);
 
     void (*matmul)(struct device *device, const struct op_matmul *op);
     void (*norm_forward)(struct device *device, const struct op_norm_forward *op);

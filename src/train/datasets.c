@@ -8,6 +8,17 @@
 
 enum { PREFETCH_DEPTH = 4 };
 
+// Where the files are those that a checkpoint names, the user may never have heard of them.
+static int explain_tokenizer(const struct config *config) {
+    bool is_given = flag_is_given(&config->given, "--vocab-file") || flag_is_given(&config->given, "--merge-file") ||
+                    flag_is_given(&config->given, "--tokenizer-model");
+    if (config->load && !is_given)
+        error_context("the tokenizer's files are those that the checkpoint in %s names; where they have moved, give "
+                      "--vocab-file and --merge-file (or --tokenizer-model)",
+                      config->load);
+    return -1;
+}
+
 int datasets_open_tokenizer(struct tokenizer **tokenizer, struct config *config) {
     *tokenizer = NULL;
     bool has_files = config->vocab_file || config->merge_file || config->tokenizer_type;
@@ -26,7 +37,8 @@ int datasets_open_tokenizer(struct tokenizer **tokenizer, struct config *config)
                                         .as_today = config->no_legacy_tokenizer,
                                         .null_eod_given = config->null_tokenizer_eod_id >= 0,
                                         .null_eod_id = config->null_tokenizer_eod_id};
-    TRY(tokenizer_open(tokenizer, &options));
+    if (tokenizer_open(tokenizer, &options) < 0)
+        return explain_tokenizer(config);
     if (config_pad_vocab(config, tokenizer_vocab_size(*tokenizer)) < 0) {
         tokenizer_free(*tokenizer);
         *tokenizer = NULL;
@@ -81,35 +93,66 @@ static int is_empty(const char *split, enum split which, bool *empty) {
     return 0;
 }
 
-static int open_split(struct datasets *datasets, const struct config *config, const struct mesh *mesh,
-                      struct gpt_options *options) {
+int datasets_build_index(const struct gpt_options *options, const struct mesh *mesh, int local_rank) {
+    for (int turn = 0; turn < 2; turn++) {
+        bool is_mine = turn == 0 ? mesh->rank == 0 : mesh->rank != 0 && local_rank == 0;
+        int status = is_mine ? gpt_dataset_build(options) : 0;
+        int64_t failed = status < 0;
+        if (turn == 0)
+            comm_await_i64(mesh->all, &failed, 1, 0, "dataset index built");
+        else
+            comm_max_i64(mesh->all, &failed, 1, "dataset index built everywhere");
+        if (failed)
+            return status < 0 ? -1
+                              : error_set_code(EXIT_CODE_BAD_DATA, "another rank could not build the dataset's index");
+    }
+    return 0;
+}
+
+static int open_split(struct datasets *datasets, const struct datasets_options *from, struct gpt_options *options) {
     bool empty;
-    options->prefix = prefix_of(config, options->which, &options->split);
+    options->prefix = prefix_of(from->config, options->which, &options->split);
     if (!options->prefix || options->sample_count == 0)
         return 0;
     TRY(is_empty(options->split, options->which, &empty));
     if (empty)
         return 0;
-    int status = mesh->rank == 0 ? gpt_dataset_build(options) : 0;
-    int64_t failed = status < 0;
-    comm_broadcast_i64(mesh->all, &failed, 1, 0, "dataset index built");
-    if (failed)
-        return mesh->rank == 0 ? -1 : error_set_code(EXIT_CODE_BAD_DATA, "rank 0 could not build the dataset's index");
+    TRY(datasets_build_index(options, from->mesh, from->local_rank));
     TRY(gpt_dataset_open(&datasets->gpt[options->which], options));
     datasets->sources[options->which] = gpt_dataset_source(datasets->gpt[options->which]);
     return 0;
 }
 
-int datasets_open(struct datasets *datasets, const struct config *config, const struct mesh *mesh,
-                  const struct tokenizer *tokenizer) {
-    *datasets = (struct datasets){.eod = tokenizer ? tokenizer_eod(tokenizer) : -1};
+// How many samples of each split the run needs. A run that goes on with other flags than it began with (rarer
+// evaluation, a smaller batch) may have consumed more than the flags alone would ask for.
+static int count_samples(const struct datasets_options *from, int64_t counts[SPLIT_COUNT]) {
+    const struct config *config = from->config;
     struct split_demand demand = {.train_iters = config->train_iters,
                                   .train_samples = config->train_samples,
                                   .global_batch_size = config->global_batch_size,
                                   .eval_interval = config->eval_interval,
                                   .eval_iters = config->eval_iters};
-    int64_t counts[SPLIT_COUNT];
     TRY(split_sample_counts(&demand, counts));
+    int64_t train = config->train_samples > 0 ? config->train_samples - from->consumed_train_samples
+                                              : (config->train_iters - from->iteration) * config->global_batch_size;
+    int64_t evaluations = 1;
+    if (config->eval_interval > 0)
+        evaluations += config->train_iters / config->eval_interval - from->iteration / config->eval_interval;
+    const int64_t needed[SPLIT_COUNT] = {
+        from->consumed_train_samples + (train > 0 ? train : 0),
+        from->consumed_valid_samples + evaluations * config->eval_iters * config->global_batch_size, 0};
+    for (int split = 0; split < SPLIT_COUNT; split++)
+        if (counts[split] > 0 && counts[split] < needed[split])
+            counts[split] = needed[split];
+    return 0;
+}
+
+int datasets_open(struct datasets *datasets, const struct datasets_options *from) {
+    const struct config *config = from->config;
+    const struct tokenizer *tokenizer = from->tokenizer;
+    *datasets = (struct datasets){.eod = tokenizer ? tokenizer_eod(tokenizer) : -1};
+    int64_t counts[SPLIT_COUNT];
+    TRY(count_samples(from, counts));
     log_info(" > datasets target sizes (minimum size):");
     log_info("    train:      %lld", (long long)counts[SPLIT_TRAIN]);
     log_info("    validation: %lld", (long long)counts[SPLIT_VALID]);
@@ -128,7 +171,7 @@ int datasets_open(struct datasets *datasets, const struct config *config, const 
                                       .seed = config->seed,
                                       .cache_folder = config->data_cache_path,
                                       .vocab_size = vocab_size};
-        if (open_split(datasets, config, mesh, &options) < 0) {
+        if (open_split(datasets, from, &options) < 0) {
             datasets_close(datasets);
             return -1;
         }

@@ -23,9 +23,18 @@ struct datasets {
 // The tokenizer of the flags, or NULL where --vocab-size or --mock-data make one unnecessary. Sets
 // config->padded_vocab_size.
 int datasets_open_tokenizer(struct tokenizer **tokenizer, struct config *config);
-// Rank 0 builds the index files, then all open them.
-int datasets_open(struct datasets *datasets, const struct config *config, const struct mesh *mesh,
-                  const struct tokenizer *tokenizer);
+// Builds the index files of a dataset where they are missing: rank 0 first, then the first rank of each machine,
+// which finds them on a shared file system and builds its own on a local one. All ranks call.
+int datasets_build_index(const struct gpt_options *options, const struct mesh *mesh, int local_rank);
+struct datasets_options {
+    const struct config *config;
+    const struct mesh *mesh;
+    int local_rank;
+    const struct tokenizer *tokenizer;  // NULL where --vocab-size is all that is known
+    // Where the run stands: the datasets must last from here to its end.
+    int64_t iteration, consumed_train_samples, consumed_valid_samples;
+};
+int datasets_open(struct datasets *datasets, const struct datasets_options *options);
 void datasets_close(struct datasets *datasets);  // safe on a zeroed one
 
 // A loader for this rank from the given number of consumed samples.

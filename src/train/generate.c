@@ -101,15 +101,19 @@ int generate_run(const struct generate *generate) {
     float *logits = memory_alloc(sizeof(float) * (size_t)step->gpt.V);
     step_forget(step);
     int64_t fresh = generate->count;
+    int status = 0;
     for (int64_t i = 0; i < generate->max_new_tokens; i++) {
         feed(step, &history, fresh, logits);
         int32_t token = sample_token(&generate->sampling, logits, generate->vocab_size, (uint64_t)i);
         history.tokens[history.count++] = token;
         fresh = 1;
-        if (token == generate->end_token || generate->accept(generate->context, token) < 0)
+        if (token == generate->end_token)
+            break;
+        status = generate->accept(generate->context, token);
+        if (status < 0)
             break;
     }
     free(history.tokens);
     free(logits);
-    return 0;
+    return status;
 }

@@ -20,7 +20,7 @@ struct generate {
     int32_t end_token;   // stops after it; -1 for none
     int64_t vocab_size;  // tokens from here on are padding and are never drawn
     struct sampling sampling;
-    // Called for every new token; -1 ends the generation.
+    // Called for every new token; -1 ends the generation, which then has failed.
     int (*accept)(void *context, int32_t token);
     void *context;
 };

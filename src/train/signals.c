@@ -8,6 +8,9 @@
 static volatile sig_atomic_t received;
 
 static void remember(int number) {
+    // Schedulers and launchers may both pass the warning on.
+    if (received && number == SIGUSR1)
+        return;
     if (received) {
         signal(number, SIG_DFL);
         raise(number);

@@ -1,6 +1,7 @@
 // Saving and loading the state of a run. See state.h.
 #include "train/state.h"
 #include "base/error.h"
+#include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"
 
@@ -75,10 +76,24 @@ static int save_on_rank_0(struct step *step, const struct progress_state *progre
     return status;
 }
 
+int state_prepare_save(const struct config *config, const struct mesh *mesh) {
+    if (!config->save || mesh->rank != 0)
+        return 0;
+    TRY(file_make_folders(config->save));
+    char *probe = file_join(config->save, ".bevatron-can-write");
+    int status = file_write_all(probe, "", 0);
+    if (status == 0)
+        file_remove_tree(probe);
+    else
+        error_context("checkpoints could not be saved in %s", config->save);
+    free(probe);
+    return status;
+}
+
 int state_save(struct step *step, const struct progress_state *progress) {
     int status = step->mesh.rank == 0 ? save_on_rank_0(step, progress) : 0;
     int64_t failed = status < 0;
-    comm_broadcast_i64(step->mesh.all, &failed, 1, 0, "checkpoint saved");
+    comm_await_i64(step->mesh.all, &failed, 1, 0, "checkpoint saved");
     if (failed && step->mesh.rank != 0)
         return error_set("rank 0 could not save the checkpoint");
     return status;
@@ -100,7 +115,7 @@ int state_find(const struct config *config, const struct mesh *mesh, char **path
         }
     }
     int64_t told[2] = {status < 0, *iteration};
-    comm_broadcast_i64(mesh->all, told, 2, 0, "checkpoint found");
+    comm_await_i64(mesh->all, told, 2, 0, "checkpoint found");
     if (told[0])
         return mesh->rank == 0 ? -1 : error_set_code(EXIT_CODE_NO_CHECKPOINT, "rank 0 found no valid checkpoint");
     *iteration = told[1];
@@ -184,7 +199,8 @@ int state_load(struct step *step, const char *path, bool with_optimizer, struct 
         progress->iteration = state.iteration;
         progress->consumed_train_samples = state.consumed_train_samples;
         progress->consumed_valid_samples = state.consumed_valid_samples;
-        progress->schedule_samples = with_optimizer ? state.schedule_samples : state.consumed_train_samples;
+        // Without the optimizer the schedule starts anew, as in Megatron.
+        progress->schedule_samples = with_optimizer ? state.schedule_samples : 0;
         progress->flops_so_far = state.flops_so_far;
     }
     checkpoint_state_free(&state);

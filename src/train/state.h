@@ -15,6 +15,8 @@ struct progress_state {
     double flops_so_far;
 };
 
+// Before training: an error where nothing can be written into the folder of --save.
+int state_prepare_save(const struct config *config, const struct mesh *mesh);
 // Rank 0 writes; all ranks call.
 int state_save(struct step *step, const struct progress_state *progress);
 // Finds the checkpoint of --load on rank 0 and tells the others. *path is NULL where there is none and that is allowed.

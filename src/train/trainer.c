@@ -28,6 +28,7 @@ struct interval {
 struct trainer {
     struct config *config;
     const struct mesh *mesh;
+    int local_rank;
     struct device *device;
     struct tokenizer *tokenizer;
     struct step *step;
@@ -37,6 +38,8 @@ struct trainer {
     struct progress_state at;
     struct interval interval;
     int64_t saved_iteration;  // -1: none of this start
+    int64_t first_iteration;  // of this start
+    int64_t stop_reason;      // the signal that ended the run, -1 for the time limit
     double started;
 };
 
@@ -102,7 +105,14 @@ static int set_weights(struct trainer *trainer) {
 
 static int open_loaders(struct trainer *trainer) {
     const struct config *config = trainer->config;
-    TRY(datasets_open(&trainer->datasets, config, trainer->mesh, trainer->tokenizer));
+    TRY(datasets_open(&trainer->datasets,
+                      &(struct datasets_options){.config = config,
+                                                 .mesh = trainer->mesh,
+                                                 .local_rank = trainer->local_rank,
+                                                 .tokenizer = trainer->tokenizer,
+                                                 .iteration = trainer->at.iteration,
+                                                 .consumed_train_samples = trainer->at.consumed_train_samples,
+                                                 .consumed_valid_samples = trainer->at.consumed_valid_samples}));
     const int64_t consumed[SPLIT_COUNT] = {trainer->at.consumed_train_samples, trainer->at.consumed_valid_samples, 0};
     for (int split = 0; split < SPLIT_COUNT; split++)
         if (trainer->datasets.sources[split].count > 0)
@@ -116,7 +126,13 @@ static int open_loaders(struct trainer *trainer) {
 
 static int set_up(struct trainer *trainer) {
     struct config *config = trainer->config;
+    log_info("using world size: %d, data-parallel size: %" PRId64
+             ", context-parallel size: 1, tensor-model-parallel size: 1, "
+             "pipeline-model-parallel size: 1",
+             trainer->mesh->size, config->data_parallel_size);
+    TRY(state_prepare_save(config, trainer->mesh));
     TRY(datasets_open_tokenizer(&trainer->tokenizer, config));
+    log_info("> learning rate decay style: %s", config->lr_decay_style);
     TRY(step_open(&trainer->step, config, trainer->device, trainer->mesh, STEP_TRAIN));
     struct step *step = trainer->step;
     char text[128];
@@ -133,15 +149,29 @@ static int set_up(struct trainer *trainer) {
     return open_report(trainer);
 }
 
-// The loss over --eval-iters global batches of a split.
+// Whether a signal or the time limit asks to stop: all ranks must decide the same, so the reasons are shared first.
+// Returns the signal, -1 for the time limit, 0 to go on.
+static int64_t must_stop(const struct trainer *trainer) {
+    double minutes = (clock_seconds() - trainer->started) / 60, limit = trainer->config->exit_duration_in_mins;
+    int64_t reasons[2] = {signals_received(), limit > 0 && minutes > limit};
+    comm_max_i64(trainer->mesh->all, reasons, 2, "reasons to stop");
+    return reasons[0] ? reasons[0] : -reasons[1];
+}
+
+// The loss over --eval-iters global batches of a split. Where a signal comes in between, nothing is reported; the
+// caller looks for it next.
 static int evaluate(struct trainer *trainer, enum split split, bool is_final) {
     const struct config *config = trainer->config;
     if (!trainer->loaders[split] || config->eval_iters == 0)
         return 0;
+    if (is_final)
+        log_info("Evaluating on %" PRId64 " samples", config->eval_iters * config->global_batch_size);
     double started = clock_seconds();
     int64_t per_step = config->global_batch_size / (config->micro_batch_size * config->data_parallel_size);
     double loss = 0, tokens = 0;
     for (int64_t i = 0; i < config->eval_iters; i++) {
+        if (must_stop(trainer))
+            return 0;
         struct step_source source = datasets_source(trainer->loaders[split], per_step);
         TRY(step_evaluate(trainer->step, &source));
         struct step_result result = step_result(trainer->step);
@@ -176,19 +206,21 @@ static int save(struct trainer *trainer) {
     return 0;
 }
 
-// A loss or gradient that is not a number cannot be trained on. The update was not made; without the check the step is
-// skipped and counted, with it the run ends.
+// A loss or gradient that is not a number cannot be trained on. The optimizer makes no update where the gradient is not
+// finite; without the check such a step is counted as skipped, with it the run ends.
 static int handle_not_finite(struct trainer *trainer, const struct step_result *result) {
-    trainer->step->adam.step--;
-    trainer->interval.skipped++;
+    bool is_skipped = !isfinite(result->grad_norm);
+    trainer->step->adam.step -= is_skipped;
+    trainer->interval.skipped += is_skipped;
     trainer->interval.nan += !isfinite(result->loss);
     if (trainer->config->no_check_for_nan_in_loss_and_grad)
         return 0;
     return error_set_code(EXIT_CODE_NOT_FINITE,
                           "the loss is %g and the gradient norm %g at iteration %" PRId64
-                          "; the weights were not changed. Resume from the last checkpoint with a lower --lr or longer "
+                          "%s. Resume from the last checkpoint with a lower --lr or longer "
                           "warm-up, or give --no-check-for-nan-in-loss-and-grad to skip such steps",
-                          result->loss, result->grad_norm, trainer->at.iteration);
+                          result->loss, result->grad_norm, trainer->at.iteration,
+                          is_skipped ? "; the weights were not changed" : "");
 }
 
 static struct metrics make_metrics(const struct trainer *trainer, const struct step_result *result, int64_t batch_size,
@@ -227,7 +259,8 @@ static void report_iteration(struct trainer *trainer, const struct step_result *
     struct interval *interval = &trainer->interval;
     const struct config *config = trainer->config;
     struct metrics metrics = make_metrics(trainer, result, batch_size, seconds);
-    bool is_line = trainer->at.iteration % config->log_interval == 0;
+    bool is_interval = trainer->at.iteration % config->log_interval == 0;
+    bool is_line = is_interval || trainer->at.iteration == trainer->first_iteration;
     bool is_board = config->tensorboard_dir && trainer->at.iteration % config->tensorboard_log_interval == 0;
     if (is_line || is_board)
         add_costly_metrics(trainer, &metrics);
@@ -239,11 +272,13 @@ static void report_iteration(struct trainer *trainer, const struct step_result *
     metrics.elapsed_ms = mean * 1e3;
     metrics.tokens_per_second = interval->tokens / interval->seconds;
     metrics.teraflops = flops_per_step(config, batch_size) / (mean * 1e12 * trainer->mesh->size);
-    metrics.losses[0].value = good > 0 ? interval->loss / (double)good : 0;
+    metrics.losses[0].value = good > 0 ? interval->loss / (double)good : NAN;
+    metrics.loss_count = good > 0;
     metrics.skipped_iterations = interval->skipped;
     metrics.nan_iterations = interval->nan;
     report_interval(trainer->report, &metrics);
-    *interval = (struct interval){0};
+    if (is_interval)
+        *interval = (struct interval){0};
 }
 
 static int run_iteration(struct trainer *trainer) {
@@ -275,50 +310,66 @@ static int run_iteration(struct trainer *trainer) {
 
 enum ending { GO_ON, END_STOPPED, END_INTERVAL };
 
-// Whether to end now: all ranks must decide the same, so the reasons are shared first.
 static enum ending find_ending(struct trainer *trainer) {
     const struct config *config = trainer->config;
-    double minutes = (clock_seconds() - trainer->started) / 60;
-    bool is_late = config->exit_duration_in_mins > 0 && minutes > config->exit_duration_in_mins;
-    int64_t reasons[2] = {signals_received(), is_late};
-    comm_max_i64(trainer->mesh->all, reasons, 2, "reasons to stop");
-    if (reasons[0]) {
-        char event[96];
-        snprintf(event, sizeof event, "exiting program after receiving SIG%s",
-                 reasons[0] == SIGTERM  ? "TERM"
-                 : reasons[0] == SIGINT ? "INT"
-                                        : "USR1");
-        say_datetime(trainer, event);
-        return END_STOPPED;
-    }
-    if (reasons[1]) {
-        char event[96];
-        snprintf(event, sizeof event, "exiting program after %.1f minutes", minutes);
-        say_datetime(trainer, event);
-        return END_STOPPED;
-    }
-    if (config->exit_interval > 0 && trainer->at.iteration % config->exit_interval == 0) {
-        char event[96];
+    char event[96];
+    int64_t reason = must_stop(trainer);
+    if (reason > 0)
+        snprintf(event, sizeof event, "exiting program after receiving SIG%s.",
+                 reason == SIGTERM  ? "TERM"
+                 : reason == SIGINT ? "INT"
+                                    : "USR1");
+    else if (reason < 0)
+        snprintf(event, sizeof event, "exiting program after %.1f minutes", (clock_seconds() - trainer->started) / 60);
+    else if (config->exit_interval > 0 && trainer->at.iteration % config->exit_interval == 0)
         snprintf(event, sizeof event, "exiting program at iteration %" PRId64, trainer->at.iteration);
-        say_datetime(trainer, event);
-        return END_INTERVAL;
-    }
-    return GO_ON;
+    else
+        return GO_ON;
+    say_datetime(trainer, event);
+    trainer->stop_reason = reason;
+    return reason ? END_STOPPED : END_INTERVAL;
+}
+
+// A batch that begins to grow is a good place to come back to; Megatron saves there too.
+static int follow_ramp_up(struct trainer *trainer, int64_t *batch_size) {
+    int64_t next = config_global_batch_size(trainer->config, trainer->at.consumed_train_samples);
+    if (*batch_size == next)
+        return 0;
+    int64_t before = *batch_size;
+    *batch_size = next;
+    if (before == 0)
+        return 0;
+    log_info("ramping up batch size from %" PRId64 " to %" PRId64, before, next);
+    return save(trainer);
+}
+
+static bool is_done(const struct trainer *trainer) {
+    const struct config *config = trainer->config;
+    return trainer->at.iteration >= config->train_iters ||
+           (config->train_samples > 0 && trainer->at.consumed_train_samples >= config->train_samples);
 }
 
 static int run_iterations(struct trainer *trainer, enum ending *ending) {
     const struct config *config = trainer->config;
+    int64_t batch_size = 0;
     *ending = GO_ON;
-    while (trainer->at.iteration < config->train_iters && *ending == GO_ON) {
+    while (!is_done(trainer) && *ending == GO_ON) {
+        TRY(follow_ramp_up(trainer, &batch_size));
         TRY(run_iteration(trainer));
-        if (config->eval_interval > 0 && trainer->at.iteration % config->eval_interval == 0 &&
-            trainer->at.iteration < config->train_iters)
+        if (config->eval_interval > 0 && trainer->at.iteration % config->eval_interval == 0)
             TRY(evaluate(trainer, SPLIT_VALID, false));
         if (config->save_interval > 0 && trainer->at.iteration % config->save_interval == 0)
             TRY(save(trainer));
         *ending = find_ending(trainer);
     }
     return 0;
+}
+
+// "Run me again" is true only where there is something to go on from. Without it a signal ends the run as signals do.
+static enum exit_code stopped_code(const struct trainer *trainer) {
+    if (trainer->config->save)
+        return EXIT_CODE_STOPPED;
+    return trainer->stop_reason > 0 ? (enum exit_code)(128 + trainer->stop_reason) : EXIT_CODE_OK;
 }
 
 static int run(struct trainer *trainer, enum exit_code *exit_code) {
@@ -329,24 +380,26 @@ static int run(struct trainer *trainer, enum exit_code *exit_code) {
         say_datetime(trainer, "after training is done");
         TRY(save(trainer));
     }
-    if (ending != GO_ON) {
-        *exit_code = ending == END_STOPPED ? EXIT_CODE_STOPPED : EXIT_CODE_OK;
-        return 0;
+    if (ending == GO_ON) {
+        TRY(evaluate(trainer, SPLIT_VALID, true));
+        TRY(evaluate(trainer, SPLIT_TEST, true));
+        if (must_stop(trainer))
+            ending = find_ending(trainer);
     }
-    TRY(evaluate(trainer, SPLIT_VALID, true));
-    TRY(evaluate(trainer, SPLIT_TEST, true));
-    *exit_code = EXIT_CODE_OK;
+    *exit_code = ending == END_STOPPED ? stopped_code(trainer) : EXIT_CODE_OK;
     return 0;
 }
 
 int trainer_run(const struct trainer_options *options, enum exit_code *exit_code) {
     struct trainer trainer = {.config = options->config,
                               .mesh = options->mesh,
+                              .local_rank = options->local_rank,
                               .device = options->device,
                               .saved_iteration = -1,
                               .started = clock_seconds()};
     signals_install();
     int status = set_up(&trainer);
+    trainer.first_iteration = trainer.at.iteration + 1;
     if (status == 0)
         status = run(&trainer, exit_code);
     if (status == 0 && options->plot && trainer.report)

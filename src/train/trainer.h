@@ -11,6 +11,7 @@ struct trainer_options {
     struct config *config;  // validated; the padded vocabulary is set here
     struct device *device;
     const struct mesh *mesh;
+    int local_rank;
     bool plot;  // draw the loss curve at the end
 };
 

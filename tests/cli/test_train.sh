@@ -76,6 +76,49 @@ code=$?
 expect 210 "exiting program after" "$BEVATRON" train "${model[@]}" --train-iters 100000 --exit-duration-in-mins 0.001 \
     --save "$work/late" --save-interval 100000
 
+# Without --save there is nothing to run again from: the code is the signal's. A repeated warning does not kill.
+"$BEVATRON" train "${model[@]}" --train-iters 100000 >"$work/out" 2>&1 &
+pid=$!
+for _ in $(seq 600); do
+    grep -q "iteration        3/" "$work/out" && break
+    sleep 0.1
+done
+kill -TERM "$pid"
+wait "$pid"
+code=$?
+[ "$code" = 143 ] && pass || fail "exit code $code instead of 143 after SIGTERM without --save"
+"$BEVATRON" train "${model[@]}" --train-iters 100000 --save "$work/warned" --save-interval 100000 --eval-interval 4 \
+    --eval-iters 100000 >"$work/out" 2>&1 &
+pid=$!
+for _ in $(seq 600); do
+    grep -q "iteration        4/" "$work/out" && break
+    sleep 0.1
+done
+sleep 0.3
+kill -USR1 "$pid"
+kill -USR1 "$pid"
+wait "$pid"
+code=$?
+[ "$code" = 210 ] && pass || fail "exit code $code instead of 210 after two SIGUSR1 during evaluation"
+[ -f "$work/warned/latest_checkpointed_iteration.txt" ] && pass || fail "no checkpoint after a signal during evaluation"
+
+# Evaluation that becomes rarer on resume, and a smaller batch: the data must last all the same.
+expect 0 "exiting program at iteration 4" "$BEVATRON" train "${model[@]}" --train-iters 8 --eval-interval 1 \
+    --exit-interval 4 --save "$work/rarer" --save-interval 4
+expect 0 "on test set" "$BEVATRON" train "${model[@]}" --train-iters 8 --eval-interval 8 --global-batch-size 2 \
+    --load "$work/rarer" --override-opt_param-scheduler
+
+# A folder that cannot be written is noticed before anything is trained.
+: >"$work/file"
+expect 1 "a file is in the way" "$BEVATRON" train "${model[@]}" --train-iters 8 --save "$work/file" --save-interval 4 \
+    --metrics-file "$work/elsewhere.jsonl"
+grep -q "iteration        1/" "$work/out" && fail "trained before the folder was looked at"
+
+# Steps that are skipped print no loss.
+expect 0 "number of skipped iterations:   1" "$BEVATRON" train "${model[@]}" --train-iters 4 --lr-warmup-iters 0 --lr 1e6 \
+    --min-lr 0 --init-method-std 100 --clip-grad 0 --no-check-for-nan-in-loss-and-grad
+grep "skipped iterations:   1" "$work/out" | grep -q "lm loss" && fail "a skipped step printed a loss"
+
 # --keep-last leaves the newest ones.
 expect 0 "iteration        8/       8" \
     "$BEVATRON" train "${model[@]}" --train-iters 8 --save "$work/kept" --save-interval 2 --keep-last 2

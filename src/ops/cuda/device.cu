@@ -5,6 +5,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 enum { OLDEST_COMPUTE_CAPABILITY = 8 };  // bf16 arithmetic, and what the build compiles for
 
@@ -136,6 +137,13 @@ static bool cuda_event_is_done(struct device *device, struct event *event) {
     return status == cudaSuccess;
 }
 
+static void cuda_identity(struct device *device, int64_t words[2]) {
+    struct cudaDeviceProp properties;
+    CHECK_CUDA(cudaGetDeviceProperties(&properties, cuda_use(device)->index));
+    static_assert(sizeof properties.uuid == 2 * sizeof words[0], "a UUID has 128 bits");
+    memcpy(words, &properties.uuid, sizeof properties.uuid);
+}
+
 static void *cuda_native_stream(struct device *device, enum stream stream) {
     return cuda_use(device)->streams[stream];
 }
@@ -167,6 +175,7 @@ static const struct ops cuda_ops = {
     .event_is_done = cuda_event_is_done,
     .synchronize = cuda_synchronize,
     .native_stream = cuda_native_stream,
+    .identity = cuda_identity,
     .matmul = cuda_matmul,
     .norm_forward = cuda_norm_forward,
     .norm_backward = cuda_norm_backward,
