@@ -7,7 +7,7 @@
 //   SAVE/iter_0000010/config.json            the configuration of the run, where the caller gives one
 //   SAVE/iter_0000010/manifest.json          every other file with its size and SHA-256; written last in the folder
 //
-// A save writes SAVE/iter_0000010.tmp.PID/, syncs it, renames it and then replaces the marker. So whenever the
+// A save writes SAVE/iter_0000010.tmp.…/, syncs it, renames it and then replaces the marker. So whenever the
 // process or the machine dies, SAVE holds the old checkpoint or the new one, each whole; what a killed save left is
 // removed by the next one.
 //

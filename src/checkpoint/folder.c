@@ -20,7 +20,10 @@
 static const char prefix[] = "iter_";
 static const char marker_name[] = "latest_checkpointed_iteration.txt";
 static const char temporary_mark[] = ".tmp.";
-static const char aside_mark[] = ".tmp.old.";
+// What stood in the way of a new folder. The second ".tmp." is that of file_temporary_name, and tells such a name from
+// the temporary one of a host called "old".
+static const char aside_suffix[] = ".tmp.old";
+static const char aside_mark[] = ".tmp.old.tmp.";
 
 // Digits of a non-negative number that fits; *end is the first other character. -1 where there are none or too many.
 static int64_t parse_digits(const char *text, const char **end) {
@@ -134,7 +137,7 @@ int folder_marker_write(const char *folder, int64_t iteration) {
     return result;
 }
 
-static bool is_leftover(const char *name) {
+static bool is_temporary(const char *name) {
     const char *rest = "";
     if (parse_name(name, &rest) >= 0)
         return strncmp(rest, temporary_mark, sizeof temporary_mark - 1) == 0;
@@ -170,20 +173,30 @@ int folder_remove_leftovers(const char *folder) {
     int result = 0;
     const struct dirent *entry;
     while (result == 0 && (entry = readdir(stream))) {
-        if (!is_leftover(entry->d_name))
+        if (!is_temporary(entry->d_name))
             continue;
         char *path = file_join(folder, entry->d_name);
-        log_info("removing %s, which an interrupted save left", path);
-        result = file_remove_tree(path);
+        // This process has nothing under way here; another one on a shared file system may have.
+        if (file_temporary_owner(path) != FILE_TEMPORARY_LIVE) {
+            log_info("removing %s, which an interrupted save left", path);
+            result = file_remove_tree(path);
+        }
         free(path);
     }
     closedir(stream);
     return result;
 }
 
+// A temporary name that folder_restore knows: TO.tmp.old.tmp.HOST.PID.RANDOM.
+static char *aside_name(const char *to) {
+    char *old = memory_printf("%s%s", to, aside_suffix), *name = file_temporary_name(old);
+    free(old);
+    return name;
+}
+
 // For file systems without exchange: two renames, undone where the second fails.
 static int replace_in_two(const char *from, const char *to) {
-    char *aside = memory_printf("%s%s%ld", to, aside_mark, (long)getpid());
+    char *aside = aside_name(to);
     int result = file_rename(to, aside);
     if (result == 0) {
         result = file_rename(from, to);
@@ -214,7 +227,7 @@ int folder_replace(const char *from, const char *to) {
 }
 
 int folder_discard(const char *path) {
-    char *aside = memory_printf("%s%s%ld", path, temporary_mark, (long)getpid());
+    char *aside = file_temporary_name(path);
     int result = file_rename(path, aside);
     if (result == 0)
         result = file_remove_tree(aside);

@@ -24,7 +24,8 @@ bool folder_marker_exists(const char *folder);
 
 // Where two renames had to stand for an exchange and a kill came between them, puts the folder of the first back.
 void folder_restore(const char *folder);
-// Removes iter_*.tmp.* folders and temporary markers: what saves that were killed have left.
+// Removes iter_*.tmp.* folders and temporary markers that saves of this host which were killed have left, and those of
+// other hosts that are a day old.
 int folder_remove_leftovers(const char *folder);
 // Puts the folder `from` under the name `to`, both inside one folder; whatever had that name is removed. On file
 // systems that can exchange two names there is no moment without a whole folder called `to`.

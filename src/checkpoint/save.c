@@ -15,7 +15,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 // One safetensors file of the checkpoint.
 struct part {
@@ -187,7 +186,7 @@ int checkpoint_save(const struct checkpoint_save *save) {
     for (size_t i = 0; i < count; i++)
         part_set_metadata(&parts[i], save->state->iteration);
     char *path = checkpoint_path(save->folder, save->state->iteration);
-    char *temporary = memory_printf("%s.tmp.%ld", path, (long)getpid());
+    char *temporary = file_temporary_name(path);
     int result = check_space(save->folder, parts, count);
     if (result == 0)
         result = write_folder(save, parts, count, temporary);

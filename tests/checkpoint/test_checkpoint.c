@@ -1,10 +1,14 @@
 // Checkpoints as a run uses them: save, find, load, on two kinds of memory; other models, other precisions, other
 // runs' leftovers; how many are kept.
 #include "checkpoint/checkpoint.h"
+#include "base/memory.h"
 #include "checkpoint/devices.h"
 #include "checkpoint/temporary.h"
 #include "test.h"
 #include <sys/stat.h>
+#include <sys/time.h>
+#include <sys/wait.h>
+#include <time.h>
 
 static struct device host = {&host_ops};
 
@@ -307,35 +311,56 @@ TEST(same_iteration_again) {
     temporary_remove(&folder);
 }
 
+// A name as a process of this host leaves it that is no more.
+static char *name_of_the_dead(const char *folder, const char *name) {
+    char *path = file_join(folder, name);
+    char *temporary = memory_alloc(512);
+    int ends[2];
+    EXPECT(pipe(ends) == 0);
+    pid_t child = fork();
+    EXPECT(child >= 0);
+    if (child == 0) {
+        char *own = file_temporary_name(path);
+        _exit(write(ends[1], own, strlen(own)) < 0);
+    }
+    EXPECT(waitpid(child, NULL, 0) == child && read(ends[0], temporary, 511) > 0);
+    close(ends[0]), close(ends[1]);
+    free(path);
+    return temporary;
+}
+
 TEST(leftovers) {
     struct temporary folder = temporary_create();
     struct world w;
     world_create(&w, 1);
-    const char *const removed[] = {"iter_0000007.tmp.123", "iter_0000008.tmp.4"};
-    const char *const stays[] = {"iter_7.tmp.123", "other.tmp.1", "iter_0000009.bak"};
-    for (size_t i = 0; i < 2; i++) {
-        char *path = file_join(folder.path, removed[i]);
-        EXPECT_INT(mkdir(path, 0777), 0);
-        char *inside = file_join(path, "model.safetensors.tmp.9");
+    char *removed[] = {
+        name_of_the_dead(folder.path, "iter_0000007"), name_of_the_dead(folder.path, "iter_0000008"),
+        file_join(folder.path, "iter_0000006.tmp.elsewhere.12.00c0ffee"),  // a day old
+    };
+    const char *const stays[] = {"iter_7.tmp.123", "other.tmp.1", "iter_0000009.bak",
+                                 "iter_0000008.tmp.elsewhere.12.00c0ffee"};
+    for (size_t i = 0; i < 3; i++) {
+        EXPECT_INT(mkdir(removed[i], 0777), 0);
+        char *inside = file_join(removed[i], "model.safetensors.tmp.9");
         write_whole(inside, "x", 1);
         free(inside);
-        free(path);
     }
-    for (size_t i = 0; i < 3; i++) {
+    struct timeval yesterday[2] = {{.tv_sec = time(NULL) - 90000}, {.tv_sec = time(NULL) - 90000}};
+    EXPECT_INT(utimes(removed[2], yesterday), 0);
+    for (size_t i = 0; i < 4; i++) {
         char *path = file_join(folder.path, stays[i]);
         EXPECT_INT(mkdir(path, 0777), 0);
         free(path);
     }
-    char *marker = file_join(folder.path, "latest_checkpointed_iteration.txt.tmp.55");
+    char *marker = name_of_the_dead(folder.path, "latest_checkpointed_iteration.txt");
     write_whole(marker, "1", 1);
     save_small(&w, folder.path, 9, 0);
     EXPECT(!file_exists(marker));
-    for (size_t i = 0; i < 2; i++) {
-        char *path = file_join(folder.path, removed[i]);
-        EXPECT(!file_exists(path));
-        free(path);
-    }
     for (size_t i = 0; i < 3; i++) {
+        EXPECT(!file_exists(removed[i]));
+        free(removed[i]);
+    }
+    for (size_t i = 0; i < 4; i++) {
         char *path = file_join(folder.path, stays[i]);
         EXPECT(file_exists(path));
         free(path);

@@ -213,8 +213,11 @@ TEST(hostile_manifest) {
 // A kill between the two renames that stand for an exchange where the file system has none.
 TEST(moved_aside) {
     struct scene scene = scene_create();
-    char *aside = file_join(scene.folder.path, "iter_0000020.tmp.old.77");
-    EXPECT_INT(rename(scene.path, aside), 0);
+    char *aside = file_join(scene.folder.path, "iter_0000020.tmp.old.tmp.elsewhere.77.0123abcd");
+    char *half = file_join(scene.folder.path, "iter_0000020.tmp.old.77.0123abcd");
+    EXPECT_INT(rename(scene.path, half), 0);  // a save under way on a host called "old"
+    EXPECT_INT(small_resume(scene.folder.path, false), -1);
+    EXPECT_INT(rename(half, aside), 0);
     EXPECT_INT(small_resume(scene.folder.path, false), 20);
     EXPECT(!file_exists(aside));
     EXPECT_INT(rename(scene.path, aside), 0);
@@ -222,6 +225,7 @@ TEST(moved_aside) {
     EXPECT_OK(checkpoint_verify(scene.path, false));
     EXPECT(!file_exists(aside));
     free(aside);
+    free(half);
     scene_remove(&scene);
 }
 
