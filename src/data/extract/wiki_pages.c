@@ -138,11 +138,11 @@ static int fill_batch(struct wiki_pages *pages, struct wiki_batch *batch) {
     pages->tail = swapped;
     size_t searched = 0;
     for (;;) {
-        int more = 1;
-        while (more && batch->xml.length < searched + pages->options.batch_bytes) {
+        int more;
+        do {
             more = read_more(pages, &batch->xml);
             TRY(more);
-        }
+        } while (more && batch->xml.length < searched + pages->options.batch_bytes);
         size_t cut = after_last_page(&batch->xml, searched);
         if (cut) {
             cut_batch(pages, batch, cut);
@@ -156,7 +156,7 @@ static int fill_batch(struct wiki_pages *pages, struct wiki_batch *batch) {
             return bad_data("%s: the page at byte %" PRIu64 " of the XML is longer than %zu bytes; a dump of current "
                             "revisions (pages-articles) has no such page",
                             path_of(pages), pages->offset, pages->options.page_limit);
-        searched = batch->xml.length - strlen(page_close);
+        searched = batch->xml.length > strlen(page_close) ? batch->xml.length - strlen(page_close) : 0;
     }
 }
 
