@@ -12,7 +12,6 @@
 #include "data/tokenizer/character.h"
 #include "data/tokenizer/word_cache.h"
 #include <float.h>
-#include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 
@@ -22,20 +21,22 @@ enum { UNIGRAM_IDS = WORD_CACHE_MAX_IDS - 1 };
 struct spm_encoder {
     const struct spm_model *model;
     struct word_cache cache;
+    struct spm_words words;
     struct buffer normalised;  // the text, where it needs normalising
     struct buffer word;        // one word, where it needs folding
     struct token_list ids;     // of one word
     struct spm_bpe_scratch bpe;
     struct unigram_scratch unigram;
-    float sum;           // of the scores so far
-    int64_t begin;       // ids in the list before this text
-    int32_t control_id;  // a control piece that came out of the text; -1 for none
+    float sum;      // of the scores so far
+    int64_t begin;  // ids in the list before this text
 };
 
 struct spm_encoder *spm_encoder_create(const struct spm_model *model) {
     struct spm_encoder *encoder = memory_alloc(sizeof *encoder);
     encoder->model = model;
     word_cache_create(&encoder->cache);
+    encoder->words.is_cut = model->cuts;
+    encoder->words.cache = &encoder->cache;
     return encoder;
 }
 
@@ -69,15 +70,10 @@ static void append_bytes(const struct spm_model *model, const char *text, size_t
 static void add_piece(struct spm_encoder *encoder, int32_t id, const char *text, int32_t length) {
     const struct spm_model *model = encoder->model;
     struct token_list *ids = &encoder->ids;
-    if (id != model->unknown_id) {
-        if (model->pieces[id].type == SPM_CONTROL)
-            encoder->control_id = id;
-        token_list_append(ids, id);
-    } else if (model->file.byte_fallback) {
+    if (id == model->unknown_id && model->file.byte_fallback)
         append_bytes(model, text, (size_t)length, ids);
-    } else if (ids->count == 0 || ids->ids[ids->count - 1] != id) {
+    else if (id != model->unknown_id || ids->count == 0 || ids->ids[ids->count - 1] != id)
         token_list_append(ids, id);
-    }
 }
 
 // Appends ids of a word to those of the text, in which a run of unknown pieces can go on.
@@ -92,14 +88,6 @@ static void append_word(const struct spm_encoder *encoder, const int32_t *ids, i
 }
 
 // ---- words ----
-
-// The end of the word that begins at `at`.
-static inline size_t word_end(const struct spm_model *model, const unsigned char *text, size_t at, size_t length) {
-    size_t end = at + 1;
-    while (end < length && spm_is_joined(model, text[end - 1], text[end]))
-        end++;
-    return end;
-}
 
 // A word of raw text can hold U+2581, which is to be a blank.
 static struct spm_text folded_word(struct spm_encoder *encoder, const unsigned char *text, size_t length) {
@@ -122,28 +110,44 @@ static void encode_bpe_word(struct spm_encoder *encoder, const unsigned char *te
     }
 }
 
-static void encode_bpe_words(struct spm_encoder *encoder, const unsigned char *text, size_t length,
-                             struct token_list *out) {
-    const struct spm_model *model = encoder->model;
-    for (size_t at = 0, end; at < length; at = end) {
-        end = model->is_cut ? word_end(model, text, at, length) : length;
-        if (end - at > WORD_CACHE_MAX_BYTES || !model->is_cut) {
-            encode_bpe_word(encoder, text + at, end - at);
-            append_word(encoder, encoder->ids.ids, encoder->ids.count, out);
+static void append_new_bpe_word(struct spm_encoder *encoder, const struct spm_word *word, struct token_list *out) {
+    encode_bpe_word(encoder, word->text, word->length);
+    append_word(encoder, encoder->ids.ids, encoder->ids.count, out);
+    if (word->bucket)
+        word_cache_add(word->bucket, word->key, encoder->ids.ids, encoder->ids.count);
+}
+
+// With byte fallback there are no unknown pieces to join, and four ids can be copied without looking at them.
+static void append_bpe_batch(struct spm_encoder *encoder, struct token_list *out) {
+    bool has_unknown = !encoder->model->file.byte_fallback;
+    const struct spm_words *words = &encoder->words;
+    for (int i = 0; i < words->count; i++) {
+        const struct spm_word *word = &words->batch[i];
+        const struct word_entry *entry = word->bucket ? word_cache_find(word->bucket, word->key) : NULL;
+        if (!entry) {
+            append_new_bpe_word(encoder, word, out);
             continue;
         }
-        struct word_key key = word_key_of(text + at, end - at, length - at);
-        struct word_bucket *bucket = word_cache_bucket(&encoder->cache, key);
-        const struct word_entry *entry = word_cache_find(bucket, key);
-        if (entry) {
-            int64_t count = 1 + (entry->ids[1] >= 0) + (entry->ids[2] >= 0) + (entry->ids[3] >= 0);
+        int64_t count = 1 + (entry->ids[1] >= 0) + (entry->ids[2] >= 0) + (entry->ids[3] >= 0);
+        if (has_unknown) {
             append_word(encoder, entry->ids, count, out);
-        } else {
-            encode_bpe_word(encoder, text + at, end - at);
-            append_word(encoder, encoder->ids.ids, encoder->ids.count, out);
-            word_cache_add(bucket, key, encoder->ids.ids, encoder->ids.count);
+            continue;
         }
+        if (out->count + WORD_CACHE_MAX_IDS > out->capacity)
+            token_list_reserve(out, WORD_CACHE_MAX_IDS);
+        memcpy(out->ids + out->count, entry->ids, sizeof entry->ids);
+        out->count += count;
     }
+}
+
+static void encode_bpe_words(struct spm_encoder *encoder, const char *text, size_t length, struct token_list *out) {
+    if (!encoder->model->is_cut) {
+        append_new_bpe_word(encoder, &(struct spm_word){.text = (const unsigned char *)text, .length = length}, out);
+        return;
+    }
+    spm_words_init(&encoder->words, text, length);
+    while (spm_words_next(&encoder->words))
+        append_bpe_batch(encoder, out);
 }
 
 // ---- words of a unigram model ----
@@ -171,10 +175,9 @@ static float largest_sum(const struct spm_model *model, double margin, size_t le
 }
 
 // Encodes a short word without regard to the sum, and remembers it where it is worth it.
-static void learn_unigram_word(struct spm_encoder *encoder, struct word_bucket *bucket, struct word_key key,
-                               struct spm_text raw) {
-    struct spm_text word = folded_word(encoder, (const unsigned char *)raw.data, raw.length);
-    double margin = unigram_best(&encoder->model->unigram, &encoder->unigram, word.data, word.length);
+static void learn_unigram_word(struct spm_encoder *encoder, const struct spm_word *word) {
+    struct spm_text text = folded_word(encoder, word->text, word->length);
+    double margin = unigram_best(&encoder->model->unigram, &encoder->unigram, text.data, text.length);
     if (encoder->unigram.count > UNIGRAM_IDS)
         return;
     int32_t ids[WORD_CACHE_MAX_IDS] = {-1, -1, -1, -1};
@@ -183,11 +186,11 @@ static void learn_unigram_word(struct spm_encoder *encoder, struct word_bucket *
         if (ids[i] == encoder->model->unknown_id)
             return;
     }
-    float largest = largest_sum(encoder->model, margin, word.length);
+    float largest = largest_sum(encoder->model, margin, text.length);
     if (largest <= 0)
         return;
     memcpy(&ids[UNIGRAM_IDS], &largest, sizeof largest);
-    word_cache_add(bucket, key, ids, WORD_CACHE_MAX_IDS);
+    word_cache_add(word->bucket, word->key, ids, WORD_CACHE_MAX_IDS);
 }
 
 // Appends a remembered word; false where the sum has grown too large for it.
@@ -206,23 +209,24 @@ static bool append_unigram_entry(struct spm_encoder *encoder, const struct word_
     return true;
 }
 
-static void encode_unigram_words(struct spm_encoder *encoder, const unsigned char *text, size_t length,
-                                 struct token_list *out) {
-    for (size_t at = 0, end; at < length; at = end) {
-        end = word_end(encoder->model, text, at, length);
-        if (end - at <= WORD_CACHE_MAX_BYTES) {
-            struct word_key key = word_key_of(text + at, end - at, length - at);
-            struct word_bucket *bucket = word_cache_bucket(&encoder->cache, key);
-            const struct word_entry *entry = word_cache_find(bucket, key);
-            if (!entry) {
-                learn_unigram_word(encoder, bucket, key, (struct spm_text){(const char *)text + at, end - at});
-                entry = word_cache_find(bucket, key);
-            }
-            if (entry && append_unigram_entry(encoder, entry, out))
-                continue;
+static void append_unigram_word(struct spm_encoder *encoder, const struct spm_word *word, struct token_list *out) {
+    if (word->bucket) {
+        const struct word_entry *entry = word_cache_find(word->bucket, word->key);
+        if (!entry) {
+            learn_unigram_word(encoder, word);
+            entry = word_cache_find(word->bucket, word->key);
         }
-        encode_unigram_word(encoder, text + at, end - at, out);
+        if (entry && append_unigram_entry(encoder, entry, out))
+            return;
     }
+    encode_unigram_word(encoder, word->text, word->length, out);
+}
+
+static void encode_unigram_words(struct spm_encoder *encoder, const char *text, size_t length, struct token_list *out) {
+    spm_words_init(&encoder->words, text, length);
+    while (spm_words_next(&encoder->words))
+        for (int i = 0; i < encoder->words.count; i++)
+            append_unigram_word(encoder, &encoder->words.batch[i], out);
 }
 
 // ---- models of characters and of words ----
@@ -258,9 +262,9 @@ static void encode_whole(struct spm_encoder *encoder, const char *text, size_t l
 
 static void encode_words(struct spm_encoder *encoder, const char *text, size_t length, struct token_list *out) {
     if (encoder->model->file.model_type == SPM_UNIGRAM)
-        encode_unigram_words(encoder, (const unsigned char *)text, length, out);
+        encode_unigram_words(encoder, text, length, out);
     else if (encoder->model->file.model_type == SPM_BPE)
-        encode_bpe_words(encoder, (const unsigned char *)text, length, out);
+        encode_bpe_words(encoder, text, length, out);
     else
         encode_whole(encoder, text, length, out);
 }
@@ -271,8 +275,9 @@ static void encode_raw(struct spm_encoder *encoder, const char *text, size_t len
     const unsigned char *bytes = (const unsigned char *)text;
     size_t first = 0;
     if (model->file.normaliser.add_dummy_prefix) {
-        if (spm_is_joined(model, ' ', bytes[0]))
-            first = word_end(model, bytes, 0, length);
+        unsigned char before = ' ';
+        for (; first < length && !model->cuts[spm_pair_index(before, bytes[first])]; first++)
+            before = bytes[first];
         buffer_clear(&encoder->normalised);
         buffer_append_byte(&encoder->normalised, ' ');
         buffer_append(&encoder->normalised, text, first);
@@ -293,7 +298,6 @@ int spm_encode(struct spm_encoder *encoder, const char *text, size_t length, str
         return too_long(length);
     encoder->sum = 0;
     encoder->begin = out->count;
-    encoder->control_id = -1;
     if (model->is_raw && utf8_check(text, length) == length) {
         encode_raw(encoder, text, length, out);
     } else {
@@ -302,13 +306,6 @@ int spm_encode(struct spm_encoder *encoder, const char *text, size_t length, str
         if (encoder->normalised.length >= INT32_MAX)
             return too_long(encoder->normalised.length);
         encode_words(encoder, encoder->normalised.data, encoder->normalised.length, out);
-    }
-    if (encoder->control_id >= 0) {
-        struct spm_text piece = model->file.pieces[encoder->control_id].text;
-        return error_set_code(EXIT_CODE_BAD_DATA,
-                              "the text holds \"%.*s\", which this model has as control piece %" PRId32
-                              "; SentencePiece encodes no such text",
-                              (int)piece.length, piece.data, encoder->control_id);
     }
     return 0;
 }

@@ -215,13 +215,16 @@ static void create_whole(struct spm_model *model) {
 }
 
 static void join(struct spm_model *model, unsigned char a, unsigned char b) {
-    model->joined[a][b >> 6] |= (uint64_t)1 << (b & 63);
+    model->cuts[spm_pair_index(a, b)] = 0;
 }
 
 // Notes every pair of bytes in pieces that can occur. A blank can also stand in the text as U+2581, so the pairs it is in are
 // noted for the first and the last byte of that too. No cut is made inside a character.
 static void join_bytes(struct spm_model *model) {
     const unsigned char *space = (const unsigned char *)SPM_SPACE;
+    for (unsigned a = 0; a < 256; a++)
+        for (unsigned b = 0; b < 256; b++)
+            model->cuts[spm_pair_index((unsigned char)a, (unsigned char)b)] = b < 0x80 || b >= 0xC0;
     for (int64_t i = 0; i < model->file.piece_count; i++) {
         const struct spm_piece *piece = &model->pieces[i];
         if (is_reserved(piece) || !piece->text.data)
@@ -237,8 +240,6 @@ static void join_bytes(struct spm_model *model) {
                 join(model, space[2], space[0]);
         }
     }
-    for (unsigned a = 0; a < 256; a++)
-        model->joined[a][2] = ~(uint64_t)0;
 }
 
 static int32_t find_control(const struct spm_model *model, struct spm_text given, const char *usual) {

@@ -11,6 +11,7 @@
 #include "data/tokenizer/spm_bpe.h"
 #include "data/tokenizer/spm_file.h"
 #include "data/tokenizer/spm_normalise.h"
+#include "data/tokenizer/spm_words.h"
 #include "data/tokenizer/token_list.h"
 #include "data/tokenizer/unigram.h"
 
@@ -29,10 +30,9 @@ struct spm_model {
     // One of these, by file.model_type.
     struct unigram unigram;
     struct spm_bpe bpe;
-    struct trie whole;         // word and character models: texts to ids
-    struct trie user_defined;  // character models
-    // Whether a piece has byte a before byte b, bit b of row a. Only read where is_cut.
-    uint64_t joined[256][4];
+    struct trie whole;              // word and character models: texts to ids
+    struct trie user_defined;       // character models
+    unsigned char cuts[SPM_PAIRS];  // 1 where no piece has the one byte before the other; see spm_words.h
     bool is_cut;
     bool is_raw;        // well-formed text needs no normaliser, except for its first word
     double most_score;  // unigram: no score is further from 0
@@ -48,15 +48,10 @@ struct spm_encoder;
 struct spm_encoder *spm_encoder_create(const struct spm_model *model);
 void spm_encoder_free(struct spm_encoder *encoder);  // NULL is fine
 
-// Appends the ids of a text. An error leaves ids behind that the caller drops: a text of 2 GiB or more, or one that a
-// strange model would encode as a control piece.
+// Appends the ids of a text. Fails, leaving ids behind that the caller drops, where it has 2 GiB or more.
 int spm_encode(struct spm_encoder *encoder, const char *text, size_t length, struct token_list *out);
 
 // Appends the text of ids, all in [0, piece_count).
 void spm_decode(const struct spm_model *model, const int32_t *ids, int64_t count, struct buffer *out);
-
-static inline bool spm_is_joined(const struct spm_model *model, unsigned char a, unsigned char b) {
-    return model->joined[a][b >> 6] >> (b & 63) & 1;
-}
 
 #endif
