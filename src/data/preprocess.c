@@ -131,15 +131,6 @@ static int open_writers(struct preprocessing *run) {
     return 0;
 }
 
-static int commit_writers(struct preprocessing *run) {
-    for (int64_t key = 0; key < run->options->keys.count; key++) {
-        struct index_writer *writer = run->writers[key];
-        run->writers[key] = NULL;
-        TRY(index_writer_commit(writer));
-    }
-    return 0;
-}
-
 static int create_workers(struct preprocessing *run) {
     const struct preprocess_options *options = run->options;
     struct jsonl_options jsonl = {
@@ -186,7 +177,7 @@ static int process(struct preprocessing *run, const struct string_list *files) {
     if (run->summary->documents == 0)
         return bad_data("%s%s: no documents; every line should be a JSON object with a text member", files->items[0],
                         files->count > 1 ? " and the other inputs" : "");
-    TRY(commit_writers(run));
+    TRY(index_writers_commit(run->writers, run->options->keys.count));
     run->summary->seconds = clock_seconds() - run->started;
     return 0;
 }

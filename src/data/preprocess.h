@@ -31,7 +31,8 @@ struct preprocess_summary {
     double seconds;
 };
 
-// Input without a single document is an error. On error nothing is left of the output.
+// Input without a single document is an error. On error nothing is left of the output, and older files of its names
+// stay as they were.
 int preprocess(const struct preprocess_options *options, const struct tokenizer *tokenizer,
                struct preprocess_summary *summary);
 

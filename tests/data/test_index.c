@@ -1,6 +1,7 @@
 // .bin/.idx: byte-exact writing, every dtype, reading, joining, and a full disk.
 #include "data/index/index.h"
 
+#include "broken_disk.h"
 #include "example.h"
 #include "fixture.h"
 #include <signal.h>
@@ -252,7 +253,65 @@ TEST(full_disk_at_the_end_keeps_the_old_dataset) {
     scratch_close();
 }
 
+static void expect_example(void) {
+    struct buffer idx = read_bytes(scratch_path("a.idx")), bin = read_bytes(scratch_path("a.bin"));
+    EXPECT(idx.length == sizeof example_idx && memcmp(idx.data, example_idx, sizeof example_idx) == 0);
+    EXPECT(bin.length == sizeof example_bin && memcmp(bin.data, example_bin, sizeof example_bin) == 0);
+    buffer_free(&idx);
+    buffer_free(&bin);
+}
+
+static int replace_example(void) {
+    struct index_writer *w;
+    TRY(index_writer_open(&w, scratch_path("a"), INDEX_U16));
+    EXPECT_OK(index_writer_add(w, (const int32_t[]){1, 2}, 2));
+    EXPECT_OK(index_writer_end_document(w));
+    return index_writer_commit(w);
+}
+
+// The disk fails while .bin or .idx is synced: the dataset that was there before must still be whole.
+TEST(broken_disk_keeps_the_old_dataset) {
+    scratch_open();
+    write_example(scratch_path("a"), INDEX_U16);
+    for (int n = 1; n <= 2; n++) {
+        syncs_until_failure = n;
+        EXPECT_ERROR(replace_example(), n == 1 ? "a.bin" : "a.idx");
+        EXPECT_INT(scratch_entries(), 2);
+        expect_example();
+    }
+    // Once names have begun to change there is no way back, but never half a dataset.
+    for (int n = 1; n <= 2; n++) {
+        break_folders = true;
+        syncs_until_failure = n;
+        EXPECT_ERROR(replace_example(), "sync the folder");
+        break_folders = false;
+        EXPECT_INT(scratch_entries(), 0);
+        write_example(scratch_path("a"), INDEX_U16);
+    }
+    scratch_close();
+}
+
+// A dataset that lies elsewhere, by links: the links stay, what they point to is replaced.
+TEST(links_keep_pointing) {
+    static const char *const names[] = {"a.idx", "a.bin"}, *const targets[] = {"far/x.idx", "far/x.bin"};
+    scratch_open();
+    EXPECT_OK(file_make_folders(scratch_path("far")));
+    for (int i = 0; i < 2; i++) {
+        write_bytes(scratch_path(targets[i]), "old", 3);
+        EXPECT_INT(symlink(targets[i], scratch_path(names[i])), 0);
+    }
+    write_example(scratch_path("a"), INDEX_U16);
+    expect_example();
+    for (int i = 0; i < 2; i++) {
+        struct stat status;
+        EXPECT(lstat(scratch_path(names[i]), &status) == 0 && S_ISLNK(status.st_mode));
+        EXPECT(lstat(scratch_path(targets[i]), &status) == 0 && status.st_size > 3);
+    }
+    scratch_close();
+}
+
 TEST_MAIN(TEST_CASE(example_is_byte_exact), TEST_CASE(every_integer_dtype), TEST_CASE(reading),
           TEST_CASE(many_sequences), TEST_CASE(empty_datasets), TEST_CASE(appending),
           TEST_CASE(missing_and_replaced_files), TEST_CASE(full_disk_leaves_nothing),
-          TEST_CASE(full_disk_at_the_end_keeps_the_old_dataset))
+          TEST_CASE(full_disk_at_the_end_keeps_the_old_dataset), TEST_CASE(broken_disk_keeps_the_old_dataset),
+          TEST_CASE(links_keep_pointing))

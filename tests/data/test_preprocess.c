@@ -2,6 +2,7 @@
 // ones, bad lines, compressed and several inputs, the same files for every number of workers, nothing left after an
 // error.
 #include "data/preprocess.h"
+#include "broken_disk.h"
 #include "fixture.h"
 #include "text_fixture.h"
 
@@ -245,7 +246,38 @@ TEST(output_does_not_depend_on_workers) {
     job_close(&job);
 }
 
+// Two keys are four files. Where any of them cannot be synced, none of the new ones appears.
+TEST(several_keys_are_all_or_nothing) {
+    static const char *const lines[] = {"{\"text\": \"5 6\", \"title\": \"7\"}", "{\"text\": \"1\", \"title\": \"2\"}"};
+    struct job job;
+    job_open(&job, open_null(99));
+    string_list_add(&job.options.keys, "title");
+    write_bytes(scratch_path("in.jsonl"), lines[0], strlen(lines[0]));
+    for (int n = 1; n <= 4; n++) {
+        syncs_until_failure = n;
+        EXPECT_ERROR(preprocess(&job.options, job.tokenizer, &job.summary), "out_t");
+        EXPECT_INT(scratch_entries(), 1);
+    }
+    EXPECT_OK(job_run(&job, lines[0]));
+    write_bytes(scratch_path("in.jsonl"), lines[1], strlen(lines[1]));
+    for (int n = 1; n <= 4; n++) {
+        syncs_until_failure = n;
+        EXPECT_ERROR(preprocess(&job.options, job.tokenizer, &job.summary), "out_t");
+        EXPECT_INT(scratch_entries(), 5);
+        expect_hex(scratch_path("out_text_document.bin"), "05000600");
+        expect_hex(scratch_path("out_title_document.bin"), "0700");
+    }
+    // Names that have changed cannot be changed back: then nothing is left.
+    break_folders = true;
+    syncs_until_failure = 4;
+    EXPECT_ERROR(preprocess(&job.options, job.tokenizer, &job.summary), "sync the folder");
+    break_folders = false;
+    EXPECT_INT(scratch_entries(), 1);
+    job_close(&job);
+}
+
 TEST_MAIN(TEST_CASE(bytes_of_the_worked_example), TEST_CASE(arrays_of_strings_and_several_keys),
           TEST_CASE(large_vocabularies_take_32_bits), TEST_CASE(a_bad_line_is_an_error_and_leaves_nothing),
           TEST_CASE(bad_lines_can_be_skipped), TEST_CASE(ill_formed_utf8_can_be_replaced),
-          TEST_CASE(options_are_checked), TEST_CASE(output_does_not_depend_on_workers))
+          TEST_CASE(options_are_checked), TEST_CASE(output_does_not_depend_on_workers),
+          TEST_CASE(several_keys_are_all_or_nothing))

@@ -49,8 +49,11 @@ int index_writer_add(struct index_writer *w, const int32_t *tokens, int64_t coun
 // Ends the present document, which is empty where nothing was added.
 int index_writer_end_document(struct index_writer *w);
 // Puts .bin, then .idx under their names, durable. The last document must have been ended. Frees w, also on error, and
-// then leaves nothing behind.
+// then leaves nothing of it behind; a dataset that had the name before stays as it was where the new one could not be
+// written.
 int index_writer_commit(struct index_writer *w);
+// The same for several datasets: all of them or none. Frees them and sets the pointers to NULL.
+int index_writers_commit(struct index_writer **writers, int64_t count);
 // Leaves nothing behind; frees w. NULL is fine.
 void index_writer_abort(struct index_writer *w);
 

@@ -23,15 +23,21 @@ struct index_writer {
     int64_t boundary_count;  // D: boundaries in the spill, the leading 0 included
     int64_t last_boundary;
     struct file_writer tokens;  // PREFIX.bin
-    struct spill lengths;       // i32 each
-    struct spill boundaries;    // i64 each
+    struct file_writer index;   // PREFIX.idx, begun when the rest is done
+    char *tokens_name;          // what the finished files will be called, links followed
+    char *index_name;
+    struct spill lengths;     // i32 each
+    struct spill boundaries;  // i64 each
     unsigned char chunk[CHUNK_TOKENS * 8];
 };
 
 static void writer_free(struct index_writer *w) {
     file_abort(&w->tokens);
+    file_abort(&w->index);
     spill_close(&w->lengths);
     spill_close(&w->boundaries);
+    free(w->tokens_name);
+    free(w->index_name);
     free(w->index_path);
     free(w->prefix);
     free(w);
@@ -62,7 +68,7 @@ int index_writer_open(struct index_writer **out, const char *prefix, enum index_
     w->index_path = memory_printf("%s.idx", prefix);
     w->dtype = dtype;
     w->item_bytes = index_dtype_bytes(dtype);
-    w->tokens.descriptor = -1;
+    w->tokens.descriptor = w->index.descriptor = -1;
     w->lengths.descriptor = w->boundaries.descriptor = -1;
     if (open_files(w) < 0) {
         writer_free(w);
@@ -160,31 +166,52 @@ static int write_index(struct index_writer *w, struct file_writer *index) {
     return copy_spill(w, &w->boundaries, index);
 }
 
-// Everything is on disk before the first name changes; an .idx of an older dataset goes before the .bin it describes.
-static int commit_files(struct index_writer *w, struct file_writer *index) {
-    TRY(write_index(w, index));
-    if (unlink(w->index_path) < 0 && errno != ENOENT)
-        return error_set("cannot replace %s: %s", w->index_path, strerror(errno));
-    TRY(file_commit(&w->tokens));
-    if (file_commit(index) < 0) {
-        char *tokens_path = memory_printf("%s.bin", w->prefix);
-        unlink(tokens_path);
-        free(tokens_path);
-        return -1;
-    }
+// Both files are whole and on disk, under temporary names.
+static int finish(struct index_writer *w) {
+    CHECK(w->last_boundary == w->sequence_count);
+    TRY(file_create(&w->index, w->index_path));
+    TRY(write_index(w, &w->index));
+    TRY(file_finish(&w->tokens));
+    TRY(file_finish(&w->index));
+    w->tokens_name = memory_string(w->tokens.path);
+    w->index_name = memory_string(w->index.path);
     return 0;
 }
 
-int index_writer_commit(struct index_writer *w) {
-    CHECK(w->last_boundary == w->sequence_count);
-    struct file_writer index = {.descriptor = -1};
-    int result = file_create(&index, w->index_path);
-    if (result == 0)
-        result = commit_files(w, &index);
-    if (result < 0)
-        file_abort(&index);
-    writer_free(w);
+static void discard(const struct index_writer *w) {
+    unlink(w->index_name);
+    unlink(w->tokens_name);
+}
+
+// An .idx of an older dataset goes before the .bin it describes. From there on only renames can fail.
+static int publish(struct index_writer *w) {
+    if (unlink(w->index_name) < 0 && errno != ENOENT)
+        return error_set("cannot replace %s: %s; choose a folder that you may write to", w->index_name,
+                         strerror(errno));
+    if (file_publish(&w->tokens) == 0 && file_publish(&w->index) == 0)
+        return 0;
+    discard(w);
+    return -1;
+}
+
+int index_writers_commit(struct index_writer **writers, int64_t count) {
+    int result = 0;
+    for (int64_t i = 0; result == 0 && i < count; i++)
+        result = finish(writers[i]);
+    for (int64_t i = 0; result == 0 && i < count; i++) {
+        result = publish(writers[i]);
+        for (int64_t done = 0; result < 0 && done < i; done++)
+            discard(writers[done]);
+    }
+    for (int64_t i = 0; i < count; i++) {
+        writer_free(writers[i]);
+        writers[i] = NULL;
+    }
     return result;
+}
+
+int index_writer_commit(struct index_writer *w) {
+    return index_writers_commit(&w, 1);
 }
 
 void index_writer_abort(struct index_writer *w) {
