@@ -28,14 +28,15 @@ static int gpt2_open(struct tokenizer *tokenizer, const struct tokenizer_options
     int status = bpe_open(&bpe, &vocabulary, options->vocab_file, options->merge_file);
     tokenizer->vocab_size = vocabulary.size;
     tokenizer->eod = vocabulary_find(&vocabulary, end_of_text, sizeof end_of_text - 1);
-    tokenizer->model = bpe;
     vocabulary_free(&vocabulary);
-    if (status == 0 && tokenizer->eod < 0) {
+    TRY(status);
+    if (tokenizer->eod < 0) {
         bpe_free(bpe);
-        status = error_set("%s: has no token \"%s\", which ends documents; add it with an id of its own",
-                           options->vocab_file, end_of_text);
+        return error_set("%s: has no token \"%s\", which ends documents; add it with an id of its own",
+                         options->vocab_file, end_of_text);
     }
-    return status;
+    tokenizer->model = bpe;
+    return 0;
 }
 
 static void gpt2_close(struct tokenizer *tokenizer) {
