@@ -3,6 +3,7 @@
 #include "config/config.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "config/validate.h"
 #include <inttypes.h>
 #include <string.h>
 
@@ -35,7 +36,10 @@ int config_pad_vocab(struct config *config, int64_t vocab_size) {
                               "the tokenizer has %" PRId64 " tokens, but --padded-vocab-size is %" PRId64
                               "; give at least the former or leave the flag out",
                               vocab_size, config->padded_vocab_size);
-    return 0;
+    // The size of the model is known only now.
+    struct complaints complaints = {0};
+    validate_size(config, &complaints);
+    return complaints_report(&complaints);
 }
 
 int64_t config_parameter_count(const struct config *config) {

@@ -25,7 +25,7 @@ void complain(struct complaints *complaints, const char *format, ...) {
     buffer_printf(&complaints->text, "\n  %d. %s", complaints->count, text);
 }
 
-static int report(struct complaints *complaints) {
+int complaints_report(struct complaints *complaints) {
     int count = complaints->count;
     const char *text = buffer_string(&complaints->text);
     if (count == 1)
@@ -83,8 +83,6 @@ static void validate_model(struct config *config, struct complaints *complaints)
 static void validate_precision(struct config *config, struct complaints *complaints) {
     if (config->fp16 && config->bf16)
         complain(complaints, "--fp16 and --bf16 exclude each other; give one");
-    if (config->bf16 && strcmp(config->device, "cpu") == 0)
-        complain(complaints, "--bf16 needs a GPU; leave it out with --device cpu");
     config->params_dtype = config->bf16 ? "bf16" : config->fp16 ? "fp16" : "fp32";
 }
 
@@ -177,13 +175,14 @@ int config_validate_for(struct config *config, int world_size, enum config_use u
     validate_features(config, &complaints);
     validate_precision(config, &complaints);
     validate_batches(config, use, &complaints);
+    validate_size(config, &complaints);
     if (use == CONFIG_TRAIN)
         validate_schedule(config, &complaints);
     if (use != CONFIG_GENERATE)
         validate_data(config, use, &complaints);
     validate_tokenizer(config, &complaints);
     validate_checkpoints(config, use, &complaints);
-    return report(&complaints);
+    return complaints_report(&complaints);
 }
 
 int config_validate(struct config *config, int world_size) {

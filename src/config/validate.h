@@ -15,6 +15,10 @@ void complain(struct complaints *complaints, const char *format, ...) __attribut
 
 // Data-parallel size, batch sizes and ramp-up; needs world_size.
 void validate_batches(struct config *config, enum config_use use, struct complaints *complaints);
+// Limits of the operations and of memory; needs the model, the batch sizes and, once it is known, the vocabulary.
+void validate_size(const struct config *config, struct complaints *complaints);
+// Tells all complaints in one error; -1 where there are any. Frees them.
+int complaints_report(struct complaints *complaints);
 // Length of the run, learning-rate and weight-decay schedules; needs the batch sizes.
 void validate_schedule(struct config *config, struct complaints *complaints);
 // Refuses flags whose feature is not there, and says which have no effect.

@@ -23,6 +23,10 @@ expect 2 "--fp16" "${train[@]}" --data-path "$prefix" --fp16
 expect 2 "--swiglu" "${train[@]}" --data-path "$prefix" --swiglu
 expect 2 "moe" "${train[@]}" --data-path "$prefix" --moe-router-topk 4
 expect 2 "hidden-size" "${train[@]}" --data-path "$prefix" --num-attention-heads 3
+expect 2 "a head is 512 wide" "${train[@]}" --data-path "$prefix" --kv-channels 512
+expect 2 "--num-layers 20000 is above 16383" "${train[@]}" --data-path "$prefix" --num-layers 20000
+expect 2 "TB is the most" "${train[@]}" --data-path "$prefix" --num-layers 16000 --hidden-size 65536 --num-attention-heads 256
+expect 1 "leave --bf16/--fp16 out or choose another --device" "${train[@]}" --data-path "$prefix" --bf16
 
 # Files.
 expect 1 "$work/none.idx" "${train[@]}" --data-path "$work/none"

@@ -135,7 +135,13 @@ TEST(contradictions) {
         {BY_ITERS "--num-attention-heads 5", "--hidden-size 64 is no multiple of --num-attention-heads 5"},
         {BY_ITERS "--max-position-embeddings 31", "--seq-length 32 is above --max-position-embeddings 31"},
         {BY_ITERS "--fp16 --bf16", "--fp16 and --bf16 exclude each other"},
-        {BY_ITERS "--bf16 --device cpu", "--bf16 needs a GPU"},
+        {BY_ITERS "--kv-channels 257", "a head is 257 wide"},
+        {BY_ITERS "--hidden-size 1028", "a head is 257 wide"},
+        {BY_ITERS "--num-layers 16384", "--num-layers 16384 is above 16383"},
+        {BY_ITERS "--num-attention-heads 65536 --kv-channels 1", "--num-attention-heads 65536 is above 65535"},
+        {BY_ITERS "--hidden-size 1048576 --num-attention-heads 4096 --num-layers 16000", "TB is the most"},
+        {BY_ITERS "--padded-vocab-size 2147483647 --hidden-size 262144 --kv-channels 1", "TB is the most"},
+        {BY_ITERS "--micro-batch-size 1000000 --seq-length 1000000", "TB is the most"},
         {BY_ITERS "--train-samples 100", "--train-iters and --train-samples exclude each other"},
         {BY_SAMPLES, "the length of the run is missing"},
         {BY_SAMPLES "--train-samples 1", "is less than one batch"},
@@ -234,6 +240,23 @@ TEST(all_at_once) {
             test_fail("\"%s\" lacks \"%s\"", error_message(), parts[i]);
 }
 
+TEST(sizes) {
+    EXPECT_OK(validate(BY_ITERS "--kv-channels 256 --num-layers 16383", 1));
+    EXPECT_OK(validate(BY_ITERS "--hidden-size 65535 --num-attention-heads 65535", 1));
+    // 530 billion parameters, as were trained: 11 TB.
+    EXPECT_OK(validate(BY_ITERS "--num-layers 105 --hidden-size 20480 --num-attention-heads 128 --seq-length 2048", 1));
+    EXPECT_OK(config_pad_vocab(&config, 50257));
+    // The vocabulary comes last, from the tokenizer.
+    EXPECT_OK(validate(BY_ITERS "--hidden-size 1048576 --ffn-hidden-size 64 --kv-channels 16", 1));
+    EXPECT_ERROR(config_pad_vocab(&config, 20000000), "TB is the most");
+    EXPECT_INT(error_exit_code(), EXIT_CODE_USAGE);
+    // Every flag at its largest: no arithmetic breaks.
+    EXPECT_ERROR(validate(BY_ITERS "--num-layers 100000 --hidden-size 1048576 --ffn-hidden-size 4194304 "
+                                   "--num-attention-heads 65536 --kv-channels 65536 --padded-vocab-size 2147483647",
+                          1),
+                 "4 problems");
+}
+
 TEST(other_uses) {
     EXPECT_OK(parse(MODEL));
     EXPECT_OK(config_validate_for(&config, 1, CONFIG_GENERATE));
@@ -255,4 +278,5 @@ TEST(other_uses) {
 }
 
 TEST_MAIN(TEST_CASE(derives_the_model), TEST_CASE(derives_batches), TEST_CASE(derives_schedules), TEST_CASE(rampup),
-          TEST_CASE(contradictions), TEST_CASE(not_implemented), TEST_CASE(all_at_once), TEST_CASE(other_uses))
+          TEST_CASE(contradictions), TEST_CASE(not_implemented), TEST_CASE(all_at_once), TEST_CASE(sizes),
+          TEST_CASE(other_uses))

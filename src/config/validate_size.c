@@ -1,0 +1,49 @@
+// Sizes that no device here can compute with: limits of the operations, and models beyond any memory. Told as a
+// complaint about flags before anything is opened; behind this the same limits end the process.
+#include "config/validate.h"
+#include "base/error.h"
+#include <inttypes.h>
+
+enum {
+    MOST_HEAD_SIZE = 256,  // what the attention kernels hold of a head
+    MOST_HEADS = 65535,    // blocks of a grid along one side
+    MOST_LAYERS = 16383,   // four places of dropout each, numbered in 16 bits
+};
+static const double MOST_BYTES = 0x1p45;  // 35 TB; steps are measured in arenas of twice that
+static const double TERABYTE = 1e12;
+
+// More than a step takes: parameters, gradients and Adam's state in fp32, and everything a block keeps of a token.
+// In doubles, because the product of the largest flags is far beyond 64 bits.
+static double bound_of_bytes(const struct config *config) {
+    double h = (double)config->hidden_size, f = (double)config->ffn_hidden_size,
+           heads = (double)config->num_attention_heads;
+    double q = heads * (double)config->kv_channels, layers = (double)config->num_layers;
+    double vocabulary = (double)config->padded_vocab_size, positions = (double)config->max_position_embeddings;
+    double tokens = (double)config->micro_batch_size * (double)config->seq_length;
+    if (tokens < positions)
+        tokens = positions;  // generation goes that far
+    double parameters = layers * (4 * h * q + 2 * h * f + 4 * q + f + 8 * h) + (vocabulary + positions + 2) * h;
+    double kept = layers * (8 * h + 8 * q + 4 * f + 2 * heads) + 2 * vocabulary + 8 * h;  // of a token
+    return 20 * parameters + 4 * tokens * kept;
+}
+
+void validate_size(const struct config *config, struct complaints *complaints) {
+    double bytes = bound_of_bytes(config);
+    if (config->kv_channels > MOST_HEAD_SIZE)
+        complain(complaints,
+                 "a head is %" PRId64
+                 " wide (--kv-channels, else --hidden-size / --num-attention-heads), and %d is the "
+                 "most; give more or narrower heads",
+                 config->kv_channels, MOST_HEAD_SIZE);
+    if (config->num_attention_heads > MOST_HEADS)
+        complain(complaints, "--num-attention-heads %" PRId64 " is above %d; give fewer", config->num_attention_heads,
+                 MOST_HEADS);
+    if (config->num_layers > MOST_LAYERS)
+        complain(complaints, "--num-layers %" PRId64 " is above %d; give fewer", config->num_layers, MOST_LAYERS);
+    if (bytes >= MOST_BYTES)
+        complain(complaints,
+                 "this model with batches of %" PRId64 " × %" PRId64
+                 " tokens needs about %.0f TB of memory, and %.0f TB "
+                 "is the most that is counted with; make the model or --micro-batch-size smaller",
+                 config->micro_batch_size, config->seq_length, bytes / TERABYTE, MOST_BYTES / TERABYTE);
+}
