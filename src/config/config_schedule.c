@@ -45,29 +45,68 @@ void config_schedule_to_json(const struct config *config, struct json_writer *wr
     json_end_object(writer);
 }
 
-static bool is_of_kind(const struct json *value, enum kind kind) {
-    return value && value->type == (kind == KIND_TEXT ? JSON_STRING : JSON_NUMBER);
+// A member of the file, read as what it should be.
+struct reading {
+    bool is_there;
+    int64_t integer;
+    double number;
+    const char *text;
+};
+
+// One of the names that the flag of a style takes.
+static bool is_choice(const struct member *member, const char *text) {
+    struct flag_table table = config_flag_table(0);
+    for (size_t i = 0; i < table.count; i++) {
+        if (table.flags[i].type != FLAG_CHOICE || table.flags[i].offset != member->offset)
+            continue;
+        for (const char *const *name = table.flags[i].choices; *name; name++)
+            if (strcmp(*name, text) == 0)
+                return true;
+    }
+    return false;
 }
 
-static bool is_equal(const struct config *config, const struct member *member, const struct json *value) {
+// Files of other versions may lack a member, and a value that was never given is null.
+static int read_member(struct reading *reading, const struct json *schedule, const struct member *member) {
+    const struct json *value = json_member(schedule, member->name);
+    *reading = (struct reading){.is_there = value && value->type != JSON_NULL};
+    if (!reading->is_there)
+        return 0;
+    if (member->kind == KIND_INT) {
+        TRY(json_get_int(schedule, member->name, &reading->integer));
+        if (reading->integer < 0 || (double)reading->integer > FLAG_ENDLESS)
+            return error_set("the key \"%s\" holds %s, which is out of range", member->name, value->string);
+    } else if (member->kind == KIND_DOUBLE) {
+        TRY(json_get_double(schedule, member->name, &reading->number));
+        if (reading->number < 0)
+            return error_set("the key \"%s\" holds %s, which is out of range", member->name, value->string);
+    } else {
+        TRY(json_get_string(schedule, member->name, &reading->text));
+        if (!is_choice(member, reading->text))
+            return error_set("the key \"%s\" holds \"%s\", which is no style", member->name, reading->text);
+    }
+    return 0;
+}
+
+static bool is_equal(const struct config *config, const struct member *member, const struct reading *reading) {
     const void *slot = (const char *)config + member->offset;
     if (member->kind == KIND_INT)
-        return *(const int64_t *)slot == (int64_t)value->number;
+        return *(const int64_t *)slot == reading->integer;
     if (member->kind == KIND_DOUBLE)
-        return *(const double *)slot == value->number;
+        return *(const double *)slot == reading->number;
     const char *text = *(char *const *)slot;
-    return text && strcmp(text, value->string) == 0;
+    return text && strcmp(text, reading->text) == 0;
 }
 
-static void take(struct config *config, const struct member *member, const struct json *value) {
+static void take(struct config *config, const struct member *member, const struct reading *reading) {
     void *slot = (char *)config + member->offset;
     if (member->kind == KIND_INT) {
-        *(int64_t *)slot = (int64_t)value->number;
+        *(int64_t *)slot = reading->integer;
     } else if (member->kind == KIND_DOUBLE) {
-        *(double *)slot = value->number;
+        *(double *)slot = reading->number;
     } else {
         free(*(char **)slot);
-        *(char **)slot = memory_string(value->string);
+        *(char **)slot = memory_string(reading->text);
     }
 }
 
@@ -75,16 +114,20 @@ int config_match_schedule(struct config *config, const struct json *run, const c
     const struct json *schedule = json_member(run, "schedule");
     if (!schedule || config->override_opt_param_scheduler)
         return 0;
+    // Read whole first, so that a bad member changes nothing.
+    struct reading readings[MEMBER_COUNT];
+    for (size_t i = 0; i < MEMBER_COUNT; i++)
+        if (read_member(&readings[i], schedule, &members[i]) < 0)
+            return error_context("the schedules of %s", name);
     struct buffer differences = {0};
     for (size_t i = 0; i < MEMBER_COUNT; i++) {
-        const struct json *value = json_member(schedule, members[i].name);
-        if (!is_of_kind(value, members[i].kind) || is_equal(config, &members[i], value))
+        if (!readings[i].is_there || is_equal(config, &members[i], &readings[i]))
             continue;
         if (config->use_checkpoint_opt_param_scheduler)
-            take(config, &members[i], value);
+            take(config, &members[i], &readings[i]);
         else
             buffer_printf(&differences, "%s%s is %s there", differences.length ? ", " : "", members[i].name,
-                          value->string);
+                          json_member(schedule, members[i].name)->string);
     }
     int status = 0;
     if (differences.length)

@@ -322,6 +322,42 @@ TEST(json_of_others) {
     config_free(&config);
 }
 
+static int match_schedule(const char *text) {
+    struct json *object = NULL;
+    EXPECT_OK(json_parse(&object, text, strlen(text), "x"));
+    int status = config_match_schedule(&config, object, "ckpt/config.json");
+    json_free(object);
+    return status;
+}
+
+TEST(schedules_of_others) {
+    static const char *const bad[][2] = {
+        {"{\"schedule\": {\"lr_decay_steps\": 1e300}}", "\"lr_decay_steps\" holds 1e300, which does not fit 64 bits"},
+        {"{\"schedule\": {\"lr_decay_steps\": -1e300}}", "\"lr_decay_steps\""},
+        {"{\"schedule\": {\"lr_decay_steps\": 9223372036854775807}}", "out of range"},
+        {"{\"schedule\": {\"wd_incr_steps\": -1}}", "\"wd_incr_steps\" holds -1, which is out of range"},
+        {"{\"schedule\": {\"lr_wsd_decay_steps\": 1.5}}", "expected a whole number"},
+        {"{\"schedule\": {\"lr\": -1}}", "out of range"},
+        {"{\"schedule\": {\"lr\": 1e999}}", "\"lr\""},
+        {"{\"schedule\": {\"lr\": \"1\"}}", "\"lr\" holds a string, expected a number"},
+        {"{\"schedule\": {\"lr_decay_style\": 7}}", "\"lr_decay_style\" holds a number, expected a string"},
+        {"{\"schedule\": {\"lr_decay_style\": \"steep\"}}", "\"lr_decay_style\" holds \"steep\", which is no style"},
+    };
+    EXPECT_OK(parse("--use-checkpoint-opt_param-scheduler --lr 0.5"));
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        EXPECT_ERROR(match_schedule(bad[i][0]), bad[i][1]);
+        EXPECT(strstr(error_message(), "ckpt/config.json"));
+        EXPECT(config.lr == 0.5 && strcmp(config.lr_decay_style, "linear") == 0);
+    }
+    EXPECT_OK(match_schedule("{\"schedule\": {\"lr\": null}}"));
+    EXPECT_OK(match_schedule("{\"schedule\": {\"lr\": 2, \"lr_decay_steps\": 1e3, \"lr_decay_style\": \"cosine\"}}"));
+    EXPECT(config.lr == 2 && config.lr_decay_steps == 1000 && strcmp(config.lr_decay_style, "cosine") == 0);
+    EXPECT_OK(parse("--lr 0.5"));
+    EXPECT_OK(match_schedule("{\"schedule\": {\"lr\": 0.5}}"));
+    EXPECT_ERROR(match_schedule("{\"schedule\": {\"lr\": 0.25}}"), "lr is 0.25 there");
+    config_free(&config);
+}
+
 TEST_MAIN(TEST_CASE(tables_are_sound), TEST_CASE(defaults_are_megatrons), TEST_CASE(script_of_2020),
           TEST_CASE(other_names), TEST_CASE(presets), TEST_CASE(parameter_count), TEST_CASE(pad_vocab), TEST_CASE(dump),
-          TEST_CASE(json_round_trip), TEST_CASE(json_of_others))
+          TEST_CASE(json_round_trip), TEST_CASE(json_of_others), TEST_CASE(schedules_of_others))
