@@ -136,14 +136,126 @@ def compare_model(name, model, count, real=()):
             compare(f"{name}: {what}", more, batch("encode", more, model), processor.encode(more))
 
 
+# ---- models made to be difficult ----
+
+def random_pieces(generator, alphabet, count):
+    """Texts over a small alphabet, so that they overlap in every way; blanks too."""
+    texts = set()
+    while len(texts) < count:
+        texts.add("".join(generator.choice(alphabet) for _ in range(1 if generator.random() < 0.3 else
+                                                                  generator.randint(2, 5))))
+    return sorted(texts)
+
+
+def random_model(seed):
+    """A model with any mixture of traits. Scores are few, so that many are equal, or many, in no order."""
+    generator = random.Random(seed)
+    alphabet = generator.sample(["a", "b", "c", "d", "\u00e9", "\u4e16", "\U0001f600", ".", "1", "2", "A"],
+                                generator.randint(2, 6)) + [BLANK] * generator.randint(0, 2)
+    if generator.random() < 0.1:
+        alphabet.append(" ")
+    proto = model_pb2.ModelProto()
+    types = model_pb2.ModelProto.SentencePiece
+    trainer, normaliser = proto.trainer_spec, proto.normalizer_spec
+    trainer.model_type = generator.choice([1, 1, 2, 2, 2, 3, 4])
+    trainer.byte_fallback = generator.random() < 0.4
+    trainer.treat_whitespace_as_suffix = generator.random() < 0.2
+    normaliser.add_dummy_prefix = generator.random() < 0.7
+    normaliser.remove_extra_whitespaces = generator.random() < 0.5
+    normaliser.escape_whitespaces = generator.random() < 0.9
+    if generator.random() < 0.3:
+        trainer.unk_surface = generator.choice(["?", " UNK ", ""])
+    if CHARSMAP and generator.random() < 0.4:
+        normaliser.precompiled_charsmap = CHARSMAP
+
+    def add(text, score, kind):
+        proto.pieces.add(piece=text, score=score, type=kind)
+
+    add("<unk>", 0, types.UNKNOWN)
+    for text in generator.sample(["<s>", "</s>", "<pad>", "<mask>"], generator.randint(0, 4)):
+        add(text, 0, types.CONTROL)
+    if trainer.byte_fallback:
+        for byte in range(256):
+            add(f"<0x{byte:02X}>", 0, types.BYTE)
+    has_unused, has_symbols = generator.random() < 0.3, generator.random() < 0.5
+    few_scores = generator.random() < 0.5
+    for text in random_pieces(generator, alphabet, generator.randint(5, 60)):
+        score = float(-generator.randint(1, 4)) if few_scores else -generator.uniform(0, 12)
+        kind = types.NORMAL
+        if has_unused and generator.random() < 0.25:
+            kind = types.UNUSED
+        if has_symbols and generator.random() < 0.1:
+            kind = types.USER_DEFINED
+        add(text, score, kind)
+    add("zz", -1, types.NORMAL)
+    texts = []
+    for _ in range(300):
+        letters = alphabet + [" ", " ", "  ", BLANK, "x", "\n", "\u0301", "\uff21"]
+        texts.append("".join(generator.choice(letters) for _ in range(generator.choice([3, 10, 40, 200]))))
+    return proto, texts
+
+
+def random_models(folder, count):
+    wrong, total = [], 0
+    path = os.path.join(folder, "random.model")
+    for seed in range(count):
+        proto, texts = random_model(seed)
+        with open(path, "wb") as file:
+            file.write(proto.SerializeToString())
+        processor = sentencepiece.SentencePieceProcessor(model_file=path)
+        expected = processor.encode(texts)
+        actual = batch("encode", texts, path)
+        generator = random.Random(seed)
+        lists = expected + [[generator.randrange(processor.get_piece_size()) for _ in range(12)] for _ in range(100)]
+        decoded = batch("decode", lists, path)
+        total += len(texts)
+        for i, text in enumerate(texts):
+            if actual[i] != expected[i]:
+                wrong.append(f"seed {seed}: {text!r}: {actual[i][:20]} instead of {expected[i][:20]}")
+        for i, ids in enumerate(lists):
+            if decoded[i] != processor.decode(ids):
+                wrong.append(f"seed {seed}: decoded {ids[:20]}: {decoded[i]!r} instead of {processor.decode(ids)!r}")
+    check(f"{count} random models", not wrong, f"({total} texts)" if not wrong else f"{len(wrong)} differ, {wrong[0]}")
+
+
+def ill_formed(name, model):
+    """Bytes that are no UTF-8, one text a line."""
+    processor = sentencepiece.SentencePieceProcessor(model_file=model)
+    generator = random.Random(3)
+    texts = []
+    for _ in range(5000):
+        text = bytearray("".join(generator.choice("ab c\u00e9\u4e16\U0001f600\u2581") for _ in range(20)).encode())
+        for _ in range(generator.randint(1, 6)):
+            text[generator.randrange(len(text))] = generator.choice([0x80, 0xC0, 0xE2, 0x96, 0xED, 0xF0, 0xF5, 0xFF, 0x41])
+        texts.append(bytes(text))
+    done = subprocess.run([BEVATRON, "tokenizer", "encode", "--lines", "--tokenizer-type", "GPTSentencePieceTokenizer",
+                           "--tokenizer-model", model], input=b"\n".join(texts) + b"\n", capture_output=True, check=True)
+    actual = [[int(i) for i in line.split()] for line in done.stdout.decode().split("\n")[:-1]]
+    compare(f"{name}: ill-formed texts", texts, actual, [processor.encode(text) for text in texts])
+
+
+CHARSMAP = None
+
+
 def main():
+    global CHARSMAP
+    quick = sys.argv[1] if len(sys.argv) > 1 else ""
     real = real_texts()
-    quick = len(sys.argv) > 1
     models = sorted(sum((glob.glob(os.path.join(SHARED, p)) for p in ("spm/*.model", "t5/*.model", "llama2/*.model")), []))
+    with tempfile.TemporaryDirectory() as folder:
+        prefix = os.path.join(folder, "trained")
+        corpus = os.path.join(HERE, "../golden/bpe/corpus.txt")
+        sentencepiece.SentencePieceTrainer.train(input=corpus, model_prefix=prefix, vocab_size=300, minloglevel=2,
+                                                 hard_vocab_limit=False)
+        CHARSMAP = sentencepiece.SentencePieceProcessor(model_file=prefix + ".model").serialized_model_proto()
+        CHARSMAP = model_pb2.ModelProto.FromString(CHARSMAP).normalizer_spec.precompiled_charsmap
+        if not quick or quick == "random":
+            random_models(folder, 400)
     for model in models:
-        if quick and sys.argv[1] not in model:
-            continue
-        compare_model(os.path.relpath(model, SHARED), model, 10000, real)
+        name = os.path.relpath(model, SHARED)
+        if quick in name:
+            compare_model(name, model, 10000, real)
+            ill_formed(name, model)
     sys.exit(failures > 0)
 
 

@@ -89,6 +89,22 @@ static void append_word(const struct spm_encoder *encoder, const int32_t *ids, i
 
 // ---- words ----
 
+// The entry of a word, NULL where there is none. Of the two in a bucket the one used last is put first, so that a new word
+// takes the place of the other.
+static inline const struct word_entry *find_entry(const struct spm_word *word) {
+    if (!word->bucket)
+        return NULL;
+    struct word_entry *entries = word->bucket->entries;
+    if (entries[0].key.low == word->key.low && entries[0].key.high == word->key.high)
+        return entries;
+    if (entries[1].key.low != word->key.low || entries[1].key.high != word->key.high)
+        return NULL;
+    struct word_entry other = entries[0];
+    entries[0] = entries[1];
+    entries[1] = other;
+    return entries;
+}
+
 // A word of raw text can hold U+2581, which is to be a blank.
 static struct spm_text folded_word(struct spm_encoder *encoder, const unsigned char *text, size_t length) {
     struct spm_text word = {(const char *)text, length};
@@ -123,7 +139,7 @@ static void append_bpe_batch(struct spm_encoder *encoder, struct token_list *out
     const struct spm_words *words = &encoder->words;
     for (int i = 0; i < words->count; i++) {
         const struct spm_word *word = &words->batch[i];
-        const struct word_entry *entry = word->bucket ? word_cache_find(word->bucket, word->key) : NULL;
+        const struct word_entry *entry = find_entry(word);
         if (!entry) {
             append_new_bpe_word(encoder, word, out);
             continue;
@@ -174,21 +190,20 @@ static float largest_sum(const struct spm_model *model, double margin, size_t le
     return (float)(fmin(0.5 * margin * 0x1p23 / n, UNIGRAM_LARGEST_SUM) - reach);
 }
 
-// Encodes a short word without regard to the sum, and remembers it where it is worth it.
+// Encodes a short word without regard to the sum, and remembers it; one of too many ids, or with an unknown piece, whose
+// score is no piece's, as a word that no sum is small enough for.
 static void learn_unigram_word(struct spm_encoder *encoder, const struct spm_word *word) {
     struct spm_text text = folded_word(encoder, word->text, word->length);
     double margin = unigram_best(&encoder->model->unigram, &encoder->unigram, text.data, text.length);
-    if (encoder->unigram.count > UNIGRAM_IDS)
-        return;
+    float largest = largest_sum(encoder->model, margin, text.length);
     int32_t ids[WORD_CACHE_MAX_IDS] = {-1, -1, -1, -1};
     for (int64_t i = 0; i < encoder->unigram.count; i++) {
+        if (i == UNIGRAM_IDS || encoder->unigram.pieces[i].id == encoder->model->unknown_id) {
+            largest = -1;
+            break;
+        }
         ids[i] = encoder->unigram.pieces[i].id;
-        if (ids[i] == encoder->model->unknown_id)
-            return;
     }
-    float largest = largest_sum(encoder->model, margin, text.length);
-    if (largest <= 0)
-        return;
     memcpy(&ids[UNIGRAM_IDS], &largest, sizeof largest);
     word_cache_add(word->bucket, word->key, ids, WORD_CACHE_MAX_IDS);
 }
@@ -210,15 +225,13 @@ static bool append_unigram_entry(struct spm_encoder *encoder, const struct word_
 }
 
 static void append_unigram_word(struct spm_encoder *encoder, const struct spm_word *word, struct token_list *out) {
-    if (word->bucket) {
-        const struct word_entry *entry = word_cache_find(word->bucket, word->key);
-        if (!entry) {
-            learn_unigram_word(encoder, word);
-            entry = word_cache_find(word->bucket, word->key);
-        }
-        if (entry && append_unigram_entry(encoder, entry, out))
-            return;
+    const struct word_entry *entry = find_entry(word);
+    if (!entry && word->bucket) {
+        learn_unigram_word(encoder, word);
+        entry = find_entry(word);
     }
+    if (entry && append_unigram_entry(encoder, entry, out))
+        return;
     encode_unigram_word(encoder, word->text, word->length, out);
 }
 
