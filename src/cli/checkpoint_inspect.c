@@ -45,6 +45,19 @@ struct view {
     struct json_writer json;
 };
 
+// Names and metadata come out of files that may be hostile: control characters, which could rewrite the terminal or
+// fake lines of this output, become '?'. Those of two bytes (U+0080 to U+009F) count among them. To be freed.
+static char *printable(const char *text) {
+    char *copy = memory_string(text), *to = copy;
+    for (const unsigned char *at = (const unsigned char *)text; *at; at++) {
+        bool is_long = at[0] == 0xc2 && at[1] >= 0x80 && at[1] < 0xa0;
+        *to++ = *at < 0x20 || *at == 0x7f || is_long ? '?' : (char)*at;
+        at += is_long;
+    }
+    *to = '\0';
+    return copy;
+}
+
 static int64_t element_count(const struct safetensors *file) {
     int64_t count = 0;
     for (size_t i = 0; i < file->count; i++)
@@ -79,9 +92,10 @@ static void show_safetensors(struct view *view, const struct safetensors *file) 
     json_key(json, "tensors");
     json_begin_array(json);
     for (size_t i = 0; i < file->count; i++) {
-        char description[128];
+        char description[128], *name = printable(file->tensors[i].name);
         safetensors_describe(&file->tensors[i], description, sizeof description);
-        buffer_printf(&view->text, "    %-56s %s\n", file->tensors[i].name, description);
+        buffer_printf(&view->text, "    %-56s %s\n", name, description);
+        free(name);
         show_tensor_json(json, &file->tensors[i]);
     }
     json_end_array(json);
@@ -98,7 +112,9 @@ static int show_file(struct view *view, const struct manifest_file *entry, const
     json_int(json, (int64_t)entry->bytes);
     json_key(json, "sha256");
     json_cstring(json, entry->sha256);
-    buffer_printf(&view->text, "  %-24s %14" PRIu64 " bytes  sha256 %.12s…", entry->name, entry->bytes, entry->sha256);
+    char *name = printable(entry->name);
+    buffer_printf(&view->text, "  %-24s %14" PRIu64 " bytes  sha256 %.12s…", name, entry->bytes, entry->sha256);
+    free(name);
     int result = 0;
     size_t length = strlen(entry->name), suffix = sizeof ".safetensors" - 1;
     if (length > suffix && strcmp(entry->name + length - suffix, ".safetensors") == 0) {
@@ -141,7 +157,9 @@ static void show_state(struct view *view, const struct checkpoint_state *state) 
     json_key(&view->json, "program_version");
     json_cstring(&view->json, state->program_version);
     buffer_printf(&view->text, "  %-24s %14g\n", "loss_scale", state->loss_scale);
-    buffer_printf(&view->text, "  %-24s %14s\n", "written by bevatron", state->program_version);
+    char *version = printable(state->program_version);
+    buffer_printf(&view->text, "  %-24s %14s\n", "written by bevatron", version);
+    free(version);
 }
 
 static int show_checkpoint(struct view *view, const char *path) {
@@ -200,8 +218,12 @@ static int show_single_file(struct view *view, const char *path) {
     json_cstring(&view->json, path);
     buffer_printf(&view->text, "%s\n  ", path);
     show_safetensors(view, &file);
-    for (size_t i = 0; i < file.metadata_count; i++)
-        buffer_printf(&view->text, "  %s: %s\n", file.metadata[i].key, file.metadata[i].value);
+    for (size_t i = 0; i < file.metadata_count; i++) {
+        char *key = printable(file.metadata[i].key), *value = printable(file.metadata[i].value);
+        buffer_printf(&view->text, "  %s: %s\n", key, value);
+        free(key);
+        free(value);
+    }
     safetensors_close(&file);
     return 0;
 }

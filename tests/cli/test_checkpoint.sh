@@ -71,6 +71,14 @@ expect 2 'prove' "$bevatron" checkpoint prove
 expect 0 'verify' "$bevatron" checkpoint --help
 expect 2 'PATH' "$bevatron" checkpoint verify
 
+# Names and metadata with escape sequences, line ends and 8-bit controls, which must not reach a terminal.
+header='{"__metadata__":{"k\u001b[2J":"v\n  fake: \u009b1m\u007f"},"w\u001b]0;x\u0007":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}}'
+printf "\\x$(printf %02x ${#header})\0\0\0\0\0\0\0%s\0\0\200\077\0\0\0\100" "$header" >hostile.safetensors
+expect 0 'w?]0;x?' "$bevatron" checkpoint inspect --tensors hostile.safetensors
+expect 0 '  k?[2J: v?  fake: ?1m?' "$bevatron" checkpoint inspect --tensors hostile.safetensors
+"$bevatron" checkpoint inspect --tensors hostile.safetensors | LC_ALL=C grep -q $'[\x01-\x09\x0b-\x1f\x7f]\|\xc2\x9b' &&
+    fail "control characters on the terminal"
+
 # One bit of one weight.
 printf '\x81' | dd of=save/iter_0000020/model.safetensors bs=1 seek=74 conv=notrunc status=none
 expect 216 'save/iter_0000020/model.safetensors' "$bevatron" checkpoint verify save
