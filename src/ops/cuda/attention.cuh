@@ -31,6 +31,20 @@ struct attention_args {
     struct cuda_dropout dropout;
 };
 
+// Lets a kernel have that much shared memory; more than 48 KiB must be asked for, and GPUs differ in how much they have:
+// 227 KiB on compute capability 9.0, 163 on 8.0, 99 on 8.6 and 8.9.
+template <typename Kernel>
+static void attention_take_shared(const struct cuda_device *cuda, Kernel kernel, int bytes, int head_size) {
+    int most = 0;
+    CHECK_CUDA(cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, cuda->index));
+    if (bytes > most)
+        die("attention: heads %d wide need %d bytes of shared memory in a block, and GPU %d has %d; give narrower "
+            "heads "
+            "(--kv-channels or more --num-attention-heads), or use a data-center GPU (A100, H100) or --device cpu",
+            head_size, bytes, cuda->index, most);
+    CHECK_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
+}
+
 static inline struct attention_view attention_view(struct tensor t) {
     return {t.data, t.stride[0], t.stride[1], t.stride[2]};
 }

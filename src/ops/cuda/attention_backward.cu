@@ -156,9 +156,8 @@ template <typename T, int R, int NC>
 static void backward_launch(struct cuda_device *cuda, const struct attention_args *args) {
     using shape = tile<R, NC>;
     int bytes = (4 * shape::FLOATS + shape::PAIR_FLOATS) * (int)sizeof(float);
-    CHECK_CUDA(
-        cudaFuncSetAttribute(query_gradient_kernel<T, R, NC>, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
-    CHECK_CUDA(cudaFuncSetAttribute(key_gradient_kernel<T, R, NC>, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
+    attention_take_shared(cuda, query_gradient_kernel<T, R, NC>, bytes, args->head_size);
+    attention_take_shared(cuda, key_gradient_kernel<T, R, NC>, bytes, args->head_size);
     unsigned batches = grid_yz(args->batches);
     dim3 query_grid(grid_x(divide_up(args->queries, shape::ROWS)), grid_yz(args->heads), batches);
     dim3 key_grid(grid_x(divide_up(args->keys, shape::ROWS)), grid_yz(args->key_heads), batches);

@@ -108,8 +108,7 @@ template <typename T, int R, int NC>
 static void forward_launch(struct cuda_device *cuda, const struct attention_args *args) {
     using shape = tile<R, NC>;
     int bytes = (2 * shape::FLOATS + shape::PAIR_FLOATS) * (int)sizeof(float);
-    CHECK_CUDA(
-        cudaFuncSetAttribute(attention_forward_kernel<T, R, NC>, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
+    attention_take_shared(cuda, attention_forward_kernel<T, R, NC>, bytes, args->head_size);
     dim3 grid(grid_x(divide_up(args->queries, shape::ROWS)), grid_yz(args->heads), grid_yz(args->batches));
     LAUNCH(cuda, (attention_forward_kernel<T, R, NC>), grid, ATTENTION_THREADS, (size_t)bytes, *args);
 }
