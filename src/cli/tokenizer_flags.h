@@ -15,6 +15,7 @@ struct tokenizer_flags {
     int64_t null_eod_id;
     int64_t extra_ids;
     bool as_today;
+    bool hf_without_specials;
     char *tiktoken_pattern;
     int64_t tiktoken_specials;
 };

@@ -286,7 +286,45 @@ def megatron_json(ranks, tiktoken):
             compare(f"Megatron's JSON, {pattern}: random texts", flags, random_texts(3000, ["<s>", "<mask>", "<SPECIAL_9>"]), encode)
 
 
-SECTIONS = {"bert": bert, "tiktoken": tiktoken_section}
+# ---- tokenizer.json ----
+
+JSON_FILES = ("gpt2/tokenizer.json", "roberta/tokenizer.json", "bert/cased_tokenizer.json", "bert/uncased_tokenizer.json",
+              "llama2/tokenizer.json", "t5/tokenizer.json", "hf_json/falcon.json", "hf_json/gpt_neox.json",
+              "hf_json/mistral03.json", "hf_json/sqlpilot.json", "hf_json/hw_doc_summarizer.json")
+
+
+def compare_json(path, texts_of):
+    from tokenizers import Tokenizer
+    tokenizer = Tokenizer.from_file(path)
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+    name, flags = os.path.relpath(path, SHARED), ["--tokenizer-type", "HuggingFaceTokenizer", "--tokenizer-model", path]
+    added = [token["content"] for token in json.load(open(path, encoding="utf-8"))["added_tokens"]]
+    parts = (added[:10] + added[-10:]) * 2 + [" " + token for token in added[:5]] + [token + " " for token in added[:5]]
+    for what, texts in texts_of(parts):
+        def encode(text):
+            return tokenizer.encode(text).ids
+        compare(f"{name}: {what}", flags, texts, encode)
+    texts = random_texts(2000, parts)
+    compare(f"{name}: without special tokens", flags + ["--tokenizer-hf-no-include-special-tokens"], texts,
+            lambda text: tokenizer.encode(text, add_special_tokens=False).ids)
+    ids = [tokenizer.encode(text).ids for text in texts]
+    actual = ours(flags, ids, "decode")
+    wrong = [i for i in range(len(ids)) if actual[i] != tokenizer.decode(ids[i], skip_special_tokens=False)]
+    check(f"{name}: decoding", not wrong, f"({len(ids)} texts)" if not wrong else
+          f"{len(wrong)} differ: {ids[wrong[0]]}: {actual[wrong[0]]!r}, expected {tokenizer.decode(ids[wrong[0]], skip_special_tokens=False)!r}")
+
+
+def json_section():
+    real = real_texts(2)
+    for name in JSON_FILES:
+        path = present(name)
+        if path:
+            compare_json(path, lambda parts: (("random texts", random_texts(RANDOM_TEXTS, parts)),
+                                              ("every character", every_character()), ("real texts", real)))
+
+
+SECTIONS = {"bert": bert, "tiktoken": tiktoken_section, "json": json_section}
 
 
 def main():

@@ -26,6 +26,7 @@ struct tokenizer_options {
     bool as_today;           // --no-legacy-tokenizer: ids as Megatron core 0.15 and later give, not as those before
     const char *tiktoken_pattern;  // --tiktoken-pattern: how TikTokenizer splits text; NULL: as the file is known to
     int64_t tiktoken_specials;     // --tiktoken-num-special-tokens: ids before the ranks, in Megatron's JSON form
+    bool hf_without_specials;      // --tokenizer-hf-no-include-special-tokens: nothing is put around a text
     bool null_eod_given;           // --null-tokenizer-eod-id was given: see null.c
     int64_t null_eod_id;
 };

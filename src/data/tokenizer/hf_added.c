@@ -1,0 +1,80 @@
+// Finding added tokens in a text: of those that begin first the longest, and on from its end.
+#include "data/tokenizer/hf.h"
+#include "base/utf8.h"
+
+static bool is_word_character(const struct hf *hf, uint32_t c) {
+    const uint32_t words =
+        UNICODE_SET_L | UNICODE_SET_M | UNICODE_SET(UNICODE_ND) | UNICODE_SET(UNICODE_NL) | UNICODE_SET(UNICODE_PC);
+    return unicode_in_set(hf->table, c, words) || (c >= 0x24B6 && c <= 0x24E9) || (c >= 0x1F130 && c <= 0x1F149) ||
+           (c >= 0x1F150 && c <= 0x1F169) || (c >= 0x1F170 && c <= 0x1F189) || c == 0x200C || c == 0x200D;
+}
+
+// Where the character before `at` > 0 begins; the text is well-formed.
+static size_t step_back(const char *text, size_t at) {
+    do
+        at--;
+    while (at > 0 && ((unsigned char)text[at] & 0xC0) == 0x80);
+    return at;
+}
+
+static uint32_t character_at(const char *text, size_t length, size_t at, size_t *bytes) {
+    uint32_t character;
+    *bytes = utf8_decode((const unsigned char *)text + at, length - at, &character, NULL);
+    return character;
+}
+
+// Whether no word goes on across either end.
+static bool stands_alone(const struct hf *hf, const char *text, size_t length, struct pattern_match match) {
+    size_t bytes;
+    if (match.begin > 0 && is_word_character(hf, character_at(text, length, step_back(text, match.begin), &bytes)))
+        return false;
+    return match.end == length || !is_word_character(hf, character_at(text, length, match.end, &bytes));
+}
+
+static size_t blanks_before(const char *text, size_t length, size_t at) {
+    size_t bytes;
+    while (at > 0 && unicode_is_white_space(character_at(text, length, step_back(text, at), &bytes)))
+        at = step_back(text, at);
+    return at;
+}
+
+static size_t blanks_after(const char *text, size_t length, size_t at) {
+    size_t bytes;
+    while (at < length && unicode_is_white_space(character_at(text, length, at, &bytes)))
+        at += bytes;
+    return at;
+}
+
+void hf_find_added(const struct hf *hf, bool normalized, const char *text, size_t length, struct hf_splits *splits) {
+    const struct trie *trie = normalized ? &hf->normal_trie : &hf->raw_trie;
+    const bool *begins = normalized ? hf->begins_normal : hf->begins_raw;
+    size_t done = 0;
+    for (size_t at = 0; trie->size > 0 && at < length;) {
+        if (!begins[(unsigned char)text[at]]) {
+            at++;
+            continue;
+        }
+        struct trie_match found = trie_longest(trie, text + at, length - at);
+        if (found.length == 0) {
+            at++;
+            continue;
+        }
+        const struct hf_added *added = &hf->added[found.value];
+        struct pattern_match match = {at, at + found.length};
+        at = match.end;
+        if (added->single_word && !stands_alone(hf, text, length, match))
+            continue;
+        if (added->lstrip) {
+            size_t begin = blanks_before(text, length, match.begin);
+            match.begin = begin > done ? begin : done;
+        }
+        if (added->rstrip)
+            match.end = blanks_after(text, length, match.end);
+        if (done < match.begin)
+            hf_splits_add(splits, (struct hf_split){done, match.begin, -1, done == 0});
+        hf_splits_add(splits, (struct hf_split){match.begin, match.end, added->id, false});
+        done = match.end;
+    }
+    if (done < length)
+        hf_splits_add(splits, (struct hf_split){done, length, -1, done == 0});
+}

@@ -1,0 +1,174 @@
+// The way of a text through a tokenizer.json. Two shapes of it have a way of their own: BERT's, and byte-level BPE
+// with a known pattern, in which the bytes of the text are never rewritten.
+#include "data/tokenizer/hf.h"
+#include "base/error.h"
+#include "base/memory.h"
+#include "base/utf8.h"
+#include <stdlib.h>
+
+void hf_state_init(struct hf_state *state) {
+    *state = (struct hf_state){0};
+    word_cache_create(&state->cache);
+    bert_state_create(&state->bert);
+}
+
+static void splits_free(struct hf_splits *splits) {
+    buffer_free(&splits->text);
+    free(splits->items);
+}
+
+void hf_state_free(struct hf_state *state) {
+    splits_free(&state->parts);
+    splits_free(&state->words);
+    splits_free(&state->other);
+    buffer_free(&state->normal);
+    buffer_free(&state->swap);
+    buffer_free(&state->piece);
+    character_list_free(&state->characters);
+    character_list_free(&state->more);
+    pattern_scratch_free(&state->pattern);
+    merge_scratch_free(&state->merge);
+    unigram_scratch_free(&state->unigram);
+    word_cache_free(&state->cache);
+    bert_state_free(&state->bert);
+}
+
+// ---- byte-level BPE ----
+
+static int encode_byte_piece(const struct hf *hf, struct hf_state *state, const unsigned char *piece, size_t length,
+                             struct token_list *out) {
+    if (hf->ignore_merges) {
+        buffer_clear(&state->piece);
+        byte_map_write(&hf->bytes, piece, length, &state->piece);
+        int32_t id = byte_table_find(&hf->vocab, state->piece.data, state->piece.length);
+        if (id >= 0) {
+            token_list_append(out, id);
+            return 0;
+        }
+    }
+    if (length >= INT32_MAX)
+        return error_set("a run of %zu bytes without a place to split is too long to tokenize; the limit is 2^31 - 1",
+                         length);
+    token_list_reserve(out, (int64_t)length);
+    int32_t *ids = out->ids + out->count;
+    for (size_t i = 0; i < length; i++)
+        ids[i] = hf->bpe.byte_id[piece[i]];
+    out->count += merge_ids(&hf->bpe, &state->merge, ids, (int64_t)length);
+    return 0;
+}
+
+static int encode_bytes(const struct hf *hf, struct hf_state *state, const char *text, size_t length,
+                        struct token_list *out) {
+    if (hf->byte_prefix_space && length > 0 && text[0] != ' ') {
+        buffer_clear(&state->swap);
+        buffer_append_byte(&state->swap, ' ');
+        buffer_append(&state->swap, text, length);
+        text = state->swap.data;
+        length++;
+    }
+    const unsigned char *at = (const unsigned char *)text, *end = at + length;
+    while (at < end) {
+        size_t left = (size_t)(end - at), piece = split_text(hf->byte_rules, hf->table, at, left);
+        if (piece > WORD_CACHE_MAX_BYTES) {
+            TRY(encode_byte_piece(hf, state, at, piece, out));
+        } else {
+            struct word_key key = word_key_of(at, piece, left);
+            struct word_bucket *bucket = word_cache_bucket(&state->cache, key);
+            const struct word_entry *entry = word_cache_find(bucket, key);
+            if (entry) {
+                for (int i = 0; i < WORD_CACHE_MAX_IDS && entry->ids[i] >= 0; i++)
+                    token_list_append(out, entry->ids[i]);
+            } else {
+                int64_t before = out->count;
+                TRY(encode_byte_piece(hf, state, at, piece, out));
+                word_cache_add(bucket, key, out->ids + before, out->count - before);
+            }
+        }
+        at += piece;
+    }
+    return 0;
+}
+
+// ---- any way ----
+
+// Text without added tokens, normalized.
+static int encode_normal(const struct hf *hf, struct hf_state *state, const struct hf_split *part, const char *text,
+                         struct token_list *out) {
+    size_t length = part->end - part->begin;
+    if (hf->byte_rules)
+        return encode_bytes(hf, state, text + part->begin, length, out);
+    // The words' buffers are the pre-tokenizer's; the normalized text is copied so that it may stay where it is.
+    buffer_clear(&state->normal);
+    buffer_append(&state->normal, text + part->begin, length);
+    TRY(hf_pretokenize(hf, state, part->is_first));
+    for (size_t i = 0; i < state->words.count; i++) {
+        const struct hf_split *word = &state->words.items[i];
+        TRY(hf_encode_word(hf, state, state->words.text.data + word->begin, word->end - word->begin, out));
+    }
+    return 0;
+}
+
+// Normalized text, out of which added tokens are cut.
+static int encode_normalized(const struct hf *hf, struct hf_state *state, const char *text, size_t length,
+                             bool is_first, struct token_list *out) {
+    size_t begin = state->parts.count;
+    hf_find_added(hf, true, text, length, &state->parts);
+    int status = 0;
+    for (size_t i = begin; status == 0 && i < state->parts.count; i++) {
+        struct hf_split part = state->parts.items[i];
+        part.is_first = part.is_first && is_first;
+        if (part.id >= 0)
+            token_list_append(out, part.id);
+        else
+            status = encode_normal(hf, state, &part, text, out);
+    }
+    state->parts.count = begin;
+    return status;
+}
+
+// Text as it came, out of which the added tokens that are not normalized have been cut.
+static int encode_raw(const struct hf *hf, struct hf_state *state, const char *text, size_t length, bool is_first,
+                      struct token_list *out) {
+    if (hf->is_bert && hf->normal_trie.size == 0)
+        return bert_encode(&hf->bert, &state->bert, text, length, out);
+    if (hf->normalizer_count == 0)
+        return encode_normalized(hf, state, text, length, is_first, out);
+    TRY(hf_normalize(hf, state, text, length));
+    // The buffer is handed on whole, since what follows uses state->normal.
+    struct buffer normal = state->normal;
+    state->normal = (struct buffer){0};
+    int status = encode_normalized(hf, state, buffer_string(&normal), normal.length, is_first, out);
+    buffer_free(&state->normal);
+    state->normal = normal;
+    return status;
+}
+
+static int encode_well_formed(const struct hf *hf, struct hf_state *state, const char *text, size_t length,
+                              struct token_list *out) {
+    state->parts.count = 0;
+    hf_find_added(hf, false, text, length, &state->parts);
+    size_t count = state->parts.count;
+    for (size_t i = 0; i < count; i++) {
+        struct hf_split part = state->parts.items[i];
+        if (part.id >= 0)
+            token_list_append(out, part.id);
+        else
+            TRY(encode_raw(hf, state, text + part.begin, part.end - part.begin, part.is_first, out));
+    }
+    return 0;
+}
+
+int hf_encode(const struct hf *hf, struct hf_state *state, const char *text, size_t length, struct token_list *out) {
+    if (utf8_check(text, length) == length)
+        return encode_well_formed(hf, state, text, length, out);
+    struct buffer clean = {0};
+    for (size_t at = 0; at < length;) {
+        uint32_t character;
+        char bytes[4];
+        at += utf8_decode((const unsigned char *)text + at, length - at, &character, NULL);
+        buffer_append(&clean, bytes, utf8_encode(character, bytes));
+    }
+    int status = encode_well_formed(hf, state, clean.data, clean.length, out);
+    buffer_free(&clean);
+    return status;
+}

@@ -1,0 +1,298 @@
+// The normalizers of tokenizer.json, one text in, one out. All of it is UTF-8; ill-formed input has become U+FFFD
+// before.
+#include "data/tokenizer/hf.h"
+#include "base/error.h"
+#include "base/utf8.h"
+#include <string.h>
+
+static void append_character(struct buffer *out, uint32_t character) {
+    char bytes[4];
+    buffer_append(out, bytes, utf8_encode(character, bytes));
+}
+
+static void append_characters(struct buffer *out, const struct character_list *list) {
+    buffer_reserve(out, list->count);
+    for (size_t i = 0; i < list->count; i++)
+        append_character(out, list->items[i]);
+}
+
+static bool is_ascii(const struct buffer *text) {
+    for (size_t i = 0; i < text->length; i++)
+        if ((unsigned char)text->data[i] >= 0x80)
+            return false;
+    return true;
+}
+
+// ---- normal forms ----
+
+// Characters that no form C changes, whatever stands beside them, in blocks that texts are full of.
+static bool is_safe_in_c(uint32_t c) {
+    static const uint32_t ranges[][2] = {{0x388, 0x482},   {0x490, 0x590},   {0x2010, 0x20CF}, {0x2190, 0x2328},
+                                         {0x2500, 0x2ADB}, {0x3000, 0x3029}, {0x3041, 0x3098}, {0x309B, 0x312F},
+                                         {0x4E00, 0x9FFF}, {0xAC00, 0xD7A3}, {0xFF00, 0xFF9D}, {0x1F000, 0x1FAFF}};
+    if (c < 0x300)
+        return true;
+    for (size_t i = 0; i < sizeof ranges / sizeof ranges[0]; i++)
+        if (c <= ranges[i][1])
+            return c >= ranges[i][0];
+    return false;
+}
+
+static bool is_safe_text_in_c(const struct buffer *text) {
+    for (size_t at = 0; at < text->length;) {
+        uint32_t character;
+        if ((unsigned char)text->data[at] < 0x80) {
+            at++;
+            continue;
+        }
+        at += utf8_decode((const unsigned char *)text->data + at, text->length - at, &character, NULL);
+        if (!is_safe_in_c(character))
+            return false;
+    }
+    return true;
+}
+
+static void apply_form(const struct hf *hf, enum normal_form form, struct hf_state *state, const struct buffer *in,
+                       struct buffer *out) {
+    if (is_ascii(in) || (form == NORMAL_FORM_C && is_safe_text_in_c(in))) {
+        buffer_append(out, buffer_string(in), in->length);
+        return;
+    }
+    state->characters.count = 0;
+    state->more.count = 0;
+    character_list_append_text(&state->characters, in->data, in->length);
+    struct normal_form_rules rules = {.form = form, .known = hf->old, .pairs = hf->pairs};
+    normal_form_apply(&rules, state->characters.items, state->characters.count, &state->more);
+    append_characters(out, &state->more);
+}
+
+// ---- character by character ----
+
+static void append_lower(struct buffer *out, uint32_t character) {
+    if (character == 0x130) {
+        append_character(out, 'i');
+        append_character(out, 0x307);
+    } else {
+        append_character(out, unicode_lower(character));
+    }
+}
+
+// The marks of Unicode 9.0 as the crate that Hugging Face uses lists them.
+static bool is_combining_mark(const struct hf *hf, uint32_t c) {
+    return (unicode_in_set(hf->old, c, UNICODE_SET_M) && c != 0x111C9) || c == 0x1CF2 || c == 0x1CF3;
+}
+
+static bool is_dropped_by_nmt(uint32_t c) {
+    return (c >= 1 && c <= 8) || c == 0xB || (c >= 0xE && c <= 0x1F) || c == 0x7F || c == 0x8F || c == 0x9F;
+}
+
+static bool is_blank_by_nmt(uint32_t c) {
+    return c == 9 || c == 0xA || c == 0xC || c == 0xD || c == 0x1680 || (c >= 0x200B && c <= 0x200F) || c == 0x2028 ||
+           c == 0x2029 || c == 0x2581 || c == 0xFEFF || c == 0xFFFD;
+}
+
+static void apply_bert(const struct hf *hf, const struct hf_normalizer_step *step, struct hf_state *state,
+                       const struct buffer *in, struct buffer *out) {
+    struct bert_rules rules = {.table = hf->older, .decomposed = hf->old};
+    state->characters.count = 0;
+    state->more.count = 0;
+    for (size_t at = 0; at < in->length;) {
+        uint32_t c;
+        at += utf8_decode((const unsigned char *)in->data + at, in->length - at, &c, NULL);
+        enum bert_class class = bert_classify(&rules, c);
+        if (step->clean && class == BERT_DROPPED)
+            continue;
+        if (step->clean && class == BERT_BLANK)
+            c = ' ';
+        if (step->cjk && class == BERT_CJK)
+            character_list_append(&state->characters, ' ');
+        character_list_append(&state->characters, c);
+        if (step->cjk && class == BERT_CJK)
+            character_list_append(&state->characters, ' ');
+    }
+    const struct character_list *list = &state->characters;
+    if (step->strip_accents) {
+        struct normal_form_rules form = {.form = NORMAL_FORM_D, .known = hf->old};
+        normal_form_apply(&form, list->items, list->count, &state->more);
+        list = &state->more;
+    }
+    for (size_t i = 0; i < list->count; i++) {
+        uint32_t c = list->items[i];
+        if (step->strip_accents && unicode_category(hf->older, c) == UNICODE_MN)
+            continue;
+        if (step->lower)
+            append_lower(out, c);
+        else
+            append_character(out, c);
+    }
+}
+
+static void apply_characters(const struct hf *hf, enum hf_normalizer kind, const struct buffer *in,
+                             struct buffer *out) {
+    for (size_t at = 0; at < in->length;) {
+        uint32_t c;
+        at += utf8_decode((const unsigned char *)in->data + at, in->length - at, &c, NULL);
+        if (kind == HF_NORMALIZER_LOWER)
+            append_lower(out, c);
+        else if (kind == HF_NORMALIZER_STRIP_ACCENTS && !is_combining_mark(hf, c))
+            append_character(out, c);
+        else if (kind == HF_NORMALIZER_NMT && !is_dropped_by_nmt(c))
+            append_character(out, is_blank_by_nmt(c) ? ' ' : c);
+    }
+}
+
+static void apply_strip(const struct hf_normalizer_step *step, const struct buffer *in, struct buffer *out) {
+    size_t first = step->left ? in->length : 0, last = step->right ? 0 : in->length;
+    for (size_t at = 0; at < in->length;) {
+        uint32_t c;
+        size_t bytes = utf8_decode((const unsigned char *)in->data + at, in->length - at, &c, NULL);
+        if (!unicode_is_white_space(c)) {
+            first = at < first ? at : first;
+            last = at + bytes > last ? at + bytes : last;
+        }
+        at += bytes;
+    }
+    if (first < last)
+        buffer_append(out, in->data + first, last - first);
+}
+
+// ---- Precompiled ----
+
+// Whether a character goes on with the grapheme before it: marks, joiners, and the few that are not marks.
+static bool extends_grapheme(const struct hf *hf, uint32_t c) {
+    static const uint32_t spaced[][2] = {{0x102B, 0x102C},  {0x1038, 0x1038}, {0x1062, 0x1064}, {0x1067, 0x106D},
+                                         {0x1083, 0x1083},  {0x1087, 0x108C}, {0x108F, 0x108F}, {0x109A, 0x109C},
+                                         {0x1A61, 0x1A61},  {0x1A63, 0x1A64}, {0xAA7B, 0xAA7B}, {0xAA7D, 0xAA7D},
+                                         {0x11720, 0x11721}};
+    if (c < 0x300)
+        return false;
+    if (c == 0x200C || c == 0x200D || c == 0xFF9E || c == 0xFF9F || c == 0xE33 || c == 0xEB3 ||
+        (c >= 0x1F3FB && c <= 0x1F3FF) || (c >= 0xE0020 && c <= 0xE007F))
+        return true;
+    for (size_t i = 0; i < sizeof spaced / sizeof spaced[0]; i++)
+        if (c >= spaced[i][0] && c <= spaced[i][1])
+            return false;
+    return unicode_in_set(hf->table, c, UNICODE_SET_M);
+}
+
+// Signs that go before a number or letter and belong to it.
+static bool prepends_grapheme(uint32_t c) {
+    return (c >= 0x600 && c <= 0x605) || c == 0x6DD || c == 0x70F || c == 0x890 || c == 0x891 || c == 0x8E2 ||
+           c == 0xD4E || c == 0x110BD || c == 0x110CD;
+}
+
+static bool is_control(const struct hf *hf, uint32_t c) {
+    if (extends_grapheme(hf, c))
+        return false;
+    return c < 0x20 || (c >= 0x7F && c < 0xA0) || c == 0x2028 || c == 0x2029 ||
+           (unicode_category(hf->table, c) == UNICODE_CF && c != 0x200C && c != 0x200D && !prepends_grapheme(c)) ||
+           (c >= 0xE0000 && c <= 0xE0FFF);
+}
+
+// Bytes of the grapheme cluster at `at` (UAX #29), as far as one shorter than 6 bytes can be told from a longer one.
+static size_t grapheme_bytes(const struct hf *hf, const struct buffer *text, size_t at) {
+    const unsigned char *bytes = (const unsigned char *)text->data;
+    uint32_t c;
+    size_t end = at + utf8_decode(bytes + at, text->length - at, &c, NULL);
+    if (c == '\r' && end < text->length && bytes[end] == '\n')
+        return end + 1 - at;
+    bool prepends = prepends_grapheme(c);
+    if (is_control(hf, c))
+        return end - at;
+    while (end < text->length) {
+        size_t length = utf8_decode(bytes + end, text->length - end, &c, NULL);
+        if (is_control(hf, c) || (!prepends && !extends_grapheme(hf, c)))
+            break;
+        prepends = prepends_grapheme(c) && prepends;
+        end += length;
+    }
+    return end - at;
+}
+
+// A short grapheme is replaced as a whole by the first rule that it begins with, and is otherwise taken apart.
+static void apply_charsmap(const struct hf *hf, const struct charsmap *map, const struct buffer *in,
+                           struct buffer *out) {
+    for (size_t at = 0; at < in->length;) {
+        size_t bytes = grapheme_bytes(hf, in, at);
+        struct charsmap_match match = {0};
+        if (bytes < 6)
+            match = charsmap_shortest(map, in->data + at, bytes);
+        if (match.length > 0) {
+            buffer_append(out, match.replacement, match.replacement_length);
+            at += bytes;
+            continue;
+        }
+        for (size_t end = at + bytes; at < end;) {
+            uint32_t c;
+            size_t length = utf8_decode((const unsigned char *)in->data + at, end - at, &c, NULL);
+            match = charsmap_shortest(map, in->data + at, length);
+            if (match.length > 0)
+                buffer_append(out, match.replacement, match.replacement_length);
+            else
+                buffer_append(out, in->data + at, length);
+            at += length;
+        }
+    }
+}
+
+// ---- all of them ----
+
+static int apply_replace(const struct hf *hf, const struct hf_normalizer_step *step, struct hf_state *state,
+                         const struct buffer *in, struct buffer *out) {
+    struct pattern_match match;
+    size_t from = 0, done = 0;
+    int found;
+    while ((found = hf_pattern_next(hf, &step->pattern, &state->pattern, in, from, &match)) == 1) {
+        buffer_append(out, in->data + done, match.begin - done);
+        buffer_append(out, step->content.text, step->content.length);
+        done = match.end;
+        from = match.end > match.begin ? match.end : match.end + 1;
+    }
+    if (done < in->length)
+        buffer_append(out, in->data + done, in->length - done);
+    return found;
+}
+
+static int apply(const struct hf *hf, const struct hf_normalizer_step *step, struct hf_state *state,
+                 const struct buffer *in, struct buffer *out) {
+    switch (step->kind) {
+    case HF_NORMALIZER_BERT:
+        apply_bert(hf, step, state, in, out);
+        return 0;
+    case HF_NORMALIZER_STRIP:
+        apply_strip(step, in, out);
+        return 0;
+    case HF_NORMALIZER_FORM:
+        apply_form(hf, step->form, state, in, out);
+        return 0;
+    case HF_NORMALIZER_CHARSMAP:
+        apply_charsmap(hf, &step->map, in, out);
+        return 0;
+    case HF_NORMALIZER_REPLACE:
+        return apply_replace(hf, step, state, in, out);
+    case HF_NORMALIZER_PREPEND:
+        if (in->length > 0)
+            buffer_append(out, step->content.text, step->content.length);
+        buffer_append(out, buffer_string(in), in->length);
+        return 0;
+    case HF_NORMALIZER_BYTES:
+        byte_map_write(&hf->bytes, (const unsigned char *)in->data, in->length, out);
+        return 0;
+    default:
+        apply_characters(hf, step->kind, in, out);
+        return 0;
+    }
+}
+
+int hf_normalize(const struct hf *hf, struct hf_state *state, const char *text, size_t length) {
+    buffer_clear(&state->normal);
+    buffer_append(&state->normal, text, length);
+    for (size_t i = 0; i < hf->normalizer_count; i++) {
+        buffer_clear(&state->swap);
+        TRY(apply(hf, &hf->normalizers[i], state, &state->normal, &state->swap));
+        struct buffer done = state->normal;
+        state->normal = state->swap;
+        state->swap = done;
+    }
+    return 0;
+}

@@ -1,0 +1,332 @@
+// The pre-tokenizers of tokenizer.json: each cuts the words that the one before has made. Words are spans of one
+// buffer; a step that changes text (Metaspace, ByteLevel) writes a new buffer.
+#include "data/tokenizer/hf.h"
+#include "base/error.h"
+#include "base/utf8.h"
+#include <string.h>
+
+int hf_pattern_next(const struct hf *hf, const struct hf_pattern *pattern, struct pattern_scratch *scratch,
+                    const struct buffer *text, size_t from, struct pattern_match *match) {
+    const char *data = buffer_string(text);
+    if (from > text->length)
+        return 0;
+    if (pattern->general)
+        return pattern_find(pattern->general, scratch, (const unsigned char *)data, text->length, from, match);
+    if (pattern->known) {
+        if (from == text->length)
+            return 0;
+        size_t piece =
+            split_text(&pattern->known->rules, hf->table, (const unsigned char *)data + from, text->length - from);
+        *match = (struct pattern_match){from, from + piece};
+        return 1;
+    }
+    if (pattern->literal.length == 0)
+        return 0;
+    const char *found = memmem(data + from, text->length - from, pattern->literal.text, pattern->literal.length);
+    if (!found)
+        return 0;
+    *match = (struct pattern_match){(size_t)(found - data), (size_t)(found - data) + pattern->literal.length};
+    return 1;
+}
+
+void hf_splits_add(struct hf_splits *splits, struct hf_split split) {
+    if (splits->count == splits->capacity) {
+        splits->capacity = splits->capacity * 2 + 256;
+        splits->items = memory_realloc(splits->items, splits->capacity * sizeof *splits->items);
+    }
+    splits->items[splits->count++] = split;
+}
+
+// ---- cutting by matches ----
+
+// Matches and what is between them, in order, become words by a behavior. `previous` begins as false, as there.
+struct cutter {
+    struct hf_splits *out;
+    enum hf_behavior behavior;
+    bool previous;
+    bool is_first;            // of the word being cut
+    size_t begin, base;       // of that word in its buffer and in the new one
+    bool open;                // Contiguous and Merged: out has a word of ours to add to
+    struct hf_split pending;  // MergedWithNext: a match that waits for what follows
+    bool has_pending;
+};
+
+static void add_word(struct cutter *cutter, size_t begin, size_t end) {
+    if (begin == end)
+        return;
+    hf_splits_add(cutter->out, (struct hf_split){cutter->base + begin, cutter->base + end, -1,
+                                                 cutter->is_first && begin == cutter->begin});
+}
+
+static void extend_word(struct cutter *cutter, size_t end) {
+    cutter->out->items[cutter->out->count - 1].end = cutter->base + end;
+}
+
+static void cut(struct cutter *cutter, size_t begin, size_t end, bool is_match) {
+    bool before = cutter->previous;
+    cutter->previous = is_match;
+    switch (cutter->behavior) {
+    case HF_REMOVED:
+        if (!is_match)
+            add_word(cutter, begin, end);
+        return;
+    case HF_ISOLATED:
+        add_word(cutter, begin, end);
+        return;
+    case HF_CONTIGUOUS:
+    case HF_MERGED_WITH_PREVIOUS:
+        if (cutter->open && (cutter->behavior == HF_CONTIGUOUS ? is_match == before : is_match && !before)) {
+            extend_word(cutter, end);
+        } else if (begin < end) {
+            add_word(cutter, begin, end);
+            cutter->open = true;
+        }
+        return;
+    case HF_MERGED_WITH_NEXT:
+    default:
+        if (cutter->has_pending && !is_match) {
+            add_word(cutter, cutter->pending.begin, end);
+            cutter->has_pending = false;
+            return;
+        }
+        if (cutter->has_pending)
+            add_word(cutter, cutter->pending.begin, cutter->pending.end);
+        cutter->has_pending = is_match;
+        if (is_match)
+            cutter->pending = (struct hf_split){begin, end, -1, false};
+        else
+            add_word(cutter, begin, end);
+    }
+}
+
+static void end_cut(struct cutter *cutter) {
+    if (cutter->has_pending)
+        add_word(cutter, cutter->pending.begin, cutter->pending.end);
+}
+
+// The text of one word, as a buffer that is only looked at.
+static struct buffer view_of(const struct hf_splits *splits, const struct hf_split *split) {
+    return (struct buffer){.data = splits->text.data + split->begin, .length = split->end - split->begin};
+}
+
+static int cut_by_pattern(const struct hf *hf, const struct hf_pretokenizer_step *step, struct hf_state *state,
+                          const struct hf_split *word, struct cutter *cutter) {
+    struct buffer text = view_of(&state->words, word);
+    struct pattern_match match;
+    size_t from = 0, done = 0;
+    int found;
+    while ((found = hf_pattern_next(hf, &step->pattern, &state->pattern, &text, from, &match)) == 1) {
+        if (done != match.begin)
+            cut(cutter, done, match.begin, step->invert);
+        cut(cutter, match.begin, match.end, !step->invert);
+        done = match.end;
+        from = match.end > match.begin ? match.end : match.end + 1;
+    }
+    if (found == 0 && done < text.length)
+        cut(cutter, done, text.length, step->invert);
+    return found;
+}
+
+static bool is_punctuation(const struct hf *hf, uint32_t c) {
+    if (c < 0x80)
+        return (c >= 33 && c <= 47) || (c >= 58 && c <= 64) || (c >= 91 && c <= 96) || (c >= 123 && c <= 126);
+    return unicode_in_set(hf->older, c, UNICODE_SET_P);
+}
+
+static bool is_delimiter(const struct hf *hf, enum hf_pretokenizer kind, uint32_t c) {
+    if (kind == HF_PRETOKENIZER_DIGITS)
+        return unicode_in_set(hf->table, c, UNICODE_SET_N);
+    if (kind == HF_PRETOKENIZER_PUNCTUATION)
+        return is_punctuation(hf, c);
+    return unicode_is_white_space(c);
+}
+
+static void cut_by_characters(const struct hf *hf, enum hf_pretokenizer kind, const struct buffer *text,
+                              struct cutter *cutter) {
+    size_t done = 0;
+    for (size_t at = 0; at < text->length;) {
+        uint32_t c;
+        size_t bytes = utf8_decode((const unsigned char *)text->data + at, text->length - at, &c, NULL);
+        if (is_delimiter(hf, kind, c)) {
+            if (done < at)
+                cut(cutter, done, at, false);
+            cut(cutter, at, at + bytes, true);
+            done = at + bytes;
+        }
+        at += bytes;
+    }
+    if (done < text->length)
+        cut(cutter, done, text->length, false);
+}
+
+// Words between blanks, punctuation apart.
+static void cut_as_bert(const struct hf *hf, const struct buffer *text, struct cutter *cutter) {
+    size_t done = 0;
+    for (size_t at = 0; at < text->length;) {
+        uint32_t c;
+        size_t bytes = utf8_decode((const unsigned char *)text->data + at, text->length - at, &c, NULL);
+        bool blank = unicode_is_white_space(c);
+        if (blank || is_punctuation(hf, c)) {
+            add_word(cutter, done, at);
+            if (!blank)
+                add_word(cutter, at, at + bytes);
+            done = at + bytes;
+        }
+        at += bytes;
+    }
+    add_word(cutter, done, text->length);
+}
+
+// \w+|[^\w\s]+
+static void cut_as_whitespace(const struct hf *hf, const struct buffer *text, struct cutter *cutter) {
+    const uint32_t words =
+        UNICODE_SET_L | UNICODE_SET_M | UNICODE_SET(UNICODE_ND) | UNICODE_SET(UNICODE_NL) | UNICODE_SET(UNICODE_PC);
+    size_t done = 0;
+    int before = -1;
+    for (size_t at = 0; at < text->length;) {
+        uint32_t c;
+        size_t bytes = utf8_decode((const unsigned char *)text->data + at, text->length - at, &c, NULL);
+        bool word = unicode_in_set(hf->table, c, words) || c == 0x200C || c == 0x200D || (c >= 0x24B6 && c <= 0x24E9) ||
+                    (c >= 0x1F130 && c <= 0x1F149) || (c >= 0x1F150 && c <= 0x1F169) || (c >= 0x1F170 && c <= 0x1F189);
+        int class = unicode_is_white_space(c) ? 2 : word;
+        if (class != before) {
+            if (before == 0 || before == 1)
+                add_word(cutter, done, at);
+            done = at;
+        }
+        before = class;
+        at += bytes;
+    }
+    if (before == 0 || before == 1)
+        add_word(cutter, done, text->length);
+}
+
+static void cut_by_length(const struct buffer *text, int64_t length, struct cutter *cutter) {
+    size_t done = 0;
+    int64_t count = 0;
+    for (size_t at = 0; at < text->length;) {
+        uint32_t c;
+        at += utf8_decode((const unsigned char *)text->data + at, text->length - at, &c, NULL);
+        if (++count == length) {
+            add_word(cutter, done, at);
+            done = at;
+            count = 0;
+        }
+    }
+    add_word(cutter, done, text->length);
+}
+
+static int cut_word(const struct hf *hf, const struct hf_pretokenizer_step *step, struct hf_state *state,
+                    const struct hf_split *word) {
+    struct buffer text = view_of(&state->words, word);
+    struct cutter cutter = {
+        .out = &state->other, .behavior = step->behavior, .is_first = word->is_first, .base = word->begin};
+    int status = 0;
+    switch (step->kind) {
+    case HF_PRETOKENIZER_SPLIT:
+        status = cut_by_pattern(hf, step, state, word, &cutter);
+        break;
+    case HF_PRETOKENIZER_BERT:
+        cut_as_bert(hf, &text, &cutter);
+        break;
+    case HF_PRETOKENIZER_WHITESPACE:
+        cut_as_whitespace(hf, &text, &cutter);
+        break;
+    case HF_PRETOKENIZER_FIXED_LENGTH:
+        cut_by_length(&text, step->length, &cutter);
+        break;
+    default:
+        cut_by_characters(hf, step->kind, &text, &cutter);
+    }
+    end_cut(&cutter);
+    return status;
+}
+
+// ---- steps that change text ----
+
+// Blanks become the mark, one is put before, and the word is cut before every mark.
+static void apply_metaspace(const struct hf_pretokenizer_step *step, struct hf_state *state,
+                            const struct hf_split *word) {
+    struct buffer text = view_of(&state->words, word), *out = &state->other.text;
+    const struct hf_string *mark = &step->replacement;
+    size_t begin = out->length;
+    bool has = text.length > 0 && (text.data[0] == ' ' || (text.length >= mark->length && mark->length > 0 &&
+                                                           memcmp(text.data, mark->text, mark->length) == 0));
+    if (!has && (step->prepend == HF_PREPEND_ALWAYS || (step->prepend == HF_PREPEND_FIRST && word->is_first)))
+        buffer_append(out, mark->text, mark->length);
+    for (size_t at = 0; at < text.length; at++)
+        if (text.data[at] == ' ')
+            buffer_append(out, mark->text, mark->length);
+        else
+            buffer_append_byte(out, text.data[at]);
+    struct cutter cutter = {
+        .out = &state->other, .behavior = HF_MERGED_WITH_NEXT, .is_first = word->is_first, .base = begin};
+    struct hf_pattern pattern = {.literal = step->split ? *mark : (struct hf_string){0}};
+    struct buffer changed = {.data = out->data + begin, .length = out->length - begin};
+    struct pattern_match match;
+    size_t done = 0;
+    while (hf_pattern_next(NULL, &pattern, NULL, &changed, done, &match) == 1) {
+        if (done < match.begin)
+            cut(&cutter, done, match.begin, false);
+        cut(&cutter, match.begin, match.end, true);
+        done = match.end;
+    }
+    if (done < changed.length)
+        cut(&cutter, done, changed.length, false);
+    end_cut(&cutter);
+}
+
+// Cuts as GPT-2, then writes bytes as characters.
+static void apply_bytes(const struct hf *hf, const struct hf_pretokenizer_step *step, struct hf_state *state,
+                        const struct hf_split *word) {
+    static const struct split_rules gpt2 = {SPLIT_CONTRACTIONS_LOWER, SPLIT_WORDS_BLANK, 0, false, false, false};
+    struct buffer text = view_of(&state->words, word), *out = &state->other.text;
+    buffer_clear(&state->piece);
+    if (step->prefix_space && text.data[0] != ' ')
+        buffer_append_byte(&state->piece, ' ');
+    buffer_append(&state->piece, text.data, text.length);
+    const unsigned char *bytes = (const unsigned char *)state->piece.data;
+    for (size_t at = 0; at < state->piece.length;) {
+        size_t left = state->piece.length - at;
+        size_t length = step->use_regex ? split_text(&gpt2, hf->table, bytes + at, left) : left;
+        size_t begin = out->length;
+        byte_map_write(&hf->bytes, bytes + at, length, out);
+        hf_splits_add(&state->other, (struct hf_split){begin, out->length, -1, word->is_first && at == 0});
+        at += length;
+    }
+}
+
+static int apply(const struct hf *hf, const struct hf_pretokenizer_step *step, struct hf_state *state) {
+    state->other.count = 0;
+    buffer_clear(&state->other.text);
+    bool changes = step->kind == HF_PRETOKENIZER_METASPACE || step->kind == HF_PRETOKENIZER_BYTES;
+    for (size_t i = 0; i < state->words.count; i++) {
+        const struct hf_split *word = &state->words.items[i];
+        if (step->kind == HF_PRETOKENIZER_METASPACE)
+            apply_metaspace(step, state, word);
+        else if (step->kind == HF_PRETOKENIZER_BYTES)
+            apply_bytes(hf, step, state, word);
+        else
+            TRY(cut_word(hf, step, state, word));
+    }
+    if (!changes) {  // the words are spans of the same text
+        struct buffer text = state->words.text;
+        state->words.text = state->other.text;
+        state->other.text = text;
+    }
+    struct hf_splits done = state->words;
+    state->words = state->other;
+    state->other = done;
+    return 0;
+}
+
+int hf_pretokenize(const struct hf *hf, struct hf_state *state, bool is_first) {
+    state->words.count = 0;
+    buffer_clear(&state->words.text);
+    buffer_append(&state->words.text, buffer_string(&state->normal), state->normal.length);
+    if (state->normal.length > 0)
+        hf_splits_add(&state->words, (struct hf_split){0, state->normal.length, -1, is_first});
+    for (size_t i = 0; i < hf->pretokenizer_count; i++)
+        TRY(apply(hf, &hf->pretokenizers[i], state));
+    return 0;
+}
