@@ -1,5 +1,5 @@
-// A piece of the English Wikipedia against what WikiExtractor made of it: every article is there, hardly a word of theirs is
-// missing from ours, no markup is left, and numbers that they lose are kept. Needs the shared data.
+// A piece of the English Wikipedia against what WikiExtractor made of it: every article is there, hardly a word of
+// theirs is missing from ours, no markup is left, and numbers that they lose are kept. Needs the shared data.
 #include "data/extract/lines.h"
 #include "data/extract/wiki_extract.h"
 #include "base/json.h"

@@ -204,8 +204,8 @@ TEST(templates_expanded) {
     EXPECT(is_bounded);
 }
 
-// Deep, unbalanced and long: 10^5 of each must take no time worth mentioning, so the count below would take minutes were
-// anything quadratic.
+// Deep, unbalanced and long: 10^5 of each must take no time worth mentioning, so the count below would take minutes
+// were anything quadratic.
 TEST(hostile_pages) {
     static const char *const repeated[] = {
         "{{",        "{{a|",       "[[",       "[[a|",        "{|\n",    "<ref>",     "<ref ",  "<table>",

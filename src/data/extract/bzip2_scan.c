@@ -1,5 +1,5 @@
-// Two bytes inside a mark are whole bytes of it at each of the 8 ways it can lie across byte boundaries: a table over pairs
-// of bytes finds the places worth a closer look, about one in four thousand.
+// Two bytes inside a mark are whole bytes of it at each of the 8 ways it can lie across byte boundaries: a table over
+// pairs of bytes finds the places worth a closer look, about one in four thousand.
 #include "data/extract/bzip2_scan.h"
 #include "data/bad_data.h"
 #include "base/memory.h"
@@ -123,7 +123,8 @@ static size_t find_mark(const struct bzip2_scan *scan, size_t from) {
     return SIZE_MAX;
 }
 
-// After an end mark and its checksum: the end of the file or the next stream. The caller has seen to it that enough is read.
+// After an end mark and its checksum: the end of the file or the next stream. The caller has seen to it that enough is
+// read.
 static bool is_true_end(const struct bzip2_scan *scan, size_t mark, size_t *next_byte) {
     if (!has_bits(scan, mark, MARK_BITS + CHECKSUM_BITS))
         return false;

@@ -1,7 +1,7 @@
-// Cuts a bzip2 file into its blocks without decoding it, so that they can be decoded side by side. A stream is "BZh1" to
-// "BZh9", blocks that each begin with a 48-bit mark at any bit, an end mark with a checksum over the blocks, and zero bits up
-// to a byte; files are one stream or several. A mark may also stand inside a block by chance (once in 2^48 places): who
-// decodes finds such a piece incomplete and joins it to the next one.
+// Cuts a bzip2 file into its blocks without decoding it, so that they can be decoded side by side. A stream is "BZh1"
+// to "BZh9", blocks that each begin with a 48-bit mark at any bit, an end mark with a checksum over the blocks, and
+// zero bits up to a byte; files are one stream or several. A mark may also stand inside a block by chance (once in 2^48
+// places): who decodes finds such a piece incomplete and joins it to the next one.
 #ifndef DATA_EXTRACT_BZIP2_SCAN_H
 #define DATA_EXTRACT_BZIP2_SCAN_H
 
@@ -25,8 +25,8 @@ struct bzip2_piece {
 
 struct bzip2_scan;
 
-// begin (begin_bytes) are the first bytes of the file, read already; the rest comes from the descriptor, which stays the
-// caller's. `name` is for messages and must stay.
+// begin (begin_bytes) are the first bytes of the file, read already; the rest comes from the descriptor, which stays
+// the caller's. `name` is for messages and must stay.
 struct bzip2_scan *bzip2_scan_create(int descriptor, const char *name, const void *begin, size_t begin_bytes);
 void bzip2_scan_free(struct bzip2_scan *scan);
 // 1 with the next piece, 0 at a proper end of the file, -1 on error.

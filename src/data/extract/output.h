@@ -1,5 +1,5 @@
-// A file of text that many threads help to make: plain, or compressed where its name ends in .gz or .zst. It stands under
-// its name when it is whole (base/file.h). "-" is standard output, plain.
+// A file of text that many threads help to make: plain, or compressed where its name ends in .gz or .zst. It stands
+// under its name when it is whole (base/file.h). "-" is standard output, plain.
 #ifndef DATA_EXTRACT_OUTPUT_H
 #define DATA_EXTRACT_OUTPUT_H
 

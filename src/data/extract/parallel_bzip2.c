@@ -1,6 +1,7 @@
-// A ring of places: helper threads take turns to cut the next piece off the file and decode it, the reading thread takes
-// results in order. A piece is decoded by libbz2 as a stream of its own, made of a header, the block and an end mark with
-// the block's checksum. A piece that does not decode may be cut at a mark that is none: joined to the next ones it will.
+// A ring of places: helper threads take turns to cut the next piece off the file and decode it, the reading thread
+// takes results in order. A piece is decoded by libbz2 as a stream of its own, made of a header, the block and an end
+// mark with the block's checksum. A piece that does not decode may be cut at a mark that is none: joined to the next
+// ones it will.
 #include "data/extract/parallel_bzip2.h"
 #include "data/extract/bzip2_scan.h"
 #include "data/bad_data.h"

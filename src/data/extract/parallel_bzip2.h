@@ -1,5 +1,5 @@
-// Decompresses a bzip2 file with several threads, block by block, in order. Checksums of blocks and streams are verified as
-// libbz2 does. One file, or its stand-in parallel_bzip2_none.c in a build without libbz2.
+// Decompresses a bzip2 file with several threads, block by block, in order. Checksums of blocks and streams are
+// verified as libbz2 does. One file, or its stand-in parallel_bzip2_none.c in a build without libbz2.
 #ifndef DATA_EXTRACT_PARALLEL_BZIP2_H
 #define DATA_EXTRACT_PARALLEL_BZIP2_H
 

@@ -1,6 +1,6 @@
 // {{convert|5|km|mi}}: "5 kilometres (3.1 mi)". The commonest template that carries a number, and one that runs as a
-// script on the wiki, so its text is in no dump. The rounding follows the wiki's rule: as precise as the number given, but
-// never less than two digits.
+// script on the wiki, so its text is in no dump. The rounding follows the wiki's rule: as precise as the number given,
+// but never less than two digits.
 #include "data/extract/wiki_convert.h"
 #include "data/extract/wiki_template.h"
 #include <math.h>
@@ -162,7 +162,8 @@ static void put_unit(struct buffer *out, const struct quantity *from, const stru
         buffer_append_string(out, last == 1 || is_adjective ? unit->singular : unit->plural);
 }
 
-// {{convert|6|ft|1|in|m}}: the smaller unit joins the first one, and what is computed with is the sum in the smaller one.
+// {{convert|6|ft|1|in|m}}: the smaller unit joins the first one, and what is computed with is the sum in the smaller
+// one.
 static const struct wiki_unit *join_second_unit(struct buffer *out, const struct wiki_call *call, struct quantity *from,
                                                 const struct wiki_unit *unit, int64_t next) {
     double value;

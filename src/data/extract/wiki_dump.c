@@ -149,8 +149,8 @@ static bool find_text(struct wiki_slice xml, struct wiki_slice *text) {
     return found;
 }
 
-// "#REDIRECT [[Title]]" in any language: a word of its own after '#' and a link behind it. Dumps of old versions have no
-// <redirect> to tell.
+// "#REDIRECT [[Title]]" in any language: a word of its own after '#' and a link behind it. Dumps of old versions have
+// no <redirect> to tell.
 static bool reads_as_redirect(struct wiki_slice text) {
     text = wiki_trim(text);
     if (text.length < 2 || text.data[0] != '#' || text.data[1] == ' ' || text.data[1] == '[')

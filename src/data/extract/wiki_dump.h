@@ -1,6 +1,7 @@
-// The XML of a MediaWiki dump: what its header says about the site, and the fields of one <page>. Dumps are written by a
-// program, one element after another, and text in them never holds a raw '<', so finding the tags is enough; entities
-// other than the five of XML and numbers are left as they stand, so no declaration in a hostile file can make them grow.
+// The XML of a MediaWiki dump: what its header says about the site, and the fields of one <page>. Dumps are written by
+// a program, one element after another, and text in them never holds a raw '<', so finding the tags is enough; entities
+// other than the five of XML and numbers are left as they stand, so no declaration in a hostile file can make them
+// grow.
 #ifndef DATA_EXTRACT_WIKI_DUMP_H
 #define DATA_EXTRACT_WIKI_DUMP_H
 

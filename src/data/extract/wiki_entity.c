@@ -1,4 +1,5 @@
-// Character references of HTML: &#8211; &#x2013; &ndash;. The names are those of HTML 4, which wikitext uses, and &apos;.
+// Character references of HTML: &#8211; &#x2013; &ndash;. The names are those of HTML 4, which wikitext uses, and
+// &apos;.
 #include "data/extract/wiki_passes.h"
 #include "base/utf8.h"
 #include <stdlib.h>

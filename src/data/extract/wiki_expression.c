@@ -1,5 +1,5 @@
-// Recursive descent by precedence, lowest first: or, and, comparisons, round, + -, * / mod, ^, signs and functions. Depth is
-// bounded, so text from a dump cannot use up the stack, and there is nothing it could call.
+// Recursive descent by precedence, lowest first: or, and, comparisons, round, + -, * / mod, ^, signs and functions.
+// Depth is bounded, so text from a dump cannot use up the stack, and there is nothing it could call.
 #include "data/extract/wiki_expression.h"
 #include <math.h>
 #include <stdlib.h>

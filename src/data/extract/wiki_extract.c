@@ -1,6 +1,6 @@
-// A pipeline of batches of pages: one thread at a time reads, all convert, one at a time writes, in the order of the dump, so
-// the output does not depend on the number of threads. In flight are two batches per thread. Where templates are to be
-// expanded, a first run of the same pipeline collects them.
+// A pipeline of batches of pages: one thread at a time reads, all convert, one at a time writes, in the order of the
+// dump, so the output does not depend on the number of threads. In flight are two batches per thread. Where templates
+// are to be expanded, a first run of the same pipeline collects them.
 #include "data/extract/wiki_extract.h"
 #include "data/bad_data.h"
 #include "data/extract/inputs.h"

@@ -1,5 +1,5 @@
-// Parser functions and variables: {{#if:…}}, {{#switch:…}}, {{#expr:…}}, {{formatnum:…}}, {{PAGENAME}} and their like. What
-// depends on the time, the user or other pages is left out.
+// Parser functions and variables: {{#if:…}}, {{#switch:…}}, {{#expr:…}}, {{formatnum:…}}, {{PAGENAME}} and their like.
+// What depends on the time, the user or other pages is left out.
 #include "data/extract/wiki_resolve.h"
 #include "data/extract/wiki_expression.h"
 #include "data/extract/wiki_passes.h"

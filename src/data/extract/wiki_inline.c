@@ -1,6 +1,6 @@
-// One line of text: apostrophes of bold and italic, external links, behaviour switches (__NOTOC__), character references,
-// runs of blanks; shields become the characters they stand for. Where something was left out, the blanks and punctuation
-// that it leaves behind are tidied: "Rome ( ; born 63)" reads "Rome (born 63)".
+// One line of text: apostrophes of bold and italic, external links, behaviour switches (__NOTOC__), character
+// references, runs of blanks; shields become the characters they stand for. Where something was left out, the blanks
+// and punctuation that it leaves behind are tidied: "Rome ( ; born 63)" reads "Rome (born 63)".
 #include "data/extract/wiki_passes.h"
 
 struct line {
@@ -188,8 +188,8 @@ static void take_special(struct line *line) {
 // ---- apostrophes of a whole line ----
 
 // An odd number of bold and of italic marks means that one mark of three is an apostrophe and an italic mark, as in
-// ''Titanic'''s: as in MediaWiki the first after a single letter, else the first after a word, else the first. Returns how
-// far from the end of the line it is, -1 where there is none.
+// ''Titanic'''s: as in MediaWiki the first after a single letter, else the first after a word, else the first. Returns
+// how far from the end of the line it is, -1 where there is none.
 static int64_t find_apostrophe(const char *at, const char *end) {
     const char *begin = at;
     int64_t bold = 0, italic = 0, after_letter = -1, after_word = -1, after_space = -1;

@@ -1,6 +1,6 @@
-// Lines become text. Headings wait until something follows them, so empty sections leave nothing; list items keep a dash or
-// their number; paragraphs and headings stand apart by a blank line, items and lines of one paragraph by a line end. In the
-// sections that hold references and links, lists are left out.
+// Lines become text. Headings wait until something follows them, so empty sections leave nothing; list items keep a
+// dash or their number; paragraphs and headings stand apart by a blank line, items and lines of one paragraph by a line
+// end. In the sections that hold references and links, lists are left out.
 #include "data/extract/wiki_passes.h"
 
 enum { DEEPEST_HEADING = 6, MOST_LIST_DEPTH = 8, LONGEST_HEADING = 200 };

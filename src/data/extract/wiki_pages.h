@@ -29,8 +29,8 @@ void wiki_pages_close(struct wiki_pages *pages);  // NULL is fine
 // 1 with the next batch, 0 after the last, -1 on error.
 int wiki_pages_next(struct wiki_pages *pages, struct wiki_batch *batch);
 
-// Walks the pages of a batch: start with position 0; false after the last. xml is between <page> and </page>, at is where
-// it begins in the dump.
+// Walks the pages of a batch: start with position 0; false after the last. xml is between <page> and </page>, at is
+// where it begins in the dump.
 bool wiki_batch_page(const struct wiki_batch *batch, size_t *position, struct wiki_slice *xml, uint64_t *at);
 
 #endif

@@ -1,5 +1,5 @@
-// How wikitext becomes text, pass by pass; each takes the whole page and runs in time proportional to its length, whatever
-// is in it.
+// How wikitext becomes text, pass by pass; each takes the whole page and runs in time proportional to its length,
+// whatever is in it.
 //
 //   wiki_strip    comments, HTML and extension tags: <ref> goes, <math> stays as LaTeX, <nowiki> shields its content
 //   wiki_resolve  {{templates}}, {{{parameters}}} and [[links]], innermost first (wiki_resolve.h)

@@ -1,6 +1,6 @@
-// Templates, parameters and links, resolved from the inside out: by the time a {{…}} or [[…]] closes, everything in it is
-// plain text already, so one pass with a stack does it all and nothing is read twice. Below a certain depth templates are
-// left out, which bounds both the stack of the program and the copying of nested results.
+// Templates, parameters and links, resolved from the inside out: by the time a {{…}} or [[…]] closes, everything in it
+// is plain text already, so one pass with a stack does it all and nothing is read twice. Below a certain depth
+// templates are left out, which bounds both the stack of the program and the copying of nested results.
 #ifndef DATA_EXTRACT_WIKI_RESOLVE_H
 #define DATA_EXTRACT_WIKI_RESOLVE_H
 

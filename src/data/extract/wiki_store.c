@@ -1,5 +1,5 @@
-// An open-addressing table of names and bodies. Names are as MediaWiki compares them: '_' is a blank, the first letter is a
-// capital. Bodies are stored ready for wiki_resolve, comments and tags already out.
+// An open-addressing table of names and bodies. Names are as MediaWiki compares them: '_' is a blank, the first letter
+// is a capital. Bodies are stored ready for wiki_resolve, comments and tags already out.
 #include "data/extract/wiki_store.h"
 #include "data/extract/wiki_passes.h"
 #include "base/hash.h"

@@ -1,7 +1,7 @@
 // The templates of a dump, by name, for --templates expand. Filled by one thread, then shared by all that expand.
 //
-// Expansion is bounded: a template that is being expanded does not expand itself again, nesting ends at WIKI_MOST_DEPTH, and
-// all templates of a page together may add so many bytes and no more.
+// Expansion is bounded: a template that is being expanded does not expand itself again, nesting ends at
+// WIKI_MOST_DEPTH, and all templates of a page together may add so many bytes and no more.
 #ifndef DATA_EXTRACT_WIKI_STORE_H
 #define DATA_EXTRACT_WIKI_STORE_H
 

@@ -1,6 +1,6 @@
-// Takes comments and tags out. Tags are looked up by name: most only lose their brackets, some take their content along,
-// a few turn into something. A tag that is never closed loses its brackets and nothing else; that no close tag follows is
-// remembered by name, so that a page of a million open tags is still read once.
+// Takes comments and tags out. Tags are looked up by name: most only lose their brackets, some take their content
+// along, a few turn into something. A tag that is never closed loses its brackets and nothing else; that no close tag
+// follows is remembered by name, so that a page of a million open tags is still read once.
 #include "data/extract/wiki_passes.h"
 #include <stdlib.h>
 
@@ -274,8 +274,8 @@ static const char *strip_superscript(struct stripper *s, const struct found *fou
     return at == close ? other.after : found->after;
 }
 
-// LaTeX between dollar signs. Blanks mean nothing there, so doubled braces are kept apart and cannot be taken for those of
-// a template, here or by those who look for what markup is left.
+// LaTeX between dollar signs. Blanks mean nothing there, so doubled braces are kept apart and cannot be taken for those
+// of a template, here or by those who look for what markup is left.
 static void put_math(struct buffer *out, struct wiki_slice latex) {
     latex = wiki_trim(latex);
     if (!latex.length)

@@ -1,5 +1,6 @@
-// {| … |}: tables go, with whatever is nested in them. Which "{|" has its "|}" is found first, with a stack, so that one left
-// open costs its own lines and not the rest of the page: the lines after it that look like rows go, until a heading.
+// {| … |}: tables go, with whatever is nested in them. Which "{|" has its "|}" is found first, with a stack, so that
+// one left open costs its own lines and not the rest of the page: the lines after it that look like rows go, until a
+// heading.
 #include "data/extract/wiki_passes.h"
 #include "base/memory.h"
 #include <stdlib.h>

@@ -4,7 +4,8 @@
 
 enum { LONGEST_CODE = 32 };
 
-// code, kind, in the base unit (m, m², m³, kg, m/s, K, W, J, Pa, N, kg/m³, m³/s, 1/km², N⋅m), zero, names, default target
+// code, kind, in the base unit (m, m², m³, kg, m/s, K, W, J, Pa, N, kg/m³, m³/s, 1/km², N⋅m), zero, names,
+// the default target
 static const struct wiki_unit units[] = {
     {"/km2", UNIT_PEOPLE, 1, 0, "/km²", "inhabitant per square kilometre", "inhabitants per square kilometre",
      "PD/sqmi"},
