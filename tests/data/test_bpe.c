@@ -3,6 +3,7 @@
 #include "data/tokenizer/bpe.h"
 #include "data/tokenizer/byte_map.h"
 #include "base/clock.h"
+#include "base/log.h"
 #include "fixture.h"
 #include "text_fixture.h"
 
@@ -262,6 +263,31 @@ TEST(files_that_disagree_are_errors) {
     scratch_close();
 }
 
+// Tokens without a merge: special ones and a handful of others pass, many mean the merges of another tokenizer.
+TEST(tokens_that_no_merge_makes) {
+    need_unicode();
+    scratch_open();
+    struct tokenizer *tokenizer;
+    struct buffer words = {0};
+    log_set_level(LOG_ERROR);
+    buffer_append_string(&words, "\"ab\": 256, \"<s>\": 257, \"[MASK]\": 258, \"a word\": 259,");
+    for (int i = 0; i < 30; i++)
+        buffer_printf(&words, "\"<|extra_%d|>\": %d,", i, 260 + i);
+    for (int i = 0; i < 4; i++)
+        buffer_printf(&words, "\"madeupword%d\": %d,", i, 290 + i);
+    write_files(words.data, "a b\n");
+    EXPECT_OK(open_scratch(&tokenizer));
+    tokenizer_free(tokenizer);
+    buffer_append_string(&words, "\"zzz\": 294,");
+    write_files(words.data, "a b\n");
+    EXPECT_ERROR(open_scratch(&tokenizer), "makes the token \"madeupword0\" (id 290), nor 4 others of the 296 tokens, "
+                                           "and there are 1 merges; use the vocab.json and merges.txt of one");
+    EXPECT(strstr(error_message(), "merges.txt") && strstr(error_message(), "vocab.json"));
+    log_set_level(LOG_INFO);
+    buffer_free(&words);
+    scratch_close();
+}
+
 TEST(vocabularies_that_are_none_are_errors) {
     need_unicode();
     scratch_open();
@@ -345,6 +371,6 @@ TEST(long_runs_take_no_quadratic_time) {
 TEST_MAIN(TEST_CASE(ids_equal_hugging_face), TEST_CASE(byte_map_is_gpt2s), TEST_CASE(every_byte_string_comes_back),
           TEST_CASE(both_ways_of_merging_equal_the_naive_one), TEST_CASE(merge_files_as_they_are_found),
           TEST_CASE(rounds_are_kept_with_ranks_out_of_order), TEST_CASE(two_merges_may_have_one_result),
-          TEST_CASE(files_that_disagree_are_errors), TEST_CASE(vocabularies_that_are_none_are_errors),
-          TEST_CASE(missing_end_of_text_is_an_error), TEST_CASE(ids_without_token_do_not_decode),
-          TEST_CASE(long_runs_take_no_quadratic_time))
+          TEST_CASE(files_that_disagree_are_errors), TEST_CASE(tokens_that_no_merge_makes),
+          TEST_CASE(vocabularies_that_are_none_are_errors), TEST_CASE(missing_end_of_text_is_an_error),
+          TEST_CASE(ids_without_token_do_not_decode), TEST_CASE(long_runs_take_no_quadratic_time))

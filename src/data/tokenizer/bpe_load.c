@@ -1,16 +1,22 @@
 // Loads GPT-2's pair of files: vocab.json ({"token": id, …}, tokens written with the byte map) and merges.txt (a line
 // "#version: 0.2", then "LEFT RIGHT" per line, the first merge having the lowest rank). The two must agree: all 256
-// bytes are tokens, and so are both sides and the result of every merge.
+// bytes are tokens, and so are both sides and the result of every merge; and merges make the tokens, all but the few
+// that somebody may have added.
 #include "data/tokenizer/bpe.h"
 #include "data/tokenizer/byte_map.h"
 #include "base/error.h"
 #include "base/file.h"
+#include "base/log.h"
 #include "base/memory.h"
 #include "base/utf8.h"
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
 static const char version_line[] = "#version";
+// How many tokens without a merge pass as added by hand: so many in any vocabulary, and up to so many where they are
+// less than one in a hundred.
+enum { FEW_ADDED = 4, MOST_ADDED = 16 };
 #define SAME_TRAINING "use the vocab.json and merges.txt of one tokenizer"
 
 // What is known while the two files are read.
@@ -136,6 +142,62 @@ int bpe_build(struct bpe **bpe, const struct vocabulary *vocabulary, const struc
     return status;
 }
 
+// Special tokens are written in brackets: <|endoftext|>, <s>, [MASK].
+static bool is_bracketed(const char *string, size_t length) {
+    if (length < 3)
+        return false;
+    char first = string[0], last = string[length - 1];
+    return (first == '<' && last == '>') || (first == '[' && last == ']');
+}
+
+// The tokens that text cannot become, because no merge makes them, although they are written as text is. *first is
+// the lowest of them.
+static int64_t count_unmade(const struct bpe *bpe, const struct vocabulary *vocabulary, int32_t *first) {
+    bool *is_made = memory_alloc((size_t)bpe->vocab_size * sizeof *is_made);
+    for (int byte = 0; byte < 256; byte++)
+        is_made[bpe->byte_id[byte]] = true;
+    for (size_t slot = 0; slot <= bpe->pair_mask; slot++)
+        if (bpe->pairs[slot].left >= 0)
+            is_made[bpe->pairs[slot].id] = true;
+    struct byte_map map;
+    struct buffer bytes = {0};
+    byte_map_init(&map);
+    int64_t count = 0;
+    for (int64_t id = 0; id < bpe->vocab_size; id++) {
+        size_t length;
+        const char *string = vocabulary_string(vocabulary, (int32_t)id, &length);
+        if (!string || is_made[id] || is_bracketed(string, length) || !byte_map_read(&map, string, length, &bytes))
+            continue;
+        buffer_clear(&bytes);
+        if (count++ == 0)
+            *first = (int32_t)id;
+    }
+    buffer_free(&bytes);
+    free(is_made);
+    return count;
+}
+
+// Words that were added to a vocabulary by hand are few; many tokens without a merge mean merges of another, smaller
+// tokenizer, with which text would become other ids than the model was trained on.
+static int check_made(const struct bpe *bpe, const struct vocabulary *vocabulary, const struct bpe_merge_text *merges) {
+    int32_t first = 0;
+    int64_t count = count_unmade(bpe, vocabulary, &first);
+    if (count == 0)
+        return 0;
+    size_t length;
+    const char *string = vocabulary_string(vocabulary, first, &length);
+    bool is_many = count > MOST_ADDED || (count > FEW_ADDED && count * 100 > vocabulary->count);
+    if (is_many)
+        return error_set("%s: no merge of %s makes the token \"%.*s\" (id %" PRId32 "), nor %" PRId64
+                         " others of the %" PRId64 " tokens, and there are %" PRId64 " merges; " SAME_TRAINING,
+                         merges->vocab_name, merges->merge_name, shown(length), string, first, count - 1,
+                         vocabulary->count, bpe->merge_count);
+    log_info("note: %s: no merge of %s makes %" PRId64 " of the tokens (\"%.*s\", id %" PRId32
+             "), so text never becomes one of them",
+             merges->vocab_name, merges->merge_name, count, shown(length), string, first);
+    return 0;
+}
+
 int bpe_open(struct bpe **bpe, const struct vocabulary *vocabulary, const char *vocab_file, const char *merge_file) {
     struct file_map file;
     TRY(file_map_open(&file, merge_file));
@@ -146,6 +208,11 @@ int bpe_open(struct bpe **bpe, const struct vocabulary *vocabulary, const char *
         .merge_name = merge_file,
     };
     int status = bpe_build(bpe, vocabulary, &merges);
+    if (status == 0 && check_made(*bpe, vocabulary, &merges) < 0) {
+        bpe_free(*bpe);
+        *bpe = NULL;
+        status = -1;
+    }
     file_map_close(&file);
     return status;
 }
