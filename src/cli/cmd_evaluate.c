@@ -81,6 +81,12 @@ static int open_text(struct subject *subject, const struct evaluate_options *opt
     subject->text = (struct token_text){
         .ids = subject->ids.ids, .count = subject->ids.count, .seq_length = options->config.seq_length};
     subject->source = token_text_source(&subject->text);
+    subject->source.name = options->text;
+    if (status == 0 && subject->ids.count < 2)
+        status = error_set_code(EXIT_CODE_BAD_DATA,
+                                "%s has %lld tokens, and the loss is taken over every token but the first; give a file "
+                                "with more text",
+                                options->text, (long long)subject->ids.count);
     return status;
 }
 
@@ -184,7 +190,7 @@ static int run(struct evaluate_options *options, struct session *session) {
 int cmd_evaluate(int argc, char **argv) {
     const struct flag_table tables[] = {
         {.flags = own_flags, .count = sizeof own_flags / sizeof own_flags[0], .given = OFFSET(given)},
-        config_flag_table(OFFSET(config)),
+        config_flag_table_for(OFFSET(config), CONFIG_EVALUATE),
     };
     const struct flag_command command = {
         .name = "evaluate",

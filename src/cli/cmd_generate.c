@@ -10,6 +10,7 @@
 #include "train/generate.h"
 #include "train/state.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -85,10 +86,9 @@ static int write_token(void *context, int32_t token) {
     const struct writer *writer = context;
     struct buffer text = {0};
     int status = tokenizer_decode(writer->tokenizer, &token, 1, &text);
-    if (status == 0) {
-        fwrite(text.data, 1, text.length, stdout);
-        fflush(stdout);
-    }
+    // Text that nobody receives is not worth computing.
+    if (status == 0 && (fwrite(text.data, 1, text.length, stdout) < text.length || fflush(stdout) != 0))
+        status = error_set("cannot write the text to standard output: %s", strerror(errno));
     buffer_free(&text);
     return status;
 }
@@ -187,7 +187,7 @@ static int run(struct generate_options *options, struct session *session) {
 int cmd_generate(int argc, char **argv) {
     const struct flag_table tables[] = {
         {.flags = own_flags, .count = sizeof own_flags / sizeof own_flags[0], .given = OFFSET(given)},
-        config_flag_table(OFFSET(config)),
+        config_flag_table_for(OFFSET(config), CONFIG_GENERATE),
     };
     const struct flag_command command = {
         .name = "generate",

@@ -106,7 +106,7 @@ struct config {
     struct string_list train_data_path;
     struct string_list valid_data_path;
     struct string_list test_data_path;
-    char *split;  // "969, 30, 1" where data_path is given without it
+    char *split;  // "969, 30, 1" where data_path is given without it to train on
     char *data_cache_path;
     bool mock_data;
     char *dataloader_type;  // "single"
@@ -204,6 +204,15 @@ struct config {
 // config among its options and this table, with its base, beside its own.
 struct flag_table config_flag_table(size_t base);
 
+// What a command is going to do with the config, and so what must be there.
+enum config_use {
+    CONFIG_TRAIN,     // everything
+    CONFIG_EVALUATE,  // model and tokenizer; data if it is given; no schedule
+    CONFIG_GENERATE,  // model and tokenizer
+};
+// The same for a command that only evaluates or generates: the flags that mean nothing there are refused.
+struct flag_table config_flag_table_for(size_t base, enum config_use use);
+
 // The command "train": only the flags of struct config.
 const struct flag_command *config_command(void);
 
@@ -219,13 +228,6 @@ void config_free(struct config *config);
 int config_apply_preset(struct config *config);
 // Appends a table of the presets with their sizes, for people.
 void config_list_presets(struct buffer *out);
-
-// What a command is going to do with the config, and so what must be there.
-enum config_use {
-    CONFIG_TRAIN,     // everything
-    CONFIG_EVALUATE,  // model and tokenizer; data if it is given; no schedule
-    CONFIG_GENERATE,  // model and tokenizer
-};
 
 // Derives what follows from the flags and refuses what contradicts itself or is not implemented, all complaints in
 // one message, each with its remedy. world_size is the number of ranks.

@@ -133,10 +133,6 @@ void config_dump(const struct config *config, struct buffer *out) {
 
 static void write_value(const struct flag *flag, const void *base, struct json_writer *writer) {
     const void *slot = (const char *)base + flag->offset;
-    if (is_unset(flag, base)) {
-        json_null(writer);
-        return;
-    }
     switch (flag->type) {
     case FLAG_GROUP:
         break;
@@ -173,7 +169,11 @@ void config_to_json(const struct config *config, struct json_writer *writer) {
         buffer_clear(&name);
         append_field_name(flag->name, &name);
         json_key(writer, name.data);
-        write_value(flag, config, writer);
+        // A 0 that was given is one.
+        if (is_unset(flag, config) && config->given.source[i] == FLAG_FROM_DEFAULT)
+            json_null(writer);
+        else
+            write_value(flag, config, writer);
     }
     json_key(writer, "world_size");
     json_int(writer, config->world_size);

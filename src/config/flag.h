@@ -116,6 +116,14 @@ struct flag_table {
     size_t alias_count;
     const struct flag_names *names;  // groups of names without a row
     size_t names_count;
+    // A command for which only some rows mean anything names them here, with blanks between; NULL for all. The others
+    // keep their defaults, are not in its --help, and on its command line are refused with the message. In a file
+    // they pass: one file may serve several commands.
+    const char *offered;
+    const char *refusal;  // "is a flag of train, not of generate"
+    // Members that this program writes into JSON files beside the flags, with blanks between: reading passes over
+    // them.
+    const char *derived;
 };
 
 struct flag_command {

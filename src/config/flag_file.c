@@ -291,6 +291,13 @@ static int add_json_value(struct file_reader *reader, const struct json *value) 
     return 0;
 }
 
+static bool is_derived(const struct flag_command *command, const struct json_key *key) {
+    for (size_t t = 0; t < command->table_count; t++)
+        if (command->tables[t].derived && flag_name_listed(key->string, key->length, command->tables[t].derived))
+            return true;
+    return false;
+}
+
 static int read_json(struct file_reader *reader, const char *text, size_t length) {
     struct json *root = NULL;
     if (json_parse(&root, text, length, reader->path) < 0)
@@ -298,6 +305,8 @@ static int read_json(struct file_reader *reader, const char *text, size_t length
     int status = 0;
     for (size_t i = 0; status == 0 && i < root->count; i++) {
         const struct json *value = &root->items[i];
+        if (is_derived(reader->parse->command, &root->keys[i]))
+            continue;
         reader->line = json_line(text, root->keys[i].string);
         status = begin_key(reader, root->keys[i].string, root->keys[i].length);
         if (status < 0)

@@ -109,6 +109,8 @@ static size_t help_table(const struct flag_table *table, bool all, struct buffer
             heading = flag;
             continue;
         }
+        if (!flag_is_offered(table, flag))
+            continue;
         if (flag->advanced && !all) {
             hidden++;
             continue;

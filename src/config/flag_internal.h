@@ -41,6 +41,11 @@ bool flag_name_equal(const char *a, size_t length, const char *b);
 // *length.
 const char *flag_next_name(const char **cursor, size_t *length);
 
+// Whether a name is among names separated by blanks.
+bool flag_name_listed(const char *name, size_t length, const char *names);
+// Whether the table's command has this row at all.
+bool flag_is_offered(const struct flag_table *table, const struct flag *flag);
+
 // Finds a name ("--x" or "x"), false where nothing is known about it.
 bool flag_resolve(const struct flag_command *command, const char *name, size_t length, struct flag_match *match);
 // The error for a name that does not resolve, with the nearest one that would.

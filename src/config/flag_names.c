@@ -18,6 +18,19 @@ const char *flag_next_name(const char **cursor, size_t *length) {
     return *length ? name : NULL;
 }
 
+bool flag_name_listed(const char *name, size_t length, const char *names) {
+    const char *cursor = names, *listed;
+    size_t listed_length;
+    while ((listed = flag_next_name(&cursor, &listed_length)))
+        if (flag_name_equal(name, length, listed))
+            return true;
+    return false;
+}
+
+bool flag_is_offered(const struct flag_table *table, const struct flag *flag) {
+    return !table->offered || flag_name_listed(flag->name, strlen(flag->name), table->offered);
+}
+
 static enum flag_arity known_arity(const char *known, size_t length) {
     const char *equals = memchr(known, '=', length);
     if (!equals)
@@ -123,7 +136,7 @@ int flag_unknown(const struct flag_command *command, const char *name, size_t le
     for (size_t t = 0; t < command->table_count; t++) {
         const struct flag_table *table = &command->tables[t];
         for (size_t i = 0; i < table->count; i++)
-            if (table->flags[i].type != FLAG_GROUP)
+            if (table->flags[i].type != FLAG_GROUP && flag_is_offered(table, &table->flags[i]))
                 consider(dashed.data, dashed.length, table->flags[i].name, &nearest, &distance);
         for (size_t i = 0; i < table->alias_count; i++)
             consider(dashed.data, dashed.length, table->aliases[i].name, &nearest, &distance);

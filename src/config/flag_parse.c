@@ -54,6 +54,8 @@ static int apply_name(struct flag_parse *parse, const struct flag_match *match, 
 
 static int apply_row(struct flag_parse *parse, const struct flag_table *table, const struct flag *flag,
                      const struct string_list *items, enum flag_source source) {
+    if (source == FLAG_FROM_COMMAND && !flag_is_offered(table, flag))
+        return error_set_code(EXIT_CODE_USAGE, "%s %s; leave it out", flag->name, table->refusal);
     char *base = (char *)parse->options + table->base;
     const struct flag_given *given = (struct flag_given *)(base + table->given);
     bool add = flag->repeats_add && given->source[flag - table->flags] == source;

@@ -320,7 +320,24 @@ static const struct flag_table config_table = {.flags = rows,
                                                .aliases = aliases,
                                                .alias_count = COUNT(aliases),
                                                .names = names,
-                                               .names_count = COUNT(names)};
+                                               .names_count = COUNT(names),
+                                               .derived = "world_size data_parallel_size params_dtype schedule"};
+
+// What a model needs that is not trained: what it is, how text becomes tokens, the checkpoint and the machine.
+#define MODEL_FLAGS                                                                                                    \
+    "--preset --model --num-layers --hidden-size --ffn-hidden-size --num-attention-heads --kv-channels "               \
+    "--max-position-embeddings --make-vocab-size-divisible-by --padded-vocab-size --norm-epsilon --normalization "     \
+    "--position-embedding-type --rotary-base --rotary-percent --rotary-interleaved --swiglu --no-bias-gelu-fusion "    \
+    "--disable-bias-linear --group-query-attention --num-query-groups --untie-embeddings-and-output-weights "          \
+    "--apply-query-key-layer-scaling --attention-softmax-in-fp32 --encoder-num-layers --bert-no-binary-head "          \
+    "--seq-length --seed --bf16 --fp16 --tokenizer-type --vocab-file --merge-file --tokenizer-model --vocab-size "     \
+    "--vocab-extra-ids --no-legacy-tokenizer --null-tokenizer-eod-id --load --ckpt-step --use-checkpoint-args "        \
+    "--auto-detect-ckpt-format --ckpt-format --device --threads --tensor-model-parallel-size "                         \
+    "--pipeline-model-parallel-size --context-parallel-size --sequence-parallel --distributed-timeout-minutes "        \
+    "--attention-backend"
+#define DATA_FLAGS                                                                                                     \
+    " --micro-batch-size --data-path --valid-data-path --split --data-cache-path --eod-mask-loss "                     \
+    "--reset-position-ids --reset-attention-mask --no-create-attention-mask-in-dataloader"
 
 static const struct flag_command train_command = {
     .name = "train",
@@ -335,6 +352,18 @@ static const struct flag_command train_command = {
 struct flag_table config_flag_table(size_t base) {
     struct flag_table table = config_table;
     table.base = base;
+    return table;
+}
+
+struct flag_table config_flag_table_for(size_t base, enum config_use use) {
+    struct flag_table table = config_flag_table(base);
+    if (use == CONFIG_EVALUATE) {
+        table.offered = MODEL_FLAGS DATA_FLAGS;
+        table.refusal = "is a flag of train, not of evaluate";
+    } else if (use == CONFIG_GENERATE) {
+        table.offered = MODEL_FLAGS;
+        table.refusal = "is a flag of train, not of generate";
+    }
     return table;
 }
 

@@ -126,7 +126,7 @@ static void validate_data(struct config *config, enum config_use use, struct com
         complain(complaints, "--split divides one --data-path; leave it out with --train/valid/test-data-path");
     if (config->split && !is_split(config->split))
         complain(complaints, "--split takes up to three shares like 969,30,1, not \"%s\"", config->split);
-    if (config->data_path.count > 0 && !config->split) {
+    if (config->data_path.count > 0 && !config->split && use == CONFIG_TRAIN) {
         config->split = memory_string("969, 30, 1");
         log_info("note: --split is not given; 969, 30, 1 of the documents are for training, validation and test");
     }

@@ -15,10 +15,8 @@ static const struct {
     {"--async-save", "is not built yet: checkpoints are written in the foreground"},
     {"--ckpt-format", "has no effect: checkpoints are written in bevatron's own format"},
     {"--attention-backend", "has no effect: bevatron picks the kernel"},
-    {"--recompute-method", "has no effect without --recompute-granularity full"},
-    {"--recompute-num-layers", "has no effect without --recompute-granularity full"},
-    {"--recompute-modules", "has no effect without --recompute-granularity selective"},
     {"--timing-log-level", "has no effect yet: only the iteration is timed"},
+    {"--timing-log-option", "has no effect yet: only the iteration is timed"},
     {"--log-progress", "has no effect yet: metrics.jsonl has what progress.txt would say"},
     {"--log-memory-to-tensorboard", "has no effect yet"},
     {"--exit-signal-handler", "is always on: SIGTERM, SIGINT and SIGUSR1 end the run after a checkpoint"},
@@ -26,6 +24,13 @@ static const struct {
     {"--no-load-rng", "has no effect: random numbers follow from seed and position, so there is no state to load"},
     {"--tensorboard-queue-size", "has no effect: bevatron decides when its files are written"},
 };
+
+// Flags that say how to recompute, and the granularity without which they say nothing.
+static const struct {
+    const char *flag;
+    const char *granularity;
+} of_recompute[] = {
+    {"--recompute-method", "full"}, {"--recompute-num-layers", "full"}, {"--recompute-modules", "selective"}};
 
 // Compares the value with the default by their texts.
 static bool is_default(const struct config *config, const struct config *defaults, const struct flag *flag,
@@ -57,6 +62,13 @@ void validate_features(const struct config *config, struct complaints *complaint
         CHECK(flag != NULL);
         if (!is_default(config, &defaults, flag, &value, &initial))
             log_info("note: %s %s", flag->name, without_effect[i].note);
+    }
+    for (size_t i = 0; i < sizeof of_recompute / sizeof of_recompute[0]; i++) {
+        const struct flag *flag = flag_find(&table, of_recompute[i].flag);
+        CHECK(flag != NULL);
+        const char *chosen = config->recompute_granularity, *needed = of_recompute[i].granularity;
+        if (!is_default(config, &defaults, flag, &value, &initial) && (!chosen || strcmp(chosen, needed) != 0))
+            log_info("note: %s has no effect without --recompute-granularity %s", flag->name, needed);
     }
     buffer_free(&value);
     buffer_free(&initial);

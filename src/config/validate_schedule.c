@@ -205,7 +205,10 @@ static void validate_weight_decay(struct config *config, struct complaints *comp
     bool start = flag_is_given(&config->given, "--start-weight-decay");
     bool end = flag_is_given(&config->given, "--end-weight-decay");
     if (strcmp(config->weight_decay_incr_style, "constant") == 0) {
-        if (start || end)
+        // The configuration of a checkpoint holds both, derived from the one.
+        bool is_derived =
+            config->start_weight_decay == config->weight_decay && config->end_weight_decay == config->weight_decay;
+        if ((start || end) && !is_derived)
             complain(complaints, "--start-weight-decay and --end-weight-decay do nothing with "
                                  "--weight-decay-incr-style constant; give linear or cosine, or --weight-decay");
         config->start_weight_decay = config->end_weight_decay = config->weight_decay;

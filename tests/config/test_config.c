@@ -300,6 +300,32 @@ TEST(json_round_trip) {
     json_free(object);
 }
 
+// The whole object as --config reads it gives the same run, whichever way its length is counted.
+TEST(json_is_a_configuration_file) {
+    static const char *const runs[] = {"--train-iters 10 --lr-warmup-fraction 0.1",
+                                       "--train-samples 100 --lr-warmup-samples 10 --save x --save-interval 5",
+                                       "--train-samples 90 --weight-decay-incr-style linear --start-weight-decay 0 "
+                                       "--end-weight-decay 0.5 --rampup-batch-size 1 1 10 --global-batch-size 4"};
+    for (size_t i = 0; i < sizeof runs / sizeof runs[0]; i++) {
+        char *line =
+            memory_printf("--preset gpt2-124m --micro-batch-size 1 --lr 1 --mock-data --vocab-size 100 %s", runs[i]);
+        EXPECT_OK(parse(line));
+        free(line);
+        EXPECT_OK(config_validate(&config, 1));
+        struct buffer before = {0}, after = {0};
+        struct json_writer writer = {.out = &before}, again = {.out = &after};
+        config_to_json(&config, &writer);
+        config_free(&config);
+        config_defaults(&config);
+        EXPECT_OK(flags_read_text(config_command(), &config, "config.json", before.data, before.length));
+        EXPECT_OK(config_validate(&config, 1));
+        config_to_json(&config, &again);
+        EXPECT_STRING(buffer_string(&after), buffer_string(&before));
+        buffer_free(&before);
+        buffer_free(&after);
+    }
+}
+
 TEST(json_of_others) {
     EXPECT_OK(parse("--num-layers 2 --hidden-size 8"));
     struct json *object = NULL;
@@ -360,4 +386,5 @@ TEST(schedules_of_others) {
 
 TEST_MAIN(TEST_CASE(tables_are_sound), TEST_CASE(defaults_are_megatrons), TEST_CASE(script_of_2020),
           TEST_CASE(other_names), TEST_CASE(presets), TEST_CASE(parameter_count), TEST_CASE(pad_vocab), TEST_CASE(dump),
-          TEST_CASE(json_round_trip), TEST_CASE(json_of_others), TEST_CASE(schedules_of_others))
+          TEST_CASE(json_round_trip), TEST_CASE(json_is_a_configuration_file), TEST_CASE(json_of_others),
+          TEST_CASE(schedules_of_others))

@@ -226,6 +226,44 @@ TEST(aliases_and_names) {
     log_set_level(LOG_INFO);
 }
 
+// A command that has only some rows of a table: the others keep their defaults and are refused, but not in a file.
+TEST(offered) {
+    struct flag_table few[2] = {tables[0], tables[1]};
+    few[0].offered = "--on --color --text";
+    few[0].refusal = "is a flag of try, not of this";
+    struct flag_command part = command;
+    part.tables = few;
+    struct options given;
+    static const struct {
+        const char *argument, *error;
+    } cases[] = {{"--on", NULL},
+                 {"--color=blue", NULL},
+                 {"--count=4", "--count is a flag of try, not of this; leave it out"},
+                 {"--number=4", "--count is a flag of try"},
+                 {"--everything", NULL},
+                 {"--ignored-switch", NULL},
+                 {"--coun=4", "did you mean --on?"}};
+    log_set_level(LOG_ERROR);
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char *argv[] = {"this", (char *)cases[i].argument, "--num-layers=2"};
+        if (cases[i].error)
+            EXPECT_ERROR(flags_parse(&part, &given, 3, argv), cases[i].error);
+        else
+            EXPECT_OK(flags_parse(&part, &given, 3, argv));
+        EXPECT_INT(given.count, 3);
+        flags_free(&part, &given);
+    }
+    flags_set_defaults(&part, &given);
+    EXPECT_OK(flags_read_text(&part, &given, "run.yaml", "count: 5\n", 9));
+    EXPECT_INT(given.count, 5);
+    flags_free(&part, &given);
+    log_set_level(LOG_INFO);
+    struct buffer text = {0};
+    flags_help(&part, true, &text);
+    EXPECT(strstr(text.data, "--color") && strstr(text.data, "--rate") && !strstr(text.data, "--count"));
+    buffer_free(&text);
+}
+
 TEST(positionals) {
     EXPECT_OK(parse("one --on two"));
     EXPECT_INT(options.files.count, 2);
@@ -302,4 +340,5 @@ TEST(set_and_format) {
 }
 
 TEST_MAIN(TEST_CASE(defaults), TEST_CASE(values), TEST_CASE(malformed), TEST_CASE(suggestions),
-          TEST_CASE(aliases_and_names), TEST_CASE(positionals), TEST_CASE(help), TEST_CASE(set_and_format))
+          TEST_CASE(aliases_and_names), TEST_CASE(offered), TEST_CASE(positionals), TEST_CASE(help),
+          TEST_CASE(set_and_format))

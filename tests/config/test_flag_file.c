@@ -41,7 +41,8 @@ static const struct flag_table tables[] = {{.flags = flags,
                                             .aliases = aliases,
                                             .alias_count = 1,
                                             .names = names,
-                                            .names_count = 1}};
+                                            .names_count = 1,
+                                            .derived = "world_size schedule"}};
 static const struct flag_command command = {.name = "try", .tables = tables, .table_count = 1};
 
 static struct options options;
@@ -161,6 +162,17 @@ TEST(json) {
     EXPECT_INT(error_exit_code(), EXIT_CODE_USAGE);
 }
 
+// What the program itself writes beside the flags is passed over, whatever it is; on the command line it is unknown.
+TEST(derived_members) {
+    EXPECT_OK(read_text("{\"world_size\": 8, \"schedule\": {\"lr\": [1]}, \"num_layers\": 3, \"schedule\": null}"));
+    EXPECT_INT(options.num_layers, 3);
+    EXPECT(options.lr == 0);
+    EXPECT_ERROR(read_text("world_size: 8"), "unknown flag --world_size");
+    char *argv[] = {"try", "--world-size", "8"};
+    flags_free(&command, &options);
+    EXPECT_ERROR(flags_parse(&command, &options, 3, argv), "unknown flag --world-size");
+}
+
 TEST(order) {
     char path[] = "/tmp/bevatron_test_config_XXXXXX";
     int descriptor = mkstemp(path);
@@ -194,4 +206,4 @@ TEST(order) {
 }
 
 TEST_MAIN(TEST_CASE(yaml_values), TEST_CASE(yaml_texts_and_lists), TEST_CASE(yaml_mistakes), TEST_CASE(json),
-          TEST_CASE(order))
+          TEST_CASE(derived_members), TEST_CASE(order))

@@ -267,9 +267,13 @@ TEST(other_uses) {
     EXPECT_OK(config_validate_for(&config, 2, CONFIG_EVALUATE));
     log_set_level(LOG_INFO);
     EXPECT_INT(config.global_batch_size, 6);
-    EXPECT_STRING(config.split, "969, 30, 1");
+    EXPECT(config.split == NULL);
     EXPECT_OK(parse(MODEL));
     EXPECT_OK(config_validate_for(&config, 1, CONFIG_EVALUATE));
+    log_set_level(LOG_ERROR);
+    EXPECT_OK(validate(MODEL "--data-path d --micro-batch-size 2 --train-iters 100 --lr 1e-3", 1));
+    log_set_level(LOG_INFO);
+    EXPECT_STRING(config.split, "969, 30, 1");
     EXPECT_OK(parse("--num-layers 2"));
     EXPECT_ERROR(config_validate_for(&config, 1, CONFIG_GENERATE), "--hidden-size is missing");
     EXPECT_OK(parse(MODEL DATA "--micro-batch-size 1 --skip-train"));
