@@ -80,8 +80,9 @@ struct checkpoint_find {
 // Finds a checkpoint and proves it against its manifest. *path (iter_… folder) is the caller's to free. Where there
 // is no checkpoint, or only damaged ones, -1 with EXIT_CODE_NO_CHECKPOINT and a message naming file and remedy.
 int checkpoint_find(const struct checkpoint_find *find, char **path, int64_t *iteration);
-// Whether SAVE holds anything that says it is a checkpoint (a marker or an iter_… folder): what decides between
-// starting from random and an error.
+// Whether SAVE holds anything that says it is a checkpoint (a marker or an iter_… folder), or is something that
+// checkpoint_find must refuse (a file, an iter_… folder itself): what decides between starting from random and
+// checkpoint_find.
 bool checkpoint_exists(const char *folder);
 // SAVE/iter_0000010, to be freed.
 char *checkpoint_path(const char *folder, int64_t iteration);

@@ -13,17 +13,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-bool checkpoint_exists(const char *folder) {
-    if (folder_marker_exists(folder))
-        return true;
-    struct folder_list list;
-    if (!file_is_folder(folder) || folder_list_read(&list, folder) < 0)
-        return false;
-    bool exists = list.count > 0;
-    folder_list_free(&list);
-    return exists;
-}
-
 // The last part of a path, without slashes behind it.
 static char *last_name(const char *path) {
     size_t end = strlen(path);
@@ -35,14 +24,33 @@ static char *last_name(const char *path) {
     return memory_printf("%.*s", (int)(end - begin), path + begin);
 }
 
+// The iteration that a path is the folder of, where somebody names SAVE/iter_0000010 instead of SAVE; else -1.
+static int64_t own_iteration(const char *path) {
+    char *name = last_name(path);
+    int64_t iteration = folder_iteration(name);
+    free(name);
+    return iteration;
+}
+
+bool checkpoint_exists(const char *folder) {
+    if (folder_marker_exists(folder))
+        return true;
+    if (!file_is_folder(folder))
+        return file_exists(folder);
+    struct folder_list list;
+    if (folder_list_read(&list, folder) < 0)
+        return false;
+    bool exists = list.count > 0 || own_iteration(folder) >= 0;
+    folder_list_free(&list);
+    return exists;
+}
+
 int checkpoint_verify(const char *path, bool skip_checksums) {
     if (!file_is_folder(path))
         return error_set("there is no folder %s", path);
     struct manifest manifest;
     TRY(manifest_read(&manifest, path));
-    char *name = last_name(path);
-    int64_t iteration = folder_iteration(name);
-    free(name);
+    int64_t iteration = own_iteration(path);
     int result = 0;
     // A copy may carry any name, but one that says an iteration must say the right one.
     if (iteration >= 0 && iteration != manifest.iteration)
@@ -131,11 +139,31 @@ static int choose(const struct checkpoint_find *find, const struct folder_list *
     return 0;
 }
 
+// What --load names must be a folder, and the one above the checkpoints.
+static int check_folder(const char *folder) {
+    if (!file_is_folder(folder) && file_exists(folder))
+        return error_set_code(EXIT_CODE_NO_CHECKPOINT,
+                              "%s is a file; give the folder that training saved its checkpoints in with --load",
+                              folder);
+    if (!file_is_folder(folder))
+        return error_set_code(EXIT_CODE_NO_CHECKPOINT, "there is no folder %s to load a checkpoint from; check --load",
+                              folder);
+    int64_t iteration = own_iteration(folder);
+    if (iteration < 0)
+        return 0;
+    char *absolute = realpath(folder, NULL), *parent = file_parent(absolute ? absolute : folder);
+    error_set_code(EXIT_CODE_NO_CHECKPOINT,
+                   "%s is the folder of one iteration; give the folder above it and the iteration: --load %s "
+                   "--ckpt-step %" PRId64,
+                   folder, parent, iteration);
+    free(absolute);
+    free(parent);
+    return -1;
+}
+
 int checkpoint_find(const struct checkpoint_find *find, char **path, int64_t *iteration) {
     *path = NULL;
-    if (!file_is_folder(find->folder))
-        return error_set_code(EXIT_CODE_NO_CHECKPOINT, "there is no folder %s to load a checkpoint from; check --load",
-                              find->folder);
+    TRY(check_folder(find->folder));
     folder_restore(find->folder);
     struct folder_list list;
     TRY(folder_list_read(&list, find->folder));

@@ -138,7 +138,15 @@ int manifest_read(struct manifest *manifest, const char *folder) {
     *manifest = (struct manifest){0};
     char *path = file_join(folder, file_name);
     struct json *root = NULL;
-    int result = json_parse_file(&root, path, MAX_BYTES);
+    int result = 0;
+    // Most often somebody has named a folder of something else.
+    if (file_is_folder(folder) && !file_exists(path))
+        result =
+            error_set("%s is no checkpoint: there is no %s, which every whole one has, and no iter_… folder in it; "
+                      "name the folder of --save or one of its iter_… folders",
+                      folder, file_name);
+    else
+        result = json_parse_file(&root, path, MAX_BYTES);
     if (result == 0) {
         result = read_tree(manifest, root);
         if (result < 0)

@@ -9,6 +9,7 @@
 #include "checkpoint/folder.h"
 #include "checkpoint/manifest.h"
 #include "checkpoint/safetensors.h"
+#include "checkpoint/space.h"
 #include "checkpoint/stage.h"
 #include "checkpoint/state.h"
 #include <inttypes.h>
@@ -82,22 +83,15 @@ static int write_part(const struct part *part, const char *folder, struct device
     return result;
 }
 
-// A disk that fills up in the middle costs the time of the save and may take the logs along, so room is asked for
-// first.
 static int check_space(const char *folder, const struct part *parts, size_t count) {
-    uint64_t needed = 1 << 20, available = 0;  // the small files, folders and the file system's own blocks
+    uint64_t needed = 0, available = 0;
     for (size_t i = 0; i < count; i++) {
         uint64_t bytes = 0;
         TRY(safetensors_file_bytes(&parts[i].layout, &bytes));
         needed += bytes;
     }
     TRY(file_free_bytes(folder, &available));
-    if (available < needed)
-        return error_set(
-            "cannot save a checkpoint to %s: it needs %.1f MB and %.1f MB are free; remove old checkpoints "
-            "there (--keep-last does it by itself) or choose another folder with --save",
-            folder, (double)needed / 1e6, (double)available / 1e6);
-    return 0;
+    return space_check(folder, needed, available);
 }
 
 static int write_folder(const struct checkpoint_save *save, const struct part *parts, size_t count,

@@ -1,0 +1,10 @@
+// Room for a checkpoint. Internal to this folder.
+#ifndef CHECKPOINT_SPACE_H
+#define CHECKPOINT_SPACE_H
+
+#include <stdint.h>
+
+// -1 with a message where `available` bytes do not hold files of `bytes` and the small ones besides.
+int space_check(const char *folder, uint64_t bytes, uint64_t available);
+
+#endif
