@@ -3,6 +3,7 @@
 #include "base/file.h"
 
 #include "base/error.h"
+#include "base/interrupt.h"
 #include "base/memory.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -88,9 +89,16 @@ int file_create(struct file_writer *writer, const char *path) {
     return 0;
 }
 
+enum { LARGEST_WRITE = 1 << 26 };
+
 static int write_out(struct file_writer *writer, const unsigned char *bytes, size_t count) {
     while (count > 0) {
-        ssize_t done = write(writer->descriptor, bytes, count);
+        if (interrupt_check() < 0) {
+            file_abort(writer);
+            return -1;
+        }
+        // A signal is asked for between writes, so none of them may take long.
+        ssize_t done = write(writer->descriptor, bytes, count < LARGEST_WRITE ? count : LARGEST_WRITE);
         if (done < 0 && errno == EINTR)
             continue;
         if (done <= 0)

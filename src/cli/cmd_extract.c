@@ -3,6 +3,7 @@
 #include "config/flag.h"
 #include "data/extract/wiki_extract.h"
 #include "base/error.h"
+#include "base/interrupt.h"
 #include "base/json.h"
 #include "base/memory.h"
 #include "base/pool.h"
@@ -192,6 +193,7 @@ static int extract_wiki(int argc, char **argv) {
     struct options options;
     int exit_code = EXIT_CODE_OK;
     int status = flags_parse(&command, &options, argc, argv);
+    interrupt_watch();
     if (status == 0)
         status = run(&options);
     if (status < 0)

@@ -5,6 +5,7 @@
 #include "data/index/index.h"
 #include "data/preprocess.h"
 #include "base/error.h"
+#include "base/interrupt.h"
 #include "base/json.h"
 #include "base/log.h"
 #include "base/pool.h"
@@ -226,6 +227,7 @@ int cmd_preprocess(int argc, char **argv) {
     struct options options;
     int exit_code = EXIT_CODE_OK;
     int status = flags_parse(&command, &options, argc, argv);
+    interrupt_watch();
     if (status == 0)
         status = run(&options);
     if (status < 0)

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/interrupt.h"
 #include "cli/commands.h"
 #include "config/flag.h"
 #include "data/index/index.h"
@@ -107,6 +108,7 @@ int dataset_merge(int argc, char **argv) {
     struct options options;
     int exit_code = EXIT_CODE_OK;
     int status = flags_parse(&command, &options, argc, argv);
+    interrupt_watch();
     if (status == 0)
         status = run(&options);
     if (status < 0)

@@ -1,8 +1,10 @@
-// bevatron SUBCOMMAND [flags]: finds the command and runs it.
+// bevatron SUBCOMMAND [flags]: finds the command, runs it, and makes sure that its results have left the process.
 #include "base/error.h"
+#include "base/interrupt.h"
 #include "base/log.h"
 #include "cli/commands.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -16,15 +18,45 @@ static const struct command {
     {"train", cmd_train},       {"version", cmd_version},
 };
 
+static const struct command *find(const char *name) {
+    for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++)
+        if (strcmp(commands[i].name, name) == 0)
+            return &commands[i];
+    return NULL;
+}
+
+// Results that nobody received are a failure, whatever the command thinks. A reader that went away (a pipe to head)
+// knows it already and is told nothing.
+static int check_output(int exit_code) {
+    errno = 0;
+    bool is_lost = fflush(stdout) != 0;
+    int error = errno;
+    if ((!is_lost && !ferror(stdout)) || exit_code != EXIT_CODE_OK)
+        return exit_code;
+    if (error != EPIPE)
+        log_error("bevatron: cannot write to standard output%s%s; the results are lost: make room, or send them "
+                  "elsewhere",
+                  error ? ": " : "", error ? strerror(error) : "");
+    return EXIT_CODE_ERROR;
+}
+
 int main(int argc, char **argv) {
     const char *name = argc > 1 ? argv[1] : "help";
     if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0)
         name = "help";
     if (strcmp(name, "--version") == 0)
         name = "version";
-    for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++)
-        if (strcmp(commands[i].name, name) == 0)
-            return commands[i].run(argc > 1 ? argc - 1 : argc, argc > 1 ? argv + 1 : argv);
-    fprintf(stderr, "bevatron: there is no command \"%s\"; `bevatron help` lists them\n", name);
-    return EXIT_CODE_USAGE;
+    const struct command *command = find(name);
+    if (!command) {
+        fprintf(stderr, "bevatron: there is no command \"%s\"; `bevatron help` lists them\n", name);
+        return EXIT_CODE_USAGE;
+    }
+    // `help train` is `train --help`.
+    const struct command *topic = command->run == cmd_help && argc > 2 ? find(argv[2]) : NULL;
+    char option[] = "--help";
+    char *ask[] = {argc > 2 ? argv[2] : NULL, option, NULL};
+    int exit_code = topic ? topic->run(2, ask) : command->run(argc > 1 ? argc - 1 : argc, argc > 1 ? argv + 1 : argv);
+    exit_code = check_output(exit_code);
+    interrupt_end(exit_code);
+    return exit_code;
 }

@@ -3,6 +3,7 @@
 // if there is a free place, else wait.
 #include "data/pipeline.h"
 #include "base/error.h"
+#include "base/interrupt.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include <pthread.h>
@@ -79,6 +80,9 @@ static void produce_one(struct run *run, int thread) {
     run->producing = true;
     pthread_mutex_unlock(&run->lock);
     int status = run->pipeline->produce(run->pipeline->context, item_of(run, number));
+    // Asked after reading: a signal may be what ended the input.
+    if (status >= 0 && interrupt_check() < 0)
+        status = -1;
     struct error_note *error = status < 0 ? error_take() : NULL;
     pthread_mutex_lock(&run->lock);
     run->producing = false;

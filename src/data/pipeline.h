@@ -5,6 +5,7 @@
 // bounds memory.
 //
 // The error that stops the stream is the first one in the order of the stream: everything before it has been consumed.
+// A signal (base/interrupt.h) is such an error.
 #ifndef DATA_PIPELINE_H
 #define DATA_PIPELINE_H
 

@@ -19,6 +19,11 @@ expect 0 "iteration        4/       4" "${train[@]}" --data-path "$prefix" --sav
 expect 2 "did you mean --num-layers" "${train[@]}" --num-layer 2
 expect 2 "--num-layers" "${train[@]}" --num-layers minus
 expect 2 "no command" "$BEVATRON" trian
+expect 2 "no help on \"nosuch\"" "$BEVATRON" help nosuch
+expect 0 "--output-prefix" "$BEVATRON" help preprocess
+expect 2 "--recompute-granularity full is not implemented" "${train[@]}" --data-path "$prefix" --checkpoint-activations
+grep -q "has no effect without" "$work/out" && fail "--checkpoint-activations is said to lack the granularity it implies"
+expect 0 "note: --timing-log-option has no effect" "${train[@]}" --data-path "$prefix" --timing-log-option max --dry-run
 expect 2 "--fp16" "${train[@]}" --data-path "$prefix" --fp16
 expect 2 "--swiglu" "${train[@]}" --data-path "$prefix" --swiglu
 expect 2 "moe" "${train[@]}" --data-path "$prefix" --moe-router-topk 4
@@ -76,6 +81,9 @@ expect 215 "which the vocabulary of 280 does not hold" "${train[@]}" --data-path
 sed 's/"the": *[0-9]*, *//; s/"\\u0120the": *[0-9]*, *//; s/"Ġthe": *[0-9]*, *//' "$work/t-vocab.json" >"$work/less.json"
 cmp -s "$work/less.json" "$work/t-vocab.json" && fail "the vocabulary was not changed"
 expect 1 "merges" "${train[@]}" --data-path "$prefix" --vocab-file "$work/less.json"
+expect 0 "" "$BEVATRON" tokenizer train --input "$work/text.jsonl" --vocab-size 270 --output-prefix "$work/small"
+expect 1 "no merge of $work/small-merges.txt makes the token" "$BEVATRON" preprocess --input "$work/text.jsonl" \
+    --output-prefix "$work/mixed" --vocab-file "$work/t-vocab.json" --merge-file "$work/small-merges.txt"
 
 # Bad lines.
 printf '{"text": "fine"}\n{"text": "broken\n' >"$work/bad.jsonl"
@@ -94,6 +102,43 @@ flip 3000 "$work/damaged/iter_0000004/model.safetensors"
 expect 216 "model.safetensors" "$BEVATRON" generate --load "$work/damaged" --prompt x
 expect 216 "model.safetensors" "${train[@]}" --data-path "$prefix" --load "$work/damaged"
 expect 0 "cat" "$BEVATRON" generate --load "$work/run" --prompt "the cat" --max-new-tokens 3
+expect 216 "is the folder of one iteration; give the folder above it and the iteration: --load $(realpath "$work")/run --ckpt-step 4" \
+    "$BEVATRON" generate --load "$work/run/iter_0000004" --prompt x
+expect 216 "is the folder of one iteration" "${train[@]}" --data-path "$prefix" --load "$work/run/iter_0000004/"
+expect 216 "text.jsonl is a file" "${train[@]}" --data-path "$prefix" --load "$work/text.jsonl"
+mkdir "$work/nothing"
+expect 216 "$work/nothing is no checkpoint" "$BEVATRON" checkpoint verify "$work/nothing"
+expect 1 "$work/nothing is no checkpoint" "$BEVATRON" checkpoint inspect "$work/nothing"
+expect 0 "iteration        6/       6" "$BEVATRON" train --config "$work/run/iter_0000004/config.json" --load "$work/run" \
+    --save "$work/again" --train-iters 6 --lr-decay-iters 6 --override-opt_param-scheduler
+
+# evaluate and generate have the flags of a model, not those of its training.
+for flag in --lr --save --train-iters --log-interval --tensorboard-dir --eval-iters; do
+    expect 2 "$flag is a flag of train, not of evaluate" "$BEVATRON" evaluate --load "$work/run" --data-path "$prefix" "$flag" 1
+    expect 2 "$flag is a flag of train, not of generate" "$BEVATRON" generate --load "$work/run" --prompt x "$flag" 1
+    "$BEVATRON" generate --help-all | grep -q -- "$flag " && fail "generate --help-all lists $flag"
+done
+expect 2 "--data-path is a flag of train" "$BEVATRON" generate --load "$work/run" --data-path "$prefix"
+expect 0 "perplexity" "$BEVATRON" evaluate --load "$work/run" --data-path "$prefix" --micro-batch-size 2
+grep -q "969" "$work/out" && fail "evaluate speaks of a split that it does not make"
+: >"$work/empty.txt"
+expect 215 "$work/empty.txt has 0 tokens" "$BEVATRON" evaluate --load "$work/run" --text "$work/empty.txt"
+
+# Results that cannot be written are not lost in silence.
+if [ -w /dev/full ]; then
+    lost() {
+        "$@" >/dev/full 2>"$work/out"
+        code=$?
+        [ "$code" = 1 ] && grep -q "standard output" "$work/out" && pass || fail "exit code $code with a full stdout: $*"
+    }
+    lost "$BEVATRON" version
+    lost "$BEVATRON" help flags
+    lost "$BEVATRON" train --help
+    lost "$BEVATRON" dataset peek "$prefix" "${tokenizer[@]}"
+    lost "$BEVATRON" checkpoint inspect "$work/run"
+    lost "$BEVATRON" evaluate --load "$work/run" --data-path "$prefix"
+    lost "$BEVATRON" generate --load "$work/run" --prompt "the cat" --max-new-tokens 3
+fi
 
 # A save folder that cannot be written, or is full: a file size limit stands in for a full disk.
 : >"$work/file"

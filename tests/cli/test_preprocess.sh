@@ -61,4 +61,28 @@ expect 1 "no/folder" "$BEVATRON" preprocess --input "$work/in.jsonl" --output-pr
 expect 1 "is a folder" "$BEVATRON" preprocess --input "$work/parts" --output-prefix "$work/x" "${null[@]}"
 [ -z "$(find "$work" -name 'x*' -o -name '*.tmp*')" ] && pass || fail "errors leave nothing behind"
 
+# Stopped in the middle, also while the input is silent: the temporary files go, and it dies of the signal.
+for signal in TERM INT; do
+    mkfifo "$work/pipe"
+    "$BEVATRON" preprocess --input - --output-prefix "$work/stopped" "${null[@]}" <"$work/pipe" >"$work/out" 2>&1 &
+    pid=$!
+    exec 3>"$work/pipe"
+    cat "$work/in.jsonl" >&3
+    for _ in $(seq 200); do
+        [ -n "$(find "$work" -name 'stopped*.tmp.*')" ] && break
+        sleep 0.05
+    done
+    [ -n "$(find "$work" -name 'stopped*.tmp.*')" ] && pass || fail "no temporary file before SIG$signal"
+    # A background process of a script ignores SIGINT unless it sets a handler; ours must not, as nohup asks.
+    [ "$signal" = INT ] && grep -qE '^SigIgn:.*[2367abef]$' "/proc/$pid/status" 2>/dev/null && kill -TERM "$pid"
+    kill -"$signal" "$pid" 2>/dev/null
+    wait "$pid"
+    code=$?
+    exec 3>&-
+    [ "$code" -gt 128 ] && pass || fail "exit code $code after SIG$signal"
+    grep -q "stopped by" "$work/out" && pass || fail "nothing said about SIG$signal"
+    [ -z "$(find "$work" -name 'stopped*')" ] && pass || fail "SIG$signal left $(find "$work" -name 'stopped*')"
+    rm -f "$work/pipe"
+done
+
 finish

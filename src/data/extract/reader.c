@@ -5,15 +5,17 @@
 #include "data/extract/parallel_bzip2.h"
 #include "data/bad_data.h"
 #include "base/error.h"
+#include "base/interrupt.h"
 #include "base/memory.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-enum { INPUT_BYTES = 1 << 18, MAGIC_BYTES = 10 };
+enum { INPUT_BYTES = 1 << 18, MAGIC_BYTES = 10, PATIENCE_MS = 100 };
 
 struct reader {
     char *name;  // for messages
@@ -28,9 +30,21 @@ struct reader {
     struct parallel_bzip2 *parallel;  // reads in the codec's place; NULL for one thread
 };
 
+// A pipe may stay silent for long, and a signal may reach another thread than the one that waits for it.
+static int wait_for_input(const struct reader *reader) {
+    struct pollfd wanted = {.fd = reader->descriptor, .events = POLLIN};
+    int ready;
+    do {
+        TRY(interrupt_check());
+        ready = poll(&wanted, 1, PATIENCE_MS);
+    } while (ready == 0 || (ready < 0 && errno == EINTR));
+    return 0;
+}
+
 // Tops up an empty input buffer; sets ended at the end of the file.
 static int fill(struct reader *reader) {
     ssize_t got;
+    TRY(wait_for_input(reader));
     do
         got = read(reader->descriptor, reader->input + reader->end, INPUT_BYTES - reader->end);
     while (got < 0 && errno == EINTR);

@@ -1,0 +1,44 @@
+// Signals that stop a command. See interrupt.h. The flag is the one thing a handler may touch, and so the one static
+// variable.
+#include "base/interrupt.h"
+
+#include "base/error.h"
+#include <signal.h>
+#include <string.h>
+
+static volatile sig_atomic_t received;
+
+// SA_RESETHAND has given the signal its deadly meaning back, for the impatient.
+static void remember(int number) {
+    received = number;
+}
+
+void interrupt_watch(void) {
+    static const int numbers[] = {SIGINT, SIGTERM, SIGHUP};
+    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
+        struct sigaction action;
+        if (sigaction(numbers[i], NULL, &action) == 0 && action.sa_handler == SIG_IGN)
+            continue;
+        memset(&action, 0, sizeof action);
+        action.sa_handler = remember;
+        action.sa_flags = SA_RESTART | (int)SA_RESETHAND;
+        sigaction(numbers[i], &action, NULL);
+    }
+}
+
+int interrupt_check(void) {
+    int number = received;
+    if (number == 0)
+        return 0;
+    return error_set("stopped by %s before the end; run it again", number == SIGINT    ? "Ctrl-C (SIGINT)"
+                                                                   : number == SIGTERM ? "SIGTERM"
+                                                                                       : "SIGHUP");
+}
+
+void interrupt_end(int exit_code) {
+    int number = received;
+    if (number == 0 || exit_code == EXIT_CODE_OK)
+        return;
+    signal(number, SIG_DFL);
+    raise(number);
+}
