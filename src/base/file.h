@@ -38,6 +38,9 @@ enum file_temporary_owner {
 // Whose is the file or folder of a name with ".tmp." in it?
 enum file_temporary_owner file_temporary_owner(const char *path);
 
+// Removes the temporary files of path that dead processes left; file_create does it. What cannot be removed stays.
+void file_sweep(const char *path);
+
 // Writes a whole small file at once, atomically.
 int file_write_all(const char *path, const void *bytes, size_t count);
 // Reads a whole small file; more than limit_bytes is an error.

@@ -71,6 +71,7 @@ static int resolve_target(const char *path, char **resolved) {
 int file_create(struct file_writer *writer, const char *path) {
     *writer = (struct file_writer){.descriptor = -1};
     TRY(resolve_target(path, &writer->path));
+    file_sweep(writer->path);
     for (int i = 0; i < MOST_NAMES; i++) {
         free(writer->temporary);
         writer->temporary = file_temporary_name(writer->path);

@@ -306,6 +306,35 @@ TEST(owners_of_temporaries) {
     remove_place(place);
 }
 
+// What a killed writer left goes when the file is written again; live writers' files and other names stay.
+TEST(leftovers_are_swept) {
+    char *place = make_place(), *path = file_join(place, "f"), *other = file_join(place, "f.bin");
+    for (int i = 0; i < 2; i++) {
+        pid_t child = fork();
+        EXPECT(child >= 0);
+        if (child == 0) {
+            struct file_writer killed;
+            _exit(file_create(&killed, i ? other : path) < 0);
+        }
+        int status = 0;
+        EXPECT(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    }
+    char *copy = file_join(place, "f.tmp.old");
+    EXPECT_OK(file_write_all(copy, "x", 1));
+    set_age(copy, 48 * 3600);
+    struct file_writer live;
+    EXPECT_OK(file_create(&live, path));
+    EXPECT_INT(entries_in(place), 3);  // of the other file, the copy, the live one
+    EXPECT_OK(file_write_all(path, "x", 1));
+    EXPECT(file_exists(live.temporary) && file_exists(copy));
+    EXPECT_INT(entries_in(place), 4);
+    EXPECT_OK(file_write_all(other, "x", 1));
+    EXPECT_INT(entries_in(place), 4);
+    file_abort(&live);
+    free(path), free(other), free(copy);
+    remove_place(place);
+}
+
 TEST(new_folders_are_synced) {
     char *place = make_place(), *outer = file_join(place, "a"), *inner = file_join(outer, "b");
     synced_count = 0;
@@ -399,4 +428,5 @@ TEST(paths) {
 TEST_MAIN(TEST_CASE(commit_and_abort), TEST_CASE(sizes_around_the_block), TEST_CASE(full_disk_leaves_nothing),
           TEST_CASE(full_device), TEST_CASE(bad_targets), TEST_CASE(links_keep_pointing),
           TEST_CASE(finish_then_publish), TEST_CASE(temporaries_never_meet), TEST_CASE(owners_of_temporaries),
-          TEST_CASE(new_folders_are_synced), TEST_CASE(reading), TEST_CASE(folders), TEST_CASE(paths))
+          TEST_CASE(leftovers_are_swept), TEST_CASE(new_folders_are_synced), TEST_CASE(reading), TEST_CASE(folders),
+          TEST_CASE(paths))
