@@ -11,7 +11,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 bevatron=${BEVATRON:-build/release/bevatron}
 make_stories=${MAKE_STORIES:-build/release/make_stories}
 folder=${DEMO_FOLDER:-demo}
-iterations=${DEMO_ITERS:-1500}
+iterations=${DEMO_ITERS:-1700}
 megabytes=${DEMO_MEGABYTES:-8}
 prompt="Once upon a time, there was a little"
 
@@ -32,9 +32,9 @@ run() {
 }
 [ -t 1 ] || title() { printf '\n%s\n' "$1"; }
 
-# One run is one folder: a demo that was started again starts afresh.
-rm -rf "$folder"
+# A demo that is started again starts afresh, and removes nothing but what it made.
 mkdir -p "$folder"
+rm -rf "$folder/run" "$folder/untrained" "$folder/cache" "$folder"/stories{.jsonl,-vocab.json,-merges.txt,_text_document}*
 
 title "1. A corpus: $megabytes MB of small stories from a grammar"
 "$make_stories" --megabytes "$megabytes" --seed 1 >"$folder/stories.jsonl"
@@ -51,21 +51,51 @@ title "3. A dataset: the stories as tokens"
 run "$bevatron" preprocess --input "$folder/stories.jsonl" --output-prefix "$folder/stories" --append-eod \
     --workers "$(nproc)" "${tokenizer[@]}"
 
-train=("$bevatron" train "${tokenizer[@]}" --data-path "$folder/stories_text_document" --split "98,2,0"
-    --num-layers 3 --hidden-size 128 --num-attention-heads 4 --seq-length 256 --max-position-embeddings 256
-    --init-method-std 0.05 --attention-dropout 0 --hidden-dropout 0 --make-vocab-size-divisible-by 64
-    --micro-batch-size 4 --global-batch-size 4 --lr 8e-3 --min-lr 8e-4 --lr-decay-style cosine --lr-warmup-iters 50
-    --lr-decay-iters "$iterations" --weight-decay 0.1 --adam-beta2 0.95 --clip-grad 1.0 --seed 1234)
+# The run as a configuration file, which flags override: small enough for two cores and two minutes.
+cat >"$folder/train.yaml" <<END
+tokenizer-type: GPT2BPETokenizer
+vocab-file: $folder/stories-vocab.json
+merge-file: $folder/stories-merges.txt
+data-path: $folder/stories_text_document
+split: 98,2,0
+
+num-layers: 3
+hidden-size: 128
+num-attention-heads: 4
+seq-length: 256
+max-position-embeddings: 256
+make-vocab-size-divisible-by: 64
+init-method-std: 0.05
+attention-dropout: 0
+hidden-dropout: 0
+
+micro-batch-size: 4
+global-batch-size: 4
+lr: 8e-3
+min-lr: 8e-4
+lr-decay-style: cosine
+lr-warmup-iters: 50
+weight-decay: 0.1
+adam-beta2: 0.95
+clip-grad: 1.0
+
+log-interval: 50
+eval-interval: 500
+eval-iters: 10
+save-interval: 500
+END
+train=("$bevatron" train --config "$folder/train.yaml")
 generate=("$bevatron" generate --prompt "$prompt" --max-new-tokens 160 --temperature 0.7 --top-k 40 --seed 7)
 
 title "4. What the model writes before it has learned anything"
-"${train[@]}" --train-iters 1 --eval-iters 0 --save "$folder/untrained" --save-interval 1 >"$folder/untrained.log" 2>&1 ||
-    { cat "$folder/untrained.log" >&2; exit 1; }
+"${train[@]}" --train-iters 1 --eval-iters 0 --lr 1e-9 --min-lr 0 --lr-warmup-iters 0 --save "$folder/untrained" \
+    >"$folder/untrained.log" 2>&1 || { cat "$folder/untrained.log" >&2; exit 1; }
 "${generate[@]}" --load "$folder/untrained" | fold -s -w 100 | sed 's/^/    /'
 
 # On a terminal the program's live line shows how it goes, and its log goes to a file; elsewhere the log is shown too,
 # without the list of all arguments.
 learn() {
+    printf '$ %s\n' "$*"
     if [ -t 2 ]; then
         "$@" >"$folder/train.log"
     else
@@ -74,8 +104,7 @@ learn() {
 }
 
 title "5. Training: $iterations iterations; the log is $folder/train.log"
-learn "${train[@]}" --train-iters "$iterations" --log-interval 50 --eval-interval 500 --eval-iters 10 \
-    --save "$folder/run" --save-interval 500 --tensorboard-dir "$folder/run/tensorboard"
+learn "${train[@]}" --train-iters "$iterations" --save "$folder/run" --tensorboard-dir "$folder/run/tensorboard"
 
 title "6. The loss"
 run "$bevatron" board --text --logdir "$folder/run"
@@ -86,9 +115,9 @@ title "7. What the model writes now"
 title "What to try next"
 cat <<END
   Another story, with a beginning of your own:
-    $bevatron generate --load $folder/run --prompt "One day, a brave fox" --temperature 0.8 --top-k 40
-  Go on training where this run stopped, to twice the iterations:
-    ${train[*]} --train-iters $((2 * iterations)) --load $folder/run --save $folder/run --override-opt_param-scheduler
-  Your own text: one JSON object a line with a "text" member, then steps 2 to 7 above:
+    $bevatron generate --load $folder/run --prompt "One day, a brave fox" --temperature 0.7 --top-k 40
+  The same run, four times as long, with a loss that goes on falling:
+    DEMO_ITERS=$((4 * iterations)) DEMO_FOLDER=$folder/long make demo
+  Your own text: one JSON object a line with a "text" member, then steps 2 to 7 above with it:
     $bevatron preprocess --help
 END
