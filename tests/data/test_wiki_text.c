@@ -105,6 +105,7 @@ TEST(lines) {
         {"* one\n* two\n** deep\n# first\n# second\nafter\n# again",
          "- one\n- two\n- deep\n1. first\n2. second\n\nafter\n1. again"},
         {"; term\n: meaning\n:: deeper", "term\nmeaning\ndeeper"},
+        {"* one\n: more of it\nwhere\n:x\nis", "- one\nmore of it\n\nwhere\nx\nis"},
         {"a\n\n\n\nb\n----\nc", "a\n\nb\n\nc"},
         {"text\n== References ==\n* a book\nprose\n== See also ==\n* [[x]]\n== History ==\n* item",
          "text\n\nReferences\n\nprose\n\nHistory\n\n- item"},

@@ -194,7 +194,8 @@ static void put_item(struct layout *layout, struct wiki_slice line) {
     } else if (mark == '*') {
         memcpy(prefix, "- ", 3);
     }
-    if (put_line(layout, is_list ? BLOCK_LIST : BLOCK_TEXT, prefix, text) && mark == '#')
+    bool continues_list = layout->last == BLOCK_LIST && !layout->after_blank;
+    if (put_line(layout, is_list || continues_list ? BLOCK_LIST : BLOCK_TEXT, prefix, text) && mark == '#')
         layout->numbers[place]++;
 }
 
