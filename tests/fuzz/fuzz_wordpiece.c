@@ -1,5 +1,6 @@
-// layer: data A vocabulary file and a text out of hostile bytes (VOCAB NUL TEXT): ids must be in range, and encoding
-// again with a warm cache must give them again.
+// layer: data
+// A vocabulary file and a text out of hostile bytes (VOCAB NUL TEXT): ids must be in range, and encoding again with a
+// warm cache must give them again.
 #include "fuzz.h"
 
 #include "data/tokenizer/normal_form.h"
