@@ -31,7 +31,7 @@ struct attention_args {
     struct cuda_dropout dropout;
 };
 
-// Lets a kernel have that much shared memory; more than 48 KiB must be asked for, and GPUs differ in how much they have:
+// Lets a kernel have that much shared memory; more than 48 KiB must be asked for, and GPUs differ in what they have:
 // 227 KiB on compute capability 9.0, 163 on 8.0, 99 on 8.6 and 8.9.
 template <typename Kernel>
 static void attention_take_shared(const struct cuda_device *cuda, Kernel kernel, int bytes, int head_size) {
