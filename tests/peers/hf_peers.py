@@ -324,7 +324,27 @@ def json_section():
                                               ("every character", every_character()), ("real texts", real)))
 
 
-SECTIONS = {"bert": bert, "tiktoken": tiktoken_section, "json": json_section}
+def shapes_section():
+    """Small tokenizers with every component there is."""
+    sys.path.insert(0, os.path.join(HERE, "../golden"))
+    import make_hf
+    from tokenizers import Tokenizer
+    texts = random_texts(2500, make_hf.TEXTS, seed=11) + make_hf.TEXTS
+    with tempfile.TemporaryDirectory() as folder:
+        for name, tokenizer in make_hf.shapes():
+            path = os.path.join(folder, "tokenizer.json")
+            tokenizer.save(path)
+            tokenizer = Tokenizer.from_file(path)
+            flags = ["--tokenizer-type", "HuggingFaceTokenizer", "--tokenizer-model", folder]
+            compare(f"shape {name}", flags, texts, lambda text: tokenizer.encode(text).ids)
+            ids = [tokenizer.encode(text).ids for text in texts[:500]]
+            expected = [tokenizer.decode(i, skip_special_tokens=False) for i in ids]
+            actual = ours(flags, ids, "decode")
+            wrong = [i for i in range(len(ids)) if actual[i] != expected[i]]
+            check(f"shape {name}: decoding", not wrong, "" if not wrong else f"{actual[wrong[0]]!r}, expected {expected[wrong[0]]!r}")
+
+
+SECTIONS = {"bert": bert, "tiktoken": tiktoken_section, "json": json_section, "shapes": shapes_section}
 
 
 def main():

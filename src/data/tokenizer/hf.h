@@ -219,9 +219,17 @@ void hf_find_added(const struct hf *hf, bool normalized, const char *text, size_
 // The text of ids through the decoders.
 int hf_decode(const struct hf *hf, const int32_t *ids, int64_t count, struct buffer *out);
 
-// The next match of a pattern in text at or after from: 1, 0, -1 as pattern_find.
-int hf_pattern_next(const struct hf *hf, const struct hf_pattern *pattern, struct pattern_scratch *scratch,
-                    const struct buffer *text, size_t from, struct pattern_match *match);
+// Where a search for all matches in a text is; zeroed, it is at the beginning.
+struct hf_search {
+    size_t from;
+    struct pattern_match match;  // the last one
+    bool found;                  // there was one
+};
+
+// The next match of a pattern in text: 1, 0, -1 as pattern_find. An empty match right after another match does not
+// count.
+int hf_next_match(const struct hf *hf, const struct hf_pattern *pattern, struct pattern_scratch *scratch,
+                  const struct buffer *text, struct hf_search *search);
 
 int hf_encode(const struct hf *hf, struct hf_state *state, const char *text, size_t length, struct token_list *out);
 void hf_state_init(struct hf_state *state);

@@ -172,13 +172,12 @@ static int decode_replace(const struct hf *hf, const struct hf_decoder_step *ste
     for (size_t i = 0; i < in->count && found == 0; i++) {
         struct hf_string token = string_at(in, i);
         struct buffer view = {.data = token.text, .length = token.length};
-        struct pattern_match match;
-        size_t from = 0, done = 0;
-        while ((found = hf_pattern_next(hf, &step->pattern, &scratch, &view, from, &match)) == 1) {
-            buffer_append(&out->text, token.text + done, match.begin - done);
+        struct hf_search search = {0};
+        size_t done = 0;
+        while ((found = hf_next_match(hf, &step->pattern, &scratch, &view, &search)) == 1) {
+            buffer_append(&out->text, token.text + done, search.match.begin - done);
             buffer_append(&out->text, step->text.text, step->text.length);
-            done = match.end;
-            from = match.end > match.begin ? match.end : match.end + 1;
+            done = search.match.end;
         }
         buffer_append(&out->text, token.text + done, token.length - done);
         strings_end(out);

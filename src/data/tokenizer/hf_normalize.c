@@ -239,14 +239,13 @@ static void apply_charsmap(const struct hf *hf, const struct charsmap *map, cons
 
 static int apply_replace(const struct hf *hf, const struct hf_normalizer_step *step, struct hf_state *state,
                          const struct buffer *in, struct buffer *out) {
-    struct pattern_match match;
-    size_t from = 0, done = 0;
+    struct hf_search search = {0};
+    size_t done = 0;
     int found;
-    while ((found = hf_pattern_next(hf, &step->pattern, &state->pattern, in, from, &match)) == 1) {
-        buffer_append(out, in->data + done, match.begin - done);
+    while ((found = hf_next_match(hf, &step->pattern, &state->pattern, in, &search)) == 1) {
+        buffer_append(out, in->data + done, search.match.begin - done);
         buffer_append(out, step->content.text, step->content.length);
-        done = match.end;
-        from = match.end > match.begin ? match.end : match.end + 1;
+        done = search.match.end;
     }
     if (done < in->length)
         buffer_append(out, in->data + done, in->length - done);

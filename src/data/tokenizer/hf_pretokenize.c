@@ -5,8 +5,8 @@
 #include "base/utf8.h"
 #include <string.h>
 
-int hf_pattern_next(const struct hf *hf, const struct hf_pattern *pattern, struct pattern_scratch *scratch,
-                    const struct buffer *text, size_t from, struct pattern_match *match) {
+static int find(const struct hf *hf, const struct hf_pattern *pattern, struct pattern_scratch *scratch,
+                const struct buffer *text, size_t from, struct pattern_match *match) {
     const char *data = buffer_string(text);
     if (from > text->length)
         return 0;
@@ -27,6 +27,26 @@ int hf_pattern_next(const struct hf *hf, const struct hf_pattern *pattern, struc
         return 0;
     *match = (struct pattern_match){(size_t)(found - data), (size_t)(found - data) + pattern->literal.length};
     return 1;
+}
+
+int hf_next_match(const struct hf *hf, const struct hf_pattern *pattern, struct pattern_scratch *scratch,
+                  const struct buffer *text, struct hf_search *search) {
+    for (;;) {
+        struct pattern_match match;
+        int found = find(hf, pattern, scratch, text, search->from, &match);
+        if (found != 1)
+            return found;
+        bool repeated = match.begin == match.end && search->found && match.end == search->match.end;
+        search->from = match.end;
+        if (!repeated) {
+            search->match = match;
+            search->found = true;
+            return 1;
+        }
+        uint32_t character;
+        const unsigned char *at = (const unsigned char *)text->data + match.end;
+        search->from += match.end < text->length ? utf8_decode(at, text->length - match.end, &character, NULL) : 1;
+    }
 }
 
 void hf_splits_add(struct hf_splits *splits, struct hf_split split) {
@@ -112,15 +132,14 @@ static struct buffer view_of(const struct hf_splits *splits, const struct hf_spl
 static int cut_by_pattern(const struct hf *hf, const struct hf_pretokenizer_step *step, struct hf_state *state,
                           const struct hf_split *word, struct cutter *cutter) {
     struct buffer text = view_of(&state->words, word);
-    struct pattern_match match;
-    size_t from = 0, done = 0;
+    struct hf_search search = {0};
+    size_t done = 0;
     int found;
-    while ((found = hf_pattern_next(hf, &step->pattern, &state->pattern, &text, from, &match)) == 1) {
-        if (done != match.begin)
-            cut(cutter, done, match.begin, step->invert);
-        cut(cutter, match.begin, match.end, !step->invert);
-        done = match.end;
-        from = match.end > match.begin ? match.end : match.end + 1;
+    while ((found = hf_next_match(hf, &step->pattern, &state->pattern, &text, &search)) == 1) {
+        if (done != search.match.begin)
+            cut(cutter, done, search.match.begin, step->invert);
+        cut(cutter, search.match.begin, search.match.end, !step->invert);
+        done = search.match.end;
     }
     if (found == 0 && done < text.length)
         cut(cutter, done, text.length, step->invert);
@@ -263,13 +282,13 @@ static void apply_metaspace(const struct hf_pretokenizer_step *step, struct hf_s
         .out = &state->other, .behavior = HF_MERGED_WITH_NEXT, .is_first = word->is_first, .base = begin};
     struct hf_pattern pattern = {.literal = step->split ? *mark : (struct hf_string){0}};
     struct buffer changed = {.data = out->data + begin, .length = out->length - begin};
-    struct pattern_match match;
+    struct hf_search search = {0};
     size_t done = 0;
-    while (hf_pattern_next(NULL, &pattern, NULL, &changed, done, &match) == 1) {
-        if (done < match.begin)
-            cut(&cutter, done, match.begin, false);
-        cut(&cutter, match.begin, match.end, true);
-        done = match.end;
+    while (hf_next_match(NULL, &pattern, NULL, &changed, &search) == 1) {
+        if (done < search.match.begin)
+            cut(&cutter, done, search.match.begin, false);
+        cut(&cutter, search.match.begin, search.match.end, true);
+        done = search.match.end;
     }
     if (done < changed.length)
         cut(&cutter, done, changed.length, false);

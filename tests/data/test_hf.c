@@ -1,0 +1,227 @@
+// Hugging Face's tokenizer.json against golden ids and texts of their library (tests/golden/make_hf.py), and what
+// files that cannot be read so give.
+#include "base/utf8.h"
+#include "data/tokenizer/hf.h"
+#include "json_ids.h"
+
+#define HF "tests/golden/hf/"
+
+static const char *const shapes[] = {"gpt2",    "llama3", "neox", "roberta", "falcon", "llama2",
+                                     "mistral", "bert",   "t5",   "words",   "clip",   "added"};
+enum { SHAPE_COUNT = sizeof shapes / sizeof shapes[0] };
+
+static void need_normal_forms(void) {
+    if (normal_form_require() < 0)
+        test_skip("this build has no normal forms");
+}
+
+TEST(golden_ids) {
+    need_normal_forms();
+    for (int i = 0; i < SHAPE_COUNT; i++) {
+        char file[64], cases[64];
+        snprintf(file, sizeof file, HF "%s.json", shapes[i]);
+        snprintf(cases, sizeof cases, HF "%s.jsonl", shapes[i]);
+        struct tokenizer_options options = {.type = "HuggingFaceTokenizer", .model_file = file};
+        EXPECT(json_ids_check_file(&options, "ids", cases) > 20);
+        options.hf_without_specials = true;
+        EXPECT(json_ids_check_file(&options, "plain", cases) > 20);
+    }
+}
+
+// Decoding gives the bytes as they are; the library makes U+FFFD of what is not UTF-8.
+static void replace_ill_formed(struct buffer *text) {
+    struct buffer out = {0};
+    for (size_t at = 0; at < text->length;) {
+        uint32_t character;
+        char bytes[4];
+        at += utf8_decode((const unsigned char *)text->data + at, text->length - at, &character, NULL);
+        buffer_append(&out, bytes, utf8_encode(character, bytes));
+    }
+    buffer_free(text);
+    *text = out;
+}
+
+static void check_decoded(const struct json *line, void *context) {
+    const struct json *ids = json_member(line, "ids"), *decoded = json_member(line, "decoded");
+    struct token_list list = {0};
+    struct buffer text = {0};
+    for (size_t i = 0; i < ids->count; i++)
+        token_list_append(&list, (int32_t)ids->items[i].number);
+    EXPECT_OK(tokenizer_decode(context, list.ids, list.count, &text));
+    replace_ill_formed(&text);
+    if (text.length != decoded->length || memcmp(buffer_string(&text), decoded->string, text.length) != 0)
+        test_fail("decoded \"%s\", expected \"%s\"", buffer_string(&text), decoded->string);
+    token_list_free(&list);
+    buffer_free(&text);
+}
+
+TEST(golden_texts) {
+    need_normal_forms();
+    for (int i = 0; i < SHAPE_COUNT; i++) {
+        char file[64], cases[64];
+        snprintf(file, sizeof file, HF "%s.json", shapes[i]);
+        snprintf(cases, sizeof cases, HF "%s.jsonl", shapes[i]);
+        struct tokenizer_options options = {.type = "HuggingFaceTokenizer", .model_file = file};
+        struct tokenizer *tokenizer;
+        EXPECT_OK(tokenizer_open(&tokenizer, &options));
+        for_each_case(cases, check_decoded, tokenizer);
+        tokenizer_free(tokenizer);
+    }
+}
+
+// The ways of their own must give what the parts give.
+TEST(shortcuts_change_nothing) {
+    need_normal_forms();
+    static const char *const files[] = {"gpt2", "llama3", "neox", "roberta", "bert"};
+    for (int i = 0; i < 5; i++) {
+        char file[64];
+        snprintf(file, sizeof file, HF "%s.json", files[i]);
+        struct buffer json = {0}, text = {0};
+        struct hf *hf;
+        EXPECT_OK(file_read_all(file, (size_t)1 << 24, &json));
+        EXPECT_OK(hf_parse(&hf, json.data, json.length, file));
+        EXPECT(hf->is_bert || hf->byte_rules);
+        struct hf_state fast, slow;
+        struct token_list ids = {0}, expected = {0};
+        hf_state_init(&fast);
+        hf_state_init(&slow);
+        uint64_t random = 5;
+        for (int round = 0; round < 200; round++) {
+            random_bytes(&random, &text, 200);
+            ids.count = expected.count = 0;
+            EXPECT_OK(hf_encode(hf, &fast, text.data, text.length, &ids));
+            bool is_bert = hf->is_bert;
+            const struct split_rules *rules = hf->byte_rules;
+            hf->is_bert = false;
+            hf->byte_rules = NULL;
+            EXPECT_OK(hf_encode(hf, &slow, text.data, text.length, &expected));
+            hf->is_bert = is_bert;
+            hf->byte_rules = rules;
+            expect_ids(&ids, expected.ids, expected.count);
+        }
+        hf_state_free(&fast);
+        hf_state_free(&slow);
+        token_list_free(&ids);
+        token_list_free(&expected);
+        hf_free(hf);
+        buffer_free(&json);
+        buffer_free(&text);
+    }
+}
+
+TEST(end_of_document) {
+    struct tokenizer *tokenizer;
+    struct tokenizer_options options = {.type = "HuggingFaceTokenizer", .model_file = HF "gpt2.json"};
+    EXPECT_OK(tokenizer_open(&tokenizer, &options));
+    EXPECT_INT(tokenizer_vocab_size(tokenizer), 401);
+    EXPECT_INT(tokenizer_eod(tokenizer), 400);
+    tokenizer_free(tokenizer);
+    options.model_file = HF "words.json";
+    EXPECT_OK(tokenizer_open(&tokenizer, &options));
+    EXPECT_INT(tokenizer_eod(tokenizer), -1);
+    tokenizer_free(tokenizer);
+    char folder[] = "/tmp/test_hf_XXXXXX", path[64];
+    EXPECT(mkdtemp(folder));
+    struct buffer json = {0};
+    EXPECT_OK(file_read_all(HF "llama2.json", (size_t)1 << 24, &json));
+    snprintf(path, sizeof path, "%s/tokenizer.json", folder);
+    EXPECT_OK(file_write_all(path, json.data, json.length));
+    snprintf(path, sizeof path, "%s/tokenizer_config.json", folder);
+    static const char config[] = "{\"eos_token\": {\"content\": \"<s>\"}}";
+    EXPECT_OK(file_write_all(path, config, sizeof config - 1));
+    options.model_file = folder;
+    EXPECT_OK(tokenizer_open(&tokenizer, &options));
+    EXPECT_INT(tokenizer_eod(tokenizer), 1);
+    tokenizer_free(tokenizer);
+    EXPECT_OK(file_remove_tree(folder));
+    buffer_free(&json);
+}
+
+// A file with a small BPE model and the given parts.
+static void expect_bad(const char *parts, const char *message) {
+    struct buffer json = {0};
+    buffer_printf(&json, "{%s}", parts);
+    struct hf *hf;
+    EXPECT_ERROR(hf_parse(&hf, json.data, json.length, "t.json"), message);
+    EXPECT(hf == NULL);
+    buffer_free(&json);
+}
+
+#define MODEL "\"model\": {\"type\": \"BPE\", \"vocab\": {\"a\": 0, \"b\": 1, \"ab\": 2}, \"merges\": [\"a b\"]}"
+
+TEST(what_is_not_supported_is_named) {
+    expect_bad("", "t.json: model: is missing");
+    expect_bad("\"model\": {\"type\": \"Neural\", \"vocab\": {}}", "the model type \"Neural\" is not supported");
+    expect_bad(MODEL ", \"normalizer\": {\"type\": \"Rot13\"}", "the normalizer \"Rot13\" is not supported");
+    expect_bad(MODEL ", \"normalizer\": {}", "without a \"type\"");
+    expect_bad(MODEL ", \"normalizer\": {\"type\": \"Sequence\"}", "a Sequence without its list");
+    expect_bad(MODEL ", \"pre_tokenizer\": {\"type\": \"UnicodeScripts\"}",
+               "the pre_tokenizer \"UnicodeScripts\" is not supported");
+    expect_bad(MODEL ", \"decoder\": {\"type\": \"CTC\"}", "the decoder \"CTC\" is not supported");
+    expect_bad(MODEL ", \"post_processor\": {\"type\": \"Odd\"}", "the post_processor \"Odd\" is not supported");
+    expect_bad(MODEL ", \"pre_tokenizer\": {\"type\": \"Split\", \"pattern\": {\"Regex\": \"(?P<x>a)\"}}",
+               "this kind of group");
+    expect_bad(MODEL ", \"pre_tokenizer\": {\"type\": \"Split\", \"pattern\": {\"Regex\": \"\\\\p{Han}+\"}}",
+               "this property");
+    expect_bad(MODEL ", \"pre_tokenizer\": {\"type\": \"Split\", \"pattern\": {}}", "neither a String nor a Regex");
+    expect_bad(MODEL
+               ", \"pre_tokenizer\": {\"type\": \"Split\", \"pattern\": {\"String\": \"a\"}, \"behavior\": \"Odd\"}",
+               "the behavior \"Odd\"");
+    expect_bad(MODEL ", \"pre_tokenizer\": {\"type\": \"Metaspace\"}", "replacement: is missing");
+    expect_bad(MODEL ", \"normalizer\": {\"type\": \"Precompiled\", \"precompiled_charsmap\": \"A\"}", "is not base64");
+    expect_bad(MODEL ", \"normalizer\": {\"type\": \"Precompiled\", \"precompiled_charsmap\": \"/////w==\"}",
+               "normalisation rules are damaged");
+}
+
+TEST(bad_models) {
+    expect_bad("\"model\": {\"type\": \"BPE\", \"vocab\": 1, \"merges\": []}", "is no object of tokens");
+    expect_bad("\"model\": {\"type\": \"BPE\", \"vocab\": {\"a\": -1}, \"merges\": []}", "no integer from 0");
+    expect_bad("\"model\": {\"type\": \"BPE\", \"vocab\": {\"a\": 0, \"b\": 0}, \"merges\": []}",
+               "another token's too");
+    expect_bad("\"model\": {\"type\": \"BPE\", \"vocab\": {\"a\": 99999999}, \"merges\": []}", "far above");
+    expect_bad("\"model\": {\"type\": \"BPE\", \"vocab\": {\"a\": 0}}", "\"merges\" is no list");
+    expect_bad("\"model\": {\"type\": \"BPE\", \"vocab\": {\"a\": 0}, \"merges\": [\"a a\"]}", "not in the vocabulary");
+    expect_bad("\"model\": {\"type\": \"BPE\", \"vocab\": {\"a\": 0}, \"merges\": [\"a\"]}", "one blank between");
+    expect_bad("\"model\": {\"type\": \"BPE\", \"vocab\": {\"a\": 0}, \"merges\": [1]}", "neither a string nor a pair");
+    expect_bad("\"model\": {\"type\": \"BPE\", \"vocab\": {\"a\": 0}, \"merges\": [], \"dropout\": 0.1}", "random");
+    expect_bad("\"model\": {\"type\": \"Unigram\", \"vocab\": {}}", "no list of pieces");
+    expect_bad("\"model\": {\"type\": \"Unigram\", \"vocab\": [[\"a\"]]}", "[piece, score]");
+    expect_bad("\"model\": {\"type\": \"Unigram\", \"vocab\": [[\"a\", 0]], \"unk_id\": 1}", "\"unk_id\"");
+    expect_bad(MODEL ", \"added_tokens\": [{\"id\": 1}]", "without \"content\"");
+    expect_bad(MODEL ", \"post_processor\": {\"type\": \"BertProcessing\", \"sep\": [\"x\"]}", "not [token, id]");
+    expect_bad(MODEL ", \"post_processor\": {\"type\": \"TemplateProcessing\", \"single\": []}", "just once");
+    struct tokenizer *tokenizer;
+    struct tokenizer_options options = {.type = "HuggingFaceTokenizer"};
+    EXPECT_ERROR(tokenizer_open(&tokenizer, &options), "--tokenizer-model");
+    options.model_file = "tests/golden";
+    EXPECT_ERROR(tokenizer_open(&tokenizer, &options), "tests/golden/tokenizer.json");
+}
+
+// A file cut anywhere is an error, never a crash.
+TEST(truncated_files) {
+    struct buffer json = {0};
+    EXPECT_OK(file_read_all(HF "words.json", (size_t)1 << 24, &json));
+    for (size_t length = 0; length + 2 < json.length; length += 7) {
+        struct hf *hf;
+        EXPECT_ERROR(hf_parse(&hf, json.data, length, "t.json"), "t.json");
+    }
+    buffer_free(&json);
+}
+
+TEST(llama2_known_ids) {
+    char *path = shared_file("llama2/tokenizer.json");
+    struct tokenizer_options options = {.type = "HuggingFaceTokenizer", .model_file = path};
+    struct json_ids open = json_ids_open(&options, "");
+    EXPECT_INT(tokenizer_vocab_size(open.tokenizer), 32000);
+    EXPECT_INT(tokenizer_eod(open.tokenizer), 2);
+    struct token_list ids = {0};
+    EXPECT_OK(tokenizer_encode(open.encoder, "Hello world", 11, &ids));
+    expect_ids(&ids, (const int32_t[]){1, 15043, 3186}, 3);
+    token_list_free(&ids);
+    json_ids_close(&open);
+    free(path);
+}
+
+TEST_MAIN(TEST_CASE(golden_ids), TEST_CASE(golden_texts), TEST_CASE(shortcuts_change_nothing),
+          TEST_CASE(end_of_document), TEST_CASE(what_is_not_supported_is_named), TEST_CASE(bad_models),
+          TEST_CASE(truncated_files), TEST_CASE(llama2_known_ids))
