@@ -11,7 +11,7 @@
 #include <stdlib.h>
 
 // The last two keep a hostile page from filling memory; no page that means something comes near them.
-enum { NOWHERE = -1, LONGEST_PREFIX = 64, MOST_FRAMES = 1 << 16, MOST_PARTS = 2 * WIKI_MOST_ARGUMENTS };
+enum { NOWHERE = -1, LONGEST_PREFIX = 64, MOST_FRAMES = 1 << 16, MOST_PARTS = 1 << 20 };
 
 struct frame {
     int64_t braces;      // how many are open; 0 for a link
@@ -274,7 +274,7 @@ static void step(struct machine *m) {
         break;
     case '|':
         put(m, '|');
-        if (m->part_count - top(m)->first_part < MOST_PARTS)
+        if (m->part_count < MOST_PARTS)
             push_part(m);
         break;
     case '=':
