@@ -145,6 +145,12 @@ static void validate_tokenizer(struct config *config, struct complaints *complai
                  config->vocab_file ? "--merge-file" : "--vocab-file");
     if (config->tokenizer_type && strcmp(config->tokenizer_type, "NullTokenizer") == 0 && config->vocab_size == 0)
         complain(complaints, "NullTokenizer needs --vocab-size");
+    if (config->tokenizer_type && strstr(config->tokenizer_type, "SentencePieceTokenizer") && !config->tokenizer_model)
+        complain(complaints, "%s needs --tokenizer-model", config->tokenizer_type);
+    if (config->tokenizer_type && strcmp(config->tokenizer_type, "Llama2Tokenizer") == 0 && !config->tokenizer_model)
+        complain(complaints, "Llama2Tokenizer needs --tokenizer-model");
+    if (config->tokenizer_model && !config->tokenizer_type)
+        complain(complaints, "--tokenizer-model needs --tokenizer-type, which says how to read it");
 }
 
 static void validate_checkpoints(struct config *config, enum config_use use, struct complaints *complaints) {

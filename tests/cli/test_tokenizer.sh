@@ -62,7 +62,7 @@ expect 0 '"<|endoftext|>"' "$BEVATRON" tokenizer inspect --tokens "${golden[@]}"
 expect 0 "inspect" "$BEVATRON" tokenizer --help
 expect 2 "subcommand" "$BEVATRON" tokenizer
 expect 2 "there is no tokenizer" "$BEVATRON" tokenizer encod
-expect 2 "supported: GPT2BPETokenizer" "$BEVATRON" tokenizer inspect --tokenizer-type Llama2Tokenizer --tokenizer-model x
+expect 2 "supported: GPT2BPETokenizer" "$BEVATRON" tokenizer inspect --tokenizer-type SFTTokenizer --tokenizer-model x
 expect 2 "--merge-file" "$BEVATRON" tokenizer inspect --vocab-file tests/golden/bpe/vocab.json
 sed '5s/.*/q zqz/' tests/golden/bpe/merges.txt >"$work/merges.txt"
 expect 1 "merges.txt:5: \"zqz\" is not a token" "$BEVATRON" tokenizer inspect --vocab-file tests/golden/bpe/vocab.json \

@@ -7,7 +7,7 @@
 
 TEST(types_are_found_by_name) {
     struct tokenizer *tokenizer;
-    struct tokenizer_options options = {.type = "Llama2Tokenizer"};
+    struct tokenizer_options options = {.type = "SFTTokenizer"};
     EXPECT_ERROR(tokenizer_open(&tokenizer, &options), "not supported by this version; supported: GPT2BPETokenizer");
     EXPECT_INT(error_exit_code(), EXIT_CODE_USAGE);
     options.type = "GPT3";

@@ -250,7 +250,7 @@ def main():
         CHARSMAP = sentencepiece.SentencePieceProcessor(model_file=prefix + ".model").serialized_model_proto()
         CHARSMAP = model_pb2.ModelProto.FromString(CHARSMAP).normalizer_spec.precompiled_charsmap
         if not quick or quick == "random":
-            random_models(folder, 400)
+            random_models(folder, int(os.environ.get("MODELS", 400)))
     for model in models:
         name = os.path.relpath(model, SHARED)
         if quick in name:
