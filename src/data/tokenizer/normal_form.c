@@ -184,6 +184,8 @@ void normal_form_apply(const struct normal_form_rules *rules, const uint32_t *in
         memcpy(out->items + out->count, parts, length * sizeof *parts);
         out->count += length;
     }
+    if (out->count == begin)
+        return;
     order_all(rules->known, out->items + begin, out->count - begin);
     if (rules->form == NORMAL_FORM_C || rules->form == NORMAL_FORM_KC)
         out->count = begin + compose_all(rules, out->items + begin, out->count - begin);
