@@ -1,4 +1,4 @@
-// bevatron tokenizer train|encode|decode|inspect: finds the subcommand.
+// bevatron tokenizer train|encode|decode|inspect|dictionary: finds the subcommand.
 #include "cli/commands.h"
 #include "cli/tokenizer_commands.h"
 #include "base/error.h"
@@ -8,10 +8,11 @@
 
 static const char usage[] = "bevatron tokenizer SUBCOMMAND [flags]\n"
                             "\n"
-                            "  train     learns byte-level BPE from text\n"
-                            "  encode    text on standard input to ids\n"
-                            "  decode    ids on standard input to text\n"
-                            "  inspect   describes a tokenizer\n"
+                            "  train       learns byte-level BPE from text\n"
+                            "  encode      text on standard input to ids\n"
+                            "  decode      ids on standard input to text\n"
+                            "  inspect     describes a tokenizer\n"
+                            "  dictionary  counts the words of a text, as fairseq-preprocess does\n"
                             "\n"
                             "Each has --help.\n";
 
@@ -33,10 +34,9 @@ int cmd_tokenizer(int argc, char **argv) {
         const char *name;
         int (*main)(int argc, char **argv);
     } subcommands[] = {
-        {"train", tokenizer_train_main},
-        {"encode", tokenizer_encode_main},
-        {"decode", tokenizer_decode_main},
-        {"inspect", tokenizer_inspect_main},
+        {"train", tokenizer_train_main},           {"encode", tokenizer_encode_main},
+        {"decode", tokenizer_decode_main},         {"inspect", tokenizer_inspect_main},
+        {"dictionary", tokenizer_dictionary_main},
     };
     const char *name = argc > 1 ? argv[1] : "";
     for (size_t i = 0; i < sizeof subcommands / sizeof subcommands[0]; i++)
@@ -46,7 +46,7 @@ int cmd_tokenizer(int argc, char **argv) {
         fputs(usage, stdout);
         return EXIT_CODE_OK;
     }
-    error_set_code(EXIT_CODE_USAGE, "%s%s%s; it is tokenizer train, encode, decode or inspect",
+    error_set_code(EXIT_CODE_USAGE, "%s%s%s; it is tokenizer train, encode, decode, inspect or dictionary",
                    *name ? "there is no tokenizer \"" : "tokenizer needs a subcommand", name, *name ? "\"" : "");
     return command_failed();
 }

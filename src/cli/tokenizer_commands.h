@@ -1,4 +1,4 @@
-// The four subcommands of `bevatron tokenizer`, and what they have in common.
+// The subcommands of `bevatron tokenizer`, and what they have in common.
 #ifndef CLI_TOKENIZER_COMMANDS_H
 #define CLI_TOKENIZER_COMMANDS_H
 
@@ -17,5 +17,6 @@ int tokenizer_train_main(int argc, char **argv);
 int tokenizer_encode_main(int argc, char **argv);
 int tokenizer_decode_main(int argc, char **argv);
 int tokenizer_inspect_main(int argc, char **argv);
+int tokenizer_dictionary_main(int argc, char **argv);
 
 #endif

@@ -1,7 +1,8 @@
-// bevatron tokenizer train: text to vocab.json and merges.txt.
+// bevatron tokenizer train: text to vocab.json, merges.txt and, both in one, tokenizer.json.
 #include "cli/tokenizer_commands.h"
 #include "config/flag.h"
 #include "data/tokenizer/bpe_train.h"
+#include "data/tokenizer/hf_save.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/log.h"
@@ -80,30 +81,35 @@ static const struct flag train_rows[] = {
      .type = FLAG_STRING,
      .offset = TRAIN(output_prefix),
      .value_name = "PREFIX",
-     .help = "writes PREFIX-vocab.json and PREFIX-merges.txt"},
+     .help = "writes PREFIX-vocab.json, PREFIX-merges.txt and PREFIX-tokenizer.json"},
     {.name = "--save",
      .type = FLAG_STRING,
      .offset = TRAIN(save),
      .value_name = "FOLDER",
-     .help = "writes FOLDER/vocab.json and FOLDER/merges.txt"},
+     .help = "writes FOLDER/vocab.json, FOLDER/merges.txt and FOLDER/tokenizer.json"},
 };
 
 static int save_trained(const struct train_options *options, const struct bpe_merges *merges) {
-    char *vocab_file, *merge_file;
+    char *vocab_file, *merge_file, *json_file;
     if (options->save) {
         TRY(file_make_folders(options->save));
         vocab_file = file_join(options->save, "vocab.json");
         merge_file = file_join(options->save, "merges.txt");
+        json_file = file_join(options->save, "tokenizer.json");
     } else {
         vocab_file = memory_printf("%s-vocab.json", options->output_prefix);
         merge_file = memory_printf("%s-merges.txt", options->output_prefix);
+        json_file = memory_printf("%s-tokenizer.json", options->output_prefix);
     }
     int status = bpe_save(merges, vocab_file, merge_file);
     if (status == 0)
-        printf("wrote %s (%" PRId64 " tokens) and %s (%" PRId64 " merges)\n", vocab_file, merges->token_count + 1,
-               merge_file, merges->count);
+        status = hf_save_bpe(vocab_file, merge_file, json_file);
+    if (status == 0)
+        printf("wrote %s (%" PRId64 " tokens), %s (%" PRId64 " merges) and %s\n", vocab_file, merges->token_count + 1,
+               merge_file, merges->count, json_file);
     free(vocab_file);
     free(merge_file);
+    free(json_file);
     return status;
 }
 

@@ -1,5 +1,6 @@
-// layer: data A tokenizer.json and a text out of hostile bytes (JSON NUL TEXT): ids must be those of tokens, a warm
-// cache must change nothing, and decoding must not fail.
+// layer: data
+// A tokenizer.json and a text out of hostile bytes (JSON NUL TEXT): ids must be those of tokens, a warm cache must
+// change nothing, and decoding must not crash.
 #include "fuzz.h"
 
 #include "data/tokenizer/hf.h"

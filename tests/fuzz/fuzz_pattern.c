@@ -1,6 +1,6 @@
 // layer: data
-// A pattern and a text out of hostile bytes (PATTERN NUL TEXT): whatever compiles must find matches inside the text, in
-// order, or stop by itself.
+// A pattern and a text out of hostile bytes (PATTERN NUL TEXT): whatever compiles must find matches inside the text,
+// in order, or stop by itself.
 #include "fuzz.h"
 
 #include "data/tokenizer/pattern.h"
@@ -11,7 +11,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     const uint8_t *nul = memchr(data, 0, size);
     if (!nul)
         return 0;
-    struct unicode_table *table = split_table_create();
+    static struct unicode_table *table;  // made once: it is the same for all inputs
+    if (!table)
+        table = split_table_create();
     struct pattern *pattern;
     struct pattern_scratch scratch = {0};
     const uint8_t *text = nul + 1;
@@ -27,6 +29,5 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         pattern_free(pattern);
     }
     pattern_scratch_free(&scratch);
-    free(table);
     return 0;
 }

@@ -30,7 +30,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     if (!nul || normal_form_require() < 0 ||
         wordpiece_vocab_parse(&vocab, (const char *)data, (size_t)(nul - data), "vocab") < 0)
         return 0;
-    struct unicode_table *table = unicode_table_create(UNICODE_EDITION_16);
+    static struct unicode_table *table;  // made once: it is the same for all inputs
+    if (!table)
+        table = unicode_table_create(UNICODE_EDITION_16);
     int32_t node = trie_step(&vocab.trie, TRIE_ROOT, '#');
     struct bert bert = {
         .model = {.trie = &vocab.trie,
@@ -41,7 +43,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
             {.table = table, .decomposed = table, .google = size % 2, .lower = size % 3, .strip_accents = size % 5},
     };
     check_text(&bert, vocab.size, (const char *)nul + 1, (size_t)(data + size - nul - 1));
-    free(table);
     wordpiece_vocab_free(&vocab);
     return 0;
 }

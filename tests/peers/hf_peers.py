@@ -2,12 +2,15 @@
 """Compares BERT WordPiece, tiktoken rank files, Hugging Face's tokenizer.json and fairseq's dictionaries with the packages
 others use: ids of real texts and of 10,000 random Unicode strings per tokenizer must be equal. Needs tokenizers and tiktoken;
 $BEVATRON is the program. Tokenizers and texts come from $BEVATRON_SHARED/data (default ../shared); what is not there is
-said and left out. Arguments choose sections: bert, tiktoken, json, fairseq."""
+said and left out. Arguments choose sections: bert, tiktoken, json, shapes,
+fairseq, trained."""
 import base64
+import collections
 import json
 import lzma
 import os
 import random
+import re
 import subprocess
 import sys
 import tempfile
@@ -344,7 +347,102 @@ def shapes_section():
             check(f"shape {name}: decoding", not wrong, "" if not wrong else f"{actual[wrong[0]]!r}, expected {expected[wrong[0]]!r}")
 
 
-SECTIONS = {"bert": bert, "tiktoken": tiktoken_section, "json": json_section, "shapes": shapes_section}
+# ---- fairseq ----
+
+class Dictionary:
+    """fairseq's dictionary: built from words, saved and loaded."""
+    SPECIALS = ["<s>", "<pad>", "</s>", "<unk>"]
+
+    def __init__(self, lines=()):
+        self.index = {symbol: i for i, symbol in enumerate(self.SPECIALS)}
+        size = len(self.SPECIALS)
+        for line in lines:
+            symbol, field = line.rstrip().rsplit(" ", 1)
+            if field == "#fairseq:overwrite":
+                symbol, field = symbol.rsplit(" ", 1)
+            self.index[symbol] = size
+            size += 1
+        self.size = size
+
+    def words(self, text):
+        return [self.index.get(word, 3) for word in re.sub(r"\s+", " ", text).strip().split()]
+
+    @classmethod
+    def build(cls, text, threshold=-1, most=-1, multiple=8):
+        counts = collections.Counter(re.sub(r"\s+", " ", text).strip().split())
+        for symbol in cls.SPECIALS:
+            counts.pop(symbol, None)
+        ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+        if most > 0:
+            ordered = ordered[:max(0, most - 4)]
+        lines = [f"{word} {count}" for word, count in ordered if count >= threshold]
+        kept = {line.rsplit(" ", 1)[0] for line in lines}
+        number = 0
+        while (len(lines) + 4) % multiple:
+            name = f"madeupword{number:04d}"
+            if name not in kept:
+                lines.append(f"{name} 0")
+            number += 1
+        return lines
+
+
+def fairseq():
+    import tiktoken
+    dictionary, ranks = present("roberta/dict.txt"), present("gpt2/r50k_base.tiktoken")
+    if dictionary and ranks:
+        bpe = tiktoken.Encoding("r50k", pat_str=PATTERNS["gpt2"], mergeable_ranks=rank_file(ranks),
+                                special_tokens={"<|endoftext|>": 50256})
+        reference = Dictionary(open(dictionary, encoding="utf-8"))
+        flags = ["--tokenizer-type", "FairseqTokenizer", "--tokenizer-model", dictionary, "--vocab-file",
+                 present("gpt2/vocab.json"), "--merge-file", present("gpt2/merges.txt")]
+
+        def encode(text):
+            return [reference.index.get(str(i), 3) for i in bpe.encode_ordinary(text.strip())]
+        compare("RoBERTa's dictionary: random texts", flags, random_texts(RANDOM_TEXTS, ["<mask>", "<s>"]), encode)
+        compare("RoBERTa's dictionary: real texts", flags, real_texts(), encode)
+        path = present("roberta/vocab.json")
+        if path:
+            vocab = json.load(open(path, encoding="utf-8"))
+            gpt2 = json.load(open(present("gpt2/vocab.json"), encoding="utf-8"))
+            check("RoBERTa's dictionary: ids of Hugging Face's vocabulary",
+                  all(reference.index[str(i)] == vocab[token] for token, i in gpt2.items() if token in vocab))
+    with tempfile.TemporaryDirectory() as folder:
+        texts = {"random": "\n".join(random_texts(3000, seed=5))}
+        texts |= {f"real {i}": text for i, text in enumerate(real_texts(0))}
+        for name, text in texts.items():
+            source, path = os.path.join(folder, "in.txt"), os.path.join(folder, "dict.txt")
+            with open(source, "w", encoding="utf-8", newline="") as file:
+                file.write(text)
+            for settings in ({}, {"threshold": 3}, {"most": 1001, "multiple": 1}):
+                names = {"threshold": "--threshold", "most": "--nwords", "multiple": "--padding-factor"}
+                flags = [part for key, value in settings.items() for part in (names[key], str(value))]
+                subprocess.run([BEVATRON, "tokenizer", "dictionary", "--input", source, "--output", path, *flags], check=True,
+                               stdout=subprocess.DEVNULL)
+                lines = open(path, encoding="utf-8", newline="\n").read().split("\n")[:-1]
+                check(f"dictionary of {name} {settings}", lines == Dictionary.build(text, **settings), f"({len(lines)} lines)")
+            reference = Dictionary(lines)
+            compare(f"words of {name}", ["--tokenizer-type", "FairseqTokenizer", "--tokenizer-model", path],
+                    [*random_texts(2000), text], reference.words)
+
+
+def trained():
+    """What `tokenizer train` writes is what the library reads."""
+    from tokenizers import Tokenizer
+    with tempfile.TemporaryDirectory() as folder:
+        subprocess.run([BEVATRON, "tokenizer", "train", "--input", os.path.join(HERE, "../golden/bpe/corpus.txt"), "--vocab-size",
+                        "500", "--save", folder], check=True, capture_output=True)
+        tokenizer = Tokenizer.from_file(os.path.join(folder, "tokenizer.json"))
+        texts = random_texts(3000, ["<|endoftext|>"])
+        compare("trained tokenizer.json: ids", ["--tokenizer-type", "HuggingFaceTokenizer", "--tokenizer-model", folder], texts,
+                lambda text: tokenizer.encode(text).ids)
+        plain = [text for text in texts if "<|endoftext|>" not in text]
+        compare("trained tokenizer.json: ids of vocab.json and merges.txt", [
+            "--vocab-file", os.path.join(folder, "vocab.json"), "--merge-file", os.path.join(folder, "merges.txt")],
+                [known_to_python(text) for text in plain], lambda text: tokenizer.encode(text).ids)
+
+
+SECTIONS = {"bert": bert, "tiktoken": tiktoken_section, "json": json_section, "shapes": shapes_section, "fairseq": fairseq,
+            "trained": trained}
 
 
 def main():

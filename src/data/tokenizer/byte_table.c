@@ -51,6 +51,11 @@ int byte_table_add(struct byte_table *table, const void *bytes, size_t length, i
     return 0;
 }
 
+void byte_table_set(struct byte_table *table, const void *bytes, size_t length, int32_t id) {
+    if (byte_table_add(table, bytes, length, id) < 0)
+        table->strings[table->slots[find_slot(table, bytes, length)]].id = id;
+}
+
 int32_t byte_table_find(const struct byte_table *table, const void *bytes, size_t length) {
     if (!table->slots)
         return -1;

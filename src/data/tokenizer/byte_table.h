@@ -19,6 +19,8 @@ struct byte_table {
 void byte_table_free(struct byte_table *table);
 // Adds a string; -1, nothing added, where it is there already. Zeroed is a valid, empty table.
 int byte_table_add(struct byte_table *table, const void *bytes, size_t length, int32_t id);
+// Adds a string, or gives the one that is there another id.
+void byte_table_set(struct byte_table *table, const void *bytes, size_t length, int32_t id);
 // Id of a string, -1 where it is not there.
 int32_t byte_table_find(const struct byte_table *table, const void *bytes, size_t length);
 

@@ -159,6 +159,7 @@ static int encode_well_formed(const struct hf *hf, struct hf_state *state, const
 }
 
 int hf_encode(const struct hf *hf, struct hf_state *state, const char *text, size_t length, struct token_list *out) {
+    token_list_reserve(out, 1);  // a word may give no ids, and then the list must still be a place
     if (utf8_check(text, length) == length)
         return encode_well_formed(hf, state, text, length, out);
     struct buffer clean = {0};

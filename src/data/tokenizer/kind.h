@@ -34,5 +34,6 @@ extern const struct tokenizer_kind tokenizer_kind_bert_lower;
 extern const struct tokenizer_kind tokenizer_kind_bert_case;
 extern const struct tokenizer_kind tokenizer_kind_tiktoken;
 extern const struct tokenizer_kind tokenizer_kind_hf;
+extern const struct tokenizer_kind tokenizer_kind_fairseq;
 
 #endif

@@ -171,6 +171,8 @@ static size_t compose_all(const struct normal_form_rules *rules, uint32_t *chara
 
 void normal_form_apply(const struct normal_form_rules *rules, const uint32_t *in, size_t count,
                        struct character_list *out) {
+    if (count == 0)
+        return;
     size_t begin = out->count;
     bool compatible = rules->form == NORMAL_FORM_KD || rules->form == NORMAL_FORM_KC;
     for (size_t i = 0; i < count; i++) {

@@ -16,6 +16,7 @@ static const struct tokenizer_kind *const kinds[] = {
     &tokenizer_kind_llama2,
     &tokenizer_kind_tiktoken,
     &tokenizer_kind_hf,
+    &tokenizer_kind_fairseq,
     &tokenizer_kind_null,
 };
 enum { KIND_COUNT = sizeof kinds / sizeof kinds[0] };

@@ -1,0 +1,217 @@
+// Reading and building fairseq's dictionaries.
+#include "data/tokenizer/fairseq.h"
+#include "data/tokenizer/unicode_category.h"
+#include "base/error.h"
+#include "base/memory.h"
+#include "base/utf8.h"
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MOST_BYTES = 1 << 30 };
+
+bool fairseq_is_blank(uint32_t character) {
+    return unicode_is_white_space(character) || (character >= 0x1C && character <= 0x1F);
+}
+
+bool fairseq_next_word(const char *text, size_t length, size_t *at, size_t *word_length) {
+    const unsigned char *bytes = (const unsigned char *)text;
+    uint32_t character;
+    while (*at < length) {
+        size_t step = utf8_decode(bytes + *at, length - *at, &character, NULL);
+        if (!fairseq_is_blank(character))
+            break;
+        *at += step;
+    }
+    size_t end = *at;
+    while (end < length) {
+        size_t step = utf8_decode(bytes + end, length - end, &character, NULL);
+        if (fairseq_is_blank(character))
+            break;
+        end += step;
+    }
+    *word_length = end - *at;
+    return end > *at;
+}
+
+// ---- reading ----
+
+int32_t fairseq_dictionary_append(struct fairseq_dictionary *dictionary, const char *symbol, size_t length) {
+    int32_t id = (int32_t)dictionary->size++;
+    dictionary->strings = memory_realloc(dictionary->strings, (size_t)dictionary->size * sizeof *dictionary->strings);
+    dictionary->strings[id] = (struct byte_string){dictionary->text.length, length, id};
+    buffer_append(&dictionary->text, symbol, length);
+    byte_table_set(&dictionary->symbols, symbol, length, id);
+    return id;
+}
+
+int32_t fairseq_dictionary_find(const struct fairseq_dictionary *dictionary, const char *symbol, size_t length) {
+    int32_t id = byte_table_find(&dictionary->symbols, symbol, length);
+    return id < 0 ? FAIRSEQ_UNK : id;
+}
+
+struct line {
+    const char *text;
+    size_t length;
+};
+
+static struct line next_line(const char **at, const char *end) {
+    struct line line = {*at, 0};
+    while (*at < end && **at != '\n' && **at != '\r')
+        ++*at;
+    line.length = (size_t)(*at - line.text);
+    if (*at < end)
+        *at += **at == '\r' && *at + 1 < end && (*at)[1] == '\n' ? 2 : 1;
+    return line;
+}
+
+// Takes what stands after the last blank off a line; false where there is none.
+static bool cut_field(struct line *line, struct line *field) {
+    size_t at = line->length;
+    while (at > 0 && line->text[at - 1] != ' ')
+        at--;
+    if (at == 0)
+        return false;
+    *field = (struct line){line->text + at, line->length - at};
+    line->length = at - 1;
+    return true;
+}
+
+static bool is_integer(struct line field) {
+    size_t at = field.length > 0 && (field.text[0] == '-' || field.text[0] == '+');
+    if (at == field.length)
+        return false;
+    for (; at < field.length; at++)
+        if (field.text[at] < '0' || field.text[at] > '9')
+            return false;
+    return true;
+}
+
+static void strip_end(struct line *line) {
+    size_t kept = 0;
+    for (size_t at = 0; at < line->length;) {
+        uint32_t character;
+        at += utf8_decode((const unsigned char *)line->text + at, line->length - at, &character, NULL);
+        if (!fairseq_is_blank(character))
+            kept = at;
+    }
+    line->length = kept;
+}
+
+static int add_line(struct fairseq_dictionary *dictionary, struct line line, const char *place) {
+    static const char overwrite[] = "#fairseq:overwrite";
+    struct line field = {0};
+    strip_end(&line);
+    bool good = cut_field(&line, &field), overwrites = false;
+    if (good && field.length == sizeof overwrite - 1 && memcmp(field.text, overwrite, field.length) == 0) {
+        overwrites = true;
+        good = cut_field(&line, &field);
+    }
+    if (!good || !is_integer(field))
+        return error_set("%s: is not a symbol, a blank and a count; this is no dictionary of fairseq", place);
+    if (!overwrites && byte_table_find(&dictionary->symbols, line.text, line.length) >= 0)
+        return error_set(
+            "%s: the symbol \"%.*s\" is there already; write #fairseq:overwrite after the count, or remove "
+            "one",
+            place, line.length < 60 ? (int)line.length : 60, line.text);
+    fairseq_dictionary_append(dictionary, line.text, line.length);
+    return 0;
+}
+
+int fairseq_dictionary_parse(struct fairseq_dictionary *dictionary, const char *text, size_t length, const char *name) {
+    static const char *const specials[] = {"<s>", "<pad>", "</s>", "<unk>"};
+    size_t bad = utf8_check(text, length);
+    if (bad < length)
+        return error_set("%s: byte %zu is not UTF-8; this is no dictionary of fairseq", name, bad);
+    if (length > MOST_BYTES)
+        return error_set("%s: %zu bytes are too many for a dictionary", name, length);
+    *dictionary = (struct fairseq_dictionary){0};
+    for (int i = 0; i < FAIRSEQ_SPECIALS; i++)
+        fairseq_dictionary_append(dictionary, specials[i], strlen(specials[i]));
+    const char *end = text + length;
+    struct buffer place = {0};
+    int status = 0;
+    for (int64_t line = 1; status == 0 && text < end; line++) {
+        buffer_clear(&place);
+        buffer_printf(&place, "%s:%" PRId64, name, line);
+        status = add_line(dictionary, next_line(&text, end), place.data);
+    }
+    buffer_free(&place);
+    if (status < 0)
+        fairseq_dictionary_free(dictionary);
+    return status;
+}
+
+void fairseq_dictionary_free(struct fairseq_dictionary *dictionary) {
+    byte_table_free(&dictionary->symbols);
+    free(dictionary->strings);
+    buffer_free(&dictionary->text);
+    *dictionary = (struct fairseq_dictionary){0};
+}
+
+// ---- building ----
+
+void fairseq_count_words(struct word_table *words, const char *text, size_t length) {
+    size_t at = 0, bytes;
+    while (fairseq_next_word(text, length, &at, &bytes)) {
+        word_table_get(words, (const unsigned char *)text + at, bytes)->value++;
+        at += bytes;
+    }
+}
+
+struct counted {
+    const unsigned char *bytes;
+    size_t length;
+    int64_t count;
+};
+
+static int compare_counted(const void *left, const void *right) {
+    const struct counted *a = left, *b = right;
+    if (a->count != b->count)
+        return a->count > b->count ? -1 : 1;
+    int order = memcmp(a->bytes, b->bytes, a->length < b->length ? a->length : b->length);
+    return order ? order : (a->length > b->length) - (a->length < b->length);
+}
+
+static bool is_special(const struct counted *word) {
+    static const char *const specials[] = {"<s>", "<pad>", "</s>", "<unk>"};
+    for (int i = 0; i < FAIRSEQ_SPECIALS; i++)
+        if (strlen(specials[i]) == word->length && memcmp(specials[i], word->bytes, word->length) == 0)
+            return true;
+    return false;
+}
+
+static bool is_word(const struct word_table *words, const char *word) {
+    for (int64_t i = 0; i < words->count; i++)
+        if (words->words[i].length == strlen(word) &&
+            memcmp(words->bytes + words->words[i].begin, word, words->words[i].length) == 0)
+            return true;
+    return false;
+}
+
+void fairseq_build_dictionary(const struct word_table *words, const struct fairseq_build *build, struct buffer *out) {
+    struct counted *sorted = memory_alloc((size_t)(words->count + 1) * sizeof *sorted);
+    int64_t count = 0, size = FAIRSEQ_SPECIALS;
+    for (int64_t i = 0; i < words->count; i++) {
+        struct counted word = {words->bytes + words->words[i].begin, words->words[i].length, words->words[i].value};
+        if (!is_special(&word))  // in the dictionary before all others, and not written
+            sorted[count++] = word;
+    }
+    qsort(sorted, (size_t)count, sizeof *sorted, compare_counted);
+    for (int64_t i = 0; i < count && sorted[i].count >= build->threshold; i++) {
+        if (build->most_words > 0 && size >= build->most_words)
+            break;
+        buffer_append(out, sorted[i].bytes, sorted[i].length);
+        buffer_printf(out, " %" PRId64 "\n", sorted[i].count);
+        size++;
+    }
+    free(sorted);
+    for (int i = 0; build->multiple > 1 && size % build->multiple != 0; i++) {
+        char *name = memory_printf("madeupword%04d", i);
+        if (!is_word(words, name)) {  // one that is a word already is only counted once more
+            buffer_printf(out, "%s 0\n", name);
+            size++;
+        }
+        free(name);
+    }
+}

@@ -1,0 +1,205 @@
+// FairseqTokenizer: --tokenizer-model dict.txt. By itself the text is words, cut at blanks. With --vocab-file
+// encoder.json and --merge-file vocab.bpe the text, blanks at its ends left out, is encoded by GPT-2's BPE first, and
+// the symbols are its ids: RoBERTa's way, where <mask> follows the dictionary. What fairseq does to a line is done to
+// a whole text here; </s>, which fairseq puts at the end of every line, ends a document.
+#include "data/tokenizer/bpe.h"
+#include "data/tokenizer/fairseq.h"
+#include "data/tokenizer/kind.h"
+#include "data/tokenizer/splitter.h"
+#include "data/tokenizer/word_cache.h"
+#include "base/error.h"
+#include "base/file.h"
+#include "base/memory.h"
+#include "base/utf8.h"
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct fairseq_model {
+    struct fairseq_dictionary dictionary;
+    struct bpe *bpe;  // NULL: words
+    int32_t *of_bpe;  // (bpe->vocab_size) dictionary's id of one of the BPE's
+    int32_t *bpe_of;  // (dictionary.size) the other way, -1 where there is none
+    struct unicode_table *table;
+};
+
+struct fairseq_state {
+    struct word_cache cache;
+    struct bpe_scratch scratch;
+};
+
+static void model_free(struct fairseq_model *model) {
+    fairseq_dictionary_free(&model->dictionary);
+    bpe_free(model->bpe);
+    free(model->of_bpe);
+    free(model->bpe_of);
+    free(model->table);
+    free(model);
+}
+
+static int open_bpe(struct fairseq_model *model, const struct tokenizer_options *options) {
+    struct vocabulary vocabulary;
+    TRY(vocabulary_read_json(&vocabulary, options->vocab_file));
+    int status = bpe_open(&model->bpe, &vocabulary, options->vocab_file, options->merge_file);
+    vocabulary_free(&vocabulary);
+    TRY(status);
+    fairseq_dictionary_append(&model->dictionary, "<mask>", 6);
+    model->of_bpe = memory_alloc((size_t)model->bpe->vocab_size * sizeof *model->of_bpe);
+    model->bpe_of = memory_alloc((size_t)model->dictionary.size * sizeof *model->bpe_of);
+    memset(model->bpe_of, 0xFF, (size_t)model->dictionary.size * sizeof *model->bpe_of);
+    for (int64_t i = 0; i < model->bpe->vocab_size; i++) {
+        char symbol[24];
+        int length = snprintf(symbol, sizeof symbol, "%" PRId64, i);
+        int32_t id = fairseq_dictionary_find(&model->dictionary, symbol, (size_t)length);
+        model->of_bpe[i] = id;
+        if (id != FAIRSEQ_UNK)
+            model->bpe_of[id] = (int32_t)i;
+    }
+    return 0;
+}
+
+static int fairseq_open(struct tokenizer *tokenizer, const struct tokenizer_options *options) {
+    if (!options->model_file || !options->vocab_file != !options->merge_file)
+        return error_set_code(EXIT_CODE_USAGE, "FairseqTokenizer needs --tokenizer-model dict.txt; for a dictionary of "
+                                               "GPT-2's BPE also --vocab-file encoder.json and --merge-file vocab.bpe");
+    struct file_map file;
+    TRY(file_map_open(&file, options->model_file));
+    struct fairseq_model *model = memory_alloc(sizeof *model);
+    int status = fairseq_dictionary_parse(&model->dictionary, file.size ? (const char *)file.data : "", file.size,
+                                          options->model_file);
+    file_map_close(&file);
+    if (status == 0 && options->vocab_file)
+        status = open_bpe(model, options);
+    if (status < 0) {
+        model_free(model);
+        return -1;
+    }
+    model->table = split_table_create();
+    tokenizer->vocab_size = model->dictionary.size;
+    tokenizer->eod = FAIRSEQ_EOS;
+    tokenizer->model = model;
+    return 0;
+}
+
+static void fairseq_close(struct tokenizer *tokenizer) {
+    model_free(tokenizer->model);
+}
+
+static int state_create(const struct tokenizer *tokenizer, void **opaque) {
+    (void)tokenizer;
+    struct fairseq_state *state = memory_alloc(sizeof *state);
+    word_cache_create(&state->cache);
+    *opaque = state;
+    return 0;
+}
+
+static void state_free(void *opaque) {
+    struct fairseq_state *state = opaque;
+    word_cache_free(&state->cache);
+    bpe_scratch_free(&state->scratch);
+    free(state);
+}
+
+// ---- encoding ----
+
+static int encode_piece(const struct fairseq_model *model, struct fairseq_state *state, const unsigned char *piece,
+                        size_t length, struct token_list *out) {
+    int64_t before = out->count;
+    TRY(bpe_encode(model->bpe, &state->scratch, piece, length, out));
+    for (int64_t i = before; i < out->count; i++)
+        out->ids[i] = model->of_bpe[out->ids[i]];
+    return 0;
+}
+
+static int encode_bpe(const struct fairseq_model *model, struct fairseq_state *state, const unsigned char *at,
+                      const unsigned char *end, struct token_list *out) {
+    const struct split_rules *rules = &split_pattern_by_name("gpt2")->rules;
+    while (at < end) {
+        size_t left = (size_t)(end - at), piece = split_text(rules, model->table, at, left);
+        if (piece > WORD_CACHE_MAX_BYTES) {
+            TRY(encode_piece(model, state, at, piece, out));
+        } else {
+            struct word_key key = word_key_of(at, piece, left);
+            struct word_bucket *bucket = word_cache_bucket(&state->cache, key);
+            const struct word_entry *entry = word_cache_find(bucket, key);
+            int64_t before = out->count;
+            for (int i = 0; entry && i < WORD_CACHE_MAX_IDS && entry->ids[i] >= 0; i++)
+                token_list_append(out, entry->ids[i]);
+            if (!entry) {
+                TRY(encode_piece(model, state, at, piece, out));
+                word_cache_add(bucket, key, out->ids + before, out->count - before);
+            }
+        }
+        at += piece;
+    }
+    return 0;
+}
+
+// Without the blanks at both ends.
+static void strip(const unsigned char **begin, const unsigned char **end) {
+    const unsigned char *kept = *begin;
+    bool started = false;
+    for (const unsigned char *at = *begin; at < *end;) {
+        uint32_t character;
+        size_t bytes = utf8_decode(at, (size_t)(*end - at), &character, NULL);
+        bool blank = fairseq_is_blank(character);
+        if (!blank && !started)
+            *begin = at;
+        started = started || !blank;
+        at += bytes;
+        if (!blank)
+            kept = at;
+    }
+    *end = started ? kept : *begin;
+}
+
+static int encode(const struct tokenizer *tokenizer, void *state, const char *text, size_t length,
+                  struct token_list *out) {
+    const struct fairseq_model *model = tokenizer->model;
+    if (model->bpe) {
+        const unsigned char *begin = (const unsigned char *)text, *end = begin + length;
+        strip(&begin, &end);
+        return encode_bpe(model, state, begin, end, out);
+    }
+    size_t at = 0, bytes;
+    while (fairseq_next_word(text, length, &at, &bytes)) {
+        token_list_append(out, fairseq_dictionary_find(&model->dictionary, text + at, bytes));
+        at += bytes;
+    }
+    return 0;
+}
+
+// ---- decoding ----
+
+// Beginnings and ends are left out; what is not of the BPE, or no word, is written by its name.
+static int decode(const struct tokenizer *tokenizer, const int32_t *ids, int64_t count, struct buffer *out) {
+    const struct fairseq_model *model = tokenizer->model;
+    bool first = true;
+    for (int64_t i = 0; i < count; i++) {
+        if (ids[i] == FAIRSEQ_BOS || ids[i] == FAIRSEQ_EOS)
+            continue;
+        if (model->bpe && model->bpe_of[ids[i]] >= 0) {
+            int32_t id = model->bpe_of[ids[i]];
+            buffer_append(out, model->bpe->bytes + model->bpe->begin[id],
+                          model->bpe->begin[id + 1] - model->bpe->begin[id]);
+            continue;
+        }
+        if (!model->bpe && !first)
+            buffer_append_byte(out, ' ');
+        first = false;
+        const struct byte_string *string = &model->dictionary.strings[ids[i]];
+        buffer_append(out, model->dictionary.text.data + string->begin, string->length);
+    }
+    return 0;
+}
+
+const struct tokenizer_kind tokenizer_kind_fairseq = {
+    .name = "FairseqTokenizer",
+    .open = fairseq_open,
+    .close = fairseq_close,
+    .state_create = state_create,
+    .state_free = state_free,
+    .encode = encode,
+    .decode = decode,
+};
