@@ -14,6 +14,9 @@ import tempfile
 import sentencepiece
 from sentencepiece import sentencepiece_model_pb2 as model_pb2
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../golden"))
+from make_spm import classic
+
 BEVATRON = os.environ.get("BEVATRON", "build/release/bevatron")
 HERE = os.path.dirname(os.path.abspath(__file__))
 SHARED = os.path.join(os.environ.get("BEVATRON_SHARED", os.path.join(HERE, "../../../shared")), "data")
@@ -234,6 +237,19 @@ def ill_formed(name, model):
     compare(f"{name}: ill-formed texts", texts, actual, [processor.encode(text) for text in texts])
 
 
+def compare_megatron(name, model):
+    """Megatron's classic types, on texts with its tokens in them."""
+    processor = sentencepiece.SentencePieceProcessor(model_file=model)
+    encode, _, size, _ = classic(processor, 100)
+    texts = random_texts(2000, 23, ["<CLS>", "<SEP>", "<EOD>", "<MASK>", "<extra_id_99>", "</s>", "<pad>", " the", "."])
+    more = ("--vocab-extra-ids", "100")
+    compare(f"{name}: SentencePieceTokenizer of {size} tokens", texts,
+            batch("encode", texts, model, "SentencePieceTokenizer", more), [encode(text) for text in texts])
+    if processor.bos_id() >= 0:
+        compare(f"{name}: Llama2Tokenizer", texts, batch("encode", texts, model, "Llama2Tokenizer"),
+                [[processor.bos_id()] + processor.encode(text) for text in texts])
+
+
 CHARSMAP = None
 
 
@@ -241,7 +257,10 @@ def main():
     global CHARSMAP
     quick = sys.argv[1] if len(sys.argv) > 1 else ""
     real = real_texts()
-    models = sorted(sum((glob.glob(os.path.join(SHARED, p)) for p in ("spm/*.model", "t5/*.model", "llama2/*.model")), []))
+    models = {os.path.relpath(path, SHARED): path for pattern in ("spm/*.model", "t5/*.model", "llama2/*.model")
+              for path in sorted(glob.glob(os.path.join(SHARED, pattern)))}
+    models |= {"golden " + os.path.basename(path): path
+               for path in sorted(glob.glob(os.path.join(HERE, "../golden/spm/*.model")))}
     with tempfile.TemporaryDirectory() as folder:
         prefix = os.path.join(folder, "trained")
         corpus = os.path.join(HERE, "../golden/bpe/corpus.txt")
@@ -251,11 +270,11 @@ def main():
         CHARSMAP = model_pb2.ModelProto.FromString(CHARSMAP).normalizer_spec.precompiled_charsmap
         if not quick or quick == "random":
             random_models(folder, int(os.environ.get("MODELS", 400)))
-    for model in models:
-        name = os.path.relpath(model, SHARED)
+    for name, model in models.items():
         if quick in name:
-            compare_model(name, model, 10000, real)
+            compare_model(name, model, 10000 if "golden" not in name else 1000, real if "golden" not in name else ())
             ill_formed(name, model)
+            compare_megatron(name, model)
     sys.exit(failures > 0)
 
 

@@ -1,0 +1,144 @@
+#!/usr/bin/env python3
+"""One thread of our tokenizers beside the libraries others use, on the same documents: MB of text per second of processor time,
+so that other work on the machine counts less. Ours is measured cold (the cache empty at the beginning) and warm; a peer gets
+one pass to warm up, and the better of two more counts, over as many documents as take it a few seconds. The ids are compared
+first, by their sum times place. Rounds alternate between us and the peers.
+
+Needs $BEVATRON_SHARED/data (default ../shared) and a build with bench_tokenizer beside $BEVATRON; peers that are not installed
+are left out. --text FILE takes other documents (JSON lines with "text", .xz)."""
+import argparse
+import json
+import lzma
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+
+os.environ["RAYON_NUM_THREADS"] = "1"
+os.environ["TOKENIZERS_PARALLELISM"] = "false"
+import numpy
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+SHARED = os.path.join(os.environ.get("BEVATRON_SHARED", os.path.join(HERE, "../../shared")), "data")
+BEVATRON = os.environ.get("BEVATRON", "build/release/bevatron")
+OURS = os.path.join(os.path.dirname(BEVATRON), "bench/bench_tokenizer")
+PEER_SECONDS = 4
+
+
+def sentencepiece(model):
+    import sentencepiece as library
+    processor = library.SentencePieceProcessor(model_file=model)
+    return lambda text: processor.encode(text)
+
+
+def gigatoken_spm(model):
+    import gigatoken as library
+    tokenizer = library.Tokenizer.from_sentencepiece(model)
+    return lambda text: tokenizer.encode(text)
+
+
+def tokenizers(path):
+    import tokenizers as library
+    tokenizer = library.Tokenizer.from_file(path)
+    return lambda text: tokenizer.encode(text, add_special_tokens=False).ids
+
+
+# Name, our type, our model, vocab and merge file ("-" for none), and the peers: name, function, file.
+ROWS = [
+    ("Llama-2", "GPTSentencePieceTokenizer", ["llama2/tokenizer.model"],
+     [("gigatoken", gigatoken_spm, "llama2/tokenizer.model"), ("sentencepiece", sentencepiece, "llama2/tokenizer.model"),
+      ("tokenizers", tokenizers, "llama2/tokenizer.json")]),
+    ("Mistral 0.1", "GPTSentencePieceTokenizer", ["spm/mistral_v01.model"],
+     [("gigatoken", gigatoken_spm, "spm/mistral_v01.model"), ("sentencepiece", sentencepiece, "spm/mistral_v01.model")]),
+    ("T5", "GPTSentencePieceTokenizer", ["t5/spiece.model"],
+     [("sentencepiece", sentencepiece, "t5/spiece.model"), ("tokenizers", tokenizers, "t5/tokenizer.json")]),
+    ("ALBERT", "GPTSentencePieceTokenizer", ["spm/albert_spiece.model"],
+     [("sentencepiece", sentencepiece, "spm/albert_spiece.model")]),
+]
+
+
+def shared(name):
+    return name if name == "-" else os.path.join(SHARED, name)
+
+
+def read_documents(path):
+    with (lzma.open if path.endswith(".xz") else open)(path, "rt", encoding="utf-8") as file:
+        return [json.loads(line)["text"].replace("\0", "") for line in file]
+
+
+def ours(documents, row):
+    done = subprocess.run([OURS, "3", documents, row[1], *map(shared, row[2])], capture_output=True, text=True)
+    if done.returncode != 0:
+        sys.exit(done.stderr)
+    return json.loads(done.stdout)
+
+
+def measure_peer(encode, texts):
+    """Documents that take PEER_SECONDS, then two passes: MB/s, and what they encoded to."""
+    count, begin = 0, time.process_time()
+    while count < len(texts) and time.process_time() - begin < PEER_SECONDS:
+        encode(texts[count])
+        count += 1
+    bytes_ = sum(len(text.encode()) for text in texts[:count])
+    best = 0
+    for _ in range(2):
+        begin = time.process_time()
+        lists = [encode(text) for text in texts[:count]]
+        best = max(best, bytes_ / (time.process_time() - begin))
+    return best / 1e6, [numpy.asarray(ids, dtype=numpy.uint64) for ids in lists], count
+
+
+def checksum(lists):
+    ids = numpy.concatenate(lists)
+    return int(len(ids)), int((ids * numpy.arange(1, len(ids) + 1, dtype=numpy.uint64)).sum(dtype=numpy.uint64))
+
+
+def write_documents(texts, folder, name):
+    path = os.path.join(folder, name)
+    with open(path, "wb") as file:
+        file.writelines(text.encode() + b"\0" for text in texts)
+    return path
+
+
+def run_row(row, texts, folder, everything):
+    if not all(os.path.exists(shared(name)) or name == "-" for name in row[2]):
+        print(f"{row[0]:<14} left out: its files are not there")
+        return
+    first = ours(everything, row)
+    print(f"{row[0]:<14} {'bevatron':<14} cold {first['cold']:7.1f} MB/s   warm {first['warm']:7.1f} MB/s   "
+          f"opened in {first['open_seconds']:.3f} s")
+    for name, make, file in row[3]:
+        try:
+            encode = make(shared(file))
+        except Exception as problem:  # not installed, or a model it does not know
+            print(f"{'':<14} {name:<14} left out: {str(problem)[:90]}")
+            continue
+        speed, lists, count = measure_peer(encode, texts)
+        part = ours(write_documents(texts[:count], folder, "part"), row)
+        same = checksum(lists) == (part["ids"], part["checksum"])
+        print(f"{'':<14} {name:<14} {speed:7.1f} MB/s   ours on these {count} documents: cold {part['cold'] / speed:5.1f} x, "
+              f"warm {part['warm'] / speed:5.1f} x   ids {'equal' if same else 'DIFFER'}", flush=True)
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--text", default=os.path.join(SHARED, "text/books_en_train.jsonl.xz"))
+    parser.add_argument("--only", default="", help="rows whose name holds this")
+    options = parser.parse_args()
+    if not os.path.exists(options.text) or not os.path.exists(OURS):
+        print(f"left out: {options.text} or {OURS} is not there")
+        return
+    texts = read_documents(options.text)
+    with tempfile.TemporaryDirectory() as folder:
+        everything = write_documents(texts, folder, "all")
+        print(f"{os.path.getsize(everything) / 1e6:.1f} MB in {len(texts)} documents")
+        for row in ROWS:
+            if options.only in row[0]:
+                run_row(row, texts, folder, everything)
+    print(f"peak memory of this script {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3:.0f} MB")
+
+
+if __name__ == "__main__":
+    main()
