@@ -10,8 +10,10 @@ static const struct flag rows[] = {
      .offset = OFFSET(type),
      .initial = "GPT2BPETokenizer",
      .value_name = "NAME",
-     .help = "GPT2BPETokenizer; SentencePieceTokenizer, GPTSentencePieceTokenizer, Llama2Tokenizer (.model); "
-             "NullTokenizer for text that is ids already"},
+     .help =
+         "GPT2BPETokenizer; BertWordPieceLowerCase, BertWordPieceCase (vocab.txt); SentencePieceTokenizer, "
+         "GPTSentencePieceTokenizer, Llama2Tokenizer (.model); HuggingFaceTokenizer (tokenizer.json or its folder); "
+         "TikTokenizer (rank file); FairseqTokenizer (dict.txt); NullTokenizer for text that is ids already"},
     {.name = "--vocab-file",
      .type = FLAG_STRING,
      .offset = OFFSET(vocab_file),

@@ -123,6 +123,9 @@ struct config {
     int64_t vocab_size;  // 0: the tokenizer's
     int64_t vocab_extra_ids;
     bool no_legacy_tokenizer;
+    bool tokenizer_hf_no_include_special_tokens;
+    char *tiktoken_pattern;
+    int64_t tiktoken_num_special_tokens;
     int64_t null_tokenizer_eod_id;  // -1: not given
 
     // Evaluation.

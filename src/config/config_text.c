@@ -29,11 +29,13 @@ static const char *const model_fields[] = {"model",
                                            "padded_vocab_size"};
 
 // What else is taken over from a checkpoint where the user says nothing: how text becomes tokens.
-static const char *const tokenizer_fields[] = {"seq_length",          "make_vocab_size_divisible_by",
-                                               "tokenizer_type",      "tokenizer_model",
-                                               "vocab_file",          "merge_file",
-                                               "vocab_size",          "vocab_extra_ids",
-                                               "no_legacy_tokenizer", "null_tokenizer_eod_id"};
+static const char *const tokenizer_fields[] = {"seq_length",           "make_vocab_size_divisible_by",
+                                               "tokenizer_type",       "tokenizer_model",
+                                               "vocab_file",           "merge_file",
+                                               "vocab_size",           "vocab_extra_ids",
+                                               "no_legacy_tokenizer",  "tokenizer_hf_no_include_special_tokens",
+                                               "tiktoken_pattern",     "tiktoken_num_special_tokens",
+                                               "null_tokenizer_eod_id"};
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 

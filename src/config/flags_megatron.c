@@ -196,10 +196,10 @@ const char flags_refused[] =
     "--fim-prefix-token=<fim_prefix> --fim-middle-token=<fim_middle> --fim-suffix-token=<fim_suffix> "
     "--fim-pad-token=<fim_pad> --fim-eod-token=<|endoftext|> "
     // Tokenizer.
-    "--tokenizer-metadata= --tokenizer-special-tokens= --tiktoken-pattern= --tiktoken-num-special-tokens=1000 "
+    "--tokenizer-metadata= --tokenizer-special-tokens= "
     "--tokenizer-sentencepiece-legacy --no-tokenizer-sentencepiece-ignore-extra-whitespaces "
     "--disable-tokenizer-sentencepiece-ignore-extra-whitespaces --tokenizer-hf-no-use-fast "
-    "--tokenizer-hf-no-include-special-tokens --trust-remote-code --null-tokenizer-pad-id=-1 --chat-template= "
+    "--trust-remote-code --null-tokenizer-pad-id=-1 --chat-template= "
     "--use-gigatoken "
     // Bi-encoder (legacy).
     "--ict-head-size= --biencoder-projection-dim=0 --biencoder-shared-query-context-model --ict-load= "

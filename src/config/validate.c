@@ -147,8 +147,13 @@ static void validate_tokenizer(struct config *config, struct complaints *complai
         complain(complaints, "NullTokenizer needs --vocab-size");
     if (config->tokenizer_type && strstr(config->tokenizer_type, "SentencePieceTokenizer") && !config->tokenizer_model)
         complain(complaints, "%s needs --tokenizer-model", config->tokenizer_type);
-    if (config->tokenizer_type && strcmp(config->tokenizer_type, "Llama2Tokenizer") == 0 && !config->tokenizer_model)
-        complain(complaints, "Llama2Tokenizer needs --tokenizer-model");
+    static const char *const one_file[] = {"Llama2Tokenizer", "HuggingFaceTokenizer", "TikTokenizer",
+                                           "FairseqTokenizer"};
+    for (size_t i = 0; i < sizeof one_file / sizeof one_file[0]; i++)
+        if (config->tokenizer_type && strcmp(config->tokenizer_type, one_file[i]) == 0 && !config->tokenizer_model)
+            complain(complaints, "%s needs --tokenizer-model", one_file[i]);
+    if (config->tokenizer_type && strncmp(config->tokenizer_type, "BertWordPiece", 13) == 0 && !config->vocab_file)
+        complain(complaints, "%s needs --vocab-file vocab.txt", config->tokenizer_type);
     if (config->tokenizer_model && !config->tokenizer_type)
         complain(complaints, "--tokenizer-model needs --tokenizer-type, which says how to read it");
 }

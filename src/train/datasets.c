@@ -35,6 +35,9 @@ int datasets_open_tokenizer(struct tokenizer **tokenizer, struct config *config)
                                         .vocab_size = config->vocab_size,
                                         .extra_ids = config->vocab_extra_ids,
                                         .as_today = config->no_legacy_tokenizer,
+                                        .hf_without_specials = config->tokenizer_hf_no_include_special_tokens,
+                                        .tiktoken_pattern = config->tiktoken_pattern,
+                                        .tiktoken_specials = config->tiktoken_num_special_tokens,
                                         .null_eod_given = config->null_tokenizer_eod_id >= 0,
                                         .null_eod_id = config->null_tokenizer_eod_id};
     if (tokenizer_open(tokenizer, &options) < 0)
