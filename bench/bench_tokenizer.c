@@ -1,7 +1,7 @@
 // layer: data
-// How fast a tokenizer encodes on one thread: processor time of a first pass over the documents, with an empty cache, and of
-// the best of the passes after it. Prints JSON for bench_tokenizer_peers.py, which makes the text, runs the peers on it and
-// compares the ids by their checksum, the sum of id times place.
+// How fast a tokenizer encodes on one thread: processor time of a first pass over the documents, with an empty cache,
+// and of the best of the passes after it. Prints JSON for bench_tokenizer_peers.py, which makes the text, runs the
+// peers on it and compares the ids by their checksum, the sum of id times place.
 //
 // usage: bench_tokenizer PASSES DOCUMENTS TYPE MODEL [VOCAB [MERGES]]    documents end with a NUL; - for a missing file
 #include "base/error.h"

@@ -1,5 +1,5 @@
-// SentencePiece models: ids and decoded texts as the package gives them (tests/golden/make_spm.py), Megatron's tokens around
-// them, and the real Llama-2 and T5 models where $BEVATRON_SHARED/data has them.
+// SentencePiece models: ids and decoded texts as the package gives them (tests/golden/make_spm.py), Megatron's tokens
+// around them, and the real Llama-2 and T5 models where $BEVATRON_SHARED/data has them.
 #include "data/tokenizer/tokenizer.h"
 #include "base/file.h"
 #include "base/json.h"
@@ -156,8 +156,8 @@ TEST(wrong_options_are_refused) {
 
 // ---- long texts ----
 
-// A text of n copies of a unit has the ids of one word n times over where words are independent: the sum of a unigram model
-// passes 100,000 on the way, and the text of a BPE model fills many batches.
+// A text of n copies of a unit has the ids of one word n times over where words are independent: the sum of a unigram
+// model passes 100,000 on the way, and the text of a BPE model fills many batches.
 static void check_repeated(const char *name, const char *unit, int64_t copies) {
     struct opened opened = open_golden(name, "GPTSentencePieceTokenizer", 0);
     struct token_list one = {0}, many = {0};

@@ -1,5 +1,5 @@
-// What SentencePiece models are made of: the trie against a search through the list, the unigram model against every way to
-// cut a text, BPE with a heap against BPE without, and models that are cut short, bent or senseless.
+// What SentencePiece models are made of: the trie against a search through the list, the unigram model against every
+// way to cut a text, BPE with a heap against BPE without, and models that are cut short, bent or senseless.
 #include "data/tokenizer/spm_model.h"
 #include "data/tokenizer/trie.h"
 #include "data/tokenizer/unigram.h"
@@ -122,8 +122,8 @@ static struct buffer model_bytes(const char *name) {
 static const char *const names[] = {"bpe", "unused", "unigram", "suffix", "char", "word", "odd"};
 enum { NAMES = sizeof names / sizeof names[0] };
 
-// Pieces of one word, put side by side or merged with a heap, must be the same: a long text with no cut in it is made of
-// words that alone are short.
+// Pieces of one word, put side by side or merged with a heap, must be the same: a long text with no cut in it is made
+// of words that alone are short.
 TEST(long_and_short_merges_agree) {
     struct buffer bytes = model_bytes("bpe");
     struct spm_model *model;

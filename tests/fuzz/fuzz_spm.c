@@ -1,6 +1,7 @@
 // layer: data
-// A SentencePiece model and a text out of hostile bytes (u16 LENGTH, TEXT, MODEL). Whatever model loads, a text must encode
-// to ids of its pieces, the same ones when asked again of a warm cache and of another encoder, and they must decode.
+// A SentencePiece model and a text out of hostile bytes (u16 LENGTH, TEXT, MODEL). Whatever model loads, a text must
+// encode to ids of its pieces, the same ones when asked again of a warm cache and of another encoder, and they must
+// decode.
 #include "fuzz.h"
 
 #include "data/tokenizer/spm_model.h"

@@ -1,6 +1,6 @@
-// Walking darts-clone's double array. A unit holds the byte that leads to it (bits 0 to 7; bit 31 marks a value instead),
-// whether a string ends at it (bit 8), and the exclusive-or distance to its children (bits 10 up, times 256 where bit 9
-// is set). The value of a string stands in the unit at that distance.
+// Walking darts-clone's double array. A unit holds the byte that leads to it (bits 0 to 7; bit 31 marks a value
+// instead), whether a string ends at it (bit 8), and the exclusive-or distance to its children (bits 10 up, times 256
+// where bit 9 is set). The value of a string stands in the unit at that distance.
 #include "data/tokenizer/charsmap.h"
 #include "base/error.h"
 #include "base/memory.h"

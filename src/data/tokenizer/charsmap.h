@@ -1,6 +1,7 @@
-// The normalisation rules that SentencePiece compiles into a model and Hugging Face copies as "precompiled_charsmap": byte
-// strings and what each becomes. On disk: the size of a double array (u32), the double array of darts-clone, then the
-// replacements, each ended by a NUL. A hostile map finds nonsense at worst, never memory that is not its own.
+// The normalisation rules that SentencePiece compiles into a model and Hugging Face copies as "precompiled_charsmap":
+// byte strings and what each becomes. On disk: the size of a double array (u32), the double array of darts-clone,
+// then the replacements, each ended by a NUL. A hostile map finds nonsense at worst, never memory that is not its
+// own.
 #ifndef DATA_TOKENIZER_CHARSMAP_H
 #define DATA_TOKENIZER_CHARSMAP_H
 

@@ -1,10 +1,10 @@
-// Merging. Short texts, which is nearly all words, are merged in small arrays by looking for the best pair again and again;
-// long ones with a heap of (rank, position), so that no text takes quadratic time. An entry of the heap is out of date if the
-// pair at its position no longer has its rank.
+// Merging. Short texts, which is nearly all words, are merged in small arrays by looking for the best pair again and
+// again; long ones with a heap of (rank, position), so that no text takes quadratic time. An entry of the heap is out
+// of date if the pair at its position no longer has its rank.
 //
-// SentencePiece splits a piece of type "unused" again after all merging, into the two parts that last could have made such
-// a piece anywhere in the text. So for models with such pieces every pair is noted when it is found (history), in the
-// order SentencePiece finds them.
+// SentencePiece splits a piece of type "unused" again after all merging, into the two parts that last could have made
+// such a piece anywhere in the text. So for models with such pieces every pair is noted when it is found (history),
+// in the order SentencePiece finds them.
 #include "data/tokenizer/spm_bpe.h"
 #include "base/error.h"
 #include "base/memory.h"

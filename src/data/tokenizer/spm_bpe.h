@@ -1,5 +1,5 @@
-// Byte-pair encoding as SentencePiece has it: two neighbours may merge wherever their texts together are a piece, the piece
-// with the highest score first, the leftmost of equals. Texts are in folded form (spm_normalise.h).
+// Byte-pair encoding as SentencePiece has it: two neighbours may merge wherever their texts together are a piece, the
+// piece with the highest score first, the leftmost of equals. Texts are in folded form (spm_normalise.h).
 //
 // A symbol is a piece, or a character that is no piece itself but occurs in one; every pair of symbols that is a piece
 // together stands in one hash table, so merging compares numbers and never strings.

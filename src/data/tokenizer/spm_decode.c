@@ -1,5 +1,6 @@
-// From ids back to text, as the library does it: blanks are unmarked, the dummy blank at the beginning is dropped, bytes are
-// put together to characters, control pieces are silent and unknown ones show as U+2047 or what the model says.
+// From ids back to text, as the library does it: blanks are unmarked, the dummy blank at the beginning is dropped,
+// bytes are put together to characters, control pieces are silent and unknown ones show as U+2047 or what the model
+// says.
 #include "data/tokenizer/spm_model.h"
 #include "base/utf8.h"
 #include <string.h>

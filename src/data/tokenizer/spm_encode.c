@@ -1,10 +1,11 @@
 // Encoding with a SentencePiece model: text to words, words to ids, with a memory of short words (word_cache.h).
 //
-// In a unigram model the library adds up scores from the beginning of the text in single precision, so that rounding decides
-// between near equals, and the ids of a word depend on where it stands. We keep the same sum. A word is remembered together
-// with the largest sum up to which no rounding can change its ids: each of at most n additions errs by at most 2^-24 of a
-// sum below M, so two ways through n bytes keep their order where they are more than 2 n M 2^-24 apart. Beyond that sum, or
-// where the library might take the sum off within the word (see unigram.h), it is encoded anew, rounding by rounding.
+// In a unigram model the library adds up scores from the beginning of the text in single precision, so that rounding
+// decides between near equals, and the ids of a word depend on where it stands. We keep the same sum. A word is
+// remembered together with the largest sum up to which no rounding can change its ids: each of at most n additions
+// errs by at most 2^-24 of a sum below M, so two ways through n bytes keep their order where they are more than 2 n M
+// 2^-24 apart. Beyond that sum, or where the library might take the sum off within the word (see unigram.h), it is
+// encoded anew, rounding by rounding.
 #include "data/tokenizer/spm_model.h"
 #include "base/error.h"
 #include "base/memory.h"
@@ -89,8 +90,8 @@ static void append_word(const struct spm_encoder *encoder, const int32_t *ids, i
 
 // ---- words ----
 
-// The entry of a word, NULL where there is none. Of the two in a bucket the one used last is put first, so that a new word
-// takes the place of the other.
+// The entry of a word, NULL where there is none. Of the two in a bucket the one used last is put first, so that a new
+// word takes the place of the other.
 static inline const struct word_entry *find_entry(const struct spm_word *word) {
     if (!word->bucket)
         return NULL;
@@ -190,8 +191,8 @@ static float largest_sum(const struct spm_model *model, double margin, size_t le
     return (float)(fmin(0.5 * margin * 0x1p23 / n, UNIGRAM_LARGEST_SUM) - reach);
 }
 
-// Encodes a short word without regard to the sum, and remembers it; one of too many ids, or with an unknown piece, whose
-// score is no piece's, as a word that no sum is small enough for.
+// Encodes a short word without regard to the sum, and remembers it; one of too many ids, or with an unknown piece,
+// whose score is no piece's, as a word that no sum is small enough for.
 static void learn_unigram_word(struct spm_encoder *encoder, const struct spm_word *word) {
     struct spm_text text = folded_word(encoder, word->text, word->length);
     double margin = unigram_best(&encoder->model->unigram, &encoder->unigram, text.data, text.length);

@@ -1,6 +1,7 @@
-// A reader of protocol buffers, as far as SentencePiece needs one. A message is a run of fields: a tag (number and wire type)
-// and a value. As in Google's library, unknown fields, fields of an unexpected wire type and unknown members of an
-// enumeration are passed over, the last of equal fields counts, and messages given in parts are put together.
+// A reader of protocol buffers, as far as SentencePiece needs one. A message is a run of fields: a tag (number and
+// wire type) and a value. As in Google's library, unknown fields, fields of an unexpected wire type and unknown
+// members of an enumeration are passed over, the last of equal fields counts, and messages given in parts are put
+// together.
 #include "data/tokenizer/spm_file.h"
 #include "base/error.h"
 #include "base/memory.h"

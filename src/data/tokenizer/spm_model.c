@@ -1,5 +1,5 @@
-// Loading a model: what the library refuses is refused here, with what pieces of text it would choke on (ill-formed UTF-8,
-// absurd lengths, scores that are no numbers).
+// Loading a model: what the library refuses is refused here, with what pieces of text it would choke on (ill-formed
+// UTF-8, absurd lengths, scores that are no numbers).
 #include "data/tokenizer/spm_model.h"
 #include "base/error.h"
 #include "base/file.h"
@@ -124,7 +124,8 @@ static void build_trie(struct trie *trie, const struct spm_model *model, struct 
     free(keys);
 }
 
-// Two pieces of one text would hide each other. (A reserved one and another may share a text; the reserved one is found.)
+// Two pieces of one text would hide each other. (A reserved one and another may share a text; the reserved one is
+// found.)
 static int check_duplicates(const struct spm_model *model, const char *name) {
     static const struct choice choices[2] = {{.reserved = true},
                                              {.user_defined = true, .normal = true, .unused = true}};
@@ -218,8 +219,8 @@ static void join(struct spm_model *model, unsigned char a, unsigned char b) {
     model->cuts[spm_pair_index(a, b)] = 0;
 }
 
-// Notes every pair of bytes in pieces that can occur. A blank can also stand in the text as U+2581, so the pairs it is in are
-// noted for the first and the last byte of that too. No cut is made inside a character.
+// Notes every pair of bytes in pieces that can occur. A blank can also stand in the text as U+2581, so the pairs it
+// is in are noted for the first and the last byte of that too. No cut is made inside a character.
 static void join_bytes(struct spm_model *model) {
     const unsigned char *space = (const unsigned char *)SPM_SPACE;
     for (unsigned a = 0; a < 256; a++)

@@ -1,9 +1,9 @@
 // A SentencePiece model: text to ids and back, id for id as the sentencepiece library gives them.
 //
-// A text is normalised, cut into words and encoded word by word. A cut is made between two bytes that stand side by side in
-// no piece: no piece can reach across, so what is on the two sides has nothing to do with each other, and the ids of a short
-// word can be remembered. (Two models need more care. A unigram model sums rounded scores over the whole text; see
-// spm_encode.c. A BPE model with unused pieces is never cut; see spm_bpe.c.)
+// A text is normalised, cut into words and encoded word by word. A cut is made between two bytes that stand side by
+// side in no piece: no piece can reach across, so what is on the two sides has nothing to do with each other, and the
+// ids of a short word can be remembered. (Two models need more care. A unigram model sums rounded scores over the
+// whole text; see spm_encode.c. A BPE model with unused pieces is never cut; see spm_bpe.c.)
 #ifndef DATA_TOKENIZER_SPM_MODEL_H
 #define DATA_TOKENIZER_SPM_MODEL_H
 

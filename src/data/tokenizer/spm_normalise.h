@@ -1,7 +1,8 @@
 // SentencePiece's normaliser: replaces characters by the rules of a model, tidies blanks and marks them.
 //
-// SentencePiece writes a blank as U+2581 (three bytes), and a U+2581 in the text is the same to it. We write the two as one
-// byte, a blank, which then can be nothing else: the "folded" form. For models that do not escape blanks nothing is folded.
+// SentencePiece writes a blank as U+2581 (three bytes), and a U+2581 in the text is the same to it. We write the two
+// as one byte, a blank, which then can be nothing else: the "folded" form. For models that do not escape blanks
+// nothing is folded.
 #ifndef DATA_TOKENIZER_SPM_NORMALISE_H
 #define DATA_TOKENIZER_SPM_NORMALISE_H
 
@@ -39,7 +40,8 @@ void spm_normalise(const struct spm_normaliser *normaliser, const char *text, si
 // Appends text with every U+2581 as a blank. False where it has a blank already, which then could not be told apart.
 bool spm_fold(const char *text, size_t length, struct buffer *out);
 
-// SentencePiece's search for user-defined symbols: the longest of the first 64 that text begins with; length 0 for none.
+// SentencePiece's search for user-defined symbols: the longest of the first 64 that text begins with; length 0 for
+// none.
 struct trie_match spm_match_user_defined(const struct trie *user_defined, const char *text, size_t length);
 
 #endif

@@ -1,7 +1,7 @@
-// The tokens that Megatron's classic SentencePieceTokenizer adds to a model: <CLS>, <SEP>, <EOD> and <MASK>, the padding,
-// beginning and end of the model (<PAD>, <BOS>, <EOS> where it has none), and <extra_id_0>…. Each is found in raw text before
-// the model sees it; what stands between is encoded by itself. A text that is a piece already keeps its id, the others
-// follow the last piece.
+// The tokens that Megatron's classic SentencePieceTokenizer adds to a model: <CLS>, <SEP>, <EOD> and <MASK>, the
+// padding, beginning and end of the model (<PAD>, <BOS>, <EOS> where it has none), and <extra_id_0>…. Each is found
+// in raw text before the model sees it; what stands between is encoded by itself. A text that is a piece already
+// keeps its id, the others follow the last piece.
 #ifndef DATA_TOKENIZER_SPM_SPECIALS_H
 #define DATA_TOKENIZER_SPM_SPECIALS_H
 

@@ -55,13 +55,13 @@ static inline void add_word(struct spm_words *words, size_t end) {
 
 bool spm_words_next(struct spm_words *words) {
     words->count = 0;
-    while (words->count == 0 && words->at + SPM_BLOCK <= words->length) {
+    while (words->count < SPM_BATCH && words->at + SPM_BLOCK <= words->length) {
         uint64_t cuts = cuts_in_block(words->is_cut, words->text + words->at);
         for (; cuts; cuts &= cuts - 1)
             add_word(words, words->at + (size_t)__builtin_ctzll(cuts));
         words->at += SPM_BLOCK;
     }
-    if (words->count > 0)
+    if (words->count >= SPM_BATCH)
         return true;
     for (; words->at < words->length; words->at++)
         if (cut_at(words->is_cut, words->text + words->at))

@@ -1,13 +1,15 @@
-// Cuts a text into words, a batch at a time: where two bytes may be parted (a table of all pairs says so), a word ends. The
-// table is asked for 64 places in a row without a branch, and each word of a batch gets its key and its place in the cache,
-// which is fetched from memory meanwhile: finding the words costs less than looking them up one by one would.
+// Cuts a text into words, a batch at a time: where two bytes may be parted (a table of all pairs says so), a word
+// ends. The table is asked for 64 places in a row without a branch, and each word of a batch gets its key and its
+// place in the cache, which is fetched from memory meanwhile: finding the words costs less than looking them up one
+// by one would.
 #ifndef DATA_TOKENIZER_SPM_WORDS_H
 #define DATA_TOKENIZER_SPM_WORDS_H
 
 #include "data/tokenizer/word_cache.h"
 #include <stdbool.h>
 
-enum { SPM_PAIRS = 1 << 16, SPM_BLOCK = 64 };
+// A batch takes blocks until it has SPM_BATCH words, far enough for memory to answer.
+enum { SPM_PAIRS = 1 << 16, SPM_BLOCK = 64, SPM_BATCH = 256 };
 
 // The index of the pair "a, then b" in a table of SPM_PAIRS.
 static inline size_t spm_pair_index(unsigned char a, unsigned char b) {
@@ -28,7 +30,7 @@ struct spm_words {
     const struct word_cache *cache;
     size_t begin;  // of the word that is not handed out yet
     size_t at;     // the next place to look at: before text[at]
-    struct spm_word batch[SPM_BLOCK + 1];
+    struct spm_word batch[SPM_BATCH + SPM_BLOCK];
     int count;
 };
 

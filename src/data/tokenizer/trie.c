@@ -76,7 +76,8 @@ static int children_of(const struct builder *builder, const struct pending *node
     return count;
 }
 
-// The next unit at or after `unit` that has no node. Links over units that were taken meanwhile are shortened on the way.
+// The next unit at or after `unit` that has no node. Links over units that were taken meanwhile are shortened on the
+// way.
 static int32_t free_from(struct builder *builder, int32_t unit) {
     int32_t found = unit;
     while (found < builder->trie->size && builder->trie->units[found].parent != NO_NODE)

@@ -1,6 +1,6 @@
-// A fixed set of byte strings, each with a number, walked one byte at a time: a double array. The child of node n by byte c
-// is units[n].base + c, if that unit names n as its parent; the array ends with 256 spare units, so no step needs a bounds
-// check. Strings may hold any bytes, NUL too.
+// A fixed set of byte strings, each with a number, walked one byte at a time: a double array. The child of node n by
+// byte c is units[n].base + c, if that unit names n as its parent; the array ends with 256 spare units, so no step
+// needs a bounds check. Strings may hold any bytes, NUL too.
 #ifndef DATA_TOKENIZER_TRIE_H
 #define DATA_TOKENIZER_TRIE_H
 
@@ -26,8 +26,8 @@ struct trie_key {
 
 enum { TRIE_ROOT = 0 };
 
-// Builds a trie and leaves the keys sorted by their bytes. Where two keys are equal, the first value stays. No keys make a
-// trie that finds nothing. Ends the process where more than 2^30 units would be needed: bound the keys first.
+// Builds a trie and leaves the keys sorted by their bytes. Where two keys are equal, the first value stays. No keys
+// make a trie that finds nothing. Ends the process where more than 2^30 units would be needed: bound the keys first.
 void trie_build(struct trie *trie, struct trie_key *keys, int64_t count);
 void trie_free(struct trie *trie);
 

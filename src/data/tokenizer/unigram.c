@@ -1,5 +1,5 @@
-// Viterbi's algorithm over byte positions: at every beginning of a character, each piece that stands there offers itself to
-// the position where it ends. Nothing but the best offer is kept.
+// Viterbi's algorithm over byte positions: at every beginning of a character, each piece that stands there offers
+// itself to the position where it ends. Nothing but the best offer is kept.
 #include "data/tokenizer/unigram.h"
 #include "base/error.h"
 #include "base/memory.h"
