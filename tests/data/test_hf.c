@@ -137,6 +137,29 @@ TEST(end_of_document) {
     buffer_free(&json);
 }
 
+// Since core 0.15 Megatron opens GPT-2's and BERT's files through the library.
+TEST(other_files_as_today) {
+    need_normal_forms();
+    struct tokenizer_options options = {
+        .type = "BertWordPieceCase", .vocab_file = "tests/golden/wordpiece/vocab.txt", .as_today = true};
+    struct json_ids open = json_ids_open(&options, "");
+    struct token_list ids = {0};
+    EXPECT_INT(tokenizer_vocab_size(open.tokenizer), 520);
+    EXPECT_INT(tokenizer_eod(open.tokenizer), 3);
+    EXPECT_OK(tokenizer_encode(open.encoder, "[MASK]<extra_id_99>", 19, &ids));
+    expect_ids(&ids, (const int32_t[]){2, 4, 519, 3}, 4);
+    json_ids_close(&open);
+    options = (struct tokenizer_options){
+        .vocab_file = GOLDEN "vocab.json", .merge_file = GOLDEN "merges.txt", .as_today = true};
+    open = json_ids_open(&options, "");
+    ids.count = 0;
+    EXPECT_OK(tokenizer_encode(open.encoder, "<|endoftext|>!", 14, &ids));
+    expect_ids(&ids, (const int32_t[]){599, 0}, 2);
+    EXPECT_INT(tokenizer_eod(open.tokenizer), 599);
+    json_ids_close(&open);
+    token_list_free(&ids);
+}
+
 // A file with a small BPE model and the given parts.
 static void expect_bad(const char *parts, const char *message) {
     struct buffer json = {0};
@@ -223,5 +246,5 @@ TEST(llama2_known_ids) {
 }
 
 TEST_MAIN(TEST_CASE(golden_ids), TEST_CASE(golden_texts), TEST_CASE(shortcuts_change_nothing),
-          TEST_CASE(end_of_document), TEST_CASE(what_is_not_supported_is_named), TEST_CASE(bad_models),
-          TEST_CASE(truncated_files), TEST_CASE(llama2_known_ids))
+          TEST_CASE(end_of_document), TEST_CASE(other_files_as_today), TEST_CASE(what_is_not_supported_is_named),
+          TEST_CASE(bad_models), TEST_CASE(truncated_files), TEST_CASE(llama2_known_ids))

@@ -15,7 +15,8 @@ static void check_text(const struct bert *bert, int64_t size, const char *text, 
     for (int again = 0; again < 2; again++)
         if (bert_encode(bert, &state, text, length, &ids) < 0)
             abort();
-    if (ids.count % 2 || memcmp(ids.ids, ids.ids + ids.count / 2, (size_t)ids.count / 2 * sizeof *ids.ids) != 0)
+    if (ids.count % 2 ||
+        (ids.count && memcmp(ids.ids, ids.ids + ids.count / 2, (size_t)ids.count / 2 * sizeof *ids.ids) != 0))
         abort();
     for (int64_t i = 0; i < ids.count; i++)
         if (ids.ids[i] < 0 || ids.ids[i] >= size)

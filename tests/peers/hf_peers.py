@@ -2,7 +2,7 @@
 """Compares BERT WordPiece, tiktoken rank files, Hugging Face's tokenizer.json and fairseq's dictionaries with the packages
 others use: ids of real texts and of 10,000 random Unicode strings per tokenizer must be equal. Needs tokenizers and tiktoken;
 $BEVATRON is the program. Tokenizers and texts come from $BEVATRON_SHARED/data (default ../shared); what is not there is
-said and left out. Arguments choose sections: bert, tiktoken, json, shapes,
+said and left out. Arguments choose sections: bert, gpt2, tiktoken, json, shapes,
 fairseq, trained."""
 import base64
 import collections
@@ -197,6 +197,29 @@ def bert():
         compare(f"BERT {name}: random texts", flags, list(map(known_to_python, random_texts(RANDOM_TEXTS))), reference)
         compare(f"BERT {name}: every character", flags, list(map(known_to_python, every_character())), reference)
         compare(f"BERT {name}: real texts", flags, real_texts(2), reference)
+        today = bert_today(path, lower)
+        extra = ["[MASK]", "[SEP]", "<extra_id_0>", "<extra_id_99>"]
+        compare(f"BERT {name} as today: random texts", flags + ["--no-legacy-tokenizer"], random_texts(RANDOM_TEXTS, extra),
+                lambda text: today.encode(text).ids)
+
+
+def bert_today(path, lower):
+    """What Megatron opens since core 0.15: the tokenizer that transformers makes of a vocab.txt."""
+    from tokenizers import BertWordPieceTokenizer
+    tokenizer = BertWordPieceTokenizer(path, lowercase=lower)
+    if not lower:
+        tokenizer.add_special_tokens([f"<extra_id_{i}>" for i in range(100)])
+    return tokenizer
+
+
+def gpt2_today():
+    """GPT-2's files as today: the text of the special token is that token."""
+    from tokenizers import Tokenizer
+    files, path = [present(f"gpt2/{name}") for name in ("vocab.json", "merges.txt")], present("gpt2/tokenizer.json")
+    if path and all(files):
+        tokenizer = Tokenizer.from_file(path)
+        compare("GPT-2 as today: random texts", ["--vocab-file", files[0], "--merge-file", files[1], "--no-legacy-tokenizer"],
+                random_texts(RANDOM_TEXTS, ["<|endoftext|>"]), lambda text: tokenizer.encode(text).ids)
 
 
 # ---- tiktoken ----
@@ -441,7 +464,7 @@ def trained():
                 [known_to_python(text) for text in plain], lambda text: tokenizer.encode(text).ids)
 
 
-SECTIONS = {"bert": bert, "tiktoken": tiktoken_section, "json": json_section, "shapes": shapes_section, "fairseq": fairseq,
+SECTIONS = {"bert": bert, "gpt2": gpt2_today, "tiktoken": tiktoken_section, "json": json_section, "shapes": shapes_section, "fairseq": fairseq,
             "trained": trained}
 
 

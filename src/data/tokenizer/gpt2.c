@@ -2,6 +2,7 @@
 // pattern, each piece is merged. Text that reads like a special token ("<|endoftext|>") is ordinary text. Every byte
 // string can be encoded, and decodes to itself.
 #include "data/tokenizer/bpe.h"
+#include "data/tokenizer/hf_tokenizer.h"
 #include "data/tokenizer/kind.h"
 #include "data/tokenizer/split.h"
 #include "data/tokenizer/unicode.h"
@@ -22,6 +23,8 @@ static int gpt2_open(struct tokenizer *tokenizer, const struct tokenizer_options
     if (!options->vocab_file || !options->merge_file)
         return error_set_code(EXIT_CODE_USAGE,
                               "GPT2BPETokenizer needs --vocab-file vocab.json and --merge-file merges.txt");
+    if (options->as_today)
+        return hf_tokenizer_open_gpt2(tokenizer, options);
     struct vocabulary vocabulary;
     TRY(vocabulary_read_json(&vocabulary, options->vocab_file));
     struct bpe *bpe = NULL;

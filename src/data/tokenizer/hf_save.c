@@ -108,14 +108,14 @@ static int write_model(struct json_writer *json, const struct vocabulary *vocabu
     return 0;
 }
 
-int hf_save_bpe(const char *vocab_file, const char *merge_file, const char *json_file) {
+int hf_write_bpe(const char *vocab_file, const char *merge_file, struct buffer *out) {
     enum { LARGEST_FILE = 1 << 30 };
     struct vocabulary vocabulary;
-    struct buffer merges = {0}, text = {0};
+    struct buffer merges = {0};
     TRY(vocabulary_read_json(&vocabulary, vocab_file));
     int status = file_read_all(merge_file, LARGEST_FILE, &merges);
     if (status == 0) {
-        struct json_writer json = {.out = &text, .indent = 1};
+        struct json_writer json = {.out = out, .indent = 1};
         json_begin_object(&json);
         write_string(&json, "version", "1.0");
         write_null(&json, "truncation");
@@ -127,12 +127,18 @@ int hf_save_bpe(const char *vocab_file, const char *merge_file, const char *json
         write_byte_level(&json, "decoder", true);
         status = write_model(&json, &vocabulary, &merges, merge_file);
         json_end_object(&json);
-        buffer_append_byte(&text, '\n');
+        buffer_append_byte(out, '\n');
     }
-    if (status == 0)
-        status = file_write_all(json_file, text.data, text.length);
     vocabulary_free(&vocabulary);
     buffer_free(&merges);
+    return status;
+}
+
+int hf_save_bpe(const char *vocab_file, const char *merge_file, const char *json_file) {
+    struct buffer text = {0};
+    int status = hf_write_bpe(vocab_file, merge_file, &text);
+    if (status == 0)
+        status = file_write_all(json_file, text.data, text.length);
     buffer_free(&text);
     return status;
 }

@@ -3,6 +3,7 @@
 // --tokenizer-hf-no-include-special-tokens leaves them out. The end of a document is "eos_token" of the
 // tokenizer_config.json beside the file, else one of the usual names.
 #include "data/tokenizer/hf.h"
+#include "data/tokenizer/hf_tokenizer.h"
 #include "data/tokenizer/kind.h"
 #include "base/error.h"
 #include "base/file.h"
@@ -59,6 +60,23 @@ static int check_ids(const struct hf *hf, const struct token_list *ids) {
     return 0;
 }
 
+int hf_tokenizer_open_text(struct tokenizer *tokenizer, const struct tokenizer_options *options,
+                           const struct buffer *text, const char *name) {
+    struct hf *hf;
+    TRY(hf_parse(&hf, buffer_string(text), text->length, name));
+    if (check_ids(hf, &hf->before) < 0 || check_ids(hf, &hf->after) < 0) {
+        hf_free(hf);
+        return -1;
+    }
+    struct hf_tokenizer *model = tokenizer->model = memory_alloc(sizeof *model);
+    model->hf = hf;
+    model->adds_specials = !options->hf_without_specials;
+    tokenizer->kind = &tokenizer_kind_hf;
+    tokenizer->vocab_size = hf->size > hf->count ? hf->size : hf->count;
+    tokenizer->eod = find_end(hf, name);
+    return 0;
+}
+
 static int hf_open(struct tokenizer *tokenizer, const struct tokenizer_options *options) {
     if (!options->model_file)
         return error_set_code(EXIT_CODE_USAGE, "HuggingFaceTokenizer needs --tokenizer-model tokenizer.json, or the "
@@ -66,24 +84,17 @@ static int hf_open(struct tokenizer *tokenizer, const struct tokenizer_options *
     char *path = file_is_folder(options->model_file) ? file_join(options->model_file, "tokenizer.json")
                                                      : memory_string(options->model_file);
     struct buffer text = {0};
-    struct hf *hf = NULL;
     int status = file_read_all(path, LARGEST_FILE, &text);
     if (status == 0)
-        status = hf_parse(&hf, buffer_string(&text), text.length, path);
-    if (status == 0 && (check_ids(hf, &hf->before) < 0 || check_ids(hf, &hf->after) < 0)) {
-        hf_free(hf);
-        status = -1;
-    }
-    if (status == 0) {
-        struct hf_tokenizer *model = tokenizer->model = memory_alloc(sizeof *model);
-        model->hf = hf;
-        model->adds_specials = !options->hf_without_specials;
-        tokenizer->vocab_size = hf->size > hf->count ? hf->size : hf->count;
-        tokenizer->eod = find_end(hf, path);
-    }
+        status = hf_tokenizer_open_text(tokenizer, options, &text, path);
     buffer_free(&text);
     free(path);
     return status;
+}
+
+const struct hf *hf_tokenizer_hf(const struct tokenizer *tokenizer) {
+    const struct hf_tokenizer *model = tokenizer->model;
+    return model->hf;
 }
 
 static void hf_close(struct tokenizer *tokenizer) {

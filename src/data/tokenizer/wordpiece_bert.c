@@ -1,6 +1,7 @@
 // BertWordPieceLowerCase and BertWordPieceCase, as Megatron had them up to core 0.14: Google's tokenizer over
 // vocab.txt; [BOS], [EOS] and --vocab-extra-ids further tokens follow the vocabulary; [EOS] ends a document; encoding
 // adds nothing.
+#include "data/tokenizer/hf_tokenizer.h"
 #include "data/tokenizer/kind.h"
 #include "data/tokenizer/normal_form.h"
 #include "data/tokenizer/wordpiece.h"
@@ -38,6 +39,8 @@ static int check_specials(const struct wordpiece_vocab *vocab, const char *path)
 static int open_model(struct tokenizer *tokenizer, const struct tokenizer_options *options, bool lower) {
     if (!options->vocab_file)
         return error_set_code(EXIT_CODE_USAGE, "%s needs --vocab-file vocab.txt", tokenizer->kind->name);
+    if (options->as_today)
+        return hf_tokenizer_open_bert(tokenizer, options, lower);
     struct file_map file;
     TRY(file_map_open(&file, options->vocab_file));
     struct wordpiece_vocab vocab;
