@@ -53,7 +53,7 @@ ROWS = [
     ("Mistral 0.1", "GPTSentencePieceTokenizer", ["spm/mistral_v01.model"],
      [("gigatoken", gigatoken_spm, "spm/mistral_v01.model"), ("sentencepiece", sentencepiece, "spm/mistral_v01.model")]),
     ("T5", "GPTSentencePieceTokenizer", ["t5/spiece.model"],
-     [("sentencepiece", sentencepiece, "t5/spiece.model"), ("tokenizers", tokenizers, "t5/tokenizer.json")]),
+     [("sentencepiece", sentencepiece, "t5/spiece.model")]),
     ("ALBERT", "GPTSentencePieceTokenizer", ["spm/albert_spiece.model"],
      [("sentencepiece", sentencepiece, "spm/albert_spiece.model")]),
 ]

@@ -9,7 +9,7 @@
 #include <stdbool.h>
 
 // A batch takes blocks until it has SPM_BATCH words, far enough for memory to answer.
-enum { SPM_PAIRS = 1 << 16, SPM_BLOCK = 64, SPM_BATCH = 256 };
+enum { SPM_PAIRS = 1 << 16, SPM_BLOCK = 64, SPM_BATCH = 64 };
 
 // The index of the pair "a, then b" in a table of SPM_PAIRS.
 static inline size_t spm_pair_index(unsigned char a, unsigned char b) {
