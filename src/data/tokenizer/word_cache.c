@@ -12,7 +12,7 @@ void word_cache_create(struct word_cache *cache) {
     cache->buckets = aligned_alloc(HUGE_PAGE_BYTES, bytes);
     if (!cache->buckets)
         die("out of memory: %zu bytes for the cache of a tokenizer", bytes);
-    // Words are spread over the whole table: Llama-2 was 6 to 9 % faster with two large pages than with a thousand small
+    // Words are spread over the whole table: Llama-2 was 6 to 9 % faster in two large pages than in a thousand small
     // ones (Neoverse V1, 2026-11). It must be said before the memory is touched, and may be refused.
     (void)madvise(cache->buckets, bytes, MADV_HUGEPAGE);
     memset(cache->buckets, 0, bytes);
