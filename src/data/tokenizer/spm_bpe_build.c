@@ -64,7 +64,29 @@ static void name_symbol(struct spm_bpe *bpe, const struct spm_bpe_options *optio
     bpe->symbol_lengths[key.value] = (int32_t)key.length;
 }
 
-static void build_symbols(struct spm_bpe *bpe, const struct spm_bpe_options *options) {
+// The symbols by their texts from the last byte to the first, so that one walk finds all that a piece ends with.
+struct backward {
+    struct trie trie;
+    int32_t ends_with[SPM_MAX_PIECE_BYTES];  // of one piece: the symbol that its last i bytes are, -1 for none
+};
+
+static void build_backward(struct backward *backward, const struct trie_key *keys, int64_t count) {
+    size_t bytes = 0;
+    for (int64_t i = 0; i < count; i++)
+        bytes += keys[i].length;
+    char *texts = memory_alloc(bytes + 1), *at = texts;
+    struct trie_key *turned = memory_alloc((size_t)count * sizeof *turned);
+    for (int64_t i = 0; i < count; i++) {
+        turned[i] = (struct trie_key){at, keys[i].length, keys[i].value};
+        for (size_t k = keys[i].length; k > 0; k--)
+            *at++ = keys[i].text[k - 1];
+    }
+    trie_build(&backward->trie, turned, count);
+    free(turned);
+    free(texts);
+}
+
+static void build_symbols(struct spm_bpe *bpe, const struct spm_bpe_options *options, struct backward *backward) {
     struct trie_key *keys = memory_alloc((size_t)options->piece_count * sizeof *keys);
     int64_t count = 0;
     for (int64_t i = 0; i < options->piece_count; i++)
@@ -90,6 +112,7 @@ static void build_symbols(struct spm_bpe *bpe, const struct spm_bpe_options *opt
         }
         trie_build(&bpe->symbols, keys, count);
     }
+    build_backward(backward, keys, count);
     free(characters.packed);
     free(keys);
 }
@@ -120,19 +143,29 @@ static void rank_pieces(struct spm_bpe *bpe, const struct spm_bpe_options *optio
     free(order);
 }
 
-// Calls for every way to make a piece of two symbols; with add, puts it into the table. Returns how many there are.
-static int64_t split_pieces(struct spm_bpe *bpe, const struct spm_bpe_options *options, bool add) {
+static void find_ends(struct backward *backward, struct spm_text text) {
+    int32_t node = TRIE_ROOT;
+    for (size_t i = 1; i < text.length; i++) {
+        if (node >= 0)
+            node = trie_step(&backward->trie, node, (unsigned char)text.data[text.length - i]);
+        backward->ends_with[i] = node < 0 ? -1 : backward->trie.values[node];
+    }
+}
+
+// Finds every way to make a piece of two symbols; with add, puts it into the table. Returns how many there are.
+static int64_t split_pieces(struct spm_bpe *bpe, const struct spm_bpe_options *options, struct backward *backward,
+                            bool add) {
     int64_t count = 0;
     for (int64_t i = 0; i < options->piece_count; i++) {
         const struct spm_text text = options->pieces[i].text;
         if (!takes_part(&options->pieces[i]))
             continue;
+        find_ends(backward, text);
         int32_t node = TRIE_ROOT;
         for (size_t at = 0; at + 1 < text.length;) {
             node = trie_step(&bpe->symbols, node, (unsigned char)text.data[at++]);
-            int32_t left = bpe->symbols.values[node];
-            int32_t right = left < 0 ? -1 : trie_find(&bpe->symbols, text.data + at, text.length - at);
-            if (right < 0)
+            int32_t left = bpe->symbols.values[node], right = backward->ends_with[text.length - at];
+            if (left < 0 || right < 0)
                 continue;
             count++;
             if (add)
@@ -142,8 +175,8 @@ static int64_t split_pieces(struct spm_bpe *bpe, const struct spm_bpe_options *o
     return count;
 }
 
-static void build_pairs(struct spm_bpe *bpe, const struct spm_bpe_options *options) {
-    int64_t count = split_pieces(bpe, options, false);
+static void build_pairs(struct spm_bpe *bpe, const struct spm_bpe_options *options, struct backward *backward) {
+    int64_t count = split_pieces(bpe, options, backward, false);
     int bits = 4;
     while (((int64_t)1 << bits) < 2 * count)
         bits++;
@@ -151,7 +184,7 @@ static void build_pairs(struct spm_bpe *bpe, const struct spm_bpe_options *optio
     bpe->pairs = memory_alloc(((size_t)1 << bits) * sizeof *bpe->pairs);
     for (size_t i = 0; i < (size_t)1 << bits; i++)
         bpe->pairs[i].piece = -1;
-    split_pieces(bpe, options, true);
+    split_pieces(bpe, options, backward, true);
 }
 
 static void build_user_defined(struct spm_bpe *bpe, const struct spm_bpe_options *options) {
@@ -177,9 +210,12 @@ static void mark_unused(struct spm_bpe *bpe, const struct spm_bpe_options *optio
 
 void spm_bpe_create(struct spm_bpe *bpe, const struct spm_bpe_options *options) {
     *bpe = (struct spm_bpe){.piece_count = (int32_t)options->piece_count, .unknown_id = options->unknown_id};
-    build_symbols(bpe, options);
+    struct backward *backward = memory_alloc(sizeof *backward);
+    build_symbols(bpe, options, backward);
     rank_pieces(bpe, options);
-    build_pairs(bpe, options);
+    build_pairs(bpe, options, backward);
+    trie_free(&backward->trie);
+    free(backward);
     build_user_defined(bpe, options);
     mark_unused(bpe, options);
 }

@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_FILE_BYTES = 1 << 28, MAX_PIECE_BYTES = 4096 };
+enum { MAX_FILE_BYTES = 1 << 28 };
 static const float unknown_penalty = 10;
 
 static bool is_reserved(const struct spm_piece *piece) {
@@ -34,7 +34,7 @@ static int check_piece(const struct spm_model *model, int64_t i, const char *nam
     bool is_in_trie = model->file.model_type == SPM_UNIGRAM || piece->type == SPM_USER_DEFINED;
     if (piece->text.length == 0)
         wrong = "is empty";
-    else if (piece->text.length > MAX_PIECE_BYTES)
+    else if (piece->text.length > SPM_MAX_PIECE_BYTES)
         wrong = "is longer than 4096 bytes";
     else if (utf8_check(piece->text.data, piece->text.length) != piece->text.length)
         wrong = "is not UTF-8";
