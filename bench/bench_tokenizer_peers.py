@@ -45,6 +45,40 @@ def tokenizers(path):
     return lambda text: tokenizer.encode(text, add_special_tokens=False).ids
 
 
+def tokenizers_whole(path):
+    """With what the post-processor adds, and without truncation."""
+    import tokenizers as library
+    tokenizer = library.Tokenizer.from_file(path)
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+    return lambda text: tokenizer.encode(text).ids
+
+
+def tokenizers_plain(path):
+    import tokenizers as library
+    tokenizer = library.Tokenizer.from_file(path)
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+    return lambda text: tokenizer.encode(text, add_special_tokens=False).ids
+
+
+def tiktoken(pattern):
+    def make(path):
+        import tiktoken as library
+        sys.path.insert(0, os.path.join(HERE, "../tests/peers"))
+        import hf_peers
+        encoding = library.Encoding("x", pat_str=hf_peers.PATTERNS[pattern], mergeable_ranks=hf_peers.rank_file(path),
+                                    special_tokens={})
+        return encoding.encode_ordinary
+    return make
+
+
+def gigatoken_hf(path):
+    import gigatoken as library
+    tokenizer = library.Tokenizer.from_file(path)
+    return lambda text: tokenizer.encode(text)
+
+
 # Name, our type, our model, vocab and merge file ("-" for none), and the peers: name, function, file.
 ROWS = [
     ("Llama-2", "GPTSentencePieceTokenizer", ["llama2/tokenizer.model"],
@@ -56,6 +90,22 @@ ROWS = [
      [("sentencepiece", sentencepiece, "t5/spiece.model")]),
     ("ALBERT", "GPTSentencePieceTokenizer", ["spm/albert_spiece.model"],
      [("sentencepiece", sentencepiece, "spm/albert_spiece.model")]),
+    ("BERT uncased", "BertWordPieceLowerCase", ["-", "bert/bert-base-uncased-vocab.txt"],
+     [("tokenizers", tokenizers_plain, "bert/uncased_tokenizer.json")]),
+    ("BERT cased json", "HuggingFaceTokenizer", ["bert/cased_tokenizer.json"],
+     [("tokenizers", tokenizers_whole, "bert/cased_tokenizer.json")]),
+    ("BERT json", "HuggingFaceTokenizer", ["bert/uncased_tokenizer.json"],
+     [("tokenizers", tokenizers_whole, "bert/uncased_tokenizer.json")]),
+    ("cl100k", "TikTokenizer", ["tiktoken/cl100k_base.tiktoken"], [("tiktoken", tiktoken("cl100k"), "tiktoken/cl100k_base.tiktoken")]),
+    ("Llama-3", "TikTokenizer", ["tiktoken/llama3_tokenizer.model"],
+     [("tiktoken", tiktoken("llama3"), "tiktoken/llama3_tokenizer.model")]),
+    ("GPT-2 json", "HuggingFaceTokenizer", ["gpt2/tokenizer.json"],
+     [("gigatoken", gigatoken_hf, "gpt2/tokenizer.json"), ("tokenizers", tokenizers_whole, "gpt2/tokenizer.json")]),
+    ("NeoX json", "HuggingFaceTokenizer", ["hf_json/gpt_neox.json"], [("tokenizers", tokenizers_whole, "hf_json/gpt_neox.json")]),
+    ("Falcon json", "HuggingFaceTokenizer", ["hf_json/falcon.json"], [("tokenizers", tokenizers_whole, "hf_json/falcon.json")]),
+    ("Llama-2 json", "HuggingFaceTokenizer", ["llama2/tokenizer.json"], [("tokenizers", tokenizers_whole, "llama2/tokenizer.json")]),
+    ("T5 json", "HuggingFaceTokenizer", ["t5/tokenizer.json"], [("tokenizers", tokenizers_whole, "t5/tokenizer.json")]),
+    ("RoBERTa fairseq", "FairseqTokenizer", ["roberta/dict.txt", "gpt2/vocab.json", "gpt2/merges.txt"], []),
 ]
 
 

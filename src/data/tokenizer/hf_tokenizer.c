@@ -2,8 +2,8 @@
 // text are those of a plain call of the tokenizer, so a file that puts a begin or an end around texts does so here;
 // --tokenizer-hf-no-include-special-tokens leaves them out. The end of a document is "eos_token" of the
 // tokenizer_config.json beside the file, else one of the usual names.
-#include "data/tokenizer/hf.h"
 #include "data/tokenizer/hf_tokenizer.h"
+#include "data/tokenizer/hf.h"
 #include "data/tokenizer/kind.h"
 #include "base/error.h"
 #include "base/file.h"
