@@ -30,7 +30,8 @@ struct spm_bpe {
 
 enum { SPM_MAX_PIECE_BYTES = 4096 };
 
-// What a model knows about its pieces, in folded form, none longer than that. A piece that cannot occur in text has text.data NULL.
+// What a model knows about its pieces, in folded form, none longer than that. A piece that cannot occur in text has
+// text.data NULL.
 struct spm_bpe_options {
     const struct spm_piece *pieces;  // (piece_count)
     int64_t piece_count;
