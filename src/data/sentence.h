@@ -1,0 +1,33 @@
+// Cuts a text into sentences by rules, for models that learn from pairs of sentences or from whole ones (BERT, T5): the
+// part that NLTK's punkt plays in Megatron's --split-sentences. The rules are in docs/internals/sentences.md.
+//
+// The splitter is a cursor over the caller's bytes: nothing is allocated, every byte is looked at a bounded number of
+// times, and any bytes at all are safe (ill-formed UTF-8 counts as letters). Sentences come in order, never overlap,
+// never are empty, and lose nothing but the white space between them:
+//
+//   struct sentence_splitter splitter = {.text = text, .length = length};
+//   struct sentence sentence;
+//   while (sentence_next(&splitter, &sentence))
+//       use(text + sentence.begin, sentence.end - sentence.begin);
+#ifndef DATA_SENTENCE_H
+#define DATA_SENTENCE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+struct sentence_splitter {
+    const char *text;    // UTF-8, need not end in a NUL
+    size_t length;       // bytes
+    bool keep_newlines;  // white space after a sentence belongs to it (Megatron's --keep-newlines): the sentences then
+                         // join to the text again, but for white space at its end
+    size_t position;     // where the next sentence begins; 0 at first
+};
+
+struct sentence {
+    size_t begin, end;  // bytes of the text
+};
+
+// The next sentence; false at the end of the text.
+bool sentence_next(struct sentence_splitter *splitter, struct sentence *sentence);
+
+#endif
