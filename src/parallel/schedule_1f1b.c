@@ -1,0 +1,45 @@
+// One forward, one backward. A stage first does as many forwards as there are stages behind it, so that the first
+// gradient finds it waiting; from then on forwards and backwards alternate, and it never holds more than
+// stages - stage micro-batches. Narayanan et al., "Memory-Efficient Pipeline-Parallel DNN Training".
+//
+// The interleaved form (Narayanan et al., "Efficient Large-Scale Language Model Training on GPU Clusters Using
+// Megatron-LM") walks through chunks in groups of micro-batches: a group through chunk 0, then through chunk 1, …;
+// backwards take the chunks in reverse. It is the same alternation over a longer list.
+#include "base/error.h"
+#include "parallel/schedule.h"
+
+// Virtual micro-batch k of a direction: which micro-batch of which chunk.
+static struct schedule_item virtual_item(const struct schedule_shape *shape, int k, enum work work) {
+    int V = shape->chunks, G = shape->group;
+    int first = k / (G * V) * G;  // of the group
+    int members = shape->micro_batches - first < G ? shape->micro_batches - first : G;
+    int within = k - first * V;
+    int chunk = within / members;
+    return (struct schedule_item){
+        .work = work, .micro_batch = first + within % members, .chunk = work == WORK_FORWARD ? chunk : V - 1 - chunk};
+}
+
+// `warmup` forwards, then pairs, then the backwards that are left.
+static void alternate(struct schedule *schedule, int stage, int warmup) {
+    struct schedule_list *list = &schedule->stages[stage];
+    int total = schedule->shape.micro_batches * schedule->shape.chunks;
+    warmup = warmup < total ? warmup : total;
+    for (int k = 0; k < warmup; k++)
+        list->items[list->count++] = virtual_item(&schedule->shape, k, WORK_FORWARD);
+    for (int k = 0; k < total; k++) {
+        if (warmup + k < total)
+            list->items[list->count++] = virtual_item(&schedule->shape, warmup + k, WORK_FORWARD);
+        list->items[list->count++] = virtual_item(&schedule->shape, k, WORK_BACKWARD);
+    }
+}
+
+void schedule_fill_1f1b(struct schedule *schedule) {
+    for (int stage = 0; stage < schedule->shape.stages; stage++)
+        alternate(schedule, stage, schedule->shape.stages - 1 - stage);
+}
+
+void schedule_fill_interleaved(struct schedule *schedule) {
+    const struct schedule_shape *shape = &schedule->shape;
+    for (int stage = 0; stage < shape->stages; stage++)
+        alternate(schedule, stage, (shape->stages - 1 - stage) * 2 + (shape->chunks - 1) * shape->group);
+}
