@@ -36,70 +36,55 @@ int64_t loader_batch_count(const struct loader_options *options) {
     return options->pad_last ? (left - 1) / step + 1 : left / step;
 }
 
-static void allocate_batch(struct batch *batch, int64_t rows, int64_t columns) {
-    size_t cells = (size_t)rows * (size_t)columns;
-    *batch = (struct batch){
-        .rows = rows,
-        .columns = columns,
-        .tokens = memory_alloc(cells * sizeof *batch->tokens),
-        .labels = memory_alloc(cells * sizeof *batch->labels),
-        .loss_mask = memory_alloc(cells * sizeof *batch->loss_mask),
-        .position_ids = memory_alloc(cells * sizeof *batch->position_ids),
-        .samples = memory_alloc((size_t)rows * sizeof *batch->samples),
-    };
+static struct batch_form form_of(const struct loader_options *options) {
+    if (options->source.fill)
+        return options->source.form;
+    return (struct batch_form){.columns = options->source.seq_length,
+                               .has_document_starts = options->reset_attention_mask};
 }
 
-static void free_batch(struct batch *batch) {
-    free(batch->tokens);
-    free(batch->labels);
-    free(batch->loss_mask);
-    free(batch->position_ids);
-    free(batch->samples);
-}
-
-static void fill_masks(const struct loader_options *options, struct batch *batch, int64_t row) {
-    int64_t columns = batch->columns;
-    int32_t *tokens = batch->tokens + row * columns, *labels = batch->labels + row * columns;
-    float *loss_mask = batch->loss_mask + row * columns;
-    int32_t *position_ids = batch->position_ids + row * columns;
-    int64_t start = 0;
+// Masks and positions of running text, whose tokens and labels are there.
+static void fill_masks(const struct loader_options *options, const struct batch_row *row, int64_t columns) {
+    int32_t *tokens = row->tokens, *labels = row->labels;
+    int64_t document = 0;
     for (int64_t t = 0; t < columns; t++) {
         bool is_eod = tokens[t] == options->eod;
-        loss_mask[t] = (options->eod_mask_loss && is_eod) || labels[t] < 0 ? 0.0f : 1.0f;
-        position_ids[t] = (int32_t)(t - start);
-        if (options->reset_position_ids && is_eod)
-            start = t + 1;
+        row->loss_mask[t] = (options->eod_mask_loss && is_eod) || labels[t] < 0 ? 0.0f : 1.0f;
+        row->position_ids[t] = (int32_t)(options->reset_position_ids ? t - document : t);
+        if (row->document_starts)
+            row->document_starts[t] = (int32_t)document;
+        if (is_eod)
+            document = t + 1;
         // The model must find a row of its table even where there is no token.
         tokens[t] = tokens[t] < 0 ? 0 : tokens[t];
         labels[t] = labels[t] < 0 ? 0 : labels[t];
     }
 }
 
-static void fill_padding(struct batch *batch, int64_t row) {
-    int64_t columns = batch->columns;
-    memset(batch->tokens + row * columns, 0, (size_t)columns * sizeof *batch->tokens);
-    memset(batch->labels + row * columns, 0, (size_t)columns * sizeof *batch->labels);
-    for (int64_t t = 0; t < columns; t++) {
-        batch->loss_mask[row * columns + t] = 0.0f;
-        batch->position_ids[row * columns + t] = (int32_t)t;
-    }
-    batch->samples[row] = -1;
+static int fill_row(struct loader *loader, int64_t sample, const struct batch_row *row) {
+    const struct sample_source *source = &loader->options.source;
+    if (source->fill)
+        return source->fill(source->context, sample, row);
+    TRY(source->read(source->context, sample, loader->row));
+    size_t bytes = (size_t)source->seq_length * sizeof *loader->row;
+    memcpy(row->tokens, loader->row, bytes);
+    memcpy(row->labels, loader->row + 1, bytes);
+    fill_masks(&loader->options, row, source->seq_length);
+    return 0;
 }
 
 static int fill_batch(struct loader *loader, int64_t number, struct batch *batch) {
     const struct loader_options *options = &loader->options;
-    int64_t step = options->micro_batch_size * options->dp_size, columns = batch->columns;
+    int64_t step = options->micro_batch_size * options->dp_size;
     int64_t first = options->consumed_samples + number * step + options->dp_rank * options->micro_batch_size;
-    for (int64_t row = 0; row < batch->rows; row++) {
-        if (first + row >= options->source.count) {
-            fill_padding(batch, row);
+    for (int64_t i = 0; i < batch->rows; i++) {
+        if (first + i >= options->source.count) {
+            batch_clear_row(batch, i);
             continue;
         }
-        TRY(options->source.read(options->source.context, first + row, loader->row));
-        memcpy(batch->tokens + row * columns, loader->row, (size_t)columns * sizeof *loader->row);
-        memcpy(batch->labels + row * columns, loader->row + 1, (size_t)columns * sizeof *loader->row);
-        batch->samples[row] = first + row;
-        fill_masks(options, batch, row);
+        struct batch_row row = batch_row(batch, i);
+        TRY(fill_row(loader, first + i, &row));
+        batch->samples[i] = first + i;
     }
     return 0;
 }
@@ -149,9 +134,10 @@ int loader_open(struct loader **out, const struct loader_options *options) {
     loader->options = *options;
     loader->batch_count = loader_batch_count(options);
     loader->slots = options->depth + 1;
+    struct batch_form form = form_of(options);
     loader->ring = memory_alloc((size_t)loader->slots * sizeof *loader->ring);
     for (int64_t i = 0; i < loader->slots; i++)
-        allocate_batch(&loader->ring[i], options->micro_batch_size, options->source.seq_length);
+        batch_allocate(&loader->ring[i], &form, options->micro_batch_size);
     loader->row = memory_alloc((size_t)(options->source.seq_length + 1) * sizeof *loader->row);
     pthread_mutex_init(&loader->lock, NULL);
     pthread_cond_init(&loader->produced, NULL);
@@ -215,7 +201,7 @@ void loader_close(struct loader *loader) {
     pthread_cond_destroy(&loader->produced);
     pthread_cond_destroy(&loader->released);
     for (int64_t i = 0; i < loader->slots; i++)
-        free_batch(&loader->ring[i]);
+        batch_free(&loader->ring[i]);
     free(loader->ring);
     free(loader->row);
     free(loader);

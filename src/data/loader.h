@@ -8,6 +8,7 @@
 #ifndef DATA_LOADER_H
 #define DATA_LOADER_H
 
+#include "data/sample/batch.h"
 #include "data/sample/source.h"
 #include <stdbool.h>
 #include <stdint.h>
@@ -17,22 +18,12 @@ struct loader_options {
     int64_t consumed_samples;     // where to begin: what all ranks have consumed together
     int64_t micro_batch_size;     // b
     int64_t dp_rank, dp_size;
-    int64_t depth;            // micro-batches prepared ahead, at least 1
-    int32_t eod;              // the end-of-document id; only for the two below
-    bool eod_mask_loss;       // no loss for what is predicted at an end of document
-    bool reset_position_ids;  // positions begin at 0 again after an end of document
-    bool pad_last;            // evaluation: the last incomplete b dp is given too, missing rows have loss_mask 0
-};
-
-// One micro-batch in host memory. T is the source's seq_length.
-struct batch {
-    int64_t rows;           // B, micro_batch_size
-    int64_t columns;        // T
-    int32_t *tokens;        // (B, T)
-    int32_t *labels;        // (B, T)
-    float *loss_mask;       // (B, T)
-    int32_t *position_ids;  // (B, T)
-    int64_t *samples;       // (B), sample number of each row; -1 for a row of padding
+    int64_t depth;              // micro-batches prepared ahead, at least 1
+    int32_t eod;                // the end-of-document id; only for the three below, which only running text has
+    bool eod_mask_loss;         // no loss for what is predicted at an end of document
+    bool reset_position_ids;    // positions begin at 0 again after an end of document
+    bool reset_attention_mask;  // batches say where each token's document begins
+    bool pad_last;              // evaluation: the last incomplete b dp is given too, missing rows have loss_mask 0
 };
 
 struct loader;
