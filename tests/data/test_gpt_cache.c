@@ -24,11 +24,11 @@ static struct gpt_options eight_options(void) {
 
 static char *cache_file(const struct gpt_options *options, const char *what) {
     struct index_reader *reader;
-    struct gpt_cache cache;
+    struct index_cache cache;
     EXPECT_OK(index_open(&reader, options->prefix));
     gpt_cache_name(&cache, options, reader);
     char *path = memory_printf("%s-%s", cache.stem, what);
-    gpt_cache_free(&cache);
+    index_cache_free(&cache);
     index_close(reader);
     return path;
 }
@@ -112,7 +112,7 @@ TEST(forged_caches_are_refused) {
     struct gpt_dataset *dataset;
     EXPECT_OK(gpt_dataset_build(&options));
     EXPECT_OK(gpt_dataset_open(&dataset, &options));
-    struct gpt_cache cache;
+    struct index_cache cache;
     gpt_cache_name(&cache, &options, dataset->reader);
     static const struct {
         int array, entry;
@@ -144,7 +144,7 @@ TEST(forged_caches_are_refused) {
         EXPECT_ERROR(gpt_dataset_sample(forged, 1, tokens), "sample 1 does not have 9 tokens");
         gpt_dataset_close(forged);
     }
-    gpt_cache_free(&cache);
+    index_cache_free(&cache);
     gpt_dataset_close(dataset);
     scratch_close();
 }

@@ -46,7 +46,7 @@ static int open_reader(struct gpt_dataset *dataset, const struct gpt_options *op
     return gpt_shape_make(&dataset->shape, dataset->range, options->seq_length, options->sample_count);
 }
 
-static int build(const struct gpt_cache *cache, const struct gpt_dataset *dataset, uint32_t seed) {
+static int build(const struct index_cache *cache, const struct gpt_dataset *dataset, uint32_t seed) {
     const struct gpt_shape *shape = &dataset->shape;
     log_info("building the sample index of the %s: %" PRId64 " documents, %" PRId64 " tokens, %" PRId64
              " epochs%s, %" PRId64 " samples of %" PRId64 " tokens",
@@ -59,8 +59,8 @@ static int build(const struct gpt_cache *cache, const struct gpt_dataset *datase
     return result;
 }
 
-static int ensure_cache(const struct gpt_cache *cache, struct gpt_dataset *dataset, uint32_t seed) {
-    if (gpt_cache_exists(cache)) {
+static int ensure_cache(const struct index_cache *cache, struct gpt_dataset *dataset, uint32_t seed) {
+    if (gpt_cache_exists(cache, &dataset->shape)) {
         if (gpt_cache_open(cache, dataset) == 0)
             return 0;
         log_warn("%s; building it again", error_message());
@@ -73,10 +73,10 @@ int gpt_dataset_build(const struct gpt_options *options) {
     struct gpt_dataset *dataset = memory_alloc(sizeof *dataset);
     int result = open_reader(dataset, options);
     if (result == 0) {
-        struct gpt_cache cache;
+        struct index_cache cache;
         gpt_cache_name(&cache, options, dataset->reader);
         result = ensure_cache(&cache, dataset, (uint32_t)options->seed);
-        gpt_cache_free(&cache);
+        index_cache_free(&cache);
     }
     gpt_dataset_close(dataset);
     return result;
@@ -87,12 +87,12 @@ int gpt_dataset_open(struct gpt_dataset **out, const struct gpt_options *options
     struct gpt_dataset *dataset = memory_alloc(sizeof *dataset);
     int result = open_reader(dataset, options);
     if (result == 0) {
-        struct gpt_cache cache;
+        struct index_cache cache;
         gpt_cache_name(&cache, options, dataset->reader);
         result = gpt_cache_open(&cache, dataset);
         if (result < 0)
             error_context("cannot use the sample index in %s (remove it, and it is built again)", cache.folder);
-        gpt_cache_free(&cache);
+        index_cache_free(&cache);
     }
     if (result < 0) {
         gpt_dataset_close(dataset);

@@ -1,0 +1,156 @@
+// Index caches on disk. Every file is written atomically and the checksums come last, so a cache is whole once they
+// match. Reading trusts nothing: the checksum finds damage, and the callers' ranges make even a forged cache harmless.
+#include "data/sample/index_cache.h"
+
+#include "base/error.h"
+#include "base/hash.h"
+#include "base/memory.h"
+#include "data/bad_data.h"
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+static char *file_name(const struct index_cache *cache, const char *what) {
+    return memory_printf("%s-%s", cache->stem, what);
+}
+
+void index_cache_describe_dataset(struct json_writer *w, const struct index_reader *reader) {
+    json_key(w, "sequences");
+    json_int(w, reader->sequence_count);
+    json_key(w, "documents");
+    json_int(w, reader->document_count);
+    json_key(w, "tokens");
+    json_int(w, reader->token_count);
+    json_key(w, "dtype");
+    json_cstring(w, index_dtype_name(reader->dtype));
+}
+
+void index_cache_name(struct index_cache *cache, const char *folder, const char *name, struct buffer *description) {
+    cache->folder = memory_string(folder);
+    cache->description = memory_string(buffer_string(description));
+    buffer_free(description);
+    char md5[33];
+    md5_hex(cache->description, strlen(cache->description), md5);
+    cache->stem = memory_printf("%s/%s-%s", cache->folder, md5, name);
+}
+
+void index_cache_free(struct index_cache *cache) {
+    free(cache->folder);
+    free(cache->description);
+    free(cache->stem);
+    *cache = (struct index_cache){0};
+}
+
+bool index_cache_exists(const struct index_cache *cache, const struct index_cache_array *arrays, int count) {
+    bool exists = false;
+    for (int i = 0; i < count && !exists; i++) {
+        char *path = file_name(cache, arrays[i].name);
+        exists = file_exists(path);
+        free(path);
+    }
+    return exists;
+}
+
+static inline uint64_t mix(uint64_t state, uint64_t word) {
+    state ^= word;
+    return (state << 29 | state >> 35) * 0x9E3779B97F4A7C15u;
+}
+
+// A checksum at the speed of memory; CRC and SHA would make thousands of ranks wait for gigabytes of index. Each step
+// is a bijection of the lane for a given word, so a change within one word is always seen, any other but once in
+// 2^64.
+static uint64_t checksum(const void *data, size_t bytes) {
+    const unsigned char *at = data;
+    uint64_t lanes[4] = {1, 2, 3, 4}, sum = bytes, word = 0;
+    for (; bytes >= 32; bytes -= 32, at += 32)
+        for (int lane = 0; lane < 4; lane++) {
+            memcpy(&word, at + 8 * lane, sizeof word);
+            lanes[lane] = mix(lanes[lane], word);
+        }
+    for (size_t i = 0; i < bytes; i++)
+        sum = mix(sum, at[i]);
+    for (int lane = 0; lane < 4; lane++)
+        sum = mix(sum, lanes[lane]);
+    return sum;
+}
+
+// One line of checksums.txt. The header of a .npy needs none: it is compared field by field.
+static void format_checksum(struct buffer *text, const char *name, struct npy_shape shape, const void *data) {
+    size_t bytes = (size_t)(shape.rows * shape.columns) * npy_item_bytes(shape.dtype);
+    buffer_printf(text, "%016" PRIx64 " %zu %s\n", checksum(data, bytes), bytes, name);
+}
+
+// ---- writing ----
+
+static int write_text(const struct index_cache *cache, const char *what, const char *text) {
+    char *path = file_name(cache, what);
+    int result = file_write_all(path, text, strlen(text));
+    free(path);
+    return result;
+}
+
+static int write_files(const struct index_cache *cache, const struct index_cache_array *arrays, int count) {
+    TRY(file_make_folders(cache->folder));
+    TRY(write_text(cache, "description.txt", cache->description));
+    struct buffer checksums = {0};
+    int result = 0;
+    for (int i = 0; i < count && result == 0; i++) {
+        char *path = file_name(cache, arrays[i].name);
+        result = npy_write(path, arrays[i].shape, arrays[i].data);
+        free(path);
+        format_checksum(&checksums, arrays[i].name, arrays[i].shape, arrays[i].data);
+    }
+    if (result == 0)
+        result = write_text(cache, "checksums.txt", buffer_string(&checksums));
+    buffer_free(&checksums);
+    return result;
+}
+
+int index_cache_write(const struct index_cache *cache, const struct index_cache_array *arrays, int count) {
+    if (write_files(cache, arrays, count) < 0)
+        return error_context("cannot keep the sample index (choose a writable folder with --data-cache-path)");
+    return 0;
+}
+
+// ---- reading ----
+
+static int open_array(const struct index_cache *cache, const struct index_cache_array *array, struct npy *npy) {
+    char *path = file_name(cache, array->name);
+    int result = npy_open(npy, path);
+    const struct npy_shape *found = &npy->shape, *expected = &array->shape;
+    if (result == 0 && (found->dtype != expected->dtype || found->dimensions != expected->dimensions ||
+                        (expected->rows >= 0 && found->rows != expected->rows) || found->columns != expected->columns))
+        result = bad_data("%s: the shape is (%" PRId64 ", %" PRId64 "), expected (%" PRId64 ", %" PRId64 ")", path,
+                          found->rows, found->columns, expected->rows, expected->columns);
+    free(path);
+    return result;
+}
+
+static int compare_checksums(const struct index_cache *cache, const struct index_cache_array *arrays, int count,
+                             const struct npy *opened) {
+    struct buffer expected = {0}, found = {0};
+    for (int i = 0; i < count; i++)
+        format_checksum(&expected, arrays[i].name, opened[i].shape, opened[i].data);
+    char *path = file_name(cache, "checksums.txt");
+    int result = file_read_all(path, 4096, &found);
+    if (result == 0 && strcmp(buffer_string(&found), buffer_string(&expected)) != 0)
+        result = bad_data("%s: the checksums are not those of the arrays beside it", path);
+    buffer_free(&found);
+    buffer_free(&expected);
+    free(path);
+    return result;
+}
+
+int index_cache_open(const struct index_cache *cache, const struct index_cache_array *arrays, int count,
+                     struct npy *opened) {
+    int result = 0;
+    for (int i = 0; i < count; i++)
+        opened[i] = (struct npy){0};
+    for (int i = 0; i < count && result == 0; i++)
+        result = open_array(cache, &arrays[i], &opened[i]);
+    if (result == 0)
+        result = compare_checksums(cache, arrays, count, opened);
+    for (int i = 0; i < count && result < 0; i++)
+        npy_close(&opened[i]);
+    return result;
+}
