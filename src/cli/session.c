@@ -51,7 +51,8 @@ int session_open(struct session *session, const struct config *config) {
     TRY(device_open(&session->device, &options));
     TRY(world_open(&session->world,
                    &(struct world_options){.backend = session->backend,
-                                           .deadline_seconds = config->distributed_timeout_minutes * 60},
+                                           .deadline_seconds = config->distributed_timeout_minutes * 60,
+                                           .record_folder = config->save && *config->save ? config->save : "."},
                    session->device));
     TRY(mesh_place(&session->mesh, session->place.rank, session->place.size, (int)config->tensor_model_parallel_size,
                    (int)config->context_parallel_size, (int)config->pipeline_model_parallel_size));

@@ -4,6 +4,7 @@
 #define COMM_BACKEND_H
 
 #include "comm/comm.h"
+#include "comm/record.h"
 
 struct collective {
     const char *name;
@@ -31,12 +32,15 @@ struct world {
     double deadline_seconds;
     struct group *groups[WORLD_MAX_GROUPS];  // all groups made, freed with the world; the first holds all ranks
     int group_count;
+    struct record record;
+    const char *record_folder;  // where the record is written when a collective hangs; NULL: nowhere
 };
 
 struct group {
     struct world *world;
     char *name;
     int rank, size;
+    struct traffic traffic[COLLECTIVE_KINDS];
 };
 
 // Collectives that wrap another world: `host` (NULL for a single rank) carries ids and host values, and is freed with

@@ -41,6 +41,7 @@ int world_open(struct world **world, const struct world_options *options, struct
     if (is_mpi && nccl_fits(device, *world))
         TRY(nccl_world_open(world, device, *world));
     (*world)->deadline_seconds = deadline;
+    (*world)->record_folder = options->record_folder;
     int *ranks = memory_alloc(sizeof(int) * (size_t)(*world)->place.size);
     for (int i = 0; i < (*world)->place.size; i++)
         ranks[i] = i;
@@ -91,19 +92,42 @@ const char *group_name(const struct group *group) {
     return group->name;
 }
 
-static struct comm_request request_begin(struct group *group, struct tensor x, const char *name) {
+struct traffic group_traffic(const struct group *group, enum collective_kind kind) {
+    return group->traffic[kind];
+}
+
+const struct record *world_record(const struct world *world) {
+    return &world->record;
+}
+
+// Notes the collective in the flight record. A group of one has no traffic.
+static struct comm_request request_record(struct group *group, enum collective_kind kind, size_t bytes,
+                                          const char *name) {
+    struct comm_request request = {
+        .group = group, .name = name, .collective = group->world->collective, .started = clock_seconds()};
+    if (group->size == 1)
+        return request;
+    struct record_entry entry = {
+        .name = name, .group = group->name, .kind = kind, .bytes = (int64_t)bytes, .start = request.started};
+    request.number = record_begin(&group->world->record, &entry);
+    group->traffic[kind].count++;
+    group->traffic[kind].bytes += (int64_t)bytes;
+    return request;
+}
+
+static struct comm_request request_begin(struct group *group, struct tensor x, enum collective_kind kind,
+                                         const char *name) {
     if (!tensor_is_contiguous(x)) {
         char text[96];
         tensor_describe(x, text, sizeof text);
         die("collective \"%s\" on a tensor that is not contiguous: %s", name, text);
     }
-    return (struct comm_request){
-        .group = group, .name = name, .collective = group->world->collective, .started = clock_seconds()};
+    return request_record(group, kind, tensor_bytes(x), name);
 }
 
 struct comm_request comm_all_reduce_start(struct group *group, struct tensor x, enum reduction reduction,
                                           const char *name) {
-    struct comm_request request = request_begin(group, x, name);
+    struct comm_request request = request_begin(group, x, COLLECTIVE_ALL_REDUCE, name);
     if (group->size > 1)
         request.handle = request.collective->all_reduce(group, x, reduction);
     return request;
@@ -117,7 +141,7 @@ static void copy_whole(struct group *group, struct tensor to, struct tensor from
 
 struct comm_request comm_all_gather_start(struct group *group, struct tensor whole, struct tensor part,
                                           const char *name) {
-    struct comm_request request = request_begin(group, whole, name);
+    struct comm_request request = request_begin(group, whole, COLLECTIVE_ALL_GATHER, name);
     if (!tensor_is_contiguous(part) || tensor_count(part) * group->size != tensor_count(whole))
         die("all_gather \"%s\": %" PRId64 " elements from each of %d ranks do not make %" PRId64, name,
             tensor_count(part), group->size, tensor_count(whole));
@@ -130,7 +154,7 @@ struct comm_request comm_all_gather_start(struct group *group, struct tensor who
 
 struct comm_request comm_reduce_scatter_start(struct group *group, struct tensor part, struct tensor whole,
                                               const char *name) {
-    struct comm_request request = request_begin(group, whole, name);
+    struct comm_request request = request_begin(group, whole, COLLECTIVE_REDUCE_SCATTER, name);
     if (!tensor_is_contiguous(part) || tensor_count(part) * group->size != tensor_count(whole))
         die("reduce_scatter \"%s\": %" PRId64 " elements do not split into %d times %" PRId64, name,
             tensor_count(whole), group->size, tensor_count(part));
@@ -142,24 +166,39 @@ struct comm_request comm_reduce_scatter_start(struct group *group, struct tensor
 }
 
 struct comm_request comm_broadcast_start(struct group *group, struct tensor x, int root, const char *name) {
-    struct comm_request request = request_begin(group, x, name);
+    struct comm_request request = request_begin(group, x, COLLECTIVE_BROADCAST, name);
     if (group->size > 1)
         request.handle = request.collective->broadcast(group, x, root);
     return request;
 }
 
 struct comm_request comm_send_start(struct group *group, struct tensor x, int to, const char *name) {
-    struct comm_request request = request_begin(group, x, name);
+    struct comm_request request = request_begin(group, x, COLLECTIVE_SEND, name);
     CHECK(to >= 0 && to < group->size && to != group->rank);
     request.handle = request.collective->send(group, x, to);
     return request;
 }
 
 struct comm_request comm_receive_start(struct group *group, struct tensor x, int from, const char *name) {
-    struct comm_request request = request_begin(group, x, name);
+    struct comm_request request = request_begin(group, x, COLLECTIVE_RECEIVE, name);
     CHECK(from >= 0 && from < group->size && from != group->rank);
     request.handle = request.collective->receive(group, x, from);
     return request;
+}
+
+// The job is about to end, so what cannot be written is only said.
+static void leave_record(const struct world *world) {
+    if (!world->record_folder)
+        return;
+    char *path = memory_printf("%s/flight-%d.jsonl", world->record_folder, world->place.rank);
+    FILE *file = fopen(path, "w");
+    if (file)
+        record_write(&world->record, world->place.rank, file);
+    if (file && fclose(file) == 0)
+        log_error("the last %d collectives of this rank are in %s", RECORD_ENTRIES, path);
+    else
+        log_error("cannot write the flight record %s", path);
+    free(path);
 }
 
 void comm_wait(struct comm_request *request) {
@@ -167,16 +206,19 @@ void comm_wait(struct comm_request *request) {
     for (int64_t polls = 0; request->handle; polls++) {
         if (request->collective->test(request->group, request->handle)) {
             request->handle = NULL;
+            record_end(&request->group->world->record, request->number, clock_seconds());
             return;
         }
         // Ranks of one machine share its cores: a rank that only waits must let the others compute.
         if (polls > 200)
             sched_yield();
-        if (polls % 1024 == 1023 && clock_seconds() - request->started > deadline)
+        if (polls % 1024 == 1023 && clock_seconds() - request->started > deadline) {
+            leave_record(request->group->world);
             die_code(EXIT_CODE_HANG,
                      "collective \"%s\" in group \"%s\" (rank %d of %d) has waited %.0f s, longer than "
                      "--distributed-timeout-minutes allows; another rank is lost or stuck",
                      request->name, request->group->name, request->group->rank, request->group->size, deadline);
+        }
     }
 }
 
@@ -196,32 +238,27 @@ void comm_barrier(struct group *group, const char *name) {
 }
 
 // Waits for a handle of a host collective, with the deadline of all others.
-static void wait_host(struct group *group, void *handle, const char *name) {
-    struct comm_request request = {.group = group,
-                                   .name = name,
-                                   .collective = group->world->collective,
-                                   .started = clock_seconds(),
-                                   .handle = handle};
+static void wait_host(struct group *group, void *handle, int count, const char *name) {
+    struct comm_request request = request_record(group, COLLECTIVE_HOST, sizeof(int64_t) * (size_t)count, name);
+    request.handle = handle;
     comm_wait(&request);
 }
 
 void comm_await_i64(struct group *group, int64_t *values, int count, int root, const char *name) {
     if (group->size == 1)
         return;
-    struct comm_request request = {.group = group,
-                                   .name = name,
-                                   .collective = group->world->collective,
-                                   .started = INFINITY,
-                                   .handle = group->world->collective->host_broadcast_i64(group, values, count, root)};
+    struct comm_request request = request_record(group, COLLECTIVE_HOST, sizeof(int64_t) * (size_t)count, name);
+    request.started = INFINITY;
+    request.handle = group->world->collective->host_broadcast_i64(group, values, count, root);
     comm_wait(&request);
 }
 
 void comm_max_i64(struct group *group, int64_t *values, int count, const char *name) {
     if (group->size > 1)
-        wait_host(group, group->world->collective->host_max_i64(group, values, count), name);
+        wait_host(group, group->world->collective->host_max_i64(group, values, count), count, name);
 }
 
 void comm_broadcast_i64(struct group *group, int64_t *values, int count, int root, const char *name) {
     if (group->size > 1)
-        wait_host(group, group->world->collective->host_broadcast_i64(group, values, count, root), name);
+        wait_host(group, group->world->collective->host_broadcast_i64(group, values, count, root), count, name);
 }

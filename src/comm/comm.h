@@ -14,6 +14,7 @@
 #define COMM_COMM_H
 
 #include "base/error.h"
+#include "comm/record.h"
 #include "ops/ops.h"
 
 enum reduction { REDUCE_SUM, REDUCE_MAX };
@@ -26,7 +27,8 @@ struct comm_request {
     const char *name;
     const struct collective *collective;
     double started;
-    void *handle;  // the backend's; NULL where the work is done
+    int64_t number;  // in the flight record
+    void *handle;    // the backend's; NULL where the work is done
 };
 
 struct world_place {
@@ -38,6 +40,8 @@ struct world_place {
 struct world_options {
     const char *backend;  // "self" or "mpi"
     double deadline_seconds;
+    // Where a rank whose collective outlasts the deadline leaves its flight record, as flight-RANK.jsonl; NULL: nowhere.
+    const char *record_folder;
 };
 
 int world_open(struct world **world, const struct world_options *options, struct device *device);
@@ -55,6 +59,9 @@ int world_group(struct world *world, struct group **group, const int *ranks, int
 int group_rank(const struct group *group);
 int group_size(const struct group *group);
 const char *group_name(const struct group *group);
+// What this rank has given this group so far, tensors of one kind of collective.
+struct traffic group_traffic(const struct group *group, enum collective_kind kind);
+const struct record *world_record(const struct world *world);
 
 // x becomes the sum (or maximum) over the group, on every rank.
 struct comm_request comm_all_reduce_start(struct group *group, struct tensor x, enum reduction reduction,

@@ -1,7 +1,7 @@
-// Pipeline schedules as data. A model of L layers is cut into stages * chunks pieces; piece number chunk * stages + stage
-// lies on that stage, so with several chunks a micro-batch goes round the ring of stages once per chunk. A schedule
-// is, for every stage, the list of pieces of work it does, in order. The lists are made by pure functions of the shape,
-// so every rank can work out what its neighbours do, and tests and the planner read the same lists that training runs.
+// Pipeline schedules as data. A model of L layers is cut into stages * chunks pieces; piece chunk * stages + stage lies
+// on that stage, so with several chunks a micro-batch goes round the ring of stages once per chunk. A schedule is, for
+// every stage, the list of pieces of work it does, in order. The lists are made by pure functions of the shape, so
+// every rank can work out what its neighbours do, and tests and the planner read the same lists that training runs.
 //
 // What must happen before what: forward (m, piece) after forward (m, piece - 1); backward (m, piece) after backward
 // (m, piece + 1) and after its own forward; a weight half after its input half. Messages between two stages travel in

@@ -135,10 +135,44 @@ TEST(groups_of_a_mesh) {
     device_free(device, x.data);
 }
 
+// The record holds the last collectives with their sizes, and groups add up what they were given.
+TEST(flight_record) {
+    float values[COUNT] = {0};
+    struct tensor x = upload(values, COUNT);
+    struct traffic before = group_traffic(all, COLLECTIVE_ALL_REDUCE);
+    int64_t count = world_record(world)->count;
+    for (int i = 0; i < RECORD_ENTRIES + 3; i++)
+        comm_all_reduce(all, x, REDUCE_SUM, "recorded");
+    struct traffic after = group_traffic(all, COLLECTIVE_ALL_REDUCE);
+    EXPECT_INT(after.count - before.count, RECORD_ENTRIES + 3);
+    EXPECT_INT(after.bytes - before.bytes, (RECORD_ENTRIES + 3) * COUNT * (int64_t)sizeof(float));
+    const struct record *record = world_record(world);
+    EXPECT_INT(record->count, count + RECORD_ENTRIES + 3);
+    for (int i = 0; i < RECORD_ENTRIES; i++) {
+        EXPECT_STRING(record->entries[i].name, "recorded");
+        EXPECT(record->entries[i].end >= record->entries[i].start);
+    }
+    struct comm_request open = comm_broadcast_start(all, x, 0, "unfinished");
+    FILE *file = tmpfile();
+    record_write(record, 7, file);
+    comm_wait(&open);
+    rewind(file);
+    char line[512], last[512] = "";
+    int lines = 0;
+    for (; fgets(line, sizeof line, file); lines++)
+        memcpy(last, line, sizeof last);
+    fclose(file);
+    EXPECT_INT(lines, RECORD_ENTRIES);
+    EXPECT(strstr(last, "\"rank\": 7") && strstr(last, "\"kind\": \"broadcast\"") && strstr(last, "\"unfinished\""));
+    EXPECT(strstr(last, "\"bytes\": 4000") && !strstr(last, "seconds"));
+    device_free(device, x.data);
+}
+
 int main(void) {
     const struct test_case cases[] = {
-        TEST_CASE(all_reduce),  TEST_CASE(all_gather_and_reduce_scatter), TEST_CASE(broadcast_and_ring),
-        TEST_CASE(host_values), TEST_CASE(bf16_sums_round_once_per_rank), TEST_CASE(groups_of_a_mesh),
+        TEST_CASE(all_reduce),    TEST_CASE(all_gather_and_reduce_scatter), TEST_CASE(broadcast_and_ring),
+        TEST_CASE(host_values),   TEST_CASE(bf16_sums_round_once_per_rank), TEST_CASE(groups_of_a_mesh),
+        TEST_CASE(flight_record),
     };
     struct world_place place;
     if (world_start("mpi", &place) < 0 ||

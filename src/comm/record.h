@@ -1,0 +1,49 @@
+// The flight recorder: what this rank has asked of its groups lately. When a run hangs, the ranks' records side by side
+// show who is missing: the rank whose last entry is not the others' last entry. It also adds up the traffic of each
+// group, so that tests and reports can hold it against the formulas.
+#ifndef COMM_RECORD_H
+#define COMM_RECORD_H
+
+#include <stdint.h>
+#include <stdio.h>
+
+enum collective_kind {
+    COLLECTIVE_ALL_REDUCE,
+    COLLECTIVE_ALL_GATHER,
+    COLLECTIVE_REDUCE_SCATTER,
+    COLLECTIVE_BROADCAST,
+    COLLECTIVE_SEND,
+    COLLECTIVE_RECEIVE,
+    COLLECTIVE_HOST,  // values of the host's, not tensors
+    COLLECTIVE_KINDS
+};
+
+enum { RECORD_ENTRIES = 256 };
+
+struct record_entry {
+    int64_t number;     // counted from 1 on each rank
+    const char *name;   // of the collective: a string that lives as long as the program
+    const char *group;  // lives as long as the world
+    enum collective_kind kind;
+    int64_t bytes;      // of the larger side: the whole of a gather or scatter
+    double start, end;  // seconds of the monotonic clock; end is 0 while it runs
+};
+
+struct record {
+    struct record_entry entries[RECORD_ENTRIES];  // entry n is at (n - 1) % RECORD_ENTRIES
+    int64_t count;                                // so far
+};
+
+struct traffic {
+    int64_t count, bytes;
+};
+
+// Returns the entry's number.
+int64_t record_begin(struct record *record, const struct record_entry *entry);
+// Nothing where the entry has been overwritten since.
+void record_end(struct record *record, int64_t number, double now);
+// One JSON object per line, oldest first; unfinished ones have no "seconds".
+void record_write(const struct record *record, int rank, FILE *file);
+const char *collective_kind_name(enum collective_kind kind);
+
+#endif
