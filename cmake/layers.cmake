@@ -76,8 +76,11 @@ else()
   list(APPEND BEVATRON_EXCLUDE_ops "/ops/cuda/")
 endif()
 
-# Weights drawn from one seed are equal on every machine only where no product and sum are fused behind our back.
-set_source_files_properties(${CMAKE_SOURCE_DIR}/src/base/rng_normal.c PROPERTIES COMPILE_OPTIONS -ffp-contract=off)
+# Weights drawn from one seed, and the order of a blend, are equal on every machine only where no product and sum are
+# fused behind our back.
+set_source_files_properties(
+  ${CMAKE_SOURCE_DIR}/src/base/rng_normal.c ${CMAKE_SOURCE_DIR}/src/data/sample/blend_index.c
+  PROPERTIES COMPILE_OPTIONS -ffp-contract=off)
 
 bevatron_layer(base)
 bevatron_layer(config base)

@@ -13,10 +13,10 @@
 
 enum { PREAMBLE_BYTES = 10, ALIGNMENT = 64, MAXIMUM_HEADER_BYTES = 1 << 16 };
 
-static const char *const descriptions[] = {[NPY_I32] = "<i4", [NPY_U32] = "<u4", [NPY_I64] = "<i8"};
+static const char *const descriptions[] = {[NPY_I32] = "<i4", [NPY_U32] = "<u4", [NPY_I64] = "<i8", [NPY_I16] = "<i2"};
 
 size_t npy_item_bytes(enum npy_dtype dtype) {
-    return dtype == NPY_I64 ? 8 : 4;
+    return dtype == NPY_I64 ? 8 : dtype == NPY_I16 ? 2 : 4;
 }
 
 // NumPy leaves room for the first dimension to grow to 21 digits without moving the data.
@@ -154,9 +154,10 @@ int npy_parse(struct npy *npy, const unsigned char *bytes, size_t size, const ch
         return bad_data("%s: byte 8: a header of %zu bytes in a file of %zu", name, length, size);
     struct cursor cursor = {(const char *)bytes + start, (const char *)bytes + start + length};
     if (!take_dictionary(&cursor, &npy->shape))
-        return bad_data("%s: byte %zu: expected descr '<i4', '<u4' or '<i8', fortran_order False and a shape of one or "
-                        "two dimensions",
-                        name, (size_t)((const unsigned char *)cursor.at - bytes));
+        return bad_data(
+            "%s: byte %zu: expected descr '<i2', '<i4', '<u4' or '<i8', fortran_order False and a shape of one or "
+            "two dimensions",
+            name, (size_t)((const unsigned char *)cursor.at - bytes));
     size_t count, data_bytes;
     if (!size_mul((size_t)npy->shape.rows, (size_t)npy->shape.columns, &count) ||
         !size_mul(count, npy_item_bytes(npy->shape.dtype), &data_bytes) || data_bytes != size - start - length)

@@ -1,4 +1,4 @@
-// NumPy's .npy files (format 1.0), as far as index caches need them: little-endian 32- and 64-bit integers, one or two
+// NumPy's .npy files (format 1.0), as far as index caches need them: little-endian integers of 16 to 64 bits, one or two
 // dimensions, C order. What npy_write writes is byte for byte what numpy.save does.
 #ifndef DATA_SAMPLE_NPY_H
 #define DATA_SAMPLE_NPY_H
@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum npy_dtype { NPY_I32, NPY_U32, NPY_I64 };
+enum npy_dtype { NPY_I32, NPY_U32, NPY_I64, NPY_I16 };
 
 struct npy_shape {
     enum npy_dtype dtype;

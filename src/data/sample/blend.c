@@ -1,0 +1,256 @@
+// A blend of datasets. See blend.h.
+#include "data/sample/blend.h"
+
+#include "base/error.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "data/bad_data.h"
+#include "data/sample/blend_index.h"
+#include "data/sample/index_cache.h"
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { ARRAY_DATASETS, ARRAY_NUMBERS, ARRAY_COUNT };
+
+struct blend {
+    struct sample_source *sources;  // (count)
+    int64_t count, size;
+    char *name;
+    struct blend_index made;         // in memory
+    struct npy mapped[ARRAY_COUNT];  // or in files
+    struct blend_index index;        // whichever of the two
+};
+
+static int64_t total_of(const struct blend_options *options) {
+    int64_t total = 0;
+    for (int64_t i = 0; i < options->count; i++)
+        total += options->sources[i].count;
+    return total;
+}
+
+// Without weights a blend is never larger than its datasets.
+static int64_t size_of(const struct blend_options *options) {
+    int64_t total = total_of(options);
+    if (options->weights)
+        return options->size;
+    return options->size > 0 && options->size < total ? options->size : total;
+}
+
+static void fill(struct blend_index *index, const struct blend_options *options, int64_t size) {
+    int64_t count = options->count;
+    index->datasets = memory_alloc((size_t)size * sizeof *index->datasets + 1);
+    index->numbers = memory_alloc((size_t)size * sizeof *index->numbers + 1);
+    if (!options->weights && options->size == 0) {
+        int64_t *sizes = memory_alloc((size_t)count * sizeof *sizes);
+        for (int64_t i = 0; i < count; i++)
+            sizes[i] = options->sources[i].count;
+        blend_index_fill_all(index, sizes, count);
+        free(sizes);
+        return;
+    }
+    // Weights that were divided by their sum before are divided once more: so does Megatron, and the last bit counts.
+    double *weights = memory_alloc((size_t)count * sizeof *weights);
+    for (int64_t i = 0; i < count; i++)
+        weights[i] = options->weights ? options->weights[i] : (double)options->sources[i].count;
+    blend_normalize(weights, count);
+    blend_index_fill(index, size, weights, count);
+    free(weights);
+}
+
+static void free_index(struct blend_index *index) {
+    free(index->datasets);
+    free(index->numbers);
+    *index = (struct blend_index){0};
+}
+
+// Every entry names a sample that there is.
+static int check(const struct blend_options *options, const struct blend_index *index, int64_t size) {
+    int64_t *needed = memory_alloc((size_t)options->count * sizeof *needed);
+    bool in_range = true;
+    for (int64_t i = 0; i < size && in_range; i++) {
+        int64_t j = index->datasets[i];
+        in_range = j >= 0 && j < options->count && index->numbers[i] >= 0 && index->numbers[i] < INT64_MAX;
+        if (in_range && index->numbers[i] >= needed[j])
+            needed[j] = index->numbers[i] + 1;
+    }
+    int result = in_range ? 0 : bad_data("the order of the blend names a dataset that is not there");
+    for (int64_t j = 0; j < options->count && result == 0; j++)
+        if (needed[j] > options->sources[j].count)
+            result = bad_data("the blend asks for %" PRId64 " samples of the %s, which has %" PRId64
+                              "; give it a smaller weight",
+                              needed[j], options->sources[j].name, options->sources[j].count);
+    free(needed);
+    return result;
+}
+
+// ---- the cache ----
+
+static void name_cache(struct index_cache *cache, const struct blend_options *options, int64_t size) {
+    struct buffer text = {0};
+    struct json_writer w = {.out = &text, .indent = 4};
+    json_begin_object(&w);
+    json_key(&w, "class");
+    json_cstring(&w, "BlendedDataset");
+    json_key(&w, "datasets");
+    json_begin_array(&w);
+    for (int64_t i = 0; i < options->count; i++) {
+        json_begin_object(&w);
+        json_key(&w, "name");
+        json_cstring(&w, options->sources[i].name);
+        json_key(&w, "samples");
+        json_int(&w, options->sources[i].count);
+        json_key(&w, "weight");
+        json_double(&w, options->weights ? options->weights[i] : (double)options->sources[i].count);
+        json_end_object(&w);
+    }
+    json_end_array(&w);
+    json_key(&w, "random_seed");
+    json_int(&w, options->seed);
+    json_key(&w, "split");
+    json_cstring(&w, split_name(options->which));
+    json_key(&w, "size");
+    json_int(&w, size);
+    json_end_object(&w);
+    char *name = memory_printf("BlendedDataset-%s", split_name(options->which));
+    index_cache_name(cache, options->cache_folder, name, &text);
+    free(name);
+}
+
+static void list_arrays(struct index_cache_array arrays[ARRAY_COUNT], int64_t size, const struct blend_index *index) {
+    arrays[ARRAY_DATASETS] = (struct index_cache_array){
+        .name = "dataset_index.npy", .shape = {NPY_I16, 1, size, 1}, .data = index ? index->datasets : NULL};
+    arrays[ARRAY_NUMBERS] = (struct index_cache_array){
+        .name = "dataset_sample_index.npy", .shape = {NPY_I64, 1, size, 1}, .data = index ? index->numbers : NULL};
+}
+
+static int open_cache(const struct index_cache *cache, struct blend *blend, const struct blend_options *options) {
+    struct index_cache_array arrays[ARRAY_COUNT];
+    list_arrays(arrays, blend->size, NULL);
+    TRY(index_cache_open(cache, arrays, ARRAY_COUNT, blend->mapped));
+    blend->index = (struct blend_index){.datasets = (int16_t *)(uintptr_t)blend->mapped[ARRAY_DATASETS].data,
+                                        .numbers = (int64_t *)(uintptr_t)blend->mapped[ARRAY_NUMBERS].data};
+    if (check(options, &blend->index, blend->size) == 0)
+        return 0;
+    for (int i = 0; i < ARRAY_COUNT; i++)
+        npy_close(&blend->mapped[i]);
+    return -1;
+}
+
+static int build(const struct index_cache *cache, const struct blend_options *options, int64_t size) {
+    struct blend probe = {.size = size};
+    struct index_cache_array arrays[ARRAY_COUNT];
+    list_arrays(arrays, size, NULL);
+    if (index_cache_exists(cache, arrays, ARRAY_COUNT)) {
+        if (open_cache(cache, &probe, options) == 0) {
+            for (int i = 0; i < ARRAY_COUNT; i++)
+                npy_close(&probe.mapped[i]);
+            return 0;
+        }
+        log_warn("%s; building it again", error_message());
+        error_clear();
+    }
+    struct blend_index index;
+    fill(&index, options, size);
+    list_arrays(arrays, size, &index);
+    int result = check(options, &index, size);
+    if (result == 0)
+        result = index_cache_write(cache, arrays, ARRAY_COUNT);
+    free_index(&index);
+    return result;
+}
+
+int blend_build(const struct blend_options *options) {
+    if (!options->cache_folder)
+        return 0;
+    int64_t size = size_of(options);
+    struct index_cache cache;
+    name_cache(&cache, options, size);
+    int result = build(&cache, options, size);
+    index_cache_free(&cache);
+    return result;
+}
+
+// ---- the blend ----
+
+static bool is_same_form(const struct sample_source *a, const struct sample_source *b) {
+    const struct batch_form *f = &a->form, *g = &b->form;
+    return a->seq_length == b->seq_length && !a->fill == !b->fill && f->columns == g->columns &&
+           f->decoder_columns == g->decoder_columns && f->has_token_types == g->has_token_types &&
+           f->has_lengths == g->has_lengths && f->has_sentence_labels == g->has_sentence_labels;
+}
+
+int blend_open(struct blend **out, const struct blend_options *options) {
+    CHECK(options->count > 0 && options->count <= BLEND_MOST_DATASETS);
+    *out = NULL;
+    struct blend *blend = memory_alloc(sizeof *blend);
+    blend->count = options->count;
+    blend->size = size_of(options);
+    blend->name =
+        memory_printf("%s split of a blend of %" PRId64 " datasets", split_name(options->which), options->count);
+    blend->sources = memory_alloc((size_t)options->count * sizeof *blend->sources);
+    memcpy(blend->sources, options->sources, (size_t)options->count * sizeof *blend->sources);
+    for (int64_t i = 1; i < options->count; i++)
+        CHECK(is_same_form(&options->sources[0], &options->sources[i]));
+    int result;
+    if (options->cache_folder) {
+        struct index_cache cache;
+        name_cache(&cache, options, blend->size);
+        result = open_cache(&cache, blend, options);
+        if (result < 0)
+            error_context("cannot use the blend's order in %s (remove it, and it is built again)", cache.folder);
+        index_cache_free(&cache);
+    } else {
+        fill(&blend->made, options, blend->size);
+        blend->index = blend->made;
+        result = check(options, &blend->index, blend->size);
+    }
+    if (result < 0) {
+        blend_close(blend);
+        return -1;
+    }
+    *out = blend;
+    return 0;
+}
+
+void blend_close(struct blend *blend) {
+    if (!blend)
+        return;
+    for (int i = 0; i < ARRAY_COUNT; i++)
+        npy_close(&blend->mapped[i]);
+    free_index(&blend->made);
+    free(blend->sources);
+    free(blend->name);
+    free(blend);
+}
+
+void blend_sample(const struct blend *blend, int64_t i, int64_t *dataset, int64_t *number) {
+    CHECK(i >= 0 && i < blend->size);
+    *dataset = blend->index.datasets[i];
+    *number = blend->index.numbers[i];
+}
+
+static int read_blend(void *context, int64_t sample, int32_t *tokens) {
+    const struct blend *blend = context;
+    int64_t dataset, number;
+    blend_sample(blend, sample, &dataset, &number);
+    return blend->sources[dataset].read(blend->sources[dataset].context, number, tokens);
+}
+
+static int fill_blend(void *context, int64_t sample, const struct batch_row *row) {
+    const struct blend *blend = context;
+    int64_t dataset, number;
+    blend_sample(blend, sample, &dataset, &number);
+    return blend->sources[dataset].fill(blend->sources[dataset].context, number, row);
+}
+
+struct sample_source blend_source(struct blend *blend) {
+    const struct sample_source *first = &blend->sources[0];
+    return (struct sample_source){.context = blend,
+                                  .name = blend->name,
+                                  .count = blend->size,
+                                  .seq_length = first->seq_length,
+                                  .read = first->read ? read_blend : NULL,
+                                  .form = first->form,
+                                  .fill = first->fill ? fill_blend : NULL};
+}

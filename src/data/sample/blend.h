@@ -1,0 +1,33 @@
+// Several datasets as one: sample i comes from the dataset that blend_index.h names. Each dataset is shuffled by
+// itself; the order of the blend is not shuffled again.
+//
+// With a cache folder the two arrays are kept there as {md5}-BlendedDataset-{split}-{dataset_index,
+// dataset_sample_index}.npy and mapped; without one they are made in memory.
+#ifndef DATA_SAMPLE_BLEND_H
+#define DATA_SAMPLE_BLEND_H
+
+#include "data/sample/source.h"
+#include "data/sample/split.h"
+
+struct blend_options {
+    const struct sample_source *sources;  // (count), of one form; they must outlive the blend
+    int64_t count;
+    const double *weights;  // (count) summing to 1, or NULL: by the number of samples
+    int64_t size;           // samples; 0, without weights: all there are
+    enum split which;
+    int64_t seed;              // of the sources: only to tell caches apart
+    const char *cache_folder;  // NULL: none
+};
+
+struct blend;
+
+// Writes the cache where there is a folder for it and no whole cache in it. One rank per file system calls.
+int blend_build(const struct blend_options *options);
+int blend_open(struct blend **blend, const struct blend_options *options);
+void blend_close(struct blend *blend);  // NULL is fine
+struct sample_source blend_source(struct blend *blend);
+
+// Where sample i comes from.
+void blend_sample(const struct blend *blend, int64_t i, int64_t *dataset, int64_t *number);
+
+#endif
