@@ -1,5 +1,5 @@
-// Checked entry points of what layers are made of: products, norms, attention, embeddings, dropout. Each verifies the
-// contract written beside its struct in ops.h, then calls the device's table.
+// Checked entry points of what layers are made of: products, norms, embeddings, dropout. Each verifies the contract
+// written beside its struct in ops.h, then calls the device's table.
 #include "ops/check.h"
 
 static void check_matmul_epilogue(const char *op, const struct op_matmul *m, int64_t rows, int64_t columns) {
@@ -14,7 +14,7 @@ static void check_matmul_epilogue(const char *op, const struct op_matmul *m, int
         check_tensor(op, "aux", m->aux, check_2d(dtype, rows, columns));
     if (m->epilogue == EPILOGUE_BIAS_ACTIVATION || m->epilogue == EPILOGUE_ACTIVATION_GRADIENT) {
         check_apart(op, "d", m->d, "aux", m->aux);
-        check_rule(op, m->activation == ACTIVATION_GELU_TANH, "unknown activation");
+        check_rule(op, m->activation == ACTIVATION_GELU_TANH, "only the tanh form of GELU is part of a product");
     }
 }
 
@@ -35,6 +35,64 @@ void op_matmul(struct device *device, const struct op_matmul *op) {
     device->ops->matmul(device, op);
 }
 
+static void check_function(const char *op, enum activation activation) {
+    check_rule(op, activation >= 0 && activation < ACTIVATION_COUNT, "unknown activation");
+}
+
+void op_activation_forward(struct device *device, const struct op_activation_forward *op) {
+    const char *name = "op_activation_forward";
+    check_activation(device, name, "x", op->x, 2);
+    struct tensor matrix = check_2d(op->x.dtype, op->x.shape[0], op->x.shape[1]);
+    check_tensor(name, "x", op->x, matrix);
+    check_tensor(name, "y", op->y, matrix);
+    check_apart_or_same(name, "y", op->y, "x", op->x);
+    check_function(name, op->activation);
+    device->ops->activation_forward(device, op);
+}
+
+void op_activation_backward(struct device *device, const struct op_activation_backward *op) {
+    const char *name = "op_activation_backward";
+    check_activation(device, name, "x", op->x, 2);
+    struct tensor matrix = check_2d(op->x.dtype, op->x.shape[0], op->x.shape[1]);
+    check_tensor(name, "x", op->x, matrix);
+    check_tensor(name, "dy", op->dy, matrix);
+    check_tensor(name, "dx", op->dx, matrix);
+    check_apart_or_same(name, "dx", op->dx, "dy", op->dy);
+    check_apart(name, "dx", op->dx, "x", op->x);
+    check_function(name, op->activation);
+    device->ops->activation_backward(device, op);
+}
+
+void op_glu_forward(struct device *device, const struct op_glu_forward *op) {
+    const char *name = "op_glu_forward";
+    check_activation(device, name, "y", op->y, 2);
+    int64_t rows = op->y.shape[0], width = op->y.shape[1];
+    check_tensor(name, "y", op->y, check_2d(op->y.dtype, rows, width));
+    check_tensor(name, "x", op->x, check_2d(op->y.dtype, rows, 2 * width));
+    check_apart(name, "y", op->y, "x", op->x);
+    check_function(name, op->activation);
+    device->ops->glu_forward(device, op);
+}
+
+void op_glu_backward(struct device *device, const struct op_glu_backward *op) {
+    const char *name = "op_glu_backward";
+    check_activation(device, name, "dy", op->dy, 2);
+    int64_t rows = op->dy.shape[0], width = op->dy.shape[1];
+    struct tensor packed = check_2d(op->dy.dtype, rows, 2 * width);
+    check_tensor(name, "dy", op->dy, check_2d(op->dy.dtype, rows, width));
+    check_tensor(name, "x", op->x, packed);
+    check_tensor(name, "dx", op->dx, packed);
+    check_apart_or_same(name, "dx", op->dx, "x", op->x);
+    check_apart(name, "dx", op->dx, "dy", op->dy);
+    check_function(name, op->activation);
+    device->ops->glu_backward(device, op);
+}
+
+static void check_norm_kind(const char *op, enum norm_kind kind, struct tensor mean, struct tensor bias) {
+    check_rule(op, kind == NORM_LAYER || kind == NORM_RMS, "unknown kind of norm");
+    check_rule(op, kind == NORM_LAYER || (!mean.data && !bias.data), "an RMSNorm has neither mean nor bias");
+}
+
 void op_norm_forward(struct device *device, const struct op_norm_forward *op) {
     const char *name = "op_norm_forward";
     check_activation(device, name, "x", op->x, 2);
@@ -43,10 +101,13 @@ void op_norm_forward(struct device *device, const struct op_norm_forward *op) {
     check_rule(name, channels >= 1, "there must be at least one channel");
     check_tensor(name, "x", op->x, matrix);
     check_tensor(name, "y", op->y, matrix);
-    check_tensor(name, "mean", op->mean, check_1d(DTYPE_F32, rows));
     check_tensor(name, "rstd", op->rstd, check_1d(DTYPE_F32, rows));
     check_tensor(name, "gain", op->gain, vector);
-    check_tensor(name, "bias", op->bias, vector);
+    check_norm_kind(name, op->kind, op->mean, op->bias);
+    if (op->kind == NORM_LAYER) {
+        check_tensor(name, "mean", op->mean, check_1d(DTYPE_F32, rows));
+        check_tensor(name, "bias", op->bias, vector);
+    }
     check_apart(name, "y", op->y, "x", op->x);
     if (op->delta.data) {
         check_tensor(name, "delta", op->delta, matrix);
@@ -75,9 +136,12 @@ void op_norm_backward(struct device *device, const struct op_norm_backward *op) 
     check_tensor(name, "dy", op->dy, matrix);
     check_tensor(name, "gain", op->gain, check_1d(op->x.dtype, channels));
     check_tensor(name, "dgain", op->dgain, vector);
-    check_tensor(name, "dbias", op->dbias, vector);
-    check_tensor(name, "mean", op->mean, check_1d(DTYPE_F32, rows));
     check_tensor(name, "rstd", op->rstd, check_1d(DTYPE_F32, rows));
+    check_norm_kind(name, op->kind, op->mean, op->dbias);
+    if (op->kind == NORM_LAYER) {
+        check_tensor(name, "mean", op->mean, check_1d(DTYPE_F32, rows));
+        check_tensor(name, "dbias", op->dbias, vector);
+    }
     check_optional(name, "dresidual", op->dresidual, matrix);
     check_apart_or_same(name, "dx", op->dx, "dresidual", op->dresidual);
     check_apart(name, "dx", op->dx, "dy", op->dy);
@@ -95,69 +159,6 @@ void op_norm_backward(struct device *device, const struct op_norm_backward *op) 
         check_rule(name, !op->ddelta_bias.data && op->dropout.rate == 0, "ddelta_bias and dropout belong to a ddelta");
     }
     device->ops->norm_backward(device, op);
-}
-
-// What forward and backward share. The shapes of q and k set everything else.
-struct attention_shape {
-    struct tensor query, key, row;  // (B, Tq, H, D), (B, Tk, G, D), (B, H, Tq): descriptions only
-    bool is_causal;
-};
-
-static struct attention_shape check_attention_inputs(struct device *device, const char *op, struct tensor q,
-                                                     struct tensor k, struct tensor v) {
-    check_activation(device, op, "q", q, 4);
-    check_activation(device, op, "k", k, 4);
-    int64_t heads = q.shape[2], groups = k.shape[2], head_size = q.shape[3];
-    struct attention_shape shape = {
-        .query = tensor_4d(q.data, q.dtype, q.shape[0], q.shape[1], heads, head_size),
-        .key = tensor_4d(k.data, q.dtype, q.shape[0], k.shape[1], groups, head_size),
-        .row = tensor_3d(q.data, DTYPE_F32, q.shape[0], heads, q.shape[1]),
-    };
-    check_strided(op, "q", q, shape.query);
-    check_strided(op, "k", k, shape.key);
-    check_strided(op, "v", v, shape.key);
-    check_rule(op, head_size >= 1 && head_size <= 256, "the head size must be from 1 to 256");
-    check_rule(op, groups >= 1 && heads % groups == 0, "query heads must be a multiple of key/value heads");
-    check_rule(op, k.shape[1] >= 1, "there must be at least one key");
-    check_rule(op, heads <= 65535, "there may be no more than 65535 heads");
-    return shape;
-}
-
-static void check_causal(const char *op, bool is_causal, struct tensor q, struct tensor k) {
-    check_rule(op, !is_causal || q.shape[1] <= k.shape[1], "causal attention needs at least as many keys as queries");
-}
-
-void op_attention_forward(struct device *device, const struct op_attention_forward *op) {
-    const char *name = "op_attention_forward";
-    struct attention_shape shape = check_attention_inputs(device, name, op->q, op->k, op->v);
-    check_strided(name, "out", op->out, shape.query);
-    check_optional(name, "lse", op->lse, shape.row);
-    check_causal(name, op->is_causal, op->q, op->k);
-    check_apart(name, "out", op->out, "q", op->q);
-    check_apart(name, "out", op->out, "k", op->k);
-    check_apart(name, "out", op->out, "v", op->v);
-    check_dropout(name, &op->dropout, op->q.shape[0] * op->q.shape[1]);
-    device->ops->attention_forward(device, op);
-}
-
-void op_attention_backward(struct device *device, const struct op_attention_backward *op) {
-    const char *name = "op_attention_backward";
-    struct attention_shape shape = check_attention_inputs(device, name, op->q, op->k, op->v);
-    check_strided(name, "dq", op->dq, shape.query);
-    check_strided(name, "dk", op->dk, shape.key);
-    check_strided(name, "dv", op->dv, shape.key);
-    check_strided(name, "dout", op->dout, shape.query);
-    check_strided(name, "out", op->out, shape.query);
-    check_tensor(name, "lse", op->lse, shape.row);
-    check_tensor(name, "scratch", op->scratch, shape.row);
-    check_causal(name, op->is_causal, op->q, op->k);
-    check_apart(name, "scratch", op->scratch, "lse", op->lse);
-    check_apart(name, "dq", op->dq, "q", op->q);
-    check_apart(name, "dk", op->dk, "k", op->k);
-    check_apart(name, "dv", op->dv, "v", op->v);
-    check_apart(name, "dq", op->dq, "dout", op->dout);
-    check_dropout(name, &op->dropout, op->q.shape[0] * op->q.shape[1]);
-    device->ops->attention_backward(device, op);
 }
 
 void op_embedding_forward(struct device *device, const struct op_embedding_forward *op) {

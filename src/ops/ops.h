@@ -34,14 +34,22 @@ struct dropout {
     int first_head;         // global number of head 0, where heads are sharded
 };
 
-enum activation { ACTIVATION_GELU_TANH };
+enum activation {
+    ACTIVATION_GELU_TANH,  // 0.5 x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3)))
+    ACTIVATION_GELU,       // x times the normal distribution of x, by erf
+    ACTIVATION_RELU,
+    ACTIVATION_SILU,  // x times the logistic function of x
+    ACTIVATION_TANH,
+    ACTIVATION_COUNT
+};
 
 // d = epilogue(alpha * op(a) op(b) + beta * d). Matrices are 2-D, rows may be further apart than their length.
 //   a (M, K) or its transpose (K, M); b (K, N) or its transpose (N, K); d (M, N).
 // a and b have the same dtype; d has it too or is fp32.
 enum epilogue {
     EPILOGUE_NONE,
-    EPILOGUE_BIAS,                 // + bias (N)
+    EPILOGUE_BIAS,  // + bias (N)
+    // The next two take ACTIVATION_GELU_TANH alone; the others have operations of their own below.
     EPILOGUE_BIAS_ACTIVATION,      // aux (M, N) = … + bias; d = activation(aux). aux may be left out (inference)
     EPILOGUE_ACTIVATION_GRADIENT,  // d = … * activation'(aux)
 };
@@ -55,13 +63,57 @@ struct op_matmul {
     struct tensor aux;   // (M, N), contiguous
 };
 
-// LayerNorm over C: y = (x - mean) * rstd * gain + bias. With `delta` the residual addition is part of it:
-// sum = x + dropout(delta + delta_bias), and sum is what is normalised. sum may alias x.
+// y = activation(x), element by element.
+struct op_activation_forward {
+    struct tensor y;  // (N, F) out; may alias x where no backward follows
+    struct tensor x;  // (N, F)
+    enum activation activation;
+};
+// dx = dy * activation'(x).
+struct op_activation_backward {
+    struct tensor dx;  // (N, F) out; may alias dy
+    struct tensor dy;  // (N, F)
+    struct tensor x;   // (N, F)
+    enum activation activation;
+};
+
+// A gated unit over a packed tensor whose rows are [gate | up]: y = activation(gate) * up. SwiGLU with SILU, GeGLU with
+// either GELU.
+struct op_glu_forward {
+    struct tensor y;  // (N, F) out
+    struct tensor x;  // (N, 2F)
+    enum activation activation;
+};
+// dx [gate | up] = [dy * up * activation'(gate) | dy * activation(gate)].
+struct op_glu_backward {
+    struct tensor dx;  // (N, 2F) out; may alias x
+    struct tensor dy;  // (N, F)
+    struct tensor x;   // (N, 2F)
+    enum activation activation;
+};
+
+// Rotary positions, in place: the pair of channels j of each head of row n is turned by the angle positions[n] *
+// frequencies[j], in fp32. Pair j is (j, j + pairs), or (2j, 2j + 1) where interleaved; channels from 2 * pairs on stay
+// as they are. The inverse turns back, which is the gradient.
+struct op_rope {
+    struct tensor x;           // (B, T, H, D): any strides but contiguous in D, in and out
+    struct tensor positions;   // (B * T) i32
+    const float *frequencies;  // (pairs), in host memory; read before the call returns
+    int64_t pairs;             // at most ROPE_MOST_PAIRS and D / 2
+    bool is_interleaved, is_inverse;
+};
+enum { ROPE_MOST_PAIRS = 128 };
+
+// LayerNorm over C: y = (x - mean) * rstd * gain + bias, rstd = 1 / sqrt(variance + epsilon). RMSNorm: y = x * rstd *
+// gain, rstd = 1 / sqrt(mean square + epsilon); it has no mean and no bias. With `delta` the residual addition is part
+// of it: sum = x + dropout(delta + delta_bias), and sum is what is normalised. sum may alias x.
+enum norm_kind { NORM_LAYER, NORM_RMS };
 struct op_norm_forward {
+    enum norm_kind kind;
     struct tensor y;           // (N, C) out
-    struct tensor mean, rstd;  // (N) fp32 out
+    struct tensor mean, rstd;  // (N) fp32 out; no mean with RMS
     struct tensor x;           // (N, C)
-    struct tensor gain, bias;  // (C)
+    struct tensor gain, bias;  // (C); no bias with RMS
     float epsilon;
     struct tensor delta;       // (N, C) or none
     struct tensor delta_bias;  // (C) or none
@@ -72,12 +124,13 @@ struct op_norm_forward {
 // dx = dresidual + the gradient of the norm's input. With ddelta: ddelta = dx through the dropout (kept elements
 // scaled, dropped ones 0), and ddelta_bias += its column sums.
 struct op_norm_backward {
+    enum norm_kind kind;
     struct tensor dx;            // (N, C) out; may alias dresidual, may not alias dy
-    struct tensor dgain, dbias;  // (C) fp32, accumulated
+    struct tensor dgain, dbias;  // (C) fp32, accumulated; no dbias with RMS
     struct tensor dy;            // (N, C)
     struct tensor x;             // (N, C): what was normalised (sum where there was a delta)
     struct tensor gain;          // (C)
-    struct tensor mean, rstd;    // (N) fp32
+    struct tensor mean, rstd;    // (N) fp32; no mean with RMS
     struct tensor dresidual;     // (N, C) or none
     struct tensor ddelta;        // (N, C) out or none; may alias dy, and dx where the dropout is off
     struct tensor ddelta_bias;   // (C) fp32 accumulated, or none
@@ -87,25 +140,65 @@ struct op_norm_backward {
 // Scaled dot-product attention that never stores a (Tq, Tk) matrix. Query head h uses key/value head h / (H / G).
 // Causal: query i of Tq sees keys j <= i + Tk - Tq, so with a cache the last query sees everything.
 // q, out (B, Tq, H, D); k, v (B, Tk, G, D): any strides (they are views of one packed tensor) but contiguous in D.
+//
+// A mask narrows what a query sees: it sees the one range of keys that every rule allows. A query that sees none gets 0
+// and a log-sum-exp of -infinity, and has no gradient.
+struct attention_mask {
+    int64_t window;            // with causal: the last `window` keys of those alone; 0 for all
+    struct tensor key_counts;  // (B) i32 or none: the keys of sample b from key_counts[b] on are padding
+    struct tensor first_keys;  // (B * Tq) i32 or none: no key before this one (where the query's document begins)
+    // (H, Tq + Tk - 1) fp32 or none: column j - i + Tq - 1 is added to the scaled score of query i and key j.
+    struct tensor relative_bias;
+};
 struct op_attention_forward {
     struct tensor out;  // (B, Tq, H, D)
     struct tensor lse;  // (B, H, Tq) fp32 out: log-sum-exp of the scaled scores; none where no backward follows
     struct tensor q, k, v;
     float scale;
     bool is_causal;
+    struct attention_mask mask;
     struct dropout dropout;  // row_ids (B * Tq): of the queries
 };
 // dq, dk, dv are written, not accumulated; they have the shapes of q, k, v.
 struct op_attention_backward {
     struct tensor dq, dk, dv;
-    struct tensor dout, out;  // (B, Tq, H, D)
-    struct tensor lse;        // (B, H, Tq) fp32
-    struct tensor scratch;    // (B, H, Tq) fp32: holds the row sums of dout * out
+    struct tensor drelative_bias;  // (B, H, Tq + Tk - 1) fp32, accumulated; with a relative bias, else none
+    struct tensor dout, out;       // (B, Tq, H, D)
+    struct tensor lse;             // (B, H, Tq) fp32
+    struct tensor scratch;         // (B, H, Tq) fp32: holds the row sums of dout * out
+    struct tensor workspace;       // (attention_workspace_bytes) u8, or none: then a slower way may be taken
     struct tensor q, k, v;
     float scale;
     bool is_causal;
+    struct attention_mask mask;
     struct dropout dropout;
 };
+static inline bool attention_has_mask(const struct attention_mask *mask) {
+    return mask->window > 0 || mask->key_counts.data || mask->first_keys.data || mask->relative_bias.data;
+}
+
+// T5's bias by distance: a learned number for each head and bucket of distances (key's position minus query's). Column
+// w of the bias belongs to distance first_distance + w; see relative.h for the buckets.
+struct relative_rule {
+    int64_t first_distance;
+    int64_t buckets;        // of the table, at most RELATIVE_MOST_BUCKETS; even where bidirectional
+    int64_t max_distance;   // from here on all distances share a bucket
+    bool is_bidirectional;  // half of the buckets are for keys after the query; else those share bucket 0
+};
+enum { RELATIVE_MOST_BUCKETS = 256 };
+struct op_relative_bias_forward {
+    struct tensor bias;   // (H, W) fp32 out
+    struct tensor table;  // (buckets, H)
+    struct relative_rule rule;
+};
+struct op_relative_bias_backward {
+    struct tensor dtable;  // (buckets, H) fp32, accumulated
+    struct tensor dbias;   // (B, H, W) fp32: summed over B
+    struct relative_rule rule;
+};
+
+// Memory that attention's backward can use beside its outputs; at least 1.
+int64_t attention_workspace_bytes(struct tensor q, struct tensor k);
 
 // out = dropout(table[tokens] + positions). A token outside [vocabulary_start, + V) contributes nothing: another rank
 // has it.
@@ -240,10 +333,17 @@ struct ops {
     void (*identity)(struct device *device, int64_t words[2]);
 
     void (*matmul)(struct device *device, const struct op_matmul *op);
+    void (*activation_forward)(struct device *device, const struct op_activation_forward *op);
+    void (*activation_backward)(struct device *device, const struct op_activation_backward *op);
+    void (*glu_forward)(struct device *device, const struct op_glu_forward *op);
+    void (*glu_backward)(struct device *device, const struct op_glu_backward *op);
+    void (*rope)(struct device *device, const struct op_rope *op);
     void (*norm_forward)(struct device *device, const struct op_norm_forward *op);
     void (*norm_backward)(struct device *device, const struct op_norm_backward *op);
     void (*attention_forward)(struct device *device, const struct op_attention_forward *op);
     void (*attention_backward)(struct device *device, const struct op_attention_backward *op);
+    void (*relative_bias_forward)(struct device *device, const struct op_relative_bias_forward *op);
+    void (*relative_bias_backward)(struct device *device, const struct op_relative_bias_backward *op);
     void (*embedding_forward)(struct device *device, const struct op_embedding_forward *op);
     void (*embedding_backward)(struct device *device, const struct op_embedding_backward *op);
     void (*softmax_stats)(struct device *device, const struct op_softmax_stats *op);
@@ -265,10 +365,17 @@ struct device {
 
 // Checked entry points, one per operation. See check.c.
 void op_matmul(struct device *device, const struct op_matmul *op);
+void op_activation_forward(struct device *device, const struct op_activation_forward *op);
+void op_activation_backward(struct device *device, const struct op_activation_backward *op);
+void op_glu_forward(struct device *device, const struct op_glu_forward *op);
+void op_glu_backward(struct device *device, const struct op_glu_backward *op);
+void op_rope(struct device *device, const struct op_rope *op);
 void op_norm_forward(struct device *device, const struct op_norm_forward *op);
 void op_norm_backward(struct device *device, const struct op_norm_backward *op);
 void op_attention_forward(struct device *device, const struct op_attention_forward *op);
 void op_attention_backward(struct device *device, const struct op_attention_backward *op);
+void op_relative_bias_forward(struct device *device, const struct op_relative_bias_forward *op);
+void op_relative_bias_backward(struct device *device, const struct op_relative_bias_backward *op);
 void op_embedding_forward(struct device *device, const struct op_embedding_forward *op);
 void op_embedding_backward(struct device *device, const struct op_embedding_backward *op);
 void op_softmax_stats(struct device *device, const struct op_softmax_stats *op);

@@ -1,4 +1,5 @@
-// What both passes of attention share: the cut into tiles, which keys a query sees, and addresses of strided rows.
+// What both passes of attention share: the cut into tiles, which keys a query sees, and addresses of strided rows. A
+// query sees one range of keys, whatever the rules are.
 // Private to ops/cpu.
 #ifndef OPS_CPU_ATTENTION_H
 #define OPS_CPU_ATTENTION_H
@@ -13,13 +14,47 @@ static inline float *attention_row(const struct tensor *t, int64_t b, int64_t ro
     return (float *)t->data + b * t->stride[0] + row * t->stride[1] + head * t->stride[2];
 }
 
-// How many of the keys [first_key, first_key + keys) this query sees. Causal: key j where j <= query + Tk - Tq.
-static inline int64_t attention_visible(bool is_causal, int64_t query, int64_t offset, int64_t first_key,
-                                        int64_t keys) {
-    if (!is_causal)
-        return keys;
-    int64_t visible = query + offset + 1 - first_key;
-    return visible < 0 ? 0 : visible > keys ? keys : visible;
+// What decides which keys a query sees, from either operation.
+struct attention_rules {
+    int64_t query_count, key_count;
+    bool is_causal;
+    const struct attention_mask *mask;
+};
+
+// The keys that this query sees; empty ranges have first == end.
+static inline struct cpu_range attention_seen(const struct attention_rules *rules, int64_t b, int64_t query) {
+    const struct attention_mask *mask = rules->mask;
+    struct cpu_range seen = {0, rules->key_count};
+    if (rules->is_causal) {
+        seen.end = query + rules->key_count - rules->query_count + 1;
+        if (mask->window > 0 && seen.end > mask->window)
+            seen.first = seen.end - mask->window;
+    }
+    if (mask->key_counts.data) {
+        int64_t count = ((const int32_t *)mask->key_counts.data)[b];
+        seen.end = count < seen.end ? count : seen.end;
+    }
+    if (mask->first_keys.data) {
+        int64_t first = ((const int32_t *)mask->first_keys.data)[b * rules->query_count + query];
+        seen.first = first > seen.first ? first : seen.first;
+    }
+    if (seen.end < seen.first)
+        seen.end = seen.first;
+    return seen;
+}
+
+// The part of a range that lies within [first, first + count), counted from first.
+static inline struct cpu_range attention_within(struct cpu_range seen, int64_t first, int64_t count) {
+    int64_t start = seen.first - first, end = seen.end - first;
+    start = start < 0 ? 0 : start > count ? count : start;
+    end = end < start ? start : end > count ? count : end;
+    return (struct cpu_range){start, end};
+}
+
+// The relative bias of a query's score with key 0; later keys follow. NULL where there is none.
+static inline const float *attention_bias_row(const struct attention_rules *rules, int64_t head, int64_t query) {
+    const struct tensor *bias = &rules->mask->relative_bias;
+    return bias->data ? (const float *)bias->data + head * bias->shape[1] + rules->query_count - 1 - query : NULL;
 }
 
 #endif

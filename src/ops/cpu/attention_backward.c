@@ -6,6 +6,7 @@
 #include "ops/cpu/dropout.h"
 #include "ops/cpu/vector_math.h"
 #include <cblas.h>
+#include <string.h>
 
 struct backward_tile {
     float probabilities[QUERY_TILE * KEY_TILE];  // P
@@ -15,9 +16,12 @@ struct backward_tile {
 
 struct backward_place {
     int64_t b, head, group;
+    struct attention_rules rules;
     struct cpu_range queries;
     int64_t first_key, keys;
     bool is_first;  // of this tile of keys: dk and dv are written, later ones add to them
+    // With a mask there is no query that is sure to see a key: gradients start as zeros, and all tiles add to them.
+    bool is_masked;
 };
 
 CPU_CLONES static float row_dot(const float *a, const float *b, int64_t count) {
@@ -28,13 +32,21 @@ CPU_CLONES static float row_dot(const float *a, const float *b, int64_t count) {
     return sum;
 }
 
-CPU_CLONES static void row_probabilities(float *x, float lse, int64_t visible, int64_t count) {
+CPU_CLONES static void row_probabilities(float *x, float lse, struct cpu_range seen, int64_t count) {
 #pragma omp simd
-    for (int64_t j = 0; j < visible; j++)
+    for (int64_t j = seen.first; j < seen.end; j++)
         x[j] = vector_exp(x[j] - lse);
-#pragma omp simd
-    for (int64_t j = visible; j < count; j++)
+    for (int64_t j = 0; j < seen.first; j++)
         x[j] = 0;
+#pragma omp simd
+    for (int64_t j = seen.end; j < count; j++)
+        x[j] = 0;
+}
+
+CPU_CLONES static void row_add(float *x, const float *y, int64_t count) {
+#pragma omp simd
+    for (int64_t j = 0; j < count; j++)
+        x[j] += y[j];
 }
 
 CPU_CLONES static void row_product(float *out, const float *a, const float *b, int64_t count) {
@@ -66,7 +78,7 @@ CPU_CLONES static void row_gradient(const struct gradient_row *row, int64_t coun
 
 static void compute_probabilities(const struct op_attention_backward *op, struct backward_tile *tile,
                                   const struct backward_place *at) {
-    int64_t query_count = op->q.shape[1], offset = op->k.shape[1] - query_count;
+    int64_t query_count = op->q.shape[1];
     blasint queries = (blasint)(at->queries.end - at->queries.first);
     const float *lse = (const float *)op->lse.data + (at->b * op->q.shape[2] + at->head) * query_count;
     cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, queries, (blasint)at->keys, (blasint)op->q.shape[3], op->scale,
@@ -75,8 +87,11 @@ static void compute_probabilities(const struct op_attention_backward *op, struct
                 tile->probabilities, KEY_TILE);
     for (int64_t i = 0; i < queries; i++) {
         int64_t query = at->queries.first + i;
-        int64_t visible = attention_visible(op->is_causal, query, offset, at->first_key, at->keys);
-        row_probabilities(tile->probabilities + i * KEY_TILE, lse[query], visible, at->keys);
+        struct cpu_range seen = attention_within(attention_seen(&at->rules, at->b, query), at->first_key, at->keys);
+        const float *bias = attention_bias_row(&at->rules, at->head, query);
+        if (bias)
+            row_add(tile->probabilities + i * KEY_TILE, bias + at->first_key, at->keys);
+        row_probabilities(tile->probabilities + i * KEY_TILE, lse[query], seen, at->keys);
         if (op->dropout.rate == 0)
             continue;
         struct dropout_row row = dropout_attention_row(&op->dropout, at->b * query_count + query, at->head);
@@ -105,21 +120,33 @@ static void compute_score_gradients(const struct op_attention_backward *op, stru
     }
 }
 
+// The bias of a distance has the sum of all score gradients at that distance.
+static void add_bias_gradients(const struct op_attention_backward *op, const struct backward_tile *tile,
+                               const struct backward_place *at) {
+    int64_t query_count = op->q.shape[1], width = op->drelative_bias.shape[2];
+    float *dbias = (float *)op->drelative_bias.data + (at->b * op->q.shape[2] + at->head) * width;
+    for (int64_t query = at->queries.first; query < at->queries.end; query++)
+        row_add(dbias + query_count - 1 - query + at->first_key,
+                tile->gradients + (query - at->queries.first) * KEY_TILE, at->keys);
+}
+
 static void backward_tile(const struct op_attention_backward *op, struct backward_tile *tile,
                           const struct backward_place *at) {
     blasint queries = (blasint)(at->queries.end - at->queries.first), keys = (blasint)at->keys;
     blasint head_size = (blasint)op->q.shape[3];
-    float beta = at->is_first ? 0.0f : 1.0f;
+    float beta = at->is_first && !at->is_masked ? 0.0f : 1.0f;
     compute_probabilities(op, tile, at);
     cblas_sgemm(CblasRowMajor, CblasTrans, CblasNoTrans, keys, head_size, queries, 1.0f,
                 op->dropout.rate == 0 ? tile->probabilities : tile->gradients, KEY_TILE,
                 attention_row(&op->dout, at->b, at->queries.first, at->head), (blasint)op->dout.stride[1], beta,
                 attention_row(&op->dv, at->b, at->first_key, at->group), (blasint)op->dv.stride[1]);
     compute_score_gradients(op, tile, at);
+    if (op->drelative_bias.data)
+        add_bias_gradients(op, tile, at);
     cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, queries, head_size, keys, op->scale, tile->gradients,
                 KEY_TILE, attention_row(&op->k, at->b, at->first_key, at->group), (blasint)op->k.stride[1],
-                at->first_key == 0 ? 0.0f : 1.0f, attention_row(&op->dq, at->b, at->queries.first, at->head),
-                (blasint)op->dq.stride[1]);
+                at->first_key == 0 && !at->is_masked ? 0.0f : 1.0f,
+                attention_row(&op->dq, at->b, at->queries.first, at->head), (blasint)op->dq.stride[1]);
     cblas_sgemm(CblasRowMajor, CblasTrans, CblasNoTrans, keys, head_size, queries, op->scale, tile->gradients, KEY_TILE,
                 attention_row(&op->q, at->b, at->queries.first, at->head), (blasint)op->q.stride[1], beta,
                 attention_row(&op->dk, at->b, at->first_key, at->group), (blasint)op->dk.stride[1]);
@@ -133,8 +160,19 @@ static void row_dots(const struct op_attention_backward *op, int64_t b, int64_t 
         dots[t] = row_dot(attention_row(&op->dout, b, t, head), attention_row(&op->out, b, t, head), op->q.shape[3]);
 }
 
-// All query heads of a group against one tile of keys. The last queries come first: they see all of these keys, so dk
-// and dv are written whole before others add to a part of them.
+// What the queries see of [first_key, first_key + keys): how far the furthest of them, 0 where none sees any.
+static int64_t tile_keys(const struct backward_place *at, int64_t keys) {
+    int64_t most = 0;
+    // Without a mask later queries never see less.
+    for (int64_t query = at->is_masked ? at->queries.first : at->queries.end - 1; query < at->queries.end; query++) {
+        struct cpu_range seen = attention_within(attention_seen(&at->rules, at->b, query), at->first_key, keys);
+        most = seen.end > seen.first && seen.end > most ? seen.end : most;
+    }
+    return most;
+}
+
+// All query heads of a group against one tile of keys. The last queries come first: without a mask they see all of
+// these keys, so dk and dv are written whole before others add to a part of them.
 static void backward_key_tile(const struct op_attention_backward *op, struct backward_tile *tile,
                               struct backward_place *at, int64_t keys) {
     int64_t query_count = op->q.shape[1], offset = op->k.shape[1] - query_count;
@@ -145,21 +183,37 @@ static void backward_key_tile(const struct op_attention_backward *op, struct bac
     for (at->head = first_head; at->head < first_head + heads_per_group; at->head++) {
         for (int64_t i = cpu_pieces(query_count, QUERY_TILE) - 1; i >= first_query / QUERY_TILE; i--) {
             at->queries = cpu_piece(query_count, QUERY_TILE, i);
-            at->keys = attention_visible(op->is_causal, at->queries.end - 1, offset, at->first_key, keys);
-            backward_tile(op, tile, at);
+            at->keys = tile_keys(at, keys);
+            if (at->keys > 0)
+                backward_tile(op, tile, at);
             at->is_first = false;
         }
     }
+}
+
+static void clear_rows(const struct tensor *t, int64_t b, int64_t head) {
+    for (int64_t i = 0; i < t->shape[1]; i++)
+        memset(attention_row(t, b, i, head), 0, (size_t)t->shape[3] * sizeof(float));
 }
 
 static void attention_backward_task(void *context, int64_t index, int thread) {
     (void)thread;
     const struct op_attention_backward *op = context;
     int64_t key_count = op->k.shape[1], groups = op->k.shape[2], heads_per_group = op->q.shape[2] / groups;
-    struct backward_place at = {.b = index / groups, .group = index % groups};
+    struct backward_place at = {.b = index / groups,
+                                .group = index % groups,
+                                .rules = {op->q.shape[1], key_count, op->is_causal, &op->mask},
+                                .is_masked = attention_has_mask(&op->mask)};
     struct backward_tile tile;
-    for (int64_t head = at.group * heads_per_group; head < (at.group + 1) * heads_per_group; head++)
+    for (int64_t head = at.group * heads_per_group; head < (at.group + 1) * heads_per_group; head++) {
         row_dots(op, at.b, head);
+        if (at.is_masked)
+            clear_rows(&op->dq, at.b, head);
+    }
+    if (at.is_masked) {
+        clear_rows(&op->dk, at.b, at.group);
+        clear_rows(&op->dv, at.b, at.group);
+    }
     for (at.first_key = 0; at.first_key < key_count; at.first_key += KEY_TILE)
         backward_key_tile(op, &tile, &at, key_count - at.first_key < KEY_TILE ? key_count - at.first_key : KEY_TILE);
 }

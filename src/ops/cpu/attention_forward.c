@@ -13,6 +13,7 @@ struct forward_tile {
     float scores[QUERY_TILE * KEY_TILE];    // then probabilities, not yet divided by the sum
     float out[QUERY_TILE * MAX_HEAD_SIZE];  // (queries, D): weighted sum of values
     float max[QUERY_TILE], sum[QUERY_TILE];
+    struct cpu_range seen[QUERY_TILE];  // keys of each query
     int64_t head_size;
 };
 
@@ -47,14 +48,20 @@ CPU_CLONES static void row_multiply(float *x, const float *factors, int64_t coun
         x[j] *= factors[j];
 }
 
+CPU_CLONES static void row_add(float *x, const float *y, int64_t count) {
+#pragma omp simd
+    for (int64_t j = 0; j < count; j++)
+        x[j] += y[j];
+}
+
 struct key_range {
-    int64_t first, count;  // what the tile's last query sees of this tile of keys
+    int64_t first, count;  // what the tile's queries see of this tile of keys
 };
 
 // One row of the tile: scores become probabilities, earlier results are scaled to the new maximum.
-static void soften_row(struct forward_tile *tile, int64_t i, int64_t visible, int64_t keys) {
-    int64_t head_size = tile->head_size;
-    float *row = tile->scores + i * KEY_TILE;
+static void soften_row(struct forward_tile *tile, int64_t i, struct cpu_range seen, int64_t keys) {
+    int64_t head_size = tile->head_size, visible = seen.end - seen.first;
+    float *whole = tile->scores + i * KEY_TILE, *row = whole + seen.first;
     float max = visible > 0 ? row_max(row, visible) : -INFINITY;
     if (max > tile->max[i]) {
         float correction = vector_exp(tile->max[i] - max);
@@ -64,18 +71,21 @@ static void soften_row(struct forward_tile *tile, int64_t i, int64_t visible, in
     }
     if (visible > 0)
         tile->sum[i] += row_exp(row, tile->max[i], visible);
-    for (int64_t j = visible; j < keys; j++)
-        row[j] = 0;
+    for (int64_t j = 0; j < seen.first; j++)
+        whole[j] = 0;
+    for (int64_t j = seen.end; j < keys; j++)
+        whole[j] = 0;
 }
 
 struct forward_place {
+    struct attention_rules rules;
     int64_t b, head, group;
     struct cpu_range queries;
 };
 
 static void add_keys(const struct op_attention_forward *op, struct forward_tile *tile, const struct forward_place *at,
                      struct key_range keys) {
-    int64_t head_size = op->q.shape[3], offset = op->k.shape[1] - op->q.shape[1];
+    int64_t head_size = op->q.shape[3];
     blasint queries = (blasint)(at->queries.end - at->queries.first);
     cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, queries, (blasint)keys.count, (blasint)head_size, op->scale,
                 attention_row(&op->q, at->b, at->queries.first, at->head), (blasint)op->q.stride[1],
@@ -83,13 +93,18 @@ static void add_keys(const struct op_attention_forward *op, struct forward_tile 
                 KEY_TILE);
     for (int64_t i = 0; i < queries; i++) {
         int64_t query = at->queries.first + i;
-        int64_t visible = attention_visible(op->is_causal, query, offset, keys.first, keys.count);
-        soften_row(tile, i, visible, keys.count);
+        struct cpu_range seen = attention_within(tile->seen[i], keys.first, keys.count);
+        int64_t visible = seen.end - seen.first;
+        float *scores = tile->scores + i * KEY_TILE + seen.first;
+        const float *bias = attention_bias_row(&at->rules, at->head, query);
+        if (bias)
+            row_add(scores, bias + keys.first + seen.first, visible);
+        soften_row(tile, i, seen, keys.count);
         if (op->dropout.rate != 0 && visible > 0) {
             float factors[DROPOUT_PIECE];
             struct dropout_row row = dropout_attention_row(&op->dropout, at->b * op->q.shape[1] + query, at->head);
-            dropout_factors(factors, &row, keys.first, visible);
-            row_multiply(tile->scores + i * KEY_TILE, factors, visible);
+            dropout_factors(factors, &row, keys.first, seen.end);
+            row_multiply(scores, factors + seen.first, visible);
         }
     }
     cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, queries, (blasint)head_size, (blasint)keys.count, 1.0f,
@@ -97,35 +112,49 @@ static void add_keys(const struct op_attention_forward *op, struct forward_tile 
                 1.0f, tile->out, (blasint)head_size);
 }
 
+// Empties the tile and finds what its queries see; returns the range of all of them, from the start of a tile of keys.
+static struct cpu_range start_tile(struct forward_tile *tile, const struct forward_place *at) {
+    int64_t queries = at->queries.end - at->queries.first;
+    struct cpu_range all = {INT64_MAX, 0};
+    memset(tile->out, 0, (size_t)(queries * tile->head_size) * sizeof *tile->out);
+    for (int64_t i = 0; i < queries; i++) {
+        struct cpu_range seen = attention_seen(&at->rules, at->b, at->queries.first + i);
+        tile->max[i] = -INFINITY;
+        tile->sum[i] = 0;
+        tile->seen[i] = seen;
+        if (seen.first < seen.end) {
+            all.first = seen.first < all.first ? seen.first : all.first;
+            all.end = seen.end > all.end ? seen.end : all.end;
+        }
+    }
+    all.first -= all.first % KEY_TILE;
+    return all;
+}
+
 static void attention_forward_task(void *context, int64_t index, int thread) {
     (void)thread;
     const struct op_attention_forward *op = context;
-    int64_t query_count = op->q.shape[1], key_count = op->k.shape[1], heads = op->q.shape[2];
+    int64_t query_count = op->q.shape[1], heads = op->q.shape[2];
     int64_t head_size = op->q.shape[3], tiles = cpu_pieces(query_count, QUERY_TILE);
     struct forward_place at = {
+        .rules = {query_count, op->k.shape[1], op->is_causal, &op->mask},
         .b = index / tiles / heads,
         .head = index / tiles % heads,
         // Later queries see more keys when causal; they go first so that the short tasks fill the end.
         .queries = cpu_piece(query_count, QUERY_TILE, tiles - 1 - index % tiles),
     };
     at.group = at.head / (heads / op->k.shape[2]);
-    int64_t queries = at.queries.end - at.queries.first;
     struct forward_tile tile;
     tile.head_size = head_size;
-    memset(tile.out, 0, (size_t)(queries * head_size) * sizeof *tile.out);
-    for (int64_t i = 0; i < queries; i++) {
-        tile.max[i] = -INFINITY;
-        tile.sum[i] = 0;
-    }
-    int64_t end = attention_visible(op->is_causal, at.queries.end - 1, key_count - query_count, 0, key_count);
-    for (int64_t first = 0; first < end; first += KEY_TILE) {
-        struct key_range keys = {first, end - first < KEY_TILE ? end - first : KEY_TILE};
+    struct cpu_range all = start_tile(&tile, &at);
+    for (int64_t first = all.first; first < all.end; first += KEY_TILE) {
+        struct key_range keys = {first, all.end - first < KEY_TILE ? all.end - first : KEY_TILE};
         add_keys(op, &tile, &at, keys);
     }
-    for (int64_t i = 0; i < queries; i++) {
+    for (int64_t i = 0; i < at.queries.end - at.queries.first; i++) {
         int64_t query = at.queries.first + i;
-        row_scale(attention_row(&op->out, at.b, query, at.head), tile.out + i * head_size, 1.0f / tile.sum[i],
-                  head_size);
+        row_scale(attention_row(&op->out, at.b, query, at.head), tile.out + i * head_size,
+                  tile.sum[i] == 0 ? 0.0f : 1.0f / tile.sum[i], head_size);
         if (op->lse.data)
             ((float *)op->lse.data)[(at.b * heads + at.head) * query_count + query] = tile.max[i] + logf(tile.sum[i]);
     }

@@ -41,6 +41,13 @@ enum { CPU_COLUMN_BLOCK = 64, CPU_FLAT_CHUNK = 65536 };
 void cpu_add_column_sums(struct device *device, struct tensor out, struct tensor x);
 
 void cpu_matmul(struct device *device, const struct op_matmul *op);
+void cpu_activation_forward(struct device *device, const struct op_activation_forward *op);
+void cpu_activation_backward(struct device *device, const struct op_activation_backward *op);
+void cpu_glu_forward(struct device *device, const struct op_glu_forward *op);
+void cpu_glu_backward(struct device *device, const struct op_glu_backward *op);
+void cpu_rope(struct device *device, const struct op_rope *op);
+void cpu_relative_bias_forward(struct device *device, const struct op_relative_bias_forward *op);
+void cpu_relative_bias_backward(struct device *device, const struct op_relative_bias_backward *op);
 void cpu_norm_forward(struct device *device, const struct op_norm_forward *op);
 void cpu_norm_backward(struct device *device, const struct op_norm_backward *op);
 void cpu_attention_forward(struct device *device, const struct op_attention_forward *op);

@@ -1,4 +1,5 @@
-// LayerNorm with the residual addition and dropout that stand before it. Forward: each row in one task. Backward: first
+// LayerNorm and RMSNorm, which is the same with a mean of 0 and no bias, with the residual addition and dropout that
+// stand before them. Forward: each row in one task. Backward: first
 // the column sums of gain and bias (they read dy, which ddelta may overwrite), then the rows, then the column sums of
 // ddelta.
 #include "ops/cpu/cpu.h"
@@ -40,7 +41,7 @@ static void add_residual_dropped(const struct residual_row *whole, const struct 
 
 struct norm_row {
     float *y;
-    const float *x, *gain, *bias;
+    const float *x, *gain, *bias;  // no bias: RMSNorm
     float epsilon;
     float mean, rstd;  // out
 };
@@ -50,17 +51,25 @@ CPU_CLONES static void normalise(struct norm_row *row, int64_t channels) {
     const float *x = row->x, *gain = row->gain, *bias = row->bias;
     float *y = row->y;
     float sum = 0, squares = 0;
+    if (bias) {
 #pragma omp simd reduction(+ : sum)
-    for (int64_t c = 0; c < channels; c++)
-        sum += x[c];
+        for (int64_t c = 0; c < channels; c++)
+            sum += x[c];
+    }
     float mean = sum / (float)channels;
 #pragma omp simd reduction(+ : squares)
     for (int64_t c = 0; c < channels; c++)
         squares += (x[c] - mean) * (x[c] - mean);
     float rstd = 1.0f / sqrtf(squares / (float)channels + row->epsilon);
+    if (bias) {
 #pragma omp simd
-    for (int64_t c = 0; c < channels; c++)
-        y[c] = (x[c] - mean) * rstd * gain[c] + bias[c];
+        for (int64_t c = 0; c < channels; c++)
+            y[c] = (x[c] - mean) * rstd * gain[c] + bias[c];
+    } else {
+#pragma omp simd
+        for (int64_t c = 0; c < channels; c++)
+            y[c] = x[c] * rstd * gain[c];
+    }
     row->mean = mean;
     row->rstd = rstd;
 }
@@ -90,7 +99,8 @@ static void norm_forward_task(void *context, int64_t index, int thread) {
                                .bias = op->bias.data,
                                .epsilon = op->epsilon};
         normalise(&row, channels);
-        ((float *)op->mean.data)[n] = row.mean;
+        if (op->mean.data)
+            ((float *)op->mean.data)[n] = row.mean;
         ((float *)op->rstd.data)[n] = row.rstd;
     }
 }
@@ -103,7 +113,7 @@ void cpu_norm_forward(struct device *device, const struct op_norm_forward *op) {
 struct gain_columns {
     float *dgain, *dbias;
     const float *dy, *x;       // (N, C), from the block's first column
-    const float *mean, *rstd;  // (N)
+    const float *mean, *rstd;  // (N); no mean and no dbias: RMSNorm
     int64_t rows, stride;
 };
 
@@ -111,7 +121,7 @@ CPU_CLONES static void add_gain_columns(const struct gain_columns *g, int64_t co
     float gain_sum[CPU_COLUMN_BLOCK] = {0}, bias_sum[CPU_COLUMN_BLOCK] = {0};
     for (int64_t n = 0; n < g->rows; n++) {
         const float *dy = g->dy + n * g->stride, *x = g->x + n * g->stride;
-        float mean = g->mean[n], rstd = g->rstd[n];
+        float mean = g->mean ? g->mean[n] : 0.0f, rstd = g->rstd[n];
 #pragma omp simd
         for (int64_t c = 0; c < count; c++) {
             gain_sum[c] += dy[c] * ((x[c] - mean) * rstd);
@@ -119,10 +129,13 @@ CPU_CLONES static void add_gain_columns(const struct gain_columns *g, int64_t co
         }
     }
 #pragma omp simd
-    for (int64_t c = 0; c < count; c++) {
+    for (int64_t c = 0; c < count; c++)
         g->dgain[c] += gain_sum[c];
+    if (!g->dbias)
+        return;
+#pragma omp simd
+    for (int64_t c = 0; c < count; c++)
         g->dbias[c] += bias_sum[c];
-    }
 }
 
 static void gain_task(void *context, int64_t index, int thread) {
@@ -132,7 +145,7 @@ static void gain_task(void *context, int64_t index, int thread) {
     struct cpu_range columns = cpu_piece(channels, CPU_COLUMN_BLOCK, index);
     struct gain_columns g = {
         .dgain = (float *)op->dgain.data + columns.first,
-        .dbias = (float *)op->dbias.data + columns.first,
+        .dbias = op->dbias.data ? (float *)op->dbias.data + columns.first : NULL,
         .dy = (const float *)op->dy.data + columns.first,
         .x = (const float *)op->x.data + columns.first,
         .mean = op->mean.data,
@@ -147,9 +160,11 @@ struct gradient_row {
     float *dx, *ddelta;                      // ddelta may be NULL
     const float *dy, *x, *gain, *dresidual;  // dresidual may be NULL
     float mean, rstd;
+    bool is_rms;
 };
 
-// With g = dy * gain and xhat the normalised row: dx = rstd * (g - mean(g) - xhat * mean(g * xhat)) + dresidual.
+// With g = dy * gain and xhat the normalised row: dx = rstd * (g - mean(g) - xhat * mean(g * xhat)) + dresidual. In an
+// RMSNorm the term mean(g) is not there.
 CPU_CLONES static void norm_gradient(const struct gradient_row *row, int64_t channels) {
     const float *dy = row->dy, *x = row->x, *gain = row->gain, *dresidual = row->dresidual;
     float *dx = row->dx, *ddelta = row->ddelta;
@@ -160,7 +175,7 @@ CPU_CLONES static void norm_gradient(const struct gradient_row *row, int64_t cha
         sum += g;
         product += g * ((x[c] - mean) * rstd);
     }
-    sum /= (float)channels;
+    sum = row->is_rms ? 0.0f : sum / (float)channels;
     product /= (float)channels;
 #pragma omp simd
     for (int64_t c = 0; c < channels; c++) {
@@ -195,8 +210,9 @@ static void norm_backward_task(void *context, int64_t index, int thread) {
             .x = (const float *)op->x.data + n * channels,
             .gain = op->gain.data,
             .dresidual = op->dresidual.data ? (const float *)op->dresidual.data + n * channels : NULL,
-            .mean = ((const float *)op->mean.data)[n],
+            .mean = op->mean.data ? ((const float *)op->mean.data)[n] : 0.0f,
             .rstd = ((const float *)op->rstd.data)[n],
+            .is_rms = op->kind == NORM_RMS,
         };
         norm_gradient(&row, channels);
         if (!is_dropped)

@@ -129,6 +129,34 @@ static void paper_matmul(struct device *device, const struct op_matmul *op) {
                 has_aux ? op->aux : none);
 }
 
+static void paper_activation_forward(struct device *device, const struct op_activation_forward *op) {
+    COUNT_BYTES(device, op->y, op->x);
+}
+
+static void paper_activation_backward(struct device *device, const struct op_activation_backward *op) {
+    COUNT_BYTES(device, op->dx, op->dy, op->x);
+}
+
+static void paper_glu_forward(struct device *device, const struct op_glu_forward *op) {
+    COUNT_BYTES(device, op->y, op->x);
+}
+
+static void paper_glu_backward(struct device *device, const struct op_glu_backward *op) {
+    COUNT_BYTES(device, op->dx, op->dy, op->x);
+}
+
+static void paper_rope(struct device *device, const struct op_rope *op) {
+    COUNT_BYTES(device, op->x, op->x, op->positions);
+}
+
+static void paper_relative_bias_forward(struct device *device, const struct op_relative_bias_forward *op) {
+    COUNT_BYTES(device, op->bias, op->table);
+}
+
+static void paper_relative_bias_backward(struct device *device, const struct op_relative_bias_backward *op) {
+    COUNT_BYTES(device, op->dtable, op->dtable, op->dbias);
+}
+
 static void paper_norm_forward(struct device *device, const struct op_norm_forward *op) {
     COUNT_BYTES(device, op->y, op->mean, op->rstd, op->x, op->gain, op->bias, op->delta, op->delta_bias, op->sum);
 }
@@ -138,25 +166,31 @@ static void paper_norm_backward(struct device *device, const struct op_norm_back
                 op->dresidual, op->ddelta, op->ddelta_bias, op->ddelta_bias);
 }
 
-// Scores that are computed: all, or with a causal mask those at or below its diagonal.
-static double attention_scores(struct tensor q, struct tensor k, bool is_causal) {
+// Scores that are computed: all, or with a causal mask those at or below its diagonal, of which a window leaves a band.
+// Padding and the borders of documents are not known on paper.
+static double attention_scores(struct tensor q, struct tensor k, bool is_causal, int64_t window) {
     double queries = (double)q.shape[1], keys = (double)k.shape[1];
     double seen = is_causal ? queries * (keys - queries) + queries * (queries + 1) / 2 : queries * keys;
+    double hidden = window > 0 && keys > (double)window ? keys - (double)window : 0;  // of the last query
+    double first = hidden > queries ? hidden - queries : 0;                           // of the one before the first
+    if (is_causal && hidden > 0)
+        seen -= (hidden * (hidden + 1) - first * (first + 1)) / 2;
     return (double)q.shape[0] * (double)q.shape[2] * seen;
 }
 
 static void paper_attention_forward(struct device *device, const struct op_attention_forward *op) {
     double products = 2;  // scores, values
     paper_of(device)->totals.attention_flops +=
-        products * 2.0 * attention_scores(op->q, op->k, op->is_causal) * (double)op->q.shape[3];
-    COUNT_BYTES(device, op->out, op->lse, op->q, op->k, op->v);
+        products * 2.0 * attention_scores(op->q, op->k, op->is_causal, op->mask.window) * (double)op->q.shape[3];
+    COUNT_BYTES(device, op->out, op->lse, op->q, op->k, op->v, op->mask.relative_bias);
 }
 
 static void paper_attention_backward(struct device *device, const struct op_attention_backward *op) {
     double products = 5;  // scores again, dV, dP, dQ, dK
     paper_of(device)->totals.attention_flops +=
-        products * 2.0 * attention_scores(op->q, op->k, op->is_causal) * (double)op->q.shape[3];
-    COUNT_BYTES(device, op->dq, op->dk, op->dv, op->dout, op->out, op->lse, op->scratch, op->q, op->k, op->v);
+        products * 2.0 * attention_scores(op->q, op->k, op->is_causal, op->mask.window) * (double)op->q.shape[3];
+    COUNT_BYTES(device, op->dq, op->dk, op->dv, op->dout, op->out, op->lse, op->scratch, op->q, op->k, op->v,
+                op->mask.relative_bias, op->drelative_bias, op->drelative_bias);
 }
 
 static void paper_embedding_forward(struct device *device, const struct op_embedding_forward *op) {
@@ -236,6 +270,13 @@ static const struct ops paper_ops = {
     .event_is_done = paper_event_is_done,
     .synchronize = paper_synchronize,
     .matmul = paper_matmul,
+    .activation_forward = paper_activation_forward,
+    .activation_backward = paper_activation_backward,
+    .glu_forward = paper_glu_forward,
+    .glu_backward = paper_glu_backward,
+    .rope = paper_rope,
+    .relative_bias_forward = paper_relative_bias_forward,
+    .relative_bias_backward = paper_relative_bias_backward,
     .norm_forward = paper_norm_forward,
     .norm_backward = paper_norm_backward,
     .attention_forward = paper_attention_forward,

@@ -1,0 +1,124 @@
+// Checked entry points of attention and of what tells it positions. Each verifies the contract written beside its struct
+// in ops.h, then calls the device's table.
+#include "ops/check.h"
+
+// What forward and backward share. The shapes of q and k set everything else.
+struct attention_shape {
+    struct tensor query, key, row;  // (B, Tq, H, D), (B, Tk, G, D), (B, H, Tq): descriptions only
+    bool is_causal;
+};
+
+static struct attention_shape check_attention_inputs(struct device *device, const char *op, struct tensor q,
+                                                     struct tensor k, struct tensor v) {
+    check_activation(device, op, "q", q, 4);
+    check_activation(device, op, "k", k, 4);
+    int64_t heads = q.shape[2], groups = k.shape[2], head_size = q.shape[3];
+    struct attention_shape shape = {
+        .query = tensor_4d(q.data, q.dtype, q.shape[0], q.shape[1], heads, head_size),
+        .key = tensor_4d(k.data, q.dtype, q.shape[0], k.shape[1], groups, head_size),
+        .row = tensor_3d(q.data, DTYPE_F32, q.shape[0], heads, q.shape[1]),
+    };
+    check_strided(op, "q", q, shape.query);
+    check_strided(op, "k", k, shape.key);
+    check_strided(op, "v", v, shape.key);
+    check_rule(op, head_size >= 1 && head_size <= 256, "the head size must be from 1 to 256");
+    check_rule(op, groups >= 1 && heads % groups == 0, "query heads must be a multiple of key/value heads");
+    check_rule(op, k.shape[1] >= 1, "there must be at least one key");
+    check_rule(op, heads <= 65535, "there may be no more than 65535 heads");
+    return shape;
+}
+
+static void check_mask(const char *op, bool is_causal, const struct attention_mask *mask, struct tensor q,
+                       struct tensor k) {
+    check_rule(op, !is_causal || q.shape[1] <= k.shape[1], "causal attention needs at least as many keys as queries");
+    check_rule(op, mask->window == 0 || (mask->window > 0 && is_causal), "a window belongs to causal attention");
+    check_optional(op, "key_counts", mask->key_counts, check_1d(DTYPE_I32, q.shape[0]));
+    check_optional(op, "first_keys", mask->first_keys, check_1d(DTYPE_I32, q.shape[0] * q.shape[1]));
+    check_optional(op, "relative_bias", mask->relative_bias,
+                   check_2d(DTYPE_F32, q.shape[2], q.shape[1] + k.shape[1] - 1));
+}
+
+void op_attention_forward(struct device *device, const struct op_attention_forward *op) {
+    const char *name = "op_attention_forward";
+    struct attention_shape shape = check_attention_inputs(device, name, op->q, op->k, op->v);
+    check_strided(name, "out", op->out, shape.query);
+    check_optional(name, "lse", op->lse, shape.row);
+    check_mask(name, op->is_causal, &op->mask, op->q, op->k);
+    check_apart(name, "out", op->out, "q", op->q);
+    check_apart(name, "out", op->out, "k", op->k);
+    check_apart(name, "out", op->out, "v", op->v);
+    check_dropout(name, &op->dropout, op->q.shape[0] * op->q.shape[1]);
+    device->ops->attention_forward(device, op);
+}
+
+// In 16 bits a fused kernel accumulates dq in fp32, and with grouped queries dk and dv of every query head.
+int64_t attention_workspace_bytes(struct tensor q, struct tensor k) {
+    int64_t heads = q.shape[2], head_size = q.shape[3];
+    if (q.dtype == DTYPE_F32)
+        return 1;
+    int64_t bytes = 4 * q.shape[0] * q.shape[1] * heads * head_size + (1 << 20);
+    return k.shape[2] == heads ? bytes : bytes + 4 * q.shape[0] * k.shape[1] * heads * head_size;
+}
+
+void op_attention_backward(struct device *device, const struct op_attention_backward *op) {
+    const char *name = "op_attention_backward";
+    struct attention_shape shape = check_attention_inputs(device, name, op->q, op->k, op->v);
+    check_strided(name, "dq", op->dq, shape.query);
+    check_strided(name, "dk", op->dk, shape.key);
+    check_strided(name, "dv", op->dv, shape.key);
+    check_strided(name, "dout", op->dout, shape.query);
+    check_strided(name, "out", op->out, shape.query);
+    check_tensor(name, "lse", op->lse, shape.row);
+    check_tensor(name, "scratch", op->scratch, shape.row);
+    check_mask(name, op->is_causal, &op->mask, op->q, op->k);
+    check_rule(name, !op->drelative_bias.data == !op->mask.relative_bias.data,
+               "relative_bias and drelative_bias go together");
+    check_optional(name, "drelative_bias", op->drelative_bias,
+                   check_3d(DTYPE_F32, op->q.shape[0], op->q.shape[2], op->q.shape[1] + op->k.shape[1] - 1));
+    check_apart(name, "scratch", op->scratch, "lse", op->lse);
+    check_apart(name, "dq", op->dq, "q", op->q);
+    check_apart(name, "dk", op->dk, "k", op->k);
+    check_apart(name, "dv", op->dv, "v", op->v);
+    check_apart(name, "dq", op->dq, "dout", op->dout);
+    check_dropout(name, &op->dropout, op->q.shape[0] * op->q.shape[1]);
+    device->ops->attention_backward(device, op);
+}
+
+void op_rope(struct device *device, const struct op_rope *op) {
+    const char *name = "op_rope";
+    check_activation(device, name, "x", op->x, 4);
+    check_strided(name, "x", op->x, op->x);
+    check_tensor(name, "positions", op->positions, check_1d(DTYPE_I32, op->x.shape[0] * op->x.shape[1]));
+    check_rule(name,
+               op->frequencies && op->pairs >= 1 && op->pairs <= ROPE_MOST_PAIRS && 2 * op->pairs <= op->x.shape[3],
+               "pairs must be from 1 to half the head size");
+    device->ops->rope(device, op);
+}
+
+static void check_relative_rule(const char *op, const struct relative_rule *rule) {
+    int64_t side = rule->is_bidirectional ? rule->buckets / 2 : rule->buckets;
+    check_rule(op, rule->buckets <= RELATIVE_MOST_BUCKETS && (!rule->is_bidirectional || rule->buckets % 2 == 0),
+               "there are too many buckets, or an odd number for two directions");
+    check_rule(op, side >= 2 && rule->max_distance > side / 2, "there are too few buckets, or too near a distance");
+}
+
+void op_relative_bias_forward(struct device *device, const struct op_relative_bias_forward *op) {
+    const char *name = "op_relative_bias_forward";
+    check_activation(device, name, "table", op->table, 2);
+    check_relative_rule(name, &op->rule);
+    check_rule(name, op->bias.rank == 2, "bias must have rank 2");
+    int64_t heads = op->bias.shape[0];
+    check_tensor(name, "bias", op->bias, check_2d(DTYPE_F32, heads, op->bias.shape[1]));
+    check_tensor(name, "table", op->table, check_2d(op->table.dtype, op->rule.buckets, heads));
+    device->ops->relative_bias_forward(device, op);
+}
+
+void op_relative_bias_backward(struct device *device, const struct op_relative_bias_backward *op) {
+    const char *name = "op_relative_bias_backward";
+    check_relative_rule(name, &op->rule);
+    check_rule(name, op->dbias.rank == 3, "dbias must have rank 3");
+    int64_t heads = op->dbias.shape[1];
+    check_tensor(name, "dbias", op->dbias, check_3d(DTYPE_F32, op->dbias.shape[0], heads, op->dbias.shape[2]));
+    check_tensor(name, "dtable", op->dtable, check_2d(DTYPE_F32, op->rule.buckets, heads));
+    device->ops->relative_bias_backward(device, op);
+}

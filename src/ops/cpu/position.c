@@ -1,0 +1,97 @@
+// How positions enter attention: rotary angles on queries and keys (Su et al. 2021), and T5's table of biases by
+// distance.
+#include "ops/cpu/cpu.h"
+#include "ops/relative.h"
+#include <math.h>
+
+struct rotation {
+    float cosine[ROPE_MOST_PAIRS], sine[ROPE_MOST_PAIRS];
+    int64_t pairs;
+};
+
+static void set_rotation(struct rotation *rotation, const struct op_rope *op, int32_t position) {
+    rotation->pairs = op->pairs;
+    for (int64_t j = 0; j < op->pairs; j++) {
+        float angle = (float)position * op->frequencies[j];
+        rotation->cosine[j] = cosf(angle);
+        rotation->sine[j] = op->is_inverse ? -sinf(angle) : sinf(angle);
+    }
+}
+
+CPU_CLONES static void rotate_halves(float *x, const struct rotation *rotation) {
+    const float *cosine = rotation->cosine, *sine = rotation->sine;
+    int64_t pairs = rotation->pairs;
+#pragma omp simd
+    for (int64_t j = 0; j < pairs; j++) {
+        float a = x[j], b = x[pairs + j];
+        x[j] = a * cosine[j] - b * sine[j];
+        x[pairs + j] = b * cosine[j] + a * sine[j];
+    }
+}
+
+CPU_CLONES static void rotate_interleaved(float *x, const struct rotation *rotation) {
+    const float *cosine = rotation->cosine, *sine = rotation->sine;
+#pragma omp simd
+    for (int64_t j = 0; j < rotation->pairs; j++) {
+        float a = x[2 * j], b = x[2 * j + 1];
+        x[2 * j] = a * cosine[j] - b * sine[j];
+        x[2 * j + 1] = b * cosine[j] + a * sine[j];
+    }
+}
+
+static int64_t rope_rows_per_task(const struct op_rope *op) {
+    return cpu_rows_per_task(op->x.shape[2] * 2 * op->pairs);
+}
+
+static void rope_task(void *context, int64_t index, int thread) {
+    (void)thread;
+    const struct op_rope *op = context;
+    int64_t tokens = op->x.shape[1];
+    struct cpu_range rows = cpu_piece(op->x.shape[0] * tokens, rope_rows_per_task(op), index);
+    struct rotation rotation;
+    for (int64_t n = rows.first; n < rows.end; n++) {
+        float *row = (float *)op->x.data + n / tokens * op->x.stride[0] + n % tokens * op->x.stride[1];
+        set_rotation(&rotation, op, ((const int32_t *)op->positions.data)[n]);
+        for (int64_t head = 0; head < op->x.shape[2]; head++) {
+            if (op->is_interleaved)
+                rotate_interleaved(row + head * op->x.stride[2], &rotation);
+            else
+                rotate_halves(row + head * op->x.stride[2], &rotation);
+        }
+    }
+}
+
+void cpu_rope(struct device *device, const struct op_rope *op) {
+    cpu_run(device, cpu_pieces(op->x.shape[0] * op->x.shape[1], rope_rows_per_task(op)), rope_task, op);
+}
+
+// Both directions are small, a few thousand distances for each head, and one task does them in order.
+void cpu_relative_bias_forward(struct device *device, const struct op_relative_bias_forward *op) {
+    (void)device;
+    struct relative_borders borders;
+    relative_borders(&borders, &op->rule);
+    int64_t heads = op->bias.shape[0], width = op->bias.shape[1];
+    float *bias = op->bias.data;
+    for (int64_t w = 0; w < width; w++) {
+        int64_t bucket = relative_bucket(&borders, op->rule.is_bidirectional, op->rule.first_distance + w);
+        for (int64_t h = 0; h < heads; h++)
+            bias[h * width + w] = ((const float *)op->table.data)[bucket * heads + h];
+    }
+}
+
+void cpu_relative_bias_backward(struct device *device, const struct op_relative_bias_backward *op) {
+    (void)device;
+    struct relative_borders borders;
+    relative_borders(&borders, &op->rule);
+    int64_t batches = op->dbias.shape[0], heads = op->dbias.shape[1], width = op->dbias.shape[2];
+    const float *dbias = op->dbias.data;
+    for (int64_t w = 0; w < width; w++) {
+        int64_t bucket = relative_bucket(&borders, op->rule.is_bidirectional, op->rule.first_distance + w);
+        for (int64_t h = 0; h < heads; h++) {
+            double sum = 0;
+            for (int64_t b = 0; b < batches; b++)
+                sum += (double)dbias[(b * heads + h) * width + w];
+            ((float *)op->dtable.data)[bucket * heads + h] += (float)sum;
+        }
+    }
+}
