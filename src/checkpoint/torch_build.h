@@ -1,0 +1,23 @@
+// What the stack machine makes: values in the arena, and tensors and containers in the place of Python's calls.
+// Internal to this folder.
+#ifndef CHECKPOINT_TORCH_BUILD_H
+#define CHECKPOINT_TORCH_BUILD_H
+
+#include "checkpoint/torch_pickle.h"
+
+struct torch_value *torch_new(struct torch_pickle *pickle, enum torch_type type);
+struct torch_value *torch_new_text(struct torch_pickle *pickle, const unsigned char *bytes, size_t length);
+// To a list; to a dict keys and values in turn.
+void torch_append(struct torch_pickle *pickle, struct torch_value *list, struct torch_value *item);
+
+// A mentioned name; -1 where it is not on the list.
+int torch_make_name(struct torch_pickle *pickle, const char *module, const char *attribute, struct torch_value **value);
+// What the name would make of the arguments. Nothing is called.
+int torch_make(struct torch_pickle *pickle, const struct torch_value *name, const struct torch_value *arguments,
+               struct torch_value **value);
+// The storage that a persistent id names; the same object for the same key.
+int torch_make_storage(struct torch_pickle *pickle, const struct torch_value *id, struct torch_value **value);
+// BUILD: the members of a namespace; of other things nothing that matters.
+int torch_set_state(struct torch_pickle *pickle, struct torch_value *object, const struct torch_value *state);
+
+#endif

@@ -1,0 +1,32 @@
+// The zip container of torch.save: entries that are stored, never compressed, so that an entry is a stretch of the
+// file. The reader treats its file as hostile: it accepts no compressed or encrypted entry (so nothing can swell), no
+// two entries of one name, no two that share a byte, and no entry that reaches outside the file. Zip64 is understood.
+// Internal to this folder.
+#ifndef CHECKPOINT_TORCH_ZIP_H
+#define CHECKPOINT_TORCH_ZIP_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct torch_zip_entry {
+    char *name;                 // owned
+    const unsigned char *data;  // inside the file
+    size_t bytes;
+    uint32_t crc;
+};
+
+struct torch_zip {
+    struct torch_zip_entry *entries;  // sorted by name
+    size_t count;
+};
+
+// Messages say what is wrong with the file and not which file it is: that is the caller's to add.
+int torch_zip_parse(struct torch_zip *zip, const unsigned char *bytes, size_t size);
+void torch_zip_free(struct torch_zip *zip);  // safe on a zeroed one
+// NULL where there is none.
+const struct torch_zip_entry *torch_zip_find(const struct torch_zip *zip, const char *name);
+// Compares the entry's bytes with its checksum.
+int torch_zip_check(const struct torch_zip_entry *entry);
+
+#endif
