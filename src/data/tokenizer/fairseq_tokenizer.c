@@ -194,6 +194,19 @@ static int decode(const struct tokenizer *tokenizer, const int32_t *ids, int64_t
     return 0;
 }
 
+// Of a BPE the bytes, else the symbol of dict.txt.
+static const char *token(const struct tokenizer *tokenizer, int32_t id, size_t *length) {
+    const struct fairseq_model *model = tokenizer->model;
+    if (model->bpe && model->bpe_of[id] >= 0) {
+        size_t begin = model->bpe->begin[model->bpe_of[id]];
+        *length = model->bpe->begin[model->bpe_of[id] + 1] - begin;
+        return (const char *)model->bpe->bytes + begin;
+    }
+    const struct byte_string *string = &model->dictionary.strings[id];
+    *length = string->length;
+    return model->dictionary.text.data + string->begin;
+}
+
 const struct tokenizer_kind tokenizer_kind_fairseq = {
     .name = "FairseqTokenizer",
     .open = fairseq_open,
@@ -202,4 +215,5 @@ const struct tokenizer_kind tokenizer_kind_fairseq = {
     .state_free = state_free,
     .encode = encode,
     .decode = decode,
+    .token = token,
 };

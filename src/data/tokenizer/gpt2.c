@@ -103,6 +103,13 @@ static int gpt2_decode(const struct tokenizer *tokenizer, const int32_t *ids, in
     return 0;
 }
 
+// The bytes, not the characters that vocab.json writes for them.
+static const char *gpt2_token(const struct tokenizer *tokenizer, int32_t id, size_t *length) {
+    const struct bpe *bpe = tokenizer->model;
+    *length = bpe->begin[id + 1] - bpe->begin[id];
+    return *length > 0 ? (const char *)bpe->bytes + bpe->begin[id] : NULL;
+}
+
 const struct tokenizer_kind tokenizer_kind_gpt2 = {
     .name = "GPT2BPETokenizer",
     .open = gpt2_open,
@@ -111,4 +118,5 @@ const struct tokenizer_kind tokenizer_kind_gpt2 = {
     .state_free = gpt2_state_free,
     .encode = gpt2_encode,
     .decode = gpt2_decode,
+    .token = gpt2_token,
 };

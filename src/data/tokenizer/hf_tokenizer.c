@@ -136,6 +136,14 @@ static int decode(const struct tokenizer *tokenizer, const int32_t *ids, int64_t
     return hf_decode(model->hf, ids, count, out);
 }
 
+static const char *token(const struct tokenizer *tokenizer, int32_t id, size_t *length) {
+    const struct hf *hf = hf_tokenizer_hf(tokenizer);
+    if (id >= hf->size)
+        return NULL;
+    *length = hf->strings[id].length;
+    return hf->strings[id].text;
+}
+
 const struct tokenizer_kind tokenizer_kind_hf = {
     .name = "HuggingFaceTokenizer",
     .open = hf_open,
@@ -144,4 +152,5 @@ const struct tokenizer_kind tokenizer_kind_hf = {
     .state_free = state_free,
     .encode = encode,
     .decode = decode,
+    .token = token,
 };

@@ -23,6 +23,8 @@ struct tokenizer_kind {
                   struct token_list *out);
     // Appends the bytes of ids in [0, vocab_size); one that has none is an error.
     int (*decode)(const struct tokenizer *tokenizer, const int32_t *ids, int64_t count, struct buffer *out);
+    // One token as the vocabulary writes it, NULL for an id without one. May be left out.
+    const char *(*token)(const struct tokenizer *tokenizer, int32_t id, size_t *length);
 };
 
 extern const struct tokenizer_kind tokenizer_kind_gpt2;

@@ -130,10 +130,22 @@ static int spm_tokenizer_decode(const struct tokenizer *tokenizer, const int32_t
     return 0;
 }
 
+static const char *spm_token(const struct tokenizer *tokenizer, int32_t id, size_t *length) {
+    const struct spm_tokenizer *own = tokenizer->model;
+    if (own->has_specials && own->specials.by_id[id] >= 0) {
+        const struct spm_special *special = &own->specials.items[own->specials.by_id[id]];
+        *length = special->length;
+        return own->specials.texts.data + special->begin;
+    }
+    *length = own->model->file.pieces[id].text.length;
+    return (const char *)own->model->file.pieces[id].text.data;
+}
+
 #define SPM_KIND(type, opener)                                                                                         \
     {                                                                                                                  \
         .name = type, .open = opener, .close = spm_close, .state_create = spm_state_create,                            \
         .state_free = spm_state_free, .encode = spm_tokenizer_encode, .decode = spm_tokenizer_decode,                  \
+        .token = spm_token,                                                                                            \
     }
 
 const struct tokenizer_kind tokenizer_kind_sentencepiece = SPM_KIND("SentencePieceTokenizer", sentencepiece_open);

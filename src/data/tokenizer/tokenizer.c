@@ -108,6 +108,23 @@ int tokenizer_decode(const struct tokenizer *tokenizer, const int32_t *ids, int6
     return 0;
 }
 
+const char *tokenizer_token(const struct tokenizer *tokenizer, int32_t id, size_t *length) {
+    *length = 0;
+    if (!tokenizer->kind->token || id < 0 || id >= tokenizer->vocab_size)
+        return NULL;
+    return tokenizer->kind->token(tokenizer, id, length);
+}
+
+int32_t tokenizer_find(const struct tokenizer *tokenizer, const char *token) {
+    size_t wanted = strlen(token), length;
+    for (int64_t id = 0; id < tokenizer->vocab_size; id++) {
+        const char *text = tokenizer_token(tokenizer, (int32_t)id, &length);
+        if (text && length == wanted && memcmp(text, token, length) == 0)
+            return (int32_t)id;
+    }
+    return -1;
+}
+
 int tokenizer_encoder_create(struct tokenizer_encoder **encoder, const struct tokenizer *tokenizer) {
     void *state;
     *encoder = NULL;

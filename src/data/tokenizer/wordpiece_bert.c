@@ -175,6 +175,11 @@ static int decode(const struct tokenizer *tokenizer, const int32_t *ids, int64_t
     return 0;
 }
 
+static const char *token(const struct tokenizer *tokenizer, int32_t id, size_t *length) {
+    const struct bert_model *model = tokenizer->model;
+    return wordpiece_vocab_string(&model->vocab, id, length);
+}
+
 const struct tokenizer_kind tokenizer_kind_bert_lower = {
     .name = "BertWordPieceLowerCase",
     .open = lower_open,
@@ -183,6 +188,7 @@ const struct tokenizer_kind tokenizer_kind_bert_lower = {
     .state_free = state_free,
     .encode = encode,
     .decode = decode,
+    .token = token,
 };
 
 const struct tokenizer_kind tokenizer_kind_bert_case = {
@@ -193,4 +199,5 @@ const struct tokenizer_kind tokenizer_kind_bert_case = {
     .state_free = state_free,
     .encode = encode,
     .decode = decode,
+    .token = token,
 };
