@@ -1,0 +1,193 @@
+// The sentence splitter against hand-labelled texts, and what must hold for any bytes: order, no loss, linear time.
+#include "data/sentence.h"
+
+#include "base/clock.h"
+#include "base/rng.h"
+#include "base/utf8.h"
+#include "data/tokenizer/unicode_category.h"
+#include "test.h"
+
+static const char mark[] = "\xC2\xA6";  // ¦
+
+struct labelled {
+    char text[4096];
+    size_t length;
+    size_t end[64];  // where each sentence ends, in the text
+    int count;
+};
+
+// A line of the golden file: marks taken out, \n and \r made real.
+static void parse(const char *line, struct labelled *out) {
+    *out = (struct labelled){0};
+    for (const char *at = line; *at && *at != '\n';) {
+        if (strncmp(at, mark, 2) == 0) {
+            out->end[out->count++] = out->length;
+            at += 2;
+        } else if (at[0] == '\\' && (at[1] == 'n' || at[1] == 'r' || at[1] == 't')) {
+            out->text[out->length++] = at[1] == 'n' ? '\n' : at[1] == 'r' ? '\r' : '\t';
+            at += 2;
+        } else {
+            out->text[out->length++] = *at++;
+        }
+    }
+    out->end[out->count++] = out->length;
+}
+
+// The bytes [begin, end) without ASCII white space at either side.
+static struct sentence trimmed(const char *text, size_t begin, size_t end) {
+    while (begin < end && strchr(" \t\r\n", text[begin]))
+        begin++;
+    while (end > begin && strchr(" \t\r\n", text[end - 1]))
+        end--;
+    return (struct sentence){begin, end};
+}
+
+TEST(hand_labelled) {
+    FILE *golden = fopen("tests/golden/sentences.txt", "r");
+    EXPECT(golden);
+    char line[4096];
+    int texts = 0;
+    while (fgets(line, sizeof line, golden)) {
+        if (line[0] == '#')
+            continue;
+        struct labelled labelled;
+        parse(line, &labelled);
+        struct sentence_splitter splitter = {.text = labelled.text, .length = labelled.length};
+        struct sentence sentence;
+        for (int i = 0; i < labelled.count; i++) {
+            struct sentence expected = trimmed(labelled.text, i ? labelled.end[i - 1] : 0, labelled.end[i]);
+            bool found = sentence_next(&splitter, &sentence);
+            if (!found || sentence.begin != expected.begin || sentence.end != expected.end)
+                test_fail("sentence %d of \"%s\" is \"%.*s\"", i, labelled.text, (int)(sentence.end - sentence.begin),
+                          labelled.text + sentence.begin);
+        }
+        EXPECT(!sentence_next(&splitter, &sentence));
+        texts++;
+    }
+    EXPECT(texts >= 80);
+    fclose(golden);
+}
+
+static void expect_kept(const char *text, const char *const *expected, int count) {
+    struct sentence_splitter splitter = {.text = text, .length = strlen(text), .keep_newlines = true};
+    struct sentence sentence;
+    for (int i = 0; i < count; i++) {
+        EXPECT(sentence_next(&splitter, &sentence));
+        char found[256];
+        snprintf(found, sizeof found, "%.*s", (int)(sentence.end - sentence.begin), text + sentence.begin);
+        EXPECT_STRING(found, expected[i]);
+    }
+    EXPECT(!sentence_next(&splitter, &sentence));
+}
+
+TEST(keep_newlines) {
+    expect_kept("One.\nTwo. \n\n Three\n", (const char *const[]){"One.\n", "Two. \n\n ", "Three"}, 3);
+    expect_kept("  One. Two.", (const char *const[]){"  One. ", "Two."}, 2);
+    expect_kept("Title\n\nText", (const char *const[]){"Title\n\n", "Text"}, 2);
+    expect_kept(" \n\n ", NULL, 0);
+    expect_kept("", NULL, 0);
+}
+
+TEST(white_space_alone) {
+    static const char *const texts[] = {"", " ", "\n\n\n", "\xC2\xA0\xE3\x80\x80\t", "\xE2\x80\xA9"};
+    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
+        struct sentence_splitter splitter = {.text = texts[i], .length = strlen(texts[i])};
+        struct sentence sentence;
+        EXPECT(!sentence_next(&splitter, &sentence));
+    }
+}
+
+static bool is_blank(const char *text, size_t begin, size_t end) {
+    while (begin < end) {
+        uint32_t character;
+        begin += utf8_decode((const unsigned char *)text + begin, end - begin, &character, NULL);
+        if (!unicode_is_white_space(character))
+            return false;
+    }
+    return true;
+}
+
+// Texts out of everything the rules look at, ill-formed bytes too.
+TEST(nothing_is_lost) {
+    static const char *const parts[] = {".",
+                                        "!",
+                                        "?",
+                                        "...",
+                                        "\"",
+                                        ")",
+                                        " ",
+                                        " ",
+                                        "  ",
+                                        "\n",
+                                        "\n\n",
+                                        "\r\n",
+                                        "Mr",
+                                        "U.S",
+                                        "a",
+                                        "The",
+                                        "12",
+                                        "\xE3\x80\x82",
+                                        "\xE2\x80\xA6",
+                                        "\xC2\xA0",
+                                        "\xFF",
+                                        "\xE3\x80",
+                                        "[1]",
+                                        "(",
+                                        "-",
+                                        "I",
+                                        "\xD0\x90",
+                                        "\xF0\x9F\x98\x80",
+                                        "etc",
+                                        "\xE3\x80\x8D"};
+    struct mt19937 mt;
+    mt19937_seed(&mt, 7);
+    for (int round = 0; round < 20000; round++) {
+        char text[256];
+        size_t length = 0;
+        int count = (int)mt19937_interval(&mt, 30);
+        for (int i = 0; i < count; i++) {
+            const char *part = parts[mt19937_interval(&mt, sizeof parts / sizeof parts[0] - 1)];
+            memcpy(text + length, part, strlen(part));
+            length += strlen(part);
+        }
+        for (int keep = 0; keep < 2; keep++) {
+            struct sentence_splitter splitter = {.text = text, .length = length, .keep_newlines = keep};
+            struct sentence sentence;
+            size_t end = 0;
+            while (sentence_next(&splitter, &sentence)) {
+                EXPECT(sentence.begin >= end && sentence.end > sentence.begin && sentence.end <= length);
+                EXPECT(keep ? sentence.begin == end : is_blank(text, end, sentence.begin));
+                EXPECT(!is_blank(text, sentence.begin, sentence.end));
+                end = sentence.end;
+            }
+            EXPECT(is_blank(text, end, length));
+        }
+    }
+}
+
+static double seconds_for(const char *part, size_t bytes) {
+    char *text = malloc(bytes);
+    for (size_t i = 0; i < bytes; i++)
+        text[i] = part[i % strlen(part)];
+    struct sentence_splitter splitter = {.text = text, .length = bytes};
+    struct sentence sentence;
+    double begin = clock_seconds();
+    while (sentence_next(&splitter, &sentence))
+        continue;
+    free(text);
+    return clock_seconds() - begin;
+}
+
+// Sixteen times the text may take no more than sixteen times as long, with room for a busy machine.
+TEST(linear_time) {
+    static const char *const parts[] = {".",  "?\" ", "a",   " ",   "\n",           ". ",
+                                        ".)", "A.",   "[1]", ". (", "\xE3\x80\x82", "\xE2\x80\xA6 a"};
+    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
+        double small = seconds_for(parts[i], 1 << 16), large = seconds_for(parts[i], 1 << 20);
+        if (large > 16 * 8 * small + 0.5)
+            test_fail("\"%s\" repeated: 64 KiB in %g s, 1 MiB in %g s", parts[i], small, large);
+    }
+}
+
+TEST_MAIN(TEST_CASE(hand_labelled), TEST_CASE(keep_newlines), TEST_CASE(white_space_alone), TEST_CASE(nothing_is_lost),
+          TEST_CASE(linear_time))

@@ -1,0 +1,127 @@
+#!/usr/bin/env python3
+"""How far our sentence splitter agrees with NLTK's punkt, which Megatron's --split-sentences calls. Two rule books never
+agree on every text, so this measures, sorts the differences into kinds, and fails only below a bound. The English model
+comes from NLTK's own data (punkt_tab), or from a pickle named by $PUNKT_MODEL. The splitter is compiled into a library here.
+Without $BEVATRON_SHARED/data, NLTK or its model nothing is compared, and that is said."""
+import ctypes
+import glob
+import json
+import lzma
+import os
+import pickle
+import re
+import subprocess
+import sys
+import tempfile
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.join(HERE, "../..")
+SHARED = os.path.join(os.environ.get("BEVATRON_SHARED", os.path.join(HERE, "../../../shared")), "data")
+
+
+class Splitter(ctypes.Structure):
+    _fields_ = [("text", ctypes.c_char_p), ("length", ctypes.c_size_t), ("keep_newlines", ctypes.c_bool),
+                ("position", ctypes.c_size_t)]
+
+
+class Sentence(ctypes.Structure):
+    _fields_ = [("begin", ctypes.c_size_t), ("end", ctypes.c_size_t)]
+
+
+def compile_splitter(folder):
+    library = os.path.join(folder, "sentence.so")
+    sources = [os.path.join(ROOT, "src/data", name) for name in
+               ("sentence.c", "sentence_words.c", "tokenizer/unicode_category.c", "tokenizer/unicode_tables.c")]
+    sources += glob.glob(os.path.join(ROOT, "src/base/*.c"))
+    subprocess.run([os.environ.get("CC", "cc"), "-std=gnu17", "-D_GNU_SOURCE", "-O2", "-w", "-fPIC", "-shared",
+                    "-I" + os.path.join(ROOT, "src"), "-o", library, *sources, "-lpthread", "-lm"], check=True)
+    next_sentence = ctypes.CDLL(library).sentence_next
+    next_sentence.restype = ctypes.c_bool
+
+    def split(text, keep_newlines=False):
+        splitter, sentence, spans = Splitter(text, len(text), keep_newlines, 0), Sentence(), []
+        while next_sentence(ctypes.byref(splitter), ctypes.byref(sentence)):
+            spans.append((sentence.begin, sentence.end))
+        return spans
+    return split
+
+
+def load_punkt():
+    try:
+        from nltk.tokenize.punkt import PunktTokenizer
+    except ImportError:
+        return None
+    if os.environ.get("PUNKT_MODEL"):
+        with open(os.environ["PUNKT_MODEL"], "rb") as file:
+            return pickle.load(file)
+    try:
+        return PunktTokenizer("english")
+    except LookupError:
+        return None
+
+
+def punkt_ends(punkt, text):
+    """Ends of sentences as byte offsets."""
+    ends, position, byte = set(), 0, 0
+    for _, end in punkt.span_tokenize(text):
+        byte += len(text[position:end].encode())
+        position = end
+        ends.add(byte)
+    return ends
+
+
+# Why an end may be in one set and not in the other; the first that fits.
+KINDS = [
+    ("empty line (ours only)", lambda before, after: re.match(rb"\s*\n\s*\n", after)),
+    ("reference mark [1]", lambda before, after: re.match(rb"[\"')]*\[\w+\]", after) or re.search(rb"\[\d+\]$", before)),
+    ("small letter follows", lambda before, after: re.match(rb"[\"')\]]*\s+[\"'(\[-]*[a-z]", after)),
+    ("ellipsis", lambda before, after: re.search(rb"(\.\.|\xe2\x80\xa6)[\"'\])]*$", before)),
+    ("abbreviation or initial", lambda before, after: re.search(rb"(\b[A-Za-z]|\.\w|\b[A-Z]?[a-z]{1,4})\.$", before)),
+    ("other", lambda before, after: True),
+]
+
+
+def kind(text, end):
+    before, after = text[max(0, end - 40):end], text[end:end + 40]
+    return next(name for name, fits in KINDS if fits(before, after))
+
+
+def compare(name, texts, split, punkt, bound):
+    ours = theirs = both = 0
+    kinds = {}
+    for text in texts:
+        data = text.encode()
+        a, b = {end for _, end in split(data)}, punkt_ends(punkt, text)
+        ours, theirs, both = ours + len(a), theirs + len(b), both + len(a & b)
+        for end in a ^ b:
+            label = kind(data, end)
+            side = kinds.setdefault(label, [0, 0])
+            side[end not in a] += 1
+    score = 2 * both / (ours + theirs)
+    print(f"  {'ok  ' if score >= bound else 'FAIL'} {name}: ours {ours}, punkt {theirs}, same {both}, F1 {score:.4f} "
+          f"(bound {bound})")
+    for label, (only_ours, only_theirs) in sorted(kinds.items(), key=lambda item: -sum(item[1])):
+        print(f"         {label}: {only_ours} ours alone, {only_theirs} punkt alone")
+    return score >= bound
+
+
+def main():
+    punkt = load_punkt()
+    if punkt is None or not os.path.isdir(SHARED):
+        print("  skipped: needs NLTK with its English punkt model, and shared/data")
+        return 0
+    with tempfile.TemporaryDirectory() as folder:
+        split = compile_splitter(folder)
+    read = lambda name: open(os.path.join(SHARED, name), encoding="utf-8").read()
+    lines = lambda name: [json.loads(line)["text"] for line in lzma.open(os.path.join(SHARED, name))]
+    good = compare("botchan, a novel", [read("text/botchan.txt")], split, punkt, 0.98)
+    good &= compare("Wikipedia, 106 articles", lines("wiki/expected/enwiki-shortened.wikiextractor_new.jsonl.xz"), split,
+                    punkt, 0.98)
+    good &= compare("an article with reference marks", [read("text/taylorswift_wikipedia.txt")], split, punkt, 0.85)
+    books = [text[:200000] for text in lines("text/books_en_train.jsonl.xz")[::9]]
+    good &= compare("beginnings of 21 books", books, split, punkt, 0.85)
+    return 0 if good else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
