@@ -1,4 +1,4 @@
-// Checked entry points of attention and of what tells it positions. Each verifies the contract written beside its struct
+// Checked entry points of attention and of what tells it positions. Each verifies the contract beside its struct
 // in ops.h, then calls the device's table.
 #include "ops/check.h"
 

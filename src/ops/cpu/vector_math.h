@@ -67,7 +67,7 @@ CPU_INLINE float vector_gelu_gradient(float x) {
 }
 
 // The exact GELU is x P(x) with P the normal distribution. Its tail P(-a) = erfc(a / sqrt 2) / 2 for a >= 0 is
-// e^(-a a / 2) t Q(t) with t = 1 / (1 + 0.4 a / sqrt 2), which is smooth down to the smallest tails; Q, of degree 9, was
+// e^(-a a / 2) t Q(t) with t = 1 / (1 + 0.4 a / sqrt 2), smooth down to the smallest tails; Q, of degree 9, was
 // fitted to a relative error of 1e-8. `gauss` is e^(-a a / 2).
 CPU_INLINE float vector_normal_tail(float a, float gauss) {
     float t = 1.0f / (1.0f + 0.282842712f * a);
