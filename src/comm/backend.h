@@ -54,5 +54,7 @@ int mpi_world_start(struct world_place *place);
 void mpi_world_stop(void);
 void mpi_world_abort(enum exit_code code);
 int mpi_world_open(struct world **world, struct device *device);
+// Host values only; see tcp.c.
+int tcp_world_open(struct world **world, struct device *device, const struct world_options *options);
 
 #endif

@@ -33,15 +33,30 @@ void world_abort(const char *backend, enum exit_code code) {
         mpi_world_abort(code);
 }
 
-int world_open(struct world **world, const struct world_options *options, struct device *device) {
-    bool is_mpi = strcmp(options->backend, "mpi") == 0;
-    TRY(is_mpi ? mpi_world_open(world, device) : self_world_open(world, device));
-    double deadline = options->deadline_seconds > 0 ? options->deadline_seconds : 600;
-    (*world)->deadline_seconds = deadline;
-    if (is_mpi && nccl_fits(device, *world))
-        TRY(nccl_world_open(world, device, *world));
-    (*world)->deadline_seconds = deadline;
-    (*world)->record_folder = options->record_folder;
+// The world by its backend, and NCCL around it where the devices can use it.
+static int open_backend(struct world **world, const struct world_options *options, struct device *device) {
+    bool is_mpi = strcmp(options->backend, "mpi") == 0, is_tcp = strcmp(options->backend, "tcp") == 0;
+    if (!is_mpi && !is_tcp)
+        return self_world_open(world, device);
+    TRY(is_mpi ? mpi_world_open(world, device) : tcp_world_open(world, device, options));
+    (*world)->deadline_seconds = options->deadline_seconds;
+    if (nccl_fits(device, *world))
+        return nccl_world_open(world, device, *world);
+    if (is_mpi)
+        return 0;
+    world_close(*world);
+    return error_set(
+        "several ranks that were not started by mpirun or srun can only work on GPUs, one each, in a build "
+        "with NCCL; for CPUs, or several ranks on a GPU, start them with mpirun");
+}
+
+int world_open(struct world **world, const struct world_options *given, struct device *device) {
+    struct world_options options = *given;
+    if (options.deadline_seconds <= 0)
+        options.deadline_seconds = 600;
+    TRY(open_backend(world, &options, device));
+    (*world)->deadline_seconds = options.deadline_seconds;
+    (*world)->record_folder = options.record_folder;
     int *ranks = memory_alloc(sizeof(int) * (size_t)(*world)->place.size);
     for (int i = 0; i < (*world)->place.size; i++)
         ranks[i] = i;

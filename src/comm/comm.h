@@ -36,16 +36,26 @@ struct world_place {
     int local_rank, local_size;  // on this machine
 };
 
+// Where ranks that know their place meet, without MPI.
+struct world_meeting {
+    struct world_place place;
+    const char *address;  // of rank 0: a host name or number
+    int port;
+    const char *token;  // what tells this job from others
+};
+
 // What the environment says about this process, found by the command line and passed down.
 struct world_options {
-    const char *backend;  // "self" or "mpi"
+    const char *backend;                  // "self", "mpi" or "tcp"
+    const struct world_meeting *meeting;  // of "tcp"
     double deadline_seconds;
     // Where a rank whose collective outlasts the deadline leaves its flight record, as flight-RANK.jsonl; NULL: nowhere.
     const char *record_folder;
 };
 
 int world_open(struct world **world, const struct world_options *options, struct device *device);
-// Finds the place before a device is chosen: MPI is started here where the backend is "mpi".
+// Finds the place before a device is chosen: MPI is started here where the backend is "mpi". Those who meet over TCP
+// know theirs.
 int world_start(const char *backend, struct world_place *place);
 void world_close(struct world *world);  // all ranks, at the good end of a run
 // Ends what world_start began where no world was opened.

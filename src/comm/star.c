@@ -1,0 +1,287 @@
+// Joining: listening, connecting, shaking hands. See star.h.
+#include "comm/star.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "base/memory.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/time.h>
+#include <unistd.h>
+
+enum { HELLO_MAGIC = 0x62766a31, BACKLOG = 4096 };
+
+struct hello {
+    uint32_t magic, size, rank;
+    unsigned char token[STAR_TOKEN_BYTES];
+};
+
+// The hub's answer: all well, or why not.
+struct welcome {
+    uint32_t magic, is_refused;
+    char reason[120];
+};
+
+static void describe(const struct sockaddr_storage *address, char *text, size_t size) {
+    char host[64] = "?", port[16] = "?";
+    socklen_t length = address->ss_family == AF_INET6 ? sizeof(struct sockaddr_in6) : sizeof(struct sockaddr_in);
+    getnameinfo((const struct sockaddr *)address, length, host, sizeof host, port, sizeof port,
+                NI_NUMERICHOST | NI_NUMERICSERV);
+    snprintf(text, size, "%s port %s", host, port);
+}
+
+static socklen_t length_of(const struct sockaddr_storage *address) {
+    return address->ss_family == AF_INET6 ? sizeof(struct sockaddr_in6) : sizeof(struct sockaddr_in);
+}
+
+static void set_port(struct sockaddr_storage *address, int port) {
+    if (address->ss_family == AF_INET6)
+        ((struct sockaddr_in6 *)address)->sin6_port = htons((uint16_t)port);
+    else
+        ((struct sockaddr_in *)address)->sin_port = htons((uint16_t)port);
+}
+
+struct sockaddr_storage star_with_port(const struct sockaddr_storage *address, int port) {
+    struct sockaddr_storage result = *address;
+    set_port(&result, port);
+    return result;
+}
+
+// Our own address on the way there: a datagram socket that is connected knows it, and sends nothing.
+static int own_address(struct sockaddr_storage *address, int port) {
+    int probe = socket(address->ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    socklen_t length = sizeof *address;
+    int status = probe < 0 ? -1 : connect(probe, (const struct sockaddr *)address, length_of(address));
+    if (status == 0)
+        status = getsockname(probe, (struct sockaddr *)address, &length);
+    if (probe >= 0)
+        close(probe);
+    set_port(address, port);
+    return status == 0 ? 0 : error_set("no way from this machine to the job's address: %s", strerror(errno));
+}
+
+int star_resolve(const char *host, int port, bool is_own, struct sockaddr_storage *address) {
+    char service[16];
+    snprintf(service, sizeof service, "%d", port);
+    struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM}, *found = NULL;
+    int status = getaddrinfo(host, service, &hints, &found);
+    if (status != 0)
+        return error_set(
+            "cannot find the host \"%s\" of MASTER_ADDR: %s; give a name that all machines of the job know", host,
+            gai_strerror(status));
+    memset(address, 0, sizeof *address);
+    memcpy(address, found->ai_addr, found->ai_addrlen);
+    freeaddrinfo(found);
+    return is_own ? own_address(address, port) : 0;
+}
+
+int star_listen(const struct sockaddr_storage *address, int *listener, int *port) {
+    char text[96];
+    describe(address, text, sizeof text);
+    int one = 1, fd = socket(address->ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0)
+        return error_set("cannot make a socket: %s", strerror(errno));
+    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
+    struct sockaddr_storage bound = {0};
+    socklen_t length = sizeof bound;
+    if (bind(fd, (const struct sockaddr *)address, length_of(address)) < 0 || listen(fd, BACKLOG) < 0 ||
+        getsockname(fd, (struct sockaddr *)&bound, &length) < 0) {
+        int why = errno;
+        close(fd);
+        return error_set("cannot listen on %s: %s; choose another MASTER_PORT if another job has it", text,
+                         strerror(why));
+    }
+    *listener = fd;
+    *port = ntohs(bound.ss_family == AF_INET6 ? ((struct sockaddr_in6 *)&bound)->sin6_port
+                                              : ((struct sockaddr_in *)&bound)->sin_port);
+    return 0;
+}
+
+// Moves a whole message on a socket that never blocks; -1 where the peer is gone or the deadline passes.
+static int move_all(int fd, void *bytes, size_t size, bool is_sending, double until) {
+    for (size_t done = 0; done < size;) {
+        ssize_t moved = is_sending ? send(fd, (char *)bytes + done, size - done, MSG_NOSIGNAL)
+                                   : recv(fd, (char *)bytes + done, size - done, 0);
+        if (moved > 0) {
+            done += (size_t)moved;
+            continue;
+        }
+        if (moved == 0 || (errno != EAGAIN && errno != EINTR))
+            return -1;
+        double left = until - clock_seconds();
+        struct pollfd wait = {.fd = fd, .events = is_sending ? POLLOUT : POLLIN};
+        if (left <= 0 || (poll(&wait, 1, left < 1 ? (int)(left * 1000) + 1 : 1000) < 0 && errno != EINTR))
+            return -1;
+    }
+    return 0;
+}
+
+static void prepare(int fd) {
+    int one = 1;
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+    setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &one, sizeof one);
+    fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
+    fcntl(fd, F_SETFD, FD_CLOEXEC);
+}
+
+static void star_open(struct star *star, const struct star_options *options) {
+    CHECK(options->size > 0 && options->size <= STAR_MAX_SIZE && options->rank >= 0 && options->rank < options->size);
+    *star = (struct star){.name = memory_string(options->name), .rank = options->rank, .size = options->size};
+    star->links = memory_alloc(sizeof *star->links * (size_t)star->size);
+    for (int i = 0; i < star->size; i++)
+        star->links[i].socket = -1;
+}
+
+void star_close(struct star *star) {
+    for (int i = 0; star->links && i < star->size; i++)
+        if (star->links[i].socket >= 0)
+            close(star->links[i].socket);
+    free(star->links);
+    free(star->name);
+    *star = (struct star){0};
+}
+
+// Compares every byte whatever differs, so that the time taken says nothing about the token.
+static bool same_token(const unsigned char *a, const unsigned char *b) {
+    unsigned char difference = 0;
+    for (int i = 0; i < STAR_TOKEN_BYTES; i++)
+        difference |= (unsigned char)(a[i] ^ b[i]);
+    return difference == 0;
+}
+
+static void judge(const struct star *star, const struct star_options *options, const struct hello *hello,
+                  struct welcome *answer) {
+    *answer = (struct welcome){.magic = HELLO_MAGIC, .is_refused = 1};
+    if (hello->magic != HELLO_MAGIC)
+        snprintf(answer->reason, sizeof answer->reason, "another program or version");
+    else if (!same_token(hello->token, options->token))
+        snprintf(answer->reason, sizeof answer->reason, "another job (its token differs)");
+    else if (hello->size != (uint32_t)options->size)
+        snprintf(answer->reason, sizeof answer->reason, "it counts %u ranks, rank 0 counts %d", hello->size,
+                 options->size);
+    else if (hello->rank == 0 || hello->rank >= hello->size)
+        snprintf(answer->reason, sizeof answer->reason, "there is no rank %u to join", hello->rank);
+    else if (star->links[hello->rank].socket >= 0)
+        snprintf(answer->reason, sizeof answer->reason, "rank %u is here already", hello->rank);
+    else
+        answer->is_refused = 0;
+}
+
+// One visitor: 1 where it is a rank of ours, 0 where it was turned away. A stranger who says nothing may not hold up
+// the others for long.
+static int receive_visitor(struct star *star, const struct star_options *options, int fd,
+                           const struct sockaddr_storage *from, double until) {
+    struct hello hello = {0};
+    struct welcome answer;
+    double patience = clock_seconds() + 5;
+    until = until < patience ? until : patience;
+    prepare(fd);
+    bool has_spoken = move_all(fd, &hello, sizeof hello, false, until) == 0;
+    if (has_spoken)
+        judge(star, options, &hello, &answer);
+    if (has_spoken && move_all(fd, &answer, sizeof answer, true, until) == 0 && !answer.is_refused) {
+        star->links[hello.rank] = (struct star_link){.socket = fd, .address = *from};
+        return 1;
+    }
+    char text[96];
+    describe(from, text, sizeof text);
+    log_warn("%s: turned away %s: %s", options->name, text, has_spoken ? answer.reason : "it did not say who it is");
+    close(fd);
+    return 0;
+}
+
+static int missing_ranks(const struct star *star, const struct star_options *options) {
+    char list[128] = "";
+    size_t used = 0;
+    int missing = 0;
+    for (int i = 1; i < star->size; i++)
+        if (star->links[i].socket < 0 && ++missing <= 8)
+            used += (size_t)snprintf(list + used, sizeof list - used, " %d", i);
+    return error_set_code(EXIT_CODE_PEER_LOST,
+                          "%s: %d of %d ranks did not come within %.0f s:%s%s; see that they start, that they reach "
+                          "MASTER_ADDR and MASTER_PORT, and raise --distributed-timeout-minutes if they start slowly",
+                          options->name, missing, star->size, options->deadline_seconds, list, missing > 8 ? " …" : "");
+}
+
+int star_gather(struct star *star, const struct star_options *options, int listener) {
+    star_open(star, options);
+    double until = clock_seconds() + options->deadline_seconds;
+    for (int here = 1; here < star->size;) {
+        double left = until - clock_seconds();
+        struct pollfd wait = {.fd = listener, .events = POLLIN};
+        if (left <= 0) {
+            missing_ranks(star, options);
+            star_close(star);
+            return -1;
+        }
+        poll(&wait, 1, left < 1 ? (int)(left * 1000) + 1 : 1000);
+        struct sockaddr_storage from = {0};
+        socklen_t length = sizeof from;
+        int fd = accept(listener, (struct sockaddr *)&from, &length);
+        if (fd >= 0)
+            here += receive_visitor(star, options, fd, &from, until);
+    }
+    return 0;
+}
+
+// One attempt: 0 joined, 1 nobody there yet, -1 refused.
+static int try_join(struct star *star, const struct star_options *options, const struct sockaddr_storage *hub,
+                    double until) {
+    int fd = socket(hub->ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (fd < 0)
+        return error_set("cannot make a socket: %s", strerror(errno));
+    struct hello hello = {.magic = HELLO_MAGIC, .size = (uint32_t)options->size, .rank = (uint32_t)options->rank};
+    memcpy(hello.token, options->token, sizeof hello.token);
+    struct welcome answer = {0};
+    // A machine that drops what it does not know would hold connect() for minutes.
+    struct timeval patience = {.tv_sec = 5};
+    setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
+    if (connect(fd, (const struct sockaddr *)hub, length_of(hub)) < 0) {
+        close(fd);
+        return 1;
+    }
+    prepare(fd);
+    if (move_all(fd, &hello, sizeof hello, true, until) < 0 || move_all(fd, &answer, sizeof answer, false, until) < 0) {
+        close(fd);
+        return 1;
+    }
+    if (answer.magic != HELLO_MAGIC || answer.is_refused) {
+        close(fd);
+        answer.reason[sizeof answer.reason - 1] = 0;
+        return error_set("%s: rank 0 turned rank %d away: %s; start all ranks with the same command and job",
+                         options->name, options->rank,
+                         answer.magic == HELLO_MAGIC ? answer.reason : "it is another program");
+    }
+    star->links[0] = (struct star_link){.socket = fd, .address = *hub};
+    return 0;
+}
+
+int star_join(struct star *star, const struct star_options *options, const struct sockaddr_storage *hub) {
+    star_open(star, options);
+    double until = clock_seconds() + options->deadline_seconds;
+    int status = 1;
+    for (double pause = 0.01; (status = try_join(star, options, hub, until)) == 1; pause = pause < 1 ? 2 * pause : 1) {
+        if (clock_seconds() + pause > until) {
+            char text[96];
+            describe(hub, text, sizeof text);
+            error_set_code(EXIT_CODE_PEER_LOST,
+                           "%s: nobody answers at %s for %.0f s; is rank 0 running, and may this machine reach it?",
+                           options->name, text, options->deadline_seconds);
+            status = -1;
+            break;
+        }
+        clock_sleep(pause);
+    }
+    if (status < 0)
+        star_close(star);
+    return status;
+}

@@ -1,0 +1,166 @@
+// A world found by TCP alone, for GPU ranks that no MPI has started (torchrun, Kubernetes Jobs): rank 0 waits at
+// MASTER_ADDR:MASTER_PORT, the others come to it. It carries host values only, among them NCCL's ids; tensors are NCCL's
+// business, and ranks on CPUs are told to use MPI.
+//
+// Every group is a star of its own around its first rank: that rank listens on a free port of its own, and all ranks
+// learn all ports, and all addresses, through the star of the whole world.
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/hash.h"
+#include "base/memory.h"
+#include "comm/backend.h"
+#include "comm/star.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+struct tcp_world {
+    struct world base;
+    struct star star;
+    struct star_options options;
+    struct sockaddr_storage own;         // where this rank listens for groups
+    struct sockaddr_storage *addresses;  // of every rank
+};
+
+struct tcp_group {
+    struct group base;
+    struct star star;
+};
+
+// Waits for an exchange of the whole world while it is being put together.
+static void world_exchange(struct tcp_world *w, enum star_result result, int root, int64_t *values, int count) {
+    struct star_exchange *x = star_start(&w->star, result, root, values, count);
+    double until = clock_seconds() + w->options.deadline_seconds;
+    while (!star_test(x)) {
+        clock_sleep(1e-4);
+        if (clock_seconds() > until)
+            die_code(EXIT_CODE_HANG, "the ranks of the job do not come together within %.0f s",
+                     w->options.deadline_seconds);
+    }
+}
+
+// The hub knows everyone's address from their connection, and its own; it tells all.
+static void share_addresses(struct tcp_world *w) {
+    enum { WORDS = sizeof(struct sockaddr_storage) / sizeof(int64_t) };
+    int size = w->base.place.size;
+    w->addresses = memory_alloc(sizeof *w->addresses * (size_t)size);
+    if (w->star.rank == 0) {
+        w->addresses[0] = w->own;
+        for (int i = 1; i < size; i++)
+            w->addresses[i] = w->star.links[i].address;
+    }
+    int64_t words[WORDS];
+    for (int i = 0; i < size; i++) {
+        memcpy(words, &w->addresses[i], sizeof words);
+        world_exchange(w, STAR_FROM, 0, words, WORDS);
+        memcpy(&w->addresses[i], words, sizeof words);
+    }
+    w->own = w->addresses[w->star.rank];
+}
+
+static int tcp_group_create(struct world *world, struct group **group, const int *ranks, int count, const char *name) {
+    struct tcp_world *w = (struct tcp_world *)world;
+    int mine = -1, size = world->place.size, listener = -1, status = 0;
+    for (int i = 0; i < count; i++)
+        if (ranks[i] == world->place.rank)
+            mine = i;
+    int64_t *ports = memory_alloc(sizeof *ports * (size_t)size);
+    if (mine == 0 && count > 1) {
+        int port = 0;
+        struct sockaddr_storage address = star_with_port(&w->own, 0);
+        status = star_listen(&address, &listener, &port);
+        ports[world->place.rank] = status == 0 ? port : -1;
+    }
+    world_exchange(w, STAR_MAX, 0, ports, size);
+    if (mine >= 0 && status == 0) {
+        struct tcp_group *g = memory_alloc(sizeof *g);
+        g->base = (struct group){.world = world, .name = memory_string(name), .rank = mine, .size = count};
+        struct star_options options = w->options;
+        options.name = name;
+        options.rank = mine;
+        options.size = count;
+        struct sockaddr_storage hub = star_with_port(&w->addresses[ranks[0]], (int)ports[ranks[0]]);
+        if (count > 1)
+            status = mine == 0 ? star_gather(&g->star, &options, listener) : star_join(&g->star, &options, &hub);
+        *group = &g->base;
+    }
+    if (listener >= 0)
+        close(listener);
+    free(ports);
+    return status;
+}
+
+static void tcp_group_free(struct group *group) {
+    struct tcp_group *g = (struct tcp_group *)group;
+    star_close(&g->star);
+    free(group->name);
+    free(g);
+}
+
+static void tcp_world_free(struct world *world) {
+    struct tcp_world *w = (struct tcp_world *)world;
+    star_close(&w->star);
+    free(w->addresses);
+    free(w);
+}
+
+static void *tcp_host_max_i64(struct group *group, int64_t *values, int count) {
+    return star_start(&((struct tcp_group *)group)->star, STAR_MAX, 0, values, count);
+}
+
+static void *tcp_host_broadcast_i64(struct group *group, int64_t *values, int count, int root) {
+    return star_start(&((struct tcp_group *)group)->star, STAR_FROM, root, values, count);
+}
+
+static bool tcp_test(struct group *group, void *handle) {
+    (void)group;
+    return star_test(handle);
+}
+
+static const struct collective tcp_collective = {
+    .name = "tcp",
+    .group_create = tcp_group_create,
+    .group_free = tcp_group_free,
+    .world_free = tcp_world_free,
+    .test = tcp_test,
+    .host_max_i64 = tcp_host_max_i64,
+    .host_broadcast_i64 = tcp_host_broadcast_i64,
+};
+
+static int come_together(struct tcp_world *w, const struct world_meeting *meeting) {
+    struct sockaddr_storage hub;
+    if (w->options.rank != 0) {
+        TRY(star_resolve(meeting->address, meeting->port, false, &hub));
+        return star_join(&w->star, &w->options, &hub);
+    }
+    int listener, port;
+    TRY(star_resolve(meeting->address, meeting->port, true, &w->own));
+    TRY(star_listen(&w->own, &listener, &port));
+    int status = star_gather(&w->star, &w->options, listener);
+    close(listener);
+    return status;
+}
+
+int tcp_world_open(struct world **world, struct device *device, const struct world_options *options) {
+    const struct world_meeting *meeting = options->meeting;
+    struct tcp_world *w = memory_alloc(sizeof *w);
+    w->base.collective = &tcp_collective;
+    w->base.device = device;
+    w->base.place = meeting->place;
+    w->options = (struct star_options){.name = "the job",
+                                       .rank = meeting->place.rank,
+                                       .size = meeting->place.size,
+                                       .deadline_seconds = options->deadline_seconds};
+    struct sha256 hash;
+    sha256_init(&hash);
+    sha256_update(&hash, meeting->token, strlen(meeting->token));
+    sha256_final(&hash, w->options.token);
+    if (come_together(w, meeting) < 0) {
+        free(w);
+        return -1;
+    }
+    share_addresses(w);
+    *world = &w->base;
+    return 0;
+}

@@ -1,0 +1,168 @@
+// Ranks that find each other over TCP: processes of this machine around one port. Those who do not belong are turned
+// away with a reason, and nobody waits longer than the deadline.
+#include "base/clock.h"
+#include "comm/backend.h"
+#include "comm/star.h"
+#include "ops/device.h"
+#include "test.h"
+
+#include <netinet/in.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static int port;
+
+// A port that was free a moment ago.
+static void find_port(void) {
+    struct sockaddr_storage address;
+    int listener;
+    EXPECT_OK(star_resolve("127.0.0.1", 0, false, &address));
+    EXPECT_OK(star_listen(&address, &listener, &port));
+    close(listener);
+}
+
+static int open_rank(struct world **world, int rank, int size, const char *token, double deadline) {
+    struct device *device;
+    if (device_open(&device, &(struct device_options){.name = "cpu", .threads = 1}) < 0)
+        return -1;
+    struct world_meeting meeting = {
+        .place = {.rank = rank, .size = size, .local_size = 1}, .address = "127.0.0.1", .port = port, .token = token};
+    struct world_options options = {.backend = "tcp", .meeting = &meeting, .deadline_seconds = deadline};
+    if (tcp_world_open(world, device, &options) < 0)
+        return -1;
+    (*world)->deadline_seconds = deadline;
+    return 0;
+}
+
+#define REQUIRE(condition)                                                                                             \
+    do {                                                                                                               \
+        if (!(condition)) {                                                                                            \
+            fprintf(stderr, "rank %d: line %d: %s\n", rank, __LINE__, #condition);                                     \
+            _exit(1);                                                                                                  \
+        }                                                                                                              \
+    } while (0)
+
+// What every rank of a world does: all ranks, and two groups of odd and even ranks, several exchanges each.
+static void work(int rank, int size) {
+    struct world *world;
+    REQUIRE(open_rank(&world, rank, size, "job 7", 20) == 0);
+    int ranks[64], half[64], members = 0;
+    for (int i = 0; i < size; i++)
+        ranks[i] = i;
+    for (int i = rank % 2; i < size; i += 2)
+        half[members++] = i;
+    struct group *all, *mine;
+    REQUIRE(world_group(world, &all, ranks, size, "all") == 0);
+    REQUIRE(world_group(world, &mine, half, members, "half") == 0);
+    for (int round = 0; round < 50; round++) {
+        int64_t values[300];
+        for (int i = 0; i < 300; i++)
+            values[i] = (rank * 7 + i * 13 + round) % 11 - 5;
+        comm_max_i64(all, values, 300, "max");
+        for (int i = 0; i < 300; i++) {
+            int64_t most = INT64_MIN;
+            for (int r = 0; r < size; r++) {
+                int64_t value = (r * 7 + i * 13 + round) % 11 - 5;
+                most = value > most ? value : most;
+            }
+            REQUIRE(values[i] == most);
+        }
+        int64_t word = 1000 * round + rank;
+        comm_broadcast_i64(mine, &word, 1, round % members, "word");
+        REQUIRE(word == 1000 * round + half[round % members]);
+    }
+    comm_barrier(all, "end");
+    world_close(world);
+    _exit(0);
+}
+
+static int end_of(pid_t child) {
+    int status;
+    waitpid(child, &status, 0);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 256;
+}
+
+TEST(ranks_meet) {
+    for (int size = 2; size <= 6; size += 2) {
+        find_port();
+        pid_t children[6];
+        // The hub is the last to come.
+        for (int rank = size - 1; rank >= 0; rank--) {
+            fflush(NULL);
+            if ((children[rank] = fork()) == 0)
+                work(rank, size);
+        }
+        for (int rank = 0; rank < size; rank++)
+            EXPECT_INT(end_of(children[rank]), 0);
+    }
+}
+
+// A visitor of the hub in another process; exits 0 where it was turned away with this reason.
+static pid_t visit(int rank, int size, const char *token, const char *reason) {
+    fflush(NULL);
+    pid_t child = fork();
+    if (child == 0) {
+        struct world *world;
+        _exit(open_rank(&world, rank, size, token, 10) < 0 && strstr(error_message(), reason) ? 0 : 1);
+    }
+    return child;
+}
+
+TEST(strangers_are_turned_away) {
+    find_port();
+    pid_t children[4] = {visit(1, 2, "another job", "token"), visit(1, 3, "job 7", "3 ranks, rank 0 counts 2")};
+    // One that talks something else, and one that says nothing at all.
+    fflush(NULL);
+    if ((children[2] = fork()) == 0) {
+        struct sockaddr_storage address;
+        int fd = socket(AF_INET, SOCK_STREAM, 0);
+        star_resolve("127.0.0.1", port, false, &address);
+        for (int i = 0; i < 500 && connect(fd, (struct sockaddr *)&address, sizeof(struct sockaddr_in)) < 0; i++)
+            clock_sleep(0.01);
+        char answer[256];
+        _exit(send(fd, "GET / HTTP/1.1\r\nHost: bevatron.example.org\r\n\r\n", 46, MSG_NOSIGNAL) == 46 &&
+                      recv(fd, answer, sizeof answer, 0) > 0
+                  ? 0
+                  : 1);
+    }
+    fflush(NULL);
+    if ((children[3] = fork()) == 0) {
+        struct world *world;
+        _exit(open_rank(&world, 0, 2, "job 7", 4) < 0 && strstr(error_message(), "1 of 2 ranks did not come") ? 0 : 1);
+    }
+    for (int i = 0; i < 4; i++)
+        EXPECT_INT(end_of(children[i]), 0);
+}
+
+TEST(nobody_there) {
+    find_port();
+    struct world *world;
+    double start = clock_seconds();
+    EXPECT_ERROR(open_rank(&world, 1, 2, "job 7", 0.5), "nobody answers");
+    EXPECT(clock_seconds() - start < 5);
+    EXPECT_INT(error_exit_code(), EXIT_CODE_PEER_LOST);
+}
+
+// A rank that ends in the middle ends the others, with the code for it.
+TEST(a_lost_rank) {
+    find_port();
+    pid_t children[3];
+    for (int rank = 0; rank < 3; rank++) {
+        fflush(NULL);
+        if ((children[rank] = fork()) == 0) {
+            struct world *world;
+            struct group *all;
+            REQUIRE(open_rank(&world, rank, 3, "job 7", 20) == 0);
+            REQUIRE(world_group(world, &all, (int[]){0, 1, 2}, 3, "all") == 0);
+            if (rank == 1)
+                _exit(0);
+            comm_barrier(all, "barrier");
+            _exit(0);
+        }
+    }
+    EXPECT_INT(end_of(children[0]), EXIT_CODE_PEER_LOST);
+    EXPECT_INT(end_of(children[1]), 0);
+    EXPECT_INT(end_of(children[2]), EXIT_CODE_PEER_LOST);
+}
+
+TEST_MAIN(TEST_CASE(ranks_meet), TEST_CASE(strangers_are_turned_away), TEST_CASE(nobody_there), TEST_CASE(a_lost_rank))
