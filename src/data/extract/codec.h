@@ -8,6 +8,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 struct codec_io {
     const unsigned char *in;  // compressed bytes; advanced by what was used
@@ -20,8 +21,9 @@ struct codec_io {
 };
 
 struct codec {
-    const char *name;  // "gzip"
-    int (*open)(void **state);
+    const char *name;                        // "gzip"
+    int (*open)(void **state, int threads);  // threads may help where the library can
+    uint64_t (*memory)(void *state);         // bytes it takes at present; NULL for little
     // Uses input and fills output as far as it can. -1, with io->problem, where the data is damaged.
     int (*step)(void *state, struct codec_io *io);
     void (*close)(void *state);

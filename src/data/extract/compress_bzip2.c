@@ -11,7 +11,8 @@ struct bzip2 {
     bool between;  // no stream is open in the library
 };
 
-static int bzip2_open(void **state) {
+static int bzip2_open(void **state, int threads) {
+    (void)threads;
     struct bzip2 *bzip2 = memory_alloc(sizeof *bzip2);
     bzip2->between = true;
     *state = bzip2;

@@ -2,7 +2,8 @@
 #include "data/extract/codec.h"
 #include "base/error.h"
 
-static int bzip2_open(void **state) {
+static int bzip2_open(void **state, int threads) {
+    (void)threads;
     (void)state;
     return error_set(
         "this build cannot read bzip2 files; install libbz2 (Debian: apt-get install libbz2-dev) and build "

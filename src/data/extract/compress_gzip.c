@@ -13,7 +13,8 @@ struct gzip {
 
 enum { GZIP_ONLY = 15 + 16 };  // the largest window, and zlib's own header not accepted
 
-static int gzip_open(void **state) {
+static int gzip_open(void **state, int threads) {
+    (void)threads;
     struct gzip *gzip = memory_alloc(sizeof *gzip);
     if (inflateInit2(&gzip->stream, GZIP_ONLY) != Z_OK) {
         free(gzip);

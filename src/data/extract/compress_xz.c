@@ -1,5 +1,7 @@
-// xz by liblzma, which reads concatenated streams and the padding between them itself and checks CRC or SHA-256.
+// xz by liblzma, which reads concatenated streams and the padding between them itself and checks CRC or SHA-256. Files
+// of several blocks (xz -T writes them) are decompressed by several threads.
 #include "data/extract/codec.h"
+#include "data/extract/xz_decoder.h"
 #include "base/error.h"
 #include "base/memory.h"
 #include <lzma.h>
@@ -10,10 +12,10 @@ struct xz {
     bool ended;
 };
 
-static int xz_open(void **state) {
+static int xz_open(void **state, int threads) {
     struct xz *xz = memory_alloc(sizeof *xz);
     xz->stream = (lzma_stream)LZMA_STREAM_INIT;
-    if (lzma_stream_decoder(&xz->stream, UINT64_MAX, LZMA_CONCATENATED) != LZMA_OK) {
+    if (xz_decoder_init(&xz->stream, threads) != LZMA_OK) {
         free(xz);
         return error_set_code(EXIT_CODE_OUT_OF_MEMORY, "out of memory for xz decompression");
     }
@@ -65,4 +67,9 @@ static int xz_step(void *state, struct codec_io *io) {
     return 0;
 }
 
-const struct codec codec_xz = {.name = "xz", .open = xz_open, .step = xz_step, .close = xz_close};
+static uint64_t xz_memory(void *state) {
+    struct xz *xz = state;
+    return lzma_memusage(&xz->stream);
+}
+
+const struct codec codec_xz = {.name = "xz", .open = xz_open, .memory = xz_memory, .step = xz_step, .close = xz_close};

@@ -6,7 +6,8 @@
 
 enum { LARGEST_WINDOW_LOG = 31 };
 
-static int zstd_open(void **state) {
+static int zstd_open(void **state, int threads) {
+    (void)threads;
     ZSTD_DCtx *context = ZSTD_createDCtx();
     if (!context || ZSTD_isError(ZSTD_DCtx_setParameter(context, ZSTD_d_windowLogMax, LARGEST_WINDOW_LOG))) {
         ZSTD_freeDCtx(context);
@@ -36,4 +37,9 @@ static int zstd_step(void *state, struct codec_io *io) {
     return 0;
 }
 
-const struct codec codec_zstd = {.name = "zstd", .open = zstd_open, .step = zstd_step, .close = zstd_close};
+static uint64_t zstd_memory(void *state) {
+    return ZSTD_sizeof_DCtx(state);
+}
+
+const struct codec codec_zstd = {
+    .name = "zstd", .open = zstd_open, .memory = zstd_memory, .step = zstd_step, .close = zstd_close};

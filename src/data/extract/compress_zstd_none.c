@@ -2,7 +2,8 @@
 #include "data/extract/codec.h"
 #include "base/error.h"
 
-static int zstd_open(void **state) {
+static int zstd_open(void **state, int threads) {
+    (void)threads;
     (void)state;
     return error_set(
         "this build cannot read zstd files; install libzstd (Debian: apt-get install libzstd-dev) and build "

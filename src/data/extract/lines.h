@@ -7,6 +7,7 @@
 #define DATA_EXTRACT_LINES_H
 
 #include "base/buffer.h"
+#include "data/extract/line_file.h"
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -43,5 +44,8 @@ struct line_cursor {
     int64_t number;  // in the file, from 1
 };
 bool line_cursor_next(struct line_cursor *cursor);
+
+// The error of a line above the limit; -1.
+int line_too_long(size_t limit);
 
 #endif

@@ -3,6 +3,7 @@
 #include "data/extract/reader.h"
 #include "data/extract/codec.h"
 #include "data/extract/parallel_bzip2.h"
+#include "data/extract/parallel_zstd.h"
 #include "data/bad_data.h"
 #include "base/error.h"
 #include "base/interrupt.h"
@@ -28,6 +29,7 @@ struct reader {
     bool ended;                       // the file has no more
     bool between;                     // the codec stands between two streams
     struct parallel_bzip2 *parallel;  // reads in the codec's place; NULL for one thread
+    struct parallel_zstd *zstd;       // the same
 };
 
 // A pipe may stay silent for long, and a signal may reach another thread than the one that waits for it.
@@ -74,7 +76,7 @@ static bool begins_as_zstd(const struct reader *reader) {
     return skippable || begins_with(reader, "\x28\xB5\x2F\xFD", 4);
 }
 
-static int recognise(struct reader *reader) {
+static int recognise(struct reader *reader, int threads) {
     static const struct {
         const char *magic;
         size_t length;
@@ -98,7 +100,7 @@ static int recognise(struct reader *reader) {
         reader->codec = &codec_bzip2;
     else if (begins_as_zstd(reader))
         reader->codec = &codec_zstd;
-    if (reader->codec && reader->codec->open(&reader->state) < 0) {
+    if (reader->codec && reader->codec->open(&reader->state, threads) < 0) {
         reader->codec = NULL;
         return error_context("%s", reader->name);
     }
@@ -117,7 +119,7 @@ static bool named_compressed(const char *path) {
     return false;
 }
 
-static int begin(struct reader *reader, const char *path) {
+static int begin(struct reader *reader, const char *path, int threads) {
     if (strcmp(path, "-") == 0) {
         reader->name = memory_string("standard input");
         reader->descriptor = dup(STDIN_FILENO);
@@ -132,11 +134,13 @@ static int begin(struct reader *reader, const char *path) {
         TRY(fill(reader));
     if (reader->end == 0 && named_compressed(path))
         return bad_data("%s is empty, which no compressed file is; copy or download it again", reader->name);
-    return recognise(reader);
+    return recognise(reader, threads);
 }
 
 // Hands the file over to several threads where they can share the work.
 static int share_work(struct reader *reader, int threads) {
+    if (reader->codec == &codec_zstd)
+        return parallel_zstd_open(&reader->zstd, reader->descriptor, reader->name, threads);
     if (reader->codec != &codec_bzip2 || threads < 2)
         return 0;
     const struct parallel_bzip2_options options = {
@@ -153,7 +157,7 @@ int reader_open_threads(struct reader **reader, const char *path, int threads) {
     *reader = NULL;
     struct reader *opened = memory_alloc(sizeof *opened);
     opened->descriptor = -1;
-    if (begin(opened, path) < 0 || share_work(opened, threads) < 0) {
+    if (begin(opened, path, threads) < 0 || share_work(opened, threads) < 0) {
         reader_close(opened);
         return -1;
     }
@@ -169,6 +173,7 @@ void reader_close(struct reader *reader) {
     if (!reader)
         return;
     parallel_bzip2_close(reader->parallel);
+    parallel_zstd_close(reader->zstd);
     if (reader->codec)
         reader->codec->close(reader->state);
     if (reader->descriptor >= 0)
@@ -228,13 +233,21 @@ int64_t reader_read(struct reader *reader, void *out, size_t capacity) {
         return 0;
     if (reader->parallel)
         return parallel_bzip2_read(reader->parallel, out, capacity);
+    if (reader->zstd)
+        return parallel_zstd_read(reader->zstd, out, capacity);
     return reader->codec ? read_compressed(reader, out, capacity) : read_plain(reader, out, capacity);
 }
 
 uint64_t reader_input_bytes(const struct reader *reader) {
     if (reader->parallel)
         return parallel_bzip2_input_bytes(reader->parallel);
+    if (reader->zstd)
+        return parallel_zstd_input_bytes(reader->zstd);
     return reader->read_bytes - (reader->end - reader->begin);
+}
+
+uint64_t reader_memory(const struct reader *reader) {
+    return reader->codec && reader->codec->memory ? reader->codec->memory(reader->state) : 0;
 }
 
 const char *reader_format(const struct reader *reader) {

@@ -11,7 +11,8 @@ struct reader;
 
 // "-" is standard input.
 int reader_open(struct reader **reader, const char *path);
-// The same, with the help of up to so many threads where the format allows it (bzip2).
+// The same, with the help of up to so many threads where the format allows it (bzip2, zstd of several frames,
+// xz of several blocks).
 int reader_open_threads(struct reader **reader, const char *path, int threads);
 void reader_close(struct reader *reader);  // NULL is fine
 
@@ -20,6 +21,8 @@ int64_t reader_read(struct reader *reader, void *out, size_t capacity);
 
 // Bytes taken from the file so far, compressed as they are there: for progress.
 uint64_t reader_input_bytes(const struct reader *reader);
+// Bytes that decompressing takes at present; 0 where that is little. It is known once something was read.
+uint64_t reader_memory(const struct reader *reader);
 const char *reader_format(const struct reader *reader);  // "plain", "gzip", …
 
 #endif

@@ -1,0 +1,322 @@
+// Cuts files into pieces of lines. A plain file's pieces are equal parts of its bytes: whoever fills one looks for the
+// first line that begins in it, and reads on behind its end until its last line is whole. In a stream, what follows the
+// last line end of a piece is carried over to the next.
+#include "data/extract/line_file.h"
+#include "data/extract/reader.h"
+#include "base/error.h"
+#include "base/memory.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static const char byte_order_mark[] = "\xEF\xBB\xBF";
+enum { MARK_BYTES = sizeof byte_order_mark - 1, LARGEST_STEP = 1 << 20 };
+
+struct line_file {
+    struct line_file_options options;
+    char *name;
+    atomic_int users;  // the opener, and pieces to be filled
+    // Of a plain file:
+    int descriptor;  // -1 for a stream
+    uint64_t size;
+    // Of a stream:
+    struct reader *reader;
+    struct buffer rest;  // begun line
+    bool ended;
+    uint64_t position;  // where the next piece begins
+};
+
+static void release(struct line_file *file) {
+    if (atomic_fetch_sub(&file->users, 1) != 1)
+        return;
+    if (file->descriptor >= 0)
+        close(file->descriptor);
+    reader_close(file->reader);
+    buffer_free(&file->rest);
+    free(file->name);
+    free(file);
+}
+
+static void charge(const struct line_file *file, struct line_piece *piece, size_t bytes) {
+    if (file->options.charge && bytes > 2 * file->options.piece_bytes)
+        file->options.charge(file->options.context, piece, bytes);
+}
+
+// ---- opening ----
+
+// Passes what was read in an earlier run.
+static int skip_to(struct line_file *file, uint64_t begin) {
+    struct buffer text = {0};
+    buffer_reserve(&text, LARGEST_STEP);
+    int result = 0;
+    for (uint64_t left = begin; result == 0 && left > 0;) {
+        int64_t got = reader_read(file->reader, text.data, left < LARGEST_STEP ? (size_t)left : LARGEST_STEP);
+        if (got == 0)
+            result = error_set("%s ends before byte %" PRIu64 ", up to which it was read before; has it changed?",
+                               file->name, begin);
+        else if (got < 0)
+            result = -1;
+        left -= got > 0 ? (uint64_t)got : 0;
+    }
+    buffer_free(&text);
+    return result;
+}
+
+// A plain regular file needs no reader. What else has no format of its own (a pipe) is read as a stream.
+static int open_plain(struct line_file *file) {
+    struct stat status;
+    const char *path = file->options.path;
+    if (strcmp(path, "-") == 0 || strcmp(reader_format(file->reader), "plain") != 0)
+        return 0;
+    int descriptor = open(path, O_RDONLY | O_CLOEXEC);
+    if (descriptor < 0)
+        return error_set("cannot open %s: %s; check the path and its permissions", path, strerror(errno));
+    if (fstat(descriptor, &status) < 0 || !S_ISREG(status.st_mode)) {
+        close(descriptor);
+        return 0;
+    }
+    file->descriptor = descriptor;
+    file->size = (uint64_t)status.st_size;
+    reader_close(file->reader);
+    file->reader = NULL;
+    return 0;
+}
+
+int line_file_open(struct line_file **opened, const struct line_file_options *options) {
+    *opened = NULL;
+    struct line_file *file = memory_alloc(sizeof *file);
+    file->options = *options;
+    file->descriptor = -1;
+    atomic_init(&file->users, 1);
+    file->name = memory_string(strcmp(options->path, "-") == 0 ? "standard input" : options->path);
+    file->position = options->begin;
+    int status = reader_open_threads(&file->reader, options->path, options->threads);
+    if (status == 0)
+        status = open_plain(file);
+    if (status == 0 && file->reader)
+        status = skip_to(file, options->begin);
+    if (status < 0) {
+        release(file);
+        return -1;
+    }
+    *opened = file;
+    return 0;
+}
+
+void line_file_close(struct line_file *file) {
+    if (file)
+        release(file);
+}
+
+const char *line_file_name(const struct line_file *file) {
+    return file->name;
+}
+
+bool line_file_is_plain(const struct line_file *file) {
+    return file->descriptor >= 0;
+}
+
+uint64_t line_file_memory(const struct line_file *file) {
+    return file->reader ? reader_memory(file->reader) : 0;
+}
+
+static void drop_byte_order_mark(struct line_piece *piece) {
+    if (piece->begin == 0 && piece->text.length >= MARK_BYTES && piece->first == 0 &&
+        memcmp(piece->text.data, byte_order_mark, MARK_BYTES) == 0)
+        piece->first = MARK_BYTES;
+}
+
+// ---- plain files ----
+
+// Adds up to count bytes at `offset` of the file to the text; fewer only at the end of the file.
+static int read_at(const struct line_file *file, struct buffer *text, uint64_t offset, size_t count) {
+    if (offset >= file->size)
+        return 0;
+    count = file->size - offset < count ? (size_t)(file->size - offset) : count;
+    buffer_reserve(text, count);
+    while (count > 0) {
+        ssize_t got = pread(file->descriptor, text->data + text->length, count, (off_t)offset);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got <= 0)
+            return error_set("cannot read %s at byte %" PRIu64 ": %s; check the file and the disk", file->name, offset,
+                             got < 0 ? strerror(errno) : "it has become shorter");
+        text->length += (size_t)got;
+        offset += (uint64_t)got;
+        count -= (size_t)got;
+    }
+    text->data[text->length] = 0;
+    return 0;
+}
+
+// The text ends inside its last line, which begins at `line`: reads on until that is whole or too long.
+static int finish_line(struct line_piece *piece, uint64_t offset, size_t line) {
+    const struct line_file *file = piece->file;
+    struct buffer *text = &piece->text;
+    size_t step = 1 << 14;
+    while (offset < file->size) {
+        if (text->length - line > file->options.line_limit) {
+            text->length = line;
+            piece->too_long = true;
+            return 0;
+        }
+        size_t before = text->length;
+        charge(file, piece, text->length + step);
+        TRY(read_at(file, text, offset, step));
+        offset += text->length - before;
+        const char *end = memchr(text->data + before, '\n', text->length - before);
+        if (end) {
+            text->length = (size_t)(end - text->data) + 1;
+            return 0;
+        }
+        step = 2 * step < LARGEST_STEP ? 2 * step : LARGEST_STEP;
+    }
+    return 0;
+}
+
+static int fill_plain(struct line_piece *piece) {
+    const struct line_file *file = piece->file;
+    struct buffer *text = &piece->text;
+    // One byte more in front tells whether a line begins where the piece does.
+    uint64_t from = piece->begin > 0 ? piece->begin - 1 : 0;
+    size_t count = (size_t)(piece->end - from);
+    TRY(read_at(file, text, from, count));
+    if (piece->begin > 0) {
+        const char *end = memchr(text->data, '\n', text->length);
+        piece->first = end ? (size_t)(end - text->data) + 1 : text->length;
+    }
+    if (piece->first < text->length && text->data[text->length - 1] != '\n') {
+        const char *last = memrchr(text->data + piece->first, '\n', text->length - piece->first);
+        TRY(finish_line(piece, piece->end, last ? (size_t)(last - text->data) + 1 : piece->first));
+    }
+    text->data[text->length] = 0;
+    drop_byte_order_mark(piece);
+    return 0;
+}
+
+static int cut_plain(struct line_file *file, struct line_piece *piece) {
+    if (file->position >= file->size)
+        return 0;
+    uint64_t left = file->size - file->position;
+    piece->begin = file->position;
+    piece->end = piece->begin + (left < file->options.piece_bytes ? left : file->options.piece_bytes);
+    piece->input_bytes = file->position = piece->end;
+    piece->file = file;
+    atomic_fetch_add(&file->users, 1);
+    return 1;
+}
+
+int line_piece_fill(struct line_piece *piece) {
+    if (!piece->file)
+        return 0;
+    int status = fill_plain(piece);
+    release(piece->file);
+    piece->file = NULL;
+    return status;
+}
+
+void line_piece_free(struct line_piece *piece) {
+    if (piece->file)
+        release(piece->file);
+    buffer_free(&piece->text);
+    *piece = (struct line_piece){0};
+}
+
+// ---- streams ----
+
+static int read_more(struct line_file *file, struct line_piece *piece) {
+    struct buffer *text = &piece->text;
+    size_t want = file->options.piece_bytes;
+    charge(file, piece, text->length + want);
+    buffer_reserve(text, want);
+    int64_t got = reader_read(file->reader, text->data + text->length, want);
+    if (got < 0)
+        return -1;
+    file->ended = got == 0;
+    text->length += (size_t)got;
+    text->data[text->length] = 0;
+    return 0;
+}
+
+// Passes the rest of a line that is too long; what follows it is the next piece's.
+static int skip_line(struct line_file *file, uint64_t *skipped) {
+    struct buffer *rest = &file->rest;
+    while (!file->ended) {
+        buffer_clear(rest);
+        buffer_reserve(rest, LARGEST_STEP);
+        int64_t got = reader_read(file->reader, rest->data, LARGEST_STEP);
+        if (got < 0)
+            return -1;
+        file->ended = got == 0;
+        const char *end = got > 0 ? memchr(rest->data, '\n', (size_t)got) : NULL;
+        size_t passed = end ? (size_t)(end - rest->data) + 1 : (size_t)got;
+        *skipped += passed;
+        if (end) {
+            rest->length = (size_t)got - passed;
+            memmove(rest->data, rest->data + passed, rest->length);
+            rest->data[rest->length] = 0;
+            return 0;
+        }
+    }
+    buffer_clear(rest);
+    return 0;
+}
+
+// The text has whole lines up to byte `whole`; the line begun there goes on.
+static int end_stream_piece(struct line_file *file, struct line_piece *piece, size_t whole) {
+    struct buffer *text = &piece->text;
+    size_t begun = text->length - whole;
+    uint64_t used = whole;
+    buffer_clear(&file->rest);
+    if (begun > file->options.line_limit) {
+        piece->too_long = true;
+        used += begun;
+        TRY(skip_line(file, &used));
+    } else {
+        buffer_append(&file->rest, text->data + whole, begun);
+    }
+    text->length = whole;
+    if (text->data)
+        text->data[whole] = 0;
+    piece->begin = file->position;
+    piece->end = file->position += used;
+    piece->input_bytes = reader_input_bytes(file->reader);
+    drop_byte_order_mark(piece);
+    return 0;
+}
+
+static int cut_stream(struct line_file *file, struct line_piece *piece) {
+    struct buffer *text = &piece->text;
+    if (file->ended && file->rest.length == 0)
+        return 0;
+    buffer_append(text, file->rest.data, file->rest.length);
+    buffer_clear(&file->rest);
+    size_t whole = 0, searched = 0;
+    for (;;) {
+        const char *last =
+            text->length > searched ? memrchr(text->data + searched, '\n', text->length - searched) : NULL;
+        whole = last ? (size_t)(last - text->data) + 1 : whole;
+        searched = text->length;
+        if (file->ended && text->length - whole <= file->options.line_limit)
+            whole = text->length;
+        bool is_large = whole > 0 && text->length >= file->options.piece_bytes;
+        if (file->ended || is_large || text->length - whole > file->options.line_limit)
+            break;
+        TRY(read_more(file, piece));
+    }
+    TRY(end_stream_piece(file, piece, whole));
+    return text->length > 0 || piece->too_long;
+}
+
+int line_file_next(struct line_file *file, struct line_piece *piece) {
+    CHECK(!piece->file);
+    buffer_clear(&piece->text);
+    piece->first = 0;
+    piece->too_long = false;
+    return file->descriptor >= 0 ? cut_plain(file, piece) : cut_stream(file, piece);
+}

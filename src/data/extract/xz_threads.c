@@ -1,0 +1,17 @@
+// liblzma's own threads. Each keeps a whole block, so their number is bounded by memory too; a file of one block, or of
+// larger ones, is decompressed as by one thread.
+#include "data/extract/xz_decoder.h"
+
+static const uint64_t threading_limit_bytes = (uint64_t)384 << 20;
+
+lzma_ret xz_decoder_init(lzma_stream *stream, int threads) {
+    if (threads < 2)
+        return lzma_stream_decoder(stream, UINT64_MAX, LZMA_CONCATENATED);
+    lzma_mt options = {
+        .flags = LZMA_CONCATENATED,
+        .threads = (uint32_t)threads,
+        .memlimit_threading = threading_limit_bytes,
+        .memlimit_stop = UINT64_MAX,
+    };
+    return lzma_stream_decoder_mt(stream, &options);
+}

@@ -1,0 +1,7 @@
+// Stands in for xz_threads.c where liblzma cannot decompress with several threads.
+#include "data/extract/xz_decoder.h"
+
+lzma_ret xz_decoder_init(lzma_stream *stream, int threads) {
+    (void)threads;
+    return lzma_stream_decoder(stream, UINT64_MAX, LZMA_CONCATENATED);
+}
