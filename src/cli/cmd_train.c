@@ -15,6 +15,7 @@ struct train_options {
     struct flag_given given;
     bool plot;
     bool dry_run;
+    int64_t nproc;
     struct config config;
 };
 
@@ -28,6 +29,13 @@ static const struct flag own_flags[] = {
      .type = FLAG_BOOL,
      .offset = offsetof(struct train_options, dry_run),
      .help = "checks the flags, prints the arguments and stops"},
+    {.name = "--nproc",
+     .type = FLAG_INT,
+     .offset = offsetof(struct train_options, nproc),
+     .initial = "1",
+     .minimum = 1,
+     .maximum = 1024,
+     .help = "starts this many ranks on this machine (with mpirun; as one machine of a Kubernetes job by itself)"},
 };
 
 // Model flags that were not given come from the checkpoint with --use-checkpoint-args.
@@ -100,6 +108,9 @@ int cmd_train(int argc, char **argv) {
     };
     struct train_options options;
     struct session session;
+    int started_code;
+    if (ranks_start(&argc, argv, &started_code))
+        return started_code;
     // Ranks first: what is said about the flags is said by rank 0 alone.
     if (session_start(&session) < 0)
         return command_failed();

@@ -1,7 +1,9 @@
 // Ranks, device and world for a command. See session.h.
 #include "cli/session.h"
 #include "base/error.h"
+#include "base/hash.h"
 #include "base/log.h"
+#include "base/memory.h"
 #include "base/pool.h"
 #include "cli/commands.h"
 
@@ -9,27 +11,20 @@
 #include <string.h>
 #include <unistd.h>
 
-static long number_in(const char *variable) {
-    const char *text = getenv(variable);
-    return text ? strtol(text, NULL, 10) : 0;
-}
-
-// mpirun (Open MPI, MPICH) and srun say how many ranks there are; one rank needs no MPI.
-static const char *find_backend(void) {
-    if (number_in("OMPI_COMM_WORLD_SIZE") > 1 || number_in("PMI_SIZE") > 1)
-        return "mpi";
-    if (getenv("SLURM_PROCID") && getenv("SLURM_STEP_ID") && number_in("SLURM_STEP_NUM_TASKS") > 1)
-        return "mpi";
-    return "self";
+static const char *environment(const char *name) {
+    return getenv(name);
 }
 
 int session_start(struct session *session) {
-    *session = (struct session){.backend = find_backend()};
-    if (strcmp(session->backend, "self") == 0 && number_in("WORLD_SIZE") > 1)
-        return error_set("WORLD_SIZE is %ld, but this process was started by neither mpirun nor srun; start the ranks "
-                         "with mpirun -n N bevatron train …",
-                         number_in("WORLD_SIZE"));
-    TRY(world_start(session->backend, &session->place));
+    *session = (struct session){.backend = "self", .place = {.size = 1, .local_size = 1}};
+    TRY(ranks_detect(&session->ranks, environment));
+    if (session->ranks.kind == RANKS_TCP) {
+        session->backend = "tcp";
+        session->place = session->ranks.place;
+    } else {
+        session->backend = session->ranks.kind == RANKS_MPI ? "mpi" : "self";
+        TRY(world_start(session->backend, &session->place));
+    }
     log_set_rank(session->place.rank, session->place.size);
     return 0;
 }
@@ -45,15 +40,53 @@ static int choose_threads(const struct config *config, const struct world_place 
     return available > 1 ? available : 1;
 }
 
+// Ranks with different flags would compute different things, or wait for each other for ever. Rank 0 tells the others
+// a digest of each of its values; a rank that has another says which flag it is.
+static int check_same_flags(const struct session *session, const struct config *config) {
+    struct flag_table table = config_flag_table(0);
+    struct group *all = world_group_all(session->world);
+    if (group_size(all) == 1)
+        return 0;
+    int64_t *digests = memory_alloc(sizeof *digests * table.count), *own = memory_alloc(sizeof *own * table.count);
+    struct buffer text = {0};
+    for (size_t i = 0; i < table.count; i++) {
+        bool is_own_affair = table.flags[i].type == FLAG_GROUP || strcmp(table.flags[i].name, "--threads") == 0;
+        buffer_clear(&text);
+        if (!is_own_affair)
+            flag_format(&table.flags[i], config, &text);
+        const char *value = buffer_string(&text);
+        digests[i] = own[i] = (int64_t)hash_bytes(value, strlen(value), 0);
+    }
+    comm_broadcast_i64(all, digests, (int)table.count, 0, "flags of rank 0");
+    int status = 0;
+    for (size_t i = 0; i < table.count && status == 0; i++) {
+        if (digests[i] == own[i])
+            continue;
+        buffer_clear(&text);
+        flag_format(&table.flags[i], config, &text);
+        status = error_set("rank %d was started with %s %s, rank 0 with another value; give all ranks the same flags",
+                           session->place.rank, table.flags[i].name, buffer_string(&text));
+    }
+    buffer_free(&text);
+    free(digests);
+    free(own);
+    return status;
+}
+
 int session_open(struct session *session, const struct config *config) {
+    const struct ranks *ranks = &session->ranks;
+    struct world_meeting meeting = {
+        .place = ranks->place, .address = ranks->address, .port = ranks->port, .token = ranks->token};
     struct device_options options = {
         .name = config->device, .threads = choose_threads(config, &session->place), .index = session->place.local_rank};
     TRY(device_open(&session->device, &options));
     TRY(world_open(&session->world,
                    &(struct world_options){.backend = session->backend,
+                                           .meeting = &meeting,
                                            .deadline_seconds = config->distributed_timeout_minutes * 60,
                                            .record_folder = config->save && *config->save ? config->save : "."},
                    session->device));
+    TRY(check_same_flags(session, config));
     TRY(mesh_place(&session->mesh, session->place.rank, session->place.size, (int)config->tensor_model_parallel_size,
                    (int)config->context_parallel_size, (int)config->pipeline_model_parallel_size));
     return mesh_connect(&session->mesh, session->world);

@@ -3,12 +3,14 @@
 #ifndef CLI_SESSION_H
 #define CLI_SESSION_H
 
+#include "cli/ranks.h"
 #include "comm/comm.h"
 #include "config/config.h"
 #include "ops/device.h"
 #include "parallel/mesh.h"
 
 struct session {
+    struct ranks ranks;
     const char *backend;  // of the collectives
     struct world_place place;
     struct device *device;
@@ -16,9 +18,9 @@ struct session {
     struct mesh mesh;
 };
 
-// Reads the environment (mpirun, srun) and starts the collectives; to be called before the flags are validated.
+// Reads the environment (see ranks.h) and starts the collectives; to be called before the flags are validated.
 int session_start(struct session *session);
-// Opens the device and the mesh for a validated configuration.
+// Opens the device and the mesh for a validated configuration. A rank whose flags differ from rank 0's is an error.
 int session_open(struct session *session, const struct config *config);
 // Prints the error and returns its exit code. One of several ranks does not return: it must not wait for the others
 // in the collective farewell, and its exit makes the launcher end them. A usage error, the same on all, is said by

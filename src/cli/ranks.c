@@ -1,0 +1,150 @@
+// Launchers and what they leave in the environment. See ranks.h.
+#include "cli/ranks.h"
+#include "base/error.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { DEFAULT_PORT = 29500 };
+
+// A number in the environment: -1 where the variable is not set; one that is not a number is an error.
+static int read_number(const char *(*get)(const char *), const char *name, int *value) {
+    const char *text = get(name);
+    *value = -1;
+    if (!text || !*text)
+        return 0;
+    char *end;
+    long number = strtol(text, &end, 10);
+    if (*end || number < 0 || number > 1 << 24)
+        return error_set_code(EXIT_CODE_USAGE,
+                              "%s is \"%s\", which is not a number of ranks or machines; unset it or "
+                              "start under a launcher that sets it",
+                              name, text);
+    *value = (int)number;
+    return 0;
+}
+
+// The first of two names that is set; both may be NULL.
+static const char *either(const char *(*get)(const char *), const char *a, const char *b) {
+    const char *text = get(a);
+    return text && *text ? text : get(b);
+}
+
+// Where rank 0 is, as torchrun, PyTorchJob (MASTER_*) and TrainJob (PET_MASTER_*) say it.
+static int read_meeting(struct ranks *ranks, const char *(*get)(const char *)) {
+    const char *address = either(get, "MASTER_ADDR", "PET_MASTER_ADDR");
+    const char *id = either(get, "TORCHELASTIC_RUN_ID", "PET_RDZV_ID");
+    const char *token = either(get, "BEVATRON_JOB_TOKEN", "SLURM_JOB_ID");
+    TRY(read_number(get, get("MASTER_PORT") ? "MASTER_PORT" : "PET_MASTER_PORT", &ranks->port));
+    snprintf(ranks->address, sizeof ranks->address, "%s", address ? address : "");
+    snprintf(ranks->token, sizeof ranks->token, "%s/%s", token ? token : "", id ? id : "");
+    ranks->port = ranks->port < 0 ? DEFAULT_PORT : ranks->port;
+    return 0;
+}
+
+bool ranks_first_host(const char *list, char *host, size_t size) {
+    size_t prefix = strcspn(list, ",["), used = prefix;
+    if (prefix + 1 > size)
+        return false;
+    memcpy(host, list, prefix);
+    if (list[prefix] == '[') {
+        size_t digits = strspn(list + prefix + 1, "0123456789");
+        const char *close = strchr(list + prefix, ']');
+        if (digits == 0 || !close || used + digits + 1 > size)
+            return false;
+        memcpy(host + used, list + prefix + 1, digits);
+        used += digits;
+        size_t suffix = strcspn(close + 1, ",[");
+        if (used + suffix + 1 > size)
+            return false;
+        memcpy(host + used, close + 1, suffix);
+        used += suffix;
+    }
+    host[used] = 0;
+    return used > 0;
+}
+
+// A step of srun's. Where MPI has been set up for it (--mpi=pmix or pmi2), MPI knows more; else Slurm's own numbers do.
+static int detect_slurm(struct ranks *ranks, const char *(*get)(const char *)) {
+    int job, step;
+    TRY(read_number(get, "SLURM_PROCID", &ranks->place.rank));
+    TRY(read_number(get, "SLURM_STEP_NUM_TASKS", &ranks->place.size));
+    TRY(read_number(get, "SLURM_LOCALID", &ranks->place.local_rank));
+    TRY(read_number(get, "SLURM_JOB_ID", &job));
+    TRY(read_number(get, "SLURM_STEP_ID", &step));
+    if (ranks->place.size <= 1) {
+        ranks->kind = RANKS_ALONE;
+        return 0;
+    }
+    if (get("PMIX_RANK") || get("PMI_RANK") || get("PMI_FD")) {
+        ranks->kind = RANKS_MPI;
+        return 0;
+    }
+    // "4(x2)": four tasks on each of two machines.
+    const char *tasks = get("SLURM_STEP_TASKS_PER_NODE");
+    long local_size = tasks ? strtol(tasks, NULL, 10) : 1;
+    ranks->place.local_size = local_size > 0 && local_size <= ranks->place.size ? (int)local_size : 1;
+    TRY(read_meeting(ranks, get));
+    const char *hosts = either(get, "SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST");
+    if (!ranks->address[0] && (!hosts || !ranks_first_host(hosts, ranks->address, sizeof ranks->address)))
+        return error_set("srun's list of hosts \"%s\" is not understood; set MASTER_ADDR to the first host",
+                         hosts ? hosts : "");
+    // Jobs that share a machine must not share a port.
+    if (!get("MASTER_PORT"))
+        ranks->port = 20000 + (job < 0 ? 0 : job * 7 + (step < 0 ? 0 : step)) % 10000;
+    ranks->kind = RANKS_TCP;
+    return 0;
+}
+
+static int detect_torchrun(struct ranks *ranks, const char *(*get)(const char *)) {
+    struct world_place *place = &ranks->place;
+    TRY(read_number(get, "RANK", &place->rank));
+    TRY(read_number(get, "WORLD_SIZE", &place->size));
+    TRY(read_number(get, "LOCAL_RANK", &place->local_rank));
+    TRY(read_number(get, "LOCAL_WORLD_SIZE", &place->local_size));
+    TRY(read_meeting(ranks, get));
+    place->local_size = place->local_size < 1 ? 1 : place->local_size;
+    if (place->rank < 0 || place->size < 1 || place->rank >= place->size)
+        return error_set_code(EXIT_CODE_USAGE, "RANK %d of WORLD_SIZE %d makes no sense; both come from the launcher",
+                              place->rank, place->size);
+    if (place->size > 1 && !ranks->address[0])
+        return error_set_code(
+            EXIT_CODE_USAGE, "WORLD_SIZE is %d, but MASTER_ADDR is not set; set it to the host of rank 0", place->size);
+    ranks->kind = place->size > 1 ? RANKS_TCP : RANKS_ALONE;
+    return 0;
+}
+
+// Jobs of Kubernetes: the number of this machine, and how many there are where the job says so.
+static int detect_node(struct ranks *ranks, const char *(*get)(const char *)) {
+    static const char *const names[] = {"PET_NODE_RANK", "RANK", "JOB_COMPLETION_INDEX"};
+    ranks->node = -1;
+    for (size_t i = 0; i < sizeof names / sizeof names[0] && ranks->node < 0; i++)
+        TRY(read_number(get, names[i], &ranks->node));
+    if (ranks->node < 0)
+        return 0;
+    TRY(read_number(get, get("PET_NNODES") ? "PET_NNODES" : "BEVATRON_NODES", &ranks->nodes));
+    TRY(read_meeting(ranks, get));
+    ranks->nodes = ranks->nodes < 0 ? 0 : ranks->nodes;
+    ranks->kind = RANKS_NODE;
+    return 0;
+}
+
+int ranks_detect(struct ranks *ranks, const char *(*get)(const char *name)) {
+    *ranks = (struct ranks){.kind = RANKS_ALONE, .place = {.size = 1, .local_size = 1}};
+    int openmpi, hydra;
+    TRY(read_number(get, "OMPI_COMM_WORLD_SIZE", &openmpi));
+    TRY(read_number(get, "PMI_SIZE", &hydra));
+    bool is_step = get("SLURM_PROCID") && get("SLURM_STEP_ID");
+    if (openmpi > 1 || (hydra > 1 && !is_step)) {
+        ranks->kind = RANKS_MPI;
+        return 0;
+    }
+    if (openmpi == 1)
+        return 0;
+    if (is_step)
+        return detect_slurm(ranks, get);
+    if (get("RANK") && get("WORLD_SIZE") && get("LOCAL_RANK"))
+        return detect_torchrun(ranks, get);
+    return detect_node(ranks, get);
+}

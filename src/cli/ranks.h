@@ -1,0 +1,34 @@
+// Which of how many ranks this process is, from what its launcher left in the environment, in the order of the launchers
+// one meets: mpirun, srun, torchrun and its kin, and the jobs of Kubernetes, which number machines rather than ranks.
+#ifndef CLI_RANKS_H
+#define CLI_RANKS_H
+
+#include "comm/comm.h"
+
+enum ranks_kind {
+    RANKS_ALONE,
+    RANKS_MPI,   // MPI knows the place
+    RANKS_TCP,   // the place is known, and rank 0 waits at the address
+    RANKS_NODE,  // only the machine's number is known: --nproc says how many ranks to start on it
+};
+
+struct ranks {
+    enum ranks_kind kind;
+    struct world_place place;  // of RANKS_TCP
+    int node, nodes;           // of RANKS_NODE; nodes is 0 where the launcher does not say
+    char address[256];         // of rank 0's machine; empty where the launcher does not say
+    int port;
+    char token[160];  // tells this job from others on the same network
+};
+
+// `get` is getenv, or a test's.
+int ranks_detect(struct ranks *ranks, const char *(*get)(const char *name));
+// The first host of a Slurm list: "p4d-[003-007,9],head" gives "p4d-003". False where there is none that fits.
+bool ranks_first_host(const char *list, char *host, size_t size);
+
+// `--nproc N` among the arguments of a command: starts N ranks of it on this machine, waits for them and returns true
+// with their exit code; under a launcher that has started ranks already it is an error. False where there is no --nproc
+// (or one of 1, outside a job of several machines): the command runs in this process, with the flag taken out.
+bool ranks_start(int *argc, char **argv, int *exit_code);
+
+#endif

@@ -1,0 +1,245 @@
+// --nproc: several ranks on this machine from one command. On a machine by itself mpirun starts them; as one machine of
+// a job that only numbers machines we fork them, each told its place as torchrun would. When one of them fails the
+// others are ended, and the first failure's exit code is the answer.
+#include "base/error.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "base/pool.h"
+#include "cli/commands.h"
+#include "cli/features.h"
+#include "cli/ranks.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { MAX_RANKS_HERE = 1024 };
+
+static const char *environment(const char *name) {
+    return getenv(name);
+}
+
+static bool has_feature(const char *name) {
+    for (size_t i = 0; i < feature_count; i++)
+        if (strcmp(features[i].name, name) == 0)
+            return features[i].is_in;
+    return false;
+}
+
+// Takes --nproc N or --nproc=N out of the arguments; *nproc is 0 where it is not among them.
+static int take_nproc(int *argc, char **argv, int *nproc) {
+    *nproc = 0;
+    int kept = 0;
+    for (int i = 0; i < *argc; i++) {
+        const char *value = NULL;
+        if (strncmp(argv[i], "--nproc=", 8) == 0)
+            value = argv[i] + 8;
+        else if (strcmp(argv[i], "--nproc") == 0)
+            value = i + 1 < *argc ? argv[++i] : "";
+        if (!value) {
+            argv[kept++] = argv[i];
+            continue;
+        }
+        char *end;
+        long number = strtol(value, &end, 10);
+        if (!*value || *end || number < 1 || number > MAX_RANKS_HERE)
+            return error_set_code(EXIT_CODE_USAGE, "--nproc \"%s\" is not a number of ranks from 1 to %d", value,
+                                  MAX_RANKS_HERE);
+        *nproc = (int)number;
+    }
+    argv[kept] = NULL;
+    *argc = kept;
+    return 0;
+}
+
+// The program itself, whatever the folder it was started from.
+static int own_path(char *path, size_t size) {
+    ssize_t length = readlink("/proc/self/exe", path, size - 1);
+    if (length < 0)
+        return error_set("cannot find this program's own file: %s", strerror(errno));
+    path[length] = 0;
+    return 0;
+}
+
+// Replaces this process by mpirun with N ranks of the same command. Open MPI refuses root unless told twice, and binds
+// each rank to one core unless told otherwise: ranks get even shares of the cores, or none where there are too few.
+static int exec_mpirun(int argc, char **argv, int nproc) {
+    char path[4096], count[16], share[32];
+    TRY(own_path(path, sizeof path));
+    int cores = pool_available_processors();
+    snprintf(count, sizeof count, "%d", nproc);
+    snprintf(share, sizeof share, "slot:PE=%d", cores / nproc > 0 ? cores / nproc : 1);
+    const char **command = memory_alloc(sizeof *command * (size_t)(argc + 16));
+    int n = 0;
+    command[n++] = "mpirun";
+    command[n++] = "-n";
+    command[n++] = count;
+    if (nproc > cores) {
+        command[n++] = "--oversubscribe";
+        command[n++] = "--bind-to";
+        command[n++] = "none";
+    } else {
+        command[n++] = "--map-by";
+        command[n++] = share;
+        command[n++] = "--bind-to";
+        command[n++] = "core";
+    }
+    command[n++] = path;
+    for (int i = 0; i < argc; i++)
+        command[n++] = argv[i];
+    command[n] = NULL;
+    if (geteuid() == 0) {
+        setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", 1);
+        setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 1);
+    }
+    // Ranks that wait for each other on the same cores must give them up, and containers forbid reading each other's
+    // memory.
+    if (nproc > cores)
+        setenv("OMPI_MCA_mpi_yield_when_idle", "1", 0);
+    setenv("OMPI_MCA_btl_vader_single_copy_mechanism", "none", 0);
+    execvp("mpirun", (char *const *)command);
+    int why = errno;
+    free(command);
+    return error_set("cannot start mpirun: %s; install Open MPI (apt install openmpi-bin), or leave --nproc out",
+                     strerror(why));
+}
+
+static void set_number(const char *name, int number) {
+    char text[16];
+    snprintf(text, sizeof text, "%d", number);
+    setenv(name, text, 1);
+}
+
+// Child `i`: its place in the environment, then the program again. It dies with its parent.
+static void become_rank(const struct ranks *ranks, int nproc, int i, char **argv) {
+    char path[4096];
+    prctl(PR_SET_PDEATHSIG, SIGTERM);
+    set_number("RANK", ranks->node * nproc + i);
+    set_number("WORLD_SIZE", (ranks->nodes ? ranks->nodes : 1) * nproc);
+    set_number("LOCAL_RANK", i);
+    set_number("LOCAL_WORLD_SIZE", nproc);
+    set_number("MASTER_PORT", ranks->port);
+    setenv("MASTER_ADDR", ranks->address, 1);
+    if (own_path(path, sizeof path) == 0)
+        execv(path, argv);
+    fprintf(stderr, "bevatron: cannot start rank %d on this machine: %s\n", i, strerror(errno));
+    _exit(EXIT_CODE_ERROR);
+}
+
+static volatile sig_atomic_t signal_to_pass;
+
+static void note_signal(int number) {
+    signal_to_pass = number;
+}
+
+// Waits for all children. The first that fails gives the exit code, and the others half a minute to save what they
+// can; signals go to all of them.
+static int wait_for_ranks(const pid_t *children, int nproc) {
+    int code = 0, left = nproc;
+    bool is_ending = false;
+    while (left > 0) {
+        int status;
+        pid_t child = waitpid(-1, &status, 0);
+        if (child < 0 && errno == EINTR) {
+            int number = signal_to_pass;
+            signal_to_pass = 0;
+            for (int i = 0; i < nproc && number; i++)
+                kill(children[i], number == SIGALRM ? SIGKILL : number);
+            continue;
+        }
+        if (child < 0)
+            break;
+        left--;
+        int ended = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+        if (ended == 0 || is_ending)
+            continue;
+        code = ended;
+        is_ending = true;
+        for (int i = 0; i < nproc; i++)
+            if (children[i] != child)
+                kill(children[i], SIGTERM);
+        alarm(30);
+    }
+    return code;
+}
+
+static int fork_ranks(const struct ranks *ranks, int nproc, char **argv, int argc, int *exit_code) {
+    char path[4096];
+    TRY(own_path(path, sizeof path));
+    char **command = memory_alloc(sizeof *command * (size_t)(argc + 2));
+    command[0] = path;
+    memcpy(command + 1, argv, sizeof *command * (size_t)argc);
+    const int passed[] = {SIGTERM, SIGINT, SIGUSR1, SIGUSR2, SIGALRM};
+    struct sigaction action = {.sa_handler = note_signal};
+    for (size_t i = 0; i < sizeof passed / sizeof passed[0]; i++)
+        sigaction(passed[i], &action, NULL);
+    pid_t *children = memory_alloc(sizeof *children * (size_t)nproc);
+    fflush(NULL);
+    int status = 0;
+    for (int i = 0; i < nproc; i++) {
+        children[i] = fork();
+        if (children[i] == 0)
+            become_rank(ranks, nproc, i, command);
+        if (children[i] < 0) {
+            status = error_set("cannot start rank %d of %d on this machine: %s", i, nproc, strerror(errno));
+            for (int k = 0; k < i; k++)
+                kill(children[k], SIGTERM);
+            break;
+        }
+    }
+    if (status == 0)
+        *exit_code = wait_for_ranks(children, nproc);
+    free(children);
+    free(command);
+    return status;
+}
+
+static int start(int *argc, char **argv, int *exit_code, bool *is_started) {
+    int nproc;
+    struct ranks ranks;
+    TRY(take_nproc(argc, argv, &nproc));
+    TRY(ranks_detect(&ranks, environment));
+    *is_started = false;
+    if (nproc == 0 && ranks.kind != RANKS_NODE)
+        return 0;
+    if (ranks.kind == RANKS_MPI || ranks.kind == RANKS_TCP)
+        return error_set_code(EXIT_CODE_USAGE, "--nproc %d, but a launcher has started the ranks already; leave it out",
+                              nproc);
+    if (ranks.kind == RANKS_NODE) {
+        if (nproc == 0 && ranks.nodes <= 1)
+            return 0;
+        if (ranks.nodes > 1 && !ranks.address[0])
+            return error_set_code(EXIT_CODE_USAGE, "machine %d of %d does not know where rank 0 is; set MASTER_ADDR",
+                                  ranks.node, ranks.nodes);
+        if (ranks.nodes > 1 && ranks.node >= ranks.nodes)
+            return error_set_code(EXIT_CODE_USAGE, "this is machine number %d, but there are %d", ranks.node,
+                                  ranks.nodes);
+    }
+    *is_started = true;
+    if (ranks.nodes > 1)
+        return fork_ranks(&ranks, nproc ? nproc : 1, argv, *argc, exit_code);
+    if (nproc == 1) {
+        *is_started = false;
+        return 0;
+    }
+    if (has_feature("MPI"))
+        return exec_mpirun(*argc, argv, nproc);
+    snprintf(ranks.address, sizeof ranks.address, "127.0.0.1");
+    ranks.node = 0;
+    ranks.nodes = 1;
+    ranks.port = 20000 + (int)getpid() % 20000;
+    return fork_ranks(&ranks, nproc, argv, *argc, exit_code);
+}
+
+bool ranks_start(int *argc, char **argv, int *exit_code) {
+    bool is_started;
+    if (start(argc, argv, exit_code, &is_started) == 0)
+        return is_started;
+    *exit_code = command_failed();
+    return true;
+}

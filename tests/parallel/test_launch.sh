@@ -1,0 +1,36 @@
+#!/usr/bin/env bash
+# Starting ranks: --nproc gives what mpirun gives, ranks with other flags than rank 0 are refused by name, and launchers
+# that make no sense are told so.
+. tests/cli/common.sh
+train=("$BEVATRON" train --mock-data --num-layers 1 --hidden-size 16 --num-attention-heads 2 --seq-length 16
+    --vocab-size 50 --tokenizer-type NullTokenizer --micro-batch-size 1 --global-batch-size 4 --lr 1e-3 --train-iters 4
+    --log-interval 1 --eval-iters 0 --threads 1)
+
+losses() { grep -o 'lm loss: [^|]*' "$1"; }
+expect 0 "iteration        4/" bash tests/parallel/mpirun.sh 2 "${train[@]}"
+losses "$work/out" >"$work/by_mpirun"
+expect 0 "iteration        4/" "${train[@]}" --nproc 2
+losses "$work/out" >"$work/by_nproc"
+cmp -s "$work/by_mpirun" "$work/by_nproc" && [ -s "$work/by_nproc" ] && pass || fail "--nproc 2 and mpirun -n 2 differ"
+expect 0 "iteration        4/" "${train[@]}" --nproc=3 --global-batch-size 3
+expect 2 "not a number of ranks" "${train[@]}" --nproc many
+expect 2 "launcher has started the ranks already" bash tests/parallel/mpirun.sh 2 "${train[@]}" --nproc 2
+
+# Two ranks of one run with different flags, as after a half-edited script.
+options=()
+mpirun --version 2>/dev/null | grep -q "Open MPI" && options=(--oversubscribe --bind-to none --allow-run-as-root)
+expect 1 "rank 1 was started with --lr 0.002" mpirun "${options[@]}" -n 1 "${train[@]}" : -n 1 "${train[@]}" --lr 0.002
+
+# Ranks that no MPI has started need GPUs; the message says what to do instead.
+expect 2 "MASTER_ADDR is not set" env RANK=0 WORLD_SIZE=2 LOCAL_RANK=0 "${train[@]}"
+export MASTER_ADDR=127.0.0.1 MASTER_PORT=$((20000 + RANDOM % 20000)) WORLD_SIZE=2
+RANK=1 LOCAL_RANK=1 "${train[@]}" >/dev/null 2>&1 &
+expect 1 "start them with mpirun" env RANK=0 LOCAL_RANK=0 "${train[@]}"
+wait
+unset WORLD_SIZE
+# A machine of a job that numbers machines starts its own ranks.
+export MASTER_PORT=$((20000 + RANDOM % 20000)) PET_NNODES=2
+PET_NODE_RANK=1 "${train[@]}" --nproc 2 >/dev/null 2>&1 &
+expect 1 "start them with mpirun" env PET_NODE_RANK=0 "${train[@]}" --nproc 2
+wait
+finish
