@@ -48,4 +48,13 @@ void mt19937_shuffle_i32(struct mt19937 *mt, int32_t *x, size_t n);  // shuffle(
 void mt19937_shuffle_i64(struct mt19937 *mt, int64_t *x, size_t n);
 void mt19937_permutation(struct mt19937 *mt, int64_t *out, size_t n);  // permutation(n)
 
+// std::mt19937_64 of C++.
+struct mt19937_64 {
+    uint64_t state[312];
+    int position;
+};
+
+void mt19937_64_seed(struct mt19937_64 *mt, uint64_t seed);
+uint64_t mt19937_64_next(struct mt19937_64 *mt);
+
 #endif

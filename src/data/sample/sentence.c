@@ -1,0 +1,275 @@
+// Opening a dataset of sentences: its split, its sample map and the cache of that. See sentence.h.
+#include "data/sample/sentence.h"
+
+#include "base/error.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "data/bad_data.h"
+#include "data/index/dtype.h"
+#include "data/sample/index_cache.h"
+#include "data/sample/sentence_map.h"
+#include <inttypes.h>
+#include <stdlib.h>
+
+// What is put around the tokens of a sample.
+enum { BERT_AROUND = 3, T5_AROUND = 2, BERT_NGRAM = 3, T5_NGRAM = 10 };
+
+static const char *class_name(enum sentence_kind kind) {
+    return kind == SENTENCE_BERT ? "BERTMaskedWordPieceDataset" : "T5MaskedWordPieceDataset";
+}
+
+static int64_t longest_text(const struct sentence_options *options) {
+    return options->seq_length - (options->kind == SENTENCE_BERT ? BERT_AROUND : T5_AROUND);
+}
+
+static int64_t least_sentences(const struct sentence_options *options) {
+    return options->kind == SENTENCE_BERT && options->has_binary_head ? 2 : 1;
+}
+
+static int check_vocabulary(const struct sentence_options *options) {
+    const struct sample_vocabulary *vocabulary = options->vocabulary;
+    if (options->kind == SENTENCE_BERT && (vocabulary->cls < 0 || vocabulary->sep < 0 || vocabulary->mask < 0))
+        return error_set_code(EXIT_CODE_USAGE, "the tokenizer lacks [CLS], [SEP] or [MASK], which BERT's samples need; "
+                                               "use BertWordPieceLowerCase or BertWordPieceCase");
+    if (options->kind == SENTENCE_T5 && (vocabulary->bos < 0 || vocabulary->eos < 0 || vocabulary->sentinel_count == 0))
+        return error_set_code(EXIT_CODE_USAGE,
+                              "the tokenizer lacks a beginning, an end or <extra_id_0>, which T5's samples need; give "
+                              "--vocab-extra-ids 100, or a tokenizer that has them");
+    return 0;
+}
+
+static int check_options(const struct sentence_options *options) {
+    TRY(check_vocabulary(options));
+    if (longest_text(options) < 2)
+        return error_set_code(EXIT_CODE_USAGE, "--seq-length %" PRId64 " leaves no room for words; give 5 or more",
+                              options->seq_length);
+    if (options->kind == SENTENCE_T5 && options->decoder_seq_length < 1)
+        return error_set_code(EXIT_CODE_USAGE, "T5 needs --decoder-seq-length; 128 fits --seq-length 512");
+    if (!(options->mask_prob > 0 && options->mask_prob < 1))
+        return error_set_code(EXIT_CODE_USAGE, "--mask-prob %g: a part between 0 and 1 is masked", options->mask_prob);
+    if (options->seed < 0 || options->seed > UINT32_MAX)
+        return error_set("--seed %" PRId64 ": the seed of a dataset lies between 0 and 4294967295", options->seed);
+    return 0;
+}
+
+static int find_range(struct sentence_dataset *dataset) {
+    const struct sentence_options *options = &dataset->options;
+    int64_t count = dataset->reader->document_count;
+    dataset->end_document = count;
+    if (options->split) {
+        struct split_bounds bounds;
+        TRY(split_parse(&bounds, options->split));
+        split_range(&bounds, options->which, count, &dataset->first_document, &dataset->end_document);
+    }
+    if (dataset->first_document == dataset->end_document)
+        return bad_data("%s: --split \"%s\" leaves the %s split none of the %" PRId64
+                        " documents; use more data, give it a larger weight, or do without it (--eval-iters 0)",
+                        options->prefix, options->split ? options->split : "", split_name(options->which), count);
+    return 0;
+}
+
+// All but the sample map.
+static int open_reader(struct sentence_dataset *dataset, const struct sentence_options *options) {
+    TRY(check_options(options));
+    dataset->options = *options;
+    dataset->name = memory_printf("%s split of %s", split_name(options->which), options->prefix);
+    TRY(index_open(&dataset->reader, options->prefix));
+    return find_range(dataset);
+}
+
+// ---- the sample map and its cache ----
+
+static void name_cache(struct index_cache *cache, const struct sentence_dataset *dataset) {
+    const struct sentence_options *options = &dataset->options;
+    const char *class = class_name(options->kind);
+    struct buffer text = {0};
+    struct json_writer w = {.out = &text, .indent = 4};
+    json_begin_object(&w);
+    json_key(&w, "class");
+    json_cstring(&w, class);
+    json_key(&w, "dataset_path");
+    json_cstring(&w, options->prefix);
+    json_key(&w, "num_samples");
+    json_int(&w, options->sample_count);
+    json_key(&w, "index_split");
+    json_cstring(&w, split_name(options->which));
+    json_key(&w, "random_seed");
+    json_int(&w, options->seed);
+    json_key(&w, "sequence_length");
+    json_int(&w, options->seq_length);
+    json_key(&w, "split");
+    json_cstring(&w, options->split);
+    json_key(&w, "short_sequence_probability");
+    json_double(&w, options->short_seq_prob);
+    json_key(&w, "min_sentences");
+    json_int(&w, least_sentences(options));
+    index_cache_describe_dataset(&w, dataset->reader);
+    json_end_object(&w);
+    char *folder = options->cache_folder ? memory_string(options->cache_folder)
+                                         : memory_printf("%s/cache/%s_indices", options->prefix, class);
+    index_cache_name(cache, folder, class, &text);
+    free(folder);
+}
+
+static struct index_cache_array map_array(const struct sentence_map *map) {
+    return (struct index_cache_array){.name = "sample_index.npy",
+                                      .shape = {NPY_U32, 2, map ? map->count : -1, SENTENCE_MAP_COLUMNS},
+                                      .data = map ? map->rows : NULL};
+}
+
+static bool rows_in_range(const struct sentence_dataset *dataset) {
+    int64_t first = index_document_begin(dataset->reader, dataset->first_document);
+    int64_t last = index_document_begin(dataset->reader, dataset->end_document);
+    bool ok = dataset->rows.shape.rows > 0;
+    for (int64_t i = 0; i < dataset->rows.shape.rows; i++) {
+        struct sentence_run run = sentence_dataset_run(dataset, i);
+        ok &= run.begin >= first && run.begin < run.end && run.end <= last && run.target >= 2 &&
+              run.target <= longest_text(&dataset->options) &&
+              run.end - run.begin >= least_sentences(&dataset->options);
+    }
+    return ok && first >= 0 && last <= dataset->reader->sequence_count;
+}
+
+static int open_cache(const struct index_cache *cache, struct sentence_dataset *dataset) {
+    struct index_cache_array array = map_array(NULL);
+    TRY(index_cache_open(cache, &array, 1, &dataset->rows));
+    if (rows_in_range(dataset))
+        return 0;
+    npy_close(&dataset->rows);
+    return bad_data("%s-sample_index.npy: an entry is out of range", cache->stem);
+}
+
+static int build_map(const struct index_cache *cache, const struct sentence_dataset *dataset) {
+    const struct sentence_options *options = &dataset->options;
+    struct sentence_map map;
+    TRY(sentence_map_build(&map, dataset->reader,
+                           &(struct sentence_map_options){.first_document = dataset->first_document,
+                                                          .end_document = dataset->end_document,
+                                                          .max_length = longest_text(options),
+                                                          .min_sentences = least_sentences(options),
+                                                          .short_probability = options->short_seq_prob,
+                                                          .sample_count = options->sample_count,
+                                                          .seed = (uint32_t)options->seed}));
+    log_info("built the sample index of the %s: %" PRId64 " documents, %" PRId64 " samples", dataset->name,
+             dataset->end_document - dataset->first_document, map.count);
+    struct index_cache_array array = map_array(&map);
+    int result = index_cache_write(cache, &array, 1);
+    sentence_map_free(&map);
+    return result;
+}
+
+static int ensure_cache(const struct index_cache *cache, struct sentence_dataset *dataset) {
+    struct index_cache_array array = map_array(NULL);
+    if (index_cache_exists(cache, &array, 1)) {
+        if (open_cache(cache, dataset) == 0)
+            return 0;
+        log_warn("%s; building it again", error_message());
+        error_clear();
+    }
+    return build_map(cache, dataset);
+}
+
+int sentence_dataset_build(const struct sentence_options *options) {
+    struct sentence_dataset *dataset = memory_alloc(sizeof *dataset);
+    int result = open_reader(dataset, options);
+    if (result == 0) {
+        struct index_cache cache;
+        name_cache(&cache, dataset);
+        result = ensure_cache(&cache, dataset);
+        index_cache_free(&cache);
+    }
+    sentence_dataset_close(dataset);
+    return result;
+}
+
+// ---- the dataset ----
+
+static void create_mask(struct sentence_dataset *dataset) {
+    const struct sentence_options *options = &dataset->options;
+    bool is_bert = options->kind == SENTENCE_BERT;
+    word_mask_create(&dataset->mask, &(struct word_mask_options){.vocabulary = options->vocabulary,
+                                                                 .probability = options->mask_prob,
+                                                                 .max_ngram = is_bert ? BERT_NGRAM : T5_NGRAM,
+                                                                 .is_geometric = !is_bert,
+                                                                 .replaces_all = !is_bert,
+                                                                 .most_tokens = options->seq_length});
+    dataset->original = memory_alloc((size_t)options->seq_length * sizeof *dataset->original);
+    dataset->text.capacity = options->seq_length;
+    dataset->text.tokens = memory_alloc((size_t)options->seq_length * sizeof *dataset->text.tokens);
+}
+
+int sentence_dataset_open(struct sentence_dataset **out, const struct sentence_options *options) {
+    *out = NULL;
+    struct sentence_dataset *dataset = memory_alloc(sizeof *dataset);
+    int result = open_reader(dataset, options);
+    if (result == 0) {
+        struct index_cache cache;
+        name_cache(&cache, dataset);
+        result = open_cache(&cache, dataset);
+        if (result < 0)
+            error_context("cannot use the sample index in %s (remove it, and it is built again)", cache.folder);
+        index_cache_free(&cache);
+    }
+    if (result < 0) {
+        sentence_dataset_close(dataset);
+        return -1;
+    }
+    create_mask(dataset);
+    *out = dataset;
+    return 0;
+}
+
+void sentence_dataset_close(struct sentence_dataset *dataset) {
+    if (!dataset)
+        return;
+    npy_close(&dataset->rows);
+    index_close(dataset->reader);
+    word_mask_free(&dataset->mask);
+    free(dataset->text.tokens);
+    free(dataset->original);
+    free(dataset->name);
+    free(dataset);
+}
+
+int sentence_dataset_read(struct sentence_dataset *dataset, int64_t sentence, int64_t most) {
+    struct sentence_text *text = &dataset->text;
+    int64_t length = index_length(dataset->reader, sentence);
+    int64_t count = length < most ? length : most;
+    if (count <= 0)
+        return 0;
+    if (text->count + count > text->capacity) {
+        text->capacity = 2 * (text->count + count);
+        text->tokens = memory_realloc(text->tokens, (size_t)text->capacity * sizeof *text->tokens);
+    }
+    int32_t *tokens = text->tokens + text->count;
+    TRY(index_read(dataset->reader, sentence, 0, count, tokens));
+    int64_t vocab_size = dataset->options.vocabulary->size, inside = index_find_outside(tokens, count, vocab_size);
+    if (inside < count)
+        return bad_data("%s.bin: token %" PRId64 " of sentence %" PRId64 " is %" PRId32
+                        ", which the vocabulary of %" PRId64 " does not hold; use the tokenizer that made this dataset",
+                        dataset->reader->prefix, inside, sentence, tokens[inside], vocab_size);
+    text->count += count;
+    return 0;
+}
+
+static int fill(void *context, int64_t sample, const struct batch_row *row) {
+    struct sentence_dataset *dataset = context;
+    CHECK(sample >= 0 && sample < dataset->rows.shape.rows);
+    return dataset->options.kind == SENTENCE_BERT ? sentence_fill_bert(dataset, sample, row)
+                                                  : sentence_fill_t5(dataset, sample, row);
+}
+
+struct sample_source sentence_dataset_source(struct sentence_dataset *dataset) {
+    const struct sentence_options *options = &dataset->options;
+    bool is_bert = options->kind == SENTENCE_BERT;
+    return (struct sample_source){.context = dataset,
+                                  .name = dataset->name,
+                                  .count = dataset->rows.shape.rows,
+                                  .seq_length = options->seq_length,
+                                  .form = {.columns = options->seq_length,
+                                           .decoder_columns = is_bert ? 0 : options->decoder_seq_length,
+                                           .has_token_types = is_bert,
+                                           .has_lengths = true,
+                                           .has_sentence_labels = is_bert && options->has_binary_head},
+                                  .fill = fill};
+}
