@@ -74,21 +74,24 @@ void attention_backward(const struct attention *attention, const struct pass *pa
     struct tensor dqkv = arena_2d(pass->scratch, pass->dtype, N, 3 * H * D);
     linear_backward_input(&attention->proj, pass, dout, ddelta, (struct tensor){0});
     linear_backward_weight(&attention->proj, pass, ddelta, saved->out);
-    op_attention_backward(pass->device, &(struct op_attention_backward){
-                                            .dq = heads(attention, pass, dqkv, 0),
-                                            .dk = heads(attention, pass, dqkv, H),
-                                            .dv = heads(attention, pass, dqkv, 2 * H),
-                                            .dout = tensor_reshape_4d(dout, pass->B, pass->T, H, D),
-                                            .out = tensor_reshape_4d(saved->out, pass->B, pass->T, H, D),
-                                            .lse = saved->lse,
-                                            .scratch = arena_3d(pass->scratch, DTYPE_F32, pass->B, H, pass->T),
-                                            .q = heads(attention, pass, saved->qkv, 0),
-                                            .k = heads(attention, pass, saved->qkv, H),
-                                            .v = heads(attention, pass, saved->qkv, 2 * H),
-                                            .scale = 1.0f / sqrtf((float)D),
-                                            .is_causal = true,
-                                            .dropout = pass_dropout(pass, attention->dropout, layer, DROPOUT_ATTENTION),
-                                        });
+    struct tensor q = heads(attention, pass, saved->qkv, 0), k = heads(attention, pass, saved->qkv, H);
+    op_attention_backward(pass->device,
+                          &(struct op_attention_backward){
+                              .dq = heads(attention, pass, dqkv, 0),
+                              .dk = heads(attention, pass, dqkv, H),
+                              .dv = heads(attention, pass, dqkv, 2 * H),
+                              .dout = tensor_reshape_4d(dout, pass->B, pass->T, H, D),
+                              .out = tensor_reshape_4d(saved->out, pass->B, pass->T, H, D),
+                              .lse = saved->lse,
+                              .scratch = arena_3d(pass->scratch, DTYPE_F32, pass->B, H, pass->T),
+                              .workspace = arena_1d(pass->scratch, DTYPE_U8, attention_workspace_bytes(q, k)),
+                              .q = q,
+                              .k = k,
+                              .v = heads(attention, pass, saved->qkv, 2 * H),
+                              .scale = 1.0f / sqrtf((float)D),
+                              .is_causal = true,
+                              .dropout = pass_dropout(pass, attention->dropout, layer, DROPOUT_ATTENTION),
+                          });
     linear_backward_input(&attention->qkv, pass, dx, dqkv, (struct tensor){0});
     linear_backward_weight(&attention->qkv, pass, dqkv, x);
     op_column_sum(pass->device, &(struct op_column_sum){.out = attention->qkv.bias->grad, .x = dqkv});

@@ -28,6 +28,13 @@ void op_cross_entropy(struct device *device, const struct op_cross_entropy *op) 
     check_tensor(name, "row_target", op->row_target, vector);
     check_tensor(name, "labels", op->labels, check_1d(DTYPE_I32, rows));
     check_optional(name, "weights", op->weights, vector);
+    if (op->makes_stats && !device->ops->fuses_stats)
+        op_softmax_stats(device, &(struct op_softmax_stats){.row_max = op->row_max,
+                                                            .row_sum = op->row_sum,
+                                                            .row_target = op->row_target,
+                                                            .logits = op->logits,
+                                                            .labels = op->labels,
+                                                            .vocabulary_start = op->vocabulary_start});
     device->ops->cross_entropy(device, op);
 }
 

@@ -2,11 +2,11 @@
 #include "ops/device.h"
 #include "base/error.h"
 
-int cuda_open(struct device **device, int index) {
+int cuda_open(struct device **device, const struct device_options *options) {
     *device = NULL;
     return error_set("cannot open GPU %d: this bevatron was built without CUDA; install the CUDA toolkit and configure "
                      "with -DBEVATRON_CUDA=ON, or run with --device cpu",
-                     index);
+                     options->index);
 }
 
 int cuda_count(void) {

@@ -10,10 +10,13 @@ int device_open(struct device **device, const struct device_options *options) {
         name = cuda_count() > 0 ? "cuda" : "cpu";
     if (strcmp(name, "cpu") == 0)
         return cpu_open(device, options->threads);
-    // Ranks beyond the number of GPUs share them, which is slow but right.
-    int count = cuda_count();
-    if (strcmp(name, "cuda") == 0)
-        return cuda_open(device, count > 0 ? options->index % count : options->index);
+    if (strcmp(name, "cuda") == 0) {
+        // Ranks beyond the number of GPUs share them, which is slow but right.
+        struct device_options here = *options;
+        int count = cuda_count();
+        here.index = count > 0 ? options->index % count : options->index;
+        return cuda_open(device, &here);
+    }
     if (strcmp(name, "paper") == 0)
         return paper_open(device);
     return error_set("there is no device \"%s\"; choose auto, cpu, cuda or paper", name);

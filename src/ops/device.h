@@ -9,6 +9,10 @@ struct device_options {
     const char *name;  // "cpu", "cuda", "paper", or "auto": the first GPU if there is one, else the CPU
     int threads;       // CPU: worker threads, at least 1
     int index;         // GPU: which one, counted round those there are; ranks give their place on the machine
+    // GPU: the file that keeps which algorithms were fastest, or NULL; see docs/internals/ops.md.
+    const char *algorithm_cache;
+    bool allows_tf32;       // GPU: products of fp32 numbers may round them to 11 bits
+    bool is_deterministic;  // GPU: nothing whose bits change from run to run, nothing chosen by timing
 };
 
 int device_open(struct device **device, const struct device_options *options);
@@ -31,7 +35,7 @@ void device_describe(const struct device *device, char *text, size_t size);
 
 // One per backend. cuda_open reports that the build has no CUDA where that is so.
 int cpu_open(struct device **device, int threads);
-int cuda_open(struct device **device, int index);
+int cuda_open(struct device **device, const struct device_options *options);  // name and threads are not read
 int paper_open(struct device **device);
 int cuda_count(void);  // GPUs that can be used; 0 where the build or the machine has none
 

@@ -237,6 +237,7 @@ struct op_cross_entropy {
     struct tensor losses;  // (N) fp32 out
     struct tensor logits;  // (N, V) in, gradient out
     struct tensor row_max, row_sum, row_target;
+    bool makes_stats;  // the first half is part of it: all of the vocabulary is here, and the statistics are outputs
     struct tensor labels;
     struct tensor weights;  // (N) fp32, or none: losses only
     int64_t vocabulary_start;
@@ -303,6 +304,7 @@ struct ops {
     const char *name;
     bool is_host_memory;  // device memory can be read and written by the host (after a synchronise)
     bool is_paper;        // computes nothing; memory is not real
+    bool fuses_stats;     // cross_entropy can make the statistics itself; else check_training.c calls both halves
 
     void (*close)(struct device *device);
     bool (*supports)(const struct device *device, enum dtype dtype);

@@ -178,7 +178,7 @@ TEST(memory_and_errors) {
     void *memory = device_alloc(gpu, 100);  // the device works on after a refusal
     EXPECT(memory != NULL);
     device_free(gpu, memory);
-    EXPECT_ERROR(cuda_open(&other, 1000), "there is no GPU 1000");
+    EXPECT_ERROR(cuda_open(&other, &(struct device_options){.index = 1000}), "there is no GPU 1000");
     EXPECT(device_supports(gpu, DTYPE_F32) && device_supports(gpu, DTYPE_BF16) && !device_supports(gpu, DTYPE_I32));
     device_close(gpu);
 }

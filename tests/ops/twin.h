@@ -23,7 +23,7 @@ static inline struct device *gpu_open(void) {
     struct device *gpu = NULL;
     if (cuda_count() == 0)
         test_skip("no GPU can be used");
-    EXPECT_OK(cuda_open(&gpu, 0));
+    EXPECT_OK(cuda_open(&gpu, &(struct device_options){.index = 0}));
     return gpu;
 }
 

@@ -18,22 +18,36 @@ struct adam_args {
     float correction1, correction2;  // 1 - beta^step
 };
 
+static __device__ __forceinline__ void adam_update(const struct adam_args &args, float scale, const float grad[4],
+                                                   float master[4], float m[4], float v[4]) {
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        float g = grad[i] * scale;
+        m[i] = args.beta1 * m[i] + (1 - args.beta1) * g;
+        v[i] = args.beta2 * v[i] + (1 - args.beta2) * g * g;
+        float update = (m[i] / args.correction1) / (sqrtf(v[i] / args.correction2) + args.epsilon);
+        master[i] -= args.lr * (update + args.weight_decay * master[i]);
+    }
+}
+
+// Four elements a thread and step.
 template <typename T> static __global__ void adam_kernel(struct adam_args args, T *copy) {
     float scale = *args.scale;
     if (!isfinite(scale))
         return;
-    int64_t step = (int64_t)gridDim.x * blockDim.x;
-    for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < args.count; i += step) {
-        float g = args.grad[i] * scale, master = args.master[i];
-        float m = args.beta1 * args.m[i] + (1 - args.beta1) * g;
-        float v = args.beta2 * args.v[i] + (1 - args.beta2) * g * g;
-        float update = (m / args.correction1) / (sqrtf(v / args.correction2) + args.epsilon);
-        master -= args.lr * (update + args.weight_decay * master);
-        args.m[i] = m;
-        args.v[i] = v;
-        args.master[i] = master;
+    int64_t step = 4 * (int64_t)gridDim.x * blockDim.x;
+    for (int64_t i = 4 * ((int64_t)blockIdx.x * blockDim.x + threadIdx.x); i < args.count; i += step) {
+        float grad[4], master[4], m[4], v[4];
+        load4(grad, args.grad, i, args.count);
+        load4(master, args.master, i, args.count);
+        load4(m, args.m, i, args.count);
+        load4(v, args.v, i, args.count);
+        adam_update(args, scale, grad, master, m, v);
+        store4(args.m, i, args.count, m);
+        store4(args.v, i, args.count, v);
+        store4(args.master, i, args.count, master);
         if (copy)
-            store(copy + i, master);
+            store4(copy, i, args.count, master);
     }
 }
 
@@ -55,8 +69,9 @@ extern "C" void cuda_adam(struct device *device, const struct op_adam *op) {
     args.correction2 = (float)(1.0 - pow((double)op->beta2, (double)op->step));
     if (args.count == 0)
         return;
-    WITH_TYPE(op->copy.data ? op->copy.dtype : DTYPE_F32, T,
-              LAUNCH(cuda, adam_kernel<T>, flat_blocks(args.count), FLAT_THREADS, 0, args, (T *)op->copy.data));
+    WITH_TYPE(
+        op->copy.data ? op->copy.dtype : DTYPE_F32, T,
+        LAUNCH(cuda, adam_kernel<T>, flat_blocks(divide_up(args.count, 4)), FLAT_THREADS, 0, args, (T *)op->copy.data));
 }
 
 static __global__ void scale_kernel(float *x, int64_t count, float factor) {

@@ -181,8 +181,8 @@ static __device__ __forceinline__ void key_factors(float factor[R], const struct
         factor[c] = R == 4 ? four[c] : (is_upper ? four[c + 2 & 3] : four[c]);
 }
 
-// Runs LAUNCH_SHAPE(T, R, NC) for a dtype and head size: larger heads take smaller tiles, so that backward's four tiles
-// fit the 163 KB of shared memory of an A100.
+// Runs LAUNCH_SHAPE(T, R, NC) for a dtype and head size: larger heads take smaller tiles, so that backward's four
+// tiles fit the 163 KB of shared memory of an A100.
 #define WITH_ATTENTION_SHAPE(dtype, head_size, LAUNCH_SHAPE)                                                           \
     do {                                                                                                               \
         if ((head_size) <= 64)                                                                                         \

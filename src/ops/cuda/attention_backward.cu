@@ -169,6 +169,8 @@ static void backward_launch(struct cuda_device *cuda, const struct attention_arg
 
 extern "C" void cuda_attention_backward(struct device *device, const struct op_attention_backward *op) {
     struct cuda_device *cuda = cuda_use(device);
+    if (!cuda->is_deterministic && cudnn_attention_backward(cuda->cudnn, op))
+        return;
     struct attention_args args = {};
     args.q = attention_view(op->q);
     args.k = attention_view(op->k);

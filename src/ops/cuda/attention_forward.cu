@@ -115,6 +115,8 @@ static void forward_launch(struct cuda_device *cuda, const struct attention_args
 
 extern "C" void cuda_attention_forward(struct device *device, const struct op_attention_forward *op) {
     struct cuda_device *cuda = cuda_use(device);
+    if (cudnn_attention_forward(cuda->cudnn, op))
+        return;
     struct attention_args args = {};
     args.q = attention_view(op->q);
     args.k = attention_view(op->k);

@@ -22,6 +22,7 @@ extern "C" {
 #include "base/error.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "ops/cuda/attention_cudnn.h"
 #include "ops/device.h"
 #include "ops/ops.h"
 }
@@ -41,7 +42,8 @@ extern "C" {
             die("cuBLASLt: %s in %s", cublasLtGetStatusName(status_), #call);                                          \
     } while (0)
 
-// Queues a kernel on the compute stream of `cuda`. The kernel's name comes in parentheses where it has template commas.
+// Queues a kernel on the compute stream of `cuda`. The kernel's name comes in parentheses where it has template
+// commas.
 #define LAUNCH(cuda, kernel, grid, block, shared_bytes, ...)                                                           \
     do {                                                                                                               \
         kernel<<<(grid), (block), (shared_bytes), (cuda)->streams[STREAM_COMPUTE]>>>(__VA_ARGS__);                     \
@@ -66,6 +68,8 @@ extern "C" {
     } while (0)
 
 struct matmul_plan;
+struct matmul_memory;
+struct cudnn_attention;
 
 struct cuda_device {
     struct device base;  // first: a struct device * is one of these
@@ -74,7 +78,10 @@ struct cuda_device {
     cublasLtHandle_t blas;
     void *blas_workspace;       // BLAS_WORKSPACE_BYTES, compute stream only
     struct matmul_plan *plans;  // see matmul.cu
-    float *scratch;             // SCRATCH_BYTES: partial sums and sort keys, compute stream only
+    struct matmul_memory *memory;
+    struct cudnn_attention *cudnn;  // NULL: there is none
+    float *scratch;                 // SCRATCH_BYTES: partial sums and sort keys, compute stream only
+    bool allows_tf32, is_deterministic;
 };
 
 enum {
@@ -119,8 +126,10 @@ struct column_split {
     int64_t splits, rows_per_split;
 };
 struct column_split column_split(int64_t rows, int64_t columns, int quantities);
-// out (columns) fp32 += the sum over splits of partial (splits, columns).
-void column_finish(struct cuda_device *cuda, float *out, const float *partial, int64_t splits, int64_t columns);
+// out[q] (columns) fp32 += the sum over splits of partial (quantities, splits, columns); an out may be NULL.
+enum { MOST_QUANTITIES = 4 };
+void column_finish(struct cuda_device *cuda, float *const *out, int quantities, const float *partial, int64_t splits,
+                   int64_t columns);
 // out (columns) fp32 += column sums of x (rows, columns), contiguous.
 void column_sum(struct cuda_device *cuda, float *out, struct tensor x);
 
@@ -148,6 +157,9 @@ void cuda_scale(struct device *device, const struct op_scale *op);
 // Allocates and frees the cache of matrix product plans.
 struct matmul_plan *matmul_plans_create(void);
 void matmul_plans_free(struct matmul_plan *plans);
+// The algorithms chosen so far; path is their file or NULL.
+struct matmul_memory *matmul_memory_open(int index, const char *path, bool allows_tf32);
+void matmul_memory_close(struct matmul_memory *memory);
 
 // ---- Elements ----
 
@@ -220,6 +232,67 @@ static __device__ __forceinline__ void store4(T *row, int64_t column, int64_t co
     for (int i = 0; i < 4; i++)
         if (column + i < columns)
             store(to + i, x[i]);
+}
+
+// Eight neighbouring elements as they lie in memory: 16 bytes of bf16, 32 of fp32.
+template <typename T> struct alignas(16) eight { T element[8]; };
+
+// Columns [column, column + 8) of a row; with is_wide they are all there and aligned to 16 bytes.
+template <typename T>
+static __device__ __forceinline__ eight<T> fetch8(const T *row, int64_t column, int64_t columns, bool is_wide) {
+    eight<T> out;
+    if (is_wide) {
+        const uint4 *from = (const uint4 *)(row + column);
+        uint4 *to = (uint4 *)&out;
+#pragma unroll
+        for (int i = 0; i < (int)sizeof out / 16; i++)
+            to[i] = from[i];
+        return out;
+    }
+#pragma unroll
+    for (int i = 0; i < 8; i++)
+        store(&out.element[i], column + i < columns ? to_float(row[column + i]) : 0.0f);
+    return out;
+}
+
+template <typename T> static __device__ __forceinline__ void unpack8(float out[8], const eight<T> &x) {
+#pragma unroll
+    for (int i = 0; i < 8; i++)
+        out[i] = to_float(x.element[i]);
+}
+
+template <typename T>
+static __device__ __forceinline__ void load8(float out[8], const T *row, int64_t column, int64_t columns,
+                                             bool is_wide) {
+    unpack8(out, fetch8(row, column, columns, is_wide));
+}
+
+template <typename T>
+static __device__ __forceinline__ void store8(T *row, int64_t column, int64_t columns, bool is_wide, const float x[8]) {
+    eight<T> packed;
+#pragma unroll
+    for (int i = 0; i < 8; i++)
+        store(&packed.element[i], x[i]);
+    if (is_wide) {
+        uint4 *to = (uint4 *)(row + column);
+        const uint4 *from = (const uint4 *)&packed;
+#pragma unroll
+        for (int i = 0; i < (int)sizeof packed / 16; i++)
+            to[i] = from[i];
+        return;
+    }
+#pragma unroll
+    for (int i = 0; i < 8; i++)
+        if (column + i < columns)
+            row[column + i] = packed.element[i];
+}
+
+// Whether rows of these tensors can be read eight elements at a time.
+static inline bool rows_are_wide(int64_t columns, const struct tensor *tensors, size_t count) {
+    bool is_wide = columns % 8 == 0;
+    for (size_t i = 0; i < count; i++)
+        is_wide = is_wide && (uintptr_t)tensors[i].data % 16 == 0;
+    return is_wide;
 }
 
 // ---- Reductions. Blocks are whole warps; every thread takes part and gets the result. ----

@@ -1,6 +1,6 @@
-// Opening a GPU, its memory, streams and events, and the table of the CUDA backend. A device has three streams, so that
-// communication and copies run beside computation; order between them is made by events alone. All scratch memory is
-// taken here: no operation allocates.
+// Opening a GPU, its memory, streams and events, and the table of the CUDA backend. A device has three streams, so
+// that communication and copies run beside computation; order between them is made by events alone. All scratch
+// memory is taken here: no operation allocates.
 #include "ops/cuda/cuda.cuh"
 
 #include <stdio.h>
@@ -12,7 +12,9 @@ enum { OLDEST_COMPUTE_CAPABILITY = 8 };  // bf16 arithmetic, and what the build 
 static void cuda_close(struct device *device) {
     struct cuda_device *cuda = cuda_use(device);
     CHECK_CUDA(cudaDeviceSynchronize());
+    cudnn_attention_close(cuda->cudnn);
     matmul_plans_free(cuda->plans);
+    matmul_memory_close(cuda->memory);
     CHECK_CUDA(cudaFree(cuda->scratch));
     CHECK_CUDA(cudaFree(cuda->blas_workspace));
     if (cuda->blas)
@@ -34,8 +36,11 @@ static void cuda_describe(const struct device *device, char *text, size_t size) 
     int runtime = 0;
     CHECK_CUDA(cudaGetDeviceProperties(&properties, cuda->index));
     CHECK_CUDA(cudaRuntimeGetVersion(&runtime));
-    snprintf(text, size, "GPU %d: %s, %.0f GiB, CUDA %d.%d, cuBLASLt %zu", cuda->index, properties.name,
-             (double)properties.totalGlobalMem / (1 << 30), runtime / 1000, runtime % 1000 / 10, cublasLtGetVersion());
+    char cudnn[32];
+    cudnn_attention_describe(cuda->cudnn, cudnn, sizeof cudnn);
+    snprintf(text, size, "GPU %d: %s, %.0f GiB, CUDA %d.%d, cuBLASLt %zu%s%s", cuda->index, properties.name,
+             (double)properties.totalGlobalMem / (1 << 30), runtime / 1000, runtime % 1000 / 10, cublasLtGetVersion(),
+             cudnn[0] ? ", " : "", cudnn);
 }
 
 // A failed allocation must not be found again by the next check of an unrelated launch, hence cudaGetLastError.
@@ -157,6 +162,7 @@ static const struct ops cuda_ops = {
     .name = "cuda",
     .is_host_memory = false,
     .is_paper = false,
+    .fuses_stats = true,
     .close = cuda_close,
     .supports = cuda_supports,
     .describe = cuda_describe,
@@ -227,7 +233,8 @@ extern "C" int cuda_count(void) {
     return 0;
 }
 
-extern "C" int cuda_open(struct device **device, int index) {
+extern "C" int cuda_open(struct device **device, const struct device_options *options) {
+    int index = options->index;
     TRY(cuda_check(index));
     cudaError_t status = cudaSetDevice(index);
     if (status != cudaSuccess) {
@@ -238,16 +245,21 @@ extern "C" int cuda_open(struct device **device, int index) {
     struct cuda_device *cuda = (struct cuda_device *)memory_alloc(sizeof *cuda);
     cuda->base.ops = &cuda_ops;
     cuda->index = index;
+    cuda->allows_tf32 = options->allows_tf32;
+    cuda->is_deterministic = options->is_deterministic;
     for (int i = 0; i < STREAM_COUNT; i++)
         CHECK_CUDA(cudaStreamCreateWithFlags(&cuda->streams[i], cudaStreamNonBlocking));
     CHECK_CUBLAS(cublasLtCreate(&cuda->blas));
     cuda->plans = matmul_plans_create();
+    cuda->memory = matmul_memory_open(index, options->algorithm_cache, options->allows_tf32);
     cuda->blas_workspace = cuda_alloc(&cuda->base, BLAS_WORKSPACE_BYTES);
     cuda->scratch = cuda->blas_workspace ? (float *)cuda_alloc(&cuda->base, SCRATCH_BYTES) : NULL;
     if (!cuda->scratch) {
         cuda_close(&cuda->base);
         return -1;
     }
+    cuda->cudnn =
+        cudnn_attention_open(cuda->streams[STREAM_COMPUTE], cuda->blas_workspace, (size_t)BLAS_WORKSPACE_BYTES);
     *device = &cuda->base;
     return 0;
 }

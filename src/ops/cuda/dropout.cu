@@ -1,5 +1,5 @@
-// Dropout with the additions around it, forward and backward. One block per row, four columns per thread and step, each
-// element read before the same thread writes it: outputs may be the inputs' memory.
+// Dropout with the additions around it, forward and backward. A row of threads per row, eight columns per thread and
+// step, each element read before the same thread writes it: outputs may be the inputs' memory.
 #include "ops/cuda/cuda.cuh"
 
 template <typename T> struct dropout_args {
@@ -7,28 +7,32 @@ template <typename T> struct dropout_args {
     const T *x;         // (N, C)
     const T *residual;  // (N, C) or NULL
     const T *bias;      // (C) or NULL
-    int64_t columns;
+    int64_t rows, columns;
+    bool is_wide;
     struct cuda_dropout dropout;
 };
 
 // out = residual + dropout(x + bias)
 template <typename T> static __global__ void dropout_kernel(dropout_args<T> args) {
-    int64_t row = blockIdx.x, columns = args.columns, offset = row * columns;
-    for (int64_t column = 4 * threadIdx.x; column < columns; column += 4 * blockDim.x) {
-        float x[4], bias[4] = {0, 0, 0, 0}, residual[4] = {0, 0, 0, 0};
-        load4(x, args.x + offset, column, columns);
+    int64_t row = (int64_t)blockIdx.x * blockDim.y + threadIdx.y, columns = args.columns, offset = row * columns;
+    if (row >= args.rows)
+        return;
+    for (int64_t column = 8 * threadIdx.x; column < columns; column += 8 * blockDim.x) {
+        float x[8], bias[8] = {0, 0, 0, 0, 0, 0, 0, 0}, residual[8] = {0, 0, 0, 0, 0, 0, 0, 0};
+        load8(x, args.x + offset, column, columns, args.is_wide);
         if (args.bias)
-            load4(bias, args.bias, column, columns);
+            load8(bias, args.bias, column, columns, args.is_wide);
         if (args.residual)
-            load4(residual, args.residual + offset, column, columns);
+            load8(residual, args.residual + offset, column, columns, args.is_wide);
 #pragma unroll
-        for (int i = 0; i < 4; i++)
+        for (int i = 0; i < 8; i++)
             x[i] += bias[i];
         dropout_apply(x, args.dropout, row, column);
+        dropout_apply(x + 4, args.dropout, row, column + 4);
 #pragma unroll
-        for (int i = 0; i < 4; i++)
+        for (int i = 0; i < 8; i++)
             x[i] += residual[i];
-        store4(args.out + offset, column, columns, x);
+        store8(args.out + offset, column, columns, args.is_wide, x);
     }
 }
 
@@ -42,9 +46,13 @@ static void dropout_run(struct cuda_device *cuda, const struct op_dropout_add *o
         args.x = (const T *)op->x.data;
         args.residual = (const T *)op->residual.data;
         args.bias = (const T *)op->bias.data;
+        args.rows = rows;
         args.columns = columns;
+        const struct tensor tensors[] = {op->out, op->x, op->residual, op->bias};
+        args.is_wide = rows_are_wide(columns, tensors, sizeof tensors / sizeof tensors[0]);
         args.dropout = cuda_dropout(&op->dropout);
-        LAUNCH(cuda, dropout_kernel<T>, grid_x(rows), row_threads(columns), 0, args);
+        unsigned threads = (unsigned)min(divide_up(columns, 8 * 32) * 32, (int64_t)256), height = 256 / threads;
+        LAUNCH(cuda, dropout_kernel<T>, grid_x(divide_up(rows, height)), dim3(threads, height), 0, args);
     });
 }
 
@@ -59,7 +67,8 @@ extern "C" void cuda_dropout_backward(struct device *device, const struct op_dro
     forward.out = op->dx;
     forward.x = op->dy;
     forward.dropout = op->dropout;
-    dropout_run(cuda, &forward);
+    if (op->dropout.rate > 0 || op->dx.data != op->dy.data)
+        dropout_run(cuda, &forward);
     if (op->dbias.data)
         column_sum(cuda, (float *)op->dbias.data, op->dx);
 }

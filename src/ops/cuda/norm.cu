@@ -1,81 +1,274 @@
-// LayerNorm forward and backward, with the residual addition and its dropout fused in. One block per row makes y and
-// dx; the sums down columns (dgain, dbias) are a separate pass over (column tile, block of rows), see reduce.cu. What
-// is normalised is the sum as it is stored, rounded to its dtype, because backward has only that.
+// LayerNorm and RMSNorm forward and backward, with the residual addition and its dropout fused in. Each is one pass
+// over its tensors: a row stays in the registers of a group of threads, eight neighbouring columns (16 bytes of bf16)
+// at a time. A block has blockDim.y such groups, each at work on a row of its own; all meet at the same barriers.
+//
+// Backward also sums down columns (dgain, dbias, ddelta_bias): a block walks over many rows and adds up in registers,
+// and column_finish adds up the blocks, whose number depends on shapes alone. What is normalised is the sum as it is
+// stored, rounded to its dtype, because backward has only that.
 #include "ops/cuda/cuda.cuh"
 
-template <typename T> struct norm_forward_args {
-    T *y;                  // (N, C)
-    float *mean, *rstd;    // (N)
+enum {
+    NORM_THREADS = 512,     // most threads of a block
+    FORWARD_THREADS = 256,  // of a forward block, where a row needs fewer
+    BACKWARD_BLOCKS = 264,  // two for each multiprocessor of an H100; a constant, so that sums are the same anywhere
+    NORM_QUANTITIES = 3,    // dgain, dbias, ddelta_bias
+    MOST_NORM_COLUMNS = 8 * 8 * NORM_THREADS,
+};
+
+template <typename T> struct norm_args {
+    T *y;                  // forward (N, C)
+    float *mean, *rstd;    // (N); mean NULL with RMS
     const T *x;            // (N, C)
     const T *gain, *bias;  // (C)
     const T *delta;        // (N, C) or NULL
     const T *delta_bias;   // (C) or NULL
     T *sum;                // (N, C), with delta; may be x
-    int64_t columns;
     float epsilon;
+
+    T *dx;               // backward (N, C); may be dresidual
+    T *ddelta;           // (N, C) or NULL; may be dy
+    const T *dy;         // (N, C)
+    const T *dresidual;  // (N, C) or NULL
+    float *partial;      // (NORM_QUANTITIES, blocks, C)
+
+    int64_t rows, columns;
+    bool is_wide;  // rows are aligned to 16 bytes and their length is a multiple of 8
+    bool is_rms;
     struct cuda_dropout dropout;
 };
 
-// sum = x + dropout(delta + delta_bias) for four columns of a row; they are left in `value` as they were stored.
-template <typename T>
-static __device__ __forceinline__ void add_delta(float value[4], const norm_forward_args<T> &args, int64_t row,
-                                                 int64_t column) {
-    int64_t columns = args.columns;
-    float delta[4], bias[4] = {0, 0, 0, 0};
-    load4(delta, args.delta + row * columns, column, columns);
-    if (args.delta_bias)
-        load4(bias, args.delta_bias, column, columns);
-#pragma unroll
-    for (int i = 0; i < 4; i++)
-        delta[i] += bias[i];
-    dropout_apply(delta, args.dropout, row, column);
-#pragma unroll
-    for (int i = 0; i < 4; i++)
-        value[i] = rounded<T>(value[i] + delta[i]);
-    store4(args.sum + row * columns, column, columns, value);
+// The sum over the threads of a row; every thread of the block calls it. `shared` holds 32 floats per row of the block
+// and must not be used by the call before or after.
+static __device__ __forceinline__ float row_sum(float value, float *shared) {
+    int lane = threadIdx.x & 31, warps = blockDim.x >> 5;
+    float *mine = shared + 32 * threadIdx.y;
+    value = warp_sum(value);
+    if (warps == 1)
+        return value;
+    if (lane == 0)
+        mine[threadIdx.x >> 5] = value;
+    __syncthreads();
+    return warp_sum(lane < warps ? mine[lane] : 0.0f);
 }
 
-// A thread reads back only elements of `sum` that it has written itself, so the passes need no barrier for them.
-template <typename T> static __global__ void norm_forward_kernel(norm_forward_args<T> args) {
-    __shared__ float shared[32];
-    int64_t row = blockIdx.x, columns = args.columns;
-    const T *source = (args.delta ? args.sum : args.x) + row * columns;
-    int64_t first = 4 * threadIdx.x, step = 4 * blockDim.x;
-    float total = 0, value[4];
-    for (int64_t column = first; column < columns; column += step) {
-        load4(value, args.x + row * columns, column, columns);
-        if (args.delta)
-            add_delta(value, args, row, column);
-        total += (value[0] + value[1]) + (value[2] + value[3]);
-    }
-    float mean = block_sum(total, shared) / (float)columns;
-    float squares = 0;
-    for (int64_t column = first; column < columns; column += step) {
-        load4(value, source, column, columns);
+// value = x + dropout(delta + delta_bias), rounded as it is stored.
+template <typename T>
+static __device__ __forceinline__ void add_delta(float value[8], const norm_args<T> &args, int64_t row,
+                                                 int64_t column) {
+    float delta[8], bias[8];
+    load8(delta, args.delta + row * args.columns, column, args.columns, args.is_wide);
+    if (args.delta_bias) {
+        load8(bias, args.delta_bias, column, args.columns, args.is_wide);
 #pragma unroll
-        for (int i = 0; i < 4; i++)
-            if (column + i < columns)
-                squares += (value[i] - mean) * (value[i] - mean);
+        for (int i = 0; i < 8; i++)
+            delta[i] += bias[i];
     }
-    float rstd = 1.0f / sqrtf(block_sum(squares, shared) / (float)columns + args.epsilon);
+    dropout_apply(delta, args.dropout, row, column);
+    dropout_apply(delta + 4, args.dropout, row, column + 4);
+#pragma unroll
+    for (int i = 0; i < 8; i++)
+        value[i] = rounded<T>(value[i] + delta[i]);
+    store8(args.sum + row * args.columns, column, args.columns, args.is_wide, value);
+}
+
+// Block (threads of a row, rows): thread x holds the columns 8 (x + blockDim.x * g) of its row, g < GROUPS.
+template <typename T, int GROUPS>
+static __global__ void __launch_bounds__(NORM_THREADS) norm_forward_kernel(norm_args<T> args) {
+    __shared__ float shared[2][NORM_THREADS];
+    int64_t row = (int64_t)blockIdx.x * blockDim.y + threadIdx.y, columns = args.columns;
+    bool is_row = row < args.rows;
+    float value[GROUPS][8], total = 0, squares = 0, mean = 0;
+#pragma unroll
+    for (int g = 0; g < GROUPS; g++) {
+        int64_t column = 8 * ((int64_t)threadIdx.x + g * blockDim.x);
+#pragma unroll
+        for (int i = 0; i < 8; i++)
+            value[g][i] = 0;
+        if (is_row && column < columns) {
+            load8(value[g], args.x + row * columns, column, columns, args.is_wide);
+            if (args.delta)
+                add_delta(value[g], args, row, column);
+        }
+#pragma unroll
+        for (int i = 0; i < 8; i++)
+            total += value[g][i];
+    }
+    if (!args.is_rms)
+        mean = row_sum(total, shared[0]) / (float)columns;
+#pragma unroll
+    for (int g = 0; g < GROUPS; g++)
+#pragma unroll
+        for (int i = 0; i < 8; i++)
+            if (8 * ((int64_t)threadIdx.x + g * blockDim.x) + i < columns)
+                squares += (value[g][i] - mean) * (value[g][i] - mean);
+    float rstd = 1.0f / sqrtf(row_sum(squares, shared[1]) / (float)columns + args.epsilon);
+    if (!is_row)
+        return;
     if (threadIdx.x == 0) {
-        args.mean[row] = mean;
+        if (!args.is_rms)
+            args.mean[row] = mean;
         args.rstd[row] = rstd;
     }
-    for (int64_t column = first; column < columns; column += step) {
-        float gain[4], bias[4];
-        load4(value, source, column, columns);
-        load4(gain, args.gain, column, columns);
-        load4(bias, args.bias, column, columns);
 #pragma unroll
-        for (int i = 0; i < 4; i++)
-            value[i] = (value[i] - mean) * rstd * gain[i] + bias[i];
-        store4(args.y + row * columns, column, columns, value);
+    for (int g = 0; g < GROUPS; g++) {
+        int64_t column = 8 * ((int64_t)threadIdx.x + g * blockDim.x);
+        float gain[8], bias[8] = {0, 0, 0, 0, 0, 0, 0, 0};
+        if (column >= columns)
+            break;
+        load8(gain, args.gain, column, columns, args.is_wide);
+        if (args.bias)
+            load8(bias, args.bias, column, columns, args.is_wide);
+#pragma unroll
+        for (int i = 0; i < 8; i++)
+            value[g][i] = (value[g][i] - mean) * rstd * gain[i] + bias[i];
+        store8(args.y + row * columns, column, columns, args.is_wide, value[g]);
     }
 }
 
+// What a thread reads of a row in backward, as it lies in memory.
+template <typename T, int GROUPS> struct norm_row { eight<T> dy[GROUPS], x[GROUPS], residual[GROUPS]; };
+
+template <typename T, int GROUPS>
+static __device__ __forceinline__ void fetch_row(norm_row<T, GROUPS> *to, const norm_args<T> &args, int64_t row) {
+    int64_t columns = args.columns;
+#pragma unroll
+    for (int g = 0; g < GROUPS; g++) {
+        int64_t column = 8 * ((int64_t)threadIdx.x + g * blockDim.x);
+        bool is_there = row < args.rows && column < columns;
+        to->dy[g] = is_there ? fetch8(args.dy + row * columns, column, columns, args.is_wide) : eight<T>();
+        to->x[g] = is_there ? fetch8(args.x + row * columns, column, columns, args.is_wide) : eight<T>();
+        to->residual[g] = is_there && args.dresidual
+                              ? fetch8(args.dresidual + row * columns, column, columns, args.is_wide)
+                              : eight<T>();
+    }
+}
+
+// dx = dresidual + rstd * (g - mean(g) - n * mean(g * n)) with g = dy * gain and n the normalised x; without mean(g)
+// for RMS. The next row is on its way while this one is worked on. A thread has read its elements of dy and dresidual
+// before it writes the same ones of ddelta and dx, which may be the same memory.
+template <typename T, int GROUPS>
+static __global__ void __launch_bounds__(NORM_THREADS) norm_backward_kernel(norm_args<T> args) {
+    __shared__ float shared[2][2][NORM_THREADS];
+    int64_t columns = args.columns, step = (int64_t)gridDim.x * blockDim.y;
+    float sums[NORM_QUANTITIES][GROUPS][8] = {};
+    norm_row<T, GROUPS> next;
+    int parity = 0;
+    fetch_row(&next, args, (int64_t)blockIdx.x * blockDim.y + threadIdx.y);
+    for (int64_t base = (int64_t)blockIdx.x * blockDim.y; base < args.rows; base += step, parity ^= 1) {
+        int64_t row = base + threadIdx.y;
+        bool is_row = row < args.rows;
+        norm_row<T, GROUPS> now = next;
+        fetch_row(&next, args, row + step);
+        float mean = is_row && !args.is_rms ? args.mean[row] : 0.0f, rstd = is_row ? args.rstd[row] : 0.0f;
+        float sum_g = 0, sum_gn = 0, dy[8], x[8], gain[8];
+#pragma unroll
+        for (int g = 0; g < GROUPS; g++) {
+            int64_t column = 8 * ((int64_t)threadIdx.x + g * blockDim.x);
+            unpack8(dy, now.dy[g]);
+            unpack8(x, now.x[g]);
+            if (column < columns)
+                load8(gain, args.gain, column, columns, args.is_wide);
+#pragma unroll
+            for (int i = 0; i < 8; i++) {
+                float n = (x[i] - mean) * rstd, product = column < columns ? dy[i] * gain[i] : 0.0f;
+                sum_g += product;
+                sum_gn += product * n;
+                sums[0][g][i] += dy[i] * n;
+                sums[1][g][i] += dy[i];
+            }
+        }
+        float mean_g = row_sum(sum_g, shared[parity][0]) / (float)columns;
+        float mean_gn = row_sum(sum_gn, shared[parity][1]) / (float)columns;
+        if (args.is_rms)
+            mean_g = 0;
+        if (!is_row)
+            continue;
+#pragma unroll
+        for (int g = 0; g < GROUPS; g++) {
+            int64_t column = 8 * ((int64_t)threadIdx.x + g * blockDim.x);
+            float residual[8], dx[8];
+            if (column >= columns)
+                break;
+            unpack8(dy, now.dy[g]);
+            unpack8(x, now.x[g]);
+            unpack8(residual, now.residual[g]);
+            load8(gain, args.gain, column, columns, args.is_wide);
+#pragma unroll
+            for (int i = 0; i < 8; i++)
+                dx[i] = residual[i] + rstd * (dy[i] * gain[i] - mean_g - (x[i] - mean) * rstd * mean_gn);
+            store8(args.dx + row * columns, column, columns, args.is_wide, dx);
+            if (!args.ddelta)
+                continue;
+            dropout_apply(dx, args.dropout, row, column);
+            dropout_apply(dx + 4, args.dropout, row, column + 4);
+            if (args.ddelta != args.dx)
+                store8(args.ddelta + row * columns, column, columns, args.is_wide, dx);
+#pragma unroll
+            for (int i = 0; i < 8; i++)
+                sums[2][g][i] += dx[i];
+        }
+    }
+    // The rows of the block, one after the other, add theirs; the last one writes. Only short rows share a block.
+    __shared__ float totals[NORM_QUANTITIES][8][NORM_THREADS / 2];
+    for (unsigned turn = 0; turn < blockDim.y; turn++) {
+        if (turn > 0)
+            __syncthreads();
+        if (threadIdx.y != turn)
+            continue;
+#pragma unroll
+        for (int q = 0; q < NORM_QUANTITIES; q++)
+#pragma unroll
+            for (int g = 0; g < GROUPS; g++) {
+                int64_t column = 8 * ((int64_t)threadIdx.x + g * blockDim.x);
+                float *place = args.partial + ((int64_t)q * gridDim.x + blockIdx.x) * columns + column;
+#pragma unroll
+                for (int i = 0; i < 8; i++) {
+                    float total = sums[q][g][i];
+                    if (turn > 0)
+                        total += totals[q][i][threadIdx.x];
+                    if (turn + 1 < blockDim.y)
+                        totals[q][i][threadIdx.x] = total;
+                    else if (column + i < columns)
+                        place[i] = total;
+                }
+            }
+    }
+}
+
+// Threads (x) of a row with so many groups of eight columns each.
+static unsigned threads_of_row(int64_t columns, int groups) {
+    return (unsigned)(divide_up(divide_up(columns, 8 * groups), 32) * 32);
+}
+
+static int groups_of_row(int64_t columns) {
+    if (columns > MOST_NORM_COLUMNS)
+        die("norm: %lld columns are beyond the %d of the CUDA backend", (long long)columns, (int)MOST_NORM_COLUMNS);
+    return columns <= 8 * NORM_THREADS ? 1 : columns <= 16 * NORM_THREADS ? 2 : 8;
+}
+
+#define WITH_GROUPS(columns, GROUPS, ...)                                                                              \
+    do {                                                                                                               \
+        switch (groups_of_row(columns)) {                                                                              \
+        case 1: {                                                                                                      \
+            enum { GROUPS = 1 };                                                                                       \
+            __VA_ARGS__;                                                                                               \
+        } break;                                                                                                       \
+        case 2: {                                                                                                      \
+            enum { GROUPS = 2 };                                                                                       \
+            __VA_ARGS__;                                                                                               \
+        } break;                                                                                                       \
+        default: {                                                                                                     \
+            enum { GROUPS = 8 };                                                                                       \
+            __VA_ARGS__;                                                                                               \
+        }                                                                                                              \
+        }                                                                                                              \
+    } while (0)
+
 template <typename T> static void norm_forward(struct cuda_device *cuda, const struct op_norm_forward *op) {
-    norm_forward_args<T> args = {};
+    norm_args<T> args = {};
+    args.rows = op->x.shape[0];
+    args.columns = op->x.shape[1];
+    args.is_rms = op->kind == NORM_RMS;
     args.y = (T *)op->y.data;
     args.mean = (float *)op->mean.data;
     args.rstd = (float *)op->rstd.data;
@@ -85,10 +278,16 @@ template <typename T> static void norm_forward(struct cuda_device *cuda, const s
     args.delta = (const T *)op->delta.data;
     args.delta_bias = (const T *)op->delta_bias.data;
     args.sum = (T *)op->sum.data;
-    args.columns = op->x.shape[1];
     args.epsilon = op->epsilon;
     args.dropout = cuda_dropout(&op->dropout);
-    LAUNCH(cuda, norm_forward_kernel<T>, grid_x(op->x.shape[0]), row_threads(args.columns), 0, args);
+    const struct tensor tensors[] = {op->y, op->x, op->gain, op->bias, op->delta, op->delta_bias, op->sum};
+    args.is_wide = rows_are_wide(args.columns, tensors, sizeof tensors / sizeof tensors[0]);
+    WITH_GROUPS(args.columns, GROUPS, {
+        unsigned threads = threads_of_row(args.columns, GROUPS);
+        unsigned rows = threads >= FORWARD_THREADS ? 1 : FORWARD_THREADS / threads;
+        LAUNCH(cuda, (norm_forward_kernel<T, GROUPS>), grid_x(divide_up(args.rows, rows)), dim3(threads, rows), 0,
+               args);
+    });
 }
 
 extern "C" void cuda_norm_forward(struct device *device, const struct op_norm_forward *op) {
@@ -98,115 +297,31 @@ extern "C" void cuda_norm_forward(struct device *device, const struct op_norm_fo
     WITH_TYPE(op->x.dtype, T, norm_forward<T>(cuda, op));
 }
 
-template <typename T> struct norm_backward_args {
-    T *dx;                               // (N, C); may be dresidual
-    T *ddelta;                           // (N, C) or NULL; may be dy, or dx where the dropout is off
-    float *partial_gain, *partial_bias;  // (splits, C)
-    const T *dy, *x;                     // (N, C)
-    const T *gain;                       // (C)
-    const float *mean, *rstd;            // (N)
-    const T *dresidual;                  // (N, C) or NULL
-    int64_t rows, columns;
-    struct column_split split;
-    struct cuda_dropout dropout;
-};
-
-// Block (32, 8) at (column tile, split): partial sums of dy * normalised x and of dy.
-template <typename T> static __global__ void norm_columns_kernel(norm_backward_args<T> args) {
-    __shared__ float sums[2][ROW_LANES][COLUMN_TILE];
-    int64_t columns = args.columns, tile = (int64_t)blockIdx.x * COLUMN_TILE, column = tile + 4 * threadIdx.x;
-    int64_t first = blockIdx.y * args.split.rows_per_split;
-    int64_t last = min(first + args.split.rows_per_split, args.rows);
-    float gain[4] = {0, 0, 0, 0}, bias[4] = {0, 0, 0, 0};
-    if (column < columns)
-        for (int64_t row = first + threadIdx.y; row < last; row += ROW_LANES) {
-            float dy[4], x[4], mean = args.mean[row], rstd = args.rstd[row];
-            load4(dy, args.dy + row * columns, column, columns);
-            load4(x, args.x + row * columns, column, columns);
-#pragma unroll
-            for (int i = 0; i < 4; i++) {
-                gain[i] += dy[i] * (x[i] - mean) * rstd;
-                bias[i] += dy[i];
-            }
-        }
-#pragma unroll
-    for (int i = 0; i < 4; i++) {
-        sums[0][threadIdx.y][4 * threadIdx.x + i] = gain[i];
-        sums[1][threadIdx.y][4 * threadIdx.x + i] = bias[i];
-    }
-    __syncthreads();
-    // 256 threads, 2 * COLUMN_TILE sums.
-    int thread = threadIdx.y * COLUMN_LANES + threadIdx.x;
-    int quantity = thread / COLUMN_TILE, place = thread % COLUMN_TILE;
-    if (tile + place < columns) {
-        float total = 0;
-        for (int i = 0; i < ROW_LANES; i++)
-            total += sums[quantity][i][place];
-        (quantity == 0 ? args.partial_gain : args.partial_bias)[blockIdx.y * columns + tile + place] = total;
-    }
-}
-
-// dx = dresidual + rstd * (g - mean(g) - n * mean(g * n)) with g = dy * gain and n the normalised x. Each thread reads
-// its elements of dy and dresidual before it writes the same ones of ddelta and dx, which may be the same memory.
-template <typename T> static __global__ void norm_rows_kernel(norm_backward_args<T> args) {
-    __shared__ float shared[32];
-    int64_t row = blockIdx.x, columns = args.columns, offset = row * columns;
-    int64_t first = 4 * threadIdx.x, step = 4 * blockDim.x;
-    float mean = args.mean[row], rstd = args.rstd[row];
-    float sum_g = 0, sum_gn = 0, dy[4], x[4], gain[4];
-    for (int64_t column = first; column < columns; column += step) {
-        load4(dy, args.dy + offset, column, columns);
-        load4(x, args.x + offset, column, columns);
-        load4(gain, args.gain, column, columns);
-#pragma unroll
-        for (int i = 0; i < 4; i++) {
-            float g = dy[i] * gain[i];
-            sum_g += g;
-            sum_gn += g * (x[i] - mean) * rstd;
-        }
-    }
-    float mean_g = block_sum(sum_g, shared) / (float)columns;
-    float mean_gn = block_sum(sum_gn, shared) / (float)columns;
-    for (int64_t column = first; column < columns; column += step) {
-        float residual[4] = {0, 0, 0, 0}, dx[4];
-        load4(dy, args.dy + offset, column, columns);
-        load4(x, args.x + offset, column, columns);
-        load4(gain, args.gain, column, columns);
-        if (args.dresidual)
-            load4(residual, args.dresidual + offset, column, columns);
-#pragma unroll
-        for (int i = 0; i < 4; i++)
-            dx[i] = residual[i] + rstd * (dy[i] * gain[i] - mean_g - (x[i] - mean) * rstd * mean_gn);
-        store4(args.dx + offset, column, columns, dx);
-        if (args.ddelta) {
-            dropout_apply(dx, args.dropout, row, column);
-            store4(args.ddelta + offset, column, columns, dx);
-        }
-    }
-}
-
-// The columns come first: ddelta may take the place of dy.
 template <typename T> static void norm_backward(struct cuda_device *cuda, const struct op_norm_backward *op) {
-    norm_backward_args<T> args = {};
+    norm_args<T> args = {};
     args.rows = op->x.shape[0];
     args.columns = op->x.shape[1];
-    args.split = column_split(args.rows, args.columns, 2);
+    args.is_rms = op->kind == NORM_RMS;
     args.dx = (T *)op->dx.data;
     args.ddelta = (T *)op->ddelta.data;
-    args.partial_gain = cuda->scratch;
-    args.partial_bias = cuda->scratch + args.split.splits * args.columns;
     args.dy = (const T *)op->dy.data;
     args.x = (const T *)op->x.data;
     args.gain = (const T *)op->gain.data;
-    args.mean = (const float *)op->mean.data;
-    args.rstd = (const float *)op->rstd.data;
+    args.mean = (float *)op->mean.data;
+    args.rstd = (float *)op->rstd.data;
     args.dresidual = (const T *)op->dresidual.data;
+    args.partial = cuda->scratch;
     args.dropout = cuda_dropout(&op->dropout);
-    dim3 grid(grid_x(divide_up(args.columns, COLUMN_TILE)), grid_yz(args.split.splits));
-    LAUNCH(cuda, norm_columns_kernel<T>, grid, dim3(COLUMN_LANES, ROW_LANES), 0, args);
-    column_finish(cuda, (float *)op->dgain.data, args.partial_gain, args.split.splits, args.columns);
-    column_finish(cuda, (float *)op->dbias.data, args.partial_bias, args.split.splits, args.columns);
-    LAUNCH(cuda, norm_rows_kernel<T>, grid_x(args.rows), row_threads(args.columns), 0, args);
+    const struct tensor tensors[] = {op->dx, op->ddelta, op->dy, op->x, op->gain, op->dresidual};
+    args.is_wide = rows_are_wide(args.columns, tensors, sizeof tensors / sizeof tensors[0]);
+    int64_t blocks = min((int64_t)BACKWARD_BLOCKS, SCRATCH_FLOATS / (NORM_QUANTITIES * args.columns));
+    WITH_GROUPS(args.columns, GROUPS, {
+        unsigned threads = threads_of_row(args.columns, GROUPS), rows = GROUPS == 1 ? NORM_THREADS / threads : 1;
+        blocks = min(blocks, divide_up(args.rows, rows));
+        LAUNCH(cuda, (norm_backward_kernel<T, GROUPS>), grid_x(blocks), dim3(threads, rows), 0, args);
+    });
+    float *out[NORM_QUANTITIES] = {(float *)op->dgain.data, (float *)op->dbias.data, (float *)op->ddelta_bias.data};
+    column_finish(cuda, out, NORM_QUANTITIES, args.partial, blocks, args.columns);
 }
 
 extern "C" void cuda_norm_backward(struct device *device, const struct op_norm_backward *op) {
@@ -214,6 +329,4 @@ extern "C" void cuda_norm_backward(struct device *device, const struct op_norm_b
     if (tensor_count(op->x) == 0)
         return;
     WITH_TYPE(op->x.dtype, T, norm_backward<T>(cuda, op));
-    if (op->ddelta_bias.data)
-        column_sum(cuda, (float *)op->ddelta_bias.data, op->ddelta);
 }

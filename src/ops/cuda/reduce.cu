@@ -1,13 +1,15 @@
-// Sums: down columns, over everything, and the clipping factor. All are two-stage: blocks write partial sums to scratch
-// memory in a cut that depends on shapes alone, then one kernel adds the partial sums in a fixed order. Sums over
-// everything are kept in double, which costs nothing: they wait for memory.
+// Sums: down columns, over everything, and the clipping factor. All are two-stage: blocks write partial sums to
+// scratch memory in a cut that depends on shapes alone, then one kernel adds the partial sums in a fixed order. Sums
+// over everything are kept in double, which costs nothing: they wait for memory.
 #include "ops/cuda/cuda.cuh"
 
 enum {
     MOST_SPLITS = 128,
     FEWEST_ROWS_PER_SPLIT = 64,
-    SUM_BLOCKS = 512,  // partial sums of a flat range
+    SUM_BLOCKS = 1056,  // partial sums of a flat range: a multiple of the 132 processors of an H100
     SUM_THREADS = 256,
+    SUM_TILE = 8 * COLUMN_LANES,  // columns of a block
+    FINISH_LANES = 32,
 };
 
 struct column_split column_split(int64_t rows, int64_t columns, int quantities) {
@@ -24,55 +26,69 @@ struct column_split column_split(int64_t rows, int64_t columns, int quantities) 
     return split;
 }
 
-// Block (32, 8): 32 columns, and every eighth partial sum per row of threads.
-static __global__ void column_finish_kernel(float *out, const float *partial, int64_t splits, int64_t columns) {
-    __shared__ float sums[ROW_LANES][COLUMN_LANES];
+struct column_outputs {
+    float *out[MOST_QUANTITIES];
+};
+
+// Block (32, 32) at (column tile, quantity): 32 columns, and every 32nd partial sum per row of threads.
+static __global__ void column_finish_kernel(struct column_outputs outputs, const float *partial, int64_t splits,
+                                            int64_t columns) {
+    __shared__ float sums[FINISH_LANES][COLUMN_LANES + 1];
     int64_t column = (int64_t)blockIdx.x * COLUMN_LANES + threadIdx.x;
-    float sum = 0;
+    float *out = outputs.out[blockIdx.y], sum = 0;
+    if (!out)
+        return;
+    partial += blockIdx.y * splits * columns;
     if (column < columns)
-        for (int64_t i = threadIdx.y; i < splits; i += ROW_LANES)
+        for (int64_t i = threadIdx.y; i < splits; i += FINISH_LANES)
             sum += partial[i * columns + column];
     sums[threadIdx.y][threadIdx.x] = sum;
     __syncthreads();
-    if (threadIdx.y == 0 && column < columns) {
-        float total = 0;
-        for (int i = 0; i < ROW_LANES; i++)
-            total += sums[i][threadIdx.x];
-        out[column] += total;
-    }
+    // Each warp finishes one column.
+    column = (int64_t)blockIdx.x * COLUMN_LANES + threadIdx.y;
+    sum = warp_sum(sums[threadIdx.x][threadIdx.y]);
+    if (threadIdx.x == 0 && column < columns)
+        out[column] += sum;
 }
 
-void column_finish(struct cuda_device *cuda, float *out, const float *partial, int64_t splits, int64_t columns) {
-    LAUNCH(cuda, column_finish_kernel, grid_x(divide_up(columns, COLUMN_LANES)), dim3(COLUMN_LANES, ROW_LANES), 0, out,
-           partial, splits, columns);
+void column_finish(struct cuda_device *cuda, float *const *out, int quantities, const float *partial, int64_t splits,
+                   int64_t columns) {
+    struct column_outputs outputs = {};
+    CHECK(quantities <= MOST_QUANTITIES);
+    for (int i = 0; i < quantities; i++)
+        outputs.out[i] = out[i];
+    dim3 grid(grid_x(divide_up(columns, COLUMN_LANES)), grid_yz(quantities));
+    LAUNCH(cuda, column_finish_kernel, grid, dim3(COLUMN_LANES, FINISH_LANES), 0, outputs, partial, splits, columns);
 }
 
-// Block (32, 8) at (column tile, split): each thread sums four columns of every eighth row of the split.
+// Block (32, 8) at (column tile, split): each thread sums eight columns of every eighth row of the split.
 template <typename T>
 static __global__ void column_sum_kernel(float *partial, const T *x, struct column_split split, int64_t rows,
-                                         int64_t columns) {
-    __shared__ float sums[ROW_LANES][COLUMN_TILE];
-    int64_t tile = (int64_t)blockIdx.x * COLUMN_TILE, column = tile + 4 * threadIdx.x;
+                                         int64_t columns, bool is_wide) {
+    __shared__ float sums[ROW_LANES][8][COLUMN_LANES];
+    int64_t tile = (int64_t)blockIdx.x * SUM_TILE, column = tile + 8 * threadIdx.x;
     int64_t first = blockIdx.y * split.rows_per_split;
     int64_t last = min(first + split.rows_per_split, rows);
-    float sum[4] = {0, 0, 0, 0};
+    float sum[8] = {0, 0, 0, 0, 0, 0, 0, 0};
     if (column < columns)
+#pragma unroll 4
         for (int64_t row = first + threadIdx.y; row < last; row += ROW_LANES) {
-            float value[4];
-            load4(value, x + row * columns, column, columns);
+            float value[8];
+            load8(value, x + row * columns, column, columns, is_wide);
 #pragma unroll
-            for (int i = 0; i < 4; i++)
+            for (int i = 0; i < 8; i++)
                 sum[i] += value[i];
         }
 #pragma unroll
-    for (int i = 0; i < 4; i++)
-        sums[threadIdx.y][4 * threadIdx.x + i] = sum[i];
+    for (int i = 0; i < 8; i++)
+        sums[threadIdx.y][i][threadIdx.x] = sum[i];
     __syncthreads();
+    // 256 threads, SUM_TILE sums.
     int thread = threadIdx.y * COLUMN_LANES + threadIdx.x;
-    if (thread < COLUMN_TILE && tile + thread < columns) {
+    if (tile + thread < columns) {
         float total = 0;
         for (int i = 0; i < ROW_LANES; i++)
-            total += sums[i][thread];
+            total += sums[i][thread & 7][thread >> 3];
         partial[blockIdx.y * columns + tile + thread] = total;
     }
 }
@@ -82,22 +98,29 @@ void column_sum(struct cuda_device *cuda, float *out, struct tensor x) {
     if (rows == 0 || columns == 0)
         return;
     struct column_split split = column_split(rows, columns, 1);
-    dim3 grid(grid_x(divide_up(columns, COLUMN_TILE)), grid_yz(split.splits));
+    dim3 grid(grid_x(divide_up(columns, SUM_TILE)), grid_yz(split.splits));
     WITH_TYPE(x.dtype, T,
               LAUNCH(cuda, column_sum_kernel<T>, grid, dim3(COLUMN_LANES, ROW_LANES), 0, cuda->scratch,
-                     (const T *)x.data, split, rows, columns));
-    column_finish(cuda, out, cuda->scratch, split.splits, columns);
+                     (const T *)x.data, split, rows, columns, rows_are_wide(columns, &x, 1)));
+    column_finish(cuda, &out, 1, cuda->scratch, split.splits, columns);
 }
 
 extern "C" void cuda_column_sum(struct device *device, const struct op_column_sum *op) {
     column_sum(cuda_use(device), (float *)op->out.data, op->x);
 }
 
-static __global__ void dot_kernel(double *partial, const float *a, const float *b, int64_t count) {
+// Four elements a step where both are aligned to 16 bytes; `wide` is the number of such steps.
+static __global__ void dot_kernel(double *partial, const float *a, const float *b, int64_t count, int64_t wide) {
     __shared__ double shared[32];
     double sum = 0;
-    int64_t step = (int64_t)SUM_BLOCKS * SUM_THREADS;
-    for (int64_t i = (int64_t)blockIdx.x * SUM_THREADS + threadIdx.x; i < count; i += step)
+    int64_t step = (int64_t)SUM_BLOCKS * SUM_THREADS, first = (int64_t)blockIdx.x * SUM_THREADS + threadIdx.x;
+#pragma unroll 4
+    for (int64_t i = first; i < wide; i += step) {
+        float4 x = ((const float4 *)a)[i], y = ((const float4 *)b)[i];
+        sum += ((double)x.x * (double)y.x + (double)x.y * (double)y.y) +
+               ((double)x.z * (double)y.z + (double)x.w * (double)y.w);
+    }
+    for (int64_t i = 4 * wide + first; i < count; i += step)
         sum += (double)a[i] * (double)b[i];
     sum = block_sum(sum, shared);
     if (threadIdx.x == 0)
@@ -117,7 +140,8 @@ static __global__ void dot_finish_kernel(float *out, const double *partial) {
 
 static void dot(struct cuda_device *cuda, float *out, const float *a, const float *b, int64_t count) {
     double *partial = (double *)cuda->scratch;
-    LAUNCH(cuda, dot_kernel, SUM_BLOCKS, SUM_THREADS, 0, partial, a, b, count);
+    int64_t wide = ((uintptr_t)a | (uintptr_t)b) % 16 == 0 ? count / 4 : 0;
+    LAUNCH(cuda, dot_kernel, SUM_BLOCKS, SUM_THREADS, 0, partial, a, b, count, wide);
     LAUNCH(cuda, dot_finish_kernel, 1, SUM_THREADS, 0, out, partial);
 }
 

@@ -1,0 +1,31 @@
+// Stands in for attention_cudnn.c in a build without cuDNN: the backend's own kernels do all attention.
+#include "ops/cuda/attention_cudnn.h"
+
+struct cudnn_attention *cudnn_attention_open(void *stream, void *workspace, size_t workspace_bytes) {
+    (void)stream;
+    (void)workspace;
+    (void)workspace_bytes;
+    return NULL;
+}
+
+void cudnn_attention_close(struct cudnn_attention *attention) {
+    (void)attention;
+}
+
+void cudnn_attention_describe(const struct cudnn_attention *attention, char *text, size_t size) {
+    (void)attention;
+    if (size > 0)
+        text[0] = 0;
+}
+
+bool cudnn_attention_forward(struct cudnn_attention *attention, const struct op_attention_forward *op) {
+    (void)attention;
+    (void)op;
+    return false;
+}
+
+bool cudnn_attention_backward(struct cudnn_attention *attention, const struct op_attention_backward *op) {
+    (void)attention;
+    (void)op;
+    return false;
+}

@@ -1,0 +1,61 @@
+// What the files of the matrix product share: what a product is known by, what was chosen for it, and the ways to run
+// it.
+#ifndef OPS_CUDA_MATMUL_CUH
+#define OPS_CUDA_MATMUL_CUH
+
+#include "ops/cuda/cuda.cuh"
+
+// What an epilogue asks of cuBLASLt; EPILOGUE_BIAS_ACTIVATION comes with and without aux.
+enum matmul_ending { ENDING_NONE, ENDING_BIAS, ENDING_GELU, ENDING_GELU_AUX, ENDING_DGELU };
+
+// All that the choice of an algorithm depends on. Compared as bytes and written to files: built from zeroed memory,
+// every member as wide as its place. The product is column-major, m = N and n = M of ours.
+struct matmul_key {
+    int64_t m, n, k;
+    int64_t a_stride, b_stride, d_stride;
+    int32_t input, output;  // enum dtype
+    int32_t transpose_a, transpose_b;
+    int32_t alignment[4];  // of a, b, d, aux; bytes
+    int32_t ending;        // enum matmul_ending
+    int32_t is_used;
+};
+
+struct matmul_choice {
+    cublasLtMatmulAlgo_t algorithm;
+    int32_t has_algorithm;  // else the plain kernel
+    int32_t is_fused;       // the ending is part of the product; else a kernel of ours follows it
+};
+
+struct matmul_plan {
+    struct matmul_key key;
+    cublasLtMatmulDescOpaque_t product, fused;           // without and with the ending
+    cublasLtMatrixLayoutOpaque_t first, second, result;  // b, a, d
+    struct matmul_choice choice;
+    bool is_final;  // else it is chosen again by timing when that is possible
+};
+
+enum { MOST_REMEMBERED = 4096 };
+struct matmul_entry {
+    struct matmul_key key;
+    struct matmul_choice choice;
+};
+struct matmul_memory {  // choices of this and earlier runs
+    struct matmul_entry *entries;
+    int64_t count;
+    char *path;          // NULL: kept in no file
+    char identity[160];  // first line of the file: another library or GPU makes other choices
+    bool is_broken;      // the file cannot be written: said once
+};
+
+// The key of a plan; all zeros but the sizes where k is 0.
+struct matmul_key matmul_key_of(const struct op_matmul *op);
+// Runs the product as `choice` says.
+cublasStatus_t matmul_run(struct cuda_device *cuda, struct matmul_plan *plan, const struct op_matmul *op,
+                          const struct matmul_choice *choice);
+// matmul_plain.cu: a product that cuBLASLt has no algorithm for; an epilogue on a product that is in d.
+void matmul_run_plain(struct cuda_device *cuda, const struct op_matmul *op, const struct matmul_key *key);
+void matmul_run_epilogue(struct cuda_device *cuda, const struct op_matmul *op);
+// matmul_choose.cu: fills plan->choice. The memory comes from matmul_memory_open.
+void matmul_choose(struct cuda_device *cuda, struct matmul_plan *plan, const struct op_matmul *op);
+
+#endif
