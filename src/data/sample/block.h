@@ -1,0 +1,38 @@
+// Runs of whole sentences, as fairseq's TokenBlockDataset cuts a stream of them:
+//
+//   none          every block has `size` tokens, sentences are cut
+//   complete      as many whole sentences as fit; a longer one stands alone
+//   complete_doc  the same, but a block ends at a document's end, which is a sentence of one token (</s>)
+//   eos           each sentence by itself
+//
+// Sentences are the sequences of the index and bring their </s> along.
+#ifndef DATA_SAMPLE_BLOCK_H
+#define DATA_SAMPLE_BLOCK_H
+
+#include "data/index/index.h"
+
+enum block_mode { BLOCK_NONE, BLOCK_COMPLETE, BLOCK_COMPLETE_DOC, BLOCK_EOS };
+
+int block_mode_parse(enum block_mode *mode, const char *name);
+
+struct block {
+    int64_t sequence;  // where it begins
+    int32_t offset;    // tokens of that sequence before it
+    int32_t length;    // tokens
+};
+
+struct block_list {
+    struct block *blocks;
+    int64_t count, capacity;
+};
+
+struct block_options {
+    int64_t begin, end;  // sequences
+    enum block_mode mode;
+    int64_t size;  // tokens
+};
+
+int block_list_make(struct block_list *list, const struct index_reader *reader, const struct block_options *options);
+void block_list_free(struct block_list *list);  // a zeroed one is fine
+
+#endif
