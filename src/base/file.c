@@ -100,6 +100,15 @@ void file_map_close(struct file_map *map) {
     *map = (struct file_map){0};
 }
 
+void file_map_release(const struct file_map *map, size_t begin, size_t end) {
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    begin = (begin + page - 1) / page * page;
+    end = end / page * page;
+    // MADV_DONTNEED, not POSIX's advice of that name, which does nothing here. It loses nothing: the map is read-only.
+    if (begin < end && end <= map->size)
+        madvise((void *)(uintptr_t)(map->data + begin), end - begin, MADV_DONTNEED);
+}
+
 bool file_exists(const char *path) {
     struct stat status;
     return stat(path, &status) == 0;

@@ -53,6 +53,9 @@ struct file_map {
 
 int file_map_open(struct file_map *map, const char *path);
 void file_map_close(struct file_map *map);
+// The pages inside [begin, end) leave this process's memory and come back when they are touched: for those who walk
+// through a file larger than memory.
+void file_map_release(const struct file_map *map, size_t begin, size_t end);
 
 bool file_exists(const char *path);
 bool file_is_folder(const char *path);

@@ -48,6 +48,11 @@ int index_writer_open(struct index_writer **w, const char *prefix, enum index_dt
 int index_writer_add(struct index_writer *w, const int32_t *tokens, int64_t count);
 // Ends the present document, which is empty where nothing was added.
 int index_writer_end_document(struct index_writer *w);
+// The same as whole runs, for those who bring them in another order than document by document: bytes of .bin in the
+// writer's dtype, lengths of sequences, and where a document ends, as a sequence number. They must agree at the commit.
+int index_writer_put_tokens(struct index_writer *w, const void *bytes, size_t count);
+int index_writer_put_lengths(struct index_writer *w, const void *lengths, int64_t count);  // i32, unaligned
+int index_writer_put_boundary(struct index_writer *w, int64_t sequence);
 // Puts .bin, then .idx under their names, durable. The last document must have been ended. Frees w, also on error, and
 // then leaves nothing of it behind; a dataset that had the name before stays as it was where the new one could not be
 // written.
@@ -75,6 +80,10 @@ struct index_reader {
 // that .bin ends where the last sequence does. What is wrong inside a file has exit code EXIT_CODE_BAD_DATA.
 int index_open(struct index_reader **reader, const char *prefix);
 void index_close(struct index_reader *reader);  // NULL is fine
+// Lets go of the pages that were read, which come back when they are touched: who walks through a dataset larger than
+// memory calls it every INDEX_RELEASE_BYTES or so.
+enum { INDEX_RELEASE_BYTES = 1 << 25 };
+void index_release(const struct index_reader *reader);
 // The same over bytes in memory, which stay the caller's: index_close does not unmap them.
 int index_open_bytes(struct index_reader **reader, const char *prefix, struct file_map index, struct file_map tokens);
 // Checks every length, pointer and boundary; index_verify_tokens also every token: those outside [0, vocab_size) are

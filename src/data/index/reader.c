@@ -152,6 +152,14 @@ void index_close(struct index_reader *reader) {
     free(reader);
 }
 
+// Bytes that are the caller's are left alone: in ordinary memory they would not come back.
+void index_release(const struct index_reader *reader) {
+    if (!reader->is_mapped)
+        return;
+    file_map_release(&reader->index, 0, reader->index.size);
+    file_map_release(&reader->tokens, 0, reader->tokens.size);
+}
+
 int index_read(const struct index_reader *r, int64_t sequence, int64_t offset, int64_t count, int32_t *out) {
     CHECK(sequence >= 0 && sequence < r->sequence_count);
     int64_t length = index_length(r, sequence), pointer = index_pointer(r, sequence);

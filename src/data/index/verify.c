@@ -8,6 +8,11 @@
 
 #define REMEDY "copy both files again or make the dataset anew"
 
+static void release_sometimes(const struct index_reader *r, int64_t entry) {
+    if (entry % (INDEX_RELEASE_BYTES / 16) == INDEX_RELEASE_BYTES / 16 - 1)
+        index_release(r);
+}
+
 static int verify_sequences(const struct index_reader *r) {
     int64_t expected = 0;
     for (int64_t i = 0; i < r->sequence_count; i++) {
@@ -22,6 +27,7 @@ static int verify_sequences(const struct index_reader *r) {
                             r->prefix, INDEX_HEADER_BYTES + 4 * r->sequence_count + 8 * i, i, pointer, length, expected,
                             r->tokens.size);
         expected += length * (int64_t)r->item_bytes;
+        release_sometimes(r, i);
     }
     return 0;
 }
@@ -36,6 +42,7 @@ static int verify_documents(const struct index_reader *r) {
                             r->prefix, INDEX_HEADER_BYTES + 12 * r->sequence_count + 8 * i, i, begin, before,
                             r->sequence_count);
         before = begin;
+        release_sometimes(r, i);
     }
     return 0;
 }
@@ -89,6 +96,8 @@ int index_verify_tokens(const struct index_reader *r, int64_t vocab_size) {
         int64_t inside = index_find_outside(tokens, good, limit);
         if (inside < part)
             return bad_token(r, done + inside, vocab_size);
+        if (done / CHUNK % 1024 == 1023)
+            index_release(r);
     }
     return 0;
 }

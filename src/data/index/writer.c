@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/memory.h"
+#include "data/index/assemble.h"
 #include "data/index/dtype.h"
 #include "data/index/spill.h"
 #include <errno.h>
@@ -12,7 +13,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-enum { CHUNK_TOKENS = 1 << 13 };
+enum { CHUNK_TOKENS = 1 << 13, COPY_BYTES = INDEX_RELEASE_BYTES };
 
 struct index_writer {
     char *prefix;
@@ -43,7 +44,7 @@ static void writer_free(struct index_writer *w) {
     free(w);
 }
 
-static int add_boundary(struct index_writer *w, int64_t sequence) {
+int index_writer_put_boundary(struct index_writer *w, int64_t sequence) {
     TRY(spill_write(&w->boundaries, &sequence, sizeof sequence));
     w->boundary_count++;
     w->last_boundary = sequence;
@@ -57,7 +58,7 @@ static int open_files(struct index_writer *w) {
     TRY(result);
     TRY(spill_open(&w->lengths, w->index_path));
     TRY(spill_open(&w->boundaries, w->index_path));
-    return add_boundary(w, 0);
+    return index_writer_put_boundary(w, 0);
 }
 
 int index_writer_open(struct index_writer **out, const char *prefix, enum index_dtype dtype) {
@@ -102,7 +103,16 @@ int index_writer_add(struct index_writer *w, const int32_t *tokens, int64_t coun
 }
 
 int index_writer_end_document(struct index_writer *w) {
-    return add_boundary(w, w->sequence_count);
+    return index_writer_put_boundary(w, w->sequence_count);
+}
+
+int index_writer_put_tokens(struct index_writer *w, const void *bytes, size_t count) {
+    return file_write(&w->tokens, bytes, count);
+}
+
+int index_writer_put_lengths(struct index_writer *w, const void *lengths, int64_t count) {
+    w->sequence_count += count;
+    return spill_write(&w->lengths, lengths, 4 * (size_t)count);
 }
 
 int index_writer_append(struct index_writer *w, const struct index_reader *reader) {
@@ -112,58 +122,32 @@ int index_writer_append(struct index_writer *w, const struct index_reader *reade
                               "%s.idx: tokens are %s, but %s.idx has %s; join datasets of one dtype", reader->prefix,
                               index_dtype_name(reader->dtype), w->prefix, index_dtype_name(w->dtype));
     TRY(index_verify(reader));
-    if (reader->tokens.size > 0)
-        TRY(file_write(&w->tokens, reader->tokens.data, reader->tokens.size));
+    int64_t first = w->sequence_count;
+    for (size_t done = 0; done < reader->tokens.size; done += COPY_BYTES) {
+        size_t left = reader->tokens.size - done, part = left < COPY_BYTES ? left : COPY_BYTES;
+        TRY(index_writer_put_tokens(w, reader->tokens.data + done, part));
+        index_release(reader);
+    }
     if (reader->sequence_count > 0)
-        TRY(spill_write(&w->lengths, reader->index.data + INDEX_HEADER_BYTES, 4 * (size_t)reader->sequence_count));
+        TRY(index_writer_put_lengths(w, reader->index.data + INDEX_HEADER_BYTES, reader->sequence_count));
     for (int64_t document = 1; document <= reader->document_count; document++)
-        TRY(add_boundary(w, w->sequence_count + index_document_begin(reader, document)));
-    w->sequence_count += reader->sequence_count;
+        TRY(index_writer_put_boundary(w, first + index_document_begin(reader, document)));
     return 0;
 }
 
-static int write_header(const struct index_writer *w, struct file_writer *index) {
-    unsigned char header[INDEX_HEADER_BYTES] = "MMIDIDX";
-    uint64_t version = 1, sequences = (uint64_t)w->sequence_count, boundaries = (uint64_t)w->boundary_count;
-    memcpy(header + 9, &version, 8);
-    header[17] = (unsigned char)w->dtype;
-    memcpy(header + 18, &sequences, 8);
-    memcpy(header + 26, &boundaries, 8);
-    return file_write(index, header, sizeof header);
-}
-
-static int copy_spill(struct index_writer *w, struct spill *spill, struct file_writer *index) {
-    for (uint64_t done = 0; done < spill->bytes;) {
-        size_t part = spill->bytes - done < sizeof w->chunk ? (size_t)(spill->bytes - done) : sizeof w->chunk;
-        TRY(spill_read(spill, done, w->chunk, part));
-        TRY(file_write(index, w->chunk, part));
-        done += part;
-    }
-    return 0;
-}
-
-static int write_pointers(struct index_writer *w, struct file_writer *index) {
-    int32_t lengths[1024];
-    int64_t pointers[1024], pointer = 0;
-    for (int64_t done = 0; done < w->sequence_count;) {
-        int64_t left = w->sequence_count - done, part = left < 1024 ? left : 1024;
-        TRY(spill_read(&w->lengths, (uint64_t)done * 4, lengths, (size_t)part * 4));
-        for (int64_t i = 0; i < part; i++) {
-            pointers[i] = pointer;
-            pointer += lengths[i] * (int64_t)w->item_bytes;
-        }
-        TRY(file_write(index, pointers, (size_t)part * 8));
-        done += part;
-    }
-    CHECK((uint64_t)pointer == w->tokens.written_bytes);
-    return 0;
+static int read_spill(void *spill, uint64_t offset, void *out, size_t count) {
+    return spill_read(spill, offset, out, count);
 }
 
 static int write_index(struct index_writer *w, struct file_writer *index) {
-    TRY(write_header(w, index));
-    TRY(copy_spill(w, &w->lengths, index));
-    TRY(write_pointers(w, index));
-    return copy_spill(w, &w->boundaries, index);
+    const struct index_list lengths = {read_spill, &w->lengths, w->sequence_count};
+    const struct index_list boundaries = {read_spill, &w->boundaries, w->boundary_count};
+    int64_t end;
+    TRY(index_write_header(index, w->dtype, w->sequence_count, w->boundary_count));
+    TRY(index_write_list(index, &lengths, sizeof(int32_t)));
+    TRY(index_write_pointers(index, &lengths, w->item_bytes, &end));
+    CHECK((uint64_t)end == w->tokens.written_bytes);
+    return index_write_list(index, &boundaries, sizeof(int64_t));
 }
 
 // Both files are whole and on disk, under temporary names.

@@ -1,0 +1,299 @@
+// Deduplication and shuffling of datasets in bounded memory. Documents are only ever read from the first to the last
+// and written from the first to the last. For a shuffle two sorts work out where each document goes (by key, then back
+// by document), and scatter.c brings tokens and lengths there.
+#include "data/index/rearrange.h"
+
+#include "base/error.h"
+#include "base/interrupt.h"
+#include "base/memory.h"
+#include "base/rng.h"
+#include "data/bad_data.h"
+#include "data/index/duplicates.h"
+#include "data/index/external_sort.h"
+#include "data/index/index.h"
+#include "data/index/scatter.h"
+#include <inttypes.h>
+#include <stdlib.h>
+
+enum { DEFAULT_MEMORY_BYTES = 256 << 20, LEAST_MEMORY_BYTES = 64 << 10, SHUFFLE_STREAM = 0x53485546 };
+
+struct rearrangement {
+    const struct index_rearrange_options *options;
+    size_t memory_bytes;            // of one sort or scatter; at most four are in use at once
+    struct index_reader **readers;  // (count)
+    struct index_writer **writers;  // (count)
+    struct external_sort dropped;   // documents to leave out, in order
+};
+
+// ---- the documents that are left ----
+
+// Walks through the documents of one dataset, in order, without the dropped ones.
+struct walk {
+    const struct rearrangement *work;
+    const struct index_reader *reader;
+    struct external_sort *dropped;
+    uint64_t next_dropped;  // UINT64_MAX after the last
+    int64_t next, kept;     // the next document to look at; how many were given out
+    uint64_t touched;       // bytes since the last release
+};
+
+static int next_dropped(struct walk *walk) {
+    int got = external_sort_next(walk->dropped, &walk->next_dropped);
+    if (got == 0)
+        walk->next_dropped = UINT64_MAX;
+    return got;
+}
+
+static int walk_begin(struct walk *walk, struct rearrangement *work, const struct index_reader *reader) {
+    *walk = (struct walk){.work = work, .reader = reader, .dropped = &work->dropped};
+    TRY(external_sort_rewind(walk->dropped));
+    return next_dropped(walk);
+}
+
+// The next document that stays: 1, 0 after the last, -1 on error.
+static int walk_next(struct walk *walk, int64_t *document) {
+    while (walk->next < walk->reader->document_count) {
+        *document = walk->next++;
+        if ((uint64_t)*document == walk->next_dropped) {
+            TRY(next_dropped(walk));
+            continue;
+        }
+        walk->kept++;
+        return 1;
+    }
+    return 0;
+}
+
+// Counts what was read of a dataset, and lets go of it now and then.
+static int account(const struct index_reader *reader, uint64_t *touched, uint64_t bytes) {
+    *touched += bytes + 32;
+    if (*touched < INDEX_RELEASE_BYTES)
+        return 0;
+    *touched = 0;
+    index_release(reader);
+    return interrupt_check();
+}
+
+static const unsigned char *lengths_of(const struct index_reader *reader, const struct index_document *document) {
+    return reader->index.data + INDEX_HEADER_BYTES + 4 * document->first_sequence;
+}
+
+// ---- in their order ----
+
+static int copy_in_order(struct rearrangement *work, int64_t dataset) {
+    const struct index_reader *reader = work->readers[dataset];
+    struct index_writer *writer = work->writers[dataset];
+    struct walk walk;
+    int64_t document, sequences = 0;
+    int got;
+    TRY(walk_begin(&walk, work, reader));
+    while ((got = walk_next(&walk, &document)) == 1) {
+        struct index_document part = index_document(reader, document);
+        if (part.bytes > 0)
+            TRY(index_writer_put_tokens(writer, reader->tokens.data + part.begin_byte, (size_t)part.bytes));
+        if (part.sequence_count > 0)
+            TRY(index_writer_put_lengths(writer, lengths_of(reader, &part), part.sequence_count));
+        sequences += part.sequence_count;
+        TRY(index_writer_put_boundary(writer, sequences));
+        TRY(account(reader, &walk.touched, part.bytes));
+    }
+    return got;
+}
+
+// ---- in random order ----
+
+struct shuffle {
+    struct external_sort by_key;       // key, document, bytes, sequences
+    struct external_sort by_document;  // document, byte in the new .bin, sequence in the new dataset
+    struct scatter tokens, lengths;
+    uint64_t bytes, sequences;  // of all that is left
+};
+
+static uint64_t shuffle_key(uint64_t seed, int64_t kept) {
+    uint64_t number = (uint64_t)kept;
+    struct philox random = philox4x32(seed, (uint32_t)number, (uint32_t)(number >> 32), SHUFFLE_STREAM, 0);
+    return (uint64_t)random.word[1] << 32 | random.word[0];
+}
+
+static int draw_keys(struct rearrangement *work, const struct index_reader *reader, struct shuffle *shuffle) {
+    struct walk walk;
+    int64_t document;
+    int got;
+    TRY(walk_begin(&walk, work, reader));
+    while ((got = walk_next(&walk, &document)) == 1) {
+        struct index_document part = index_document(reader, document);
+        uint64_t record[4] = {shuffle_key(work->options->seed, walk.kept - 1), (uint64_t)document, part.bytes,
+                              (uint64_t)part.sequence_count};
+        TRY(external_sort_add(&shuffle->by_key, record));
+        TRY(account(reader, &walk.touched, 0));
+    }
+    TRY(got);
+    return external_sort_finish(&shuffle->by_key);
+}
+
+// In the new order it is known where every document goes; .idx gets its boundaries on the way.
+static int assign_places(struct shuffle *shuffle, struct index_writer *writer) {
+    uint64_t record[4];
+    int got;
+    while ((got = external_sort_next(&shuffle->by_key, record)) == 1) {
+        uint64_t place[3] = {record[1], shuffle->bytes, shuffle->sequences};
+        TRY(external_sort_add(&shuffle->by_document, place));
+        shuffle->bytes += record[2];
+        shuffle->sequences += record[3];
+        TRY(index_writer_put_boundary(writer, (int64_t)shuffle->sequences));
+    }
+    TRY(got);
+    external_sort_close(&shuffle->by_key);
+    return external_sort_finish(&shuffle->by_document);
+}
+
+static int send_documents(const struct index_reader *reader, struct shuffle *shuffle) {
+    uint64_t place[3], touched = 0;
+    int got;
+    while ((got = external_sort_next(&shuffle->by_document, place)) == 1) {
+        struct index_document part = index_document(reader, (int64_t)place[0]);
+        if (part.sequence_count == 0)
+            continue;
+        if (part.bytes > 0)
+            TRY(scatter_put(&shuffle->tokens, place[1], reader->tokens.data + part.begin_byte, (size_t)part.bytes));
+        TRY(scatter_put(&shuffle->lengths, 4 * place[2], lengths_of(reader, &part), 4 * (size_t)part.sequence_count));
+        TRY(account(reader, &touched, part.bytes));
+    }
+    return got;
+}
+
+static int take_tokens(void *context, const unsigned char *bytes, size_t count) {
+    return index_writer_put_tokens(context, bytes, count);
+}
+
+// Regions need not end between two lengths, so a split one waits here for its rest.
+struct length_taker {
+    struct index_writer *writer;
+    unsigned char rest[4];
+    size_t rest_bytes;
+};
+
+static int take_lengths(void *context, const unsigned char *bytes, size_t count) {
+    struct length_taker *taker = context;
+    while (taker->rest_bytes && taker->rest_bytes < 4 && count) {
+        taker->rest[taker->rest_bytes++] = *bytes++;
+        count--;
+    }
+    if (taker->rest_bytes == 4) {
+        TRY(index_writer_put_lengths(taker->writer, taker->rest, 1));
+        taker->rest_bytes = 0;
+    }
+    TRY(index_writer_put_lengths(taker->writer, bytes, (int64_t)(count / 4)));
+    for (size_t i = count / 4 * 4; i < count; i++)
+        taker->rest[taker->rest_bytes++] = bytes[i];
+    return 0;
+}
+
+static int shuffle_steps(struct rearrangement *work, int64_t dataset, struct shuffle *shuffle) {
+    const struct index_reader *reader = work->readers[dataset];
+    struct index_writer *writer = work->writers[dataset];
+    const char *beside = work->options->outputs[dataset];
+    external_sort_open(&shuffle->by_key, 4, work->memory_bytes, beside);
+    external_sort_open(&shuffle->by_document, 3, work->memory_bytes, beside);
+    TRY(draw_keys(work, reader, shuffle));
+    TRY(assign_places(shuffle, writer));
+    TRY(scatter_open(&shuffle->tokens, shuffle->bytes, work->memory_bytes, beside));
+    TRY(scatter_open(&shuffle->lengths, 4 * shuffle->sequences, work->memory_bytes, beside));
+    TRY(send_documents(reader, shuffle));
+    TRY(scatter_drain(&shuffle->tokens, (struct scatter_sink){writer, take_tokens}));
+    struct length_taker taker = {.writer = writer};
+    return scatter_drain(&shuffle->lengths, (struct scatter_sink){&taker, take_lengths});
+}
+
+static int shuffle_dataset(struct rearrangement *work, int64_t dataset) {
+    struct shuffle shuffle = {0};
+    int result = shuffle_steps(work, dataset, &shuffle);
+    external_sort_close(&shuffle.by_key);
+    external_sort_close(&shuffle.by_document);
+    scatter_close(&shuffle.tokens);
+    scatter_close(&shuffle.lengths);
+    return result;
+}
+
+// ---- the whole pass ----
+
+static int open_inputs(struct rearrangement *work) {
+    const struct index_rearrange_options *options = work->options;
+    for (int64_t i = 0; i < options->count; i++) {
+        TRY(index_open(&work->readers[i], options->inputs[i]));
+        TRY(index_verify(work->readers[i]));
+        if (work->readers[i]->document_count != work->readers[0]->document_count)
+            return bad_data("%s.idx has %" PRId64 " documents, but %s.idx has %" PRId64
+                            "; only datasets made together can be rearranged together",
+                            options->inputs[i], work->readers[i]->document_count, options->inputs[0],
+                            work->readers[0]->document_count);
+    }
+    for (int64_t i = 0; i < options->count; i++)
+        TRY(index_writer_open(&work->writers[i], options->outputs[i], work->readers[i]->dtype));
+    return 0;
+}
+
+static int find_dropped(struct rearrangement *work) {
+    const struct index_rearrange_options *options = work->options;
+    if (options->dedup) {
+        struct duplicates_options duplicates = {
+            .readers = work->readers,
+            .count = options->count,
+            .hash_bits = options->hash_bits ? options->hash_bits : 128,
+            .memory_bytes = work->memory_bytes,
+            .beside = options->outputs[0],
+        };
+        TRY(duplicates_find(&duplicates, &work->dropped));
+    }
+    return external_sort_finish(&work->dropped);
+}
+
+static int summarise(struct rearrangement *work, struct index_rearrange_summary *summary) {
+    *summary = (struct index_rearrange_summary){.documents_read = work->readers[0]->document_count};
+    for (int64_t i = 0; i < work->options->count; i++) {
+        struct walk walk;
+        int64_t document;
+        int got;
+        summary->tokens_read += work->readers[i]->token_count;
+        TRY(walk_begin(&walk, work, work->readers[i]));
+        while ((got = walk_next(&walk, &document)) == 1) {
+            struct index_document part = index_document(work->readers[i], document);
+            summary->tokens_written += (int64_t)(part.bytes / work->readers[i]->item_bytes);
+            TRY(account(work->readers[i], &walk.touched, 0));
+        }
+        TRY(got);
+        summary->documents_written = walk.kept;
+    }
+    summary->duplicates = summary->documents_read - summary->documents_written;
+    return 0;
+}
+
+static int rearrange(struct rearrangement *work, struct index_rearrange_summary *summary) {
+    TRY(open_inputs(work));
+    TRY(find_dropped(work));
+    for (int64_t i = 0; i < work->options->count; i++)
+        TRY(work->options->shuffle ? shuffle_dataset(work, i) : copy_in_order(work, i));
+    TRY(summarise(work, summary));
+    return index_writers_commit(work->writers, work->options->count);
+}
+
+int index_rearrange(const struct index_rearrange_options *options, struct index_rearrange_summary *summary) {
+    CHECK(options->count > 0);
+    size_t memory = options->memory_bytes ? options->memory_bytes : DEFAULT_MEMORY_BYTES;
+    struct rearrangement work = {
+        .options = options,
+        .memory_bytes = (memory > LEAST_MEMORY_BYTES ? memory : LEAST_MEMORY_BYTES) / 4,
+        .readers = memory_alloc((size_t)options->count * sizeof *work.readers),
+        .writers = memory_alloc((size_t)options->count * sizeof *work.writers),
+    };
+    external_sort_open(&work.dropped, 1, work.memory_bytes, options->outputs[0]);
+    int result = rearrange(&work, summary);
+    for (int64_t i = 0; i < options->count; i++) {
+        index_writer_abort(work.writers[i]);
+        index_close(work.readers[i]);
+    }
+    external_sort_close(&work.dropped);
+    free(work.readers);
+    free(work.writers);
+    return result;
+}
