@@ -5,14 +5,18 @@
 #include "data/index/index.h"
 #include "data/preprocess.h"
 #include "base/error.h"
+#include "base/file.h"
+#include "base/hash.h"
 #include "base/interrupt.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "base/memory.h"
 #include "base/pool.h"
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 
 struct options {
     struct flag_given given;
@@ -20,6 +24,14 @@ struct options {
     struct string_list json_keys;
     char *output_prefix;
     bool append_eod;
+    bool split_sentences;
+    bool keep_newlines;
+    char *dedup;
+    bool shuffle;
+    int64_t seed;
+    bool restart;
+    int64_t chunk_bytes;
+    double journal_interval;
     int64_t workers;
     int64_t partitions;
     bool keep_sequential_samples;
@@ -34,6 +46,7 @@ struct options {
 #define OFFSET(member) offsetof(struct options, member)
 
 static const char *const utf8_choices[] = {"error", "replace", NULL};
+static const char *const dedup_choices[] = {"none", "exact", NULL};
 
 static const struct flag rows[] = {
     {.name = "Input", .type = FLAG_GROUP},
@@ -43,8 +56,8 @@ static const struct flag rows[] = {
      .value_name = "FILE…",
      .required = true,
      .repeats_add = true,
-     .help = "JSON Lines, plain or compressed (.gz, .bz2, .xz, .zst, told by content); patterns are expanded, - is "
-             "standard input"},
+     .help = "JSON Lines, plain or compressed (.gz, .bz2, .xz, .zst, told by content); patterns are expanded, a folder "
+             "stands for all .jsonl, .ndjson and .json files below it, - is standard input"},
     {.name = "--json-keys",
      .type = FLAG_STRING_LIST,
      .offset = OFFSET(json_keys),
@@ -54,31 +67,62 @@ static const struct flag rows[] = {
     {.name = "--skip-bad-lines",
      .type = FLAG_BOOL,
      .offset = OFFSET(skip_bad_lines),
-     .help = "count lines that are no JSON object with the wanted members and go on; without it the first is an error"},
+     .help = "count and list lines that are no JSON object with the wanted members, and go on; without it the first is "
+             "an error"},
     {.name = "--invalid-utf8",
      .type = FLAG_CHOICE,
      .offset = OFFSET(invalid_utf8),
      .initial = "error",
      .choices = utf8_choices,
-     .help = "what ill-formed UTF-8 is: a bad line, or replaced by U+FFFD and counted"},
+     .help = "what ill-formed UTF-8 and lone surrogates are: a bad line, or replaced by U+FFFD and counted"},
     {.name = "--max-line-bytes",
      .type = FLAG_INT,
      .offset = OFFSET(max_line_bytes),
-     .initial = "1073741824",
+     .initial = "67108864",
      .minimum = 1,
      .maximum = 1e15,
-     .help = "longest line"},
+     .help = "a longer line is a bad one; memory grows with it, up to about eight times for each line of that length"},
     {.name = "Output", .type = FLAG_GROUP},
     {.name = "--output-prefix",
      .type = FLAG_STRING,
      .offset = OFFSET(output_prefix),
      .value_name = "PREFIX",
      .required = true,
-     .help = "writes PREFIX_KEY_document.bin and .idx for every key"},
+     .help = "writes PREFIX_KEY_document.bin and .idx for every key; until they are whole, PREFIX.unfinished/ holds "
+             "what is done, and the same command continues it"},
+    {.name = "--restart",
+     .type = FLAG_BOOL,
+     .offset = OFFSET(restart),
+     .help = "drop what a stopped run has left in PREFIX.unfinished/ and begin anew"},
     {.name = "--append-eod",
      .type = FLAG_BOOL,
      .offset = OFFSET(append_eod),
      .help = "put the end-of-document token after each document"},
+    {.name = "--split-sentences",
+     .type = FLAG_BOOL,
+     .offset = OFFSET(split_sentences),
+     .help = "every sentence is a sequence of its own, for BERT and T5: writes PREFIX_KEY_sentence"},
+    {.name = "--keep-newlines",
+     .type = FLAG_BOOL,
+     .offset = OFFSET(keep_newlines),
+     .help = "with --split-sentences: white space after a sentence belongs to it"},
+    {.name = "--dedup",
+     .type = FLAG_CHOICE,
+     .offset = OFFSET(dedup),
+     .initial = "none",
+     .choices = dedup_choices,
+     .help = "exact: leave out documents whose tokens equal those of an earlier one"},
+    {.name = "--shuffle",
+     .type = FLAG_BOOL,
+     .offset = OFFSET(shuffle),
+     .help = "put the documents into a random order, which depends on --seed alone"},
+    {.name = "--seed",
+     .type = FLAG_INT,
+     .offset = OFFSET(seed),
+     .initial = "1234",
+     .minimum = 0,
+     .maximum = 0x1p53,
+     .help = "of --shuffle"},
     {.name = "--workers",
      .type = FLAG_INT,
      .offset = OFFSET(workers),
@@ -93,6 +137,22 @@ static const struct flag rows[] = {
      .maximum = 1e15,
      .help = "documents between Megatron's progress lines, in place of the progress bar"},
     {.name = "--json", .type = FLAG_BOOL, .offset = OFFSET(json), .help = "print the summary as JSON"},
+    {.name = "--chunk-bytes",
+     .type = FLAG_INT,
+     .offset = OFFSET(chunk_bytes),
+     .initial = "0",
+     .minimum = 0,
+     .maximum = 1 << 28,
+     .help = "text of one piece of work; 0 chooses by the number of workers. The output does not depend on it",
+     .advanced = true},
+    {.name = "--journal-interval",
+     .type = FLAG_DOUBLE,
+     .offset = OFFSET(journal_interval),
+     .initial = "5",
+     .minimum = 0,
+     .maximum = 1e6,
+     .help = "seconds between two notes of how far the work is; a killed run loses no more than that",
+     .advanced = true},
     {.name = "--partitions",
      .type = FLAG_INT,
      .offset = OFFSET(partitions),
@@ -109,26 +169,32 @@ static const struct flag rows[] = {
 };
 
 static const struct flag_names names[] = {
-    {.names =
-         "--make-vocab-size-divisible-by= --tensor-model-parallel-size= --legacy-tokenizer --dataset-impl=mmap --rank=",
+    {.names = "--make-vocab-size-divisible-by= --tensor-model-parallel-size= --legacy-tokenizer --rank=",
      .message = "accepted, without effect here"},
-    {.names = "--split-sentences --keep-newlines --lang=english",
-     .message = "is not supported by this version; split sentences beforehand: arrays of strings are kept apart",
-     .refused = true},
-    {.names = "--find-optimal-num-workers --workers-to-check=* --max-documents=",
+    {.names = "--dataset-impl=mmap", .message = "is not supported: datasets are of the kind mmap", .refused = true},
+    {.names = "--lang=",
+     .message = "accepted, without effect here: sentences are split by the same rules in every language"},
+    {.names = "--workers-to-check=* --max-documents=", .message = "accepted, without effect here"},
+    {.names = "--find-optimal-num-workers",
      .message = "is not supported: --workers has no best value to find, all processors is right",
      .refused = true},
 };
 
-static void print_json(const struct options *options, const struct tokenizer *tokenizer,
+static int64_t peak_memory_bytes(void) {
+    struct rusage usage;
+    return getrusage(RUSAGE_SELF, &usage) == 0 ? (int64_t)usage.ru_maxrss * 1024 : 0;
+}
+
+static void print_json(const struct preprocess_options *work, const struct tokenizer *tokenizer,
                        const struct preprocess_summary *summary) {
+    const struct text_counts *counts = &summary->counts;
     struct buffer text = {0};
     struct json_writer json = {.out = &text};
     json_begin_object(&json);
     json_key(&json, "datasets");
     json_begin_array(&json);
-    for (int64_t i = 0; i < options->json_keys.count; i++) {
-        char *name = preprocess_output_name(options->output_prefix, options->json_keys.items[i]);
+    for (int64_t i = 0; i < work->keys.count; i++) {
+        char *name = preprocess_output_name(work, work->keys.items[i]);
         json_cstring(&json, name);
         free(name);
     }
@@ -137,14 +203,18 @@ static void print_json(const struct options *options, const struct tokenizer *to
         const char *key;
         int64_t value;
     } numbers[] = {
-        {"documents", summary->documents},
-        {"empty_documents", summary->empty_documents},
-        {"tokens", summary->tokens},
-        {"text_bytes", (int64_t)summary->text_bytes},
-        {"bad_lines", summary->bad_lines},
-        {"blank_lines", summary->blank_lines},
-        {"repaired_lines", summary->repaired_lines},
+        {"documents", counts->documents},
+        {"empty_documents", counts->empty_documents},
+        {"duplicates", counts->duplicates},
+        {"tokens", counts->tokens},
+        {"longest_document", counts->longest_tokens},
+        {"text_bytes", counts->text_bytes},
+        {"bad_lines", counts->bad_lines},
+        {"blank_lines", counts->blank_lines},
+        {"repaired_lines", counts->repaired_lines},
+        {"documents_kept", summary->documents_kept},
         {"vocab_size", tokenizer_vocab_size(tokenizer)},
+        {"peak_memory_bytes", peak_memory_bytes()},
     };
     for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
         json_key(&json, numbers[i].key);
@@ -157,51 +227,113 @@ static void print_json(const struct options *options, const struct tokenizer *to
     buffer_free(&text);
 }
 
-static void print_summary(const struct options *options, const struct tokenizer *tokenizer,
+static void print_summary(const struct preprocess_options *work, const struct tokenizer *tokenizer,
                           const struct preprocess_summary *summary) {
-    for (int64_t i = 0; i < options->json_keys.count; i++) {
-        char *name = preprocess_output_name(options->output_prefix, options->json_keys.items[i]);
+    const struct text_counts *counts = &summary->counts;
+    for (int64_t i = 0; i < work->keys.count; i++) {
+        char *name = preprocess_output_name(work, work->keys.items[i]);
         printf("wrote %s.bin and .idx\n", name);
         free(name);
     }
     const char *dtype = index_dtype_name(index_dtype_for_vocab(tokenizer_vocab_size(tokenizer)));
-    printf("%" PRId64 " documents, %" PRId64 " tokens (%s), %.1f MB of JSON in %.1f s (%.1f MB/s)\n",
-           summary->documents, summary->tokens, dtype, (double)summary->text_bytes / 1e6, summary->seconds,
-           (double)summary->text_bytes / 1e6 / summary->seconds);
-    if (summary->empty_documents)
-        printf("%" PRId64 " documents without a token\n", summary->empty_documents);
-    if (summary->bad_lines)
-        printf("%" PRId64 " bad lines skipped\n", summary->bad_lines);
-    if (summary->repaired_lines)
-        printf("%" PRId64 " lines with ill-formed UTF-8 mended\n", summary->repaired_lines);
+    printf("%" PRId64 " documents, %" PRId64 " tokens (%s), %.1f MB of JSON in %.1f s (%.1f MB/s)\n", counts->documents,
+           counts->tokens, dtype, (double)counts->text_bytes / 1e6, summary->seconds,
+           (double)counts->text_bytes / 1e6 / summary->seconds);
+    if (counts->tokens > 0)
+        printf("%.2f bytes of JSON a token, longest document %" PRId64 " tokens, peak memory %.0f MB\n",
+               (double)counts->text_bytes / (double)counts->tokens, counts->longest_tokens,
+               (double)peak_memory_bytes() / 1e6);
+    if (summary->documents_kept)
+        printf("%" PRId64 " documents were done before, by a run that was stopped\n", summary->documents_kept);
+    if (counts->empty_documents)
+        printf("%" PRId64 " documents without a token\n", counts->empty_documents);
+    if (counts->duplicates)
+        printf("%" PRId64 " duplicates left out\n", counts->duplicates);
+    if (counts->bad_lines)
+        printf("%" PRId64 " bad lines skipped, listed in %s\n", counts->bad_lines, summary->bad_lines);
+    if (counts->repaired_lines)
+        printf("%" PRId64 " lines with ill-formed UTF-8 mended\n", counts->repaired_lines);
 }
 
-static int run(const struct options *options) {
+// A line for a file that the tokenizer is made of: what it holds, so that a copy elsewhere is the same.
+static int describe_file(struct buffer *out, const char *flag, const char *path) {
+    char hex[65];
+    if (!path)
+        return 0;
+    char *inner = file_is_folder(path) ? file_join(path, "tokenizer.json") : memory_string(path);
+    int status = sha256_file(inner, hex);
+    free(inner);
+    TRY(status);
+    buffer_printf(out, "%s with SHA-256 %s\n", flag, hex);
+    return 0;
+}
+
+static int describe_tokenizer(struct buffer *out, const struct tokenizer_flags *flags) {
+    buffer_printf(out, "--tokenizer-type %s\n", flags->type);
+    TRY(describe_file(out, "--vocab-file", flags->vocab_file));
+    TRY(describe_file(out, "--merge-file", flags->merge_file));
+    TRY(describe_file(out, "--tokenizer-model", flags->model_file));
+    buffer_printf(out, "--vocab-size %" PRId64 "\n--null-tokenizer-eod-id %" PRId64 "\n--vocab-extra-ids %" PRId64 "\n",
+                  flags->vocab_size, flags->null_eod_id, flags->extra_ids);
+    buffer_printf(out, "--no-legacy-tokenizer %d\n--tokenizer-hf-no-include-special-tokens %d\n", flags->as_today,
+                  flags->hf_without_specials);
+    buffer_printf(out, "--tiktoken-pattern %s\n--tiktoken-num-special-tokens %" PRId64 "\n",
+                  flags->tiktoken_pattern ? flags->tiktoken_pattern : "", flags->tiktoken_specials);
+    return 0;
+}
+
+static int check(const struct options *options) {
     if (options->partitions > 1 && !options->keep_sequential_samples)
         return error_set_code(EXIT_CODE_USAGE,
                               "--partitions %" PRId64
                               " deals documents out to parts and so changes their order; leave it "
                               "out (--workers uses all processors) or add --keep-sequential-samples",
                               options->partitions);
-    struct tokenizer *tokenizer;
-    TRY(tokenizer_open_from_flags(&tokenizer, &options->tokenizer));
+    if (options->keep_newlines && !options->split_sentences)
+        log_warn("--keep-newlines has no effect without --split-sentences");
+    return 0;
+}
+
+static int run_with(const struct options *options, const struct tokenizer *tokenizer, const char *description) {
     struct preprocess_options work = {
         .inputs = options->input,
         .keys = options->json_keys,
         .output_prefix = options->output_prefix,
         .append_eod = options->append_eod,
+        .split_sentences = options->split_sentences,
+        .keep_newlines = options->keep_newlines,
+        .dedup = strcmp(options->dedup, "exact") == 0,
+        .shuffle = options->shuffle,
+        .seed = (uint64_t)options->seed,
         .workers = options->workers ? (int)options->workers : pool_available_processors(),
         .skip_bad_lines = options->skip_bad_lines,
         .replace_ill_formed = strcmp(options->invalid_utf8, "replace") == 0,
         .line_limit = (size_t)options->max_line_bytes,
         .log_interval = options->log_interval,
+        .restart = options->restart,
+        .tokenizer = description,
+        .chunk_bytes = (size_t)options->chunk_bytes,
+        .journal_seconds = options->journal_interval,
     };
     struct preprocess_summary summary;
-    int status = preprocess(&work, tokenizer, &summary);
-    if (status == 0 && options->json)
-        print_json(options, tokenizer, &summary);
-    else if (status == 0)
-        print_summary(options, tokenizer, &summary);
+    TRY(preprocess(&work, tokenizer, &summary));
+    if (options->json)
+        print_json(&work, tokenizer, &summary);
+    else
+        print_summary(&work, tokenizer, &summary);
+    free(summary.bad_lines);
+    return 0;
+}
+
+static int run(const struct options *options) {
+    struct tokenizer *tokenizer;
+    struct buffer description = {0};
+    TRY(check(options));
+    TRY(tokenizer_open_from_flags(&tokenizer, &options->tokenizer));
+    int status = describe_tokenizer(&description, &options->tokenizer);
+    if (status == 0)
+        status = run_with(options, tokenizer, buffer_string(&description));
+    buffer_free(&description);
     tokenizer_free(tokenizer);
     return status;
 }

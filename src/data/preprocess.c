@@ -1,109 +1,55 @@
-// Reading, tokenizing and writing run at the same time, in a pipeline of batches: a batch is a chunk of whole lines
-// and, once worked on, its tokens. Batches are written in the order in which they were read, so the output does not
-// depend on the number of workers. In flight are two batches per worker.
+// Puts preprocessing together: what is asked for, where an earlier run stopped, the run itself (preprocess_run.h), and
+// the datasets under their names (preprocess_publish.h).
 #include "data/preprocess.h"
 #include "data/bad_data.h"
 #include "data/extract/inputs.h"
-#include "data/index/index.h"
-#include "data/pipeline.h"
-#include "data/text_batch.h"
+#include "data/preprocess_publish.h"
+#include "data/preprocess_run.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/progress.h"
+#include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
-enum { CHUNK_BYTES = 1 << 20, SHOWN_PROBLEMS = 3 };
+enum { PIECE_BYTES = 1 << 20, LEAST_PIECE_BYTES = 1 << 17, PIECES_BYTES = 64 << 20, SHOWN_PROBLEMS = 10 };
 
 struct preprocessing {
     const struct preprocess_options *options;
     const struct tokenizer *tokenizer;
-    struct line_reader *lines;
-    struct text_worker *workers;    // (options->workers)
-    struct index_writer **writers;  // (keys)
-    struct preprocess_summary *summary;
+    struct string_list files;
+    uint64_t input_bytes;  // of the files; 0 where unknown
+    bool is_resumable;     // all inputs can be read again
+    struct buffer settings;
+    char **targets;   // (keys)
+    char *bad_lines;  // name of their list
+    struct text_worker *workers;
+    struct journal journal;
+    struct store store;
+    struct preprocess_state state;
+    // Progress:
     struct progress progress;
+    struct text_counts counts;  // of this run
+    uint64_t done_bytes;
     double started;
     int64_t next_log;  // at this many documents
-    int problems_shown;
+    int64_t shown_problems;
 };
 
-char *preprocess_output_name(const char *output_prefix, const char *key) {
-    return memory_printf("%s_%s_document", output_prefix, key);
+static const char *const endings[] = {".jsonl", ".ndjson", ".json", NULL};
+
+char *preprocess_output_name(const struct preprocess_options *options, const char *key) {
+    return memory_printf("%s_%s_%s", options->output_prefix, key, options->split_sentences ? "sentence" : "document");
 }
 
-// ---- the three steps of the pipeline ----
-
-static int read_batch(void *context, void *item) {
-    struct preprocessing *run = context;
-    struct text_batch *batch = item;
-    return line_reader_next(run->lines, &batch->chunk);
-}
-
-static int tokenize_batch(void *context, void *item, int thread) {
-    struct preprocessing *run = context;
-    return text_batch_tokenize(item, &run->workers[thread]);
-}
-
-// Megatron's own line, for scripts that watch for it, or the progress bar.
-static void show_progress(struct preprocessing *run, uint64_t input_bytes) {
-    struct preprocess_summary *summary = run->summary;
-    double seconds = clock_seconds() - run->started;
-    double bytes_rate = (double)summary->text_bytes / seconds;
-    if (run->options->log_interval <= 0) {
-        char note[96];
-        snprintf(note, sizeof note, "%" PRId64 " documents, %.1f MB/s of text", summary->documents, bytes_rate / 1e6);
-        progress_update(&run->progress, (double)input_bytes / 1e6, note);
-    } else if (summary->documents >= run->next_log) {
-        log_info("Processed %" PRId64 " documents (%.6g docs/s, %.6g MB/s).", summary->documents,
-                 (double)summary->documents / seconds, bytes_rate / 1048576);
-        run->next_log = (summary->documents / run->options->log_interval + 1) * run->options->log_interval;
-    }
-}
-
-static int write_batch(void *context, void *item) {
-    struct preprocessing *run = context;
-    struct text_batch *batch = item;
-    struct preprocess_summary *summary = run->summary;
-    TRY(text_batch_write(batch, run->writers));
-    for (int64_t key = 0; key < batch->keys; key++)
-        summary->tokens += batch->columns[key].tokens.count;
-    summary->documents += batch->columns[0].documents.count;
-    summary->empty_documents += batch->empty_documents;
-    summary->bad_lines += batch->bad_lines;
-    summary->blank_lines += batch->blank_lines;
-    summary->repaired_lines += batch->repaired_lines;
-    summary->text_bytes += batch->chunk.text.length;
-    if (batch->problem && run->problems_shown++ < SHOWN_PROBLEMS)
-        log_warn("skipped %s", batch->problem);
-    show_progress(run, batch->chunk.input_bytes);
-    return 0;
-}
-
-static int run_pipeline(struct preprocessing *run) {
-    struct pipeline pipeline = {
-        .threads = run->options->workers,
-        .items = 2 * run->options->workers,
-        .context = run,
-        .produce = read_batch,
-        .work = tokenize_batch,
-        .consume = write_batch,
-    };
-    pipeline.item = memory_alloc((size_t)pipeline.items * sizeof *pipeline.item);
-    for (int i = 0; i < pipeline.items; i++)
-        pipeline.item[i] = text_batch_create(run->options->keys.count);
-    int status = pipeline_run(&pipeline);
-    for (int i = 0; i < pipeline.items; i++)
-        text_batch_free(pipeline.item[i]);
-    free(pipeline.item);
-    return status;
-}
-
-// ---- beginning and end ----
+// ---- what is asked for ----
 
 static int check_keys(const struct string_list *keys) {
     if (keys->count == 0)
@@ -120,91 +66,267 @@ static int check_keys(const struct string_list *keys) {
     return 0;
 }
 
-static int open_writers(struct preprocessing *run) {
-    enum index_dtype dtype = index_dtype_for_vocab(tokenizer_vocab_size(run->tokenizer));
-    for (int64_t key = 0; key < run->options->keys.count; key++) {
-        char *name = preprocess_output_name(run->options->output_prefix, run->options->keys.items[key]);
-        int status = index_writer_open(&run->writers[key], name, dtype);
-        free(name);
-        TRY(status);
+// Looks at an input now, so that one that cannot be read does not end hours of work, and notes what it is.
+static int check_input(struct preprocessing *run, const char *path) {
+    struct stat status;
+    if (strcmp(path, "-") == 0) {
+        run->is_resumable = false;
+        return 0;
+    }
+    if (stat(path, &status) < 0)
+        return error_set("cannot look at %s: %s; check the path", path, strerror(errno));
+    // A pipe is not opened in vain: its writer would notice.
+    int descriptor = S_ISREG(status.st_mode) ? open(path, O_RDONLY | O_CLOEXEC) : -1;
+    if (descriptor < 0 && S_ISREG(status.st_mode))
+        return error_set("cannot open %s: %s; check the path and its permissions", path, strerror(errno));
+    if (descriptor >= 0)
+        close(descriptor);
+    run->is_resumable = run->is_resumable && S_ISREG(status.st_mode);
+    buffer_printf(&run->settings, "input %" PRId64 " bytes of %" PRId64 ".%09ld: %s\n", (int64_t)status.st_size,
+                  (int64_t)status.st_mtim.tv_sec, status.st_mtim.tv_nsec, path);
+    return 0;
+}
+
+static const char *yes_no(bool value) {
+    return value ? "yes" : "no";
+}
+
+// Everything that the result depends on. Not among it: --workers; --skip-bad-lines and --max-line-bytes, which change
+// nothing in what is done already as long as no line was bad (see check_begun).
+static int describe_settings(struct preprocessing *run) {
+    const struct preprocess_options *options = run->options;
+    struct buffer *out = &run->settings;
+    buffer_printf(out, "bevatron %s preprocess\n", BEVATRON_VERSION);
+    buffer_printf(out, "--append-eod %s\n--split-sentences %s\n--keep-newlines %s\n", yes_no(options->append_eod),
+                  yes_no(options->split_sentences), yes_no(options->keep_newlines));
+    buffer_printf(out, "--dedup %s\n--shuffle %s\n--seed %" PRIu64 "\n", options->dedup ? "exact" : "no",
+                  yes_no(options->shuffle), options->shuffle ? options->seed : 0);
+    buffer_printf(out, "--invalid-utf8 %s\n", options->replace_ill_formed ? "replace" : "error");
+    for (int64_t i = 0; i < options->keys.count; i++)
+        buffer_printf(out, "--json-keys %s\n", options->keys.items[i]);
+    buffer_printf(out, "%s", options->tokenizer ? options->tokenizer : "");
+    run->is_resumable = true;
+    for (int64_t i = 0; i < run->files.count; i++)
+        TRY(check_input(run, run->files.items[i]));
+    return 0;
+}
+
+static int check_target(const char *prefix, const char *suffix) {
+    struct stat status;
+    char *path = memory_printf("%s%s", prefix, suffix);
+    int result = 0;
+    if (stat(path, &status) == 0 && !S_ISREG(status.st_mode))
+        result = error_set("cannot write %s: it is no regular file; choose another --output-prefix", path);
+    free(path);
+    return result;
+}
+
+static int name_targets(struct preprocessing *run) {
+    const struct string_list *keys = &run->options->keys;
+    run->targets = memory_alloc((size_t)keys->count * sizeof *run->targets);
+    run->bad_lines = memory_printf("%s_bad_lines.txt", run->options->output_prefix);
+    for (int64_t i = 0; i < keys->count; i++)
+        run->targets[i] = preprocess_output_name(run->options, keys->items[i]);
+    for (int64_t i = 0; i < keys->count; i++) {
+        TRY(check_target(run->targets[i], ".bin"));
+        TRY(check_target(run->targets[i], ".idx"));
     }
     return 0;
 }
 
 static int create_workers(struct preprocessing *run) {
     const struct preprocess_options *options = run->options;
-    struct jsonl_options jsonl = {
+    const struct jsonl_options jsonl = {
         .keys = (const char *const *)options->keys.items,
         .key_count = options->keys.count,
         .skip_bad_lines = options->skip_bad_lines,
         .replace_ill_formed = options->replace_ill_formed,
     };
-    run->workers = memory_alloc((size_t)options->workers * sizeof *run->workers);
     if (options->append_eod && tokenizer_eod(run->tokenizer) < 0)
         return error_set_code(EXIT_CODE_USAGE,
                               "--append-eod: this tokenizer has no token that ends a document; leave the flag out");
+    run->workers = memory_alloc((size_t)options->workers * sizeof *run->workers);
     for (int i = 0; i < options->workers; i++) {
-        jsonl_parser_init(&run->workers[i].parser, &jsonl);
-        run->workers[i].eod = options->append_eod ? tokenizer_eod(run->tokenizer) : -1;
-        TRY(tokenizer_encoder_create(&run->workers[i].encoder, run->tokenizer));
+        struct text_worker *worker = &run->workers[i];
+        jsonl_parser_init(&worker->parser, &jsonl);
+        worker->eod = options->append_eod ? tokenizer_eod(run->tokenizer) : -1;
+        worker->dtype = index_dtype_for_vocab(tokenizer_vocab_size(run->tokenizer));
+        worker->line_limit = options->line_limit ? options->line_limit : PREPROCESS_LINE_LIMIT;
+        worker->split_sentences = options->split_sentences;
+        worker->keep_newlines = options->keep_newlines;
+        TRY(tokenizer_encoder_create(&worker->encoder, run->tokenizer));
     }
     return 0;
+}
+
+// ---- progress ----
+
+// Megatron's own line, for scripts that watch for it, or the progress bar.
+static void show_progress(void *context, const struct text_counts *more, uint64_t input_bytes) {
+    struct preprocessing *run = context;
+    struct text_counts *counts = &run->counts;
+    text_counts_add(counts, more);
+    run->done_bytes += input_bytes;
+    double seconds = clock_seconds() - run->started;
+    double text_rate = (double)counts->text_bytes / seconds, document_rate = (double)counts->documents / seconds;
+    if (run->options->log_interval <= 0) {
+        char note[160];
+        snprintf(note, sizeof note, "%" PRId64 " documents, %.1f MB/s of text, %.4g docs/s, %.4g Mtokens/s",
+                 counts->documents, text_rate / 1e6, document_rate, (double)counts->tokens / seconds / 1e6);
+        progress_update(&run->progress, (double)run->done_bytes / 1e6, note);
+    } else if (counts->documents >= run->next_log) {
+        log_info("Processed %" PRId64 " documents (%.6g docs/s, %.6g MB/s).", counts->documents, document_rate,
+                 text_rate / 1048576);
+        run->next_log = (counts->documents / run->options->log_interval + 1) * run->options->log_interval;
+    }
+}
+
+static void show_bad_line(void *context, const char *problem) {
+    struct preprocessing *run = context;
+    if (run->shown_problems++ < SHOWN_PROBLEMS)
+        log_warn("skipped %s", problem);
+    else if (run->shown_problems == SHOWN_PROBLEMS + 1)
+        log_warn("further bad lines are only listed, in %s at the end", run->bad_lines);
+}
+
+// Input that an earlier run has used up: whole files, and of a file it was in the middle of what its text takes.
+static uint64_t bytes_before(const struct preprocessing *run) {
+    struct string_list before = {.items = run->files.items, .count = run->state.file};
+    return before.count > 0 ? inputs_bytes(&before) : 0;
+}
+
+// ---- the run ----
+
+static size_t piece_bytes(const struct preprocess_options *options) {
+    if (options->chunk_bytes)
+        return options->chunk_bytes;
+    size_t share = (size_t)PIECES_BYTES / (2 * (size_t)options->workers);
+    return share > PIECE_BYTES ? PIECE_BYTES : share < LEAST_PIECE_BYTES ? LEAST_PIECE_BYTES : share;
+}
+
+static int tokenize(struct preprocessing *run) {
+    const struct preprocess_options *options = run->options;
+    const struct preprocess_run work = {
+        .files = &run->files,
+        .workers = run->workers,
+        .threads = options->workers,
+        .piece_bytes = piece_bytes(options),
+        .line_limit = run->workers[0].line_limit,
+        .store = &run->store,
+        .journal = &run->journal,
+        .is_journaled = run->is_resumable,
+        .journal_seconds = options->journal_seconds,
+        .progress = show_progress,
+        .bad_line = show_bad_line,
+        .context = run,
+    };
+    bool has_bar = options->log_interval <= 0;
+    uint64_t total = inputs_bytes(&run->files), before = bytes_before(run);
+    run->next_log = options->log_interval;
+    if (has_bar)
+        progress_begin(&run->progress, "tokenizing", "MB", total > before ? (double)(total - before) / 1e6 : 0);
+    TRY(store_open(&run->store, run->journal.prefix, options->keys.count, run->state.bytes));
+    int status = preprocess_run(&work, &run->state);
+    if (has_bar)
+        progress_end(&run->progress, NULL);
+    TRY(status);
+    if (run->state.counts.documents == 0)
+        return bad_data("%s%s: no documents; every line should be a JSON object with a text member",
+                        run->files.items[0], run->files.count > 1 ? " and the other inputs" : "");
+    return 0;
+}
+
+// What a begun run has done must be what this one would have.
+static int check_begun(const struct preprocessing *run) {
+    int64_t bad_lines = run->state.counts.bad_lines;
+    if (bad_lines > 0 && !run->options->skip_bad_lines)
+        return error_set_code(EXIT_CODE_USAGE,
+                              "%s holds a run that has skipped %" PRId64
+                              " bad lines; continue it with --skip-bad-lines, or give --restart to begin anew",
+                              run->journal.folder, bad_lines);
+    if (run->state.file > run->files.count)
+        return error_set("%s cannot be continued; begin anew with --restart", run->journal.folder);
+    return 0;
+}
+
+static int process(struct preprocessing *run, enum journal_phase phase) {
+    const struct preprocess_publish publish = {
+        .journal = &run->journal,
+        .dtype = run->workers[0].dtype,
+        .targets = run->targets,
+        .bad_lines = run->bad_lines,
+        .dedup = run->options->dedup,
+        .shuffle = run->options->shuffle,
+        .seed = run->options->seed,
+    };
+    if (phase != JOURNAL_NEW) {
+        TRY(check_begun(run));
+        log_info("continuing a run that was stopped after %" PRId64 " documents", run->state.counts.documents);
+    }
+    if (phase != JOURNAL_PUBLISH) {
+        TRY(tokenize(run));
+        TRY(preprocess_finish(&publish, &run->store, &run->state));
+    }
+    return preprocess_publish(&publish, &run->state);
+}
+
+static int process_in_folder(struct preprocessing *run, struct preprocess_summary *summary) {
+    const struct journal_options options = {
+        .output_prefix = run->options->output_prefix,
+        .keys = run->options->keys.count,
+        .settings = buffer_string(&run->settings),
+        .restart = run->options->restart,
+    };
+    enum journal_phase phase;
+    preprocess_state_init(&run->state, run->options->keys.count);
+    int status = journal_open(&run->journal, &options, &phase, &run->state);
+    if (status == 0) {
+        summary->documents_kept = run->state.counts.documents;
+        status = process(run, phase);
+        store_close(&run->store);
+        if (status < 0 && run->journal.is_kept)
+            log_warn("what is done is kept in %s; the same command continues it, --restart begins anew",
+                     run->journal.folder);
+        journal_close(&run->journal, status == 0);
+    }
+    summary->counts = run->state.counts;
+    preprocess_state_free(&run->state);
+    return status;
+}
+
+static int prepare(struct preprocessing *run) {
+    TRY(check_keys(&run->options->keys));
+    TRY(inputs_expand_folders(&run->files, &run->options->inputs, endings));
+    TRY(describe_settings(run));
+    TRY(name_targets(run));
+    return create_workers(run);
 }
 
 static void finish(struct preprocessing *run) {
-    for (int i = 0; i < run->options->workers; i++) {
+    for (int i = 0; run->workers && i < run->options->workers; i++) {
         tokenizer_encoder_free(run->workers[i].encoder);
         jsonl_parser_free(&run->workers[i].parser);
     }
+    for (int64_t i = 0; run->targets && i < run->options->keys.count; i++)
+        free(run->targets[i]);
     free(run->workers);
-    for (int64_t key = 0; key < run->options->keys.count; key++)
-        index_writer_abort(run->writers[key]);
-    free(run->writers);
-    line_reader_close(run->lines);
-}
-
-static int process(struct preprocessing *run, const struct string_list *files) {
-    bool bar = run->options->log_interval <= 0;
-    TRY(open_writers(run));
-    run->started = clock_seconds();
-    run->next_log = run->options->log_interval;
-    if (bar)
-        progress_begin(&run->progress, "tokenizing", "MB", (double)inputs_bytes(files) / 1e6);
-    int status = run_pipeline(run);
-    if (bar)
-        progress_end(&run->progress, NULL);
-    TRY(status);
-    if (run->summary->documents == 0)
-        return bad_data("%s%s: no documents; every line should be a JSON object with a text member", files->items[0],
-                        files->count > 1 ? " and the other inputs" : "");
-    TRY(index_writers_commit(run->writers, run->options->keys.count));
-    run->summary->seconds = clock_seconds() - run->started;
-    return 0;
+    free(run->targets);
+    free(run->bad_lines);
+    buffer_free(&run->settings);
+    string_list_free(&run->files);
 }
 
 int preprocess(const struct preprocess_options *options, const struct tokenizer *tokenizer,
                struct preprocess_summary *summary) {
     *summary = (struct preprocess_summary){0};
     CHECK(options->workers >= 1);
-    TRY(check_keys(&options->keys));
-    struct string_list files = {0};
-    if (inputs_expand(&files, &options->inputs) < 0) {
-        string_list_free(&files);
-        return -1;
-    }
-    struct preprocessing run = {.options = options, .tokenizer = tokenizer, .summary = summary};
-    run.writers = memory_alloc((size_t)options->keys.count * sizeof(struct index_writer *));
-    struct line_options lines = {
-        .paths = (const char *const *)files.items,
-        .path_count = files.count,
-        .chunk_bytes = CHUNK_BYTES,
-        .line_limit = options->line_limit,
-    };
-    line_reader_open(&run.lines, &lines);
-    int status = create_workers(&run);
+    struct preprocessing run = {.options = options, .tokenizer = tokenizer, .started = clock_seconds()};
+    int status = prepare(&run);
     if (status == 0)
-        status = process(&run, &files);
+        status = process_in_folder(&run, summary);
+    summary->seconds = clock_seconds() - run.started;
+    if (status == 0 && summary->counts.bad_lines > 0)
+        summary->bad_lines = memory_string(run.bad_lines);
     finish(&run);
-    string_list_free(&files);
     return status;
 }

@@ -1,7 +1,10 @@
-// Tokenizes one batch of lines, and hands the result to the dataset writers.
+// Tokenizes one batch of lines into the bytes of a dataset.
 #include "data/text_batch.h"
+#include "data/index/dtype.h"
+#include "data/sentence.h"
 #include "base/error.h"
 #include "base/memory.h"
+#include <inttypes.h>
 #include <stdlib.h>
 
 struct text_batch *text_batch_create(int64_t keys) {
@@ -11,116 +14,238 @@ struct text_batch *text_batch_create(int64_t keys) {
     return batch;
 }
 
+static void drop_problems(struct text_batch *batch) {
+    for (int64_t i = 0; i < batch->counts.bad_lines; i++)
+        free(batch->problems[i].message);
+    batch->counts = (struct text_counts){0};
+}
+
 void text_batch_free(struct text_batch *batch) {
     for (int64_t key = 0; key < batch->keys; key++) {
         token_list_free(&batch->columns[key].tokens);
-        free(batch->columns[key].sequences.items);
-        free(batch->columns[key].documents.items);
+        buffer_free(&batch->columns[key].lengths);
+        buffer_free(&batch->columns[key].documents);
     }
+    drop_problems(batch);
+    free(batch->problems);
     free(batch->columns);
-    free(batch->problem);
-    buffer_free(&batch->chunk.text);
+    line_piece_free(&batch->piece);
     free(batch);
 }
 
-static void counts_append(struct text_counts *counts, int64_t value) {
-    if (counts->count == counts->capacity) {
-        counts->capacity = counts->capacity ? 2 * counts->capacity : 64;
-        counts->items = memory_realloc(counts->items, (size_t)counts->capacity * sizeof *counts->items);
+void text_batch_shrink(struct text_batch *batch, size_t bytes) {
+    if (batch->piece.text.capacity > bytes)
+        buffer_free(&batch->piece.text);
+    for (int64_t key = 0; key < batch->keys; key++) {
+        struct text_column *column = &batch->columns[key];
+        if ((size_t)column->tokens.capacity * sizeof *column->tokens.ids > bytes)
+            token_list_free(&column->tokens);
+        if (column->lengths.capacity > bytes)
+            buffer_free(&column->lengths);
+        if (column->documents.capacity > bytes)
+            buffer_free(&column->documents);
     }
-    counts->items[counts->count++] = value;
 }
 
-// Adds one member of a line as a document. Sequences without tokens are left out, and a document of none gets no end.
-// Where it fails, the column is as it was.
-static int add_document(struct text_column *column, struct text_worker *worker, const struct json_text *text) {
-    const int64_t tokens = column->tokens.count, sequences = column->sequences.count;
-    const char *at = text->text.data;
-    for (size_t i = 0; i < text->count; i++) {
-        int64_t before = column->tokens.count;
-        if (tokenizer_encode(worker->encoder, at, text->lengths[i], &column->tokens) < 0) {
-            column->tokens.count = tokens;
-            column->sequences.count = sequences;
-            return -1;
-        }
-        at += text->lengths[i];
-        if (column->tokens.count > before)
-            counts_append(&column->sequences, column->tokens.count - before);
-    }
-    if (column->sequences.count > sequences && worker->eod >= 0) {
-        token_list_append(&column->tokens, worker->eod);
-        column->sequences.items[column->sequences.count - 1]++;
-    }
-    counts_append(&column->documents, column->sequences.count - sequences);
+void text_counts_add(struct text_counts *sum, const struct text_counts *more) {
+    sum->documents += more->documents;
+    sum->empty_documents += more->empty_documents;
+    sum->tokens += more->tokens;
+    sum->longest_tokens = sum->longest_tokens > more->longest_tokens ? sum->longest_tokens : more->longest_tokens;
+    sum->bad_lines += more->bad_lines;
+    sum->blank_lines += more->blank_lines;
+    sum->repaired_lines += more->repaired_lines;
+    sum->text_bytes += more->text_bytes;
+}
+
+// ---- documents ----
+
+static void append_count(struct buffer *counts, int64_t value) {
+    int32_t count = (int32_t)value;
+    buffer_append(counts, &count, sizeof count);
+}
+
+// One sequence, left out where it has no token.
+static int add_sequence(struct text_column *column, struct text_worker *worker, const char *text, size_t length) {
+    int64_t before = column->tokens.count;
+    TRY(tokenizer_encode(worker->encoder, text, length, &column->tokens));
+    int64_t count = column->tokens.count - before;
+    if (count >= INT32_MAX)
+        return error_set("a sequence of %" PRId64 " tokens is longer than the format's %" PRId32 "; split the document",
+                         count, INT32_MAX);
+    if (count > 0)
+        append_count(&column->lengths, count);
     return 0;
 }
 
-static void remove_last_document(struct text_column *column) {
-    int64_t sequences = column->documents.items[--column->documents.count];
-    while (sequences-- > 0)
-        column->tokens.count -= column->sequences.items[--column->sequences.count];
+static int add_text(struct text_column *column, struct text_worker *worker, const char *text, size_t length) {
+    if (!worker->split_sentences)
+        return add_sequence(column, worker, text, length);
+    struct sentence_splitter splitter = {.text = text, .length = length, .keep_newlines = worker->keep_newlines};
+    struct sentence sentence;
+    while (sentence_next(&splitter, &sentence))
+        TRY(add_sequence(column, worker, text + sentence.begin, sentence.end - sentence.begin));
+    return 0;
+}
+
+// The end of the document counts to its last sequence.
+static void add_end(struct text_column *column, int32_t eod) {
+    int32_t last;
+    char *place = column->lengths.data + column->lengths.length - sizeof last;
+    token_list_append(&column->tokens, eod);
+    memcpy(&last, place, sizeof last);
+    last++;
+    memcpy(place, &last, sizeof last);
+}
+
+// How far a column is: what a line that turns out to be bad is taken back to.
+struct mark {
+    int64_t tokens;
+    size_t lengths, documents;
+};
+
+static struct mark mark_of(const struct text_column *column) {
+    return (struct mark){column->tokens.count, column->lengths.length, column->documents.length};
+}
+
+// Adds one member of a line as a document. A document of no sequences gets no end.
+static int add_document(struct text_column *column, struct text_worker *worker, const struct json_text *text) {
+    const struct mark before = mark_of(column);
+    const char *at = text->text.data;
+    for (size_t i = 0; i < text->count; at += text->lengths[i++])
+        TRY(add_text(column, worker, at, text->lengths[i]));
+    if (column->lengths.length > before.lengths && worker->eod >= 0)
+        add_end(column, worker->eod);
+    append_count(&column->documents, (int64_t)((column->lengths.length - before.lengths) / sizeof(int32_t)));
+    return 0;
 }
 
 // All members of a line become documents, or none does.
 static int add_line(struct text_batch *batch, struct text_worker *worker) {
-    bool empty = false;
+    bool is_empty = false;
     for (int64_t key = 0; key < batch->keys; key++) {
         struct text_column *column = &batch->columns[key];
-        int64_t tokens = column->tokens.count;
+        const struct mark before = mark_of(column);
         if (add_document(column, worker, &worker->parser.found[key]) < 0) {
-            while (key-- > 0)
-                remove_last_document(&batch->columns[key]);
+            column->tokens.count = before.tokens;
+            column->lengths.length = before.lengths;
+            while (key-- > 0) {
+                struct text_column *done = &batch->columns[key];
+                int32_t sequences, length;
+                done->documents.length -= sizeof sequences;
+                memcpy(&sequences, done->documents.data + done->documents.length, sizeof sequences);
+                for (; sequences > 0; sequences--) {
+                    done->lengths.length -= sizeof length;
+                    memcpy(&length, done->lengths.data + done->lengths.length, sizeof length);
+                    done->tokens.count -= length;
+                }
+            }
             return -1;
         }
-        empty = empty || column->tokens.count == tokens;
+        int64_t tokens = column->tokens.count - before.tokens;
+        is_empty = is_empty || tokens == 0;
+        batch->counts.tokens += tokens;
+        if (tokens > batch->counts.longest_tokens)
+            batch->counts.longest_tokens = tokens;
     }
-    batch->empty_documents += empty;
+    batch->counts.documents++;
+    batch->counts.empty_documents += is_empty;
+    return 0;
+}
+
+// ---- lines ----
+
+// A bad line, whose error is set: it is noted, or ends the batch.
+static int reject(struct text_batch *batch, const struct text_worker *worker, int64_t line) {
+    if (!worker->parser.options.skip_bad_lines) {
+        batch->failed_line = line;
+        return -1;
+    }
+    int64_t *count = &batch->counts.bad_lines;
+    if (*count == batch->problem_capacity) {
+        batch->problem_capacity = 2 * *count + 16;
+        batch->problems = memory_realloc(batch->problems, (size_t)batch->problem_capacity * sizeof *batch->problems);
+    }
+    batch->problems[(*count)++] = (struct text_problem){line, memory_string(error_message())};
+    error_clear();
+    return 0;
+}
+
+static int take_line(struct text_batch *batch, struct text_worker *worker, const char *line, size_t length) {
+    if (length > worker->line_limit)
+        return line_too_long(worker->line_limit);
+    int64_t tokens = batch->counts.tokens, longest = batch->counts.longest_tokens;
+    int status = jsonl_find(&worker->parser, line, length);
+    if (status > 0 && add_line(batch, worker) < 0) {
+        batch->counts.tokens = tokens;
+        batch->counts.longest_tokens = longest;
+        return -1;
+    }
+    batch->counts.blank_lines += status == 0;
+    return status < 0 ? -1 : 0;
+}
+
+static int take_lines(struct text_batch *batch, struct text_worker *worker) {
+    const struct line_piece *piece = &batch->piece;
+    const char *at = piece->text.data + piece->first, *end = piece->text.data + piece->text.length;
+    while (at < end) {
+        const char *stop = memchr(at, '\n', (size_t)(end - at));
+        stop = stop ? stop : end;
+        if (take_line(batch, worker, at, (size_t)(stop - at)) < 0)
+            TRY(reject(batch, worker, batch->lines));
+        batch->lines++;
+        at = stop + 1;
+    }
+    if (piece->too_long) {
+        line_too_long(worker->line_limit);
+        TRY(reject(batch, worker, batch->lines));
+        batch->lines++;
+    }
+    return 0;
+}
+
+// ---- bytes ----
+
+// Turns ids into the dataset's dtype where they stand. Ids are never narrower than what they become.
+static int pack_tokens(struct text_column *column, enum index_dtype dtype) {
+    int32_t block[4096];
+    const int64_t block_tokens = sizeof block / sizeof block[0];
+    unsigned char *out = (unsigned char *)column->tokens.ids;
+    size_t item_bytes = index_dtype_bytes(dtype);
+    CHECK(item_bytes <= sizeof block[0]);
+    column->token_bytes = (size_t)column->tokens.count * item_bytes;
+    if (item_bytes == sizeof block[0])
+        return 0;
+    for (int64_t done = 0; done < column->tokens.count; done += block_tokens) {
+        int64_t part = column->tokens.count - done < block_tokens ? column->tokens.count - done : block_tokens;
+        memcpy(block, column->tokens.ids + done, (size_t)part * sizeof block[0]);
+        int64_t good = index_encode(dtype, block, part, out + (size_t)done * item_bytes);
+        if (good < part)
+            return error_set("token %" PRId32 " does not fit %s", block[good], index_dtype_name(dtype));
+    }
     return 0;
 }
 
 static void clear(struct text_batch *batch) {
     for (int64_t key = 0; key < batch->keys; key++) {
         struct text_column *column = &batch->columns[key];
-        column->tokens.count = column->sequences.count = column->documents.count = 0;
+        column->tokens.count = 0;
+        column->token_bytes = 0;
+        buffer_clear(&column->lengths);
+        buffer_clear(&column->documents);
     }
-    batch->empty_documents = 0;
+    drop_problems(batch);
+    batch->lines = 0;
+    batch->failed_line = -1;
 }
 
 int text_batch_tokenize(struct text_batch *batch, struct text_worker *worker) {
-    struct jsonl_parser *parser = &worker->parser;
     clear(batch);
-    parser->bad_lines = parser->blank_lines = parser->repaired_lines = 0;
-    struct line_cursor cursor = {.chunk = &batch->chunk};
-    while (line_cursor_next(&cursor)) {
-        int status = jsonl_parse(parser, &cursor);
-        if (status > 0 && add_line(batch, worker) < 0)
-            status = jsonl_reject(parser, &cursor);
-        TRY(status);
-    }
-    batch->bad_lines = parser->bad_lines;
-    batch->blank_lines = parser->blank_lines;
-    batch->repaired_lines = parser->repaired_lines;
-    free(batch->problem);
-    batch->problem = parser->problem;
-    parser->problem = NULL;
-    return 0;
-}
-
-static int write_column(struct index_writer *writer, const struct text_column *column) {
-    const int32_t *tokens = column->tokens.ids;
-    const int64_t *lengths = column->sequences.items;
-    for (int64_t document = 0; document < column->documents.count; document++) {
-        for (int64_t i = 0; i < column->documents.items[document]; i++) {
-            TRY(index_writer_add(writer, tokens, *lengths));
-            tokens += *lengths++;
-        }
-        TRY(index_writer_end_document(writer));
-    }
-    return 0;
-}
-
-int text_batch_write(const struct text_batch *batch, struct index_writer *const *writers) {
+    worker->parser.repaired_lines = 0;
+    TRY(take_lines(batch, worker));
+    batch->counts.repaired_lines = worker->parser.repaired_lines;
+    batch->counts.text_bytes = (int64_t)(batch->piece.text.length - batch->piece.first);
     for (int64_t key = 0; key < batch->keys; key++)
-        TRY(write_column(writers[key], &batch->columns[key]));
+        TRY(pack_tokens(&batch->columns[key], worker->dtype));
     return 0;
 }

@@ -1,46 +1,68 @@
-// The unit of work of preprocessing: a chunk of JSON lines and, once tokenized, its documents under each key.
+// The unit of work of preprocessing: a piece of JSON lines and, once tokenized, its documents under each key, as the
+// bytes that go to disk. Nothing in them depends on what came before the piece: lengths are counts, not places, and
+// lines are numbered from 0, so batches can be made in any order and put one after another.
 #ifndef DATA_TEXT_BATCH_H
 #define DATA_TEXT_BATCH_H
 
 #include "data/extract/jsonl.h"
-#include "data/extract/lines.h"
+#include "data/extract/line_file.h"
 #include "data/index/index.h"
 #include "data/tokenizer/tokenizer.h"
 
+// What is counted along the way.
 struct text_counts {
-    int64_t *items;
-    int64_t count, capacity;
+    int64_t documents;
+    int64_t empty_documents;  // without a token under at least one key
+    int64_t tokens;           // under all keys
+    int64_t longest_tokens;   // of one document under one key
+    int64_t bad_lines, blank_lines, repaired_lines;
+    int64_t text_bytes;  // of the lines, decompressed
+    int64_t duplicates;  // documents left out because they equal an earlier one
 };
 
-// The documents of one batch under one key: tokens of all sequences, tokens per sequence, sequences per document.
+// The documents of one batch under one key.
 struct text_column {
     struct token_list tokens;
-    struct text_counts sequences;
-    struct text_counts documents;
+    size_t token_bytes;       // of the dataset's dtype; they stand where the tokens did
+    struct buffer lengths;    // int32 per sequence: its tokens
+    struct buffer documents;  // int32 per document: its sequences
+};
+
+struct text_problem {
+    int64_t line;  // of the piece, from 0
+    char *message;
 };
 
 struct text_batch {
-    struct line_chunk chunk;
+    struct line_piece piece;
     struct text_column *columns;  // (keys)
     int64_t keys;
-    int64_t empty_documents;  // without a token under at least one key
-    int64_t bad_lines, blank_lines, repaired_lines;
-    char *problem;  // of its first bad line; NULL for none
+    int64_t lines;  // in the piece
+    struct text_counts counts;
+    struct text_problem *problems;  // (counts.bad_lines) lines that were skipped
+    int64_t problem_capacity;
+    int64_t failed_line;  // where tokenizing failed because of a line: which one, from 0; else -1
 };
 
 // What one thread needs to tokenize.
 struct text_worker {
     struct tokenizer_encoder *encoder;
     struct jsonl_parser parser;
-    int32_t eod;  // put after each document that has a token; -1 for none
+    enum index_dtype dtype;
+    int32_t eod;           // put after each document that has a token; -1 for none
+    size_t line_limit;     // bytes
+    bool split_sentences;  // every sentence is a sequence
+    bool keep_newlines;    // see sentence.h
 };
 
 struct text_batch *text_batch_create(int64_t keys);
 void text_batch_free(struct text_batch *batch);
+// Gives memory back that is more than `bytes` in one part.
+void text_batch_shrink(struct text_batch *batch, size_t bytes);
 
-// Fills columns and counts from the chunk.
+// Fills everything from the piece.
 int text_batch_tokenize(struct text_batch *batch, struct text_worker *worker);
-// Adds the documents of column i to writers[i].
-int text_batch_write(const struct text_batch *batch, struct index_writer *const *writers);
+
+void text_counts_add(struct text_counts *sum, const struct text_counts *more);
 
 #endif

@@ -32,14 +32,41 @@ grep -qE "^Processed [0-9]+ documents \([0-9.e+]+ docs/s, [0-9.e+]+ MB/s\)\.$" "
 expect_same "$work/one_text_document.idx" "$work/parts-out_text_document.idx" "index of parts"
 expect_same "$work/one_text_document.bin" "$work/parts-out_text_document.bin" "tokens of parts"
 
+# A folder: every .jsonl below it in byte order, compressed or not; nothing hidden, nothing of another name.
+mkdir -p "$work/tree/b/c" "$work/tree/.hidden"
+mv "$work/parts" "$work/kept"
+split -l 1000 --additional-suffix=.jsonl "$work/in.jsonl" "$work/tree/part"
+mv "$work/tree/partab.jsonl" "$work/tree/b/c/y.ndjson"
+mv "$work/tree/partac.jsonl" "$work/tree/c.json"
+mv "$work/tree/partaa.jsonl" "$work/tree/a.jsonl"
+echo "no JSON" | tee "$work/tree/README.md" "$work/tree/.hidden/a.jsonl" >"$work/tree/.b.jsonl"
+ln -s .. "$work/tree/b/loop"
+expect 0 "3000 documents" "$BEVATRON" preprocess --input "$work/tree" --output-prefix "$work/folder" --append-eod "${null[@]}"
+expect_same "$work/one_text_document.bin" "$work/folder_text_document.bin" "tokens of a folder"
+mv "$work/kept" "$work/parts"
+
 # Several keys, arrays, and what Megatron's scripts give besides.
 expect 0 "without effect" "$BEVATRON" preprocess --input "$work/in.jsonl" --output-prefix "$work/keys" --json-keys text title \
-    --partitions 2 --keep-sequential-samples --dataset-impl mmap "${null[@]}"
+    --partitions 2 --keep-sequential-samples --dataset-impl mmap --lang german --rank 1 "${null[@]}"
 [ "$(stat -c %s "$work/keys_title_document.bin")" = 18000 ] && pass || fail "3 tokens of 2 bytes in 3000 titles"
 expect 2 "--keep-sequential-samples" "$BEVATRON" preprocess --input "$work/in.jsonl" --output-prefix "$work/x" --partitions 2 \
     "${null[@]}"
-expect 2 "split sentences beforehand" "$BEVATRON" preprocess --input "$work/in.jsonl" --output-prefix "$work/x" \
-    --split-sentences "${null[@]}"
+expect_same "$work/keys_text_document.bin" <("$BEVATRON" preprocess --input "$work/in.jsonl" --output-prefix "$work/plain" \
+    "${null[@]}" >"$work/out" 2>&1; cat "$work/plain_text_document.bin") "tokens of partitions and of one run"
+expect 2 "of the kind mmap" "$BEVATRON" preprocess --input "$work/in.jsonl" --output-prefix "$work/x" --dataset-impl lazy "${null[@]}"
+expect 2 "no best value" "$BEVATRON" preprocess --input "$work/in.jsonl" --output-prefix "$work/x" --find-optimal-num-workers "${null[@]}"
+
+# Sentences: one sequence each, under another name.
+echo '{"text": "1 2. 3 4! 5", "title": ["6.", "7? 8"]}' >"$work/sentences.jsonl"
+cat >"$work/dict.txt" <<'END'
+1 9
+END
+expect 0 "_text_sentence" "$BEVATRON" preprocess --input "$work/in.jsonl" --output-prefix "$work/split" --split-sentences \
+    --append-eod "${null[@]}"
+expect_same "$work/one_text_document.bin" "$work/split_text_sentence.bin" "tokens of sentences"
+expect 0 "no effect without --split-sentences" "$BEVATRON" preprocess --input "$work/in.jsonl" --output-prefix "$work/x" \
+    --keep-newlines "${null[@]}"
+rm -f "$work"/x*
 expect 2 "did you mean --append-eod" "$BEVATRON" preprocess --input "$work/in.jsonl" --output-prefix "$work/x" --append-eos \
     "${null[@]}"
 expect 2 "--output-prefix" "$BEVATRON" preprocess --input "$work/in.jsonl" "${null[@]}"
@@ -58,7 +85,7 @@ expect 215 "longer than 10 bytes" "$BEVATRON" preprocess --input "$work/in.jsonl
 : >"$work/empty.jsonl"
 expect 215 "no documents" "$BEVATRON" preprocess --input "$work/empty.jsonl" --output-prefix "$work/x" "${null[@]}"
 expect 1 "no/folder" "$BEVATRON" preprocess --input "$work/in.jsonl" --output-prefix "$work/no/folder" "${null[@]}"
-expect 1 "is a folder" "$BEVATRON" preprocess --input "$work/parts" --output-prefix "$work/x" "${null[@]}"
+expect 1 "is a folder without files" "$BEVATRON" preprocess --input "$work/parts" --output-prefix "$work/x" "${null[@]}"
 [ -z "$(find "$work" -name 'x*' -o -name '*.tmp*')" ] && pass || fail "errors leave nothing behind"
 
 # Stopped in the middle, also while the input is silent: the temporary files go, and it dies of the signal.
@@ -69,10 +96,10 @@ for signal in TERM INT; do
     exec 3>"$work/pipe"
     cat "$work/in.jsonl" >&3
     for _ in $(seq 200); do
-        [ -n "$(find "$work" -name 'stopped*.tmp.*')" ] && break
+        [ -s "$work/stopped.unfinished/data.0.bin" ] && break
         sleep 0.05
     done
-    [ -n "$(find "$work" -name 'stopped*.tmp.*')" ] && pass || fail "no temporary file before SIG$signal"
+    [ -e "$work/stopped.unfinished/data.0.bin" ] && pass || fail "no temporary file before SIG$signal"
     # A background process of a script ignores SIGINT unless it sets a handler; ours must not, as nohup asks.
     [ "$signal" = INT ] && grep -qE '^SigIgn:.*[2367abef]$' "/proc/$pid/status" 2>/dev/null && kill -TERM "$pid"
     kill -"$signal" "$pid" 2>/dev/null

@@ -60,7 +60,13 @@ static int find_members(struct jsonl_parser *parser, const char *line, size_t le
     return 0;
 }
 
-int jsonl_reject(struct jsonl_parser *parser, const struct line_cursor *cursor) {
+int jsonl_find(struct jsonl_parser *parser, const char *line, size_t length) {
+    if (is_blank(line, length))
+        return 0;
+    return find_members(parser, line, length) < 0 ? -1 : 1;
+}
+
+static int reject(struct jsonl_parser *parser, const struct line_cursor *cursor) {
     error_context("%s:%" PRId64, cursor->chunk->path, cursor->number);
     if (!parser->options.skip_bad_lines)
         return -1;
@@ -72,11 +78,8 @@ int jsonl_reject(struct jsonl_parser *parser, const struct line_cursor *cursor) 
 }
 
 int jsonl_parse(struct jsonl_parser *parser, const struct line_cursor *cursor) {
-    if (is_blank(cursor->line, cursor->length)) {
+    int status = jsonl_find(parser, cursor->line, cursor->length);
+    if (status == 0)
         parser->blank_lines++;
-        return 0;
-    }
-    if (find_members(parser, cursor->line, cursor->length) < 0)
-        return jsonl_reject(parser, cursor);
-    return 1;
+    return status < 0 ? reject(parser, cursor) : status;
 }

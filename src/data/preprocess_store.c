@@ -1,0 +1,146 @@
+// Files of datasets in the making: opened, written anywhere, synced, copied.
+#include "data/preprocess_store.h"
+#include "base/error.h"
+#include "base/interrupt.h"
+#include "base/memory.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { COPY_BYTES = 1 << 20 };
+
+static const char *const kinds[] = {"bin", "lengths", "documents"};
+
+char *store_path(const char *prefix, int64_t keys, int64_t file) {
+    if (file == store_bad_lines(keys))
+        return memory_printf("%s.bad_lines", prefix);
+    return memory_printf("%s.%" PRId64 ".%s", prefix, file / STORE_KINDS, kinds[file % STORE_KINDS]);
+}
+
+// "cannot WHAT PATH: why; remedy"
+static int fail(const struct store *store, int64_t file, const char *what, int error) {
+    char *path = store_path(store->prefix, store->keys, file);
+    const char *remedy = "check the disk";
+    if (error == ENOSPC || error == EDQUOT)
+        remedy = "free some space and run the same command again, or choose another folder";
+    else if (error == EFBIG)
+        remedy = "raise the file size limit (ulimit -f) or choose another file system";
+    else if (error == EACCES || error == EPERM || error == EROFS)
+        remedy = "choose a folder that you may write to";
+    else if (error == EMFILE || error == ENFILE)
+        remedy = "raise the number of open files (ulimit -n)";
+    error_set("cannot %s %s: %s; %s", what, path, strerror(error), remedy);
+    free(path);
+    return -1;
+}
+
+static int open_file(struct store *store, int64_t file, uint64_t bytes) {
+    struct stat status;
+    char *path = store_path(store->prefix, store->keys, file);
+    int descriptor = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    store->descriptors[file] = descriptor;
+    int result = 0;
+    if (descriptor < 0)
+        result = fail(store, file, "create", errno);
+    else if (fstat(descriptor, &status) < 0)
+        result = fail(store, file, "open", errno);
+    else if ((uint64_t)status.st_size < bytes)
+        result =
+            error_set("cannot go on: %s has %" PRIu64 " bytes and should have %" PRIu64 "; begin anew with --restart",
+                      path, (uint64_t)status.st_size, bytes);
+    else if (ftruncate(descriptor, (off_t)bytes) < 0)
+        result = fail(store, file, "cut", errno);
+    free(path);
+    return result;
+}
+
+int store_open(struct store *store, const char *prefix, int64_t keys, const uint64_t *bytes) {
+    *store = (struct store){.prefix = memory_string(prefix), .keys = keys};
+    store->descriptors = memory_alloc((size_t)store_files(keys) * sizeof *store->descriptors);
+    for (int64_t file = 0; file < store_files(keys); file++)
+        store->descriptors[file] = -1;
+    for (int64_t file = 0; file < store_files(keys); file++) {
+        if (open_file(store, file, bytes[file]) < 0) {
+            store_close(store);
+            return -1;
+        }
+    }
+    return 0;
+}
+
+void store_close(struct store *store) {
+    for (int64_t file = 0; store->descriptors && file < store_files(store->keys); file++)
+        if (store->descriptors[file] >= 0)
+            close(store->descriptors[file]);
+    free(store->descriptors);
+    free(store->prefix);
+    *store = (struct store){0};
+}
+
+void store_remove(struct store *store) {
+    for (int64_t file = 0; store->descriptors && file < store_files(store->keys); file++) {
+        char *path = store_path(store->prefix, store->keys, file);
+        unlink(path);
+        free(path);
+    }
+    store_close(store);
+}
+
+int store_write(const struct store *store, int64_t file, uint64_t offset, const void *bytes, size_t count) {
+    const char *from = bytes;
+    while (count > 0) {
+        ssize_t done = pwrite(store->descriptors[file], from, count, (off_t)offset);
+        if (done < 0 && errno == EINTR)
+            continue;
+        if (done <= 0)
+            return fail(store, file, "write", done < 0 ? errno : EIO);
+        from += done;
+        offset += (uint64_t)done;
+        count -= (size_t)done;
+    }
+    return 0;
+}
+
+int store_read(const struct store *store, int64_t file, uint64_t offset, void *out, size_t count) {
+    char *to = out;
+    while (count > 0) {
+        ssize_t got = pread(store->descriptors[file], to, count, (off_t)offset);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got <= 0)
+            return fail(store, file, "read back", got < 0 ? errno : EIO);
+        to += got;
+        offset += (uint64_t)got;
+        count -= (size_t)got;
+    }
+    return 0;
+}
+
+int store_sync(const struct store *store) {
+    for (int64_t file = 0; file < store_files(store->keys); file++)
+        if (fsync(store->descriptors[file]) < 0)
+            return fail(store, file, "sync", errno);
+    return 0;
+}
+
+int store_copy(const struct store *to, const uint64_t *at, const struct store *from, const uint64_t *bytes) {
+    char *part = memory_alloc(COPY_BYTES);
+    int result = 0;
+    for (int64_t file = 0; result == 0 && file < store_files(from->keys); file++) {
+        for (uint64_t done = 0; result == 0 && done < bytes[file];) {
+            size_t count = bytes[file] - done < COPY_BYTES ? (size_t)(bytes[file] - done) : COPY_BYTES;
+            result = interrupt_check();
+            if (result == 0)
+                result = store_read(from, file, done, part, count);
+            if (result == 0)
+                result = store_write(to, file, at[file] + done, part, count);
+            done += count;
+        }
+    }
+    free(part);
+    return result;
+}

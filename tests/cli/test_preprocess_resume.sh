@@ -1,0 +1,150 @@
+#!/usr/bin/env bash
+# bevatron preprocess, killed at any moment: started again with the same command it goes on, and the files are those of
+# a run that was never stopped. Other flags or inputs are an error, --restart begins anew, nothing appears early.
+cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
+. tests/cli/common.sh
+
+has() { "$BEVATRON" version | grep -q "$1 *yes"; }
+null=(--tokenizer-type NullTokenizer --vocab-size 60000)
+# 60,000 documents in files of every kind, some documents empty, some equal.
+awk 'BEGIN { for (i = 0; i < 60000; i++) {
+    printf "{\"id\": %d, \"text\": \"", i
+    n = i % 7 ? i * 7919 % 40 : 0
+    for (j = 0; j < n; j++) printf "%d ", (i % 500 * 31 + j * 17) % 60000
+    print "\"}" } }' >"$work/all.jsonl"
+mkdir "$work/in"
+split -l 10000 --additional-suffix=.jsonl "$work/all.jsonl" "$work/in/p"
+if has ZLIB && command -v gzip >/dev/null; then gzip -q "$work/in/pac.jsonl" "$work/in/pad.jsonl"; fi
+if has ZSTD && command -v zstd >/dev/null; then zstd -q --rm "$work/in/pae.jsonl"; fi
+if has LZMA && command -v xz >/dev/null; then xz -q "$work/in/paf.jsonl"; fi
+
+# A plain list of words, so that what is started in the background is the program itself and no shell.
+run=("$BEVATRON" preprocess --input "$work/in" --output-prefix "$work/out" --append-eod --workers 3 --chunk-bytes 20000
+    --journal-interval 0 "${null[@]}")
+
+sums() { cat "$work/out_text_document.bin" "$work/out_text_document.idx" | sha256sum; }
+
+# until_done SEED FLAGS…: runs and kills it after random times until it gets through; counts the kills in $kills, and how
+# many runs went on from an earlier one in $continued.
+until_done() {
+    local seed=$1 pid delay
+    shift
+    RANDOM=$seed
+    for ((tries = 0; tries < 200; tries++)); do
+        "${run[@]}" "$@" >"$work/out.txt" 2>"$work/out" &
+        pid=$!
+        # The longer it takes, the longer it is left alone.
+        delay=$((RANDOM % (30 + 12 * tries)))
+        sleep "0.$(printf %03d $((delay < 999 ? delay : 999)))"
+        if kill -9 "$pid" 2>/dev/null; then
+            wait "$pid" 2>/dev/null
+            [ $? = 137 ] && kills=$((kills + 1))
+            [ ! -e "$work/out_text_document.idx" ] || [ -e "$work/out_text_document.bin" ] || fail ".idx without .bin"
+        else
+            wait "$pid"
+        fi
+        grep -q "continuing a run" "$work/out" && continued=$((continued + 1))
+        grep -q "^wrote" "$work/out.txt" && return 0
+    done
+    return 1
+}
+
+expect 0 "60000 documents" "${run[@]}"
+expected=$(sums)
+kills=0
+continued=0
+for seed in $(seq 1 40); do
+    rm -f "$work"/out_text_document.*
+    until_done "$seed" || { fail "no end with seed $seed"; break; }
+    [ "$(sums)" = "$expected" ] && pass || fail "other bytes after kills with seed $seed"
+    [ ! -e "$work/out.unfinished" ] && pass || fail "left after seed $seed: $(ls "$work/out.unfinished")"
+    [ "$kills" -ge 20 ] && [ "$continued" -ge 10 ] && break
+done
+echo "$kills kills, $continued continued"
+[ "$kills" -ge 20 ] && pass || fail "only $kills kills"
+[ "$continued" -ge 1 ] && pass || fail "no run was continued"
+
+# The same for a run that drops and reorders documents at its end.
+rm -f "$work"/out_text_document.*
+expect 0 "duplicates left out" "${run[@]}" --dedup exact --shuffle --seed 7
+expected=$(sums)
+rm -f "$work"/out_text_document.*
+until_done 99 --dedup exact --shuffle --seed 7 || fail "no end with --shuffle"
+[ "$(sums)" = "$expected" ] && pass || fail "other bytes after kills, --dedup --shuffle"
+rm -f "$work"/out_text_document.*
+
+# What all that is compared with.
+"$BEVATRON" preprocess --input "$work/in" --output-prefix "$work/whole" --append-eod "${null[@]}" >"$work/out" 2>&1
+
+# begin FLAGS…: a run that was killed in the middle.
+begin() {
+    rm -rf "$work/out.unfinished" "$work"/out_text_document.*
+    "${run[@]}" "$@" >"$work/out" 2>&1 &
+    local pid=$!
+    for _ in $(seq 400); do
+        [ -e "$work/out.unfinished/journal" ] && break
+        sleep 0.005
+    done
+    kill -9 "$pid" 2>/dev/null
+    wait "$pid" 2>/dev/null
+    [ -e "$work/out.unfinished/journal" ]
+}
+
+if begin; then
+    [ ! -e "$work/out_text_document.bin" ] && pass || fail "published before the end"
+    expect 2 "--append-eod" "$BEVATRON" preprocess --input "$work/in" --output-prefix "$work/out" "${null[@]}"
+    expect 2 "begun with other settings" "${run[@]}" --invalid-utf8 replace
+    touch -d "2020-01-01" "$work/in/paa.jsonl"
+    expect 2 "paa.jsonl" "${run[@]}"
+    expect 0 "60000 documents" "${run[@]}" --restart
+    expect_same "$work/out_text_document.idx" "$work/whole_text_document.idx" "index after --restart"
+else
+    fail "no journal to look at"
+fi
+if begin; then
+    printf 'x' | dd of="$work/out.unfinished/journal" bs=1 seek=30 conv=notrunc 2>/dev/null
+    expect 1 "its checksum is wrong" "${run[@]}"
+    rm -rf "$work/out.unfinished"
+else
+    fail "no second journal to look at"
+fi
+# Two processes with one output.
+mkfifo "$work/pipe"
+"$BEVATRON" preprocess --input - --output-prefix "$work/out" "${null[@]}" <"$work/pipe" >/dev/null 2>&1 &
+pid=$!
+exec 3>"$work/pipe"
+for _ in $(seq 200); do
+    [ -e "$work/out.unfinished/settings" ] && break
+    sleep 0.02
+done
+expect 1 "another process is at work" "${run[@]}"
+exec 3>&-
+wait "$pid"
+
+# A signal keeps what is done; the same command continues it.
+rm -rf "$work/out.unfinished" "$work"/out_text_document.*
+"${run[@]}" >"$work/out" 2>&1 &
+pid=$!
+for _ in $(seq 400); do
+    [ -e "$work/out.unfinished/journal" ] && break
+    sleep 0.005
+done
+if kill -TERM "$pid" 2>/dev/null; then
+    wait "$pid"
+    grep -q "the same command continues it" "$work/out" && pass || fail "nothing said about what is kept"
+    expect 0 "continuing a run" "${run[@]}"
+else
+    wait "$pid"
+fi
+expect_same "$work/out_text_document.bin" "$work/whole_text_document.bin" "tokens after SIGTERM"
+expect_same "$work/out_text_document.idx" "$work/whole_text_document.idx" "index after SIGTERM"
+
+# A bad line stops a run, and --skip-bad-lines continues it.
+sed '59990s/.*/broken/' "$work/all.jsonl" >"$work/bad.jsonl"
+bad=("$BEVATRON" preprocess --input "$work/bad.jsonl" --output-prefix "$work/bad" --chunk-bytes 20000 --journal-interval 0 --workers 2 "${null[@]}")
+expect 215 "bad.jsonl:59990: not a valid JSON line" "${bad[@]}"
+expect 0 "continuing a run" "${bad[@]}" --skip-bad-lines
+grep -q "59999 documents" "$work/out" && pass || fail "documents of a continued run"
+grep -q "bad.jsonl:59990: not a valid JSON line" "$work/bad_bad_lines.txt" && pass || fail "the list of bad lines"
+
+finish
