@@ -75,6 +75,38 @@ static inline float lab_from_bf16(uint16_t half) {
     return value;
 }
 
+// fp16 worked out with doubles: 11 bits of mantissa, exponents from -14 to 15.
+static inline uint16_t lab_f16(float value) {
+    int exponent;
+    if (isnan(value) || fabsf(value) >= 65520)
+        return isnan(value) ? 0x7E00 : value < 0 ? 0xFC00 : 0x7C00;
+    (void)frexp((double)value, &exponent);
+    exponent = exponent < -13 ? -13 : exponent;
+    double units = nearbyint(ldexp(fabs((double)value), 11 - exponent));
+    if (units == 2048) {
+        units = 1024;
+        exponent++;
+    }
+    int bits = units < 1024 ? (int)units : (exponent + 14) * 1024 + (int)units - 1024;
+    return (uint16_t)(bits | (value < 0 ? 0x8000 : 0));
+}
+
+static inline float lab_from_f16(uint16_t half) {
+    int exponent = half >> 10 & 31, units = half & 1023;
+    if (exponent == 31)
+        return units ? NAN : half & 0x8000 ? -INFINITY : INFINITY;
+    double value = exponent == 0 ? ldexp(units, -24) : ldexp(1024 + units, exponent - 25);
+    return (float)(half & 0x8000 ? -value : value);
+}
+
+static inline uint16_t lab_half(enum dtype dtype, float value) {
+    return dtype == DTYPE_F16 ? lab_f16(value) : lab_bf16(value);
+}
+
+static inline float lab_from_half(enum dtype dtype, uint16_t half) {
+    return dtype == DTYPE_F16 ? lab_from_f16(half) : lab_from_bf16(half);
+}
+
 // Writes x to the tensor and rounds x itself to what the tensor can hold.
 static inline void lab_write(struct lab *lab, struct tensor t, double *x) {
     int64_t count = tensor_count(t);
@@ -84,10 +116,10 @@ static inline void lab_write(struct lab *lab, struct tensor t, double *x) {
         if (t.dtype == DTYPE_F32) {
             memcpy(host + 4 * i, &value, sizeof value);
             x[i] = (double)value;
-        } else if (t.dtype == DTYPE_BF16) {
-            uint16_t half = lab_bf16(value);
+        } else if (t.dtype == DTYPE_BF16 || t.dtype == DTYPE_F16) {
+            uint16_t half = lab_half(t.dtype, value);
             memcpy(host + 2 * i, &half, sizeof half);
-            x[i] = (double)lab_from_bf16(half);
+            x[i] = (double)lab_from_half(t.dtype, half);
         } else {
             test_fail("lab_write: no %s", dtype_name(t.dtype));
         }
@@ -107,10 +139,10 @@ static inline double *lab_read(struct lab *lab, struct tensor t) {
             float value;
             memcpy(&value, host + 4 * i, sizeof value);
             x[i] = (double)value;
-        } else if (t.dtype == DTYPE_BF16) {
+        } else if (t.dtype == DTYPE_BF16 || t.dtype == DTYPE_F16) {
             uint16_t half;
             memcpy(&half, host + 2 * i, sizeof half);
-            x[i] = (double)lab_from_bf16(half);
+            x[i] = (double)lab_from_half(t.dtype, half);
         } else {
             test_fail("lab_read: no %s", dtype_name(t.dtype));
         }

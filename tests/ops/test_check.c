@@ -79,7 +79,7 @@ static void output_over_input(void) {
 }
 
 static void wrong_dtype(void) {
-    struct tensor a = tensor_2d(memory, DTYPE_BF16, 4, 5);
+    struct tensor a = tensor_2d(memory, DTYPE_I32, 4, 5);
     op_matmul(device, &(struct op_matmul){.a = a, .b = matrix_at(100, 5, 7), .d = matrix_at(200, 4, 7)});
 }
 
@@ -186,7 +186,7 @@ TEST(broken_contracts) {
     expect_death(beta_with_epilogue, "op_matmul: beta must be 0");
     expect_death(missing_bias, "op_matmul: bias is no tensor, expected fp32 (7)");
     expect_death(output_over_input, "op_matmul: d and a share memory");
-    expect_death(wrong_dtype, "op_matmul: a is bf16 (4, 5), which cpu does not compute in");
+    expect_death(wrong_dtype, "op_matmul: a is int32 (4, 5), which cpu does not compute in");
     expect_death(norm_dx_over_dy, "op_norm_backward: dx and dy share memory");
     expect_death(norm_rstd_shape, "op_norm_backward: rstd is fp32 (4), expected fp32 (3)");
     expect_death(norm_delta_over_dx_with_dropout, "op_norm_backward: ddelta may alias dx only where");
@@ -211,7 +211,7 @@ TEST(opening_by_name) {
     char text[128];
     device_describe(opened, text, sizeof text);
     EXPECT(strstr(text, "CPU, 2 threads") != NULL);
-    EXPECT(device_supports(opened, DTYPE_F32) && !device_supports(opened, DTYPE_BF16));
+    EXPECT(device_supports(opened, DTYPE_BF16) && !device_supports(opened, DTYPE_I32));
     device_close(opened);
     device_close(NULL);
 }

@@ -1,6 +1,7 @@
 // The CPU device itself: its table, its memory, and streams that need no ordering because every operation has finished
 // when it returns.
 #include "ops/cpu/cpu.h"
+#include "ops/cpu/half.h"
 #include "base/error.h"
 #include "base/memory.h"
 #include <cblas.h>
@@ -19,12 +20,13 @@ void cpu_run(struct device *device, int64_t count, void (*task)(void *context, i
 static void cpu_close(struct device *device) {
     struct cpu_device *cpu = (struct cpu_device *)device;
     pool_free(cpu->pool);
+    free(cpu->wide);
     free(cpu);
 }
 
 static bool cpu_supports(const struct device *device, enum dtype dtype) {
     (void)device;
-    return dtype == DTYPE_F32;
+    return dtype == DTYPE_F32 || dtype == DTYPE_BF16 || dtype == DTYPE_F16;
 }
 
 static void cpu_describe(const struct device *device, char *text, size_t size) {
@@ -153,25 +155,25 @@ static const struct ops cpu_ops = {
     .event_wait = cpu_event_wait,
     .event_is_done = cpu_event_is_done,
     .synchronize = cpu_synchronize,
-    .matmul = cpu_matmul,
-    .activation_forward = cpu_activation_forward,
-    .activation_backward = cpu_activation_backward,
-    .glu_forward = cpu_glu_forward,
-    .glu_backward = cpu_glu_backward,
-    .rope = cpu_rope,
-    .relative_bias_forward = cpu_relative_bias_forward,
+    .matmul = half_matmul,
+    .activation_forward = half_activation_forward,
+    .activation_backward = half_activation_backward,
+    .glu_forward = half_glu_forward,
+    .glu_backward = half_glu_backward,
+    .rope = half_rope,
+    .relative_bias_forward = half_relative_bias_forward,
     .relative_bias_backward = cpu_relative_bias_backward,
-    .norm_forward = cpu_norm_forward,
-    .norm_backward = cpu_norm_backward,
-    .attention_forward = cpu_attention_forward,
-    .attention_backward = cpu_attention_backward,
-    .embedding_forward = cpu_embedding_forward,
-    .embedding_backward = cpu_embedding_backward,
-    .softmax_stats = cpu_softmax_stats,
-    .cross_entropy = cpu_cross_entropy,
-    .dropout_add = cpu_dropout_add,
-    .dropout_backward = cpu_dropout_backward,
-    .column_sum = cpu_column_sum,
+    .norm_forward = half_norm_forward,
+    .norm_backward = half_norm_backward,
+    .attention_forward = half_attention_forward,
+    .attention_backward = half_attention_backward,
+    .embedding_forward = half_embedding_forward,
+    .embedding_backward = half_embedding_backward,
+    .softmax_stats = half_softmax_stats,
+    .cross_entropy = half_cross_entropy,
+    .dropout_add = half_dropout_add,
+    .dropout_backward = half_dropout_backward,
+    .column_sum = half_column_sum,
     .dot = cpu_dot,
     .sum_squares = cpu_sum_squares,
     .clip_scale = cpu_clip_scale,

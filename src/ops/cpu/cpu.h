@@ -1,6 +1,7 @@
-// The CPU backend: fp32, threads of one pool, OpenBLAS for products. Every operation is cut into tasks whose number and
-// borders follow from the shapes alone, and a sum is always taken by one task in a fixed order (or in fixed chunks that
-// are added in order), so results are the same to the bit for any number of threads. Private to ops/cpu.
+// The CPU backend: fp32 (and 16 bits through it: half.h), threads of one pool, OpenBLAS for products. Every operation is
+// cut into tasks whose number and borders follow from the shapes alone, and a sum is always taken by one task in a fixed
+// order (or in fixed chunks that are added in order), so results are the same to the bit for any number of threads.
+// Private to ops/cpu.
 #ifndef OPS_CPU_CPU_H
 #define OPS_CPU_CPU_H
 
@@ -11,6 +12,8 @@
 struct cpu_device {
     struct device base;
     struct pool *pool;
+    void *wide;  // what half.c widens 16-bit tensors into
+    size_t wide_bytes;
 };
 
 // Runs task(context, 0…count-1) on the device's threads and returns when all are done.
