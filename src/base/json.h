@@ -1,9 +1,11 @@
-// JSON, strictly RFC 8259: UTF-8 without byte order mark, bounded depth, no trailing commas, no duplicate surprise
-// (the first of equal keys is found). Errors name line, column and byte. Two readers:
+// JSON, strictly RFC 8259: UTF-8 without byte order mark, bounded depth, no trailing commas. Errors name line, column
+// and byte. Two readers:
 //
-//  - json_parse builds a tree in one block of memory, for configuration files, manifests and headers;
+//  - json_parse builds a tree in one block of memory, for configuration files, manifests and headers; the first of equal
+//    keys is found;
 //  - json_find_strings walks one line of JSON Lines and hands out chosen string members without building anything,
-//    for gigabytes of text.
+//    for gigabytes of text. Here it follows Python, which made most of them: the last of equal keys counts, and members
+//    that nobody asked for may hold NaN and Infinity.
 //
 // Lone surrogates in \u escapes become U+FFFD; \u0000 is legal text, so strings carry their length.
 #ifndef BASE_JSON_H
@@ -52,6 +54,7 @@ struct json_text {
     struct buffer text;  // decoded UTF-8; kept and reused between calls
     size_t *lengths;     // one per string (one where the member is a plain string); capacity managed inside
     size_t count, capacity;
+    size_t lone_surrogates;  // that became U+FFFD in text
 };
 // Checks that line is one whole JSON object and decodes the string (or array of strings) members named by keys into
 // found[0…count). A member of another type is an error. Missing ones have found = false. Frees nothing.

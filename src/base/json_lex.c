@@ -75,6 +75,7 @@ static bool unicode_escape(struct json_lexer *lexer, char out[4], size_t *bytes)
             lexer->at += 6;
         }
     }
+    lexer->lone_surrogates += value >= 0xD800 && value < 0xE000;
     *bytes = utf8_encode((uint32_t)value, out);
     return true;
 }

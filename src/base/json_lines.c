@@ -16,10 +16,10 @@ struct search {
     size_t count;
 };
 
-// Which key is asked for by this name, count where none is. The first of equal names in a line wins.
+// Which key is asked for by this name, count where none is.
 static size_t asked_for(const struct search *s, const char *name, size_t length) {
     for (size_t i = 0; i < s->count; i++) {
-        if (!s->found[i].found && strlen(s->keys[i]) == length && memcmp(s->keys[i], name, length) == 0)
+        if (strlen(s->keys[i]) == length && memcmp(s->keys[i], name, length) == 0)
             return i;
     }
     return s->count;
@@ -83,6 +83,12 @@ static bool read_strings(struct json_lexer *lexer, struct json_text *into) {
     }
 }
 
+static void clear(struct json_text *text) {
+    text->found = text->is_array = false;
+    text->count = text->lone_surrogates = 0;
+    buffer_clear(&text->text);
+}
+
 static bool read_member(struct search *s) {
     struct json_lexer *lexer = &s->lexer;
     size_t which = s->count;
@@ -91,15 +97,20 @@ static bool read_member(struct search *s) {
     if (which == s->count)
         return json_walk_value(lexer, NULL, 1);
     struct json_text *into = &s->found[which];
+    // Of equal names in a line the last one counts, as in Python.
+    clear(into);
     into->found = true;
-    switch (json_lex_peek(lexer)) {
-    case '"':
-        return read_string(lexer, into);
-    case '[':
-        return read_strings(lexer, into);
-    default:
-        return json_lex_fail(lexer, lexer->at, "a wanted member is neither a string nor an array of strings");
-    }
+    size_t before = lexer->lone_surrogates;
+    bool is_read = false;
+    int first = json_lex_peek(lexer);
+    if (first == '"')
+        is_read = read_string(lexer, into);
+    else if (first == '[')
+        is_read = read_strings(lexer, into);
+    else
+        json_lex_fail(lexer, lexer->at, "a wanted member is neither a string nor an array of strings");
+    into->lone_surrogates = lexer->lone_surrogates - before;
+    return is_read;
 }
 
 static bool read_object(struct search *s) {
@@ -124,16 +135,13 @@ static bool read_object(struct search *s) {
 
 int json_find_strings(const char *line, size_t length, const char *const *keys, struct json_text *found, size_t count) {
     struct search search = {
-        .lexer = {.text = line, .length = length},
+        .lexer = {.text = line, .length = length, .has_python_numbers = true},
         .keys = keys,
         .found = found,
         .count = count,
     };
-    for (size_t i = 0; i < count; i++) {
-        found[i].found = found[i].is_array = false;
-        found[i].count = 0;
-        buffer_clear(&found[i].text);
-    }
+    for (size_t i = 0; i < count; i++)
+        clear(&found[i]);
     if (read_object(&search))
         return 0;
     return error_set_code(EXIT_CODE_BAD_DATA, "not a valid JSON line: byte %zu of %zu: %s", search.lexer.problem_at,

@@ -3,6 +3,7 @@
 
 #include "base/json.h"
 #include "base/memory.h"
+#include <string.h>
 
 static void measure_text(struct json_measure *measure, size_t bytes) {
     if (measure)
@@ -64,6 +65,19 @@ static bool walk_container(struct json_lexer *lexer, struct json_measure *measur
     return true;
 }
 
+// What Python's json module writes for numbers that JSON does not have.
+static bool walk_python_number(struct json_lexer *lexer) {
+    static const char *const words[] = {"NaN", "Infinity", "-Infinity"};
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
+        size_t length = strlen(words[i]);
+        if (lexer->length - lexer->at >= length && memcmp(lexer->text + lexer->at, words[i], length) == 0) {
+            lexer->at += length;
+            return true;
+        }
+    }
+    return false;
+}
+
 bool json_walk_value(struct json_lexer *lexer, struct json_measure *measure, int depth) {
     size_t bytes, start;
     int first = json_lex_peek(lexer);
@@ -87,6 +101,8 @@ bool json_walk_value(struct json_lexer *lexer, struct json_measure *measure, int
     case -1:
         return json_lex_fail(lexer, lexer->at, "the end of the text where a value should be");
     default:
+        if (lexer->has_python_numbers && walk_python_number(lexer))
+            return true;
         if (first != '-' && (first < '0' || first > '9'))
             return json_lex_fail(lexer, lexer->at, "something that is no value");
         start = lexer->at;

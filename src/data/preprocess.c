@@ -141,6 +141,7 @@ static int create_workers(struct preprocessing *run) {
         .key_count = options->keys.count,
         .skip_bad_lines = options->skip_bad_lines,
         .replace_ill_formed = options->replace_ill_formed,
+        .refuse_surrogates = !options->replace_ill_formed,
     };
     if (options->append_eod && tokenizer_eod(run->tokenizer) < 0)
         return error_set_code(EXIT_CODE_USAGE,

@@ -1,4 +1,4 @@
-// Lanes and the pieces in them: what preprocess_run.c and preprocess_lane.c share. Everything here is guarded by the
+// Lanes and the pieces in them: what preprocess_run.c and preprocess_lane.c share. Everything is guarded by the
 // lock of struct lanes, but for what a thread alone is at work on: the file of a lane that is busy, the batch of an item
 // that is in work or being written.
 #ifndef DATA_PREPROCESS_LANE_H

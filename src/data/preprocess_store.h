@@ -1,5 +1,5 @@
 // The files of datasets in the making: for every key tokens, lengths and documents (see text_batch.h), and one list of
-// bad lines. They are plain runs of bytes without places in them, so what several threads have made, or an ahead-of-turn
+// bad lines. They are plain runs of bytes without places in them, so what several threads have made, or an early
 // part, is put together by copying. Writers say where, and any thread may write.
 #ifndef DATA_PREPROCESS_STORE_H
 #define DATA_PREPROCESS_STORE_H

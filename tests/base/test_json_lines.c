@@ -20,9 +20,9 @@ static int find(const char *line, size_t length, struct json_text found[2]) {
 
 TEST(members) {
     struct json_text found[2] = {0};
-    const char *line =
-        "{\"id\": 12, \"meta\": {\"text\": \"inner\", \"x\": [[], {}]}, \"text\": \"a\\n\\u00e9\\u0000b\", "
-        "\"text\": \"second\", \"te\": \"\", \"t\\u0069tle\": [\"one\", \"\", \"\\ud83d\\ude00\"]}\r\n";
+    const char *line = "{\"id\": 12, \"meta\": {\"text\": \"inner\", \"x\": [[], {}, NaN, -Infinity, Infinity]}, "
+                       "\"text\": [\"first\", \"one\"], \"text\": \"a\\n\\u00e9\\u0000b\", \"te\": \"\", "
+                       "\"t\\u0069tle\": [\"one\", \"\", \"\\ud83d\\ude00\"]}\r\n";
     EXPECT_OK(find(line, strlen(line), found));
     EXPECT(found[0].found && !found[0].is_array && found[1].found && found[1].is_array);
     EXPECT_INT(found[0].count, 1);

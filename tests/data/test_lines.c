@@ -215,6 +215,11 @@ TEST(bad_json_lines) {
                                       "{\"text\": \"\xFF\"}"};
     const char *keys[] = {"text"};
     struct jsonl_parser parser;
+    jsonl_parser_init(&parser, &(struct jsonl_options){.keys = keys, .key_count = 1, .refuse_surrogates = true});
+    EXPECT_ERROR(parse_line(&parser, "{\"text\": \"a\\udc00\"}"), "file:7: the member \"text\" holds a lone surrogate");
+    EXPECT_INT(parse_line(&parser, "{\"other\": \"a\\udc00\", \"text\": \"\\udc00\", \"text\": \"b\"}"), 1);
+    EXPECT_STRING(parser.found[0].text.data, "b");
+    jsonl_parser_free(&parser);
     jsonl_parser_init(&parser, &(struct jsonl_options){.keys = keys, .key_count = 1});
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         EXPECT_ERROR(parse_line(&parser, bad[i]), "file:7: ");

@@ -46,17 +46,25 @@ static void repair(struct buffer *out, const char *line, size_t length) {
 
 static int find_members(struct jsonl_parser *parser, const char *line, size_t length) {
     const struct jsonl_options *options = &parser->options;
-    if (options->replace_ill_formed && utf8_check(line, length) < length) {
+    bool is_repaired = options->replace_ill_formed && utf8_check(line, length) < length;
+    if (is_repaired) {
         repair(&parser->repaired, line, length);
-        parser->repaired_lines++;
         line = parser->repaired.data;
         length = parser->repaired.length;
     }
     TRY(json_find_strings(line, length, options->keys, parser->found, (size_t)options->key_count));
-    for (int64_t i = 0; i < options->key_count; i++)
+    for (int64_t i = 0; i < options->key_count; i++) {
         if (!parser->found[i].found)
             return bad_data("the object has no member \"%s\"; name the member that holds the text with --json-keys",
                             options->keys[i]);
+        if (parser->found[i].lone_surrogates && options->refuse_surrogates)
+            return bad_data(
+                "the member \"%s\" holds a lone surrogate (half a \\u pair), which is no text; replace such "
+                "by U+FFFD with --invalid-utf8 replace",
+                options->keys[i]);
+        is_repaired = is_repaired || parser->found[i].lone_surrogates > 0;
+    }
+    parser->repaired_lines += is_repaired;
     return 0;
 }
 

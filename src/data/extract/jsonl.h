@@ -12,6 +12,7 @@ struct jsonl_options {
     int64_t key_count;
     bool skip_bad_lines;      // count bad lines and go on; else they are errors with file and line
     bool replace_ill_formed;  // ill-formed UTF-8 becomes U+FFFD; else it makes a bad line
+    bool refuse_surrogates;   // lone surrogates make a bad line; else they become U+FFFD
 };
 
 struct jsonl_parser {
