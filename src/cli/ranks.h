@@ -1,5 +1,6 @@
-// Which of how many ranks this process is, from what its launcher left in the environment, in the order of the launchers
-// one meets: mpirun, srun, torchrun and its kin, and the jobs of Kubernetes, which number machines rather than ranks.
+// Which of how many ranks this process is, from what its launcher left in the environment, in the order of the
+// launchers one meets: mpirun, srun, torchrun and its kin, and the jobs of Kubernetes, which number machines rather
+// than ranks.
 #ifndef CLI_RANKS_H
 #define CLI_RANKS_H
 

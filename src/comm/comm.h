@@ -49,7 +49,8 @@ struct world_options {
     const char *backend;                  // "self", "mpi" or "tcp"
     const struct world_meeting *meeting;  // of "tcp"
     double deadline_seconds;
-    // Where a rank whose collective outlasts the deadline leaves its flight record, as flight-RANK.jsonl; NULL: nowhere.
+    // Where a rank whose collective outlasts the deadline leaves its flight record, as flight-RANK.jsonl; NULL:
+    // nowhere.
     const char *record_folder;
 };
 

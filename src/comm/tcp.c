@@ -1,6 +1,6 @@
 // A world found by TCP alone, for GPU ranks that no MPI has started (torchrun, Kubernetes Jobs): rank 0 waits at
-// MASTER_ADDR:MASTER_PORT, the others come to it. It carries host values only, among them NCCL's ids; tensors are NCCL's
-// business, and ranks on CPUs are told to use MPI.
+// MASTER_ADDR:MASTER_PORT, the others come to it. It carries host values only, among them NCCL's ids; tensors are
+// NCCL's business, and ranks on CPUs are told to use MPI.
 //
 // Every group is a star of its own around its first rank: that rank listens on a free port of its own, and all ranks
 // learn all ports, and all addresses, through the star of the whole world.

@@ -1,0 +1,31 @@
+// The commands below `bevatron launch`: starting runs on this machine or a cluster.
+#ifndef CLI_LAUNCH_H
+#define CLI_LAUNCH_H
+
+#include "config/config.h"
+
+int launch_local(int argc, char **argv);
+int launch_slurm(int argc, char **argv);
+
+// A launcher's command line: its own flags, then those of the command to be launched.
+struct launch_command {
+    char **own;  // argv[0] and the launcher's flags; NULL at the end
+    int own_count;
+    char **rest;  // the command's name, "train" where none is given, and its flags; NULL at the end
+    int rest_count;
+};
+// Tells them apart by the rows of the launcher's table. A word that is a command's name ends the launcher's flags;
+// without one, flags of both kinds may be mixed. The strings stay argv's.
+void launch_split(struct launch_command *command, const struct flag_table *own, int argc, char **argv);
+void launch_command_free(struct launch_command *command);
+// Appends a flag and its value.
+void launch_command_add(struct launch_command *command, const char *flag, const char *value);
+
+// The flags of a train command, checked as train itself will check them on `ranks` ranks. The config is to be freed
+// with launch_config_free in any case.
+int launch_config(struct config *config, const struct launch_command *command, int64_t ranks);
+void launch_config_free(struct config *config);
+// Makes a run that is started again go on where it stopped: --load is the folder of --save unless it is given.
+void launch_resume(struct launch_command *command, const struct config *config);
+
+#endif

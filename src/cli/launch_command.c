@@ -1,0 +1,100 @@
+// Telling a launcher's flags from those of what it launches. See launch.h.
+#include "base/error.h"
+#include "base/memory.h"
+#include "cli/launch.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static bool is_command(const char *word) {
+    static const char *const names[] = {"train",     "preprocess", "extract",   "evaluate",
+                                        "tokenizer", "dataset",    "checkpoint"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (strcmp(names[i], word) == 0)
+            return true;
+    return false;
+}
+
+// The launcher's row of an argument, NULL where it is not one of its flags; *has_value: the value is in it already.
+static const struct flag *own_row(const struct flag_table *own, const char *argument, bool *has_value) {
+    size_t length = strcspn(argument, "=");
+    *has_value = argument[length] == '=';
+    if (strncmp(argument, "--", 2) != 0)
+        return NULL;
+    char *name = memory_printf("%.*s", (int)length, argument);
+    const struct flag *row = flag_find(own, name);
+    free(name);
+    return row;
+}
+
+static bool is_help(const char *argument) {
+    return strcmp(argument, "--help") == 0 || strcmp(argument, "-h") == 0 || strcmp(argument, "--help-all") == 0;
+}
+
+void launch_split(struct launch_command *command, const struct flag_table *own, int argc, char **argv) {
+    // Two more for what launch_command_add may add, twice.
+    size_t room = sizeof(char *) * (size_t)(argc + 6);
+    *command = (struct launch_command){.own = memory_alloc(room), .rest = memory_alloc(room)};
+    static char train[] = "train";
+    command->own[command->own_count++] = argv[0];
+    command->rest[command->rest_count++] = train;
+    for (int i = 1; i < argc; i++) {
+        bool has_value;
+        const struct flag *row = own_row(own, argv[i], &has_value);
+        if (!row && command->rest_count == 1 && is_command(argv[i])) {
+            command->rest[0] = argv[i];
+            while (++i < argc)
+                command->rest[command->rest_count++] = argv[i];
+            break;
+        }
+        if (!row && !(command->rest_count == 1 && is_help(argv[i]))) {
+            command->rest[command->rest_count++] = argv[i];
+            continue;
+        }
+        command->own[command->own_count++] = argv[i];
+        bool is_switch = !row || row->type == FLAG_BOOL || row->type == FLAG_BOOL_OFF;
+        if (is_switch || has_value)
+            continue;
+        if (row->type != FLAG_STRING_LIST) {
+            if (i + 1 < argc)
+                command->own[command->own_count++] = argv[++i];
+            continue;
+        }
+        while (i + 1 < argc && strncmp(argv[i + 1], "--", 2) != 0 && !is_command(argv[i + 1]))
+            command->own[command->own_count++] = argv[++i];
+    }
+}
+
+void launch_command_add(struct launch_command *command, const char *flag, const char *value) {
+    // execv and the like want char *, and change nothing.
+    command->rest[command->rest_count++] = (char *)(uintptr_t)flag;
+    command->rest[command->rest_count++] = (char *)(uintptr_t)value;
+}
+
+void launch_command_free(struct launch_command *command) {
+    free(command->own);
+    free(command->rest);
+}
+
+static struct flag_command train_command(const struct flag_table *table) {
+    return (struct flag_command){.name = "train", .summary = "", .tables = table, .table_count = 1};
+}
+
+int launch_config(struct config *config, const struct launch_command *command, int64_t ranks) {
+    const struct flag_table table = config_flag_table(0);
+    const struct flag_command train = train_command(&table);
+    TRY(flags_parse(&train, config, command->rest_count, command->rest));
+    TRY(config_apply_preset(config));
+    return config_validate(config, (int)ranks);
+}
+
+void launch_config_free(struct config *config) {
+    const struct flag_table table = config_flag_table(0);
+    const struct flag_command train = train_command(&table);
+    flags_free(&train, config);
+}
+
+void launch_resume(struct launch_command *command, const struct config *config) {
+    if (config->save && !config->load)
+        launch_command_add(command, "--load", config->save);
+}

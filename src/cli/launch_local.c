@@ -1,0 +1,166 @@
+// bevatron launch local: ranks on this machine under a watchman. When they fail they are started again from the last
+// checkpoint, as long as each attempt gets further than the one before.
+#include "base/error.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "checkpoint/checkpoint.h"
+#include "cli/commands.h"
+#include "cli/launch.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+extern char **environ;
+
+struct local_options {
+    struct flag_given given;
+    int64_t nproc, max_restarts;
+};
+
+static const struct flag own_flags[] = {
+    {.name = "This machine", .type = FLAG_GROUP},
+    {.name = "--nproc",
+     .type = FLAG_INT,
+     .offset = offsetof(struct local_options, nproc),
+     .initial = "1",
+     .minimum = 1,
+     .maximum = 1024,
+     .help = "ranks; -n is short for it"},
+    {.name = "--max-restarts",
+     .type = FLAG_INT,
+     .offset = offsetof(struct local_options, max_restarts),
+     .initial = "3",
+     .minimum = 0,
+     .maximum = 1e6,
+     .help = "how often a run that failed is started again from its last checkpoint"},
+};
+
+static const struct flag_table own_table = {.flags = own_flags,
+                                            .count = sizeof own_flags / sizeof own_flags[0],
+                                            .given = offsetof(struct local_options, given)};
+
+static const struct flag_command local_command = {
+    .name = "launch local",
+    .summary = "Trains on this machine with several ranks, and starts them again when they fail.",
+    .tables = &own_table,
+    .table_count = 1,
+    .epilogue = "Example:\n"
+                "  bevatron launch local -n 4 --max-restarts 5 --preset gpt2-124m … --save run --save-interval 9\n"};
+
+static volatile sig_atomic_t passed_on;
+static volatile sig_atomic_t child_now;
+
+static void pass_on(int number) {
+    passed_on = number;
+    if (child_now > 0)
+        kill((pid_t)child_now, number);
+}
+
+static int run_once(char *const *words, int *exit_code) {
+    pid_t child;
+    int status = posix_spawn(&child, "/proc/self/exe", NULL, NULL, words, environ), ended = 0;
+    if (status != 0)
+        return error_set("cannot start this program again: %s", strerror(status));
+    child_now = (sig_atomic_t)child;
+    while (waitpid(child, &ended, 0) < 0 && errno == EINTR) {
+    }
+    child_now = 0;
+    *exit_code = WIFEXITED(ended) ? WEXITSTATUS(ended) : 128 + WTERMSIG(ended);
+    return 0;
+}
+
+// The iteration of the newest checkpoint, -1 where there is none.
+static int64_t progress(const char *folder) {
+    char *path = NULL;
+    int64_t iteration = -1;
+    struct checkpoint_find find = {.folder = folder, .step = -1, .allow_fallback = true, .skip_checksums = true};
+    if (folder && checkpoint_exists(folder) && checkpoint_find(&find, &path, &iteration) < 0)
+        iteration = -1;
+    free(path);
+    return iteration;
+}
+
+// A wrong flag, bad data or a run that was asked to stop will not do better the next time.
+static bool may_retry(int exit_code) {
+    switch (exit_code) {
+    case EXIT_CODE_OK:
+    case EXIT_CODE_USAGE:
+    case EXIT_CODE_STOPPED:
+    case EXIT_CODE_OUT_OF_MEMORY:
+    case EXIT_CODE_BAD_DATA:
+    case EXIT_CODE_NO_CHECKPOINT:
+    case EXIT_CODE_NO_PROGRESS:
+        return false;
+    default:
+        return true;
+    }
+}
+
+static int watch(const struct local_options *options, char *const *words, const char *save, int *exit_code) {
+    const int signals[] = {SIGTERM, SIGINT, SIGUSR1};
+    struct sigaction action = {.sa_handler = pass_on};
+    for (size_t i = 0; i < sizeof signals / sizeof signals[0]; i++)
+        sigaction(signals[i], &action, NULL);
+    int without_progress = 0;
+    for (int64_t restarts = 0;; restarts++) {
+        int64_t before = progress(save);
+        TRY(run_once(words, exit_code));
+        if (!may_retry(*exit_code) || passed_on || restarts >= options->max_restarts)
+            return 0;
+        int64_t after = progress(save);
+        without_progress = after > before ? 0 : without_progress + 1;
+        if (without_progress >= 2) {
+            log_error("the run failed with code %d and got no further than iteration %lld in two attempts", *exit_code,
+                      (long long)after);
+            *exit_code = EXIT_CODE_NO_PROGRESS;
+            return 0;
+        }
+        log_warn("the run failed with code %d; starting again from iteration %lld (restart %lld of %lld)", *exit_code,
+                 (long long)(after < 0 ? 0 : after), (long long)restarts + 1, (long long)options->max_restarts);
+    }
+}
+
+static int launch(struct local_options *options, struct launch_command *command, struct config *config,
+                  int *exit_code) {
+    if (strcmp(command->rest[0], "train") != 0)
+        return error_set_code(EXIT_CODE_USAGE, "launch local starts train; run bevatron %s by itself",
+                              command->rest[0]);
+    TRY(launch_config(config, command, options->nproc));
+    launch_resume(command, config);
+    char count[24], self[] = "bevatron";
+    snprintf(count, sizeof count, "%lld", (long long)options->nproc);
+    launch_command_add(command, "--nproc", count);
+    char **words = memory_alloc(sizeof *words * (size_t)(command->rest_count + 2));
+    words[0] = self;
+    memcpy(words + 1, command->rest, sizeof *words * (size_t)command->rest_count);
+    int status = watch(options, words, config->save, exit_code);
+    free(words);
+    return status;
+}
+
+int launch_local(int argc, char **argv) {
+    struct local_options options;
+    struct config config = {0};
+    struct launch_command command;
+    static char long_name[] = "--nproc";
+    for (int i = 1; i < argc; i++)
+        if (strcmp(argv[i], "-n") == 0)
+            argv[i] = long_name;
+    launch_split(&command, &own_table, argc, argv);
+    int exit_code = EXIT_CODE_OK;
+    int status = flags_parse(&local_command, &options, command.own_count, command.own);
+    if (status == 0)
+        status = launch(&options, &command, &config, &exit_code);
+    if (status < 0)
+        exit_code = command_failed();
+    launch_config_free(&config);
+    flags_free(&local_command, &options);
+    launch_command_free(&command);
+    return exit_code;
+}

@@ -1,0 +1,14 @@
+// Words in shell scripts. Whatever a user gives (names, paths, flags) becomes one word of the script and never code.
+#ifndef CLUSTER_SHELL_H
+#define CLUSTER_SHELL_H
+
+#include "base/buffer.h"
+
+// Appends text as one word: as it is where it is plain, else between single quotes.
+void shell_word(struct buffer *out, const char *text);
+// Appends "export NAME=word\n". -1 where the name is not one of a variable.
+int shell_export(struct buffer *out, const char *name, const char *value);
+// The same from "NAME=value".
+int shell_export_pair(struct buffer *out, const char *pair);
+
+#endif

@@ -1,0 +1,78 @@
+#!/usr/bin/env bash
+# A Slurm cluster of its own on this one machine, for tests: slurm_cluster.sh up FOLDER | down FOLDER.
+# Two nodes are two slurmd of the same host with a port and folders each; munge, its key and all state live in FOLDER.
+# Prints, for `up`, the variables to set.
+set -eu
+export PATH=$PATH:/usr/sbin:/sbin
+action=$1
+folder=$2
+
+stop() {
+    for file in "$folder"/slurmd-*.pid "$folder/slurmctld.pid" "$folder/munge/pid"; do
+        [ -s "$file" ] && kill "$(cat "$file")" 2>/dev/null || true
+    done
+    pkill -f "slurmstepd: .*" 2>/dev/null || true
+}
+
+if [ "$action" = down ]; then
+    stop
+    exit 0
+fi
+
+me=$(id -un)
+host=$(hostname -s)
+# Ports that another cluster on this machine is unlikely to have.
+base=$((16000 + $$ % 4000 * 5))
+mkdir -p "$folder"/munge "$folder"/state "$folder"/spool "$folder"/tmp/n1 "$folder"/tmp/n2 "$folder"/log
+chmod 755 "$folder" "$folder/munge"
+head -c 1024 /dev/urandom >"$folder/munge/key"
+chmod 600 "$folder/munge/key"
+munged --force --key-file="$folder/munge/key" --socket="$folder/munge/socket" --pid-file="$folder/munge/pid" \
+    --log-file="$folder/munge/log" --seed-file="$folder/munge/seed"
+
+# TmpFS per node: the PMIx plugins of both nodes would else use the same folder. cred_expire is how long a requeued job
+# waits.
+cat >"$folder/slurm.conf" <<EOF
+ClusterName=test
+SlurmctldHost=$host(127.0.0.1)
+SlurmctldPort=$base
+SlurmUser=$me
+SlurmdUser=$me
+AuthInfo=socket=$folder/munge/socket,cred_expire=5
+StateSaveLocation=$folder/state
+SlurmdSpoolDir=$folder/spool/%n
+SlurmctldPidFile=$folder/slurmctld.pid
+SlurmdPidFile=$folder/slurmd-%n.pid
+SlurmctldLogFile=$folder/log/slurmctld
+SlurmdLogFile=$folder/log/slurmd-%n
+TmpFS=$folder/tmp/%n
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+SelectType=select/cons_tres
+SelectTypeParameters=CR_CPU
+SchedulerParameters=bf_interval=1,sched_interval=2,batch_sched_delay=0
+SlurmdParameters=config_overrides
+KillWait=5
+JobRequeue=1
+MaxArraySize=100
+ReturnToService=2
+NodeName=n1 NodeHostname=$host NodeAddr=127.0.0.1 Port=$((base + 1)) CPUs=4 RealMemory=1000 State=UNKNOWN
+NodeName=n2 NodeHostname=$host NodeAddr=127.0.0.1 Port=$((base + 2)) CPUs=4 RealMemory=1000 State=UNKNOWN
+PartitionName=all Nodes=n1,n2 Default=YES MaxTime=INFINITE State=UP
+EOF
+printf 'CgroupPlugin=cgroup/v1\nCgroupAutomount=no\n' >"$folder/cgroup.conf"
+export SLURM_CONF=$folder/slurm.conf
+slurmctld -f "$SLURM_CONF"
+slurmd -N n1 -f "$SLURM_CONF"
+slurmd -N n2 -f "$SLURM_CONF"
+for _ in $(seq 100); do
+    [ "$(sinfo -h -o %t 2>/dev/null)" = idle ] && break
+    sleep 0.1
+done
+if [ "$(sinfo -h -o %t)" != idle ]; then
+    sinfo >&2
+    tail -n 5 "$folder"/log/* >&2
+    stop
+    exit 1
+fi
+echo "export SLURM_CONF=$SLURM_CONF"

@@ -1,0 +1,101 @@
+#!/usr/bin/env bash
+# launch slurm against a real Slurm cluster on this machine: two nodes, two tasks each. The job trains and finishes; it
+# is warned, saves, is requeued and goes on with the same losses; a killed task is made good; a chain of short
+# allocations ends with the bits of one long run; preparation comes before training.
+# label: slow
+. tests/cli/common.sh
+if ! command -v slurmctld >/dev/null && ! [ -x /usr/sbin/slurmctld ]; then
+    echo "SKIP no Slurm on this machine; apt install slurm-wlm munge, or make test-slurm"
+    exit 77
+fi
+$BEVATRON version | grep -q "MPI.*yes" || { echo "SKIP a build without MPI"; exit 77; }
+settings=$(bash tests/parallel/slurm_cluster.sh up "$work/slurm") || { echo "FAIL no cluster"; exit 1; }
+eval "$settings"
+trap 'scancel -u "$(id -un)" 2>/dev/null; bash tests/parallel/slurm_cluster.sh down "$work/slurm"; rm -rf "$work" 2>/dev/null || { sleep 1; rm -rf "$work"; }' EXIT
+
+# Both nodes are this host: they must not share memory segments, and ranks that wait must let others run.
+export OMPI_MCA_btl=self,tcp OMPI_MCA_btl_tcp_if_include=lo OMPI_MCA_mpi_yield_when_idle=1
+model=(--mock-data --num-layers 1 --hidden-size 16 --num-attention-heads 2 --seq-length 16 --vocab-size 50
+    --tokenizer-type NullTokenizer --micro-batch-size 1 --global-batch-size 4 --lr 1e-3 --log-interval 1 --eval-iters 0
+    --threads 1 --save-interval 1000000)
+job=(--nodes 2 --ntasks-per-node 2 --shared --logs "$work/logs")
+
+submit() { "$BEVATRON" launch slurm "$@" 2>"$work/out"; }
+state() { scontrol show job "$1" 2>/dev/null | grep -o 'JobState=[A-Z]*' | sort -u; }
+# Waits until the job has ended; its output is then in $work/out.
+await() {
+    for _ in $(seq 600); do
+        squeue -h -j "$1" 2>/dev/null | grep -q . || break
+        sleep 0.2
+    done
+    cat "$work"/logs/*-"$1"*.log >"$work/out" 2>/dev/null
+}
+await_line() {
+    for _ in $(seq 600); do
+        grep -qs "$2" "$work"/logs/"$1"/rank-0.log && return
+        sleep 0.1
+    done
+    fail "job $1 never came to \"$2\""
+}
+losses() { grep -ho 'iteration *[0-9]*/.*lm loss: [^|]*' "$@" | sed 's/iteration *\([0-9]*\).*lm loss: /\1 /' | sort -n -u; }
+
+# A run of four ranks on two nodes, and the same without Slurm.
+number=$(submit "${job[@]}" "${model[@]}" --train-iters 30 --save "$work/plain")
+await "$number"
+[ "$(state "$number")" = JobState=COMPLETED ] && pass || fail "the job did not complete: $(state "$number")"
+bash tests/parallel/mpirun.sh 4 "$BEVATRON" train "${model[@]}" --train-iters 30 --save "$work/local" >"$work/local.log" 2>&1
+losses "$work/local.log" >"$work/want"
+losses "$work"/logs/"$number"/rank-0.log >"$work/got"
+[ "$(wc -l <"$work/want")" = 30 ] && pass || fail "the run without Slurm has no 30 losses"
+expect_same "$work/want" "$work/got" "losses under Slurm"
+
+# The warning before the time limit, as Slurm sends it: saved, requeued, continued.
+number=$(submit "${job[@]}" "${model[@]}" --train-iters 400 --save "$work/warned")
+await_line "$number" "iteration       20/"
+scancel --batch --signal=USR1 "$number"
+await "$number"
+[ "$(state "$number")" = JobState=COMPLETED ] && pass || fail "a warned job did not complete: $(state "$number")"
+grep -q "ended with code 210" "$work/out" && pass || fail "the warning did not reach the ranks"
+scontrol show job "$number" | grep -q "Restarts=1" && pass || fail "the job was not requeued once"
+bash tests/parallel/mpirun.sh 4 "$BEVATRON" train "${model[@]}" --train-iters 400 --save "$work/long" >"$work/long.log" 2>&1
+expect_same "$work/long/iter_0000400/model.safetensors" "$work/warned/iter_0000400/model.safetensors" \
+    "weights after a warning and a requeue"
+
+# A killed task ends the job's step; it is requeued and resumes from its last checkpoint.
+number=$(submit "${job[@]}" "${model[@]}" --train-iters 400 --save "$work/killed" --save-interval 10)
+await_line "$number" "iteration       30/"
+pkill -9 -f -o "bevatron train .*$work/killed" || fail "no task to kill"
+await "$number"
+[ "$(state "$number")" = JobState=COMPLETED ] && pass || fail "a job with a killed task did not complete: $(state "$number")"
+expect_same "$work/long/iter_0000400/model.safetensors" "$work/killed/iter_0000400/model.safetensors" \
+    "weights after a killed task"
+
+# scancel ends it for good, and leaves a checkpoint.
+number=$(submit "${job[@]}" "${model[@]}" --train-iters 1000000 --save "$work/cancelled")
+await_line "$number" "iteration       20/"
+scancel "$number"
+await "$number"
+[ "$(state "$number")" = JobState=CANCELLED ] && pass || fail "a cancelled job is $(state "$number")"
+
+# Five allocations of 80 iterations each, against one long run.
+number=$(submit "${job[@]}" --array-chain 5 "${model[@]}" --train-iters 400 --exit-interval 80 --save "$work/chain")
+await "$number"
+expect_same "$work/long/iter_0000400/model.safetensors" "$work/chain/iter_0000400/model.safetensors" \
+    "weights after a chain of allocations"
+expect_same "$work/long/iter_0000400/optimizer.safetensors" "$work/chain/iter_0000400/optimizer.safetensors" \
+    "optimizer after a chain of allocations"
+
+# Preparation, then training on what it made.
+for i in $(seq 200); do echo "{\"text\": \"the $i quick brown foxes jump over $i lazy dogs\"}"; done >"$work/text.jsonl"
+"$BEVATRON" tokenizer train --input "$work/text.jsonl" --vocab-size 280 --output-prefix "$work/bpe" >"$work/out" 2>&1 ||
+    fail "no tokenizer"
+tokenizer=(--tokenizer-type GPT2BPETokenizer --vocab-file "$work/bpe-vocab.json" --merge-file "$work/bpe-merges.txt")
+prepared=$(submit --shared --logs "$work/logs" preprocess --input "$work/text.jsonl" --output-prefix "$work/data" \
+    --append-eod "${tokenizer[@]}")
+number=$(submit "${job[@]}" --after "$prepared" --data-path "$work/data_text_document" "${tokenizer[@]}" --split 100,0,0 \
+    --num-layers 1 --hidden-size 16 --num-attention-heads 2 --seq-length 16 --micro-batch-size 1 --global-batch-size 4 \
+    --lr 1e-3 --train-iters 5 --log-interval 1 --eval-iters 0 --threads 1)
+await "$number"
+[ "$(state "$number")" = JobState=COMPLETED ] && pass || fail "training after preparation: $(state "$number")"
+[ "$(losses "$work"/logs/"$number"/rank-0.log | wc -l)" = 5 ] && pass || fail "training after preparation has no 5 losses"
+finish
