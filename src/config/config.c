@@ -42,15 +42,6 @@ int config_pad_vocab(struct config *config, int64_t vocab_size) {
     return complaints_report(&complaints);
 }
 
-int64_t config_parameter_count(const struct config *config) {
-    int64_t h = config->hidden_size, f = config->ffn_hidden_size, q = config->num_attention_heads * config->kv_channels;
-    int64_t attention = h * 3 * q + 3 * q + q * h + h;  // query, key and value; projection
-    int64_t mlp = h * f + f + f * h + h;
-    int64_t norms = 4 * h;
-    return config->num_layers * (attention + mlp + norms) + 2 * h +
-           (config->padded_vocab_size + config->max_position_embeddings) * h;
-}
-
 int64_t config_global_batch_size(const struct config *config, int64_t consumed_samples) {
     if (config->rampup_start == 0 || consumed_samples > config->rampup_samples)
         return config->global_batch_size;

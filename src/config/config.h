@@ -19,25 +19,43 @@ struct config {
 
     // Model. H = hidden_size, L = num_layers.
     char *preset;  // NULL for none
-    char *model;   // "gpt"
+    char *model;   // "gpt" | "bert" | "t5"
     int64_t num_layers;
     int64_t hidden_size;
     int64_t ffn_hidden_size;  // 4H where not given
     int64_t num_attention_heads;
     int64_t kv_channels;  // H / heads where not given
     bool group_query_attention;
-    int64_t num_query_groups;
+    int64_t num_query_groups;  // see config_query_groups
     int64_t max_position_embeddings;
-    char *position_embedding_type;  // "learned_absolute" | "rope" | "none"
+    char *position_embedding_type;  // "learned_absolute" | "rope" | "relative" | "none"
+    bool no_position_embedding;
+    int64_t position_offset;  // rows of the position table before that of position 0
     int64_t rotary_base;
     double rotary_percent;
     bool rotary_interleaved;
-    char *normalization;  // "LayerNorm" | "RMSNorm"
+    double rotary_seq_len_interpolation_factor;  // positions are divided by it
+    bool use_rope_scaling;                       // Llama 3.1: the four below
+    double rope_scaling_factor;
+    double rope_low_freq_factor;
+    double rope_high_freq_factor;
+    int64_t rope_original_length;
+    int64_t relative_attention_num_buckets;
+    int64_t relative_attention_max_distance;
+    int64_t sliding_window;  // 0: none
+    double softmax_scale;    // 0: 1 / sqrt(kv_channels)
+    char *normalization;     // "LayerNorm" | "RMSNorm"
+    char *norm_placement;    // "pre" | "post"
     double norm_epsilon;
+    char *activation;  // see config_activation
+    bool gated_linear_unit;
     bool swiglu;
     bool no_bias_gelu_fusion;  // exact (erf) GELU instead of the tanh form
     bool disable_bias_linear;
+    bool add_qkv_bias;
     bool untie_embeddings_and_output_weights;
+    bool add_output_bias;
+    bool scale_tied_output;
     bool apply_query_key_layer_scaling;
     bool attention_softmax_in_fp32;
     int64_t make_vocab_size_divisible_by;
@@ -45,13 +63,15 @@ struct config {
     double hidden_dropout;
     double attention_dropout;
     double init_method_std;
-    int64_t encoder_num_layers;
+    int64_t encoder_num_layers;  // these two: see config_encoder_layers
+    int64_t decoder_num_layers;
     bool bert_no_binary_head;
+    int64_t num_token_types;  // -1: not given, see config_token_types
 
     // Batches and length of the run.
-    int64_t seq_length;
-    int64_t encoder_seq_length;
-    int64_t decoder_seq_length;
+    int64_t seq_length;          // of T5: the encoder's
+    int64_t encoder_seq_length;  // seq_length
+    int64_t decoder_seq_length;  // seq_length where not given
     int64_t micro_batch_size;
     int64_t global_batch_size;             // micro_batch_size × data_parallel_size where not given
     struct string_list rampup_batch_size;  // START INCREMENT SAMPLES, see rampup_start below
@@ -231,6 +251,8 @@ void config_free(struct config *config);
 int config_apply_preset(struct config *config);
 // Appends a table of the presets with their sizes, for people.
 void config_list_presets(struct buffer *out);
+// Name of preset i, NULL after the last.
+const char *config_preset_name(size_t i);
 
 // Derives what follows from the flags and refuses what contradicts itself or is not implemented, all complaints in
 // one message, each with its remedy. world_size is the number of ranks.
@@ -241,6 +263,23 @@ int config_validate_for(struct config *config, int world_size, enum config_use u
 // unless --padded-vocab-size was given, which is then checked against the tokenizer's vocab_size.
 int config_pad_vocab(struct config *config, int64_t vocab_size);
 
+// What the model's flags mean together (config_model.c). The fields themselves stay as they were given, so that a
+// checkpoint's can be compared with them.
+enum config_form { CONFIG_GPT, CONFIG_BERT, CONFIG_T5 };
+enum config_form config_form(const struct config *config);
+int64_t config_query_groups(const struct config *config);  // heads of keys and values
+// "gelu_tanh" | "gelu" | "relu" | "silu", and whether the MLP is gated.
+const char *config_activation(const struct config *config);
+bool config_is_gated(const struct config *config);
+bool config_has_binary_head(const struct config *config);
+bool config_has_output_bias(const struct config *config);
+int64_t config_token_types(const struct config *config);  // 0: none
+bool config_has_qkv_bias(const struct config *config);
+// Layers of each stack, 0 where the form has none: GPT is a decoder, BERT an encoder, T5 both.
+int64_t config_encoder_layers(const struct config *config);
+int64_t config_decoder_layers(const struct config *config);
+// Rotated channels of a head: int(kv_channels × rotary_percent).
+int64_t config_rotary_channels(const struct config *config);
 // Parameters of the model; padded_vocab_size must be set.
 int64_t config_parameter_count(const struct config *config);
 

@@ -25,9 +25,11 @@
 #define CHOICE(flag, field, start, names, ...)                                                                         \
     { ROW(flag, FLAG_CHOICE, field), .initial = start, .choices = names, .help = __VA_ARGS__ }
 
-static const char *const model_names[] = {"gpt", NULL};
+static const char *const model_names[] = {"gpt", "bert", "t5", NULL};
 static const char *const position_names[] = {"learned_absolute", "rope", "relative", "none", NULL};
 static const char *const norm_names[] = {"LayerNorm", "RMSNorm", NULL};
+static const char *const placement_names[] = {"pre", "post", NULL};
+static const char *const activation_names[] = {"gelu_tanh", "gelu", "relu", "silu", NULL};
 static const char *const optimizer_names[] = {"adam", "sgd", NULL};
 static const char *const lr_names[] = {"constant", "linear", "cosine", "inverse-square-root", "WSD", NULL};
 static const char *const wsd_names[] = {"exponential", "linear", "cosine", "minus_sqrt", NULL};
@@ -45,7 +47,8 @@ static const struct flag rows[] = {
     GROUP("Model"),
     TEXT("--preset", preset, NULL, "NAME",
          "take the model's flags from a published model (`bevatron help presets` lists them); flags given here win"),
-    CHOICE("--model", model, "gpt", model_names, "family of the model"),
+    CHOICE("--model", model, "gpt", model_names,
+           "form of the model: gpt is a decoder (Llama, OPT and Mistral too), bert an encoder (RoBERTa too), t5 both"),
     INT("--num-layers", num_layers, NULL, 1, 100000, "transformer layers"),
     INT("--hidden-size", hidden_size, NULL, 1, 1 << 20, "width of the residual stream"),
     INT("--ffn-hidden-size", ffn_hidden_size, NULL, 1, 1 << 22, "width inside the MLP; 4 × hidden size if not given"),
@@ -63,26 +66,63 @@ static const struct flag rows[] = {
          .bounds = FLAG_BELOW_MAXIMUM),
     REAL("--init-method-std", init_method_std, "0.02", 0, 100, "standard deviation of the initial weights"),
     REAL("--norm-epsilon", norm_epsilon, "1e-5", 0, 1, "added to the variance in a norm", .bounds = FLAG_ABOVE_MINIMUM),
-    CHOICE("--normalization", normalization, "LayerNorm", norm_names, "kind of norm", NOT_YET),
+    CHOICE("--normalization", normalization, "LayerNorm", norm_names, "kind of norm"),
+    CHOICE("--norm-placement", norm_placement, "pre", placement_names,
+           "norm before each sublayer, or after its residual as in the original BERT", ADVANCED),
     CHOICE("--position-embedding-type", position_embedding_type, "learned_absolute", position_names,
-           "how positions enter the model", NOT_YET),
+           "how positions enter the model"),
+    SWITCH("--no-position-embedding", no_position_embedding,
+           "no learned positions: the old way to say --position-embedding-type none, or beside rope", ADVANCED),
+    INT("--position-offset", position_offset, "0", 0, 1 << 20,
+        "rows of the position table before that of position 0; OPT and RoBERTa have 2", ADVANCED),
     INT("--rotary-base", rotary_base, "10000", 1, FLAG_ENDLESS, "base of the rotary frequencies", ADVANCED),
     REAL("--rotary-percent", rotary_percent, "1.0", 0, 1, "part of a head that is rotated",
          .bounds = FLAG_ABOVE_MINIMUM, ADVANCED),
     SWITCH("--rotary-interleaved", rotary_interleaved, "rotate pairs (2j, 2j+1) instead of halves", ADVANCED),
-    SWITCH("--swiglu", swiglu, "gated MLP with SiLU instead of GELU", NOT_YET),
-    SWITCH("--no-bias-gelu-fusion", no_bias_gelu_fusion, "exact (erf) GELU instead of the tanh form", NOT_YET),
-    SWITCH("--disable-bias-linear", disable_bias_linear, "no biases in linear layers", NOT_YET),
-    SWITCH("--group-query-attention", group_query_attention, "several query heads share keys and values", NOT_YET),
-    INT("--num-query-groups", num_query_groups, "1", 1, 1 << 16, "groups of keys and values", ADVANCED),
+    REAL("--rotary-seq-len-interpolation-factor", rotary_seq_len_interpolation_factor, "1", 0, 1e6,
+         "rotary positions are divided by this", .bounds = FLAG_ABOVE_MINIMUM, ADVANCED),
+    SWITCH("--use-rope-scaling", use_rope_scaling, "stretch low rotary frequencies as Llama 3.1 does", ADVANCED),
+    REAL("--rope-scaling-factor", rope_scaling_factor, "8", 1, 1e6, "by how much they are stretched", ADVANCED),
+    REAL("--rope-low-freq-factor", rope_low_freq_factor, "1", 0, 1e6,
+         "wavelengths above the original length / this are stretched in full", .bounds = FLAG_ABOVE_MINIMUM, ADVANCED),
+    REAL("--rope-high-freq-factor", rope_high_freq_factor, "4", 0, 1e6,
+         "wavelengths below the original length / this stay as they are", .bounds = FLAG_ABOVE_MINIMUM, ADVANCED),
+    INT("--rope-original-length", rope_original_length, "8192", 1, 1 << 30,
+        "tokens of a sample before the frequencies were stretched", ADVANCED),
+    INT("--relative-attention-num-buckets", relative_attention_num_buckets, "32", 4, 256,
+        "buckets of distances of relative positions", ADVANCED),
+    INT("--relative-attention-max-distance", relative_attention_max_distance, "128", 2, 1 << 20,
+        "distance from which relative positions are all alike", ADVANCED),
+    INT("--sliding-window", sliding_window, "0", 0, 1 << 30, "a token sees so many of the last tokens; 0 for all",
+        ADVANCED),
+    REAL("--softmax-scale", softmax_scale, NULL, 0, 1e6,
+         "factor of attention scores; 1 / the root of the head's width if not given", .bounds = FLAG_ABOVE_MINIMUM,
+         ADVANCED),
+    SWITCH("--swiglu", swiglu, "gated MLP with SiLU instead of GELU"),
+    CHOICE("--activation", activation, NULL, activation_names,
+           "function inside the MLP; gelu_tanh if not given, the exact gelu without biases or their fusion", ADVANCED),
+    SWITCH("--gated-linear-unit", gated_linear_unit, "the MLP's activation multiplies a second projection", ADVANCED),
+    SWITCH("--no-bias-gelu-fusion", no_bias_gelu_fusion, "exact (erf) GELU instead of the tanh form", ADVANCED),
+    SWITCH("--disable-bias-linear", disable_bias_linear, "no biases in linear layers"),
+    SWITCH("--add-qkv-bias", add_qkv_bias, "biases of queries, keys and values even so", ADVANCED),
+    SWITCH("--group-query-attention", group_query_attention, "several query heads share keys and values"),
+    INT("--num-query-groups", num_query_groups, "1", 1, 1 << 16, "groups of keys and values"),
     SWITCH("--untie-embeddings-and-output-weights", untie_embeddings_and_output_weights,
-           "the output layer has a matrix of its own", NOT_YET),
+           "the output layer has a matrix of its own"),
+    SWITCH("--add-output-bias", add_output_bias, "the output layer has a bias; BERT's always has one", ADVANCED),
+    SWITCH("--scale-tied-output", scale_tied_output, "logits are divided by the root of the hidden size, as in T5",
+           ADVANCED),
     SWITCH("--apply-query-key-layer-scaling", apply_query_key_layer_scaling,
            "scale scores by 1 / layer number and back in fp32: accepted, changes no numbers", ADVANCED),
     SWITCH("--attention-softmax-in-fp32", attention_softmax_in_fp32, "accepted: the softmax always is in fp32",
            ADVANCED),
-    INT("--encoder-num-layers", encoder_num_layers, NULL, 1, 100000, "layers of an encoder (BERT, T5)", NOT_YET),
-    SWITCH("--bert-no-binary-head", bert_no_binary_head, "BERT without next-sentence prediction", NOT_YET),
+    INT("--encoder-num-layers", encoder_num_layers, NULL, 1, 100000,
+        "layers of T5's encoder; --num-layers if not given", ADVANCED),
+    INT("--decoder-num-layers", decoder_num_layers, NULL, 1, 100000,
+        "layers of T5's decoder; --num-layers if not given", ADVANCED),
+    SWITCH("--bert-no-binary-head", bert_no_binary_head, "BERT without the head that judges the order of sentences"),
+    INT("--num-token-types", num_token_types, "-1", -1, 1 << 16,
+        "rows of the table of token types; -1 for 2 in a BERT with its binary head, else 0", ADVANCED),
 
     GROUP("Length of the run and batches"),
     INT("--seq-length", seq_length, NULL, 1, 1 << 30, "tokens of a sample"),
@@ -168,14 +208,16 @@ static const struct flag rows[] = {
     LIST("--test-data-path", test_data_path, "PREFIX…", "dataset of the test alone", ADVANCED),
     SWITCH("--eod-mask-loss", eod_mask_loss, "no loss where the input is the end of a document"),
     SWITCH("--reset-position-ids", reset_position_ids, "positions begin anew after the end of a document"),
-    SWITCH("--reset-attention-mask", reset_attention_mask, "no attention across the end of a document", NOT_YET),
+    SWITCH("--reset-attention-mask", reset_attention_mask, "no attention across the end of a document"),
     SWITCH("--no-create-attention-mask-in-dataloader", no_create_attention_mask_in_dataloader,
            "accepted: masks are never stored", ADVANCED),
     CHOICE("--dataloader-type", dataloader_type, "single", loader_names, "how samples are handed to ranks", NOT_YET),
     REAL("--mask-prob", mask_prob, "0.15", 0, 1, "part of the tokens that BERT predicts", ADVANCED),
     REAL("--short-seq-prob", short_seq_prob, "0.1", 0, 1, "part of BERT's samples that are short", ADVANCED),
-    INT("--encoder-seq-length", encoder_seq_length, NULL, 1, 1 << 30, "tokens of an encoder's sample", NOT_YET),
-    INT("--decoder-seq-length", decoder_seq_length, NULL, 1, 1 << 30, "tokens of a decoder's sample", NOT_YET),
+    INT("--encoder-seq-length", encoder_seq_length, NULL, 1, 1 << 30,
+        "tokens of a sample of BERT or of T5's encoder: another name of --seq-length", ADVANCED),
+    INT("--decoder-seq-length", decoder_seq_length, NULL, 1, 1 << 30,
+        "tokens of a sample of T5's decoder; --seq-length if not given", ADVANCED),
     TEXT("--tokenizer-type", tokenizer_type, NULL, "NAME",
          "GPT2BPETokenizer if --vocab-file is given; `bevatron tokenizer encode --help` names all"),
     TEXT("--vocab-file", vocab_file, NULL, "FILE", "vocabulary of the tokenizer (vocab.json)"),
@@ -265,7 +307,7 @@ static const struct flag rows[] = {
     CHOICE("--attention-backend", attention_backend, "auto", attention_names,
            "accepted: bevatron picks the kernel for the shape", ADVANCED),
     CHOICE("--recompute-granularity", recompute_granularity, NULL, granularity_names,
-           "recompute activations in the backward pass", NOT_YET),
+           "recompute activations in the backward pass: attention, or whole layers"),
     CHOICE("--recompute-method", recompute_method, NULL, recompute_names, "which layers are recomputed", ADVANCED),
     INT("--recompute-num-layers", recompute_num_layers, NULL, 1, 100000, "how many layers together", ADVANCED),
     LIST("--recompute-modules", recompute_modules, "NAME…", "what selective recomputation covers", ADVANCED),
@@ -334,9 +376,14 @@ static const struct flag_table config_table = {.flags = rows,
 #define MODEL_FLAGS                                                                                                    \
     "--preset --model --num-layers --hidden-size --ffn-hidden-size --num-attention-heads --kv-channels "               \
     "--max-position-embeddings --make-vocab-size-divisible-by --padded-vocab-size --norm-epsilon --normalization "     \
-    "--position-embedding-type --rotary-base --rotary-percent --rotary-interleaved --swiglu --no-bias-gelu-fusion "    \
-    "--disable-bias-linear --group-query-attention --num-query-groups --untie-embeddings-and-output-weights "          \
-    "--apply-query-key-layer-scaling --attention-softmax-in-fp32 --encoder-num-layers --bert-no-binary-head "          \
+    "--norm-placement --position-embedding-type --no-position-embedding --position-offset --rotary-base "              \
+    "--rotary-percent "                                                                                                \
+    "--rotary-interleaved --rotary-seq-len-interpolation-factor --use-rope-scaling --rope-scaling-factor "             \
+    "--rope-low-freq-factor --rope-high-freq-factor --rope-original-length --relative-attention-num-buckets "          \
+    "--relative-attention-max-distance --sliding-window --softmax-scale --swiglu --activation --gated-linear-unit "    \
+    "--no-bias-gelu-fusion --disable-bias-linear --add-qkv-bias --group-query-attention --num-query-groups "           \
+    "--untie-embeddings-and-output-weights --add-output-bias --scale-tied-output --apply-query-key-layer-scaling "     \
+    "--attention-softmax-in-fp32 --encoder-num-layers --decoder-num-layers --bert-no-binary-head --num-token-types "   \
     "--seq-length --seed --bf16 --fp16 --tokenizer-type --vocab-file --merge-file --tokenizer-model --vocab-size "     \
     "--vocab-extra-ids --no-legacy-tokenizer --null-tokenizer-eod-id --load --ckpt-step --use-checkpoint-args "        \
     "--auto-detect-ckpt-format --ckpt-format --device --threads --tensor-model-parallel-size "                         \

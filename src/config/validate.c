@@ -37,49 +37,6 @@ int complaints_report(struct complaints *complaints) {
     return count ? -1 : 0;
 }
 
-static void validate_positions(struct config *config, struct complaints *complaints) {
-    if (config->seq_length == 0 && config->max_position_embeddings == 0) {
-        complain(complaints, "--seq-length is missing; give the tokens of a sample");
-        return;
-    }
-    if (config->max_position_embeddings == 0)
-        config->max_position_embeddings = config->seq_length;
-    if (config->seq_length == 0)
-        config->seq_length = config->max_position_embeddings;
-    if (config->seq_length > config->max_position_embeddings)
-        complain(complaints,
-                 "--seq-length %" PRId64 " is above --max-position-embeddings %" PRId64
-                 "; shorten the one or raise the other",
-                 config->seq_length, config->max_position_embeddings);
-}
-
-static void validate_model(struct config *config, struct complaints *complaints) {
-    const struct {
-        const char *flag;
-        int64_t value;
-    } needed[] = {{"--num-layers", config->num_layers},
-                  {"--hidden-size", config->hidden_size},
-                  {"--num-attention-heads", config->num_attention_heads}};
-    for (size_t i = 0; i < sizeof needed / sizeof needed[0]; i++)
-        if (needed[i].value == 0)
-            complain(complaints, "%s is missing; give it, a --preset, or --load with --use-checkpoint-args",
-                     needed[i].flag);
-    int64_t h = config->hidden_size, heads = config->num_attention_heads;
-    if (config->ffn_hidden_size == 0)
-        config->ffn_hidden_size = 4 * h;
-    if (config->kv_channels == 0 && heads > 0 && h % heads != 0)
-        complain(complaints,
-                 "--hidden-size %" PRId64 " is no multiple of --num-attention-heads %" PRId64
-                 "; change one, or give --kv-channels",
-                 h, heads);
-    if (config->kv_channels == 0 && heads > 0)
-        config->kv_channels = h / heads;
-    validate_positions(config, complaints);
-    if (config->padded_vocab_size % config->tensor_model_parallel_size != 0)
-        complain(complaints, "--padded-vocab-size %" PRId64 " is no multiple of the tensor-parallel ranks",
-                 config->padded_vocab_size);
-}
-
 static void validate_precision(struct config *config, struct complaints *complaints) {
     if (config->fp16 && config->bf16)
         complain(complaints, "--fp16 and --bf16 exclude each other; give one");

@@ -13,6 +13,8 @@ struct complaints {
 // Adds one sentence: what contradicts what, and the remedy.
 void complain(struct complaints *complaints, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
+// What the model is; completes its sizes.
+void validate_model(struct config *config, struct complaints *complaints);
 // Data-parallel size, batch sizes and ramp-up; needs world_size.
 void validate_batches(struct config *config, enum config_use use, struct complaints *complaints);
 // Limits of the operations and of memory; needs the model, the batch sizes and, once it is known, the vocabulary.

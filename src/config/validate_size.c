@@ -7,7 +7,7 @@
 enum {
     MOST_HEAD_SIZE = 256,  // what the attention kernels hold of a head
     MOST_HEADS = 65535,    // blocks of a grid along one side
-    MOST_LAYERS = 16383,   // four places of dropout each, numbered in 16 bits
+    MOST_LAYERS = 16383,   // four places of dropout each, numbered in 16 bits; T5's decoder counts twice
 };
 static const double MOST_BYTES = 0x1p45;  // 35 TB; steps are measured in arenas of twice that
 static const double TERABYTE = 1e12;
@@ -17,13 +17,19 @@ static const double TERABYTE = 1e12;
 static double bound_of_bytes(const struct config *config) {
     double h = (double)config->hidden_size, f = (double)config->ffn_hidden_size,
            heads = (double)config->num_attention_heads;
-    double q = heads * (double)config->kv_channels, layers = (double)config->num_layers;
+    double q = heads * (double)config->kv_channels;
+    // A layer of T5's decoder has attention twice; counting every stack's layers twice bounds it.
+    double stacks = config_form(config) == CONFIG_T5 ? 2 : 1;
+    double layers = stacks * (double)(config_encoder_layers(config) + config_decoder_layers(config));
     double vocabulary = (double)config->padded_vocab_size, positions = (double)config->max_position_embeddings;
     double tokens = (double)config->micro_batch_size * (double)config->seq_length;
     if (tokens < positions)
         tokens = positions;  // generation goes that far
-    double parameters = layers * (4 * h * q + 2 * h * f + 4 * q + f + 8 * h) + (vocabulary + positions + 2) * h;
-    double kept = layers * (8 * h + 8 * q + 4 * f + 2 * heads) + 2 * vocabulary + 8 * h;  // of a token
+    double gated = config_is_gated(config) ? 2 : 1, output = config->untie_embeddings_and_output_weights ? 2 : 1;
+    double heads_of_bert = config_form(config) == CONFIG_BERT ? 2 * h : 0;
+    double parameters = layers * (4 * h * q + (1 + gated) * h * f + 4 * q + gated * f + 8 * h) +
+                        (output * vocabulary + positions + heads_of_bert + 32) * h;
+    double kept = layers * (8 * h + 8 * q + 4 * gated * f + 2 * heads) + 2 * vocabulary + 16 * h;  // of a token
     return 20 * parameters + 4 * tokens * kept;
 }
 
@@ -38,8 +44,10 @@ void validate_size(const struct config *config, struct complaints *complaints) {
     if (config->num_attention_heads > MOST_HEADS)
         complain(complaints, "--num-attention-heads %" PRId64 " is above %d; give fewer", config->num_attention_heads,
                  MOST_HEADS);
-    if (config->num_layers > MOST_LAYERS)
-        complain(complaints, "--num-layers %" PRId64 " is above %d; give fewer", config->num_layers, MOST_LAYERS);
+    int64_t cross = config_form(config) == CONFIG_T5 ? config_decoder_layers(config) : 0;
+    int64_t layers = config_encoder_layers(config) + config_decoder_layers(config) + cross;
+    if (layers > MOST_LAYERS)
+        complain(complaints, "--num-layers %" PRId64 " is above %d; give fewer", layers, MOST_LAYERS);
     if (bytes >= MOST_BYTES)
         complain(complaints,
                  "this model with batches of %" PRId64 " × %" PRId64

@@ -4,119 +4,188 @@
 
 #include <stdlib.h>
 
-void block_build(struct block *block, struct param_list *params, const char *name, const struct block_sizes *sizes) {
-    block->sizes = *sizes;
-    char *part = memory_printf("%s.input_layernorm", name);
-    norm_build(&block->norm1, params, part, sizes->C, sizes->epsilon);
-    free(part);
-    part = memory_printf("%s.self_attention", name);
-    attention_build(&block->attention, params, part, sizes);
-    free(part);
-    part = memory_printf("%s.pre_mlp_layernorm", name);
-    norm_build(&block->norm2, params, part, sizes->C, sizes->epsilon);
-    free(part);
-    part = memory_printf("%s.mlp", name);
-    mlp_build(&block->mlp, params, part, sizes);
-    free(part);
+// The names of a sublayer and of its norm, before or after it.
+static const struct {
+    const char *layer, *pre_norm, *post_norm;
+} names[] = {
+    [SUBLAYER_SELF] = {"self_attention", "input_layernorm", "post_attention_layernorm"},
+    [SUBLAYER_CROSS] = {"cross_attention", "pre_cross_attn_layernorm", "post_cross_attn_layernorm"},
+    [SUBLAYER_MLP] = {"mlp", "pre_mlp_layernorm", "post_mlp_layernorm"},
+};
+
+static void build_sublayer(struct block *block, struct param_list *params, const char *name,
+                           const struct block_options *options, enum sublayer_kind kind) {
+    struct sublayer *sublayer = &block->sublayers[block->count++];
+    const char *norm = block->is_post_norm ? names[kind].post_norm : names[kind].pre_norm;
+    char *norm_name = memory_printf("%s.%s", name, norm), *layer_name = memory_printf("%s.%s", name, names[kind].layer);
+    sublayer->kind = kind;
+    sublayer->dropout_layer = kind == SUBLAYER_CROSS ? options->cross_dropout_layer : options->dropout_layer;
+    sublayer->attention.is_cross = kind == SUBLAYER_CROSS;
+    norm_build(&sublayer->norm, params, norm_name, &options->choices->norm);
+    if (kind == SUBLAYER_MLP)
+        mlp_build(&sublayer->mlp, params, layer_name, options);
+    else
+        attention_build(&sublayer->attention, params, layer_name, options);
+    free(norm_name);
+    free(layer_name);
 }
 
-static void save_norm(const struct pass *pass, struct norm_saved *saved, int64_t C) {
+void block_build(struct block *block, struct param_list *params, const char *name,
+                 const struct block_options *options) {
+    *block = (struct block){.is_post_norm = options->choices->is_post_norm,
+                            .C = options->choices->C,
+                            .dropout = options->choices->hidden_dropout};
+    build_sublayer(block, params, name, options, SUBLAYER_SELF);
+    if (options->has_cross)
+        build_sublayer(block, params, name, options, SUBLAYER_CROSS);
+    build_sublayer(block, params, name, options, SUBLAYER_MLP);
+}
+
+static void sublayer_forward(const struct sublayer *sublayer, const struct pass *pass, struct sublayer_saved *saved,
+                             struct tensor delta) {
+    if (sublayer->kind == SUBLAYER_MLP)
+        mlp_forward(&sublayer->mlp, pass, &saved->mlp, delta, saved->input);
+    else
+        attention_forward(&sublayer->attention, pass, &saved->attention, delta, saved->input);
+}
+
+static void sublayer_backward(const struct sublayer *sublayer, const struct pass *pass,
+                              const struct sublayer_saved *saved, struct tensor dx, struct tensor ddelta) {
+    if (sublayer->kind == SUBLAYER_MLP)
+        mlp_backward(&sublayer->mlp, pass, &saved->mlp, dx, ddelta, saved->input);
+    else
+        attention_backward(&sublayer->attention, pass, &saved->attention, dx, ddelta, saved->input);
+}
+
+// The last product of a sublayer, whose bias is added with its result.
+static const struct linear *last_linear(const struct sublayer *sublayer) {
+    return sublayer->kind == SUBLAYER_MLP ? &sublayer->mlp.fc2 : &sublayer->attention.proj;
+}
+
+static struct dropout dropout_after(const struct block *block, const struct pass *pass,
+                                    const struct sublayer *sublayer) {
+    return pass_dropout(pass, block->dropout, sublayer->dropout_layer,
+                        sublayer->kind == SUBLAYER_MLP ? DROPOUT_AFTER_MLP : DROPOUT_AFTER_ATTENTION);
+}
+
+// What this sublayer's result adds to the stream, `sum` (N, C) being where it goes.
+static struct residual residual_of(const struct block *block, const struct pass *pass, const struct sublayer *sublayer,
+                                   struct tensor delta, struct tensor sum) {
+    return (struct residual){.delta = delta,
+                             .bias = linear_bias(last_linear(sublayer)),
+                             .sum = sum,
+                             .dropout = dropout_after(block, pass, sublayer)};
+}
+
+static struct residual_gradient residual_gradient_of(const struct block *block, const struct pass *pass,
+                                                     const struct sublayer *sublayer, struct tensor ddelta) {
+    return (struct residual_gradient){.ddelta = ddelta,
+                                      .dbias = linear_bias_gradient(last_linear(sublayer)),
+                                      .dropout = dropout_after(block, pass, sublayer)};
+}
+
+static void forward_pre_norm(const struct block *block, const struct pass *pass, struct block_saved *saved,
+                             struct tensor out, struct tensor delta) {
     int64_t N = pass_rows(pass);
-    saved->mean = arena_1d(pass->saved, DTYPE_F32, N);
-    saved->rstd = arena_1d(pass->saved, DTYPE_F32, N);
-    saved->y = arena_2d(pass->saved, pass->dtype, N, C);
+    const struct sublayer *before = NULL;
+    for (int i = 0; i < block->count; i++) {
+        const struct sublayer *sublayer = &block->sublayers[i];
+        struct sublayer_saved *s = &saved->sublayers[i];
+        struct residual residual = {0};
+        struct tensor stream = s->x;
+        if (before) {
+            stream = saved->sublayers[i - 1].x;
+            s->x = arena_2d(pass->saved, pass->dtype, N, block->C);
+            residual = residual_of(block, pass, before, delta, s->x);
+        }
+        norm_take(&sublayer->norm, pass, &s->norm, N, (struct tensor){0});
+        norm_forward(&sublayer->norm, pass, &s->norm, stream, &residual);
+        s->input = s->norm.y;
+        sublayer_forward(sublayer, pass, s, delta);
+        before = sublayer;
+    }
+    op_dropout_add(pass->device, &(struct op_dropout_add){.out = out,
+                                                          .x = delta,
+                                                          .residual = saved->sublayers[block->count - 1].x,
+                                                          .bias = linear_bias(last_linear(before)),
+                                                          .dropout = dropout_after(block, pass, before)});
 }
 
-struct tensor block_forward(const struct block *block, const struct pass *pass, struct block_saved *saved,
-                            struct tensor x) {
-    const struct block_sizes *sizes = &block->sizes;
-    int64_t N = pass_rows(pass), C = sizes->C;
-    struct tensor out = arena_2d(pass->saved, pass->dtype, N, C);
-    size_t kept = arena_mark(pass->saved);
-    saved->x = x;
-    saved->y = arena_2d(pass->saved, pass->dtype, N, C);
-    save_norm(pass, &saved->norm1, C);
-    save_norm(pass, &saved->norm2, C);
-    size_t mark = arena_mark(pass->scratch);
-    struct tensor delta = arena_2d(pass->scratch, pass->dtype, N, C);
+static void forward_post_norm(const struct block *block, const struct pass *pass, struct block_saved *saved,
+                              struct tensor out, struct tensor delta) {
+    int64_t N = pass_rows(pass);
+    struct tensor stream = saved->sublayers[0].x;
+    for (int i = 0; i < block->count; i++) {
+        const struct sublayer *sublayer = &block->sublayers[i];
+        struct sublayer_saved *s = &saved->sublayers[i];
+        s->input = stream;
+        sublayer_forward(sublayer, pass, s, delta);
+        s->x = arena_2d(pass->saved, pass->dtype, N, block->C);
+        norm_take(&sublayer->norm, pass, &s->norm, N, i == block->count - 1 ? out : (struct tensor){0});
+        struct residual residual = residual_of(block, pass, sublayer, delta, s->x);
+        norm_forward(&sublayer->norm, pass, &s->norm, stream, &residual);
+        stream = s->norm.y;
+    }
+}
 
-    op_norm_forward(pass->device, &(struct op_norm_forward){.y = saved->norm1.y,
-                                                            .mean = saved->norm1.mean,
-                                                            .rstd = saved->norm1.rstd,
-                                                            .x = x,
-                                                            .gain = block->norm1.gain->value,
-                                                            .bias = block->norm1.bias->value,
-                                                            .epsilon = block->norm1.epsilon});
-    attention_forward(&block->attention, pass, &saved->attention, delta, saved->norm1.y, sizes->layer);
-    op_norm_forward(pass->device,
-                    &(struct op_norm_forward){
-                        .y = saved->norm2.y,
-                        .mean = saved->norm2.mean,
-                        .rstd = saved->norm2.rstd,
-                        .x = x,
-                        .gain = block->norm2.gain->value,
-                        .bias = block->norm2.bias->value,
-                        .epsilon = block->norm2.epsilon,
-                        .delta = delta,
-                        .delta_bias = block->attention.proj.bias->value,
-                        .sum = saved->y,
-                        .dropout = pass_dropout(pass, sizes->hidden_dropout, sizes->layer, DROPOUT_AFTER_ATTENTION),
-                    });
-    mlp_forward(&block->mlp, pass, &saved->mlp, delta, saved->norm2.y);
-    op_dropout_add(pass->device,
-                   &(struct op_dropout_add){
-                       .out = out,
-                       .x = delta,
-                       .residual = saved->y,
-                       .bias = block->mlp.fc2.bias->value,
-                       .dropout = pass_dropout(pass, sizes->hidden_dropout, sizes->layer, DROPOUT_AFTER_MLP),
-                   });
+void block_forward(const struct block *block, const struct pass *pass, struct block_saved *saved, struct tensor out,
+                   struct tensor x) {
+    size_t kept = arena_mark(pass->saved), mark = arena_mark(pass->scratch);
+    struct tensor delta = arena_2d(pass->scratch, pass->dtype, pass_rows(pass), block->C);
+    saved->sublayers[0].x = x;
+    if (block->is_post_norm)
+        forward_post_norm(block, pass, saved, out, delta);
+    else
+        forward_pre_norm(block, pass, saved, out, delta);
     arena_release(pass->scratch, mark);
     if (!pass->is_training)
         arena_release(pass->saved, kept);
-    return out;
+}
+
+// dnorm (N, C) is between a sublayer and its norm. The norm of one sublayer also gives the gradient of what the one
+// before it added.
+static void backward_pre_norm(const struct block *block, const struct pass *pass, const struct block_saved *saved,
+                              struct tensor dx, struct tensor ddelta, struct tensor dnorm) {
+    const struct sublayer *last = &block->sublayers[block->count - 1];
+    op_dropout_backward(pass->device, &(struct op_dropout_backward){.dx = ddelta,
+                                                                    .dy = dx,
+                                                                    .dbias = linear_bias_gradient(last_linear(last)),
+                                                                    .dropout = dropout_after(block, pass, last)});
+    for (int i = block->count - 1; i >= 0; i--) {
+        const struct sublayer_saved *s = &saved->sublayers[i];
+        sublayer_backward(&block->sublayers[i], pass, s, dnorm, ddelta);
+        struct norm_gradient gradient = {.dx = dx, .dy = dnorm, .x = s->x, .dresidual = dx};
+        if (i > 0)
+            gradient.residual = residual_gradient_of(block, pass, &block->sublayers[i - 1], ddelta);
+        norm_backward(&block->sublayers[i].norm, pass, &s->norm, &gradient);
+    }
+}
+
+// dx is the gradient of the stream after the norm; dsum (N, C) that before it, which goes both through the sublayer and
+// around it.
+static void backward_post_norm(const struct block *block, const struct pass *pass, const struct block_saved *saved,
+                               struct tensor dx, struct tensor ddelta, struct tensor dsum) {
+    for (int i = block->count - 1; i >= 0; i--) {
+        const struct sublayer_saved *s = &saved->sublayers[i];
+        struct norm_gradient gradient = {.dx = dsum,
+                                         .dy = dx,
+                                         .x = s->x,
+                                         .residual = residual_gradient_of(block, pass, &block->sublayers[i], ddelta)};
+        norm_backward(&block->sublayers[i].norm, pass, &s->norm, &gradient);
+        sublayer_backward(&block->sublayers[i], pass, s, dx, ddelta);
+        op_dropout_add(pass->device, &(struct op_dropout_add){.out = dx, .x = dx, .residual = dsum});
+    }
 }
 
 void block_backward(const struct block *block, const struct pass *pass, const struct block_saved *saved,
                     struct tensor dx) {
-    const struct block_sizes *sizes = &block->sizes;
-    int64_t N = pass_rows(pass), C = sizes->C;
+    int64_t N = pass_rows(pass);
     size_t mark = arena_mark(pass->scratch);
-    struct tensor ddelta = arena_2d(pass->scratch, pass->dtype, N, C);
-    struct tensor dnorm = arena_2d(pass->scratch, pass->dtype, N, C);
-
-    op_dropout_backward(pass->device,
-                        &(struct op_dropout_backward){
-                            .dx = ddelta,
-                            .dy = dx,
-                            .dbias = block->mlp.fc2.bias->grad,
-                            .dropout = pass_dropout(pass, sizes->hidden_dropout, sizes->layer, DROPOUT_AFTER_MLP),
-                        });
-    mlp_backward(&block->mlp, pass, &saved->mlp, dnorm, ddelta, saved->norm2.y);
-    op_norm_backward(pass->device,
-                     &(struct op_norm_backward){
-                         .dx = dx,
-                         .dgain = block->norm2.gain->grad,
-                         .dbias = block->norm2.bias->grad,
-                         .dy = dnorm,
-                         .x = saved->y,
-                         .gain = block->norm2.gain->value,
-                         .mean = saved->norm2.mean,
-                         .rstd = saved->norm2.rstd,
-                         .dresidual = dx,
-                         .ddelta = ddelta,
-                         .ddelta_bias = block->attention.proj.bias->grad,
-                         .dropout = pass_dropout(pass, sizes->hidden_dropout, sizes->layer, DROPOUT_AFTER_ATTENTION),
-                     });
-    attention_backward(&block->attention, pass, &saved->attention, dnorm, ddelta, saved->norm1.y, sizes->layer);
-    op_norm_backward(pass->device, &(struct op_norm_backward){.dx = dx,
-                                                              .dgain = block->norm1.gain->grad,
-                                                              .dbias = block->norm1.bias->grad,
-                                                              .dy = dnorm,
-                                                              .x = saved->x,
-                                                              .gain = block->norm1.gain->value,
-                                                              .mean = saved->norm1.mean,
-                                                              .rstd = saved->norm1.rstd,
-                                                              .dresidual = dx});
+    struct tensor ddelta = arena_2d(pass->scratch, pass->dtype, N, block->C);
+    struct tensor dnorm = arena_2d(pass->scratch, pass->dtype, N, block->C);
+    if (block->is_post_norm)
+        backward_post_norm(block, pass, saved, dx, ddelta, dnorm);
+    else
+        backward_pre_norm(block, pass, saved, dx, ddelta, dnorm);
     arena_release(pass->scratch, mark);
 }

@@ -1,73 +1,106 @@
-// A transformer block, pre-norm: y = x + drop(attention(norm1(x)) + b), out = y + drop(mlp(norm2(y)) + b).
-// The residual addition after attention is part of the second norm's operation.
+// A transformer block: self-attention, in a decoder over an encoder also attention across to its output, and an MLP,
+// each a sublayer with a norm and a residual addition.
+//   pre-norm:   stream += drop(sublayer(norm(stream)) + bias), for each sublayer
+//   post-norm:  stream = norm(stream + drop(sublayer(stream) + bias))
+// The addition is part of the operation of the norm that follows it.
 #ifndef MODEL_BLOCK_H
 #define MODEL_BLOCK_H
 
-#include "model/layer.h"
+#include "model/choices.h"
 
-// Keys and values of the tokens so far, for generation: (B, capacity, H, D) for each layer.
+// Keys and values of the tokens so far, for generation. Arrays have one entry per layer.
 struct kv_cache {
-    struct tensor *keys, *values;  // one per layer
+    struct tensor *keys, *values;  // (B, capacity, G, D)
+    struct tensor *across;         // (B * T of the memory, 2 G D): keys and values of the encoder's output; or NULL
     int64_t length;                // tokens already in it
 };
 
+struct block_options {
+    const struct choices *choices;
+    int64_t layer, layers;  // which one, of how many in its stack
+    bool is_causal;
+    bool has_cross;
+    // Numbers of this block and of its cross-attention among all that drop: no two masks of a model are the same.
+    int64_t dropout_layer, cross_dropout_layer;
+};
+
 struct attention {
-    struct linear qkv;   // (3 H D, C): all queries, then all keys, then all values
+    struct linear qkv;   // self: ((H + 2G) D, C), all queries, then all keys, then all values
+    struct linear q;     // cross: (H D, C)
+    struct linear kv;    // cross: (2G D, C), all keys, then all values
     struct linear proj;  // (C, H D)
-    int64_t H, D;
+    int64_t H, G, D;
+    float scale;
+    bool is_cross, is_causal, is_recomputed;
+    int64_t window;
+    struct rope rope;
     double dropout;
+    int64_t layer, dropout_layer;
 };
 struct attention_saved {
-    struct tensor qkv;  // (N, 3 H D)
-    struct tensor out;  // (N, H D)
-    struct tensor lse;  // (B, H, T) fp32
+    struct tensor q;    // (N, H D), cross
+    struct tensor kv;   // (M, 2G D), cross: M rows of the memory
+    struct tensor qkv;  // (N, (H + 2G) D), self
+    struct tensor out;  // (N, H D); none where it is recomputed
+    struct tensor lse;  // (B, H, T) fp32; the same
 };
 
 struct mlp {
-    struct linear fc1;  // (F, C)
+    struct linear fc1;  // (F, C), gated (2F, C): gate, then what it multiplies
     struct linear fc2;  // (C, F)
+    enum activation activation;
+    bool is_gated;
 };
 struct mlp_saved {
-    struct tensor before;  // (N, F): input of the activation
+    struct tensor before;  // (N, F) or (N, 2F): input of the activation
     struct tensor after;   // (N, F)
 };
 
-struct block_sizes {
-    int64_t layer, layers;  // which one, of how many
-    int64_t C, H, D, F;
-    double epsilon, standard_deviation;
-    double hidden_dropout, attention_dropout;
-};
-
-struct block {
-    struct block_sizes sizes;
-    struct norm norm1, norm2;
+enum sublayer_kind { SUBLAYER_SELF, SUBLAYER_CROSS, SUBLAYER_MLP };
+enum { MOST_SUBLAYERS = 3 };
+struct sublayer {
+    enum sublayer_kind kind;
+    struct norm norm;
     struct attention attention;
     struct mlp mlp;
+    int64_t dropout_layer;
 };
-struct block_saved {
-    struct tensor x, y;  // (N, C): the residual stream before each half
-    struct norm_saved norm1, norm2;
+struct sublayer_saved {
+    struct tensor x;      // (N, C): what the norm was given
+    struct tensor input;  // (N, C): what the sublayer was given
+    struct norm_saved norm;
     struct attention_saved attention;
     struct mlp_saved mlp;
 };
 
-void block_build(struct block *block, struct param_list *params, const char *name, const struct block_sizes *sizes);
-// Returns out (N, C), taken from pass->saved. x must stay until the backward.
-struct tensor block_forward(const struct block *block, const struct pass *pass, struct block_saved *saved,
-                            struct tensor x);
+struct block {
+    struct sublayer sublayers[MOST_SUBLAYERS];
+    int count;
+    bool is_post_norm;
+    int64_t C;
+    double dropout;
+};
+struct block_saved {
+    struct sublayer_saved sublayers[MOST_SUBLAYERS];
+};
+
+void block_build(struct block *block, struct param_list *params, const char *name, const struct block_options *options);
+// out (N, C) is written; x must stay until the backward. What it keeps comes from pass->saved.
+void block_forward(const struct block *block, const struct pass *pass, struct block_saved *saved, struct tensor out,
+                   struct tensor x);
 // dx (N, C) comes in as the gradient of the block's output and goes out as that of its input.
 void block_backward(const struct block *block, const struct pass *pass, const struct block_saved *saved,
                     struct tensor dx);
 
-// The two halves, in attention.c and mlp.c. Both leave their last bias to whoever adds the result to the stream.
+// The sublayers, in attention.c, attention_cross.c and mlp.c. All leave their last bias to whoever adds the result to
+// the stream: delta (N, C) = sublayer(x) without it; dx (N, C) is written from ddelta.
 void attention_build(struct attention *attention, struct param_list *params, const char *name,
-                     const struct block_sizes *sizes);
+                     const struct block_options *options);
 void attention_forward(const struct attention *attention, const struct pass *pass, struct attention_saved *saved,
-                       struct tensor delta, struct tensor x, int64_t layer);
+                       struct tensor delta, struct tensor x);
 void attention_backward(const struct attention *attention, const struct pass *pass, const struct attention_saved *saved,
-                        struct tensor dx, struct tensor ddelta, struct tensor x, int64_t layer);
-void mlp_build(struct mlp *mlp, struct param_list *params, const char *name, const struct block_sizes *sizes);
+                        struct tensor dx, struct tensor ddelta, struct tensor x);
+void mlp_build(struct mlp *mlp, struct param_list *params, const char *name, const struct block_options *options);
 void mlp_forward(const struct mlp *mlp, const struct pass *pass, struct mlp_saved *saved, struct tensor delta,
                  struct tensor x);
 void mlp_backward(const struct mlp *mlp, const struct pass *pass, const struct mlp_saved *saved, struct tensor dx,

@@ -18,8 +18,21 @@ struct dropout pass_dropout(const struct pass *pass, double rate, int64_t layer,
                             .row_ids = pass->row_ids};
 }
 
-void linear_build(struct linear *linear, struct param_list *params, const char *name, struct shard weight,
-                  double standard_deviation) {
+struct shard linear_segments(int64_t columns, const int64_t segments[SHARD_MAX_SEGMENTS]) {
+    int64_t rows = 0;
+    int count = 0;
+    while (count < SHARD_MAX_SEGMENTS && segments[count] > 0)
+        rows += segments[count++];
+    struct shard shard = shard_whole(2, rows, columns);
+    shard.segment_count = count;
+    for (int i = 0; i < count; i++)
+        shard.segments[i] = segments[i];
+    return shard;
+}
+
+void linear_build(struct linear *linear, struct param_list *params, const char *name,
+                  const struct linear_options *options) {
+    struct shard weight = options->weight;
     char *weight_name = memory_printf("%s.weight", name), *bias_name = memory_printf("%s.bias", name);
     // The bias follows the rows of the weight; a weight split along its columns has a whole bias on every rank.
     struct shard bias = shard_whole(1, weight.global[0], 1);
@@ -28,16 +41,26 @@ void linear_build(struct linear *linear, struct param_list *params, const char *
         bias.segments[i] = weight.segments[i];
     if (weight.parts > 1 && weight.dimension == 0)
         bias = shard_split(bias, 0, weight.parts, weight.part);
-    linear->weight = param_add(params, weight_name, weight, INIT_NORMAL, standard_deviation);
-    linear->bias = param_add(params, bias_name, bias, INIT_ZERO, 0);
+    linear->weight = param_add(params, weight_name, weight, INIT_NORMAL, options->standard_deviation);
+    linear->bias = options->has_bias ? param_add(params, bias_name, bias, INIT_ZERO, 0) : NULL;
     linear->out = shard_local_size(&weight, 0);
     linear->in = shard_local_size(&weight, 1);
     free(weight_name);
     free(bias_name);
 }
 
+struct tensor linear_bias(const struct linear *linear) {
+    return linear->bias ? linear->bias->value : (struct tensor){0};
+}
+
+struct tensor linear_bias_gradient(const struct linear *linear) {
+    return linear->bias ? linear->bias->grad : (struct tensor){0};
+}
+
 void linear_forward(const struct linear *linear, const struct pass *pass, struct tensor y, struct tensor x,
                     enum epilogue epilogue, struct tensor aux) {
+    if (epilogue == EPILOGUE_BIAS && !linear->bias)
+        epilogue = EPILOGUE_NONE;
     op_matmul(pass->device,
               &(struct op_matmul){.a = x,
                                   .b = linear->weight->value,
@@ -61,6 +84,11 @@ void linear_backward_input(const struct linear *linear, const struct pass *pass,
                                                 .aux = aux});
 }
 
+void linear_backward_input_add(const struct linear *linear, const struct pass *pass, struct tensor dx,
+                               struct tensor dy) {
+    op_matmul(pass->device, &(struct op_matmul){.a = dy, .b = linear->weight->value, .d = dx, .alpha = 1, .beta = 1});
+}
+
 void linear_backward_weight(const struct linear *linear, const struct pass *pass, struct tensor dy, struct tensor x) {
     op_matmul(pass->device, &(struct op_matmul){.a = dy,
                                                 .b = x,
@@ -70,11 +98,63 @@ void linear_backward_weight(const struct linear *linear, const struct pass *pass
                                                 .beta = pass->is_first ? 0 : 1});
 }
 
-void norm_build(struct norm *norm, struct param_list *params, const char *name, int64_t C, double epsilon) {
+void linear_backward_bias(const struct linear *linear, const struct pass *pass, struct tensor dy) {
+    if (linear->bias)
+        op_column_sum(pass->device, &(struct op_column_sum){.out = linear->bias->grad, .x = dy});
+}
+
+void norm_build(struct norm *norm, struct param_list *params, const char *name, const struct norm_options *options) {
     char *gain_name = memory_printf("%s.weight", name), *bias_name = memory_printf("%s.bias", name);
-    norm->gain = param_add(params, gain_name, shard_whole(1, C, 1), INIT_ONE, 0);
-    norm->bias = param_add(params, bias_name, shard_whole(1, C, 1), INIT_ZERO, 0);
-    norm->epsilon = (float)epsilon;
+    struct shard whole = shard_whole(1, options->C, 1);
+    norm->kind = options->kind;
+    norm->gain = param_add(params, gain_name, whole, INIT_ONE, 0);
+    norm->bias = options->kind == NORM_LAYER ? param_add(params, bias_name, whole, INIT_ZERO, 0) : NULL;
+    norm->epsilon = (float)options->epsilon;
     free(gain_name);
     free(bias_name);
+}
+
+void norm_take(const struct norm *norm, const struct pass *pass, struct norm_saved *saved, int64_t rows,
+               struct tensor y) {
+    bool has_mean = norm->kind == NORM_LAYER;
+    saved->mean = has_mean ? arena_1d(pass->saved, DTYPE_F32, rows) : (struct tensor){0};
+    saved->rstd = arena_1d(pass->saved, DTYPE_F32, rows);
+    saved->y = y.data ? y : arena_2d(pass->saved, pass->dtype, rows, norm->gain->shard.global[0]);
+}
+
+void norm_forward(const struct norm *norm, const struct pass *pass, const struct norm_saved *saved, struct tensor x,
+                  const struct residual *residual) {
+    op_norm_forward(pass->device, &(struct op_norm_forward){
+                                      .kind = norm->kind,
+                                      .y = saved->y,
+                                      .mean = saved->mean,
+                                      .rstd = saved->rstd,
+                                      .x = x,
+                                      .gain = norm->gain->value,
+                                      .bias = norm->bias ? norm->bias->value : (struct tensor){0},
+                                      .epsilon = norm->epsilon,
+                                      .delta = residual->delta,
+                                      .delta_bias = residual->bias,
+                                      .sum = residual->sum,
+                                      .dropout = residual->dropout,
+                                  });
+}
+
+void norm_backward(const struct norm *norm, const struct pass *pass, const struct norm_saved *saved,
+                   const struct norm_gradient *gradient) {
+    op_norm_backward(pass->device, &(struct op_norm_backward){
+                                       .kind = norm->kind,
+                                       .dx = gradient->dx,
+                                       .dgain = norm->gain->grad,
+                                       .dbias = norm->bias ? norm->bias->grad : (struct tensor){0},
+                                       .dy = gradient->dy,
+                                       .x = gradient->x,
+                                       .gain = norm->gain->value,
+                                       .mean = saved->mean,
+                                       .rstd = saved->rstd,
+                                       .dresidual = gradient->dresidual,
+                                       .ddelta = gradient->residual.ddelta,
+                                       .ddelta_bias = gradient->residual.dbias,
+                                       .dropout = gradient->residual.dropout,
+                                   });
 }

@@ -1,8 +1,8 @@
 // What a layer is: its parameters, a forward that keeps what the backward will need, and the backward itself, written
 // by hand beside the forward it belongs to. All layers run against the table of operations and know no backend.
 //
-// A pass is one micro-batch on its way through the model. Tensors that the backward needs come from `saved` and stay
-// until the micro-batch is done; temporaries come from `scratch` and are gone when the function that took them
+// A pass is one micro-batch on its way through a stack of layers. Tensors that the backward needs come from `saved` and
+// stay until the micro-batch is done; temporaries come from `scratch` and are gone when the function that took them
 // returns. Residual stream, activations and their gradients are (N, C) with N = B * T rows, in the pass's dtype.
 #ifndef MODEL_LAYER_H
 #define MODEL_LAYER_H
@@ -12,17 +12,31 @@
 #include "parallel/param.h"
 #include "tensor/arena.h"
 
+// What a decoder attends across to: the encoder's output.
+struct memory {
+    struct tensor x;           // (B * T, C) with T of the memory
+    struct tensor dx;          // the same: gradients are added to it
+    int64_t T;                 // rows of a sample
+    struct tensor key_counts;  // (B) i32 or none: rows of each sample that are no padding
+};
+
 struct pass {
     struct device *device;
     const struct mesh *mesh;
     struct arena *saved, *scratch;
     enum dtype dtype;
-    int64_t B, T;            // sequences, tokens of each
-    bool is_training;        // dropout is on and a backward follows
-    bool is_first;           // of a step: weight gradients of products are written, not added to
-    uint64_t seed;           // of the dropout masks
-    struct tensor row_ids;   // (N) i64: global token numbers, see struct dropout
-    struct kv_cache *cache;  // generation: keys and values of the tokens before these; NULL otherwise
+    int64_t B, T;                  // sequences, tokens of each
+    bool is_training;              // dropout is on and a backward follows
+    bool is_first;                 // of a step: weight gradients of products are written, not added to
+    uint64_t seed;                 // of the dropout masks
+    struct tensor row_ids;         // (N) i64: global token numbers, see struct dropout
+    struct tensor positions;       // (N) i32: places of the tokens, for rotary positions; else none
+    struct tensor key_counts;      // (B) i32 or none, see struct attention_mask
+    struct tensor first_keys;      // (N) i32 or none
+    struct tensor relative_bias;   // (H, 2T - 1) fp32 or none; with a cache (H, T + its length + T - 1)
+    struct tensor drelative_bias;  // (B, H, 2T - 1) fp32 or none
+    struct kv_cache *cache;        // generation: keys and values of the tokens before these; NULL otherwise
+    struct memory memory;          // of cross-attention
 };
 
 // Where dropout is applied: keyed by layer, so that no two masks are the same.
@@ -37,28 +51,74 @@ struct linear {
     struct param *bias;    // (out) or NULL
     int64_t in, out;
 };
-// name is the prefix: "…mlp.linear_fc1" gives "….weight" and "….bias".
-void linear_build(struct linear *linear, struct param_list *params, const char *name, struct shard weight,
-                  double standard_deviation);
-// y (N, out) = x (N, in) W^T, and the bias where the epilogue asks for it.
+// name is the prefix: "…mlp.linear_fc1" gives "….weight" and, with a bias, "….bias".
+struct linear_options {
+    struct shard weight;
+    bool has_bias;
+    double standard_deviation;
+};
+void linear_build(struct linear *linear, struct param_list *params, const char *name,
+                  const struct linear_options *options);
+// A whole (rows, columns) matrix whose rows are segments of the given lengths, 0 at the end.
+struct shard linear_segments(int64_t columns, const int64_t segments[SHARD_MAX_SEGMENTS]);
+// y (N, out) = x (N, in) W^T, and the bias where the epilogue asks for one and there is one.
 void linear_forward(const struct linear *linear, const struct pass *pass, struct tensor y, struct tensor x,
                     enum epilogue epilogue, struct tensor aux);
-// dx (N, in) = dy W. With aux the gradient of the activation before this layer is part of it.
+// dx (N, in) = dy W. With aux the gradient of the tanh GELU before this layer is part of it.
 void linear_backward_input(const struct linear *linear, const struct pass *pass, struct tensor dx, struct tensor dy,
                            struct tensor aux);
+// dx (N, in) += dy W.
+void linear_backward_input_add(const struct linear *linear, const struct pass *pass, struct tensor dx,
+                               struct tensor dy);
 // dW += dy^T x; in the first pass of a step dW = dy^T x.
 void linear_backward_weight(const struct linear *linear, const struct pass *pass, struct tensor dy, struct tensor x);
+// The bias's gradient += column sums of dy; nothing where there is no bias.
+void linear_backward_bias(const struct linear *linear, const struct pass *pass, struct tensor dy);
+// The value and the gradient of the bias, none where there is none: for whoever adds it later.
+struct tensor linear_bias(const struct linear *linear);
+struct tensor linear_bias_gradient(const struct linear *linear);
 
-// LayerNorm.
+// LayerNorm or RMSNorm.
 struct norm {
-    struct param *gain, *bias;  // (C)
+    enum norm_kind kind;
+    struct param *gain, *bias;  // (C); no bias with RMS
     float epsilon;
 };
-void norm_build(struct norm *norm, struct param_list *params, const char *name, int64_t C, double epsilon);
+struct norm_options {
+    enum norm_kind kind;
+    int64_t C;
+    double epsilon;
+};
+void norm_build(struct norm *norm, struct param_list *params, const char *name, const struct norm_options *options);
 
 struct norm_saved {
-    struct tensor mean, rstd;  // (N) fp32
+    struct tensor mean, rstd;  // (N) fp32; no mean with RMS
     struct tensor y;           // (N, C): what the next product's weight gradient needs
 };
+// Takes what the norm of so many rows keeps; y is where the result goes, none to take that too.
+void norm_take(const struct norm *norm, const struct pass *pass, struct norm_saved *saved, int64_t rows,
+               struct tensor y);
+
+// A delta to be added to the stream before the norm; zeroed for none.
+struct residual {
+    struct tensor delta, bias;  // (N, C), (C) or none
+    struct tensor sum;          // (N, C) out
+    struct dropout dropout;
+};
+void norm_forward(const struct norm *norm, const struct pass *pass, const struct norm_saved *saved, struct tensor x,
+                  const struct residual *residual);
+// The gradient of that delta; zeroed for none.
+struct residual_gradient {
+    struct tensor ddelta, dbias;  // (N, C) out, (C) accumulated or none
+    struct dropout dropout;
+};
+struct norm_gradient {
+    struct tensor dx, dy;     // (N, C): out, in
+    struct tensor x;          // (N, C): what was normalised
+    struct tensor dresidual;  // (N, C) or none: added to dx
+    struct residual_gradient residual;
+};
+void norm_backward(const struct norm *norm, const struct pass *pass, const struct norm_saved *saved,
+                   const struct norm_gradient *gradient);
 
 #endif

@@ -1,36 +1,93 @@
-// The feed-forward half of a block: C → F, activation, F → C.
+// The feed-forward part of a block: C → F, activation, F → C; gated: C → 2F, activation of one half times the other,
+// F → C. The tanh GELU of a layer with a bias is part of the products around it; other activations are a step of their
+// own.
 #include "base/memory.h"
 #include "model/block.h"
 
 #include <math.h>
 #include <stdlib.h>
 
-void mlp_build(struct mlp *mlp, struct param_list *params, const char *name, const struct block_sizes *sizes) {
+void mlp_build(struct mlp *mlp, struct param_list *params, const char *name, const struct block_options *options) {
+    const struct choices *choices = options->choices;
+    const int64_t gated[SHARD_MAX_SEGMENTS] = {choices->F, choices->F};
+    struct linear_options fc1 = {.weight = choices->is_gated ? linear_segments(choices->C, gated)
+                                                             : shard_whole(2, choices->F, choices->C),
+                                 .has_bias = choices->has_bias,
+                                 .standard_deviation = choices->standard_deviation};
+    struct linear_options fc2 = {.weight = shard_whole(2, choices->C, choices->F),
+                                 .has_bias = choices->has_bias,
+                                 .standard_deviation =
+                                     choices->standard_deviation / sqrt(2.0 * (double)options->layers)};
     char *fc1_name = memory_printf("%s.linear_fc1", name), *fc2_name = memory_printf("%s.linear_fc2", name);
-    linear_build(&mlp->fc1, params, fc1_name, shard_whole(2, sizes->F, sizes->C), sizes->standard_deviation);
-    linear_build(&mlp->fc2, params, fc2_name, shard_whole(2, sizes->C, sizes->F),
-                 sizes->standard_deviation / sqrt(2.0 * (double)sizes->layers));
+    linear_build(&mlp->fc1, params, fc1_name, &fc1);
+    linear_build(&mlp->fc2, params, fc2_name, &fc2);
+    mlp->activation = choices->activation;
+    mlp->is_gated = choices->is_gated;
     free(fc1_name);
     free(fc2_name);
 }
 
+static bool is_fused(const struct mlp *mlp) {
+    return mlp->activation == ACTIVATION_GELU_TANH && !mlp->is_gated && mlp->fc1.bias;
+}
+
+// What goes through the activation is kept for the backward pass. Without one it may be overwritten, and a fused
+// product never stores it.
+static struct tensor take_before(const struct mlp *mlp, const struct pass *pass, struct tensor after) {
+    if (pass->is_training || mlp->is_gated)
+        return arena_2d(pass->saved, pass->dtype, pass_rows(pass), mlp->fc1.out);
+    return is_fused(mlp) ? (struct tensor){0} : after;
+}
+
 void mlp_forward(const struct mlp *mlp, const struct pass *pass, struct mlp_saved *saved, struct tensor delta,
                  struct tensor x) {
-    int64_t N = pass_rows(pass), F = mlp->fc1.out;
-    saved->before = pass->is_training ? arena_2d(pass->saved, pass->dtype, N, F) : (struct tensor){0};
-    saved->after = arena_2d(pass->saved, pass->dtype, N, F);
-    linear_forward(&mlp->fc1, pass, saved->after, x, EPILOGUE_BIAS_ACTIVATION, saved->before);
+    saved->after = arena_2d(pass->saved, pass->dtype, pass_rows(pass), mlp->fc2.in);
+    saved->before = take_before(mlp, pass, saved->after);
+    if (is_fused(mlp)) {
+        linear_forward(&mlp->fc1, pass, saved->after, x, EPILOGUE_BIAS_ACTIVATION, saved->before);
+    } else {
+        linear_forward(&mlp->fc1, pass, saved->before, x, EPILOGUE_BIAS, (struct tensor){0});
+        if (mlp->is_gated)
+            op_glu_forward(pass->device, &(struct op_glu_forward){
+                                             .y = saved->after, .x = saved->before, .activation = mlp->activation});
+        else
+            op_activation_forward(
+                pass->device,
+                &(struct op_activation_forward){.y = saved->after, .x = saved->before, .activation = mlp->activation});
+    }
     linear_forward(&mlp->fc2, pass, delta, saved->after, EPILOGUE_NONE, (struct tensor){0});
+}
+
+// dbefore = the gradient of the activation's input, from ddelta, that of the MLP's output.
+static void backward_activation(const struct mlp *mlp, const struct pass *pass, const struct mlp_saved *saved,
+                                struct tensor dbefore, struct tensor ddelta) {
+    if (is_fused(mlp)) {
+        linear_backward_input(&mlp->fc2, pass, dbefore, ddelta, saved->before);
+        return;
+    }
+    if (!mlp->is_gated) {
+        linear_backward_input(&mlp->fc2, pass, dbefore, ddelta, (struct tensor){0});
+        op_activation_backward(pass->device,
+                               &(struct op_activation_backward){
+                                   .dx = dbefore, .dy = dbefore, .x = saved->before, .activation = mlp->activation});
+        return;
+    }
+    size_t mark = arena_mark(pass->scratch);
+    struct tensor dafter = arena_2d(pass->scratch, pass->dtype, pass_rows(pass), mlp->fc2.in);
+    linear_backward_input(&mlp->fc2, pass, dafter, ddelta, (struct tensor){0});
+    op_glu_backward(pass->device, &(struct op_glu_backward){
+                                      .dx = dbefore, .dy = dafter, .x = saved->before, .activation = mlp->activation});
+    arena_release(pass->scratch, mark);
 }
 
 void mlp_backward(const struct mlp *mlp, const struct pass *pass, const struct mlp_saved *saved, struct tensor dx,
                   struct tensor ddelta, struct tensor x) {
     size_t mark = arena_mark(pass->scratch);
     struct tensor dbefore = arena_2d(pass->scratch, pass->dtype, pass_rows(pass), mlp->fc1.out);
-    linear_backward_input(&mlp->fc2, pass, dbefore, ddelta, saved->before);
+    backward_activation(mlp, pass, saved, dbefore, ddelta);
     linear_backward_weight(&mlp->fc2, pass, ddelta, saved->after);
     linear_backward_input(&mlp->fc1, pass, dx, dbefore, (struct tensor){0});
     linear_backward_weight(&mlp->fc1, pass, dbefore, x);
-    op_column_sum(pass->device, &(struct op_column_sum){.out = mlp->fc1.bias->grad, .x = dbefore});
+    linear_backward_bias(&mlp->fc1, pass, dbefore);
     arena_release(pass->scratch, mark);
 }

@@ -7,6 +7,21 @@
 // More than any step needs; paper memory costs nothing.
 static const size_t PAPER_BYTES = (size_t)1 << 46;
 
+// What generation keeps of the tokens so far: room for the longest sequence.
+static void lay_out_cache(struct step *step, struct arena *arena) {
+    const struct model *model = &step->model;
+    int64_t G = model->choices.G, D = model->choices.D, P = model->P;
+    step->logits = arena_2d(arena, DTYPE_F32, 1, model->V);
+    if (model->form == CONFIG_T5)
+        step->encoded = arena_2d(arena, step->dtype, P, model->choices.C);
+    for (int64_t layer = 0; layer < model->decoder.L; layer++) {
+        step->cache.keys[layer] = arena_4d(arena, step->dtype, 1, P, G, D);
+        step->cache.values[layer] = arena_4d(arena, step->dtype, 1, P, G, D);
+        if (model->form == CONFIG_T5)
+            step->cache.across[layer] = arena_2d(arena, step->dtype, P, 2 * G * D);
+    }
+}
+
 // Takes everything that lives as long as the step from one arena. Called twice: on paper and on the device.
 static void lay_out_state(struct step *step, struct arena *arena) {
     const struct config *config = step->config;
@@ -22,39 +37,31 @@ static void lay_out_state(struct step *step, struct arena *arena) {
     if (step->mode == STEP_TRAIN)
         adam_build(&step->adam, arena, &step->params, step->dtype, config);
     step->memory.optimizer = arena->used - start;
-    int64_t rows =
-        step->mode == STEP_GENERATE ? config->max_position_embeddings : config->micro_batch_size * config->seq_length;
-    step->inputs = arena_1d(arena, DTYPE_U8, (int64_t)step_input_bytes(rows));
-    step->totals = arena_1d(arena, DTYPE_F32, 2);
-    if (step->mode == STEP_GENERATE) {
-        step->logits = arena_2d(arena, DTYPE_F32, 1, step->gpt.V);
-        for (int64_t layer = 0; layer < step->gpt.L; layer++) {
-            int64_t H = step->gpt.H, D = step->gpt.D;
-            step->cache.keys[layer] = arena_4d(arena, step->dtype, 1, step->gpt.P, H, D);
-            step->cache.values[layer] = arena_4d(arena, step->dtype, 1, step->gpt.P, H, D);
-        }
-    }
+    struct step_input largest = step_largest_input(step);
+    step->inputs = arena_1d(arena, DTYPE_U8, (int64_t)step_input_bytes(step, &largest));
+    step->totals = arena_1d(arena, DTYPE_F32, 4);
+    if (step->mode == STEP_GENERATE)
+        lay_out_cache(step, arena);
     param_list_bind(&step->params, step->values, step->grads);
 }
 
 // The largest micro-batch, through the same functions as the real one.
 static void run_on_paper(struct step *step) {
-    const struct config *config = step->config;
-    bool is_generating = step->mode == STEP_GENERATE;
-    int64_t B = is_generating ? 1 : config->micro_batch_size;
-    int64_t T = is_generating ? config->max_position_embeddings : config->seq_length;
-    struct pass pass = step_pass(step, B, T);
-    struct device_batch batch = step_input_tensors(step, B * T, &pass.row_ids);
-    if (is_generating) {
-        gpt_last_logits(&step->gpt, &pass, &batch, step->logits);
+    struct step_input input = step_largest_input(step);
+    struct pass pass = step_pass(step, input.B, input.T);
+    struct device_batch batch = step_input_tensors(step, &input);
+    if (step->mode == STEP_GENERATE) {
+        if (step->model.form == CONFIG_T5)
+            model_encode(&step->model, &pass, &batch, step->encoded);
+        model_last_logits(&step->model, &pass, &batch, step->logits);
         step->cache.length = 0;
         return;
     }
     if (step->mode == STEP_EVALUATE)
-        batch.weights = (struct tensor){0};
-    gpt_forward(&step->gpt, &pass, &batch);
+        batch.targets.weights = batch.pair.weights = (struct tensor){0};
+    model_forward(&step->model, &pass, &batch);
     if (step->mode == STEP_TRAIN)
-        gpt_backward(&step->gpt, &pass, &batch);
+        model_backward(&step->model, &pass, &batch);
 }
 
 static int measure(struct step *step) {

@@ -29,10 +29,14 @@ static int build(struct step *step) {
         return error_set("%s cannot train in %s; leave --bf16/--fp16 out or choose another --device", text,
                          dtype_name(step->dtype));
     }
-    gpt_build(&step->gpt, &step->params, step->config);
+    if (step->mode == STEP_GENERATE && config_form(step->config) == CONFIG_BERT)
+        return error_set("a BERT fills in words and writes no text; generate needs --model gpt or t5");
+    model_build(&step->model, &step->params, step->config);
     param_list_layout(&step->params);
-    step->cache.keys = memory_alloc(sizeof(struct tensor) * (size_t)step->gpt.L);
-    step->cache.values = memory_alloc(sizeof(struct tensor) * (size_t)step->gpt.L);
+    size_t layers = (size_t)step->model.decoder.L;
+    step->cache.keys = memory_alloc(sizeof(struct tensor) * layers);
+    step->cache.values = memory_alloc(sizeof(struct tensor) * layers);
+    step->cache.across = memory_alloc(sizeof(struct tensor) * layers);
     return step_take_memory(step);
 }
 
@@ -55,9 +59,10 @@ void step_close(struct step *step) {
     if (!step)
         return;
     step_give_memory_back(step);
-    gpt_free(&step->gpt);
+    model_free(&step->model);
     param_list_free(&step->params);
     free(step->cache.keys);
+    free(step->cache.across);
     free(step->cache.values);
     free(step);
 }
@@ -73,39 +78,38 @@ void step_round_master(struct step *step) {
         op_copy(step->device, &(struct op_copy){.dst = step->values, .src = step->adam.master});
 }
 
-// Forward, and with learning backward, of one micro-batch. Returns its counted tokens, or -1.
-static double run_micro_batch(struct step *step, const struct step_source *source, bool is_learning, bool is_first) {
-    struct step_input input;
-    if (source->next(source->context, &input) < 0)
-        return -1;
+// Forward, and with learning backward, of one micro-batch. Adds its counts to *counts.
+static int run_micro_batch(struct step *step, const struct step_source *source, bool is_learning, bool is_first,
+                           struct step_counts *counts) {
+    struct step_input input = {0};
+    TRY(source->next(source->context, &input));
     struct step_upload upload = {.has_weights = is_learning,
                                  .divisor = (double)source->count * step->mesh.length[AXIS_DATA]};
-    double tokens = step_upload_input(step, &input, &upload);
+    struct step_counts own = step_upload_input(step, &input, &upload);
+    counts->tokens += own.tokens;
+    counts->pairs += own.pairs;
     struct pass pass = step_pass(step, input.B, input.T);
     pass.is_training = is_learning;
     pass.is_first = is_first;
-    struct device_batch batch = step_input_tensors(step, input.B * input.T, &pass.row_ids);
+    struct device_batch batch = step_input_tensors(step, &input);
     if (!is_learning)
-        batch.weights = (struct tensor){0};
+        batch.targets.weights = batch.pair.weights = (struct tensor){0};
     size_t mark = arena_mark(&step->saved);
-    gpt_forward(&step->gpt, &pass, &batch);
+    model_forward(&step->model, &pass, &batch);
     if (is_learning)
-        gpt_backward(&step->gpt, &pass, &batch);
+        model_backward(&step->model, &pass, &batch);
     arena_release(&step->saved, mark);
-    return tokens;
+    return 0;
 }
 
 static int run_all(struct step *step, const struct step_source *source, bool is_learning) {
     device_zero(step->device, step->totals);
-    double tokens = 0;
-    for (int64_t i = 0; i < source->count; i++) {
-        double counted = run_micro_batch(step, source, is_learning, i == 0);
-        if (counted < 0)
-            return -1;
-        tokens += counted;
-    }
-    float count = (float)tokens;
-    device_copy_in(step->device, tensor_rows(step->totals, 1, 1), &count);
+    struct step_counts counts = {0};
+    for (int64_t i = 0; i < source->count; i++)
+        TRY(run_micro_batch(step, source, is_learning, i == 0, &counts));
+    float tokens = (float)counts.tokens, pairs = (float)counts.pairs;
+    device_copy_in(step->device, tensor_rows(step->totals, 1, 1), &tokens);
+    device_copy_in(step->device, tensor_rows(step->totals, 3, 1), &pairs);
     device_synchronize(step->device);
     comm_all_reduce(step->mesh.group[AXIS_DATA], step->totals, REDUCE_SUM, "loss");
     return 0;
@@ -113,7 +117,7 @@ static int run_all(struct step *step, const struct step_source *source, bool is_
 
 int step_train(struct step *step, const struct step_source *source, double lr, double weight_decay) {
     CHECK(step->mode == STEP_TRAIN);
-    gpt_clear_gradients(&step->gpt, step->device, &step->params, step->grads);
+    model_clear_gradients(&step->model, step->device, &step->params, step->grads);
     TRY(run_all(step, source, true));
     reducer_sum_gradients(&step->mesh, step->grads);
     adam_apply(&step->adam, &(struct adam_update){.device = step->device,
@@ -130,11 +134,13 @@ int step_evaluate(struct step *step, const struct step_source *source) {
 }
 
 struct step_result step_result(struct step *step) {
-    float totals[2];
+    float totals[4];
     device_copy_out(step->device, totals, step->totals);
-    double tokens = (double)totals[1];
+    double tokens = (double)totals[1], pairs = (double)totals[3];
     return (struct step_result){.loss = (double)totals[0] / (tokens > 1 ? tokens : 1),
                                 .tokens = tokens,
+                                .pair_loss = (double)totals[2] / (pairs > 1 ? pairs : 1),
+                                .pairs = pairs,
                                 .grad_norm = step->mode == STEP_TRAIN ? adam_grad_norm(&step->adam, step->device) : 0};
 }
 
@@ -163,18 +169,35 @@ void step_forget(struct step *step) {
     step->cache.length = 0;
 }
 
-void step_logits(struct step *step, const int32_t *tokens, int64_t T, float *logits) {
-    CHECK(step->mode == STEP_GENERATE && T > 0 && step->cache.length + T <= step->gpt.P);
-    int32_t *positions = memory_alloc(sizeof(int32_t) * (size_t)T);
-    for (int64_t t = 0; t < T; t++)
-        positions[t] = (int32_t)(step->cache.length + t);
-    struct step_input input = {.B = 1, .T = T, .tokens = tokens, .positions = positions};
-    step_upload_input(step, &input, &(struct step_upload){.divisor = 1});
-    free(positions);
-    struct pass pass = step_pass(step, 1, T);
-    struct device_batch batch = step_input_tensors(step, T, &pass.row_ids);
+// Tokens of one sequence on their way in: the encoder's where `is_encoder`, else those whose logits are wanted.
+static struct device_batch upload_tokens(struct step *step, const int32_t *tokens, int64_t T, bool is_encoder,
+                                         struct pass *pass) {
+    bool is_decoder = step->model.form == CONFIG_T5 && !is_encoder;
+    struct step_input input = {.B = 1, .T = T, .tokens = tokens};
+    if (is_decoder)
+        input = (struct step_input){.B = 1, .S = T, .decoder_tokens = tokens};
+    struct step_upload upload = {.divisor = 1, .first_position = is_encoder ? 0 : step->cache.length};
+    (void)step_upload_input(step, &input, &upload);
+    *pass = step_pass(step, 1, T);
+    return step_input_tensors(step, &input);
+}
+
+void step_encode(struct step *step, const int32_t *tokens, int64_t T) {
+    CHECK(step->mode == STEP_GENERATE && T > 0 && T <= step->model.P && step->model.form == CONFIG_T5);
+    struct pass pass;
+    struct device_batch batch = upload_tokens(step, tokens, T, true, &pass);
     size_t mark = arena_mark(&step->saved);
-    gpt_last_logits(&step->gpt, &pass, &batch, step->logits);
+    model_encode(&step->model, &pass, &batch, tensor_rows(step->encoded, 0, T));
+    arena_release(&step->saved, mark);
+    step_forget(step);
+}
+
+void step_logits(struct step *step, const int32_t *tokens, int64_t T, float *logits) {
+    CHECK(step->mode == STEP_GENERATE && T > 0 && step->cache.length + T <= step->model.P);
+    struct pass pass;
+    struct device_batch batch = upload_tokens(step, tokens, T, false, &pass);
+    size_t mark = arena_mark(&step->saved);
+    model_last_logits(&step->model, &pass, &batch, step->logits);
     arena_release(&step->saved, mark);
     device_copy_out(step->device, logits, step->logits);
 }

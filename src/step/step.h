@@ -7,7 +7,7 @@
 #define STEP_STEP_H
 
 #include "config/config.h"
-#include "model/gpt.h"
+#include "model/model.h"
 #include "optim/adam.h"
 #include "ops/device.h"
 #include "parallel/mesh.h"
@@ -15,14 +15,22 @@
 
 enum step_mode { STEP_TRAIN, STEP_EVALUATE, STEP_GENERATE };
 
-// A micro-batch on the host.
+// A micro-batch on the host. What its model does not have is NULL; of T5, tokens and what goes with them are the
+// encoder's, and labels and mask have S columns.
 struct step_input {
     int64_t B, T;
-    const int32_t *tokens;     // (B, T)
-    const int32_t *labels;     // (B, T)
-    const int32_t *positions;  // (B, T)
-    const float *mask;         // (B, T): 1 where the token counts
-    const int64_t *samples;    // (B): global number of each sample
+    int64_t S;                         // tokens of a decoder's sample; 0 without a decoder over an encoder
+    const int32_t *tokens;             // (B, T)
+    const int32_t *positions;          // (B, T), or NULL: 0, 1, …
+    const int32_t *labels;             // (B, T or S)
+    const float *mask;                 // (B, T or S): 1 where the token counts
+    const int32_t *types;              // (B, T), or NULL: all 0
+    const int32_t *lengths;            // (B), or NULL: tokens of each sample that are no padding
+    const int32_t *first_keys;         // (B, T), or NULL: the column where each token's document begins
+    const int32_t *decoder_tokens;     // (B, S)
+    const int32_t *decoder_positions;  // (B, S), or NULL: 0, 1, …
+    const int32_t *pair_labels;        // (B): of the pair head; NULL: its loss is left out
+    const int64_t *samples;            // (B): global number of each sample, below 0 for padding
 };
 
 // Hands out the micro-batches of a step in order; -1 where there is none to be had.
@@ -36,6 +44,8 @@ struct step_result {
     double loss;       // sum of the counted tokens' losses over all ranks, by their number
     double tokens;     // how many that were
     double grad_norm;  // before clipping
+    double pair_loss;  // of BERT's pair head, mean over the samples of all ranks
+    double pairs;      // how many samples that were; 0 without that head
 };
 
 // Two micro-batches may be on their way to the device at once: a slot is written again only when its copy has ended.
@@ -56,12 +66,13 @@ struct step {
     enum step_mode mode;
     enum dtype dtype;
     struct param_list params;
-    struct gpt gpt;
+    struct model model;
     struct adam adam;
     struct tensor values, grads;  // (n), flat
-    struct tensor totals;         // (2) fp32: sum of losses, number of tokens
+    struct tensor totals;         // (4) fp32: sum of losses, number of tokens; the same of the pair head
     struct tensor logits;         // (1, V) fp32, for generation
     struct kv_cache cache;
+    struct tensor encoded;  // (P, C): an encoder's output, for generation
     struct arena state, saved, scratch;
     struct tensor inputs;  // one micro-batch on the device, see step_inputs.c
     struct step_slot slots[2];
@@ -89,18 +100,27 @@ struct step_result step_result(struct step *step);
 double step_params_norm(struct step *step);
 int64_t step_count_zero_gradients(struct step *step);
 
-// Logits (V, the unpadded part is the caller's business) after the T tokens, which follow those in the cache.
+// Logits (V, the unpadded part is the caller's business) after the T tokens, which follow those in the cache. Of T5
+// they are the decoder's, and step_encode comes before the first.
 void step_logits(struct step *step, const int32_t *tokens, int64_t T, float *logits);
+void step_encode(struct step *step, const int32_t *tokens, int64_t T);
 void step_forget(struct step *step);  // empties the cache
 
-// Implemented in step_inputs.c: bytes of a micro-batch on the device; copying one there; its tensors.
-size_t step_input_bytes(int64_t rows);
-struct device_batch step_input_tensors(const struct step *step, int64_t rows, struct tensor *row_ids);
+// Implemented in step_inputs.c: the largest micro-batch of the step, its bytes on the device; copying one there and its
+// tensors there.
+struct step_input step_largest_input(const struct step *step);
+size_t step_input_bytes(const struct step *step, const struct step_input *input);
+struct device_batch step_input_tensors(const struct step *step, const struct step_input *input);
 struct step_upload {
     bool has_weights;
-    double divisor;  // of the weights: micro-batches × data-parallel ranks
+    double divisor;          // of the weights: micro-batches × data-parallel ranks
+    int64_t first_position;  // where positions that are not given begin
 };
-// Returns the number of tokens that count.
-double step_upload_input(struct step *step, const struct step_input *input, const struct step_upload *upload);
+// How many tokens count, and how many samples of the pair head.
+struct step_counts {
+    double tokens, pairs;
+};
+struct step_counts step_upload_input(struct step *step, const struct step_input *input,
+                                     const struct step_upload *upload);
 
 #endif

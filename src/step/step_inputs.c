@@ -1,40 +1,184 @@
-// A micro-batch on its way to the device: six arrays in one block, one copy.
-// Block: row ids (N) i64 | tokens (N) i32 | positions (N) i32 | labels (N) i32 | mask (N) fp32 | weights (N) fp32.
+// A micro-batch on its way to the device: its arrays in one block, one copy. Which arrays there are follows from the
+// model and the input; they follow each other in the order of enum array, the wide ones first, without gaps.
 #include "base/error.h"
 #include "step/step.h"
 
 #include <string.h>
 
-size_t step_input_bytes(int64_t rows) {
-    return (size_t)rows * (sizeof(int64_t) + 3 * sizeof(int32_t) + 2 * sizeof(float));
+enum array {
+    ROW_IDS,          // (B, T) i64
+    DECODER_ROW_IDS,  // (B, S) i64
+    TOKENS,           // (B, T) i32
+    POSITIONS,        // (B, T) i32
+    TYPES,            // (B, T) i32
+    FIRST_KEYS,       // (B, T) i32
+    DECODER_TOKENS,   // (B, S) i32
+    DECODER_POSITIONS,
+    LENGTHS,      // (B) i32
+    LABELS,       // (B, T or S) i32
+    MASK,         // (B, T or S) fp32
+    WEIGHTS,      // the same
+    PAIR_LABELS,  // (B) i32
+    PAIR_MASK,    // (B) fp32
+    PAIR_WEIGHTS,
+    ARRAY_COUNT
+};
+
+static size_t element_bytes(enum array array) {
+    return array <= DECODER_ROW_IDS ? sizeof(int64_t) : sizeof(int32_t);
 }
 
-static size_t offset_of(int64_t rows, int array) {
-    return array == 0 ? 0 : (size_t)rows * (sizeof(int64_t) + 4 * (size_t)(array - 1));
+// Elements of an array, 0 where the input or the model does not have it.
+static int64_t elements(const struct step *step, const struct step_input *input, enum array array) {
+    const struct model *model = &step->model;
+    int64_t first = input->tokens ? input->B * input->T : 0, second = input->decoder_tokens ? input->B * input->S : 0;
+    int64_t labelled = !input->labels ? 0 : model->form == CONFIG_T5 ? second : first;
+    bool has_positions = model->embedding.positions || model->choices.rope.pairs > 0;
+    bool has_pairs = model->has_pair_head;
+    switch (array) {
+    case ROW_IDS:
+    case TOKENS:
+        return first;
+    case DECODER_ROW_IDS:
+    case DECODER_TOKENS:
+        return second;
+    case POSITIONS:
+        return has_positions ? first : 0;
+    case DECODER_POSITIONS:
+        return has_positions ? second : 0;
+    case TYPES:
+        return model->embedding.types ? first : 0;
+    case FIRST_KEYS:
+        return input->first_keys ? first : 0;
+    case LENGTHS:
+        return input->lengths ? input->B : 0;
+    case LABELS:
+    case MASK:
+    case WEIGHTS:
+        return labelled;
+    case PAIR_LABELS:
+    case PAIR_MASK:
+    case PAIR_WEIGHTS:
+        return has_pairs && input->labels ? input->B : 0;
+    case ARRAY_COUNT:
+        break;
+    }
+    return 0;
 }
 
-struct device_batch step_input_tensors(const struct step *step, int64_t rows, struct tensor *row_ids) {
+static size_t offset_of(const struct step *step, const struct step_input *input, enum array array) {
+    size_t offset = 0;
+    for (int i = 0; i < (int)array; i++)
+        offset += (size_t)elements(step, input, (enum array)i) * element_bytes((enum array)i);
+    return offset;
+}
+
+size_t step_input_bytes(const struct step *step, const struct step_input *input) {
+    return offset_of(step, input, ARRAY_COUNT);
+}
+
+struct step_input step_largest_input(const struct step *step) {
+    static const int32_t some = 0;
+    static const float mask = 0;
+    const struct config *config = step->config;
+    bool is_generating = step->mode == STEP_GENERATE, has_both = step->model.form == CONFIG_T5;
+    struct step_input input = {.B = is_generating ? 1 : config->micro_batch_size,
+                               .T = is_generating ? config->max_position_embeddings : config->seq_length,
+                               .tokens = &some};
+    if (has_both) {
+        input.S = is_generating ? config->max_position_embeddings : config->decoder_seq_length;
+        input.decoder_tokens = &some;
+    }
+    if (!is_generating) {
+        input.labels = &some;
+        input.mask = &mask;
+        input.lengths = step->model.form == CONFIG_GPT ? NULL : &some;
+        input.first_keys = config->reset_attention_mask ? &some : NULL;
+    }
+    return input;
+}
+
+static struct tensor tensor_at(const struct step *step, const struct step_input *input, enum array array,
+                               enum dtype dtype) {
+    int64_t count = elements(step, input, array);
     unsigned char *block = step->inputs.data;
-    *row_ids = tensor_1d(block, DTYPE_I64, rows);
+    return count > 0 ? tensor_1d(block + offset_of(step, input, array), dtype, count) : (struct tensor){0};
+}
+
+struct device_batch step_input_tensors(const struct step *step, const struct step_input *input) {
     return (struct device_batch){
-        .tokens = tensor_1d(block + offset_of(rows, 1), DTYPE_I32, rows),
-        .positions = tensor_1d(block + offset_of(rows, 2), DTYPE_I32, rows),
-        .labels = tensor_1d(block + offset_of(rows, 3), DTYPE_I32, rows),
-        .mask = tensor_1d(block + offset_of(rows, 4), DTYPE_F32, rows),
-        .weights = tensor_1d(block + offset_of(rows, 5), DTYPE_F32, rows),
-        .loss_sum = tensor_rows(step->totals, 0, 1),
+        .row_ids = tensor_at(step, input, ROW_IDS, DTYPE_I64),
+        .tokens = tensor_at(step, input, TOKENS, DTYPE_I32),
+        .positions = tensor_at(step, input, POSITIONS, DTYPE_I32),
+        .types = tensor_at(step, input, TYPES, DTYPE_I32),
+        .lengths = tensor_at(step, input, LENGTHS, DTYPE_I32),
+        .first_keys = tensor_at(step, input, FIRST_KEYS, DTYPE_I32),
+        .decoder_row_ids = tensor_at(step, input, DECODER_ROW_IDS, DTYPE_I64),
+        .decoder_tokens = tensor_at(step, input, DECODER_TOKENS, DTYPE_I32),
+        .decoder_positions = tensor_at(step, input, DECODER_POSITIONS, DTYPE_I32),
+        .S = input->S,
+        .targets = {.labels = tensor_at(step, input, LABELS, DTYPE_I32),
+                    .mask = tensor_at(step, input, MASK, DTYPE_F32),
+                    .weights = tensor_at(step, input, WEIGHTS, DTYPE_F32),
+                    .loss_sum = tensor_rows(step->totals, 0, 1)},
+        .pair = {.labels = tensor_at(step, input, PAIR_LABELS, DTYPE_I32),
+                 .mask = tensor_at(step, input, PAIR_MASK, DTYPE_F32),
+                 .weights = tensor_at(step, input, PAIR_WEIGHTS, DTYPE_F32),
+                 .loss_sum = tensor_rows(step->totals, 2, 1)},
     };
 }
 
-// Dropout masks are keyed by the token's place in the run: sample number and position.
-static void fill_row_ids(int64_t *row_ids, const struct step_input *input) {
-    for (int64_t b = 0; b < input->B; b++)
-        for (int64_t t = 0; t < input->T; t++)
-            row_ids[b * input->T + t] = (input->samples ? input->samples[b] : b) * input->T + t;
+// A micro-batch being written to its staging memory.
+struct staging {
+    const struct step *step;
+    const struct step_input *input;
+    unsigned char *host;
+};
+
+static void *place(const struct staging *staging, enum array array) {
+    return staging->host + offset_of(staging->step, staging->input, array);
 }
 
-// Megatron's mean of means: each micro-batch divides by its own count of tokens.
-static double fill_weights(float *weights, const float *mask, int64_t rows, const struct step_upload *upload) {
+// Copies an array; where there is no source, zeros.
+static void put(const struct staging *staging, enum array array, const void *source) {
+    size_t bytes = (size_t)elements(staging->step, staging->input, array) * element_bytes(array);
+    if (bytes > 0 && source)
+        memcpy(place(staging, array), source, bytes);
+    else if (bytes > 0)
+        memset(place(staging, array), 0, bytes);
+}
+
+// Rotary models count places in the row whatever the data says about positions, as Megatron does.
+static void put_positions(const struct staging *staging, enum array array, const int32_t *source,
+                          int64_t first_position) {
+    int64_t count = elements(staging->step, staging->input, array);
+    int64_t columns = array == POSITIONS ? staging->input->T : staging->input->S;
+    if (source && staging->step->model.choices.rope.pairs == 0) {
+        put(staging, array, source);
+        return;
+    }
+    int32_t *positions = place(staging, array);
+    for (int64_t n = 0; n < count; n++)
+        positions[n] = (int32_t)(first_position + n % columns);
+}
+
+// Dropout masks are keyed by the token's place in the run: sample number and position.
+static void put_row_ids(const struct staging *staging, enum array array, int64_t columns) {
+    const struct step_input *input = staging->input;
+    if (elements(staging->step, input, array) == 0)
+        return;
+    int64_t *row_ids = place(staging, array);
+    for (int64_t b = 0; b < input->B; b++)
+        for (int64_t t = 0; t < columns; t++)
+            row_ids[b * columns + t] = (input->samples ? input->samples[b] : b) * columns + t;
+}
+
+// Megatron's mean of means: each micro-batch divides by its own count.
+static double put_weights(const struct staging *staging, enum array mask_array, enum array weights_array,
+                          const struct step_upload *upload) {
+    const float *mask = place(staging, mask_array);
+    float *weights = place(staging, weights_array);
+    int64_t rows = elements(staging->step, staging->input, mask_array);
     double count = 0;
     for (int64_t n = 0; n < rows; n++)
         count += (double)mask[n];
@@ -44,28 +188,46 @@ static double fill_weights(float *weights, const float *mask, int64_t rows, cons
     return count;
 }
 
-double step_upload_input(struct step *step, const struct step_input *input, const struct step_upload *upload) {
-    int64_t rows = input->B * input->T;
-    CHECK(step_input_bytes(rows) <= tensor_bytes(step->inputs));
+// Rows of padding, and rows without a label, do not count for the pair head.
+static void put_pair_mask(const struct staging *staging) {
+    const struct step_input *input = staging->input;
+    float *mask = place(staging, PAIR_MASK);
+    for (int64_t b = 0; b < elements(staging->step, input, PAIR_MASK); b++)
+        mask[b] = input->pair_labels && (!input->samples || input->samples[b] >= 0) ? 1.0f : 0.0f;
+}
+
+static struct step_counts put_all(const struct staging *staging, const struct step_upload *upload) {
+    const struct step_input *input = staging->input;
+    put_row_ids(staging, ROW_IDS, input->T);
+    put_row_ids(staging, DECODER_ROW_IDS, input->S);
+    put(staging, TOKENS, input->tokens);
+    put_positions(staging, POSITIONS, input->positions, upload->first_position);
+    put(staging, TYPES, input->types);
+    put(staging, FIRST_KEYS, input->first_keys);
+    put(staging, DECODER_TOKENS, input->decoder_tokens);
+    put_positions(staging, DECODER_POSITIONS, input->decoder_positions, upload->first_position);
+    put(staging, LENGTHS, input->lengths);
+    put(staging, LABELS, input->labels);
+    put(staging, MASK, input->mask);
+    put(staging, PAIR_LABELS, input->pair_labels);
+    put_pair_mask(staging);
+    return (struct step_counts){.tokens = put_weights(staging, MASK, WEIGHTS, upload),
+                                .pairs = put_weights(staging, PAIR_MASK, PAIR_WEIGHTS, upload)};
+}
+
+struct step_counts step_upload_input(struct step *step, const struct step_input *input,
+                                     const struct step_upload *upload) {
+    size_t bytes = step_input_bytes(step, input);
+    CHECK(bytes <= tensor_bytes(step->inputs));
     const struct ops *ops = step->device->ops;
     struct step_slot *slot = &step->slots[step->next_slot];
     step->next_slot = !step->next_slot;
     if (slot->is_used)
         ops->event_wait(step->device, slot->copied);
-    size_t bytes = sizeof(int32_t) * (size_t)rows;
-    fill_row_ids((int64_t *)(void *)slot->host, input);
-    memcpy(slot->host + offset_of(rows, 1), input->tokens, bytes);
-    memcpy(slot->host + offset_of(rows, 2), input->positions, bytes);
-    float *mask = (float *)(void *)(slot->host + offset_of(rows, 4));
-    float *weights = (float *)(void *)(slot->host + offset_of(rows, 5));
-    double count = 0;
-    if (input->labels) {
-        memcpy(slot->host + offset_of(rows, 3), input->labels, bytes);
-        memcpy(mask, input->mask, bytes);
-        count = fill_weights(weights, mask, rows, upload);
-    }
-    ops->copy_in(step->device, step->inputs.data, slot->host, step_input_bytes(rows), STREAM_COMPUTE);
+    struct staging staging = {.step = step, .input = input, .host = slot->host};
+    struct step_counts counts = put_all(&staging, upload);
+    ops->copy_in(step->device, step->inputs.data, slot->host, bytes, STREAM_COMPUTE);
     ops->event_record(step->device, slot->copied, STREAM_COMPUTE);
     slot->is_used = true;
-    return count;
+    return counts;
 }

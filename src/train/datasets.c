@@ -154,6 +154,8 @@ int datasets_open(struct datasets *datasets, const struct datasets_options *from
     const struct config *config = from->config;
     const struct tokenizer *tokenizer = from->tokenizer;
     *datasets = (struct datasets){.eod = tokenizer ? tokenizer_eod(tokenizer) : -1};
+    if (config_form(config) != CONFIG_GPT)
+        return error_set("--model %s has no samples to train on in this version; give --model gpt", config->model);
     int64_t counts[SPLIT_COUNT];
     TRY(count_samples(from, counts));
     log_info(" > datasets target sizes (minimum size):");
@@ -198,7 +200,8 @@ int datasets_loader(struct loader **loader, const struct datasets *datasets, enu
                                                         .depth = PREFETCH_DEPTH,
                                                         .eod = datasets->eod,
                                                         .eod_mask_loss = config->eod_mask_loss,
-                                                        .reset_position_ids = config->reset_position_ids});
+                                                        .reset_position_ids = config->reset_position_ids,
+                                                        .reset_attention_mask = config->reset_attention_mask});
 }
 
 static int next_input(void *context, struct step_input *input) {
@@ -206,10 +209,17 @@ static int next_input(void *context, struct step_input *input) {
     TRY(loader_next(context, &batch));
     *input = (struct step_input){.B = batch->rows,
                                  .T = batch->columns,
+                                 .S = batch->decoder_tokens ? batch->label_columns : 0,
                                  .tokens = batch->tokens,
-                                 .labels = batch->labels,
                                  .positions = batch->position_ids,
+                                 .labels = batch->labels,
                                  .mask = batch->loss_mask,
+                                 .types = batch->token_types,
+                                 .lengths = batch->lengths,
+                                 .first_keys = batch->document_starts,
+                                 .decoder_tokens = batch->decoder_tokens,
+                                 .decoder_positions = batch->decoder_position_ids,
+                                 .pair_labels = batch->sentence_labels,
                                  .samples = batch->samples};
     return 0;
 }

@@ -75,7 +75,7 @@ struct history {
 
 // When the positions run out, the later half of what the model can see is read again from position 0.
 static void feed(struct step *step, const struct history *history, int64_t fresh, float *logits) {
-    int64_t window = step->gpt.P;
+    int64_t window = step->model.P;
     if (step->cache.length + fresh <= window) {
         step_logits(step, history->tokens + history->count - fresh, fresh, logits);
         return;
@@ -98,7 +98,7 @@ int generate_run(const struct generate *generate) {
                                   memory_alloc(sizeof(int32_t) * (size_t)(generate->count + generate->max_new_tokens)),
                               .count = generate->count};
     memcpy(history.tokens, generate->prompt, sizeof(int32_t) * (size_t)generate->count);
-    float *logits = memory_alloc(sizeof(float) * (size_t)step->gpt.V);
+    float *logits = memory_alloc(sizeof(float) * (size_t)step->model.V);
     step_forget(step);
     int64_t fresh = generate->count;
     int status = 0;

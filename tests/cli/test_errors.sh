@@ -21,11 +21,12 @@ expect 2 "--num-layers" "${train[@]}" --num-layers minus
 expect 2 "no command" "$BEVATRON" trian
 expect 2 "no help on \"nosuch\"" "$BEVATRON" help nosuch
 expect 0 "--output-prefix" "$BEVATRON" help preprocess
-expect 2 "--recompute-granularity full is not implemented" "${train[@]}" --data-path "$prefix" --checkpoint-activations
+expect 0 "recompute_granularity" "${train[@]}" --data-path "$prefix" --checkpoint-activations --dry-run
 grep -q "has no effect without" "$work/out" && fail "--checkpoint-activations is said to lack the granularity it implies"
 expect 0 "note: --timing-log-option has no effect" "${train[@]}" --data-path "$prefix" --timing-log-option max --dry-run
 expect 2 "--fp16" "${train[@]}" --data-path "$prefix" --fp16
-expect 2 "--swiglu" "${train[@]}" --data-path "$prefix" --swiglu
+expect 2 "--squared-relu" "${train[@]}" --data-path "$prefix" --squared-relu
+expect 2 "the activation silu, not relu" "${train[@]}" --data-path "$prefix" --swiglu --activation relu
 expect 2 "moe" "${train[@]}" --data-path "$prefix" --moe-router-topk 4
 expect 2 "hidden-size" "${train[@]}" --data-path "$prefix" --num-attention-heads 3
 expect 2 "a head is 512 wide" "${train[@]}" --data-path "$prefix" --kv-channels 512

@@ -196,20 +196,57 @@ TEST(contradictions) {
     log_set_level(LOG_INFO);
 }
 
+// What the model's flags contradict, and what they complete.
+TEST(models) {
+    static const char *const bad[][2] = {
+        {"--swiglu --activation relu", "--swiglu has the activation silu, not relu"},
+        {"--group-query-attention --num-query-groups 3", "is no multiple of --num-query-groups 3"},
+        {"--position-embedding-type rope --rotary-percent 0.1", "rotation needs pairs"},
+        {"--use-rope-scaling --rope-high-freq-factor 0.5", "--rope-high-freq-factor must be above"},
+        {"--position-embedding-type relative --relative-attention-num-buckets 7", "must be even"},
+        {"--position-embedding-type relative --relative-attention-max-distance 16", "above half of it"},
+        {"--model bert --sliding-window 4", "--sliding-window belongs to --model gpt"},
+        {"--model t5 --reset-attention-mask", "belong to --model gpt"},
+        {"--norm-placement post", "--norm-placement post belongs to --model bert"},
+        {"--num-token-types 2", "--num-token-types belongs to --model bert"},
+        {"--model bert --num-token-types 0", "BERT's binary head needs token types"},
+        {"--model bert --untie-embeddings-and-output-weights", "shares the embedding's matrix"},
+        {"--decoder-seq-length 4", "belong to --model t5"},
+        {"--model t5 --decoder-seq-length 100000", "--decoder-seq-length 100000 is above"},
+        {"--encoder-seq-length 7", "are the same thing"},
+        {"--scale-tied-output --untie-embeddings-and-output-weights", "--scale-tied-output needs tied"},
+        {"--swiglu --hidden-size 16", "is too small for the default width of SwiGLU"},
+    };
+    log_set_level(LOG_ERROR);
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        char *line = memory_printf("%s %s", BY_ITERS, bad[i][0]);
+        EXPECT_ERROR(validate(line, 1), bad[i][1]);
+        free(line);
+    }
+    EXPECT_OK(validate(BY_ITERS "--swiglu --hidden-size 4096 --num-attention-heads 32", 1));
+    EXPECT_INT(config.ffn_hidden_size, 10880);
+    EXPECT_STRING(config_activation(&config), "silu");
+    EXPECT_OK(validate(BY_ITERS "--disable-bias-linear --no-position-embedding", 1));
+    EXPECT_STRING(config_activation(&config), "gelu");
+    EXPECT_STRING(config.position_embedding_type, "none");
+    EXPECT_OK(validate(BY_ITERS "--use-rotary-position-embeddings --no-position-embedding", 1));
+    EXPECT_STRING(config.position_embedding_type, "rope");
+    EXPECT_OK(validate(BY_ITERS "--checkpoint-activations", 1));
+    EXPECT_STRING(config.recompute_method, "uniform");
+    EXPECT_INT(config.recompute_num_layers, 1);
+    EXPECT_OK(validate(BY_ITERS "--model t5 --encoder-num-layers 3", 1));
+    EXPECT_INT(config_encoder_layers(&config), 3);
+    EXPECT_INT(config_decoder_layers(&config), config.num_layers);
+    EXPECT_INT(config.decoder_seq_length, config.seq_length);
+    log_set_level(LOG_INFO);
+}
+
 TEST(not_implemented) {
     static const char *const bad[][2] = {
-        {"--swiglu", "--swiglu is not implemented in this version; leave it out"},
-        {"--normalization RMSNorm",
-         "--normalization RMSNorm is not implemented in this version; leave it out or give LayerNorm"},
-        {"--use-rotary-position-embeddings", "--position-embedding-type rope is not implemented"},
-        {"--tensor-model-parallel-size 1 --sequence-parallel --recompute-activations",
-         "--recompute-granularity selective"},
-        {"--no-bias-gelu-fusion", "--no-bias-gelu-fusion is not implemented"},
-        {"--disable-bias-linear", "--disable-bias-linear is not implemented"},
+        {"--recompute-activations --recompute-modules core_attn mlp", "--recompute-modules mlp is not implemented"},
         {"--optimizer sgd", "--optimizer sgd is not implemented in this version; leave it out or give adam"},
         {"--fp16", "--fp16 is not implemented"},
         {"--use-distributed-optimizer", "--use-distributed-optimizer is not implemented"},
-        {"--checkpoint-activations", "--recompute-granularity full is not implemented"},
         {"--dataloader-type cyclic", "--dataloader-type cyclic"},
     };
     log_set_level(LOG_ERROR);
@@ -282,5 +319,5 @@ TEST(other_uses) {
 }
 
 TEST_MAIN(TEST_CASE(derives_the_model), TEST_CASE(derives_batches), TEST_CASE(derives_schedules), TEST_CASE(rampup),
-          TEST_CASE(contradictions), TEST_CASE(not_implemented), TEST_CASE(all_at_once), TEST_CASE(sizes),
-          TEST_CASE(other_uses))
+          TEST_CASE(contradictions), TEST_CASE(models), TEST_CASE(not_implemented), TEST_CASE(all_at_once),
+          TEST_CASE(sizes), TEST_CASE(other_uses))

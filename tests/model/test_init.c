@@ -1,6 +1,6 @@
 // Initial values: by global element index, whatever slice a rank holds; and FLOPs against published numbers.
 #include "model/flops.h"
-#include "model/gpt.h"
+#include "model/model.h"
 #include "model/init.h"
 #include "ops/device.h"
 #include "test.h"
@@ -54,8 +54,8 @@ TEST(scaled_deviations) {
     struct device *device;
     EXPECT_OK(device_open(&device, &(struct device_options){.name = "cpu", .threads = 1}));
     struct param_list list = {0};
-    struct gpt gpt;
-    gpt_build(&gpt, &list, &config);
+    struct model model;
+    model_build(&model, &list, &config);
     param_list_layout(&list);
     float *values = calloc((size_t)list.total, sizeof *values);
     param_list_bind(&list, tensor_1d(values, DTYPE_F32, list.total), (struct tensor){0});
@@ -81,7 +81,7 @@ TEST(scaled_deviations) {
     EXPECT_INT(param_list_elements(&list), 128 * 64 + 32 * 64 + 2 * (12 * 64 * 64 + 13 * 64) + 2 * 64);
     EXPECT_INT(param_list_elements(&list), config_parameter_count(&config));
     free(values);
-    gpt_free(&gpt);
+    model_free(&model);
     param_list_free(&list);
     device_close(device);
     config_free(&config);

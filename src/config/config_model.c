@@ -1,0 +1,109 @@
+// What the flags of a model mean together: each question that several flags answer is asked here, so that the model,
+// the count of its parameters and the count of its FLOPs agree.
+#include "config/config.h"
+#include <string.h>
+
+static bool is(const char *text, const char *name) {
+    return text && strcmp(text, name) == 0;
+}
+
+enum config_form config_form(const struct config *config) {
+    return is(config->model, "bert") ? CONFIG_BERT : is(config->model, "t5") ? CONFIG_T5 : CONFIG_GPT;
+}
+
+int64_t config_query_groups(const struct config *config) {
+    return config->group_query_attention ? config->num_query_groups : config->num_attention_heads;
+}
+
+// Megatron's kernel of bias and GELU has the tanh form, and the exact one is what remains where it is not used. Its
+// BERT and T5 say so in the same way.
+const char *config_activation(const struct config *config) {
+    if (config->activation)
+        return config->activation;
+    if (config->swiglu)
+        return "silu";
+    return config->no_bias_gelu_fusion || config->disable_bias_linear ? "gelu" : "gelu_tanh";
+}
+
+bool config_is_gated(const struct config *config) {
+    return config->swiglu || config->gated_linear_unit;
+}
+
+bool config_has_binary_head(const struct config *config) {
+    return config_form(config) == CONFIG_BERT && !config->bert_no_binary_head;
+}
+
+bool config_has_output_bias(const struct config *config) {
+    return config_form(config) == CONFIG_BERT || config->add_output_bias;
+}
+
+int64_t config_token_types(const struct config *config) {
+    return config->num_token_types >= 0 ? config->num_token_types : config_has_binary_head(config) ? 2 : 0;
+}
+
+bool config_has_qkv_bias(const struct config *config) {
+    return !config->disable_bias_linear || config->add_qkv_bias;
+}
+
+int64_t config_encoder_layers(const struct config *config) {
+    if (config_form(config) == CONFIG_GPT)
+        return 0;
+    bool is_given = config_form(config) == CONFIG_T5 && config->encoder_num_layers > 0;
+    return is_given ? config->encoder_num_layers : config->num_layers;
+}
+
+int64_t config_decoder_layers(const struct config *config) {
+    if (config_form(config) == CONFIG_BERT)
+        return 0;
+    bool is_given = config_form(config) == CONFIG_T5 && config->decoder_num_layers > 0;
+    return is_given ? config->decoder_num_layers : config->num_layers;
+}
+
+int64_t config_rotary_channels(const struct config *config) {
+    return (int64_t)((double)config->kv_channels * config->rotary_percent);
+}
+
+// Weight and bias of a linear layer.
+static int64_t linear(int64_t in, int64_t out, bool has_bias) {
+    return in * out + (has_bias ? out : 0);
+}
+
+static int64_t norm(const struct config *config) {
+    return is(config->normalization, "RMSNorm") ? config->hidden_size : 2 * config->hidden_size;
+}
+
+static int64_t stack_parameters(const struct config *config, int64_t layers, bool has_cross) {
+    int64_t h = config->hidden_size, f = config->ffn_hidden_size, q = config->num_attention_heads * config->kv_channels;
+    int64_t k = config_query_groups(config) * config->kv_channels;
+    bool has_bias = !config->disable_bias_linear, is_post = is(config->norm_placement, "post");
+    int64_t attention = linear(h, q + 2 * k, config_has_qkv_bias(config)) + linear(q, h, has_bias) + norm(config);
+    int64_t cross = linear(h, q, config_has_qkv_bias(config)) + linear(h, 2 * k, config_has_qkv_bias(config)) +
+                    linear(q, h, has_bias) + norm(config);
+    int64_t mlp = linear(h, config_is_gated(config) ? 2 * f : f, has_bias) + linear(f, h, has_bias) + norm(config);
+    int64_t bias = is(config->position_embedding_type, "relative")
+                       ? config->relative_attention_num_buckets * config->num_attention_heads
+                       : 0;
+    return layers * (attention + (has_cross ? cross : 0) + mlp) + (is_post ? 0 : norm(config)) + bias;
+}
+
+int64_t config_parameter_count(const struct config *config) {
+    int64_t h = config->hidden_size, V = config->padded_vocab_size, count = V * h + config_token_types(config) * h;
+    bool has_cross = config_form(config) == CONFIG_T5;
+    if (is(config->position_embedding_type, "learned_absolute"))
+        count += (config->max_position_embeddings + config->position_offset) * h;
+    if (is(config->norm_placement, "post"))
+        count += norm(config);
+    if (config_encoder_layers(config) > 0)
+        count += stack_parameters(config, config_encoder_layers(config), false);
+    if (config_decoder_layers(config) > 0)
+        count += stack_parameters(config, config_decoder_layers(config), has_cross);
+    if (config->untie_embeddings_and_output_weights)
+        count += V * h;
+    if (config_has_output_bias(config))
+        count += V;
+    if (config_form(config) == CONFIG_BERT)
+        count += linear(h, h, true) + norm(config);
+    if (config_has_binary_head(config))
+        count += linear(h, h, true) + linear(h, 2, true);
+    return count;
+}

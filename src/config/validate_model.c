@@ -1,0 +1,144 @@
+// The model's flags: which are missing, which contradict each other, which belong to another form of model.
+#include "config/validate.h"
+#include "base/memory.h"
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+// The lengths of samples: T5 has two, and Megatron's scripts call the first one by either name.
+static void validate_lengths(struct config *config, struct complaints *complaints) {
+    if (config->seq_length == 0)
+        config->seq_length = config->encoder_seq_length;
+    if (config->encoder_seq_length > 0 && config->encoder_seq_length != config->seq_length)
+        complain(complaints,
+                 "--seq-length %" PRId64 " and --encoder-seq-length %" PRId64 " are the same thing; give one",
+                 config->seq_length, config->encoder_seq_length);
+    if (config->seq_length == 0 && config->max_position_embeddings == 0) {
+        complain(complaints, "--seq-length is missing; give the tokens of a sample");
+        return;
+    }
+    if (config->max_position_embeddings == 0)
+        config->max_position_embeddings = config->seq_length;
+    if (config->seq_length == 0)
+        config->seq_length = config->max_position_embeddings;
+    if (config->seq_length > config->max_position_embeddings)
+        complain(complaints,
+                 "--seq-length %" PRId64 " is above --max-position-embeddings %" PRId64
+                 "; shorten the one or raise the other",
+                 config->seq_length, config->max_position_embeddings);
+    if (config->decoder_seq_length > config->max_position_embeddings)
+        complain(complaints,
+                 "--decoder-seq-length %" PRId64 " is above --max-position-embeddings %" PRId64
+                 "; shorten the one or raise the other",
+                 config->decoder_seq_length, config->max_position_embeddings);
+}
+
+static bool is(const char *text, const char *name) {
+    return text && strcmp(text, name) == 0;
+}
+
+static void validate_positions(struct config *config, struct complaints *complaints) {
+    if (config->no_position_embedding && is(config->position_embedding_type, "learned_absolute")) {
+        free(config->position_embedding_type);
+        config->position_embedding_type = memory_string("none");
+    }
+    int64_t rotated = config_rotary_channels(config), buckets = config->relative_attention_num_buckets;
+    if (is(config->position_embedding_type, "rope") && config->kv_channels > 0 && (rotated < 2 || rotated % 2 != 0))
+        complain(complaints,
+                 "--rotary-percent %g of heads %" PRId64 " wide are %" PRId64
+                 " channels, and rotation needs pairs; give another share",
+                 config->rotary_percent, config->kv_channels, rotated);
+    if (config->use_rope_scaling && config->rope_high_freq_factor <= config->rope_low_freq_factor)
+        complain(complaints, "--rope-high-freq-factor must be above --rope-low-freq-factor");
+    if (is(config->position_embedding_type, "relative") &&
+        (buckets % 2 != 0 || config->relative_attention_max_distance <= buckets / 2))
+        complain(complaints,
+                 "--relative-attention-num-buckets must be even and --relative-attention-max-distance above "
+                 "half of it");
+}
+
+// Flags that only one form of model has.
+static void validate_form(struct config *config, struct complaints *complaints) {
+    enum config_form form = config_form(config);
+    if (form != CONFIG_GPT && config->sliding_window > 0)
+        complain(complaints, "--sliding-window belongs to --model gpt; leave it out");
+    if (form != CONFIG_GPT && (config->reset_attention_mask || config->reset_position_ids || config->eod_mask_loss))
+        complain(complaints, "--reset-attention-mask, --reset-position-ids and --eod-mask-loss belong to --model gpt; "
+                             "leave them out");
+    if (form != CONFIG_BERT && is(config->norm_placement, "post"))
+        complain(complaints, "--norm-placement post belongs to --model bert; leave it out");
+    if (form != CONFIG_BERT && config->num_token_types > 0)
+        complain(complaints, "--num-token-types belongs to --model bert; leave it out");
+    if (form == CONFIG_BERT && config->num_token_types == 0 && config_has_binary_head(config))
+        complain(complaints, "BERT's binary head needs token types; give --num-token-types 2 or --bert-no-binary-head");
+    if (form == CONFIG_BERT && config->untie_embeddings_and_output_weights)
+        complain(complaints, "BERT's output layer shares the embedding's matrix; leave "
+                             "--untie-embeddings-and-output-weights out");
+    if (form != CONFIG_T5 && (config->decoder_seq_length > 0 || config->decoder_num_layers > 0))
+        complain(complaints, "--decoder-seq-length and --decoder-num-layers belong to --model t5; leave them out");
+    if (form == CONFIG_T5 && config->decoder_seq_length == 0)
+        config->decoder_seq_length = config->seq_length;
+    if (config->scale_tied_output && config->untie_embeddings_and_output_weights)
+        complain(complaints, "--scale-tied-output needs tied embeddings; leave it or "
+                             "--untie-embeddings-and-output-weights out");
+}
+
+static void validate_mlp(struct config *config, struct complaints *complaints) {
+    if (config->swiglu && config->activation && !is(config->activation, "silu"))
+        complain(complaints, "--swiglu has the activation silu, not %s; leave one out", config->activation);
+    // Megatron's default for SwiGLU keeps the count of parameters, in multiples of 64.
+    int64_t h = config->hidden_size;
+    if (config->ffn_hidden_size == 0)
+        config->ffn_hidden_size = config->swiglu ? (int64_t)((double)(4 * h * 2) / 3 / 64) * 64 : 4 * h;
+    if (config->ffn_hidden_size == 0 && h > 0)
+        complain(complaints,
+                 "--hidden-size %" PRId64 " is too small for the default width of SwiGLU; give "
+                 "--ffn-hidden-size",
+                 h);
+}
+
+static void validate_recompute(struct config *config, struct complaints *complaints) {
+    for (int64_t i = 0; i < config->recompute_modules.count; i++)
+        if (!is(config->recompute_modules.items[i], "core_attn"))
+            complain(complaints, "--recompute-modules %s is not implemented in this version; core_attn is",
+                     config->recompute_modules.items[i]);
+    if (is(config->recompute_granularity, "full") && !config->recompute_method)
+        config->recompute_method = memory_string("uniform");
+    if (is(config->recompute_granularity, "full") && config->recompute_num_layers == 0)
+        config->recompute_num_layers = 1;
+}
+
+void validate_model(struct config *config, struct complaints *complaints) {
+    if (config->num_layers == 0)
+        config->num_layers = config->encoder_num_layers;
+    const struct {
+        const char *flag;
+        int64_t value;
+    } needed[] = {{"--num-layers", config->num_layers},
+                  {"--hidden-size", config->hidden_size},
+                  {"--num-attention-heads", config->num_attention_heads}};
+    for (size_t i = 0; i < sizeof needed / sizeof needed[0]; i++)
+        if (needed[i].value == 0)
+            complain(complaints, "%s is missing; give it, a --preset, or --load with --use-checkpoint-args",
+                     needed[i].flag);
+    int64_t h = config->hidden_size, heads = config->num_attention_heads, groups = config_query_groups(config);
+    if (config->kv_channels == 0 && heads > 0 && h % heads != 0)
+        complain(complaints,
+                 "--hidden-size %" PRId64 " is no multiple of --num-attention-heads %" PRId64
+                 "; change one, or give --kv-channels",
+                 h, heads);
+    if (config->kv_channels == 0 && heads > 0)
+        config->kv_channels = h / heads;
+    if (groups > 0 && heads % groups != 0)
+        complain(complaints,
+                 "--num-attention-heads %" PRId64 " is no multiple of --num-query-groups %" PRId64 "; change one",
+                 heads, groups);
+    validate_mlp(config, complaints);
+    validate_lengths(config, complaints);
+    validate_positions(config, complaints);
+    validate_form(config, complaints);
+    validate_recompute(config, complaints);
+    if (config->padded_vocab_size % config->tensor_model_parallel_size != 0)
+        complain(complaints, "--padded-vocab-size %" PRId64 " is no multiple of the tensor-parallel ranks",
+                 config->padded_vocab_size);
+}

@@ -1,0 +1,87 @@
+// From flags to choices. See choices.h.
+#include "model/choices.h"
+#include "base/error.h"
+
+#include <math.h>
+#include <string.h>
+
+static bool is(const char *text, const char *name) {
+    return text && strcmp(text, name) == 0;
+}
+
+static enum activation find_activation(const char *name) {
+    static const struct {
+        const char *name;
+        enum activation activation;
+    } names[] = {{"gelu_tanh", ACTIVATION_GELU_TANH},
+                 {"gelu", ACTIVATION_GELU},
+                 {"relu", ACTIVATION_RELU},
+                 {"silu", ACTIVATION_SILU}};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (is(name, names[i].name))
+            return names[i].activation;
+    die("there is no activation \"%s\"", name);
+}
+
+// Llama 3.1 stretches low frequencies for longer contexts: wavelengths above the original length / low factor by the
+// whole factor, those below the original length / high factor not at all, those between by a blend.
+static double scaled_frequency(const struct config *config, double frequency) {
+    double length = (double)config->rope_original_length, wavelength = 2 * 3.14159265358979323846 / frequency;
+    double low = config->rope_low_freq_factor, high = config->rope_high_freq_factor;
+    if (wavelength > length / low)
+        return frequency / config->rope_scaling_factor;
+    if (wavelength < length / high)
+        return frequency;
+    double part = (length / wavelength - low) / (high - low);
+    return (1 - part) * frequency / config->rope_scaling_factor + part * frequency;
+}
+
+static void set_rope(struct rope *rope, const struct config *config) {
+    if (!is(config->position_embedding_type, "rope"))
+        return;
+    int64_t channels = config_rotary_channels(config);
+    rope->pairs = channels / 2;
+    rope->is_interleaved = config->rotary_interleaved;
+    CHECK(rope->pairs >= 1 && rope->pairs <= ROPE_MOST_PAIRS);
+    for (int64_t j = 0; j < rope->pairs; j++) {
+        double frequency = pow((double)config->rotary_base, -2.0 * (double)j / (double)channels);
+        if (config->use_rope_scaling)
+            frequency = scaled_frequency(config, frequency);
+        rope->frequencies[j] = (float)(frequency / config->rotary_seq_len_interpolation_factor);
+    }
+}
+
+static void set_recompute(struct choices *choices, const struct config *config) {
+    choices->recomputes_attention = is(config->recompute_granularity, "selective");
+    choices->is_recompute_uniform = !is(config->recompute_method, "block");
+    if (is(config->recompute_granularity, "full"))
+        choices->recomputed_layers = config->recompute_num_layers > 0 ? config->recompute_num_layers : 1;
+}
+
+void choices_set(struct choices *choices, const struct config *config) {
+    *choices = (struct choices){
+        .C = config->hidden_size,
+        .H = config->num_attention_heads,
+        .G = config_query_groups(config),
+        .D = config->kv_channels,
+        .F = config->ffn_hidden_size,
+        .norm = {.kind = is(config->normalization, "RMSNorm") ? NORM_RMS : NORM_LAYER,
+                 .C = config->hidden_size,
+                 .epsilon = config->norm_epsilon},
+        .is_post_norm = is(config->norm_placement, "post"),
+        .activation = find_activation(config_activation(config)),
+        .is_gated = config_is_gated(config),
+        .has_bias = !config->disable_bias_linear,
+        .has_qkv_bias = config_has_qkv_bias(config),
+        .scale = config->softmax_scale > 0 ? (float)config->softmax_scale : 1.0f / sqrtf((float)config->kv_channels),
+        .window = config->sliding_window,
+        .has_relative_bias = is(config->position_embedding_type, "relative"),
+        .relative = {.buckets = config->relative_attention_num_buckets,
+                     .max_distance = config->relative_attention_max_distance},
+        .standard_deviation = config->init_method_std,
+        .hidden_dropout = config->hidden_dropout,
+        .attention_dropout = config->attention_dropout,
+    };
+    set_rope(&choices->rope, config);
+    set_recompute(choices, config);
+}

@@ -1,0 +1,37 @@
+// The choices that make a transformer a GPT, a Llama, a BERT or a T5, read once from the flags. Layers look here, never
+// at the flags themselves.
+#ifndef MODEL_CHOICES_H
+#define MODEL_CHOICES_H
+
+#include "config/config.h"
+#include "model/layer.h"
+
+// Rotary positions: how many pairs of channels turn, and how fast each.
+struct rope {
+    int64_t pairs;  // 0: no rotary positions
+    bool is_interleaved;
+    float frequencies[ROPE_MOST_PAIRS];
+};
+
+struct choices {
+    int64_t C, H, G, D, F;  // width, query heads, key/value heads, width of a head and of the MLP
+    struct norm_options norm;
+    bool is_post_norm;  // norm after the residual addition instead of before the sublayer
+    enum activation activation;
+    bool is_gated;
+    bool has_bias, has_qkv_bias;  // of the linear layers
+    float scale;                  // of attention scores
+    int64_t window;               // of causal attention, 0: none
+    struct rope rope;
+    bool has_relative_bias;
+    struct relative_rule relative;  // first_distance and direction are left to each stack
+    double standard_deviation;
+    double hidden_dropout, attention_dropout;
+    bool recomputes_attention;  // selective recompute
+    int64_t recomputed_layers;  // full recompute: 0 off; uniform: layers together; block: the first so many, one by one
+    bool is_recompute_uniform;
+};
+
+void choices_set(struct choices *choices, const struct config *config);
+
+#endif

@@ -1,0 +1,120 @@
+// Embeddings, forward and backward. See embedding.h.
+#include "model/embedding.h"
+#include "base/error.h"
+
+#include <string.h>
+
+void embedding_build(struct embedding *embedding, struct param_list *params, const struct config *config,
+                     const struct choices *choices) {
+    int64_t V = config->padded_vocab_size, C = choices->C, types = config_token_types(config);
+    double deviation = choices->standard_deviation;
+    CHECK(V > 0);
+    *embedding = (struct embedding){.C = C,
+                                    .position_offset = config->position_offset,
+                                    .has_norm = choices->is_post_norm,
+                                    .dropout = choices->hidden_dropout};
+    embedding->tokens =
+        param_add(params, "embedding.word_embeddings.weight", shard_whole(2, V, C), INIT_NORMAL, deviation);
+    if (strcmp(config->position_embedding_type, "learned_absolute") == 0)
+        embedding->positions = param_add(params, "embedding.position_embeddings.weight",
+                                         shard_whole(2, config->max_position_embeddings + config->position_offset, C),
+                                         INIT_NORMAL, deviation);
+    if (types > 0)
+        embedding->types = param_add(params, "embedding.tokentype_embeddings.weight", shard_whole(2, types, C),
+                                     INIT_NORMAL, deviation);
+    if (embedding->has_norm)
+        norm_build(&embedding->norm, params, "embedding.layernorm", &choices->norm);
+}
+
+// The rows of the position table from that of position 0 on.
+static struct tensor position_rows(const struct embedding *embedding, struct tensor table) {
+    int64_t offset = embedding->position_offset;
+    return tensor_rows(table, offset, table.shape[0] - offset);
+}
+
+// Whether dropout is all that follows the sum of tokens and positions, as in a GPT: then it is one operation.
+static bool is_plain(const struct embedding *embedding) {
+    return !embedding->types && !embedding->has_norm;
+}
+
+static struct dropout dropout_of(const struct embedding *embedding, const struct pass *pass,
+                                 const struct embedding_input *input) {
+    return pass_dropout(pass, embedding->dropout, input->dropout_layer, DROPOUT_EMBEDDING);
+}
+
+static void look_up(const struct embedding *embedding, const struct pass *pass, const struct embedding_input *input,
+                    struct tensor out) {
+    struct op_embedding_forward op = {.out = out, .tokens = input->tokens, .table = embedding->tokens->value};
+    if (embedding->positions) {
+        op.positions = input->positions;
+        op.position_table = position_rows(embedding, embedding->positions->value);
+    }
+    if (is_plain(embedding))
+        op.dropout = dropout_of(embedding, pass, input);
+    op_embedding_forward(pass->device, &op);
+}
+
+static void add_types(const struct embedding *embedding, const struct pass *pass, const struct embedding_input *input,
+                      struct tensor out) {
+    size_t mark = arena_mark(pass->scratch);
+    struct tensor types = arena_2d(pass->scratch, pass->dtype, pass_rows(pass), embedding->C);
+    op_embedding_forward(pass->device, &(struct op_embedding_forward){
+                                           .out = types, .tokens = input->types, .table = embedding->types->value});
+    op_dropout_add(pass->device, &(struct op_dropout_add){.out = out, .x = types, .residual = out});
+    arena_release(pass->scratch, mark);
+}
+
+struct tensor embedding_forward(struct embedding *embedding, const struct pass *pass,
+                                const struct embedding_input *input) {
+    int64_t N = pass_rows(pass);
+    struct tensor x = arena_2d(pass->saved, pass->dtype, N, embedding->C);
+    look_up(embedding, pass, input, x);
+    if (is_plain(embedding))
+        return x;
+    if (embedding->types)
+        add_types(embedding, pass, input, x);
+    if (embedding->has_norm) {
+        embedding->sum = x;
+        norm_take(&embedding->norm, pass, &embedding->norm_saved, N, (struct tensor){0});
+        norm_forward(&embedding->norm, pass, &embedding->norm_saved, x, &(struct residual){0});
+        x = embedding->norm_saved.y;
+    }
+    struct dropout dropout = dropout_of(embedding, pass, input);
+    if (dropout.rate != 0)
+        op_dropout_add(pass->device, &(struct op_dropout_add){.out = x, .x = x, .dropout = dropout});
+    return x;
+}
+
+// dx through the dropout, and through the norm where there is one; returns the gradient of the sum of the tables' rows.
+static struct tensor backward_sum(struct embedding *embedding, const struct pass *pass,
+                                  const struct embedding_input *input, struct tensor dx) {
+    struct dropout dropout = dropout_of(embedding, pass, input);
+    if (dropout.rate != 0)
+        op_dropout_backward(pass->device, &(struct op_dropout_backward){.dx = dx, .dy = dx, .dropout = dropout});
+    if (!embedding->has_norm)
+        return dx;
+    struct tensor dsum = arena_2d(pass->scratch, pass->dtype, pass_rows(pass), embedding->C);
+    norm_backward(&embedding->norm, pass, &embedding->norm_saved,
+                  &(struct norm_gradient){.dx = dsum, .dy = dx, .x = embedding->sum});
+    return dsum;
+}
+
+void embedding_backward(struct embedding *embedding, const struct pass *pass, const struct embedding_input *input,
+                        struct tensor dx) {
+    size_t mark = arena_mark(pass->scratch);
+    struct op_embedding_backward op = {.dtable = embedding->tokens->grad, .dout = dx, .tokens = input->tokens};
+    if (is_plain(embedding))
+        op.dropout = dropout_of(embedding, pass, input);
+    else
+        op.dout = backward_sum(embedding, pass, input, dx);
+    if (embedding->positions) {
+        op.positions = input->positions;
+        op.dposition_table = position_rows(embedding, embedding->positions->grad);
+    }
+    op_embedding_backward(pass->device, &op);
+    if (embedding->types)
+        op_embedding_backward(
+            pass->device,
+            &(struct op_embedding_backward){.dtable = embedding->types->grad, .dout = op.dout, .tokens = input->types});
+    arena_release(pass->scratch, mark);
+}

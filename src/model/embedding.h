@@ -1,0 +1,39 @@
+// The way in: token embeddings, with learned positions and token types added where the model has them, then dropout. A
+// post-norm model normalises before the dropout.
+#ifndef MODEL_EMBEDDING_H
+#define MODEL_EMBEDDING_H
+
+#include "model/choices.h"
+
+struct embedding {
+    struct param *tokens;     // (V, C)
+    struct param *positions;  // (P + offset, C), or NULL
+    struct param *types;      // (types, C), or NULL
+    int64_t C, position_offset;
+    bool has_norm;
+    struct norm norm;
+    double dropout;
+
+    // The micro-batch on its way: what backward needs of a model with a norm here.
+    struct tensor sum;  // (N, C)
+    struct norm_saved norm_saved;
+};
+
+// What one stack is given.
+struct embedding_input {
+    struct tensor tokens;     // (N) i32
+    struct tensor positions;  // (N) i32
+    struct tensor types;      // (N) i32; where the model has token types
+    int64_t dropout_layer;    // see struct block_options
+};
+
+void embedding_build(struct embedding *embedding, struct param_list *params, const struct config *config,
+                     const struct choices *choices);
+// The stream before the first block, (N, C).
+struct tensor embedding_forward(struct embedding *embedding, const struct pass *pass,
+                                const struct embedding_input *input);
+// Adds to the gradients of all tables; dx (N, C) is overwritten.
+void embedding_backward(struct embedding *embedding, const struct pass *pass, const struct embedding_input *input,
+                        struct tensor dx);
+
+#endif

@@ -1,0 +1,155 @@
+// The heads, forward and backward, and the loss they share. See head.h.
+#include "model/head.h"
+
+#include <math.h>
+
+void head_build(struct head *head, struct param_list *params, const struct config *config,
+                const struct choices *choices, struct param *embedding) {
+    int64_t V = config->padded_vocab_size, C = choices->C;
+    double deviation = choices->standard_deviation;
+    *head = (struct head){.weight = embedding,
+                          .scale = config->scale_tied_output ? 1.0f / sqrtf((float)C) : 1.0f,
+                          .V = V,
+                          .C = C,
+                          .has_transform = config_form(config) == CONFIG_BERT};
+    if (head->has_transform) {
+        struct linear_options dense = {
+            .weight = shard_whole(2, C, C), .has_bias = true, .standard_deviation = deviation};
+        linear_build(&head->dense, params, "lm_head.dense", &dense);
+        norm_build(&head->norm, params, "lm_head.layer_norm", &choices->norm);
+    }
+    if (config->untie_embeddings_and_output_weights)
+        head->weight = param_add(params, "output_layer.weight", shard_whole(2, V, C), INIT_NORMAL, deviation);
+    if (config_has_output_bias(config))
+        head->bias = param_add(params, "output_layer.bias", shard_whole(1, V, 1), INIT_ZERO, 0);
+}
+
+// BERT's transform has the exact GELU, whatever the blocks have.
+static struct tensor transform(struct head *head, const struct pass *pass, struct tensor x) {
+    int64_t rows = x.shape[0];
+    head->before = arena_2d(pass->saved, pass->dtype, rows, head->C);
+    head->after = arena_2d(pass->saved, pass->dtype, rows, head->C);
+    norm_take(&head->norm, pass, &head->norm_saved, rows, (struct tensor){0});
+    linear_forward(&head->dense, pass, head->before, x, EPILOGUE_BIAS, (struct tensor){0});
+    op_activation_forward(pass->device, &(struct op_activation_forward){
+                                            .y = head->after, .x = head->before, .activation = ACTIVATION_GELU});
+    norm_forward(&head->norm, pass, &head->norm_saved, head->after, &(struct residual){0});
+    return head->norm_saved.y;
+}
+
+void head_forward(struct head *head, const struct pass *pass, struct tensor x, struct tensor logits) {
+    head->x = x;
+    head->features = head->has_transform ? transform(head, pass, x) : x;
+    head->logits = logits.data ? logits : arena_2d(pass->saved, pass->dtype, x.shape[0], head->V);
+    op_matmul(pass->device, &(struct op_matmul){.a = head->features,
+                                                .b = head->weight->value,
+                                                .d = head->logits,
+                                                .transpose_b = true,
+                                                .alpha = head->scale,
+                                                .epilogue = head->bias ? EPILOGUE_BIAS : EPILOGUE_NONE,
+                                                .bias = head->bias ? head->bias->value : (struct tensor){0}});
+}
+
+// Adds the losses of logits (rows, classes) to the targets' sum; with weights, logits become their gradients.
+static void add_loss(const struct pass *pass, struct tensor logits, const struct targets *targets) {
+    int64_t rows = logits.shape[0];
+    size_t mark = arena_mark(pass->scratch);
+    struct tensor row_max = arena_1d(pass->scratch, DTYPE_F32, rows),
+                  row_sum = arena_1d(pass->scratch, DTYPE_F32, rows);
+    struct tensor row_target = arena_1d(pass->scratch, DTYPE_F32, rows);
+    struct tensor losses = arena_1d(pass->scratch, DTYPE_F32, rows);
+    op_softmax_stats(pass->device, &(struct op_softmax_stats){.row_max = row_max,
+                                                              .row_sum = row_sum,
+                                                              .row_target = row_target,
+                                                              .logits = logits,
+                                                              .labels = targets->labels});
+    op_cross_entropy(pass->device, &(struct op_cross_entropy){.losses = losses,
+                                                              .logits = logits,
+                                                              .row_max = row_max,
+                                                              .row_sum = row_sum,
+                                                              .row_target = row_target,
+                                                              .labels = targets->labels,
+                                                              .weights = targets->weights});
+    op_dot(pass->device, &(struct op_dot){.out = targets->loss_sum, .a = losses, .b = targets->mask});
+    arena_release(pass->scratch, mark);
+}
+
+void head_loss(struct head *head, const struct pass *pass, const struct targets *targets) {
+    add_loss(pass, head->logits, targets);
+}
+
+static void backward_transform(struct head *head, const struct pass *pass, struct tensor dx, struct tensor dfeatures) {
+    size_t mark = arena_mark(pass->scratch);
+    struct tensor dafter = arena_2d(pass->scratch, pass->dtype, dx.shape[0], head->C);
+    norm_backward(&head->norm, pass, &head->norm_saved,
+                  &(struct norm_gradient){.dx = dafter, .dy = dfeatures, .x = head->after});
+    op_activation_backward(
+        pass->device,
+        &(struct op_activation_backward){.dx = dafter, .dy = dafter, .x = head->before, .activation = ACTIVATION_GELU});
+    linear_backward_input(&head->dense, pass, dx, dafter, (struct tensor){0});
+    linear_backward_weight(&head->dense, pass, dafter, head->x);
+    linear_backward_bias(&head->dense, pass, dafter);
+    arena_release(pass->scratch, mark);
+}
+
+void head_backward(struct head *head, const struct pass *pass, struct tensor dx) {
+    size_t mark = arena_mark(pass->scratch);
+    struct tensor dfeatures = head->has_transform ? arena_2d(pass->scratch, pass->dtype, dx.shape[0], head->C) : dx;
+    op_matmul(pass->device,
+              &(struct op_matmul){.a = head->logits, .b = head->weight->value, .d = dfeatures, .alpha = head->scale});
+    op_matmul(pass->device, &(struct op_matmul){.a = head->logits,
+                                                .b = head->features,
+                                                .d = head->weight->grad,
+                                                .transpose_a = true,
+                                                .alpha = head->scale,
+                                                .beta = pass->is_first ? 0 : 1});
+    if (head->bias)
+        op_column_sum(pass->device, &(struct op_column_sum){.out = head->bias->grad, .x = head->logits});
+    if (head->has_transform)
+        backward_transform(head, pass, dx, dfeatures);
+    arena_release(pass->scratch, mark);
+}
+
+void pair_head_build(struct pair_head *head, struct param_list *params, const struct choices *choices) {
+    double deviation = choices->standard_deviation;
+    int64_t C = choices->C;
+    struct linear_options dense = {.weight = shard_whole(2, C, C), .has_bias = true, .standard_deviation = deviation};
+    struct linear_options output = {.weight = shard_whole(2, 2, C), .has_bias = true, .standard_deviation = deviation};
+    linear_build(&head->dense, params, "pooler.dense", &dense);
+    linear_build(&head->output, params, "binary_head", &output);
+}
+
+// The rows of first tokens of x (B * T, C).
+static struct tensor first_tokens(const struct pass *pass, struct tensor x) {
+    int64_t C = x.shape[1];
+    return tensor_slice(tensor_reshape_2d(x, pass->B, pass->T * C), 1, 0, C);
+}
+
+void pair_head_forward(struct pair_head *head, const struct pass *pass, struct tensor x,
+                       const struct targets *targets) {
+    struct tensor none = {0};
+    head->first = first_tokens(pass, x);
+    head->before = arena_2d(pass->saved, pass->dtype, pass->B, head->dense.out);
+    head->after = arena_2d(pass->saved, pass->dtype, pass->B, head->dense.out);
+    head->logits = arena_2d(pass->saved, pass->dtype, pass->B, head->output.out);
+    linear_forward(&head->dense, pass, head->before, head->first, EPILOGUE_BIAS, none);
+    op_activation_forward(pass->device, &(struct op_activation_forward){
+                                            .y = head->after, .x = head->before, .activation = ACTIVATION_TANH});
+    linear_forward(&head->output, pass, head->logits, head->after, EPILOGUE_BIAS, none);
+    add_loss(pass, head->logits, targets);
+}
+
+void pair_head_backward(struct pair_head *head, const struct pass *pass, struct tensor dx) {
+    size_t mark = arena_mark(pass->scratch);
+    struct tensor dbefore = arena_2d(pass->scratch, pass->dtype, pass->B, head->dense.out);
+    linear_backward_input(&head->output, pass, dbefore, head->logits, (struct tensor){0});
+    linear_backward_weight(&head->output, pass, head->logits, head->after);
+    linear_backward_bias(&head->output, pass, head->logits);
+    op_activation_backward(pass->device,
+                           &(struct op_activation_backward){
+                               .dx = dbefore, .dy = dbefore, .x = head->before, .activation = ACTIVATION_TANH});
+    linear_backward_input_add(&head->dense, pass, first_tokens(pass, dx), dbefore);
+    linear_backward_weight(&head->dense, pass, dbefore, head->first);
+    linear_backward_bias(&head->dense, pass, dbefore);
+    arena_release(pass->scratch, mark);
+}

@@ -1,0 +1,60 @@
+// A whole model: embeddings, a decoder (GPT, Llama, OPT, Mistral), an encoder (BERT, RoBERTa) or both (T5), and heads.
+// docs/internals/models.md lists the names and shapes of all parameters.
+#ifndef MODEL_MODEL_H
+#define MODEL_MODEL_H
+
+#include "model/embedding.h"
+#include "model/head.h"
+#include "model/stack.h"
+
+// A micro-batch in device memory. Of an encoder and decoder, `tokens` and what goes with them are the encoder's.
+struct device_batch {
+    struct tensor row_ids;          // (N) i64: see struct dropout
+    struct tensor tokens;           // (N) i32
+    struct tensor positions;        // (N) i32: of learned positions; places in the row where the model is rotary
+    struct tensor types;            // (N) i32, or none
+    struct tensor lengths;          // (B) i32, or none: tokens of each sample that are no padding
+    struct tensor first_keys;       // (N) i32, or none: where the document of each token begins
+    struct tensor decoder_row_ids;  // (B * S): of the decoder's tokens, as above
+    struct tensor decoder_tokens, decoder_positions;  // (B * S)
+    int64_t S;                                        // tokens of a decoder's sample
+    struct targets targets;                           // (N) rows, with a decoder (B * S)
+    struct targets pair;                              // (B) rows: of the pair head
+};
+
+struct model {
+    enum config_form form;
+    struct choices choices;
+    int64_t V, P;  // vocabulary, longest sequence
+    struct embedding embedding;
+    struct stack encoder, decoder;  // L is 0 where there is none
+    struct head head;
+    struct pair_head pair_head;
+    bool has_pair_head;
+
+    // The micro-batch on its way: what backward needs.
+    struct memory memory;
+};
+
+// Declares the parameters; config must be validated and its padded_vocab_size set. The model must stay where it is.
+void model_build(struct model *model, struct param_list *params, const struct config *config);
+void model_free(struct model *model);
+
+// Adds the micro-batch's losses to the targets' sums. With weights, leaves everything ready for the backward.
+void model_forward(struct model *model, const struct pass *pass, const struct device_batch *batch);
+// Before the first pass of a step: clears the gradients that no product writes, which are those of tables that are
+// looked up and of everything without weight decay. grads is the flat buffer of params. It saves one pass over all
+// weights a step.
+void model_clear_gradients(const struct model *model, struct device *device, const struct param_list *params,
+                           struct tensor grads);
+// Adds to the gradients of all parameters; the first pass of a step writes those of the products.
+void model_backward(struct model *model, const struct pass *pass, const struct device_batch *batch);
+
+// Generation. The encoder's output for the batch's tokens into `memory` (B * T, C), where decoding finds it.
+void model_encode(struct model *model, const struct pass *pass, const struct device_batch *batch, struct tensor memory);
+// Logits (B, V) fp32 of the last token of each sequence; uses and extends pass->cache where there is one. A decoder
+// over an encoder is given its tokens as decoder_tokens, and pass->T is their number.
+void model_last_logits(struct model *model, const struct pass *pass, const struct device_batch *batch,
+                       struct tensor logits);
+
+#endif

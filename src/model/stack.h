@@ -1,0 +1,44 @@
+// A stack of blocks, an encoder or a decoder, with its final norm, its relative positions, and recompute: what a group
+// of blocks keeps for the backward pass is thrown away after the forward and computed again from the group's input
+// when it is needed. Dropout masks depend on place alone, so it comes out the same to the bit.
+#ifndef MODEL_STACK_H
+#define MODEL_STACK_H
+
+#include "model/block.h"
+
+struct stack {
+    int64_t L;
+    struct block *blocks;  // L of them
+    const struct choices *choices;
+    bool is_causal, has_final_norm;
+    struct norm final_norm;
+    struct param *relative;  // (buckets, H), or NULL
+
+    // The micro-batch on its way: what backward needs.
+    struct block_saved *saved;    // L of them
+    struct tensor *inputs;        // (N, C), L of them: what each group of blocks was given
+    size_t *marks;                // of pass->saved, L of them: where what a group keeps begins
+    struct tensor relative_bias;  // (H, 2T - 1) fp32
+    struct tensor x;              // (N, C): input of the final norm
+    struct norm_saved final_saved;
+};
+
+struct stack_options {
+    const char *name;               // "encoder" or "decoder"
+    const struct choices *choices;  // must outlive the stack
+    int64_t L;
+    bool is_causal, has_cross;
+    int64_t first_dropout_layer, first_cross_dropout_layer;
+};
+void stack_build(struct stack *stack, struct param_list *params, const struct stack_options *options);
+void stack_free(struct stack *stack);
+
+// x (N, C) through all blocks; x must stay until the backward. The result is what the final norm takes.
+struct tensor stack_forward(struct stack *stack, const struct pass *pass, struct tensor x);
+// The final norm of any rows of that result; the same rows where the stack has none.
+struct tensor stack_normalize(struct stack *stack, const struct pass *pass, struct tensor x);
+// dy (N, C) is the gradient of what stack_normalize gave, dx (N, C) becomes that of stack_forward's x. Without a final
+// norm they must be the same tensor, with one they must not.
+void stack_backward(struct stack *stack, const struct pass *pass, struct tensor dx, struct tensor dy);
+
+#endif

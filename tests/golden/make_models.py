@@ -1,0 +1,348 @@
+#!/usr/bin/env python3
+"""Writes tests/golden/models/*.safetensors: for each family a tiny random model made by transformers, in our names and
+packing, with the logits, the loss and every gradient of a first batch and the losses of ten AdamW steps. Weights are
+float32, arithmetic is float64 wherever transformers lets it be. Shapes are odd on purpose: heads wider or narrower than
+C / H, groups of heads, samples of several lengths.
+
+The flags that make the same model here stand in the file's metadata. Needs torch, transformers and safetensors. Run from
+the repository's root; names of families as arguments make only those."""
+import os
+import sys
+import torch
+import torch.nn.functional as F
+import transformers as hf
+from safetensors.torch import save_file
+
+STEPS, B, T, S, V = 10, 3, 11, 7, 37
+torch.set_default_dtype(torch.float64)
+
+
+def cat(*tensors):
+    return torch.cat(tensors, 0)
+
+
+def norm(out, name, module):
+    out[name + ".weight"] = module.weight
+    if getattr(module, "bias", None) is not None:
+        out[name + ".bias"] = module.bias
+
+
+def linear(out, name, *modules):
+    """Rows of several linear layers, one below the other."""
+    out[name + ".weight"] = [m.weight for m in modules]
+    if modules[0].bias is not None:
+        out[name + ".bias"] = [m.bias for m in modules]
+
+
+def map_gpt2(m):
+    out = {"embedding.word_embeddings.weight": m.transformer.wte.weight,
+           "embedding.position_embeddings.weight": m.transformer.wpe.weight}
+
+    def conv(name, module):  # (in, out), transposed
+        out[name + ".weight"] = (module.weight, "transpose")
+        out[name + ".bias"] = module.bias
+    for i, b in enumerate(m.transformer.h):
+        n = f"decoder.layers.{i}."
+        norm(out, n + "input_layernorm", b.ln_1)
+        conv(n + "self_attention.linear_qkv", b.attn.c_attn)
+        conv(n + "self_attention.linear_proj", b.attn.c_proj)
+        norm(out, n + "pre_mlp_layernorm", b.ln_2)
+        conv(n + "mlp.linear_fc1", b.mlp.c_fc)
+        conv(n + "mlp.linear_fc2", b.mlp.c_proj)
+    norm(out, "decoder.final_layernorm", m.transformer.ln_f)
+    return out
+
+
+def map_opt(m):
+    d = m.model.decoder
+    out = {"embedding.word_embeddings.weight": d.embed_tokens.weight,
+           "embedding.position_embeddings.weight": d.embed_positions.weight}
+    for i, b in enumerate(d.layers):
+        n = f"decoder.layers.{i}."
+        norm(out, n + "input_layernorm", b.self_attn_layer_norm)
+        linear(out, n + "self_attention.linear_qkv", b.self_attn.q_proj, b.self_attn.k_proj, b.self_attn.v_proj)
+        linear(out, n + "self_attention.linear_proj", b.self_attn.out_proj)
+        norm(out, n + "pre_mlp_layernorm", b.final_layer_norm)
+        linear(out, n + "mlp.linear_fc1", b.fc1)
+        linear(out, n + "mlp.linear_fc2", b.fc2)
+    norm(out, "decoder.final_layernorm", d.final_layer_norm)
+    return out
+
+
+def map_llama(m):
+    out = {"embedding.word_embeddings.weight": m.model.embed_tokens.weight}
+    for i, b in enumerate(m.model.layers):
+        n = f"decoder.layers.{i}."
+        norm(out, n + "input_layernorm", b.input_layernorm)
+        linear(out, n + "self_attention.linear_qkv", b.self_attn.q_proj, b.self_attn.k_proj, b.self_attn.v_proj)
+        linear(out, n + "self_attention.linear_proj", b.self_attn.o_proj)
+        norm(out, n + "pre_mlp_layernorm", b.post_attention_layernorm)
+        linear(out, n + "mlp.linear_fc1", b.mlp.gate_proj, b.mlp.up_proj)
+        linear(out, n + "mlp.linear_fc2", b.mlp.down_proj)
+    norm(out, "decoder.final_layernorm", m.model.norm)
+    if m.lm_head.weight is not m.model.embed_tokens.weight:
+        out["output_layer.weight"] = m.lm_head.weight
+    return out
+
+
+def map_bert(m):
+    base = m.roberta if hasattr(m, "roberta") else m.bert
+    e = base.embeddings
+    is_pre = isinstance(m, hf.MegatronBertForPreTraining)
+    out = {"embedding.word_embeddings.weight": e.word_embeddings.weight,
+           "embedding.position_embeddings.weight": e.position_embeddings.weight,
+           "embedding.tokentype_embeddings.weight": e.token_type_embeddings.weight}
+    if not is_pre:
+        norm(out, "embedding.layernorm", e.LayerNorm)
+    for i, b in enumerate(base.encoder.layer):
+        n = f"encoder.layers.{i}."
+        a = b.attention
+        linear(out, n + "self_attention.linear_qkv", a.self.query, a.self.key, a.self.value)
+        linear(out, n + "self_attention.linear_proj", a.output.dense)
+        linear(out, n + "mlp.linear_fc1", b.intermediate.dense)
+        linear(out, n + "mlp.linear_fc2", b.output.dense)
+        if is_pre:
+            norm(out, n + "input_layernorm", a.ln)
+            norm(out, n + "pre_mlp_layernorm", b.ln)
+        else:
+            norm(out, n + "post_attention_layernorm", a.output.LayerNorm)
+            norm(out, n + "post_mlp_layernorm", b.output.LayerNorm)
+    if is_pre:
+        norm(out, "encoder.final_layernorm", base.encoder.ln)
+    if hasattr(m, "roberta"):
+        h = m.lm_head
+        linear(out, "lm_head.dense", h.dense)
+        norm(out, "lm_head.layer_norm", h.layer_norm)
+        out["output_layer.bias"] = h.bias
+    else:
+        h = m.cls.predictions
+        linear(out, "lm_head.dense", h.transform.dense)
+        norm(out, "lm_head.layer_norm", h.transform.LayerNorm)
+        out["output_layer.bias"] = h.bias
+        linear(out, "pooler.dense", base.pooler.dense)
+        linear(out, "binary_head", m.cls.seq_relationship)
+    return out
+
+
+def map_t5(m):
+    out = {"embedding.word_embeddings.weight": m.shared.weight}
+    for side, stack in (("encoder", m.encoder), ("decoder", m.decoder)):
+        out[side + ".relative_attention_bias.weight"] = \
+            stack.block[0].layer[0].SelfAttention.relative_attention_bias.weight
+        for i, b in enumerate(stack.block):
+            n = f"{side}.layers.{i}."
+            a = b.layer[0].SelfAttention
+            norm(out, n + "input_layernorm", b.layer[0].layer_norm)
+            linear(out, n + "self_attention.linear_qkv", a.q, a.k, a.v)
+            linear(out, n + "self_attention.linear_proj", a.o)
+            if side == "decoder":
+                c = b.layer[1].EncDecAttention
+                norm(out, n + "pre_cross_attn_layernorm", b.layer[1].layer_norm)
+                linear(out, n + "cross_attention.linear_q", c.q)
+                linear(out, n + "cross_attention.linear_kv", c.k, c.v)
+                linear(out, n + "cross_attention.linear_proj", c.o)
+            f = b.layer[-1].DenseReluDense
+            norm(out, n + "pre_mlp_layernorm", b.layer[-1].layer_norm)
+            linear(out, n + "mlp.linear_fc1", *([f.wi_0, f.wi_1] if hasattr(f, "wi_0") else [f.wi]))
+            linear(out, n + "mlp.linear_fc2", f.wo)
+        norm(out, side + ".final_layernorm", stack.final_layer_norm)
+    if m.lm_head.weight is not m.shared.weight:
+        out["output_layer.weight"] = m.lm_head.weight
+    return out
+
+
+def flat(entry, pick):
+    """The tensor behind an entry of a map: values or gradients."""
+    if isinstance(entry, list):
+        return cat(*[pick(p) for p in entry])
+    if isinstance(entry, tuple):
+        return pick(entry[0]).t().contiguous()
+    return pick(entry)
+
+
+COMMON = f"--seq-length {T} --micro-batch-size {B} --padded-vocab-size {V} --hidden-dropout 0 --attention-dropout 0 "
+LLAMA = "--normalization RMSNorm --swiglu --disable-bias-linear --position-embedding-type rope "
+
+
+def gpt2(activation):
+    c = hf.GPT2Config(vocab_size=V, n_positions=13, n_embd=15, n_layer=2, n_head=3, n_inner=22,
+                      activation_function=activation, resid_pdrop=0, embd_pdrop=0, attn_pdrop=0)
+    flags = "--num-layers 2 --hidden-size 15 --num-attention-heads 3 --ffn-hidden-size 22 --max-position-embeddings 13 "
+    return hf.GPT2LMHeadModel(c), map_gpt2, flags + ("--no-bias-gelu-fusion" if activation == "gelu" else "")
+
+
+def opt():
+    c = hf.OPTConfig(vocab_size=V, hidden_size=14, word_embed_proj_dim=14, num_hidden_layers=2, ffn_dim=19,
+                     num_attention_heads=2, max_position_embeddings=12, dropout=0, attention_dropout=0,
+                     activation_function="relu", pad_token_id=1)
+    flags = "--num-layers 2 --hidden-size 14 --num-attention-heads 2 --ffn-hidden-size 19 --max-position-embeddings 12 " \
+            "--position-offset 2 --activation relu"
+    return hf.OPTForCausalLM(c), map_opt, flags
+
+
+def llama(kind):
+    grouped, head = kind != "llama1", 8 if kind == "llama3" else 4
+    rope = {"rope_type": "default", "rope_theta": 500.0}
+    if kind == "llama3":
+        rope = {"rope_type": "llama3", "rope_theta": 500.0, "factor": 8.0, "low_freq_factor": 1.0,
+                "high_freq_factor": 4.0, "original_max_position_embeddings": 200}
+    c = hf.LlamaConfig(vocab_size=V, hidden_size=18, intermediate_size=23, num_hidden_layers=2, num_attention_heads=6,
+                       num_key_value_heads=2 if grouped else 6, head_dim=head, max_position_embeddings=256,
+                       rope_parameters=rope, tie_word_embeddings=kind == "llama3", rms_norm_eps=1e-5)
+    flags = LLAMA + f"--num-layers 2 --hidden-size 18 --num-attention-heads 6 --kv-channels {head} " \
+        "--ffn-hidden-size 23 --max-position-embeddings 256 --rotary-base 500 "
+    if grouped:
+        flags += "--group-query-attention --num-query-groups 2 "
+    if kind == "llama3":
+        flags += "--use-rope-scaling --rope-original-length 200"
+    else:
+        flags += "--untie-embeddings-and-output-weights"
+    return hf.LlamaForCausalLM(c), map_llama, flags
+
+
+def mistral():
+    c = hf.MistralConfig(vocab_size=V, hidden_size=12, intermediate_size=17, num_hidden_layers=2, num_attention_heads=3,
+                         num_key_value_heads=1, head_dim=6, max_position_embeddings=64, sliding_window=4,
+                         rope_parameters={"rope_type": "default", "rope_theta": 10000.0}, tie_word_embeddings=False)
+    flags = LLAMA + "--num-layers 2 --hidden-size 12 --num-attention-heads 3 --kv-channels 6 --ffn-hidden-size 17 " \
+        "--max-position-embeddings 64 --group-query-attention --num-query-groups 1 --sliding-window 4 " \
+        "--norm-epsilon 1e-6 --untie-embeddings-and-output-weights"
+    return hf.MistralForCausalLM(c), map_llama, flags
+
+
+def qwen2():
+    c = hf.Qwen2Config(vocab_size=V, hidden_size=16, intermediate_size=17, num_hidden_layers=2, num_attention_heads=4,
+                       num_key_value_heads=2, max_position_embeddings=64, tie_word_embeddings=True,
+                       rope_parameters={"rope_type": "default", "rope_theta": 10000.0})
+    flags = LLAMA + "--num-layers 2 --hidden-size 16 --num-attention-heads 4 --ffn-hidden-size 17 --add-qkv-bias " \
+        "--max-position-embeddings 64 --group-query-attention --num-query-groups 2 --norm-epsilon 1e-6"
+    return hf.Qwen2ForCausalLM(c), map_llama, flags
+
+
+BERT = "--model bert --num-layers 2 --hidden-size 15 --num-attention-heads 3 --ffn-hidden-size 22 --activation gelu "
+
+
+def bert(kind):
+    size = dict(vocab_size=V, hidden_size=15, num_hidden_layers=2, num_attention_heads=3, intermediate_size=22,
+                hidden_act="gelu", hidden_dropout_prob=0, attention_probs_dropout_prob=0, pad_token_id=1)
+    if kind == "bert":
+        c = hf.BertConfig(max_position_embeddings=13, type_vocab_size=2, layer_norm_eps=1e-12, **size)
+        return hf.BertForPreTraining(c), map_bert, BERT + "--max-position-embeddings 13 --norm-placement post " \
+            "--norm-epsilon 1e-12"
+    if kind == "megatron_bert":
+        c = hf.MegatronBertConfig(max_position_embeddings=13, type_vocab_size=2, layer_norm_eps=1e-5, **size)
+        return hf.MegatronBertForPreTraining(c), map_bert, BERT + "--max-position-embeddings 13"
+    c = hf.RobertaConfig(max_position_embeddings=15, type_vocab_size=1, layer_norm_eps=1e-5, **size)
+    return hf.RobertaForMaskedLM(c), map_bert, BERT + "--max-position-embeddings 13 --norm-placement post " \
+        "--position-offset 2 --bert-no-binary-head --num-token-types 1"
+
+
+def t5(kind):
+    c = hf.T5Config(vocab_size=V, d_model=14, d_kv=5, d_ff=19, num_layers=2, num_decoder_layers=3, num_heads=3,
+                    relative_attention_num_buckets=8, relative_attention_max_distance=9, dropout_rate=0,
+                    feed_forward_proj="relu" if kind == "t5" else "gated-gelu", tie_word_embeddings=kind == "t5")
+    m = hf.T5ForConditionalGeneration(c)
+    flags = "--model t5 --num-layers 2 --decoder-num-layers 3 --hidden-size 14 --num-attention-heads 3 --kv-channels 5 " \
+        "--ffn-hidden-size 19 --position-embedding-type relative --relative-attention-num-buckets 8 " \
+        "--relative-attention-max-distance 9 --normalization RMSNorm --norm-epsilon 1e-6 --disable-bias-linear " \
+        f"--softmax-scale 1 --max-position-embeddings {T} --decoder-seq-length {S} "
+    if kind == "t5":
+        return m, map_t5, flags + "--activation relu --scale-tied-output"
+    m.lm_head.weight = torch.nn.Parameter(torch.zeros(V, 14))
+    return m, map_t5, flags + "--activation gelu_tanh --gated-linear-unit --untie-embeddings-and-output-weights"
+
+
+FAMILIES = {
+    "gpt2": lambda: gpt2("gelu_new"), "gpt2_erf": lambda: gpt2("gelu"), "opt": opt,
+    "llama1": lambda: llama("llama1"), "llama2": lambda: llama("llama2"), "llama3": lambda: llama("llama3"),
+    "mistral": mistral, "qwen2": qwen2, "bert": lambda: bert("bert"), "megatron_bert": lambda: bert("megatron_bert"),
+    "roberta": lambda: bert("roberta"), "t5": lambda: t5("t5"), "t5_v1_1": lambda: t5("t5_v1_1"),
+}
+
+
+def make_data(form):
+    """Samples of all steps; token 1 is padding and appears nowhere else."""
+    rows, data = STEPS * B, {}
+    data["tokens"] = torch.randint(2, V, (rows, T))
+    columns = S if form == "t5" else T
+    data["labels"] = torch.randint(2, V, (rows, columns))
+    data["mask"] = (torch.rand(rows, columns) < (0.8 if form == "gpt" else 0.4)).double()
+    data["mask"][:, 0] = 1
+    if form != "gpt":
+        data["lengths"] = torch.randint(T // 2, T + 1, (rows,))
+        padding = torch.arange(T)[None] >= data["lengths"][:, None]
+        data["tokens"][padding] = 1
+        if form == "bert":
+            data["mask"][padding] = 0
+    if form == "t5":
+        data["decoder_tokens"] = torch.randint(2, V, (rows, S))
+    return data
+
+
+def losses_of(model, form, data, rows):
+    """Logits and the loss of some rows, as this program defines it: means over counted tokens, and over pairs."""
+    part = {k: v[rows] for k, v in data.items()}
+    arguments = {"input_ids": part["tokens"]}
+    if form != "gpt":
+        arguments["attention_mask"] = (torch.arange(T)[None] < part["lengths"][:, None]).long()
+    if form == "t5":
+        arguments["decoder_input_ids"] = part["decoder_tokens"]
+    if "types" in part:
+        arguments["token_type_ids"] = part["types"]
+    out = model(**arguments)
+    logits = out.prediction_logits if hasattr(out, "prediction_logits") else out.logits
+    each = F.cross_entropy(logits.reshape(-1, V), part["labels"].reshape(-1), reduction="none")
+    mask = part["mask"].reshape(-1)
+    loss = (each * mask).sum() / mask.sum()
+    pair = None
+    if "pair_labels" in part:
+        pair = F.cross_entropy(out.seq_relationship_logits, part["pair_labels"])
+    return logits, loss, pair
+
+
+def make(name):
+    torch.manual_seed(20261115)
+    model, mapping, flags = FAMILIES[name]()
+    form = "t5" if "--model t5" in flags else "bert" if "--model bert" in flags else "gpt"
+    model.set_attn_implementation("eager")
+    with torch.no_grad():
+        for n, p in model.named_parameters():
+            is_gain = p.dim() == 1 and "weight" in n
+            p.copy_((torch.randn(p.shape) * 0.25 + (1 if is_gain else 0)).float().double())
+    model.train()
+    data = make_data(form)
+    if name in ("bert", "megatron_bert"):
+        data["types"] = torch.randint(0, 2, (STEPS * B, T))
+        data["pair_labels"] = torch.randint(0, 2, (STEPS * B,))
+    names = mapping(model)
+    out = {"param." + n: flat(e, lambda p: p.detach().clone().float()) for n, e in names.items()}
+    parameters = list({id(p): p for p in model.parameters()}.values())
+    mapped = sum(flat(e, lambda p: p).numel() for e in names.values())
+    assert name == "roberta" or mapped == sum(p.numel() for p in parameters), (mapped, [n for n, _ in model.named_parameters()])
+    optimizer = torch.optim.AdamW([{"params": [p for p in parameters if p.dim() > 1], "weight_decay": 0.1},
+                                   {"params": [p for p in parameters if p.dim() == 1], "weight_decay": 0.0}],
+                                  lr=2e-3, betas=(0.9, 0.95), eps=1e-8)
+    losses, pairs, norms = [], [], []
+    for step in range(STEPS):
+        logits, loss, pair = losses_of(model, form, data, slice(step * B, (step + 1) * B))
+        optimizer.zero_grad()
+        (loss if pair is None else loss + pair).backward()
+        if step == 0:
+            out["logits"] = logits.detach().float()
+            for n, e in names.items():
+                out["grad." + n] = flat(e, lambda p: (p.grad if p.grad is not None else torch.zeros_like(p)).clone().float())
+        norms.append(torch.nn.utils.clip_grad_norm_(parameters, 1.0).item())
+        losses.append(loss.item())
+        pairs.append(0 if pair is None else pair.item())
+        optimizer.step()
+    out["losses"], out["pair_losses"] = torch.tensor(losses).float(), torch.tensor(pairs).float()
+    out["grad_norms"] = torch.tensor(norms).float()
+    for k, v in data.items():
+        out["data." + k] = v.float() if v.is_floating_point() else v.to(torch.int32)
+    path = f"tests/golden/models/{name}.safetensors"
+    save_file({k: v.contiguous() for k, v in out.items()}, path, metadata={"flags": COMMON + flags})
+    print(f"{name:14} {os.path.getsize(path):7} bytes, {mapped} parameters, losses", [round(x, 4) for x in losses])
+
+
+for family in sys.argv[1:] or FAMILIES:
+    make(family)

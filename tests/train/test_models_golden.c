@@ -1,0 +1,176 @@
+// Every family against transformers: logits, loss and every gradient of a micro-batch, then ten training steps; the
+// same text token by token through the cache; and recompute, which must change nothing, not even the last bit.
+#include "golden_model.h"
+
+// Logits where there is padding say nothing, and families differ there.
+static void check_logits(const char *name, int threads) {
+    struct golden_model g;
+    golden_open(&g, name, "", STEP_EVALUATE, threads);
+    struct step_source source = golden_source(&g);
+    EXPECT_OK(step_evaluate(g.step, &source));
+    // The arena has been released but nothing has been written since.
+    double error = 0;
+    int64_t B = g.config.micro_batch_size, V = g.step->model.V;
+    struct tensor logits = tensor_flat(g.step->model.head.logits);
+    int64_t rows = tensor_count(logits) / V / B;  // of a sample
+    const int32_t *lengths = g.step->model.form == CONFIG_BERT ? golden_row(&g, "lengths", 0) : NULL;
+    struct safetensors_tensor want_logits = *golden_find(&g, "", "logits"), part = want_logits;
+    for (int64_t b = 0; b < B; b++) {
+        int64_t count = (lengths ? lengths[b] : rows) * V, first = b * rows * V;
+        part.data = want_logits.data + sizeof(float) * (size_t)first;
+        part.bytes = sizeof(float) * (size_t)count;
+        error = fmax(error, golden_error(&g, tensor_rows(logits, first, count), &part));
+    }
+    double loss = step_result(g.step).loss, want = (double)golden_float(&g, "losses", 0);
+    printf("    %-14s logits off by %.2g, loss by %.2g\n", name, error, fabs(loss - want) / want);
+    if (!(error < 1e-5))
+        test_fail("logits of %s are off by %.3g", name, error);
+    EXPECT(fabs(loss - want) < 1e-5 * want);
+    golden_close(&g);
+}
+
+static void check_gradients(const struct golden_model *g) {
+    double worst = 0;
+    for (int i = 0; i < g->step->params.count; i++) {
+        const struct param *param = g->step->params.items[i];
+        double error = golden_error(g, param->grad, golden_find(g, "grad.", param->name));
+        worst = error > worst ? error : worst;
+        if (!(error < 1e-4))
+            test_fail("%s: gradient of %s is off by %.3g", g->name, param->name, error);
+    }
+    printf("    %-14s gradients off by %.2g\n", g->name, worst);
+}
+
+static void train(const char *name, int threads) {
+    struct golden_model g;
+    golden_open(&g, name, "", STEP_TRAIN, threads);
+    for (int64_t i = 0; i < GOLDEN_STEPS; i++) {
+        struct step_source source = golden_source(&g);
+        EXPECT_OK(step_train(g.step, &source, 2e-3, 0.1));
+        struct step_result result = step_result(g.step);
+        if (i == 0)
+            check_gradients(&g);
+        double want = (double)golden_float(&g, "losses", i), pair = (double)golden_float(&g, "pair_losses", i);
+        if (!(fabs(result.loss - want) <= 2e-5 * want && fabs(result.pair_loss - pair) <= 1e-4))
+            test_fail("%s: losses of step %d are %.8f and %.8f, expected %.8f and %.8f", name, (int)i, result.loss,
+                      result.pair_loss, want, pair);
+        EXPECT_NEAR(result.grad_norm, golden_float(&g, "grad_norms", i), 2e-4);
+    }
+    golden_close(&g);
+}
+
+TEST(logits) {
+    for (int i = 0; i < GOLDEN_FAMILIES; i++)
+        check_logits(golden_families[i], 2);
+}
+
+TEST(training) {
+    for (int i = 0; i < GOLDEN_FAMILIES; i++)
+        train(golden_families[i], 2);
+}
+
+TEST(cuda) {
+    if (cuda_count() == 0)
+        test_skip("no GPU");
+    for (int i = 0; i < GOLDEN_FAMILIES; i++) {
+        check_logits(golden_families[i], 0);
+        train(golden_families[i], 0);
+    }
+}
+
+// The first sample of the file, `piece` tokens at a time; logits of the last token of each piece are those of the
+// whole.
+static void generate(const char *name, int64_t piece) {
+    struct golden_model g;
+    golden_open(&g, name, "", STEP_GENERATE, 2);
+    int64_t V = g.step->model.V;
+    const int32_t *tokens = golden_row(&g, "tokens", 0);
+    int64_t count = g.config.seq_length;
+    if (g.step->model.form == CONFIG_T5) {
+        step_encode(g.step, tokens, *(const int32_t *)golden_row(&g, "lengths", 0));
+        tokens = golden_row(&g, "decoder_tokens", 0);
+        count = g.config.decoder_seq_length;
+    }
+    const struct safetensors_tensor *whole = golden_find(&g, "", "logits");
+    float *logits = memory_alloc(sizeof(float) * (size_t)V);
+    for (int64_t done = 0; done < count;) {
+        int64_t now = count - done < piece ? count - done : piece;
+        step_logits(g.step, tokens + done, now, logits);
+        done += now;
+        for (int64_t v = 0; v < V; v++) {
+            float want;
+            memcpy(&want, whole->data + sizeof want * (size_t)((done - 1) * V + v), sizeof want);
+            if (!(fabsf(logits[v] - want) < 2e-5f * (1 + fabsf(want))))
+                test_fail("%s: logit %d after %d tokens is %.7f, expected %.7f", name, (int)v, (int)done,
+                          (double)logits[v], (double)want);
+        }
+    }
+    free(logits);
+    golden_close(&g);
+}
+
+TEST(cache) {
+    for (int i = 0; i < GOLDEN_FAMILIES; i++) {
+        if (strstr(golden_families[i], "bert"))
+            continue;
+        generate(golden_families[i], 1);
+        generate(golden_families[i], 3);
+        generate(golden_families[i], 100);
+    }
+}
+
+TEST(bert_does_not_generate) {
+    struct golden_model g = {.name = "bert"};
+    EXPECT_OK(safetensors_open(&g.file, "tests/golden/models/bert.safetensors"));
+    golden_parse(&g, "");
+    struct mesh mesh;
+    EXPECT_OK(device_open(&g.device, &(struct device_options){.name = "cpu", .threads = 1}));
+    EXPECT_OK(mesh_place(&mesh, 0, 1, 1, 1, 1));
+    EXPECT_ERROR(step_open(&g.step, &g.config, g.device, &mesh, STEP_GENERATE), "writes no text");
+    golden_close(&g);
+}
+
+// Two steps with dropout; returns all weights.
+static float *weights_after(const char *name, const char *flags, int64_t *count, size_t *activations) {
+    struct golden_model g;
+    char *more = memory_printf("--hidden-dropout 0.1 --attention-dropout 0.2 %s", flags);
+    golden_open(&g, name, more, STEP_TRAIN, 2);
+    for (int i = 0; i < 2; i++) {
+        struct step_source source = golden_source(&g);
+        EXPECT_OK(step_train(g.step, &source, 2e-3, 0.1));
+    }
+    *count = tensor_count(g.step->values);
+    *activations = g.step->memory.activations;
+    float *values = memory_alloc(sizeof(float) * (size_t)*count);
+    device_copy_out(g.device, values, g.step->values);
+    golden_close(&g);
+    free(more);
+    return values;
+}
+
+TEST(recompute_changes_nothing) {
+    static const char *const families[] = {"gpt2", "llama2", "bert", "t5"};
+    static const char *const ways[] = {
+        "--recompute-granularity selective",
+        "--recompute-granularity full --recompute-method uniform --recompute-num-layers 1",
+        "--recompute-granularity full --recompute-method uniform --recompute-num-layers 2",
+        "--recompute-granularity full --recompute-method block --recompute-num-layers 1"};
+    for (size_t i = 0; i < sizeof families / sizeof families[0]; i++) {
+        int64_t count, other_count;
+        size_t plain, less;
+        float *expected = weights_after(families[i], "", &count, &plain);
+        for (size_t j = 0; j < sizeof ways / sizeof ways[0]; j++) {
+            float *actual = weights_after(families[i], ways[j], &other_count, &less);
+            EXPECT_INT(other_count, count);
+            if (memcmp(actual, expected, sizeof(float) * (size_t)count) != 0)
+                test_fail("%s with %s has other weights", families[i], ways[j]);
+            if (j != 2)
+                EXPECT(less < plain);
+            free(actual);
+        }
+        free(expected);
+    }
+}
+
+TEST_MAIN(TEST_CASE(logits), TEST_CASE(training), TEST_CASE(cache), TEST_CASE(bert_does_not_generate),
+          TEST_CASE(recompute_changes_nothing), TEST_CASE(cuda))
