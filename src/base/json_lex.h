@@ -12,7 +12,7 @@ struct json_lexer {
     size_t length, at;
     const char *problem;  // what is wrong, NULL while nothing is
     size_t problem_at;
-    size_t lone_surrogates;   // \\u escapes passed so far that are half a pair, and became U+FFFD
+    size_t lone_surrogates;   // \u escapes passed so far that are half a pair, and became U+FFFD
     bool has_python_numbers;  // NaN, Infinity and -Infinity count as numbers
 };
 

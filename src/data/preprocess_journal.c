@@ -175,19 +175,27 @@ static int take_lock(struct journal *journal) {
     return result;
 }
 
-// Removes the files in the folder but for two.
-static void remove_but(const struct journal *journal, const char *one, const char *other) {
+// Removes the files in the folder but for what tells a later run how to go on, or but for the lock alone.
+static void remove_files(const struct journal *journal, bool keeps_notes) {
     DIR *folder = opendir(journal->folder);
     const struct dirent *entry;
     while (folder && (entry = readdir(folder))) {
-        if (strcmp(entry->d_name, one) == 0 || strcmp(entry->d_name, other) == 0)
+        const char *name = entry->d_name;
+        bool is_note = strcmp(name, "journal") == 0 || strcmp(name, "settings") == 0;
+        if (strcmp(name, "lock") == 0 || (keeps_notes && is_note))
             continue;
-        char *path = file_join(journal->folder, entry->d_name);
+        char *path = file_join(journal->folder, name);
         unlink(path);  // "." and ".." stay, which no folder minds
         free(path);
     }
     if (folder)
         closedir(folder);
+}
+
+static void remove_file(const struct journal *journal, const char *name) {
+    char *path = file_join(journal->folder, name);
+    unlink(path);
+    free(path);
 }
 
 // "what it was" and "what it is" of the first line in which two lists of settings differ.
@@ -242,11 +250,9 @@ static int begin(struct journal *journal, const struct journal_options *options,
         return 0;
     journal->is_kept = false;
     // The journal goes first: the rest means nothing without it.
-    char *path = file_join(journal->folder, "journal");
-    unlink(path);
-    free(path);
-    remove_but(journal, "lock", "lock");
-    path = file_join(journal->folder, "settings");
+    remove_file(journal, "journal");
+    remove_files(journal, false);
+    char *path = file_join(journal->folder, "settings");
     int result = file_write_all(path, options->settings, strlen(options->settings));
     free(path);
     return result;
@@ -268,10 +274,11 @@ void journal_close(struct journal *journal, bool finished) {
     if (journal->lock >= 0) {
         struct error_note *present = error_take();
         if (finished || !journal->is_kept) {
-            // The journal goes last: until then the run can be finished again.
-            remove_but(journal, "journal", "lock");
-            remove_but(journal, "lock", "lock");
-            remove_but(journal, "", "");
+            // The journal goes after the rest, since until then the run can be finished again, and before the settings.
+            remove_files(journal, true);
+            remove_file(journal, "journal");
+            remove_file(journal, "settings");
+            remove_file(journal, "lock");
             rmdir(journal->folder);
         }
         close(journal->lock);
