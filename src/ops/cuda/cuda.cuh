@@ -136,6 +136,16 @@ void column_sum(struct cuda_device *cuda, float *out, struct tensor x);
 // The table's entries, one file each family.
 extern "C" {
 void cuda_matmul(struct device *device, const struct op_matmul *op);
+void cuda_activation_forward(struct device *device, const struct op_activation_forward *op);
+void cuda_activation_backward(struct device *device, const struct op_activation_backward *op);
+void cuda_glu_forward(struct device *device, const struct op_glu_forward *op);
+void cuda_glu_backward(struct device *device, const struct op_glu_backward *op);
+void cuda_rope(struct device *device, const struct op_rope *op);
+void cuda_relative_bias_forward(struct device *device, const struct op_relative_bias_forward *op);
+void cuda_relative_bias_backward(struct device *device, const struct op_relative_bias_backward *op);
+// The table's attention: with a mask by attention_masked.cu, else by the two functions below.
+void cuda_attention_forward_any(struct device *device, const struct op_attention_forward *op);
+void cuda_attention_backward_any(struct device *device, const struct op_attention_backward *op);
 void cuda_norm_forward(struct device *device, const struct op_norm_forward *op);
 void cuda_norm_backward(struct device *device, const struct op_norm_backward *op);
 void cuda_attention_forward(struct device *device, const struct op_attention_forward *op);

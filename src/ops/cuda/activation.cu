@@ -1,0 +1,153 @@
+// Activations by themselves, and gated units: a thread handles four neighbouring columns of a row.
+#include "ops/cuda/cuda.cuh"
+
+enum { ACTIVATION_THREADS = 256 };
+
+static __device__ __forceinline__ float tanh_argument(float x) {
+    return 0.7978845608f * (x + 0.044715f * x * x * x);
+}
+
+static __device__ __forceinline__ float value_of(enum activation activation, float x) {
+    switch (activation) {
+    case ACTIVATION_GELU_TANH:
+        return 0.5f * x * (1.0f + tanhf(tanh_argument(x)));
+    case ACTIVATION_GELU:
+        return x * normcdff(x);
+    case ACTIVATION_RELU:
+        return x < 0 ? 0.0f : x;
+    case ACTIVATION_SILU:
+        return x / (1.0f + expf(-x));
+    default:
+        return tanhf(x);
+    }
+}
+
+static __device__ __forceinline__ float slope_of(enum activation activation, float x) {
+    switch (activation) {
+    case ACTIVATION_GELU_TANH: {
+        float t = tanhf(tanh_argument(x));
+        return 0.5f * (1.0f + t) + 0.5f * x * (1.0f - t * t) * 0.7978845608f * (1.0f + 3.0f * 0.044715f * x * x);
+    }
+    case ACTIVATION_GELU:
+        return normcdff(x) + x * 0.3989422804f * expf(-0.5f * x * x);
+    case ACTIVATION_RELU:
+        return x > 0 ? 1.0f : 0.0f;
+    case ACTIVATION_SILU: {
+        float s = 1.0f / (1.0f + expf(-x));
+        return s + x * s * (1.0f - s);
+    }
+    default: {
+        float t = tanhf(x);
+        return 1.0f - t * t;
+    }
+    }
+}
+
+struct activation_args {
+    void *out;                     // y or dx
+    const void *x, *dy;            // dy NULL: forward
+    int64_t rows, columns, quads;  // quads: groups of four columns in a row of y
+    enum activation activation;
+};
+
+// The row and first column of this thread's four elements; false where there are none.
+static __device__ __forceinline__ bool find_place(const struct activation_args &args, int64_t *row, int64_t *column) {
+    int64_t index = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
+    *row = index / args.quads;
+    *column = index % args.quads * 4;
+    return *row < args.rows;
+}
+
+template <typename T> static __global__ void activation_kernel(struct activation_args args) {
+    int64_t row, column, columns = args.columns;
+    if (!find_place(args, &row, &column))
+        return;
+    float x[4], dy[4];
+    load4(x, (const T *)args.x + row * columns, column, columns);
+    if (args.dy)
+        load4(dy, (const T *)args.dy + row * columns, column, columns);
+#pragma unroll
+    for (int i = 0; i < 4; i++)
+        x[i] = args.dy ? dy[i] * slope_of(args.activation, x[i]) : value_of(args.activation, x[i]);
+    store4((T *)args.out + row * columns, column, columns, x);
+}
+
+template <typename T> static __global__ void glu_forward_kernel(struct activation_args args) {
+    int64_t row, column, columns = args.columns;
+    if (!find_place(args, &row, &column))
+        return;
+    float gate[4], up[4];
+    const T *x = (const T *)args.x + row * 2 * columns;
+    load4(gate, x, column, columns);
+    load4(up, x + columns, column, columns);
+#pragma unroll
+    for (int i = 0; i < 4; i++)
+        up[i] *= value_of(args.activation, gate[i]);
+    store4((T *)args.out + row * columns, column, columns, up);
+}
+
+template <typename T> static __global__ void glu_backward_kernel(struct activation_args args) {
+    int64_t row, column, columns = args.columns;
+    if (!find_place(args, &row, &column))
+        return;
+    float gate[4], up[4], dy[4];
+    const T *x = (const T *)args.x + row * 2 * columns;
+    T *dx = (T *)args.out + row * 2 * columns;
+    load4(gate, x, column, columns);
+    load4(up, x + columns, column, columns);
+    load4(dy, (const T *)args.dy + row * columns, column, columns);
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        float dgate = dy[i] * up[i] * slope_of(args.activation, gate[i]);
+        up[i] = dy[i] * value_of(args.activation, gate[i]);
+        gate[i] = dgate;
+    }
+    store4(dx, column, columns, gate);
+    store4(dx + columns, column, columns, up);
+}
+
+// The arguments for a result of this shape.
+static struct activation_args make_args(struct tensor out, struct tensor x, struct tensor dy, struct tensor shape,
+                                        enum activation activation) {
+    struct activation_args args = {};
+    args.out = out.data;
+    args.x = x.data;
+    args.dy = dy.data;
+    args.rows = shape.shape[0];
+    args.columns = shape.shape[1];
+    args.quads = divide_up(args.columns, 4);
+    args.activation = activation;
+    return args;
+}
+
+static unsigned blocks_of(const struct activation_args *args) {
+    return grid_x(divide_up(args->rows * args->quads, ACTIVATION_THREADS));
+}
+
+extern "C" void cuda_activation_forward(struct device *device, const struct op_activation_forward *op) {
+    struct cuda_device *cuda = cuda_use(device);
+    struct activation_args args = make_args(op->y, op->x, {}, op->x, op->activation);
+    if (args.rows * args.quads > 0)
+        WITH_TYPE(op->x.dtype, T, LAUNCH(cuda, activation_kernel<T>, blocks_of(&args), ACTIVATION_THREADS, 0, args));
+}
+
+extern "C" void cuda_activation_backward(struct device *device, const struct op_activation_backward *op) {
+    struct cuda_device *cuda = cuda_use(device);
+    struct activation_args args = make_args(op->dx, op->x, op->dy, op->x, op->activation);
+    if (args.rows * args.quads > 0)
+        WITH_TYPE(op->x.dtype, T, LAUNCH(cuda, activation_kernel<T>, blocks_of(&args), ACTIVATION_THREADS, 0, args));
+}
+
+extern "C" void cuda_glu_forward(struct device *device, const struct op_glu_forward *op) {
+    struct cuda_device *cuda = cuda_use(device);
+    struct activation_args args = make_args(op->y, op->x, {}, op->y, op->activation);
+    if (args.rows * args.quads > 0)
+        WITH_TYPE(op->x.dtype, T, LAUNCH(cuda, glu_forward_kernel<T>, blocks_of(&args), ACTIVATION_THREADS, 0, args));
+}
+
+extern "C" void cuda_glu_backward(struct device *device, const struct op_glu_backward *op) {
+    struct cuda_device *cuda = cuda_use(device);
+    struct activation_args args = make_args(op->dx, op->x, op->dy, op->dy, op->activation);
+    if (args.rows * args.quads > 0)
+        WITH_TYPE(op->x.dtype, T, LAUNCH(cuda, glu_backward_kernel<T>, blocks_of(&args), ACTIVATION_THREADS, 0, args));
+}

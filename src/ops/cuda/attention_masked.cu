@@ -1,0 +1,295 @@
+// Attention with a mask: windows, padding, borders of documents, biases by distance. Plain rather than fast: a warp
+// takes one query (or, for the gradients of keys and values, one key) and walks over what it sees, 32 lanes along the
+// head. Attention without a mask goes to the kernels made for it.
+#include "ops/cuda/cuda.cuh"
+
+enum { MASKED_WARPS = 8, MOST_LANE_COLUMNS = 8 };  // 32 lanes times 8 columns: heads up to 256 wide
+
+// A (B, T, heads, D) tensor.
+struct masked_view {
+    void *data;
+    int64_t batch, time, head;  // strides, in elements
+};
+
+struct masked_args {
+    struct masked_view q, k, v, out, dout, dq, dk, dv;
+    float *lse;    // (B, H, Tq)
+    float *delta;  // (B, H, Tq): row sums of dout * out
+    float *dbias;  // (B, H, Tq + Tk - 1), or NULL
+    const int32_t *key_counts, *first_keys;
+    const float *bias;  // (H, Tq + Tk - 1), or NULL
+    int64_t batches, queries, keys, window;
+    int heads, key_heads, head_size, first_head;
+    float scale;
+    bool is_causal;
+    struct cuda_dropout dropout;
+};
+
+static struct masked_view view_of(struct tensor t) {
+    struct masked_view view = {t.data, t.stride[0], t.stride[1], t.stride[2]};
+    return view;
+}
+
+template <typename T>
+static __device__ __forceinline__ T *row_at(struct masked_view view, int64_t batch, int64_t row, int64_t head) {
+    return (T *)view.data + batch * view.batch + row * view.time + head * view.head;
+}
+
+// The keys [first, end) that a query sees.
+static __device__ void keys_seen(const struct masked_args &args, int64_t batch, int64_t query, int64_t *first,
+                                 int64_t *end) {
+    *first = 0;
+    *end = args.keys;
+    if (args.is_causal) {
+        *end = query + args.keys - args.queries + 1;
+        if (args.window > 0 && *end > args.window)
+            *first = *end - args.window;
+    }
+    if (args.key_counts)
+        *end = min(*end, (int64_t)args.key_counts[batch]);
+    if (args.first_keys)
+        *first = max(*first, (int64_t)args.first_keys[batch * args.queries + query]);
+}
+
+// A row of a head, spread over the lanes of a warp: column lane + 32 i in place i.
+template <typename T>
+static __device__ __forceinline__ void load_row(float out[MOST_LANE_COLUMNS], const T *row, int head_size) {
+#pragma unroll
+    for (int i = 0; i < MOST_LANE_COLUMNS; i++) {
+        int d = (threadIdx.x & 31) + 32 * i;
+        out[i] = d < head_size ? to_float(row[d]) : 0.0f;
+    }
+}
+
+template <typename T>
+static __device__ __forceinline__ void store_row(T *row, const float x[MOST_LANE_COLUMNS], int head_size) {
+#pragma unroll
+    for (int i = 0; i < MOST_LANE_COLUMNS; i++) {
+        int d = (threadIdx.x & 31) + 32 * i;
+        if (d < head_size)
+            store(row + d, x[i]);
+    }
+}
+
+// The inner product with a row in memory; all lanes get it.
+template <typename T>
+static __device__ __forceinline__ float row_dot(const float x[MOST_LANE_COLUMNS], const T *row, int head_size) {
+    float y[MOST_LANE_COLUMNS], sum = 0;
+    load_row(y, row, head_size);
+#pragma unroll
+    for (int i = 0; i < MOST_LANE_COLUMNS; i++)
+        sum += x[i] * y[i];
+    return warp_sum(sum);
+}
+
+template <typename T>
+static __device__ __forceinline__ void add_row(float sum[MOST_LANE_COLUMNS], float factor, const T *row,
+                                               int head_size) {
+    float y[MOST_LANE_COLUMNS];
+    load_row(y, row, head_size);
+#pragma unroll
+    for (int i = 0; i < MOST_LANE_COLUMNS; i++)
+        sum[i] += factor * y[i];
+}
+
+static __device__ __forceinline__ float bias_of(const struct masked_args &args, int head, int64_t query, int64_t key) {
+    return args.bias ? args.bias[head * (args.queries + args.keys - 1) + key - query + args.queries - 1] : 0.0f;
+}
+
+// The dropout factor of a score, 1 where the dropout is off.
+static __device__ float factor_of(const struct masked_args &args, int64_t batch, int head, int64_t query, int64_t key) {
+    if (!args.dropout.is_on)
+        return 1.0f;
+    float four[4];
+    uint32_t site = args.dropout.site + ((uint32_t)(args.first_head + head) << 16);
+    dropout_factors(four, args.dropout, site, args.dropout.row_ids[batch * args.queries + query], key & ~(int64_t)3);
+    return four[key & 3];
+}
+
+// Grid (groups of queries, heads, batches), a warp per query; the softmax is taken as it goes.
+template <typename T> static __global__ void masked_forward_kernel(struct masked_args args) {
+    int64_t query = (int64_t)blockIdx.x * MASKED_WARPS + (threadIdx.x >> 5), batch = blockIdx.z, first, end;
+    int head = blockIdx.y, group = head / (args.heads / args.key_heads);
+    if (query >= args.queries)
+        return;
+    float q[MOST_LANE_COLUMNS], out[MOST_LANE_COLUMNS] = {}, largest = -INFINITY, sum = 0;
+    load_row(q, row_at<T>(args.q, batch, query, head), args.head_size);
+    keys_seen(args, batch, query, &first, &end);
+    for (int64_t key = first; key < end; key++) {
+        float score = row_dot(q, row_at<T>(args.k, batch, key, group), args.head_size) * args.scale +
+                      bias_of(args, head, query, key);
+        float next = fmaxf(largest, score), correction = expf(largest - next), weight = expf(score - next);
+        sum = sum * correction + weight;
+        largest = next;
+#pragma unroll
+        for (int i = 0; i < MOST_LANE_COLUMNS; i++)
+            out[i] *= correction;
+        add_row(out, weight * factor_of(args, batch, head, query, key), row_at<T>(args.v, batch, key, group),
+                args.head_size);
+    }
+    float scale = sum == 0 ? 0.0f : 1.0f / sum;
+#pragma unroll
+    for (int i = 0; i < MOST_LANE_COLUMNS; i++)
+        out[i] *= scale;
+    store_row(row_at<T>(args.out, batch, query, head), out, args.head_size);
+    if (args.lse && (threadIdx.x & 31) == 0)
+        args.lse[(batch * args.heads + head) * args.queries + query] = largest + logf(sum);
+}
+
+// What the backward pass knows of one score: probability, its dropout factor and the score's gradient.
+template <typename T>
+static __device__ __forceinline__ float score_gradient(const struct masked_args &args, const float q[MOST_LANE_COLUMNS],
+                                                       const float dout[MOST_LANE_COLUMNS], int64_t batch, int head,
+                                                       int64_t query, int64_t key, float *dropped) {
+    int group = head / (args.heads / args.key_heads);
+    int64_t row = (batch * args.heads + head) * args.queries + query;
+    float score =
+        row_dot(q, row_at<T>(args.k, batch, key, group), args.head_size) * args.scale + bias_of(args, head, query, key);
+    float p = expf(score - args.lse[row]), factor = factor_of(args, batch, head, query, key);
+    float dp = row_dot(dout, row_at<T>(args.v, batch, key, group), args.head_size) * factor;
+    *dropped = p * factor;
+    return p * (dp - args.delta[row]);
+}
+
+// A warp per query: delta, then dq.
+template <typename T> static __global__ void masked_query_kernel(struct masked_args args) {
+    int64_t query = (int64_t)blockIdx.x * MASKED_WARPS + (threadIdx.x >> 5), batch = blockIdx.z, first, end;
+    int head = blockIdx.y, group = head / (args.heads / args.key_heads);
+    if (query >= args.queries)
+        return;
+    float q[MOST_LANE_COLUMNS], dout[MOST_LANE_COLUMNS], dq[MOST_LANE_COLUMNS] = {}, dropped;
+    load_row(q, row_at<T>(args.q, batch, query, head), args.head_size);
+    load_row(dout, row_at<T>(args.dout, batch, query, head), args.head_size);
+    float delta = row_dot(dout, row_at<T>(args.out, batch, query, head), args.head_size);
+    args.delta[(batch * args.heads + head) * args.queries + query] = delta;
+    __syncwarp();
+    keys_seen(args, batch, query, &first, &end);
+    for (int64_t key = first; key < end; key++) {
+        float ds = score_gradient<T>(args, q, dout, batch, head, query, key, &dropped);
+        add_row(dq, ds * args.scale, row_at<T>(args.k, batch, key, group), args.head_size);
+    }
+    store_row(row_at<T>(args.dq, batch, query, head), dq, args.head_size);
+}
+
+// A warp per key: dk and dv from all queries of all heads of its group that see it, in order.
+template <typename T> static __global__ void masked_key_kernel(struct masked_args args) {
+    int64_t key = (int64_t)blockIdx.x * MASKED_WARPS + (threadIdx.x >> 5), batch = blockIdx.z, first, end;
+    int group = blockIdx.y, per_group = args.heads / args.key_heads;
+    if (key >= args.keys)
+        return;
+    float dk[MOST_LANE_COLUMNS] = {}, dv[MOST_LANE_COLUMNS] = {}, q[MOST_LANE_COLUMNS], dout[MOST_LANE_COLUMNS],
+          dropped;
+    for (int head = group * per_group; head < (group + 1) * per_group; head++) {
+        for (int64_t query = 0; query < args.queries; query++) {
+            keys_seen(args, batch, query, &first, &end);
+            if (key < first || key >= end)
+                continue;
+            load_row(q, row_at<T>(args.q, batch, query, head), args.head_size);
+            load_row(dout, row_at<T>(args.dout, batch, query, head), args.head_size);
+            float ds = score_gradient<T>(args, q, dout, batch, head, query, key, &dropped);
+            add_row(dk, ds * args.scale, row_at<T>(args.q, batch, query, head), args.head_size);
+            add_row(dv, dropped, row_at<T>(args.dout, batch, query, head), args.head_size);
+        }
+    }
+    store_row(row_at<T>(args.dk, batch, key, group), dk, args.head_size);
+    store_row(row_at<T>(args.dv, batch, key, group), dv, args.head_size);
+}
+
+// A warp per distance: the sum of the score gradients along it.
+template <typename T> static __global__ void masked_bias_kernel(struct masked_args args) {
+    int64_t width = args.queries + args.keys - 1, column = (int64_t)blockIdx.x * MASKED_WARPS + (threadIdx.x >> 5);
+    int64_t batch = blockIdx.z, first, end;
+    int head = blockIdx.y;
+    if (column >= width)
+        return;
+    float q[MOST_LANE_COLUMNS], dout[MOST_LANE_COLUMNS], dropped, sum = 0;
+    for (int64_t query = 0; query < args.queries; query++) {
+        int64_t key = column + query - (args.queries - 1);
+        keys_seen(args, batch, query, &first, &end);
+        if (key < first || key >= end)
+            continue;
+        load_row(q, row_at<T>(args.q, batch, query, head), args.head_size);
+        load_row(dout, row_at<T>(args.dout, batch, query, head), args.head_size);
+        sum += score_gradient<T>(args, q, dout, batch, head, query, key, &dropped);
+    }
+    if ((threadIdx.x & 31) == 0)
+        args.dbias[(batch * args.heads + head) * width + column] += sum;
+}
+
+static void set_mask(struct masked_args *args, const struct attention_mask *mask, const struct dropout *dropout) {
+    args->window = mask->window;
+    args->key_counts = (const int32_t *)mask->key_counts.data;
+    args->first_keys = (const int32_t *)mask->first_keys.data;
+    args->bias = (const float *)mask->relative_bias.data;
+    args->first_head = dropout->first_head;
+    args->dropout = cuda_dropout(dropout);
+}
+
+static void set_inputs(struct masked_args *args, struct tensor q, struct tensor k, struct tensor v) {
+    args->q = view_of(q);
+    args->k = view_of(k);
+    args->v = view_of(v);
+    args->batches = q.shape[0];
+    args->queries = q.shape[1];
+    args->keys = k.shape[1];
+    args->heads = (int)q.shape[2];
+    args->key_heads = (int)k.shape[2];
+    args->head_size = (int)q.shape[3];
+}
+
+static dim3 warps_over(int64_t rows, int64_t heads, int64_t batches) {
+    return dim3(grid_x(divide_up(rows, MASKED_WARPS)), grid_yz(heads), grid_yz(batches));
+}
+
+extern "C" void cuda_attention_forward_any(struct device *device, const struct op_attention_forward *op) {
+    if (!attention_has_mask(&op->mask)) {
+        cuda_attention_forward(device, op);
+        return;
+    }
+    struct cuda_device *cuda = cuda_use(device);
+    if (tensor_count(op->q) == 0)
+        return;
+    struct masked_args args = {};
+    set_inputs(&args, op->q, op->k, op->v);
+    set_mask(&args, &op->mask, &op->dropout);
+    args.out = view_of(op->out);
+    args.lse = (float *)op->lse.data;
+    args.scale = op->scale;
+    args.is_causal = op->is_causal;
+    dim3 grid = warps_over(args.queries, args.heads, args.batches);
+    WITH_TYPE(op->q.dtype, T, LAUNCH(cuda, masked_forward_kernel<T>, grid, 32 * MASKED_WARPS, 0, args));
+}
+
+template <typename T> static void masked_backward(struct cuda_device *cuda, const struct masked_args &args) {
+    dim3 queries = warps_over(args.queries, args.heads, args.batches);
+    dim3 keys = warps_over(args.keys, args.key_heads, args.batches);
+    dim3 distances = warps_over(args.queries + args.keys - 1, args.heads, args.batches);
+    LAUNCH(cuda, masked_query_kernel<T>, queries, 32 * MASKED_WARPS, 0, args);
+    LAUNCH(cuda, masked_key_kernel<T>, keys, 32 * MASKED_WARPS, 0, args);
+    if (args.dbias)
+        LAUNCH(cuda, masked_bias_kernel<T>, distances, 32 * MASKED_WARPS, 0, args);
+}
+
+extern "C" void cuda_attention_backward_any(struct device *device, const struct op_attention_backward *op) {
+    if (!attention_has_mask(&op->mask)) {
+        cuda_attention_backward(device, op);
+        return;
+    }
+    struct cuda_device *cuda = cuda_use(device);
+    if (tensor_count(op->q) == 0)
+        return;
+    struct masked_args args = {};
+    set_inputs(&args, op->q, op->k, op->v);
+    set_mask(&args, &op->mask, &op->dropout);
+    args.out = view_of(op->out);
+    args.dout = view_of(op->dout);
+    args.dq = view_of(op->dq);
+    args.dk = view_of(op->dk);
+    args.dv = view_of(op->dv);
+    args.lse = (float *)op->lse.data;
+    args.delta = (float *)op->scratch.data;
+    args.dbias = (float *)op->drelative_bias.data;
+    args.scale = op->scale;
+    args.is_causal = op->is_causal;
+    WITH_TYPE(op->q.dtype, T, masked_backward<T>(cuda, args));
+}

@@ -1,0 +1,126 @@
+// How positions enter attention: rotary angles on queries and keys, and T5's table of biases by distance.
+#include "ops/cuda/cuda.cuh"
+extern "C" {
+#include "ops/relative.h"
+}
+
+struct rope_args {
+    void *x;
+    int64_t batch, time, head;  // strides, in elements
+    const int32_t *positions;
+    int64_t rows, tokens;
+    int heads, pairs;
+    bool is_interleaved, is_inverse;
+    float frequencies[ROPE_MOST_PAIRS];
+};
+
+// A block per row; a thread takes a pair of channels and turns it in all heads, so that its angle is computed once.
+template <typename T> static __global__ void rope_kernel(struct rope_args args) {
+    int64_t row = blockIdx.x;
+    T *x = (T *)args.x + row / args.tokens * args.batch + row % args.tokens * args.time;
+    for (int pair = threadIdx.x; pair < args.pairs; pair += blockDim.x) {
+        float angle = (float)args.positions[row] * args.frequencies[pair], sine, cosine;
+        sincosf(angle, &sine, &cosine);
+        if (args.is_inverse)
+            sine = -sine;
+        int first = args.is_interleaved ? 2 * pair : pair, second = args.is_interleaved ? first + 1 : pair + args.pairs;
+        for (int head = threadIdx.y; head < args.heads; head += blockDim.y) {
+            T *at = x + head * args.head;
+            float a = to_float(at[first]), b = to_float(at[second]);
+            store(at + first, a * cosine - b * sine);
+            store(at + second, b * cosine + a * sine);
+        }
+    }
+}
+
+extern "C" void cuda_rope(struct device *device, const struct op_rope *op) {
+    struct cuda_device *cuda = cuda_use(device);
+    struct rope_args args = {};
+    args.x = op->x.data;
+    args.batch = op->x.stride[0];
+    args.time = op->x.stride[1];
+    args.head = op->x.stride[2];
+    args.positions = (const int32_t *)op->positions.data;
+    args.rows = op->x.shape[0] * op->x.shape[1];
+    args.tokens = op->x.shape[1];
+    args.heads = (int)op->x.shape[2];
+    args.pairs = (int)op->pairs;
+    args.is_interleaved = op->is_interleaved;
+    args.is_inverse = op->is_inverse;
+    for (int i = 0; i < args.pairs; i++)
+        args.frequencies[i] = op->frequencies[i];
+    if (args.rows == 0 || args.heads == 0)
+        return;
+    dim3 block(32, 8);
+    WITH_TYPE(op->x.dtype, T, LAUNCH(cuda, rope_kernel<T>, grid_x(args.rows), block, 0, args));
+}
+
+struct relative_args {
+    float *bias;         // forward: (H, W)
+    const void *table;   // forward: (buckets, H)
+    float *dtable;       // backward: (buckets, H)
+    const float *dbias;  // backward: (B, H, W)
+    int64_t batches, heads, width;
+    struct relative_rule rule;
+    struct relative_borders borders;
+};
+
+static __device__ int64_t bucket_of(const struct relative_args &args, int64_t distance) {
+    bool is_after = distance > 0, both = args.rule.is_bidirectional;
+    int64_t far = is_after ? (both ? distance : 0) : -distance, bucket = 0;
+    while (bucket + 1 < args.borders.side && far >= args.borders.first[bucket + 1])
+        bucket++;
+    return bucket + (both && is_after ? args.borders.side : 0);
+}
+
+// Grid (columns, heads).
+template <typename T> static __global__ void relative_forward_kernel(struct relative_args args) {
+    int64_t w = (int64_t)blockIdx.x * blockDim.x + threadIdx.x, head = blockIdx.y;
+    if (w >= args.width)
+        return;
+    int64_t bucket = bucket_of(args, args.rule.first_distance + w);
+    args.bias[head * args.width + w] = to_float(((const T *)args.table)[bucket * args.heads + head]);
+}
+
+// A block per (bucket, head) adds up the columns that fall into its bucket, always in the same order.
+static __global__ void relative_backward_kernel(struct relative_args args) {
+    __shared__ float shared[32];
+    int64_t bucket = blockIdx.x, head = blockIdx.y;
+    float sum = 0;
+    for (int64_t w = threadIdx.x; w < args.width; w += blockDim.x) {
+        if (bucket_of(args, args.rule.first_distance + w) != bucket)
+            continue;
+        for (int64_t b = 0; b < args.batches; b++)
+            sum += args.dbias[(b * args.heads + head) * args.width + w];
+    }
+    sum = block_sum(sum, shared);
+    if (threadIdx.x == 0)
+        args.dtable[bucket * args.heads + head] += sum;
+}
+
+extern "C" void cuda_relative_bias_forward(struct device *device, const struct op_relative_bias_forward *op) {
+    struct cuda_device *cuda = cuda_use(device);
+    struct relative_args args = {};
+    args.bias = (float *)op->bias.data;
+    args.table = op->table.data;
+    args.heads = op->bias.shape[0];
+    args.width = op->bias.shape[1];
+    args.rule = op->rule;
+    relative_borders(&args.borders, &op->rule);
+    dim3 grid(grid_x(divide_up(args.width, 256)), grid_yz(args.heads));
+    WITH_TYPE(op->table.dtype, T, LAUNCH(cuda, relative_forward_kernel<T>, grid, 256, 0, args));
+}
+
+extern "C" void cuda_relative_bias_backward(struct device *device, const struct op_relative_bias_backward *op) {
+    struct cuda_device *cuda = cuda_use(device);
+    struct relative_args args = {};
+    args.dtable = (float *)op->dtable.data;
+    args.dbias = (const float *)op->dbias.data;
+    args.batches = op->dbias.shape[0];
+    args.heads = op->dbias.shape[1];
+    args.width = op->dbias.shape[2];
+    args.rule = op->rule;
+    relative_borders(&args.borders, &op->rule);
+    dim3 grid(grid_x(op->rule.buckets), grid_yz(args.heads));
+    LAUNCH(cuda, relative_backward_kernel, grid, 128, 0, args);
+}
