@@ -2,7 +2,7 @@
 #include "cli/tokenizer_commands.h"
 #include "cli/tokenizer_flags.h"
 #include "config/flag.h"
-#include "data/tokenizer/unicode.h"
+#include "data/tokenizer/unicode_category.h"
 #include "base/error.h"
 #include "base/json.h"
 #include <inttypes.h>
@@ -83,7 +83,7 @@ static void print_report(const struct tokenizer *tokenizer, const struct report 
         printf("%-20s %s\n", "type", tokenizer_type(tokenizer));
         for (size_t i = 0; i < count; i++)
             printf("%-20s %" PRId64 "\n", numbers[i].key, numbers[i].value);
-        printf("%-20s %s\n", "unicode", unicode_version());
+        printf("%-20s %s\n", "unicode", UNICODE_VERSION);
         return;
     }
     struct buffer text = {0};
@@ -96,7 +96,7 @@ static void print_report(const struct tokenizer *tokenizer, const struct report 
         json_int(&json, numbers[i].value);
     }
     json_key(&json, "unicode");
-    json_cstring(&json, unicode_version());
+    json_cstring(&json, UNICODE_VERSION);
     json_end_object(&json);
     puts(text.data);
     buffer_free(&text);

@@ -193,7 +193,6 @@ static void expect_encoding(const char *text, const int32_t *expected, int64_t c
 
 // A merge that begins with #, no version line, \r\n, no line end at the end, ids with holes and out of order.
 TEST(merge_files_as_they_are_found) {
-    need_unicode();
     scratch_open();
     write_files("\"##\": 300, \"ab\": 256,", "# #\na b");
     expect_encoding("##ab", (const int32_t[]){300, 256}, 2);
@@ -208,7 +207,6 @@ TEST(merge_files_as_they_are_found) {
 
 // The definition merges all of one pair before it looks again, also where a later merge has a lower rank.
 TEST(rounds_are_kept_with_ranks_out_of_order) {
-    need_unicode();
     scratch_open();
     write_files("\"ab\": 256, \"abc\": 257, \"bab\": 258,", "b ab\nab c\na b\n");
     struct bpe *bpe = open_bpe(scratch_path("vocab.json"), scratch_path("merges.txt"));
@@ -219,7 +217,6 @@ TEST(rounds_are_kept_with_ranks_out_of_order) {
 
 // The same token reached by two pairs.
 TEST(two_merges_may_have_one_result) {
-    need_unicode();
     scratch_open();
     write_files("\"ab\": 256, \"bc\": 257, \"abc\": 258, \"xab\": 259, \"xa\": 260,", "x a\nb c\na b\nab c\na bc\n");
     expect_encoding("abc", (const int32_t[]){258}, 1);
@@ -228,7 +225,6 @@ TEST(two_merges_may_have_one_result) {
 }
 
 TEST(files_that_disagree_are_errors) {
-    need_unicode();
     scratch_open();
     struct tokenizer *tokenizer;
     static const struct {
@@ -265,7 +261,6 @@ TEST(files_that_disagree_are_errors) {
 
 // Tokens without a merge: special ones and a handful of others pass, many mean the merges of another tokenizer.
 TEST(tokens_that_no_merge_makes) {
-    need_unicode();
     scratch_open();
     struct tokenizer *tokenizer;
     struct buffer words = {0};
@@ -289,7 +284,6 @@ TEST(tokens_that_no_merge_makes) {
 }
 
 TEST(vocabularies_that_are_none_are_errors) {
-    need_unicode();
     scratch_open();
     struct tokenizer *tokenizer;
     static const struct {
@@ -314,7 +308,6 @@ TEST(vocabularies_that_are_none_are_errors) {
 }
 
 TEST(missing_end_of_text_is_an_error) {
-    need_unicode();
     scratch_open();
     write_files("", "");
     struct buffer text = read_bytes(scratch_path("vocab.json"));
@@ -327,7 +320,6 @@ TEST(missing_end_of_text_is_an_error) {
 }
 
 TEST(ids_without_token_do_not_decode) {
-    need_unicode();
     scratch_open();
     write_files("\"<other> \xE2\x82\xAC\": 390,", "");
     struct tokenizer *tokenizer;

@@ -30,7 +30,6 @@ static void expect_same_file(const char *path, const char *expected_path) {
 }
 
 TEST(merges_equal_hugging_face) {
-    need_unicode();
     scratch_open();
     struct string_list inputs = {0};
     string_list_add(&inputs, GOLDEN "corpus.txt");
@@ -55,7 +54,6 @@ TEST(merges_equal_hugging_face) {
 
 // The golden corpus as JSON Lines, a line of it being a document: the same pieces, so the same merges.
 TEST(json_lines_are_documents) {
-    need_unicode();
     scratch_open();
     struct buffer text = read_bytes(GOLDEN "corpus.txt"), lines = {0};
     for (char *at = text.data, *end; (end = strchr(at, '\n')); at = end + 1) {
@@ -231,7 +229,6 @@ TEST(long_words_take_no_quadratic_time) {
 }
 
 TEST(bad_corpora_are_errors) {
-    need_unicode();
     scratch_open();
     struct bpe_corpus corpus = {.threads = 2};
     struct bpe_corpus_summary summary;
@@ -255,7 +252,6 @@ TEST(bad_corpora_are_errors) {
 }
 
 TEST(what_is_saved_can_be_opened) {
-    need_unicode();
     scratch_open();
     struct string_list inputs = {0};
     string_list_add(&inputs, GOLDEN "corpus.txt");

@@ -1,15 +1,16 @@
 // GPT-2's splitter against Python's module `regex` (tests/golden/make_bpe.py), and its promises for any bytes at all.
-#include "data/tokenizer/split.h"
+#include "data/tokenizer/splitter.h"
 #include "text_fixture.h"
+#include <stdlib.h>
 
 static void check_pieces(const struct json *line, void *context) {
-    (void)context;
+    const struct unicode_table *table = context;
     const struct json *text = json_member(line, "text"), *pieces = json_member(line, "pieces");
     const unsigned char *at = (const unsigned char *)text->string;
     size_t left = text->length;
     for (size_t i = 0; i < pieces->count; i++) {
         const struct json *piece = &pieces->items[i];
-        size_t length = left ? split_gpt2(at, left) : 0;
+        size_t length = left ? split_text(&split_rules_gpt2, table, at, left) : 0;
         if (length != piece->length || memcmp(at, piece->string, length) != 0)
             test_fail("piece %zu of \"%s\" is \"%.*s\", expected \"%s\"", i, text->string, (int)length,
                       (const char *)at, piece->string);
@@ -20,42 +21,47 @@ static void check_pieces(const struct json *line, void *context) {
 }
 
 TEST(pieces_equal_the_regex) {
-    need_unicode();
-    EXPECT(for_each_case(GOLDEN "pieces.jsonl", check_pieces, NULL) > 190);
+    struct unicode_table *table = split_table_create();
+    EXPECT(for_each_case(GOLDEN "pieces.jsonl", check_pieces, table) > 190);
+    free(table);
 }
 
 TEST(pieces_cover_any_bytes) {
-    need_unicode();
+    struct unicode_table *table = split_table_create();
     uint64_t state = 1;
     struct buffer text = {0};
     for (int round = 0; round < 2000; round++) {
         random_bytes(&state, &text, 1 + next_random(&state) % 80);
         size_t at = 0;
         while (at < text.length) {
-            size_t piece = split_gpt2((const unsigned char *)text.data + at, text.length - at);
+            size_t piece =
+                split_text(&split_rules_gpt2, table, (const unsigned char *)text.data + at, text.length - at);
             EXPECT(piece > 0 && piece <= text.length - at);
             at += piece;
         }
     }
     buffer_free(&text);
+    free(table);
 }
 
 // Ill-formed bytes are neither letters nor blanks: they stick together, and to one blank before them.
 TEST(ill_formed_bytes_are_other_characters) {
-    need_unicode();
-    EXPECT_INT(split_gpt2((const unsigned char *)"\xFF\xFE\xC3!a", 5), 4);
-    EXPECT_INT(split_gpt2((const unsigned char *)" \xE4\xB8 x", 5), 3);
-    EXPECT_INT(split_gpt2((const unsigned char *)"a\xC3", 2), 1);
-    EXPECT_INT(split_gpt2((const unsigned char *)"\xED\xA0\x80z", 4), 3);
+    struct unicode_table *table = split_table_create();
+    EXPECT_INT(split_text(&split_rules_gpt2, table, (const unsigned char *)"\xFF\xFE\xC3!a", 5), 4);
+    EXPECT_INT(split_text(&split_rules_gpt2, table, (const unsigned char *)" \xE4\xB8 x", 5), 3);
+    EXPECT_INT(split_text(&split_rules_gpt2, table, (const unsigned char *)"a\xC3", 2), 1);
+    EXPECT_INT(split_text(&split_rules_gpt2, table, (const unsigned char *)"\xED\xA0\x80z", 4), 3);
+    free(table);
 }
 
 // The bytes after the text are not looked at.
 TEST(reads_nothing_past_the_end) {
-    need_unicode();
-    EXPECT_INT(split_gpt2((const unsigned char *)"'ll", 2), 1);
-    EXPECT_INT(split_gpt2((const unsigned char *)"'s", 1), 1);
-    EXPECT_INT(split_gpt2((const unsigned char *)"  x", 2), 2);
-    EXPECT_INT(split_gpt2((const unsigned char *)"\xC3\xA9", 1), 1);
+    struct unicode_table *table = split_table_create();
+    EXPECT_INT(split_text(&split_rules_gpt2, table, (const unsigned char *)"'ll", 2), 1);
+    EXPECT_INT(split_text(&split_rules_gpt2, table, (const unsigned char *)"'s", 1), 1);
+    EXPECT_INT(split_text(&split_rules_gpt2, table, (const unsigned char *)"  x", 2), 2);
+    EXPECT_INT(split_text(&split_rules_gpt2, table, (const unsigned char *)"\xC3\xA9", 1), 1);
+    free(table);
 }
 
 TEST_MAIN(TEST_CASE(pieces_equal_the_regex), TEST_CASE(pieces_cover_any_bytes),

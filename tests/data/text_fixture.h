@@ -6,19 +6,11 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "data/tokenizer/tokenizer.h"
-#include "data/tokenizer/unicode.h"
 #include "test.h"
 
 #define GOLDEN "tests/golden/bpe/"
 
-// Tests that split text have nothing to test in a build without Unicode tables.
-static inline void need_unicode(void) {
-    if (unicode_require() < 0)
-        test_skip("this build has no Unicode tables");
-}
-
 static inline struct tokenizer *open_golden(void) {
-    need_unicode();
     struct tokenizer_options options = {.vocab_file = GOLDEN "vocab.json", .merge_file = GOLDEN "merges.txt"};
     struct tokenizer *tokenizer;
     EXPECT_OK(tokenizer_open(&tokenizer, &options));

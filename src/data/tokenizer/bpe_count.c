@@ -5,8 +5,7 @@
 #include "data/extract/inputs.h"
 #include "data/extract/jsonl.h"
 #include "data/pipeline.h"
-#include "data/tokenizer/split.h"
-#include "data/tokenizer/unicode.h"
+#include "data/tokenizer/splitter.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "base/memory.h"
@@ -24,16 +23,22 @@ struct counting {
     const struct bpe_corpus *corpus;
     struct line_reader *lines;
     struct count_worker *workers;  // (threads)
+    struct unicode_table *table;
     struct bpe_corpus_summary *summary;
     struct progress progress;
 };
 
-void bpe_count_text(struct word_table *words, const char *text, size_t length) {
+// Splits the text by GPT-2's pattern and counts the pieces.
+static void count_text(struct word_table *words, const struct unicode_table *table, const char *text, size_t length) {
     const unsigned char *at = (const unsigned char *)text, *end = at + length;
+    uint32_t ends[SPLIT_MOST];
     while (at < end) {
-        size_t piece = split_gpt2(at, (size_t)(end - at));
-        word_table_get(words, at, piece)->value++;
-        at += piece;
+        int count = split_pieces(&split_rules_gpt2, table, at, (size_t)(end - at), ends);
+        for (int i = 0; i < count; i++) {
+            uint32_t begin = i > 0 ? ends[i - 1] : 0;
+            word_table_get(words, at + begin, ends[i] - begin)->value++;
+        }
+        at += ends[count - 1];
     }
 }
 
@@ -69,7 +74,7 @@ static int count_chunk(void *context, void *item, int thread) {
     struct line_cursor cursor = {.chunk = chunk};
     while (line_cursor_next(&cursor)) {
         if (!jsonl) {
-            bpe_count_text(&worker->words, cursor.line, cursor.length + cursor.has_newline);
+            count_text(&worker->words, run->table, cursor.line, cursor.length + cursor.has_newline);
             continue;
         }
         int status = jsonl_parse(&worker->parser, &cursor);
@@ -78,7 +83,7 @@ static int count_chunk(void *context, void *item, int thread) {
             const struct json_text *text = &worker->parser.found[key];
             const char *at = text->text.data;
             for (size_t i = 0; i < text->count; at += text->lengths[i++])
-                bpe_count_text(&worker->words, at, text->lengths[i]);
+                count_text(&worker->words, run->table, at, text->lengths[i]);
         }
     }
     return 0;
@@ -149,9 +154,8 @@ static int count_files(struct word_table *words, struct counting *run, const str
 
 int bpe_count_corpus(struct word_table *words, const struct bpe_corpus *corpus, struct bpe_corpus_summary *summary) {
     *summary = (struct bpe_corpus_summary){0};
-    TRY(unicode_require());
     struct string_list files = {0};
-    struct counting run = {.corpus = corpus, .summary = summary};
+    struct counting run = {.corpus = corpus, .summary = summary, .table = split_table_create()};
     int status = inputs_expand(&files, &corpus->inputs);
     if (status == 0)
         status = count_files(words, &run, &files);
@@ -159,5 +163,6 @@ int bpe_count_corpus(struct word_table *words, const struct bpe_corpus *corpus, 
         status =
             bad_data("%s%s: no text to learn from", files.items[0], files.count > 1 ? " and the other inputs" : "");
     string_list_free(&files);
+    free(run.table);
     return status;
 }

@@ -33,9 +33,7 @@ struct bpe_corpus_summary {
     int64_t bad_lines;
 };
 
-// Splits the text by GPT-2's pattern and counts the pieces. Needs unicode_require.
-void bpe_count_text(struct word_table *words, const char *text, size_t length);
-// The same for whole files, in parallel. Frees nothing on error: the caller frees words.
+// Splits files by GPT-2's pattern and counts the pieces, in parallel. Frees nothing on error: the caller frees words.
 int bpe_count_corpus(struct word_table *words, const struct bpe_corpus *corpus, struct bpe_corpus_summary *summary);
 
 struct bpe_train_options {

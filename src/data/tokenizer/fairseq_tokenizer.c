@@ -5,8 +5,7 @@
 #include "data/tokenizer/bpe.h"
 #include "data/tokenizer/fairseq.h"
 #include "data/tokenizer/kind.h"
-#include "data/tokenizer/splitter.h"
-#include "data/tokenizer/word_cache.h"
+#include "data/tokenizer/piece_encode.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/memory.h"
@@ -25,7 +24,7 @@ struct fairseq_model {
 };
 
 struct fairseq_state {
-    struct word_cache cache;
+    struct piece_cache cache;
     struct bpe_scratch scratch;
 };
 
@@ -89,22 +88,24 @@ static void fairseq_close(struct tokenizer *tokenizer) {
 static int state_create(const struct tokenizer *tokenizer, void **opaque) {
     (void)tokenizer;
     struct fairseq_state *state = memory_alloc(sizeof *state);
-    word_cache_create(&state->cache);
+    piece_cache_create(&state->cache);
     *opaque = state;
     return 0;
 }
 
 static void state_free(void *opaque) {
     struct fairseq_state *state = opaque;
-    word_cache_free(&state->cache);
+    piece_cache_free(&state->cache);
     bpe_scratch_free(&state->scratch);
     free(state);
 }
 
 // ---- encoding ----
 
-static int encode_piece(const struct fairseq_model *model, struct fairseq_state *state, const unsigned char *piece,
-                        size_t length, struct token_list *out) {
+static int encode_piece(const void *opaque, void *opaque_state, const unsigned char *piece, size_t length,
+                        struct token_list *out) {
+    const struct fairseq_model *model = opaque;
+    struct fairseq_state *state = opaque_state;
     int64_t before = out->count;
     TRY(bpe_encode(model->bpe, &state->scratch, piece, length, out));
     for (int64_t i = before; i < out->count; i++)
@@ -112,28 +113,11 @@ static int encode_piece(const struct fairseq_model *model, struct fairseq_state 
     return 0;
 }
 
-static int encode_bpe(const struct fairseq_model *model, struct fairseq_state *state, const unsigned char *at,
+static int encode_bpe(const struct fairseq_model *model, struct fairseq_state *state, const unsigned char *begin,
                       const unsigned char *end, struct token_list *out) {
-    const struct split_rules *rules = &split_pattern_by_name("gpt2")->rules;
-    while (at < end) {
-        size_t left = (size_t)(end - at), piece = split_text(rules, model->table, at, left);
-        if (piece > WORD_CACHE_MAX_BYTES) {
-            TRY(encode_piece(model, state, at, piece, out));
-        } else {
-            struct word_key key = word_key_of(at, piece, left);
-            struct word_bucket *bucket = word_cache_bucket(&state->cache, key);
-            const struct word_entry *entry = word_cache_find(bucket, key);
-            int64_t before = out->count;
-            for (int i = 0; entry && i < WORD_CACHE_MAX_IDS && entry->ids[i] >= 0; i++)
-                token_list_append(out, entry->ids[i]);
-            if (!entry) {
-                TRY(encode_piece(model, state, at, piece, out));
-                word_cache_add(bucket, key, out->ids + before, out->count - before);
-            }
-        }
-        at += piece;
-    }
-    return 0;
+    struct piece_model pieces = {
+        .rules = &split_rules_gpt2, .table = model->table, .encode = encode_piece, .model = model};
+    return piece_encode(&pieces, &state->cache, state, (const char *)begin, (size_t)(end - begin), out);
 }
 
 // Without the blanks at both ends.

@@ -4,9 +4,7 @@
 #include "data/tokenizer/bpe.h"
 #include "data/tokenizer/hf_tokenizer.h"
 #include "data/tokenizer/kind.h"
-#include "data/tokenizer/split.h"
-#include "data/tokenizer/unicode.h"
-#include "data/tokenizer/word_cache.h"
+#include "data/tokenizer/piece_encode.h"
 #include "base/error.h"
 #include "base/memory.h"
 #include <inttypes.h>
@@ -14,8 +12,13 @@
 
 static const char end_of_text[] = "<|endoftext|>";
 
+struct gpt2_model {
+    struct bpe *bpe;
+    struct unicode_table *table;
+};
+
 struct gpt2_state {
-    struct word_cache cache;
+    struct piece_cache cache;
     struct bpe_scratch scratch;
 };
 
@@ -38,59 +41,51 @@ static int gpt2_open(struct tokenizer *tokenizer, const struct tokenizer_options
         return error_set("%s: has no token \"%s\", which ends documents; add it with an id of its own",
                          options->vocab_file, end_of_text);
     }
-    tokenizer->model = bpe;
+    struct gpt2_model *model = tokenizer->model = memory_alloc(sizeof *model);
+    *model = (struct gpt2_model){bpe, split_table_create()};
     return 0;
 }
 
 static void gpt2_close(struct tokenizer *tokenizer) {
-    bpe_free(tokenizer->model);
+    struct gpt2_model *model = tokenizer->model;
+    bpe_free(model->bpe);
+    free(model->table);
+    free(model);
 }
 
 static int gpt2_state_create(const struct tokenizer *tokenizer, void **opaque) {
     (void)tokenizer;
-    TRY(unicode_require());
     struct gpt2_state *state = memory_alloc(sizeof *state);
-    word_cache_create(&state->cache);
+    piece_cache_create(&state->cache);
     *opaque = state;
     return 0;
 }
 
 static void gpt2_state_free(void *opaque) {
     struct gpt2_state *state = opaque;
-    word_cache_free(&state->cache);
+    piece_cache_free(&state->cache);
     bpe_scratch_free(&state->scratch);
     free(state);
 }
 
+static int encode_piece(const void *bpe, void *opaque, const unsigned char *piece, size_t length,
+                        struct token_list *out) {
+    struct gpt2_state *state = opaque;
+    return bpe_encode(bpe, &state->scratch, piece, length, out);
+}
+
 static int gpt2_encode(const struct tokenizer *tokenizer, void *opaque, const char *text, size_t length,
                        struct token_list *out) {
-    const struct bpe *bpe = tokenizer->model;
+    const struct gpt2_model *model = tokenizer->model;
     struct gpt2_state *state = opaque;
-    const unsigned char *at = (const unsigned char *)text, *end = at + length;
-    while (at < end) {
-        size_t left = (size_t)(end - at), piece = split_gpt2(at, left);
-        if (piece > WORD_CACHE_MAX_BYTES) {
-            TRY(bpe_encode(bpe, &state->scratch, at, piece, out));
-        } else {
-            struct word_key key = word_key_of(at, piece, left);
-            struct word_bucket *bucket = word_cache_bucket(&state->cache, key);
-            const struct word_entry *entry = word_cache_find(bucket, key);
-            if (entry) {
-                for (int i = 0; i < WORD_CACHE_MAX_IDS && entry->ids[i] >= 0; i++)
-                    token_list_append(out, entry->ids[i]);
-            } else {
-                int64_t before = out->count;
-                TRY(bpe_encode(bpe, &state->scratch, at, piece, out));
-                word_cache_add(bucket, key, out->ids + before, out->count - before);
-            }
-        }
-        at += piece;
-    }
-    return 0;
+    struct piece_model pieces = {
+        .rules = &split_rules_gpt2, .table = model->table, .encode = encode_piece, .model = model->bpe};
+    return piece_encode(&pieces, &state->cache, state, text, length, out);
 }
 
 static int gpt2_decode(const struct tokenizer *tokenizer, const int32_t *ids, int64_t count, struct buffer *out) {
-    const struct bpe *bpe = tokenizer->model;
+    const struct gpt2_model *model = tokenizer->model;
+    const struct bpe *bpe = model->bpe;
     for (int64_t i = 0; i < count; i++) {
         size_t begin = bpe->begin[ids[i]], end = bpe->begin[ids[i] + 1];
         if (begin == end)
@@ -105,7 +100,8 @@ static int gpt2_decode(const struct tokenizer *tokenizer, const int32_t *ids, in
 
 // The bytes, not the characters that vocab.json writes for them.
 static const char *gpt2_token(const struct tokenizer *tokenizer, int32_t id, size_t *length) {
-    const struct bpe *bpe = tokenizer->model;
+    const struct gpt2_model *model = tokenizer->model;
+    const struct bpe *bpe = model->bpe;
     *length = bpe->begin[id + 1] - bpe->begin[id];
     return *length > 0 ? (const char *)bpe->bytes + bpe->begin[id] : NULL;
 }

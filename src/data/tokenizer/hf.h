@@ -15,6 +15,7 @@
 #include "data/tokenizer/merge_ids.h"
 #include "data/tokenizer/normal_form.h"
 #include "data/tokenizer/pattern.h"
+#include "data/tokenizer/piece_encode.h"
 #include "data/tokenizer/splitter.h"
 #include "data/tokenizer/token_list.h"
 #include "data/tokenizer/trie.h"
@@ -202,7 +203,8 @@ struct hf_state {
     struct pattern_scratch pattern;
     struct merge_scratch merge;
     struct unigram_scratch unigram;
-    struct word_cache cache;
+    struct word_cache cache;    // of words of general ways
+    struct piece_cache pieces;  // of a byte-level one
     struct bert_state bert;
 };
 

@@ -9,6 +9,7 @@
 void hf_state_init(struct hf_state *state) {
     *state = (struct hf_state){0};
     word_cache_create(&state->cache);
+    piece_cache_create(&state->pieces);
     bert_state_create(&state->bert);
 }
 
@@ -30,13 +31,16 @@ void hf_state_free(struct hf_state *state) {
     merge_scratch_free(&state->merge);
     unigram_scratch_free(&state->unigram);
     word_cache_free(&state->cache);
+    piece_cache_free(&state->pieces);
     bert_state_free(&state->bert);
 }
 
 // ---- byte-level BPE ----
 
-static int encode_byte_piece(const struct hf *hf, struct hf_state *state, const unsigned char *piece, size_t length,
+static int encode_byte_piece(const void *opaque, void *opaque_state, const unsigned char *piece, size_t length,
                              struct token_list *out) {
+    const struct hf *hf = opaque;
+    struct hf_state *state = opaque_state;
     if (hf->ignore_merges) {
         buffer_clear(&state->piece);
         byte_map_write(&hf->bytes, piece, length, &state->piece);
@@ -66,27 +70,8 @@ static int encode_bytes(const struct hf *hf, struct hf_state *state, const char 
         text = state->swap.data;
         length++;
     }
-    const unsigned char *at = (const unsigned char *)text, *end = at + length;
-    while (at < end) {
-        size_t left = (size_t)(end - at), piece = split_text(hf->byte_rules, hf->table, at, left);
-        if (piece > WORD_CACHE_MAX_BYTES) {
-            TRY(encode_byte_piece(hf, state, at, piece, out));
-        } else {
-            struct word_key key = word_key_of(at, piece, left);
-            struct word_bucket *bucket = word_cache_bucket(&state->cache, key);
-            const struct word_entry *entry = word_cache_find(bucket, key);
-            if (entry) {
-                for (int i = 0; i < WORD_CACHE_MAX_IDS && entry->ids[i] >= 0; i++)
-                    token_list_append(out, entry->ids[i]);
-            } else {
-                int64_t before = out->count;
-                TRY(encode_byte_piece(hf, state, at, piece, out));
-                word_cache_add(bucket, key, out->ids + before, out->count - before);
-            }
-        }
-        at += piece;
-    }
-    return 0;
+    struct piece_model pieces = {.rules = hf->byte_rules, .table = hf->table, .encode = encode_byte_piece, .model = hf};
+    return piece_encode(&pieces, &state->pieces, state, text, length, out);
 }
 
 // ---- any way ----

@@ -199,9 +199,8 @@ static void find_shortcuts(struct hf *hf) {
     if (hf->model != HF_MODEL_BPE || !hf->has_byte_tokens || hf->prefix.length || hf->suffix.length ||
         (hf->normalizer_count > 0 && !hf->byte_nfc))
         return;
-    const struct split_pattern *gpt2 = split_pattern_by_name("gpt2");
     if (hf->pretokenizer_count == 1 && cut->kind == HF_PRETOKENIZER_BYTES && cut->use_regex) {
-        hf->byte_rules = &gpt2->rules;
+        hf->byte_rules = &split_rules_gpt2;
         hf->byte_prefix_space = cut->prefix_space;
     } else if (hf->pretokenizer_count == 2 && cut[0].kind == HF_PRETOKENIZER_SPLIT && cut[0].pattern.known &&
                ((cut[0].behavior == HF_ISOLATED && !cut[0].invert) ||

@@ -298,7 +298,6 @@ static void apply_metaspace(const struct hf_pretokenizer_step *step, struct hf_s
 // Cuts as GPT-2, then writes bytes as characters.
 static void apply_bytes(const struct hf *hf, const struct hf_pretokenizer_step *step, struct hf_state *state,
                         const struct hf_split *word) {
-    static const struct split_rules gpt2 = {SPLIT_CONTRACTIONS_LOWER, SPLIT_WORDS_BLANK, 0, false, false, false};
     struct buffer text = view_of(&state->words, word), *out = &state->other.text;
     buffer_clear(&state->piece);
     if (step->prefix_space && text.data[0] != ' ')
@@ -307,7 +306,7 @@ static void apply_bytes(const struct hf *hf, const struct hf_pretokenizer_step *
     const unsigned char *bytes = (const unsigned char *)state->piece.data;
     for (size_t at = 0; at < state->piece.length;) {
         size_t left = state->piece.length - at;
-        size_t length = step->use_regex ? split_text(&gpt2, hf->table, bytes + at, left) : left;
+        size_t length = step->use_regex ? split_text(&split_rules_gpt2, hf->table, bytes + at, left) : left;
         size_t begin = out->length;
         byte_map_write(&hf->bytes, bytes + at, length, out);
         hf_splits_add(&state->other, (struct hf_split){begin, out->length, -1, word->is_first && at == 0});

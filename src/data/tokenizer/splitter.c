@@ -54,19 +54,21 @@ static inline bool is_line_end(unsigned char byte) {
     return byte == '\n' || byte == '\r';
 }
 
-// Length of the contraction at `at`, 0 where there is none. Without case, U+017F is an s.
-static size_t contraction(const struct view *view, size_t at, bool any_case) {
-    const unsigned char *text = view->text + at;
-    size_t left = view->length - at;
-    if (left < 2 || text[0] != '\'')
+// Without case, U+017F is an s.
+size_t split_contraction(const unsigned char *text, size_t length, bool any_case) {
+    if (length < 2 || text[0] != '\'')
         return 0;
     unsigned char bit = any_case ? 0x20 : 0;  // makes an ASCII letter small, and no other byte a letter of these
-    unsigned char second = text[1] | bit, third = left > 2 ? text[2] | bit : 0;
+    unsigned char second = text[1] | bit, third = length > 2 ? text[2] | bit : 0;
     if (second == 's' || second == 't' || second == 'm' || second == 'd')
         return 2;
     if ((second == 'r' && third == 'e') || (second == 'v' && third == 'e') || (second == 'l' && third == 'l'))
         return 3;
-    return any_case && left > 2 && text[1] == 0xC5 && text[2] == 0xBF ? 3 : 0;
+    return any_case && length > 2 && text[1] == 0xC5 && text[2] == 0xBF ? 3 : 0;
+}
+
+static size_t contraction(const struct view *view, size_t at, bool any_case) {
+    return split_contraction(view->text + at, view->length - at, any_case);
 }
 
 // ---- words ----

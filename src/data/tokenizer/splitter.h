@@ -34,6 +34,9 @@ struct split_pattern {
     const char *const *texts;  // the pattern as it is written in files, NULL at the end
 };
 
+// The rules of "gpt2".
+extern const struct split_rules split_rules_gpt2;
+
 // A known pattern by its name or its text; NULL where there is none.
 const struct split_pattern *split_pattern_by_name(const char *name);
 const struct split_pattern *split_pattern_by_text(const char *text, size_t length);
@@ -46,5 +49,15 @@ struct unicode_table *split_table_create(void);
 // nor blanks.
 size_t split_text(const struct split_rules *rules, const struct unicode_table *table, const unsigned char *text,
                   size_t length);
+
+// Length of the contraction that the text begins with, 0 where it begins with none.
+size_t split_contraction(const unsigned char *text, size_t length, bool any_case);
+
+// The first pieces of text[0…length), length > 0: as many as are found at once, at least one and at most SPLIT_MOST.
+// Returns how many; ends[i] is where piece i ends, and the next call goes on at the last of them. The same as
+// split_text, at a multiple of the speed. A piece that ends beyond 2^32 - 1 is given up to there.
+enum { SPLIT_MOST = 2112 };
+int split_pieces(const struct split_rules *rules, const struct unicode_table *table, const unsigned char *text,
+                 size_t length, uint32_t *ends);
 
 #endif

@@ -40,10 +40,14 @@ static const char *const v2_texts[] = {
 };
 static const char *const no_texts[] = {NULL};
 
+#define GPT2_RULES                                                                                                     \
+    { SPLIT_CONTRACTIONS_LOWER, SPLIT_WORDS_BLANK, 0, false, false, false }
+const struct split_rules split_rules_gpt2 = GPT2_RULES;
+
 // cl100k is tiktoken's, which takes all blanks at the end of a text as one piece, line ends among them. Files of
 // Hugging Face that call themselves cl100k have llama3's text.
 static const struct split_pattern patterns[] = {
-    {"gpt2", {SPLIT_CONTRACTIONS_LOWER, SPLIT_WORDS_BLANK, 0, false, false, false}, gpt2_texts},
+    {"gpt2", GPT2_RULES, gpt2_texts},
     {"cl100k", {SPLIT_CONTRACTIONS_ANY, SPLIT_WORDS_PREFIX, 3, true, false, true}, no_texts},
     {"llama3", {SPLIT_CONTRACTIONS_ANY, SPLIT_WORDS_PREFIX, 3, true, false, false}, llama3_texts},
     {"qwen", {SPLIT_CONTRACTIONS_ANY, SPLIT_WORDS_PREFIX, 1, true, false, false}, qwen_texts},

@@ -4,8 +4,8 @@
 #include "data/tokenizer/tiktoken.h"
 #include "data/tokenizer/kind.h"
 #include "data/tokenizer/merge_ids.h"
+#include "data/tokenizer/piece_encode.h"
 #include "data/tokenizer/trie.h"
-#include "data/tokenizer/word_cache.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/memory.h"
@@ -27,7 +27,7 @@ struct tiktoken_model {
 };
 
 struct tiktoken_state {
-    struct word_cache cache;
+    struct piece_cache cache;
     struct merge_scratch scratch;
 };
 
@@ -179,20 +179,22 @@ static void tiktoken_close(struct tokenizer *tokenizer) {
 static int state_create(const struct tokenizer *tokenizer, void **opaque) {
     (void)tokenizer;
     struct tiktoken_state *state = memory_alloc(sizeof *state);
-    word_cache_create(&state->cache);
+    piece_cache_create(&state->cache);
     *opaque = state;
     return 0;
 }
 
 static void state_free(void *opaque) {
     struct tiktoken_state *state = opaque;
-    word_cache_free(&state->cache);
+    piece_cache_free(&state->cache);
     merge_scratch_free(&state->scratch);
     free(state);
 }
 
-static int encode_piece(const struct tiktoken_model *model, struct tiktoken_state *state, const unsigned char *piece,
-                        size_t length, struct token_list *out) {
+static int encode_piece(const void *opaque, void *opaque_state, const unsigned char *piece, size_t length,
+                        struct token_list *out) {
+    const struct tiktoken_model *model = opaque;
+    struct tiktoken_state *state = opaque_state;
     int32_t rank = byte_table_find(&model->ranks.tokens, piece, length);
     if (rank >= 0) {
         token_list_append(out, rank + model->shift);
@@ -209,28 +211,10 @@ static int encode_piece(const struct tiktoken_model *model, struct tiktoken_stat
     return 0;
 }
 
-static int encode_ordinary(const struct tiktoken_model *model, struct tiktoken_state *state, const unsigned char *at,
-                           const unsigned char *end, struct token_list *out) {
-    while (at < end) {
-        size_t left = (size_t)(end - at), piece = split_text(&model->rules, model->table, at, left);
-        if (piece > WORD_CACHE_MAX_BYTES) {
-            TRY(encode_piece(model, state, at, piece, out));
-        } else {
-            struct word_key key = word_key_of(at, piece, left);
-            struct word_bucket *bucket = word_cache_bucket(&state->cache, key);
-            const struct word_entry *entry = word_cache_find(bucket, key);
-            if (entry) {
-                for (int i = 0; i < WORD_CACHE_MAX_IDS && entry->ids[i] >= 0; i++)
-                    token_list_append(out, entry->ids[i]);
-            } else {
-                int64_t before = out->count;
-                TRY(encode_piece(model, state, at, piece, out));
-                word_cache_add(bucket, key, out->ids + before, out->count - before);
-            }
-        }
-        at += piece;
-    }
-    return 0;
+static int encode_ordinary(const struct tiktoken_model *model, struct tiktoken_state *state, const char *begin,
+                           const char *end, struct token_list *out) {
+    struct piece_model pieces = {.rules = &model->rules, .table = model->table, .encode = encode_piece, .model = model};
+    return piece_encode(&pieces, &state->cache, state, begin, (size_t)(end - begin), out);
 }
 
 static int encode(const struct tokenizer *tokenizer, void *state, const char *text, size_t length,
@@ -243,12 +227,12 @@ static int encode(const struct tokenizer *tokenizer, void *state, const char *te
         struct trie_match match = trie_longest(&model->special_trie, at, (size_t)(end - at));
         if (match.length == 0)
             continue;
-        TRY(encode_ordinary(model, state, (const unsigned char *)begin, (const unsigned char *)at, out));
+        TRY(encode_ordinary(model, state, begin, at, out));
         token_list_append(out, match.value);
         begin = at + match.length;
         at = begin - 1;
     }
-    return encode_ordinary(model, state, (const unsigned char *)begin, (const unsigned char *)end, out);
+    return encode_ordinary(model, state, begin, end, out);
 }
 
 // ---- decoding ----

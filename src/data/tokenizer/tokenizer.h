@@ -50,8 +50,9 @@ int32_t tokenizer_find(const struct tokenizer *tokenizer, const char *token);
 
 struct tokenizer_encoder;
 
-// The tokenizer must outlive its encoders. Fails where this build lacks what encoding needs (Unicode tables), while
-// opening and decoding work: training and generating want no more than those.
+// The tokenizer must outlive its encoders. Memory of an encoder is bounded: up to 20 MiB for its caches, and what the
+// longest piece of text needs that cannot be split. Fails where this build lacks what encoding needs, while opening and
+// decoding work: training and generating want no more than those.
 int tokenizer_encoder_create(struct tokenizer_encoder **encoder, const struct tokenizer *tokenizer);
 void tokenizer_encoder_free(struct tokenizer_encoder *encoder);  // NULL is fine
 

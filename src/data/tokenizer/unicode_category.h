@@ -59,6 +59,9 @@ enum unicode_category {
 // Which characters are assigned, and a few that changed their category since.
 enum unicode_edition { UNICODE_EDITION_8, UNICODE_EDITION_9, UNICODE_EDITION_16 };
 
+// The newest of them, which text is split by.
+#define UNICODE_VERSION "16.0.0"
+
 struct unicode_table {
     unsigned char category[UNICODE_LIMIT];
 };

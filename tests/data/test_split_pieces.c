@@ -1,0 +1,236 @@
+// split_pieces, which cuts text by masks of 64 bytes, against split_text, which goes character by character: every
+// known pattern, texts at every offset to the borders of blocks and chunks, ill-formed UTF-8, ends of text anywhere.
+#include "data/tokenizer/splitter.h"
+#include "base/memory.h"
+#include "base/utf8.h"
+#include "text_fixture.h"
+#include <stdlib.h>
+
+static const char *const patterns[] = {"gpt2", "cl100k", "llama3", "qwen", "o200k", "v1", "v2"};
+enum { PATTERNS = sizeof patterns / sizeof patterns[0] };
+
+// The text is copied to the end of a block of memory, so that a sanitizer sees a byte too many being read.
+static void check_pattern(const struct unicode_table *table, const char *name, const struct buffer *text) {
+    const struct split_rules *rules = &split_pattern_by_name(name)->rules;
+    static uint32_t ends[SPLIT_MOST];
+    unsigned char *copy = memory_alloc(text->length + (text->length == 0));
+    if (text->length)
+        memcpy(copy, text->data, text->length);
+    for (size_t at = 0; at < text->length;) {
+        int count = split_pieces(rules, table, copy + at, text->length - at, ends);
+        EXPECT(count > 0 && count <= SPLIT_MOST);
+        size_t begin = at;
+        for (int i = 0; i < count; i++) {
+            size_t expected = split_text(rules, table, copy + at, text->length - at);
+            if (begin + ends[i] != at + expected)
+                test_fail("%s: piece at byte %zu of %zu ends at %zu, expected %zu", name, at, text->length,
+                          begin + ends[i], at + expected);
+            at += expected;
+        }
+    }
+    free(copy);
+}
+
+static void check(const struct unicode_table *table, const struct buffer *text) {
+    for (int i = 0; i < PATTERNS; i++)
+        check_pattern(table, patterns[i], text);
+}
+
+// What the rules turn on: a text is made of these in any order.
+static const char *const parts[] = {
+    "a",
+    "b",
+    "the",
+    "A",
+    "HTML",
+    "camelCase",
+    "'s",
+    "'S",
+    "'t",
+    "'ll",
+    "'lL",
+    "'re",
+    "'RE",
+    "'ve",
+    "'vE",
+    "'d",
+    "'m",
+    "'",
+    "''",
+    "'x",
+    "'l",
+    "'\xC5\xBF",
+    " ",
+    " ",
+    " ",
+    "  ",
+    "   ",
+    "\t",
+    "\n",
+    "\n",
+    "\r\n",
+    "\n\n",
+    "\v",
+    "\f",
+    "1",
+    "12",
+    "123",
+    "1234",
+    "12345678901234567890",
+    ".",
+    "!",
+    "-",
+    "--",
+    "...",
+    "/",
+    "//",
+    "\"",
+    "(",
+    "\xC3\xA9",          // é
+    "\xC3\x89",          // É
+    "\xE2\x80\x99",      // ’
+    "\xE2\x80\x9C",      // “
+    "\xC2\xA0",          // no-break space
+    "\xE3\x80\x80",      // ideographic space
+    "\xE2\x80\x83",      // em space
+    "\xC2\x85",          // next line
+    "\xE4\xB8\xAD",      // 中
+    "\xD0\xB4",          // д
+    "\xD0\x94",          // Д
+    "\xC2\xBD",          // ½
+    "\xD9\xA3",          // ٣
+    "\xF0\x9F\x98\x80",  // an emoji
+    "\xF0\x9D\x90\x80",  // a bold A
+    "\xCC\x81",          // a combining acute
+    "\xC7\x85",          // ǅ, title case
+    "\xCA\xB0",          // ʰ, a modifier
+    "\xFF",
+    "\xC3",
+    "\xE2\x80",
+    "\xED\xA0\x80",
+    "\xF0\x9F\x98",
+    "\x80",
+    "\xC0\xAF",
+};
+enum { PARTS = sizeof parts / sizeof parts[0] };
+
+static void append_part(struct buffer *text, uint64_t *state, unsigned count) {
+    buffer_append_string(text, parts[next_random(state) % count]);
+}
+
+TEST(parts_in_any_order) {
+    struct unicode_table *table = split_table_create();
+    uint64_t state = 7;
+    struct buffer text = {0};
+    for (int round = 0; round < 6000; round++) {
+        buffer_clear(&text);
+        unsigned count = round % 3 == 0 ? PARTS : round % 3 == 1 ? 48 : 60;  // ASCII only, or well-formed only
+        for (uint64_t left = next_random(&state) % 90; left > 0; left--)
+            append_part(&text, &state, count);
+        if (round % 5 == 0)
+            buffer_append_byte(&text, 0);
+        check(table, &text);
+    }
+    buffer_free(&text);
+    free(table);
+}
+
+TEST(long_texts) {
+    struct unicode_table *table = split_table_create();
+    uint64_t state = 11;
+    struct buffer text = {0};
+    for (int round = 0; round < 60; round++) {
+        buffer_clear(&text);
+        while (text.length < 9000) {
+            bool plain = next_random(&state) % 8 > 0;
+            append_part(&text, &state, plain ? 48 : PARTS);
+        }
+        check(table, &text);
+    }
+    buffer_free(&text);
+    free(table);
+}
+
+// Each of these at every offset to the border of a block and of a chunk, and with every end cut off.
+TEST(every_offset) {
+    struct unicode_table *table = split_table_create();
+    static const char *const texts[] = {
+        "can't we'll they'RE 'tis 'street don'ts x'y ''s",
+        "a    b\n\n   c \n \n d\t\te  \r\n  \r\n f   ",
+        "12345 1234567 3.14 1,000,000 x123y 99",
+        "!!\n\n  ?/\n/x --\r\n\r\ny (z) \"q\"/ \n/",
+        "na\xC3\xAFve \xE2\x80\x9Cquoted\xE2\x80\x9D it\xE2\x80\x99s \xC2\xA0 \xE3\x80\x80\xE3\x80\x80x "
+        "\xC2\xBD\xD9\xA3",
+        "HTMLParser iPhone ABC aBcD \xC3\x89t\xC3\xA9 \xD0\x9C\xD0\xBE\xD1\x81\xD0\xBA\xD0\xB2\xD0\xB0\xD0\x94",
+        "\xE4\xB8\xAD\xE6\x96\x87"
+        "A \xE4\xB8\xAD"
+        "Ab e\xCC\x81 \xF0\x9F\x98\x80\xF0\x9F\x98\x80 z",
+        "\xFF\xFE\xC3!a \xE4\xB8 x a\xC3 \xED\xA0\x80z \xF0\x9F\x98",
+    };
+    struct buffer text = {0};
+    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++)
+        for (size_t base = 0; base <= 2048; base += 2048)
+            for (size_t offset = 0; offset <= 70; offset++) {
+                buffer_clear(&text);
+                for (size_t k = 0; k < base + offset; k++)
+                    buffer_append_byte(&text, k % 6 == 5 ? ' ' : 'w');
+                buffer_append_string(&text, texts[i]);
+                check(table, &text);
+                if (base == 0 && offset >= 20)
+                    for (size_t length = text.length; length > offset; length--) {
+                        text.length = length;
+                        check(table, &text);
+                    }
+            }
+    buffer_free(&text);
+    free(table);
+}
+
+// Runs longer than blocks and chunks.
+TEST(long_runs) {
+    struct unicode_table *table = split_table_create();
+    static const char *const units[] = {
+        " ",        "\n",       "\r\n",         "a",    "A",        "aB",           "1",
+        ".",        "'",        "'s",           "/",    "\xC2\xA0", "\xE3\x80\x80", "\xE4\xB8\xAD",
+        "\xD0\xB4", "\xC2\xBD", "\xE2\x80\x99", "\xFF", " \n",      "\n "};
+    static const char *const before[] = {"", "x", " ", "\n", ".", "'", "7"}, *const after[] = {"",  "x",  " x", "\nx",
+                                                                                               ".", "'s", "7"};
+    static const size_t lengths[] = {62, 63, 64, 65, 127, 129, 2046, 2047, 2048, 2049, 2112, 2113, 5000};
+    struct buffer text = {0};
+    for (size_t u = 0; u < sizeof units / sizeof units[0]; u++)
+        for (size_t n = 0; n < sizeof lengths / sizeof lengths[0]; n++)
+            for (size_t k = 0; k < 7; k++) {
+                buffer_clear(&text);
+                buffer_append_string(&text, before[k]);
+                while (text.length < lengths[n])
+                    buffer_append_string(&text, units[u]);
+                buffer_append_string(&text, after[(k * 3 + n) % 7]);
+                check(table, &text);
+            }
+    buffer_free(&text);
+    free(table);
+}
+
+TEST(random_characters_and_bytes) {
+    struct unicode_table *table = split_table_create();
+    uint64_t state = 3;
+    struct buffer text = {0};
+    for (int round = 0; round < 3000; round++) {
+        random_bytes(&state, &text, 1 + next_random(&state) % 400);
+        check(table, &text);
+        buffer_clear(&text);
+        uint32_t plane = (uint32_t)(next_random(&state) % 40) << 10;
+        for (uint64_t left = next_random(&state) % 120; left > 0; left--) {
+            char bytes[4];
+            uint32_t c = next_random(&state) % 2 ? (uint32_t)(next_random(&state) % 128)
+                                                 : plane + (uint32_t)(next_random(&state) % 2048);
+            buffer_append(&text, bytes, utf8_encode(c, bytes));
+        }
+        check(table, &text);
+    }
+    buffer_free(&text);
+    free(table);
+}
+
+TEST_MAIN(TEST_CASE(parts_in_any_order), TEST_CASE(long_texts), TEST_CASE(every_offset), TEST_CASE(long_runs),
+          TEST_CASE(random_characters_and_bytes))
