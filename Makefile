@@ -3,6 +3,7 @@
 #   make                 builds build/release/bevatron
 #   make demo            trains a small GPT on this machine and lets it write
 #   make test            the whole test suite: release build, sanitizer build, make check
+#   make test-slurm      launches jobs on a Slurm cluster of its own on this machine (part of make test where Slurm is)
 #   make test-peers      compares with Python libraries (PYTHON=… with the packages of tests/peers)
 #   make bench           benchmarks; BENCH="bench_x …" runs only these
 #   make check           formatting, style, include direction
@@ -34,7 +35,7 @@ define build
 	@cmake --build $(1) --parallel $(JOBS)
 endef
 
-.PHONY: all release asan demo test test-peers bench check format fuzz install clean setup-build setup-test setup-fuzz
+.PHONY: all release asan demo test test-slurm test-peers bench check format fuzz install clean setup-build setup-test setup-fuzz
 
 all: release
 
@@ -63,6 +64,9 @@ test: setup-test
 	$(CTEST) --test-dir build/release || failed="$$failed tests"; \
 	if [ -n "$$failed" ]; then echo "make test: FAILED:$$failed"; exit 1; fi; \
 	echo "make test: passed"
+
+test-slurm: setup-test release
+	@$(CTEST) --test-dir build/release -R '^parallel/slurm$$'
 
 test-peers: release
 	@failed=; \

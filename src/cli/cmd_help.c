@@ -15,7 +15,7 @@ static const char summary[] =
     "  bevatron tokenizer train|encode|decode|inspect   byte-level BPE: train one, text to ids, ids to text\n"
     "  bevatron preprocess   JSON Lines to a dataset (.bin/.idx)\n"
     "  bevatron dataset inspect|verify|merge|peek   looks into datasets, checks and joins them\n"
-    "  bevatron launch local|slurm   starts a run that is watched and started again, here or as a Slurm job\n"
+    "  bevatron launch local|slurm|kubernetes   starts a run that is watched and started again, here or on a cluster\n"
     "  bevatron train        trains a model; continues one with --load\n"
     "  bevatron evaluate     loss and perplexity of a checkpoint\n"
     "  bevatron generate     text from a checkpoint\n"

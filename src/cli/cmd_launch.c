@@ -12,12 +12,14 @@ static const struct part {
 } parts[] = {
     {"local", "ranks on this machine, started again from the last checkpoint when they fail", launch_local},
     {"slurm", "a job for Slurm: writes the sbatch script and submits it", launch_slurm},
+    {"kubernetes", "a JobSet, Indexed Job, MPIJob or PyTorchJob: writes the manifest and applies it",
+     launch_kubernetes},
 };
 
 static void print_usage(FILE *out) {
     fputs("usage: bevatron launch WHERE [flags] [train] flags of train…\n\n", out);
     for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)
-        fprintf(out, "  %-8s %s\n", parts[i].name, parts[i].summary);
+        fprintf(out, "  %-10s %s\n", parts[i].name, parts[i].summary);
     fputs("\nEach has --help.\n", out);
 }
 

@@ -4,6 +4,7 @@
 
 #include "config/config.h"
 
+int launch_kubernetes(int argc, char **argv);
 int launch_local(int argc, char **argv);
 int launch_slurm(int argc, char **argv);
 

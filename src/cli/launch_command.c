@@ -7,8 +7,8 @@
 #include <string.h>
 
 static bool is_command(const char *word) {
-    static const char *const names[] = {"train",     "preprocess", "extract",   "evaluate",
-                                        "tokenizer", "dataset",    "checkpoint"};
+    static const char *const names[] = {"train",     "preprocess", "extract",    "evaluate",
+                                        "tokenizer", "dataset",    "checkpoint", "getdata"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
         if (strcmp(names[i], word) == 0)
             return true;
@@ -43,6 +43,9 @@ void launch_split(struct launch_command *command, const struct flag_table *own, 
         const struct flag *row = own_row(own, argv[i], &has_value);
         if (!row && command->rest_count == 1 && is_command(argv[i])) {
             command->rest[0] = argv[i];
+            // Getting data is the launcher's own business, flags and all.
+            if (strcmp(argv[i], "getdata") == 0)
+                continue;
             while (++i < argc)
                 command->rest[command->rest_count++] = argv[i];
             break;

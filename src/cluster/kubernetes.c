@@ -1,0 +1,379 @@
+// Manifests of the five kinds of jobs, around one and the same pod. See kubernetes.h.
+#include "cluster/kubernetes.h"
+#include "base/error.h"
+#include "base/memory.h"
+#include "cluster/yaml.h"
+
+#include <ctype.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { PORT = 29500, PYTORCHJOB_PORT = 23456, GRACE_SECONDS = 300 };
+
+// Names become host names: letters, digits and dashes. Pods get up to 18 more characters.
+static int check_name(const char *what, const char *name, size_t most) {
+    size_t length = strlen(name);
+    bool is_good = length > 0 && length <= most && islower((unsigned char)name[0]) && name[length - 1] != '-';
+    for (size_t i = 0; i < length; i++)
+        is_good = is_good && (islower((unsigned char)name[i]) || isdigit((unsigned char)name[i]) || name[i] == '-');
+    if (is_good)
+        return 0;
+    return error_set_code(
+        EXIT_CODE_USAGE,
+        "\"%s\" cannot be %s in Kubernetes: use up to %zu small letters, digits and dashes, a letter first", name, what,
+        most);
+}
+
+// Quantities: a number and a unit.
+static int check_quantity(const char *what, const char *text) {
+    static const char *const units[] = {"", "m", "k", "M", "G", "T", "Ki", "Mi", "Gi", "Ti"};
+    if (!text)
+        return 0;
+    size_t digits = strspn(text, "0123456789");
+    for (size_t i = 0; digits > 0 && i < sizeof units / sizeof units[0]; i++)
+        if (strcmp(text + digits, units[i]) == 0)
+            return 0;
+    return error_set_code(EXIT_CODE_USAGE, "%s \"%s\" is not a quantity of Kubernetes, as 64Gi or 500m", what, text);
+}
+
+static int check_job(const struct kubernetes_job *job) {
+    TRY(check_name("the name of a job", job->name, 40));
+    if (job->name_space)
+        TRY(check_name("a namespace", job->name_space, 63));
+    if (job->claim)
+        TRY(check_name("a volume claim", job->claim, 63));
+    TRY(check_quantity("--cpu", job->cpu));
+    TRY(check_quantity("--memory", job->memory));
+    TRY(check_quantity("--hugepages", job->huge_pages));
+    TRY(check_quantity("--shm-size", job->shared_memory));
+    if (!job->image || !*job->image)
+        return error_set_code(EXIT_CODE_USAGE, "a job of Kubernetes needs --image, the container image to run");
+    if (job->mount && job->mount[0] != '/')
+        return error_set_code(EXIT_CODE_USAGE, "--mount %s is not an absolute path", job->mount);
+    for (int64_t i = 0; job->environment && i < job->environment->count; i++)
+        if (strcspn(job->environment->items[i], "=") == 0 || !strchr(job->environment->items[i], '='))
+            return error_set_code(EXIT_CODE_USAGE, "--env \"%s\" is not NAME=value", job->environment->items[i]);
+    return 0;
+}
+
+static void begin(struct yaml *y, const struct kubernetes_job *job, const char *version, const char *kind) {
+    yaml_text(y, "apiVersion", version);
+    yaml_text(y, "kind", kind);
+    yaml_map(y, "metadata");
+    yaml_text(y, "name", job->name);
+    yaml_text(y, "namespace", job->name_space);
+    yaml_map(y, "labels");
+    yaml_text(y, "app.kubernetes.io/managed-by", "bevatron");
+    yaml_end(y);
+    yaml_end(y);
+    yaml_map(y, "spec");
+}
+
+static void variable(struct yaml *y, const char *name, const char *value) {
+    yaml_item(y);
+    yaml_text(y, "name", name);
+    yaml_text(y, "value", value);
+    yaml_end(y);
+}
+
+static void variable_number(struct yaml *y, const char *name, int64_t value) {
+    char text[24];
+    snprintf(text, sizeof text, "%" PRId64, value);
+    variable(y, name, text);
+}
+
+// Where the first pod is, for those kinds whose operator does not say it, and what the user adds.
+static void variables(struct yaml *y, const struct kubernetes_job *job, const char *master) {
+    bool has_own = job->environment && job->environment->count > 0;
+    if (!master && !has_own && !job->efa)
+        return;
+    yaml_list(y, "env");
+    if (master) {
+        variable(y, "MASTER_ADDR", master);
+        variable_number(y, "MASTER_PORT", PORT);
+        variable_number(y, "BEVATRON_NODES", job->nodes);
+        variable(y, "BEVATRON_JOB_TOKEN", job->name);
+    }
+    if (job->efa > 0) {
+        variable(y, "FI_PROVIDER", "efa");
+        variable(y, "NCCL_SOCKET_IFNAME", "^docker,lo,veth");
+    }
+    for (int64_t i = 0; has_own && i < job->environment->count; i++) {
+        const char *pair = job->environment->items[i];
+        char *name = memory_printf("%.*s", (int)strcspn(pair, "="), pair);
+        variable(y, name, strchr(pair, '=') + 1);
+        free(name);
+    }
+    yaml_end(y);
+}
+
+static void amounts(struct yaml *y, const struct kubernetes_job *job, const char *key) {
+    yaml_map(y, key);
+    if (job->gpus > 0)
+        yaml_number(y, "nvidia.com/gpu", job->gpus);
+    if (job->efa > 0)
+        yaml_number(y, "vpc.amazonaws.com/efa", job->efa);
+    yaml_text(y, "hugepages-2Mi", job->huge_pages);
+    yaml_text(y, "cpu", job->cpu);
+    yaml_text(y, "memory", job->memory);
+    yaml_end(y);
+}
+
+// Extended resources must be the same as request and limit.
+static void resources(struct yaml *y, const struct kubernetes_job *job) {
+    if (!job->gpus && !job->efa && !job->huge_pages && !job->cpu && !job->memory)
+        return;
+    yaml_map(y, "resources");
+    amounts(y, job, "requests");
+    amounts(y, job, "limits");
+    yaml_end(y);
+}
+
+static void mounts(struct yaml *y, const struct kubernetes_job *job) {
+    if (!job->shared_memory && !job->claim)
+        return;
+    yaml_list(y, "volumeMounts");
+    if (job->shared_memory) {
+        yaml_item(y);
+        yaml_text(y, "name", "shm");
+        yaml_text(y, "mountPath", "/dev/shm");
+        yaml_end(y);
+    }
+    if (job->claim) {
+        yaml_item(y);
+        yaml_text(y, "name", "data");
+        yaml_text(y, "mountPath", job->mount);
+        yaml_end(y);
+    }
+    yaml_end(y);
+}
+
+static void volumes(struct yaml *y, const struct kubernetes_job *job) {
+    if (!job->shared_memory && !job->claim)
+        return;
+    yaml_list(y, "volumes");
+    if (job->shared_memory) {
+        yaml_item(y);
+        yaml_text(y, "name", "shm");
+        yaml_map(y, "emptyDir");
+        yaml_text(y, "medium", "Memory");
+        yaml_text(y, "sizeLimit", job->shared_memory);
+        yaml_end(y);
+        yaml_end(y);
+    }
+    if (job->claim) {
+        yaml_item(y);
+        yaml_text(y, "name", "data");
+        yaml_map(y, "persistentVolumeClaim");
+        yaml_text(y, "claimName", job->claim);
+        yaml_end(y);
+        yaml_end(y);
+    }
+    yaml_end(y);
+}
+
+struct pod {
+    const char *container;      // its name
+    const char *master;         // NULL: the operator says it
+    const char *subdomain;      // NULL: none
+    const char *restart;        // policy; NULL: not the pod's to say
+    const char *const *before;  // words before the command, NULL for none
+    bool has_nproc;             // the pod starts its own ranks
+    bool is_launcher;           // needs no GPUs
+    int port;                   // 0: none
+};
+
+static void command(struct yaml *y, const struct kubernetes_job *job, const struct pod *pod) {
+    yaml_list(y, "command");
+    for (const char *const *word = pod->before; word && *word; word++)
+        yaml_item_text(y, *word);
+    for (const char *const *word = job->command; *word; word++)
+        yaml_item_text(y, *word);
+    if (pod->has_nproc) {
+        char count[24];
+        snprintf(count, sizeof count, "%" PRId64, job->ranks_per_node);
+        yaml_item_text(y, "--nproc");
+        yaml_item_text(y, count);
+    }
+    yaml_end(y);
+}
+
+// The pod's spec, below the key "template".
+static void pod_template(struct yaml *y, const struct kubernetes_job *job, const struct pod *pod, bool has_command) {
+    yaml_map(y, "template");
+    yaml_map(y, "spec");
+    yaml_text(y, "restartPolicy", pod->restart);
+    yaml_text(y, "subdomain", pod->subdomain);
+    yaml_text(y, "serviceAccountName", job->service_account);
+    // SIGTERM, save, leave.
+    yaml_number(y, "terminationGracePeriodSeconds", GRACE_SECONDS);
+    if (job->machine && !pod->is_launcher) {
+        yaml_map(y, "nodeSelector");
+        yaml_text(y, "node.kubernetes.io/instance-type", job->machine);
+        yaml_end(y);
+    }
+    yaml_list(y, "containers");
+    yaml_item(y);
+    yaml_text(y, "name", pod->container);
+    yaml_text(y, "image", job->image);
+    if (has_command)
+        command(y, job, pod);
+    if (pod->port) {
+        yaml_list(y, "ports");
+        yaml_item(y);
+        yaml_text(y, "name", pod->port == PYTORCHJOB_PORT ? "pytorchjob-port" : "rendezvous");
+        yaml_number(y, "containerPort", pod->port);
+        yaml_end(y);
+        yaml_end(y);
+    }
+    variables(y, job, pod->master);
+    if (!pod->is_launcher)
+        resources(y, job);
+    mounts(y, job);
+    yaml_end(y);
+    yaml_end(y);
+    volumes(y, job);
+    yaml_end(y);
+    yaml_end(y);
+}
+
+// An Indexed Job's own fields; every pod is a machine.
+static void indexed(struct yaml *y, const struct kubernetes_job *job, const struct pod *pod) {
+    yaml_text(y, "completionMode", "Indexed");
+    yaml_number(y, "completions", job->nodes);
+    yaml_number(y, "parallelism", job->nodes);
+    pod_template(y, job, pod, true);
+}
+
+static void job_set(struct yaml *y, const struct kubernetes_job *job) {
+    char *master = memory_printf("%s-node-0-0.%s", job->name, job->name);
+    struct pod pod = {.container = "bevatron", .master = master, .restart = "Never", .has_nproc = true, .port = PORT};
+    begin(y, job, "jobset.x-k8s.io/v1alpha2", "JobSet");
+    yaml_map(y, "network");
+    yaml_bool(y, "enableDNSHostnames", true);
+    yaml_bool(y, "publishNotReadyAddresses", true);
+    yaml_end(y);
+    // One lost pod ends the run of all; all start again from the last checkpoint.
+    yaml_map(y, "failurePolicy");
+    yaml_number(y, "maxRestarts", job->max_restarts);
+    yaml_text(y, "restartStrategy", "BlockingRecreate");
+    yaml_end(y);
+    yaml_list(y, "replicatedJobs");
+    yaml_item(y);
+    yaml_text(y, "name", "node");
+    yaml_number(y, "replicas", 1);
+    yaml_map(y, "template");
+    yaml_map(y, "spec");
+    yaml_number(y, "backoffLimit", 0);
+    indexed(y, job, &pod);
+    yaml_end(y);
+    yaml_end(y);
+    yaml_end(y);
+    yaml_end(y);
+    yaml_end(y);
+    free(master);
+}
+
+static void indexed_job(struct yaml *y, const struct kubernetes_job *job) {
+    char *master = memory_printf("%s-0.%s", job->name, job->name);
+    struct pod pod = {.container = "bevatron",
+                      .master = master,
+                      .subdomain = job->name,
+                      .restart = "Never",
+                      .has_nproc = true,
+                      .port = PORT};
+    begin(y, job, "v1", "Service");
+    yaml_text(y, "clusterIP", "None");
+    yaml_bool(y, "publishNotReadyAddresses", true);
+    yaml_map(y, "selector");
+    yaml_text(y, "job-name", job->name);
+    yaml_end(y);
+    yaml_list(y, "ports");
+    yaml_item(y);
+    yaml_text(y, "name", "rendezvous");
+    yaml_number(y, "port", PORT);
+    yaml_end(y);
+    yaml_end(y);
+    yaml_end(y);
+    yaml_document(y);
+    begin(y, job, "batch/v1", "Job");
+    // A pod that ends is replaced; its peers leave with code 211 and are replaced too.
+    yaml_number(y, "backoffLimit", job->max_restarts * job->nodes);
+    indexed(y, job, &pod);
+    yaml_end(y);
+    free(master);
+}
+
+static void single_job(struct yaml *y, const struct kubernetes_job *job) {
+    struct pod pod = {.container = "bevatron", .restart = "Never"};
+    begin(y, job, "batch/v1", "Job");
+    yaml_number(y, "backoffLimit", job->max_restarts);
+    pod_template(y, job, &pod, true);
+    yaml_end(y);
+}
+
+static void mpi_job(struct yaml *y, const struct kubernetes_job *job) {
+    char ranks[24];
+    snprintf(ranks, sizeof ranks, "%" PRId64, job->nodes * job->ranks_per_node);
+    // mpirun kills a second after it was told to stop, which is too soon to save in.
+    const char *const mpirun[] = {"mpirun", "--allow-run-as-root",       "-n",  ranks,   "--bind-to", "none",
+                                  "--mca",  "odls_base_sigkill_timeout", "240", "--mca", "pml",       "^ucx",
+                                  NULL};
+    struct pod launcher = {.container = "launcher", .restart = "OnFailure", .before = mpirun, .is_launcher = true};
+    struct pod worker = {.container = "worker"};
+    begin(y, job, "kubeflow.org/v2beta1", "MPIJob");
+    yaml_number(y, "slotsPerWorker", job->ranks_per_node);
+    yaml_map(y, "runPolicy");
+    yaml_text(y, "cleanPodPolicy", "Running");
+    yaml_number(y, "backoffLimit", job->max_restarts);
+    yaml_end(y);
+    yaml_map(y, "mpiReplicaSpecs");
+    yaml_map(y, "Launcher");
+    yaml_number(y, "replicas", 1);
+    pod_template(y, job, &launcher, true);
+    yaml_end(y);
+    yaml_map(y, "Worker");
+    yaml_number(y, "replicas", job->nodes);
+    pod_template(y, job, &worker, false);
+    yaml_end(y);
+    yaml_end(y);
+    yaml_end(y);
+}
+
+static void pytorch_job(struct yaml *y, const struct kubernetes_job *job) {
+    // The operator looks for a container of this very name, and gives MASTER_ADDR and the pod's number.
+    struct pod pod = {.container = "pytorch", .has_nproc = true, .port = PYTORCHJOB_PORT};
+    char count[24];
+    snprintf(count, sizeof count, "%" PRId64, job->ranks_per_node);
+    begin(y, job, "kubeflow.org/v1", "PyTorchJob");
+    yaml_text(y, "nprocPerNode", count);
+    yaml_map(y, "runPolicy");
+    yaml_text(y, "cleanPodPolicy", "Running");
+    yaml_number(y, "backoffLimit", job->max_restarts);
+    yaml_end(y);
+    yaml_map(y, "pytorchReplicaSpecs");
+    for (int is_worker = 0; is_worker <= (job->nodes > 1); is_worker++) {
+        yaml_map(y, is_worker ? "Worker" : "Master");
+        yaml_number(y, "replicas", is_worker ? job->nodes - 1 : 1);
+        yaml_text(y, "restartPolicy", "OnFailure");
+        pod_template(y, job, &pod, true);
+        yaml_end(y);
+    }
+    yaml_end(y);
+    yaml_end(y);
+}
+
+int kubernetes_manifest(const struct kubernetes_job *job, struct buffer *out) {
+    TRY(check_job(job));
+    struct yaml yaml = {.out = out};
+    static void (*const writers[])(struct yaml *, const struct kubernetes_job *) = {
+        [KUBERNETES_JOBSET] = job_set,         [KUBERNETES_INDEXED_JOB] = indexed_job, [KUBERNETES_MPIJOB] = mpi_job,
+        [KUBERNETES_PYTORCHJOB] = pytorch_job, [KUBERNETES_JOB] = single_job,
+    };
+    buffer_append_string(
+        out, "# Written by bevatron launch kubernetes. It may be edited, and applied with kubectl apply -f.\n");
+    writers[job->kind](&yaml, job);
+    return 0;
+}

@@ -1,0 +1,53 @@
+#!/usr/bin/env bash
+# launch kubernetes: manifests of every kind, against the schemas of Kubernetes and the operators where they are at hand,
+# and kubectl driven through a stand-in.
+. tests/cli/common.sh
+model=(--mock-data --num-layers 1 --hidden-size 16 --num-attention-heads 2 --seq-length 16 --vocab-size 50
+    --tokenizer-type NullTokenizer --micro-batch-size 1 --lr 1e-3 --train-iters 5)
+launch=("$BEVATRON" launch kubernetes --image registry/bevatron:1 --claim fsx-claim)
+hostile=$'x: "y"\n- $(touch z) \'{"a": 1}\' #'
+
+for kind in jobset indexed-job mpijob pytorchjob; do
+    "${launch[@]}" --kind $kind --nodes 2 --machine p5.48xlarge --memory 1000Gi --env "GIVEN=$hostile" --dry-run \
+        "${model[@]}" --save "/fsx/$hostile" --save-interval 5 >"$work/$kind.yaml" 2>"$work/out" && pass || fail "--kind $kind"
+done
+"${launch[@]}" --dry-run preprocess --input "$hostile" --output-prefix x >"$work/job.yaml" 2>"$work/out" && pass || fail "preprocess"
+"${launch[@]}" --dry-run getdata --url https://example.org/a --to /fsx/raw --url https://example.org/b \
+    >"$work/getdata.yaml" 2>"$work/out" && pass || fail "getdata"
+grep -q '"https://example.org/b"' "$work/getdata.yaml" && pass || fail "getdata lost a URL"
+
+if python3 -c 'import yaml' 2>/dev/null; then
+    HOSTILE=$hostile python3 - "$work"/*.yaml <<'EOF' && pass || fail "a hostile string did not survive"
+import os, sys, yaml
+hostile, seen = os.environ["HOSTILE"], 0
+for path in sys.argv[1:]:
+    for document in yaml.safe_load_all(open(path)):
+        text = repr(document)
+        seen += repr(hostile)[1:-1] in text or repr("/fsx/" + hostile)[1:-1] in text
+sys.exit(0 if seen >= 5 else 1)
+EOF
+fi
+validate=$BEVATRON_SHARED/data/k8s/validate.py
+if [ -f "$validate" ] && python3 -c 'import yaml, jsonschema' 2>/dev/null; then
+    expect 0 "" python3 "$validate" "$work"/*.yaml
+else
+    echo "SKIP schemas of Kubernetes: no validate.py, or no python3-yaml and python3-jsonschema"
+fi
+
+# kubectl by a stand-in.
+mkdir "$work/bin"
+stand_in() { printf '#!/bin/sh\n%s\n' "$1" >"$work/bin/kubectl" && chmod +x "$work/bin/kubectl"; }
+submit=(env PATH="$work/bin:$PATH" "${launch[@]}" "${model[@]}")
+stand_in "echo \"\$@\" >>$work/arguments; [ \$1 = apply ] && cat >$work/applied; echo done"
+expect 0 "done" "${submit[@]}" --watch --namespace team
+grep -q "^apply -f -" "$work/arguments" && grep -q "^logs --follow .*jobset-name=train.*--namespace team" "$work/arguments" &&
+    pass || fail "kubectl got $(cat "$work/arguments")"
+grep -q 'kind: "JobSet"' "$work/applied" && pass || fail "nothing was applied"
+stand_in "cat >/dev/null; echo 'error: resource mapping not found: no matches for kind \"JobSet\" in version' >&2; exit 1"
+expect 1 "use --kind indexed-job" "${submit[@]}"
+stand_in "cat >/dev/null; echo 'The connection to the server localhost:8080 was refused' >&2; exit 1"
+expect 1 "could not apply the job: The connection" "${submit[@]}"
+expect 2 "cannot be the name of a job" "${launch[@]}" --job-name 'A b' --dry-run "${model[@]}"
+expect 2 "needs --url" "${launch[@]}" --dry-run getdata
+expect 2 "is for train" "${launch[@]}" --dry-run --kind jobset preprocess --input x
+finish

@@ -1,0 +1,92 @@
+// Manifests for Kubernetes: names are refused or stand, strings stay strings. Whether the manifests fit the schemas of
+// Kubernetes and the operators is tested where those are at hand; see tests/cli/test_kubernetes.sh.
+#include "cluster/kubernetes.h"
+#include "cluster/yaml.h"
+#include "test.h"
+
+static const char *const command[] = {"bevatron", "train", "--data-path", "a \"b\" $(c)\n- d: {e}", NULL};
+static const struct kubernetes_job plain = {.kind = KUBERNETES_JOBSET,
+                                            .name = "train",
+                                            .image = "registry/bevatron:1",
+                                            .command = command,
+                                            .nodes = 2,
+                                            .ranks_per_node = 8,
+                                            .gpus = 8,
+                                            .efa = 32,
+                                            .shared_memory = "64Gi",
+                                            .claim = "fsx-claim",
+                                            .mount = "/fsx",
+                                            .max_restarts = 3};
+
+TEST(yaml) {
+    struct buffer out = {0};
+    struct yaml y = {.out = &out};
+    yaml_text(&y, "a", "x: \"y\"\n\t\\");
+    yaml_map(&y, "b");
+    yaml_list(&y, "c");
+    yaml_item(&y);
+    yaml_number(&y, "d", -3);
+    yaml_bool(&y, "e", true);
+    yaml_end(&y);
+    yaml_item_text(&y, "- f");
+    yaml_end(&y);
+    yaml_pair(&y, "g: h", "");
+    yaml_end(&y);
+    yaml_document(&y);
+    yaml_text(&y, "none", NULL);
+    EXPECT_STRING(buffer_string(&out), "a: \"x: \\\"y\\\"\\n\\u0009\\\\\"\n"
+                                       "b:\n"
+                                       "  c:\n"
+                                       "    - d: -3\n"
+                                       "      e: true\n"
+                                       "    - \"- f\"\n"
+                                       "  \"g: h\": \"\"\n"
+                                       "---\n");
+    buffer_free(&out);
+}
+
+TEST(every_kind_has_its_fields) {
+    static const char *const wanted[][3] = {
+        [KUBERNETES_JOBSET] = {"kind: \"JobSet\"", "MASTER_ADDR", "train-node-0-0.train"},
+        [KUBERNETES_INDEXED_JOB] = {"clusterIP: \"None\"", "completionMode: \"Indexed\"", "train-0.train"},
+        [KUBERNETES_MPIJOB] = {"slotsPerWorker: 8", "\"mpirun\"", "odls_base_sigkill_timeout"},
+        [KUBERNETES_PYTORCHJOB] = {"name: \"pytorch\"", "containerPort: 23456", "Worker:"},
+        [KUBERNETES_JOB] = {"kind: \"Job\"", "backoffLimit: 3", "restartPolicy: \"Never\""},
+    };
+    for (int kind = KUBERNETES_JOBSET; kind <= KUBERNETES_JOB; kind++) {
+        struct kubernetes_job job = plain;
+        struct buffer out = {0};
+        job.kind = (enum kubernetes_kind)kind;
+        EXPECT_OK(kubernetes_manifest(&job, &out));
+        for (int i = 0; i < 3; i++)
+            if (!strstr(buffer_string(&out), wanted[kind][i]))
+                test_fail("kind %d has no %s", kind, wanted[kind][i]);
+        EXPECT(strstr(buffer_string(&out), "vpc.amazonaws.com/efa: 32") != NULL);
+        EXPECT(strstr(buffer_string(&out), "\"a \\\"b\\\" $(c)\\n- d: {e}\"\n") != NULL);
+        buffer_free(&out);
+    }
+}
+
+TEST(bad_fields) {
+    struct buffer out = {0};
+    struct kubernetes_job job = plain;
+    static const char *const names[] = {
+        "", "Train", "a b", "-a", "a-", "a_b", "a.b", "9a", "a-name-that-is-much-longer-than-names-may-be-here"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        job.name = names[i];
+        EXPECT_ERROR(kubernetes_manifest(&job, &out), "cannot be the name of a job");
+    }
+    job = plain;
+    job.memory = "much";
+    EXPECT_ERROR(kubernetes_manifest(&job, &out), "--memory \"much\"");
+    job = plain;
+    job.mount = "fsx";
+    EXPECT_ERROR(kubernetes_manifest(&job, &out), "absolute");
+    job = plain;
+    job.image = NULL;
+    EXPECT_ERROR(kubernetes_manifest(&job, &out), "--image");
+    EXPECT_INT((int)out.length, 0);
+    buffer_free(&out);
+}
+
+TEST_MAIN(TEST_CASE(yaml), TEST_CASE(every_kind_has_its_fields), TEST_CASE(bad_fields))
