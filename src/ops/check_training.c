@@ -68,6 +68,8 @@ void op_clip_scale(struct device *device, const struct op_clip_scale *op) {
     check_tensor(name, "scale", op->scale, check_1d(DTYPE_F32, 1));
     check_tensor(name, "norm", op->norm, check_1d(DTYPE_F32, 1));
     check_tensor(name, "sum_squares", op->sum_squares, check_1d(DTYPE_F32, 1));
+    if (op->loss_scale.data)
+        check_tensor(name, "loss_scale", op->loss_scale, check_1d(DTYPE_F32, 3));
     device->ops->clip_scale(device, op);
 }
 
@@ -109,5 +111,7 @@ void op_copy(struct device *device, const struct op_copy *op) {
 void op_scale(struct device *device, const struct op_scale *op) {
     const char *name = "op_scale";
     check_flat(name, "x", op->x, tensor_count(op->x));
+    if (op->by.data)
+        check_tensor(name, "by", op->by, check_1d(DTYPE_F32, 1));
     device->ops->scale(device, op);
 }

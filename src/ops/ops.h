@@ -271,9 +271,21 @@ struct op_sum_squares {
 };
 // norm = sqrt(sum_squares); scale = max_norm / (norm + 1e-6) where that is below 1 and max_norm > 0, else 1; where
 // norm is not finite scale is NaN, which tells the optimizer to leave everything as it is.
+//
+// With a loss scale the gradients are larger by it: norm and scale are divided by it, and then it is moved on. State 0 is
+// the scale, 1 the steps since it grew or overflowed, 2 the overflows it still stands before it shrinks. An overflow (a
+// norm that is not finite) sets the steps to 0 and takes one from the overflows left; where none are left the scale is
+// halved, down to `least`. The `window`th good step in a row doubles it and grants all overflows anew. A window of 0
+// keeps the scale as it is.
+struct loss_scale_rule {
+    int64_t window, hysteresis;
+    float least;
+};
 struct op_clip_scale {
     struct tensor scale, norm, sum_squares;
     float max_norm;
+    struct tensor loss_scale;  // (3) fp32, changed; or none
+    struct loss_scale_rule rule;
 };
 
 // Adam with decoupled decay over a flat range: g = grad * scale; m, v, bias correction by step (1-based), then
@@ -293,10 +305,11 @@ struct op_adam {
 struct op_copy {
     struct tensor dst, src;
 };
-// x *= factor, any length, fp32.
+// x *= factor, and where `by` is given x *= by too, any length, fp32.
 struct op_scale {
     struct tensor x;
     float factor;
+    struct tensor by;  // (1) fp32, or none
 };
 
 // What a backend is. `struct device` begins with its table; a backend's own struct begins with a struct device.

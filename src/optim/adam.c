@@ -21,6 +21,7 @@ void adam_build(struct adam *adam, struct arena *arena, const struct param_list 
     adam->m = arena_1d(arena, DTYPE_F32, params->total);
     adam->v = arena_1d(arena, DTYPE_F32, params->total);
     adam->scalars = arena_1d(arena, DTYPE_F32, SCALAR_COUNT);
+    scaler_build(&adam->scaler, arena, config);
 }
 
 void adam_reset(struct adam *adam, struct device *device) {
@@ -29,6 +30,7 @@ void adam_reset(struct adam *adam, struct device *device) {
     if (adam->master.data)
         device_zero(device, adam->master);
     device_zero(device, adam->scalars);
+    scaler_reset(&adam->scaler, device);
     adam->step = 0;
 }
 
@@ -58,7 +60,9 @@ void adam_apply(struct adam *adam, const struct adam_update *update) {
     op_clip_scale(update->device, &(struct op_clip_scale){.scale = scalar(adam, SCALAR_SCALE),
                                                           .norm = scalar(adam, SCALAR_NORM),
                                                           .sum_squares = scalar(adam, SCALAR_SQUARES),
-                                                          .max_norm = adam->max_norm});
+                                                          .max_norm = adam->max_norm,
+                                                          .loss_scale = adam->scaler.state,
+                                                          .rule = adam->scaler.rule});
     adam->step++;
     int64_t decayed = update->params->decayed;
     apply_range(adam, update, 0, decayed, update->weight_decay);

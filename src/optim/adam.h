@@ -1,11 +1,12 @@
 // Adam with decoupled weight decay over the flat buffers of a parameter list. In fp32 the parameters are their own
 // master copy; in 16 bits the master copy lives here and the parameters are its rounded image. The gradient norm,
-// clipping and the update stay on the device: a step asks it nothing.
+// clipping, the loss scale and the update stay on the device: a step asks it nothing.
 #ifndef OPTIM_ADAM_H
 #define OPTIM_ADAM_H
 
 #include "config/config.h"
 #include "ops/ops.h"
+#include "optim/scaler.h"
 #include "parallel/mesh.h"
 #include "parallel/param.h"
 #include "tensor/arena.h"
@@ -14,6 +15,7 @@ struct adam {
     struct tensor master;   // (n) fp32; none where the parameters are fp32
     struct tensor m, v;     // (n) fp32
     struct tensor scalars;  // (4) fp32: sum of squares, norm, scale, squares of the parameters
+    struct scaler scaler;   // of the loss, in fp16
     int64_t step;           // updates done so far
     float beta1, beta2, epsilon, max_norm;
 };

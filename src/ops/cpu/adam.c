@@ -70,7 +70,8 @@ static void scale_task(void *context, int64_t index, int thread) {
     (void)thread;
     const struct op_scale *op = context;
     struct cpu_range range = cpu_piece(tensor_count(op->x), CPU_FLAT_CHUNK, index);
-    scale_range((float *)op->x.data + range.first, op->factor, range.end - range.first);
+    float factor = op->by.data ? op->factor * *(const float *)op->by.data : op->factor;
+    scale_range((float *)op->x.data + range.first, factor, range.end - range.first);
 }
 
 void cpu_scale(struct device *device, const struct op_scale *op) {

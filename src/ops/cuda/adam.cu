@@ -74,7 +74,8 @@ extern "C" void cuda_adam(struct device *device, const struct op_adam *op) {
         LAUNCH(cuda, adam_kernel<T>, flat_blocks(divide_up(args.count, 4)), FLAT_THREADS, 0, args, (T *)op->copy.data));
 }
 
-static __global__ void scale_kernel(float *x, int64_t count, float factor) {
+static __global__ void scale_kernel(float *x, int64_t count, float factor, const float *by) {
+    factor = by ? factor * *by : factor;
     int64_t step = (int64_t)gridDim.x * blockDim.x;
     for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < count; i += step)
         x[i] *= factor;
@@ -84,5 +85,6 @@ extern "C" void cuda_scale(struct device *device, const struct op_scale *op) {
     struct cuda_device *cuda = cuda_use(device);
     int64_t count = tensor_count(op->x);
     if (count > 0)
-        LAUNCH(cuda, scale_kernel, flat_blocks(count), FLAT_THREADS, 0, (float *)op->x.data, count, op->factor);
+        LAUNCH(cuda, scale_kernel, flat_blocks(count), FLAT_THREADS, 0, (float *)op->x.data, count, op->factor,
+               (const float *)op->by.data);
 }

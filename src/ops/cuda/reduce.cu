@@ -155,18 +155,49 @@ extern "C" void cuda_sum_squares(struct device *device, const struct op_sum_squa
     dot(cuda_use(device), (float *)op->out.data, x, x, tensor_count(op->x));
 }
 
-static __global__ void clip_scale_kernel(float *scale, float *norm, const float *sum_squares, float max_norm) {
-    float root = sqrtf(*sum_squares);
-    float factor = max_norm / (root + 1e-6f);
+// Changes (scale, steps, overflows left) after a step; see ops.h.
+static __device__ void move_loss_scale(float *state, bool is_good, const struct loss_scale_rule &rule) {
+    state[1] = is_good ? state[1] + 1 : 0;
+    if (!is_good) {
+        state[2] -= 1;
+        if (state[2] <= 0)
+            state[0] = fmaxf(state[0] * 0.5f, rule.least);
+    } else if (state[1] == (float)rule.window) {
+        state[0] *= 2;
+        state[1] = 0;
+        state[2] = (float)rule.hysteresis;
+    }
+}
+
+struct clip_args {
+    float *scale, *norm;       // (1)
+    const float *sum_squares;  // (1)
+    float *loss_scale;         // (3) or NULL
+    float max_norm;
+    struct loss_scale_rule rule;
+};
+
+static __global__ void clip_scale_kernel(struct clip_args args) {
+    float loss_scale = args.loss_scale ? args.loss_scale[0] : 1;
+    float root = sqrtf(*args.sum_squares) / loss_scale;
+    float factor = args.max_norm / (root + 1e-6f);
     if (!isfinite(root))
         factor = NAN;  // tells Adam to leave everything as it was
-    else if (max_norm <= 0 || factor >= 1)
+    else if (args.max_norm <= 0 || factor >= 1)
         factor = 1;
-    *norm = root;
-    *scale = factor;
+    *args.norm = root;
+    *args.scale = factor / loss_scale;
+    if (args.loss_scale && args.rule.window > 0)
+        move_loss_scale(args.loss_scale, isfinite(root), args.rule);
 }
 
 extern "C" void cuda_clip_scale(struct device *device, const struct op_clip_scale *op) {
-    LAUNCH(cuda_use(device), clip_scale_kernel, 1, 1, 0, (float *)op->scale.data, (float *)op->norm.data,
-           (const float *)op->sum_squares.data, op->max_norm);
+    struct clip_args args = {};
+    args.scale = (float *)op->scale.data;
+    args.norm = (float *)op->norm.data;
+    args.sum_squares = (const float *)op->sum_squares.data;
+    args.loss_scale = (float *)op->loss_scale.data;
+    args.max_norm = op->max_norm;
+    args.rule = op->rule;
+    LAUNCH(cuda_use(device), clip_scale_kernel, 1, 1, 0, args);
 }

@@ -1,0 +1,51 @@
+// See scaler.h.
+#include "optim/scaler.h"
+#include "ops/device.h"
+
+enum { STATE_SCALE, STATE_STEPS, STATE_OVERFLOWS, STATE_COUNT };
+
+void scaler_build(struct scaler *scaler, struct arena *arena, const struct config *config) {
+    *scaler = (struct scaler){0};
+    if (!config->fp16)
+        return;
+    bool is_dynamic = !(config->loss_scale > 0);
+    scaler->initial = is_dynamic ? config->initial_loss_scale : config->loss_scale;
+    scaler->rule = (struct loss_scale_rule){.window = is_dynamic ? config->loss_scale_window : 0,
+                                            .hysteresis = config->hysteresis,
+                                            .least = (float)config->min_loss_scale};
+    scaler->state = arena_1d(arena, DTYPE_F32, STATE_COUNT);
+}
+
+static void set(struct scaler *scaler, struct device *device, const struct scaler_state *state) {
+    const float values[STATE_COUNT] = {[STATE_SCALE] = (float)state->scale,
+                                       [STATE_STEPS] = (float)state->steps,
+                                       [STATE_OVERFLOWS] = (float)state->overflows_left};
+    device_copy_in(device, scaler->state, values);
+    device_synchronize(device);
+}
+
+void scaler_reset(struct scaler *scaler, struct device *device) {
+    if (scaler->state.data)
+        set(scaler, device,
+            &(struct scaler_state){.scale = scaler->initial, .overflows_left = scaler->rule.hysteresis});
+}
+
+void scaler_scale_loss(const struct scaler *scaler, struct device *device, struct tensor weights) {
+    if (scaler->state.data && weights.data)
+        op_scale(device, &(struct op_scale){
+                             .x = tensor_flat(weights), .factor = 1, .by = tensor_rows(scaler->state, STATE_SCALE, 1)});
+}
+
+struct scaler_state scaler_read(const struct scaler *scaler, struct device *device) {
+    float values[STATE_COUNT] = {1, 0, 0};
+    if (scaler->state.data)
+        device_copy_out(device, values, scaler->state);
+    return (struct scaler_state){.scale = (double)values[STATE_SCALE],
+                                 .steps = (int64_t)values[STATE_STEPS],
+                                 .overflows_left = (int64_t)values[STATE_OVERFLOWS]};
+}
+
+void scaler_write(struct scaler *scaler, struct device *device, const struct scaler_state *state) {
+    if (scaler->state.data && scaler->rule.window > 0 && state->scale > 0)
+        set(scaler, device, state);
+}

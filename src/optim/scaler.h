@@ -1,0 +1,35 @@
+// The loss scale of training in fp16, as Megatron's: gradients that would vanish in 16 bits are kept by multiplying the
+// loss with a large number, which is found by trying. It lives on the device: the loss is scaled, an overflow noticed,
+// the step skipped and the scale moved without asking the host. The rule is that of op_clip_scale.
+#ifndef OPTIM_SCALER_H
+#define OPTIM_SCALER_H
+
+#include "config/config.h"
+#include "ops/ops.h"
+#include "tensor/arena.h"
+
+struct scaler {
+    struct tensor state;  // (3) fp32: scale, steps since it moved, overflows it still stands; none without fp16
+    struct loss_scale_rule rule;
+    double initial;
+};
+
+// What a checkpoint keeps.
+struct scaler_state {
+    double scale;
+    int64_t steps, overflows_left;
+};
+
+// Without --fp16 there is nothing to build, and everything below does nothing.
+void scaler_build(struct scaler *scaler, struct arena *arena, const struct config *config);
+void scaler_reset(struct scaler *scaler, struct device *device);
+
+// weights *= scale: what the gradient of the loss is multiplied by.
+void scaler_scale_loss(const struct scaler *scaler, struct device *device, struct tensor weights);
+
+// 1 where there is no scaler; waits for the device.
+struct scaler_state scaler_read(const struct scaler *scaler, struct device *device);
+// A constant --loss-scale stays what the flag says, and a state of another kind of run (scale 0) changes nothing.
+void scaler_write(struct scaler *scaler, struct device *device, const struct scaler_state *state);
+
+#endif
