@@ -17,7 +17,9 @@
 struct bench {
     struct flag_given given;
     int64_t steps;
-    bool floor;
+    bool floor, parts;
+    char *algorithm_cache;
+    double tflops, gigabytes;
     struct config config;
 };
 
@@ -34,6 +36,28 @@ static const struct flag own_flags[] = {
      .type = FLAG_BOOL,
      .offset = offsetof(struct bench, floor),
      .help = "times the step's matrix products alone, in OpenBLAS with its own threads"},
+    {.name = "--parts",
+     .type = FLAG_BOOL,
+     .offset = offsetof(struct bench, parts),
+     .help = "prints the time of one more step by kind of operation, on a GPU"},
+    {.name = "--algorithm-cache",
+     .type = FLAG_STRING,
+     .offset = offsetof(struct bench, algorithm_cache),
+     .help = "file of matrix product algorithms, on a GPU"},
+    {.name = "--peak-tflops",
+     .type = FLAG_DOUBLE,
+     .offset = offsetof(struct bench, tflops),
+     .initial = "780",
+     .minimum = 1,
+     .maximum = 1e9,
+     .help = "with --parts: what the GPU's products reach at best"},
+    {.name = "--peak-gigabytes",
+     .type = FLAG_DOUBLE,
+     .offset = offsetof(struct bench, gigabytes),
+     .initial = "4200",
+     .minimum = 1,
+     .maximum = 1e9,
+     .help = "with --parts: what its memory moves in a second at best"},
 };
 
 struct tokens {
@@ -89,6 +113,27 @@ static void print_floor(const struct bench *bench) {
            seconds, seconds, (double)N / seconds);
 }
 
+// One more step, with the time of each kind of operation beside the least it could take.
+static int print_parts(const struct bench *bench, struct step *step, const struct step_source *source) {
+    enum { MOST_ROWS = 100 };
+    struct profile_row rows[MOST_ROWS];
+    device_profile_start(step->device);
+    TRY(step_train(step, source, 1e-4, 0.1));
+    int count = device_profile_stop(step->device, rows, MOST_ROWS);
+    double seconds = 0, least = 0;
+    printf("%-44s %6s %9s %8s %9s %9s\n", "part", "calls", "ms", "TFLOP/s", "GB/s", "least ms");
+    for (int i = 0; i < count; i++) {
+        double by_flops = rows[i].flops / (bench->tflops * 1e12), by_bytes = rows[i].bytes / (bench->gigabytes * 1e9);
+        double floor = by_flops > by_bytes ? by_flops : by_bytes;
+        printf("%-44s %6lld %9.3f %8.0f %9.0f %9.3f\n", rows[i].name, (long long)rows[i].calls, rows[i].seconds * 1e3,
+               rows[i].flops / rows[i].seconds / 1e12, rows[i].bytes / rows[i].seconds / 1e9, floor * 1e3);
+        seconds += rows[i].seconds;
+        least += floor;
+    }
+    printf("%-44s %6s %9.3f %8s %9s %9.3f\n", "all", "", seconds * 1e3, "", "", least * 1e3);
+    return 0;
+}
+
 static int run(struct bench *bench) {
     struct config *config = &bench->config;
     struct device *device;
@@ -102,7 +147,9 @@ static int run(struct bench *bench) {
         print_floor(bench);
         return 0;
     }
-    TRY(device_open(&device, &(struct device_options){.name = config->device, .threads = (int)config->threads}));
+    TRY(device_open(&device, &(struct device_options){.name = config->device,
+                                                      .threads = (int)config->threads,
+                                                      .algorithm_cache = bench->algorithm_cache}));
     TRY(world_open(&world, &(struct world_options){.backend = "self"}, device));
     TRY(mesh_place(&mesh, 0, 1, 1, 1, 1));
     TRY(mesh_connect(&mesh, world));
@@ -111,22 +158,26 @@ static int run(struct bench *bench) {
     struct tokens tokens = make_tokens(config);
     struct step_source source = {.next = next_input, .context = &tokens, .count = 1};
     double *seconds = memory_alloc(sizeof *seconds * (size_t)bench->steps);
-    double loss = 0;
+    double loss = 0, opened = clock_seconds(), first = 0;
     for (int64_t i = -1; i < bench->steps; i++) {
         double start = clock_seconds();
         TRY(step_train(step, &source, 1e-4, 0.1));
         loss = step_result(step).loss;
         if (i >= 0)
             seconds[i] = clock_seconds() - start;
+        else
+            first = clock_seconds() - opened;
     }
     qsort(seconds, (size_t)bench->steps, sizeof *seconds, compare);
     struct rusage usage;
     getrusage(RUSAGE_SELF, &usage);
     double median = seconds[bench->steps / 2];
     printf("{\"name\": \"bevatron\", \"median_s\": %.4f, \"min_s\": %.4f, \"tokens_per_second\": %.1f, "
-           "\"peak_rss_mb\": %.0f, "
-           "\"loss\": %.5f}\n",
-           median, seconds[0], (double)(tokens.B * tokens.T) / median, (double)usage.ru_maxrss / 1024, loss);
+           "\"peak_rss_mb\": %.0f, \"device_gb\": %.2f, \"first_step_s\": %.2f, \"loss\": %.5f}\n",
+           median, seconds[0], (double)(tokens.B * tokens.T) / median, (double)usage.ru_maxrss / 1024,
+           (double)step->memory.total / 1e9, first, loss);
+    if (bench->parts)
+        TRY(print_parts(bench, step, &source));
     step_close(step);
     world_close(world);
     device_close(device);

@@ -181,7 +181,9 @@ void block_backward(const struct block *block, const struct pass *pass, const st
                     struct tensor dx) {
     int64_t N = pass_rows(pass);
     size_t mark = arena_mark(pass->scratch);
-    struct tensor ddelta = arena_2d(pass->scratch, pass->dtype, N, block->C);
+    // Without dropout the gradient of what a sublayer added is that of the stream itself.
+    bool is_same = !block->is_post_norm && block->dropout == 0;
+    struct tensor ddelta = is_same ? dx : arena_2d(pass->scratch, pass->dtype, N, block->C);
     struct tensor dnorm = arena_2d(pass->scratch, pass->dtype, N, block->C);
     if (block->is_post_norm)
         backward_post_norm(block, pass, saved, dx, ddelta, dnorm);

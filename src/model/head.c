@@ -58,16 +58,12 @@ static void add_loss(const struct pass *pass, struct tensor logits, const struct
                   row_sum = arena_1d(pass->scratch, DTYPE_F32, rows);
     struct tensor row_target = arena_1d(pass->scratch, DTYPE_F32, rows);
     struct tensor losses = arena_1d(pass->scratch, DTYPE_F32, rows);
-    op_softmax_stats(pass->device, &(struct op_softmax_stats){.row_max = row_max,
-                                                              .row_sum = row_sum,
-                                                              .row_target = row_target,
-                                                              .logits = logits,
-                                                              .labels = targets->labels});
     op_cross_entropy(pass->device, &(struct op_cross_entropy){.losses = losses,
                                                               .logits = logits,
                                                               .row_max = row_max,
                                                               .row_sum = row_sum,
                                                               .row_target = row_target,
+                                                              .makes_stats = true,
                                                               .labels = targets->labels,
                                                               .weights = targets->weights});
     op_dot(pass->device, &(struct op_dot){.out = targets->loss_sum, .a = losses, .b = targets->mask});

@@ -69,6 +69,15 @@ void device_synchronize(struct device *device) {
     device->ops->synchronize(device);
 }
 
+void device_profile_start(struct device *device) {
+    if (device->ops->profile_start)
+        device->ops->profile_start(device);
+}
+
+int device_profile_stop(struct device *device, struct profile_row *rows, int most) {
+    return device->ops->profile_stop ? device->ops->profile_stop(device, rows, most) : 0;
+}
+
 bool device_supports(const struct device *device, enum dtype dtype) {
     return device->ops->supports(device, dtype);
 }

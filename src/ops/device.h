@@ -39,6 +39,17 @@ int cuda_open(struct device **device, const struct device_options *options);  //
 int paper_open(struct device **device);
 int cuda_count(void);  // GPUs that can be used; 0 where the build or the machine has none
 
+// The time of operations on the compute stream by kind and shape, with what they need at least; slowest first. Only on
+// devices whose table has profile_start.
+struct profile_row {
+    char name[64];
+    int64_t calls;
+    double seconds, flops, bytes;
+};
+void device_profile_start(struct device *device);
+// Waits for the device, fills up to `most` rows and returns their number; 0 where the device keeps no profile.
+int device_profile_stop(struct device *device, struct profile_row *rows, int most);
+
 // What the paper backend has added up.
 struct paper_totals {
     double matmul_flops, attention_flops, bytes_moved;

@@ -20,6 +20,7 @@
 
 struct device;
 struct event;
+struct profile_row;
 
 enum stream { STREAM_COMPUTE, STREAM_COMM, STREAM_COPY, STREAM_COUNT };
 
@@ -346,6 +347,10 @@ struct ops {
     void *(*native_stream)(struct device *device, enum stream stream);
     // 128 bits that no other device in the world has; NULL where ranks may share a device as they like.
     void (*identity)(struct device *device, int64_t words[2]);
+
+    // See device_profile_start; NULL where the device keeps no profile.
+    void (*profile_start)(struct device *device);
+    int (*profile_stop)(struct device *device, struct profile_row *rows, int most);
 
     void (*matmul)(struct device *device, const struct op_matmul *op);
     void (*activation_forward)(struct device *device, const struct op_activation_forward *op);

@@ -70,6 +70,7 @@ extern "C" {
 struct matmul_plan;
 struct matmul_memory;
 struct cudnn_attention;
+struct cuda_profile;
 
 struct cuda_device {
     struct device base;  // first: a struct device * is one of these
@@ -82,6 +83,7 @@ struct cuda_device {
     struct cudnn_attention *cudnn;  // NULL: there is none
     float *scratch;                 // SCRATCH_BYTES: partial sums and sort keys, compute stream only
     bool allows_tf32, is_deterministic;
+    struct cuda_profile *profile;  // NULL: none is on
 };
 
 enum {
@@ -135,6 +137,8 @@ void column_sum(struct cuda_device *cuda, float *out, struct tensor x);
 
 // The table's entries, one file each family.
 extern "C" {
+void cuda_profile_start(struct device *device);
+int cuda_profile_stop(struct device *device, struct profile_row *rows, int most);
 void cuda_matmul(struct device *device, const struct op_matmul *op);
 void cuda_activation_forward(struct device *device, const struct op_activation_forward *op);
 void cuda_activation_backward(struct device *device, const struct op_activation_backward *op);
@@ -244,31 +248,58 @@ static __device__ __forceinline__ void store4(T *row, int64_t column, int64_t co
             store(to + i, x[i]);
 }
 
-// Eight neighbouring elements as they lie in memory: 16 bytes of bf16, 32 of fp32.
-template <typename T> struct alignas(16) eight { T element[8]; };
+// Eight neighbouring elements as they lie in memory: 16 bytes of bf16, 32 of fp32. Whole words, because the compiler
+// gives every 16-bit number a register of its own.
+template <typename T> struct eight { uint4 word[sizeof(T) / 2]; };
+
+static __device__ __forceinline__ void unpack8(float out[8], const eight<float> &x) {
+#pragma unroll
+    for (int i = 0; i < 2; i++) {
+        out[4 * i] = __uint_as_float(x.word[i].x), out[4 * i + 1] = __uint_as_float(x.word[i].y);
+        out[4 * i + 2] = __uint_as_float(x.word[i].z), out[4 * i + 3] = __uint_as_float(x.word[i].w);
+    }
+}
+
+static __device__ __forceinline__ void unpack8(float out[8], const eight<__nv_bfloat16> &x) {
+    const uint32_t word[4] = {x.word[0].x, x.word[0].y, x.word[0].z, x.word[0].w};
+#pragma unroll
+    for (int i = 0; i < 4; i++)
+        out[2 * i] = __uint_as_float(word[i] << 16), out[2 * i + 1] = __uint_as_float(word[i] & 0xFFFF0000u);
+}
+
+static __device__ __forceinline__ void pack8(eight<float> *out, const float x[8]) {
+#pragma unroll
+    for (int i = 0; i < 2; i++)
+        out->word[i] = make_uint4(__float_as_uint(x[4 * i]), __float_as_uint(x[4 * i + 1]),
+                                  __float_as_uint(x[4 * i + 2]), __float_as_uint(x[4 * i + 3]));
+}
+
+static __device__ __forceinline__ uint32_t pack_pair(float low, float high) {
+    __nv_bfloat162 pair = __floats2bfloat162_rn(low, high);
+    return *(const uint32_t *)&pair;
+}
+
+static __device__ __forceinline__ void pack8(eight<__nv_bfloat16> *out, const float x[8]) {
+    out->word[0] =
+        make_uint4(pack_pair(x[0], x[1]), pack_pair(x[2], x[3]), pack_pair(x[4], x[5]), pack_pair(x[6], x[7]));
+}
 
 // Columns [column, column + 8) of a row; with is_wide they are all there and aligned to 16 bytes.
 template <typename T>
 static __device__ __forceinline__ eight<T> fetch8(const T *row, int64_t column, int64_t columns, bool is_wide) {
     eight<T> out;
     if (is_wide) {
-        const uint4 *from = (const uint4 *)(row + column);
-        uint4 *to = (uint4 *)&out;
 #pragma unroll
         for (int i = 0; i < (int)sizeof out / 16; i++)
-            to[i] = from[i];
+            out.word[i] = ((const uint4 *)(row + column))[i];
         return out;
     }
+    float value[8];
 #pragma unroll
     for (int i = 0; i < 8; i++)
-        store(&out.element[i], column + i < columns ? to_float(row[column + i]) : 0.0f);
+        value[i] = column + i < columns ? to_float(row[column + i]) : 0.0f;
+    pack8(&out, value);
     return out;
-}
-
-template <typename T> static __device__ __forceinline__ void unpack8(float out[8], const eight<T> &x) {
-#pragma unroll
-    for (int i = 0; i < 8; i++)
-        out[i] = to_float(x.element[i]);
 }
 
 template <typename T>
@@ -279,22 +310,18 @@ static __device__ __forceinline__ void load8(float out[8], const T *row, int64_t
 
 template <typename T>
 static __device__ __forceinline__ void store8(T *row, int64_t column, int64_t columns, bool is_wide, const float x[8]) {
-    eight<T> packed;
-#pragma unroll
-    for (int i = 0; i < 8; i++)
-        store(&packed.element[i], x[i]);
     if (is_wide) {
-        uint4 *to = (uint4 *)(row + column);
-        const uint4 *from = (const uint4 *)&packed;
+        eight<T> packed;
+        pack8(&packed, x);
 #pragma unroll
         for (int i = 0; i < (int)sizeof packed / 16; i++)
-            to[i] = from[i];
+            ((uint4 *)(row + column))[i] = packed.word[i];
         return;
     }
 #pragma unroll
     for (int i = 0; i < 8; i++)
         if (column + i < columns)
-            row[column + i] = packed.element[i];
+            store(row + column + i, x[i]);
 }
 
 // Whether rows of these tensors can be read eight elements at a time.

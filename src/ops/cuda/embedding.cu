@@ -11,7 +11,8 @@ enum {
     SORT_TILE = 2048,     // keys that one block sorts in shared memory
     SORT_THREADS = 1024,  // one pair each
     MOST_KEYS = SCRATCH_BYTES / 8,
-    COLUMN_BLOCKS = 8,  // blocks that share the columns of a run
+    COLUMN_BLOCKS = 8,    // blocks that share the columns of a run
+    SCATTER_PLACES = 16,  // sorted places of a block
 };
 static const uint64_t NO_KEY = UINT64_MAX;  // sorts behind all others
 
@@ -140,13 +141,11 @@ template <typename T> struct scatter_args {
     struct cuda_dropout dropout;
 };
 
-// Block (32, 8) at (sorted place, share of the columns). Blocks whose place does not begin a run leave at once.
-template <typename T> static __global__ void scatter_kernel(scatter_args<T> args) {
-    __shared__ float sums[ROW_LANES][COLUMN_TILE];
-    int64_t begin = blockIdx.x, columns = args.columns;
-    uint64_t key = args.keys[begin], table_row = key >> 32;
-    if (key == NO_KEY || (begin > 0 && args.keys[begin - 1] >> 32 == table_row))
-        return;
+// Adds up the run of equal rows that begins at sorted place `begin`, over this block's share of the columns.
+template <typename T>
+static __device__ void scatter_run(const scatter_args<T> &args, int64_t begin, float sums[ROW_LANES][COLUMN_TILE]) {
+    int64_t columns = args.columns;
+    uint64_t table_row = args.keys[begin] >> 32;
     int thread = threadIdx.y * COLUMN_LANES + threadIdx.x;
     for (int64_t tile = (int64_t)blockIdx.y * COLUMN_TILE; tile < columns; tile += (int64_t)gridDim.y * COLUMN_TILE) {
         int64_t column = tile + 4 * threadIdx.x;
@@ -175,6 +174,22 @@ template <typename T> static __global__ void scatter_kernel(scatter_args<T> args
     }
 }
 
+// Block (32, 8) at (SCATTER_PLACES sorted places, share of the columns): takes the runs that begin in its places.
+template <typename T> static __global__ void scatter_kernel(scatter_args<T> args) {
+    __shared__ float sums[ROW_LANES][COLUMN_TILE];
+    __shared__ uint64_t keys[SCATTER_PLACES + 1];  // the one before its places comes first
+    int64_t first = (int64_t)blockIdx.x * SCATTER_PLACES;
+    int thread = threadIdx.y * COLUMN_LANES + threadIdx.x;
+    if (thread <= SCATTER_PLACES) {
+        int64_t place = first + thread - 1;
+        keys[thread] = place >= 0 && place < args.count ? args.keys[place] : NO_KEY;
+    }
+    __syncthreads();
+    for (int i = 0; i < SCATTER_PLACES; i++)
+        if (keys[i + 1] != NO_KEY && (first + i == 0 || keys[i] >> 32 != keys[i + 1] >> 32))
+            scatter_run<T>(args, first + i, sums);
+}
+
 // dtable[ids[n] - first_row] += dout[n] through the dropout, for as many tokens at a time as have room for their keys.
 template <typename T>
 static void scatter(struct cuda_device *cuda, const struct op_embedding_backward *op, struct tensor dtable,
@@ -198,7 +213,8 @@ static void scatter(struct cuda_device *cuda, const struct op_embedding_backward
         args.dropout = cuda_dropout(&op->dropout);
         if (args.dropout.is_on)
             args.dropout.row_ids += first;
-        LAUNCH(cuda, scatter_kernel<T>, dim3(grid_x(count), shares), dim3(COLUMN_LANES, ROW_LANES), 0, args);
+        LAUNCH(cuda, scatter_kernel<T>, dim3(grid_x(divide_up(count, SCATTER_PLACES)), shares),
+               dim3(COLUMN_LANES, ROW_LANES), 0, args);
     }
 }
 

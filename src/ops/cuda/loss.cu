@@ -2,7 +2,8 @@
 // waits in shared memory between the two, and is read once and written once. One block per row.
 #include "ops/cuda/cuda.cuh"
 
-enum { LOSS_THREADS = 1024 };
+// Two blocks of this many threads, with a row of 50,000 in shared memory each, fit a multiprocessor of an H100.
+enum { LOSS_THREADS = 512, LOADS = 4 };
 
 template <typename T> struct loss_args {
     float *row_max, *row_sum, *row_target, *losses;  // (N)
@@ -66,13 +67,24 @@ static __device__ __forceinline__ struct running_sum row_stats(const loss_args<T
     int64_t columns = args.columns;
     const T *logits = args.logits + row * columns;
     struct running_sum sum = {-INFINITY, 0};
-    for (int64_t column = 8 * threadIdx.x; column < columns; column += 8 * blockDim.x) {
-        float value[8];
-        eight<T> packed = fetch8(logits, column, columns, args.is_wide);
-        if (kept)
-            *(eight<T> *)(kept + column) = packed;
-        unpack8(value, packed);
-        running_add<T>(&sum, value, column, columns);
+    int64_t step = 8 * blockDim.x;
+    for (int64_t first = 8 * threadIdx.x; first < columns; first += LOADS * step) {
+        eight<T> packed[LOADS];  // all on their way before the first is used
+#pragma unroll
+        for (int j = 0; j < LOADS; j++)
+            if (first + j * step < columns)
+                packed[j] = fetch8(logits, first + j * step, columns, args.is_wide);
+#pragma unroll
+        for (int j = 0; j < LOADS; j++) {
+            int64_t column = first + j * step;
+            if (column >= columns)
+                break;
+            float value[8];
+            if (kept)
+                *(eight<T> *)(kept + column) = packed[j];
+            unpack8(value, packed[j]);
+            running_add<T>(&sum, value, column, columns);
+        }
     }
     return running_finish(sum, shared);
 }
@@ -119,7 +131,7 @@ template <typename T> static __global__ void __launch_bounds__(LOSS_THREADS) cro
 }
 
 // Both halves. The label's logit is read before a barrier, and written after it.
-template <typename T> static __global__ void __launch_bounds__(LOSS_THREADS) whole_loss_kernel(loss_args<T> args) {
+template <typename T> static __global__ void __launch_bounds__(LOSS_THREADS, 2) whole_loss_kernel(loss_args<T> args) {
     extern __shared__ uint4 memory[];
     __shared__ float shared[32];
     T *kept = (T *)memory;

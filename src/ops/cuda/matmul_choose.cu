@@ -18,7 +18,7 @@ extern "C" {
 #include "base/file.h"
 }
 
-enum { MOST_CANDIDATES = 16, ROUNDS = 4, FILE_LIMIT = 16 << 20 };
+enum { MOST_CANDIDATES = 32, ROUNDS = 4, FILE_LIMIT = 16 << 20 };
 static const double LEAST_WORK = 1e9;  // multiplications that are worth a timing
 
 #define SET_PREFERENCE(preference, name, value)                                                                        \
@@ -247,7 +247,7 @@ void matmul_choose(struct cuda_device *cuda, struct matmul_plan *plan, const str
     if (!times_now && plan->choice.has_algorithm)
         return;
     struct candidates list = {};
-    int wanted = times_now ? (can_fuse(&plan->key) ? MOST_CANDIDATES / 2 : 12) : 1;
+    int wanted = times_now ? MOST_CANDIDATES / 2 : 1;
     if (can_fuse(&plan->key))
         list_algorithms(cuda, plan, true, wanted, &list);
     cublasStatus_t status = CUBLAS_STATUS_SUCCESS;

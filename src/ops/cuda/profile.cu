@@ -1,0 +1,184 @@
+// Where the time of a step goes: while a profile is on, the device's table is a copy whose entries record an event before
+// and after the real one, and the account of what the operation needs is kept by a paper device that runs it too. Events
+// cost some microseconds a step; the compute stream is not held up.
+#include "ops/cuda/cuda.cuh"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MOST_MARKS = 1 << 15, MOST_ROWS = 256 };
+
+struct profile_mark {
+    cudaEvent_t start, end;
+    int row;
+};
+
+struct cuda_profile {
+    struct ops table;
+    const struct ops *real;
+    struct device *paper;
+    struct profile_mark marks[MOST_MARKS];
+    int count;
+    struct profile_row rows[MOST_ROWS];
+    int row_count;
+};
+
+static int row_find(struct cuda_profile *profile, const char *name) {
+    for (int i = 0; i < profile->row_count; i++)
+        if (strcmp(profile->rows[i].name, name) == 0)
+            return i;
+    if (profile->row_count == MOST_ROWS)
+        return MOST_ROWS - 1;
+    struct profile_row *row = &profile->rows[profile->row_count];
+    snprintf(row->name, sizeof row->name, "%s", name);
+    return profile->row_count++;
+}
+
+static struct profile_mark *mark_begin(struct cuda_device *cuda, const char *name) {
+    struct cuda_profile *profile = cuda->profile;
+    if (profile->count == MOST_MARKS)
+        return NULL;
+    struct profile_mark *mark = &profile->marks[profile->count++];
+    CHECK_CUDA(cudaEventCreate(&mark->start));
+    CHECK_CUDA(cudaEventCreate(&mark->end));
+    mark->row = row_find(profile, name);
+    CHECK_CUDA(cudaEventRecord(mark->start, cuda->streams[STREAM_COMPUTE]));
+    return mark;
+}
+
+static void mark_end(struct cuda_device *cuda, struct profile_mark *mark, struct paper_totals before) {
+    struct cuda_profile *profile = cuda->profile;
+    if (!mark)
+        return;
+    CHECK_CUDA(cudaEventRecord(mark->end, cuda->streams[STREAM_COMPUTE]));
+    struct paper_totals after = paper_totals(profile->paper);
+    struct profile_row *row = &profile->rows[mark->row];
+    row->calls++;
+    row->flops += after.matmul_flops + after.attention_flops - before.matmul_flops - before.attention_flops;
+    row->bytes += after.bytes_moved - before.bytes_moved;
+}
+
+#define PROFILED(name_, text_)                                                                                         \
+    static void profiled_##name_(struct device *device, const struct op_##name_ *op) {                                 \
+        struct cuda_device *cuda = cuda_use(device);                                                                   \
+        struct cuda_profile *profile = cuda->profile;                                                                  \
+        struct paper_totals before = paper_totals(profile->paper);                                                     \
+        char text[64];                                                                                                 \
+        text_;                                                                                                         \
+        struct profile_mark *mark = mark_begin(cuda, text);                                                            \
+        profile->real->name_(device, op);                                                                              \
+        profile->paper->ops->name_(profile->paper, op);                                                                \
+        mark_end(cuda, mark, before);                                                                                  \
+    }
+#define SIMPLY(name_) PROFILED(name_, snprintf(text, sizeof text, "%s", #name_))
+
+static void name_product(char *text, size_t size, const struct op_matmul *op) {
+    static const char *const endings[] = {"", " bias", " bias gelu", " dgelu"};
+    int64_t inner = op->a.shape[op->transpose_a ? 0 : 1];
+    snprintf(text, size, "matmul %lld x %lld x %lld%s%s", (long long)op->d.shape[0], (long long)op->d.shape[1],
+             (long long)inner,
+             op->transpose_a   ? " T"
+             : op->transpose_b ? ""
+                               : " N",
+             endings[op->epilogue]);
+}
+
+PROFILED(matmul, name_product(text, sizeof text, op))
+PROFILED(norm_forward, snprintf(text, sizeof text, "norm_forward%s", op->delta.data ? " + residual" : ""))
+PROFILED(norm_backward, snprintf(text, sizeof text, "norm_backward%s", op->ddelta.data ? " + delta" : ""))
+PROFILED(column_sum, snprintf(text, sizeof text, "column_sum of %lld", (long long)op->x.shape[1]))
+SIMPLY(activation_forward)
+SIMPLY(activation_backward)
+SIMPLY(glu_forward)
+SIMPLY(glu_backward)
+SIMPLY(rope)
+SIMPLY(attention_forward)
+SIMPLY(attention_backward)
+SIMPLY(embedding_forward)
+SIMPLY(embedding_backward)
+SIMPLY(softmax_stats)
+SIMPLY(cross_entropy)
+SIMPLY(dropout_add)
+SIMPLY(dropout_backward)
+SIMPLY(dot)
+SIMPLY(sum_squares)
+SIMPLY(clip_scale)
+SIMPLY(adam)
+SIMPLY(copy)
+SIMPLY(scale)
+
+static void profiled_zero(struct device *device, void *memory, size_t bytes, enum stream stream) {
+    struct cuda_device *cuda = cuda_use(device);
+    struct paper_totals before = paper_totals(cuda->profile->paper);
+    struct profile_mark *mark = stream == STREAM_COMPUTE ? mark_begin(cuda, "zero") : NULL;
+    cuda->profile->real->zero(device, memory, bytes, stream);
+    cuda->profile->paper->ops->zero(cuda->profile->paper, memory, bytes, stream);
+    mark_end(cuda, mark, before);
+}
+
+extern "C" void cuda_profile_start(struct device *device) {
+    struct cuda_device *cuda = cuda_use(device);
+    CHECK(!cuda->profile);
+    struct cuda_profile *profile = (struct cuda_profile *)memory_alloc(sizeof *profile);
+    profile->real = device->ops;
+    profile->table = *device->ops;
+    if (device_open_paper(&profile->paper) < 0)
+        die("%s", error_message());
+#define REPLACE(name_) profile->table.name_ = profiled_##name_
+    REPLACE(matmul);
+    REPLACE(norm_forward);
+    REPLACE(norm_backward);
+    REPLACE(column_sum);
+    REPLACE(activation_forward);
+    REPLACE(activation_backward);
+    REPLACE(glu_forward);
+    REPLACE(glu_backward);
+    REPLACE(rope);
+    REPLACE(attention_forward);
+    REPLACE(attention_backward);
+    REPLACE(embedding_forward);
+    REPLACE(embedding_backward);
+    REPLACE(softmax_stats);
+    REPLACE(cross_entropy);
+    REPLACE(dropout_add);
+    REPLACE(dropout_backward);
+    REPLACE(dot);
+    REPLACE(sum_squares);
+    REPLACE(clip_scale);
+    REPLACE(adam);
+    REPLACE(copy);
+    REPLACE(scale);
+    REPLACE(zero);
+#undef REPLACE
+    cuda->profile = profile;
+    device->ops = &profile->table;
+}
+
+static int slower_first(const void *a, const void *b) {
+    double x = ((const struct profile_row *)a)->seconds, y = ((const struct profile_row *)b)->seconds;
+    return x < y ? 1 : x > y ? -1 : 0;
+}
+
+extern "C" int cuda_profile_stop(struct device *device, struct profile_row *rows, int most) {
+    struct cuda_device *cuda = cuda_use(device);
+    struct cuda_profile *profile = cuda->profile;
+    CHECK(profile);
+    CHECK_CUDA(cudaDeviceSynchronize());
+    for (int i = 0; i < profile->count; i++) {
+        struct profile_mark *mark = &profile->marks[i];
+        float ms = 0;
+        CHECK_CUDA(cudaEventElapsedTime(&ms, mark->start, mark->end));
+        profile->rows[mark->row].seconds += (double)ms * 1e-3;
+        CHECK_CUDA(cudaEventDestroy(mark->start));
+        CHECK_CUDA(cudaEventDestroy(mark->end));
+    }
+    qsort(profile->rows, (size_t)profile->row_count, sizeof profile->rows[0], slower_first);
+    int count = profile->row_count < most ? profile->row_count : most;
+    memcpy(rows, profile->rows, (size_t)count * sizeof rows[0]);
+    device->ops = profile->real;
+    device_close(profile->paper);
+    cuda->profile = NULL;
+    free(profile);
+    return count;
+}
