@@ -88,6 +88,10 @@ static inline void case_matmul_tiles(struct lab *lab) {
     matmul_variant(lab, (int64_t[]){1100, 17, 20}, false, false, 0);
     matmul_variant(lab, (int64_t[]){17, 2500, 20}, false, true, 0);
     matmul_variant(lab, (int64_t[]){700, 1300, 9}, true, false, 8);
+    matmul_variant(lab, (int64_t[]){18, 3250, 25}, false, false, 0);
+    // An inner dimension long enough to be cut too, with pieces of odd lengths.
+    for (int transposes = 0; transposes < 4; transposes++)
+        matmul_variant(lab, (int64_t[]){75, 41, 1123}, transposes & 1, transposes & 2, 8);
 }
 
 static inline double naive_gelu(double x) {
@@ -137,7 +141,8 @@ static inline void gradient_epilogue_variant(struct lab *lab, const int64_t size
 }
 
 static inline void case_matmul_epilogues(struct lab *lab) {
-    static const int64_t sizes[][3] = {{1, 1, 1}, {3, 17, 65}, {65, 3, 17}, {17, 65, 1}, {600, 130, 16}, {8, 1300, 16}};
+    static const int64_t sizes[][3] = {{1, 1, 1},      {3, 17, 65},   {65, 3, 17},   {17, 65, 1},
+                                       {600, 130, 16}, {8, 1300, 16}, {30, 110, 700}};
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
         epilogue_variant(lab, sizes[i], true);
         epilogue_variant(lab, sizes[i], false);

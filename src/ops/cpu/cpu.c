@@ -2,6 +2,7 @@
 // when it returns.
 #include "ops/cpu/cpu.h"
 #include "ops/cpu/half.h"
+#include "ops/cpu/matmul.h"
 #include "base/error.h"
 #include "base/memory.h"
 #include <cblas.h>
@@ -20,6 +21,7 @@ void cpu_run(struct device *device, int64_t count, void (*task)(void *context, i
 static void cpu_close(struct device *device) {
     struct cpu_device *cpu = (struct cpu_device *)device;
     pool_free(cpu->pool);
+    free(cpu->workspace);
     free(cpu->wide);
     free(cpu);
 }
@@ -31,8 +33,9 @@ static bool cpu_supports(const struct device *device, enum dtype dtype) {
 
 static void cpu_describe(const struct device *device, char *text, size_t size) {
     int threads = pool_threads(((const struct cpu_device *)device)->pool);
-    (void)snprintf(text, size, "CPU, %d %s, OpenBLAS for %s", threads, threads == 1 ? "thread" : "threads",
-                   openblas_get_corename());
+    const struct cpu_kernel *kernel = cpu_kernel();
+    (void)snprintf(text, size, "CPU, %d %s, products by %s%s", threads, threads == 1 ? "thread" : "threads",
+                   kernel ? kernel->name : "OpenBLAS for ", kernel ? "" : openblas_get_corename());
 }
 
 // Large blocks start on a huge page, where the system has them: a step walks gigabytes, and small pages would cost it
@@ -186,11 +189,17 @@ int cpu_open(struct device **device, int threads) {
     *device = NULL;
     struct pool *pool = NULL;
     TRY(pool_create(&pool, threads));
-    // Products are cut into tiles here, one tile per OpenBLAS call; threads of its own would fight over the cores and
-    // make results depend on their number.
+    // Tasks call OpenBLAS; threads of its own would fight over the cores and make results depend on their number.
     openblas_set_num_threads(1);
     struct cpu_device *cpu = memory_alloc(sizeof *cpu);
     *cpu = (struct cpu_device){.base = {&cpu_ops}, .pool = pool};
+    if (cpu_kernel()) {
+        cpu->workspace = cpu_alloc(&cpu->base, matmul_packed_bytes(threads));
+        if (!cpu->workspace) {
+            cpu_close(&cpu->base);
+            return -1;
+        }
+    }
     *device = &cpu->base;
     return 0;
 }

@@ -1,7 +1,7 @@
-// The CPU backend: fp32 (and 16 bits through it: half.h), threads of one pool, OpenBLAS for products. Every operation is
-// cut into tasks whose number and borders follow from the shapes alone, and a sum is always taken by one task in a fixed
-// order (or in fixed chunks that are added in order), so results are the same to the bit for any number of threads.
-// Private to ops/cpu.
+// The CPU backend: fp32 (and 16 bits through it: half.h), threads of one pool, products by a micro-kernel of our own or
+// by OpenBLAS. An operation is cut into tasks, and how a sum is taken follows from the shapes alone: by one task in a
+// fixed order, or in fixed chunks that are added in order. So results are the same to the bit for any number of
+// threads. Private to ops/cpu.
 #ifndef OPS_CPU_CPU_H
 #define OPS_CPU_CPU_H
 
@@ -12,7 +12,8 @@
 struct cpu_device {
     struct device base;
     struct pool *pool;
-    void *wide;  // what half.c widens 16-bit tensors into
+    float *workspace;  // what matmul_packed packs operands into
+    void *wide;        // what half.c widens 16-bit tensors into
     size_t wide_bytes;
 };
 

@@ -1,0 +1,35 @@
+// What the two ways of computing a product share: where it is written and what is done to a finished part of it.
+// Private to ops/cpu.
+#ifndef OPS_CPU_MATMUL_H
+#define OPS_CPU_MATMUL_H
+
+#include "ops/cpu/cpu.h"
+#include "ops/cpu/kernel.h"
+
+// A product below this many multiplications is not worth waking a thread for.
+enum { MATMUL_SMALL = 1 << 17 };
+
+// Where the product itself goes: aux with an activation that keeps it, else d.
+static inline const struct tensor *matmul_target(const struct op_matmul *op) {
+    return op->epilogue == EPILOGUE_BIAS_ACTIVATION && op->aux.data ? &op->aux : &op->d;
+}
+
+static inline bool matmul_has_bias(const struct op_matmul *op) {
+    return op->epilogue == EPILOGUE_BIAS || op->epilogue == EPILOGUE_BIAS_ACTIVATION;
+}
+
+static inline double matmul_size(const struct op_matmul *op) {
+    return (double)op->d.shape[0] * (double)op->d.shape[1] * (double)op->a.shape[op->transpose_a ? 0 : 1];
+}
+
+// The activation or its gradient over a part whose product, with its bias, is complete and best still in cache.
+void matmul_finish(const struct op_matmul *op, struct cpu_range rows, struct cpu_range columns);
+
+// The product in tiles of OpenBLAS calls, and in panels through a micro-kernel.
+void matmul_blas(struct device *device, const struct op_matmul *op);
+void matmul_packed(struct device *device, const struct op_matmul *op, const struct cpu_kernel *kernel);
+
+// The memory matmul_packed needs for a device with this many threads.
+size_t matmul_packed_bytes(int threads);
+
+#endif
