@@ -5,6 +5,7 @@
 //   SAVE/iter_0000010/optimizer.safetensors  Adam's m and v, fp32 master weights where parameters have 16 bits
 //   SAVE/iter_0000010/state.json             struct checkpoint_state
 //   SAVE/iter_0000010/config.json            the configuration of the run, where the caller gives one
+//   SAVE/iter_0000010/vocab-file_…           the tokenizer's files, see struct checkpoint_file
 //   SAVE/iter_0000010/manifest.json          every other file with its size and SHA-256; written last in the folder
 //
 // A save writes SAVE/iter_0000010.tmp.…/, syncs it, renames it and then replaces the marker. So whenever the
@@ -47,8 +48,27 @@ struct checkpoint_state {
 
 void checkpoint_state_free(struct checkpoint_state *state);  // the strings; safe on a zeroed one
 
+// A file that is kept in the checkpoint beside the tensors, so that the folder is all that is needed: the tokenizer's.
+// It stands there as ROLE_NAME: vocab-file_vocab.json, merge-file_merges.txt, tokenizer-model_tokenizer.json (the roles
+// are the flags'), huggingface_… for what only Hugging Face's tools read.
+struct checkpoint_file {
+    char *role;
+    char *path;  // where it is copied from, or where it was found
+};
+struct checkpoint_file_list {
+    struct checkpoint_file *items;
+    size_t count;
+};
+void checkpoint_file_list_add(struct checkpoint_file_list *list, const char *role, const char *path);  // copies both
+void checkpoint_file_list_free(struct checkpoint_file_list *list);
+// The files of an iter_… folder.
+int checkpoint_file_list_read(struct checkpoint_file_list *list, const char *path);
+// The path of the file of that role, NULL where there is none.
+const char *checkpoint_file_find(const struct checkpoint_file_list *list, const char *role);
+
 // ---- saving ----
 
+struct safetensors_writer;
 struct checkpoint_save {
     const char *folder;  // SAVE; created where missing
     struct device *device;
@@ -57,6 +77,10 @@ struct checkpoint_save {
     const struct checkpoint_tensor *optimizer;  // none (--no-save-optim): the checkpoint has no optimizer.safetensors
     size_t optimizer_count;
     const struct checkpoint_state *state;
+    struct checkpoint_file_list files;  // copied; borrowed
+    // Where the model's tensors are not in memory (data NULL): writes the elements of tensor i. NULL otherwise.
+    int (*produce)(void *context, size_t i, struct safetensors_writer *writer);
+    void *context;
     // After a successful save, older checkpoints of SAVE are removed until keep_last are left (the new one counts),
     // except those whose iteration is a multiple of retain_interval. 0 in keep_last keeps all. Folders that are not
     // checkpoints of this program, and iterations above the new one, are never touched.

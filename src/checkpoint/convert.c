@@ -92,3 +92,15 @@ void convert_elements(const struct convert *convert) {
     for (size_t i = 0; i < convert->count; i++)
         store_bits(to + i * to_bytes, convert->to_dtype, load_bits(from + i * from_bytes, convert->from_dtype));
 }
+
+void convert_transpose(const struct convert_turn *turn) {
+    enum { TILE = 32 };  // both sides of a tile stay in the cache
+    int64_t rows = turn->rows, columns = turn->columns;
+    size_t bytes = turn->bytes;
+    for (int64_t r0 = 0; r0 < rows; r0 += TILE)
+        for (int64_t c0 = 0; c0 < columns; c0 += TILE)
+            for (int64_t r = r0; r < rows && r < r0 + TILE; r++)
+                for (int64_t c = c0; c < columns && c < c0 + TILE; c++)
+                    memcpy(turn->to + (size_t)(c * rows + r) * bytes, turn->from + (size_t)(r * columns + c) * bytes,
+                           bytes);
+}

@@ -20,4 +20,13 @@ struct convert {
 };
 void convert_elements(const struct convert *convert);
 
+// to (columns, rows) = from (rows, columns), elements of `bytes`. The two do not overlap.
+struct convert_turn {
+    unsigned char *to;
+    const unsigned char *from;
+    int64_t rows, columns;
+    size_t bytes;
+};
+void convert_transpose(const struct convert_turn *turn);
+
 #endif

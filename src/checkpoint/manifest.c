@@ -76,7 +76,7 @@ static bool is_sha256(const char *text) {
 }
 
 static bool is_known_part(const char *holds) {
-    static const char *const parts[] = {"model", "optimizer", "state", "config"};
+    static const char *const parts[] = {"model", "optimizer", "state", "config", "file"};
     for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
         if (strcmp(holds, parts[i]) == 0)
             return true;

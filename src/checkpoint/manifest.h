@@ -15,7 +15,7 @@ enum { MANIFEST_VERSION = 1 };
 
 struct manifest_file {
     char *name;   // a plain name inside the folder
-    char *holds;  // "model", "optimizer", "state", "config"
+    char *holds;  // "model", "optimizer", "state", "config", "file"
     uint64_t bytes;
     char sha256[65];
 };

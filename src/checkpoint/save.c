@@ -6,6 +6,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "checkpoint/extra.h"
 #include "checkpoint/folder.h"
 #include "checkpoint/manifest.h"
 #include "checkpoint/safetensors.h"
@@ -32,7 +33,7 @@ static void part_init(struct part *part, const char *holds, const struct checkpo
     struct safetensors_tensor *entries = memory_alloc((count + 1) * sizeof entries[0]);
     for (size_t i = 0; i < count; i++) {
         struct tensor t = tensors[i].tensor;
-        CHECK(t.data && tensor_is_contiguous(t));
+        CHECK(tensor_is_contiguous(t));
         entries[i] = (struct safetensors_tensor){.name = tensors[i].name, .dtype = t.dtype, .rank = t.rank};
         memcpy(entries[i].shape, t.shape, sizeof t.shape);
     }
@@ -54,24 +55,31 @@ static void part_free(struct part *part) {
     part->layout.tensors = NULL;
 }
 
-static int write_tensors(const struct part *part, struct device *device, struct safetensors_writer *writer) {
-    struct stage stage = {.device = device};
-    device_synchronize(device);
+static int write_tensors(const struct part *part, const struct checkpoint_save *save,
+                         struct safetensors_writer *writer) {
     int result = 0;
+    if (save->produce) {
+        for (size_t i = 0; i < part->count && result == 0; i++)
+            result = save->produce(save->context, i, writer);
+        return result;
+    }
+    struct stage stage = {.device = save->device};
+    device_synchronize(save->device);
     for (size_t i = 0; i < part->count && result == 0; i++)
         result = stage_out(&stage, part->tensors[i].tensor, writer);
     stage_end(&stage);
     return result;
 }
 
-static int write_part(const struct part *part, const char *folder, struct device *device, struct manifest *manifest) {
+static int write_part(const struct part *part, const char *folder, const struct checkpoint_save *save,
+                      struct manifest *manifest) {
     struct manifest_file file = {.name = memory_printf("%s.safetensors", part->holds),
                                  .holds = memory_string(part->holds)};
     char *path = file_join(folder, file.name);
     struct safetensors_writer writer;
     int result = safetensors_create(&writer, path, &part->layout);
     if (result == 0)
-        result = write_tensors(part, device, &writer);
+        result = write_tensors(part, save, &writer);
     if (result == 0) {
         file.bytes = writer.expected_bytes;
         result = safetensors_commit(&writer, file.sha256);
@@ -99,9 +107,11 @@ static int write_folder(const struct checkpoint_save *save, const struct part *p
     struct manifest manifest = {.iteration = save->state->iteration};
     int result = file_make_folders(folder);
     for (size_t i = 0; i < count && result == 0; i++)
-        result = write_part(&parts[i], folder, save->device, &manifest);
+        result = write_part(&parts[i], folder, save, &manifest);
     if (result == 0)
         result = state_write(save->state, folder, &manifest);
+    if (result == 0)
+        result = extra_write(&save->files, folder, &manifest);
     if (result == 0)
         result = manifest_write(&manifest, folder);
     if (result == 0)

@@ -164,7 +164,7 @@ static int pop_to_mark(struct machine *m, struct torch_value ***items, size_t *c
     if (m->mark_count == 0)
         return error_set("at byte %zu it goes back to a mark it never set", m->at);
     size_t mark = m->marks[--m->mark_count];
-    *items = m->stack + mark;
+    *items = m->stack ? m->stack + mark : NULL;
     *count = m->depth - mark;
     m->depth = mark;
     return 0;

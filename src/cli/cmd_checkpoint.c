@@ -1,4 +1,4 @@
-// bevatron checkpoint: shows checkpoints and proves that they are whole.
+// bevatron checkpoint: shows checkpoints, proves that they are whole, converts them.
 #include "base/error.h"
 #include "cli/checkpoint.h"
 #include "cli/commands.h"
@@ -12,6 +12,7 @@ static const struct part {
 } parts[] = {
     {"inspect", "iterations, state, files and tensors of checkpoints", checkpoint_inspect},
     {"verify", "compares every file with the size and SHA-256 in its manifest", checkpoint_prove},
+    {"convert", "to and from Hugging Face, and from Megatron-LM", checkpoint_convert},
 };
 
 static void print_usage(FILE *out) {

@@ -32,7 +32,7 @@ static void expect_tensor(const struct torch_file *file, const char *name, const
     unsigned char values[256] = {0};
     EXPECT_INT((size_t)torch_tensor_count(tensor) * tensor->dtype->bytes, count);
     EXPECT_OK(torch_read(file, tensor, values));
-    EXPECT(memcmp(values, bytes, count) == 0);
+    EXPECT(count == 0 || memcmp(values, bytes, count) == 0);
 }
 
 static void check_plain(const char *name) {

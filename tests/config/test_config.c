@@ -186,7 +186,7 @@ TEST(presets) {
     EXPECT_ERROR(parse("--preset gpt5"), "--preset gpt5 is not known; there are gpt2-124m, ");
     struct buffer list = {0};
     config_list_presets(&list);
-    EXPECT(strstr(list.data, "gpt3-175b            175B      96   12288     96       2048") != NULL);
+    EXPECT(strstr(list.data, "gpt3-175b                175B      96   12288     96       2048") != NULL);
     buffer_free(&list);
 }
 

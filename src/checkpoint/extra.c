@@ -1,0 +1,85 @@
+// Files that belong to a checkpoint: the tokenizer's, which a model is worth nothing without. See struct
+// checkpoint_file.
+#include "checkpoint/extra.h"
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/hash.h"
+#include "base/memory.h"
+#include <stdlib.h>
+#include <string.h>
+
+void checkpoint_file_list_add(struct checkpoint_file_list *list, const char *role, const char *path) {
+    list->items = memory_realloc(list->items, (list->count + 1) * sizeof list->items[0]);
+    list->items[list->count++] = (struct checkpoint_file){memory_string(role), memory_string(path)};
+}
+
+void checkpoint_file_list_free(struct checkpoint_file_list *list) {
+    for (size_t i = 0; i < list->count; i++) {
+        free(list->items[i].role);
+        free(list->items[i].path);
+    }
+    free(list->items);
+    *list = (struct checkpoint_file_list){0};
+}
+
+const char *checkpoint_file_find(const struct checkpoint_file_list *list, const char *role) {
+    for (size_t i = 0; i < list->count; i++)
+        if (strcmp(list->items[i].role, role) == 0)
+            return list->items[i].path;
+    return NULL;
+}
+
+int checkpoint_file_list_read(struct checkpoint_file_list *list, const char *path) {
+    *list = (struct checkpoint_file_list){0};
+    struct manifest manifest;
+    TRY(manifest_read(&manifest, path));
+    for (size_t i = 0; i < manifest.count; i++) {
+        const char *name = manifest.files[i].name, *end = strchr(name, '_');
+        if (strcmp(manifest.files[i].holds, "file") != 0 || !end)
+            continue;
+        char *role = memory_printf("%.*s", (int)(end - name), name), *full = file_join(path, name);
+        checkpoint_file_list_add(list, role, full);
+        free(role);
+        free(full);
+    }
+    manifest_free(&manifest);
+    return 0;
+}
+
+int extra_copy(const char *from, const char *to, uint64_t *bytes, char sha256[65]) {
+    struct file_map map;
+    TRY(file_map_open(&map, from));
+    *bytes = map.size;
+    int result = file_write_all(to, map.data, map.size);
+    if (result == 0 && sha256) {
+        struct sha256 hash;
+        unsigned char digest[32];
+        sha256_init(&hash);
+        sha256_update(&hash, map.data, map.size);
+        sha256_final(&hash, digest);
+        sha256_hex(digest, sha256);
+    }
+    file_map_close(&map);
+    return result;
+}
+
+// The file's own name without the folder and without a role it may already carry.
+static const char *own_name(const struct checkpoint_file *file) {
+    const char *slash = strrchr(file->path, '/'), *name = slash ? slash + 1 : file->path;
+    size_t length = strlen(file->role);
+    return strncmp(name, file->role, length) == 0 && name[length] == '_' ? name + length + 1 : name;
+}
+
+int extra_write(const struct checkpoint_file_list *files, const char *folder, struct manifest *manifest) {
+    int result = 0;
+    for (size_t i = 0; i < files->count && result == 0; i++) {
+        struct manifest_file file = {.holds = memory_string("file")};
+        file.name = memory_printf("%s_%s", files->items[i].role, own_name(&files->items[i]));
+        char *to = file_join(folder, file.name);
+        result = extra_copy(files->items[i].path, to, &file.bytes, file.sha256);
+        free(to);
+        manifest_add(manifest, file);
+    }
+    return result;
+}

@@ -1,0 +1,12 @@
+// Copying the files that belong to a checkpoint into its folder. Internal to this folder.
+#ifndef CHECKPOINT_EXTRA_H
+#define CHECKPOINT_EXTRA_H
+
+#include "checkpoint/checkpoint.h"
+#include "checkpoint/manifest.h"
+
+int extra_write(const struct checkpoint_file_list *files, const char *folder, struct manifest *manifest);
+// Copies one file; sha256 may be NULL.
+int extra_copy(const char *from, const char *to, uint64_t *bytes, char sha256[65]);
+
+#endif

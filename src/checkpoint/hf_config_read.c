@@ -1,0 +1,183 @@
+// config.json to flags. See hf_config.h.
+#include "checkpoint/hf_config.h"
+
+#include "base/error.h"
+#include "base/memory.h"
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+// A flag is set once; a second member that says another value contradicts the first (OPT-350m's narrow embedding).
+static int set_flag(struct config *config, const char *flag, const char *text) {
+    struct flag_table table = config_flag_table(0);
+    struct buffer before = {0}, after = {0};
+    const struct flag *row = flag_find(&table, flag);
+    if (!row)
+        return error_set("this model needs %s, which this version does not have", flag);
+    bool was_set = flag_source(&config->given, flag) != FLAG_FROM_DEFAULT;
+    flag_format(row, config, &before);
+    int result = flag_set(&table, config, flag, text, FLAG_FROM_FILE);
+    flag_format(row, config, &after);
+    if (result == 0 && was_set && strcmp(buffer_string(&before), buffer_string(&after)) != 0)
+        result =
+            error_set("two of its members ask for different values of %s, %s and %s; such a model is not supported",
+                      flag, buffer_string(&before), buffer_string(&after));
+    buffer_free(&before);
+    buffer_free(&after);
+    return result;
+}
+
+static const struct json *member(const struct json *object, const char *key) {
+    const struct json *value = object ? json_member(object, key) : NULL;
+    return value && value->type != JSON_NULL ? value : NULL;
+}
+
+// "12", "1e-05", "true", "gelu_new"; NULL where it is an array or an object.
+static const char *text_of(const struct json *value) {
+    if (value->type == JSON_TRUE || value->type == JSON_FALSE)
+        return value->type == JSON_TRUE ? "true" : "false";
+    bool is_text = value->type == JSON_NUMBER || value->type == JSON_STRING;
+    return is_text && strlen(value->string) == value->length ? value->string : NULL;
+}
+
+// Whole numbers lose their fraction, because 10000.0 is one of ours too.
+static int set_number(struct config *config, const char *flag, const char *text, int added) {
+    char *end = NULL;
+    double number = strtod(text, &end);
+    if (*text == '\0' || *end != '\0' || !isfinite(number))
+        return error_set("\"%.64s\" is no number", text);
+    char *whole = NULL;
+    if (number == floor(number) && fabs(number) < 1e15)
+        whole = memory_printf("%" PRId64, (int64_t)number - added);
+    int result = set_flag(config, flag, whole ? whole : text);
+    free(whole);
+    return result;
+}
+
+// Finds "theirs=" among the map's words; *ours points behind it, *length to its end. False where it is not there.
+static bool find_mapped(const char *map, const char *theirs, const char **ours, size_t *length) {
+    size_t name = strlen(theirs);
+    for (const char *word = map; *word;) {
+        size_t total = strcspn(word, " ");
+        if (total > name && strncmp(word, theirs, name) == 0 && word[name] == '=') {
+            *ours = word + name + 1;
+            *length = total - name - 1;
+            return true;
+        }
+        word += total + strspn(word + total, " ");
+    }
+    return false;
+}
+
+static int set_mapped(struct config *config, const struct hf_key *key, const char *text) {
+    const char *value = NULL;
+    size_t length = 0;
+    if (!find_mapped(key->map, text, &value, &length))
+        return error_set("\"%.64s\" is not supported (known are, as theirs=ours: %s)", text, key->map);
+    char *values = memory_printf("%.*s", (int)length, value), *flags = memory_string(key->flags ? key->flags : "");
+    char *value_rest = values, *flag_rest = flags;
+    int result = 0;
+    for (const char *flag = strsep(&flag_rest, "/"); flag && *flag && result == 0; flag = strsep(&flag_rest, "/")) {
+        const char *one = strsep(&value_rest, "/");
+        CHECK(one != NULL);
+        result = set_flag(config, flag, one);
+    }
+    free(values);
+    free(flags);
+    return result;
+}
+
+static int read_key(const struct hf_key *key, const struct json *root, struct config *config) {
+    const struct json *value = member(root, key->key);
+    const char *text = value ? text_of(value) : key->fallback;
+    if (!text)
+        return error_set("it has no \"%s\"", key->key);
+    if (strcmp(text, "-") == 0)
+        return 0;
+    int result = key->kind == HF_MAP      ? set_mapped(config, key, text)
+                 : key->kind == HF_SWITCH ? set_flag(config, key->flags, text)
+                                          : set_number(config, key->flags, text, key->added);
+    if (result < 0)
+        error_context("\"%s\"", key->key);
+    return result;
+}
+
+static int set_from(struct config *config, const char *flag, const struct json *object, const char *key) {
+    const struct json *value = member(object, key);
+    if (!value || value->type != JSON_NUMBER)
+        return error_set("its rotary scaling has no \"%s\"", key);
+    return set_number(config, flag, value->string, 0);
+}
+
+// transformers 5 has everything in rope_parameters; before, rope_theta stood by itself and rope_scaling beside it.
+static int read_rope(const struct json *root, struct config *config) {
+    const struct json *all = member(root, "rope_parameters"), *scaling = member(root, "rope_scaling");
+    const struct json *theta = member(all, "rope_theta") ? member(all, "rope_theta") : member(root, "rope_theta");
+    const struct json *part = member(all, "partial_rotary_factor") ? member(all, "partial_rotary_factor")
+                                                                   : member(root, "partial_rotary_factor");
+    TRY(set_number(config, "--rotary-base", theta && theta->type == JSON_NUMBER ? theta->string : "10000", 0));
+    if (part && part->type == JSON_NUMBER)
+        TRY(set_flag(config, "--rotary-percent", part->string));
+    scaling = scaling ? scaling : all;
+    const struct json *kind = member(scaling, "rope_type") ? member(scaling, "rope_type") : member(scaling, "type");
+    const char *name = kind && kind->type == JSON_STRING ? kind->string : "default";
+    if (strcmp(name, "default") == 0)
+        return 0;
+    if (strcmp(name, "linear") == 0)
+        return set_from(config, "--rotary-seq-len-interpolation-factor", scaling, "factor");
+    if (strcmp(name, "llama3") != 0)
+        return error_set("its rotary scaling \"%.64s\" is not supported (default, linear and llama3 are)", name);
+    TRY(set_flag(config, "--use-rope-scaling", "true"));
+    TRY(set_from(config, "--rope-scaling-factor", scaling, "factor"));
+    TRY(set_from(config, "--rope-low-freq-factor", scaling, "low_freq_factor"));
+    TRY(set_from(config, "--rope-high-freq-factor", scaling, "high_freq_factor"));
+    return set_from(config, "--rope-original-length", scaling, "original_max_position_embeddings");
+}
+
+static int read_groups(const struct json *root, struct config *config) {
+    const struct json *groups = member(root, "num_key_value_heads");
+    if (!groups || groups->type != JSON_NUMBER || groups->number == (double)config->num_attention_heads)
+        return 0;
+    TRY(set_flag(config, "--group-query-attention", "true"));
+    return set_number(config, "--num-query-groups", groups->string, 0);
+}
+
+static bool is_same_tensor(const struct weight *a, const struct weight *b) {
+    if (!a || !b || !a->is_readable || !b->is_readable || a->dtype != b->dtype || a->bytes != b->bytes)
+        return false;
+    void *x = memory_alloc(a->bytes + 1), *y = memory_alloc(b->bytes + 1);
+    bool is_same = weight_read(a, x) == 0 && weight_read(b, y) == 0 && memcmp(x, y, a->bytes) == 0;
+    free(x);
+    free(y);
+    return is_same;
+}
+
+// A file may carry the tied matrix twice; another matrix under the head's name is a head of its own, whatever is said.
+static int read_tie(const struct hf_family *family, const struct json *root, const struct weights *weights,
+                    struct config *config) {
+    const struct json *tie = member(root, "tie_word_embeddings"), *scale = member(root, "scale_decoder_outputs");
+    bool is_tied = tie ? tie->type == JSON_TRUE : strcmp(family->tie, "true") == 0;
+    bool is_t5 = strcmp(family->model_type, "t5") == 0, is_scaled = scale ? scale->type == JSON_TRUE : is_tied;
+    const struct weight *head = weights_find(weights, family->head);
+    if (head && is_tied)
+        is_tied = is_same_tensor(head, weights_find(weights, family->embedding));
+    if (is_t5 && is_scaled)
+        TRY(set_flag(config, "--scale-tied-output", "true"));
+    return is_tied ? 0 : set_flag(config, "--untie-embeddings-and-output-weights", "true");
+}
+
+int hf_config_read(const struct hf_family *family, const struct json *root, const struct weights *weights,
+                   struct config *config) {
+    for (size_t i = 0; i < family->key_count; i++)
+        TRY(read_key(&family->keys[i], root, config));
+    for (size_t i = 0; i < family->flag_count; i++)
+        TRY(set_flag(config, family->flags[i].flag, family->flags[i].value));
+    if (family->has_rope) {
+        TRY(read_rope(root, config));
+        TRY(read_groups(root, config));
+    }
+    if (family->architecture_mlm && !weights_find(weights, "cls.seq_relationship.weight"))
+        TRY(set_flag(config, "--bert-no-binary-head", "true"));
+    return read_tie(family, root, weights, config);
+}

@@ -1,0 +1,70 @@
+// The families of Hugging Face models as tables: what their configurations and tensors are called and how each becomes
+// ours. One engine reads the tables in both directions, so what can be imported can be exported and the two cannot
+// drift apart. Internal to this folder.
+#ifndef CHECKPOINT_HF_FAMILY_H
+#define CHECKPOINT_HF_FAMILY_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+// How theirs becomes ours; exporting does the reverse.
+enum hf_transform {
+    HF_SAME,       // the same elements in the same order
+    HF_TRANSPOSE,  // GPT-2 keeps (in, out)
+    HF_JOIN,       // several of theirs, one below another, are one of ours: its segments
+};
+
+enum { HF_MAX_PIECES = 3 };
+
+// One kind of tensor. A * stands for the layer's number.
+struct hf_row {
+    const char *ours;
+    enum hf_transform transform;
+    const char *theirs[HF_MAX_PIECES];  // NULL after the last
+};
+
+enum hf_key_kind {
+    HF_NUMBER,  // the flag's number
+    HF_SWITCH,  // the flag's truth
+    HF_MAP,     // texts "theirs=ours" separated by blanks; ours may be "a/b" for flags "--a/--b", and empty without
+                // flags: then theirs is simply the only value that is supported
+};
+
+// One member of config.json.
+struct hf_key {
+    const char *key;
+    enum hf_key_kind kind;
+    const char *flags;  // NULL: nothing of ours
+    const char
+        *fallback;  // where the member is absent or null; NULL: it must be there; "-": the flag keeps its default
+    const char *map;
+    int added;  // of a number: theirs is ours + added
+};
+
+// A flag that every model of the family has.
+struct hf_flag {
+    const char *flag, *value;
+};
+
+struct hf_family {
+    const char *model_type;
+    const char *architecture;      // of the model with its head
+    const char *architecture_mlm;  // of a BERT without the sentence head, else NULL
+    const char *prefix;            // before all names but the head's; files of a bare model lack it
+    const char *embedding, *head;  // theirs; the head is absent where it is tied
+    const char *tie;               // "true" or "false" where config.json does not say
+    const struct hf_row *rows;
+    const char *const *ignored;  // patterns of buffers that are no parameters; NULL at the end
+    const struct hf_key *keys;
+    const struct hf_flag *flags;
+    const struct hf_flag *written;  // members of config.json that our configuration says nothing about, as JSON
+    bool has_rope;
+    size_t row_count, key_count, flag_count, written_count;
+};
+
+const struct hf_family *hf_family_find(const char *model_type);  // NULL where it is not known
+const struct hf_family *hf_family_at(size_t i);                  // NULL after the last
+// "gpt2, opt, …", to be freed.
+char *hf_family_list(void);
+
+#endif

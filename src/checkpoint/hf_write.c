@@ -1,0 +1,342 @@
+// A model source written as a folder of Hugging Face. Everything is written under a temporary name and renamed at the
+// end, so the folder is whole or not there.
+#include "checkpoint/model_source.h"
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/json.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "checkpoint/convert.h"
+#include "checkpoint/extra.h"
+#include "checkpoint/hf_config.h"
+#include "checkpoint/hf_names.h"
+#include "checkpoint/model_bytes.h"
+#include "checkpoint/safetensors.h"
+#include <dirent.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+// One tensor of theirs: rows [first, first + rows) of one of ours, perhaps turned.
+struct output {
+    char *name;
+    size_t from;
+    int64_t first, rows;
+    bool is_turned;
+    struct safetensors_tensor entry;
+    size_t bytes;
+};
+
+struct job {
+    const struct model_write *write;
+    const struct hf_family *family;
+    const char *folder;  // temporary
+    struct output *outputs;
+    size_t count;
+    struct model_bytes bytes;
+    size_t *file_ends;  // outputs [file_ends[f - 1], file_ends[f]) are in file f
+    size_t file_count;
+};
+
+static bool is_of_vocabulary(const char *name) {
+    return strcmp(name, "embedding.word_embeddings.weight") == 0 || strncmp(name, "output_layer.", 13) == 0;
+}
+
+static int add_outputs(struct job *job, size_t i, struct buffer *unknown) {
+    const struct model_source *source = job->write->source;
+    const struct param *param = source->params.items[i];
+    const struct source_tensor *tensor = &source->tensors[i];
+    enum dtype dtype = job->write->has_dtype ? job->write->dtype : tensor->dtype;
+    struct hf_match match = hf_match(job->family, param);
+    if (!match.row) {
+        buffer_printf(unknown, "%s%s", unknown->length > 0 ? ", " : "", tensor->name);
+        return 0;
+    }
+    int64_t first = 0;
+    for (int k = 0; k < match.pieces; k++) {
+        struct output *output = &job->outputs[job->count++];
+        *output = (struct output){.name = hf_piece_name(&match, k), .from = i, .first = first};
+        int64_t rows = hf_piece_rows(&match, param, k);
+        first += rows;
+        if (is_of_vocabulary(tensor->name) && job->write->vocab_size > 0)
+            rows = job->write->vocab_size;
+        output->rows = rows;
+        output->is_turned = match.row->transform == HF_TRANSPOSE;
+        int64_t columns = tensor->rank == 2 ? tensor->shape[1] : 1;
+        output->bytes = (size_t)(rows * columns) * dtype_bytes(dtype);
+        output->entry = (struct safetensors_tensor){.name = output->name, .dtype = dtype, .rank = tensor->rank};
+        output->entry.shape[0] = output->is_turned ? columns : rows;
+        output->entry.shape[1] = output->is_turned ? rows : columns;
+    }
+    return 0;
+}
+
+static int list_outputs(struct job *job) {
+    const struct model_source *source = job->write->source;
+    struct buffer unknown = {0};
+    job->outputs = memory_alloc((source->count * HF_MAX_PIECES + 1) * sizeof job->outputs[0]);
+    job->file_ends = memory_alloc((source->count * HF_MAX_PIECES + 1) * sizeof job->file_ends[0]);
+    int result = 0;
+    for (size_t i = 0; i < source->count && result == 0; i++)
+        result = add_outputs(job, i, &unknown);
+    if (result == 0 && unknown.length > 0)
+        result = error_set("a %s of Hugging Face has no place for %s", job->family->model_type, unknown.data);
+    buffer_free(&unknown);
+    uint64_t used = 0;
+    for (size_t i = 0; i < job->count; i++) {
+        if (i > 0 && used + job->outputs[i].bytes > job->write->shard_bytes) {
+            job->file_ends[job->file_count++] = i;
+            used = 0;
+        }
+        used += job->outputs[i].bytes;
+    }
+    job->file_ends[job->file_count++] = job->count;
+    return result;
+}
+
+static char *file_name(const struct job *job, size_t f) {
+    if (job->file_count == 1)
+        return memory_string("model.safetensors");
+    return memory_printf("model-%05zu-of-%05zu.safetensors", f + 1, job->file_count);
+}
+
+static int write_turned(struct job *job, const struct output *output, struct safetensors_writer *writer) {
+    unsigned char *turned = memory_alloc(output->bytes + 1);
+    convert_transpose(&(struct convert_turn){.to = turned,
+                                             .from = job->bytes.data,
+                                             .rows = output->rows,
+                                             .columns = output->entry.shape[0],
+                                             .bytes = dtype_bytes(output->entry.dtype)});
+    int result = safetensors_write(writer, turned, output->bytes);
+    free(turned);
+    return result;
+}
+
+static int write_output(struct job *job, const struct output *output, struct safetensors_writer *writer) {
+    TRY(model_bytes_read(job->write, output->from, &job->bytes));
+    if (output->is_turned)
+        return write_turned(job, output, writer);
+    int64_t columns = output->entry.rank == 2 ? output->entry.shape[1] : 1;
+    size_t skipped = (size_t)(output->first * columns) * dtype_bytes(output->entry.dtype);
+    CHECK(skipped + output->bytes <= job->bytes.bytes);
+    return safetensors_write(writer, job->bytes.data + skipped, output->bytes);
+}
+
+static int write_file(struct job *job, size_t f) {
+    size_t begin = f > 0 ? job->file_ends[f - 1] : 0, end = job->file_ends[f];
+    struct safetensors_tensor *entries = memory_alloc((end - begin + 1) * sizeof entries[0]);
+    for (size_t i = begin; i < end; i++)
+        entries[i - begin] = job->outputs[i].entry;
+    const struct safetensors_text metadata = {"format", "pt"};
+    struct safetensors_layout layout = {
+        .tensors = entries, .count = end - begin, .metadata = &metadata, .metadata_count = 1};
+    char *name = file_name(job, f), *path = file_join(job->folder, name);
+    struct safetensors_writer writer;
+    int result = safetensors_create(&writer, path, &layout);
+    for (size_t i = begin; i < end && result == 0; i++)
+        result = write_output(job, &job->outputs[i], &writer);
+    if (result == 0)
+        result = safetensors_commit(&writer, NULL);
+    else
+        safetensors_abort(&writer);
+    free(name);
+    free(path);
+    free(entries);
+    return result;
+}
+
+static int write_text(const struct job *job, const char *name, const struct buffer *text) {
+    char *path = file_join(job->folder, name);
+    int result = file_write_all(path, buffer_string(text), text->length);
+    free(path);
+    return result;
+}
+
+static int write_index(const struct job *job) {
+    if (job->file_count == 1)
+        return 0;
+    uint64_t total = 0;
+    for (size_t i = 0; i < job->count; i++)
+        total += job->outputs[i].bytes;
+    struct buffer text = {0};
+    struct json_writer json = {.out = &text, .indent = 2};
+    json_begin_object(&json);
+    json_key(&json, "metadata");
+    json_begin_object(&json);
+    json_key(&json, "total_size");
+    json_int(&json, (int64_t)total);
+    json_end_object(&json);
+    json_key(&json, "weight_map");
+    json_begin_object(&json);
+    for (size_t i = 0, f = 0; i < job->count; i++) {
+        while (i >= job->file_ends[f])
+            f++;
+        char *name = file_name(job, f);
+        json_key(&json, job->outputs[i].name);
+        json_cstring(&json, name);
+        free(name);
+    }
+    json_end_object(&json);
+    json_end_object(&json);
+    buffer_append_byte(&text, '\n');
+    int result = write_text(job, "model.safetensors.index.json", &text);
+    buffer_free(&text);
+    return result;
+}
+
+// The dtype of most elements is what from_pretrained should load as.
+static const char *main_dtype(const struct job *job) {
+    static const char *const names[] = {[DTYPE_F32] = "float32", [DTYPE_BF16] = "bfloat16", [DTYPE_F16] = "float16"};
+    size_t bytes[DTYPE_COUNT] = {0};
+    enum dtype most = DTYPE_F32;
+    for (size_t i = 0; i < job->count; i++)
+        bytes[job->outputs[i].entry.dtype] += job->outputs[i].bytes;
+    for (int i = 0; i < DTYPE_COUNT; i++)
+        most = bytes[i] > bytes[most] ? (enum dtype)i : most;
+    return names[most];
+}
+
+static int write_config(const struct job *job) {
+    struct config *config = &job->write->source->config;
+    int64_t padded = config->padded_vocab_size;
+    if (job->write->vocab_size > 0)
+        config->padded_vocab_size = job->write->vocab_size;
+    struct buffer text = {0};
+    hf_config_write(&(struct hf_config_write){.family = job->family,
+                                              .config = config,
+                                              .base = job->write->source->foreign_config,
+                                              .dtype = main_dtype(job)},
+                    &text);
+    config->padded_vocab_size = padded;
+    int result = write_text(job, "config.json", &text);
+    buffer_free(&text);
+    return result;
+}
+
+static const char *extension(const char *path) {
+    const char *slash = strrchr(path, '/'), *dot = strrchr(path, '.');
+    return dot && (!slash || dot > slash) ? dot : "";
+}
+
+// What the file is called there; NULL where Hugging Face has no use for it. To be freed.
+static char *tokenizer_name(const struct checkpoint_file *file) {
+    if (strcmp(file->role, "huggingface") == 0) {
+        const char *slash = strrchr(file->path, '/'), *name = slash ? slash + 1 : file->path;
+        name = strncmp(name, "huggingface_", 12) == 0 ? name + 12 : name;
+        return strcmp(name, "config.json") == 0 ? NULL : memory_string(name);
+    }
+    if (strcmp(file->role, "merge-file") == 0)
+        return memory_string("merges.txt");
+    if (strcmp(file->role, "vocab-file") == 0)
+        return memory_string(strcmp(extension(file->path), ".txt") == 0 ? "vocab.txt" : "vocab.json");
+    bool is_json = strcmp(extension(file->path), ".json") == 0;
+    bool is_spiece = strstr(file->path, "spiece.model") != NULL;
+    return memory_string(is_json ? "tokenizer.json" : is_spiece ? "spiece.model" : "tokenizer.model");
+}
+
+// So that AutoTokenizer finds its class where the model was not Hugging Face's before.
+static int write_tokenizer_config(const struct job *job) {
+    static const struct {
+        const char *file, *class;
+    } rows[] = {{"tokenizer.json", "PreTrainedTokenizerFast"},
+                {"vocab.json", "GPT2Tokenizer"},
+                {"vocab.txt", "BertTokenizer"},
+                {"tokenizer.model", "LlamaTokenizer"},
+                {"spiece.model", "T5Tokenizer"}};
+    char *path = file_join(job->folder, "tokenizer_config.json");
+    bool exists = file_exists(path);
+    free(path);
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0] && !exists; i++) {
+        path = file_join(job->folder, rows[i].file);
+        exists = file_exists(path);
+        free(path);
+        if (!exists)
+            continue;
+        struct buffer text = {0};
+        buffer_printf(&text, "{\n  \"tokenizer_class\": \"%s\"\n}\n", rows[i].class);
+        int result = write_text(job, "tokenizer_config.json", &text);
+        buffer_free(&text);
+        return result;
+    }
+    return 0;
+}
+
+static int write_tokenizer(const struct job *job) {
+    const struct checkpoint_file_list *files = &job->write->source->files;
+    int result = 0;
+    for (size_t i = 0; i < files->count && result == 0; i++) {
+        char *name = tokenizer_name(&files->items[i]);
+        if (!name)
+            continue;
+        char *to = file_join(job->folder, name);
+        uint64_t bytes = 0;
+        result = extra_copy(files->items[i].path, to, &bytes, NULL);
+        free(to);
+        free(name);
+    }
+    return result == 0 ? write_tokenizer_config(job) : result;
+}
+
+static int write_all(struct job *job) {
+    TRY(list_outputs(job));
+    TRY(file_make_folders(job->folder));
+    for (size_t f = 0; f < job->file_count; f++)
+        TRY(write_file(job, f));
+    TRY(write_index(job));
+    TRY(write_config(job));
+    TRY(write_tokenizer(job));
+    return file_sync_folder(job->folder);
+}
+
+static bool is_empty_folder(const char *path) {
+    DIR *folder = opendir(path);
+    int entries = 0;
+    while (folder && readdir(folder))
+        entries++;
+    if (folder)
+        closedir(folder);
+    return entries <= 2;
+}
+
+static int check_target(const struct model_write *write) {
+    if (file_exists(write->folder) && (!file_is_folder(write->folder) || !is_empty_folder(write->folder)))
+        return error_set("%s exists and is not an empty folder; give another name or remove it", write->folder);
+    const struct config *config = &write->source->config;
+    if (write->vocab_size > config->padded_vocab_size)
+        return error_set_code(EXIT_CODE_USAGE,
+                              "the model has a vocabulary of %" PRId64 ", so %" PRId64 " rows of it cannot be written",
+                              config->padded_vocab_size, write->vocab_size);
+    return 0;
+}
+
+int model_write_huggingface(const struct model_write *write) {
+    TRY(check_target(write));
+    struct job job = {.write = write, .family = hf_config_family(&write->source->config, write->family)};
+    if (!job.family)
+        return -1;
+    char *parent = file_parent(write->folder), *temporary = file_temporary_name(write->folder);
+    job.folder = temporary;
+    int result = file_make_folders(parent);
+    if (result == 0)
+        result = write_all(&job);
+    if (result == 0) {
+        (void)rmdir(write->folder);
+        result = file_rename(temporary, write->folder);
+    }
+    if (result < 0) {
+        struct error_note *note = error_take();
+        if (file_remove_tree(temporary) < 0)
+            log_warn("%s", error_message());
+        error_give(note);
+    }
+    for (size_t i = 0; i < job.count; i++)
+        free(job.outputs[i].name);
+    free(job.outputs);
+    free(job.file_ends);
+    model_bytes_free(&job.bytes);
+    free(parent);
+    free(temporary);
+    return result;
+}

@@ -1,0 +1,140 @@
+// The arguments of a Megatron run as our flags. Most have the same name, with _ for -; what a checkpoint's model would
+// need and we do not have is an error. The oldest files have no arguments: then the tensors say everything but the
+// number of heads.
+#include "checkpoint/megatron_folder.h"
+
+#include "base/error.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { USUAL_HEAD_SIZE = 64 };
+
+static int set_flag(struct config *config, const char *flag, const char *text) {
+    struct flag_table table = config_flag_table(0);
+    return flag_set(&table, config, flag, text, FLAG_FROM_FILE);
+}
+
+static int set_number(struct config *config, const char *flag, int64_t number) {
+    char text[32];
+    (void)snprintf(text, sizeof text, "%" PRId64, number);
+    return set_flag(config, flag, text);
+}
+
+// Arguments that are called as our flags are.
+static const char *const same[] = {"num_layers",
+                                   "hidden_size",
+                                   "ffn_hidden_size",
+                                   "num_attention_heads",
+                                   "kv_channels",
+                                   "max_position_embeddings",
+                                   "seq_length",
+                                   "hidden_dropout",
+                                   "attention_dropout",
+                                   "init_method_std",
+                                   "make_vocab_size_divisible_by",
+                                   "rotary_base",
+                                   "rotary_percent",
+                                   "rotary_interleaved",
+                                   "rotary_seq_len_interpolation_factor",
+                                   "use_rope_scaling",
+                                   "normalization",
+                                   "norm_epsilon",
+                                   "layernorm_epsilon",
+                                   "swiglu",
+                                   "group_query_attention",
+                                   "num_query_groups",
+                                   "add_qkv_bias",
+                                   "untie_embeddings_and_output_weights",
+                                   "tokenizer_type",
+                                   "vocab_file",
+                                   "merge_file",
+                                   "tokenizer_model"};
+
+// Arguments under which the model is another one than ours can be.
+static const char *const unsupported[] = {"squared_relu",           "apply_layernorm_1p",
+                                          "qk_layernorm",           "num_experts",
+                                          "multi_latent_attention", "apply_residual_connection_post_layernorm"};
+
+static bool is_true(const struct torch_value *value) {
+    return value &&
+           ((value->type == TORCH_BOOL && value->boolean) || (value->type == TORCH_INT && value->integer != 0));
+}
+
+static int set_same(struct config *config, const char *name, const struct torch_value *value) {
+    char *flag = memory_printf("--%s", name), *text = NULL;
+    for (char *p = flag; *p; p++)
+        *p = *p == '_' ? '-' : *p;
+    if (value->type == TORCH_BOOL)
+        text = memory_string(value->boolean ? "true" : "false");
+    else if (value->type == TORCH_INT)
+        text = memory_printf("%" PRId64, value->integer);
+    else if (value->type == TORCH_FLOAT)
+        text = memory_printf("%.17g", value->real);
+    else if (value->type == TORCH_STRING && strlen(value->text) == value->length)
+        text = memory_string(value->text);
+    if (strcmp(flag, "--layernorm-epsilon") == 0) {
+        free(flag);
+        flag = memory_string("--norm-epsilon");
+    }
+    int result = text ? set_flag(config, flag, text) : 0;
+    free(flag);
+    free(text);
+    return result;
+}
+
+// GELU's tanh form was the only one at first, then that of a fused kernel or of --openai-gelu.
+static int set_activation(struct config *config, const struct torch_value *args) {
+    const struct torch_value *fusion = torch_get(args, "bias_gelu_fusion"), *bias = torch_get(args, "add_bias_linear");
+    if (fusion && !is_true(fusion) && !is_true(torch_get(args, "openai_gelu")) && !is_true(torch_get(args, "swiglu")))
+        TRY(set_flag(config, "--no-bias-gelu-fusion", "true"));
+    if (bias && !is_true(bias))
+        TRY(set_flag(config, "--disable-bias-linear", "true"));
+    return 0;
+}
+
+static int read_args(const struct torch_value *args, struct config *config) {
+    for (size_t i = 0; i < sizeof unsupported / sizeof unsupported[0]; i++)
+        if (is_true(torch_get(args, unsupported[i])))
+            return error_set("its model was made with --%s, which is not supported", unsupported[i]);
+    for (size_t i = 0; i < sizeof same / sizeof same[0]; i++) {
+        const struct torch_value *value = torch_get(args, same[i]);
+        if (value && set_same(config, same[i], value) < 0)
+            return error_context("its argument \"%s\"", same[i]);
+    }
+    return set_activation(config, args);
+}
+
+static int read_shapes(const struct megatron_folder *folder, int64_t attention_heads, struct config *config) {
+    const struct weight *words = megatron_find(folder, 0, "embedding.word_embeddings.weight");
+    if (!words || words->rank != 2)
+        return error_set("it has neither arguments nor an embedding to tell the model's size by");
+    int64_t heads = attention_heads > 0 ? attention_heads : words->shape[1] / USUAL_HEAD_SIZE;
+    if (heads == 0)
+        return error_set("it does not say how many attention heads there are; give --num-attention-heads");
+    if (attention_heads == 0)
+        log_info("note: the checkpoint does not say how many attention heads there are; taking %" PRId64
+                 ", of %d channels each (--num-attention-heads says otherwise)",
+                 heads, USUAL_HEAD_SIZE);
+    TRY(set_number(config, "--num-layers", folder->layers));
+    TRY(set_number(config, "--hidden-size", words->shape[1]));
+    return set_number(config, "--num-attention-heads", heads);
+}
+
+int megatron_read_config(const struct megatron_folder *folder, int64_t attention_heads, struct config *config) {
+    TRY(folder->args ? read_args(folder->args, config) : read_shapes(folder, attention_heads, config));
+    // What the tensors say themselves is more reliable than arguments, some of which are enumerations of Python.
+    int64_t vocabulary = 0;
+    for (int rank = 0; rank < folder->tensor_ranks; rank++) {
+        const struct weight *words = megatron_find(folder, rank, "embedding.word_embeddings.weight");
+        vocabulary += words && words->rank == 2 ? words->shape[0] : 0;
+    }
+    TRY(set_number(config, "--padded-vocab-size", vocabulary > 0 ? vocabulary : 1));
+    const struct weight *positions = megatron_find(folder, 0, "embedding.position_embeddings.weight");
+    if (positions && positions->rank == 2)
+        return set_number(config, "--max-position-embeddings", positions->shape[0]);
+    return set_flag(config, "--position-embedding-type", "rope");
+}

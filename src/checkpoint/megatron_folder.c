@@ -1,0 +1,240 @@
+// The files of a Megatron checkpoint. Layers are numbered from 0 in each file; their place in the model follows from
+// how many the files before it have: pipeline stages one after another, and with virtual stages ("model0", "model1", …)
+// first all stages' first chunks.
+#include "checkpoint/megatron_folder.h"
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/memory.h"
+#include "checkpoint/folder.h"
+#include "checkpoint/megatron_names.h"
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAX_DEPTH = 16, MAX_CHUNKS = 64, MAX_RANKS = 1024 };
+
+static const char *const file_names[] = {"model_optim_rng.pt", "model_rng.pt"};
+
+// The file of one rank, NULL where there is none; to be freed. Stage -1 is the name without stages.
+static char *rank_file(const char *path, int tensor_rank, int stage) {
+    char *folder = stage < 0 ? memory_printf("%s/mp_rank_%02d", path, tensor_rank)
+                             : memory_printf("%s/mp_rank_%02d_%03d", path, tensor_rank, stage);
+    char *found = NULL;
+    for (size_t i = 0; i < sizeof file_names / sizeof file_names[0] && !found; i++) {
+        char *file = file_join(folder, file_names[i]);
+        if (file_exists(file))
+            found = file;
+        else
+            free(file);
+    }
+    free(folder);
+    return found;
+}
+
+static bool has_rank(const char *path, int tensor_rank, int stage) {
+    char *file = rank_file(path, tensor_rank, stage);
+    free(file);
+    return file != NULL;
+}
+
+static bool has_ranks(const char *path) {
+    return has_rank(path, 0, -1) || has_rank(path, 0, 0);
+}
+
+// SAVE/iter_0000100, SAVE/release, or SAVE itself where it is one of them; NULL where there is none. To be freed.
+static char *find_path(const char *path, int64_t step) {
+    if (has_ranks(path))
+        return memory_string(path);
+    char *marker = file_join(path, "latest_checkpointed_iteration.txt"), *found = NULL;
+    struct buffer text = {0};
+    bool has_marker = file_exists(marker) && file_read_all(marker, 64, &text) == 0;
+    bool is_release = has_marker && strncmp(buffer_string(&text), "release", 7) == 0;
+    if (step >= 0)
+        found = memory_printf("%s/iter_%07" PRId64, path, step);
+    else if (is_release)
+        found = file_join(path, "release");
+    else if (has_marker)
+        found = memory_printf("%s/iter_%07lld", path, strtoll(buffer_string(&text), NULL, 10));
+    buffer_free(&text);
+    free(marker);
+    if (found && !has_ranks(found)) {
+        free(found);
+        found = NULL;
+    }
+    return found;
+}
+
+bool megatron_is_folder(const char *path) {
+    char *found = find_path(path, -1);
+    free(found);
+    return found != NULL;
+}
+
+// ---- tensors ----
+
+// One chunk of one file on its way into the list.
+struct flattening {
+    struct megatron_folder *folder;
+    const struct torch_file *file;
+    int tensor_rank;
+    int64_t first_layer;
+    int64_t layers;  // that were seen
+};
+
+// What is outside the layers may stand on several stages, all alike: the tied embedding on the first and the last.
+static bool is_there(const struct megatron_folder *folder, const char *key) {
+    for (size_t i = 0; i < folder->weights.count; i++)
+        if (strcmp(folder->weights.items[i].name, key) == 0)
+            return true;
+    return false;
+}
+
+static void add_tensor(struct flattening *flat, const char *name, const struct torch_tensor *tensor) {
+    bool is_ignored = false;
+    int64_t layer = -1;
+    char *ours = megatron_name(name, flat->first_layer, &layer, &is_ignored);
+    if (layer >= flat->layers)
+        flat->layers = layer + 1;
+    if (!ours && !is_ignored)
+        name_list_add(&flat->folder->unknown, name);
+    if (!ours)
+        return;
+    char *key = memory_printf("%02d/%s", flat->tensor_rank, ours);
+    if (layer >= 0 || !is_there(flat->folder, key))
+        weights_add_tensor(&flat->folder->weights, key, flat->file, tensor);
+    free(key);
+    free(ours);
+}
+
+// Nested dicts of old files and flat ones of new files alike: names joined by dots.
+static int flatten(struct flattening *flat, const struct torch_value *dict, const char *prefix, int depth) {
+    if (depth > MAX_DEPTH)
+        return error_set("its model has dicts in dicts deeper than %d", MAX_DEPTH);
+    for (size_t i = 0; i < dict->count; i += 2) {
+        const struct torch_value *key = dict->items[i], *value = dict->items[i + 1];
+        if (key->type != TORCH_STRING || strlen(key->text) != key->length)
+            continue;
+        char *name = memory_printf("%s%s%s", prefix, *prefix ? "." : "", key->text);
+        int result = 0;
+        if (value->type == TORCH_TENSOR)
+            add_tensor(flat, name, &value->tensor);
+        else if (value->type == TORCH_DICT)
+            result = flatten(flat, value, name, depth + 1);
+        free(name);
+        TRY(result);
+    }
+    return 0;
+}
+
+// Chunk c of the virtual stages; without them there is one. NULL where there is no such chunk.
+static const struct torch_value *chunk_of(const struct torch_file *file, int chunk) {
+    const struct torch_value *root = file->pickle.root, *model = torch_get(root, "model");
+    char *name = memory_printf("model%d", chunk);
+    const struct torch_value *part = torch_get(root, name);
+    free(name);
+    part = part ? part : chunk == 0 ? model : NULL;
+    return part && part->type == TORCH_DICT ? part : NULL;
+}
+
+static int open_file(struct megatron_folder *folder, int tensor_rank, int stage, const struct torch_file **file) {
+    char *path = rank_file(folder->path, tensor_rank, stage);
+    if (!path)
+        return error_set("%s lacks the file of tensor-parallel rank %d%s", folder->path, tensor_rank,
+                         stage > 0 ? " of one of its pipeline stages" : "");
+    int result = weights_open_torch(&folder->weights, path, file);
+    free(path);
+    return result;
+}
+
+// Files in the order stage, rank; opened once.
+struct rank_files {
+    const struct torch_file *files[MAX_RANKS];
+    size_t count;
+};
+
+static int open_files(struct megatron_folder *folder, struct rank_files *files) {
+    bool has_stages = !has_rank(folder->path, 0, -1);
+    while (has_rank(folder->path, folder->tensor_ranks, has_stages ? 0 : -1))
+        folder->tensor_ranks++;
+    folder->stages = 1;
+    while (has_stages && has_rank(folder->path, 0, folder->stages))
+        folder->stages++;
+    if (folder->tensor_ranks * folder->stages > MAX_RANKS)
+        return error_set("%s has the files of more than %d ranks", folder->path, MAX_RANKS);
+    for (int stage = 0; stage < folder->stages; stage++)
+        for (int rank = 0; rank < folder->tensor_ranks; rank++)
+            TRY(open_file(folder, rank, has_stages ? stage : -1, &files->files[files->count++]));
+    return 0;
+}
+
+static int flatten_chunk(struct megatron_folder *folder, const struct rank_files *files, int stage, int chunk) {
+    int64_t layers = 0;
+    for (int rank = 0; rank < folder->tensor_ranks; rank++) {
+        struct flattening flat = {.folder = folder,
+                                  .file = files->files[stage * folder->tensor_ranks + rank],
+                                  .tensor_rank = rank,
+                                  .first_layer = folder->layers};
+        const struct torch_value *model = chunk_of(flat.file, chunk);
+        if (!model)
+            return error_set("%s has no \"model\"", flat.file->path);
+        if (flatten(&flat, model, "", 0) < 0)
+            return error_context("cannot use %s", flat.file->path);
+        layers = flat.layers > layers ? flat.layers : layers;
+    }
+    folder->layers += layers;
+    return 0;
+}
+
+static void read_numbers(struct megatron_folder *folder, const struct torch_file *file) {
+    const struct torch_value *root = file->pickle.root, *version = torch_get(root, "checkpoint_version");
+    const struct torch_value *iteration = torch_get(root, "iteration"), *args = torch_get(root, "args");
+    if (version)
+        folder->version = version->type == TORCH_FLOAT ? version->real
+                          : version->type == TORCH_INT ? (double)version->integer
+                                                       : 0;
+    if (iteration && iteration->type == TORCH_INT && iteration->integer > 0)
+        folder->iteration = iteration->integer;
+    folder->args = args && args->type == TORCH_DICT ? args : NULL;
+}
+
+static int read_folder(struct megatron_folder *folder, struct rank_files *files) {
+    TRY(open_files(folder, files));
+    read_numbers(folder, files->files[0]);
+    for (int chunk = 0; chunk < MAX_CHUNKS && chunk_of(files->files[0], chunk); chunk++)
+        for (int stage = 0; stage < folder->stages; stage++)
+            TRY(flatten_chunk(folder, files, stage, chunk));
+    if (folder->weights.count == 0)
+        return error_set("%s has no \"model\" with tensors", files->files[0]->path);
+    return weights_sort(&folder->weights);
+}
+
+int megatron_open(struct megatron_folder *folder, const char *path, int64_t step) {
+    *folder = (struct megatron_folder){.path = find_path(path, step)};
+    if (!folder->path)
+        return error_set_code(
+            EXIT_CODE_NO_CHECKPOINT,
+            "%s has no checkpoint of Megatron-LM%s: no mp_rank_00/model_optim_rng.pt; distributed "
+            "checkpoints (torch_dist) are converted with Megatron's --ckpt-convert-format torch first",
+            path, step >= 0 ? " of that iteration" : "");
+    struct rank_files *files = memory_alloc(sizeof *files);
+    int result = read_folder(folder, files);
+    free(files);
+    if (result < 0)
+        megatron_close(folder);
+    return result;
+}
+
+void megatron_close(struct megatron_folder *folder) {
+    weights_close(&folder->weights);
+    name_list_free(&folder->unknown);
+    free(folder->path);
+    *folder = (struct megatron_folder){0};
+}
+
+const struct weight *megatron_find(const struct megatron_folder *folder, int tensor_rank, const char *ours) {
+    char *key = memory_printf("%02d/%s", tensor_rank, ours);
+    const struct weight *weight = weights_find(&folder->weights, key);
+    free(key);
+    return weight;
+}

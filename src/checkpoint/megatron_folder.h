@@ -1,0 +1,31 @@
+// The files of a Megatron checkpoint: which there are, what they hold, and the arguments of the run. Internal to this
+// folder.
+#ifndef CHECKPOINT_MEGATRON_FOLDER_H
+#define CHECKPOINT_MEGATRON_FOLDER_H
+
+#include "checkpoint/names.h"
+#include "checkpoint/weights.h"
+#include "config/config.h"
+
+struct megatron_folder {
+    char *path;                // iter_… or release
+    int tensor_ranks, stages;  // tensor- and pipeline-parallel sizes
+    double version;            // checkpoint_version: 0 where the file does not say
+    int64_t iteration;
+    int64_t layers;
+    struct weights weights;          // "TT/our name", TT the tensor-parallel rank
+    const struct torch_value *args;  // of the first file; NULL where it has none
+    struct name_list unknown;        // tensors whose names are not known
+};
+
+// Whether there are mp_rank_… folders where the marker says, or in the folder itself.
+bool megatron_is_folder(const char *path);
+// step: -1 for what the marker says.
+int megatron_open(struct megatron_folder *folder, const char *path, int64_t step);
+void megatron_close(struct megatron_folder *folder);  // safe on a zeroed one
+// A shard of a parameter; NULL where there is none.
+const struct weight *megatron_find(const struct megatron_folder *folder, int tensor_rank, const char *ours);
+// Sets the model's flags from the arguments, and where there are none from the tensors themselves.
+int megatron_read_config(const struct megatron_folder *folder, int64_t attention_heads, struct config *config);
+
+#endif

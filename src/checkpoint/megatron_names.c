@@ -1,0 +1,105 @@
+// Names of Megatron's parameters. See megatron_names.h.
+#include "checkpoint/megatron_names.h"
+
+#include "base/memory.h"
+#include <stddef.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define COUNT(array) (sizeof(array) / sizeof((array)[0]))
+
+static const char *skip(const char *text, const char *prefix) {
+    size_t length = strlen(prefix);
+    return strncmp(text, prefix, length) == 0 ? text + length : NULL;
+}
+
+// Inside a layer: theirs begins with the first, ours with the second.
+static const struct {
+    const char *theirs, *ours;
+} of_layer[] = {
+    {"input_layernorm.", "input_layernorm."},
+    {"input_norm.", "input_layernorm."},
+    {"self_attention.linear_qkv.layer_norm_", "input_layernorm."},
+    {"self_attention.linear_qkv.", "self_attention.linear_qkv."},
+    {"self_attention.query_key_value.", "self_attention.linear_qkv."},
+    {"attention.query_key_value.", "self_attention.linear_qkv."},
+    {"self_attention.linear_proj.", "self_attention.linear_proj."},
+    {"self_attention.dense.", "self_attention.linear_proj."},
+    {"attention.dense.", "self_attention.linear_proj."},
+    {"pre_mlp_layernorm.", "pre_mlp_layernorm."},
+    {"post_attention_layernorm.", "pre_mlp_layernorm."},
+    {"post_attention_norm.", "pre_mlp_layernorm."},
+    {"mlp.linear_fc1.layer_norm_", "pre_mlp_layernorm."},
+    {"mlp.linear_fc1.", "mlp.linear_fc1."},
+    {"mlp.dense_h_to_4h.", "mlp.linear_fc1."},
+    {"mlp.linear_fc2.", "mlp.linear_fc2."},
+    {"mlp.dense_4h_to_h.", "mlp.linear_fc2."},
+};
+
+// Buffers, scales of Transformer Engine, and the second copy of a tied embedding.
+static const char *const ignored[] = {
+    "_extra_state",          "inv_freq",      "word_embeddings_for_head.", "rotary_pos_emb",
+    "attention.masked_bias", "attention.bias"};
+
+static bool is_ignored_name(const char *name) {
+    for (size_t i = 0; i < COUNT(ignored); i++)
+        if (strstr(name, ignored[i]))
+            return true;
+    return false;
+}
+
+static char *layer_name(const char *rest, int64_t layer) {
+    for (size_t i = 0; i < COUNT(of_layer); i++) {
+        const char *end = skip(rest, of_layer[i].theirs);
+        if (end && (strcmp(end, "weight") == 0 || strcmp(end, "bias") == 0))
+            return memory_printf("decoder.layers.%" PRId64 ".%s%s", layer, of_layer[i].ours, end);
+    }
+    return NULL;
+}
+
+// What follows "decoder.", "encoder." or "transformer.".
+static char *stack_name(const char *rest, int64_t first_layer, int64_t *layer) {
+    const char *of = skip(rest, "layers.");
+    const char *final = skip(rest, "final_layernorm.") ? skip(rest, "final_layernorm.") : skip(rest, "final_norm.");
+    if (final)
+        return memory_printf("decoder.final_layernorm.%s", final);
+    size_t digits = of ? strspn(of, "0123456789") : 0;
+    if (digits == 0 || digits > 6 || of[digits] != '.')
+        return NULL;
+    *layer = strtoll(of, NULL, 10);
+    return layer_name(of + digits + 1, *layer + first_layer);
+}
+
+char *megatron_name(const char *theirs, int64_t first_layer, int64_t *layer, bool *ignored_name) {
+    static const char *const stacks[] = {"decoder.", "encoder.", "transformer."};
+    *layer = -1;
+    *ignored_name = is_ignored_name(theirs);
+    if (*ignored_name)
+        return NULL;
+    while (skip(theirs, "module.") || skip(theirs, "language_model."))
+        theirs = strchr(theirs, '.') + 1;
+    if (skip(theirs, "embedding.") || strcmp(theirs, "output_layer.weight") == 0)
+        return memory_string(theirs);
+    for (size_t i = 0; i < COUNT(stacks); i++)
+        if (skip(theirs, stacks[i]))
+            return stack_name(skip(theirs, stacks[i]), first_layer, layer);
+    return NULL;
+}
+
+static bool ends_with(const char *text, const char *end) {
+    size_t length = strlen(text), tail = strlen(end);
+    return length >= tail && strcmp(text + length - tail, end) == 0;
+}
+
+enum megatron_split megatron_split(const char *ours, bool is_gated) {
+    if (strstr(ours, ".linear_qkv."))
+        return SPLIT_QKV;
+    if (strstr(ours, ".linear_fc1."))
+        return is_gated ? SPLIT_GATED : SPLIT_ROWS;
+    if (ends_with(ours, "linear_proj.weight") || ends_with(ours, "linear_fc2.weight"))
+        return SPLIT_COLUMNS;
+    if (strstr(ours, "word_embeddings") || strstr(ours, "output_layer"))
+        return SPLIT_ROWS;
+    return SPLIT_WHOLE;
+}

@@ -1,0 +1,17 @@
+// The elements of one tensor on their way from a source to a file. Internal to this folder.
+#ifndef CHECKPOINT_MODEL_BYTES_H
+#define CHECKPOINT_MODEL_BYTES_H
+
+#include "checkpoint/model_source.h"
+
+struct model_bytes {
+    unsigned char *data;  // NULL: none
+    size_t index;         // of the tensor
+    size_t bytes;
+};
+
+// Reads tensor i in the dtype that is to be written; nothing to do where it is there already.
+int model_bytes_read(const struct model_write *write, size_t i, struct model_bytes *bytes);
+void model_bytes_free(struct model_bytes *bytes);
+
+#endif

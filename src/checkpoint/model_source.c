@@ -1,0 +1,165 @@
+// What all kinds of model folders have in common. See model_source.h.
+#include "checkpoint/model_source.h"
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/memory.h"
+#include "checkpoint/convert.h"
+#include "checkpoint/model_list.h"
+#include "checkpoint/source_kind.h"
+#include "checkpoint/stage.h"
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const struct model_source_kind *const kinds[] = {&source_ours, &source_huggingface, &source_megatron};
+enum { KIND_COUNT = sizeof kinds / sizeof kinds[0] };
+
+int model_source_open(struct model_source *source, const struct model_source_options *options) {
+    *source = (struct model_source){.path = memory_string(options->path)};
+    config_defaults(&source->config);
+    for (size_t i = 0; i < KIND_COUNT && !source->of; i++)
+        if (kinds[i]->is_folder(options->path))
+            source->of = kinds[i];
+    int result = 0;
+    if (!source->of)
+        result = error_set_code(
+            EXIT_CODE_NO_CHECKPOINT,
+            "%s is no model that can be read: there is no checkpoint of bevatron in it (iter_…/manifest.json), none of "
+            "Hugging Face (config.json with a model_type) and none of Megatron-LM (…/mp_rank_00/model_optim_rng.pt)",
+            options->path);
+    else
+        source->kind = source->of->name;
+    if (result == 0)
+        result = source->of->open(source, options);
+    if (result < 0)
+        model_source_close(source);
+    return result;
+}
+
+void model_source_close(struct model_source *source) {
+    if (source->of)
+        source->of->close(source);
+    config_free(&source->config);
+    param_list_free(&source->params);
+    checkpoint_state_free(&source->state);
+    checkpoint_file_list_free(&source->files);
+    json_free(source->foreign_config);
+    free(source->tensors);
+    free(source->path);
+    *source = (struct model_source){0};
+}
+
+int model_source_read(struct model_source *source, size_t i, void *to) {
+    CHECK(i < source->count);
+    return source->of->read(source, i, to);
+}
+
+bool model_source_is_foreign(const char *path) {
+    return !source_ours.is_folder(path) && (source_huggingface.is_folder(path) || source_megatron.is_folder(path));
+}
+
+int source_build(struct model_source *source) {
+    struct config *config = &source->config;
+    // A sample as long as a modern model's positions would not fit the memory of those who only look.
+    if (config->seq_length == 0 && config->max_position_embeddings > 0)
+        config->seq_length = config->max_position_embeddings < 4096 ? config->max_position_embeddings : 4096;
+    if (!config->tokenizer_type && config->vocab_size == 0)
+        config->vocab_size = config->padded_vocab_size;
+    TRY(config_validate_for(config, 1, CONFIG_GENERATE));
+    if (config->padded_vocab_size <= 0)
+        return error_set("the size of the vocabulary is not known");
+    model_list_parameters(config, &source->params);
+    source->count = (size_t)source->params.count;
+    source->tensors = memory_alloc((source->count + 1) * sizeof source->tensors[0]);
+    for (size_t i = 0; i < source->count; i++) {
+        const struct param *param = source->params.items[i];
+        struct source_tensor *tensor = &source->tensors[i];
+        *tensor = (struct source_tensor){.name = param->name, .rank = param->shard.rank};
+        memcpy(tensor->shape, param->shard.global, sizeof tensor->shape);
+    }
+    return 0;
+}
+
+void source_add_file(struct model_source *source, const char *role, const char *path) {
+    checkpoint_file_list_add(&source->files, role, path);
+}
+
+bool source_check_weight(struct source_problems *problems, const struct weight *weight, int rank,
+                         const int64_t *shape) {
+    char theirs[128];
+    weight_describe(weight, theirs, sizeof theirs);
+    char *note = NULL;
+    bool is_float = weight->is_readable && convert_is_possible(weight->dtype, DTYPE_F32);
+    bool has_shape = weight->rank == rank && memcmp(weight->shape, shape, (size_t)rank * sizeof shape[0]) == 0;
+    if (!is_float) {
+        note = memory_printf("%.200s is %s", weight->name, theirs);
+        name_list_add(&problems->mistyped, note);
+    } else if (!has_shape) {
+        note = memory_printf(rank == 2 ? "%.200s is %s and not (%" PRId64 ", %" PRId64 ")"
+                                       : "%.200s is %s and not (%" PRId64 ")",
+                             weight->name, theirs, shape[0], rank == 2 ? shape[1] : 0);
+        name_list_add(&problems->misshaped, note);
+    }
+    free(note);
+    return is_float && has_shape;
+}
+
+int source_report(struct source_problems *problems, const char *path) {
+    struct buffer text = {0};
+    name_list_describe(&problems->missing, "tensors are missing", &text);
+    name_list_describe(&problems->extra, "tensors are left over that this model does not have", &text);
+    name_list_describe(&problems->misshaped, "tensors have another shape than the configuration says", &text);
+    name_list_describe(&problems->mistyped, "tensors are neither fp32, bf16 nor fp16", &text);
+    int result = text.length > 0 ? error_set("%s does not hold this model: %s", path, buffer_string(&text)) : 0;
+    buffer_free(&text);
+    name_list_free(&problems->missing);
+    name_list_free(&problems->extra);
+    name_list_free(&problems->misshaped);
+    name_list_free(&problems->mistyped);
+    return result;
+}
+
+// ---- loading onto a device ----
+
+static int64_t find_tensor(const struct model_source *source, const struct checkpoint_tensor *wanted) {
+    for (size_t i = 0; i < source->count; i++)
+        if (strcmp(source->tensors[i].name, wanted->name) == 0)
+            return (int64_t)i;
+    return -1;
+}
+
+static int load_one(struct model_source *source, struct stage *stage, const struct checkpoint_tensor *wanted) {
+    int64_t i = find_tensor(source, wanted);
+    if (i < 0)
+        return error_set("%s: tensor \"%s\" of this model is not in it", source->path, wanted->name);
+    const struct source_tensor *tensor = &source->tensors[i];
+    char ours[128];
+    tensor_describe(wanted->tensor, ours, sizeof ours);
+    if (tensor->rank != wanted->tensor.rank ||
+        memcmp(tensor->shape, wanted->tensor.shape, (size_t)tensor->rank * sizeof tensor->shape[0]) != 0)
+        return error_set("%s: tensor \"%s\" has another shape than %s of this model; leave the model's flags to "
+                         "--use-checkpoint-args",
+                         source->path, wanted->name, ours);
+    struct safetensors_tensor bytes = {.name = tensor->name, .dtype = tensor->dtype, .rank = tensor->rank};
+    void *memory = memory_alloc(tensor->bytes + 1);
+    int result = model_source_read(source, (size_t)i, memory);
+    bytes.data = memory;
+    bytes.bytes = tensor->bytes;
+    if (result == 0)
+        result = stage_in(stage, wanted->tensor, &bytes);
+    stage_end(stage);  // the memory is about to go
+    free(memory);
+    return result;
+}
+
+int model_source_load(struct model_source *source, struct device *device, const struct checkpoint_tensor *tensors,
+                      size_t count) {
+    struct stage stage = {.device = device};
+    if (count != source->count)
+        return error_set("%s has %zu tensors and this model %zu; leave the model's flags to --use-checkpoint-args",
+                         source->path, source->count, count);
+    for (size_t i = 0; i < count; i++)
+        TRY(load_one(source, &stage, &tensors[i]));
+    return 0;
+}

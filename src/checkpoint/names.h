@@ -1,0 +1,28 @@
+// Names in messages, and names with a number in them: a pattern has a * where the number of a layer stands. Internal
+// to this folder.
+#ifndef CHECKPOINT_NAMES_H
+#define CHECKPOINT_NAMES_H
+
+#include "base/buffer.h"
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+// Names that a message will list; only the first few are kept, all are counted.
+enum { NAME_LIST_KEPT = 8 };
+struct name_list {
+    char *names[NAME_LIST_KEPT];
+    size_t count;
+};
+void name_list_add(struct name_list *list, const char *name);
+// Appends "WHAT: a, b, c and 4 more" after "; " where the text is not empty; nothing for an empty list.
+void name_list_describe(const struct name_list *list, const char *what, struct buffer *out);
+void name_list_free(struct name_list *list);
+
+// Whether the name is the pattern with digits in the place of its one *; a pattern without * is the name itself.
+// *number is -1 there. An end of "…" matches anything that follows.
+bool name_match(const char *pattern, const char *name, int64_t *number);
+// The pattern with the number in the place of the *, to be freed.
+char *name_fill(const char *pattern, int64_t number);
+
+#endif

@@ -1,0 +1,230 @@
+// Folders of Hugging Face as a model source: every parameter of ours is found through the family's table, its shape is
+// compared, and what is left over in the files must be a known buffer.
+#include "base/error.h"
+#include "base/file.h"
+#include "base/memory.h"
+#include "checkpoint/convert.h"
+#include "checkpoint/hf_config.h"
+#include "checkpoint/hf_names.h"
+#include "checkpoint/source_kind.h"
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAX_CONFIG_BYTES = 16 << 20 };
+
+struct plan {
+    enum hf_transform transform;
+    int count;
+    const struct weight *pieces[HF_MAX_PIECES];
+};
+
+struct detail {
+    struct weights weights;
+    const struct hf_family *family;
+    struct plan *plans;  // one per tensor
+    bool *is_used;       // one per weight
+};
+
+static bool is_folder(const char *path) {
+    char *config = file_join(path, "config.json");
+    struct json *root = NULL;
+    bool is_theirs = file_exists(config) && json_parse_file(&root, config, MAX_CONFIG_BYTES) == 0 &&
+                     json_member(root, "model_type") != NULL;
+    json_free(root);
+    free(config);
+    return is_theirs;
+}
+
+// The tokenizer: tokenizer.json where there is one, since it says everything; else the files of the older classes.
+static void find_tokenizer(struct model_source *source) {
+    static const struct {
+        const char *name, *role, *type, *second;
+    } rows[] = {
+        {"tokenizer.json", "tokenizer-model", "HuggingFaceTokenizer", NULL},
+        {"vocab.json", "vocab-file", "GPT2BPETokenizer", "merges.txt"},
+        {"tokenizer.model", "tokenizer-model", "Llama2Tokenizer", NULL},
+        {"spiece.model", "tokenizer-model", "SentencePieceTokenizer", NULL},
+        {"vocab.txt", "vocab-file", "BertWordPieceLowerCase", NULL},
+    };
+    static const char *const others[] = {"config.json",
+                                         "tokenizer_config.json",
+                                         "special_tokens_map.json",
+                                         "generation_config.json",
+                                         "added_tokens.json",
+                                         "vocab.json",
+                                         "merges.txt",
+                                         "tokenizer.model",
+                                         "spiece.model",
+                                         "vocab.txt"};
+    struct config *config = &source->config;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0] && !config->tokenizer_type; i++) {
+        char *path = file_join(source->path, rows[i].name);
+        char *second = rows[i].second ? file_join(source->path, rows[i].second) : NULL;
+        if (file_exists(path) && (!second || file_exists(second))) {
+            config->tokenizer_type = memory_string(rows[i].type);
+            char **slot = strcmp(rows[i].role, "vocab-file") == 0 ? &config->vocab_file : &config->tokenizer_model;
+            *slot = realpath(path, NULL);
+            source_add_file(source, rows[i].role, path);
+            if (second) {
+                config->merge_file = realpath(second, NULL);
+                source_add_file(source, "merge-file", second);
+            }
+        }
+        free(path);
+        free(second);
+    }
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
+        char *path = file_join(source->path, others[i]);
+        bool is_taken = false;
+        for (size_t k = 0; k < source->files.count; k++)
+            is_taken = is_taken || strcmp(source->files.items[k].path, path) == 0;
+        if (!is_taken && file_exists(path))
+            source_add_file(source, "huggingface", path);
+        free(path);
+    }
+}
+
+// Files of a bare model lack the prefix, and the oldest BERTs call a norm's weight gamma and its bias beta.
+static const struct weight *find_weight(const struct detail *detail, const char *name) {
+    const char *prefix = detail->family->prefix;
+    size_t length = strlen(prefix);
+    const char *bare = strncmp(name, prefix, length) == 0 ? name + length : name;
+    const struct weight *found = weights_find(&detail->weights, name);
+    if (!found)
+        found = weights_find(&detail->weights, bare);
+    const char *norm = strstr(name, "LayerNorm.");
+    if (found || !norm)
+        return found;
+    bool is_weight = strcmp(norm, "LayerNorm.weight") == 0;
+    for (int i = 0; i < 2 && !found; i++) {
+        const char *from = i == 0 ? name : bare;
+        char *old = memory_printf("%.*sLayerNorm.%s", (int)(strstr(from, "LayerNorm.") - from), from,
+                                  is_weight ? "gamma" : "beta");
+        found = weights_find(&detail->weights, old);
+        free(old);
+    }
+    return found;
+}
+
+static void plan_tensor(struct model_source *source, size_t i, struct source_problems *problems) {
+    struct detail *detail = source->detail;
+    const struct param *param = source->params.items[i];
+    struct source_tensor *tensor = &source->tensors[i];
+    struct hf_match match = hf_match(detail->family, param);
+    if (!match.row) {
+        name_list_add(&problems->missing, tensor->name);
+        return;
+    }
+    struct plan *plan = &detail->plans[i];
+    *plan = (struct plan){.transform = match.row->transform, .count = match.pieces};
+    for (int k = 0; k < match.pieces; k++) {
+        char *name = hf_piece_name(&match, k);
+        const struct weight *weight = find_weight(detail, name);
+        int64_t shape[2] = {hf_piece_rows(&match, param, k), tensor->shape[1]};
+        if (plan->transform == HF_TRANSPOSE) {
+            int64_t rows = shape[0];
+            shape[0] = shape[1];
+            shape[1] = rows;
+        }
+        if (!weight) {
+            name_list_add(&problems->missing, name);
+        } else {
+            detail->is_used[weight - detail->weights.items] = true;
+            if (source_check_weight(problems, weight, tensor->rank, shape) && k > 0 && weight->dtype != tensor->dtype)
+                name_list_add(&problems->mistyped, name);
+            plan->pieces[k] = weight;
+            tensor->dtype = weight->dtype;
+            tensor->bytes += weight->bytes;
+        }
+        free(name);
+    }
+}
+
+static bool is_ignored(const struct detail *detail, const char *name) {
+    const struct hf_family *family = detail->family;
+    char *full = memory_printf("%s%s", family->prefix, name);
+    bool is_known = false;
+    int64_t number = 0;
+    for (size_t i = 0; family->ignored[i] && !is_known; i++)
+        is_known = name_match(family->ignored[i], name, &number) || name_match(family->ignored[i], full, &number);
+    free(full);
+    return is_known || strcmp(name, family->head) == 0;  // a tied head was compared with the embedding
+}
+
+static int plan_all(struct model_source *source) {
+    struct detail *detail = source->detail;
+    struct source_problems problems = {0};
+    detail->plans = memory_alloc((source->count + 1) * sizeof detail->plans[0]);
+    detail->is_used = memory_alloc(detail->weights.count + 1);
+    for (size_t i = 0; i < source->count; i++)
+        plan_tensor(source, i, &problems);
+    for (size_t i = 0; i < detail->weights.count; i++)
+        if (!detail->is_used[i] && !is_ignored(detail, detail->weights.items[i].name))
+            name_list_add(&problems.extra, detail->weights.items[i].name);
+    return source_report(&problems, source->path);
+}
+
+static int read_config(struct model_source *source, struct detail *detail, const char *path) {
+    const char *model_type = NULL;
+    TRY(json_parse_file(&source->foreign_config, path, MAX_CONFIG_BYTES));
+    TRY(json_get_string(source->foreign_config, "model_type", &model_type));
+    detail->family = hf_family_find(model_type);
+    if (!detail->family) {
+        char *known = hf_family_list();
+        error_set("the model_type \"%.64s\" is not supported; there are %s", model_type, known);
+        free(known);
+        return -1;
+    }
+    TRY(weights_open_folder(&detail->weights, source->path));
+    return hf_config_read(detail->family, source->foreign_config, &detail->weights, &source->config);
+}
+
+static int open_source(struct model_source *source, const struct model_source_options *options) {
+    (void)options;
+    struct detail *detail = memory_alloc(sizeof *detail);
+    source->detail = detail;
+    char *path = file_join(source->path, "config.json");
+    int result = read_config(source, detail, path);
+    if (result < 0)
+        error_context("cannot use %s", path);
+    free(path);
+    TRY(result);
+    find_tokenizer(source);
+    TRY(source_build(source));
+    return plan_all(source);
+}
+
+static int read_tensor(struct model_source *source, size_t i, void *to) {
+    const struct plan *plan = &((struct detail *)source->detail)->plans[i];
+    if (plan->transform == HF_TRANSPOSE) {
+        unsigned char *memory = memory_alloc(plan->pieces[0]->bytes + 1);
+        int result = weight_read(plan->pieces[0], memory);
+        if (result == 0)
+            convert_transpose(&(struct convert_turn){.to = to,
+                                                     .from = memory,
+                                                     .rows = plan->pieces[0]->shape[0],
+                                                     .columns = plan->pieces[0]->shape[1],
+                                                     .bytes = dtype_bytes(plan->pieces[0]->dtype)});
+        free(memory);
+        return result;
+    }
+    unsigned char *at = to;
+    for (int k = 0; k < plan->count; k++) {
+        TRY(weight_read(plan->pieces[k], at));
+        at += plan->pieces[k]->bytes;
+    }
+    return 0;
+}
+
+static void close_source(struct model_source *source) {
+    struct detail *detail = source->detail;
+    if (!detail)
+        return;
+    weights_close(&detail->weights);
+    free(detail->plans);
+    free(detail->is_used);
+    free(detail);
+}
+
+const struct model_source_kind source_huggingface = {
+    .name = "huggingface", .is_folder = is_folder, .open = open_source, .read = read_tensor, .close = close_source};

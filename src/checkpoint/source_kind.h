@@ -1,0 +1,33 @@
+// What each kind of folder brings to a struct model_source. Internal to this folder.
+#ifndef CHECKPOINT_SOURCE_KIND_H
+#define CHECKPOINT_SOURCE_KIND_H
+
+#include "checkpoint/model_source.h"
+#include "checkpoint/names.h"
+#include "checkpoint/weights.h"
+
+struct model_source_kind {
+    const char *name;
+    bool (*is_folder)(const char *path);
+    // Sets config, state, files and detail; calls source_build and fills the tensors.
+    int (*open)(struct model_source *source, const struct model_source_options *options);
+    int (*read)(struct model_source *source, size_t i, void *to);
+    void (*close)(struct model_source *source);  // detail
+};
+
+extern const struct model_source_kind source_ours, source_huggingface, source_megatron;
+
+// Validates the config and lists the parameters of its model, with shapes; dtypes are still to be set.
+int source_build(struct model_source *source);
+// Adds a file that belongs to the model; `role` as in struct checkpoint_file.
+void source_add_file(struct model_source *source, const char *role, const char *path);
+
+// Problems with tensors, told together.
+struct source_problems {
+    struct name_list missing, extra, misshaped, mistyped;
+};
+int source_report(struct source_problems *problems, const char *path);  // 0 where there are none; frees them
+// Notes where a tensor is not of the wanted shape or not a float; true where it is fine.
+bool source_check_weight(struct source_problems *problems, const struct weight *weight, int rank, const int64_t *shape);
+
+#endif

@@ -1,0 +1,212 @@
+// Checkpoints of Megatron-LM as a model source: the shards of tensor-parallel ranks are put together, and the rows of
+// packed queries, keys and values, whose order changed twice, are brought into ours: all queries, all keys, all values.
+//
+//   version 0          (3, heads, channels)
+//   version 1          (heads, channels, 3)
+//   version 2 and 3    (groups, queries of the group + key + value, channels)
+#include "base/error.h"
+#include "base/memory.h"
+#include "checkpoint/megatron_folder.h"
+#include "checkpoint/megatron_names.h"
+#include "checkpoint/source_kind.h"
+#include <stdlib.h>
+#include <string.h>
+
+static bool is_folder(const char *path) {
+    return megatron_is_folder(path);
+}
+
+// Rows (or columns) of ours that rank's shard must have.
+static void check_shard(const struct model_source *source, size_t i, int rank, struct source_problems *problems) {
+    const struct megatron_folder *folder = source->detail;
+    struct source_tensor *tensor = &source->tensors[i];
+    const struct weight *weight = megatron_find(folder, rank, tensor->name);
+    enum megatron_split split = megatron_split(tensor->name, config_is_gated(&source->config));
+    if (!weight) {
+        char *name = memory_printf("%s of rank %d", tensor->name, rank);
+        name_list_add(&problems->missing, name);
+        free(name);
+        return;
+    }
+    int64_t shape[2] = {tensor->shape[0], tensor->shape[1]};
+    if (split == SPLIT_COLUMNS)
+        shape[1] /= folder->tensor_ranks;
+    else if (split != SPLIT_WHOLE)
+        shape[0] /= folder->tensor_ranks;
+    source_check_weight(problems, weight, tensor->rank, shape);
+    if (rank > 0 && weight->dtype != tensor->dtype)
+        name_list_add(&problems->mistyped, weight->name);
+    tensor->dtype = weight->dtype;
+    int64_t columns = tensor->rank == 2 ? tensor->shape[1] : 1;
+    tensor->bytes = (size_t)(tensor->shape[0] * columns) * dtype_bytes(tensor->dtype);
+}
+
+// Everything in the files must be a parameter of the model. The output layer of a tied model is its embedding again.
+static void find_extra(const struct model_source *source, struct source_problems *problems) {
+    const struct megatron_folder *folder = source->detail;
+    for (size_t i = 0; i < folder->weights.count; i++) {
+        const char *name = strchr(folder->weights.items[i].name, '/') + 1;
+        bool is_known = strcmp(name, "output_layer.weight") == 0;
+        for (size_t k = 0; k < source->count && !is_known; k++)
+            is_known = strcmp(source->tensors[k].name, name) == 0;
+        if (!is_known)
+            name_list_add(&problems->extra, name);
+    }
+    for (size_t i = 0; i < folder->unknown.count; i++)
+        name_list_add(&problems->extra, i < NAME_LIST_KEPT ? folder->unknown.names[i] : "");
+}
+
+static int check_groups(const struct model_source *source) {
+    const struct megatron_folder *folder = source->detail;
+    int64_t groups = config_query_groups(&source->config);
+    if (groups % folder->tensor_ranks != 0)
+        return error_set(
+            "%s: its %lld groups of keys and values are spread over %d tensor-parallel ranks in a way that "
+            "is not supported",
+            folder->path, (long long)groups, folder->tensor_ranks);
+    if (folder->version < 2 && groups != source->config.num_attention_heads)
+        return error_set("%s: checkpoint version %g has no groups of keys and values", folder->path, folder->version);
+    return 0;
+}
+
+static int open_source(struct model_source *source, const struct model_source_options *options) {
+    struct megatron_folder *folder = memory_alloc(sizeof *folder);
+    source->detail = folder;
+    TRY(megatron_open(folder, options->path, options->step));
+    if (megatron_read_config(folder, options->attention_heads, &source->config) < 0)
+        return error_context("cannot use %s", folder->path);
+    source->state.iteration = folder->iteration;
+    const struct torch_value *consumed = torch_get(folder->args, "consumed_train_samples");
+    if (consumed && consumed->type == TORCH_INT && consumed->integer > 0)
+        source->state.consumed_train_samples = consumed->integer;
+    // The tokenizer's files were on another machine; where they are not here, the vocabulary's size has to do.
+    struct config *config = &source->config;
+    char **files[] = {&config->vocab_file, &config->merge_file, &config->tokenizer_model};
+    static const char *const roles[] = {"vocab-file", "merge-file", "tokenizer-model"};
+    bool is_lost = false;
+    for (size_t i = 0; i < 3; i++) {
+        if (*files[i] && file_exists(*files[i]))
+            source_add_file(source, roles[i], *files[i]);
+        else if (*files[i])
+            is_lost = true;
+    }
+    if (is_lost) {
+        for (size_t i = 0; i < 3; i++) {
+            free(*files[i]);
+            *files[i] = NULL;
+        }
+        free(config->tokenizer_type);
+        config->tokenizer_type = NULL;
+        checkpoint_file_list_free(&source->files);
+    }
+    TRY(source_build(source));
+    TRY(check_groups(source));
+    struct source_problems problems = {0};
+    for (size_t i = 0; i < source->count; i++)
+        for (int rank = 0; rank < folder->tensor_ranks; rank++)
+            check_shard(source, i, rank, &problems);
+    find_extra(source, &problems);
+    return source_report(&problems, folder->path);
+}
+
+// ---- putting shards together ----
+
+struct gathering {
+    const struct model_source *source;
+    const struct megatron_folder *folder;
+    const struct source_tensor *tensor;
+    const unsigned char *shard;  // of this rank, row-major
+    int rank;
+    size_t row_bytes;  // of ours; of a shard cut by columns its part
+    unsigned char *to;
+};
+
+static void copy_rows(const struct gathering *g, int64_t to, int64_t from, int64_t count) {
+    memcpy(g->to + (size_t)to * g->row_bytes, g->shard + (size_t)from * g->row_bytes, (size_t)count * g->row_bytes);
+}
+
+static void gather_columns(const struct gathering *g) {
+    size_t part = g->row_bytes / (size_t)g->folder->tensor_ranks;
+    for (int64_t row = 0; row < g->tensor->shape[0]; row++)
+        memcpy(g->to + (size_t)row * g->row_bytes + (size_t)g->rank * part, g->shard + (size_t)row * part, part);
+}
+
+static void gather_gated(const struct gathering *g) {
+    int64_t half = g->tensor->shape[0] / 2, part = half / g->folder->tensor_ranks;
+    copy_rows(g, g->rank * part, 0, part);
+    copy_rows(g, half + g->rank * part, part, part);
+}
+
+// Row of channel c of a head in a shard. kind: 0 query, 1 key, 2 value; head counts queries or groups of the shard.
+static int64_t packed_row(const struct gathering *g, int kind, int64_t head, int64_t c) {
+    const struct config *config = &g->source->config;
+    int64_t D = config->kv_channels, groups = config_query_groups(config);
+    int64_t queries = config->num_attention_heads / groups,
+            heads = config->num_attention_heads / g->folder->tensor_ranks;
+    if (g->folder->version < 1)
+        return (kind * heads + head) * D + c;
+    if (g->folder->version < 2)
+        return (head * D + c) * 3 + kind;
+    int64_t group = kind == 0 ? head / queries : head, place = kind == 0 ? head % queries : queries + kind - 1;
+    return (group * (queries + 2) + place) * D + c;
+}
+
+static void gather_qkv(const struct gathering *g) {
+    const struct config *config = &g->source->config;
+    int64_t D = config->kv_channels, H = config->num_attention_heads, G = config_query_groups(config);
+    const int64_t heads[3] = {H, G, G}, first[3] = {0, H * D, (H + G) * D};
+    for (int kind = 0; kind < 3; kind++) {
+        int64_t part = heads[kind] / g->folder->tensor_ranks;
+        for (int64_t head = 0; head < part; head++)
+            for (int64_t c = 0; c < D; c++)
+                copy_rows(g, first[kind] + (g->rank * part + head) * D + c, packed_row(g, kind, head, c), 1);
+    }
+}
+
+static void gather(const struct gathering *g) {
+    int64_t rows = g->tensor->shape[0], part = rows / g->folder->tensor_ranks;
+    switch (megatron_split(g->tensor->name, config_is_gated(&g->source->config))) {
+    case SPLIT_WHOLE:
+        if (g->rank == 0)
+            copy_rows(g, 0, 0, rows);
+        return;
+    case SPLIT_ROWS:
+        copy_rows(g, g->rank * part, 0, part);
+        return;
+    case SPLIT_COLUMNS:
+        gather_columns(g);
+        return;
+    case SPLIT_QKV:
+        gather_qkv(g);
+        return;
+    case SPLIT_GATED:
+        gather_gated(g);
+        return;
+    }
+}
+
+static int read_tensor(struct model_source *source, size_t i, void *to) {
+    const struct source_tensor *tensor = &source->tensors[i];
+    struct gathering g = {.source = source, .folder = source->detail, .tensor = tensor, .to = to};
+    g.row_bytes = (size_t)(tensor->rank == 2 ? tensor->shape[1] : 1) * dtype_bytes(tensor->dtype);
+    for (g.rank = 0; g.rank < g.folder->tensor_ranks; g.rank++) {
+        const struct weight *weight = megatron_find(g.folder, g.rank, tensor->name);
+        unsigned char *shard = memory_alloc(weight->bytes + 1);
+        int result = weight_read(weight, shard);
+        g.shard = shard;
+        if (result == 0)
+            gather(&g);
+        free(shard);
+        TRY(result);
+    }
+    return 0;
+}
+
+static void close_source(struct model_source *source) {
+    if (source->detail)
+        megatron_close(source->detail);
+    free(source->detail);
+}
+
+const struct model_source_kind source_megatron = {
+    .name = "megatron", .is_folder = is_folder, .open = open_source, .read = read_tensor, .close = close_source};

@@ -1,0 +1,123 @@
+// Checkpoints of this program as a model source.
+#include "base/error.h"
+#include "base/file.h"
+#include "base/json.h"
+#include "base/memory.h"
+#include "checkpoint/source_kind.h"
+#include <stdlib.h>
+#include <string.h>
+
+struct detail {
+    char *iteration_path;
+    struct weights weights;
+    const struct weight **of_tensor;  // one per tensor
+};
+
+static bool is_file_in(const char *folder, const char *name) {
+    char *path = file_join(folder, name);
+    bool exists = file_exists(path);
+    free(path);
+    return exists;
+}
+
+// SAVE with an iteration of ours in it, or the iteration's folder itself.
+static bool is_folder(const char *path) {
+    if (is_file_in(path, "manifest.json"))
+        return true;
+    char *found = NULL;
+    int64_t iteration = 0;
+    struct checkpoint_find find = {.folder = path, .step = -1, .skip_checksums = true};
+    bool is_ours = checkpoint_exists(path) && checkpoint_find(&find, &found, &iteration) == 0;
+    // A damaged one is ours too and must be told as such; Megatron's have no manifest anywhere.
+    if (!is_ours && checkpoint_exists(path)) {
+        char *why = memory_string(error_message());
+        is_ours = !source_megatron.is_folder(path);
+        error_set_code(EXIT_CODE_NO_CHECKPOINT, "%s", why);
+        free(why);
+    }
+    free(found);
+    return is_ours;
+}
+
+static int find_iteration(struct detail *detail, const struct model_source_options *options) {
+    if (is_file_in(options->path, "manifest.json")) {
+        detail->iteration_path = memory_string(options->path);
+        return checkpoint_verify(options->path, options->skip_checksums);
+    }
+    int64_t iteration = 0;
+    struct checkpoint_find find = {
+        .folder = options->path, .step = options->step, .skip_checksums = options->skip_checksums};
+    return checkpoint_find(&find, &detail->iteration_path, &iteration);
+}
+
+static int read_config(struct model_source *source, const char *path) {
+    TRY(checkpoint_load_state(path, &source->state));
+    if (!source->state.config_json)
+        return error_set("%s has no config.json, so what model it holds is not known", path);
+    struct json *root = NULL;
+    TRY(json_parse(&root, source->state.config_json, strlen(source->state.config_json), path));
+    int result = config_from_json(&source->config, root);
+    json_free(root);
+    return result;
+}
+
+static int match_weights(struct model_source *source) {
+    struct detail *detail = source->detail;
+    struct source_problems problems = {0};
+    detail->of_tensor = memory_alloc((source->count + 1) * sizeof detail->of_tensor[0]);
+    for (size_t i = 0; i < source->count; i++) {
+        struct source_tensor *tensor = &source->tensors[i];
+        const struct weight *weight = weights_find(&detail->weights, tensor->name);
+        if (!weight) {
+            name_list_add(&problems.missing, tensor->name);
+            continue;
+        }
+        if (!source_check_weight(&problems, weight, tensor->rank, tensor->shape))
+            continue;
+        tensor->dtype = weight->dtype;
+        tensor->bytes = weight->bytes;
+        detail->of_tensor[i] = weight;
+    }
+    return source_report(&problems, detail->iteration_path);
+}
+
+static void read_foreign_config(struct model_source *source) {
+    const char *path = NULL;
+    for (size_t i = 0; i < source->files.count; i++) {
+        const char *name = strrchr(source->files.items[i].path, '/');
+        if (name && strcmp(name, "/huggingface_config.json") == 0)
+            path = source->files.items[i].path;
+    }
+    if (path && json_parse_file(&source->foreign_config, path, 16 << 20) < 0)
+        error_clear();  // it only adds members that nobody here needs
+}
+
+static int open_source(struct model_source *source, const struct model_source_options *options) {
+    struct detail *detail = memory_alloc(sizeof *detail);
+    source->detail = detail;
+    TRY(find_iteration(detail, options));
+    TRY(read_config(source, detail->iteration_path));
+    TRY(checkpoint_file_list_read(&source->files, detail->iteration_path));
+    read_foreign_config(source);
+    TRY(source_build(source));
+    TRY(weights_open_checkpoint(&detail->weights, detail->iteration_path));
+    return match_weights(source);
+}
+
+static int read_tensor(struct model_source *source, size_t i, void *to) {
+    const struct detail *detail = source->detail;
+    return weight_read(detail->of_tensor[i], to);
+}
+
+static void close_source(struct model_source *source) {
+    struct detail *detail = source->detail;
+    if (!detail)
+        return;
+    weights_close(&detail->weights);
+    free(detail->of_tensor);
+    free(detail->iteration_path);
+    free(detail);
+}
+
+const struct model_source_kind source_ours = {
+    .name = "bevatron", .is_folder = is_folder, .open = open_source, .read = read_tensor, .close = close_source};

@@ -1,0 +1,56 @@
+// The named tensors of one or several files, safetensors or torch, as one list. Nothing is copied on opening: files
+// are mapped, and a tensor's elements are read when they are asked for.
+#ifndef CHECKPOINT_WEIGHTS_H
+#define CHECKPOINT_WEIGHTS_H
+
+#include "checkpoint/safetensors.h"
+#include "checkpoint/torch_file.h"
+
+struct weight {
+    char *name;  // owned
+    bool is_readable;
+    enum dtype dtype;  // where readable
+    int rank;
+    int64_t shape[TENSOR_MAX_RANK];
+    size_t bytes;  // of all elements
+    // One of the two:
+    const unsigned char *data;  // row-major, need not be aligned
+    const struct torch_tensor *torch;
+    const struct torch_file *torch_file;
+};
+
+struct weights {
+    struct weight *items;  // sorted by name after weights_sort
+    size_t count, capacity;
+    struct safetensors **safetensors;
+    size_t safetensors_count;
+    struct torch_file **torch_files;
+    size_t torch_count;
+};
+
+// Adds every tensor of a file.
+int weights_add_safetensors(struct weights *weights, const char *path);
+// Adds every tensor that the members of a dict are; values of other types are left out.
+int weights_add_torch(struct weights *weights, const char *path);
+// Adds a tensor of a file that is already in the list; the name is copied.
+void weights_add_tensor(struct weights *weights, const char *name, const struct torch_file *file,
+                        const struct torch_tensor *tensor);
+// Opens a torch file that stays open as long as the list, without adding anything.
+int weights_open_torch(struct weights *weights, const char *path, const struct torch_file **file);
+// Sorts; -1 where two tensors have one name.
+int weights_sort(struct weights *weights);
+void weights_close(struct weights *weights);  // safe on a zeroed one
+
+// The model of a Hugging Face folder: model.safetensors or pytorch_model.bin, whole or in the files that an index
+// names. An index that does not agree with its files is an error that lists the names.
+int weights_open_folder(struct weights *weights, const char *folder);
+// The model of an iter_… folder of ours.
+int weights_open_checkpoint(struct weights *weights, const char *path);
+
+const struct weight *weights_find(const struct weights *weights, const char *name);  // NULL where there is none
+// The elements, row-major, into `to` of weight->bytes.
+int weight_read(const struct weight *weight, void *to);
+// "fp32 (4, 256)" into text, for messages.
+void weight_describe(const struct weight *weight, char *text, size_t size);
+
+#endif

@@ -1,0 +1,172 @@
+// bevatron checkpoint convert: models of Hugging Face and Megatron-LM into checkpoints of ours, and ours (or
+// Megatron's) into folders that transformers' from_pretrained loads.
+#include "cli/checkpoint.h"
+
+#include "base/error.h"
+#include "base/json.h"
+#include "checkpoint/model_source.h"
+#include "cli/commands.h"
+#include "config/flag.h"
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct options {
+    struct flag_given given;
+    char *input, *output, *to, *dtype, *family, *max_shard_size;
+    int64_t ckpt_step, vocab_size, num_attention_heads;
+    bool json;
+};
+
+#define OFFSET(member) offsetof(struct options, member)
+
+static const char *const target_names[] = {"bevatron", "huggingface", NULL};
+static const char *const dtype_names[] = {"fp32", "bf16", "fp16", NULL};
+
+static const struct flag rows[] = {
+    {.name = "--input",
+     .type = FLAG_STRING,
+     .offset = OFFSET(input),
+     .value_name = "DIR",
+     .help = "the model: a folder of --save or an iter_… folder of ours, a folder of Hugging Face (config.json), or a "
+             "checkpoint of Megatron-LM (mp_rank_…/model_optim_rng.pt)"},
+    {.name = "--output",
+     .type = FLAG_STRING,
+     .offset = OFFSET(output),
+     .value_name = "DIR",
+     .help = "where it is written; for Hugging Face a folder that does not exist yet"},
+    {.name = "--to",
+     .type = FLAG_CHOICE,
+     .offset = OFFSET(to),
+     .choices = target_names,
+     .help = "what is written; huggingface if the input is ours, else bevatron"},
+    {.name = "--dtype",
+     .type = FLAG_CHOICE,
+     .offset = OFFSET(dtype),
+     .choices = dtype_names,
+     .help = "type of the tensors written; each keeps its own if not given"},
+    {.name = "--family",
+     .type = FLAG_STRING,
+     .offset = OFFSET(family),
+     .value_name = "NAME",
+     .help = "Hugging Face's model_type to write (gpt2, opt, llama, mistral, bert, roberta, t5); the first that can "
+             "express the model if not given"},
+    {.name = "--max-shard-size",
+     .type = FLAG_STRING,
+     .offset = OFFSET(max_shard_size),
+     .initial = "5GB",
+     .value_name = "SIZE",
+     .help = "the most one file for Hugging Face holds, in MB or GB (of 10^6 and 10^9 bytes)"},
+    {.name = "--vocab-size",
+     .type = FLAG_INT,
+     .offset = OFFSET(vocab_size),
+     .initial = "0",
+     .minimum = 0,
+     .maximum = INT32_MAX,
+     .help = "for Hugging Face: leave out the padding behind so many tokens; 0 to write all rows"},
+    {.name = "--ckpt-step",
+     .type = FLAG_INT,
+     .offset = OFFSET(ckpt_step),
+     .initial = "-1",
+     .minimum = -1,
+     .maximum = FLAG_ENDLESS,
+     .help = "iteration of the input; -1 for the latest"},
+    {.name = "--num-attention-heads",
+     .type = FLAG_INT,
+     .offset = OFFSET(num_attention_heads),
+     .initial = "0",
+     .minimum = 0,
+     .maximum = 65535,
+     .help = "for the oldest checkpoints of Megatron-LM, which do not say; 0 to assume heads of 64 channels"},
+    {.name = "--json", .type = FLAG_BOOL, .offset = OFFSET(json), .help = "print what was done as one JSON object"},
+};
+
+static int parse_size(const char *text, uint64_t *bytes) {
+    char *end = NULL;
+    double number = strtod(text, &end);
+    double unit = strcmp(end, "GB") == 0 ? 1e9 : strcmp(end, "MB") == 0 ? 1e6 : 0;
+    if (!(number > 0) || unit == 0 || number * unit > 1e18)
+        return error_set_code(EXIT_CODE_USAGE, "--max-shard-size takes a size like 5GB or 200MB, not \"%s\"", text);
+    *bytes = (uint64_t)(number * unit);
+    return 0;
+}
+
+static enum dtype dtype_of(const char *name) {
+    return strcmp(name, "bf16") == 0 ? DTYPE_BF16 : strcmp(name, "fp16") == 0 ? DTYPE_F16 : DTYPE_F32;
+}
+
+static void print_result(const struct options *options, const struct model_source *source, const char *to) {
+    int64_t parameters = config_parameter_count(&source->config);
+    if (!options->json) {
+        printf("%s: %s, %zu tensors, %" PRId64 " parameters → %s: %s\n", options->input, source->kind, source->count,
+               parameters, options->output, to);
+        return;
+    }
+    struct buffer text = {0};
+    struct json_writer json = {.out = &text};
+    json_begin_object(&json);
+    json_key(&json, "from");
+    json_cstring(&json, source->kind);
+    json_key(&json, "to");
+    json_cstring(&json, to);
+    json_key(&json, "tensors");
+    json_int(&json, (int64_t)source->count);
+    json_key(&json, "parameters");
+    json_int(&json, parameters);
+    json_end_object(&json);
+    puts(buffer_string(&text));
+    buffer_free(&text);
+}
+
+static int convert(const struct options *options) {
+    if (!options->input || !options->output)
+        return error_set_code(EXIT_CODE_USAGE,
+                              "give the model with --input DIR and where to write it with --output DIR");
+    struct model_source source;
+    TRY(model_source_open(&source, &(struct model_source_options){.path = options->input,
+                                                                  .step = options->ckpt_step,
+                                                                  .attention_heads = options->num_attention_heads}));
+    bool is_ours = strcmp(source.kind, "bevatron") == 0;
+    const char *to = options->to ? options->to : is_ours ? "huggingface" : "bevatron";
+    struct model_write write = {.source = &source,
+                                .folder = options->output,
+                                .has_dtype = options->dtype != NULL,
+                                .dtype = options->dtype ? dtype_of(options->dtype) : DTYPE_F32,
+                                .family = options->family,
+                                .vocab_size = options->vocab_size};
+    int result = parse_size(options->max_shard_size, &write.shard_bytes);
+    if (result == 0 && strcmp(to, "bevatron") == 0 && checkpoint_exists(options->output))
+        result = error_set("%s already holds checkpoints; give another folder", options->output);
+    if (result == 0)
+        result = strcmp(to, "huggingface") == 0 ? model_write_huggingface(&write) : model_write_ours(&write);
+    if (result == 0)
+        print_result(options, &source, to);
+    model_source_close(&source);
+    return result;
+}
+
+int checkpoint_convert(int argc, char **argv) {
+    const struct flag_table table = {.flags = rows, .count = sizeof rows / sizeof rows[0], .given = OFFSET(given)};
+    const struct flag_command command = {
+        .name = "checkpoint convert",
+        .summary =
+            "Converts models between Hugging Face, Megatron-LM and bevatron. Nothing in a file is ever executed.",
+        .tables = &table,
+        .table_count = 1,
+        .epilogue =
+            "Examples:\n"
+            "  bevatron checkpoint convert --input gpt2 --output run          # then: train --load run --finetune\n"
+            "  bevatron checkpoint convert --input run --output hf --dtype bf16\n"
+            "  bevatron checkpoint convert --input megatron_lm_345m --output hf --to huggingface\n",
+    };
+    struct options options;
+    int exit_code = EXIT_CODE_OK;
+    int status = flags_parse(&command, &options, argc, argv);
+    if (status == 0)
+        status = convert(&options);
+    if (status < 0)
+        exit_code = command_failed();
+    flags_free(&command, &options);
+    return exit_code;
+}

@@ -1,0 +1,21 @@
+// Published models by name. Internal to this folder.
+#ifndef CONFIG_PRESETS_H
+#define CONFIG_PRESETS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct preset {
+    const char *name;
+    int64_t layers, hidden, heads, positions;
+    int64_t vocab_multiple;  // --make-vocab-size-divisible-by
+    const char *kind;        // flags of its family, "--flag value …"
+    const char *more;        // flags of its own, or ""
+    const char *parameters;  // as published
+    const char *source;
+};
+
+// Row i of the table, NULL after the last.
+const struct preset *preset_at(size_t i);
+
+#endif
