@@ -331,9 +331,12 @@ int preprocess_run(const struct preprocess_run *run, struct preprocess_state *st
     create_items(&lanes);
     run_threads(&lanes);
     preprocess_state_copy(state, written_state(&lanes), lanes.keys);
-    // What is done is worth keeping whatever has happened; an earlier journal stays where this one cannot be written.
-    if (lanes.stopped && is_journal_behind(&lanes) && write_journal(&lanes, state) < 0)
-        error_clear();
+    // What is done is worth keeping, unless an error came so soon that nobody would miss it. An earlier journal stays
+    // where this one cannot be written.
+    bool is_kept = run->journal->is_kept || interrupt_check() < 0;
+    if (lanes.stopped && is_kept && is_journal_behind(&lanes))
+        write_journal(&lanes, state);
+    error_clear();
     for (int i = 0; i < lanes.lane_count; i++)
         lane_free(lanes.lanes[i]);
     free_items(&lanes);
