@@ -13,6 +13,7 @@
 #include "cases_embedding.h"
 #include "cases_layers.h"
 #include "cases_matmul.h"
+#include "cases_models.h"
 #include "cases_training.h"
 
 #define EACH_CASE(X)                                                                                                   \
@@ -22,6 +23,12 @@
     X(norm_forward)                                                                                                    \
     X(norm_backward)                                                                                                   \
     X(norm_slope)                                                                                                      \
+    X(rms_norm)                                                                                                        \
+    X(rms_norm_slope)                                                                                                  \
+    X(activation)                                                                                                      \
+    X(glu)                                                                                                             \
+    X(rope)                                                                                                            \
+    X(relative_bias)                                                                                                   \
     X(dropout_add)                                                                                                     \
     X(dropout_backward)                                                                                                \
     X(dropout_statistics)                                                                                              \
@@ -29,6 +36,7 @@
     X(embedding_backward)                                                                                              \
     X(attention)                                                                                                       \
     X(attention_dropout)                                                                                               \
+    X(attention_masks)                                                                                                 \
     X(attention_slope)                                                                                                 \
     X(cross_entropy)                                                                                                   \
     X(cross_entropy_parts)                                                                                             \

@@ -10,14 +10,20 @@ struct attention_case {
     bool is_causal;
     bool is_packed;  // q, k and v are views of one (B, T, (H + 2G) D) tensor, out of another with a gap; needs Tq = Tk
     float rate;
+    // The mask: a window, samples of several lengths, documents that begin within the row, biases by distance.
+    int64_t window;
+    bool has_counts, has_starts, has_bias;
 };
 
 struct attention_setup {
     struct attention_case c;
+    struct attention_mask mask;
+    int32_t *counts, *starts;  // (B), (B, Tq)
+    double *bias;              // (H, Tq + Tk - 1)
     struct dropout dropout;
     struct tensor q, k, v, out, lse;
     struct tensor whole[4];  // contiguous tensors behind q, k, v, out: the same one where packed
-    double *values[3];       // (B, Tq, H, D), (B, Tk, G, D) twice
+    double *values[4];       // (B, Tq, H, D), (B, Tk, G, D) twice, the bias
     double scale;
 };
 
@@ -48,6 +54,38 @@ static inline struct sample lab_3d(struct lab *lab, int64_t a, int64_t b, int64_
     return lab_sample(lab, arena_3d(&lab->arena, lab->dtype, a, b, c), scale);
 }
 
+// Sample b has fewer keys the larger b is, down to none; documents begin at every seventh key or so.
+static inline void attention_set_mask(struct lab *lab, struct attention_setup *s) {
+    const struct attention_case *c = &s->c;
+    s->mask.window = c->window;
+    if (c->has_counts) {
+        s->counts = lab_host(lab, (size_t)c->B * sizeof *s->counts);
+        for (int64_t b = 0; b < c->B; b++)
+            s->counts[b] = (int32_t)(b == c->B - 1 && c->B > 2 ? 0 : c->Tk - 2 * b - 1);
+        s->mask.key_counts = lab_ints(lab, c->B, s->counts);
+    }
+    if (c->has_starts) {
+        s->starts = lab_host(lab, (size_t)(c->B * c->Tq) * sizeof *s->starts);
+        for (int64_t n = 0; n < c->B * c->Tq; n++) {
+            int64_t key = n % c->Tq + c->Tk - c->Tq;
+            s->starts[n] = (int32_t)(key - key % (7 + n / c->Tq));
+        }
+        s->mask.first_keys = lab_ints(lab, c->B * c->Tq, s->starts);
+    }
+    if (c->has_bias) {
+        struct sample bias = lab_fp32_2d(lab, c->H, c->Tq + c->Tk - 1, 2);
+        s->mask.relative_bias = bias.t;
+        s->bias = s->values[3] = bias.x;
+    }
+}
+
+static inline bool attention_sees(const struct attention_setup *s, int64_t b, int64_t i, int64_t j) {
+    const struct attention_case *c = &s->c;
+    int64_t last = i + c->Tk - c->Tq;
+    return !(c->is_causal && j > last) && !(c->window > 0 && j <= last - c->window) &&
+           !(s->counts && j >= s->counts[b]) && !(s->starts && j < s->starts[b * c->Tq + i]);
+}
+
 static inline void attention_setup(struct lab *lab, struct attention_setup *s, const struct attention_case *c) {
     *s = (struct attention_setup){.c = *c, .scale = 1 / sqrt((double)c->D)};
     s->dropout = lab_dropout(lab, c->rate, c->B * c->Tq);
@@ -74,21 +112,28 @@ static inline void attention_setup(struct lab *lab, struct attention_setup *s, c
     s->whole[3] = lab_3d(lab, c->B, c->Tq, c->H * c->D + (c->is_packed ? 8 : 0), 1).t;
     s->out = heads_view(s->whole[3], 0, c->H, c->D);
     s->lse = arena_3d(&lab->arena, DTYPE_F32, c->B, c->H, c->Tq);
+    attention_set_mask(lab, s);
 }
 
-// Probabilities before dropout of one query: (Tk), 0 beyond what it sees. Returns the log-sum-exp.
-static inline double naive_probabilities(const struct attention_setup *s, double *const x[3], const int64_t at[3],
+// Probabilities before dropout of one query: (Tk), 0 beyond what it sees. Returns the log-sum-exp. x[3] is the bias.
+static inline double naive_probabilities(const struct attention_setup *s, double *const x[4], const int64_t at[3],
                                          double *p) {
     const struct attention_case *c = &s->c;
     int64_t b = at[0], h = at[1], i = at[2], g = h / (c->H / c->G);
     double max = -INFINITY, sum = 0;
     for (int64_t j = 0; j < c->Tk; j++) {
         p[j] = -INFINITY;
-        if (c->is_causal && j > i + c->Tk - c->Tq)
+        if (!attention_sees(s, b, i, j))
             continue;
         p[j] = s->scale *
                lab_inner(x[0] + ((b * c->Tq + i) * c->H + h) * c->D, x[1] + ((b * c->Tk + j) * c->G + g) * c->D, c->D);
+        if (s->bias)
+            p[j] += x[3][h * (c->Tq + c->Tk - 1) + j - i + c->Tq - 1];
         max = p[j] > max ? p[j] : max;
+    }
+    if (max == -INFINITY) {
+        memset(p, 0, (size_t)c->Tk * sizeof *p);
+        return -INFINITY;
     }
     for (int64_t j = 0; j < c->Tk; j++)
         sum += exp(p[j] - max);
@@ -102,7 +147,7 @@ static inline double attention_factor(const struct attention_setup *s, int64_t b
     return lab_factor(&s->dropout, b * s->c.Tq + i, j, site);
 }
 
-static inline void naive_attention(struct lab *lab, const struct attention_setup *s, double *const x[3], double *out,
+static inline void naive_attention(struct lab *lab, const struct attention_setup *s, double *const x[4], double *out,
                                    double *lse) {
     const struct attention_case *c = &s->c;
     double *p = lab_doubles(lab, c->Tk);
@@ -119,9 +164,9 @@ static inline void naive_attention(struct lab *lab, const struct attention_setup
     }
 }
 
-// gradient[0…2] of q, k, v, zeroed by the caller.
+// gradient[0…3] of q, k, v and the bias of each sample, zeroed by the caller.
 static inline void naive_attention_backward(struct lab *lab, const struct attention_setup *s, const double *dout,
-                                            double *const gradient[3]) {
+                                            double *const gradient[4]) {
     const struct attention_case *c = &s->c;
     double *p = lab_doubles(lab, c->Tk), *dp = lab_doubles(lab, c->Tk);
     for (int64_t n = 0; n < c->B * c->H * c->Tq; n++) {
@@ -140,6 +185,9 @@ static inline void naive_attention_backward(struct lab *lab, const struct attent
         for (int64_t j = 0; j < c->Tk; j++) {
             int64_t key = ((at[0] * c->Tk + j) * c->G + g) * c->D;
             double ds = s->scale * p[j] * (dp[j] - dot);
+            if (s->bias)
+                gradient[3][(at[0] * c->H + at[1]) * (c->Tq + c->Tk - 1) + j - at[2] + c->Tq - 1] +=
+                    p[j] * (dp[j] - dot);
             for (int64_t d = 0; d < c->D; d++) {
                 gradient[0][query + d] += ds * s->values[1][key + d];
                 gradient[1][key + d] += ds * s->values[0][query + d];
@@ -155,15 +203,17 @@ static inline void attention_run_forward(struct lab *lab, struct attention_setup
                                       .v = s->v,
                                       .scale = (float)s->scale,
                                       .is_causal = s->c.is_causal,
+                                      .mask = s->mask,
                                       .dropout = s->dropout};
     if (has_lse)
         op.lse = s->lse;
     op_attention_forward(lab->device, &op);
 }
 
-// Runs forward and backward; gradients[0…2] are what dq, dk and dv then hold.
+// Runs the backward pass; gradients[0…2] are what dq, dk and dv then hold, gradients[3] what was added to that of the
+// bias.
 static inline void attention_run_backward(struct lab *lab, struct attention_setup *s, struct sample dout,
-                                          double *gradients[3]) {
+                                          double *gradients[4]) {
     struct tensor whole[3];
     struct attention_case *c = &s->c;
     whole[0] = lab_sample(lab, arena_3d(&lab->arena, lab->dtype, c->B, c->Tq, s->whole[0].shape[2]), 1).t;
@@ -182,9 +232,16 @@ static inline void attention_run_backward(struct lab *lab, struct attention_setu
         .v = s->v,
         .scale = (float)s->scale,
         .is_causal = c->is_causal,
+        .mask = s->mask,
         .dropout = s->dropout,
     };
+    struct sample dbias = {0};
+    int64_t width = c->Tq + c->Tk - 1, biases = c->B * c->H * width;
+    if (c->has_bias)
+        dbias = lab_sample(lab, arena_3d(&lab->arena, DTYPE_F32, c->B, c->H, width), 1);
+    op.drelative_bias = dbias.t;
     op_attention_backward(lab->device, &op);
+    gradients[3] = c->has_bias ? lab_moved(lab, lab_read(lab, dbias.t), dbias.x, -1, biases) : NULL;
     gradients[0] = heads_gather(lab, op.dq, whole[0], lab_read(lab, whole[0]));
     gradients[1] = heads_gather(lab, op.dk, whole[1], lab_read(lab, whole[1]));
     gradients[2] = heads_gather(lab, op.dv, whole[2], lab_read(lab, whole[2]));
@@ -200,12 +257,21 @@ static inline void attention_variant(struct lab *lab, const struct attention_cas
     double *actual_out = heads_gather(lab, s.out, s.whole[3], lab_read(lab, s.whole[3]));
     lab_expect_values(lab, actual_out, out, queries);
     attention_run_forward(lab, &s, true);
-    lab_expect(lab, s.lse, lse);
+    // Queries that see nothing have minus infinity, which has no distance to itself.
+    double *actual_lse = lab_read(lab, s.lse);
+    for (int64_t n = 0; n < c->B * c->H * c->Tq; n++)
+        if (lse[n] == -INFINITY && actual_lse[n] == -INFINITY)
+            lse[n] = actual_lse[n] = 0;
+    lab_expect_values(lab, actual_lse, lse, c->B * c->H * c->Tq);
     struct sample dout = lab_3d(lab, c->B, c->Tq, c->H * c->D, 1);
-    double *expected[3] = {lab_doubles(lab, queries), lab_doubles(lab, keys), lab_doubles(lab, keys)};
+    int64_t biases = c->B * c->H * (c->Tq + c->Tk - 1);
+    double *expected[4] = {lab_doubles(lab, queries), lab_doubles(lab, keys), lab_doubles(lab, keys),
+                           lab_doubles(lab, biases)};
     naive_attention_backward(lab, &s, dout.x, expected);
-    double *gradients[3];
+    double *gradients[4];
     attention_run_backward(lab, &s, dout, gradients);
+    if (c->has_bias)
+        lab_expect_values(lab, gradients[3], expected[3], biases);
     lab_expect_values(lab, gradients[0], expected[0], queries);
     lab_expect_values(lab, gradients[1], expected[1], keys);
     lab_expect_values(lab, gradients[2], expected[2], keys);
@@ -245,13 +311,33 @@ static inline void case_attention_dropout(struct lab *lab) {
         attention_variant(lab, &cases[i]);
 }
 
-static inline double attention_loss(struct lab *lab, const struct attention_setup *s, double *const direction[3],
+static inline void case_attention_masks(struct lab *lab) {
+    static const struct attention_case cases[] = {
+        {1, 9, 9, 2, 1, 4, .is_causal = true, .window = 3},
+        {2, 200, 200, 2, 1, 16, .is_causal = true, .is_packed = true, .window = 70},
+        {1, 5, 150, 2, 2, 8, .is_causal = true, .window = 131},           // a cache longer than the window
+        {3, 17, 17, 2, 2, 8, .is_causal = false, .has_counts = true},     // the last sample sees nothing
+        {4, 130, 150, 4, 2, 16, .is_causal = false, .has_counts = true},  // across to a padded memory
+        {2, 150, 150, 2, 2, 16, .is_causal = true, .is_packed = true, .has_starts = true},
+        {2, 140, 140, 2, 1, 32, .is_causal = true, .window = 5, .has_starts = true, .rate = 0.1f},
+        {3, 17, 17, 3, 3, 8, .is_causal = false, .is_packed = true, .has_counts = true, .has_bias = true},
+        {2, 131, 131, 2, 2, 16, .is_causal = true, .has_bias = true},
+        {1, 1, 40, 4, 2, 16, .is_causal = true, .has_bias = true},
+        {2, 70, 131, 2, 1, 5, .is_causal = false, .has_bias = true, .has_counts = true, .rate = 0.2f},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+        attention_variant(lab, &cases[i]);
+}
+
+static inline double attention_loss(struct lab *lab, const struct attention_setup *s, double *const direction[4],
                                     const double *dout, double step) {
     const struct attention_case *c = &s->c;
     int64_t queries = c->B * c->Tq * c->H * c->D, keys = c->B * c->Tk * c->G * c->D;
-    double *moved[3] = {lab_moved(lab, s->values[0], direction[0], step, queries),
+    int64_t biases = c->H * (c->Tq + c->Tk - 1);
+    double *moved[4] = {lab_moved(lab, s->values[0], direction[0], step, queries),
                         lab_moved(lab, s->values[1], direction[1], step, keys),
-                        lab_moved(lab, s->values[2], direction[2], step, keys)};
+                        lab_moved(lab, s->values[2], direction[2], step, keys),
+                        s->bias ? lab_moved(lab, s->bias, direction[3], step, biases) : NULL};
     double *out = lab_doubles(lab, queries), *lse = lab_doubles(lab, c->B * c->H * c->Tq);
     naive_attention(lab, s, moved, out, lse);
     return lab_inner(out, dout, queries);
@@ -262,6 +348,8 @@ static inline void case_attention_slope(struct lab *lab) {
         {2, 17, 17, 2, 2, 8, .is_causal = true},
         {1, 9, 21, 4, 2, 3, .is_causal = true, .rate = 0.2f},
         {1, 65, 65, 2, 1, 16, .is_causal = false},
+        {2, 17, 17, 2, 2, 8, .is_causal = true, .window = 4, .has_starts = true},
+        {2, 12, 19, 2, 1, 4, .is_causal = false, .has_counts = true, .has_bias = true},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         const struct attention_case *c = &cases[i];
@@ -269,12 +357,16 @@ static inline void case_attention_slope(struct lab *lab) {
         attention_setup(lab, &s, c);
         int64_t queries = c->B * c->Tq * c->H * c->D, keys = c->B * c->Tk * c->G * c->D;
         struct sample dout = lab_3d(lab, c->B, c->Tq, c->H * c->D, 1);
-        double *gradients[3];
-        double *direction[3] = {lab_direction(lab, queries), lab_direction(lab, keys), lab_direction(lab, keys)};
+        double *gradients[4];
+        int64_t biases = c->H * (c->Tq + c->Tk - 1);
+        double *direction[4] = {lab_direction(lab, queries), lab_direction(lab, keys), lab_direction(lab, keys),
+                                lab_direction(lab, biases)};
         attention_run_forward(lab, &s, true);
         attention_run_backward(lab, &s, dout, gradients);
         double slope = lab_inner(gradients[0], direction[0], queries) + lab_inner(gradients[1], direction[1], keys) +
                        lab_inner(gradients[2], direction[2], keys);
+        for (int64_t b = 0; b < c->B && c->has_bias; b++)
+            slope += lab_inner(gradients[3] + b * biases, direction[3], biases);
         lab_expect_slope(lab, slope, attention_loss(lab, &s, direction, dout.x, 1e-5),
                          attention_loss(lab, &s, direction, dout.x, -1e-5), 1e-5);
         lab_clear(lab);

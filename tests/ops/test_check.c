@@ -150,6 +150,45 @@ static void missing_row_ids(void) {
     op_attention_forward(device, &op);
 }
 
+static void window_without_causal(void) {
+    struct op_attention_forward op = attention(5, 5, 2, 2);
+    op.is_causal = false;
+    op.mask.window = 3;
+    op_attention_forward(device, &op);
+}
+
+static void bias_of_other_width(void) {
+    struct op_attention_forward op = attention(5, 5, 2, 2);
+    op.mask.relative_bias = matrix_at(4000, 2, 10);
+    op_attention_forward(device, &op);
+}
+
+static void rms_with_bias(void) {
+    struct op_norm_backward op = norm_backward();
+    op.kind = NORM_RMS;
+    op_norm_backward(device, &op);
+}
+
+static void gate_of_other_width(void) {
+    op_glu_forward(device, &(struct op_glu_forward){.y = matrix(3, 4), .x = matrix_at(100, 3, 9)});
+}
+
+static void too_many_pairs(void) {
+    static int32_t positions[5];
+    static const float frequencies[3];
+    op_rope(device, &(struct op_rope){.x = tensor_4d(memory, DTYPE_F32, 1, 5, 2, 4),
+                                      .positions = tensor_1d(positions, DTYPE_I32, 5),
+                                      .frequencies = frequencies,
+                                      .pairs = 3});
+}
+
+static void odd_buckets(void) {
+    op_relative_bias_forward(device, &(struct op_relative_bias_forward){
+                                         .bias = matrix(2, 9),
+                                         .table = matrix_at(100, 7, 2),
+                                         .rule = {.buckets = 7, .max_distance = 20, .is_bidirectional = true}});
+}
+
 static void missing_positions(void) {
     static int32_t tokens[3];
     op_embedding_forward(device, &(struct op_embedding_forward){.out = matrix(3, 4),
@@ -195,6 +234,12 @@ TEST(broken_contracts) {
     expect_death(more_queries_than_keys, "op_attention_forward: causal attention needs");
     expect_death(bad_rate, "op_attention_forward: the dropout rate must be");
     expect_death(missing_row_ids, "op_attention_forward: dropout.row_ids is no tensor");
+    expect_death(window_without_causal, "op_attention_forward: a window belongs to causal attention");
+    expect_death(bias_of_other_width, "op_attention_forward: relative_bias is fp32 (2, 10), expected fp32 (2, 9)");
+    expect_death(rms_with_bias, "op_norm_backward: an RMSNorm has neither mean nor bias");
+    expect_death(gate_of_other_width, "op_glu_forward: x is fp32 (3, 9), expected fp32 (3, 8)");
+    expect_death(too_many_pairs, "op_rope: pairs must be from 1 to half the head size");
+    expect_death(odd_buckets, "op_relative_bias_forward: there are too many buckets");
     expect_death(missing_positions, "op_embedding_forward: positions and position_table go together");
     expect_death(position_beyond_table, "position 9, but the position table has 9 rows");
     expect_death(adam_step_zero, "op_adam: steps count from 1");

@@ -44,6 +44,16 @@ TEST(attention_cost) {
     op_attention_forward(device, &op);
     EXPECT(paper_totals(device).attention_flops == 2.0 * 2 * 2 * 3 * (10 * 10 + 55) * 8);
     EXPECT(paper_totals(device).bytes_moved == 2.0 * 4 * 2 * (double)tensor_count(q));
+    // A window of 4: 1 + 2 + 3 and seven times 4 scores a head.
+    op.mask.window = 4;
+    op_attention_forward(device, &op);
+    EXPECT(paper_totals(device).attention_flops == 2.0 * 2 * 2 * 3 * (10 * 10 + 55 + 34) * 8);
+    // The last query alone, with a cache.
+    op.q = tensor_rows(q, 0, 1), op.k = tensor_rows(k, 0, 1), op.v = tensor_rows(v, 0, 1);
+    op.q = tensor_slice(op.q, 1, 9, 1);
+    op.out = tensor_slice(tensor_rows(out, 0, 1), 1, 9, 1);
+    op_attention_forward(device, &op);
+    EXPECT(paper_totals(device).attention_flops == 2.0 * 2 * 3 * (2 * (10 * 10 + 55 + 34) + 4) * 8);
     device_close(device);
 }
 
@@ -94,6 +104,19 @@ TEST(every_other_operation) {
     op_adam(device, &(struct op_adam){.master = n, .grad = n2, .m = n3, .v = n4, .scale = one, .step = 1});
     op_copy(device, &(struct op_copy){.dst = y, .src = x});
     op_scale(device, &(struct op_scale){.x = x, .factor = 2});
+    struct tensor wide = arena_2d(&a, DTYPE_F32, N, 2 * C), heads = arena_4d(&a, DTYPE_F32, 1, N, 1, C);
+    struct tensor bias = arena_2d(&a, DTYPE_F32, 2, 9), dbias = arena_3d(&a, DTYPE_F32, 1, 2, 9);
+    struct tensor buckets = arena_2d(&a, DTYPE_F32, 8, 2);
+    const float frequency = 1;
+    struct relative_rule rule = {.buckets = 8, .max_distance = 9};
+    op_activation_forward(device, &(struct op_activation_forward){.y = y, .x = x});
+    op_activation_backward(device, &(struct op_activation_backward){.dx = y, .dy = y, .x = x});
+    op_glu_forward(device, &(struct op_glu_forward){.y = y, .x = wide});
+    op_glu_backward(device, &(struct op_glu_backward){.dx = wide, .dy = y, .x = wide});
+    op_rope(device, &(struct op_rope){.x = heads, .positions = ids, .frequencies = &frequency, .pairs = 1});
+    op_relative_bias_forward(device, &(struct op_relative_bias_forward){.bias = bias, .table = buckets, .rule = rule});
+    op_relative_bias_backward(device,
+                              &(struct op_relative_bias_backward){.dtable = buckets, .dbias = dbias, .rule = rule});
     struct event *event = device->ops->event_create(device);
     device->ops->event_record(device, event, STREAM_COMPUTE);
     device->ops->stream_wait(device, STREAM_COPY, event);
@@ -101,7 +124,7 @@ TEST(every_other_operation) {
     EXPECT(device->ops->event_is_done(device, event));
     device->ops->event_free(device, event);
     device_synchronize(device);
-    EXPECT_INT(paper_totals(device).operations, 15);
+    EXPECT_INT(paper_totals(device).operations, 22);
     EXPECT(paper_totals(device).bytes_moved > 0 && paper_totals(device).matmul_flops == 0);
     device_close(device);
 }

@@ -88,6 +88,60 @@ static void run_attention(struct lab *lab) {
                                                                        .dropout = dropout});
 }
 
+// What other families add: gated units, RMSNorm, rotary positions, masks and biases.
+static void run_families(struct lab *lab) {
+    struct tensor x = lab_2d(lab, ROWS, 2 * CHANNELS, 1).t, y = lab_2d(lab, ROWS, CHANNELS, 1).t;
+    struct tensor z = lab_2d(lab, ROWS, CHANNELS, 1).t, gain = lab_1d(lab, CHANNELS, 1).t;
+    struct tensor rstd = lab_1d(lab, ROWS, 1).t, dgain = lab_1d(lab, CHANNELS, 1).t;
+    op_glu_forward(lab->device, &(struct op_glu_forward){.y = y, .x = x, .activation = ACTIVATION_SILU});
+    op_glu_backward(lab->device, &(struct op_glu_backward){.dx = x, .dy = y, .x = x, .activation = ACTIVATION_SILU});
+    op_activation_forward(lab->device, &(struct op_activation_forward){.y = z, .x = y, .activation = ACTIVATION_GELU});
+    op_activation_backward(lab->device,
+                           &(struct op_activation_backward){.dx = z, .dy = z, .x = y, .activation = ACTIVATION_GELU});
+    op_norm_forward(lab->device, &(struct op_norm_forward){
+                                     .kind = NORM_RMS, .y = z, .rstd = rstd, .x = y, .gain = gain, .epsilon = 1e-5f});
+    op_norm_backward(lab->device, &(struct op_norm_backward){.kind = NORM_RMS,
+                                                             .dx = lab_2d(lab, ROWS, CHANNELS, 1).t,
+                                                             .dgain = dgain,
+                                                             .dy = z,
+                                                             .x = y,
+                                                             .gain = gain,
+                                                             .rstd = rstd});
+    int64_t shape[4] = {2, SEQUENCE, HEADS, HEAD_SIZE};
+    struct tensor q = lab_4d(lab, shape, 1).t, k = lab_4d(lab, shape, 1).t, v = lab_4d(lab, shape, 1).t;
+    struct tensor out = lab_4d(lab, shape, 1).t, dq = lab_4d(lab, shape, 1).t, dk = lab_4d(lab, shape, 1).t;
+    struct tensor lse = arena_3d(&lab->arena, DTYPE_F32, 2, HEADS, SEQUENCE);
+    static const int32_t counts[2] = {SEQUENCE - 5, SEQUENCE / 2};
+    static const float frequencies[3] = {1.0f, 0.1f, 0.01f};
+    int32_t positions[2 * SEQUENCE];
+    for (int32_t i = 0; i < 2 * SEQUENCE; i++)
+        positions[i] = i;
+    op_rope(lab->device,
+            &(struct op_rope){
+                .x = q, .positions = lab_ints(lab, 2 * SEQUENCE, positions), .frequencies = frequencies, .pairs = 3});
+    struct attention_mask mask = {.key_counts = lab_ints(lab, 2, counts),
+                                  .relative_bias = lab_2d(lab, HEADS, 2 * SEQUENCE - 1, 1).t};
+    op_attention_forward(lab->device, &(struct op_attention_forward){
+                                          .out = out, .lse = lse, .q = q, .k = k, .v = v, .scale = 0.1f, .mask = mask});
+    op_attention_backward(
+        lab->device,
+        &(struct op_attention_backward){
+            .dq = dq,
+            .dk = dk,
+            .dv = lab_4d(lab, shape, 1).t,
+            .drelative_bias = lab_sample(lab, arena_3d(&lab->arena, DTYPE_F32, 2, HEADS, 2 * SEQUENCE - 1), 1).t,
+            .dout = lab_4d(lab, shape, 1).t,
+            .out = out,
+            .lse = lse,
+            .scratch = arena_3d(&lab->arena, DTYPE_F32, 2, HEADS, SEQUENCE),
+            .q = q,
+            .k = k,
+            .v = v,
+            .scale = 0.1f,
+            .mask = mask,
+        });
+}
+
 static void run_loss(struct lab *lab) {
     int32_t tokens[ROWS];
     for (int i = 0; i < ROWS; i++)
@@ -147,6 +201,7 @@ static unsigned char *run_all(int threads, size_t *bytes) {
     run_matmuls(&lab);
     run_norms(&lab);
     run_attention(&lab);
+    run_families(&lab);
     run_loss(&lab);
     run_optimizer(&lab);
     *bytes = lab.arena.used;

@@ -82,6 +82,55 @@ TEST(gelu_everywhere) {
     EXPECT(isnan(vector_gelu(NAN)) && isnan(vector_gelu_gradient(NAN)));
 }
 
+static double exact_gelu_erf(double x) {
+    return 0.5 * x * erfc(-x / sqrt(2));
+}
+
+static double exact_silu(double x) {
+    return x / (1 + exp(-x));
+}
+
+// The largest error of a function, relative where its value is above 1e-6, and of its gradient.
+static void expect_function(const char *name, float (*value)(float), float (*gradient)(float),
+                            double (*exact)(double)) {
+    double worst = 0, worst_gradient = 0;
+    for (float x = -12.9f; x < 12.9f; x += 0.00031f) {
+        double want = exact((double)x), step = 1e-5;
+        double slope = (exact((double)x + step) - exact((double)x - step)) / (2 * step);
+        double error = fabs(want) > 1e-6 ? fabs((double)value(x) - want) / fabs(want) : 0;
+        double gradient_error = fabs((double)gradient(x) - slope);
+        worst = error > worst ? error : worst;
+        worst_gradient = gradient_error > worst_gradient ? gradient_error : worst_gradient;
+    }
+    printf("    largest relative error of %s: %.2g, absolute of its gradient: %.2g\n", name, worst, worst_gradient);
+    EXPECT(worst < 4e-6);
+    EXPECT(worst_gradient < 5e-7);
+    EXPECT(value(0.0f) == 0 && fabsf(gradient(0.0f) - 0.5f) < 1e-6f);
+    for (float x = 88.0f; x < 1e15f; x *= 3) {
+        EXPECT(value(x) == x && fabsf(value(-x)) < 1e-30f);
+        EXPECT(gradient(x) == 1 && fabsf(gradient(-x)) < 1e-30f);
+    }
+    EXPECT(isnan(value(NAN)) && isnan(gradient(NAN)));
+}
+
+static float gelu_erf(float x) {
+    return vector_gelu_erf(x);
+}
+static float gelu_erf_gradient(float x) {
+    return vector_gelu_erf_gradient(x);
+}
+static float silu(float x) {
+    return vector_silu(x);
+}
+static float silu_gradient(float x) {
+    return vector_silu_gradient(x);
+}
+
+TEST(exact_gelu_and_silu) {
+    expect_function("the exact gelu", gelu_erf, gelu_erf_gradient, exact_gelu_erf);
+    expect_function("silu", silu, silu_gradient, exact_silu);
+}
+
 TEST(bf16_rounding) {
     static const struct {
         uint32_t from;
@@ -163,5 +212,6 @@ TEST(between_the_16_bit_types) {
         EXPECT_INT(back[i], from[i]);
 }
 
-TEST_MAIN(TEST_CASE(exp_everywhere), TEST_CASE(exp_at_the_ends), TEST_CASE(gelu_everywhere), TEST_CASE(bf16_rounding),
-          TEST_CASE(f16_all_values), TEST_CASE(between_the_16_bit_types))
+TEST_MAIN(TEST_CASE(exp_everywhere), TEST_CASE(exp_at_the_ends), TEST_CASE(gelu_everywhere),
+          TEST_CASE(exact_gelu_and_silu), TEST_CASE(bf16_rounding), TEST_CASE(f16_all_values),
+          TEST_CASE(between_the_16_bit_types))

@@ -105,9 +105,11 @@ CPU_INLINE float vector_silu(float x) {
     return x * vector_logistic(x);
 }
 
+// s + x s (1 - s), where 1 - s at x is s at -x.
 CPU_INLINE float vector_silu_gradient(float x) {
-    float s = vector_logistic(x);
-    return s + x * s * (1.0f - s);
+    float e = vector_exp(-__builtin_fabsf(x)), part = 1.0f / (1.0f + e), other = e * part;
+    float s = x < 0 ? other : part;
+    return s + x * (part * other);
 }
 
 #endif

@@ -1,0 +1,303 @@
+// What the families of models add to a GPT: RMSNorm, activations, gated units, rotary positions and biases by distance,
+// against double-precision loops and finite differences of them.
+#ifndef TESTS_OPS_CASES_MODELS_H
+#define TESTS_OPS_CASES_MODELS_H
+
+#include "cases_attention.h"
+#include "cases_layers.h"
+
+// ---- RMSNorm ----
+
+struct naive_rms {
+    int64_t rows, channels;
+    const double *x, *gain;
+};
+
+static inline double rms_rstd(const struct naive_rms *n, int64_t row) {
+    double squares = 0;
+    for (int64_t c = 0; c < n->channels; c++)
+        squares += n->x[row * n->channels + c] * n->x[row * n->channels + c] / (double)n->channels;
+    return 1 / sqrt(squares + 1e-5);
+}
+
+static inline double *rms_forward(struct lab *lab, const struct naive_rms *n) {
+    double *y = lab_doubles(lab, n->rows * n->channels);
+    for (int64_t i = 0; i < n->rows * n->channels; i++)
+        y[i] = n->x[i] * rms_rstd(n, i / n->channels) * n->gain[i % n->channels];
+    return y;
+}
+
+// dx, and dgain added to what is there.
+static inline double *rms_backward(struct lab *lab, const struct naive_rms *n, const double *dy, double *dgain) {
+    double *dx = lab_doubles(lab, n->rows * n->channels);
+    for (int64_t i = 0; i < n->rows; i++) {
+        const double *x = n->x + i * n->channels, *d = dy + i * n->channels;
+        double rstd = rms_rstd(n, i), product = 0;
+        for (int64_t c = 0; c < n->channels; c++) {
+            product += d[c] * n->gain[c] * x[c] * rstd / (double)n->channels;
+            dgain[c] += d[c] * x[c] * rstd;
+        }
+        for (int64_t c = 0; c < n->channels; c++)
+            dx[i * n->channels + c] = rstd * (d[c] * n->gain[c] - x[c] * rstd * product);
+    }
+    return dx;
+}
+
+// With a residual and its dropout where has_delta.
+static inline void rms_norm_variant(struct lab *lab, const int64_t size[2], bool has_delta) {
+    int64_t rows = size[0], channels = size[1], count = rows * channels;
+    struct sample x = lab_2d(lab, rows, channels, 2), gain = lab_1d(lab, channels, 1);
+    struct sample delta = lab_2d(lab, rows, channels, 1), dy = lab_2d(lab, rows, channels, 1);
+    struct sample dgain = lab_fp32_1d(lab, channels, 1), dresidual = lab_2d(lab, rows, channels, 1);
+    struct dropout dropout = lab_dropout(lab, 0.3f, rows);
+    struct op_norm_forward forward = {.kind = NORM_RMS,
+                                      .y = lab_2d(lab, rows, channels, 1).t,
+                                      .rstd = lab_fp32_1d(lab, rows, 1).t,
+                                      .x = x.t,
+                                      .gain = gain.t,
+                                      .epsilon = 1e-5f};
+    if (has_delta) {
+        forward.delta = delta.t;
+        forward.sum = x.t;
+        forward.dropout = dropout;
+        for (int64_t i = 0; i < count; i++)
+            x.x[i] += delta.x[i] * lab_factor(&dropout, i / channels, i % channels, dropout.site);
+    }
+    op_norm_forward(lab->device, &forward);
+    lab_expect(lab, x.t, x.x);
+    double *sum = lab_read(lab, x.t);  // as it was stored
+    struct naive_rms naive = {rows, channels, sum, gain.x};
+    lab_expect(lab, forward.y, rms_forward(lab, &naive));
+    double *dx = rms_backward(lab, &naive, dy.x, dgain.x);
+    struct op_norm_backward backward = {.kind = NORM_RMS,
+                                        .dx = dresidual.t,
+                                        .dgain = dgain.t,
+                                        .dy = dy.t,
+                                        .x = x.t,
+                                        .gain = gain.t,
+                                        .rstd = forward.rstd,
+                                        .dresidual = dresidual.t};
+    double *ddelta = lab_doubles(lab, count);
+    for (int64_t i = 0; i < count; i++) {
+        dx[i] += dresidual.x[i];
+        ddelta[i] = dx[i] * lab_factor(&dropout, i / channels, i % channels, dropout.site);
+    }
+    if (has_delta) {
+        backward.ddelta = dy.t;
+        backward.dropout = dropout;
+    }
+    op_norm_backward(lab->device, &backward);
+    lab_expect(lab, backward.dx, dx);
+    lab_expect(lab, backward.dgain, dgain.x);
+    if (has_delta)
+        lab_expect(lab, backward.ddelta, ddelta);
+    lab_clear(lab);
+}
+
+static inline void case_rms_norm(struct lab *lab) {
+    for (int i = 0; i < LAYER_SIZES; i++) {
+        rms_norm_variant(lab, layer_sizes[i], false);
+        rms_norm_variant(lab, layer_sizes[i], true);
+    }
+}
+
+static inline void case_rms_norm_slope(struct lab *lab) {
+    int64_t rows = 5, channels = 33, count = rows * channels;
+    struct sample x = lab_2d(lab, rows, channels, 2), gain = lab_1d(lab, channels, 1),
+                  dy = lab_2d(lab, rows, channels, 1);
+    const double *direction[2] = {lab_direction(lab, count), lab_direction(lab, channels)};
+    double *dgain = lab_doubles(lab, channels), loss[2];
+    struct naive_rms naive = {rows, channels, x.x, gain.x};
+    double *dx = rms_backward(lab, &naive, dy.x, dgain);
+    for (int i = 0; i < 2; i++) {
+        double step = i ? -1e-5 : 1e-5;
+        struct naive_rms moved = {rows, channels, lab_moved(lab, x.x, direction[0], step, count),
+                                  lab_moved(lab, gain.x, direction[1], step, channels)};
+        loss[i] = lab_inner(rms_forward(lab, &moved), dy.x, count);
+    }
+    double slope = lab_inner(dx, direction[0], count) + lab_inner(dgain, direction[1], channels);
+    lab_expect_slope(lab, slope, loss[0], loss[1], 1e-5);
+}
+
+// ---- activations ----
+
+static inline double naive_activation(enum activation activation, double x) {
+    switch (activation) {
+    case ACTIVATION_GELU_TANH:
+        return 0.5 * x * (1 + tanh(0.7978845608028654 * (x + 0.044715 * x * x * x)));
+    case ACTIVATION_GELU:
+        return 0.5 * x * erfc(-x / 1.4142135623730951);
+    case ACTIVATION_RELU:
+        return x > 0 ? x : 0;
+    case ACTIVATION_SILU:
+        return x / (1 + exp(-x));
+    default:
+        return tanh(x);
+    }
+}
+
+// The derivative by finite differences of the function itself.
+static inline double naive_slope(enum activation activation, double x) {
+    return (naive_activation(activation, x + 1e-6) - naive_activation(activation, x - 1e-6)) / 2e-6;
+}
+
+// Values over the whole range of interest; none so near the corner of the ReLU that its slope there would be asked for.
+static inline struct sample activation_inputs(struct lab *lab, int64_t rows, int64_t columns) {
+    struct sample x = lab_2d(lab, rows, columns, 4);
+    for (int64_t i = 0; i < rows * columns; i++)
+        x.x[i] += x.x[i] < 0 ? -0.01 : 0.01;
+    lab_write(lab, x.t, x.x);
+    return x;
+}
+
+static inline void activation_variant(struct lab *lab, const int64_t size[2], enum activation activation) {
+    int64_t rows = size[0], columns = size[1], count = rows * columns;
+    struct sample x = activation_inputs(lab, rows, columns), dy = lab_2d(lab, rows, columns, 1);
+    struct tensor y = lab_2d(lab, rows, columns, 1).t;
+    double *expected = lab_doubles(lab, count), *gradient = lab_doubles(lab, count);
+    for (int64_t i = 0; i < count; i++) {
+        expected[i] = naive_activation(activation, x.x[i]);
+        gradient[i] = dy.x[i] * naive_slope(activation, x.x[i]);
+    }
+    op_activation_forward(lab->device, &(struct op_activation_forward){.y = y, .x = x.t, .activation = activation});
+    lab_expect(lab, y, expected);
+    op_activation_backward(
+        lab->device, &(struct op_activation_backward){.dx = dy.t, .dy = dy.t, .x = x.t, .activation = activation});
+    lab_expect(lab, dy.t, gradient);
+    op_activation_forward(lab->device, &(struct op_activation_forward){.y = x.t, .x = x.t, .activation = activation});
+    lab_expect(lab, x.t, expected);
+    lab_clear(lab);
+}
+
+static inline void case_activation(struct lab *lab) {
+    for (int i = 0; i < LAYER_SIZES; i++)
+        for (int activation = 0; activation < ACTIVATION_COUNT; activation++)
+            activation_variant(lab, layer_sizes[i], (enum activation)activation);
+}
+
+static inline void glu_variant(struct lab *lab, const int64_t size[2], enum activation activation) {
+    int64_t rows = size[0], width = size[1];
+    struct sample x = activation_inputs(lab, rows, 2 * width), dy = lab_2d(lab, rows, width, 1);
+    struct tensor y = lab_2d(lab, rows, width, 1).t;
+    double *expected = lab_doubles(lab, rows * width), *gradient = lab_doubles(lab, rows * 2 * width);
+    for (int64_t i = 0; i < rows * width; i++) {
+        int64_t at = i / width * 2 * width + i % width;
+        double gate = x.x[at], up = x.x[at + width];
+        expected[i] = naive_activation(activation, gate) * up;
+        gradient[at] = dy.x[i] * up * naive_slope(activation, gate);
+        gradient[at + width] = dy.x[i] * naive_activation(activation, gate);
+    }
+    op_glu_forward(lab->device, &(struct op_glu_forward){.y = y, .x = x.t, .activation = activation});
+    lab_expect(lab, y, expected);
+    struct tensor dx = rows % 2 ? x.t : lab_2d(lab, rows, 2 * width, 1).t;
+    op_glu_backward(lab->device, &(struct op_glu_backward){.dx = dx, .dy = dy.t, .x = x.t, .activation = activation});
+    lab_expect(lab, dx, gradient);
+    lab_clear(lab);
+}
+
+static inline void case_glu(struct lab *lab) {
+    for (int i = 0; i < LAYER_SIZES; i++) {
+        glu_variant(lab, layer_sizes[i], ACTIVATION_SILU);
+        glu_variant(lab, layer_sizes[i], ACTIVATION_GELU);
+        glu_variant(lab, layer_sizes[i], ACTIVATION_GELU_TANH);
+        glu_variant(lab, layer_sizes[i], ACTIVATION_RELU);
+    }
+}
+
+// ---- positions ----
+
+struct rope_case {
+    int64_t B, T, H, D, pairs;
+    bool is_interleaved;
+};
+
+// The first H of H + 2 heads of a packed tensor turn; the others stay.
+static inline void rope_variant(struct lab *lab, const struct rope_case *c) {
+    int64_t width = (c->H + 2) * c->D;
+    struct sample whole = lab_3d(lab, c->B, c->T, width, 2);
+    double *original = lab_moved(lab, whole.x, whole.x, 0, c->B * c->T * width);
+    float frequencies[ROPE_MOST_PAIRS];
+    int32_t positions[64];
+    EXPECT(c->B * c->T <= 64);
+    for (int64_t j = 0; j < c->pairs; j++)
+        frequencies[j] = powf(100.0f, -(float)j / (float)c->pairs);
+    for (int64_t n = 0; n < c->B * c->T; n++)
+        positions[n] = (int32_t)(n * 37 % 1000);
+    struct op_rope op = {.x = heads_view(whole.t, 0, c->H, c->D),
+                         .positions = lab_ints(lab, c->B * c->T, positions),
+                         .frequencies = frequencies,
+                         .pairs = c->pairs,
+                         .is_interleaved = c->is_interleaved};
+    for (int64_t n = 0; n < c->B * c->T; n++) {
+        for (int64_t i = 0; i < c->H * c->pairs; i++) {
+            int64_t head = i / c->pairs, j = i % c->pairs, step = c->is_interleaved ? 1 : c->pairs;
+            double *a = whole.x + n * width + head * c->D + (c->is_interleaved ? 2 * j : j), first = a[0];
+            double angle = (double)((float)positions[n] * frequencies[j]);
+            a[0] = first * cos(angle) - a[step] * sin(angle);
+            a[step] = a[step] * cos(angle) + first * sin(angle);
+        }
+    }
+    op_rope(lab->device, &op);
+    lab_expect(lab, whole.t, whole.x);
+    op.is_inverse = true;
+    op_rope(lab->device, &op);
+    lab_expect(lab, whole.t, original);
+    lab_clear(lab);
+}
+
+static inline void case_rope(struct lab *lab) {
+    static const struct rope_case cases[] = {
+        {1, 1, 1, 2, 1, false}, {2, 7, 3, 8, 4, false},    {2, 7, 3, 8, 4, true},    {1, 9, 5, 10, 3, false},
+        {1, 9, 5, 10, 3, true}, {3, 20, 2, 64, 32, false}, {1, 3, 2, 256, 128, true}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+        rope_variant(lab, &cases[i]);
+}
+
+// The rule as Raffel et al. (2020) have it, in doubles; the exact borders are tested in test_relative.c.
+static inline int64_t naive_bucket(const struct relative_rule *rule, int64_t distance) {
+    int64_t side = rule->is_bidirectional ? rule->buckets / 2 : rule->buckets, exact = side / 2;
+    int64_t start = rule->is_bidirectional && distance > 0 ? side : 0;
+    int64_t far = distance < 0 ? -distance : rule->is_bidirectional ? distance : 0;
+    if (far < exact)
+        return start + far;
+    double place = log((double)far / (double)exact) / log((double)rule->max_distance / (double)exact);
+    int64_t bucket = exact + (int64_t)(place * (double)(side - exact) + 1e-6);
+    return start + (bucket < side ? bucket : side - 1);
+}
+
+static inline void relative_bias_variant(struct lab *lab, const struct relative_rule *rule, int64_t heads,
+                                         int64_t width) {
+    int64_t B = 3;
+    struct sample table = lab_2d(lab, rule->buckets, heads, 1), dtable = lab_fp32_2d(lab, rule->buckets, heads, 1);
+    struct tensor bias = lab_fp32_2d(lab, heads, width, 1).t;
+    struct sample dbias = lab_sample(lab, arena_3d(&lab->arena, DTYPE_F32, B, heads, width), 1);
+    double *expected = lab_doubles(lab, heads * width);
+    for (int64_t i = 0; i < heads * width; i++) {
+        int64_t place = naive_bucket(rule, rule->first_distance + i % width) * heads + i / width;
+        expected[i] = table.x[place];
+        for (int64_t b = 0; b < B; b++)
+            dtable.x[place] += dbias.x[b * heads * width + i];
+    }
+    op_relative_bias_forward(lab->device,
+                             &(struct op_relative_bias_forward){.bias = bias, .table = table.t, .rule = *rule});
+    lab_expect(lab, bias, expected);
+    op_relative_bias_backward(lab->device,
+                              &(struct op_relative_bias_backward){.dtable = dtable.t, .dbias = dbias.t, .rule = *rule});
+    lab_expect(lab, dtable.t, dtable.x);
+    lab_clear(lab);
+}
+
+static inline void case_relative_bias(struct lab *lab) {
+    static const struct relative_rule rules[] = {
+        {.first_distance = -299, .buckets = 32, .max_distance = 128, .is_bidirectional = true},
+        {.first_distance = -299, .buckets = 32, .max_distance = 128},
+        {.first_distance = -10, .buckets = 8, .max_distance = 9, .is_bidirectional = true},
+        {.first_distance = 0, .buckets = 4, .max_distance = 5},
+    };
+    for (size_t i = 0; i < sizeof rules / sizeof rules[0]; i++) {
+        relative_bias_variant(lab, &rules[i], 3, 599);
+        relative_bias_variant(lab, &rules[i], 1, 1);
+    }
+}
+
+#endif
