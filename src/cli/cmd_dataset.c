@@ -1,4 +1,4 @@
-// bevatron dataset: looks into .bin/.idx datasets, checks them and joins them.
+// bevatron dataset: looks into .bin/.idx datasets, checks them, joins them, and takes over those of fairseq.
 #include "base/error.h"
 #include "cli/commands.h"
 #include "cli/dataset.h"
@@ -14,6 +14,7 @@ static const struct part {
     {"verify", "looks at every entry and every token", dataset_verify},
     {"peek", "prints documents as ids or as text", dataset_peek},
     {"merge", "joins datasets into one", dataset_merge},
+    {"import", "takes over what fairseq-preprocess made", dataset_import},
 };
 
 static void print_usage(FILE *out) {

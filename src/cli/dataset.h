@@ -6,5 +6,6 @@ int dataset_inspect(int argc, char **argv);
 int dataset_verify(int argc, char **argv);
 int dataset_peek(int argc, char **argv);
 int dataset_merge(int argc, char **argv);
+int dataset_import(int argc, char **argv);
 
 #endif

@@ -1,0 +1,195 @@
+// bevatron dataset import: what fairseq-preprocess has made, as a dataset of ours.
+#include "cli/dataset.h"
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/interrupt.h"
+#include "base/json.h"
+#include "base/memory.h"
+#include "cli/commands.h"
+#include "config/flag.h"
+#include "data/import.h"
+#include "data/tokenizer/fairseq.h"
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct options {
+    struct flag_given given;
+    struct string_list prefixes;
+    char *output_prefix;
+    char *dictionary;
+    char *documents;
+    int64_t eos;
+    bool json;
+};
+
+#define OFFSET(member) offsetof(struct options, member)
+
+static const char *const document_choices[] = {"blank-lines", "lines", NULL};
+
+static const struct flag rows[] = {
+    {.name = "--output-prefix",
+     .type = FLAG_STRING,
+     .offset = OFFSET(output_prefix),
+     .value_name = "PREFIX",
+     .required = true,
+     .help = "writes PREFIX.bin, PREFIX.idx and, where there is a dictionary, PREFIX.dict.txt"},
+    {.name = "--dictionary",
+     .type = FLAG_STRING,
+     .offset = OFFSET(dictionary),
+     .value_name = "FILE",
+     .help = "the dict.txt that was used; without it, the one beside the input, where there is one"},
+    {.name = "--documents",
+     .type = FLAG_CHOICE,
+     .offset = OFFSET(documents),
+     .initial = "blank-lines",
+     .choices = document_choices,
+     .help = "where documents end: at empty lines (items of </s> alone), or after every line"},
+    {.name = "--eos-id",
+     .type = FLAG_INT,
+     .offset = OFFSET(eos),
+     .initial = "2",
+     .minimum = 0,
+     .maximum = INT32_MAX,
+     .help = "the id of </s>"},
+    {.name = "--json", .type = FLAG_BOOL, .offset = OFFSET(json), .help = "print the summary as JSON"},
+};
+
+// dict.txt beside the input, to be freed; NULL where there is none.
+static char *dictionary_beside(const char *prefix) {
+    char *folder = file_parent(prefix), *path = file_join(folder, "dict.txt");
+    free(folder);
+    if (file_exists(path))
+        return path;
+    free(path);
+    return NULL;
+}
+
+struct dictionary {
+    bool is_there;
+    int64_t size;
+    struct file_writer copy;  // finished, not yet under its name
+};
+
+// Reads the dictionary and gets its copy ready.
+static int prepare_dictionary(const struct options *options, struct dictionary *dictionary) {
+    *dictionary = (struct dictionary){.copy.descriptor = -1};
+    char *path =
+        options->dictionary ? memory_string(options->dictionary) : dictionary_beside(options->prefixes.items[0]);
+    if (!path)
+        return 0;
+    struct buffer text = {0};
+    struct fairseq_dictionary parsed;
+    int status = file_read_all(path, (size_t)1 << 30, &text);
+    if (status == 0)
+        status = fairseq_dictionary_parse(&parsed, buffer_string(&text), text.length, path);
+    if (status == 0) {
+        dictionary->is_there = true;
+        dictionary->size = parsed.size;
+        fairseq_dictionary_free(&parsed);
+        char *name = memory_printf("%s.dict.txt", options->output_prefix);
+        status = file_create(&dictionary->copy, name);
+        free(name);
+        if (status == 0)
+            status = file_write(&dictionary->copy, buffer_string(&text), text.length);
+        if (status == 0)
+            status = file_finish(&dictionary->copy);
+    }
+    buffer_free(&text);
+    free(path);
+    return status;
+}
+
+static void print_json(const struct options *options, const struct dictionary *dictionary,
+                       const struct import_summary *summary) {
+    struct buffer text = {0};
+    struct json_writer json = {.out = &text};
+    const struct {
+        const char *key;
+        int64_t value;
+    } numbers[] = {{"documents", summary->documents},
+                   {"sequences", summary->sequences},
+                   {"tokens", summary->tokens},
+                   {"blank_lines", summary->separators},
+                   {"largest_id", summary->largest_id}};
+    json_begin_object(&json);
+    json_key(&json, "dataset");
+    json_cstring(&json, options->output_prefix);
+    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
+        json_key(&json, numbers[i].key);
+        json_int(&json, numbers[i].value);
+    }
+    json_key(&json, "dtype");
+    json_cstring(&json, index_dtype_name(summary->dtype));
+    if (dictionary->is_there) {
+        json_key(&json, "dictionary_size");
+        json_int(&json, dictionary->size);
+    }
+    json_end_object(&json);
+    puts(buffer_string(&text));
+    buffer_free(&text);
+}
+
+static void print_plain(const struct options *options, const struct dictionary *dictionary,
+                        const struct import_summary *summary) {
+    printf("wrote %s.bin and .idx: %" PRId64 " documents, %" PRId64 " sequences, %" PRId64 " tokens (%s), %" PRId64
+           " empty lines\n",
+           options->output_prefix, summary->documents, summary->sequences, summary->tokens,
+           index_dtype_name(summary->dtype), summary->separators);
+    if (dictionary->is_there)
+        printf("wrote %s.dict.txt: %" PRId64 " symbols, the four special ones included\n", options->output_prefix,
+               dictionary->size);
+    else
+        printf("no dictionary was found beside the input: ids up to %" PRId32 " were seen\n", summary->largest_id);
+}
+
+static int run(const struct options *options) {
+    struct dictionary dictionary;
+    struct import_summary summary;
+    int status = prepare_dictionary(options, &dictionary);
+    struct import_options work = {
+        .input = options->prefixes.items[0],
+        .output = options->output_prefix,
+        .vocab_size = dictionary.size,
+        .eos = (int32_t)options->eos,
+        .lines_are_documents = strcmp(options->documents, "lines") == 0,
+    };
+    if (status == 0)
+        status = import_fairseq(&work, &summary);
+    if (status == 0 && dictionary.is_there)
+        status = file_publish(&dictionary.copy);
+    file_abort(&dictionary.copy);
+    if (status == 0 && options->json)
+        print_json(options, &dictionary, &summary);
+    else if (status == 0)
+        print_plain(options, &dictionary, &summary);
+    return status;
+}
+
+int dataset_import(int argc, char **argv) {
+    const struct flag_table table = {.flags = rows, .count = sizeof rows / sizeof rows[0], .given = OFFSET(given)};
+    const struct flag_command command = {
+        .name = "dataset import",
+        .summary = "Makes a dataset out of what fairseq-preprocess wrote (--dataset-impl mmap, cached or lazy).",
+        .tables = &table,
+        .table_count = 1,
+        .positional_name = "PREFIX",
+        .positional_minimum = 1,
+        .positional_maximum = 1,
+        .positional_offset = OFFSET(prefixes),
+        .epilogue = "Example:\n"
+                    "  bevatron dataset import data-bin/wikitext-103/train --output-prefix data/wikitext-103-train\n",
+    };
+    struct options options;
+    int exit_code = EXIT_CODE_OK;
+    int status = flags_parse(&command, &options, argc, argv);
+    interrupt_watch();
+    if (status == 0)
+        status = run(&options);
+    if (status < 0)
+        exit_code = command_failed();
+    flags_free(&command, &options);
+    return exit_code;
+}

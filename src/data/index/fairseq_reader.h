@@ -1,0 +1,56 @@
+// Datasets that fairseq-preprocess writes: PREFIX.bin has the tokens, one item for each line of text; PREFIX.idx is one
+// of two, told by its first bytes. Little-endian, unpadded.
+//
+//   --dataset-impl mmap                          --dataset-impl cached or lazy (TorchNet)
+//   byte 0   "MMIDIDX" and two NULs              byte 0    "TNTIDX" and two NULs
+//        9   u64     version, 1                       8    u64       version, 1
+//       17   u8      dtype code                      16    u64       dtype code
+//       18   u64     n, items                        24    u64       bytes of a token
+//       26   i32[n]  length of each item             32    u64       n, items
+//    26+4n   i64[n]  byte of .bin of each            40    u64       m, dimensions of all items; n for text
+//                                                    48    i64[n+1]  dimensions before each item: 0, 1, 2 …
+//                                                 56+8n    i64[n+1]  tokens before each item
+//                                                64+16n    i64[m]    length of each item
+//
+// Tokens of the second kind are ids plus 1. Codes are those of index.h, and 9 for u32, 10 for u64; 6 and 7 are floats.
+// A Megatron index begins like the first kind, but is longer by its documents.
+#ifndef DATA_INDEX_FAIRSEQ_READER_H
+#define DATA_INDEX_FAIRSEQ_READER_H
+
+#include "base/file.h"
+#include <stdbool.h>
+#include <stdint.h>
+
+struct fairseq_reader {
+    char *prefix;
+    bool is_torchnet;
+    int code;            // of the dtype
+    size_t item_bytes;   // of a token
+    int64_t item_count;  // lines
+    int64_t token_count;
+    struct file_map index, tokens;
+    bool is_mapped;  // the maps are the reader's own
+};
+
+// Maps both files and checks header and sizes. What is wrong inside a file has exit code EXIT_CODE_BAD_DATA.
+int fairseq_reader_open(struct fairseq_reader **reader, const char *prefix);
+// The same over bytes in memory, which stay the caller's.
+int fairseq_reader_open_bytes(struct fairseq_reader **reader, const char *prefix, struct file_map index,
+                              struct file_map tokens);
+void fairseq_reader_close(struct fairseq_reader *reader);  // NULL is fine
+
+// A walk over the items, from the first to the last; each is checked to follow on the one before, so that after the
+// last one all of .bin has been seen.
+struct fairseq_walk {
+    const struct fairseq_reader *reader;
+    int64_t next;         // item
+    uint64_t next_token;  // where it must begin
+};
+// The next item: 1, 0 after the last (which must be the end of .bin), -1 on error.
+int fairseq_walk_next(struct fairseq_walk *walk, uint64_t *first_token, int64_t *length);
+// Tokens first…first+count-1 of .bin as ids. One that no int32 holds, or that is negative, is an error.
+int fairseq_read(const struct fairseq_reader *reader, uint64_t first, int64_t count, int32_t *out);
+// Lets go of the pages that were read; see index_release.
+void fairseq_release(const struct fairseq_reader *reader);
+
+#endif

@@ -1,0 +1,35 @@
+#!/bin/bash
+# bevatron dataset import: fairseq's datasets of tests/golden/import from the command line, the dictionary beside them.
+source tests/cli/common.sh
+golden=tests/golden/import
+
+expect 0 "10 sequences" "$BEVATRON" dataset import $golden/mmap_u16 --output-prefix "$work/a"
+expect 0 "documents   3" "$BEVATRON" dataset inspect "$work/a"
+expect_same $golden/dict.txt "$work/a.dict.txt" "the dictionary is kept"
+expect 0 "" "$BEVATRON" dataset verify "$work/a" --vocab-size 20
+expect 0 '"dictionary_size":20' "$BEVATRON" dataset import $golden/torchnet_i32 --output-prefix "$work/b" --json
+expect_same "$work/a.bin" "$work/b.bin" "both formats give the same tokens"
+expect_same "$work/a.idx" "$work/b.idx" "both formats give the same index"
+expect 0 "word1 word2 word3" "$BEVATRON" dataset peek "$work/a" --document 0 --tokenizer-type FairseqTokenizer \
+    --tokenizer-model "$work/a.dict.txt"
+
+mkdir "$work/alone"
+cp $golden/mmap_u32.bin $golden/mmap_u32.idx "$work/alone"
+expect 0 "no dictionary was found" "$BEVATRON" dataset import "$work/alone/mmap_u32" --output-prefix "$work/c"
+expect 0 "10 documents" "$BEVATRON" dataset import "$work/alone/mmap_u32" --output-prefix "$work/c" --documents lines
+[ -e "$work/c.dict.txt" ] && fail "a dictionary came from nowhere"
+
+# Errors leave nothing.
+expect 215 "beyond the dictionary" "$BEVATRON" dataset import "$work/alone/mmap_u32" --output-prefix "$work/d" \
+    --dictionary $golden/dict.txt
+expect 215 "needs no import" "$BEVATRON" dataset import "$work/a" --output-prefix "$work/d"
+expect 1 "does not exist" "$BEVATRON" dataset import "$work/nothing" --output-prefix "$work/d"
+expect 1 "none.txt" "$BEVATRON" dataset import $golden/mmap_u16 --output-prefix "$work/d" --dictionary "$work/none.txt"
+head -c 30 $golden/mmap_u16.bin >"$work/alone/cut.bin"
+cp $golden/mmap_u16.idx "$work/alone/cut.idx"
+expect 215 "cut.idx" "$BEVATRON" dataset import "$work/alone/cut" --output-prefix "$work/d"
+expect 2 "--output-prefix" "$BEVATRON" dataset import $golden/mmap_u16
+for file in "$work"/d*; do
+    [ -e "$file" ] && fail "$file was left behind"
+done
+finish
