@@ -21,6 +21,7 @@ static const char summary[] =
     "  bevatron generate     text from a checkpoint\n"
     "  bevatron checkpoint inspect|verify   shows and proves checkpoints\n"
     "  bevatron board --text --logdir DIR   loss curves of all runs below DIR in the terminal\n"
+    "  bevatron bench collectives   bandwidth between ranks\n"
     "  bevatron version      what was built in, for bug reports\n"
     "\n"
     "Every command has --help. `bevatron help flags` explains all flags of train, `bevatron help presets` its "

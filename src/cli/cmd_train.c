@@ -46,8 +46,7 @@ static int use_checkpoint_args(struct config *config) {
         return error_set_code(EXIT_CODE_USAGE, "--use-checkpoint-args needs --load");
     char *path;
     int64_t iteration;
-    struct checkpoint_find find = {.folder = config->load, .step = config->ckpt_step, .skip_checksums = true};
-    TRY(checkpoint_find(&find, &path, &iteration));
+    TRY(state_find_here(config, true, &path, &iteration));
     int status = state_load_config(config, path);
     free(path);
     return status;
@@ -109,7 +108,7 @@ int cmd_train(int argc, char **argv) {
     struct train_options options;
     struct session session;
     int started_code;
-    if (ranks_start(&argc, argv, &started_code))
+    if (ranks_start(NULL, &argc, argv, &started_code))
         return started_code;
     // Ranks first: what is said about the flags is said by rank 0 alone.
     if (session_start(&session) < 0)

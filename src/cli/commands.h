@@ -3,6 +3,7 @@
 #ifndef CLI_COMMANDS_H
 #define CLI_COMMANDS_H
 
+int cmd_bench(int argc, char **argv);
 int cmd_board(int argc, char **argv);
 int cmd_checkpoint(int argc, char **argv);
 int cmd_dataset(int argc, char **argv);

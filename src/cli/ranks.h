@@ -30,6 +30,7 @@ bool ranks_first_host(const char *list, char *host, size_t size);
 // `--nproc N` among the arguments of a command: starts N ranks of it on this machine, waits for them and returns true
 // with their exit code; under a launcher that has started ranks already it is an error. False where there is no --nproc
 // (or one of 1, outside a job of several machines): the command runs in this process, with the flag taken out.
-bool ranks_start(int *argc, char **argv, int *exit_code);
+// `before` is the word before argv[0] where there is one ("bench" of bench collectives), or NULL.
+bool ranks_start(const char *before, int *argc, char **argv, int *exit_code);
 
 #endif

@@ -66,15 +66,33 @@ static int own_path(char *path, size_t size) {
     return 0;
 }
 
+// The command to run again: the word before argv[0], or NULL, and argv.
+struct command_line {
+    const char *before;
+    int argc;
+    char **argv;
+};
+
+// The words of the whole command, the program's path first; returns how many.
+static int append_words(const char **words, const char *path, const struct command_line *line) {
+    int n = 0;
+    words[n++] = path;
+    if (line->before)
+        words[n++] = line->before;
+    for (int i = 0; i < line->argc; i++)
+        words[n++] = line->argv[i];
+    return n;
+}
+
 // Replaces this process by mpirun with N ranks of the same command. Open MPI refuses root unless told twice, and binds
 // each rank to one core unless told otherwise: ranks get even shares of the cores, or none where there are too few.
-static int exec_mpirun(int argc, char **argv, int nproc) {
+static int exec_mpirun(const struct command_line *line, int nproc) {
     char path[4096], count[16], share[32];
     TRY(own_path(path, sizeof path));
     int cores = pool_available_processors();
     snprintf(count, sizeof count, "%d", nproc);
     snprintf(share, sizeof share, "slot:PE=%d", cores / nproc > 0 ? cores / nproc : 1);
-    const char **command = memory_alloc(sizeof *command * (size_t)(argc + 16));
+    const char **command = memory_alloc(sizeof *command * (size_t)(line->argc + 16));
     int n = 0;
     command[n++] = "mpirun";
     command[n++] = "-n";
@@ -89,9 +107,7 @@ static int exec_mpirun(int argc, char **argv, int nproc) {
         command[n++] = "--bind-to";
         command[n++] = "core";
     }
-    command[n++] = path;
-    for (int i = 0; i < argc; i++)
-        command[n++] = argv[i];
+    n += append_words(command + n, path, line);
     command[n] = NULL;
     if (geteuid() == 0) {
         setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", 1);
@@ -116,7 +132,7 @@ static void set_number(const char *name, int number) {
 }
 
 // Child `i`: its place in the environment, then the program again. It dies with its parent.
-static void become_rank(const struct ranks *ranks, int nproc, int i, char **argv) {
+static void become_rank(const struct ranks *ranks, int nproc, int i, const char **words) {
     char path[4096];
     prctl(PR_SET_PDEATHSIG, SIGTERM);
     set_number("RANK", ranks->node * nproc + i);
@@ -126,7 +142,7 @@ static void become_rank(const struct ranks *ranks, int nproc, int i, char **argv
     set_number("MASTER_PORT", ranks->port);
     setenv("MASTER_ADDR", ranks->address, 1);
     if (own_path(path, sizeof path) == 0)
-        execv(path, argv);
+        execv(path, (char *const *)words);
     fprintf(stderr, "bevatron: cannot start rank %d on this machine: %s\n", i, strerror(errno));
     _exit(EXIT_CODE_ERROR);
 }
@@ -168,12 +184,11 @@ static int wait_for_ranks(const pid_t *children, int nproc) {
     return code;
 }
 
-static int fork_ranks(const struct ranks *ranks, int nproc, char **argv, int argc, int *exit_code) {
+static int fork_ranks(const struct ranks *ranks, int nproc, const struct command_line *line, int *exit_code) {
     char path[4096];
     TRY(own_path(path, sizeof path));
-    char **command = memory_alloc(sizeof *command * (size_t)(argc + 2));
-    command[0] = path;
-    memcpy(command + 1, argv, sizeof *command * (size_t)argc);
+    const char **command = memory_alloc(sizeof *command * (size_t)(line->argc + 3));
+    command[append_words(command, path, line)] = NULL;
     const int passed[] = {SIGTERM, SIGINT, SIGUSR1, SIGUSR2, SIGALRM};
     struct sigaction action = {.sa_handler = note_signal};
     for (size_t i = 0; i < sizeof passed / sizeof passed[0]; i++)
@@ -199,10 +214,10 @@ static int fork_ranks(const struct ranks *ranks, int nproc, char **argv, int arg
     return status;
 }
 
-static int start(int *argc, char **argv, int *exit_code, bool *is_started) {
+static int start(struct command_line *line, int *exit_code, bool *is_started) {
     int nproc;
     struct ranks ranks;
-    TRY(take_nproc(argc, argv, &nproc));
+    TRY(take_nproc(&line->argc, line->argv, &nproc));
     TRY(ranks_detect(&ranks, environment));
     *is_started = false;
     if (nproc == 0 && ranks.kind != RANKS_NODE)
@@ -222,23 +237,26 @@ static int start(int *argc, char **argv, int *exit_code, bool *is_started) {
     }
     *is_started = true;
     if (ranks.nodes > 1)
-        return fork_ranks(&ranks, nproc ? nproc : 1, argv, *argc, exit_code);
+        return fork_ranks(&ranks, nproc ? nproc : 1, line, exit_code);
     if (nproc == 1) {
         *is_started = false;
         return 0;
     }
     if (has_feature("MPI"))
-        return exec_mpirun(*argc, argv, nproc);
+        return exec_mpirun(line, nproc);
     snprintf(ranks.address, sizeof ranks.address, "127.0.0.1");
     ranks.node = 0;
     ranks.nodes = 1;
     ranks.port = 20000 + (int)getpid() % 20000;
-    return fork_ranks(&ranks, nproc, argv, *argc, exit_code);
+    return fork_ranks(&ranks, nproc, line, exit_code);
 }
 
-bool ranks_start(int *argc, char **argv, int *exit_code) {
+bool ranks_start(const char *before, int *argc, char **argv, int *exit_code) {
+    struct command_line line = {.before = before, .argc = *argc, .argv = argv};
     bool is_started;
-    if (start(argc, argv, exit_code, &is_started) == 0)
+    int status = start(&line, exit_code, &is_started);
+    *argc = line.argc;
+    if (status == 0)
         return is_started;
     *exit_code = command_failed();
     return true;

@@ -111,6 +111,10 @@ struct traffic group_traffic(const struct group *group, enum collective_kind kin
     return group->traffic[kind];
 }
 
+const char *world_backend(const struct world *world) {
+    return world->collective->name;
+}
+
 const struct record *world_record(const struct world *world) {
     return &world->record;
 }

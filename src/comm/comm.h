@@ -73,6 +73,7 @@ const char *group_name(const struct group *group);
 // What this rank has given this group so far, tensors of one kind of collective.
 struct traffic group_traffic(const struct group *group, enum collective_kind kind);
 const struct record *world_record(const struct world *world);
+const char *world_backend(const struct world *world);  // "self", "mpi", "nccl", …
 
 // x becomes the sum (or maximum) over the group, on every rank.
 struct comm_request comm_all_reduce_start(struct group *group, struct tensor x, enum reduction reduction,

@@ -16,6 +16,13 @@ expect 0 "iteration        4/" "${train[@]}" --nproc=3 --global-batch-size 3
 expect 2 "not a number of ranks" "${train[@]}" --nproc many
 expect 2 "launcher has started the ranks already" bash tests/parallel/mpirun.sh 2 "${train[@]}" --nproc 2
 
+# Every collective is right, on two ranks and on three.
+for ranks in 2 3; do
+    expect 0 "$ranks ranks, mpi" "$BEVATRON" bench collectives --nproc $ranks --min-bytes 12 --max-bytes 50000 --iters 2
+    awk '/^(all|red|bro|send)/ { n += $NF == 0 } END { exit n != 35 }' "$work/out" && pass || fail "wrong elements, $ranks ranks"
+done
+expect 2 "nobody to talk to" "$BEVATRON" bench collectives
+
 # Two ranks of one run with different flags, as after a half-edited script.
 options=()
 mpirun --version 2>/dev/null | grep -q "Open MPI" && options=(--oversubscribe --bind-to none --allow-run-as-root)
