@@ -122,7 +122,9 @@ static int look_up(const struct piece_model *model, struct piece_cache *cache, v
 
 int piece_encode(const struct piece_model *model, struct piece_cache *cache, void *state, const char *text,
                  size_t length, struct token_list *out) {
-    struct batch batch = {.text = (const unsigned char *)text, .length = length};
+    struct batch batch;  // not zeroed as a whole: for a short text that would take longer than the rest
+    batch.text = (const unsigned char *)text;
+    batch.length = length;
     while (batch.length > 0) {
         batch.count = split_pieces(model->rules, model->table, batch.text, batch.length, batch.ends);
         uint32_t bytes = batch.ends[batch.count - 1];
