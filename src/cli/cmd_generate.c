@@ -5,6 +5,7 @@
 #include "cli/commands.h"
 #include "cli/session.h"
 #include "config/config.h"
+#include "data/sample/vocabulary.h"
 #include "data/tokenizer/tokenizer.h"
 #include "train/datasets.h"
 #include "train/generate.h"
@@ -25,6 +26,7 @@ struct generate_options {
     int64_t top_k;
     double top_p;
     bool ignore_eod;
+    int64_t decoder_start_token;
     struct config config;
 };
 
@@ -76,6 +78,13 @@ static const struct flag own_flags[] = {
      .type = FLAG_BOOL,
      .offset = OFFSET(ignore_eod),
      .help = "go on after the end-of-document token"},
+    {.name = "--decoder-start-token",
+     .type = FLAG_INT,
+     .offset = OFFSET(decoder_start_token),
+     .initial = "-1",
+     .minimum = -1,
+     .maximum = INT32_MAX,
+     .help = "--model t5: id that the answer begins with; -1 for the tokenizer's beginning of text, else its padding"},
 };
 
 struct writer {
@@ -93,6 +102,17 @@ static int write_token(void *context, int32_t token) {
     return status;
 }
 
+// Megatron's T5 begins with the token that begins a text, the original with padding.
+static int32_t start_token(const struct generate_options *options, const struct tokenizer *tokenizer) {
+    if (options->decoder_start_token >= 0 || config_form(&options->config) != CONFIG_T5)
+        return (int32_t)options->decoder_start_token;
+    struct sample_vocabulary vocabulary;
+    sample_vocabulary_make(&vocabulary, tokenizer);
+    int32_t token = vocabulary.bos >= 0 ? vocabulary.bos : vocabulary.pad;
+    sample_vocabulary_free(&vocabulary);
+    return token;
+}
+
 static int continue_prompt(const struct generate_options *options, struct step *step, const struct tokenizer *tokenizer,
                            const char *prompt, size_t length) {
     struct tokenizer_encoder *encoder;
@@ -108,13 +128,16 @@ static int continue_prompt(const struct generate_options *options, struct step *
         token_list_append(&ids, tokenizer_eod(tokenizer));
     struct writer writer = {.tokenizer = tokenizer};
     for (int64_t i = 0; i < options->num_samples && status == 0; i++) {
-        fwrite(prompt, 1, length, stdout);
+        // An answer stands for itself, a continuation follows what it continues.
+        if (config_form(&options->config) != CONFIG_T5)
+            fwrite(prompt, 1, length, stdout);
         struct generate generate = {
             .step = step,
             .prompt = ids.ids,
             .count = ids.count,
             .max_new_tokens = options->max_new_tokens,
             .end_token = options->ignore_eod ? -1 : tokenizer_eod(tokenizer),
+            .start_token = start_token(options, tokenizer),
             .vocab_size = tokenizer_vocab_size(tokenizer),
             .sampling = {.is_greedy = options->greedy,
                          .temperature = options->temperature,

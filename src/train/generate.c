@@ -85,8 +85,9 @@ static void feed(struct step *step, const struct history *history, int64_t fresh
     step_logits(step, history->tokens + history->count - keep, keep, logits);
 }
 
-int generate_run(const struct generate *generate) {
-    struct step *step = generate->step;
+static int check_prompt(const struct generate *generate) {
+    const struct model *model = &generate->step->model;
+    bool is_answer = model->form == CONFIG_T5;
     if (generate->count < 1)
         return error_set("the prompt has no tokens; give at least one");
     for (int64_t i = 0; i < generate->count; i++)
@@ -94,13 +95,35 @@ int generate_run(const struct generate *generate) {
             return error_set("token %d of the prompt is outside the model's vocabulary of %lld; is this the tokenizer "
                              "the model was trained with?",
                              generate->prompt[i], (long long)generate->vocab_size);
-    struct history history = {.tokens =
-                                  memory_alloc(sizeof(int32_t) * (size_t)(generate->count + generate->max_new_tokens)),
-                              .count = generate->count};
-    memcpy(history.tokens, generate->prompt, sizeof(int32_t) * (size_t)generate->count);
+    if (is_answer && generate->count > model->P)
+        return error_set("the prompt has %lld tokens, and the encoder reads %lld; give a shorter one, or a larger "
+                         "--max-position-embeddings",
+                         (long long)generate->count, (long long)model->P);
+    if (is_answer && (generate->start_token < 0 || generate->start_token >= generate->vocab_size))
+        return error_set("a decoder over an encoder needs a token to begin with; give --decoder-start-token");
+    return 0;
+}
+
+// What the decoder has before the first new token: the prompt, or where an encoder reads that, the start token.
+static struct history begin(const struct generate *generate) {
+    bool is_answer = generate->step->model.form == CONFIG_T5;
+    struct history history = {.count = is_answer ? 1 : generate->count};
+    history.tokens = memory_alloc(sizeof(int32_t) * (size_t)(history.count + generate->max_new_tokens));
+    memcpy(history.tokens, is_answer ? &generate->start_token : generate->prompt,
+           sizeof(int32_t) * (size_t)history.count);
+    if (is_answer)
+        step_encode(generate->step, generate->prompt, generate->count);
+    else
+        step_forget(generate->step);
+    return history;
+}
+
+int generate_run(const struct generate *generate) {
+    struct step *step = generate->step;
+    TRY(check_prompt(generate));
+    struct history history = begin(generate);
     float *logits = memory_alloc(sizeof(float) * (size_t)step->model.V);
-    step_forget(step);
-    int64_t fresh = generate->count;
+    int64_t fresh = history.count;
     int status = 0;
     for (int64_t i = 0; i < generate->max_new_tokens; i++) {
         feed(step, &history, fresh, logits);

@@ -1,4 +1,5 @@
-// Text from a trained model, one token at a time, keys and values of what came before kept in a cache.
+// Text from a trained model, one token at a time, keys and values of what came before kept in a cache. A decoder goes on
+// with the prompt; an encoder and decoder reads it and answers.
 #ifndef TRAIN_GENERATE_H
 #define TRAIN_GENERATE_H
 
@@ -17,8 +18,9 @@ struct generate {
     const int32_t *prompt;  // (count), at least one token
     int64_t count;
     int64_t max_new_tokens;
-    int32_t end_token;   // stops after it; -1 for none
-    int64_t vocab_size;  // tokens from here on are padding and are never drawn
+    int32_t end_token;    // stops after it; -1 for none
+    int32_t start_token;  // of a decoder over an encoder: what its text begins with
+    int64_t vocab_size;   // tokens from here on are padding and are never drawn
     struct sampling sampling;
     // Called for every new token; -1 ends the generation, which then has failed.
     int (*accept)(void *context, int32_t token);

@@ -21,7 +21,7 @@
 // What has gathered since the last log line.
 struct interval {
     double seconds, tokens;
-    double loss;  // sum over iterations that were not skipped
+    double loss, pair_loss;  // sum over iterations that were not skipped
     int64_t iterations, skipped, nan;
 };
 
@@ -168,7 +168,7 @@ static int evaluate(struct trainer *trainer, enum split split, bool is_final) {
         log_info("Evaluating on %" PRId64 " samples", config->eval_iters * config->global_batch_size);
     double started = clock_seconds();
     int64_t per_step = config->global_batch_size / (config->micro_batch_size * config->data_parallel_size);
-    double loss = 0, tokens = 0;
+    double loss = 0, tokens = 0, pair_loss = 0, pairs = 0;
     for (int64_t i = 0; i < config->eval_iters; i++) {
         if (must_stop(trainer))
             return 0;
@@ -177,6 +177,8 @@ static int evaluate(struct trainer *trainer, enum split split, bool is_final) {
         struct step_result result = step_result(trainer->step);
         loss += result.loss * result.tokens;
         tokens += result.tokens;
+        pair_loss += result.pair_loss * result.pairs;
+        pairs += result.pairs;
     }
     if (split == SPLIT_VALID)
         trainer->at.consumed_valid_samples += config->eval_iters * config->global_batch_size;
@@ -186,8 +188,9 @@ static int evaluate(struct trainer *trainer, enum split split, bool is_final) {
                                 .set = split == SPLIT_VALID ? "validation" : "test",
                                 .is_final = is_final,
                                 .elapsed_ms = (clock_seconds() - started) * 1e3,
-                                .losses = {{.name = "lm loss", .value = loss / (tokens > 1 ? tokens : 1)}},
-                                .loss_count = 1};
+                                .losses = {{.name = "lm loss", .value = loss / (tokens > 1 ? tokens : 1)},
+                                           {.name = "sop loss", .value = pair_loss / (pairs > 1 ? pairs : 1)}},
+                                .loss_count = pairs > 0 ? 2 : 1};
     report_eval(trainer->report, &eval);
     return 0;
 }
@@ -226,21 +229,22 @@ static int handle_not_finite(struct trainer *trainer, const struct step_result *
 static struct metrics make_metrics(const struct trainer *trainer, const struct step_result *result, int64_t batch_size,
                                    double seconds) {
     const struct config *config = trainer->config;
-    struct metrics metrics = {.wall_seconds = clock_wall_seconds(),
-                              .iteration = trainer->at.iteration,
-                              .train_iters = config->train_iters,
-                              .consumed_samples = trainer->at.consumed_train_samples,
-                              .elapsed_ms = seconds * 1e3,
-                              .tokens_per_second = result->tokens / seconds,
-                              .teraflops = flops_per_step(config, batch_size) / (seconds * 1e12 * trainer->mesh->size),
-                              .learning_rate = schedule_lr(config, trainer->at.schedule_samples),
-                              .global_batch_size = batch_size,
-                              .losses = {{.name = "lm loss", .value = result->loss}},
-                              .loss_count = 1,
-                              .loss_scale = 1,
-                              .grad_norm = result->grad_norm,
-                              .has_throughput = config->log_throughput,
-                              .has_grad_norm = isfinite(result->grad_norm)};
+    struct metrics metrics = {
+        .wall_seconds = clock_wall_seconds(),
+        .iteration = trainer->at.iteration,
+        .train_iters = config->train_iters,
+        .consumed_samples = trainer->at.consumed_train_samples,
+        .elapsed_ms = seconds * 1e3,
+        .tokens_per_second = result->tokens / seconds,
+        .teraflops = flops_per_step(config, batch_size) / (seconds * 1e12 * trainer->mesh->size),
+        .learning_rate = schedule_lr(config, trainer->at.schedule_samples),
+        .global_batch_size = batch_size,
+        .losses = {{.name = "lm loss", .value = result->loss}, {.name = "sop loss", .value = result->pair_loss}},
+        .loss_count = result->pairs > 0 ? 2 : 1,
+        .loss_scale = 1,
+        .grad_norm = result->grad_norm,
+        .has_throughput = config->log_throughput,
+        .has_grad_norm = isfinite(result->grad_norm)};
     return metrics;
 }
 
@@ -273,7 +277,8 @@ static void report_iteration(struct trainer *trainer, const struct step_result *
     metrics.tokens_per_second = interval->tokens / interval->seconds;
     metrics.teraflops = flops_per_step(config, batch_size) / (mean * 1e12 * trainer->mesh->size);
     metrics.losses[0].value = good > 0 ? interval->loss / (double)good : NAN;
-    metrics.loss_count = good > 0;
+    metrics.losses[1].value = good > 0 ? interval->pair_loss / (double)good : NAN;
+    metrics.loss_count = good > 0 ? metrics.loss_count : 0;
     metrics.skipped_iterations = interval->skipped;
     metrics.nan_iterations = interval->nan;
     report_interval(trainer->report, &metrics);
@@ -299,6 +304,7 @@ static int run_iteration(struct trainer *trainer) {
     if (isfinite(result.loss) && isfinite(result.grad_norm)) {
         trainer->at.schedule_samples += batch_size;
         trainer->interval.loss += result.loss;
+        trainer->interval.pair_loss += result.pair_loss;
     } else {
         TRY(handle_not_finite(trainer, &result));
     }
