@@ -130,6 +130,46 @@ TEST(bert_does_not_generate) {
     golden_close(&g);
 }
 
+static int next_one(void *context, struct step_input *input) {
+    *input = *(const struct step_input *)context;
+    return 0;
+}
+
+// Logits (T, V) of one row of tokens, in which documents begin where starts and positions say so.
+static float *logits_of(struct golden_model *g, const int32_t *tokens, int64_t T, const int32_t *starts,
+                        const int32_t *positions) {
+    static const int32_t labels[64];
+    static const float mask[64];
+    struct step_input input = {
+        .B = 1, .T = T, .tokens = tokens, .positions = positions, .labels = labels, .mask = mask, .first_keys = starts};
+    struct step_source source = {.next = next_one, .context = &input, .count = 1};
+    EXPECT_OK(step_evaluate(g->step, &source));
+    float *logits = memory_alloc(sizeof(float) * (size_t)(T * g->step->model.V));
+    device_copy_out(g->device, logits, tensor_flat(g->step->model.head.logits));
+    return logits;
+}
+
+// A document in a row behind another one is what it is alone: --reset-attention-mask with --reset-position-ids.
+TEST(documents_are_apart) {
+    static const char *const families[] = {"gpt2", "opt", "llama2", "mistral"};
+    static const int32_t starts[11] = {0, 0, 0, 0, 4, 4, 4, 4, 4, 9, 9},
+                         positions[11] = {0, 1, 2, 3, 0, 1, 2, 3, 4, 0, 1};
+    for (size_t i = 0; i < sizeof families / sizeof families[0]; i++) {
+        struct golden_model g;
+        golden_open(&g, families[i], "--reset-attention-mask", STEP_EVALUATE, 2);
+        const int32_t *tokens = golden_row(&g, "tokens", 0);
+        int64_t V = g.step->model.V;
+        float *whole = logits_of(&g, tokens, 11, starts, positions), *alone = logits_of(&g, tokens + 4, 5, NULL, NULL);
+        for (int64_t n = 0; n < 5 * V; n++)
+            if (!(fabsf(whole[4 * V + n] - alone[n]) < 2e-5f * (1 + fabsf(alone[n]))))
+                test_fail("%s: logit %d is %.7f behind another document and %.7f alone", families[i], (int)n,
+                          (double)whole[4 * V + n], (double)alone[n]);
+        free(whole);
+        free(alone);
+        golden_close(&g);
+    }
+}
+
 // Two steps with dropout; returns all weights.
 static float *weights_after(const char *name, const char *flags, int64_t *count, size_t *activations) {
     struct golden_model g;
@@ -173,4 +213,4 @@ TEST(recompute_changes_nothing) {
 }
 
 TEST_MAIN(TEST_CASE(logits), TEST_CASE(training), TEST_CASE(cache), TEST_CASE(bert_does_not_generate),
-          TEST_CASE(recompute_changes_nothing), TEST_CASE(cuda))
+          TEST_CASE(documents_are_apart), TEST_CASE(recompute_changes_nothing), TEST_CASE(cuda))

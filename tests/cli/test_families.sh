@@ -1,0 +1,52 @@
+#!/usr/bin/env bash
+# Decoders other than GPT from the command line, by Megatron's flags: each learns, a run that was stopped and resumed
+# equals one in one go, evaluation and generation take the model from its checkpoint, recompute changes no bit.
+cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
+. tests/cli/common.sh
+
+run=(--tokenizer-type NullTokenizer --vocab-size 61 --mock-data --num-layers 2 --hidden-size 48 --num-attention-heads 6
+    --seq-length 24 --max-position-embeddings 32 --micro-batch-size 4 --global-batch-size 8 --lr 1e-2 --log-interval 1
+    --eval-iters 0 --hidden-dropout 0.1 --attention-dropout 0.1 --device cpu --train-iters 60)
+llama=(--normalization RMSNorm --swiglu --disable-bias-linear --position-embedding-type rope --rotary-base 500
+    --group-query-attention --num-query-groups 2 --untie-embeddings-and-output-weights)
+opt=(--activation relu --position-offset 2)
+mistral=("${llama[@]}" --sliding-window 7 --kv-channels 10)
+neox=(--use-rotary-position-embeddings --no-position-embedding --rotary-percent 0.5 --rotary-interleaved
+    --no-bias-gelu-fusion --use-rope-scaling --rope-original-length 16)
+
+same_weights() {
+    local a b
+    a=$(cd "$1" && sha256sum <model.safetensors)
+    b=$(cd "$2" && sha256sum <model.safetensors)
+    if [ -n "$a" ] && [ "$a" = "$b" ]; then pass; else fail "$3: the weights in $1 and $2 differ"; fi
+}
+
+for name in llama opt mistral neox; do
+    declare -n flags=$name
+    expect 0 "iteration       60/      60" "$BEVATRON" train "${run[@]}" "${flags[@]}" --save "$work/$name" --save-interval 60
+    # Samples count upward, so the next token is soon known.
+    last=$(losses "$work/out" | tail -n 1 | cut -d' ' -f2)
+    awk -v loss="$last" 'BEGIN { exit !(loss < 1.5) }' && pass || fail "$name has a loss of $last after 60 steps"
+    # Text goes on as the samples do, with flags from the checkpoint.
+    expect 0 "10 11 1213141516" "$BEVATRON" generate --load "$work/$name" --use-checkpoint-args --prompt "10 11 12" \
+        --greedy --max-new-tokens 4 --device cpu
+    expect 0 "iteration       30" "$BEVATRON" train "${run[@]}" "${flags[@]}" --save "$work/$name-2" --save-interval 30 \
+        --exit-interval 30
+    expect 0 "iteration       60" "$BEVATRON" train "${run[@]}" "${flags[@]}" --save "$work/$name-2" --save-interval 30 \
+        --load "$work/$name-2" --recompute-granularity full --recompute-method uniform --recompute-num-layers 1
+    same_weights "$work/$name/iter_0000060" "$work/$name-2/iter_0000060" "$name resumed, with recompute"
+done
+
+# A model that is not the checkpoint's is named, difference by difference.
+expect 1 "rotary_base is 500 there and 10000 here" "$BEVATRON" train "${run[@]}" "${llama[@]}" --rotary-base 10000 \
+    --load "$work/llama"
+expect 2 "--squared-relu" "$BEVATRON" train "${run[@]}" --squared-relu
+expect 2 "--qk-layernorm" "$BEVATRON" train "${run[@]}" "${llama[@]}" --qk-layernorm
+
+# Documents that do not see each other, positions that begin anew, no loss where a document ends.
+expect 0 "iteration       60/      60" "$BEVATRON" train "${run[@]}" "${llama[@]}" --reset-attention-mask --reset-position-ids \
+    --eod-mask-loss --recompute-activations
+
+# A dry run shows what the flags come to.
+expect 0 "rotary_base ..................................... 500" "$BEVATRON" train "${run[@]}" "${llama[@]}" --dry-run
+finish
