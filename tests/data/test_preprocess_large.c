@@ -1,0 +1,113 @@
+// Numbers beyond 2^31 and 2^32: a dataset of more than that many tokens and bytes, whose .bin is one large hole, goes
+// through the end of preprocessing, and places are right to the last byte. Journals keep such numbers too.
+#include "data/preprocess_publish.h"
+#include "fixture.h"
+#include <fcntl.h>
+
+enum { SEQUENCES = 5 };
+static const int32_t lengths[SEQUENCES] = {INT32_MAX, 7, INT32_MAX, INT32_MAX - 1, 3};
+static const int32_t documents[] = {1, 0, 3, 0, 1};
+
+// A store in the making with these lengths and nothing but zeros for tokens, but the last two.
+static void make_store(struct store *store, const struct journal *journal, struct preprocess_state *state) {
+    int64_t tokens = 0;
+    for (int i = 0; i < SEQUENCES; i++)
+        tokens += lengths[i];
+    state->bytes[STORE_TOKENS] = 2 * (uint64_t)tokens;
+    state->bytes[STORE_LENGTHS] = sizeof lengths;
+    state->bytes[STORE_DOCUMENTS] = sizeof documents;
+    state->counts =
+        (struct text_counts){.documents = 5, .tokens = tokens, .longest_tokens = tokens, .text_bytes = tokens};
+    const uint64_t none[4] = {0};
+    const uint16_t last[2] = {11, 12};
+    EXPECT_OK(store_open(store, journal->prefix, 1, none));
+    EXPECT_OK(store_write(store, STORE_TOKENS, 2 * (uint64_t)tokens - sizeof last, last, sizeof last));
+    EXPECT_OK(store_write(store, STORE_LENGTHS, 0, lengths, sizeof lengths));
+    EXPECT_OK(store_write(store, STORE_DOCUMENTS, 0, documents, sizeof documents));
+}
+
+TEST(places_beyond_32_bits) {
+    scratch_open();
+    char *prefix = memory_string(scratch_path("out")), *target = memory_string(scratch_path("out_text_document"));
+    struct journal journal;
+    struct store store;
+    struct preprocess_state state;
+    enum journal_phase phase;
+    const struct journal_options options = {.output_prefix = prefix, .keys = 1, .settings = "none\n"};
+    preprocess_state_init(&state, 1);
+    EXPECT_OK(journal_open(&journal, &options, &phase, &state));
+    EXPECT_INT(phase, JOURNAL_NEW);
+    make_store(&store, &journal, &state);
+    const struct preprocess_publish publish = {
+        .journal = &journal, .dtype = INDEX_U16, .targets = &target, .bad_lines = "none"};
+    EXPECT_OK(preprocess_finish(&publish, &store, &state));
+    EXPECT_OK(preprocess_publish(&publish, &state));
+    journal_close(&journal, true);
+
+    struct index_reader *reader;
+    int64_t place = 0;
+    EXPECT_OK(index_open(&reader, target));
+    EXPECT_OK(index_verify(reader));
+    EXPECT_INT(reader->sequence_count, SEQUENCES);
+    EXPECT_INT(reader->document_count, 5);
+    EXPECT_INT(reader->token_count, 6442450950);  // 3 (2^31 - 1) - 1 + 10
+    for (int i = 0; i < SEQUENCES; i++) {
+        EXPECT_INT(index_length(reader, i), lengths[i]);
+        EXPECT_INT(index_pointer(reader, i), place);
+        place += 2 * (int64_t)lengths[i];
+    }
+    int32_t last[3];
+    EXPECT_OK(index_read(reader, SEQUENCES - 1, 0, 3, last));
+    EXPECT(last[0] == 0 && last[1] == 11 && last[2] == 12);
+    index_close(reader);
+    preprocess_state_free(&state);
+    free(prefix);
+    free(target);
+    scratch_close();
+}
+
+TEST(journals_keep_large_numbers) {
+    scratch_open();
+    char *prefix = memory_string(scratch_path("out"));
+    struct journal journal;
+    struct preprocess_state state, again;
+    enum journal_phase phase;
+    const struct journal_options options = {.output_prefix = prefix, .keys = 1, .settings = "none\n"};
+    preprocess_state_init(&state, 1);
+    preprocess_state_init(&again, 1);
+    EXPECT_OK(journal_open(&journal, &options, &phase, &state));
+    state.file = 3;
+    state.offset = ((uint64_t)1 << 62) + 1;
+    state.line = ((int64_t)1 << 53) + 1;
+    state.counts = (struct text_counts){1, 2, INT64_MAX, 4, 5, 6, 7, 8, 9};
+    state.bytes[0] = ((uint64_t)1 << 61) + 3;
+    state.bytes[3] = UINT32_MAX;
+    EXPECT_OK(journal_write(&journal, JOURNAL_TOKENIZE, &state));
+    journal_close(&journal, false);
+    EXPECT_OK(journal_open(&journal, &options, &phase, &again));
+    EXPECT_INT(phase, JOURNAL_TOKENIZE);
+    EXPECT(again.offset == state.offset && again.line == state.line && again.file == 3);
+    EXPECT(memcmp(&again.counts, &state.counts, sizeof state.counts) == 0);
+    EXPECT(memcmp(again.bytes, state.bytes, 4 * sizeof *state.bytes) == 0);
+    journal_close(&journal, true);
+    EXPECT_INT(scratch_entries(), 0);
+    preprocess_state_free(&state);
+    preprocess_state_free(&again);
+    free(prefix);
+    scratch_close();
+}
+
+// A store that is shorter than its journal says cannot be continued.
+TEST(a_shorter_store_is_noticed) {
+    scratch_open();
+    struct store store;
+    const uint64_t none[4] = {0}, some[4] = {10, 0, 0, 0};
+    EXPECT_OK(store_open(&store, scratch_path("data"), 1, none));
+    EXPECT_OK(store_write(&store, 0, 0, "12345", 5));
+    store_close(&store);
+    EXPECT_ERROR(store_open(&store, scratch_path("data"), 1, some), "has 5 bytes and should have 10");
+    scratch_close();
+}
+
+TEST_MAIN(TEST_CASE(places_beyond_32_bits), TEST_CASE(journals_keep_large_numbers),
+          TEST_CASE(a_shorter_store_is_noticed))
