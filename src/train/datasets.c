@@ -3,8 +3,9 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/rng.h"
+#include "data/sample/roberta.h"
 
-#include <string.h>
+#include <stdlib.h>
 
 enum { PREFETCH_DEPTH = 4 };
 
@@ -52,78 +53,78 @@ int datasets_open_tokenizer(struct tokenizer **tokenizer, struct config *config)
 
 // --mock-data: each sample counts upward from a number of its own, so that a model can learn it and a slow disk
 // cannot disturb.
+static int64_t mock_start(const struct mock_data *mock, int64_t sample) {
+    struct philox random = philox4x32(0, (uint32_t)sample, (uint32_t)(sample >> 32), 0, 0);
+    return (int64_t)(random.word[0] % (uint64_t)mock->vocab_size);
+}
+
 static int read_mock(void *context, int64_t sample, int32_t *tokens) {
     const struct datasets *datasets = context;
     int64_t V = datasets->mock.vocab_size, T = datasets->sources[SPLIT_TRAIN].seq_length;
-    struct philox random = philox4x32(0, (uint32_t)sample, (uint32_t)(sample >> 32), 0, 0);
-    int64_t first = (int64_t)(random.word[0] % (uint64_t)V);
+    int64_t first = mock_start(&datasets->mock, sample);
     for (int64_t t = 0; t <= T; t++)
         tokens[t] = (int32_t)((first + t) % V);
     return 0;
 }
 
-static int open_mock(struct datasets *datasets, const struct config *config, const int64_t counts[SPLIT_COUNT],
-                     int64_t vocab_size) {
-    datasets->mock.vocab_size = vocab_size;
+// Of BERT every seventh token is hidden behind token 0; T5's decoder goes on counting where the encoder ends.
+static int fill_mock(void *context, int64_t sample, const struct batch_row *row) {
+    enum { PERIOD = 7 };
+    const struct mock_data *mock = &((const struct datasets *)context)->mock;
+    const struct batch_form *form = &mock->form;
+    int64_t V = mock->vocab_size, T = form->columns, S = form->decoder_columns, first = mock_start(mock, sample);
+    for (int64_t t = 0; t < T; t++) {
+        bool is_hidden = S == 0 && t % PERIOD == sample % PERIOD;
+        row->tokens[t] = is_hidden ? 0 : (int32_t)((first + t) % V);
+        row->position_ids[t] = (int32_t)t;
+        if (row->token_types)
+            row->token_types[t] = t >= T / 2;
+        if (S > 0)
+            continue;
+        row->labels[t] = (int32_t)((first + t) % V);
+        row->loss_mask[t] = is_hidden;
+    }
+    for (int64_t s = 0; s < S; s++) {
+        row->decoder_tokens[s] = (int32_t)((first + T + s) % V);
+        row->decoder_position_ids[s] = (int32_t)s;
+        row->labels[s] = (int32_t)((first + T + s + 1) % V);
+        row->loss_mask[s] = 1;
+    }
+    *row->length = (int32_t)T;
+    if (S > 0)
+        *row->decoder_length = (int32_t)S;
+    if (row->sentence_label)
+        *row->sentence_label = (int32_t)(first % 2);
+    return 0;
+}
+
+static void open_mock(struct datasets *datasets, const struct config *config, const int64_t counts[SPLIT_COUNT],
+                      int64_t vocab_size) {
+    enum corpus_kind kind = corpus_kind_of(config);
+    int64_t decoder = config->decoder_seq_length > 0 ? config->decoder_seq_length : config->seq_length;
+    datasets->mock =
+        (struct mock_data){.vocab_size = vocab_size,
+                           .form = {.columns = config->seq_length,
+                                    .decoder_columns = kind == CORPUS_T5 ? decoder : 0,
+                                    .has_lengths = true,
+                                    .has_token_types = kind == CORPUS_BERT,
+                                    .has_sentence_labels = kind == CORPUS_BERT && !config->bert_no_binary_head}};
     for (int split = 0; split < SPLIT_COUNT; split++)
         datasets->sources[split] = (struct sample_source){.context = datasets,
                                                           .name = "mock data",
                                                           .count = counts[split],
                                                           .seq_length = config->seq_length,
-                                                          .read = read_mock};
-    return 0;
+                                                          .read = kind == CORPUS_GPT ? read_mock : NULL,
+                                                          .form = datasets->mock.form,
+                                                          .fill = kind == CORPUS_GPT ? NULL : fill_mock};
 }
 
-// The prefix and split string for one of the three parts; NULL where the flags name no data for it.
-static const char *prefix_of(const struct config *config, enum split which, const char **split) {
-    const struct string_list *own[SPLIT_COUNT] = {&config->train_data_path, &config->valid_data_path,
-                                                  &config->test_data_path};
-    if (config->data_path.count > 0) {
-        *split = config->split;
-        return config->data_path.items[0];
-    }
-    *split = NULL;
-    return own[which]->count > 0 ? own[which]->items[0] : NULL;
-}
-
-static int is_empty(const char *split, enum split which, bool *empty) {
-    struct split_bounds bounds;
-    *empty = false;
-    if (split) {
-        TRY(split_parse(&bounds, split));
-        *empty = split_is_empty(&bounds, which);
-    }
-    return 0;
+static int build_gpt(const void *options) {
+    return gpt_dataset_build(options);
 }
 
 int datasets_build_index(const struct gpt_options *options, const struct mesh *mesh, int local_rank) {
-    for (int turn = 0; turn < 2; turn++) {
-        bool is_mine = turn == 0 ? mesh->rank == 0 : mesh->rank != 0 && local_rank == 0;
-        int status = is_mine ? gpt_dataset_build(options) : 0;
-        int64_t failed = status < 0;
-        if (turn == 0)
-            comm_await_i64(mesh->all, &failed, 1, 0, "dataset index built");
-        else
-            comm_max_i64(mesh->all, &failed, 1, "dataset index built everywhere");
-        if (failed)
-            return status < 0 ? -1
-                              : error_set_code(EXIT_CODE_BAD_DATA, "another rank could not build the dataset's index");
-    }
-    return 0;
-}
-
-static int open_split(struct datasets *datasets, const struct datasets_options *from, struct gpt_options *options) {
-    bool empty;
-    options->prefix = prefix_of(from->config, options->which, &options->split);
-    if (!options->prefix || options->sample_count == 0)
-        return 0;
-    TRY(is_empty(options->split, options->which, &empty));
-    if (empty)
-        return 0;
-    TRY(datasets_build_index(options, from->mesh, from->local_rank));
-    TRY(gpt_dataset_open(&datasets->gpt[options->which], options));
-    datasets->sources[options->which] = gpt_dataset_source(datasets->gpt[options->which]);
-    return 0;
+    return corpus_build_everywhere(&(struct corpus_place){mesh, local_rank}, build_gpt, options);
 }
 
 // How many samples of each split the run needs. A run that goes on with other flags than it began with (rarer
@@ -150,12 +151,48 @@ static int count_samples(const struct datasets_options *from, int64_t counts[SPL
     return 0;
 }
 
+// What a model's samples need to know of the vocabulary.
+static int check_tokenizer(struct datasets *datasets, const struct config *config, const struct tokenizer *tokenizer) {
+    bool uses_eod = config->eod_mask_loss || config->reset_position_ids || config->reset_attention_mask;
+    if (uses_eod && datasets->eod < 0)
+        return error_set_code(EXIT_CODE_USAGE,
+                              "--eod-mask-loss, --reset-position-ids and --reset-attention-mask need a tokenizer that "
+                              "knows the end-of-document id; give --vocab-file and --merge-file");
+    enum corpus_kind kind = corpus_kind_of(config);
+    if (kind == CORPUS_GPT)
+        return 0;
+    if (!tokenizer)
+        return error_set_code(EXIT_CODE_USAGE,
+                              "--model %s needs the tokenizer to know the mask and other special "
+                              "tokens; give --tokenizer-type and its files",
+                              config->model);
+    sample_vocabulary_make(&datasets->vocabulary, tokenizer);
+    if (kind == CORPUS_ROBERTA && config->mask_whole_words)
+        datasets->begins_word = roberta_word_beginnings(tokenizer);
+    return 0;
+}
+
+static int open_corpora(struct datasets *datasets, const struct datasets_options *from,
+                        const int64_t counts[SPLIT_COUNT], int64_t vocab_size) {
+    for (int which = 0; which < SPLIT_COUNT; which++) {
+        struct corpus_options options = {.config = from->config,
+                                         .place = {from->mesh, from->local_rank},
+                                         .vocab_size = vocab_size,
+                                         .vocabulary = &datasets->vocabulary,
+                                         .begins_word = datasets->begins_word,
+                                         .which = (enum split)which,
+                                         .sample_count = counts[which]};
+        TRY(corpus_open(&datasets->corpora[which], &options));
+        if (datasets->corpora[which])
+            datasets->sources[which] = corpus_source(datasets->corpora[which]);
+    }
+    return 0;
+}
+
 int datasets_open(struct datasets *datasets, const struct datasets_options *from) {
     const struct config *config = from->config;
     const struct tokenizer *tokenizer = from->tokenizer;
     *datasets = (struct datasets){.eod = tokenizer ? tokenizer_eod(tokenizer) : -1};
-    if (config_form(config) != CONFIG_GPT)
-        return error_set("--model %s has no samples to train on in this version; give --model gpt", config->model);
     int64_t counts[SPLIT_COUNT];
     TRY(count_samples(from, counts));
     log_info(" > datasets target sizes (minimum size):");
@@ -163,30 +200,22 @@ int datasets_open(struct datasets *datasets, const struct datasets_options *from
     log_info("    validation: %lld", (long long)counts[SPLIT_VALID]);
     log_info("    test:       %lld", (long long)counts[SPLIT_TEST]);
     int64_t vocab_size = tokenizer ? tokenizer_vocab_size(tokenizer) : config->vocab_size;
-    if (config->mock_data)
-        return open_mock(datasets, config, counts, vocab_size);
-    if ((config->eod_mask_loss || config->reset_position_ids) && datasets->eod < 0)
-        return error_set_code(
-            EXIT_CODE_USAGE, "--eod-mask-loss and --reset-position-ids need a tokenizer that knows the end-of-document "
-                             "id; give --vocab-file and --merge-file");
-    for (int which = 0; which < SPLIT_COUNT; which++) {
-        struct gpt_options options = {.which = (enum split)which,
-                                      .seq_length = config->seq_length,
-                                      .sample_count = counts[which],
-                                      .seed = config->seed,
-                                      .cache_folder = config->data_cache_path,
-                                      .vocab_size = vocab_size};
-        if (open_split(datasets, from, &options) < 0) {
-            datasets_close(datasets);
-            return -1;
-        }
+    if (config->mock_data) {
+        open_mock(datasets, config, counts, vocab_size);
+        return 0;
+    }
+    if (check_tokenizer(datasets, config, tokenizer) < 0 || open_corpora(datasets, from, counts, vocab_size) < 0) {
+        datasets_close(datasets);
+        return -1;
     }
     return 0;
 }
 
 void datasets_close(struct datasets *datasets) {
     for (int which = 0; which < SPLIT_COUNT; which++)
-        gpt_dataset_close(datasets->gpt[which]);
+        corpus_close(datasets->corpora[which]);
+    sample_vocabulary_free(&datasets->vocabulary);
+    free(datasets->begins_word);
     *datasets = (struct datasets){0};
 }
 

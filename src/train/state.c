@@ -49,13 +49,16 @@ static int save_on_rank_0(struct step *step, const struct progress_state *progre
     struct buffer json = {0};
     struct json_writer writer = {.out = &json};
     config_to_json(config, &writer);
+    struct scaler_state scaler = scaler_read(&step->adam.scaler, step->device);
     struct checkpoint_state state = {.iteration = progress->iteration,
                                      .consumed_train_samples = progress->consumed_train_samples,
                                      .consumed_valid_samples = progress->consumed_valid_samples,
                                      .adam_step = step->adam.step,
                                      .schedule_samples = progress->schedule_samples,
                                      .seed = config->seed,
-                                     .loss_scale = 1,
+                                     .loss_scale = scaler.scale,
+                                     .loss_scale_growth = scaler.steps,
+                                     .loss_scale_hysteresis = scaler.overflows_left,
                                      .flops_so_far = progress->flops_so_far,
                                      .config_json = json.data};
     size_t optimizer_count = 0;
@@ -193,8 +196,13 @@ int state_load(struct step *step, const char *path, bool with_optimizer, struct 
         status = load_weights(step, path);
     if (status == 0 && with_optimizer)
         status = load_optimizer(step, path);
-    if (status == 0 && with_optimizer)
+    if (status == 0 && with_optimizer) {
         step->adam.step = state.adam_step;
+        scaler_write(&step->adam.scaler, step->device,
+                     &(struct scaler_state){.scale = state.loss_scale,
+                                            .steps = state.loss_scale_growth,
+                                            .overflows_left = state.loss_scale_hysteresis});
+    }
     if (status == 0 && progress) {
         progress->iteration = state.iteration;
         progress->consumed_train_samples = state.consumed_train_samples;

@@ -216,7 +216,8 @@ static int handle_not_finite(struct trainer *trainer, const struct step_result *
     trainer->step->adam.step -= is_skipped;
     trainer->interval.skipped += is_skipped;
     trainer->interval.nan += !isfinite(result->loss);
-    if (trainer->config->no_check_for_nan_in_loss_and_grad)
+    // With fp16 overflows are how the loss scale is found.
+    if (trainer->config->no_check_for_nan_in_loss_and_grad || trainer->config->fp16)
         return 0;
     return error_set_code(EXIT_CODE_NOT_FINITE,
                           "the loss is %g and the gradient norm %g at iteration %" PRId64
@@ -241,7 +242,7 @@ static struct metrics make_metrics(const struct trainer *trainer, const struct s
         .global_batch_size = batch_size,
         .losses = {{.name = "lm loss", .value = result->loss}, {.name = "sop loss", .value = result->pair_loss}},
         .loss_count = result->pairs > 0 ? 2 : 1,
-        .loss_scale = 1,
+        .loss_scale = scaler_read(&trainer->step->adam.scaler, trainer->device).scale,
         .grad_norm = result->grad_norm,
         .has_throughput = config->log_throughput,
         .has_grad_norm = isfinite(result->grad_norm)};
