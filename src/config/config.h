@@ -88,7 +88,8 @@ struct config {
     char *optimizer;  // "adam" | "sgd"
     double lr;
     double min_lr;
-    char *lr_decay_style;  // "constant" | "linear" | "cosine" | "inverse-square-root" | "WSD"
+    char *lr_decay_style;   // "constant" | "linear" | "cosine" | "inverse-square-root" | "WSD" | "polynomial_decay"
+    double lr_decay_power;  // of polynomial_decay
     int64_t lr_decay_iters;
     int64_t lr_decay_samples;
     double lr_warmup_fraction;
@@ -126,6 +127,8 @@ struct config {
     struct string_list train_data_path;
     struct string_list valid_data_path;
     struct string_list test_data_path;
+    char *data_args_path;  // a file with the words of data_path
+    char *per_split_data_args_path;
     char *split;  // "969, 30, 1" where data_path is given without it to train on
     char *data_cache_path;
     bool mock_data;
@@ -136,6 +139,10 @@ struct config {
     bool no_create_attention_mask_in_dataloader;
     double mask_prob;
     double short_seq_prob;
+    char *sample_break_mode;  // NULL: samples of BERT
+    double leave_unmasked_prob;
+    double random_token_prob;
+    bool mask_whole_words;
     char *tokenizer_type;
     char *tokenizer_model;
     char *vocab_file;

@@ -18,6 +18,7 @@ static const struct member {
     {"min_lr", KIND_DOUBLE, offsetof(struct config, min_lr)},
     {"lr_decay_style", KIND_TEXT, offsetof(struct config, lr_decay_style)},
     {"lr_warmup_init", KIND_DOUBLE, offsetof(struct config, lr_warmup_init)},
+    {"lr_decay_power", KIND_DOUBLE, offsetof(struct config, lr_decay_power)},
     {"lr_wsd_decay_style", KIND_TEXT, offsetof(struct config, lr_wsd_decay_style)},
     {"weight_decay", KIND_DOUBLE, offsetof(struct config, weight_decay)},
     {"start_weight_decay", KIND_DOUBLE, offsetof(struct config, start_weight_decay)},

@@ -31,7 +31,9 @@ static const char *const norm_names[] = {"LayerNorm", "RMSNorm", NULL};
 static const char *const placement_names[] = {"pre", "post", NULL};
 static const char *const activation_names[] = {"gelu_tanh", "gelu", "relu", "silu", NULL};
 static const char *const optimizer_names[] = {"adam", "sgd", NULL};
-static const char *const lr_names[] = {"constant", "linear", "cosine", "inverse-square-root", "WSD", NULL};
+static const char *const lr_names[] = {"constant", "linear",           "cosine", "inverse-square-root",
+                                       "WSD",      "polynomial_decay", NULL};
+static const char *const break_names[] = {"none", "complete", "complete_doc", "eos", NULL};
 static const char *const wsd_names[] = {"exponential", "linear", "cosine", "minus_sqrt", NULL};
 static const char *const decay_names[] = {"constant", "linear", "cosine", NULL};
 static const char *const loader_names[] = {"single", "cyclic", NULL};
@@ -151,6 +153,8 @@ static const struct flag rows[] = {
     REAL("--lr", lr, NULL, 0, 1e6, "highest learning rate", .bounds = FLAG_ABOVE_MINIMUM),
     REAL("--min-lr", min_lr, "0", 0, 1e6, "lowest learning rate after the warmup"),
     CHOICE("--lr-decay-style", lr_decay_style, "linear", lr_names, "shape of the learning rate after the warmup"),
+    REAL("--lr-decay-power", lr_decay_power, "1", 0, 1000, "exponent of polynomial_decay, fairseq's schedule",
+         .bounds = FLAG_ABOVE_MINIMUM, ADVANCED),
     INT("--lr-decay-iters", lr_decay_iters, NULL, 1, FLAG_ENDLESS,
         "updates over which it decays; --train-iters if not given"),
     INT("--lr-decay-samples", lr_decay_samples, NULL, 1, FLAG_ENDLESS,
@@ -183,7 +187,7 @@ static const struct flag rows[] = {
 
     GROUP("Precision"),
     SWITCH("--bf16", bf16, "bfloat16 parameters and activations, fp32 master weights"),
-    SWITCH("--fp16", fp16, "half-precision parameters and activations with loss scaling", NOT_YET),
+    SWITCH("--fp16", fp16, "half-precision parameters and activations with loss scaling"),
     REAL("--loss-scale", loss_scale, NULL, 0, 1e30, "constant loss scale for fp16; dynamic if not given",
          .bounds = FLAG_ABOVE_MINIMUM, ADVANCED),
     REAL("--initial-loss-scale", initial_loss_scale, "4294967296", 1, 1e30, "first dynamic loss scale", ADVANCED),
@@ -198,22 +202,33 @@ static const struct flag rows[] = {
            "do not stop at a loss or gradient that is not finite", ADVANCED),
 
     GROUP("Data and tokenizer"),
-    LIST("--data-path", data_path, "PREFIX", "dataset: PREFIX.bin and PREFIX.idx"),
+    LIST("--data-path", data_path, "PREFIX",
+         "dataset: PREFIX.bin and PREFIX.idx; WEIGHT PREFIX WEIGHT PREFIX… for a blend of several"),
     TEXT("--split", split, NULL, "A,B,C", "shares of training, validation and test; 969,30,1 if not given"),
     TEXT("--data-cache-path", data_cache_path, NULL, "DIR",
          "where the sample order is cached; beside the data if not given"),
     SWITCH("--mock-data", mock_data, "made-up samples instead of a dataset"),
-    LIST("--train-data-path", train_data_path, "PREFIX…", "dataset of training alone", ADVANCED),
-    LIST("--valid-data-path", valid_data_path, "PREFIX…", "dataset of validation alone", ADVANCED),
-    LIST("--test-data-path", test_data_path, "PREFIX…", "dataset of the test alone", ADVANCED),
+    LIST("--train-data-path", train_data_path, "PREFIX…", "dataset or blend of training alone", ADVANCED),
+    LIST("--valid-data-path", valid_data_path, "PREFIX…", "dataset or blend of validation alone", ADVANCED),
+    LIST("--test-data-path", test_data_path, "PREFIX…", "dataset or blend of the test alone", ADVANCED),
+    TEXT("--data-args-path", data_args_path, NULL, "FILE", "a file with what follows --data-path", ADVANCED),
+    TEXT("--per-split-data-args-path", per_split_data_args_path, NULL, "FILE",
+         "a JSON file with lists for \"train\", \"valid\" and \"test\", as after --train-data-path", ADVANCED),
     SWITCH("--eod-mask-loss", eod_mask_loss, "no loss where the input is the end of a document"),
     SWITCH("--reset-position-ids", reset_position_ids, "positions begin anew after the end of a document"),
     SWITCH("--reset-attention-mask", reset_attention_mask, "no attention across the end of a document"),
     SWITCH("--no-create-attention-mask-in-dataloader", no_create_attention_mask_in_dataloader,
            "accepted: masks are never stored", ADVANCED),
     CHOICE("--dataloader-type", dataloader_type, "single", loader_names, "how samples are handed to ranks", NOT_YET),
-    REAL("--mask-prob", mask_prob, "0.15", 0, 1, "part of the tokens that BERT predicts", ADVANCED),
-    REAL("--short-seq-prob", short_seq_prob, "0.1", 0, 1, "part of BERT's samples that are short", ADVANCED),
+    REAL("--mask-prob", mask_prob, "0.15", 0, 1, "part of the tokens that BERT, RoBERTa and T5 predict", ADVANCED),
+    REAL("--short-seq-prob", short_seq_prob, "0.1", 0, 1, "part of BERT's and T5's samples that are short", ADVANCED),
+    CHOICE("--sample-break-mode", sample_break_mode, NULL, break_names,
+           "RoBERTa's samples instead of BERT's: blocks of sentences, cut so, masked anew in each epoch"),
+    REAL("--leave-unmasked-prob", leave_unmasked_prob, "0.1", 0, 1, "part of RoBERTa's masked tokens that stay",
+         ADVANCED),
+    REAL("--random-token-prob", random_token_prob, "0.1", 0, 1, "part of RoBERTa's masked tokens that are replaced",
+         ADVANCED),
+    SWITCH("--mask-whole-words", mask_whole_words, "RoBERTa masks all tokens of a word or none", ADVANCED),
     INT("--encoder-seq-length", encoder_seq_length, NULL, 1, 1 << 30,
         "tokens of a sample of BERT or of T5's encoder: another name of --seq-length", ADVANCED),
     INT("--decoder-seq-length", decoder_seq_length, NULL, 1, 1 << 30,
@@ -344,6 +359,13 @@ static const struct flag_alias aliases[] = {
     {"--fp32-allreduce", "--accumulate-allreduce-grads-in-fp32", NULL,
      "is the old name of --accumulate-allreduce-grads-in-fp32"},
     {"--min-scale", "--min-loss-scale", NULL, "is the old name of --min-loss-scale"},
+    {"--tokens-per-sample", "--seq-length", NULL, "is fairseq's name of --seq-length"},
+    {"--lr-scheduler", "--lr-decay-style", NULL, "is fairseq's name of --lr-decay-style"},
+    {"--warmup-updates", "--lr-warmup-iters", NULL, "is fairseq's name of --lr-warmup-iters"},
+    {"--total-num-update", "--lr-decay-iters", NULL, "is fairseq's name of --lr-decay-iters"},
+    {"--end-learning-rate", "--min-lr", NULL, "is fairseq's name of --min-lr"},
+    {"--power", "--lr-decay-power", NULL, "is fairseq's name of --lr-decay-power"},
+    {"--max-update", "--train-iters", NULL, "is fairseq's name of --train-iters"},
     {"--layernorm-epsilon", "--norm-epsilon", NULL, "is the old name of --norm-epsilon"},
     {"--recompute-activations", "--recompute-granularity", "selective", NULL},
     {"--use-rotary-position-embeddings", "--position-embedding-type", "rope", NULL},

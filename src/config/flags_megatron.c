@@ -189,7 +189,7 @@ const char flags_refused[] =
     "--start-eval-at-iter= --eval-global-batch-size= --eval-micro-batch-size= --test-mode --full-validation "
     "--multiple-validation-sets --validation-set-names= "
     // Data and dataloader.
-    "--phase-transition-iterations= --data-args-path= --per-split-data-args-path= "
+    "--phase-transition-iterations= "
     "--per-dataset-sequences-path= --sample-rate=1.0 --dataloader-inter-document-masking "
     "--object-storage-cache-path= --mid-level-dataset-surplus=0.005 --fim-data --fim-rate=0.5 "
     "--fim-spm-rate=0.5 --fim-split-sample= --fim-fragment-rate= --fim-no-prefix= "

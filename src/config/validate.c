@@ -66,24 +66,22 @@ static bool is_split(const char *text) {
 
 static void validate_data(struct config *config, enum config_use use, struct complaints *complaints) {
     const struct string_list *own[] = {&config->train_data_path, &config->valid_data_path, &config->test_data_path};
-    bool has_own = false, is_blend = config->data_path.count > 1;
-    for (int i = 0; i < 3; i++) {
+    bool has_own = config->per_split_data_args_path != NULL;
+    bool has_common = config->data_path.count > 0 || config->data_args_path;
+    for (int i = 0; i < 3; i++)
         has_own = has_own || own[i]->count > 0;
-        is_blend = is_blend || own[i]->count > 1;
-    }
-    int sources = (config->data_path.count > 0) + has_own + config->mock_data;
+    int sources = has_common + has_own + config->mock_data;
     if (sources == 0 && use == CONFIG_TRAIN)
         complain(complaints, "there is no data; give --data-path PREFIX, or --mock-data to try without");
     if (sources > 1)
         complain(complaints, "--data-path, --train/valid/test-data-path and --mock-data exclude each other; give one");
-    if (is_blend)
-        complain(complaints, "blends of several datasets are not implemented in this version; give one prefix, without "
-                             "a weight");
+    if (config->data_path.count > 0 && config->data_args_path)
+        complain(complaints, "--data-path and --data-args-path say the same; give one");
     if (has_own && config->split)
         complain(complaints, "--split divides one --data-path; leave it out with --train/valid/test-data-path");
     if (config->split && !is_split(config->split))
         complain(complaints, "--split takes up to three shares like 969,30,1, not \"%s\"", config->split);
-    if (config->data_path.count > 0 && !config->split && use == CONFIG_TRAIN) {
+    if (has_common && !config->split && use == CONFIG_TRAIN) {
         config->split = memory_string("969, 30, 1");
         log_info("note: --split is not given; 969, 30, 1 of the documents are for training, validation and test");
     }

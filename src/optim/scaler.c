@@ -46,6 +46,7 @@ struct scaler_state scaler_read(const struct scaler *scaler, struct device *devi
 }
 
 void scaler_write(struct scaler *scaler, struct device *device, const struct scaler_state *state) {
-    if (scaler->state.data && scaler->rule.window > 0 && state->scale > 0)
+    bool has_none = state->scale == 1 && state->steps == 0 && state->overflows_left == 0;
+    if (scaler->state.data && scaler->rule.window > 0 && state->scale > 0 && !has_none)
         set(scaler, device, state);
 }

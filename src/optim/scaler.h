@@ -29,7 +29,7 @@ void scaler_scale_loss(const struct scaler *scaler, struct device *device, struc
 
 // 1 where there is no scaler; waits for the device.
 struct scaler_state scaler_read(const struct scaler *scaler, struct device *device);
-// A constant --loss-scale stays what the flag says, and a state of another kind of run (scale 0) changes nothing.
+// A constant --loss-scale stays what the flag says, and the state of a run without a scaler (1, 0, 0) changes nothing.
 void scaler_write(struct scaler *scaler, struct device *device, const struct scaler_state *state);
 
 #endif

@@ -1,4 +1,4 @@
-// The schedules of Megatron-LM, in samples. M is the highest rate, m the lowest, W warm-up, D decay, A the WSD tail.
+// The schedules of Megatron-LM and fairseq's polynomial decay, in samples. M is the highest rate, m the lowest, W warm-up, D decay, A the WSD tail.
 #include "optim/schedule.h"
 #include "base/error.h"
 
@@ -25,6 +25,8 @@ static double decay_coefficient(const struct config *config, double n) {
         return 1 - r;
     if (strcmp(config->lr_decay_style, "cosine") == 0)
         return 0.5 * (cos(PI * r) + 1);
+    if (strcmp(config->lr_decay_style, "polynomial_decay") == 0)
+        return pow(1 - r, config->lr_decay_power);
     double A = (double)config->lr_wsd_decay_steps;
     return n <= D - A ? 1 : wsd_coefficient(config->lr_wsd_decay_style, (n - (D - A)) / A);
 }

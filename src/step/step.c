@@ -31,7 +31,7 @@ static int build(struct step *step) {
     }
     if (step->mode == STEP_GENERATE && config_form(step->config) == CONFIG_BERT)
         return error_set("a BERT fills in words and writes no text; generate needs --model gpt or t5");
-    model_build(&step->model, &step->params, step->config);
+    model_build(&step->model, &step->params, step->config, &step->mesh);
     param_list_layout(&step->params);
     size_t layers = (size_t)step->model.decoder.L;
     step->cache.keys = memory_alloc(sizeof(struct tensor) * layers);
@@ -94,6 +94,8 @@ static int run_micro_batch(struct step *step, const struct step_source *source, 
     struct device_batch batch = step_input_tensors(step, &input);
     if (!is_learning)
         batch.targets.weights = batch.pair.weights = (struct tensor){0};
+    scaler_scale_loss(&step->adam.scaler, step->device, batch.targets.weights);
+    scaler_scale_loss(&step->adam.scaler, step->device, batch.pair.weights);
     size_t mark = arena_mark(&step->saved);
     model_forward(&step->model, &pass, &batch);
     if (is_learning)
@@ -121,6 +123,7 @@ int step_train(struct step *step, const struct step_source *source, double lr, d
     TRY(run_all(step, source, true));
     reducer_sum_gradients(&step->mesh, step->grads);
     adam_apply(&step->adam, &(struct adam_update){.device = step->device,
+                                                  .mesh = &step->mesh,
                                                   .params = &step->params,
                                                   .values = step->values,
                                                   .grads = step->grads,
@@ -145,7 +148,10 @@ struct step_result step_result(struct step *step) {
 }
 
 double step_params_norm(struct step *step) {
-    return adam_params_norm(&step->adam, step->device, step->values);
+    return adam_params_norm(&step->adam, &(struct adam_update){.device = step->device,
+                                                               .mesh = &step->mesh,
+                                                               .params = &step->params,
+                                                               .values = step->values});
 }
 
 int64_t step_count_zero_gradients(struct step *step) {

@@ -8,13 +8,17 @@
 #include "data/tokenizer/tokenizer.h"
 #include "parallel/mesh.h"
 #include "step/step.h"
+#include "train/corpus.h"
 
 struct mock_data {
     int64_t vocab_size;
+    struct batch_form form;
 };
 
 struct datasets {
-    struct gpt_dataset *gpt[SPLIT_COUNT];  // NULL where the split is empty
+    struct corpus *corpora[SPLIT_COUNT];  // NULL where the split is empty
+    struct sample_vocabulary vocabulary;  // of models other than GPT
+    unsigned char *begins_word;           // RoBERTa with --mask-whole-words
     struct mock_data mock;
     struct sample_source sources[SPLIT_COUNT];  // count 0 where there is none
     int32_t eod;
@@ -23,8 +27,7 @@ struct datasets {
 // The tokenizer of the flags, or NULL where --vocab-size or --mock-data make one unnecessary. Sets
 // config->padded_vocab_size.
 int datasets_open_tokenizer(struct tokenizer **tokenizer, struct config *config);
-// Builds the index files of a dataset where they are missing: rank 0 first, then the first rank of each machine,
-// which finds them on a shared file system and builds its own on a local one. All ranks call.
+// Builds the index files of a GPT dataset where they are missing, see corpus_build_everywhere. All ranks call.
 int datasets_build_index(const struct gpt_options *options, const struct mesh *mesh, int local_rank);
 struct datasets_options {
     const struct config *config;

@@ -38,7 +38,7 @@ static struct roberta_options any_options(const char *mode, int64_t size) {
                                       .is_shuffled = true,
                                       .vocabulary = &vocabulary,
                                       .begins_word = begins_word};
-    EXPECT_OK(block_mode_parse(&options.mode, mode));
+    EXPECT_OK(text_block_mode_parse(&options.mode, mode));
     return options;
 }
 
@@ -60,14 +60,14 @@ static void read_numbers(struct numbers *numbers, const char *text) {
 static void expect_blocks(const char *mode, int64_t size, const struct numbers *expected) {
     struct index_reader *reader;
     EXPECT_OK(index_open(&reader, scratch_path("corpus")));
-    struct block_options options = {.end = reader->sequence_count, .size = size};
-    struct block_list list;
-    EXPECT_OK(block_mode_parse(&options.mode, mode));
-    EXPECT_OK(block_list_make(&list, reader, &options));
+    struct text_block_options options = {.end = reader->sequence_count, .size = size};
+    struct text_block_list list;
+    EXPECT_OK(text_block_mode_parse(&options.mode, mode));
+    EXPECT_OK(text_block_list_make(&list, reader, &options));
     EXPECT_INT(list.count, expected->values[0]);
     for (int64_t i = 0; i < list.count; i++)
         EXPECT_INT(list.blocks[i].length, expected->values[i + 1]);
-    block_list_free(&list);
+    text_block_list_free(&list);
     index_close(reader);
 }
 
@@ -142,7 +142,7 @@ TEST(everything_equals_fairseqs) {
                 test_fail("unknown line %s", line);
             options.masks_whole_words = whole;
             options.seq_length = size + 1;
-            EXPECT_OK(block_mode_parse(&options.mode, mode));
+            EXPECT_OK(text_block_mode_parse(&options.mode, mode));
             read_numbers(&numbers, line + used);
             expect_masks(&options, a, &numbers);
         }
@@ -239,8 +239,8 @@ TEST(what_cannot_be_used_is_said) {
     EXPECT_ERROR(source.fill(source.context, 0, &row), "vocabulary of 50 does not hold");
     batch_free(&batch);
     roberta_dataset_close(dataset);
-    enum block_mode mode;
-    EXPECT_ERROR(block_mode_parse(&mode, "half"), "none, complete, complete_doc or eos");
+    enum text_block_mode mode;
+    EXPECT_ERROR(text_block_mode_parse(&mode, "half"), "none, complete, complete_doc or eos");
     scratch_close();
 }
 

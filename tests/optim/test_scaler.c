@@ -132,7 +132,7 @@ TEST(a_checkpoint_keeps_it) {
     scaler_write(&scaler, device, &saved);
     finish_step(&scaler, &arena, device, INFINITY, &norm);
     EXPECT(scaler_read(&scaler, device).scale == 0x1p31);
-    scaler_write(&scaler, device, &(struct scaler_state){0});
+    scaler_write(&scaler, device, &(struct scaler_state){.scale = 1});
     EXPECT(scaler_read(&scaler, device).scale == 0x1p31);
     config_free(&config);
     device_close(device);

@@ -16,7 +16,7 @@ struct roberta_dataset {
     struct roberta_options options;  // strings not valid after opening
     struct index_reader *reader;
     char *name;
-    struct block_list blocks;
+    struct text_block_list blocks;
     int64_t *sorted;   // (used) numbers of the blocks that fit, by length, equal ones at random
     int64_t used;      // blocks of an epoch
     int64_t *batches;  // (batch_count) their order in the epoch at hand
@@ -139,7 +139,7 @@ static int check_options(const struct roberta_options *options) {
 }
 
 static int find_range(const struct roberta_options *options, const struct index_reader *reader,
-                      struct block_options *range) {
+                      struct text_block_options *range) {
     int64_t first = 0, end = reader->document_count;
     if (options->split) {
         struct split_bounds bounds;
@@ -155,9 +155,9 @@ static int find_range(const struct roberta_options *options, const struct index_
 
 static int make_blocks(struct roberta_dataset *dataset) {
     const struct roberta_options *options = &dataset->options;
-    struct block_options range = {.mode = options->mode, .size = options->seq_length - 1};
+    struct text_block_options range = {.mode = options->mode, .size = options->seq_length - 1};
     TRY(find_range(options, dataset->reader, &range));
-    TRY(block_list_make(&dataset->blocks, dataset->reader, &range));
+    TRY(text_block_list_make(&dataset->blocks, dataset->reader, &range));
     sort_blocks(dataset);
     if (dataset->used == 0)
         return bad_data("the %s has no blocks of at most %" PRId64 " tokens; use more data, or longer samples",
@@ -194,7 +194,7 @@ void roberta_dataset_close(struct roberta_dataset *dataset) {
     if (!dataset)
         return;
     index_close(dataset->reader);
-    block_list_free(&dataset->blocks);
+    text_block_list_free(&dataset->blocks);
     roberta_mask_free(&dataset->mask);
     free(dataset->sorted);
     free(dataset->batches);
@@ -204,7 +204,7 @@ void roberta_dataset_close(struct roberta_dataset *dataset) {
 
 // ---- rows ----
 
-static int read_block(const struct roberta_dataset *dataset, const struct block *block, int32_t *tokens) {
+static int read_block(const struct roberta_dataset *dataset, const struct text_block *block, int32_t *tokens) {
     int64_t filled = 0, offset = block->offset;
     for (int64_t i = block->sequence; filled < block->length; i++, offset = 0) {
         CHECK(i < dataset->reader->sequence_count);
@@ -225,7 +225,7 @@ static int fill(void *context, int64_t sample, const struct batch_row *row) {
     struct roberta_dataset *dataset = context;
     const struct roberta_options *options = &dataset->options;
     int64_t epoch, number = roberta_dataset_block(dataset, sample, &epoch);
-    const struct block *block = &dataset->blocks.blocks[number];
+    const struct text_block *block = &dataset->blocks.blocks[number];
     int32_t padding = options->vocabulary->pad < 0 ? 0 : options->vocabulary->pad;
     int64_t length = block->length + 1;
     row->tokens[0] = options->vocabulary->cls;

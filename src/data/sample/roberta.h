@@ -1,4 +1,4 @@
-// Samples of RoBERTa as fairseq makes them: blocks of sentences (block.h) after a <s>, in an order drawn anew for each
+// Samples of RoBERTa as fairseq makes them: blocks of sentences (text_block.h) after a <s>, in an order drawn anew for each
 // epoch, with words masked anew each time a block is seen. The random numbers are those of fairseq 0.12 and before, so
 // blocks, masks and their order are the same for the same seed, under a Python of 3.8 or later.
 //
@@ -9,7 +9,7 @@
 #define DATA_SAMPLE_ROBERTA_H
 
 #include "base/rng.h"
-#include "data/sample/block.h"
+#include "data/sample/text_block.h"
 #include "data/sample/source.h"
 #include "data/sample/split.h"
 #include "data/sample/vocabulary.h"
@@ -18,7 +18,7 @@ struct roberta_options {
     const char *prefix;
     const char *split;  // by documents; NULL: the whole dataset
     enum split which;
-    enum block_mode mode;
+    enum text_block_mode mode;
     int64_t seq_length;    // --tokens-per-sample, <s> included
     int64_t sample_count;  // samples the source offers, in epochs; 0: one epoch
     int64_t batch_size;    // blocks of similar length that stay together

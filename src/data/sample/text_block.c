@@ -1,5 +1,5 @@
-// See block.h.
-#include "data/sample/block.h"
+// See text_block.h.
+#include "data/sample/text_block.h"
 
 #include "base/error.h"
 #include "base/memory.h"
@@ -11,17 +11,17 @@
 
 enum { SEPARATOR_TOKENS = 1 };
 
-int block_mode_parse(enum block_mode *mode, const char *name) {
+int text_block_mode_parse(enum text_block_mode *mode, const char *name) {
     static const char *const names[] = {"none", "complete", "complete_doc", "eos"};
     for (int i = 0; i < 4; i++)
         if (strcmp(name, names[i]) == 0) {
-            *mode = (enum block_mode)i;
+            *mode = (enum text_block_mode)i;
             return 0;
         }
     return error_set_code(EXIT_CODE_USAGE, "--sample-break-mode %s: it is none, complete, complete_doc or eos", name);
 }
 
-static void add(struct block_list *list, struct block block) {
+static void add(struct text_block_list *list, struct text_block block) {
     if (list->count == list->capacity) {
         list->capacity = list->capacity ? 2 * list->capacity : 1024;
         list->blocks = memory_realloc(list->blocks, (size_t)list->capacity * sizeof *list->blocks);
@@ -37,16 +37,16 @@ static int length_of(const struct index_reader *reader, int64_t sequence, int64_
     return 0;
 }
 
-static int cut_anywhere(struct block_list *list, const struct index_reader *reader,
-                        const struct block_options *options) {
-    struct block block = {.sequence = options->begin};
+static int cut_anywhere(struct text_block_list *list, const struct index_reader *reader,
+                        const struct text_block_options *options) {
+    struct text_block block = {.sequence = options->begin};
     for (int64_t i = options->begin; i < options->end; i++) {
         int64_t length, used = 0;
         TRY(length_of(reader, i, &length));
         while (used < length) {
             int64_t room = options->size - block.length, taken = length - used < room ? length - used : room;
             if (block.length == 0)
-                block = (struct block){.sequence = i, .offset = (int32_t)used};
+                block = (struct text_block){.sequence = i, .offset = (int32_t)used};
             block.length += (int32_t)taken;
             used += taken;
             if (block.length == options->size) {
@@ -61,7 +61,8 @@ static int cut_anywhere(struct block_list *list, const struct index_reader *read
 }
 
 // In complete_doc a block of one token is dropped, and so are the separators.
-static int cut_whole(struct block_list *list, const struct index_reader *reader, const struct block_options *options) {
+static int cut_whole(struct text_block_list *list, const struct index_reader *reader,
+                     const struct text_block_options *options) {
     bool by_document = options->mode == BLOCK_COMPLETE_DOC;
     int64_t shortest = by_document ? 2 : 1, first = options->begin, filled = 0;
     for (int64_t i = options->begin; i < options->end; i++) {
@@ -71,7 +72,7 @@ static int cut_whole(struct block_list *list, const struct index_reader *reader,
         bool is_full = is_separator || options->mode == BLOCK_EOS || (filled > 0 && filled + length > options->size);
         if (is_full) {
             if (filled >= shortest)
-                add(list, (struct block){.sequence = first, .length = (int32_t)filled});
+                add(list, (struct text_block){.sequence = first, .length = (int32_t)filled});
             filled = 0;
             first = i + is_separator;
         }
@@ -82,20 +83,21 @@ static int cut_whole(struct block_list *list, const struct index_reader *reader,
                             reader->prefix, filled, first);
     }
     if (filled >= shortest)
-        add(list, (struct block){.sequence = first, .length = (int32_t)filled});
+        add(list, (struct text_block){.sequence = first, .length = (int32_t)filled});
     return 0;
 }
 
-int block_list_make(struct block_list *list, const struct index_reader *reader, const struct block_options *options) {
+int text_block_list_make(struct text_block_list *list, const struct index_reader *reader,
+                         const struct text_block_options *options) {
     CHECK(options->size > 0 && options->begin >= 0 && options->end <= reader->sequence_count);
-    *list = (struct block_list){0};
+    *list = (struct text_block_list){0};
     int result = options->mode == BLOCK_NONE ? cut_anywhere(list, reader, options) : cut_whole(list, reader, options);
     if (result < 0)
-        block_list_free(list);
+        text_block_list_free(list);
     return result;
 }
 
-void block_list_free(struct block_list *list) {
+void text_block_list_free(struct text_block_list *list) {
     free(list->blocks);
-    *list = (struct block_list){0};
+    *list = (struct text_block_list){0};
 }

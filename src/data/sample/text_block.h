@@ -6,33 +6,34 @@
 //   eos           each sentence by itself
 //
 // Sentences are the sequences of the index and bring their </s> along.
-#ifndef DATA_SAMPLE_BLOCK_H
-#define DATA_SAMPLE_BLOCK_H
+#ifndef DATA_SAMPLE_TEXT_BLOCK_H
+#define DATA_SAMPLE_TEXT_BLOCK_H
 
 #include "data/index/index.h"
 
-enum block_mode { BLOCK_NONE, BLOCK_COMPLETE, BLOCK_COMPLETE_DOC, BLOCK_EOS };
+enum text_block_mode { BLOCK_NONE, BLOCK_COMPLETE, BLOCK_COMPLETE_DOC, BLOCK_EOS };
 
-int block_mode_parse(enum block_mode *mode, const char *name);
+int text_block_mode_parse(enum text_block_mode *mode, const char *name);
 
-struct block {
+struct text_block {
     int64_t sequence;  // where it begins
     int32_t offset;    // tokens of that sequence before it
     int32_t length;    // tokens
 };
 
-struct block_list {
-    struct block *blocks;
+struct text_block_list {
+    struct text_block *blocks;
     int64_t count, capacity;
 };
 
-struct block_options {
+struct text_block_options {
     int64_t begin, end;  // sequences
-    enum block_mode mode;
+    enum text_block_mode mode;
     int64_t size;  // tokens
 };
 
-int block_list_make(struct block_list *list, const struct index_reader *reader, const struct block_options *options);
-void block_list_free(struct block_list *list);  // a zeroed one is fine
+int text_block_list_make(struct text_block_list *list, const struct index_reader *reader,
+                         const struct text_block_options *options);
+void text_block_list_free(struct text_block_list *list);  // a zeroed one is fine
 
 #endif

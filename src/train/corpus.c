@@ -1,0 +1,237 @@
+// See corpus.h.
+#include "train/corpus.h"
+
+#include "base/error.h"
+#include "base/memory.h"
+#include "data/sample/blend.h"
+#include "data/sample/blend_index.h"
+#include "data/sample/gpt.h"
+#include "data/sample/roberta.h"
+#include "data/sample/sentence.h"
+#include "train/data_paths.h"
+#include <stdlib.h>
+#include <string.h>
+
+// One dataset; which pointer is set follows from the kind.
+struct part {
+    struct gpt_dataset *gpt;
+    struct sentence_dataset *sentences;
+    struct roberta_dataset *roberta;
+};
+
+struct corpus {
+    struct part *parts;             // (count)
+    struct sample_source *sources;  // (count)
+    int64_t count;
+    struct blend *blend;  // NULL: there is one part and that is all
+};
+
+enum corpus_kind corpus_kind_of(const struct config *config) {
+    if (strcmp(config->model, "t5") == 0)
+        return CORPUS_T5;
+    if (strcmp(config->model, "bert") == 0)
+        return config->sample_break_mode ? CORPUS_ROBERTA : CORPUS_BERT;
+    return CORPUS_GPT;
+}
+
+int corpus_build_everywhere(const struct corpus_place *place, int (*build)(const void *options), const void *options) {
+    const struct mesh *mesh = place->mesh;
+    for (int turn = 0; turn < 2; turn++) {
+        bool is_mine = turn == 0 ? mesh->rank == 0 : mesh->rank != 0 && place->local_rank == 0;
+        int status = is_mine ? build(options) : 0;
+        int64_t failed = status < 0;
+        if (turn == 0)
+            comm_await_i64(mesh->all, &failed, 1, 0, "dataset index built");
+        else
+            comm_max_i64(mesh->all, &failed, 1, "dataset index built everywhere");
+        if (failed)
+            return status < 0 ? -1
+                              : error_set_code(EXIT_CODE_BAD_DATA, "another rank could not build the dataset's index");
+    }
+    return 0;
+}
+
+static int build_gpt(const void *options) {
+    return gpt_dataset_build(options);
+}
+
+static int build_sentences(const void *options) {
+    return sentence_dataset_build(options);
+}
+
+static int build_blend(const void *options) {
+    return blend_build(options);
+}
+
+// One dataset as it is asked for.
+struct request {
+    const struct corpus_options *options;
+    const char *prefix, *split;
+    int64_t sample_count;  // 0: one epoch
+};
+
+static int open_gpt(struct part *part, struct sample_source *source, const struct request *request) {
+    const struct config *config = request->options->config;
+    struct gpt_options options = {.prefix = request->prefix,
+                                  .split = request->split,
+                                  .which = request->options->which,
+                                  .seq_length = config->seq_length,
+                                  .sample_count = request->sample_count,
+                                  .seed = config->seed,
+                                  .cache_folder = config->data_cache_path,
+                                  .vocab_size = request->options->vocab_size};
+    TRY(corpus_build_everywhere(&request->options->place, build_gpt, &options));
+    TRY(gpt_dataset_open(&part->gpt, &options));
+    *source = gpt_dataset_source(part->gpt);
+    return 0;
+}
+
+static int open_sentences(struct part *part, struct sample_source *source, const struct request *request) {
+    const struct config *config = request->options->config;
+    bool is_bert = corpus_kind_of(config) == CORPUS_BERT;
+    int64_t decoder = config->decoder_seq_length > 0 ? config->decoder_seq_length : config->seq_length;
+    struct sentence_options options = {.kind = is_bert ? SENTENCE_BERT : SENTENCE_T5,
+                                       .prefix = request->prefix,
+                                       .split = request->split,
+                                       .which = request->options->which,
+                                       .seq_length = config->seq_length,
+                                       .decoder_seq_length = decoder,
+                                       .sample_count = request->sample_count,
+                                       .seed = config->seed,
+                                       .mask_prob = config->mask_prob,
+                                       .short_seq_prob = config->short_seq_prob,
+                                       .has_binary_head = is_bert && !config->bert_no_binary_head,
+                                       .cache_folder = config->data_cache_path,
+                                       .vocabulary = request->options->vocabulary};
+    TRY(corpus_build_everywhere(&request->options->place, build_sentences, &options));
+    TRY(sentence_dataset_open(&part->sentences, &options));
+    *source = sentence_dataset_source(part->sentences);
+    return 0;
+}
+
+static int open_roberta(struct part *part, struct sample_source *source, const struct request *request) {
+    const struct config *config = request->options->config;
+    struct roberta_options options = {.prefix = request->prefix,
+                                      .split = request->split,
+                                      .which = request->options->which,
+                                      .seq_length = config->seq_length,
+                                      .sample_count = request->sample_count,
+                                      .batch_size = config->micro_batch_size,
+                                      .seed = config->seed,
+                                      .mask_prob = config->mask_prob,
+                                      .leave_unmasked_prob = config->leave_unmasked_prob,
+                                      .random_token_prob = config->random_token_prob,
+                                      .masks_whole_words = config->mask_whole_words,
+                                      .is_shuffled = request->options->which == SPLIT_TRAIN,
+                                      .vocabulary = request->options->vocabulary,
+                                      .begins_word = request->options->begins_word};
+    TRY(text_block_mode_parse(&options.mode, config->sample_break_mode));
+    TRY(roberta_dataset_open(&part->roberta, &options));
+    *source = roberta_dataset_source(part->roberta);
+    return 0;
+}
+
+static int open_part(struct part *part, struct sample_source *source, const struct request *request) {
+    enum corpus_kind kind = corpus_kind_of(request->options->config);
+    return kind == CORPUS_GPT       ? open_gpt(part, source, request)
+           : kind == CORPUS_ROBERTA ? open_roberta(part, source, request)
+                                    : open_sentences(part, source, request);
+}
+
+static int open_blend(struct corpus *corpus, const struct corpus_options *options, const double *weights,
+                      int64_t size) {
+    struct blend_options blend = {.sources = corpus->sources,
+                                  .count = corpus->count,
+                                  .weights = weights,
+                                  .size = size,
+                                  .which = options->which,
+                                  .seed = options->config->seed,
+                                  .cache_folder = options->config->data_cache_path};
+    TRY(corpus_build_everywhere(&options->place, build_blend, &blend));
+    return blend_open(&corpus->blend, &blend);
+}
+
+// Megatron's sizes: with weights each dataset is asked for a little more than its share, and the blend is as long as the
+// rounded shares together; without, each gives one epoch. A single prefix is no blend, unless --data-path weighs it.
+static int open_parts(struct corpus *corpus, const struct corpus_options *options, const struct data_paths *paths,
+                      const struct blend_list *list) {
+    bool is_plain = list->count == 1 && (!list->weights || !paths->split);
+    int64_t size = 0;
+    corpus->count = list->count;
+    corpus->parts = memory_alloc((size_t)list->count * sizeof *corpus->parts);
+    corpus->sources = memory_alloc((size_t)list->count * sizeof *corpus->sources);
+    for (int64_t i = 0; i < list->count; i++) {
+        struct request request = {.options = options,
+                                  .prefix = list->prefixes[i],
+                                  .split = paths->split,
+                                  .sample_count = is_plain ? options->sample_count : 0};
+        if (!is_plain && list->weights) {
+            int64_t target = blend_target(list->weights[i], options->sample_count);
+            request.sample_count = blend_surplus(target);
+            size += target;
+        }
+        TRY(open_part(&corpus->parts[i], &corpus->sources[i], &request));
+    }
+    if (is_plain)
+        return 0;
+    return open_blend(corpus, options, list->weights, list->weights ? size : options->sample_count);
+}
+
+static int is_empty(const char *split, enum split which, bool *empty) {
+    struct split_bounds bounds;
+    *empty = false;
+    if (split) {
+        TRY(split_parse(&bounds, split));
+        *empty = split_is_empty(&bounds, which);
+    }
+    return 0;
+}
+
+static int open_paths(struct corpus **corpus, const struct corpus_options *options, const struct data_paths *paths) {
+    bool empty;
+    if (paths->items.count == 0)
+        return 0;
+    TRY(is_empty(paths->split, options->which, &empty));
+    if (empty)
+        return 0;
+    struct blend_list list;
+    TRY(blend_list_parse(&list, paths->items.items, paths->items.count, paths->flag));
+    *corpus = memory_alloc(sizeof **corpus);
+    int status = open_parts(*corpus, options, paths, &list);
+    blend_list_free(&list);
+    return status;
+}
+
+int corpus_open(struct corpus **corpus, const struct corpus_options *options) {
+    *corpus = NULL;
+    if (options->sample_count == 0)
+        return 0;
+    struct data_paths paths;
+    int status = data_paths_find(&paths, options->config, options->which);
+    if (status == 0)
+        status = open_paths(corpus, options, &paths);
+    data_paths_free(&paths);
+    if (status < 0) {
+        corpus_close(*corpus);
+        *corpus = NULL;
+    }
+    return status;
+}
+
+void corpus_close(struct corpus *corpus) {
+    if (!corpus)
+        return;
+    blend_close(corpus->blend);
+    for (int64_t i = 0; i < corpus->count; i++) {
+        gpt_dataset_close(corpus->parts[i].gpt);
+        sentence_dataset_close(corpus->parts[i].sentences);
+        roberta_dataset_close(corpus->parts[i].roberta);
+    }
+    free(corpus->parts);
+    free(corpus->sources);
+    free(corpus);
+}
+
+struct sample_source corpus_source(const struct corpus *corpus) {
+    return corpus->blend ? blend_source(corpus->blend) : corpus->sources[0];
+}

@@ -1,0 +1,40 @@
+// The samples of one split of a run: one dataset, or a blend of several, of the kind that the model learns from.
+#ifndef TRAIN_CORPUS_H
+#define TRAIN_CORPUS_H
+
+#include "config/config.h"
+#include "data/sample/source.h"
+#include "data/sample/split.h"
+#include "data/sample/vocabulary.h"
+#include "parallel/mesh.h"
+
+enum corpus_kind { CORPUS_GPT, CORPUS_BERT, CORPUS_ROBERTA, CORPUS_T5 };
+
+enum corpus_kind corpus_kind_of(const struct config *config);
+
+// Builds index files where they are missing: rank 0 first, then the first rank of each machine, which finds them on a
+// shared file system and builds its own on a local one. All ranks call.
+struct corpus_place {
+    const struct mesh *mesh;
+    int local_rank;
+};
+int corpus_build_everywhere(const struct corpus_place *place, int (*build)(const void *options), const void *options);
+
+struct corpus_options {
+    const struct config *config;
+    struct corpus_place place;
+    int64_t vocab_size;
+    const struct sample_vocabulary *vocabulary;  // all but GPT; must outlive the corpus, as the next
+    const unsigned char *begins_word;            // RoBERTa with --mask-whole-words
+    enum split which;
+    int64_t sample_count;  // samples the run wants
+};
+
+struct corpus;
+
+// *corpus is NULL where the flags name no data for the split, or leave it none.
+int corpus_open(struct corpus **corpus, const struct corpus_options *options);
+void corpus_close(struct corpus *corpus);  // NULL is fine
+struct sample_source corpus_source(const struct corpus *corpus);
+
+#endif
