@@ -10,8 +10,8 @@ static const char *const patterns[] = {"gpt2", "cl100k", "llama3", "qwen", "o200
 enum { PATTERNS = sizeof patterns / sizeof patterns[0] };
 
 // The text is copied to the end of a block of memory, so that a sanitizer sees a byte too many being read.
-static void check_pattern(const struct unicode_table *table, const char *name, const struct buffer *text) {
-    const struct split_rules *rules = &split_pattern_by_name(name)->rules;
+static void check_rules(const struct unicode_table *table, const char *name, const struct split_rules *rules,
+                        const struct buffer *text) {
     static uint32_t ends[SPLIT_MOST];
     unsigned char *copy = memory_alloc(text->length + (text->length == 0));
     if (text->length)
@@ -33,7 +33,10 @@ static void check_pattern(const struct unicode_table *table, const char *name, c
 
 static void check(const struct unicode_table *table, const struct buffer *text) {
     for (int i = 0; i < PATTERNS; i++)
-        check_pattern(table, patterns[i], text);
+        check_rules(table, patterns[i], &split_pattern_by_name(patterns[i])->rules, text);
+    for (int i = 0; i < 4; i++)
+        check_rules(table, "spaces",
+                    &(struct split_rules){.words = SPLIT_WORDS_SPACES, .after_letters = i & 1, .lines = i & 2}, text);
 }
 
 // What the rules turn on: a text is made of these in any order.

@@ -120,22 +120,25 @@ static int encode_bpe(const struct fairseq_model *model, struct fairseq_state *s
     return piece_encode(&pieces, &state->cache, state, (const char *)begin, (size_t)(end - begin), out);
 }
 
-// Without the blanks at both ends.
+// Without the blanks at both ends. At the end, a character is looked for from where it may begin: bytes that are not
+// UTF-8 are no blanks, however they are cut.
 static void strip(const unsigned char **begin, const unsigned char **end) {
-    const unsigned char *kept = *begin;
-    bool started = false;
-    for (const unsigned char *at = *begin; at < *end;) {
-        uint32_t character;
-        size_t bytes = utf8_decode(at, (size_t)(*end - at), &character, NULL);
-        bool blank = fairseq_is_blank(character);
-        if (!blank && !started)
-            *begin = at;
-        started = started || !blank;
-        at += bytes;
-        if (!blank)
-            kept = at;
+    uint32_t character;
+    while (*begin < *end) {
+        size_t bytes = utf8_decode(*begin, (size_t)(*end - *begin), &character, NULL);
+        if (!fairseq_is_blank(character))
+            break;
+        *begin += bytes;
     }
-    *end = started ? kept : *begin;
+    while (*begin < *end) {
+        const unsigned char *last = *end - 1;
+        while (last > *begin && *end - last < 4 && (*last & 0xC0) == 0x80)
+            last--;
+        if (utf8_decode(last, (size_t)(*end - last), &character, NULL) != (size_t)(*end - last) ||
+            !fairseq_is_blank(character))
+            break;
+        *end = last;
+    }
 }
 
 static int encode(const struct tokenizer *tokenizer, void *state, const char *text, size_t length,

@@ -114,6 +114,16 @@ struct hf_added {
     bool special, single_word, lstrip, rstrip, is_normalized;
 };
 
+// How added tokens begin: by their first bytes and, where there are few, by their first two, which a text can be
+// searched for quickly. A filter's second byte counts in the bits of its mask.
+struct hf_starts {
+    bool first[256];
+    int filter_count;  // 0: too many to filter by
+    struct hf_filter {
+        unsigned char first, second, mask;
+    } filters[4];
+};
+
 struct hf {
     char *name;  // of the file, for errors
     struct byte_table vocab;
@@ -124,7 +134,7 @@ struct hf {
     struct hf_added *added;
     int64_t added_count;
     struct trie raw_trie, normal_trie;  // values are indices of added; size 0 where there are none
-    bool begins_raw[256], begins_normal[256];
+    struct hf_starts raw_starts, normal_starts;
 
     struct hf_normalizer_step *normalizers;
     size_t normalizer_count;
@@ -151,6 +161,10 @@ struct hf {
     struct bert bert;
     const struct split_rules *byte_rules;  // the whole way is byte-level BPE split by these
     bool byte_prefix_space, byte_nfc;
+    bool is_marked;  // the whole way is BPE of words that begin with U+2581, which spaces become
+    struct split_rules mark_rules;
+    enum hf_prepend mark_first;  // where one is put before a text that does not begin with a space
+    bool mark_doubles;           // or with one
 
     struct unicode_table *table;        // of splitters and patterns
     struct unicode_table *old, *older;  // editions 9 and 8
@@ -213,6 +227,8 @@ void hf_splits_add(struct hf_splits *splits, struct hf_split split);
 int hf_normalize(const struct hf *hf, struct hf_state *state, const char *text, size_t length);
 // Cuts state->normal, which `is_first` says begins the text, into state->words (cleared before).
 int hf_pretokenize(const struct hf *hf, struct hf_state *state, bool is_first);
+// Appends the ids of one word of a BPE model, at most one for each byte.
+int hf_encode_bpe(const struct hf *hf, struct hf_state *state, const char *word, size_t length, struct token_list *out);
 // Appends the ids of one word.
 int hf_encode_word(const struct hf *hf, struct hf_state *state, const char *word, size_t length,
                    struct token_list *out);

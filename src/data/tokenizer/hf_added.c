@@ -2,6 +2,8 @@
 #include "data/tokenizer/hf.h"
 #include "base/utf8.h"
 
+enum { BLOCK = 64 };
+
 static bool is_word_character(const struct hf *hf, uint32_t c) {
     const uint32_t words =
         UNICODE_SET_L | UNICODE_SET_M | UNICODE_SET(UNICODE_ND) | UNICODE_SET(UNICODE_NL) | UNICODE_SET(UNICODE_PC);
@@ -45,15 +47,38 @@ static size_t blanks_after(const char *text, size_t length, size_t at) {
     return at;
 }
 
-void hf_find_added(const struct hf *hf, bool normalized, const char *text, size_t length, struct hf_splits *splits) {
-    const struct trie *trie = normalized ? &hf->normal_trie : &hf->raw_trie;
-    const bool *begins = normalized ? hf->begins_normal : hf->begins_raw;
-    size_t done = 0;
-    for (size_t at = 0; trie->size > 0 && at < length;) {
-        if (!begins[(unsigned char)text[at]]) {
-            at++;
+// Whether a filter fits at one of 64 places in a row. Written so that a compiler makes vectors of it.
+static bool may_start_in_block(const struct hf_starts *starts, const unsigned char *text) {
+    unsigned char any = 0;
+    for (int k = 0; k < starts->filter_count; k++) {
+        const struct hf_filter filter = starts->filters[k];
+        for (int i = 0; i < BLOCK; i++)
+            any |= (text[i] == filter.first) & (((text[i + 1] ^ filter.second) & filter.mask) == 0);
+    }
+    return any;
+}
+
+// The first place at or after `at` where an added token may begin; length where there is none.
+static size_t next_start(const struct hf_starts *starts, const char *text, size_t length, size_t at) {
+    const unsigned char *bytes = (const unsigned char *)text;
+    while (at < length) {
+        size_t stop = length - at > BLOCK ? at + BLOCK : length;
+        if (stop < length && starts->filter_count > 0 && !may_start_in_block(starts, bytes + at)) {
+            at = stop;
             continue;
         }
+        for (; at < stop; at++)
+            if (starts->first[bytes[at]])
+                return at;
+    }
+    return length;
+}
+
+void hf_find_added(const struct hf *hf, bool normalized, const char *text, size_t length, struct hf_splits *splits) {
+    const struct trie *trie = normalized ? &hf->normal_trie : &hf->raw_trie;
+    const struct hf_starts *starts = normalized ? &hf->normal_starts : &hf->raw_starts;
+    size_t done = 0;
+    for (size_t at = 0; trie->size > 0 && (at = next_start(starts, text, length, at)) < length;) {
         struct trie_match found = trie_longest(trie, text + at, length - at);
         if (found.length == 0) {
             at++;

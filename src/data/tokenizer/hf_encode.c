@@ -1,10 +1,13 @@
-// The way of a text through a tokenizer.json. Two shapes of it have a way of their own: BERT's, and byte-level BPE
-// with a known pattern, in which the bytes of the text are never rewritten.
+// The way of a text through a tokenizer.json. Three shapes of it have a way of their own, in which the text is
+// never rewritten: BERT's; byte-level BPE with a known pattern; BPE of words that U+2581 begins.
 #include "data/tokenizer/hf.h"
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/utf8.h"
 #include <stdlib.h>
+#include <string.h>
+
+static const char mark[] = "\xE2\x96\x81";
 
 void hf_state_init(struct hf_state *state) {
     *state = (struct hf_state){0};
@@ -74,6 +77,40 @@ static int encode_bytes(const struct hf *hf, struct hf_state *state, const char 
     return piece_encode(&pieces, &state->pieces, state, text, length, out);
 }
 
+// ---- BPE of marked words ----
+
+static int encode_marked_piece(const void *opaque, void *opaque_state, const unsigned char *piece, size_t length,
+                               struct token_list *out) {
+    struct hf_state *state = opaque_state;
+    buffer_clear(&state->piece);
+    for (size_t i = 0; i < length; i++)
+        if (piece[i] == ' ')
+            buffer_append(&state->piece, mark, sizeof mark - 1);
+        else
+            buffer_append_byte(&state->piece, (char)piece[i]);
+    return hf_encode_bpe(opaque, state, state->piece.data, state->piece.length, out);
+}
+
+// A space stands for the mark in the text that is cut and remembered; `text` itself has none of the marks.
+static int encode_marked(const struct hf *hf, struct hf_state *state, const char *text, size_t length, bool is_first,
+                         struct token_list *out) {
+    struct piece_model pieces = {
+        .rules = &hf->mark_rules, .table = hf->table, .encode = encode_marked_piece, .model = hf};
+    if (length == 0)
+        return 0;
+    if ((hf->mark_first == HF_PREPEND_ALWAYS || (hf->mark_first == HF_PREPEND_FIRST && is_first)) &&
+        (text[0] != ' ' || hf->mark_doubles)) {
+        size_t first = split_text(&hf->mark_rules, hf->table, (const unsigned char *)text, length);
+        buffer_clear(&state->swap);
+        buffer_append_byte(&state->swap, ' ');
+        buffer_append(&state->swap, text, first);
+        TRY(piece_encode(&pieces, &state->pieces, state, state->swap.data, state->swap.length, out));
+        text += first;
+        length -= first;
+    }
+    return piece_encode(&pieces, &state->pieces, state, text, length, out);
+}
+
 // ---- any way ----
 
 // Text without added tokens, normalized.
@@ -116,6 +153,8 @@ static int encode_raw(const struct hf *hf, struct hf_state *state, const char *t
                       struct token_list *out) {
     if (hf->is_bert && hf->normal_trie.size == 0)
         return bert_encode(&hf->bert, &state->bert, text, length, out);
+    if (hf->is_marked && !memmem(text, length, mark, sizeof mark - 1))
+        return encode_marked(hf, state, text, length, is_first, out);
     if (hf->normalizer_count == 0)
         return encode_normalized(hf, state, text, length, is_first, out);
     TRY(hf_normalize(hf, state, text, length));

@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define MARK "\xE2\x96\x81"  // U+2581
+
 enum { MOST_ADDED = 1 << 17 };
 
 int hf_error(const struct hf *hf, const char *part, const char *what) {
@@ -145,19 +147,40 @@ static void index_strings(struct hf *hf) {
         hf->strings[hf->added[i].id] = hf->added[i].normalized.text ? hf->added[i].normalized : hf->added[i].content;
 }
 
+// One filter for each beginning there is; false, with none, where they are too many. A token of one byte has no second.
+static bool add_filters(struct hf_starts *starts, const struct trie_key *keys, int64_t count, unsigned char mask) {
+    starts->filter_count = 0;
+    for (int64_t i = 0; i < count; i++) {
+        struct hf_filter filter = {(unsigned char)keys[i].text[0], 0, keys[i].length > 1 ? mask : 0};
+        filter.second = filter.mask ? (unsigned char)keys[i].text[1] : 0;
+        int at = 0;
+        while (at < starts->filter_count && memcmp(&starts->filters[at], &filter, sizeof filter) != 0)
+            at++;
+        if (at == sizeof starts->filters / sizeof starts->filters[0]) {
+            starts->filter_count = 0;
+            return false;
+        }
+        starts->filters[at] = filter;
+        starts->filter_count += at == starts->filter_count;
+    }
+    return true;
+}
+
 static void build_added_trie(struct hf *hf, bool normalized) {
     struct trie_key *keys = memory_alloc((size_t)(hf->added_count + 1) * sizeof *keys);
-    bool *begins = normalized ? hf->begins_normal : hf->begins_raw;
+    struct hf_starts *starts = normalized ? &hf->normal_starts : &hf->raw_starts;
     int64_t count = 0;
     for (int64_t i = 0; i < hf->added_count; i++) {
         struct hf_string text = hf->added[i].normalized.text ? hf->added[i].normalized : hf->added[i].content;
         if (hf->added[i].is_normalized != normalized || text.length == 0)
             continue;
         keys[count++] = (struct trie_key){text.text, text.length, (int32_t)i};
-        begins[(unsigned char)text.text[0]] = true;
+        starts->first[(unsigned char)text.text[0]] = true;
     }
     if (count > 0)
         trie_build(normalized ? &hf->normal_trie : &hf->raw_trie, keys, count);
+    if (!add_filters(starts, keys, count, 0xFF))
+        add_filters(starts, keys, count, 0);
     free(keys);
 }
 
@@ -180,6 +203,35 @@ static int normalize_added(struct hf *hf) {
 
 // ---- the whole file ----
 
+static bool is_string(const struct hf_string *string, const char *text) {
+    return string->text && string->length == strlen(text) && memcmp(string->text, text, string->length) == 0;
+}
+
+// SentencePiece's BPE as Hugging Face writes it: Llama-2 with two normalizers, Mistral with a pre-tokenizer. Every byte
+// must have a token, so that nothing is unknown.
+static void find_marked(struct hf *hf) {
+    const struct hf_normalizer_step *normal = hf->normalizers;
+    const struct hf_pretokenizer_step *cut = hf->pretokenizers;
+    bool fits = hf->model == HF_MODEL_BPE && hf->cuts_at_mark && hf->byte_fallback;
+    for (int byte = 0; byte < 256; byte++)
+        fits = fits && hf->byte_tokens[byte] >= 0;
+    for (int64_t i = 0; i < hf->added_count; i++)
+        fits = fits && !hf->added[i].is_normalized;
+    if (!fits)
+        return;
+    if (hf->normalizer_count == 2 && hf->pretokenizer_count == 0 && normal[0].kind == HF_NORMALIZER_PREPEND &&
+        is_string(&normal[0].content, MARK) && normal[1].kind == HF_NORMALIZER_REPLACE &&
+        is_string(&normal[1].pattern.literal, " ") && is_string(&normal[1].content, MARK)) {
+        hf->is_marked = hf->mark_doubles = true;
+        hf->mark_first = HF_PREPEND_ALWAYS;
+    }
+    if (hf->normalizer_count == 0 && hf->pretokenizer_count == 1 && cut->kind == HF_PRETOKENIZER_METASPACE &&
+        !cut->split && is_string(&cut->replacement, MARK)) {
+        hf->is_marked = true;
+        hf->mark_first = cut->prepend;
+    }
+}
+
 // Shapes that have a way of their own, many times faster than going through the parts.
 static void find_shortcuts(struct hf *hf) {
     const struct hf_normalizer_step *normal = hf->normalizers;
@@ -195,6 +247,7 @@ static void find_shortcuts(struct hf *hf) {
                       .strip_accents = normal->strip_accents},
         };
     }
+    find_marked(hf);
     hf->byte_nfc = hf->normalizer_count == 1 && normal->kind == HF_NORMALIZER_FORM && normal->form == NORMAL_FORM_C;
     if (hf->model != HF_MODEL_BPE || !hf->has_byte_tokens || hf->prefix.length || hf->suffix.length ||
         (hf->normalizer_count > 0 && !hf->byte_nfc))

@@ -105,12 +105,24 @@ static bool has_mark_inside(const char *text, size_t length) {
     return false;
 }
 
+// Places where a word of marks can be cut further, since no merge spans them.
+static void note_cuts(struct split_rules *rules, const char *text, size_t length) {
+    for (size_t at = 0; at < length; at++) {
+        unsigned char byte = (unsigned char)text[at], before = at > 0 ? (unsigned char)text[at - 1] : 0;
+        if (byte == '\n')
+            rules->lines = false;
+        if (split_is_ascii_other(byte) && ((before | 0x20) >= 'a' && (before | 0x20) <= 'z'))
+            rules->after_letters = false;
+    }
+}
+
 // Of equal merges the last one counts, so they are entered from the end.
 static int load_merges(struct hf *hf, const struct json *merges) {
     if (!merges || merges->type != JSON_ARRAY || merges->count >= BPE_NO_RANK)
         return hf_error(hf, "model", "\"merges\" is no list");
     bpe_pairs_create(&hf->bpe, (int64_t)merges->count);
     hf->cuts_at_mark = true;
+    hf->mark_rules = (struct split_rules){.words = SPLIT_WORDS_SPACES, .lines = true, .after_letters = true};
     struct buffer joined = {0};
     int status = 0;
     int32_t comments = 0;
@@ -129,6 +141,7 @@ static int load_merges(struct hf *hf, const struct json *merges) {
         pair.rank = --rank;
         if (status == 0)
             bpe_pairs_add(&hf->bpe, pair);
+        note_cuts(&hf->mark_rules, joined.data, joined.length);
         if (has_mark_inside(joined.data, joined.length))
             hf->cuts_at_mark = false;
     }
@@ -144,7 +157,8 @@ static void load_byte_tokens(struct hf *hf) {
         hf->byte_tokens[byte] = byte_table_find(&hf->vocab, name, strlen(name));
         size_t length = utf8_encode(hf->bytes.character[byte], symbol);
         hf->bpe.byte_id[byte] = byte_table_find(&hf->vocab, symbol, length);
-        if (hf->bpe.byte_id[byte] < 0)
+        bool occurs = byte != 0xC0 && byte != 0xC1 && byte < 0xF5;  // in UTF-8
+        if (hf->bpe.byte_id[byte] < 0 && occurs)
             hf->has_byte_tokens = false;
     }
 }

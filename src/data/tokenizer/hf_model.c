@@ -67,8 +67,8 @@ static int add_symbol(const struct hf *hf, struct hf_state *state, struct patter
     return add_unknown(run);
 }
 
-static int encode_bpe(const struct hf *hf, struct hf_state *state, const char *word, size_t length,
-                      struct token_list *out) {
+int hf_encode_bpe(const struct hf *hf, struct hf_state *state, const char *word, size_t length,
+                  struct token_list *out) {
     if (hf->ignore_merges) {
         int32_t id = byte_table_find(&hf->vocab, word, length);
         if (id >= 0) {
@@ -147,7 +147,7 @@ static int encode_piece(const struct hf *hf, struct hf_state *state, const char 
                         struct token_list *out) {
     switch (hf->model) {
     case HF_MODEL_BPE:
-        return encode_bpe(hf, state, word, length, out);
+        return hf_encode_bpe(hf, state, word, length, out);
     case HF_MODEL_WORDPIECE:
         return wordpiece_encode_word(&hf->wordpiece, (const unsigned char *)word, length, out);
     case HF_MODEL_UNIGRAM:

@@ -16,8 +16,9 @@ struct split_block {
     uint64_t spaces;    // U+0020
     uint64_t quotes;    // the ASCII apostrophe
     uint64_t tails;     // bytes of a character after its first
-    uint64_t capitals;  // upper-case letters; this and the next two only where asked for
+    uint64_t capitals;  // upper-case letters; this and the next three only where asked for
     uint64_t lines;     // line feeds and returns
+    uint64_t feeds;     // line feeds
     uint64_t slashes;
     uint64_t high;  // bytes that are not ASCII
 };
@@ -34,7 +35,7 @@ struct split_chunk {
 // What the masks are to be good for.
 struct split_needs {
     const struct unicode_table *table;
-    bool wide;            // capitals, lines and slashes are asked for
+    bool wide;            // capitals, lines, feeds and slashes are asked for
     bool only_two_cases;  // a letter or mark that is neither upper nor lower case makes a block hard
     bool ascii_numbers;   // so does a number that is not ASCII
 };

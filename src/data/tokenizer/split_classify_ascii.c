@@ -51,7 +51,8 @@ static inline uint64_t classify(const unsigned char *text, int count, bool wide,
         block->tails = 0;
         if (wide) {
             block->capitals = mask_of(between(bytes, 'A', 'Z'));
-            block->lines = mask_of(either(equal(bytes, '\n'), equal(bytes, '\r')));
+            block->feeds = mask_of(equal(bytes, '\n'));
+            block->lines = block->feeds | mask_of(equal(bytes, '\r'));
             block->slashes = mask_of(equal(bytes, '/'));
         }
         block->high = mask_of(bytes);
@@ -94,6 +95,7 @@ static uint64_t classify_plain(const unsigned char *text, int count, struct spli
             block.lines |= (class >> 6 & 1) << k;
             block.slashes |= (class >> 7 & 1) << k;
             block.high |= (uint64_t)(byte >> 7) << k;
+            block.feeds |= (uint64_t)(byte == '\n') << k;
         }
         blocks[i] = block;
         any_high |= block.high;
@@ -142,7 +144,8 @@ __attribute__((target("avx2"))) static uint64_t classify_avx2(const unsigned cha
         block->spaces = mask_of(equal(bytes, ' '));
         block->blanks = block->spaces | mask_of(between(bytes, 9, 13));
         block->quotes = mask_of(equal(bytes, '\''));
-        block->lines = mask_of(equal(bytes, '\n')) | mask_of(equal(bytes, '\r'));
+        block->feeds = mask_of(equal(bytes, '\n'));
+        block->lines = block->feeds | mask_of(equal(bytes, '\r'));
         block->slashes = mask_of(equal(bytes, '/'));
         block->tails = 0;
         block->high = mask_of(bytes);
@@ -172,7 +175,8 @@ __attribute__((target("avx512bw"))) static uint64_t classify_avx512(const unsign
         block->spaces = equal_512(bytes, ' ');
         block->blanks = block->spaces | between_512(bytes, 9, 13);
         block->quotes = equal_512(bytes, '\'');
-        block->lines = equal_512(bytes, '\n') | equal_512(bytes, '\r');
+        block->feeds = equal_512(bytes, '\n');
+        block->lines = block->feeds | equal_512(bytes, '\r');
         block->slashes = equal_512(bytes, '/');
         block->tails = 0;
         block->high = _mm512_movepi8_mask(bytes);

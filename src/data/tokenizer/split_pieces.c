@@ -39,7 +39,7 @@ int split_pieces(const struct split_rules *rules, const struct unicode_table *ta
     struct split_needs needs = {.table = table,
                                 .wide = is_wide,
                                 .only_two_cases = rules->words == SPLIT_WORDS_CASE,
-                                .ascii_numbers = is_wide && rules->most_digits != 1};
+                                .ascii_numbers = rules->most_digits == 3};
     split_classify(&chunk, &needs, text, length);
     split_find_starts(rules, &chunk, starts);
     bool is_whole = chunk.at_end && chunk.hard == chunk.count;

@@ -221,9 +221,27 @@ static void find_prefix_words(const struct split_rules *rules, struct split_chun
     }
 }
 
+// ---- spaces and what follows ----
+
+static void find_spaces(const struct split_rules *rules, const struct split_chunk *chunk, uint64_t *starts) {
+    uint64_t spaces_before = 0, letters_before = 0, lines_before = 0;
+    for (int i = 0; i < chunk->hard; i++) {
+        const struct split_block *block = &chunk->blocks[i];
+        uint64_t letters = block->letters & ~block->high, lines = rules->lines ? block->feeds : 0;
+        starts[i] = (block->spaces & ~up(block->spaces, spaces_before, 1)) | lines | up(lines, lines_before, 1);
+        if (rules->after_letters)
+            starts[i] |= others(block) & ~block->high & up(letters, letters_before, 1);
+        spaces_before = block->spaces;
+        letters_before = letters;
+        lines_before = lines;
+    }
+}
+
 void split_find_starts(const struct split_rules *rules, struct split_chunk *chunk, uint64_t *starts) {
     if (rules->words == SPLIT_WORDS_BLANK)
         find_blank_words(rules, chunk, starts);
+    else if (rules->words == SPLIT_WORDS_SPACES)
+        find_spaces(rules, chunk, starts);
     else
         find_prefix_words(rules, chunk, starts);
 }

@@ -165,10 +165,33 @@ static size_t blank_word(const struct view *view) {
     return skip(view, begin + bytes, set & LETTERS ? LETTERS : set & NUMBERS ? NUMBERS : OTHERS);
 }
 
+static bool is_ascii_letter(unsigned char byte) {
+    return (byte >= 'a' && byte <= 'z') || (byte >= 'A' && byte <= 'Z');
+}
+
+bool split_is_ascii_other(unsigned char byte) {
+    return byte < 0x80 && !is_ascii_letter(byte) && !(byte >= '0' && byte <= '9') && byte != ' ' &&
+           !(byte >= 9 && byte <= 13);
+}
+
+static size_t spaces_and_word(const struct split_rules *rules, const unsigned char *text, size_t length) {
+    for (size_t at = 1; at < length; at++) {
+        if (text[at] == ' ' && text[at - 1] != ' ')
+            return at;
+        if (rules->after_letters && is_ascii_letter(text[at - 1]) && split_is_ascii_other(text[at]))
+            return at;
+        if (rules->lines && (text[at - 1] == '\n' || text[at] == '\n'))
+            return at;
+    }
+    return length;
+}
+
 size_t split_text(const struct split_rules *rules, const struct unicode_table *table, const unsigned char *text,
                   size_t length) {
     struct view view = {table, text, length};
     size_t bytes, end = 0;
+    if (rules->words == SPLIT_WORDS_SPACES)
+        return spaces_and_word(rules, text, length);
     if (rules->contractions == SPLIT_CONTRACTIONS_LOWER || rules->contractions == SPLIT_CONTRACTIONS_ANY)
         end = contraction(&view, 0, rules->contractions == SPLIT_CONTRACTIONS_ANY);
     if (end)

@@ -17,6 +17,7 @@ enum split_words {
     SPLIT_WORDS_BLANK,   // ␣?\p{L}+, and numbers and others with a blank before them likewise
     SPLIT_WORDS_PREFIX,  // [^\r\n\p{L}\p{N}]?\p{L}+
     SPLIT_WORDS_CASE,    // as before, but upper case begins another word; marks belong to words
+    SPLIT_WORDS_SPACES,  // ␣*[^␣]*, for SentencePiece's way of words; of the rest only after_letters and lines count
 };
 
 struct split_rules {
@@ -26,6 +27,8 @@ struct split_rules {
     bool lines;          // [\r\n]* after other characters, and \s*[\r\n]+ among blanks
     bool slashes;        // [\r\n/]* there
     bool blanks_at_end;  // \s+$ before all that deals with blanks
+    // For SPLIT_WORDS_SPACES: !"#… begin a piece after an ASCII letter. With `lines`, line feeds are pieces there.
+    bool after_letters;
 };
 
 struct split_pattern {
@@ -49,6 +52,9 @@ struct unicode_table *split_table_create(void);
 // nor blanks.
 size_t split_text(const struct split_rules *rules, const struct unicode_table *table, const unsigned char *text,
                   size_t length);
+
+// Whether a byte is ASCII and neither a letter, a digit nor a blank.
+bool split_is_ascii_other(unsigned char byte);
 
 // Length of the contraction that the text begins with, 0 where it begins with none.
 size_t split_contraction(const unsigned char *text, size_t length, bool any_case);

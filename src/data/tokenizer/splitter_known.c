@@ -41,19 +41,19 @@ static const char *const v2_texts[] = {
 static const char *const no_texts[] = {NULL};
 
 #define GPT2_RULES                                                                                                     \
-    { SPLIT_CONTRACTIONS_LOWER, SPLIT_WORDS_BLANK, 0, false, false, false }
+    { .contractions = SPLIT_CONTRACTIONS_LOWER, .words = SPLIT_WORDS_BLANK }
 const struct split_rules split_rules_gpt2 = GPT2_RULES;
 
 // cl100k is tiktoken's, which takes all blanks at the end of a text as one piece, line ends among them. Files of
 // Hugging Face that call themselves cl100k have llama3's text.
 static const struct split_pattern patterns[] = {
     {"gpt2", GPT2_RULES, gpt2_texts},
-    {"cl100k", {SPLIT_CONTRACTIONS_ANY, SPLIT_WORDS_PREFIX, 3, true, false, true}, no_texts},
-    {"llama3", {SPLIT_CONTRACTIONS_ANY, SPLIT_WORDS_PREFIX, 3, true, false, false}, llama3_texts},
-    {"qwen", {SPLIT_CONTRACTIONS_ANY, SPLIT_WORDS_PREFIX, 1, true, false, false}, qwen_texts},
-    {"o200k", {SPLIT_CONTRACTIONS_AFTER, SPLIT_WORDS_CASE, 3, true, true, false}, o200k_texts},
-    {"v1", {SPLIT_CONTRACTIONS_NONE, SPLIT_WORDS_PREFIX, 1, true, false, false}, v1_texts},
-    {"v2", {SPLIT_CONTRACTIONS_NONE, SPLIT_WORDS_CASE, 1, true, true, false}, v2_texts},
+    {"cl100k", {SPLIT_CONTRACTIONS_ANY, SPLIT_WORDS_PREFIX, 3, true, false, true, false}, no_texts},
+    {"llama3", {SPLIT_CONTRACTIONS_ANY, SPLIT_WORDS_PREFIX, 3, true, false, false, false}, llama3_texts},
+    {"qwen", {SPLIT_CONTRACTIONS_ANY, SPLIT_WORDS_PREFIX, 1, true, false, false, false}, qwen_texts},
+    {"o200k", {SPLIT_CONTRACTIONS_AFTER, SPLIT_WORDS_CASE, 3, true, true, false, false}, o200k_texts},
+    {"v1", {SPLIT_CONTRACTIONS_NONE, SPLIT_WORDS_PREFIX, 1, true, false, false, false}, v1_texts},
+    {"v2", {SPLIT_CONTRACTIONS_NONE, SPLIT_WORDS_CASE, 1, true, true, false, false}, v2_texts},
 };
 
 const struct split_pattern *split_pattern_by_name(const char *name) {

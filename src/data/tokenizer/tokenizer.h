@@ -44,7 +44,8 @@ int32_t tokenizer_eod(const struct tokenizer *tokenizer);         // the id that
 int tokenizer_decode(const struct tokenizer *tokenizer, const int32_t *ids, int64_t count, struct buffer *out);
 
 // One token as the vocabulary writes it ("##ing", "[MASK]", "<extra_id_0>"), not NUL-terminated; NULL where the id has
-// none or the kind has no such names. tokenizer_find is the other way, by looking at all of them: -1 where there is none.
+// none or the kind has no such names. tokenizer_find is the other way, by looking at all of them: -1 where there is
+// none.
 const char *tokenizer_token(const struct tokenizer *tokenizer, int32_t id, size_t *length);
 int32_t tokenizer_find(const struct tokenizer *tokenizer, const char *token);
 
