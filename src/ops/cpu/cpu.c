@@ -33,7 +33,7 @@ static bool cpu_supports(const struct device *device, enum dtype dtype) {
 
 static void cpu_describe(const struct device *device, char *text, size_t size) {
     int threads = pool_threads(((const struct cpu_device *)device)->pool);
-    const struct cpu_kernel *kernel = cpu_kernel();
+    const struct cpu_kernel *kernel = cpu_kernel(DTYPE_F32);
     (void)snprintf(text, size, "CPU, %d %s, products by %s%s", threads, threads == 1 ? "thread" : "threads",
                    kernel ? kernel->name : "OpenBLAS for ", kernel ? "" : openblas_get_corename());
 }
@@ -193,7 +193,7 @@ int cpu_open(struct device **device, int threads) {
     openblas_set_num_threads(1);
     struct cpu_device *cpu = memory_alloc(sizeof *cpu);
     *cpu = (struct cpu_device){.base = {&cpu_ops}, .pool = pool};
-    if (cpu_kernel()) {
+    if (cpu_kernel(DTYPE_F32)) {
         cpu->workspace = cpu_alloc(&cpu->base, matmul_packed_bytes(threads));
         if (!cpu->workspace) {
             cpu_close(&cpu->base);

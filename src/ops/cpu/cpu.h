@@ -12,8 +12,8 @@
 struct cpu_device {
     struct device base;
     struct pool *pool;
-    float *workspace;  // what matmul_packed packs operands into
-    void *wide;        // what half.c widens 16-bit tensors into
+    char *workspace;  // what matmul_packed packs operands into
+    void *wide;       // what half.c widens 16-bit tensors into
     size_t wide_bytes;
 };
 

@@ -6,6 +6,7 @@
 // The memory grows to the largest operation in the first step and stays. It is not part of the plan of a step: 16 bits
 // on the CPU are for small models.
 #include "ops/cpu/half.h"
+#include "ops/cpu/matmul.h"
 #include "base/error.h"
 #include "base/memory.h"
 #include <stddef.h>
@@ -97,17 +98,19 @@ static void narrow(struct device *device, const void *op, const void *wide, cons
             narrow(device, op, &wide, fields, COUNT);                                                                  \
     }
 
-// What an output holds before is only read where the operation adds to it.
+// What an output holds before is only read where the operation adds to it. Operands stay as they are where the
+// processor multiplies them in 16 bits.
 void half_matmul(struct device *device, const struct op_matmul *op) {
     bool is_gradient = op->epilogue == EPILOGUE_ACTIVATION_GRADIENT;
-    const struct field fields[] = {FIELD(matmul, a, READ), FIELD(matmul, b, READ), FIELD(matmul, bias, READ),
-                                   FIELD(matmul, d, op->beta == 0.0f ? WRITTEN : CHANGED),
-                                   FIELD(matmul, aux, is_gradient ? READ : WRITTEN)};
+    const struct field fields[] = {FIELD(matmul, bias, READ), FIELD(matmul, d, op->beta == 0.0f ? WRITTEN : CHANGED),
+                                   FIELD(matmul, aux, is_gradient ? READ : WRITTEN), FIELD(matmul, a, READ),
+                                   FIELD(matmul, b, READ)};
+    size_t count = matmul_kernel(op) ? 3 : 5;
     struct op_matmul wide = *op;
-    bool is_widened = widen(device, &wide, fields, 5);
+    bool is_widened = widen(device, &wide, fields, count);
     cpu_matmul(device, &wide);
     if (is_widened)
-        narrow(device, op, &wide, fields, 5);
+        narrow(device, op, &wide, fields, count);
 }
 
 HALF(activation_forward, FIELD(activation_forward, x, READ), FIELD(activation_forward, y, WRITTEN))

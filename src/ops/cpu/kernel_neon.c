@@ -49,7 +49,8 @@
 // clang-format off
 static void multiply_8x12(const struct kernel_tile *tile) {
     int64_t inner = tile->inner;
-    const float *a = tile->a, *b = tile->b, *addend = tile->addend;
+    const void *a = tile->a, *b = tile->b;
+    const float *addend = tile->addend;
     float *d = tile->d;
     __asm__ volatile(
         ZERO(8) ZERO(9) ZERO(10) ZERO(11) ZERO(12) ZERO(13) ZERO(14) ZERO(15)
@@ -76,15 +77,15 @@ static void multiply_8x12(const struct kernel_tile *tile) {
 }
 // clang-format on
 
-const struct cpu_kernel *cpu_kernel(void) {
+const struct cpu_kernel *kernel_neon(void) {
     static const struct cpu_kernel kernel = {
-        .name = "an 8 x 12 NEON kernel", .rows = 8, .columns = 12, .multiply = multiply_8x12};
+        .name = "an 8 x 12 NEON kernel", .dtype = DTYPE_F32, .rows = 8, .columns = 12, .multiply = multiply_8x12};
     return &kernel;
 }
 
 #else
 
-const struct cpu_kernel *cpu_kernel(void) {
+const struct cpu_kernel *kernel_neon(void) {
     return NULL;
 }
 

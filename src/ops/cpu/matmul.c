@@ -28,13 +28,16 @@ void matmul_finish(const struct op_matmul *op, struct cpu_range rows, struct cpu
     }
 }
 
+const struct cpu_kernel *matmul_kernel(const struct op_matmul *op) {
+    const struct cpu_kernel *kernel = cpu_kernel(op->a.dtype);
+    return kernel && op->d.shape[0] >= kernel->rows && op->d.shape[1] >= kernel->columns ? kernel : NULL;
+}
+
 void cpu_matmul(struct device *device, const struct op_matmul *op) {
-    const struct cpu_kernel *kernel = cpu_kernel();
+    const struct cpu_kernel *kernel = matmul_kernel(op);
     if (op->d.shape[0] == 0 || op->d.shape[1] == 0)
         return;
-    // Where a tile of the kernel would be half empty, as with the few rows of text that is being generated, packing is
-    // not worth its while.
-    if (kernel && op->d.shape[0] >= kernel->rows && op->d.shape[1] >= kernel->columns)
+    if (kernel)
         matmul_packed(device, op, kernel);
     else
         matmul_blas(device, op);

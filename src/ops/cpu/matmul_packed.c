@@ -9,8 +9,8 @@
 #include "ops/cpu/pack.h"
 #include "base/error.h"
 
-// A block of a is at most BLOCK_ROWS by BLOCK_STEPS, half a megabyte; one of b BLOCK_STEPS by CHUNK_COLUMNS, six.
-enum { BLOCK_ROWS = 256, BLOCK_STEPS = 512, CHUNK_COLUMNS = 3072 };
+// A block of a is at most BLOCK_ROWS by BLOCK_STEP_BYTES, half a megabyte; one of b that by CHUNK_COLUMNS, six.
+enum { BLOCK_ROWS = 256, BLOCK_STEP_BYTES = 2048, CHUNK_COLUMNS = 3072 };
 // Panels of b that one packing task takes, and columns after which the epilogue follows.
 enum { PANELS_PER_TASK = 8, PANELS_PER_EPILOGUE = 8 };
 
@@ -18,7 +18,7 @@ struct packed_job {
     const struct op_matmul *op;
     const struct cpu_kernel *kernel;
     struct pack_source a, b;
-    float *a_panels, *b_panels;  // a block for each thread; the chunk of b
+    char *a_panels, *b_panels;  // a block for each thread; the chunk of b
     int64_t block_rows, block_columns;
     int64_t blocks_down;
     struct cpu_range columns, steps;  // the present chunk
@@ -36,21 +36,28 @@ static int64_t even_piece(int64_t length, int64_t largest, int64_t unit) {
 }
 
 // Room for blocks that were rounded up to whole tiles, and for what a kernel reads behind a panel.
-static int64_t block_floats(int64_t lines) {
-    return (lines + 64) * (BLOCK_STEPS + KERNEL_STEP) + KERNEL_SLACK;
+static size_t block_bytes(int64_t lines) {
+    return (size_t)(lines + KERNEL_MOST_COLUMNS) * (BLOCK_STEP_BYTES + KERNEL_STEP * sizeof(float)) +
+           KERNEL_SLACK_BYTES;
 }
 
 size_t matmul_packed_bytes(int threads) {
-    return (size_t)(block_floats(CHUNK_COLUMNS) + threads * block_floats(BLOCK_ROWS)) * sizeof(float);
+    return block_bytes(CHUNK_COLUMNS) + (size_t)threads * block_bytes(BLOCK_ROWS);
+}
+
+// The distance between panels of the present steps.
+static size_t panel_bytes(const struct packed_job *job, int64_t width) {
+    return (size_t)pack_panel_size(width, job->steps.end - job->steps.first) * dtype_bytes(job->kernel->dtype);
 }
 
 static void pack_task(void *context, int64_t index, int thread) {
     (void)thread;
     const struct packed_job *job = context;
-    int64_t width = job->kernel->columns, panel = pack_panel_size(width, job->steps.end - job->steps.first);
+    int64_t width = job->kernel->columns;
     struct cpu_range piece = cpu_piece(job->columns.end - job->columns.first, PANELS_PER_TASK * width, index);
     struct cpu_range lines = {job->columns.first + piece.first, job->columns.first + piece.end};
-    pack_panels(job->b_panels + index * PANELS_PER_TASK * panel, &job->b, lines, job->steps, width);
+    pack_panels(job->b_panels + (size_t)(index * PANELS_PER_TASK) * panel_bytes(job, width), &job->b, lines, job->steps,
+                width);
 }
 
 // What the first or a later part of the sums is added to: zeros, the bias, or what is there.
@@ -84,20 +91,20 @@ static void multiply_apart(const struct packed_job *job, const struct kernel_til
 }
 
 // A block of packed rows times one panel of columns.
-static void multiply_panel(const struct packed_job *job, const float *a, struct cpu_range rows,
+static void multiply_panel(const struct packed_job *job, const char *a, struct cpu_range rows,
                            struct cpu_range columns) {
     const struct cpu_kernel *kernel = job->kernel;
     const struct tensor *target = matmul_target(job->op);
     int64_t steps = job->steps.end - job->steps.first, panel = (columns.first - job->columns.first) / kernel->columns;
     struct kernel_tile tile = {
         .inner = round_up(steps, KERNEL_STEP),
-        .a = a,
-        .b = job->b_panels + panel * pack_panel_size(kernel->columns, steps),
+        .b = job->b_panels + (size_t)panel * panel_bytes(job, kernel->columns),
         .stride = target->stride[0],
     };
     bool is_plain = job->op->alpha == 1 && job->addend_factor == 1 && columns.end - columns.first == kernel->columns;
     for (int64_t i = rows.first; i < rows.end; i += kernel->rows) {
         int64_t count = rows.end - i < kernel->rows ? rows.end - i : kernel->rows;
+        tile.a = a;
         tile.d = (float *)target->data + i * tile.stride + columns.first;
         set_addend(job, &tile, columns.first);
         // The kernel runs for so long that these are there when it adds to them.
@@ -109,7 +116,7 @@ static void multiply_panel(const struct packed_job *job, const float *a, struct 
             kernel->multiply(&tile);
         else
             multiply_apart(job, &tile, count, columns.end - columns.first);
-        tile.a += pack_panel_size(kernel->rows, steps);
+        a += panel_bytes(job, kernel->rows);
     }
 }
 
@@ -119,7 +126,7 @@ static void block_task(void *context, int64_t index, int thread) {
     struct cpu_range rows = cpu_piece(job->op->d.shape[0], job->block_rows, index % job->blocks_down);
     struct cpu_range columns =
         cpu_piece(job->columns.end - job->columns.first, job->block_columns, index / job->blocks_down);
-    float *a = job->a_panels + thread * block_floats(BLOCK_ROWS);
+    char *a = job->a_panels + (size_t)thread * block_bytes(BLOCK_ROWS);
     pack_panels(a, &job->a, rows, job->steps, job->kernel->rows);
     columns.first += job->columns.first;
     columns.end += job->columns.first;
@@ -157,13 +164,14 @@ void matmul_packed(struct device *device, const struct op_matmul *op, const stru
     struct packed_job job = {
         .op = op,
         .kernel = kernel,
-        .a = {op->a.data, op->a.stride[0], op->transpose_a},
-        .b = {op->b.data, op->b.stride[0], !op->transpose_b},
+        .a = {op->a.data, op->a.dtype, op->a.stride[0], op->transpose_a},
+        .b = {op->b.data, op->b.dtype, op->b.stride[0], !op->transpose_b},
         .b_panels = cpu->workspace,
-        .a_panels = cpu->workspace + block_floats(CHUNK_COLUMNS),
+        .a_panels = cpu->workspace + block_bytes(CHUNK_COLUMNS),
     };
     int64_t chunk = even_piece(columns, CHUNK_COLUMNS, kernel->columns * PANELS_PER_TASK);
-    int64_t steps = inner > 0 ? even_piece(inner, BLOCK_STEPS, KERNEL_STEP) : 1;
+    int64_t most_steps = BLOCK_STEP_BYTES / (int64_t)dtype_bytes(kernel->dtype);
+    int64_t steps = inner > 0 ? even_piece(inner, most_steps, KERNEL_STEP) : 1;
     int64_t parts = inner > 0 ? cpu_pieces(inner, steps) : 1;
     cut_blocks(&job, pool_threads(cpu->pool), chunk < columns ? chunk : columns);
     for (int64_t j = 0; j < cpu_pieces(columns, chunk); j++) {

@@ -1,6 +1,7 @@
 // Packing of operands into panels. Lines that follow the memory are transposed in registers, four by four; lines that
 // lie across it are copied a step at a time, for several panels at once, so that memory is read in long pieces.
 #include "ops/cpu/pack.h"
+#include "ops/cpu/pack_bf16.h"
 #include "ops/cpu/kernel.h"
 #include "base/error.h"
 #include <string.h>
@@ -86,14 +87,12 @@ CPU_INLINE void pack_width(float *panels, const struct pack_source *source, cons
     }
 }
 
-void pack_panels(float *panels, const struct pack_source *source, struct cpu_range lines, struct cpu_range inner,
-                 int64_t width) {
+static void pack_panels_f32(float *panels, const struct pack_source *source, struct cpu_range lines,
+                            struct cpu_range inner, int64_t width) {
     int64_t count = lines.end - lines.first, steps = inner.end - inner.first, full = count / width;
-    int64_t size = pack_panel_size(width, steps);
-    int64_t line_step = source->lines_are_across ? 1 : source->stride;
-    const float *from =
-        source->data + lines.first * line_step + inner.first * (source->lines_are_across ? source->stride : 1);
-    CHECK(width == 8 || width == 12);
+    int64_t size = pack_panel_size(width, steps), line_step = source->lines_are_across ? 1 : source->stride;
+    int64_t inner_step = source->lines_are_across ? source->stride : 1;
+    const float *from = (const float *)source->data + lines.first * line_step + inner.first * inner_step;
     if (width == 8)
         pack_width(panels, source, from, count, steps, 8);
     else
@@ -103,4 +102,13 @@ void pack_panels(float *panels, const struct pack_source *source, struct cpu_ran
     int64_t padding = size - width * steps;
     for (int64_t p = 0; p < cpu_pieces(count, width) && padding > 0; p++)
         memset(panels + (p + 1) * size - padding, 0, (size_t)padding * sizeof *panels);
+}
+
+void pack_panels(void *panels, const struct pack_source *source, struct cpu_range lines, struct cpu_range inner,
+                 int64_t width) {
+    CHECK(width == 8 || width == 12);
+    if (source->dtype == DTYPE_F32)
+        pack_panels_f32(panels, source, lines, inner, width);
+    else
+        pack_panels_bf16(panels, source, lines, inner, width);
 }
