@@ -153,6 +153,11 @@ static const struct hf_key mistral_keys[] = {
     LLAMA_KEYS,
     NUMBER("sliding_window", "--sliding-window", .fallback = "0"),
 };
+static const struct hf_key qwen2_keys[] = {LLAMA_KEYS, ONLY("use_sliding_window", "false")};
+static const struct hf_flag qwen2_flags[] = {{"--model", "gpt"},         {"--normalization", "RMSNorm"},
+                                             {"--swiglu", "true"},       {"--disable-bias-linear", "true"},
+                                             {"--add-qkv-bias", "true"}, {"--position-embedding-type", "rope"},
+                                             {"--hidden-dropout", "0"}};
 static const struct hf_flag llama_flags[] = {{"--model", "gpt"},
                                              {"--normalization", "RMSNorm"},
                                              {"--swiglu", "true"},
@@ -284,6 +289,11 @@ static const struct hf_flag t5_written[] = {
     .ignored = ignored_list, .flags = flag_list, .flag_count = COUNT(flag_list), .written = written_list,              \
     .written_count = COUNT(written_list)
 
+#define LIKE_LLAMA(type, class)                                                                                        \
+    .model_type = type, .architecture = class, .prefix = "model.", .embedding = "model.embed_tokens.weight",           \
+    .head = "lm_head.weight", .tie = "false", .has_rope = true, .rows = llama_rows, .row_count = COUNT(llama_rows),    \
+    .ignored = llama_ignored, .written = llama_written, .written_count = COUNT(llama_written)
+
 static const struct hf_family families[] = {
     {.model_type = "gpt2",
      .architecture = "GPT2LMHeadModel",
@@ -299,30 +309,12 @@ static const struct hf_family families[] = {
      .head = "lm_head.weight",
      .tie = "true",
      TABLES(opt, nothing_ignored, opt_written, opt_flags)},
-    {.model_type = "llama",
-     .architecture = "LlamaForCausalLM",
-     .prefix = "model.",
-     .embedding = "model.embed_tokens.weight",
-     .head = "lm_head.weight",
-     .tie = "false",
-     .has_rope = true,
-     TABLES(llama, llama_ignored, llama_written, llama_flags)},
-    {.model_type = "mistral",
-     .architecture = "MistralForCausalLM",
-     .prefix = "model.",
-     .embedding = "model.embed_tokens.weight",
-     .head = "lm_head.weight",
-     .tie = "false",
-     .has_rope = true,
-     .rows = llama_rows,
-     .row_count = COUNT(llama_rows),
-     .ignored = llama_ignored,
-     .keys = mistral_keys,
-     .key_count = COUNT(mistral_keys),
-     .flags = llama_flags,
-     .flag_count = COUNT(llama_flags),
-     .written = llama_written,
-     .written_count = COUNT(llama_written)},
+    {LIKE_LLAMA("llama", "LlamaForCausalLM"), .keys = llama_keys, .key_count = COUNT(llama_keys), .flags = llama_flags,
+     .flag_count = COUNT(llama_flags)},
+    {LIKE_LLAMA("mistral", "MistralForCausalLM"), .keys = mistral_keys, .key_count = COUNT(mistral_keys),
+     .flags = llama_flags, .flag_count = COUNT(llama_flags)},
+    {LIKE_LLAMA("qwen2", "Qwen2ForCausalLM"), .keys = qwen2_keys, .key_count = COUNT(qwen2_keys), .flags = qwen2_flags,
+     .flag_count = COUNT(qwen2_flags)},
     {.model_type = "bert",
      .architecture = "BertForPreTraining",
      .architecture_mlm = "BertForMaskedLM",

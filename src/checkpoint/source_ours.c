@@ -3,6 +3,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/memory.h"
+#include "checkpoint/folder.h"
 #include "checkpoint/source_kind.h"
 #include <stdlib.h>
 #include <string.h>
@@ -20,22 +21,20 @@ static bool is_file_in(const char *folder, const char *name) {
     return exists;
 }
 
-// SAVE with an iteration of ours in it, or the iteration's folder itself.
+// SAVE with an iteration of ours in it, or the iteration's folder itself. Megatron's have no manifest anywhere.
 static bool is_folder(const char *path) {
     if (is_file_in(path, "manifest.json"))
         return true;
-    char *found = NULL;
-    int64_t iteration = 0;
-    struct checkpoint_find find = {.folder = path, .step = -1, .skip_checksums = true};
-    bool is_ours = checkpoint_exists(path) && checkpoint_find(&find, &found, &iteration) == 0;
-    // A damaged one is ours too and must be told as such; Megatron's have no manifest anywhere.
-    if (!is_ours && checkpoint_exists(path)) {
-        char *why = memory_string(error_message());
-        is_ours = !source_megatron.is_folder(path);
-        error_set_code(EXIT_CODE_NO_CHECKPOINT, "%s", why);
-        free(why);
+    struct folder_list list = {0};
+    if (!file_is_folder(path) || folder_list_read(&list, path) < 0)
+        return false;
+    bool is_ours = false;
+    for (size_t i = 0; i < list.count && !is_ours; i++) {
+        char *iteration = checkpoint_path(path, list.iterations[i]);
+        is_ours = is_file_in(iteration, "manifest.json");
+        free(iteration);
     }
-    free(found);
+    folder_list_free(&list);
     return is_ours;
 }
 

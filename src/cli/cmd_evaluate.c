@@ -172,8 +172,7 @@ static int run(struct evaluate_options *options, struct session *session) {
     TRY(config_apply_preset(config));
     char *path;
     int64_t iteration;
-    struct checkpoint_find find = {.folder = config->load, .step = config->ckpt_step};
-    TRY(checkpoint_find(&find, &path, &iteration));
+    TRY(state_find_here(config, false, &path, &iteration));
     struct tokenizer *tokenizer = NULL;
     int status = state_load_config(config, path);
     if (status == 0)

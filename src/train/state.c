@@ -4,6 +4,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "checkpoint/model_source.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -44,6 +45,28 @@ static struct checkpoint_tensor *list_model(const struct step *step) {
     return list;
 }
 
+// Where a tokenizer's file is gone, the checkpoint before has it: files of a run must not be lost with --keep-last.
+static void add_file(struct checkpoint_file_list *files, const struct config *config, const char *role,
+                     const char *path) {
+    if (!path)
+        return;
+    if (file_exists(path)) {
+        checkpoint_file_list_add(files, role, path);
+        return;
+    }
+    char *before = NULL;
+    int64_t iteration = 0;
+    struct checkpoint_file_list kept = {0};
+    struct checkpoint_find find = {.folder = config->save, .step = -1, .skip_checksums = true};
+    if (checkpoint_exists(config->save) && checkpoint_find(&find, &before, &iteration) == 0 &&
+        checkpoint_file_list_read(&kept, before) == 0 && checkpoint_file_find(&kept, role))
+        checkpoint_file_list_add(files, role, checkpoint_file_find(&kept, role));
+    else
+        log_warn("%s is gone, so the checkpoint is saved without it", path);
+    checkpoint_file_list_free(&kept);
+    free(before);
+}
+
 static int save_on_rank_0(struct step *step, const struct progress_state *progress) {
     const struct config *config = step->config;
     struct buffer json = {0};
@@ -64,6 +87,10 @@ static int save_on_rank_0(struct step *step, const struct progress_state *progre
     size_t optimizer_count = 0;
     struct checkpoint_tensor *model = list_model(step);
     struct checkpoint_tensor *optimizer = config->no_save_optim ? NULL : list_optimizer(step, true, &optimizer_count);
+    struct checkpoint_file_list files = {0};
+    add_file(&files, config, "vocab-file", config->vocab_file);
+    add_file(&files, config, "merge-file", config->merge_file);
+    add_file(&files, config, "tokenizer-model", config->tokenizer_model);
     int status = checkpoint_save(&(struct checkpoint_save){.folder = config->save,
                                                            .device = step->device,
                                                            .model = model,
@@ -71,10 +98,12 @@ static int save_on_rank_0(struct step *step, const struct progress_state *progre
                                                            .optimizer = optimizer,
                                                            .optimizer_count = optimizer_count,
                                                            .state = &state,
+                                                           .files = files,
                                                            .keep_last = config->keep_last,
                                                            .retain_interval = config->save_retain_interval});
     free(model);
     free_optimizer_list(optimizer, optimizer_count);
+    checkpoint_file_list_free(&files);
     buffer_free(&json);
     return status;
 }
@@ -102,10 +131,36 @@ int state_save(struct step *step, const struct progress_state *progress) {
     return status;
 }
 
+int state_find_here(const struct config *config, bool skip_checksums, char **path, int64_t *iteration) {
+    if (model_source_is_foreign(config->load)) {
+        *path = memory_string(config->load);
+        *iteration = 0;
+        return 0;
+    }
+    struct checkpoint_find find = {.folder = config->load, .step = config->ckpt_step, .skip_checksums = skip_checksums};
+    return checkpoint_find(&find, path, iteration);
+}
+
+bool state_is_release(const char *path) {
+    if (model_source_is_foreign(path))
+        return true;
+    struct checkpoint_state state;
+    if (checkpoint_load_state(path, &state) < 0)
+        return false;
+    bool is_release = state.iteration == 0 && !checkpoint_has_part(path, CHECKPOINT_OPTIMIZER);
+    checkpoint_state_free(&state);
+    return is_release;
+}
+
 int state_find(const struct config *config, const struct mesh *mesh, char **path, int64_t *iteration) {
     *path = NULL;
     *iteration = -1;
     int status = 0;
+    if (model_source_is_foreign(config->load)) {
+        *path = memory_string(config->load);
+        *iteration = 0;
+        return 0;
+    }
     if (mesh->rank == 0) {
         if (checkpoint_exists(config->load)) {
             struct checkpoint_find find = {
@@ -170,6 +225,22 @@ static int load_optimizer(struct step *step, const char *path) {
     return status;
 }
 
+static int open_foreign(struct model_source *source, const struct config *config, const char *path) {
+    bool has_heads = flag_is_given(&config->given, "--num-attention-heads");
+    return model_source_open(
+        source, &(struct model_source_options){.path = path,
+                                               .step = config->ckpt_step,
+                                               .attention_heads = has_heads ? config->num_attention_heads : 0});
+}
+
+static int load_foreign(struct step *step, const char *path, const struct checkpoint_tensor *list) {
+    struct model_source source;
+    TRY(open_foreign(&source, step->config, path));
+    int status = model_source_load(&source, step->device, list, (size_t)step->params.count);
+    model_source_close(&source);
+    return status;
+}
+
 // Where there are master weights they are what is loaded, whatever the checkpoint's dtype, and the parameters are
 // rounded from them.
 static int load_weights(struct step *step, const char *path) {
@@ -177,7 +248,11 @@ static int load_weights(struct step *step, const char *path) {
     if (step->adam.master.data)
         for (int i = 0; i < step->params.count; i++)
             list[i].tensor = param_in(step->params.items[i], step->adam.master);
-    int status = checkpoint_load_tensors(&(struct checkpoint_load){.path = path,
+    int status = 0;
+    if (model_source_is_foreign(path))
+        status = load_foreign(step, path, list);
+    else
+        status = checkpoint_load_tensors(&(struct checkpoint_load){.path = path,
                                                                    .part = CHECKPOINT_MODEL,
                                                                    .device = step->device,
                                                                    .tensors = list,
@@ -190,6 +265,10 @@ static int load_weights(struct step *step, const char *path) {
 
 int state_load(struct step *step, const char *path, bool with_optimizer, struct progress_state *progress) {
     struct checkpoint_state state;
+    if (model_source_is_foreign(path)) {
+        CHECK(!with_optimizer && !progress);
+        return load_weights(step, path);
+    }
     TRY(checkpoint_load_state(path, &state));
     int status = step->config->finetune ? 0 : check_config(step, &state, path);
     if (status == 0)
@@ -227,14 +306,55 @@ int state_match_schedule(struct config *config, const char *path) {
     return status;
 }
 
+// A checkpoint's own copies of the tokenizer's files go before the paths it remembers, which may be another machine's.
+static int use_own_files(struct config *config, const struct checkpoint_file_list *files) {
+    static const char *const roles[] = {"vocab-file", "merge-file", "tokenizer-model"};
+    struct flag_table table = config_flag_table(0);
+    for (size_t i = 0; i < sizeof roles / sizeof roles[0]; i++) {
+        const char *path = checkpoint_file_find(files, roles[i]);
+        char *flag = memory_printf("--%s", roles[i]);
+        int status =
+            path && !flag_is_given(&config->given, flag) ? flag_set(&table, config, flag, path, FLAG_FROM_PRESET) : 0;
+        free(flag);
+        TRY(status);
+    }
+    return 0;
+}
+
+static int load_foreign_config(struct config *config, const char *path) {
+    struct model_source source;
+    TRY(open_foreign(&source, config, path));
+    struct buffer text = {0};
+    struct json_writer writer = {.out = &text};
+    struct json *object = NULL;
+    config_to_json(&source.config, &writer);
+    int status = json_parse(&object, buffer_string(&text), text.length, path);
+    if (status == 0)
+        status = config_from_json(config, object);
+    if (status == 0)
+        status = use_own_files(config, &source.files);
+    json_free(object);
+    buffer_free(&text);
+    model_source_close(&source);
+    return status;
+}
+
 int state_load_config(struct config *config, const char *path) {
+    if (model_source_is_foreign(path))
+        return load_foreign_config(config, path);
     struct checkpoint_state state;
+    struct checkpoint_file_list files = {0};
     struct json *object = NULL;
     TRY(checkpoint_load_state(path, &state));
     int status = parse_config(&object, &state, path);
     if (status == 0)
         status = object ? config_from_json(config, object)
                         : error_set("%s has no config.json; give the model's flags (--num-layers, …) instead", path);
+    if (status == 0)
+        status = checkpoint_file_list_read(&files, path);
+    if (status == 0)
+        status = use_own_files(config, &files);
+    checkpoint_file_list_free(&files);
     json_free(object);
     checkpoint_state_free(&state);
     return status;

@@ -19,13 +19,20 @@ struct progress_state {
 int state_prepare_save(const struct config *config, const struct mesh *mesh);
 // Rank 0 writes; all ranks call.
 int state_save(struct step *step, const struct progress_state *progress);
+// The checkpoint of --load for this process alone: an iter_… folder of ours, or the folder itself where it is one of
+// Hugging Face or Megatron-LM (iteration 0). Both are what state_load and state_load_config take.
+int state_find_here(const struct config *config, bool skip_checksums, char **path, int64_t *iteration);
+// Whether the checkpoint holds weights and nothing to go on from: a converted one, one of Hugging Face or Megatron-LM.
+// Loading it begins a run, as --finetune does.
+bool state_is_release(const char *path);
 // Finds the checkpoint of --load on rank 0 and tells the others. *path is NULL where there is none and that is allowed.
 int state_find(const struct config *config, const struct mesh *mesh, char **path, int64_t *iteration);
 // Weights, and with `with_optimizer` the moments; progress is set from the checkpoint unless it is NULL.
 int state_load(struct step *step, const char *path, bool with_optimizer, struct progress_state *progress);
 // Compares the schedules of the flags with the checkpoint's, see config_match_schedule.
 int state_match_schedule(struct config *config, const char *path);
-// Takes the flags that define the model, where the user did not give them, from the checkpoint of --load.
+// Takes the flags that define the model, where the user did not give them, from the checkpoint of --load. The
+// tokenizer's files are those that the checkpoint holds itself, where it does.
 int state_load_config(struct config *config, const char *path);
 
 #endif

@@ -92,7 +92,10 @@ static int set_weights(struct trainer *trainer) {
         return 0;
     }
     log_info(" loading checkpoint from %s at iteration %" PRId64, config->load, iteration);
-    bool resumes = !config->finetune, with_optimizer = resumes && !config->no_load_optim;
+    bool is_release = state_is_release(path);
+    if (is_release && !config->finetune)
+        log_info("note: it holds weights only, so the run begins at iteration 0, as with --finetune");
+    bool resumes = !config->finetune && !is_release, with_optimizer = resumes && !config->no_load_optim;
     int status = with_optimizer ? state_match_schedule(config, path) : 0;
     if (status == 0)
         status = state_load(trainer->step, path, with_optimizer, resumes ? &trainer->at : NULL);

@@ -1,0 +1,310 @@
+#!/usr/bin/env python3
+"""Writes tests/golden/foreign/: small random models as other programs save them, each in a folder of its own beside NAME.safetensors
+with samples and the logits that the other program computes for them (in float64).
+
+Hugging Face's are saved by transformers. Megatron-LM's are laid out by hand as its releases did: nested dicts with the
+names of each era, queries, keys and values in the order of each checkpoint version, shards of tensor- and pipeline-parallel
+ranks; their logits come from a forward pass written here in plain torch. megatron_v0 is a small megatron_lm_345m v0.0.
+Needs torch, transformers and safetensors. Run from the repository's root."""
+import argparse
+import collections
+import math
+import os
+import shutil
+
+import torch
+import torch.nn.functional as F
+from safetensors.torch import save_file
+import transformers as hf
+
+FOLDER = "tests/golden/foreign"
+V, T, S, B = 37, 9, 5, 2
+torch.manual_seed(20261115)
+shutil.rmtree(FOLDER, ignore_errors=True)
+os.makedirs(FOLDER)
+
+
+def samples(form):
+    data = {"tokens": torch.randint(3, V, (B, T)), "labels": torch.randint(3, V, (B, S if form == "t5" else T))}
+    if form == "t5":
+        data["decoder_tokens"] = torch.randint(3, V, (B, S))
+    if form == "bert":
+        data["types"] = torch.arange(T).repeat(B, 1) // 5
+    return data
+
+
+def expect(name, data, logits):
+    out = {key: value.to(torch.int32).contiguous() for key, value in data.items()}
+    out["logits"] = logits.detach().float().contiguous()
+    save_file(out, f"{FOLDER}/{name}.safetensors")
+
+
+# ---- Hugging Face ----
+
+def randomize(model):
+    """Initial values of norms and biases would hide mistakes."""
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.copy_(torch.randn_like(parameter) * 0.15 + (0.5 if parameter.dim() == 1 else 0))
+
+
+def save_hf(name, model, form="gpt", how="safetensors", dtype=torch.float32):
+    randomize(model)
+    model = model.to(dtype).eval()
+    folder = f"{FOLDER}/{name}"
+    if how == "bin":  # as before safetensors, tied matrices twice and all
+        os.makedirs(folder)
+        model.config.save_pretrained(folder)
+        torch.save(model.state_dict(), f"{folder}/pytorch_model.bin")
+    elif how == "bare":  # names of the model without its head, as the hub's gpt2 has them, and its buffers
+        os.makedirs(folder)
+        model.config.save_pretrained(folder)
+        state = {key.removeprefix("transformer."): value.clone() for key, value in model.state_dict().items() if key != "lm_head.weight"}
+        state["h.0.attn.bias"] = torch.ones(1, 1, 4, 4).tril()
+        save_file(state, f"{folder}/model.safetensors", metadata={"format": "pt"})
+    else:
+        model.save_pretrained(folder, max_shard_size="6KB" if how == "sharded" else "5GB")
+    if os.path.exists(f"{folder}/generation_config.json"):
+        os.remove(f"{folder}/generation_config.json")
+    data = samples(form)
+    kwargs = {"input_ids": data["tokens"]}
+    if form == "t5":
+        kwargs["decoder_input_ids"] = data["decoder_tokens"]
+    if form == "bert" and model.config.type_vocab_size > 1:
+        kwargs["token_type_ids"] = data["types"]
+    elif form == "bert":
+        data["types"] = torch.zeros_like(data["types"])
+    output = model.double()(**kwargs)
+    expect(name, data, output.prediction_logits if "prediction_logits" in output else output.logits)
+
+
+GPT2 = dict(n_embd=12, n_layer=2, n_head=3, n_positions=11, vocab_size=V, bos_token_id=0, eos_token_id=0)
+save_hf("gpt2", hf.GPT2LMHeadModel(hf.GPT2Config(**GPT2)), how="bare")
+save_hf("gpt2_untied", hf.GPT2LMHeadModel(hf.GPT2Config(**GPT2, n_inner=20, activation_function="relu", tie_word_embeddings=False)))
+save_hf("opt", hf.OPTForCausalLM(hf.OPTConfig(hidden_size=12, num_hidden_layers=2, num_attention_heads=3, ffn_dim=20, vocab_size=V,
+                                              max_position_embeddings=11, word_embed_proj_dim=12)), how="bin")
+LLAMA = dict(hidden_size=12, num_hidden_layers=2, num_attention_heads=6, num_key_value_heads=2, intermediate_size=20, vocab_size=V,
+             max_position_embeddings=64)
+save_hf("llama", hf.LlamaForCausalLM(hf.LlamaConfig(**LLAMA, head_dim=4, rms_norm_eps=1e-5, rope_parameters={
+    "rope_type": "llama3", "rope_theta": 500.0, "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+    "original_max_position_embeddings": 16})), how="sharded")
+save_hf("llama_tied", hf.LlamaForCausalLM(hf.LlamaConfig(**LLAMA, tie_word_embeddings=True, rope_parameters={
+    "rope_type": "linear", "rope_theta": 10000.0, "factor": 2.0})), dtype=torch.bfloat16)
+save_hf("mistral", hf.MistralForCausalLM(hf.MistralConfig(**LLAMA, head_dim=2, sliding_window=4)), how="bin", dtype=torch.float16)
+save_hf("qwen2", hf.Qwen2ForCausalLM(hf.Qwen2Config(**LLAMA)))
+BERT = dict(hidden_size=12, num_hidden_layers=2, num_attention_heads=3, intermediate_size=20, vocab_size=V, hidden_dropout_prob=0)
+save_hf("bert", hf.BertForPreTraining(hf.BertConfig(**BERT, max_position_embeddings=11)), form="bert", how="bin")
+save_hf("bert_mlm", hf.BertForMaskedLM(hf.BertConfig(**BERT, max_position_embeddings=11)), form="bert")
+save_hf("roberta", hf.RobertaForMaskedLM(hf.RobertaConfig(**BERT, max_position_embeddings=13, type_vocab_size=1, layer_norm_eps=1e-5)),
+        form="bert")
+T5 = dict(d_model=12, num_heads=3, d_kv=5, d_ff=20, vocab_size=V, relative_attention_num_buckets=8, relative_attention_max_distance=20,
+          decoder_start_token_id=0)
+save_hf("t5", hf.T5ForConditionalGeneration(hf.T5Config(**T5, num_layers=3, num_decoder_layers=2)), form="t5")
+
+
+def t5_v1_1():
+    """The released ones have an output matrix of their own; transformers 5 unties when it finds one in the file."""
+    model = hf.T5ForConditionalGeneration(hf.T5Config(**T5, num_layers=2, feed_forward_proj="gated-gelu", tie_word_embeddings=False))
+    model.lm_head.weight = torch.nn.Parameter(torch.randn(V, 12) * 0.3)
+    return model
+
+
+save_hf("t5_v1_1", t5_v1_1(), form="t5", how="bin")
+
+# ---- Megatron-LM ----
+
+C, L, H, P, VP = 12, 4, 6, 11, 40  # VP: vocabulary padded for the ranks
+
+
+def weights(G, ffn, gated, bias, rope):
+    D = C // H
+    out = {"word": torch.randn(VP, C) * 0.2}
+    if rope:
+        out["output"] = torch.randn(VP, C) * 0.2
+    else:
+        out["position"] = torch.randn(P, C) * 0.2
+    for i in range(L):
+        for key, shape in {"ln1.weight": (C,), "ln1.bias": (C,), "q.weight": (H * D, C), "k.weight": (G * D, C), "v.weight": (G * D, C),
+                           "q.bias": (H * D,), "k.bias": (G * D,), "v.bias": (G * D,), "proj.weight": (C, H * D), "proj.bias": (C,),
+                           "ln2.weight": (C,), "ln2.bias": (C,), "fc1.weight": (ffn * (2 if gated else 1), C), "fc1.bias": (ffn,),
+                           "fc2.weight": (C, ffn), "fc2.bias": (C,)}.items():
+            if key.endswith("bias") and not bias:
+                continue
+            out[f"{i}.{key}"] = torch.randn(shape) * 0.2 + (1 if key in ("ln1.weight", "ln2.weight") else 0)
+    out["ln.weight"] = torch.randn(C) * 0.2 + 1
+    if bias:
+        out["ln.bias"] = torch.randn(C) * 0.2
+    return out
+
+
+def rotate(x):
+    half = x.shape[-1] // 2
+    angles = torch.arange(x.shape[1]).double()[:, None] * 10000.0 ** (-torch.arange(half).double() / half)
+    cos, sin = angles.cos()[None, :, None], angles.sin()[None, :, None]
+    a, b = x[..., :half], x[..., half:]
+    return torch.cat([a * cos - b * sin, b * cos + a * sin], -1)
+
+
+def forward(w, tokens, G, gated, bias, rope, gelu):
+    """GPT as Megatron computes it, in float64."""
+    w = collections.defaultdict(lambda: None, {key: value.double() for key, value in w.items()})
+    D, (batch, length) = C // H, tokens.shape
+
+    def norm(x, name):
+        if bias:
+            return F.layer_norm(x, (C,), w[name + ".weight"], w[name + ".bias"], 1e-5)
+        return x / (x.pow(2).mean(-1, keepdim=True) + 1e-5).sqrt() * w[name + ".weight"]
+    x = w["word"][tokens] + (0 if rope else w["position"][:length])
+    for i in range(L):
+        h = norm(x, f"{i}.ln1")
+        q, k, v = (F.linear(h, w[f"{i}.{n}.weight"], w[f"{i}.{n}.bias"]).view(batch, length, -1, D) for n in "qkv")
+        if rope:
+            q, k = rotate(q), rotate(k)
+        k, v = (t.repeat_interleave(H // G, 2) for t in (k, v))
+        scores = torch.einsum("bthd,bshd->bhts", q, k) / math.sqrt(D)
+        scores = scores.masked_fill(torch.ones(length, length).triu(1).bool(), -math.inf).softmax(-1)
+        a = torch.einsum("bhts,bshd->bthd", scores, v).reshape(batch, length, C)
+        x = x + F.linear(a, w[f"{i}.proj.weight"], w[f"{i}.proj.bias"])
+        h = F.linear(norm(x, f"{i}.ln2"), w[f"{i}.fc1.weight"], w[f"{i}.fc1.bias"])
+        if gated:
+            gate, up = h.chunk(2, -1)
+            h = F.silu(gate) * up
+        else:
+            h = F.gelu(h, approximate=gelu)
+        x = x + F.linear(h, w[f"{i}.fc2.weight"], w[f"{i}.fc2.bias"])
+    return norm(x, "ln") @ w["output" if rope else "word"].t()
+
+
+def pack_qkv(q, k, v, version, groups):
+    """Rows of one rank in the order of a checkpoint version."""
+    D, rest = C // H, q.shape[1:]
+    q, k, v = (t.reshape(-1, D, *rest) for t in (q, k, v))
+    if version == 0:
+        packed = torch.cat([q, k, v])  # [3, heads, channels]
+    elif version == 1:
+        packed = torch.stack([q, k, v], 2)  # [heads, channels, 3]
+    else:
+        packed = torch.cat([q.reshape(groups, -1, D, *rest), k[:, None], v[:, None]], 1)  # [groups, q… k v, channels]
+    return packed.reshape(-1, *rest)
+
+
+def layer(w, i, tp, rank, version, G, gated, names):
+    """Layer i of one tensor-parallel rank."""
+    def cut(name, dim):
+        return w[f"{i}.{name}"].chunk(tp, dim)[rank].clone()
+    state = {}
+    for kind in ("weight", "bias"):
+        if f"{i}.ln1.{kind}" in w:
+            state[names["ln1"] + kind] = w[f"{i}.ln1.{kind}"].clone()
+            state[names["ln2"] + kind] = w[f"{i}.ln2.{kind}"].clone()
+        if f"{i}.q.{kind}" not in w:
+            continue
+        state[names["qkv"] + kind] = pack_qkv(*(cut(f"{n}.{kind}", 0) for n in "qkv"), version, G // tp)
+        if gated:
+            halves = w[f"{i}.fc1.{kind}"].chunk(2, 0)
+            state[names["fc1"] + kind] = torch.cat([half.chunk(tp, 0)[rank] for half in halves])
+        else:
+            state[names["fc1"] + kind] = cut(f"fc1.{kind}", 0)
+        for ours in ("proj", "fc2"):
+            state[names[ours] + kind] = cut(f"{ours}.weight", 1) if kind == "weight" else w[f"{i}.{ours}.bias"].clone()
+    return state
+
+
+OLD = {"ln1": "input_layernorm.", "qkv": "attention.query_key_value.", "proj": "attention.dense.", "ln2": "post_attention_layernorm.",
+       "fc1": "mlp.dense_h_to_4h.", "fc2": "mlp.dense_4h_to_h."}
+NEW = {"ln1": "self_attention.linear_qkv.layer_norm_", "qkv": "self_attention.linear_qkv.", "proj": "self_attention.linear_proj.",
+       "ln2": "mlp.linear_fc1.layer_norm_", "fc1": "mlp.linear_fc1.", "fc2": "mlp.linear_fc2."}
+
+
+class AttnBackend:
+    """Stands for an enumeration of Megatron's in the arguments; it is never looked into."""
+
+    def __reduce__(self):
+        return (AttnBackend, ())
+
+
+AttnBackend.__module__ = "megatron.core.transformer.enums"
+
+
+def save_megatron(name, version, tp=1, pp=1, vp=1, core=False, with_args=True, G=H, gated=False, rope=False, gelu="tanh",
+                  iteration=100, legacy=False, dtype=torch.float32, **more):
+    bias, ffn = not rope, 16 if gated else 4 * C
+    w = {key: value.to(dtype) for key, value in weights(G, ffn, gated, bias, rope).items()}
+    release = iteration == 0
+    where = f"{FOLDER}/{name}/" + ("release" if release else f"iter_{iteration:07d}")
+    data = samples("gpt")
+    expect(name, data, forward(w, data["tokens"], G, gated, bias, rope, gelu))
+    per_chunk = L // (pp * vp)
+    for stage in range(pp):
+        for rank in range(tp):
+            chunks = []
+            for chunk in range(vp):
+                first = (chunk * pp + stage) * per_chunk
+                stack = {}
+                for n in range(per_chunk):
+                    for key, value in layer(w, first + n, tp, rank, version, G, gated, NEW if core else OLD).items():
+                        stack[f"layers.{n}.{key}"] = value
+                is_first, is_last = stage == 0 and chunk == 0, stage == pp - 1 and chunk == vp - 1
+                word = w["word"].chunk(tp, 0)[rank].clone()
+                if is_last:
+                    for kind in ("weight", "bias"):
+                        if f"ln.{kind}" in w:
+                            stack[f"final_layernorm.{kind}"] = w[f"ln.{kind}"].clone()
+                if core:
+                    model = collections.OrderedDict((f"decoder.{key}", value) for key, value in stack.items())
+                    model["decoder.layers.0.self_attention.core_attention._extra_state"] = None
+                    if is_first:
+                        model["embedding.word_embeddings.weight"] = word
+                        if not rope:
+                            model["embedding.position_embeddings.weight"] = w["position"].clone()
+                    if is_last and rope:
+                        model["output_layer.weight"] = w["output"].chunk(tp, 0)[rank].clone()
+                    elif is_last:
+                        model["output_layer.weight"] = word
+                else:
+                    language = {"transformer" if version < 2 else "encoder": stack}
+                    if is_first:
+                        language["embedding"] = {"word_embeddings": {"weight": word}, "position_embeddings": {"weight": w["position"].clone()},
+                                                 "tokentype_embeddings": {}}
+                    model = {"language_model": language}
+                    if is_last and pp > 1:
+                        model["word_embeddings_for_head"] = {"weight": word}
+                chunks.append(model)
+            args = argparse.Namespace(num_layers=L, hidden_size=C, num_attention_heads=H, max_position_embeddings=P if not rope else 64,
+                                      seq_length=P if not rope else 64, padded_vocab_size=VP, layernorm_epsilon=1e-5, ffn_hidden_size=ffn,
+                                      hidden_dropout=0.1, attention_dropout=0.1, consumed_train_samples=3200,
+                                      tokenizer_type="GPT2BPETokenizer", vocab_file="/somewhere/else/vocab.json",
+                                      merge_file="/somewhere/else/merges.txt", attention_backend=AttnBackend(),
+                                      params_dtype=torch.float16, **more)
+            state = {"iteration": iteration, "optimizer": {"state": {0: {"exp_avg": torch.zeros(3)}}},
+                     "rng_state": [{"torch_rng_state": torch.zeros(4, dtype=torch.uint8), "np_rng_state": ("MT19937", 3)}]}
+            if version > 0:
+                state["checkpoint_version"] = float(version)
+            if with_args:
+                state["args"] = args
+            if vp > 1:
+                state.update({f"model{n}": chunk for n, chunk in enumerate(chunks)})
+            else:
+                state["model"] = chunks[0]
+            folder = f"{where}/mp_rank_{rank:02d}" + (f"_{stage:03d}" if pp > 1 else "")
+            os.makedirs(folder)
+            torch.save(state, f"{folder}/model_optim_rng.pt", _use_new_zipfile_serialization=not legacy)
+    with open(f"{FOLDER}/{name}/latest_checkpointed_iteration.txt", "w") as out:
+        out.write("release" if release else str(iteration))
+
+
+# Pickling wants to find the class where it says it is.
+import sys
+import types
+for package in ("megatron", "megatron.core", "megatron.core.transformer", "megatron.core.transformer.enums"):
+    sys.modules[package] = types.ModuleType(package)
+sys.modules["megatron.core.transformer.enums"].AttnBackend = AttnBackend
+
+save_megatron("megatron_v0", version=0, with_args=False, iteration=0, legacy=True, dtype=torch.float16)
+save_megatron("megatron_v0_tp2", version=0, tp=2, legacy=True)
+save_megatron("megatron_v1_tp2", version=1, tp=2, bias_gelu_fusion=False, openai_gelu=False, gelu="none")
+save_megatron("megatron_v2_tp2_pp2", version=2, tp=2, pp=2, bias_gelu_fusion=True)
+save_megatron("megatron_v3_vp2", version=3, pp=2, vp=2, core=True, bias_gelu_fusion=True, add_bias_linear=True)
+save_megatron("megatron_v3_llama", version=3, tp=2, core=True, G=2, gated=True, rope=True, swiglu=True, group_query_attention=True,
+              num_query_groups=2, add_bias_linear=False, normalization="RMSNorm", norm_epsilon=1e-5, rotary_base=10000,
+              rotary_percent=1.0, untie_embeddings_and_output_weights=True, bias_gelu_fusion=False, position_embedding_type="rope")

@@ -1,0 +1,220 @@
+// Models that other programs saved (tests/golden/make_foreign.py) are loaded as --load loads them and give those
+// programs' logits; converted to a checkpoint of ours they give them again; and written for Hugging Face they are the
+// same tensors, bit by bit, under the same names.
+#include "base/file.h"
+#include "base/memory.h"
+#include "checkpoint/model_source.h"
+#include "checkpoint/weights.h"
+#include "step/step.h"
+#include "test.h"
+#include "train/state.h"
+#include <unistd.h>
+
+static const char *const huggingface[] = {"gpt2",  "gpt2_untied", "opt",      "llama",   "llama_tied", "mistral",
+                                          "qwen2", "bert",        "bert_mlm", "roberta", "t5",         "t5_v1_1"};
+static const char *const megatron[] = {"megatron_v0",         "megatron_v0_tp2", "megatron_v1_tp2",
+                                       "megatron_v2_tp2_pp2", "megatron_v3_vp2", "megatron_v3_llama"};
+enum { B = 2 };
+
+struct opened {
+    struct config config;
+    struct device *device;
+    struct world *world;
+    struct step *step;
+    struct safetensors expected;
+    const char *name;
+};
+
+static const void *row(const struct opened *o, const char *name, int64_t *columns) {
+    const struct safetensors_tensor *found = safetensors_find(&o->expected, name);
+    if (found && columns)
+        *columns = found->shape[1];
+    return found ? found->data : NULL;
+}
+
+static int next_input(void *context, struct step_input *input) {
+    const struct opened *o = context;
+    static const int64_t samples[B] = {0, 1};
+    static float mask[64];
+    *input = (struct step_input){.B = B, .samples = samples, .mask = mask};
+    for (int i = 0; i < 64; i++)
+        mask[i] = 1;
+    input->tokens = row(o, "tokens", &input->T);
+    input->labels = row(o, "labels", NULL);
+    input->decoder_tokens = row(o, "decoder_tokens", &input->S);
+    input->types = row(o, "types", NULL);
+    return 0;
+}
+
+// Opens what `path` holds as evaluate does: configuration and weights come from there.
+static void open_model(struct opened *o, const char *name, const char *path) {
+    *o = (struct opened){.name = name};
+    char *expected = memory_printf("tests/golden/foreign/%s.safetensors", name);
+    EXPECT_OK(safetensors_open(&o->expected, expected));
+    free(expected);
+    config_defaults(&o->config);
+    struct flag_table table = config_flag_table(0);
+    EXPECT_OK(flag_set(&table, &o->config, "--load", path, FLAG_FROM_COMMAND));
+    EXPECT_OK(flag_set(&table, &o->config, "--micro-batch-size", "2", FLAG_FROM_COMMAND));
+    EXPECT_OK(flag_set(&table, &o->config, "--seq-length", "9", FLAG_FROM_COMMAND));
+    // The first release says nothing about its heads.
+    if (strcmp(name, "megatron_v0") == 0)
+        EXPECT_OK(flag_set(&table, &o->config, "--num-attention-heads", "6", FLAG_FROM_COMMAND));
+    if (row(o, "decoder_tokens", NULL))
+        EXPECT_OK(flag_set(&table, &o->config, "--decoder-seq-length", "5", FLAG_FROM_COMMAND));
+    char *found = NULL;
+    int64_t iteration = 0;
+    EXPECT_OK(state_find_here(&o->config, false, &found, &iteration));
+    EXPECT_OK(state_load_config(&o->config, found));
+    EXPECT_OK(config_validate_for(&o->config, 1, CONFIG_EVALUATE));
+    struct mesh mesh;
+    EXPECT_OK(device_open(&o->device, &(struct device_options){.name = "cpu", .threads = 1}));
+    EXPECT_OK(world_open(&o->world, &(struct world_options){.backend = "self"}, o->device));
+    EXPECT_OK(mesh_place(&mesh, 0, 1, 1, 1, 1));
+    EXPECT_OK(mesh_connect(&mesh, o->world));
+    EXPECT_OK(step_open(&o->step, &o->config, o->device, &mesh, STEP_EVALUATE));
+    EXPECT_OK(state_load(o->step, found, false, NULL));
+    free(found);
+}
+
+static void close_model(struct opened *o) {
+    step_close(o->step);
+    world_close(o->world);
+    device_close(o->device);
+    safetensors_close(&o->expected);
+    config_free(&o->config);
+}
+
+static void check_logits(const char *name, const char *path) {
+    struct opened o;
+    open_model(&o, name, path);
+    struct step_source source = {.next = next_input, .context = &o, .count = 1};
+    EXPECT_OK(step_evaluate(o.step, &source));
+    struct tensor logits = tensor_flat(o.step->model.head.logits);
+    const struct safetensors_tensor *expected = safetensors_find(&o.expected, "logits");
+    int64_t count = tensor_count(logits);
+    EXPECT_INT((size_t)count * sizeof(float), expected->bytes);
+    float *values = memory_alloc(expected->bytes);
+    device_copy_out(o.device, values, logits);
+    double difference = 0, norm = 0;
+    for (int64_t i = 0; i < count; i++) {
+        float want;
+        memcpy(&want, expected->data + (size_t)i * sizeof want, sizeof want);
+        difference += pow((double)values[i] - (double)want, 2);
+        norm += (double)want * (double)want;
+    }
+    free(values);
+    double error = sqrt(difference / norm);
+    printf("    %-20s logits off by %.2g\n", name, error);
+    if (!(error < 1e-5))
+        test_fail("logits of %s from %s are off by %.3g", name, path, error);
+    close_model(&o);
+}
+
+static char *golden_path(const char *name) {
+    return memory_printf("tests/golden/foreign/%s", name);
+}
+
+static struct model_source open_source(const char *path) {
+    struct model_source source;
+    EXPECT_OK(model_source_open(&source,
+                                &(struct model_source_options){
+                                    .path = path, .step = -1, .attention_heads = strstr(path, "megatron_v0") ? 6 : 0}));
+    return source;
+}
+
+static void convert(const char *from, const char *to, bool to_huggingface) {
+    struct model_source source = open_source(from);
+    struct model_write write = {.source = &source, .folder = to, .shard_bytes = 20000};
+    if (to_huggingface)
+        EXPECT_OK(model_write_huggingface(&write));
+    else
+        EXPECT_OK(model_write_ours(&write));
+    model_source_close(&source);
+}
+
+// Every tensor of `written` is in `original` with the same type, shape and bytes; what the original has besides are
+// buffers and second copies.
+static void check_same(const char *name, const char *original_path, const char *written_path) {
+    struct weights original, written;
+    EXPECT_OK(weights_open_folder(&original, original_path));
+    EXPECT_OK(weights_open_folder(&written, written_path));
+    for (size_t i = 0; i < written.count; i++) {
+        const struct weight *w = &written.items[i], *o = weights_find(&original, w->name);
+        const char *dot = strchr(w->name, '.');
+        o = o ? o : weights_find(&original, dot + 1);  // gpt2 was saved without the prefix
+        if (!o || o->dtype != w->dtype || o->bytes != w->bytes || memcmp(o->shape, w->shape, sizeof o->shape) != 0)
+            test_fail("%s: %s came back otherwise", name, w->name);
+        void *x = memory_alloc(o->bytes), *y = memory_alloc(w->bytes);
+        EXPECT_OK(weight_read(o, x));
+        EXPECT_OK(weight_read(w, y));
+        if (memcmp(x, y, o->bytes) != 0)
+            test_fail("%s: %s has other bytes", name, w->name);
+        free(x);
+        free(y);
+    }
+    EXPECT(original.count - written.count < 5);
+    weights_close(&original);
+    weights_close(&written);
+}
+
+static void check_round_trip(const char *name, bool is_huggingface) {
+    char folder[] = "/tmp/bevatron_test_XXXXXX";
+    EXPECT(mkdtemp(folder) != NULL);
+    char *original = golden_path(name), *ours = file_join(folder, "ours"), *theirs = file_join(folder, "theirs"),
+         *again = file_join(folder, "again");
+    convert(original, ours, false);
+    check_logits(name, ours);
+    if (is_huggingface || strstr(name, "_tp2_pp2") || strstr(name, "llama")) {
+        convert(ours, theirs, true);
+        check_logits(name, theirs);
+        convert(theirs, again, false);
+        check_logits(name, again);
+    }
+    if (is_huggingface)
+        check_same(name, original, theirs);
+    free(original);
+    free(ours);
+    free(theirs);
+    free(again);
+    EXPECT_OK(file_remove_tree(folder));
+}
+
+TEST(huggingface) {
+    for (size_t i = 0; i < sizeof huggingface / sizeof huggingface[0]; i++) {
+        char *path = golden_path(huggingface[i]);
+        check_logits(huggingface[i], path);
+        free(path);
+    }
+}
+
+TEST(megatron) {
+    for (size_t i = 0; i < sizeof megatron / sizeof megatron[0]; i++) {
+        char *path = golden_path(megatron[i]);
+        check_logits(megatron[i], path);
+        free(path);
+    }
+}
+
+TEST(round_trips) {
+    for (size_t i = 0; i < sizeof huggingface / sizeof huggingface[0]; i++)
+        check_round_trip(huggingface[i], true);
+    for (size_t i = 0; i < sizeof megatron / sizeof megatron[0]; i++)
+        check_round_trip(megatron[i], false);
+}
+
+// Where the run stood goes along, and the vocabulary's files that are not on this machine do not.
+TEST(megatron_state) {
+    char *path = golden_path("megatron_v2_tp2_pp2");
+    struct model_source source = open_source(path);
+    EXPECT_INT(source.state.iteration, 100);
+    EXPECT_INT(source.state.consumed_train_samples, 3200);
+    EXPECT_INT(source.config.padded_vocab_size, 40);
+    EXPECT_INT(source.config.vocab_size, 40);
+    EXPECT(!source.config.vocab_file && !source.config.tokenizer_type);
+    EXPECT(source.config.hidden_dropout == 0.1);
+    model_source_close(&source);
+    free(path);
+}
+
+TEST_MAIN(TEST_CASE(huggingface), TEST_CASE(megatron), TEST_CASE(round_trips), TEST_CASE(megatron_state))
