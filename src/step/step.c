@@ -31,7 +31,7 @@ static int build(struct step *step) {
     }
     if (step->mode == STEP_GENERATE && config_form(step->config) == CONFIG_BERT)
         return error_set("a BERT fills in words and writes no text; generate needs --model gpt or t5");
-    model_build(&step->model, &step->params, step->config, &step->mesh);
+    model_build(&step->model, &step->params, step->config);
     param_list_layout(&step->params);
     size_t layers = (size_t)step->model.decoder.L;
     step->cache.keys = memory_alloc(sizeof(struct tensor) * layers);
@@ -123,7 +123,6 @@ int step_train(struct step *step, const struct step_source *source, double lr, d
     TRY(run_all(step, source, true));
     reducer_sum_gradients(&step->mesh, step->grads);
     adam_apply(&step->adam, &(struct adam_update){.device = step->device,
-                                                  .mesh = &step->mesh,
                                                   .params = &step->params,
                                                   .values = step->values,
                                                   .grads = step->grads,
@@ -148,10 +147,7 @@ struct step_result step_result(struct step *step) {
 }
 
 double step_params_norm(struct step *step) {
-    return adam_params_norm(&step->adam, &(struct adam_update){.device = step->device,
-                                                               .mesh = &step->mesh,
-                                                               .params = &step->params,
-                                                               .values = step->values});
+    return adam_params_norm(&step->adam, step->device, step->values);
 }
 
 int64_t step_count_zero_gradients(struct step *step) {
