@@ -1,0 +1,64 @@
+#!/usr/bin/env bash
+# Training in 16 bits on the CPU: fp16 overflows at first, skips, finds its loss scale and learns as fp32 does; an
+# overflow in the middle of a run is skipped too; a resumed run has the same scale and bits; bf16 follows fp32.
+cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
+. tests/cli/common.sh
+
+model=(--mock-data --vocab-size 97 --num-layers 2 --hidden-size 48 --num-attention-heads 3 --seq-length 33
+    --max-position-embeddings 40 --micro-batch-size 2 --global-batch-size 6 --lr 1e-3 --lr-decay-style constant
+    --log-interval 1 --eval-iters 0 --hidden-dropout 0.1 --attention-dropout 0.1 --device cpu --threads 2)
+
+scales() { sed -n 's/.*loss scale: \([0-9.]*\).*/\1/p' "$work/out" | tr '\n' ' '; }
+skipped() { grep -c "number of skipped iterations:   1" "$work/out"; }
+last_loss() { losses "$work/out" | tail -1 | cut -d" " -f2; }
+# |a - b| <= c
+near() { awk -v a="$1" -v b="$2" -v c="$3" 'BEGIN { d = a - b; exit !(d <= c && -d <= c) }'; }
+
+# From 2^32 down: the first overflow is tolerated, every further one halves.
+expect 0 "iteration       30/      30" "$BEVATRON" train "${model[@]}" --train-iters 30 --fp16
+case "$(scales)" in
+"4294967296.0 2147483648.0 1073741824.0 "*) pass ;;
+*) fail "the scale does not begin as Megatron's: $(scales)" ;;
+esac
+skips=$(skipped)
+[ "$skips" -ge 5 ] && [ "$skips" -le 25 ] && pass || fail "$skips iterations were skipped"
+# A skipped iteration has no loss and no norm in its line.
+[ "$(grep -c "grad norm" "$work/out")" = $((30 - skips)) ] && pass || fail "norms of skipped iterations"
+
+# With a scale that fits from the start nothing is skipped, and the losses are those of fp32 but for rounding.
+expect 0 "iteration       30/      30" "$BEVATRON" train "${model[@]}" --train-iters 30
+exact=$(last_loss)
+for precision in "--fp16 --initial-loss-scale 1024" "--fp16 --loss-scale 512" --bf16; do
+    # shellcheck disable=SC2086
+    expect 0 "iteration       30/      30" "$BEVATRON" train "${model[@]}" --train-iters 30 $precision
+    [ "$(skipped)" = 0 ] && pass || fail "$precision: skipped iterations"
+    near "$(last_loss)" "$exact" 0.02 && pass || fail "$precision: the loss is $(last_loss), in fp32 $exact"
+done
+grep -q "loss scale: 1.0 " "$work/out" && pass || fail "the scale of bf16 is 1"
+
+# It grows after --loss-scale-window good iterations until it overflows in the middle of the run, which is skipped; the
+# run goes on and learns.
+expect 0 "iteration       60/      60" "$BEVATRON" train "${model[@]}" --train-iters 60 --fp16 \
+    --initial-loss-scale 65536 --loss-scale-window 3 --hysteresis 1
+skips=$(skipped)
+[ "$skips" -ge 2 ] && pass || fail "no overflow was provoked: $(scales)"
+near "$(last_loss)" 2.5 1 && pass || fail "the loss after overflows is $(last_loss)"
+
+# The same, stopped and resumed: the state of the scale is in the checkpoint.
+expect 0 "iteration       40/      40" "$BEVATRON" train "${model[@]}" --train-iters 40 --fp16 \
+    --initial-loss-scale 65536 --loss-scale-window 4 --save "$work/straight" --save-interval 40
+losses "$work/out" >"$work/straight.losses"
+expect 0 "exiting program at iteration 18" "$BEVATRON" train "${model[@]}" --train-iters 40 --fp16 \
+    --initial-loss-scale 65536 --loss-scale-window 4 --exit-interval 18 --save "$work/resumed" --save-interval 18
+losses "$work/out" >"$work/resumed.losses"
+expect 0 "iteration       40/      40" "$BEVATRON" train "${model[@]}" --train-iters 40 --fp16 --loss-scale-window 4 \
+    --load "$work/resumed" --save "$work/resumed" --save-interval 40
+losses "$work/out" >>"$work/resumed.losses"
+expect_same "$work/straight.losses" "$work/resumed.losses" "losses of a resumed fp16 run"
+a=$(cd "$work/straight/iter_0000040" && sha256sum model.safetensors optimizer.safetensors)
+b=$(cd "$work/resumed/iter_0000040" && sha256sum model.safetensors optimizer.safetensors)
+[ "$a" = "$b" ] && pass || fail "stop and resume in fp16: the states differ"
+
+# Both at once cannot be.
+expect 2 "--fp16 and --bf16 exclude each other" "$BEVATRON" train "${model[@]}" --train-iters 3 --fp16 --bf16
+finish
