@@ -181,6 +181,35 @@ TEST(appending) {
     scratch_close();
 }
 
+// One part is open at a time: any number of them joins with a handful of descriptors.
+TEST(ten_thousand_parts) {
+    enum { PARTS = 10000 };
+    static char *prefixes[PARTS];
+    scratch_open();
+    write_example(scratch_path("a"), INDEX_U16);
+    write_example(scratch_path("b"), INDEX_U16);
+    char *a = memory_string(scratch_path("a")), *b = memory_string(scratch_path("b"));
+    for (int i = 0; i < PARTS; i++)
+        prefixes[i] = i % 3 ? a : b;
+    struct rlimit before, few = {.rlim_cur = 16};
+    EXPECT(getrlimit(RLIMIT_NOFILE, &before) == 0);
+    few.rlim_max = before.rlim_max;
+    EXPECT(setrlimit(RLIMIT_NOFILE, &few) == 0);
+    int status = index_merge(scratch_path("joined"), prefixes, PARTS);
+    EXPECT(setrlimit(RLIMIT_NOFILE, &before) == 0);
+    EXPECT_OK(status);
+    struct index_reader *r;
+    EXPECT_OK(index_open(&r, scratch_path("joined")));
+    EXPECT_OK(index_verify_tokens(r, 100));
+    EXPECT_INT(r->document_count, 3 * PARTS);
+    EXPECT_INT(r->token_count, 7 * PARTS);
+    EXPECT_INT(index_document_begin(r, 3 * PARTS - 1), 2 * PARTS - 1);
+    index_close(r);
+    free(a);
+    free(b);
+    scratch_close();
+}
+
 TEST(missing_and_replaced_files) {
     scratch_open();
     struct index_reader *r;
@@ -311,7 +340,7 @@ TEST(links_keep_pointing) {
 }
 
 TEST_MAIN(TEST_CASE(example_is_byte_exact), TEST_CASE(every_integer_dtype), TEST_CASE(reading),
-          TEST_CASE(many_sequences), TEST_CASE(empty_datasets), TEST_CASE(appending),
+          TEST_CASE(many_sequences), TEST_CASE(empty_datasets), TEST_CASE(appending), TEST_CASE(ten_thousand_parts),
           TEST_CASE(missing_and_replaced_files), TEST_CASE(full_disk_leaves_nothing),
           TEST_CASE(full_disk_at_the_end_keeps_the_old_dataset), TEST_CASE(broken_disk_keeps_the_old_dataset),
           TEST_CASE(links_keep_pointing))
