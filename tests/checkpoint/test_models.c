@@ -1,0 +1,321 @@
+// Folders that are not what they say: missing, left-over, misshapen and mistyped tensors, indexes that lie,
+// configurations of models this program does not have. Every error names what is wrong, and nothing is half written.
+#include "base/memory.h"
+#include "checkpoint/model_source.h"
+#include "checkpoint/names.h"
+#include "checkpoint/safetensors.h"
+#include "checkpoint/temporary.h"
+#include "checkpoint/weights.h"
+#include "test.h"
+
+static const char golden[] = "tests/golden/foreign";
+
+// A folder of a copied model that a test then spoils.
+struct spoiled {
+    struct temporary folder;
+    char path[128];
+};
+
+static void copy_file(const char *from_folder, const char *to_folder, const char *name) {
+    char *from = file_join(from_folder, name), *to = file_join(to_folder, name);
+    if (file_exists(from)) {
+        struct buffer content = read_whole(from);
+        write_whole(to, buffer_string(&content), content.length);
+        buffer_free(&content);
+    }
+    free(from);
+    free(to);
+}
+
+static struct spoiled copy_model(const char *name) {
+    static const char *const names[] = {"config.json",
+                                        "model.safetensors",
+                                        "pytorch_model.bin",
+                                        "model.safetensors.index.json",
+                                        "model-00001-of-00003.safetensors",
+                                        "model-00002-of-00003.safetensors",
+                                        "model-00003-of-00003.safetensors"};
+    struct spoiled spoiled = {.folder = temporary_create()};
+    snprintf(spoiled.path, sizeof spoiled.path, "%s/model", spoiled.folder.path);
+    EXPECT_OK(file_make_folders(spoiled.path));
+    char *from = file_join(golden, name);
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        copy_file(from, spoiled.path, names[i]);
+    free(from);
+    return spoiled;
+}
+
+static int open_model(const char *path) {
+    struct model_source source;
+    TRY(model_source_open(&source, &(struct model_source_options){.path = path, .step = -1}));
+    model_source_close(&source);
+    return 0;
+}
+
+// Replaces a text in a file of the folder.
+static void replace(const struct spoiled *spoiled, const char *name, const char *from, const char *to) {
+    char *path = file_join(spoiled->path, name);
+    struct buffer content = read_whole(path), changed = {0};
+    const char *at = strstr(buffer_string(&content), from);
+    if (!at)
+        test_fail("%s is not in %s", from, path);
+    buffer_append(&changed, content.data, (size_t)(at - content.data));
+    buffer_append_string(&changed, to);
+    buffer_append_string(&changed, at + strlen(from));
+    write_whole(path, changed.data, changed.length);
+    buffer_free(&content);
+    buffer_free(&changed);
+    free(path);
+}
+
+// Writes model.safetensors anew with one tensor changed.
+struct change {
+    const char *tensor;
+    const char *renamed;  // NULL: dropped, unless one of the others is set
+    bool is_turned;       // shape (a, b) becomes (b, a)
+    bool is_integer;      // i32 instead of fp32
+};
+
+static void rewrite(const struct spoiled *spoiled, const struct change *change) {
+    char *path = file_join(spoiled->path, "model.safetensors");
+    struct safetensors file;
+    EXPECT_OK(safetensors_open(&file, path));
+    struct safetensors_tensor *tensors = memory_alloc((file.count + 1) * sizeof tensors[0]);
+    size_t count = 0;
+    bool was_found = false;
+    for (size_t i = 0; i < file.count; i++) {
+        tensors[count] = file.tensors[i];
+        if (strcmp(file.tensors[i].name, change->tensor) == 0) {
+            was_found = true;
+            if (!change->renamed && !change->is_turned && !change->is_integer)
+                continue;
+            if (change->renamed)
+                tensors[count].name = change->renamed;
+            if (change->is_turned) {
+                tensors[count].shape[0] = file.tensors[i].shape[1];
+                tensors[count].shape[1] = file.tensors[i].shape[0];
+            }
+            if (change->is_integer)
+                tensors[count].dtype = DTYPE_I32;
+        }
+        count++;
+    }
+    EXPECT(was_found);
+    struct safetensors_layout layout = {.tensors = tensors, .count = count};
+    struct safetensors_writer writer;
+    char *fresh = memory_printf("%s.new", path);
+    EXPECT_OK(safetensors_create(&writer, fresh, &layout));
+    for (size_t i = 0; i < count; i++)
+        EXPECT_OK(safetensors_write(&writer, tensors[i].data, tensors[i].bytes));
+    EXPECT_OK(safetensors_commit(&writer, NULL));
+    safetensors_close(&file);
+    EXPECT_OK(file_rename(fresh, path));
+    free(fresh);
+    free(tensors);
+    free(path);
+}
+
+TEST(tensors) {
+    static const struct {
+        struct change change;
+        const char *message;
+    } rows[] = {
+        {{.tensor = "h.1.ln_2.bias"}, "tensors are missing: transformer.h.1.ln_2.bias"},
+        {{.tensor = "h.1.ln_2.bias", .renamed = "h.1.ln_3.bias"},
+         "tensors are missing: transformer.h.1.ln_2.bias; tensors are left over that this model does not have: "
+         "h.1.ln_3.bias"},
+        {{.tensor = "h.0.attn.c_attn.weight", .is_turned = true},
+         "another shape than the configuration says: h.0.attn.c_attn.weight is fp32 (36, 12) and not (12, 36)"},
+        {{.tensor = "wte.weight", .is_integer = true}, "neither fp32, bf16 nor fp16: wte.weight is int32 (37, 12)"},
+        {{.tensor = "h.0.attn.bias", .renamed = "h.0.attn.mask"}, "left over that this model does not have: h.0.attn"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct spoiled spoiled = copy_model("gpt2");
+        EXPECT_OK(open_model(spoiled.path));
+        rewrite(&spoiled, &rows[i].change);
+        EXPECT_ERROR(open_model(spoiled.path), rows[i].message);
+        temporary_remove(&spoiled.folder);
+    }
+}
+
+TEST(configurations) {
+    static const struct {
+        const char *model, *from, *to, *message;
+    } rows[] = {
+        {"gpt2", "\"gpt2\"", "\"mamba\"", "the model_type \"mamba\" is not supported; there are gpt2, opt, llama"},
+        {"gpt2", "\"n_layer\": 2", "\"n_layer\": 3", "tensors are missing: transformer.h.2.ln_1.weight"},
+        {"gpt2", "\"n_layer\": 2", "\"n_layer\": 1", "left over that this model does not have: h.1."},
+        {"gpt2", "\"n_layer\": 2", "\"n_layer\": -2", "--num-layers"},
+        {"gpt2", "\"n_layer\": 2", "\"n_layer\": \"many\"", "\"n_layer\": \"many\" is no number"},
+        {"gpt2", "\"n_layer\": 2", "\"n_layers\": 2", "it has no \"n_layer\""},
+        {"gpt2", "\"n_head\": 3", "\"n_head\": 5", "is no multiple of --num-attention-heads 5"},
+        {"gpt2", "\"vocab_size\": 37", "\"vocab_size\": 38", "wte.weight is fp32 (37, 12) and not (38, 12)"},
+        {"gpt2", "gelu_new", "mish", "\"activation_function\": \"mish\" is not supported"},
+        {"gpt2", "\"scale_attn_by_inverse_layer_idx\": false", "\"scale_attn_by_inverse_layer_idx\": true",
+         "\"scale_attn_by_inverse_layer_idx\": \"true\" is not supported"},
+        {"opt", "\"word_embed_proj_dim\": 12", "\"word_embed_proj_dim\": 6", "different values of --hidden-size"},
+        {"opt", "\"do_layer_norm_before\": true", "\"do_layer_norm_before\": false", "is not supported"},
+        {"llama_tied", "\"linear\"", "\"yarn\"", "rotary scaling \"yarn\" is not supported"},
+        {"llama", "\"tie_word_embeddings\": false", "\"tie_word_embeddings\": true", NULL},  // the head decides
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct spoiled spoiled = copy_model(rows[i].model);
+        EXPECT_OK(open_model(spoiled.path));
+        replace(&spoiled, "config.json", rows[i].from, rows[i].to);
+        if (rows[i].message)
+            EXPECT_ERROR(open_model(spoiled.path), rows[i].message);
+        else
+            EXPECT_OK(open_model(spoiled.path));
+        temporary_remove(&spoiled.folder);
+    }
+}
+
+TEST(indexes) {
+    static const struct {
+        const char *from, *to, *message;
+    } rows[] = {
+        {"\"model.norm.weight\"", "\"model.norm.bias\"", "names tensors that no file has: model.norm.bias"},
+        {"\"model.norm.weight\"", "\"model.norm.bias\"", "does not place tensors where they are: model.norm.weight"},
+        {"\"model-00001-of", "\"../model-00001-of", "in something that is no file of this folder"},
+        {"\"model-00001-of", "\"model-00009-of", "model-00009-of-00003.safetensors"},
+        {"weight_map", "weight_maps", "it has no \"weight_map\""},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct spoiled spoiled = copy_model("llama");
+        EXPECT_OK(open_model(spoiled.path));
+        replace(&spoiled, "model.safetensors.index.json", rows[i].from, rows[i].to);
+        EXPECT_ERROR(open_model(spoiled.path), rows[i].message);
+        temporary_remove(&spoiled.folder);
+    }
+    // A tensor in two of the files.
+    struct spoiled spoiled = copy_model("llama");
+    char *from = file_join(spoiled.path, "model-00002-of-00003.safetensors"),
+         *to = file_join(spoiled.path, "model-00003-of-00003.safetensors");
+    struct buffer content = read_whole(from);
+    write_whole(to, content.data, content.length);
+    EXPECT_ERROR(open_model(spoiled.path), "stands there twice");
+    buffer_free(&content);
+    free(from);
+    free(to);
+    temporary_remove(&spoiled.folder);
+}
+
+// A pickle that would call something is refused here as everywhere.
+TEST(hostile_pickle) {
+    struct spoiled spoiled = copy_model("opt");
+    struct buffer evil = read_whole("tests/golden/torch/evil_system.pt");
+    char *path = file_join(spoiled.path, "pytorch_model.bin");
+    write_whole(path, evil.data, evil.length);
+    EXPECT_ERROR(open_model(spoiled.path), "it asks for posix.system");
+    EXPECT(!file_exists("/tmp/bevatron_was_here"));
+    buffer_free(&evil);
+    free(path);
+    temporary_remove(&spoiled.folder);
+}
+
+TEST(nothing_there) {
+    struct temporary folder = temporary_create();
+    EXPECT_ERROR(open_model(folder.path), "is no model that can be read");
+    EXPECT_INT(error_exit_code(), EXIT_CODE_NO_CHECKPOINT);
+    char *config = file_join(folder.path, "config.json");
+    write_whole(config, "{\"model_type\": \"gpt2\"}", 22);
+    EXPECT_ERROR(open_model(folder.path), "has no model.safetensors and no pytorch_model.bin");
+    free(config);
+    temporary_remove(&folder);
+}
+
+static int open_megatron(const char *path) {
+    struct model_source source;
+    TRY(model_source_open(&source, &(struct model_source_options){.path = path, .step = -1}));
+    model_source_close(&source);
+    return 0;
+}
+
+TEST(megatron) {
+    // Without arguments the number of heads has to be given.
+    EXPECT_ERROR(open_megatron("tests/golden/foreign/megatron_v0"), "give --num-attention-heads");
+    struct temporary folder = temporary_create();
+    static const char *const ranks[] = {"mp_rank_00_000", "mp_rank_00_001", "mp_rank_01_000"};  // one is missing
+    for (size_t i = 0; i < 3; i++) {
+        char *from = memory_printf("%s/megatron_v2_tp2_pp2/iter_0000100/%s", golden, ranks[i]),
+             *to = file_join(folder.path, ranks[i]);
+        EXPECT_OK(file_make_folders(to));
+        copy_file(from, to, "model_optim_rng.pt");
+        free(from);
+        free(to);
+    }
+    EXPECT_ERROR(open_megatron(folder.path), "lacks the file of tensor-parallel rank 1 of one of its pipeline stages");
+    char *stage = file_join(folder.path, "mp_rank_00_001"), *other = file_join(folder.path, "mp_rank_01_000");
+    EXPECT_OK(file_remove_tree(stage));
+    EXPECT_ERROR(open_megatron(folder.path), "tensors are missing: decoder.layers.2.");
+    EXPECT_OK(file_remove_tree(other));
+    EXPECT_ERROR(open_megatron(folder.path), "another shape than the configuration says");
+    free(stage);
+    free(other);
+    temporary_remove(&folder);
+}
+
+TEST(writing) {
+    struct temporary folder = temporary_create();
+    char *taken = file_join(folder.path, "taken"), *inside = file_join(taken, "x"), *hf = file_join(folder.path, "hf");
+    EXPECT_OK(file_make_folders(taken));
+    write_whole(inside, "x", 1);
+    struct model_source source;
+    struct model_source_options options = {.path = "tests/golden/foreign/llama", .step = -1};
+    EXPECT_OK(model_source_open(&source, &options));
+    struct model_write write = {.source = &source, .folder = taken, .shard_bytes = 1 << 30};
+    EXPECT_ERROR(model_write_huggingface(&write), "exists and is not an empty folder");
+    write.folder = hf;
+    write.family = "gpt2";
+    EXPECT_ERROR(model_write_huggingface(&write), "gpt2 has no --activation silu");
+    EXPECT(!file_exists(hf));
+    write.family = "gpt17";
+    EXPECT_ERROR(model_write_huggingface(&write), "the family gpt17 is not known; there are gpt2, ");
+    write.family = NULL;
+    write.vocab_size = 38;
+    EXPECT_ERROR(model_write_huggingface(&write), "a vocabulary of 37");
+    // The padding of a vocabulary can be left out, and every type asked for.
+    write.vocab_size = 30;
+    write.has_dtype = true;
+    write.dtype = DTYPE_BF16;
+    EXPECT_OK(model_write_huggingface(&write));
+    model_source_close(&source);
+    struct weights weights;
+    EXPECT_OK(weights_open_folder(&weights, hf));
+    const struct weight *head = weights_find(&weights, "lm_head.weight");
+    EXPECT(head && head->shape[0] == 30 && head->dtype == DTYPE_BF16);
+    EXPECT_INT(weights.count, 21);
+    weights_close(&weights);
+    options.path = hf;
+    EXPECT_OK(model_source_open(&source, &options));
+    EXPECT_INT(source.config.padded_vocab_size, 30);
+    EXPECT(source.config.use_rope_scaling && source.config.rotary_base == 500 && source.config.kv_channels == 4);
+    model_source_close(&source);
+    free(taken);
+    free(inside);
+    free(hf);
+    temporary_remove(&folder);
+}
+
+TEST(names) {
+    int64_t number = 0;
+    EXPECT(name_match("a.*.b", "a.12.b", &number) && number == 12);
+    EXPECT(!name_match("a.*.b", "a.x.b", &number) && !name_match("a.*.b", "a.12.c", &number));
+    EXPECT(!name_match("a.*.b", "b.12.b", &number) && !name_match("a.*.b", "a.1234567890.b", &number));
+    EXPECT(name_match("a.b", "a.b", &number) && number == -1 && !name_match("a.b", "a.bc", &number));
+    EXPECT(name_match("a.…", "a.b.c", &number) && !name_match("a.…", "b.c", &number));
+    char *filled = name_fill("a.*.b", 7);
+    EXPECT_STRING(filled, "a.7.b");
+    free(filled);
+    struct name_list list = {0};
+    for (int i = 0; i < 10; i++)
+        name_list_add(&list, "x");
+    struct buffer text = {0};
+    name_list_describe(&list, "missing", &text);
+    EXPECT_STRING(buffer_string(&text), "missing: x, x, x, x, x, x, x, x and 2 more");
+    buffer_free(&text);
+    name_list_free(&list);
+}
+
+TEST_MAIN(TEST_CASE(tensors), TEST_CASE(configurations), TEST_CASE(indexes), TEST_CASE(hostile_pickle),
+          TEST_CASE(nothing_there), TEST_CASE(megatron), TEST_CASE(writing), TEST_CASE(names))
