@@ -2,7 +2,8 @@
 """One thread of our tokenizers beside the libraries others use, on the same documents: MB of text per second of processor time,
 so that other work on the machine counts less. Ours is measured cold (the cache empty at the beginning) and warm; a peer gets
 one pass to warm up, and the better of two more counts, over as many documents as take it a few seconds. The ids are compared
-first, by their sum times place. Rounds alternate between us and the peers.
+first, by their sum times place in the document. --short cuts the documents into some of 2 to 3 kB, as web pages are.
+Rounds alternate between us and the peers.
 
 Needs $BEVATRON_SHARED/data (default ../shared) and a build with bench_tokenizer beside $BEVATRON; peers that are not installed
 are left out. --text FILE takes other documents (JSON lines with "text", .xz)."""
@@ -75,8 +76,13 @@ def tiktoken(pattern):
 
 def gigatoken_hf(path):
     import gigatoken as library
-    tokenizer = library.Tokenizer.from_file(path)
+    tokenizer = library.Tokenizer(path)
     return lambda text: tokenizer.encode(text)
+
+
+def gigatoken_tiktoken(path):
+    import gigatoken as library
+    return library.Tokenizer.from_tiktoken(path).encode
 
 
 # Name, our type, our model, vocab and merge file ("-" for none), and the peers: name, function, file.
@@ -96,12 +102,17 @@ ROWS = [
      [("tokenizers", tokenizers_whole, "bert/cased_tokenizer.json")]),
     ("BERT json", "HuggingFaceTokenizer", ["bert/uncased_tokenizer.json"],
      [("tokenizers", tokenizers_whole, "bert/uncased_tokenizer.json")]),
-    ("cl100k", "TikTokenizer", ["tiktoken/cl100k_base.tiktoken"], [("tiktoken", tiktoken("cl100k"), "tiktoken/cl100k_base.tiktoken")]),
+    ("GPT-2", "GPT2BPETokenizer", ["-", "gpt2/vocab.json", "gpt2/merges.txt"],
+     [("gigatoken", gigatoken_hf, "gpt2/tokenizer.json"), ("tiktoken", tiktoken("gpt2"), "gpt2/r50k_base.tiktoken"),
+      ("tokenizers", tokenizers_whole, "gpt2/tokenizer.json")]),
+    ("cl100k", "TikTokenizer", ["tiktoken/cl100k_base.tiktoken"],
+     [("gigatoken", gigatoken_tiktoken, "tiktoken/cl100k_base.tiktoken"), ("tiktoken", tiktoken("cl100k"), "tiktoken/cl100k_base.tiktoken")]),
     ("Llama-3", "TikTokenizer", ["tiktoken/llama3_tokenizer.model"],
      [("tiktoken", tiktoken("llama3"), "tiktoken/llama3_tokenizer.model")]),
     ("GPT-2 json", "HuggingFaceTokenizer", ["gpt2/tokenizer.json"],
      [("gigatoken", gigatoken_hf, "gpt2/tokenizer.json"), ("tokenizers", tokenizers_whole, "gpt2/tokenizer.json")]),
-    ("NeoX json", "HuggingFaceTokenizer", ["hf_json/gpt_neox.json"], [("tokenizers", tokenizers_whole, "hf_json/gpt_neox.json")]),
+    ("NeoX json", "HuggingFaceTokenizer", ["hf_json/gpt_neox.json"],
+     [("gigatoken", gigatoken_hf, "hf_json/gpt_neox.json"), ("tokenizers", tokenizers_whole, "hf_json/gpt_neox.json")]),
     ("Falcon json", "HuggingFaceTokenizer", ["hf_json/falcon.json"], [("tokenizers", tokenizers_whole, "hf_json/falcon.json")]),
     ("Llama-2 json", "HuggingFaceTokenizer", ["llama2/tokenizer.json"], [("tokenizers", tokenizers_whole, "llama2/tokenizer.json")]),
     ("T5 json", "HuggingFaceTokenizer", ["t5/tokenizer.json"], [("tokenizers", tokenizers_whole, "t5/tokenizer.json")]),
@@ -141,8 +152,10 @@ def measure_peer(encode, texts):
 
 
 def checksum(lists):
-    ids = numpy.concatenate(lists)
-    return int(len(ids)), int((ids * numpy.arange(1, len(ids) + 1, dtype=numpy.uint64)).sum(dtype=numpy.uint64))
+    total = 0
+    for ids in lists:
+        total += int((ids * numpy.arange(1, len(ids) + 1, dtype=numpy.uint64)).sum(dtype=numpy.uint64))
+    return sum(map(len, lists)), total % 2**64
 
 
 def write_documents(texts, folder, name):
@@ -150,6 +163,18 @@ def write_documents(texts, folder, name):
     with open(path, "wb") as file:
         file.writelines(text.encode() + b"\0" for text in texts)
     return path
+
+
+def cut_short(texts):
+    """Pieces of 2 to 3 kB that end with a line."""
+    short = []
+    for text in texts:
+        begin = 0
+        while begin < len(text):
+            end = text.find("\n", begin + 2000) + 1 or len(text)
+            short.append(text[begin:end])
+            begin = end
+    return short
 
 
 def run_row(row, texts, folder, everything):
@@ -176,11 +201,14 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--text", default=os.path.join(SHARED, "text/books_en_train.jsonl.xz"))
     parser.add_argument("--only", default="", help="rows whose name holds this")
+    parser.add_argument("--short", action="store_true", help="documents of 2 to 3 kB")
     options = parser.parse_args()
     if not os.path.exists(options.text) or not os.path.exists(OURS):
         print(f"left out: {options.text} or {OURS} is not there")
         return
     texts = read_documents(options.text)
+    if options.short:
+        texts = cut_short(texts)
     with tempfile.TemporaryDirectory() as folder:
         everything = write_documents(texts, folder, "all")
         print(f"{os.path.getsize(everything) / 1e6:.1f} MB in {len(texts)} documents")

@@ -1,4 +1,4 @@
-// Merging one piece. Short pieces, which nearly all are, sit in two arrays on the stack that are scanned for the lowest
+// Merging one piece. Short pieces, which nearly all are, sit in arrays on the stack that are scanned for the lowest
 // rank; long ones are a linked list with a heap of candidate pairs, so that no input takes quadratic time. Both do the
 // same: a round takes the lowest rank there is and merges every occurrence of its pair from left to right. Pairs that
 // come about in a round wait for the next one, even where a strange merge file ranks them lower.
@@ -17,43 +17,53 @@ static inline int32_t rank_of(const struct bpe *bpe, int32_t left, int32_t right
     return pair ? pair->rank : BPE_NO_RANK;
 }
 
-// One round over ids[0…count): merges the pairs whose rank is `best`; ranks[i] belongs to ids[i], ids[i + 1].
-// Returns the new count, ranks brought up to date.
-static int merge_round(const struct bpe *bpe, int32_t *ids, int32_t *ranks, int count, int32_t best) {
+// A piece while it is merged. A rank belongs to an id and the next, and so does what they become.
+struct short_piece {
+    int count;
+    int32_t ids[SHORT_BYTES], ranks[SHORT_BYTES], merged[SHORT_BYTES];
+};
+
+static inline void pair_up(const struct bpe *bpe, struct short_piece *piece, int at) {
+    const struct bpe_pair *pair = bpe_pair_find(bpe, piece->ids[at], piece->ids[at + 1]);
+    piece->ranks[at] = pair ? pair->rank : BPE_NO_RANK;
+    piece->merged[at] = pair ? pair->id : 0;
+}
+
+// One round: merges the pairs whose rank is `best`.
+static void merge_round(const struct bpe *bpe, struct short_piece *piece, int32_t best) {
     int kept = 0, changed = -2;  // index of the last merged id written, to know which ranks to find anew
-    for (int i = 0; i < count; kept++) {
-        bool merges = i + 1 < count && ranks[i] == best;
-        int32_t id = merges ? bpe_pair_find(bpe, ids[i], ids[i + 1])->id : ids[i];
+    for (int i = 0; i < piece->count; kept++) {
+        bool merges = i + 1 < piece->count && piece->ranks[i] == best;
+        piece->ids[kept] = merges ? piece->merged[i] : piece->ids[i];
         i += merges ? 2 : 1;
-        int32_t rank = i < count ? ranks[i - 1] : BPE_NO_RANK;
-        ids[kept] = id;
         if (kept > 0 && (merges || changed == kept - 1))
-            ranks[kept - 1] = rank_of(bpe, ids[kept - 1], id);
-        ranks[kept] = rank;
+            pair_up(bpe, piece, kept - 1);
+        piece->ranks[kept] = i < piece->count ? piece->ranks[i - 1] : BPE_NO_RANK;
+        piece->merged[kept] = piece->merged[i - 1];
         if (merges)
             changed = kept;
     }
-    return kept;
+    piece->count = kept;
 }
 
-static void encode_short(const struct bpe *bpe, const unsigned char *piece, int length, struct token_list *out) {
-    int32_t ids[SHORT_BYTES], ranks[SHORT_BYTES];
+static void encode_short(const struct bpe *bpe, const unsigned char *bytes, int length, struct token_list *out) {
+    struct short_piece piece;
+    piece.count = length;
     for (int i = 0; i < length; i++)
-        ids[i] = bpe->byte_id[piece[i]];
+        piece.ids[i] = bpe->byte_id[bytes[i]];
     for (int i = 0; i + 1 < length; i++)
-        ranks[i] = rank_of(bpe, ids[i], ids[i + 1]);
-    int count = length;
+        pair_up(bpe, &piece, i);
     for (;;) {
         int32_t best = BPE_NO_RANK;
-        for (int i = 0; i + 1 < count; i++)
-            best = ranks[i] < best ? ranks[i] : best;
+        for (int i = 0; i + 1 < piece.count; i++)
+            best = piece.ranks[i] < best ? piece.ranks[i] : best;
         if (best == BPE_NO_RANK)
             break;
-        count = merge_round(bpe, ids, ranks, count, best);
+        merge_round(bpe, &piece, best);
     }
-    token_list_reserve(out, count);
-    memcpy(out->ids + out->count, ids, (size_t)count * sizeof *ids);
-    out->count += count;
+    token_list_reserve(out, piece.count);
+    memcpy(out->ids + out->count, piece.ids, (size_t)piece.count * sizeof piece.ids[0]);
+    out->count += piece.count;
 }
 
 // ---- long pieces ----

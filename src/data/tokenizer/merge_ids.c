@@ -6,29 +6,33 @@
 
 enum { SHORT_IDS = 48, KEPT_NODES = 1 << 20 };
 
-static inline int32_t rank_of(const struct bpe *bpe, int32_t left, int32_t right) {
+struct short_pair {
+    int32_t rank, id;
+};
+
+static inline struct short_pair pair_of(const struct bpe *bpe, int32_t left, int32_t right) {
     const struct bpe_pair *pair = bpe_pair_find(bpe, left, right);
-    return pair ? pair->rank : BPE_NO_RANK;
+    return pair ? (struct short_pair){pair->rank, pair->id} : (struct short_pair){BPE_NO_RANK, 0};
 }
 
 static int64_t merge_short(const struct bpe *bpe, int32_t *ids, int count) {
-    int32_t ranks[SHORT_IDS];  // ranks[i] is that of ids[i], ids[i + 1]
+    struct short_pair pairs[SHORT_IDS];  // pairs[i] is of ids[i], ids[i + 1]
     for (int i = 0; i + 1 < count; i++)
-        ranks[i] = rank_of(bpe, ids[i], ids[i + 1]);
+        pairs[i] = pair_of(bpe, ids[i], ids[i + 1]);
     while (count > 1) {
         int at = 0;
         for (int i = 1; i + 1 < count; i++)
-            at = ranks[i] < ranks[at] ? i : at;
-        if (ranks[at] == BPE_NO_RANK)
+            at = pairs[i].rank < pairs[at].rank ? i : at;
+        if (pairs[at].rank == BPE_NO_RANK)
             break;
-        ids[at] = bpe_pair_find(bpe, ids[at], ids[at + 1])->id;
+        ids[at] = pairs[at].id;
         memmove(ids + at + 1, ids + at + 2, (size_t)(count - at - 2) * sizeof *ids);
-        memmove(ranks + at, ranks + at + 1, (size_t)(count - at - 2) * sizeof *ranks);
+        memmove(pairs + at, pairs + at + 1, (size_t)(count - at - 2) * sizeof *pairs);
         count--;
         if (at + 1 < count)
-            ranks[at] = rank_of(bpe, ids[at], ids[at + 1]);
+            pairs[at] = pair_of(bpe, ids[at], ids[at + 1]);
         if (at > 0)
-            ranks[at - 1] = rank_of(bpe, ids[at - 1], ids[at]);
+            pairs[at - 1] = pair_of(bpe, ids[at - 1], ids[at]);
     }
     return count;
 }

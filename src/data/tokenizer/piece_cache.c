@@ -74,9 +74,12 @@ void piece_cache_make_room(struct piece_cache *cache) {
     *cache = larger;
 }
 
-// The piece gets into its own bucket, in exchange.
+// The piece gets into its own bucket, in exchange. Beyond an entry that is free there is nothing, since entries are put
+// into the first free place and never become free one by one.
 const struct piece_entry *piece_cache_find_next(struct piece_cache *cache, uint32_t place, struct word_key key) {
     struct piece_entry *own = &cache->buckets[place].entries[1];
+    if (is_free(own))
+        return NULL;
     for (uint32_t steps = 1; steps < PIECE_CACHE_REACH; steps++) {
         struct piece_bucket *bucket = bucket_after(cache, place, steps);
         for (int i = 0; i < 2; i++)
@@ -86,6 +89,8 @@ const struct piece_entry *piece_cache_find_next(struct piece_cache *cache, uint3
                 *own = found;
                 return own;
             }
+        if (is_free(&bucket->entries[1]))
+            break;
     }
     return NULL;
 }
