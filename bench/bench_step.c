@@ -17,7 +17,7 @@
 struct bench {
     struct flag_given given;
     int64_t steps;
-    bool floor, parts;
+    bool floor, parts, quick_weights;
     char *algorithm_cache;
     double tflops, gigabytes;
     struct config config;
@@ -40,6 +40,10 @@ static const struct flag own_flags[] = {
      .type = FLAG_BOOL,
      .offset = offsetof(struct bench, parts),
      .help = "prints the time of one more step by kind of operation, on a GPU"},
+    {.name = "--quick-weights",
+     .type = FLAG_BOOL,
+     .offset = offsetof(struct bench, quick_weights),
+     .help = "the same few random weights over and over, where drawing billions would take long"},
     {.name = "--algorithm-cache",
      .type = FLAG_STRING,
      .offset = offsetof(struct bench, algorithm_cache),
@@ -113,6 +117,32 @@ static void print_floor(const struct bench *bench) {
            seconds, seconds, (double)N / seconds);
 }
 
+// Repeats a few random numbers over all weights but the vectors, which stay as they are drawn.
+static void set_quick_weights(struct step *step) {
+    enum { PIECE = 1 << 22 };
+    float *piece = memory_alloc(sizeof *piece * PIECE);
+    float *plain[] = {memory_alloc(sizeof *piece * PIECE), memory_alloc(sizeof *piece * PIECE)};  // zeros, ones
+    philox_normal(piece, PIECE, 0, 1, 1, 0.02);
+    for (int64_t n = 0; n < PIECE; n++)
+        plain[1][n] = 1;
+    struct tensor whole = step->adam.master.data ? step->adam.master : step->values;
+    adam_reset(&step->adam, step->device);
+    for (int i = 0; i < step->params.count; i++) {
+        const struct param *param = step->params.items[i];
+        struct tensor target = tensor_flat(param_in(param, whole));
+        const float *from = param->init == INIT_NORMAL ? piece : plain[param->init == INIT_ONE];
+        for (int64_t first = 0, count; first < tensor_count(target); first += count) {
+            count = tensor_count(target) - first < PIECE ? tensor_count(target) - first : PIECE;
+            device_copy_in(step->device, tensor_rows(target, first, count), from);
+            device_synchronize(step->device);
+        }
+    }
+    step_round_master(step);
+    free(piece);
+    free(plain[0]);
+    free(plain[1]);
+}
+
 // One more step, with the time of each kind of operation beside the least it could take.
 static int print_parts(const struct bench *bench, struct step *step, const struct step_source *source) {
     enum { MOST_ROWS = 100 };
@@ -154,7 +184,10 @@ static int run(struct bench *bench) {
     TRY(mesh_place(&mesh, 0, 1, 1, 1, 1));
     TRY(mesh_connect(&mesh, world));
     TRY(step_open(&step, config, device, &mesh, STEP_TRAIN));
-    step_initialize(step);
+    if (bench->quick_weights)
+        set_quick_weights(step);
+    else
+        step_initialize(step);
     struct tokens tokens = make_tokens(config);
     struct step_source source = {.next = next_input, .context = &tokens, .count = 1};
     double *seconds = memory_alloc(sizeof *seconds * (size_t)bench->steps);

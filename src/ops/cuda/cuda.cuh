@@ -157,6 +157,7 @@ void cuda_attention_backward(struct device *device, const struct op_attention_ba
 void cuda_embedding_forward(struct device *device, const struct op_embedding_forward *op);
 void cuda_embedding_backward(struct device *device, const struct op_embedding_backward *op);
 void cuda_softmax_stats(struct device *device, const struct op_softmax_stats *op);
+void cuda_softmax_merge(struct device *device, const struct op_softmax_merge *op);
 void cuda_cross_entropy(struct device *device, const struct op_cross_entropy *op);
 void cuda_dropout_add(struct device *device, const struct op_dropout_add *op);
 void cuda_dropout_backward(struct device *device, const struct op_dropout_backward *op);
@@ -330,6 +331,23 @@ static inline bool rows_are_wide(int64_t columns, const struct tensor *tensors, 
     for (size_t i = 0; i < count; i++)
         is_wide = is_wide && (uintptr_t)tensors[i].data % 16 == 0;
     return is_wide;
+}
+
+// ---- Copies to shared memory that go on while the thread works ----
+// A thread that reads back only what it asked for itself needs no barrier, only the wait.
+
+static __device__ __forceinline__ void async_copy16(void *shared, const void *global) {
+    uint32_t address = (uint32_t)__cvta_generic_to_shared(shared);
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(address), "l"(global) : "memory");
+}
+
+// Ends a group of copies; async_wait waits until no more than PENDING of the last groups are on their way.
+static __device__ __forceinline__ void async_commit(void) {
+    asm volatile("cp.async.commit_group;" ::: "memory");
+}
+
+template <int PENDING> static __device__ __forceinline__ void async_wait(void) {
+    asm volatile("cp.async.wait_group %0;" ::"n"(PENDING) : "memory");
 }
 
 // ---- Reductions. Blocks are whole warps; every thread takes part and gets the result. ----

@@ -1,16 +1,15 @@
 // Softmax cross entropy in its two halves, and both at once where all of the vocabulary is here: then a row of logits
-// waits in shared memory between the two, and is read once and written once. One block per row.
+// waits in shared memory between the two, and is read once and written once.
 #include "ops/cuda/cuda.cuh"
 
-// Two blocks of this many threads, with a row of 50,000 in shared memory each, fit a multiprocessor of an H100.
-enum { LOSS_THREADS = 512, LOADS = 4 };
+enum { LOSS_THREADS = 512, ROW_THREADS = 1024, LOADS = 4 };
 
 template <typename T> struct loss_args {
     float *row_max, *row_sum, *row_target, *losses;  // (N)
     T *logits;                                       // (N, V)
     const int32_t *labels;                           // (N)
     const float *weights;                            // (N) or NULL
-    int64_t columns, vocabulary_start;
+    int64_t rows, columns, vocabulary_start;
     bool is_wide;
 };
 
@@ -60,10 +59,9 @@ static __device__ __forceinline__ struct running_sum running_finish(struct runni
     return all;
 }
 
-// Statistics of a row. With `kept`, the row is also left there.
+// Statistics of a row.
 template <typename T>
-static __device__ __forceinline__ struct running_sum row_stats(const loss_args<T> &args, int64_t row, T *kept,
-                                                               float *shared) {
+static __device__ __forceinline__ struct running_sum row_stats(const loss_args<T> &args, int64_t row, float *shared) {
     int64_t columns = args.columns;
     const T *logits = args.logits + row * columns;
     struct running_sum sum = {-INFINITY, 0};
@@ -80,8 +78,6 @@ static __device__ __forceinline__ struct running_sum row_stats(const loss_args<T
             if (column >= columns)
                 break;
             float value[8];
-            if (kept)
-                *(eight<T> *)(kept + column) = packed[j];
             unpack8(value, packed[j]);
             running_add<T>(&sum, value, column, columns);
         }
@@ -92,7 +88,7 @@ static __device__ __forceinline__ struct running_sum row_stats(const loss_args<T
 template <typename T> static __global__ void __launch_bounds__(LOSS_THREADS) softmax_stats_kernel(loss_args<T> args) {
     __shared__ float shared[32];
     int64_t row = blockIdx.x;
-    struct running_sum sum = row_stats<T>(args, row, NULL, shared);
+    struct running_sum sum = row_stats<T>(args, row, shared);
     if (threadIdx.x == 0) {
         int64_t label = args.labels[row] - args.vocabulary_start;
         bool is_here = label >= 0 && label < args.columns;
@@ -102,21 +98,21 @@ template <typename T> static __global__ void __launch_bounds__(LOSS_THREADS) sof
     }
 }
 
-// The gradient in place of the logits, which are read from `from`.
+// The gradient in place of the logits.
 template <typename T>
-static __device__ __forceinline__ void write_gradient(const loss_args<T> &args, int64_t row, struct running_sum sum,
-                                                      const T *from, bool from_is_wide) {
+static __device__ __forceinline__ void write_gradient(const loss_args<T> &args, int64_t row, struct running_sum sum) {
     int64_t columns = args.columns, label = args.labels[row] - args.vocabulary_start;
     float weight = args.weights[row], factor = weight / sum.total;
+    T *logits = args.logits + row * columns;
     for (int64_t column = 8 * threadIdx.x; column < columns; column += 8 * blockDim.x) {
         float value[8] = {0, 0, 0, 0, 0, 0, 0, 0};
         if (weight != 0) {
-            load8(value, from, column, columns, from_is_wide);
+            load8(value, logits, column, columns, args.is_wide);
 #pragma unroll
             for (int i = 0; i < 8; i++)
                 value[i] = exponential<T>(value[i] - sum.largest) * factor - (column + i == label ? weight : 0.0f);
         }
-        store8(args.logits + row * columns, column, columns, args.is_wide, value);
+        store8(logits, column, columns, args.is_wide, value);
     }
 }
 
@@ -127,25 +123,98 @@ template <typename T> static __global__ void __launch_bounds__(LOSS_THREADS) cro
     if (threadIdx.x == 0)
         args.losses[row] = logf(sum.total) + sum.largest - args.row_target[row];
     if (args.weights)
-        write_gradient<T>(args, row, sum, args.logits + row * args.columns, args.is_wide);
+        write_gradient<T>(args, row, sum);
 }
 
-// Both halves. The label's logit is read before a barrier, and written after it.
-template <typename T> static __global__ void __launch_bounds__(LOSS_THREADS, 2) whole_loss_kernel(loss_args<T> args) {
+// A row on its way to shared memory: every thread asks for the columns that it will read itself.
+template <typename T>
+static __device__ __forceinline__ void fetch_logits(T *kept, const loss_args<T> &args, int64_t row) {
+    const T *logits = args.logits + row * args.columns;
+    if (row < args.rows)
+        for (int column = 8 * threadIdx.x; column < args.columns; column += 8 * blockDim.x)
+#pragma unroll
+            for (int i = 0; i < (int)sizeof(T) / 2; i++)
+                async_copy16((uint4 *)(kept + column) + i, (const uint4 *)(logits + column) + i);
+    async_commit();
+}
+
+static const float LOG2_E = 1.44269504089f;
+
+// 2^x, off by some 1e-7 of it; 0 where that is below the normal numbers.
+static __device__ __forceinline__ float power_of_two(float x) {
+    float y;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+
+// The gradient of a row in shared memory: weight * softmax is one power of two, and the label's column is mended.
+template <typename T>
+static __device__ __forceinline__ void write_row(const loss_args<T> &args, int64_t row, struct running_sum sum,
+                                                 const T *kept) {
+    int columns = (int)args.columns;
+    int64_t label = args.labels[row] - args.vocabulary_start;
+    float weight = args.weights[row], shift = log2f(weight / sum.total) - sum.largest * LOG2_E;
+    T *out = args.logits + row * args.columns;
+    for (int column = 8 * threadIdx.x; column < columns; column += 8 * blockDim.x) {
+        float value[8] = {0, 0, 0, 0, 0, 0, 0, 0};
+        if (weight != 0) {
+            load8(value, kept, column, columns, true);
+#pragma unroll
+            for (int i = 0; i < 8; i++)
+                value[i] = power_of_two(fmaf(value[i], LOG2_E, shift));
+        }
+        if (label >= column && label < column + 8)
+#pragma unroll
+            for (int i = 0; i < 8; i++)
+                value[i] -= column + i == label ? weight : 0.0f;
+        store8(out, column, columns, true, value);
+    }
+}
+
+// Both halves for aligned rows of 16-bit logits, that fit shared memory twice: the next row is on its way while this
+// one is worked on. A block takes every gridDim.x-th row. Only the label's logit is read by a thread that did not
+// fetch it, after a barrier.
+template <typename T> static __global__ void __launch_bounds__(ROW_THREADS, 1) whole_rows_kernel(loss_args<T> args) {
     extern __shared__ uint4 memory[];
     __shared__ float shared[32];
-    T *kept = (T *)memory;
-    int64_t row = blockIdx.x, label = args.labels[row] - args.vocabulary_start;
-    float target = label >= 0 && label < args.columns ? to_float(args.logits[row * args.columns + label]) : 0.0f;
-    struct running_sum sum = row_stats<T>(args, row, kept, shared);
-    if (threadIdx.x == 0) {
-        args.row_max[row] = sum.largest;
-        args.row_sum[row] = sum.total;
-        args.row_target[row] = target;
-        args.losses[row] = logf(sum.total) + sum.largest - target;
+    int columns = (int)args.columns, turn = 0;
+    T *rows = (T *)memory;  // (2, columns)
+    fetch_logits(rows, args, blockIdx.x);
+    fetch_logits(rows + columns, args, (int64_t)blockIdx.x + gridDim.x);
+    for (int64_t row = blockIdx.x; row < args.rows; row += gridDim.x, turn ^= 1) {
+        struct running_sum sum = {-INFINITY, 0};
+        T *kept = rows + turn * columns;
+        async_wait<1>();
+        for (int column = 8 * threadIdx.x; column < columns; column += 8 * blockDim.x) {
+            float value[8];
+            load8(value, kept, column, columns, true);
+#pragma unroll
+            for (int i = 0; i < 8; i++)
+                sum.largest = fmaxf(sum.largest, value[i]);
+        }
+        sum.largest = block_max(sum.largest, shared);
+        int64_t label = args.labels[row] - args.vocabulary_start;
+        bool is_here = label >= 0 && label < columns;
+        float target = threadIdx.x == 0 && is_here ? to_float(kept[label]) : 0.0f;
+        float shift = -base_of(sum.largest) * LOG2_E;
+        for (int column = 8 * threadIdx.x; column < columns; column += 8 * blockDim.x) {
+            float value[8];
+            load8(value, kept, column, columns, true);
+#pragma unroll
+            for (int i = 0; i < 8; i++)
+                sum.total += power_of_two(fmaf(value[i], LOG2_E, shift));
+        }
+        sum.total = block_sum(sum.total, shared);
+        if (threadIdx.x == 0) {
+            args.row_max[row] = sum.largest;
+            args.row_sum[row] = sum.total;
+            args.row_target[row] = target;
+            args.losses[row] = logf(sum.total) + sum.largest - target;
+        }
+        if (args.weights)
+            write_row(args, row, sum, kept);
+        fetch_logits(kept, args, row + 2 * (int64_t)gridDim.x);
     }
-    if (args.weights)
-        write_gradient<T>(args, row, sum, kept, true);
 }
 
 static unsigned loss_threads(int64_t columns) {
@@ -164,6 +233,7 @@ extern "C" void cuda_softmax_stats(struct device *device, const struct op_softma
         args.row_target = (float *)op->row_target.data;
         args.logits = (T *)op->logits.data;
         args.labels = (const int32_t *)op->labels.data;
+        args.rows = op->logits.shape[0];
         args.columns = op->logits.shape[1];
         args.vocabulary_start = op->vocabulary_start;
         args.is_wide = rows_are_wide(args.columns, &op->logits, 1);
@@ -180,6 +250,7 @@ template <typename T> static void cross_entropy(struct cuda_device *cuda, const 
     args.logits = (T *)op->logits.data;
     args.labels = (const int32_t *)op->labels.data;
     args.weights = (const float *)op->weights.data;
+    args.rows = op->logits.shape[0];
     args.columns = op->logits.shape[1];
     args.vocabulary_start = op->vocabulary_start;
     args.is_wide = rows_are_wide(args.columns, &op->logits, 1);
@@ -188,13 +259,16 @@ template <typename T> static void cross_entropy(struct cuda_device *cuda, const 
         LAUNCH(cuda, cross_entropy_kernel<T>, rows, threads, 0, args);
         return;
     }
-    size_t kept_bytes = (size_t)divide_up(args.columns, 8) * sizeof(eight<T>);
-    int most = 0;
+    int most = 0, processors = 0;
+    size_t kept_bytes = 2 * (size_t)args.columns * sizeof(T);
     CHECK_CUDA(cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, cuda->index));
-    if (kept_bytes + 256 <= (size_t)most) {
+    CHECK_CUDA(cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, cuda->index));
+    if (sizeof(T) == 2 && args.is_wide && kept_bytes + 256 <= (size_t)most) {
         CHECK_CUDA(
-            cudaFuncSetAttribute(whole_loss_kernel<T>, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)kept_bytes));
-        LAUNCH(cuda, whole_loss_kernel<T>, rows, threads, kept_bytes, args);
+            cudaFuncSetAttribute(whole_rows_kernel<T>, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)kept_bytes));
+        // Rows do not meet, so their split over blocks may follow the number of processors.
+        unsigned blocks = (unsigned)min(args.rows, (int64_t)processors);
+        LAUNCH(cuda, whole_rows_kernel<T>, blocks, ROW_THREADS, kept_bytes, args);
     } else {
         LAUNCH(cuda, softmax_stats_kernel<T>, rows, threads, 0, args);
         LAUNCH(cuda, cross_entropy_kernel<T>, rows, threads, 0, args);

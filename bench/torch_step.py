@@ -1,0 +1,196 @@
+#!/usr/bin/env python3
+"""One training step of PyTorch on a GPU, for comparison with bench_step: compiled, bf16 autocast over fp32 weights, cuDNN
+attention, fused AdamW, gradients clipped. With --floor also the least a step can take: its matrix products and its attention
+alone, as PyTorch runs them, and the bytes that must move at the speed of a copy. One line of JSON each.
+
+usage: torch_step.py [--floor] [--steps N] NAME LAYERS HIDDEN HEADS SEQUENCE BATCH VOCABULARY [gpt|llama]
+"""
+import argparse
+import json
+import statistics
+import time
+
+import torch
+from torch import nn
+from torch.nn import functional
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+
+def gated_width(hidden):
+    """The width of a Llama MLP: 8/3 of the hidden size, rounded up to a multiple of 256."""
+    return int(8 * hidden / 3 + 255) // 256 * 256
+
+
+def rotate(x, angles):
+    cosine, sine = angles
+    low, high = x.chunk(2, dim=-1)
+    return torch.cat((low * cosine - high * sine, high * cosine + low * sine), dim=-1).to(x.dtype)
+
+
+class Block(nn.Module):
+    def __init__(self, hidden, heads, is_llama):
+        super().__init__()
+        self.heads, self.is_llama = heads, is_llama
+        norm = nn.RMSNorm if is_llama else nn.LayerNorm
+        self.norm1, self.norm2 = norm(hidden, eps=1e-5), norm(hidden, eps=1e-5)
+        self.qkv = nn.Linear(hidden, 3 * hidden, bias=not is_llama)
+        self.proj = nn.Linear(hidden, hidden, bias=not is_llama)
+        width = gated_width(hidden) if is_llama else 4 * hidden
+        self.fc1 = nn.Linear(hidden, 2 * width if is_llama else width, bias=not is_llama)
+        self.fc2 = nn.Linear(width, hidden, bias=not is_llama)
+
+    def attend(self, x, angles):
+        batch, length, hidden = x.shape
+        q, k, v = self.qkv(x).view(batch, length, 3, self.heads, hidden // self.heads).unbind(dim=2)
+        if self.is_llama:
+            q, k = rotate(q, angles), rotate(k, angles)
+        q, k, v = q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2)
+        out = functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+        return self.proj(out.transpose(1, 2).reshape(batch, length, hidden))
+
+    def forward(self, x, angles):
+        x = x + self.attend(self.norm1(x), angles)
+        inner = self.fc1(self.norm2(x))
+        if self.is_llama:
+            gate, up = inner.chunk(2, dim=-1)
+            return x + self.fc2(functional.silu(gate) * up)
+        return x + self.fc2(functional.gelu(inner, approximate="tanh"))
+
+
+class Model(nn.Module):
+    def __init__(self, shape):
+        super().__init__()
+        hidden, heads, length = shape.hidden, shape.heads, shape.sequence
+        self.is_llama = shape.kind == "llama"
+        self.tokens = nn.Embedding(shape.vocabulary, hidden)
+        self.positions = None if self.is_llama else nn.Embedding(length, hidden)
+        self.blocks = nn.ModuleList(Block(hidden, heads, self.is_llama) for _ in range(shape.layers))
+        self.norm = (nn.RMSNorm if self.is_llama else nn.LayerNorm)(hidden, eps=1e-5)
+        self.head = nn.Linear(hidden, shape.vocabulary, bias=False)
+        if not self.is_llama:
+            self.head.weight = self.tokens.weight
+        for parameter in self.parameters():
+            if parameter.dim() > 1:
+                nn.init.normal_(parameter, std=0.02)
+        size = hidden // heads
+        angle = torch.arange(length)[:, None] * 10000.0 ** (-torch.arange(0, size, 2) / size)
+        self.register_buffer("cosine", angle.cos()[None, :, None])
+        self.register_buffer("sine", angle.sin()[None, :, None])
+
+    def forward(self, tokens, labels):
+        x = self.tokens(tokens)
+        if self.positions is not None:
+            x = x + self.positions.weight
+        for block in self.blocks:
+            x = block(x, (self.cosine, self.sine))
+        logits = self.head(self.norm(x))
+        return functional.cross_entropy(logits.view(-1, logits.shape[-1]).float(), labels.view(-1))
+
+
+def time_step(shape, steps):
+    torch.manual_seed(0)
+    model = Model(shape).cuda()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, betas=(0.9, 0.95), weight_decay=0.1, fused=True)
+    compiled = torch.compile(model)
+    tokens = torch.randint(0, shape.vocabulary, (shape.batch, shape.sequence), device="cuda")
+    labels = torch.randint(0, shape.vocabulary, (shape.batch, shape.sequence), device="cuda")
+
+    def step():
+        with torch.autocast("cuda", torch.bfloat16):
+            loss = compiled(tokens, labels)
+        loss.backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+        return loss
+
+    start = time.time()
+    with sdpa_kernel(SDPBackend.CUDNN_ATTENTION):
+        for _ in range(3):
+            step()
+        torch.cuda.synchronize()
+        warm = time.time() - start
+        seconds = []
+        for _ in range(steps):
+            start = time.time()
+            loss = step()
+            torch.cuda.synchronize()
+            seconds.append(time.time() - start)
+    median = statistics.median(seconds)
+    return {"name": "PyTorch compiled", "config": shape.name, "median_s": round(median, 4),
+            "tokens_per_second": round(shape.batch * shape.sequence / median, 1), "loss": round(loss.item(), 4),
+            "device_gb": round(torch.cuda.max_memory_allocated() / 1e9, 2), "first_steps_s": round(warm, 1)}
+
+
+def milliseconds(run, repeats=8):
+    for _ in range(3):
+        run()
+    start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+    start.record()
+    for _ in range(repeats):
+        run()
+    end.record()
+    torch.cuda.synchronize()
+    return start.elapsed_time(end) / repeats
+
+
+def time_products(rows, out, inner):
+    """y = x w', dx = dy w and dw = dy' x of one linear layer."""
+    x, w, dy = (torch.randn(a, b, device="cuda", dtype=torch.bfloat16)
+                for a, b in ((rows, inner), (out, inner), (rows, out)))
+    return milliseconds(lambda: x @ w.t()) + milliseconds(lambda: dy @ w) + milliseconds(lambda: dy.t() @ x)
+
+
+def time_attention(shape):
+    size = (shape.batch, shape.heads, shape.sequence, shape.hidden // shape.heads)
+    q, k, v = (torch.randn(size, device="cuda", dtype=torch.bfloat16, requires_grad=True) for _ in range(3))
+
+    def attend():
+        return functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+
+    with sdpa_kernel(SDPBackend.CUDNN_ATTENTION):
+        out = attend()
+        dout = torch.randn_like(out)
+        return milliseconds(attend) + milliseconds(
+            lambda: torch.autograd.grad(out, (q, k, v), dout, retain_graph=True))
+
+
+def time_floor(shape):
+    rows, hidden, layers = shape.batch * shape.sequence, shape.hidden, shape.layers
+    is_llama = shape.kind == "llama"
+    width = gated_width(hidden) if is_llama else 4 * hidden
+    fc1 = 2 * width if is_llama else width
+    linears = ((3 * hidden, hidden), (hidden, hidden), (fc1, hidden), (hidden, width))
+    products = layers * sum(time_products(rows, out, inner) for out, inner in linears)
+    products += time_products(rows, shape.vocabulary, hidden)
+    attention = layers * time_attention(shape)
+    source = torch.empty(2**31, device="cuda", dtype=torch.uint8)
+    target = torch.empty_like(source)
+    bytes_per_ms = 2 * source.numel() / milliseconds(lambda: target.copy_(source))
+    parameters = layers * sum(out * inner for out, inner in linears) + shape.vocabulary * hidden * (2 if is_llama else 1)
+    # Adam on fp32 state; norms with residuals forward and backward; the activation the same; softmax and its gradient.
+    moved = 30 * parameters + layers * rows * 2 * (16 * hidden + (6 if is_llama else 3) * width) + 6 * rows * shape.vocabulary
+    total = products + attention + moved / bytes_per_ms
+    return {"name": "floor", "config": shape.name, "median_s": round(total / 1e3, 4),
+            "tokens_per_second": round(rows / total * 1e3, 1), "products_ms": round(products, 2),
+            "attention_ms": round(attention, 2), "bytes_ms": round(moved / bytes_per_ms, 2),
+            "copy_gb_per_s": round(bytes_per_ms / 1e6)}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--floor", action="store_true")
+    parser.add_argument("--steps", type=int, default=10)
+    parser.add_argument("name")
+    for name in ("layers", "hidden", "heads", "sequence", "batch", "vocabulary"):
+        parser.add_argument(name, type=int)
+    parser.add_argument("kind", nargs="?", default="gpt", choices=("gpt", "llama"))
+    shape = parser.parse_args()
+    torch.set_float32_matmul_precision("high")
+    if shape.floor:
+        print(json.dumps(time_floor(shape)), flush=True)
+    print(json.dumps(time_step(shape, shape.steps)), flush=True)
+
+
+if __name__ == "__main__":
+    main()
