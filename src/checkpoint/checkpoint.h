@@ -13,12 +13,15 @@
 // removed by the next one.
 //
 // Tensors on disk are global and named, never cut by rank: how ranks were laid out when a checkpoint was written
-// does not show in it. Rank 0 writes; every rank may read. Tensors may lie in any device's memory and must be
-// contiguous. The code here knows lists of named tensors and nothing of models.
+// does not show in it. Rank 0 writes, and ranks that share tensors with it send it their slices; every rank may read.
+// Tensors may lie in any device's memory and must be contiguous. The code here knows lists of named tensors and nothing
+// of models.
 #ifndef CHECKPOINT_CHECKPOINT_H
 #define CHECKPOINT_CHECKPOINT_H
 
+#include "comm/comm.h"
 #include "ops/device.h"
+#include "parallel/shard.h"
 #include "tensor/tensor.h"
 #include <stdbool.h>
 #include <stddef.h>
@@ -27,6 +30,8 @@
 struct checkpoint_tensor {
     const char *name;  // borrowed
     struct tensor tensor;
+    const struct shard
+        *shard;  // where `tensor` is a slice of what the file holds; NULL, or of one part: it is all of it
 };
 
 // Where a run stands besides its tensors. Everything is in state.json, exactly: doubles read back the same.
@@ -76,6 +81,7 @@ struct checkpoint_save {
     size_t model_count;
     const struct checkpoint_tensor *optimizer;  // none (--no-save-optim): the checkpoint has no optimizer.safetensors
     size_t optimizer_count;
+    struct group *shares;  // the ranks whose slices make up the tensors, the writer first; NULL where nothing is split
     const struct checkpoint_state *state;
     struct checkpoint_file_list files;  // copied; borrowed
     // Where the model's tensors are not in memory (data NULL): writes the elements of tensor i. NULL otherwise.
@@ -88,7 +94,8 @@ struct checkpoint_save {
     int64_t retain_interval;
 };
 
-// Saves state->iteration. On -1 the previous checkpoint and its marker stand as before and nothing half-written is
+// Saves state->iteration. All ranks of `shares` call, with the same lists; all but the first only give their slices. On
+// -1 the previous checkpoint and its marker stand as before and nothing half-written is
 // left.
 int checkpoint_save(const struct checkpoint_save *save);
 
@@ -123,7 +130,7 @@ struct checkpoint_load {
     const char *path;  // an iter_… folder
     enum checkpoint_part part;
     struct device *device;
-    const struct checkpoint_tensor *tensors;  // filled; names and shapes must be those of the checkpoint
+    const struct checkpoint_tensor *tensors;  // filled; names and (whole) shapes must be those of the checkpoint
     size_t count;
     bool is_partial;  // tensors of the checkpoint that are not asked for are no error
 };

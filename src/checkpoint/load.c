@@ -6,6 +6,7 @@
 #include "base/file.h"
 #include "base/memory.h"
 #include "checkpoint/convert.h"
+#include "checkpoint/gather.h"
 #include "checkpoint/manifest.h"
 #include "checkpoint/safetensors.h"
 #include "checkpoint/stage.h"
@@ -77,8 +78,9 @@ static int check_tensor(const struct checkpoint_load *load, const struct checkpo
     char ours[128], theirs[128];
     tensor_describe(wanted->tensor, ours, sizeof ours);
     safetensors_describe(found, theirs, sizeof theirs);
-    size_t shape_bytes = (size_t)wanted->tensor.rank * sizeof wanted->tensor.shape[0];
-    if (found->rank != wanted->tensor.rank || memcmp(found->shape, wanted->tensor.shape, shape_bytes) != 0)
+    int64_t shape[TENSOR_MAX_RANK];
+    int rank = gather_shape(wanted, shape);
+    if (found->rank != rank || memcmp(found->shape, shape, (size_t)rank * sizeof shape[0]) != 0)
         return error_set("%s: tensor \"%s\" is %s in the checkpoint and %s in this model; %s", load->path, wanted->name,
                          theirs, ours, remedy);
     if (!convert_is_possible(found->dtype, wanted->tensor.dtype))
@@ -130,8 +132,11 @@ int checkpoint_load_tensors(const struct checkpoint_load *load) {
     int result = check_all(load, &part);
     if (result == 0) {
         struct stage stage = {.device = load->device};
-        for (size_t i = 0; i < load->count && result == 0; i++)
-            result = stage_in(&stage, load->tensors[i].tensor, part_find(&part, load->tensors[i].name));
+        for (size_t i = 0; i < load->count && result == 0; i++) {
+            const struct checkpoint_tensor *wanted = &load->tensors[i];
+            const struct safetensors_tensor *found = part_find(&part, wanted->name);
+            result = gather_take(&stage, wanted, found);
+        }
         stage_end(&stage);
     }
     part_close(&part);

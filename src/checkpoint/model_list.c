@@ -5,6 +5,6 @@
 
 void model_list_parameters(const struct config *config, struct param_list *params) {
     struct model model;
-    model_build(&model, params, config);
+    model_build(&model, params, config, NULL);
     model_free(&model);
 }

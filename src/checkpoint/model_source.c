@@ -5,6 +5,7 @@
 #include "base/file.h"
 #include "base/memory.h"
 #include "checkpoint/convert.h"
+#include "checkpoint/gather.h"
 #include "checkpoint/model_list.h"
 #include "checkpoint/source_kind.h"
 #include "checkpoint/stage.h"
@@ -136,8 +137,9 @@ static int load_one(struct model_source *source, struct stage *stage, const stru
     const struct source_tensor *tensor = &source->tensors[i];
     char ours[128];
     tensor_describe(wanted->tensor, ours, sizeof ours);
-    if (tensor->rank != wanted->tensor.rank ||
-        memcmp(tensor->shape, wanted->tensor.shape, (size_t)tensor->rank * sizeof tensor->shape[0]) != 0)
+    int64_t shape[TENSOR_MAX_RANK];
+    if (tensor->rank != gather_shape(wanted, shape) ||
+        memcmp(tensor->shape, shape, (size_t)tensor->rank * sizeof shape[0]) != 0)
         return error_set("%s: tensor \"%s\" has another shape than %s of this model; leave the model's flags to "
                          "--use-checkpoint-args",
                          source->path, wanted->name, ours);
@@ -147,7 +149,7 @@ static int load_one(struct model_source *source, struct stage *stage, const stru
     bytes.data = memory;
     bytes.bytes = tensor->bytes;
     if (result == 0)
-        result = stage_in(stage, wanted->tensor, &bytes);
+        result = gather_take(stage, wanted, &bytes);
     stage_end(stage);  // the memory is about to go
     free(memory);
     return result;

@@ -8,6 +8,7 @@
 #include "base/memory.h"
 #include "checkpoint/extra.h"
 #include "checkpoint/folder.h"
+#include "checkpoint/gather.h"
 #include "checkpoint/manifest.h"
 #include "checkpoint/safetensors.h"
 #include "checkpoint/space.h"
@@ -23,6 +24,7 @@ struct part {
     const char *holds;
     const struct checkpoint_tensor *tensors;
     size_t count;
+    struct gather *gather;
     struct safetensors_layout layout;  // its tensors are owned
     struct safetensors_text metadata[3];
     char iteration[24];
@@ -34,8 +36,8 @@ static void part_init(struct part *part, const char *holds, const struct checkpo
     for (size_t i = 0; i < count; i++) {
         struct tensor t = tensors[i].tensor;
         CHECK(tensor_is_contiguous(t));
-        entries[i] = (struct safetensors_tensor){.name = tensors[i].name, .dtype = t.dtype, .rank = t.rank};
-        memcpy(entries[i].shape, t.shape, sizeof t.shape);
+        entries[i] = (struct safetensors_tensor){.name = tensors[i].name, .dtype = t.dtype};
+        entries[i].rank = gather_shape(&tensors[i], entries[i].shape);
     }
     part->layout = (struct safetensors_layout){.tensors = entries, .count = count};
 }
@@ -65,8 +67,12 @@ static int write_tensors(const struct part *part, const struct checkpoint_save *
     }
     struct stage stage = {.device = save->device};
     device_synchronize(save->device);
-    for (size_t i = 0; i < part->count && result == 0; i++)
-        result = stage_out(&stage, part->tensors[i].tensor, writer);
+    for (size_t i = 0; i < part->count && result == 0; i++) {
+        const struct checkpoint_tensor *tensor = &part->tensors[i];
+        result = gather_next(part->gather, writer);
+        if (result == 0 && !gather_is_split(tensor))
+            result = stage_out(&stage, tensor->tensor, writer);
+    }
     stage_end(&stage);
     return result;
 }
@@ -176,7 +182,7 @@ static int publish(const struct checkpoint_save *save, const char *temporary) {
     return result;
 }
 
-int checkpoint_save(const struct checkpoint_save *save) {
+static int save_files(const struct checkpoint_save *save, struct gather *gather) {
     CHECK(save->state->iteration >= 0);
     TRY(file_make_folders(save->folder));
     folder_restore(save->folder);
@@ -189,6 +195,7 @@ int checkpoint_save(const struct checkpoint_save *save) {
         part_init(&parts[count++], "optimizer", save->optimizer, save->optimizer_count);
     for (size_t i = 0; i < count; i++)
         part_set_metadata(&parts[i], save->state->iteration);
+    parts[0].gather = parts[count - 1].gather = gather;
     char *path = checkpoint_path(save->folder, save->state->iteration);
     char *temporary = file_temporary_name(path);
     int result = check_space(save->folder, parts, count);
@@ -204,5 +211,20 @@ int checkpoint_save(const struct checkpoint_save *save) {
         part_free(&parts[i]);
     free(temporary);
     free(path);
+    return result;
+}
+
+int checkpoint_save(const struct checkpoint_save *save) {
+    struct gather gather = {.device = save->device,
+                            .group = save->shares,
+                            .lists = {save->model, save->optimizer},
+                            .counts = {save->model_count, save->optimizer_count}};
+    if (save->shares && group_rank(save->shares) > 0) {
+        gather_give(&gather);
+        return 0;
+    }
+    int result = save_files(save, &gather);
+    if (result < 0)
+        gather_forget_rest(&gather);
     return result;
 }

@@ -28,7 +28,8 @@ int config_pad_vocab(struct config *config, int64_t vocab_size) {
     if (vocab_size < 1 || vocab_size > INT32_MAX)
         return error_set("a vocabulary of %" PRId64 " tokens is out of range", vocab_size);
     if (config->padded_vocab_size == 0) {
-        int64_t multiple = config->make_vocab_size_divisible_by * config->tensor_model_parallel_size;
+        // Not by the tensor-parallel ranks as well: the layout of ranks must not change the model.
+        int64_t multiple = config->make_vocab_size_divisible_by;
         config->padded_vocab_size = (vocab_size + multiple - 1) / multiple * multiple;
     }
     if (config->padded_vocab_size < vocab_size)

@@ -303,8 +303,7 @@ static const struct flag rows[] = {
     GROUP("Machine and parallelism"),
     CHOICE("--device", device, "auto", device_names, "where to compute; auto takes a GPU where there is one"),
     INT("--threads", threads, "0", 0, 4096, "CPU threads of a rank; 0 for all it may use"),
-    INT("--tensor-model-parallel-size", tensor_model_parallel_size, "1", 1, 1 << 20, "ranks that share each layer",
-        .not_yet = true),
+    INT("--tensor-model-parallel-size", tensor_model_parallel_size, "1", 1, 1 << 20, "ranks that share each layer"),
     INT("--pipeline-model-parallel-size", pipeline_model_parallel_size, "1", 1, 1 << 20,
         "stages the layers are divided into", .not_yet = true),
     INT("--context-parallel-size", context_parallel_size, "1", 1, 1 << 20, "ranks that share each sequence", NOT_YET),
@@ -412,8 +411,10 @@ static const struct flag_table config_table = {.flags = rows,
     "--pipeline-model-parallel-size --context-parallel-size --sequence-parallel --distributed-timeout-minutes "        \
     "--attention-backend"
 #define DATA_FLAGS                                                                                                     \
-    " --micro-batch-size --data-path --valid-data-path --split --data-cache-path --eod-mask-loss "                     \
-    "--reset-position-ids --reset-attention-mask --no-create-attention-mask-in-dataloader"
+    " --micro-batch-size --data-path --data-args-path --valid-data-path --split --data-cache-path --eod-mask-loss "    \
+    "--reset-position-ids --reset-attention-mask --no-create-attention-mask-in-dataloader --mask-prob "                \
+    "--short-seq-prob "                                                                                                \
+    "--sample-break-mode --leave-unmasked-prob --random-token-prob --mask-whole-words"
 
 static const struct flag_command train_command = {
     .name = "train",

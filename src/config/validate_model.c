@@ -83,6 +83,23 @@ static void validate_form(struct config *config, struct complaints *complaints) 
                              "--untie-embeddings-and-output-weights out");
 }
 
+// Ranks that share each layer take whole heads and even parts of the MLP; the vocabulary may end unevenly.
+static void validate_shares(const struct config *config, struct complaints *complaints) {
+    int64_t parts = config->tensor_model_parallel_size;
+    const struct {
+        const char *name;
+        int64_t value;
+    } shared[] = {{"--num-attention-heads", config->num_attention_heads},
+                  {"--num-query-groups", config_query_groups(config)},
+                  {"--ffn-hidden-size", config->ffn_hidden_size}};
+    for (size_t i = 0; i < sizeof shared / sizeof shared[0]; i++)
+        if (shared[i].value % parts != 0)
+            complain(complaints,
+                     "%s %" PRId64 " cannot be shared by --tensor-model-parallel-size %" PRId64
+                     " ranks; give a size that divides it",
+                     shared[i].name, shared[i].value, parts);
+}
+
 static void validate_mlp(struct config *config, struct complaints *complaints) {
     if (config->swiglu && config->activation && !is(config->activation, "silu"))
         complain(complaints, "--swiglu has the activation silu, not %s; leave one out", config->activation);
@@ -134,11 +151,9 @@ void validate_model(struct config *config, struct complaints *complaints) {
                  "--num-attention-heads %" PRId64 " is no multiple of --num-query-groups %" PRId64 "; change one",
                  heads, groups);
     validate_mlp(config, complaints);
+    validate_shares(config, complaints);
     validate_lengths(config, complaints);
     validate_positions(config, complaints);
     validate_form(config, complaints);
     validate_recompute(config, complaints);
-    if (config->padded_vocab_size % config->tensor_model_parallel_size != 0)
-        complain(complaints, "--padded-vocab-size %" PRId64 " is no multiple of the tensor-parallel ranks",
-                 config->padded_vocab_size);
 }

@@ -13,27 +13,28 @@ void attention_build(struct attention *attention, struct param_list *params, con
     int64_t queries = choices->H * choices->D, keys = choices->G * choices->D;
     const int64_t packed[SHARD_MAX_SEGMENTS] = {queries, keys, keys}, pair[SHARD_MAX_SEGMENTS] = {keys, keys};
     struct linear_options in = {.has_bias = choices->has_qkv_bias, .standard_deviation = choices->standard_deviation};
-    struct linear_options out = {.weight = shard_whole(2, choices->C, queries),
+    struct linear_options out = {.weight = choices_split(choices, shard_whole(2, choices->C, queries), 1),
                                  .has_bias = choices->has_bias,
                                  .standard_deviation =
                                      choices->standard_deviation / sqrt(2.0 * (double)options->layers)};
     char *qkv_name = memory_printf("%s.linear_qkv", name), *proj_name = memory_printf("%s.linear_proj", name);
     char *q_name = memory_printf("%s.linear_q", name), *kv_name = memory_printf("%s.linear_kv", name);
     if (attention->is_cross) {
-        in.weight = shard_whole(2, queries, choices->C);
+        in.weight = choices_split(choices, shard_whole(2, queries, choices->C), 0);
         linear_build(&attention->q, params, q_name, &in);
-        in.weight = linear_segments(choices->C, pair);
+        in.weight = choices_split(choices, linear_segments(choices->C, pair), 0);
         linear_build(&attention->kv, params, kv_name, &in);
     } else {
-        in.weight = linear_segments(choices->C, packed);
+        in.weight = choices_split(choices, linear_segments(choices->C, packed), 0);
         linear_build(&attention->qkv, params, qkv_name, &in);
         attention->rope = choices->rope;
         attention->window = options->is_causal ? choices->window : 0;
         attention->is_causal = options->is_causal;
     }
     linear_build(&attention->proj, params, proj_name, &out);
-    attention->H = choices->H;
-    attention->G = choices->G;
+    attention->H = choices->H / choices->parts;
+    attention->G = choices->G / choices->parts;
+    attention->first_head = (int)attention->H * choices->part;
     attention->D = choices->D;
     attention->scale = choices->scale;
     attention->is_recomputed = choices->recomputes_attention;
@@ -123,6 +124,13 @@ static void project(const struct attention *attention, const struct pass *pass, 
         linear_forward(&attention->kv, pass, saved->kv, pass->memory.x, EPILOGUE_BIAS, none);
 }
 
+// Masks are drawn by the head's number in the whole layer.
+static struct dropout dropout_of(const struct attention *attention, const struct pass *pass) {
+    struct dropout dropout = pass_dropout(pass, attention->dropout, attention->dropout_layer, DROPOUT_ATTENTION);
+    dropout.first_head = attention->first_head;
+    return dropout;
+}
+
 // out (N, H D) and, for a backward pass, lse from the projections.
 static void attend(const struct attention *attention, const struct pass *pass, const struct views *views,
                    struct tensor out, struct tensor lse) {
@@ -135,8 +143,7 @@ static void attend(const struct attention *attention, const struct pass *pass, c
                                            .scale = attention->scale,
                                            .is_causal = attention->is_causal,
                                            .mask = mask_of(attention, pass),
-                                           .dropout = pass_dropout(pass, attention->dropout, attention->dropout_layer,
-                                                                   DROPOUT_ATTENTION),
+                                           .dropout = dropout_of(attention, pass),
                                        });
 }
 
@@ -193,25 +200,24 @@ void attention_backward(const struct attention *attention, const struct pass *pa
     linear_backward_input(&attention->proj, pass, dout, ddelta, (struct tensor){0});
     linear_backward_weight(&attention->proj, pass, ddelta, out);
     op_attention_backward(
-        pass->device,
-        &(struct op_attention_backward){
-            .dq = gradients.q,
-            .dk = gradients.k,
-            .dv = gradients.v,
-            .drelative_bias = mask.relative_bias.data ? pass->drelative_bias : (struct tensor){0},
-            .dout = tensor_reshape_4d(dout, pass->B, pass->T, attention->H, attention->D),
-            .out = tensor_reshape_4d(out, pass->B, pass->T, attention->H, attention->D),
-            .lse = lse,
-            .scratch = arena_3d(pass->scratch, DTYPE_F32, pass->B, attention->H, pass->T),
-            .workspace = arena_1d(pass->scratch, DTYPE_U8, attention_workspace_bytes(views.q, views.k)),
-            .q = views.q,
-            .k = views.k,
-            .v = views.v,
-            .scale = attention->scale,
-            .is_causal = attention->is_causal,
-            .mask = mask,
-            .dropout = pass_dropout(pass, attention->dropout, attention->dropout_layer, DROPOUT_ATTENTION),
-        });
+        pass->device, &(struct op_attention_backward){
+                          .dq = gradients.q,
+                          .dk = gradients.k,
+                          .dv = gradients.v,
+                          .drelative_bias = mask.relative_bias.data ? pass->drelative_bias : (struct tensor){0},
+                          .dout = tensor_reshape_4d(dout, pass->B, pass->T, attention->H, attention->D),
+                          .out = tensor_reshape_4d(out, pass->B, pass->T, attention->H, attention->D),
+                          .lse = lse,
+                          .scratch = arena_3d(pass->scratch, DTYPE_F32, pass->B, attention->H, pass->T),
+                          .workspace = arena_1d(pass->scratch, DTYPE_U8, attention_workspace_bytes(views.q, views.k)),
+                          .q = views.q,
+                          .k = views.k,
+                          .v = views.v,
+                          .scale = attention->scale,
+                          .is_causal = attention->is_causal,
+                          .mask = mask,
+                          .dropout = dropout_of(attention, pass),
+                      });
     backward_projections(attention, pass, dqkv, dkv, dx, x);
     arena_release(pass->scratch, mark);
 }

@@ -29,7 +29,8 @@ struct attention {
     struct linear q;     // cross: (H D, C)
     struct linear kv;    // cross: (2G D, C), all keys, then all values
     struct linear proj;  // (C, H D)
-    int64_t H, G, D;
+    int64_t H, G, D;     // heads of this rank, and their width
+    int first_head;      // of this rank, among those of the whole layer
     float scale;
     bool is_cross, is_causal, is_recomputed;
     int64_t window;

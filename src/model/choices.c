@@ -58,7 +58,11 @@ static void set_recompute(struct choices *choices, const struct config *config) 
         choices->recomputed_layers = config->recompute_num_layers > 0 ? config->recompute_num_layers : 1;
 }
 
-void choices_set(struct choices *choices, const struct config *config) {
+struct shard choices_split(const struct choices *choices, struct shard whole, int dimension) {
+    return choices->parts > 1 ? shard_split(whole, dimension, choices->parts, choices->part) : whole;
+}
+
+void choices_set(struct choices *choices, const struct config *config, const struct mesh *mesh) {
     *choices = (struct choices){
         .C = config->hidden_size,
         .H = config->num_attention_heads,
@@ -81,6 +85,8 @@ void choices_set(struct choices *choices, const struct config *config) {
         .standard_deviation = config->init_method_std,
         .hidden_dropout = config->hidden_dropout,
         .attention_dropout = config->attention_dropout,
+        .parts = mesh->length[AXIS_TENSOR],
+        .part = mesh->place[AXIS_TENSOR],
     };
     set_rope(&choices->rope, config);
     set_recompute(choices, config);

@@ -27,11 +27,14 @@ struct choices {
     struct relative_rule relative;  // first_distance and direction are left to each stack
     double standard_deviation;
     double hidden_dropout, attention_dropout;
+    int parts, part;            // ranks that share each layer, and which of them this is
     bool recomputes_attention;  // selective recompute
     int64_t recomputed_layers;  // full recompute: 0 off; uniform: layers together; block: the first so many, one by one
     bool is_recompute_uniform;
 };
 
-void choices_set(struct choices *choices, const struct config *config);
+void choices_set(struct choices *choices, const struct config *config, const struct mesh *mesh);
+// The shape as this rank holds it, split along a dimension among those that share the layer.
+struct shard choices_split(const struct choices *choices, struct shard whole, int dimension);
 
 #endif

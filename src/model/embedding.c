@@ -13,8 +13,9 @@ void embedding_build(struct embedding *embedding, struct param_list *params, con
                                     .position_offset = config->position_offset,
                                     .has_norm = choices->is_post_norm,
                                     .dropout = choices->hidden_dropout};
-    embedding->tokens =
-        param_add(params, "embedding.word_embeddings.weight", shard_whole(2, V, C), INIT_NORMAL, deviation);
+    embedding->tokens = param_add(params, "embedding.word_embeddings.weight",
+                                  choices_split(choices, shard_whole(2, V, C), 0), INIT_NORMAL, deviation);
+    embedding->vocabulary_start = shard_local_start(&embedding->tokens->shard);
     if (strcmp(config->position_embedding_type, "learned_absolute") == 0)
         embedding->positions = param_add(params, "embedding.position_embeddings.weight",
                                          shard_whole(2, config->max_position_embeddings + config->position_offset, C),
@@ -42,8 +43,38 @@ static struct dropout dropout_of(const struct embedding *embedding, const struct
     return pass_dropout(pass, embedding->dropout, input->dropout_layer, DROPOUT_EMBEDDING);
 }
 
+// out += the rows of a table.
+static void add_rows(const struct embedding *embedding, const struct pass *pass, struct tensor which,
+                     struct tensor table, struct tensor out) {
+    size_t mark = arena_mark(pass->scratch);
+    struct tensor rows = arena_2d(pass->scratch, pass->dtype, pass_rows(pass), embedding->C);
+    op_embedding_forward(pass->device, &(struct op_embedding_forward){.out = rows, .tokens = which, .table = table});
+    op_dropout_add(pass->device, &(struct op_dropout_add){.out = out, .x = rows, .residual = out});
+    arena_release(pass->scratch, mark);
+}
+
+// Ranks that share the vocabulary each look up the tokens they have; what is not theirs is 0, and the sum is the whole.
+// Positions and dropout come after it.
+static void look_up_shared(const struct embedding *embedding, const struct pass *pass,
+                           const struct embedding_input *input, struct tensor out) {
+    op_embedding_forward(pass->device, &(struct op_embedding_forward){.out = out,
+                                                                      .tokens = input->tokens,
+                                                                      .table = embedding->tokens->value,
+                                                                      .vocabulary_start = embedding->vocabulary_start});
+    pass_sum(pass, out, "embedding");
+    if (embedding->positions)
+        add_rows(embedding, pass, input->positions, position_rows(embedding, embedding->positions->value), out);
+    struct dropout dropout = dropout_of(embedding, pass, input);
+    if (is_plain(embedding) && dropout.rate != 0)
+        op_dropout_add(pass->device, &(struct op_dropout_add){.out = out, .x = out, .dropout = dropout});
+}
+
 static void look_up(const struct embedding *embedding, const struct pass *pass, const struct embedding_input *input,
                     struct tensor out) {
+    if (pass_parts(pass) > 1) {
+        look_up_shared(embedding, pass, input, out);
+        return;
+    }
     struct op_embedding_forward op = {.out = out, .tokens = input->tokens, .table = embedding->tokens->value};
     if (embedding->positions) {
         op.positions = input->positions;
@@ -54,16 +85,6 @@ static void look_up(const struct embedding *embedding, const struct pass *pass, 
     op_embedding_forward(pass->device, &op);
 }
 
-static void add_types(const struct embedding *embedding, const struct pass *pass, const struct embedding_input *input,
-                      struct tensor out) {
-    size_t mark = arena_mark(pass->scratch);
-    struct tensor types = arena_2d(pass->scratch, pass->dtype, pass_rows(pass), embedding->C);
-    op_embedding_forward(pass->device, &(struct op_embedding_forward){
-                                           .out = types, .tokens = input->types, .table = embedding->types->value});
-    op_dropout_add(pass->device, &(struct op_dropout_add){.out = out, .x = types, .residual = out});
-    arena_release(pass->scratch, mark);
-}
-
 struct tensor embedding_forward(struct embedding *embedding, const struct pass *pass,
                                 const struct embedding_input *input) {
     int64_t N = pass_rows(pass);
@@ -72,7 +93,7 @@ struct tensor embedding_forward(struct embedding *embedding, const struct pass *
     if (is_plain(embedding))
         return x;
     if (embedding->types)
-        add_types(embedding, pass, input, x);
+        add_rows(embedding, pass, input->types, embedding->types->value, x);
     if (embedding->has_norm) {
         embedding->sum = x;
         norm_take(&embedding->norm, pass, &embedding->norm_saved, N, (struct tensor){0});
@@ -102,7 +123,10 @@ static struct tensor backward_sum(struct embedding *embedding, const struct pass
 void embedding_backward(struct embedding *embedding, const struct pass *pass, const struct embedding_input *input,
                         struct tensor dx) {
     size_t mark = arena_mark(pass->scratch);
-    struct op_embedding_backward op = {.dtable = embedding->tokens->grad, .dout = dx, .tokens = input->tokens};
+    struct op_embedding_backward op = {.dtable = embedding->tokens->grad,
+                                       .dout = dx,
+                                       .tokens = input->tokens,
+                                       .vocabulary_start = embedding->vocabulary_start};
     if (is_plain(embedding))
         op.dropout = dropout_of(embedding, pass, input);
     else

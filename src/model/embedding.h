@@ -6,10 +6,11 @@
 #include "model/choices.h"
 
 struct embedding {
-    struct param *tokens;     // (V, C)
+    struct param *tokens;     // (V, C), split along V
     struct param *positions;  // (P + offset, C), or NULL
     struct param *types;      // (types, C), or NULL
     int64_t C, position_offset;
+    int64_t vocabulary_start;  // the first token this rank has
     bool has_norm;
     struct norm norm;
     double dropout;

@@ -9,7 +9,6 @@ void head_build(struct head *head, struct param_list *params, const struct confi
     double deviation = choices->standard_deviation;
     *head = (struct head){.weight = embedding,
                           .scale = config->scale_tied_output ? 1.0f / sqrtf((float)C) : 1.0f,
-                          .V = V,
                           .C = C,
                           .has_transform = config_form(config) == CONFIG_BERT};
     if (head->has_transform) {
@@ -19,9 +18,13 @@ void head_build(struct head *head, struct param_list *params, const struct confi
         norm_build(&head->norm, params, "lm_head.layer_norm", &choices->norm);
     }
     if (config->untie_embeddings_and_output_weights)
-        head->weight = param_add(params, "output_layer.weight", shard_whole(2, V, C), INIT_NORMAL, deviation);
+        head->weight = param_add(params, "output_layer.weight", choices_split(choices, shard_whole(2, V, C), 0),
+                                 INIT_NORMAL, deviation);
     if (config_has_output_bias(config))
-        head->bias = param_add(params, "output_layer.bias", shard_whole(1, V, 1), INIT_ZERO, 0);
+        head->bias =
+            param_add(params, "output_layer.bias", choices_split(choices, shard_whole(1, V, 1), 0), INIT_ZERO, 0);
+    head->V = shard_local_size(&head->weight->shard, 0);
+    head->vocabulary_start = shard_local_start(&head->weight->shard);
 }
 
 // BERT's transform has the exact GELU, whatever the blocks have.
@@ -50,28 +53,55 @@ void head_forward(struct head *head, const struct pass *pass, struct tensor x, s
                                                 .bias = head->bias ? head->bias->value : (struct tensor){0}});
 }
 
-// Adds the losses of logits (rows, classes) to the targets' sum; with weights, logits become their gradients.
-static void add_loss(const struct pass *pass, struct tensor logits, const struct targets *targets) {
+// The statistics of a softmax whose classes several ranks share: each takes those of its own classes, all are gathered,
+// and everyone merges them.
+static void share_stats(const struct pass *pass, const struct op_cross_entropy *op) {
+    int64_t rows = op->logits.shape[0], parts = pass_parts(pass);
+    size_t mark = arena_mark(pass->scratch);
+    struct tensor all = arena_3d(pass->scratch, DTYPE_F32, parts, 3, rows);
+    struct tensor own = arena_2d(pass->scratch, DTYPE_F32, 3, rows);
+    struct tensor flat = tensor_flat(own);
+    op_softmax_stats(pass->device, &(struct op_softmax_stats){.row_max = tensor_rows(flat, 0, rows),
+                                                              .row_sum = tensor_rows(flat, rows, rows),
+                                                              .row_target = tensor_rows(flat, 2 * rows, rows),
+                                                              .logits = op->logits,
+                                                              .labels = op->labels,
+                                                              .vocabulary_start = op->vocabulary_start});
+    if (!pass->device->ops->is_paper) {
+        struct comm_request request =
+            comm_all_gather_start(pass->mesh->group[AXIS_TENSOR], tensor_flat(all), flat, "softmax statistics");
+        comm_wait(&request);
+    }
+    op_softmax_merge(pass->device,
+                     &(struct op_softmax_merge){
+                         .row_max = op->row_max, .row_sum = op->row_sum, .row_target = op->row_target, .parts = all});
+    arena_release(pass->scratch, mark);
+}
+
+// Adds the losses of logits (rows, classes) to the targets' sum; with weights, logits become their gradients. Where
+// ranks share the classes, `first_class` is this rank's first one; -1 where they do not.
+static void add_loss(const struct pass *pass, struct tensor logits, const struct targets *targets,
+                     int64_t first_class) {
     int64_t rows = logits.shape[0];
     size_t mark = arena_mark(pass->scratch);
-    struct tensor row_max = arena_1d(pass->scratch, DTYPE_F32, rows),
-                  row_sum = arena_1d(pass->scratch, DTYPE_F32, rows);
-    struct tensor row_target = arena_1d(pass->scratch, DTYPE_F32, rows);
-    struct tensor losses = arena_1d(pass->scratch, DTYPE_F32, rows);
-    op_cross_entropy(pass->device, &(struct op_cross_entropy){.losses = losses,
-                                                              .logits = logits,
-                                                              .row_max = row_max,
-                                                              .row_sum = row_sum,
-                                                              .row_target = row_target,
-                                                              .makes_stats = true,
-                                                              .labels = targets->labels,
-                                                              .weights = targets->weights});
-    op_dot(pass->device, &(struct op_dot){.out = targets->loss_sum, .a = losses, .b = targets->mask});
+    struct op_cross_entropy op = {.losses = arena_1d(pass->scratch, DTYPE_F32, rows),
+                                  .logits = logits,
+                                  .row_max = arena_1d(pass->scratch, DTYPE_F32, rows),
+                                  .row_sum = arena_1d(pass->scratch, DTYPE_F32, rows),
+                                  .row_target = arena_1d(pass->scratch, DTYPE_F32, rows),
+                                  .makes_stats = first_class < 0,
+                                  .labels = targets->labels,
+                                  .weights = targets->weights,
+                                  .vocabulary_start = first_class < 0 ? 0 : first_class};
+    if (!op.makes_stats)
+        share_stats(pass, &op);
+    op_cross_entropy(pass->device, &op);
+    op_dot(pass->device, &(struct op_dot){.out = targets->loss_sum, .a = op.losses, .b = targets->mask});
     arena_release(pass->scratch, mark);
 }
 
 void head_loss(struct head *head, const struct pass *pass, const struct targets *targets) {
-    add_loss(pass, head->logits, targets);
+    add_loss(pass, head->logits, targets, pass_parts(pass) > 1 ? head->vocabulary_start : -1);
 }
 
 static void backward_transform(struct head *head, const struct pass *pass, struct tensor dx, struct tensor dfeatures) {
@@ -93,6 +123,7 @@ void head_backward(struct head *head, const struct pass *pass, struct tensor dx)
     struct tensor dfeatures = head->has_transform ? arena_2d(pass->scratch, pass->dtype, dx.shape[0], head->C) : dx;
     op_matmul(pass->device,
               &(struct op_matmul){.a = head->logits, .b = head->weight->value, .d = dfeatures, .alpha = head->scale});
+    pass_sum(pass, dfeatures, "head input gradient");
     op_matmul(pass->device, &(struct op_matmul){.a = head->logits,
                                                 .b = head->features,
                                                 .d = head->weight->grad,
@@ -132,7 +163,7 @@ void pair_head_forward(struct pair_head *head, const struct pass *pass, struct t
     op_activation_forward(pass->device, &(struct op_activation_forward){
                                             .y = head->after, .x = head->before, .activation = ACTIVATION_TANH});
     linear_forward(&head->output, pass, head->logits, head->after, EPILOGUE_BIAS, none);
-    add_loss(pass, head->logits, targets);
+    add_loss(pass, head->logits, targets, -1);
 }
 
 void pair_head_backward(struct pair_head *head, const struct pass *pass, struct tensor dx) {

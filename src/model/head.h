@@ -16,10 +16,11 @@ struct targets {
 };
 
 struct head {
-    struct param *weight;  // (V, C): the embedding's where tied
+    struct param *weight;  // (V, C), split along V: the embedding's where tied
     struct param *bias;    // (V), or NULL
     float scale;           // of the logits
-    int64_t V, C;
+    int64_t V, C;          // vocabulary of this rank
+    int64_t vocabulary_start;
     bool has_transform;
     struct linear dense;  // (C, C)
     struct norm norm;

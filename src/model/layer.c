@@ -5,6 +5,15 @@
 
 #include <stdlib.h>
 
+int pass_parts(const struct pass *pass) {
+    return pass->mesh->length[AXIS_TENSOR];
+}
+
+void pass_sum(const struct pass *pass, struct tensor x, const char *name) {
+    if (pass_parts(pass) > 1 && !pass->device->ops->is_paper)
+        comm_all_reduce(pass->mesh->group[AXIS_TENSOR], x, REDUCE_SUM, name);
+}
+
 int64_t pass_rows(const struct pass *pass) {
     return pass->B * pass->T;
 }
@@ -45,6 +54,8 @@ void linear_build(struct linear *linear, struct param_list *params, const char *
     linear->bias = options->has_bias ? param_add(params, bias_name, bias, INIT_ZERO, 0) : NULL;
     linear->out = shard_local_size(&weight, 0);
     linear->in = shard_local_size(&weight, 1);
+    linear->sums_output = weight.parts > 1 && weight.dimension == 1;
+    linear->sums_input = weight.parts > 1 && weight.dimension == 0;
     free(weight_name);
     free(bias_name);
 }
@@ -71,6 +82,10 @@ void linear_forward(const struct linear *linear, const struct pass *pass, struct
                                   .activation = ACTIVATION_GELU_TANH,
                                   .bias = epilogue == EPILOGUE_NONE ? (struct tensor){0} : linear->bias->value,
                                   .aux = aux});
+    if (linear->sums_output) {
+        CHECK(epilogue == EPILOGUE_NONE);
+        pass_sum(pass, y, "layer output");
+    }
 }
 
 void linear_backward_input(const struct linear *linear, const struct pass *pass, struct tensor dx, struct tensor dy,
@@ -82,10 +97,22 @@ void linear_backward_input(const struct linear *linear, const struct pass *pass,
                                                 .epilogue = aux.data ? EPILOGUE_ACTIVATION_GRADIENT : EPILOGUE_NONE,
                                                 .activation = ACTIVATION_GELU_TANH,
                                                 .aux = aux});
+    if (linear->sums_input) {
+        CHECK(!aux.data);
+        pass_sum(pass, dx, "layer input gradient");
+    }
 }
 
 void linear_backward_input_add(const struct linear *linear, const struct pass *pass, struct tensor dx,
                                struct tensor dy) {
+    if (linear->sums_input) {
+        size_t mark = arena_mark(pass->scratch);
+        struct tensor own = arena_2d(pass->scratch, pass->dtype, dx.shape[0], dx.shape[1]);
+        linear_backward_input(linear, pass, own, dy, (struct tensor){0});
+        op_dropout_add(pass->device, &(struct op_dropout_add){.out = dx, .x = own, .residual = dx});
+        arena_release(pass->scratch, mark);
+        return;
+    }
     op_matmul(pass->device, &(struct op_matmul){.a = dy, .b = linear->weight->value, .d = dx, .alpha = 1, .beta = 1});
 }
 

@@ -44,12 +44,20 @@ enum dropout_place { DROPOUT_EMBEDDING, DROPOUT_ATTENTION, DROPOUT_AFTER_ATTENTI
 
 struct dropout pass_dropout(const struct pass *pass, double rate, int64_t layer, enum dropout_place place);
 int64_t pass_rows(const struct pass *pass);
+// x becomes its sum over the ranks that share each layer. Nothing where a rank has its layers for itself, and on paper.
+void pass_sum(const struct pass *pass, struct tensor x, const char *name);
+// How many ranks share each layer, and which of them this is.
+int pass_parts(const struct pass *pass);
 
-// y = x W^T (+ bias): W (out, in).
+// y = x W^T (+ bias): W (out, in). Where ranks share the layer, W is split along its rows (each rank makes some of y)
+// or along its columns (each rank has some of x, and what it makes of them is summed over the ranks); the gradient of x
+// is summed where W is split along its rows. The bias of a W split along its columns is whole: it is added once, after
+// the sum.
 struct linear {
     struct param *weight;  // (out, in)
     struct param *bias;    // (out) or NULL
-    int64_t in, out;
+    int64_t in, out;       // of this rank
+    bool sums_output, sums_input;
 };
 // name is the prefix: "…mlp.linear_fc1" gives "….weight" and, with a bias, "….bias".
 struct linear_options {

@@ -10,11 +10,13 @@
 void mlp_build(struct mlp *mlp, struct param_list *params, const char *name, const struct block_options *options) {
     const struct choices *choices = options->choices;
     const int64_t gated[SHARD_MAX_SEGMENTS] = {choices->F, choices->F};
-    struct linear_options fc1 = {.weight = choices->is_gated ? linear_segments(choices->C, gated)
-                                                             : shard_whole(2, choices->F, choices->C),
+    struct linear_options fc1 = {.weight = choices_split(choices,
+                                                         choices->is_gated ? linear_segments(choices->C, gated)
+                                                                           : shard_whole(2, choices->F, choices->C),
+                                                         0),
                                  .has_bias = choices->has_bias,
                                  .standard_deviation = choices->standard_deviation};
-    struct linear_options fc2 = {.weight = shard_whole(2, choices->C, choices->F),
+    struct linear_options fc2 = {.weight = choices_split(choices, shard_whole(2, choices->C, choices->F), 1),
                                  .has_bias = choices->has_bias,
                                  .standard_deviation =
                                      choices->standard_deviation / sqrt(2.0 * (double)options->layers)};

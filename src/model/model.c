@@ -3,12 +3,13 @@
 #include "base/error.h"
 #include "ops/device.h"
 
-void model_build(struct model *model, struct param_list *params, const struct config *config) {
+void model_build(struct model *model, struct param_list *params, const struct config *config, const struct mesh *mesh) {
+    const struct mesh alone = {.size = 1, .length = {1, 1, 1, 1}};
     *model = (struct model){.form = config_form(config),
                             .V = config->padded_vocab_size,
                             .P = config->max_position_embeddings,
                             .has_pair_head = config_has_binary_head(config)};
-    choices_set(&model->choices, config);
+    choices_set(&model->choices, config, mesh ? mesh : &alone);
     embedding_build(&model->embedding, params, config, &model->choices);
     int64_t encoder = config_encoder_layers(config), decoder = config_decoder_layers(config);
     if (encoder > 0)

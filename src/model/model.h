@@ -37,7 +37,8 @@ struct model {
 };
 
 // Declares the parameters; config must be validated and its padded_vocab_size set. The model must stay where it is.
-void model_build(struct model *model, struct param_list *params, const struct config *config);
+// The mesh says which part of each layer this rank has; NULL: all of it.
+void model_build(struct model *model, struct param_list *params, const struct config *config, const struct mesh *mesh);
 void model_free(struct model *model);
 
 // Adds the micro-batch's losses to the targets' sums. With weights, leaves everything ready for the backward.

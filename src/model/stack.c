@@ -16,8 +16,9 @@ void stack_build(struct stack *stack, struct param_list *params, const struct st
     stack->marks = memory_alloc(sizeof *stack->marks * (size_t)stack->L);
     if (choices->has_relative_bias) {
         char *name = memory_printf("%s.relative_attention_bias.weight", options->name);
-        stack->relative = param_add(params, name, shard_whole(2, choices->relative.buckets, choices->H), INIT_NORMAL,
-                                    choices->standard_deviation);
+        stack->relative =
+            param_add(params, name, choices_split(choices, shard_whole(2, choices->relative.buckets, choices->H), 1),
+                      INIT_NORMAL, choices->standard_deviation);
         free(name);
     }
     for (int64_t layer = 0; layer < stack->L; layer++) {
@@ -85,7 +86,8 @@ static void set_relative_bias(struct stack *stack, struct pass *pass) {
     if (!stack->relative)
         return;
     int64_t keys = pass->T + (pass->cache ? pass->cache->length : 0);
-    stack->relative_bias = arena_2d(pass->saved, DTYPE_F32, stack->choices->H, pass->T + keys - 1);
+    stack->relative_bias =
+        arena_2d(pass->saved, DTYPE_F32, stack->choices->H / stack->choices->parts, pass->T + keys - 1);
     op_relative_bias_forward(pass->device, &(struct op_relative_bias_forward){.bias = stack->relative_bias,
                                                                               .table = stack->relative->value,
                                                                               .rule = rule_of(stack, keys)});
@@ -146,7 +148,8 @@ void stack_backward(struct stack *stack, const struct pass *pass, struct tensor 
                       &(struct norm_gradient){.dx = dx, .dy = dy, .x = stack->x});
     if (stack->relative) {
         inner.relative_bias = stack->relative_bias;
-        inner.drelative_bias = arena_3d(pass->scratch, DTYPE_F32, pass->B, stack->choices->H, 2 * pass->T - 1);
+        inner.drelative_bias =
+            arena_3d(pass->scratch, DTYPE_F32, pass->B, stack->choices->H / stack->choices->parts, 2 * pass->T - 1);
         device_zero(pass->device, inner.drelative_bias);
     }
     for (int64_t end = stack->L; end > 0;) {

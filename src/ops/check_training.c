@@ -16,6 +16,19 @@ void op_softmax_stats(struct device *device, const struct op_softmax_stats *op) 
     device->ops->softmax_stats(device, op);
 }
 
+void op_softmax_merge(struct device *device, const struct op_softmax_merge *op) {
+    const char *name = "op_softmax_merge";
+    check_rule(name, op->parts.rank == 3 && op->parts.shape[0] >= 1, "parts must be (P, 3, N)");
+    int64_t rows = op->parts.shape[2];
+    struct tensor vector = check_1d(DTYPE_F32, rows);
+    check_rule(name, op->parts.dtype == DTYPE_F32 && op->parts.shape[1] == 3 && tensor_is_contiguous(op->parts),
+               "parts must be (P, 3, N) fp32, contiguous");
+    check_tensor(name, "row_max", op->row_max, vector);
+    check_tensor(name, "row_sum", op->row_sum, vector);
+    check_tensor(name, "row_target", op->row_target, vector);
+    device->ops->softmax_merge(device, op);
+}
+
 void op_cross_entropy(struct device *device, const struct op_cross_entropy *op) {
     const char *name = "op_cross_entropy";
     check_activation(device, name, "logits", op->logits, 2);

@@ -231,6 +231,11 @@ struct op_softmax_stats {
     struct tensor labels;      // (N) i32
     int64_t vocabulary_start;
 };
+// In between: the statistics of every part of the vocabulary become those of the whole.
+struct op_softmax_merge {
+    struct tensor row_max, row_sum, row_target;  // (N) fp32 out
+    struct tensor parts;                         // (P, 3, N) fp32: row_max, row_sum and row_target of each part
+};
 // Second half, with statistics of the whole vocabulary: losses = log(row_sum) + row_max - row_target; and, where
 // weights are given, logits are overwritten by weights[n] * (softmax - one_hot(label)). Rows with weight 0 get
 // gradient 0.
@@ -273,10 +278,10 @@ struct op_sum_squares {
 // norm = sqrt(sum_squares); scale = max_norm / (norm + 1e-6) where that is below 1 and max_norm > 0, else 1; where
 // norm is not finite scale is NaN, which tells the optimizer to leave everything as it is.
 //
-// With a loss scale the gradients are larger by it: norm and scale are divided by it, and then it is moved on. State 0 is
-// the scale, 1 the steps since it grew or overflowed, 2 the overflows it still stands before it shrinks. An overflow (a
-// norm that is not finite) sets the steps to 0 and takes one from the overflows left; where none are left the scale is
-// halved, down to `least`. The `window`th good step in a row doubles it and grants all overflows anew. A window of 0
+// With a loss scale the gradients are larger by it: norm and scale are divided by it, and then it is moved on. State 0
+// is the scale, 1 the steps since it grew or overflowed, 2 the overflows it still stands before it shrinks. An overflow
+// (a norm that is not finite) sets the steps to 0 and takes one from the overflows left; where none are left the scale
+// is halved, down to `least`. The `window`th good step in a row doubles it and grants all overflows anew. A window of 0
 // keeps the scale as it is.
 struct loss_scale_rule {
     int64_t window, hysteresis;
@@ -367,6 +372,7 @@ struct ops {
     void (*embedding_forward)(struct device *device, const struct op_embedding_forward *op);
     void (*embedding_backward)(struct device *device, const struct op_embedding_backward *op);
     void (*softmax_stats)(struct device *device, const struct op_softmax_stats *op);
+    void (*softmax_merge)(struct device *device, const struct op_softmax_merge *op);
     void (*cross_entropy)(struct device *device, const struct op_cross_entropy *op);
     void (*dropout_add)(struct device *device, const struct op_dropout_add *op);
     void (*dropout_backward)(struct device *device, const struct op_dropout_backward *op);
@@ -399,6 +405,7 @@ void op_relative_bias_backward(struct device *device, const struct op_relative_b
 void op_embedding_forward(struct device *device, const struct op_embedding_forward *op);
 void op_embedding_backward(struct device *device, const struct op_embedding_backward *op);
 void op_softmax_stats(struct device *device, const struct op_softmax_stats *op);
+void op_softmax_merge(struct device *device, const struct op_softmax_merge *op);
 void op_cross_entropy(struct device *device, const struct op_cross_entropy *op);
 void op_dropout_add(struct device *device, const struct op_dropout_add *op);
 void op_dropout_backward(struct device *device, const struct op_dropout_backward *op);

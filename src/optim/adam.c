@@ -54,9 +54,30 @@ static void apply_range(const struct adam *adam, const struct adam_update *updat
                                               .step = adam->step});
 }
 
+// squares = the sum of squares of a flat buffer over the whole model: what ranks share is split among them and summed,
+// what every rank holds whole counts once.
+static void sum_squares(const struct adam_update *update, struct tensor squares, struct tensor flat) {
+    const struct param_list *params = update->params;
+    struct device *device = update->device;
+    int64_t first = params->whole_first, end = params->whole_end, total = params->total;
+    bool is_shared = update->mesh->length[AXIS_TENSOR] > 1;
+    device_zero(device, squares);
+    if (!is_shared) {
+        op_sum_squares(device, &(struct op_sum_squares){.out = squares, .x = flat});
+        return;
+    }
+    if (first > 0)
+        op_sum_squares(device, &(struct op_sum_squares){.out = squares, .x = tensor_rows(flat, 0, first)});
+    if (total > end)
+        op_sum_squares(device, &(struct op_sum_squares){.out = squares, .x = tensor_rows(flat, end, total - end)});
+    if (!device->ops->is_paper)
+        comm_all_reduce(update->mesh->group[AXIS_TENSOR], squares, REDUCE_SUM, "sum of squares");
+    if (end > first)
+        op_sum_squares(device, &(struct op_sum_squares){.out = squares, .x = tensor_rows(flat, first, end - first)});
+}
+
 void adam_apply(struct adam *adam, const struct adam_update *update) {
-    device_zero(update->device, scalar(adam, SCALAR_SQUARES));
-    op_sum_squares(update->device, &(struct op_sum_squares){.out = scalar(adam, SCALAR_SQUARES), .x = update->grads});
+    sum_squares(update, scalar(adam, SCALAR_SQUARES), update->grads);
     op_clip_scale(update->device, &(struct op_clip_scale){.scale = scalar(adam, SCALAR_SCALE),
                                                           .norm = scalar(adam, SCALAR_NORM),
                                                           .sum_squares = scalar(adam, SCALAR_SQUARES),
@@ -75,11 +96,10 @@ double adam_grad_norm(const struct adam *adam, struct device *device) {
     return (double)norm;
 }
 
-double adam_params_norm(const struct adam *adam, struct device *device, struct tensor values) {
+double adam_params_norm(const struct adam *adam, const struct adam_update *update) {
     float squares = 0;
-    device_zero(device, scalar(adam, SCALAR_PARAM_SQUARES));
-    op_sum_squares(device, &(struct op_sum_squares){.out = scalar(adam, SCALAR_PARAM_SQUARES),
-                                                    .x = adam->master.data ? adam->master : values});
-    device_copy_out(device, &squares, scalar(adam, SCALAR_PARAM_SQUARES));
+    struct tensor sum = scalar(adam, SCALAR_PARAM_SQUARES);
+    sum_squares(update, sum, adam->master.data ? adam->master : update->values);
+    device_copy_out(update->device, &squares, sum);
     return sqrt((double)squares);
 }

@@ -27,6 +27,7 @@ void adam_reset(struct adam *adam, struct device *device);
 
 struct adam_update {
     struct device *device;
+    const struct mesh *mesh;
     const struct param_list *params;
     struct tensor values;  // (n), the parameters, flat
     struct tensor grads;   // (n) fp32, reduced over the data-parallel ranks
@@ -36,6 +37,6 @@ void adam_apply(struct adam *adam, const struct adam_update *update);
 // Norm of the gradients before clipping; waits for the device.
 double adam_grad_norm(const struct adam *adam, struct device *device);
 // Norm of the (master) parameters; waits for the device.
-double adam_params_norm(const struct adam *adam, struct device *device, struct tensor values);
+double adam_params_norm(const struct adam *adam, const struct adam_update *update);
 
 #endif

@@ -21,21 +21,24 @@ struct param *param_add(struct param_list *list, const char *name, struct shard 
     return param;
 }
 
-void param_list_layout(struct param_list *list) {
-    int64_t next = 0;
-    for (int decayed = 1; decayed >= 0; decayed--) {
-        for (int i = 0; i < list->count; i++) {
-            struct param *param = list->items[i];
-            if (param->has_decay != (decayed == 1))
-                continue;
-            param->offset = next;
-            int64_t count = shard_local_count(&param->shard);
-            next += (count + PARAM_ALIGNMENT - 1) / PARAM_ALIGNMENT * PARAM_ALIGNMENT;
-        }
-        if (decayed)
-            list->decayed = next;
+// Places the parameters of one kind from `next` on; returns where they end.
+static int64_t place(struct param_list *list, bool has_decay, bool is_split, int64_t next) {
+    for (int i = 0; i < list->count; i++) {
+        struct param *param = list->items[i];
+        if (param->has_decay != has_decay || (param->shard.parts > 1) != is_split)
+            continue;
+        param->offset = next;
+        int64_t count = shard_local_count(&param->shard);
+        next += (count + PARAM_ALIGNMENT - 1) / PARAM_ALIGNMENT * PARAM_ALIGNMENT;
     }
-    list->total = next;
+    return next;
+}
+
+void param_list_layout(struct param_list *list) {
+    list->whole_first = place(list, true, true, 0);
+    list->decayed = place(list, true, false, list->whole_first);
+    list->whole_end = place(list, false, false, list->decayed);
+    list->total = place(list, false, true, list->whole_end);
 }
 
 struct tensor param_in(const struct param *param, struct tensor flat) {

@@ -1,6 +1,8 @@
 // Named parameters. A model declares what it has; the list lays them out in one flat buffer (and gradients, optimizer
 // state and master weights in buffers of the same layout), those with weight decay first, so that the optimizer works
-// on two long ranges instead of hundreds of tensors. Each starts on a multiple of 64 elements; the gaps stay zero.
+// on two long ranges instead of hundreds of tensors. Those of which every rank of a tensor-parallel group holds the
+// whole lie together in the middle, so that a norm can count them once. Each starts on a multiple of 64 elements; the
+// gaps stay zero.
 #ifndef PARALLEL_PARAM_H
 #define PARALLEL_PARAM_H
 
@@ -23,8 +25,9 @@ struct param {
 struct param_list {
     struct param **items;  // in order of declaration
     int count, capacity;
-    int64_t decayed;  // elements [0, decayed) have weight decay
-    int64_t total;    // elements in all, gaps included
+    int64_t decayed;                 // elements [0, decayed) have weight decay
+    int64_t whole_first, whole_end;  // elements [first, end) are of parameters that are not split
+    int64_t total;                   // elements in all, gaps included
 };
 
 // Returns a parameter that stays where it is; name is copied.

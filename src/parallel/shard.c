@@ -14,17 +14,42 @@ struct shard shard_split(struct shard whole, int dimension, int parts, int part)
     if (whole.segment_count == 1)
         whole.segments[0] = whole.global[dimension];
     for (int i = 0; i < whole.segment_count; i++)
-        CHECK(whole.segments[i] % parts == 0);
+        CHECK(whole.segment_count == 1 || whole.segments[i] % parts == 0);
     whole.dimension = dimension;
     whole.parts = parts;
     whole.part = part;
     return whole;
 }
 
+static int64_t least(int64_t a, int64_t b) {
+    return a < b ? a : b;
+}
+
+// Slice `part` of a stretch of `length`: where it begins and how long it is.
+static int64_t slice_start(const struct shard *shard, int64_t length) {
+    int64_t most = (length + shard->parts - 1) / shard->parts;
+    return least(most * shard->part, length);
+}
+
+static int64_t slice_length(const struct shard *shard, int64_t length) {
+    int64_t most = (length + shard->parts - 1) / shard->parts;
+    return least(most, length - slice_start(shard, length));
+}
+
 int64_t shard_local_size(const struct shard *shard, int dimension) {
     if (dimension >= shard->rank)
         return 1;
-    return dimension == shard->dimension ? shard->global[dimension] / shard->parts : shard->global[dimension];
+    if (dimension != shard->dimension || shard->parts == 1)
+        return shard->global[dimension];
+    int64_t size = 0;
+    for (int i = 0; i < shard->segment_count; i++)
+        size += slice_length(shard, shard->segments[i]);
+    return size;
+}
+
+int64_t shard_local_start(const struct shard *shard) {
+    CHECK(shard->segment_count == 1);
+    return shard->parts == 1 ? 0 : slice_start(shard, shard->segments[0]);
 }
 
 int64_t shard_local_count(const struct shard *shard) {
@@ -51,10 +76,10 @@ struct shard_run shard_run(const struct shard *shard, int64_t i) {
     int64_t global_start = 0, local_start = 0;
     for (int s = 0; s < segment; s++) {
         global_start += shard->segments[s];
-        local_start += shard->segments[s] / shard->parts;
+        local_start += slice_length(shard, shard->segments[s]);
     }
-    int64_t length = shard->segments[segment] / shard->parts;
-    global_start += length * shard->part;
+    int64_t length = slice_length(shard, shard->segments[segment]);
+    global_start += slice_start(shard, shard->segments[segment]);
     int64_t width = shard->dimension == 0 ? shard->global[1] : 1;
     return (struct shard_run){
         .global_offset = row * shard->global[1] + global_start * width,

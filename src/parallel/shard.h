@@ -1,10 +1,11 @@
 // Who holds which slice of a tensor. This is the one place that answers it: initial values, tensor parallelism, the
 // sharded optimizer, checkpoints and their resharding all ask here.
 //
-// A tensor is split along one dimension into `parts` equal slices. Where that dimension is made of segments (q, k and v
+// A tensor is split along one dimension into `parts` slices, equal but for the last ones where the length does not
+// divide (a vocabulary): those are shorter, or empty. Where that dimension is made of segments (q, k and v
 // rows of a packed projection, gate and up rows of a gated MLP), every segment is split on its own, so that each rank
-// holds its heads' q, k and v; the local tensor keeps the order of the segments. A slice is handed out as runs:
-// stretches of elements that are contiguous both in the whole tensor and in the slice.
+// holds its heads' q, k and v; the local tensor keeps the order of the segments, which must divide. A slice is handed
+// out as runs: stretches of elements that are contiguous both in the whole tensor and in the slice.
 #ifndef PARALLEL_SHARD_H
 #define PARALLEL_SHARD_H
 
@@ -29,10 +30,12 @@ struct shard_run {
 
 // A tensor that every rank holds whole.
 struct shard shard_whole(int rank, int64_t rows, int64_t columns);
-// Slice `part` of `parts` along a dimension. A segment that does not divide is a broken invariant.
+// Slice `part` of `parts` along a dimension. One of several segments that does not divide is a broken invariant.
 struct shard shard_split(struct shard whole, int dimension, int parts, int part);
 
 int64_t shard_local_size(const struct shard *shard, int dimension);
+// Where the slice begins along the dimension that is split; 0 of a whole tensor. Only of one segment.
+int64_t shard_local_start(const struct shard *shard);
 int64_t shard_local_count(const struct shard *shard);
 int64_t shard_global_count(const struct shard *shard);
 // Number of runs, and run number i in increasing order of both offsets.

@@ -31,7 +31,7 @@ static int build(struct step *step) {
     }
     if (step->mode == STEP_GENERATE && config_form(step->config) == CONFIG_BERT)
         return error_set("a BERT fills in words and writes no text; generate needs --model gpt or t5");
-    model_build(&step->model, &step->params, step->config);
+    model_build(&step->model, &step->params, step->config, &step->mesh);
     param_list_layout(&step->params);
     size_t layers = (size_t)step->model.decoder.L;
     step->cache.keys = memory_alloc(sizeof(struct tensor) * layers);
@@ -123,6 +123,7 @@ int step_train(struct step *step, const struct step_source *source, double lr, d
     TRY(run_all(step, source, true));
     reducer_sum_gradients(&step->mesh, step->grads);
     adam_apply(&step->adam, &(struct adam_update){.device = step->device,
+                                                  .mesh = &step->mesh,
                                                   .params = &step->params,
                                                   .values = step->values,
                                                   .grads = step->grads,
@@ -147,22 +148,37 @@ struct step_result step_result(struct step *step) {
 }
 
 double step_params_norm(struct step *step) {
-    return adam_params_norm(&step->adam, step->device, step->values);
+    return adam_params_norm(
+        &step->adam, &(struct adam_update){
+                         .device = step->device, .mesh = &step->mesh, .params = &step->params, .values = step->values});
+}
+
+static int64_t count_zeros(struct device *device, struct tensor grad, float *piece, int64_t most) {
+    int64_t zeros = 0;
+    for (int64_t first = 0, count; first < tensor_count(grad); first += count) {
+        count = tensor_count(grad) - first < most ? tensor_count(grad) - first : most;
+        device_copy_out(device, piece, tensor_rows(grad, first, count));
+        for (int64_t n = 0; n < count; n++)
+            zeros += piece[n] == 0;
+    }
+    return zeros;
 }
 
 int64_t step_count_zero_gradients(struct step *step) {
     enum { PIECE = 1 << 20 };
+    int parts = step->mesh.length[AXIS_TENSOR], part = step->mesh.place[AXIS_TENSOR];
     float *piece = memory_alloc(sizeof(float) * PIECE);
-    int64_t zeros = 0;
+    int64_t *shared = memory_alloc(sizeof *shared * (size_t)parts), zeros = 0;
     for (int i = 0; i < step->params.count; i++) {
-        struct tensor grad = tensor_flat(step->params.items[i]->grad);
-        for (int64_t first = 0, count; first < tensor_count(grad); first += count) {
-            count = tensor_count(grad) - first < PIECE ? tensor_count(grad) - first : PIECE;
-            device_copy_out(step->device, piece, tensor_rows(grad, first, count));
-            for (int64_t n = 0; n < count; n++)
-                zeros += piece[n] == 0;
-        }
+        const struct param *param = step->params.items[i];
+        int64_t count = count_zeros(step->device, tensor_flat(param->grad), piece, PIECE);
+        *(param->shard.parts > 1 ? &shared[part] : &zeros) += count;
     }
+    // Every rank fills in its own place; the maximum is the whole table.
+    comm_max_i64(step->mesh.group[AXIS_TENSOR], shared, parts, "gradients that are zero");
+    for (int i = 0; i < parts; i++)
+        zeros += shared[i];
+    free(shared);
     free(piece);
     return zeros;
 }

@@ -25,7 +25,8 @@ static struct checkpoint_tensor *list_optimizer(const struct step *step, bool wi
         for (int i = 0; i < step->params.count; i++) {
             const struct param *param = step->params.items[i];
             list[(*count)++] = (struct checkpoint_tensor){.name = memory_printf("%s.%s", prefixes[which], param->name),
-                                                          .tensor = param_in(param, flats[which])};
+                                                          .tensor = param_in(param, flats[which]),
+                                                          .shard = &param->shard};
         }
     }
     return list;
@@ -39,9 +40,10 @@ static void free_optimizer_list(struct checkpoint_tensor *list, size_t count) {
 
 static struct checkpoint_tensor *list_model(const struct step *step) {
     struct checkpoint_tensor *list = memory_alloc(sizeof *list * (size_t)step->params.count);
-    for (int i = 0; i < step->params.count; i++)
-        list[i] =
-            (struct checkpoint_tensor){.name = step->params.items[i]->name, .tensor = step->params.items[i]->value};
+    for (int i = 0; i < step->params.count; i++) {
+        const struct param *param = step->params.items[i];
+        list[i] = (struct checkpoint_tensor){.name = param->name, .tensor = param->value, .shard = &param->shard};
+    }
     return list;
 }
 
@@ -67,7 +69,7 @@ static void add_file(struct checkpoint_file_list *files, const struct config *co
     free(before);
 }
 
-static int save_on_rank_0(struct step *step, const struct progress_state *progress) {
+static int save(struct step *step, const struct progress_state *progress) {
     const struct config *config = step->config;
     struct buffer json = {0};
     struct json_writer writer = {.out = &json};
@@ -88,15 +90,18 @@ static int save_on_rank_0(struct step *step, const struct progress_state *progre
     struct checkpoint_tensor *model = list_model(step);
     struct checkpoint_tensor *optimizer = config->no_save_optim ? NULL : list_optimizer(step, true, &optimizer_count);
     struct checkpoint_file_list files = {0};
-    add_file(&files, config, "vocab-file", config->vocab_file);
-    add_file(&files, config, "merge-file", config->merge_file);
-    add_file(&files, config, "tokenizer-model", config->tokenizer_model);
+    if (step->mesh.rank == 0) {
+        add_file(&files, config, "vocab-file", config->vocab_file);
+        add_file(&files, config, "merge-file", config->merge_file);
+        add_file(&files, config, "tokenizer-model", config->tokenizer_model);
+    }
     int status = checkpoint_save(&(struct checkpoint_save){.folder = config->save,
                                                            .device = step->device,
                                                            .model = model,
                                                            .model_count = (size_t)step->params.count,
                                                            .optimizer = optimizer,
                                                            .optimizer_count = optimizer_count,
+                                                           .shares = step->mesh.group[AXIS_TENSOR],
                                                            .state = &state,
                                                            .files = files,
                                                            .keep_last = config->keep_last,
@@ -123,7 +128,10 @@ int state_prepare_save(const struct config *config, const struct mesh *mesh) {
 }
 
 int state_save(struct step *step, const struct progress_state *progress) {
-    int status = step->mesh.rank == 0 ? save_on_rank_0(step, progress) : 0;
+    // The first of the data-parallel ranks saves, and those that share layers with it take part.
+    const struct mesh *mesh = &step->mesh;
+    bool takes_part = mesh->place[AXIS_CONTEXT] == 0 && mesh->place[AXIS_DATA] == 0 && mesh->place[AXIS_PIPELINE] == 0;
+    int status = takes_part ? save(step, progress) : 0;
     int64_t failed = status < 0;
     comm_await_i64(step->mesh.all, &failed, 1, 0, "checkpoint saved");
     if (failed && step->mesh.rank != 0)

@@ -1,7 +1,10 @@
 #!/usr/bin/env bash
 # Starting ranks: --nproc gives what mpirun gives, ranks with other flags than rank 0 are refused by name, and launchers
 # that make no sense are told so.
+cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
 . tests/cli/common.sh
+command -v mpirun >/dev/null || { echo "skipped: no mpirun"; exit 77; }
+"$BEVATRON" version | grep -q "MPI *yes" || { echo "skipped: built without MPI"; exit 77; }
 train=("$BEVATRON" train --mock-data --num-layers 1 --hidden-size 16 --num-attention-heads 2 --seq-length 16
     --vocab-size 50 --tokenizer-type NullTokenizer --micro-batch-size 1 --global-batch-size 4 --lr 1e-3 --train-iters 4
     --log-interval 1 --eval-iters 0 --threads 1)

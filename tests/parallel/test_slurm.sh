@@ -3,6 +3,7 @@
 # is warned, saves, is requeued and goes on with the same losses; a killed task is made good; a chain of short
 # allocations ends with the bits of one long run; preparation comes before training.
 # label: slow
+cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
 . tests/cli/common.sh
 if ! command -v slurmctld >/dev/null && ! [ -x /usr/sbin/slurmctld ]; then
     echo "SKIP no Slurm on this machine; apt install slurm-wlm munge, or make test-slurm"

@@ -173,6 +173,7 @@ static const struct ops cpu_ops = {
     .embedding_forward = half_embedding_forward,
     .embedding_backward = half_embedding_backward,
     .softmax_stats = half_softmax_stats,
+    .softmax_merge = cpu_softmax_merge,
     .cross_entropy = half_cross_entropy,
     .dropout_add = half_dropout_add,
     .dropout_backward = half_dropout_backward,

@@ -59,6 +59,7 @@ void cpu_attention_backward(struct device *device, const struct op_attention_bac
 void cpu_embedding_forward(struct device *device, const struct op_embedding_forward *op);
 void cpu_embedding_backward(struct device *device, const struct op_embedding_backward *op);
 void cpu_softmax_stats(struct device *device, const struct op_softmax_stats *op);
+void cpu_softmax_merge(struct device *device, const struct op_softmax_merge *op);
 void cpu_cross_entropy(struct device *device, const struct op_cross_entropy *op);
 void cpu_dropout_add(struct device *device, const struct op_dropout_add *op);
 void cpu_dropout_backward(struct device *device, const struct op_dropout_backward *op);

@@ -58,6 +58,27 @@ void cpu_softmax_stats(struct device *device, const struct op_softmax_stats *op)
     cpu_run(device, cpu_pieces(op->logits.shape[0], cpu_rows_per_task(op->logits.shape[1])), softmax_stats_task, op);
 }
 
+// Few numbers: three a row and part.
+void cpu_softmax_merge(struct device *device, const struct op_softmax_merge *op) {
+    (void)device;
+    int64_t rows = op->parts.shape[2];
+    const float *parts = op->parts.data;
+    for (int64_t n = 0; n < rows; n++) {
+        float max = -INFINITY;
+        double sum = 0, target = 0;
+        for (int64_t p = 0; p < op->parts.shape[0]; p++)
+            max = vector_max(parts[3 * p * rows + n], max);
+        for (int64_t p = 0; p < op->parts.shape[0]; p++) {
+            const float *part = parts + 3 * p * rows + n;
+            sum += (double)part[rows] * exp((double)part[0] - (double)(max > -INFINITY ? max : 0.0f));
+            target += (double)part[2 * rows];
+        }
+        ((float *)op->row_max.data)[n] = max;
+        ((float *)op->row_sum.data)[n] = (float)sum;
+        ((float *)op->row_target.data)[n] = (float)target;
+    }
+}
+
 CPU_CLONES static void softmax_gradient(float *logits, float max, float factor, int64_t columns) {
 #pragma omp simd
     for (int64_t c = 0; c < columns; c++)

@@ -199,6 +199,7 @@ static const struct ops cuda_ops = {
     .embedding_forward = cuda_embedding_forward,
     .embedding_backward = cuda_embedding_backward,
     .softmax_stats = cuda_softmax_stats,
+    .softmax_merge = cuda_softmax_merge,
     .cross_entropy = cuda_cross_entropy,
     .dropout_add = cuda_dropout_add,
     .dropout_backward = cuda_dropout_backward,

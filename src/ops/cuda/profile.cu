@@ -98,6 +98,7 @@ SIMPLY(attention_backward)
 SIMPLY(embedding_forward)
 SIMPLY(embedding_backward)
 SIMPLY(softmax_stats)
+SIMPLY(softmax_merge)
 SIMPLY(cross_entropy)
 SIMPLY(dropout_add)
 SIMPLY(dropout_backward)
@@ -140,6 +141,7 @@ extern "C" void cuda_profile_start(struct device *device) {
     REPLACE(embedding_forward);
     REPLACE(embedding_backward);
     REPLACE(softmax_stats);
+    REPLACE(softmax_merge);
     REPLACE(cross_entropy);
     REPLACE(dropout_add);
     REPLACE(dropout_backward);

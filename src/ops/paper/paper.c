@@ -208,6 +208,10 @@ static void paper_softmax_stats(struct device *device, const struct op_softmax_s
     COUNT_BYTES(device, op->row_max, op->row_sum, op->row_target, op->logits, op->labels);
 }
 
+static void paper_softmax_merge(struct device *device, const struct op_softmax_merge *op) {
+    COUNT_BYTES(device, op->row_max, op->row_sum, op->row_target, op->parts);
+}
+
 static void paper_cross_entropy(struct device *device, const struct op_cross_entropy *op) {
     struct tensor logits = op->weights.data ? op->logits : (struct tensor){0};
     COUNT_BYTES(device, op->losses, logits, logits, op->row_max, op->row_sum, op->row_target, op->labels, op->weights);
@@ -284,6 +288,7 @@ static const struct ops paper_ops = {
     .embedding_forward = paper_embedding_forward,
     .embedding_backward = paper_embedding_backward,
     .softmax_stats = paper_softmax_stats,
+    .softmax_merge = paper_softmax_merge,
     .cross_entropy = paper_cross_entropy,
     .dropout_add = paper_dropout_add,
     .dropout_backward = paper_dropout_backward,

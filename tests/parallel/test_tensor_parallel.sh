@@ -1,0 +1,67 @@
+#!/usr/bin/env bash
+# Ranks that share each layer: the losses and gradient norms of a GPT and a Llama with dropout on are those of one rank,
+# also together with data parallelism and with a vocabulary that does not divide; checkpoints of one layout load on any
+# other; sizes that cannot be shared are refused.
+# label: slow
+cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
+. tests/cli/common.sh
+command -v mpirun >/dev/null || { echo "skipped: no mpirun"; exit 77; }
+"$BEVATRON" version | grep -q "MPI *yes" || { echo "skipped: built without MPI"; exit 77; }
+base=(--mock-data --num-layers 2 --hidden-size 32 --num-attention-heads 4 --seq-length 16 --vocab-size 97
+    --make-vocab-size-divisible-by 1 --tokenizer-type NullTokenizer --micro-batch-size 1 --global-batch-size 4 --lr 1e-2
+    --clip-grad 0.5 --log-interval 1 --eval-interval 10 --eval-iters 1 --threads 1 --log-params-norm
+    --hidden-dropout 0.1 --attention-dropout 0.1)
+llama=(--swiglu --normalization RMSNorm --position-embedding-type rope --untie-embeddings-and-output-weights
+    --disable-bias-linear --group-query-attention --num-query-groups 4 --recompute-granularity full)
+
+# train RANKS FLAGS…: what was logged of each iteration, without times, into $work/log.
+train() {
+    local ranks=$1
+    shift
+    expect 0 "iteration" bash tests/parallel/mpirun.sh "$ranks" "$BEVATRON" train "$@"
+    grep -oE "iteration +[0-9]+/|lm loss: [^|]*|grad norm: [^|]*|params norm: [^|]*|lm loss value: [^|]*" \
+        "$work/out" >"$work/log"
+}
+# same FILE WHAT: the numbers of $work/log are those of FILE within one part in a hundred thousand.
+same() {
+    # Norms are printed with three digits after the point.
+    paste -d' ' "$1" "$work/log" | awk '{
+            n = NF / 2; d = $n - $NF; d = d < 0 ? -d : d; most = 1e-5 * $n + 0.001 * ($1 == "grad" || $1 == "params")
+            bad = bad || ($n + 0 == $n && d > most); rows++
+        } END { exit bad || rows < 20 }' && [ "$(wc -l <"$1")" = "$(wc -l <"$work/log")" ] && pass || fail "$2"
+}
+
+for model in gpt llama; do
+    flags=("${base[@]}")
+    [ $model = llama ] && flags+=("${llama[@]}")
+    train 1 "${flags[@]}" --train-iters 20 --save "$work/$model.1" --save-interval 10
+    cp "$work/log" "$work/$model"
+    train 2 "${flags[@]}" --train-iters 20 --tensor-model-parallel-size 2 --save "$work/$model.2" --save-interval 10
+    same "$work/$model" "$model on 2 ranks that share layers"
+    train 4 "${flags[@]}" --train-iters 20 --tensor-model-parallel-size 4
+    same "$work/$model" "$model on 4 ranks that share layers"
+    train 4 "${flags[@]}" --train-iters 20 --tensor-model-parallel-size 2 --save "$work/$model.4" --save-interval 10
+    same "$work/$model" "$model on 2 pairs of ranks that share layers"
+
+    # From every layout's checkpoint onto every other: the second half of the run.
+    grep -n "iteration *11/" "$work/$model" | head -n 1 | cut -d: -f1 >"$work/line"
+    tail -n +"$(cat "$work/line")" "$work/$model" >"$work/half"
+    for saved in 1 2 4; do
+        for ranks in 1 2 4; do
+            [ $saved = $ranks ] && continue
+            sizes=()
+            [ $ranks != 1 ] && sizes=(--tensor-model-parallel-size 2)
+            train $ranks "${flags[@]}" "${sizes[@]}" --train-iters 20 --load "$work/$model.$saved" --ckpt-step 10
+            same "$work/half" "$model saved on $saved ranks, continued on $ranks"
+        done
+    done
+    "$BEVATRON" checkpoint verify "$work/$model.4/iter_0000020" >"$work/out" 2>&1 && pass || fail "$model: a checkpoint of 4 ranks"
+done
+
+refuse() { expect 2 "$1" bash tests/parallel/mpirun.sh 2 "$BEVATRON" train "${base[@]}" --train-iters 2 \
+    --tensor-model-parallel-size 2 "${@:2}"; }
+refuse "num-attention-heads 3" --num-attention-heads 3 --kv-channels 8
+refuse "ffn-hidden-size 33" --ffn-hidden-size 33
+expect 2 "3 ranks cannot be divided" bash tests/parallel/mpirun.sh 3 "$BEVATRON" train "${base[@]}" --train-iters 2 \
+    --tensor-model-parallel-size 2
+finish
