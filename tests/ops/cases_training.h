@@ -89,7 +89,7 @@ static inline void case_cross_entropy(struct lab *lab) {
     }
 }
 
-// Two ranks with half the vocabulary each, their statistics joined by hand, give what one rank gives.
+// Two ranks with half the vocabulary each, their statistics merged, give what one rank gives.
 static inline void case_cross_entropy_parts(struct lab *lab) {
     int64_t size[2] = {9, 33}, rows = 9, columns = 33;
     struct loss_setup s;
@@ -110,9 +110,24 @@ static inline void case_cross_entropy_parts(struct lab *lab) {
             gradient[n * columns + c] =
                 s.weights.x[n] * (exp(s.logits.x[n * columns + c] - max[n]) / sum[n] - (c == label));
     }
-    lab_write(lab, s.stats.row_max, max);
-    lab_write(lab, s.stats.row_sum, sum);
-    lab_write(lab, s.stats.row_target, target);
+    const double *own[3] = {lab_read(lab, s.stats.row_max), lab_read(lab, s.stats.row_sum),
+                            lab_read(lab, s.stats.row_target)};
+    struct sample parts = lab_fp32_1d(lab, 6 * rows, 1);
+    for (int64_t n = 0; n < rows; n++) {
+        double others[3] = {s.max[n] + 1, 3, s.labels[n] >= 40 ? 0 : 2};
+        for (int64_t which = 0; which < 3; which++) {
+            parts.x[which * rows + n] = own[which][n];
+            parts.x[(3 + which) * rows + n] = others[which];
+        }
+    }
+    lab_write(lab, parts.t, parts.x);
+    op_softmax_merge(lab->device, &(struct op_softmax_merge){.row_max = s.stats.row_max,
+                                                             .row_sum = s.stats.row_sum,
+                                                             .row_target = s.stats.row_target,
+                                                             .parts = tensor_3d(parts.t.data, DTYPE_F32, 2, 3, rows)});
+    lab_expect(lab, s.stats.row_max, max);
+    lab_expect(lab, s.stats.row_sum, sum);
+    lab_expect(lab, s.stats.row_target, target);
     s.loss.weights = s.weights.t;
     op_cross_entropy(lab->device, &s.loss);
     lab_expect(lab, s.loss.losses, losses);
