@@ -1,4 +1,4 @@
-// bevatron evaluate: loss and perplexity of a checkpoint on a dataset or a text file.
+// bevatron evaluate: loss and perplexity of a checkpoint on a dataset or a text file; cloze accuracy.
 #include "base/error.h"
 #include "base/file.h"
 #include "base/json.h"
@@ -7,7 +7,9 @@
 #include "cli/session.h"
 #include "config/config.h"
 #include "data/tokenizer/tokenizer.h"
+#include "train/cloze.h"
 #include "train/datasets.h"
+#include "train/detokenize.h"
 #include "train/evaluate.h"
 #include "train/state.h"
 
@@ -18,6 +20,10 @@
 struct evaluate_options {
     struct flag_given given;
     char *text;
+    bool wikitext;
+    int64_t overlapping_eval;
+    char *cloze;
+    bool strict_lambada;
     int64_t max_samples;
     bool json;
     struct config config;
@@ -33,6 +39,28 @@ static const struct flag own_flags[] = {
      .offset = OFFSET(text),
      .value_name = "FILE",
      .help = "evaluates a plain text file, token and word perplexity, instead of the dataset of --data-path"},
+    {.name = "--wikitext",
+     .type = FLAG_BOOL,
+     .offset = OFFSET(wikitext),
+     .help = "the text is a file of WikiText: its blanks around punctuation are taken back, and words are counted as "
+             "Megatron's WIKITEXT103 does"},
+    {.name = "--overlapping-eval",
+     .type = FLAG_INT,
+     .offset = OFFSET(overlapping_eval),
+     .initial = "0",
+     .minimum = 0,
+     .maximum = FLAG_ENDLESS,
+     .help = "tokens of --text that each sample adds to the one before; fewer see more context. 0 for --seq-length, "
+             "without overlap; Megatron's default is 32"},
+    {.name = "--cloze",
+     .type = FLAG_STRING,
+     .offset = OFFSET(cloze),
+     .value_name = "FILE",
+     .help = "accuracy of the last token of each \"text\" in a file of JSON Lines, as LAMBADA is scored"},
+    {.name = "--strict-lambada",
+     .type = FLAG_BOOL,
+     .offset = OFFSET(strict_lambada),
+     .help = "with --cloze: the whole last word must be right, encoded by itself"},
     {.name = "--max-samples",
      .type = FLAG_INT,
      .offset = OFFSET(max_samples),
@@ -45,11 +73,12 @@ static const struct flag own_flags[] = {
 
 // What the loss is taken over; words are counted for texts only.
 struct subject {
-    struct gpt_dataset *dataset;
+    struct datasets datasets;
     struct token_list ids;
     struct token_text text;
     struct sample_source source;
     int64_t words;
+    int64_t counted_words;  // what the loss is divided by: Megatron leaves out the first, as the first token is
 };
 
 static int64_t count_words(const char *text, size_t length) {
@@ -69,6 +98,12 @@ static int open_text(struct subject *subject, const struct evaluate_options *opt
         return error_set_code(EXIT_CODE_USAGE, "--text needs the tokenizer: give --vocab-file and --merge-file");
     struct buffer text = {0};
     int status = file_read_all(options->text, TEXT_LIMIT_BYTES, &text);
+    subject->counted_words = subject->words = count_words(buffer_string(&text), text.length);
+    if (options->wikitext) {
+        subject->words = detokenize_count_words(buffer_string(&text), text.length);
+        subject->counted_words = subject->words > 1 ? subject->words - 1 : 1;
+        detokenize_wikitext(&text);
+    }
     if (status == 0) {
         struct tokenizer_encoder *encoder;
         status = tokenizer_encoder_create(&encoder, tokenizer);
@@ -76,10 +111,12 @@ static int open_text(struct subject *subject, const struct evaluate_options *opt
             status = tokenizer_encode(encoder, buffer_string(&text), text.length, &subject->ids);
         tokenizer_encoder_free(encoder);
     }
-    subject->words = count_words(buffer_string(&text), text.length);
     buffer_free(&text);
-    subject->text = (struct token_text){
-        .ids = subject->ids.ids, .count = subject->ids.count, .seq_length = options->config.seq_length};
+    int64_t seq_length = options->config.seq_length, stride = options->overlapping_eval;
+    subject->text = (struct token_text){.ids = subject->ids.ids,
+                                        .count = subject->ids.count,
+                                        .seq_length = seq_length,
+                                        .stride = stride > 0 && stride < seq_length ? stride : seq_length};
     subject->source = token_text_source(&subject->text);
     subject->source.name = options->text;
     if (status == 0 && subject->ids.count < 2)
@@ -90,29 +127,25 @@ static int open_text(struct subject *subject, const struct evaluate_options *opt
     return status;
 }
 
-static int open_dataset(struct subject *subject, const struct config *config, const struct mesh *mesh, int local_rank) {
-    const struct string_list *path = config->data_path.count > 0 ? &config->data_path : &config->valid_data_path;
-    if (path->count != 1)
+// One epoch of the whole dataset; with --split only of its validation part.
+static int open_dataset(struct subject *subject, const struct config *config, const struct session *session,
+                        const struct tokenizer *tokenizer) {
+    TRY(datasets_open_epoch(&subject->datasets, &(struct datasets_options){.config = config,
+                                                                           .mesh = &session->mesh,
+                                                                           .local_rank = session->place.local_rank,
+                                                                           .tokenizer = tokenizer}));
+    if (!subject->datasets.corpora[SPLIT_VALID])
         return error_set_code(EXIT_CODE_USAGE,
                               "give the dataset to evaluate with --data-path PREFIX, or a file with --text");
-    // One epoch of the whole dataset; with --split only of its validation part.
-    struct gpt_options options = {.prefix = path->items[0],
-                                  .split = flag_is_given(&config->given, "--split") ? config->split : NULL,
-                                  .which = SPLIT_VALID,
-                                  .seq_length = config->seq_length,
-                                  .seed = config->seed,
-                                  .cache_folder = config->data_cache_path,
-                                  .vocab_size = config->padded_vocab_size};
-    TRY(datasets_build_index(&options, mesh, local_rank));
-    TRY(gpt_dataset_open(&subject->dataset, &options));
-    subject->source = gpt_dataset_source(subject->dataset);
+    subject->source = subject->datasets.sources[SPLIT_VALID];
     return 0;
 }
 
 static void print_result(const struct evaluate_options *options, const struct subject *subject,
                          const struct evaluation *result) {
     double perplexity = exp(result->loss);
-    double word_perplexity = subject->words > 0 ? exp(result->loss * result->tokens / (double)subject->words) : 0;
+    double word_perplexity =
+        subject->words > 0 ? exp(result->loss * result->tokens / (double)subject->counted_words) : 0;
     if (options->json) {
         struct buffer out = {0};
         struct json_writer w = {.out = &out};
@@ -142,25 +175,50 @@ static void print_result(const struct evaluate_options *options, const struct su
         printf("words %lld | word perplexity %.4f\n", (long long)subject->words, word_perplexity);
 }
 
-static int run_model(struct evaluate_options *options, struct session *session, const struct tokenizer *tokenizer,
-                     const char *path) {
+static int run_perplexity(const struct evaluate_options *options, const struct session *session, struct step *step,
+                          const struct tokenizer *tokenizer) {
     struct subject subject = {0};
-    struct step *step = NULL;
-    TRY(session_open(session, &options->config));
-    int status = step_open(&step, &options->config, session->device, &session->mesh, STEP_EVALUATE);
-    if (status == 0)
-        status = state_load(step, path, false, NULL);
-    if (status == 0)
-        status = options->text ? open_text(&subject, options, tokenizer)
-                               : open_dataset(&subject, &options->config, &session->mesh, session->place.local_rank);
     struct evaluation result;
+    int status = options->text ? open_text(&subject, options, tokenizer)
+                               : open_dataset(&subject, &options->config, session, tokenizer);
     if (status == 0)
         status = evaluate_run(
             &(struct evaluate){.step = step, .source = subject.source, .max_samples = options->max_samples}, &result);
     if (status == 0 && session->place.rank == 0)
         print_result(options, &subject, &result);
-    gpt_dataset_close(subject.dataset);
+    datasets_close(&subject.datasets);
     token_list_free(&subject.ids);
+    return status;
+}
+
+static int run_cloze(const struct evaluate_options *options, const struct session *session, struct step *step,
+                     const struct tokenizer *tokenizer) {
+    if (!tokenizer)
+        return error_set_code(EXIT_CODE_USAGE, "--cloze needs the tokenizer: give --vocab-file and --merge-file");
+    struct cloze_result result;
+    TRY(cloze_run(&(struct cloze){.step = step,
+                                  .tokenizer = tokenizer,
+                                  .path = options->cloze,
+                                  .is_strict = options->strict_lambada,
+                                  .max_samples = options->max_samples},
+                  &result));
+    if (session->place.rank == 0)
+        printf(options->json ? "{\"texts\": %lld, \"right\": %lld, \"accuracy\": %.17g}\n"
+                             : "texts %lld | right %lld | accuracy %.6f\n",
+               (long long)result.texts, (long long)result.right, result.accuracy);
+    return 0;
+}
+
+static int run_model(struct evaluate_options *options, struct session *session, const struct tokenizer *tokenizer,
+                     const char *path) {
+    struct step *step = NULL;
+    TRY(session_open(session, &options->config));
+    int status = step_open(&step, &options->config, session->device, &session->mesh,
+                           options->cloze ? STEP_GENERATE : STEP_EVALUATE);
+    if (status == 0)
+        status = state_load(step, path, false, NULL);
+    if (status == 0)
+        status = (options->cloze ? run_cloze : run_perplexity)(options, session, step, tokenizer);
     step_close(step);
     return status;
 }
@@ -193,12 +251,14 @@ int cmd_evaluate(int argc, char **argv) {
     };
     const struct flag_command command = {
         .name = "evaluate",
-        .summary =
-            "Loss and perplexity of a checkpoint on a dataset or a text. The model's and tokenizer's flags come from "
-            "the checkpoint.",
+        .summary = "Loss and perplexity of a checkpoint on a dataset or a text, or cloze accuracy. The model's and "
+                   "tokenizer's flags come from "
+                   "the checkpoint.",
         .tables = tables,
         .table_count = 2,
-        .epilogue = "Example:\n  bevatron evaluate --load run --text book.txt\n",
+        .epilogue = "Examples:\n  bevatron evaluate --load run --text book.txt\n"
+                    "  bevatron evaluate --load run --text wiki.test.tokens --wikitext --overlapping-eval 32\n"
+                    "  bevatron evaluate --load run --cloze lambada_test.jsonl --strict-lambada\n",
     };
     struct evaluate_options options;
     struct session session;

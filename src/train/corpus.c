@@ -204,7 +204,7 @@ static int open_paths(struct corpus **corpus, const struct corpus_options *optio
 
 int corpus_open(struct corpus **corpus, const struct corpus_options *options) {
     *corpus = NULL;
-    if (options->sample_count == 0)
+    if (options->sample_count == 0 && !options->is_epoch)
         return 0;
     struct data_paths paths;
     int status = data_paths_find(&paths, options->config, options->which);

@@ -28,6 +28,7 @@ struct corpus_options {
     const unsigned char *begins_word;            // RoBERTa with --mask-whole-words
     enum split which;
     int64_t sample_count;  // samples the run wants
+    bool is_epoch;         // one epoch, whatever that is
 };
 
 struct corpus;

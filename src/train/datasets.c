@@ -119,14 +119,6 @@ static void open_mock(struct datasets *datasets, const struct config *config, co
                                                           .fill = kind == CORPUS_GPT ? NULL : fill_mock};
 }
 
-static int build_gpt(const void *options) {
-    return gpt_dataset_build(options);
-}
-
-int datasets_build_index(const struct gpt_options *options, const struct mesh *mesh, int local_rank) {
-    return corpus_build_everywhere(&(struct corpus_place){mesh, local_rank}, build_gpt, options);
-}
-
 // How many samples of each split the run needs. A run that goes on with other flags than it began with (rarer
 // evaluation, a smaller batch) may have consumed more than the flags alone would ask for.
 static int count_samples(const struct datasets_options *from, int64_t counts[SPLIT_COUNT]) {
@@ -172,21 +164,42 @@ static int check_tokenizer(struct datasets *datasets, const struct config *confi
     return 0;
 }
 
-static int open_corpora(struct datasets *datasets, const struct datasets_options *from,
-                        const int64_t counts[SPLIT_COUNT], int64_t vocab_size) {
-    for (int which = 0; which < SPLIT_COUNT; which++) {
-        struct corpus_options options = {.config = from->config,
-                                         .place = {from->mesh, from->local_rank},
-                                         .vocab_size = vocab_size,
-                                         .vocabulary = &datasets->vocabulary,
-                                         .begins_word = datasets->begins_word,
-                                         .which = (enum split)which,
-                                         .sample_count = counts[which]};
-        TRY(corpus_open(&datasets->corpora[which], &options));
-        if (datasets->corpora[which])
-            datasets->sources[which] = corpus_source(datasets->corpora[which]);
-    }
+static int open_corpus(struct datasets *datasets, const struct datasets_options *from, enum split which,
+                       int64_t sample_count) {
+    const struct config *config = from->config;
+    int64_t vocab_size = from->tokenizer          ? tokenizer_vocab_size(from->tokenizer)
+                         : config->vocab_size > 0 ? config->vocab_size
+                                                  : config->padded_vocab_size;
+    struct corpus_options options = {.config = config,
+                                     .place = {from->mesh, from->local_rank},
+                                     .vocab_size = vocab_size,
+                                     .vocabulary = &datasets->vocabulary,
+                                     .begins_word = datasets->begins_word,
+                                     .which = which,
+                                     .sample_count = sample_count,
+                                     .is_epoch = sample_count < 0};
+    if (options.is_epoch)
+        options.sample_count = 0;
+    TRY(corpus_open(&datasets->corpora[which], &options));
+    if (datasets->corpora[which])
+        datasets->sources[which] = corpus_source(datasets->corpora[which]);
     return 0;
+}
+
+static int open_corpora(struct datasets *datasets, const struct datasets_options *from,
+                        const int64_t counts[SPLIT_COUNT]) {
+    for (int which = 0; which < SPLIT_COUNT; which++)
+        TRY(open_corpus(datasets, from, (enum split)which, counts[which]));
+    return 0;
+}
+
+int datasets_open_epoch(struct datasets *datasets, const struct datasets_options *from) {
+    *datasets = (struct datasets){.eod = from->tokenizer ? tokenizer_eod(from->tokenizer) : -1};
+    if (check_tokenizer(datasets, from->config, from->tokenizer) == 0 &&
+        open_corpus(datasets, from, SPLIT_VALID, -1) == 0)
+        return 0;
+    datasets_close(datasets);
+    return -1;
 }
 
 int datasets_open(struct datasets *datasets, const struct datasets_options *from) {
@@ -199,12 +212,11 @@ int datasets_open(struct datasets *datasets, const struct datasets_options *from
     log_info("    train:      %lld", (long long)counts[SPLIT_TRAIN]);
     log_info("    validation: %lld", (long long)counts[SPLIT_VALID]);
     log_info("    test:       %lld", (long long)counts[SPLIT_TEST]);
-    int64_t vocab_size = tokenizer ? tokenizer_vocab_size(tokenizer) : config->vocab_size;
     if (config->mock_data) {
-        open_mock(datasets, config, counts, vocab_size);
+        open_mock(datasets, config, counts, tokenizer ? tokenizer_vocab_size(tokenizer) : config->vocab_size);
         return 0;
     }
-    if (check_tokenizer(datasets, config, tokenizer) < 0 || open_corpora(datasets, from, counts, vocab_size) < 0) {
+    if (check_tokenizer(datasets, config, tokenizer) < 0 || open_corpora(datasets, from, counts) < 0) {
         datasets_close(datasets);
         return -1;
     }

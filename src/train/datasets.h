@@ -27,8 +27,6 @@ struct datasets {
 // The tokenizer of the flags, or NULL where --vocab-size or --mock-data make one unnecessary. Sets
 // config->padded_vocab_size.
 int datasets_open_tokenizer(struct tokenizer **tokenizer, struct config *config);
-// Builds the index files of a GPT dataset where they are missing, see corpus_build_everywhere. All ranks call.
-int datasets_build_index(const struct gpt_options *options, const struct mesh *mesh, int local_rank);
 struct datasets_options {
     const struct config *config;
     const struct mesh *mesh;
@@ -38,6 +36,9 @@ struct datasets_options {
     int64_t iteration, consumed_train_samples, consumed_valid_samples;
 };
 int datasets_open(struct datasets *datasets, const struct datasets_options *options);
+// For evaluation: one epoch of the data of --data-path (with --split of its validation part) or --valid-data-path, as
+// the validation split.
+int datasets_open_epoch(struct datasets *datasets, const struct datasets_options *options);
 void datasets_close(struct datasets *datasets);  // safe on a zeroed one
 
 // A loader for this rank from the given number of consumed samples.

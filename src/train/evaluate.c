@@ -5,24 +5,28 @@
 #include "data/loader.h"
 #include "train/datasets.h"
 
-// Tells the loader that there is no token: it counts for nothing.
-enum { PADDING = -1 };
-
-static int read_text(void *context, int64_t sample, int32_t *tokens) {
+static int fill_text(void *context, int64_t sample, const struct batch_row *row) {
     const struct token_text *text = context;
-    int64_t first = sample * text->seq_length;
-    for (int64_t t = 0; t <= text->seq_length; t++)
-        tokens[t] = first + t < text->count ? text->ids[first + t] : PADDING;
+    int64_t first = sample * text->stride, T = text->seq_length, seen = sample > 0 ? T - text->stride : 0;
+    for (int64_t t = 0; t < T; t++) {
+        bool is_there = first + t + 1 < text->count;
+        row->tokens[t] = first + t < text->count ? text->ids[first + t] : 0;
+        row->labels[t] = is_there ? text->ids[first + t + 1] : 0;
+        row->loss_mask[t] = is_there && t >= seen;
+        row->position_ids[t] = (int32_t)t;
+    }
     return 0;
 }
 
 struct sample_source token_text_source(struct token_text *text) {
-    int64_t predicted = text->count - 1;
+    int64_t predicted = text->count - 1, later = predicted - text->seq_length;
+    int64_t count = later > 0 ? 1 + (later + text->stride - 1) / text->stride : predicted > 0;
     return (struct sample_source){.context = text,
                                   .name = "text",
-                                  .count = predicted > 0 ? (predicted + text->seq_length - 1) / text->seq_length : 0,
+                                  .count = count,
                                   .seq_length = text->seq_length,
-                                  .read = read_text};
+                                  .form = {.columns = text->seq_length},
+                                  .fill = fill_text};
 }
 
 int evaluate_run(const struct evaluate *evaluate, struct evaluation *result) {

@@ -19,12 +19,14 @@ struct evaluate {
 
 int evaluate_run(const struct evaluate *evaluate, struct evaluation *result);
 
-// A text of token ids as samples: each begins where the one before ended, the last is padded. Tokens after the first
-// of the text are each predicted once.
+// A text of token ids as samples: each begins `stride` tokens after the one before, the last is padded. Tokens after the
+// first of the text are each counted once, in the first sample that has them: with a stride below seq_length each is
+// predicted from more of the text.
 struct token_text {
     const int32_t *ids;
     int64_t count;
     int64_t seq_length;
+    int64_t stride;  // 1…seq_length
 };
 struct sample_source token_text_source(struct token_text *text);
 

@@ -1,0 +1,50 @@
+#!/usr/bin/env bash
+# Evaluation as a user does it: perplexity of texts, WikiText's way, overlapping samples, cloze accuracy, datasets of BERT.
+cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
+. tests/cli/common.sh
+
+printf '%s\n' '[PAD]' '[UNK]' '[CLS]' '[SEP]' '[MASK]' one two three four five six sev '##en' ten . , '=' '@' - >"$work/vocab.txt"
+for _ in $(seq 60); do printf 'one two three four five six seven ten . '; done >"$work/train.txt"
+for _ in $(seq 40); do printf '{"text": "%s"}\n' "$(head -c 400 "$work/train.txt")"; done >"$work/train.jsonl"
+tokenizer=(--tokenizer-type BertWordPieceLowerCase --vocab-file "$work/vocab.txt")
+expect 0 "" "$BEVATRON" preprocess --input "$work/train.jsonl" --output-prefix "$work/data" "${tokenizer[@]}"
+expect 0 "iteration      120/     120" "$BEVATRON" train "${tokenizer[@]}" --data-path "$work/data_text_document" \
+    --num-layers 2 --hidden-size 32 --num-attention-heads 2 --seq-length 32 --max-position-embeddings 64 \
+    --micro-batch-size 8 --lr 1e-2 --lr-warmup-iters 5 --train-iters 120 --eval-iters 0 --split 1,0,0 --log-interval 40 \
+    --hidden-dropout 0 --attention-dropout 0 --device cpu --threads 2 --save "$work/run" --save-interval 120
+evaluate=("$BEVATRON" evaluate --load "$work/run" --device cpu --micro-batch-size 4)
+
+value() { sed -nE "s/.*\"$1\": ?([0-9.e+-]+).*/\1/p" "$work/out"; }
+# The word perplexity of the run's own text follows from the loss; overlapping samples see more and do better.
+expect 0 '"word_perplexity"' "${evaluate[@]}" --text "$work/train.txt" --json
+tokens=$(value tokens)
+[ "$tokens" = 599 ] && pass || fail "$tokens tokens instead of 599"
+plain=$(value loss)
+expect 0 '"word_perplexity"' "${evaluate[@]}" --text "$work/train.txt" --overlapping-eval 8 --json
+[ "$(value tokens)" = 599 ] && pass || fail "overlapping samples count $(value tokens) tokens"
+awk -v a="$(value loss)" -v b="$plain" 'BEGIN { exit !(a < b && a > 0) }' && pass || fail "overlap: $(value loss), without $plain"
+
+# WikiText's way: words are pieces between blanks, one less is counted, and blanks are taken back before encoding.
+printf ' \n = one two = \n \n three , four @-@ five . six \n' >"$work/wiki.txt"
+expect 0 '"words":13' "${evaluate[@]}" --text "$work/wiki.txt" --wikitext --json
+awk -v l="$(value loss)" -v t="$(value tokens)" -v w="$(value word_perplexity)" \
+    'BEGIN { e = exp(l * t / 12); exit !(w / e < 1.0001 && e / w < 1.0001) }' && pass || fail "word perplexity of WikiText"
+
+# Cloze: the last token, or the whole last word, which here has two pieces.
+cat >"$work/cloze.jsonl" <<'TEXT'
+{"text": "one two three four five six seven ten . one two three four"}
+
+{"text": "one two three four five six seven ten . one two three four five six seven"}
+{"text": "one two three four five six seven ten . one two three ten"}
+{"text": "one two three four five six seven ten . one two three four five six tenen"}
+TEXT
+expect 0 "texts 4 | right 2 | accuracy 0.500000" "${evaluate[@]}" --cloze "$work/cloze.jsonl" --strict-lambada
+expect 0 '"right": 2' "${evaluate[@]}" --cloze "$work/cloze.jsonl" --json
+expect 0 "texts 1 | right 1" "${evaluate[@]}" --cloze "$work/cloze.jsonl" --max-samples 1
+echo '{"title": "x"}' >"$work/bad.jsonl"
+expect 1 'line 1: there is no "text"' "${evaluate[@]}" --cloze "$work/bad.jsonl"
+echo '{"text": "one"}' >"$work/bad.jsonl"
+expect 1 "no word that could be asked for" "${evaluate[@]}" --cloze "$work/bad.jsonl"
+: >"$work/bad.jsonl"
+expect 215 "has no texts" "${evaluate[@]}" --cloze "$work/bad.jsonl"
+finish
