@@ -210,13 +210,18 @@ static int check_config(const struct step *step, const struct checkpoint_state *
     return status;
 }
 
-static int load_optimizer(struct step *step, const char *path) {
+static int check_optimizer(const char *path) {
     if (!checkpoint_has_part(path, CHECKPOINT_OPTIMIZER))
         return error_set_code(
             EXIT_CODE_NO_CHECKPOINT,
             "%s has no optimizer.safetensors (it was saved with --no-save-optim); give --no-load-optim "
             "to go on with fresh moments, or --finetune to start a new run from its weights",
             path);
+    return 0;
+}
+
+static int load_optimizer(struct step *step, const char *path) {
+    TRY(check_optimizer(path));
     // A run in fp32 has no master weights; they have been loaded from its weights, which are the same.
     char *first = memory_printf("master.%s", step->params.items[0]->name);
     bool with_masters = checkpoint_has_tensor(path, CHECKPOINT_OPTIMIZER, first);
@@ -305,6 +310,7 @@ int state_load(struct step *step, const char *path, bool with_optimizer, struct 
 int state_match_schedule(struct config *config, const char *path) {
     struct checkpoint_state state;
     struct json *object = NULL;
+    TRY(check_optimizer(path));
     TRY(checkpoint_load_state(path, &state));
     int status = parse_config(&object, &state, path);
     if (status == 0 && object)

@@ -1,0 +1,83 @@
+#!/usr/bin/env bash
+# Models in and out as a user moves them: a checkpoint carries its tokenizer; written for Hugging Face and read again it
+# says the same; runs begin from converted models and from the folders of others.
+cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
+. tests/cli/common.sh
+foreign=tests/golden/foreign
+
+for i in $(seq 400); do echo "{\"text\": \"the $i cats sat on the mat and $((i % 7)) dogs ran after the sun.\"}"; done >"$work/text.jsonl"
+sed 's/.*: "\(.*\)"}/\1/' "$work/text.jsonl" >"$work/text.txt"
+mkdir "$work/tok"
+expect 0 "" "$BEVATRON" tokenizer train --input "$work/text.txt" --output-prefix "$work/tok/t" --vocab-size 300
+expect 0 "" "$BEVATRON" preprocess --input "$work/text.jsonl" --output-prefix "$work/data" --vocab-file "$work/tok/t-vocab.json" \
+    --merge-file "$work/tok/t-merges.txt" --append-eod --workers 1
+model=(--num-layers 2 --hidden-size 24 --num-attention-heads 3 --seq-length 16 --max-position-embeddings 64)
+run=(--data-path "$work/data_text_document" --micro-batch-size 2 --lr 1e-2 --log-interval 5 --eval-iters 0 --device cpu --threads 1)
+expect 0 "iteration       20/      20" "$BEVATRON" train "${model[@]}" "${run[@]}" --vocab-file "$work/tok/t-vocab.json" \
+    --merge-file "$work/tok/t-merges.txt" --train-iters 20 --save "$work/run" --save-interval 10 --keep-last 1
+
+# The tokenizer is in the checkpoint and needed nowhere else.
+[ -f "$work/run/iter_0000020/vocab-file_t-vocab.json" ] && [ -f "$work/run/iter_0000020/merge-file_t-merges.txt" ] && pass ||
+    fail "the tokenizer's files are in the checkpoint"
+expect 0 "vocab-file_t-vocab.json" "$BEVATRON" checkpoint inspect "$work/run"
+mv "$work/tok" "$work/gone"
+say=(--prompt "the cats" --greedy --max-new-tokens 12 --device cpu)
+expect 0 "the cats" "$BEVATRON" generate --load "$work/run" "${say[@]}"
+grep -v '^note' "$work/out" >"$work/said"
+expect 0 "perplexity" "$BEVATRON" evaluate --load "$work/run" --text "$work/text.txt" --device cpu
+grep '^loss' "$work/out" >"$work/loss"
+# A run that goes on without the original files keeps them, whatever --keep-last removes.
+expect 0 "iteration       40/      40" "$BEVATRON" train "${run[@]}" --load "$work/run" --use-checkpoint-args --train-iters 40 \
+    --override-opt_param-scheduler --save "$work/run" --save-interval 10 --keep-last 1
+[ ! -e "$work/run/iter_0000020" ] && [ -f "$work/run/iter_0000040/vocab-file_t-vocab.json" ] && pass ||
+    fail "the tokenizer went from checkpoint to checkpoint"
+expect 0 "whole" "$BEVATRON" checkpoint verify "$work/run"
+
+# To Hugging Face and back; its folder is also loaded as it is.
+expect 0 "the cats" "$BEVATRON" generate --load "$work/run" "${say[@]}"
+grep -v '^note' "$work/out" >"$work/said"
+expect 0 "→ $work/hf: huggingface" "$BEVATRON" checkpoint convert --input "$work/run" --output "$work/hf"
+for file in config.json model.safetensors vocab.json merges.txt tokenizer_config.json; do
+    [ -f "$work/hf/$file" ] && pass || fail "$file for Hugging Face"
+done
+expect_same "$work/hf/vocab.json" "$work/gone/t-vocab.json" "the vocabulary"
+expect 0 "→ $work/back: bevatron" "$BEVATRON" checkpoint convert --input "$work/hf" --output "$work/back"
+for folder in hf back; do
+    expect 0 "the cats" "$BEVATRON" generate --load "$work/$folder" "${say[@]}"
+    grep -v '^note' "$work/out" >"$work/said.$folder"
+    expect_same "$work/said" "$work/said.$folder" "text of the model in $folder"
+done
+expect 1 "already holds checkpoints" "$BEVATRON" checkpoint convert --input "$work/hf" --output "$work/back"
+expect 1 "is not an empty folder" "$BEVATRON" checkpoint convert --input "$work/run" --output "$work/hf"
+expect 0 '"to":"huggingface"' "$BEVATRON" checkpoint convert --input "$work/run" --output "$work/hf16" --dtype bf16 \
+    --max-shard-size 0.01MB --json
+[ -f "$work/hf16/model.safetensors.index.json" ] && grep -q '"bfloat16"' "$work/hf16/config.json" && pass || fail "files in bf16"
+
+# Weights alone begin a run at iteration 0, with or without --finetune.
+for flags in "" "--finetune"; do
+    # shellcheck disable=SC2086
+    expect 0 "iteration        5/       5" "$BEVATRON" train "${run[@]}" --load "$work/back" --use-checkpoint-args --train-iters 5 $flags
+    [ -n "$flags" ] || grep -q "it holds weights only" "$work/out" && pass || fail "a note about weights only"
+done
+expect 0 "iteration        5/       5" "$BEVATRON" train "${run[@]}" --load "$work/hf" --use-checkpoint-args --train-iters 5
+expect 0 "iteration       45/      45" "$BEVATRON" train "${run[@]}" --load "$work/run" --use-checkpoint-args --train-iters 45 --no-load-optim
+grep -q "iteration       41/" "$work/out" && pass || fail "--no-load-optim goes on where the run stood"
+
+# Models of others.
+mock=(--mock-data --micro-batch-size 2 --seq-length 9 --lr 1e-3 --log-interval 1 --eval-iters 0 --device cpu --threads 1)
+expect 0 "iteration        2/       2" "$BEVATRON" train "${mock[@]}" --load $foreign/llama --use-checkpoint-args --train-iters 2
+expect 0 "iteration        2/       2" "$BEVATRON" train "${mock[@]}" --load $foreign/megatron_v2_tp2_pp2 --use-checkpoint-args --train-iters 2
+expect 0 "megatron, 52 tensors" "$BEVATRON" checkpoint convert --input $foreign/megatron_v1_tp2 --output "$work/megatron"
+expect 0 "iteration      102/     102" "$BEVATRON" train "${mock[@]}" --load "$work/megatron" --use-checkpoint-args --train-iters 102 \
+    --no-load-optim
+expect 216 "no optimizer.safetensors" "$BEVATRON" train "${mock[@]}" --load "$work/megatron" --use-checkpoint-args --train-iters 102
+expect 1 "give --num-attention-heads" "$BEVATRON" checkpoint convert --input $foreign/megatron_v0 --output "$work/v0"
+expect 0 "huggingface" "$BEVATRON" checkpoint convert --input $foreign/megatron_v0 --output "$work/v0" --to huggingface \
+    --num-attention-heads 6 --vocab-size 37
+grep -q '"vocab_size": 37' "$work/v0/config.json" && pass || fail "a vocabulary without padding"
+
+expect 2 "--input DIR" "$BEVATRON" checkpoint convert --output "$work/x"
+expect 2 "--max-shard-size takes a size" "$BEVATRON" checkpoint convert --input $foreign/gpt2 --output "$work/x" --max-shard-size 5
+expect 216 "is no model that can be read" "$BEVATRON" checkpoint convert --input "$work" --output "$work/x"
+expect 2 "is not known; there are gpt2, opt" "$BEVATRON" checkpoint convert --input $foreign/gpt2 --output "$work/x" --to huggingface --family x
+finish
