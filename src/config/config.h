@@ -179,6 +179,7 @@ struct config {
 
     // Logging.
     int64_t log_interval;
+    char *log_format;  // "megatron" | "json"
     bool log_params_norm;
     bool log_throughput;
     bool log_num_zeros_in_grad;
@@ -199,6 +200,7 @@ struct config {
     char *device;     // "auto" | "cpu" | "cuda"
     int64_t threads;  // CPU threads of a rank, 0: all it may use
     int64_t seed;
+    int64_t check_replicas;
     int64_t tensor_model_parallel_size;
     int64_t pipeline_model_parallel_size;
     int64_t context_parallel_size;
@@ -266,7 +268,7 @@ const char *config_preset_name(size_t i);
 int config_validate(struct config *config, int world_size);
 int config_validate_for(struct config *config, int world_size, enum config_use use);
 
-// padded_vocab_size = ceil(vocab_size / m)·m with m = make_vocab_size_divisible_by × tensor_model_parallel_size,
+// padded_vocab_size = ceil(vocab_size / m)·m with m = make_vocab_size_divisible_by,
 // unless --padded-vocab-size was given, which is then checked against the tokenizer's vocab_size.
 int config_pad_vocab(struct config *config, int64_t vocab_size);
 

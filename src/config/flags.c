@@ -39,6 +39,7 @@ static const char *const decay_names[] = {"constant", "linear", "cosine", NULL};
 static const char *const loader_names[] = {"single", "cyclic", NULL};
 static const char *const format_names[] = {"bevatron", "torch",        "torch_dist", "torch_dcp",
                                            "zarr",     "fsdp_dtensor", NULL};
+static const char *const log_names[] = {"megatron", "json", NULL};
 static const char *const timing_names[] = {"minmax", "max", "all", NULL};
 static const char *const device_names[] = {"auto", "cpu", "cuda", NULL};
 static const char *const attention_names[] = {"auto", "flash", "fused", "unfused", "local", NULL};
@@ -279,6 +280,8 @@ static const struct flag rows[] = {
 
     GROUP("Logging"),
     INT("--log-interval", log_interval, "100", 1, FLAG_ENDLESS, "updates between lines"),
+    CHOICE("--log-format", log_format, "megatron", log_names,
+           "lines as Megatron writes them, or as fairseq does with its flag of this name"),
     SWITCH("--log-throughput", log_throughput, "TFLOP/s per device in each line"),
     SWITCH("--log-params-norm", log_params_norm, "norm of the parameters in each line"),
     SWITCH("--log-num-zeros-in-grad", log_num_zeros_in_grad, "number of zeros in the gradient in each line"),
@@ -316,6 +319,8 @@ static const struct flag rows[] = {
            NOT_YET),
     SWITCH("--overlap-grad-reduce", overlap_grad_reduce, "reduce gradients during the backward pass", ADVANCED),
     SWITCH("--overlap-param-gather", overlap_param_gather, "gather parameters during the forward pass", NOT_YET),
+    INT("--check-replicas", check_replicas, NULL, 1, FLAG_ENDLESS,
+        "every so many iterations, prove that ranks which should hold the same parameters do"),
     REAL("--distributed-timeout-minutes", distributed_timeout_minutes, "10", 0, 1e6,
          "how long a rank waits for the others", .bounds = FLAG_ABOVE_MINIMUM, ADVANCED),
     CHOICE("--attention-backend", attention_backend, "auto", attention_names,
@@ -335,6 +340,7 @@ static const struct flag_alias aliases[] = {
     {"--batch-size", "--micro-batch-size", NULL, "is the old name of --micro-batch-size"},
     {"--warmup", "--lr-warmup-fraction", NULL, "is the old name of --lr-warmup-fraction"},
     {"--model-parallel-size", "--tensor-model-parallel-size", NULL, "is the old name of --tensor-model-parallel-size"},
+    {"--check-weight-hash-across-dp-replicas-interval", "--check-replicas", NULL, NULL},
     {"--override-lr-scheduler", "--override-opt_param-scheduler", NULL,
      "is the old name of --override-opt_param-scheduler"},
     {"--use-checkpoint-lr-scheduler", "--use-checkpoint-opt_param-scheduler", NULL,

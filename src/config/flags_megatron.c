@@ -137,7 +137,7 @@ const char flags_refused[] =
     "--muon-num-ns-steps=5 --muon-tp-mode=duplicated --muon-use-syrk --muon-extra-scale-factor=1.0 "
     "--muon-scalar-optimizer=adam --lion-beta1=0.95 --lion-beta2=0.98 --no-weight-decay-cond-type= "
     // Profiling + training loop + fusions.
-    "--decrease-batch-size-if-needed --check-weight-hash-across-dp-replicas-interval= "
+    "--decrease-batch-size-if-needed "
     "--gpu-sniff-test-interval= --exit-signal=SIGTERM --exit-signal-handler-for-dataloader "
     "--exit-signal-handler-for-training --iterations-to-skip=* --check-for-large-grads "
     "--result-rejected-tracker-filename= --rope-type= --optimizer-cpu-offload --optimizer-offload-fraction=1.0 "

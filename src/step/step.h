@@ -98,6 +98,8 @@ int step_evaluate(struct step *step, const struct step_source *source);
 // What the last call gave; waits for the device.
 struct step_result step_result(struct step *step);
 double step_params_norm(struct step *step);
+// In replicas.c: -1, naming the parameter, where ranks that should hold the same do not. All ranks call.
+int step_check_replicas(struct step *step);
 int64_t step_count_zero_gradients(struct step *step);
 
 // Logits (V, the unpadded part is the caller's business) after the T tokens, which follow those in the cache. Of T5

@@ -61,6 +61,7 @@ static int open_report(struct trainer *trainer) {
     TRY(report_open(&trainer->report,
                     &(struct report_options){
                         .console = stdout,
+                        .is_fairseq = strcmp(config->log_format, "json") == 0,
                         .metrics_path = config->metrics_file,
                         .tensorboard_folder = config->tensorboard_dir,
                         .tensorboard_interval = config->tensorboard_log_interval,
@@ -366,6 +367,8 @@ static int run_iterations(struct trainer *trainer, enum ending *ending) {
     while (!is_done(trainer) && *ending == GO_ON) {
         TRY(follow_ramp_up(trainer, &batch_size));
         TRY(run_iteration(trainer));
+        if (config->check_replicas > 0 && trainer->at.iteration % config->check_replicas == 0)
+            TRY(step_check_replicas(trainer->step));
         if (config->eval_interval > 0 && trainer->at.iteration % config->eval_interval == 0)
             TRY(evaluate(trainer, SPLIT_VALID, false));
         if (config->save_interval > 0 && trainer->at.iteration % config->save_interval == 0)

@@ -40,7 +40,8 @@ for model in gpt llama; do
     same "$work/$model" "$model on 2 ranks that share layers"
     train 4 "${flags[@]}" --train-iters 20 --tensor-model-parallel-size 4
     same "$work/$model" "$model on 4 ranks that share layers"
-    train 4 "${flags[@]}" --train-iters 20 --tensor-model-parallel-size 2 --save "$work/$model.4" --save-interval 10
+    train 4 "${flags[@]}" --train-iters 20 --tensor-model-parallel-size 2 --save "$work/$model.4" --save-interval 10 \
+        --check-replicas 3
     same "$work/$model" "$model on 2 pairs of ranks that share layers"
 
     # From every layout's checkpoint onto every other: the second half of the run.
