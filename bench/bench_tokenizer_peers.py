@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """One thread of our tokenizers beside the libraries others use, on the same documents: MB of text per second of processor time,
-so that other work on the machine counts less. Ours is measured cold (the cache empty at the beginning) and warm; a peer gets
-one pass to warm up, and the better of two more counts, over as many documents as take it a few seconds. The ids are compared
+so that other work on the machine counts less. Both are measured cold (the first pass of a new tokenizer) and warm (the better
+of two more), a peer over as many documents as take it a few seconds. The ids are compared
 first, by their sum times place in the document. --short cuts the documents into some of 2 to 3 kB, as web pages are.
 Rounds alternate between us and the peers.
 
@@ -36,8 +36,7 @@ def sentencepiece(model):
 
 def gigatoken_spm(model):
     import gigatoken as library
-    tokenizer = library.Tokenizer.from_sentencepiece(model)
-    return lambda text: tokenizer.encode(text)
+    return library.Tokenizer.from_sentencepiece(model).encode
 
 
 def tokenizers(path):
@@ -76,8 +75,7 @@ def tiktoken(pattern):
 
 def gigatoken_hf(path):
     import gigatoken as library
-    tokenizer = library.Tokenizer(path)
-    return lambda text: tokenizer.encode(text)
+    return library.Tokenizer(path).encode
 
 
 def gigatoken_tiktoken(path):
@@ -136,19 +134,22 @@ def ours(documents, row):
     return json.loads(done.stdout)
 
 
-def measure_peer(encode, texts):
-    """Documents that take PEER_SECONDS, then two passes: MB/s, and what they encoded to."""
+def measure_peer(encode, texts, takes_bytes):
+    """Documents that take PEER_SECONDS, then two passes: MB/s of the first pass and of the best one, and what they encoded
+    to. A peer that takes bytes gets them, so that no time goes into making them."""
+    given = [text.encode() for text in texts] if takes_bytes else texts
     count, begin = 0, time.process_time()
     while count < len(texts) and time.process_time() - begin < PEER_SECONDS:
-        encode(texts[count])
+        encode(given[count])
         count += 1
+    seconds = time.process_time() - begin
     bytes_ = sum(len(text.encode()) for text in texts[:count])
-    best = 0
+    texts, best = given, 0
     for _ in range(2):
         begin = time.process_time()
         lists = [encode(text) for text in texts[:count]]
         best = max(best, bytes_ / (time.process_time() - begin))
-    return best / 1e6, [numpy.asarray(ids, dtype=numpy.uint64) for ids in lists], count
+    return bytes_ / seconds / 1e6, best / 1e6, [numpy.asarray(ids, dtype=numpy.uint64) for ids in lists], count
 
 
 def checksum(lists):
@@ -190,11 +191,11 @@ def run_row(row, texts, folder, everything):
         except Exception as problem:  # not installed, or a model it does not know
             print(f"{'':<14} {name:<14} left out: {str(problem)[:90]}")
             continue
-        speed, lists, count = measure_peer(encode, texts)
+        cold, speed, lists, count = measure_peer(encode, texts, name == "gigatoken")
         part = ours(write_documents(texts[:count], folder, "part"), row)
         same = checksum(lists) == (part["ids"], part["checksum"])
-        print(f"{'':<14} {name:<14} {speed:7.1f} MB/s   ours on these {count} documents: cold {part['cold'] / speed:5.1f} x, "
-              f"warm {part['warm'] / speed:5.1f} x   ids {'equal' if same else 'DIFFER'}", flush=True)
+        print(f"{'':<14} {name:<14} cold {cold:7.1f} MB/s   warm {speed:7.1f} MB/s   ours on these {count} documents: "
+              f"cold {part['cold'] / cold:6.2f} x, warm {part['warm'] / speed:6.2f} x   ids {'equal' if same else 'DIFFER'}", flush=True)
 
 
 def main():
