@@ -4,7 +4,7 @@
 #ifndef OPS_CPU_ATTENTION_H
 #define OPS_CPU_ATTENTION_H
 
-#include "ops/cpu/cpu.h"
+#include "ops/cpu/block.h"
 
 // A tile of scores has this many queries and keys. A row of keys is a multiple of DROPOUT_GRAIN.
 enum { QUERY_TILE = 64, KEY_TILE = 128, MAX_HEAD_SIZE = 256 };
@@ -12,6 +12,12 @@ enum { QUERY_TILE = 64, KEY_TILE = 128, MAX_HEAD_SIZE = 256 };
 // Element (b, t, head, 0) of a (B, T, heads, D) view.
 static inline float *attention_row(const struct tensor *t, int64_t b, int64_t row, int64_t head) {
     return (float *)t->data + b * t->stride[0] + row * t->stride[1] + head * t->stride[2];
+}
+
+// Rows [first, first + count) of a head, each a line.
+static inline struct block attention_block(const struct tensor *t, int64_t b, int64_t first, int64_t head,
+                                           int64_t count) {
+    return (struct block){{attention_row(t, b, first, head), DTYPE_F32, t->stride[1], false}, count, t->shape[3], 1};
 }
 
 // What decides which keys a query sees, from either operation.

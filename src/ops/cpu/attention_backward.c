@@ -3,15 +3,18 @@
 // by one task in a fixed order. With P the probabilities, f the dropout factors (1 where off) and s the scale:
 //   dV = (P f)^T dO,  dP = (dO V^T) f,  dS = P (dP - rowsum(dO O)),  dQ = s dS K,  dK = s dS^T Q.
 #include "ops/cpu/attention.h"
+#include "ops/cpu/block.h"
 #include "ops/cpu/dropout.h"
 #include "ops/cpu/vector_math.h"
-#include <cblas.h>
 #include <string.h>
 
 struct backward_tile {
     float probabilities[QUERY_TILE * KEY_TILE];  // P
     float gradients[QUERY_TILE * KEY_TILE];      // dropped P, then dP, then dS
     float factors[QUERY_TILE * KEY_TILE];        // f
+    struct block_panels keys, values;            // (keys, D), of the present tile of keys
+    struct block_panels keys_turned;             // (D, keys), times the scale
+    struct block_panels left, right;             // other operands, one product at a time
 };
 
 struct backward_place {
@@ -79,12 +82,12 @@ CPU_CLONES static void row_gradient(const struct gradient_row *row, int64_t coun
 static void compute_probabilities(const struct op_attention_backward *op, struct backward_tile *tile,
                                   const struct backward_place *at) {
     int64_t query_count = op->q.shape[1];
-    blasint queries = (blasint)(at->queries.end - at->queries.first);
+    int64_t queries = at->queries.end - at->queries.first;
     const float *lse = (const float *)op->lse.data + (at->b * op->q.shape[2] + at->head) * query_count;
-    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, queries, (blasint)at->keys, (blasint)op->q.shape[3], op->scale,
-                attention_row(&op->q, at->b, at->queries.first, at->head), (blasint)op->q.stride[1],
-                attention_row(&op->k, at->b, at->first_key, at->group), (blasint)op->k.stride[1], 0.0f,
-                tile->probabilities, KEY_TILE);
+    struct block query_block = attention_block(&op->q, at->b, at->queries.first, at->head, queries);
+    query_block.factor = op->scale;
+    block_pack_left(&tile->left, &query_block);
+    block_multiply(&(struct block_product){&tile->left, &tile->keys, at->keys, tile->probabilities, KEY_TILE, false});
     for (int64_t i = 0; i < queries; i++) {
         int64_t query = at->queries.first + i;
         struct cpu_range seen = attention_within(attention_seen(&at->rules, at->b, query), at->first_key, at->keys);
@@ -103,12 +106,11 @@ static void compute_probabilities(const struct op_attention_backward *op, struct
 
 static void compute_score_gradients(const struct op_attention_backward *op, struct backward_tile *tile,
                                     const struct backward_place *at) {
-    blasint queries = (blasint)(at->queries.end - at->queries.first);
+    int64_t queries = at->queries.end - at->queries.first;
     const float *dots = (const float *)op->scratch.data + (at->b * op->q.shape[2] + at->head) * op->q.shape[1];
-    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, queries, (blasint)at->keys, (blasint)op->q.shape[3], 1.0f,
-                attention_row(&op->dout, at->b, at->queries.first, at->head), (blasint)op->dout.stride[1],
-                attention_row(&op->v, at->b, at->first_key, at->group), (blasint)op->v.stride[1], 0.0f, tile->gradients,
-                KEY_TILE);
+    struct block dout = attention_block(&op->dout, at->b, at->queries.first, at->head, queries);
+    block_pack_left(&tile->left, &dout);
+    block_multiply(&(struct block_product){&tile->left, &tile->values, at->keys, tile->gradients, KEY_TILE, false});
     for (int64_t i = 0; i < queries; i++) {
         struct gradient_row row = {
             .g = tile->gradients + i * KEY_TILE,
@@ -130,26 +132,35 @@ static void add_bias_gradients(const struct op_attention_backward *op, const str
                 tile->gradients + (query - at->queries.first) * KEY_TILE, at->keys);
 }
 
+// to (keys, D) gets scores^T rows, with scores (queries, keys) and rows (queries, D).
+static void add_to_keys(struct backward_tile *tile, const struct backward_place *at, const float *scores,
+                        struct block rows, const struct tensor *to) {
+    struct block turned = {{scores, DTYPE_F32, KEY_TILE, true}, at->keys, rows.lines, 1};
+    rows = block_turned(rows);
+    block_pack_left(&tile->left, &turned);
+    block_pack_right(&tile->right, &rows);
+    block_multiply(&(struct block_product){&tile->left, &tile->right, rows.lines,
+                                           attention_row(to, at->b, at->first_key, at->group), to->stride[1],
+                                           !at->is_first || at->is_masked});
+}
+
 static void backward_tile(const struct op_attention_backward *op, struct backward_tile *tile,
                           const struct backward_place *at) {
-    blasint queries = (blasint)(at->queries.end - at->queries.first), keys = (blasint)at->keys;
-    blasint head_size = (blasint)op->q.shape[3];
-    float beta = at->is_first && !at->is_masked ? 0.0f : 1.0f;
+    int64_t queries = at->queries.end - at->queries.first;
     compute_probabilities(op, tile, at);
-    cblas_sgemm(CblasRowMajor, CblasTrans, CblasNoTrans, keys, head_size, queries, 1.0f,
-                op->dropout.rate == 0 ? tile->probabilities : tile->gradients, KEY_TILE,
-                attention_row(&op->dout, at->b, at->queries.first, at->head), (blasint)op->dout.stride[1], beta,
-                attention_row(&op->dv, at->b, at->first_key, at->group), (blasint)op->dv.stride[1]);
+    add_to_keys(tile, at, op->dropout.rate == 0 ? tile->probabilities : tile->gradients,
+                attention_block(&op->dout, at->b, at->queries.first, at->head, queries), &op->dv);
     compute_score_gradients(op, tile, at);
     if (op->drelative_bias.data)
         add_bias_gradients(op, tile, at);
-    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, queries, head_size, keys, op->scale, tile->gradients,
-                KEY_TILE, attention_row(&op->k, at->b, at->first_key, at->group), (blasint)op->k.stride[1],
-                at->first_key == 0 && !at->is_masked ? 0.0f : 1.0f,
-                attention_row(&op->dq, at->b, at->queries.first, at->head), (blasint)op->dq.stride[1]);
-    cblas_sgemm(CblasRowMajor, CblasTrans, CblasNoTrans, keys, head_size, queries, op->scale, tile->gradients, KEY_TILE,
-                attention_row(&op->q, at->b, at->queries.first, at->head), (blasint)op->q.stride[1], beta,
-                attention_row(&op->dk, at->b, at->first_key, at->group), (blasint)op->dk.stride[1]);
+    struct block gradients = {{tile->gradients, DTYPE_F32, KEY_TILE, false}, queries, at->keys, 1};
+    block_pack_left(&tile->left, &gradients);
+    block_multiply(&(struct block_product){&tile->left, &tile->keys_turned, op->q.shape[3],
+                                           attention_row(&op->dq, at->b, at->queries.first, at->head), op->dq.stride[1],
+                                           at->first_key > 0 || at->is_masked});
+    struct block scaled = attention_block(&op->q, at->b, at->queries.first, at->head, queries);
+    scaled.factor = op->scale;
+    add_to_keys(tile, at, tile->gradients, scaled, &op->dk);
 }
 
 // scratch = rowsum(dO O) of one head.
@@ -158,6 +169,17 @@ static void row_dots(const struct op_attention_backward *op, int64_t b, int64_t 
     float *dots = (float *)op->scratch.data + (b * op->q.shape[2] + head) * query_count;
     for (int64_t t = 0; t < query_count; t++)
         dots[t] = row_dot(attention_row(&op->dout, b, t, head), attention_row(&op->out, b, t, head), op->q.shape[3]);
+}
+
+static void pack_keys(const struct op_attention_backward *op, struct backward_tile *tile,
+                      const struct backward_place *at, int64_t keys) {
+    struct block key_block = attention_block(&op->k, at->b, at->first_key, at->group, keys);
+    struct block value_block = attention_block(&op->v, at->b, at->first_key, at->group, keys);
+    block_pack_right(&tile->keys, &key_block);
+    block_pack_right(&tile->values, &value_block);
+    key_block.factor = op->scale;
+    key_block = block_turned(key_block);
+    block_pack_right(&tile->keys_turned, &key_block);
 }
 
 // What the queries see of [first_key, first_key + keys): how far the furthest of them, 0 where none sees any.
@@ -180,6 +202,7 @@ static void backward_key_tile(const struct op_attention_backward *op, struct bac
     // The first query that sees any of these keys, down to the start of its tile.
     int64_t first_query = op->is_causal && at->first_key > offset ? at->first_key - offset : 0;
     at->is_first = true;
+    pack_keys(op, tile, at, keys);
     for (at->head = first_head; at->head < first_head + heads_per_group; at->head++) {
         for (int64_t i = cpu_pieces(query_count, QUERY_TILE) - 1; i >= first_query / QUERY_TILE; i--) {
             at->queries = cpu_piece(query_count, QUERY_TILE, i);

@@ -3,9 +3,9 @@
 // softmax, Milakov and Gimelshein 2018; FlashAttention, Dao et al. 2022). Keys that no query of the tile sees are
 // never read.
 #include "ops/cpu/attention.h"
+#include "ops/cpu/block.h"
 #include "ops/cpu/dropout.h"
 #include "ops/cpu/vector_math.h"
-#include <cblas.h>
 #include <math.h>
 #include <string.h>
 
@@ -15,6 +15,7 @@ struct forward_tile {
     float max[QUERY_TILE], sum[QUERY_TILE];
     struct cpu_range seen[QUERY_TILE];  // keys of each query
     int64_t head_size;
+    struct block_panels queries, keys, probabilities, values;
 };
 
 CPU_CLONES static float row_max(const float *x, int64_t count) {
@@ -86,11 +87,10 @@ struct forward_place {
 static void add_keys(const struct op_attention_forward *op, struct forward_tile *tile, const struct forward_place *at,
                      struct key_range keys) {
     int64_t head_size = op->q.shape[3];
-    blasint queries = (blasint)(at->queries.end - at->queries.first);
-    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, queries, (blasint)keys.count, (blasint)head_size, op->scale,
-                attention_row(&op->q, at->b, at->queries.first, at->head), (blasint)op->q.stride[1],
-                attention_row(&op->k, at->b, keys.first, at->group), (blasint)op->k.stride[1], 0.0f, tile->scores,
-                KEY_TILE);
+    int64_t queries = at->queries.end - at->queries.first;
+    struct block key_block = attention_block(&op->k, at->b, keys.first, at->group, keys.count);
+    block_pack_right(&tile->keys, &key_block);
+    block_multiply(&(struct block_product){&tile->queries, &tile->keys, keys.count, tile->scores, KEY_TILE, false});
     for (int64_t i = 0; i < queries; i++) {
         int64_t query = at->queries.first + i;
         struct cpu_range seen = attention_within(tile->seen[i], keys.first, keys.count);
@@ -107,9 +107,11 @@ static void add_keys(const struct op_attention_forward *op, struct forward_tile 
             row_multiply(scores, factors + seen.first, visible);
         }
     }
-    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, queries, (blasint)head_size, (blasint)keys.count, 1.0f,
-                tile->scores, KEY_TILE, attention_row(&op->v, at->b, keys.first, at->group), (blasint)op->v.stride[1],
-                1.0f, tile->out, (blasint)head_size);
+    struct block probabilities = {{tile->scores, DTYPE_F32, KEY_TILE, false}, queries, keys.count, 1};
+    struct block values = block_turned(attention_block(&op->v, at->b, keys.first, at->group, keys.count));
+    block_pack_left(&tile->probabilities, &probabilities);
+    block_pack_right(&tile->values, &values);
+    block_multiply(&(struct block_product){&tile->probabilities, &tile->values, head_size, tile->out, head_size, true});
 }
 
 // Empties the tile and finds what its queries see; returns the range of all of them, from the start of a tile of keys.
@@ -147,6 +149,9 @@ static void attention_forward_task(void *context, int64_t index, int thread) {
     struct forward_tile tile;
     tile.head_size = head_size;
     struct cpu_range all = start_tile(&tile, &at);
+    struct block queries = attention_block(&op->q, at.b, at.queries.first, at.head, at.queries.end - at.queries.first);
+    queries.factor = op->scale;
+    block_pack_left(&tile.queries, &queries);
     for (int64_t first = all.first; first < all.end; first += KEY_TILE) {
         struct key_range keys = {first, all.end - first < KEY_TILE ? all.end - first : KEY_TILE};
         add_keys(op, &tile, &at, keys);

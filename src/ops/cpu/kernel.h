@@ -9,7 +9,7 @@
 
 // Panels have a multiple of KERNEL_STEP steps, the last ones zero where need be, and at least KERNEL_SLACK_BYTES that
 // may be read behind them. A tile has at most KERNEL_MOST_ROWS by KERNEL_MOST_COLUMNS elements.
-enum { KERNEL_STEP = 8, KERNEL_SLACK_BYTES = 256, KERNEL_MOST_ROWS = 16, KERNEL_MOST_COLUMNS = 64 };
+enum { KERNEL_STEP = 8, KERNEL_SLACK_BYTES = 256, KERNEL_MOST_ROWS = 16, KERNEL_MOST_COLUMNS = 32 };
 
 // d = a^T b + addend, for one tile.
 struct kernel_tile {
@@ -28,6 +28,18 @@ struct cpu_kernel {
     // Every element is one sum from the first step to the last, to which the addend is added.
     void (*multiply)(const struct kernel_tile *tile);
 };
+
+// A row of zeros, for an addend.
+extern const float kernel_zeros[KERNEL_MOST_COLUMNS];
+
+// A tile of which only a part is wanted, or with factors: d = alpha a^T b + addend_factor * addend in its first rows
+// and columns; nothing else there is read or written.
+struct kernel_part {
+    int64_t rows, columns;
+    float alpha, addend_factor;
+};
+void kernel_multiply_part(const struct cpu_kernel *kernel, const struct kernel_tile *tile,
+                          const struct kernel_part *part);
 
 // The kernel for the processor we run on; NULL where there is none, or OpenBLAS is the faster choice.
 const struct cpu_kernel *cpu_kernel(enum dtype dtype);

@@ -25,8 +25,8 @@ static inline double matmul_size(const struct op_matmul *op) {
 // The activation or its gradient over a part whose product, with its bias, is complete and best still in cache.
 void matmul_finish(const struct op_matmul *op, struct cpu_range rows, struct cpu_range columns);
 
-// The micro-kernel that a product goes through, by the dtype of a and b; NULL where there is none, or where a tile of it
-// would be half empty, as with the few rows of text that is being generated: then packing is not worth its while.
+// The micro-kernel that a product goes through, by the dtype of a and b; NULL where there is none, or where a tile of
+// it would be half empty, as with the few rows of text that is being generated: then packing is not worth its while.
 const struct cpu_kernel *matmul_kernel(const struct op_matmul *op);
 
 // The product in tiles of OpenBLAS calls, and in panels through a micro-kernel.

@@ -62,32 +62,12 @@ static void pack_task(void *context, int64_t index, int thread) {
 
 // What the first or a later part of the sums is added to: zeros, the bias, or what is there.
 static void set_addend(const struct packed_job *job, struct kernel_tile *tile, int64_t first_column) {
-    static const float zeros[KERNEL_MOST_COLUMNS];
     tile->addend = tile->d;
     tile->addend_stride = tile->stride;
     if (!job->is_first || (job->op->beta != 0 && !matmul_has_bias(job->op)))
         return;
-    tile->addend = matmul_has_bias(job->op) ? (const float *)job->op->bias.data + first_column : zeros;
+    tile->addend = matmul_has_bias(job->op) ? (const float *)job->op->bias.data + first_column : kernel_zeros;
     tile->addend_stride = 0;
-}
-
-// A tile at the edge of the matrix, or with factors: the kernel writes elsewhere, from where what counts is taken over.
-static void multiply_apart(const struct packed_job *job, const struct kernel_tile *tile, int64_t rows,
-                           int64_t columns) {
-    _Alignas(64) float product[KERNEL_MOST_ROWS * KERNEL_MOST_COLUMNS];
-    static const float zeros[KERNEL_MOST_COLUMNS];
-    struct kernel_tile apart = *tile;
-    apart.addend = zeros;
-    apart.addend_stride = 0;
-    apart.d = product;
-    apart.stride = job->kernel->columns;
-    job->kernel->multiply(&apart);
-    for (int64_t i = 0; i < rows; i++) {
-        float *d = tile->d + i * tile->stride;
-        const float *addend = tile->addend + i * tile->addend_stride;
-        for (int64_t j = 0; j < columns; j++)
-            d[j] = job->op->alpha * product[i * apart.stride + j] + job->addend_factor * addend[j];
-    }
 }
 
 // A block of packed rows times one panel of columns.
@@ -115,7 +95,11 @@ static void multiply_panel(const struct packed_job *job, const char *a, struct c
         if (is_plain && count == kernel->rows)
             kernel->multiply(&tile);
         else
-            multiply_apart(job, &tile, count, columns.end - columns.first);
+            kernel_multiply_part(kernel, &tile,
+                                 &(struct kernel_part){.rows = count,
+                                                       .columns = columns.end - columns.first,
+                                                       .alpha = job->op->alpha,
+                                                       .addend_factor = job->addend_factor});
         a += panel_bytes(job, kernel->rows);
     }
 }

@@ -67,7 +67,7 @@ CPU_INLINE void pack_full(uint16_t *panels, const struct pack_source *source, co
         copy_panel(panels + p * size, from + p * width * source->stride, source->stride, steps / GROUP, width);
 }
 
-// What the fast ways leave out: steps from `first_step` on, zeros behind the last line and the last step.
+// What the fast ways leave out: the last steps, and zeros behind the last line and the last step.
 static void pack_rest(uint16_t *panel, const struct pack_source *source, const uint16_t *from, int64_t lines,
                       struct cpu_range steps, int64_t width) {
     int64_t line_step = source->lines_are_across ? 1 : source->stride;

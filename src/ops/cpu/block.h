@@ -1,0 +1,44 @@
+// Products of small blocks inside one task, as attention is made of: operands are packed by hand, once for several
+// products where they can be, and multiplied by the micro-kernel. Where there is none, by OpenBLAS. Private to ops/cpu.
+#ifndef OPS_CPU_BLOCK_H
+#define OPS_CPU_BLOCK_H
+
+#include "ops/cpu/kernel.h"
+#include "ops/cpu/pack.h"
+
+// A block has at most BLOCK_LINES lines by BLOCK_STEPS steps, or the other way round.
+enum { BLOCK_LINES = 256, BLOCK_STEPS = 128 };
+
+// The lines of an operand: rows of the left one, columns of the right one.
+struct block {
+    struct pack_source source;  // fp32
+    int64_t lines, steps;
+    float factor;  // the operand is multiplied by it
+};
+
+// The transposed block: its steps become lines.
+static inline struct block block_turned(struct block block) {
+    block.source.lines_are_across = !block.source.lines_are_across;
+    return (struct block){block.source, block.steps, block.lines, block.factor};
+}
+
+struct block_panels {
+    _Alignas(64) float values[(BLOCK_LINES + KERNEL_STEP) * (BLOCK_STEPS + KERNEL_MOST_COLUMNS)];
+    struct block block;
+};
+
+void block_pack_left(struct block_panels *panels, const struct block *block);
+void block_pack_right(struct block_panels *panels, const struct block *block);
+
+// d (lines of a, columns) = a b^T, or added to what is there, with the first `columns` lines of b and as many of its
+// steps as a has.
+struct block_product {
+    const struct block_panels *a, *b;
+    int64_t columns;
+    float *d;
+    int64_t stride;
+    bool adds;
+};
+void block_multiply(const struct block_product *product);
+
+#endif
