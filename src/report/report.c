@@ -7,6 +7,7 @@
 #include "base/json.h"
 #include "base/memory.h"
 #include "report/console.h"
+#include "report/fairseq.h"
 #include "report/live.h"
 #include "report/metrics_file.h"
 #include "report/plot.h"
@@ -34,10 +35,16 @@ struct report {
     bool has_live_line;
     struct live live;
     struct history history;
+    bool is_fairseq;
+    double opened;           // wall seconds
+    int64_t last_iteration;  // of a line
 };
 
 int report_open(struct report **report, const struct report_options *options) {
     struct report *r = memory_alloc(sizeof *r);
+    r->is_fairseq = options->is_fairseq;
+    r->opened = clock_wall_seconds();
+    r->last_iteration = options->first_iteration;
     *report = NULL;
     r->console = options->console;
     r->tensorboard_interval = options->tensorboard_interval > 0 ? options->tensorboard_interval : 1;
@@ -174,7 +181,13 @@ void report_interval(struct report *report, const struct metrics *m) {
     if (!report)
         return;
     struct buffer line = {0};
-    console_train(&line, m);
+    struct fairseq_clock clock = {.train_wall = m->elapsed_ms / 1e3 * (double)(m->iteration - report->last_iteration),
+                                  .wall = m->wall_seconds - report->opened};
+    report->last_iteration = m->iteration;
+    if (report->is_fairseq)
+        fairseq_train(&line, m, &clock);
+    else
+        console_train(&line, m);
     print_and_free(report, &line);
     if (report->has_metrics)
         metrics_file_train(&report->metrics, m);
@@ -188,7 +201,7 @@ void report_eval(struct report *report, const struct metrics_eval *eval) {
     if (!report)
         return;
     struct buffer block = {0};
-    console_eval(&block, eval);
+    (report->is_fairseq ? fairseq_eval : console_eval)(&block, eval);
     print_and_free(report, &block);
     if (report->has_metrics)
         metrics_file_eval(&report->metrics, eval);

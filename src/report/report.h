@@ -24,6 +24,7 @@ struct report_options {
     const char *tensorboard_folder;  // NULL for none
     int64_t tensorboard_interval;    // at least 1
     struct tensorboard_choice tensorboard;
+    bool is_fairseq;                       // console lines as fairseq's JSON instead of Megatron's
     bool no_live_line;                     // else a live line on stderr where that is a terminal
     int64_t first_iteration, train_iters;  // where this start begins, where the run ends
 };

@@ -54,6 +54,20 @@ TEST(warmup_stable_decay) {
     check("WSD", "minus_sqrt", (double[]){1e-4, 5e-4, 1e-3, 1e-3, 1e-3, 3.636039e-4, 1e-4});
 }
 
+// fairseq's values, for exponents 2 and 1.
+TEST(polynomial_decay) {
+    struct config config = make("polynomial_decay", "exponential");
+    const int64_t iterations[7] = {1, 5, 10, 11, 50, 90, 100};
+    const double squared[7] = {1e-4, 5e-4, 1e-3, 9.80111111111111e-4, 3.777777777777778e-4, 1.1111111111111113e-4,
+                               1e-4};
+    config.lr_decay_power = 2;
+    for (int i = 0; i < 7; i++)
+        EXPECT(fabs(schedule_lr(&config, iterations[i] * BATCH) - squared[i]) < 1e-12);
+    EXPECT(schedule_lr(&config, 0) == 0);
+    config_free(&config);
+    check("polynomial_decay", "exponential", (double[]){1e-4, 5e-4, 1e-3, 9.9e-4, 6e-4, 2e-4, 1e-4});
+}
+
 TEST(constant_and_beyond_the_end) {
     check("constant", "exponential", (double[]){1e-4, 5e-4, 1e-3, 1e-3, 1e-3, 1e-3, 1e-3});
     struct config config = make("cosine", "exponential");
@@ -81,4 +95,4 @@ TEST(weight_decay) {
 }
 
 TEST_MAIN(TEST_CASE(linear), TEST_CASE(cosine), TEST_CASE(inverse_square_root), TEST_CASE(warmup_stable_decay),
-          TEST_CASE(constant_and_beyond_the_end), TEST_CASE(weight_decay))
+          TEST_CASE(polynomial_decay), TEST_CASE(constant_and_beyond_the_end), TEST_CASE(weight_decay))

@@ -1,0 +1,17 @@
+// fairseq's lines with --log-format json, for the scripts that read them: "TIME | INFO | train_inner | {…}", all values as
+// strings of six digits, losses in bits (base 2). What only fairseq knows (its epochs) is left out.
+#ifndef REPORT_FAIRSEQ_H
+#define REPORT_FAIRSEQ_H
+
+#include "base/buffer.h"
+#include "report/metrics.h"
+
+struct fairseq_clock {
+    double train_wall;  // seconds of training since the last line
+    double wall;        // seconds since the start
+};
+
+void fairseq_train(struct buffer *out, const struct metrics *metrics, const struct fairseq_clock *clock);
+void fairseq_eval(struct buffer *out, const struct metrics_eval *eval);
+
+#endif
