@@ -15,7 +15,7 @@
 #define BERT "--model bert --norm-placement post --norm-epsilon 1e-12 --activation gelu --num-token-types 2 "
 #define ROBERTA                                                                                                        \
     "--model bert --norm-placement post --activation gelu --num-token-types 1 --position-offset 2 "                    \
-    "--bert-no-binary-head true "
+    "--bert-no-binary-head true --sample-break-mode complete "
 #define ANY_T5                                                                                                         \
     "--model t5 --normalization RMSNorm --norm-epsilon 1e-6 --disable-bias-linear true "                               \
     "--position-embedding-type relative --softmax-scale 1 "
