@@ -215,7 +215,9 @@ static char *number_text(const struct config *config, const struct hf_key *key) 
     struct buffer text = {0};
     append_effective(config, key->flags, &text);
     char *copy = NULL;
-    if (flag_find(&table, key->flags)->type == FLAG_DOUBLE)
+    if (key->has_null && strcmp(buffer_string(&text), "0") == 0)
+        copy = memory_string("null");
+    else if (flag_find(&table, key->flags)->type == FLAG_DOUBLE)
         copy = real_text(strtod(buffer_string(&text), NULL));
     else
         copy = memory_printf("%lld", strtoll(buffer_string(&text), NULL, 10) + key->added);

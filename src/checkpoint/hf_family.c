@@ -151,7 +151,7 @@ static const struct hf_key llama_keys[] = {
 };
 static const struct hf_key mistral_keys[] = {
     LLAMA_KEYS,
-    NUMBER("sliding_window", "--sliding-window", .fallback = "0"),
+    NUMBER("sliding_window", "--sliding-window", .fallback = "0", .has_null = true),
 };
 static const struct hf_key qwen2_keys[] = {LLAMA_KEYS, ONLY("use_sliding_window", "false")};
 static const struct hf_flag qwen2_flags[] = {{"--model", "gpt"},         {"--normalization", "RMSNorm"},

@@ -38,7 +38,8 @@ struct hf_key {
     const char
         *fallback;  // where the member is absent or null; NULL: it must be there; "-": the flag keeps its default
     const char *map;
-    int added;  // of a number: theirs is ours + added
+    int added;      // of a number: theirs is ours + added
+    bool has_null;  // 0 of ours is null there
 };
 
 // A flag that every model of the family has.

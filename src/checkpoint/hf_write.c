@@ -311,9 +311,20 @@ static int check_target(const struct model_write *write) {
     return 0;
 }
 
+// A model that came from Hugging Face goes back as what it was, where it still can be that.
+static const struct hf_family *choose_family(const struct model_write *write) {
+    const struct config *config = &write->source->config;
+    const struct json *before = write->source->foreign_config;
+    const struct json *type = before ? json_member(before, "model_type") : NULL;
+    const struct hf_family *family = NULL;
+    if (!write->family && type && type->type == JSON_STRING)
+        family = hf_config_family(config, type->string);
+    return family ? family : hf_config_family(config, write->family);
+}
+
 int model_write_huggingface(const struct model_write *write) {
     TRY(check_target(write));
-    struct job job = {.write = write, .family = hf_config_family(&write->source->config, write->family)};
+    struct job job = {.write = write, .family = choose_family(write)};
     if (!job.family)
         return -1;
     char *parent = file_parent(write->folder), *temporary = file_temporary_name(write->folder);

@@ -1,0 +1,181 @@
+"""transformers and bevatron read each other's models: small random ones of every family and odd shape, saved by transformers whole,
+in shards and as torch files, in fp32, bf16 and fp16. Converted to ours and back they are the same tensors bit by bit, from_pretrained
+loads them without a complaint and computes the same logits; what bevatron trained itself loads as well.
+
+    BEVATRON=build/release/bevatron python tests/peers/hf_convert_peers.py       (torch, transformers, safetensors)
+"""
+import json
+import os
+import random
+import subprocess
+import sys
+import tempfile
+
+import torch
+import transformers as hf
+from safetensors.torch import load_file
+
+PROGRAM = os.environ.get("BEVATRON", "build/release/bevatron")
+hf.logging.set_verbosity_error()
+hf.logging.disable_progress_bar()
+
+
+def run(*arguments):
+    done = subprocess.run([PROGRAM, *arguments], capture_output=True, text=True)
+    assert done.returncode == 0, (arguments, done.stdout, done.stderr)
+    return done.stdout
+
+
+def decoder_sizes(r):
+    groups = r.choice([1, 2, 3])
+    heads = groups * r.choice([1, 2, 4])
+    return dict(num_attention_heads=heads, num_key_value_heads=groups, hidden_size=heads * 4, head_dim=r.choice([2, 4, 6, 10]),
+                num_hidden_layers=r.choice([1, 2, 5]), intermediate_size=r.choice([7, 20, 33]), vocab_size=r.choice([31, 50, 97]),
+                max_position_embeddings=r.choice([16, 70]), tie_word_embeddings=r.random() < 0.5)
+
+
+def rope(r):
+    kind = r.choice(["default", "linear", "llama3"])
+    base = {"rope_type": kind, "rope_theta": r.choice([10000.0, 500000.0, 1234.0])}
+    if kind == "linear":
+        base["factor"] = 2.5
+    if kind == "llama3":
+        base.update(factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_position_embeddings=32)
+    return base
+
+
+def encoder_sizes(r):
+    heads = r.choice([1, 3, 5])
+    return dict(num_attention_heads=heads, hidden_size=heads * 4, num_hidden_layers=r.choice([1, 3]), intermediate_size=r.choice([7, 20]),
+                vocab_size=r.choice([31, 50]), hidden_act=r.choice(["gelu", "gelu_new", "relu"]))
+
+
+def gpt2(r):
+    heads = r.choice([1, 3, 5])
+    return hf.GPT2LMHeadModel(hf.GPT2Config(n_head=heads, n_embd=heads * 4, n_layer=r.choice([1, 3]), n_positions=r.choice([16, 40]),
+                                            vocab_size=r.choice([31, 50]), n_inner=r.choice([None, 17]), bos_token_id=0, eos_token_id=0,
+                                            activation_function=r.choice(["gelu_new", "gelu", "relu"]),
+                                            tie_word_embeddings=r.random() < 0.7))
+
+
+def opt(r):
+    heads = r.choice([1, 3, 5])
+    return hf.OPTForCausalLM(hf.OPTConfig(num_attention_heads=heads, hidden_size=heads * 4, word_embed_proj_dim=heads * 4,
+                                          num_hidden_layers=r.choice([1, 3]), ffn_dim=r.choice([7, 20]), vocab_size=r.choice([31, 50]),
+                                          max_position_embeddings=r.choice([16, 40])))
+
+
+def llama(r):
+    return hf.LlamaForCausalLM(hf.LlamaConfig(**decoder_sizes(r), rope_parameters=rope(r), rms_norm_eps=r.choice([1e-5, 1e-6])))
+
+
+def mistral(r):
+    return hf.MistralForCausalLM(hf.MistralConfig(**decoder_sizes(r), sliding_window=r.choice([None, 3, 8])))
+
+
+def qwen2(r):
+    sizes = decoder_sizes(r)
+    del sizes["head_dim"]
+    return hf.Qwen2ForCausalLM(hf.Qwen2Config(**sizes))
+
+
+def bert(r):
+    kind = r.choice([hf.BertForPreTraining, hf.BertForMaskedLM])
+    return kind(hf.BertConfig(**encoder_sizes(r), max_position_embeddings=r.choice([16, 40]), type_vocab_size=r.choice([2, 3])))
+
+
+def roberta(r):
+    return hf.RobertaForMaskedLM(hf.RobertaConfig(**encoder_sizes(r), max_position_embeddings=r.choice([18, 42]), type_vocab_size=1))
+
+
+def t5(r):
+    return hf.T5ForConditionalGeneration(hf.T5Config(
+        d_model=r.choice([8, 12]), num_heads=r.choice([1, 3]), d_kv=r.choice([3, 8]), d_ff=r.choice([7, 20]), num_layers=r.choice([1, 3]),
+        num_decoder_layers=r.choice([1, 2]), vocab_size=r.choice([31, 50]), decoder_start_token_id=0,
+        relative_attention_num_buckets=r.choice([8, 32]), relative_attention_max_distance=r.choice([20, 128]),
+        feed_forward_proj=r.choice(["relu", "gated-gelu"]), tie_word_embeddings=r.random() < 0.5))
+
+
+def tensors(folder):
+    index = f"{folder}/model.safetensors.index.json"
+    if os.path.exists(index):
+        out = {}
+        for name in sorted(set(json.load(open(index))["weight_map"].values())):
+            out.update(load_file(f"{folder}/{name}"))
+        return out
+    return load_file(f"{folder}/model.safetensors")
+
+
+def logits(model, seed):
+    generator = torch.Generator().manual_seed(seed)
+    vocab = model.config.vocab_size
+    inputs = {"input_ids": torch.randint(3, vocab, (2, 9), generator=generator)}
+    if model.config.is_encoder_decoder:
+        inputs["decoder_input_ids"] = torch.randint(3, vocab, (2, 5), generator=generator)
+    with torch.no_grad():
+        output = model.eval()(**inputs)
+    return output.prediction_logits if "prediction_logits" in output else output.logits
+
+
+def check(make, seed, folder):
+    r = random.Random(f"{make.__name__} {seed}")
+    torch.manual_seed(seed)
+    model = make(r)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.normal_(0, 0.2)
+    model = model.to(r.choice([torch.float32, torch.float32, torch.bfloat16, torch.float16]))
+    theirs, ours, back, sharded = (f"{folder}/{name}" for name in ("theirs", "ours", "back", "sharded"))
+    model.save_pretrained(theirs, max_shard_size=r.choice(["5GB", "8KB"]))
+    source = theirs
+    if r.random() < 0.3:  # the same as a torch file, tied matrices twice
+        source = f"{folder}/bin"
+        model.config.save_pretrained(source)
+        torch.save(model.state_dict(), f"{source}/pytorch_model.bin", _use_new_zipfile_serialization=r.random() < 0.5)
+    run("checkpoint", "convert", "--input", source, "--output", ours)
+    run("checkpoint", "convert", "--input", ours, "--output", back)
+    run("checkpoint", "convert", "--input", ours, "--output", sharded, "--max-shard-size", "0.01MB")
+    before, after = tensors(theirs), tensors(back)
+    assert before.keys() == after.keys(), (make.__name__, seed, before.keys() ^ after.keys())
+    for name, tensor in before.items():
+        assert tensor.dtype == after[name].dtype and torch.equal(tensor, after[name]), (make.__name__, seed, name)
+    original = type(model).from_pretrained(theirs)
+    for folder_read in (back, sharded):
+        read, info = type(model).from_pretrained(folder_read, output_loading_info=True)
+        assert read.dtype == model.dtype, (make.__name__, seed, read.dtype)
+        assert not info["missing_keys"] and not info["unexpected_keys"] and not info["mismatched_keys"], (make.__name__, seed, info)
+        assert torch.equal(logits(read, seed), logits(original, seed)), (make.__name__, seed, folder_read)
+        for key, value in original.config.to_dict().items():
+            if value is not None and key not in ("_name_or_path", "transformers_version"):
+                assert read.config.to_dict().get(key) == value, (make.__name__, seed, key, value, read.config.to_dict().get(key))
+
+
+def check_trained(folder):
+    """A model that was never transformers': logits of ours (through greedy text) and theirs agree, and AutoTokenizer opens."""
+    text = "\n".join(f"the {i} cats sat on the mat and {i % 7} dogs ran." for i in range(300))
+    open(f"{folder}/text.txt", "w").write(text)
+    run("tokenizer", "train", "--input", f"{folder}/text.txt", "--vocab-size", "300", "--output-prefix", f"{folder}/t")
+    run("train", "--mock-data", "--num-layers", "2", "--hidden-size", "24", "--num-attention-heads", "3", "--seq-length", "32",
+        "--vocab-file", f"{folder}/t-vocab.json", "--merge-file", f"{folder}/t-merges.txt", "--micro-batch-size", "4", "--lr", "1e-2",
+        "--train-iters", "5", "--eval-iters", "0", "--save", f"{folder}/run", "--save-interval", "5", "--device", "cpu")
+    run("checkpoint", "convert", "--input", f"{folder}/run", "--output", f"{folder}/hf")
+    tokenizer = hf.AutoTokenizer.from_pretrained(f"{folder}/hf")
+    model = hf.AutoModelForCausalLM.from_pretrained(f"{folder}/hf").eval()
+    prompt = "the cats sat"
+    ids = tokenizer(prompt, return_tensors="pt").input_ids
+    said = run("generate", "--load", f"{folder}/run", "--prompt", prompt, "--greedy", "--max-new-tokens", "10", "--ignore-eod", "--device",
+               "cpu").strip()
+    for _ in range(10):
+        ids = torch.cat([ids, model(ids).logits[:, -1:].argmax(-1)], 1)
+    assert tokenizer.decode(ids[0]).strip() == said, (tokenizer.decode(ids[0]), said)
+
+
+count = int(sys.argv[1]) if len(sys.argv) > 1 else 6
+for make in (gpt2, opt, llama, mistral, qwen2, bert, roberta, t5):
+    for seed in range(count):
+        with tempfile.TemporaryDirectory() as folder:
+            check(make, seed, folder)
+    print(f"{make.__name__}: {count} models there and back", flush=True)
+with tempfile.TemporaryDirectory() as folder:
+    check_trained(folder)
+print("hugging face: both ways agree")
