@@ -180,7 +180,6 @@ struct config {
     // Logging.
     int64_t log_interval;
     char *log_format;  // "megatron" | "json"
-    char *log_format;  // "megatron" | "json"
     bool log_params_norm;
     bool log_throughput;
     bool log_num_zeros_in_grad;

@@ -40,7 +40,6 @@ static const char *const loader_names[] = {"single", "cyclic", NULL};
 static const char *const format_names[] = {"bevatron", "torch",        "torch_dist", "torch_dcp",
                                            "zarr",     "fsdp_dtensor", NULL};
 static const char *const log_names[] = {"megatron", "json", NULL};
-static const char *const log_names[] = {"megatron", "json", NULL};
 static const char *const timing_names[] = {"minmax", "max", "all", NULL};
 static const char *const device_names[] = {"auto", "cpu", "cuda", NULL};
 static const char *const attention_names[] = {"auto", "flash", "fused", "unfused", "local", NULL};
@@ -281,8 +280,6 @@ static const struct flag rows[] = {
 
     GROUP("Logging"),
     INT("--log-interval", log_interval, "100", 1, FLAG_ENDLESS, "updates between lines"),
-    CHOICE("--log-format", log_format, "megatron", log_names,
-           "lines as Megatron writes them, or as fairseq does with its flag of this name"),
     CHOICE("--log-format", log_format, "megatron", log_names,
            "lines as Megatron writes them, or as fairseq does with its flag of this name"),
     SWITCH("--log-throughput", log_throughput, "TFLOP/s per device in each line"),

@@ -62,7 +62,6 @@ static int open_report(struct trainer *trainer) {
                     &(struct report_options){
                         .console = stdout,
                         .is_fairseq = strcmp(config->log_format, "json") == 0,
-                        .is_fairseq = strcmp(config->log_format, "json") == 0,
                         .metrics_path = config->metrics_file,
                         .tensorboard_folder = config->tensorboard_dir,
                         .tensorboard_interval = config->tensorboard_log_interval,
