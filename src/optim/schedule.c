@@ -1,4 +1,5 @@
-// The schedules of Megatron-LM and fairseq's polynomial decay, in samples. M is the highest rate, m the lowest, W warm-up, D decay, A the WSD tail.
+// The schedules of Megatron-LM and fairseq's polynomial decay, in samples. M is the highest rate, m the lowest, W
+// warm-up, D decay, A the WSD tail.
 #include "optim/schedule.h"
 #include "base/error.h"
 

@@ -151,8 +151,9 @@ static int open_blend(struct corpus *corpus, const struct corpus_options *option
     return blend_open(&corpus->blend, &blend);
 }
 
-// Megatron's sizes: with weights each dataset is asked for a little more than its share, and the blend is as long as the
-// rounded shares together; without, each gives one epoch. A single prefix is no blend, unless --data-path weighs it.
+// Megatron's sizes: with weights each dataset is asked for a little more than its share, and the blend is as long as
+// the rounded shares together; without, each gives one epoch. A single prefix is no blend, unless --data-path weighs
+// it.
 static int open_parts(struct corpus *corpus, const struct corpus_options *options, const struct data_paths *paths,
                       const struct blend_list *list) {
     bool is_plain = list->count == 1 && (!list->weights || !paths->split);

@@ -1,5 +1,5 @@
-// WikiText's files have blanks around punctuation (" @-@ ", " , "). Megatron takes them back, in a way of its own, before
-// it tokenizes such a file, and counts words in the file as it was; so do we, to give the same perplexities.
+// WikiText's files have blanks around punctuation (" @-@ ", " , "). Megatron takes them back, in a way of its own,
+// before it tokenizes such a file, and counts words in the file as it was; so do we, to give the same perplexities.
 #ifndef TRAIN_DETOKENIZE_H
 #define TRAIN_DETOKENIZE_H
 

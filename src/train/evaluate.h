@@ -19,9 +19,9 @@ struct evaluate {
 
 int evaluate_run(const struct evaluate *evaluate, struct evaluation *result);
 
-// A text of token ids as samples: each begins `stride` tokens after the one before, the last is padded. Tokens after the
-// first of the text are each counted once, in the first sample that has them: with a stride below seq_length each is
-// predicted from more of the text.
+// A text of token ids as samples: each begins `stride` tokens after the one before, the last is padded. Tokens after
+// the first of the text are each counted once, in the first sample that has them: with a stride below seq_length each
+// is predicted from more of the text.
 struct token_text {
     const int32_t *ids;
     int64_t count;

@@ -90,7 +90,7 @@ struct check {
 };
 
 static void expect_line(struct check *check, const char *line) {
-    int32_t found[2048];
+    int32_t found[4096];
     int64_t count, value;
     char md5[40];
     if (sscanf(line, "map %" SCNd64 " %32s", &count, md5) == 2) {

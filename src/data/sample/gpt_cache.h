@@ -1,6 +1,6 @@
 // The index arrays of a GPT dataset on disk, in FOLDER/{md5}-GPTDataset-{train|valid|test}-*: document_index,
-// sample_index and shuffle_index, see index_cache.h. The names are Megatron's; the description adds the dataset's sizes,
-// so that a new dataset under an old name does not meet the old cache.
+// sample_index and shuffle_index, see index_cache.h. The names are Megatron's; the description adds the dataset's
+// sizes, so that a new dataset under an old name does not meet the old cache.
 #ifndef DATA_SAMPLE_GPT_CACHE_H
 #define DATA_SAMPLE_GPT_CACHE_H
 

@@ -1,5 +1,5 @@
-// NumPy's .npy files (format 1.0), as far as index caches need them: little-endian integers of 16 to 64 bits, one or two
-// dimensions, C order. What npy_write writes is byte for byte what numpy.save does.
+// NumPy's .npy files (format 1.0), as far as index caches need them: little-endian integers of 16 to 64 bits, one or
+// two dimensions, C order. What npy_write writes is byte for byte what numpy.save does.
 #ifndef DATA_SAMPLE_NPY_H
 #define DATA_SAMPLE_NPY_H
 

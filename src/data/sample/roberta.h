@@ -1,10 +1,10 @@
-// Samples of RoBERTa as fairseq makes them: blocks of sentences (text_block.h) after a <s>, in an order drawn anew for each
-// epoch, with words masked anew each time a block is seen. The random numbers are those of fairseq 0.12 and before, so
-// blocks, masks and their order are the same for the same seed, under a Python of 3.8 or later.
+// Samples of RoBERTa as fairseq makes them: blocks of sentences (text_block.h) after a <s>, in an order drawn anew
+// for each epoch, with words masked anew each time a block is seen. The random numbers are those of fairseq 0.12 and
+// before, so blocks, masks and their order are the same for the same seed, under a Python of 3.8 or later.
 //
-// Blocks are sorted by length and dealt into batches of one micro-batch, and the batches are shuffled: a micro-batch has
-// blocks of one length and little padding. The last, smaller batch of an epoch is given where fairseq gives it; the
-// micro-batches after it then begin inside the batches of fairseq.
+// Blocks are sorted by length and dealt into batches of one micro-batch, and the batches are shuffled: a micro-batch
+// has blocks of one length and little padding. The last, smaller batch of an epoch is given where fairseq gives it;
+// the micro-batches after it then begin inside the batches of fairseq.
 #ifndef DATA_SAMPLE_ROBERTA_H
 #define DATA_SAMPLE_ROBERTA_H
 

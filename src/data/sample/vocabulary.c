@@ -8,9 +8,9 @@
 
 enum { NAME_COUNT = 4 };
 
-// What each is called in BERT's, SentencePiece's (as Megatron fills it up) and RoBERTa's or T5's vocabularies. A decoder
-// begins with what begins a text, in a vocabulary without that with the token for a sentence (Megatron since core
-// 0.15), and in T5's own with the padding.
+// What each is called in BERT's, SentencePiece's (as Megatron fills it up) and RoBERTa's or T5's vocabularies. A
+// decoder begins with what begins a text, in a vocabulary without that with the token for a sentence (Megatron since
+// core 0.15), and in T5's own with the padding.
 static const char *const cls_names[NAME_COUNT] = {"[CLS]", "<CLS>", "<cls>", "<s>"};
 static const char *const sep_names[NAME_COUNT] = {"[SEP]", "<SEP>", "<sep>", "</s>"};
 static const char *const mask_names[NAME_COUNT] = {"[MASK]", "<MASK>", "<mask>"};
