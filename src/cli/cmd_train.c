@@ -4,6 +4,7 @@
 #include "cli/commands.h"
 #include "cli/session.h"
 #include "config/config.h"
+#include "train/dry_run.h"
 #include "train/state.h"
 #include "train/trainer.h"
 
@@ -28,7 +29,8 @@ static const struct flag own_flags[] = {
     {.name = "--dry-run",
      .type = FLAG_BOOL,
      .offset = offsetof(struct train_options, dry_run),
-     .help = "checks the flags, prints the arguments and stops"},
+     .help = "checks the flags, prints the arguments, the shapes and number of parameters and the memory of a rank, "
+             "and stops; nothing is allocated"},
     {.name = "--nproc",
      .type = FLAG_INT,
      .offset = offsetof(struct train_options, nproc),
@@ -61,10 +63,21 @@ static void make_absolute(char **path) {
     *path = full;
 }
 
+static int print_dry_run(struct config *config, int world_size) {
+    struct buffer report = {0};
+    int status = dry_run_report(config, world_size, &report);
+    if (status == 0)
+        fputs(buffer_string(&report), stdout);
+    buffer_free(&report);
+    return status;
+}
+
 static int run(struct train_options *options, struct session *session, enum exit_code *exit_code) {
     struct config *config = &options->config;
     TRY(config_apply_preset(config));
     TRY(use_checkpoint_args(config));
+    if (options->dry_run)
+        TRY(dry_run_complete(config));
     TRY(config_validate(config, session->place.size));
     make_absolute(&config->vocab_file);
     make_absolute(&config->merge_file);
@@ -77,7 +90,7 @@ static int run(struct train_options *options, struct session *session, enum exit
         buffer_free(&dump);
     }
     if (options->dry_run)
-        return 0;
+        return session->place.rank == 0 ? print_dry_run(config, session->place.size) : 0;
     TRY(session_open(session, config));
     return trainer_run(&(struct trainer_options){.config = config,
                                                  .device = session->device,

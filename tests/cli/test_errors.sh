@@ -24,7 +24,7 @@ expect 0 "--output-prefix" "$BEVATRON" help preprocess
 expect 0 "recompute_granularity" "${train[@]}" --data-path "$prefix" --checkpoint-activations --dry-run
 grep -q "has no effect without" "$work/out" && fail "--checkpoint-activations is said to lack the granularity it implies"
 expect 0 "note: --timing-log-option has no effect" "${train[@]}" --data-path "$prefix" --timing-log-option max --dry-run
-expect 2 "--fp16" "${train[@]}" --data-path "$prefix" --fp16
+expect 2 "--fp16 and --bf16 exclude each other" "${train[@]}" --data-path "$prefix" --fp16 --bf16
 expect 2 "--squared-relu" "${train[@]}" --data-path "$prefix" --squared-relu
 expect 2 "the activation silu, not relu" "${train[@]}" --data-path "$prefix" --swiglu --activation relu
 expect 2 "moe" "${train[@]}" --data-path "$prefix" --moe-router-topk 4
@@ -32,7 +32,7 @@ expect 2 "hidden-size" "${train[@]}" --data-path "$prefix" --num-attention-heads
 expect 2 "a head is 512 wide" "${train[@]}" --data-path "$prefix" --kv-channels 512
 expect 2 "--num-layers 20000 is above 16383" "${train[@]}" --data-path "$prefix" --num-layers 20000
 expect 2 "TB is the most" "${train[@]}" --data-path "$prefix" --num-layers 16000 --hidden-size 65536 --num-attention-heads 256
-expect 1 "leave --bf16/--fp16 out or choose another --device" "${train[@]}" --data-path "$prefix" --bf16
+expect 0 "iteration        4/       4" "${train[@]}" --data-path "$prefix" --bf16
 
 # Files.
 expect 1 "$work/none.idx" "${train[@]}" --data-path "$work/none"

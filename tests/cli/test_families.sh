@@ -47,6 +47,12 @@ expect 2 "--qk-layernorm" "$BEVATRON" train "${run[@]}" "${llama[@]}" --qk-layer
 expect 0 "iteration       60/      60" "$BEVATRON" train "${run[@]}" "${llama[@]}" --reset-attention-mask --reset-position-ids \
     --eod-mask-loss --recompute-activations
 
-# A dry run shows what the flags come to.
-expect 0 "rotary_base ..................................... 500" "$BEVATRON" train "${run[@]}" "${llama[@]}" --dry-run
+# A dry run says what a model comes to, of any size, and allocates nothing.
+expect 0 "number of parameters: 174604836864" "$BEVATRON" train --preset gpt3-175b --dry-run
+grep -q "linear_qkv.weight *(36864, 12288) *× 96" "$work/out" && grep -q "memory of a rank: 29[0-9][0-9]" "$work/out" && pass ||
+    fail "shapes and memory of gpt3-175b"
+expect 0 "number of parameters: 68976648192" "$BEVATRON" train --preset llama2-70b --dry-run
+expect 0 "number of parameters: 336226108" "$BEVATRON" train --preset bert-large --dry-run
+expect 0 "cross_attention.linear_kv.weight" "$BEVATRON" train --preset t5-11b --dry-run
+expect 2 "--lr is missing" "$BEVATRON" train --preset gpt3-175b --mock-data --dry-run
 finish

@@ -84,6 +84,7 @@ static inline void golden_open(struct golden_model *g, const char *name, const c
     EXPECT_OK(mesh_place(&mesh, 0, 1, 1, 1, 1));
     EXPECT_OK(mesh_connect(&mesh, g->world));
     EXPECT_OK(step_open(&g->step, &g->config, g->device, &mesh, mode));
+    EXPECT_INT(param_list_elements(&g->step->params), config_parameter_count(&g->config));
     if (mode == STEP_TRAIN)
         step_initialize(g->step);
     for (int i = 0; i < g->step->params.count; i++) {

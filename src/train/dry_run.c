@@ -1,0 +1,122 @@
+// The report of a dry run. See dry_run.h.
+#include "train/dry_run.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "step/step.h"
+#include "train/datasets.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+// Vocabularies of the published models, by the beginning of a preset's name.
+static const struct {
+    const char *prefix;
+    int64_t size;
+} vocabularies[] = {{"megatron-bert", 30522}, {"bert", 30522},  {"roberta", 50265}, {"t5", 32100}, {"opt", 50265},
+                    {"llama3", 128256},       {"llama", 32000}, {"mistral", 32000}, {"", 50257}};
+
+static int64_t published_vocabulary(const char *preset) {
+    size_t i = 0;
+    while (strncmp(preset, vocabularies[i].prefix, strlen(vocabularies[i].prefix)) != 0)
+        i++;
+    return vocabularies[i].size;
+}
+
+static int give(struct config *config, const char *flag, int64_t value) {
+    struct flag_table table = config_flag_table(0);
+    char *text = memory_printf("%" PRId64, value);
+    int status = flag_set(&table, config, flag, text, FLAG_FROM_PRESET);
+    free(text);
+    return status;
+}
+
+int dry_run_complete(struct config *config) {
+    bool has_data = config->mock_data || config->data_path.count > 0 || config->train_data_path.count > 0;
+    if (!config->preset || has_data)
+        return 0;
+    struct flag_table table = config_flag_table(0);
+    TRY(flag_set(&table, config, "--mock-data", "true", FLAG_FROM_PRESET));
+    if (config->micro_batch_size == 0)
+        TRY(give(config, "--micro-batch-size", 1));
+    if (config->train_iters == 0 && config->train_samples == 0)
+        TRY(give(config, "--train-iters", 1));
+    if (config->lr == 0)
+        TRY(flag_set(&table, config, "--lr", "1e-4", FLAG_FROM_PRESET));
+    bool has_tokenizer = config->tokenizer_type || config->vocab_file || config->tokenizer_model;
+    if (config->vocab_size == 0 && config->padded_vocab_size == 0 && !has_tokenizer)
+        TRY(give(config, "--vocab-size", published_vocabulary(config->preset)));
+    log_info("note: no data is given; this is the model for micro-batches of %" PRId64 " and a vocabulary of %" PRId64
+             " tokens",
+             config->micro_batch_size, config->vocab_size);
+    return 0;
+}
+
+// "decoder.layers.7." has 7, a name without layers -1.
+static int64_t layer_of(const char *name) {
+    const char *layers = strstr(name, ".layers.");
+    return layers ? strtoll(layers + strlen(".layers."), NULL, 10) : -1;
+}
+
+static void append_shape(const struct param *param, struct buffer *out) {
+    if (param->shard.rank == 1)
+        buffer_printf(out, "(%" PRId64 ")", param->shard.global[0]);
+    else
+        buffer_printf(out, "(%" PRId64 ", %" PRId64 ")", param->shard.global[0], param->shard.global[1]);
+}
+
+// All layers of a stack are alike: the first one stands for them.
+static void append_parameters(const struct step *step, struct buffer *out) {
+    for (int i = 0; i < step->params.count; i++) {
+        const struct param *param = step->params.items[i];
+        int64_t layer = layer_of(param->name), layers = 1;
+        if (layer > 0)
+            continue;
+        if (layer == 0)
+            layers = strncmp(param->name, "encoder", 7) == 0 ? step->model.encoder.L : step->model.decoder.L;
+        struct buffer shape = {0};
+        append_shape(param, &shape);
+        if (layers > 1)
+            buffer_printf(out, "  %-56s %-18s × %" PRId64 "\n", param->name, buffer_string(&shape), layers);
+        else
+            buffer_printf(out, "  %-56s %s\n", param->name, buffer_string(&shape));
+        buffer_free(&shape);
+    }
+}
+
+static void append_report(const struct step *step, struct buffer *out) {
+    const struct step_memory *memory = &step->memory;
+    const double GB = 1e9;
+    append_parameters(step, out);
+    buffer_printf(out, "number of parameters: %" PRId64 "\n", config_parameter_count(step->config));
+    buffer_printf(out,
+                  "memory of a rank: %.2f GB (weights %.2f, gradients %.2f, optimizer %.2f, activations %.2f, scratch "
+                  "%.2f)\n",
+                  (double)memory->total / GB, (double)memory->weights / GB, (double)memory->gradients / GB,
+                  (double)memory->optimizer / GB, (double)memory->activations / GB, (double)memory->scratch / GB);
+}
+
+int dry_run_report(struct config *config, int world_size, struct buffer *out) {
+    struct tokenizer *tokenizer;
+    struct device *paper;
+    struct mesh mesh;
+    struct step *step = NULL;
+    TRY(datasets_open_tokenizer(&tokenizer, config));
+    tokenizer_free(tokenizer);
+    TRY(mesh_place(&mesh, 0, world_size, (int)config->tensor_model_parallel_size, (int)config->context_parallel_size,
+                   (int)config->pipeline_model_parallel_size));
+    TRY(device_open_paper(&paper));
+    int status = 0;
+    // Ranks that share a layer talk to each other within the step, which one process cannot do alone.
+    if (mesh.length[AXIS_TENSOR] * mesh.length[AXIS_CONTEXT] * mesh.length[AXIS_PIPELINE] > 1) {
+        buffer_printf(out, "number of parameters: %" PRId64 "\n", config_parameter_count(config));
+    } else {
+        status = step_open(&step, config, paper, &mesh, STEP_TRAIN);
+        if (status == 0)
+            append_report(step, out);
+    }
+    step_close(step);
+    device_close(paper);
+    return status;
+}
