@@ -1,4 +1,4 @@
-// bevatron dataset import: what fairseq-preprocess has made, as a dataset of ours.
+// bevatron dataset import: what fairseq-preprocess has made, or text as it would be given to it, as a dataset of ours.
 #include "cli/dataset.h"
 
 #include "base/error.h"
@@ -6,8 +6,11 @@
 #include "base/interrupt.h"
 #include "base/json.h"
 #include "base/memory.h"
+#include "base/pool.h"
 #include "cli/commands.h"
+#include "cli/tokenizer_flags.h"
 #include "config/flag.h"
+#include "data/extract/inputs.h"
 #include "data/import.h"
 #include "data/tokenizer/fairseq.h"
 #include <inttypes.h>
@@ -18,11 +21,14 @@
 struct options {
     struct flag_given given;
     struct string_list prefixes;
+    struct string_list text;
     char *output_prefix;
     char *dictionary;
     char *documents;
     int64_t eos;
+    int64_t workers;
     bool json;
+    struct tokenizer_flags tokenizer;
 };
 
 #define OFFSET(member) offsetof(struct options, member)
@@ -30,6 +36,13 @@ struct options {
 static const char *const document_choices[] = {"blank-lines", "lines", NULL};
 
 static const struct flag rows[] = {
+    {.name = "Import", .type = FLAG_GROUP},
+    {.name = "--text",
+     .type = FLAG_STRING_LIST,
+     .offset = OFFSET(text),
+     .value_name = "FILE…",
+     .repeats_add = true,
+     .help = "in place of a dataset: text, a sequence a line, plain or compressed; needs a tokenizer"},
     {.name = "--output-prefix",
      .type = FLAG_STRING,
      .offset = OFFSET(output_prefix),
@@ -53,7 +66,13 @@ static const struct flag rows[] = {
      .initial = "2",
      .minimum = 0,
      .maximum = INT32_MAX,
-     .help = "the id of </s>"},
+     .help = "the id of </s>, which ends every line"},
+    {.name = "--workers",
+     .type = FLAG_INT,
+     .offset = OFFSET(workers),
+     .minimum = 1,
+     .maximum = 4096,
+     .help = "threads for --text; the output does not depend on it. Without it, all processors"},
     {.name = "--json", .type = FLAG_BOOL, .offset = OFFSET(json), .help = "print the summary as JSON"},
 };
 
@@ -73,11 +92,20 @@ struct dictionary {
     struct file_writer copy;  // finished, not yet under its name
 };
 
+// Which dictionary it is, to be freed; NULL for none.
+static char *dictionary_path(const struct options *options) {
+    const struct tokenizer_flags *tokenizer = &options->tokenizer;
+    if (options->dictionary)
+        return memory_string(options->dictionary);
+    if (options->text.count == 0)
+        return dictionary_beside(options->prefixes.items[0]);
+    return strcmp(tokenizer->type, "FairseqTokenizer") == 0 ? memory_string(tokenizer->model_file) : NULL;
+}
+
 // Reads the dictionary and gets its copy ready.
 static int prepare_dictionary(const struct options *options, struct dictionary *dictionary) {
     *dictionary = (struct dictionary){.copy.descriptor = -1};
-    char *path =
-        options->dictionary ? memory_string(options->dictionary) : dictionary_beside(options->prefixes.items[0]);
+    char *path = dictionary_path(options);
     if (!path)
         return 0;
     struct buffer text = {0};
@@ -141,23 +169,47 @@ static void print_plain(const struct options *options, const struct dictionary *
     if (dictionary->is_there)
         printf("wrote %s.dict.txt: %" PRId64 " symbols, the four special ones included\n", options->output_prefix,
                dictionary->size);
-    else
+    else if (options->text.count == 0)
         printf("no dictionary was found beside the input: ids up to %" PRId32 " were seen\n", summary->largest_id);
+}
+
+static int import_lines(const struct options *options, struct import_options *work, struct import_summary *summary) {
+    struct import_text text = {.threads = options->workers ? (int)options->workers : pool_available_processors()};
+    struct tokenizer *tokenizer;
+    TRY(tokenizer_open_from_flags(&tokenizer, &options->tokenizer));
+    text.tokenizer = tokenizer;
+    work->vocab_size = tokenizer_vocab_size(tokenizer);
+    int status = inputs_expand(&text.files, &options->text);
+    if (status == 0)
+        status = import_text(&text, work, summary);
+    string_list_free(&text.files);
+    tokenizer_free(tokenizer);
+    return status;
+}
+
+static int check_inputs(const struct options *options) {
+    if (options->text.count > 0 && options->prefixes.count > 0)
+        return error_set_code(EXIT_CODE_USAGE, "give either a dataset of fairseq or --text, not both");
+    if (options->text.count == 0 && options->prefixes.count == 0)
+        return error_set_code(EXIT_CODE_USAGE, "nothing to import; give the prefix of a dataset of fairseq "
+                                               "(data-bin/train), or --text FILE");
+    return 0;
 }
 
 static int run(const struct options *options) {
     struct dictionary dictionary;
     struct import_summary summary;
+    TRY(check_inputs(options));
     int status = prepare_dictionary(options, &dictionary);
     struct import_options work = {
-        .input = options->prefixes.items[0],
         .output = options->output_prefix,
         .vocab_size = dictionary.size,
         .eos = (int32_t)options->eos,
         .lines_are_documents = strcmp(options->documents, "lines") == 0,
     };
     if (status == 0)
-        status = import_fairseq(&work, &summary);
+        status = options->text.count > 0 ? import_lines(options, &work, &summary)
+                                         : import_fairseq(options->prefixes.items[0], &work, &summary);
     if (status == 0 && dictionary.is_there)
         status = file_publish(&dictionary.copy);
     file_abort(&dictionary.copy);
@@ -169,18 +221,25 @@ static int run(const struct options *options) {
 }
 
 int dataset_import(int argc, char **argv) {
-    const struct flag_table table = {.flags = rows, .count = sizeof rows / sizeof rows[0], .given = OFFSET(given)};
+    const struct flag_table tables[] = {
+        {.flags = rows, .count = sizeof rows / sizeof rows[0], .given = OFFSET(given)},
+        tokenizer_flag_table(OFFSET(tokenizer)),
+    };
     const struct flag_command command = {
         .name = "dataset import",
-        .summary = "Makes a dataset out of what fairseq-preprocess wrote (--dataset-impl mmap, cached or lazy).",
-        .tables = &table,
-        .table_count = 1,
+        .summary = "Makes a dataset out of what fairseq-preprocess wrote (--dataset-impl mmap, cached or lazy), or out "
+                   "of the text it would be given.",
+        .tables = tables,
+        .table_count = 2,
         .positional_name = "PREFIX",
-        .positional_minimum = 1,
+        .positional_minimum = 0,
         .positional_maximum = 1,
         .positional_offset = OFFSET(prefixes),
         .epilogue = "Example:\n"
-                    "  bevatron dataset import data-bin/wikitext-103/train --output-prefix data/wikitext-103-train\n",
+                    "  bevatron dataset import data-bin/wikitext-103/train --output-prefix data/wikitext-103-train\n"
+                    "  bevatron dataset import --text wiki.train.raw --output-prefix data/wikitext-103-train \\\n"
+                    "      --tokenizer-type FairseqTokenizer --tokenizer-model dict.txt \\\n"
+                    "      --vocab-file encoder.json --merge-file vocab.bpe\n",
     };
     struct options options;
     int exit_code = EXIT_CODE_OK;

@@ -1,15 +1,17 @@
-// Datasets of other programs made into .bin/.idx of ours. fairseq: every item (a line of text) becomes a sequence, with
-// its </s>. Documents are what stands between empty lines, which fairseq keeps as items of a single </s>: these stay,
-// at the end of the document before, because RoBERTa's samples (sample/block.h) look for them.
+// Data for fairseq as .bin/.idx of ours: what fairseq-preprocess made, or the text it would have been given. Every line
+// of text (an item of fairseq) becomes a sequence, with </s> at its end. Documents are what stands between empty lines,
+// which fairseq keeps as items of a single </s>: these stay, at the end of the document before, because RoBERTa's
+// samples (sample/block.h) look for them.
 #ifndef DATA_IMPORT_H
 #define DATA_IMPORT_H
 
+#include "config/flag.h"
 #include "data/index/index.h"
+#include "data/tokenizer/tokenizer.h"
 #include <stdbool.h>
 #include <stdint.h>
 
 struct import_options {
-    const char *input;         // prefix of fairseq's pair of files
     const char *output;        // prefix of ours
     int64_t vocab_size;        // ids beyond it are errors, and it decides the dtype; 0 where unknown
     int32_t eos;               // the only token of an empty line
@@ -24,6 +26,15 @@ struct import_summary {
 };
 
 // The output appears when it is whole; on error nothing is left of it.
-int import_fairseq(const struct import_options *options, struct import_summary *summary);
+int import_fairseq(const char *prefix, const struct import_options *options, struct import_summary *summary);
+
+struct import_text {
+    struct string_list files;  // plain or compressed; "-" is standard input
+    const struct tokenizer *tokenizer;
+    int threads;  // the output does not depend on it
+};
+// Each line goes through the tokenizer as fairseq's encoder and fairseq-preprocess would take it, the blanks at its ends
+// left out, and gets options->eos. Ill-formed UTF-8 is an error.
+int import_text(const struct import_text *text, const struct import_options *options, struct import_summary *summary);
 
 #endif

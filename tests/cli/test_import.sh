@@ -19,6 +19,18 @@ expect 0 "no dictionary was found" "$BEVATRON" dataset import "$work/alone/mmap_
 expect 0 "10 documents" "$BEVATRON" dataset import "$work/alone/mmap_u32" --output-prefix "$work/c" --documents lines
 [ -e "$work/c.dict.txt" ] && fail "a dictionary came from nowhere"
 
+# Text gives what fairseq would have made of it.
+sed 's/\b2$//; s/[0-9][0-9]*/word&/g' $golden/expected.txt | awk '{ for (i = 1; i <= NF; i++) $i = "word" substr($i, 5) - 4 } 1' >"$work/text"
+xz -k "$work/text" 2>/dev/null || cp "$work/text" "$work/text.xz"
+fairseq=(--tokenizer-type FairseqTokenizer --tokenizer-model $golden/dict.txt)
+expect 0 "10 sequences" "$BEVATRON" dataset import --text "$work/text.xz" --output-prefix "$work/e" "${fairseq[@]}" --workers 2
+expect_same "$work/a.bin" "$work/e.bin" "text gives the same tokens"
+expect_same "$work/a.idx" "$work/e.idx" "text gives the same index"
+expect_same $golden/dict.txt "$work/e.dict.txt" "the dictionary of the text is kept"
+printf 'word1\nword2 \377\n' >"$work/bad"
+expect 215 "line 2" "$BEVATRON" dataset import --text "$work/bad" --output-prefix "$work/d" "${fairseq[@]}"
+expect 2 "not both" "$BEVATRON" dataset import $golden/mmap_u16 --text "$work/text" --output-prefix "$work/d"
+
 # Errors leave nothing.
 expect 215 "beyond the dictionary" "$BEVATRON" dataset import "$work/alone/mmap_u32" --output-prefix "$work/d" \
     --dictionary $golden/dict.txt
@@ -29,6 +41,7 @@ head -c 30 $golden/mmap_u16.bin >"$work/alone/cut.bin"
 cp $golden/mmap_u16.idx "$work/alone/cut.idx"
 expect 215 "cut.idx" "$BEVATRON" dataset import "$work/alone/cut" --output-prefix "$work/d"
 expect 2 "--output-prefix" "$BEVATRON" dataset import $golden/mmap_u16
+expect 2 "nothing to import" "$BEVATRON" dataset import --output-prefix "$work/d"
 for file in "$work"/d*; do
     [ -e "$file" ] && fail "$file was left behind"
 done

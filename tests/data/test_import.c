@@ -9,10 +9,10 @@ static const struct {
     int32_t shift;  // of ids above 3
 } goldens[] = {{"mmap_u16", 0}, {"mmap_i64", 0}, {"mmap_u32", 70000}, {"torchnet_i32", 0}, {"torchnet_i16", 0}};
 
-static struct import_options options_for(const char *name) {
-    static char input[128];
-    snprintf(input, sizeof input, "tests/golden/import/%s", name);
-    return (struct import_options){.input = input, .output = scratch_path("out"), .eos = 2};
+static const char *golden_path(const char *name) {
+    static char path[128];
+    snprintf(path, sizeof path, "tests/golden/import/%s", name);
+    return path;
 }
 
 static void check_sequences(const struct index_reader *r, int32_t shift) {
@@ -38,9 +38,9 @@ static void check_sequences(const struct index_reader *r, int32_t shift) {
 TEST(every_kind) {
     scratch_open();
     for (size_t i = 0; i < sizeof goldens / sizeof goldens[0]; i++) {
-        struct import_options options = options_for(goldens[i].name);
+        struct import_options options = {.output = scratch_path("out"), .eos = 2};
         struct import_summary summary;
-        EXPECT_OK(import_fairseq(&options, &summary));
+        EXPECT_OK(import_fairseq(golden_path(goldens[i].name), &options, &summary));
         EXPECT_INT(summary.documents, 3);
         EXPECT_INT(summary.sequences, 10);
         EXPECT_INT(summary.separators, 5);
@@ -62,11 +62,11 @@ TEST(every_kind) {
 
 TEST(lines_as_documents) {
     scratch_open();
-    struct import_options options = options_for("mmap_u16");
+    struct import_options options = {.output = scratch_path("out"), .eos = 2};
     options.lines_are_documents = true;
     options.vocab_size = 70000;
     struct import_summary summary;
-    EXPECT_OK(import_fairseq(&options, &summary));
+    EXPECT_OK(import_fairseq(golden_path("mmap_u16"), &options, &summary));
     struct index_reader *r;
     EXPECT_OK(index_open(&r, options.output));
     EXPECT_INT(r->document_count, 10);
@@ -114,14 +114,13 @@ TEST(empty_items_and_datasets) {
     struct buffer index = mmap_index(lengths, 6), none = mmap_index(lengths, 0);
     write_pair("in", &index, tokens, sizeof tokens);
     write_pair("none", &none, "", 0);
-    struct import_options options = {.input = scratch_path("in"), .output = scratch_path("out"), .eos = 2};
+    struct import_options options = {.output = scratch_path("out"), .eos = 2};
     struct import_summary summary;
-    EXPECT_OK(import_fairseq(&options, &summary));
+    EXPECT_OK(import_fairseq(scratch_path("in"), &options, &summary));
     EXPECT_INT(summary.documents, 2);
     EXPECT_INT(summary.sequences, 2);
     EXPECT_INT(summary.separators, 4);
-    options.input = scratch_path("none");
-    EXPECT_OK(import_fairseq(&options, &summary));
+    EXPECT_OK(import_fairseq(scratch_path("none"), &options, &summary));
     EXPECT_INT(summary.documents, 0);
     buffer_free(&index);
     buffer_free(&none);
@@ -129,9 +128,9 @@ TEST(empty_items_and_datasets) {
 }
 
 static void expect_refused(const char *name, const char *text) {
-    struct import_options options = {.input = scratch_path(name), .output = scratch_path("out"), .eos = 2};
+    struct import_options options = {.output = scratch_path("out"), .eos = 2};
     struct import_summary summary;
-    EXPECT_ERROR(import_fairseq(&options, &summary), text);
+    EXPECT_ERROR(import_fairseq(scratch_path(name), &options, &summary), text);
     EXPECT(!file_exists(scratch_path("out.idx")) && !file_exists(scratch_path("out.bin")));
 }
 
@@ -158,11 +157,42 @@ TEST(what_is_refused) {
     expect_refused("nothing", "no index of fairseq");
     make_dataset(scratch_path("megatron"), (const int64_t[]){3, 4}, 2);
     expect_refused("megatron", "needs no import");
-    struct import_options options = options_for("mmap_u16");
-    options.vocab_size = 19;
+    struct import_options options = {.output = scratch_path("out"), .eos = 2, .vocab_size = 19};
     struct import_summary summary;
-    EXPECT_ERROR(import_fairseq(&options, &summary), "is 19, beyond the dictionary of 19");
+    EXPECT_ERROR(import_fairseq(golden_path("mmap_u16"), &options, &summary), "is 19, beyond the dictionary of 19");
     buffer_free(&index);
+    scratch_close();
+}
+
+// The dictionary of tests/golden/import has word0 … word15 as 4 … 19: this text is its golden lines.
+TEST(text) {
+    static const char lines[] = "\nword1 word2  word3 \n \n\tword4 word5 word6 word7\nword8\n\n\nword0\r\n"
+                                "word9 word10 word15 word11\n\n";
+    scratch_open();
+    write_bytes(scratch_path("a.txt"), lines, sizeof lines - 1);
+    struct tokenizer *tokenizer;
+    struct tokenizer_options kind = {.type = "FairseqTokenizer", .model_file = "tests/golden/import/dict.txt"};
+    EXPECT_OK(tokenizer_open(&tokenizer, &kind));
+    struct import_text text = {.tokenizer = tokenizer};
+    string_list_add(&text.files, scratch_path("a.txt"));
+    struct import_options options = {.output = scratch_path("out"), .eos = 2, .vocab_size = 21};
+    struct import_summary summary;
+    for (text.threads = 1; text.threads <= 3; text.threads++) {
+        EXPECT_OK(import_text(&text, &options, &summary));
+        EXPECT_INT(summary.documents, 3);
+        EXPECT_INT(summary.separators, 5);
+        struct index_reader *r;
+        EXPECT_OK(index_open(&r, options.output));
+        check_sequences(r, 0);
+        EXPECT_INT(index_document_begin(r, 2), 7);
+        index_close(r);
+    }
+    write_bytes(scratch_path("a.txt"), "word1\nword2 \xFF\n", 14);
+    unlink(scratch_path("out.idx"));
+    EXPECT_ERROR(import_text(&text, &options, &summary), "line 2: byte 6 is no UTF-8");
+    EXPECT(!file_exists(scratch_path("out.idx")));
+    string_list_free(&text.files);
+    tokenizer_free(tokenizer);
     scratch_close();
 }
 
@@ -208,4 +238,4 @@ TEST(every_damage_is_found) {
 }
 
 TEST_MAIN(TEST_CASE(every_kind), TEST_CASE(lines_as_documents), TEST_CASE(empty_items_and_datasets),
-          TEST_CASE(what_is_refused), TEST_CASE(every_damage_is_found))
+          TEST_CASE(what_is_refused), TEST_CASE(text), TEST_CASE(every_damage_is_found))

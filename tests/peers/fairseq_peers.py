@@ -128,6 +128,30 @@ def wikitext_lines(folder):
     return lines, len(symbols) + 4
 
 
+def roberta_lines():
+    """WikiText-2 as the RoBERTa recipe has it: GPT-2's BPE of each stripped line, its ids as symbols of dict.txt."""
+    from tokenizers import Tokenizer, models, pre_tokenizers
+    tokenizer = Tokenizer(models.BPE.from_file(*(os.path.join(SHARED, "gpt2", n) for n in ("vocab.json", "merges.txt"))))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    ids = {line.rsplit(" ", 1)[0]: i + 4 for i, line in enumerate(open(os.path.join(SHARED, "roberta/dict.txt")))}
+    text = open(os.path.join(SHARED, "text/wikitext-2/test.txt"), encoding="utf-8").read()
+    return [[ids.get(str(i), 3) for i in tokenizer.encode(line.strip()).ids] + [2] for line in text.split("\n")[:-1]]
+
+
+def check_text(what, lines, name, folder, flags):
+    """`dataset import --text` against what fairseq's two programs give."""
+    for workers in ("1", "3"):
+        out = os.path.join(folder, "text")
+        done = subprocess.run([BEVATRON, "dataset", "import", "--text", os.path.join(SHARED, "text/wikitext-2", name),
+                               "--output-prefix", out, "--tokenizer-type", "FairseqTokenizer", "--workers", workers, *flags],
+                              capture_output=True)
+        if done.returncode != 0:
+            check(what, False, done.stderr.decode())
+            return
+        sequences, documents = read_ours(out)
+        check(f"{what}, {workers} workers", sequences == lines and documents == expected_documents(lines))
+
+
 def main():
     fairseq = load_fairseq()
     if fairseq is None:
@@ -152,6 +176,11 @@ def main():
                              random_lines(generator, vocab_size), kind, vocab_size, folder)
         if os.path.isdir(SHARED):
             lines, size = wikitext_lines(folder)
+            check_text("text of WikiText-2 as words", lines, "valid.txt", folder,
+                       ["--tokenizer-model", os.path.join(folder, "dict.txt")])
+            check_text("text of WikiText-2 for RoBERTa", roberta_lines(), "test.txt", folder,
+                       ["--tokenizer-model", os.path.join(SHARED, "roberta/dict.txt"), "--vocab-file",
+                        os.path.join(SHARED, "gpt2/vocab.json"), "--merge-file", os.path.join(SHARED, "gpt2/merges.txt")])
             for kind in ("mmap", "cached"):
                 check_import(f"WikiText-2, {kind}", fairseq, lines, kind, size, folder,
                              ("--dictionary", os.path.join(folder, "dict.txt")))
