@@ -98,6 +98,13 @@ static void validate_shares(const struct config *config, struct complaints *comp
                      "%s %" PRId64 " cannot be shared by --tensor-model-parallel-size %" PRId64
                      " ranks; give a size that divides it",
                      shared[i].name, shared[i].value, parts);
+    int64_t lengths[] = {config->seq_length, config->decoder_seq_length};
+    for (size_t i = 0; config->sequence_parallel && i < sizeof lengths / sizeof lengths[0]; i++)
+        if (config->micro_batch_size * lengths[i] % parts != 0)
+            complain(complaints,
+                     "--sequence-parallel divides the tokens of a micro-batch, %" PRId64 " × %" PRId64
+                     ", among %" PRId64 " ranks, which does not work out; change --micro-batch-size or --seq-length",
+                     config->micro_batch_size, lengths[i], parts);
 }
 
 static void validate_mlp(struct config *config, struct complaints *complaints) {

@@ -15,6 +15,7 @@ void attention_build(struct attention *attention, struct param_list *params, con
     struct linear_options in = {.has_bias = choices->has_qkv_bias, .standard_deviation = choices->standard_deviation};
     struct linear_options out = {.weight = choices_split(choices, shard_whole(2, choices->C, queries), 1),
                                  .has_bias = choices->has_bias,
+                                 .sums_gradient = choices->splits_rows,
                                  .standard_deviation =
                                      choices->standard_deviation / sqrt(2.0 * (double)options->layers)};
     char *qkv_name = memory_printf("%s.linear_qkv", name), *proj_name = memory_printf("%s.linear_proj", name);
@@ -190,6 +191,7 @@ void attention_backward(const struct attention *attention, const struct pass *pa
         lse = arena_3d(pass->scratch, DTYPE_F32, pass->B, attention->H, pass->T);
         attend(attention, pass, &views, out, lse);
     }
+    ddelta = linear_output_gradient(&attention->proj, pass, ddelta);
     struct tensor dout = arena_2d(pass->scratch, pass->dtype, N, width);
     struct tensor dqkv =
         arena_2d(pass->scratch, pass->dtype, N, attention->is_cross ? attention->q.out : attention->qkv.out);

@@ -86,7 +86,7 @@ static struct residual_gradient residual_gradient_of(const struct block *block, 
 
 static void forward_pre_norm(const struct block *block, const struct pass *pass, struct block_saved *saved,
                              struct tensor out, struct tensor delta) {
-    int64_t N = pass_rows(pass);
+    int64_t N = pass_stream_rows(pass);
     const struct sublayer *before = NULL;
     for (int i = 0; i < block->count; i++) {
         const struct sublayer *sublayer = &block->sublayers[i];
@@ -113,7 +113,7 @@ static void forward_pre_norm(const struct block *block, const struct pass *pass,
 
 static void forward_post_norm(const struct block *block, const struct pass *pass, struct block_saved *saved,
                               struct tensor out, struct tensor delta) {
-    int64_t N = pass_rows(pass);
+    int64_t N = pass_stream_rows(pass);
     struct tensor stream = saved->sublayers[0].x;
     for (int i = 0; i < block->count; i++) {
         const struct sublayer *sublayer = &block->sublayers[i];
@@ -131,7 +131,7 @@ static void forward_post_norm(const struct block *block, const struct pass *pass
 void block_forward(const struct block *block, const struct pass *pass, struct block_saved *saved, struct tensor out,
                    struct tensor x) {
     size_t kept = arena_mark(pass->saved), mark = arena_mark(pass->scratch);
-    struct tensor delta = arena_2d(pass->scratch, pass->dtype, pass_rows(pass), block->C);
+    struct tensor delta = arena_2d(pass->scratch, pass->dtype, pass_stream_rows(pass), block->C);
     saved->sublayers[0].x = x;
     if (block->is_post_norm)
         forward_post_norm(block, pass, saved, out, delta);
@@ -179,7 +179,7 @@ static void backward_post_norm(const struct block *block, const struct pass *pas
 
 void block_backward(const struct block *block, const struct pass *pass, const struct block_saved *saved,
                     struct tensor dx) {
-    int64_t N = pass_rows(pass);
+    int64_t N = pass_stream_rows(pass);
     size_t mark = arena_mark(pass->scratch);
     // Without dropout the gradient of what a sublayer added is that of the stream itself.
     bool is_same = !block->is_post_norm && block->dropout == 0;

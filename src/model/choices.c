@@ -62,6 +62,10 @@ struct shard choices_split(const struct choices *choices, struct shard whole, in
     return choices->parts > 1 ? shard_split(whole, dimension, choices->parts, choices->part) : whole;
 }
 
+bool choices_splits_rows(const struct config *config, const struct mesh *mesh) {
+    return config->sequence_parallel && mesh->length[AXIS_TENSOR] > 1;
+}
+
 void choices_set(struct choices *choices, const struct config *config, const struct mesh *mesh) {
     *choices = (struct choices){
         .C = config->hidden_size,
@@ -87,7 +91,9 @@ void choices_set(struct choices *choices, const struct config *config, const str
         .attention_dropout = config->attention_dropout,
         .parts = mesh->length[AXIS_TENSOR],
         .part = mesh->place[AXIS_TENSOR],
+        .splits_rows = choices_splits_rows(config, mesh),
     };
+    choices->norm.sums_gradient = choices->splits_rows;
     set_rope(&choices->rope, config);
     set_recompute(choices, config);
 }

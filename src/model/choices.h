@@ -28,12 +28,15 @@ struct choices {
     double standard_deviation;
     double hidden_dropout, attention_dropout;
     int parts, part;            // ranks that share each layer, and which of them this is
+    bool splits_rows;           // they divide the stream between them, see struct pass
     bool recomputes_attention;  // selective recompute
     int64_t recomputed_layers;  // full recompute: 0 off; uniform: layers together; block: the first so many, one by one
     bool is_recompute_uniform;
 };
 
 void choices_set(struct choices *choices, const struct config *config, const struct mesh *mesh);
+// Whether ranks that share layers divide the stream as well.
+bool choices_splits_rows(const struct config *config, const struct mesh *mesh);
 // The shape as this rank holds it, split along a dimension among those that share the layer.
 struct shard choices_split(const struct choices *choices, struct shard whole, int dimension);
 

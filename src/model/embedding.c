@@ -23,6 +23,10 @@ void embedding_build(struct embedding *embedding, struct param_list *params, con
     if (types > 0)
         embedding->types = param_add(params, "embedding.tokentype_embeddings.weight", shard_whole(2, types, C),
                                      INIT_NORMAL, deviation);
+    if (embedding->positions)
+        embedding->positions->sums_gradient = choices->splits_rows;
+    if (embedding->types)
+        embedding->types->sums_gradient = choices->splits_rows;
     if (embedding->has_norm)
         norm_build(&embedding->norm, params, "embedding.layernorm", &choices->norm);
 }
@@ -47,8 +51,9 @@ static struct dropout dropout_of(const struct embedding *embedding, const struct
 static void add_rows(const struct embedding *embedding, const struct pass *pass, struct tensor which,
                      struct tensor table, struct tensor out) {
     size_t mark = arena_mark(pass->scratch);
-    struct tensor rows = arena_2d(pass->scratch, pass->dtype, pass_rows(pass), embedding->C);
-    op_embedding_forward(pass->device, &(struct op_embedding_forward){.out = rows, .tokens = which, .table = table});
+    struct tensor rows = arena_2d(pass->scratch, pass->dtype, pass_stream_rows(pass), embedding->C);
+    op_embedding_forward(pass->device, &(struct op_embedding_forward){
+                                           .out = rows, .tokens = pass_own_rows(pass, which), .table = table});
     op_dropout_add(pass->device, &(struct op_dropout_add){.out = out, .x = rows, .residual = out});
     arena_release(pass->scratch, mark);
 }
@@ -57,11 +62,14 @@ static void add_rows(const struct embedding *embedding, const struct pass *pass,
 // Positions and dropout come after it.
 static void look_up_shared(const struct embedding *embedding, const struct pass *pass,
                            const struct embedding_input *input, struct tensor out) {
-    op_embedding_forward(pass->device, &(struct op_embedding_forward){.out = out,
+    size_t mark = arena_mark(pass->scratch);
+    struct tensor whole = pass->splits_rows ? arena_2d(pass->scratch, pass->dtype, pass_rows(pass), embedding->C) : out;
+    op_embedding_forward(pass->device, &(struct op_embedding_forward){.out = whole,
                                                                       .tokens = input->tokens,
                                                                       .table = embedding->tokens->value,
                                                                       .vocabulary_start = embedding->vocabulary_start});
-    pass_sum(pass, out, "embedding");
+    pass_sum(pass, out, whole, "embedding");
+    arena_release(pass->scratch, mark);
     if (embedding->positions)
         add_rows(embedding, pass, input->positions, position_rows(embedding, embedding->positions->value), out);
     struct dropout dropout = dropout_of(embedding, pass, input);
@@ -87,7 +95,7 @@ static void look_up(const struct embedding *embedding, const struct pass *pass, 
 
 struct tensor embedding_forward(struct embedding *embedding, const struct pass *pass,
                                 const struct embedding_input *input) {
-    int64_t N = pass_rows(pass);
+    int64_t N = pass_stream_rows(pass);
     struct tensor x = arena_2d(pass->saved, pass->dtype, N, embedding->C);
     look_up(embedding, pass, input, x);
     if (is_plain(embedding))
@@ -114,10 +122,16 @@ static struct tensor backward_sum(struct embedding *embedding, const struct pass
         op_dropout_backward(pass->device, &(struct op_dropout_backward){.dx = dx, .dy = dx, .dropout = dropout});
     if (!embedding->has_norm)
         return dx;
-    struct tensor dsum = arena_2d(pass->scratch, pass->dtype, pass_rows(pass), embedding->C);
+    struct tensor dsum = arena_2d(pass->scratch, pass->dtype, pass_stream_rows(pass), embedding->C);
     norm_backward(&embedding->norm, pass, &embedding->norm_saved,
                   &(struct norm_gradient){.dx = dsum, .dy = dx, .x = embedding->sum});
     return dsum;
+}
+
+// Of a table whose rows were added to the stream; of a stream that is divided, its part.
+static void backward_rows(const struct pass *pass, struct tensor which, struct tensor dtable, struct tensor dout) {
+    op_embedding_backward(pass->device, &(struct op_embedding_backward){
+                                            .dtable = dtable, .dout = dout, .tokens = pass_own_rows(pass, which)});
 }
 
 void embedding_backward(struct embedding *embedding, const struct pass *pass, const struct embedding_input *input,
@@ -127,18 +141,20 @@ void embedding_backward(struct embedding *embedding, const struct pass *pass, co
                                        .dout = dx,
                                        .tokens = input->tokens,
                                        .vocabulary_start = embedding->vocabulary_start};
-    if (is_plain(embedding))
+    bool is_one = is_plain(embedding) && !pass->splits_rows;
+    if (is_one)
         op.dropout = dropout_of(embedding, pass, input);
     else
-        op.dout = backward_sum(embedding, pass, input, dx);
-    if (embedding->positions) {
+        dx = backward_sum(embedding, pass, input, dx);
+    if (embedding->positions && is_one) {
         op.positions = input->positions;
         op.dposition_table = position_rows(embedding, embedding->positions->grad);
+    } else if (embedding->positions) {
+        backward_rows(pass, input->positions, position_rows(embedding, embedding->positions->grad), dx);
     }
+    op.dout = pass_gather(pass, pass->scratch, dx, "embedding gradient");
     op_embedding_backward(pass->device, &op);
     if (embedding->types)
-        op_embedding_backward(
-            pass->device,
-            &(struct op_embedding_backward){.dtable = embedding->types->grad, .dout = op.dout, .tokens = input->types});
+        backward_rows(pass, input->types, embedding->types->grad, dx);
     arena_release(pass->scratch, mark);
 }

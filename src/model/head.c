@@ -1,5 +1,6 @@
 // The heads, forward and backward, and the loss they share. See head.h.
 #include "model/head.h"
+#include "ops/device.h"
 
 #include <math.h>
 
@@ -12,8 +13,10 @@ void head_build(struct head *head, struct param_list *params, const struct confi
                           .C = C,
                           .has_transform = config_form(config) == CONFIG_BERT};
     if (head->has_transform) {
-        struct linear_options dense = {
-            .weight = shard_whole(2, C, C), .has_bias = true, .standard_deviation = deviation};
+        struct linear_options dense = {.weight = shard_whole(2, C, C),
+                                       .has_bias = true,
+                                       .standard_deviation = deviation,
+                                       .sums_gradient = choices->splits_rows};
         linear_build(&head->dense, params, "lm_head.dense", &dense);
         norm_build(&head->norm, params, "lm_head.layer_norm", &choices->norm);
     }
@@ -42,8 +45,8 @@ static struct tensor transform(struct head *head, const struct pass *pass, struc
 
 void head_forward(struct head *head, const struct pass *pass, struct tensor x, struct tensor logits) {
     head->x = x;
-    head->features = head->has_transform ? transform(head, pass, x) : x;
-    head->logits = logits.data ? logits : arena_2d(pass->saved, pass->dtype, x.shape[0], head->V);
+    head->features = pass_gather(pass, pass->saved, head->has_transform ? transform(head, pass, x) : x, "head input");
+    head->logits = logits.data ? logits : arena_2d(pass->saved, pass->dtype, head->features.shape[0], head->V);
     op_matmul(pass->device, &(struct op_matmul){.a = head->features,
                                                 .b = head->weight->value,
                                                 .d = head->logits,
@@ -121,9 +124,11 @@ static void backward_transform(struct head *head, const struct pass *pass, struc
 void head_backward(struct head *head, const struct pass *pass, struct tensor dx) {
     size_t mark = arena_mark(pass->scratch);
     struct tensor dfeatures = head->has_transform ? arena_2d(pass->scratch, pass->dtype, dx.shape[0], head->C) : dx;
+    struct tensor whole =
+        pass->splits_rows ? arena_2d(pass->scratch, pass->dtype, head->logits.shape[0], head->C) : dfeatures;
     op_matmul(pass->device,
-              &(struct op_matmul){.a = head->logits, .b = head->weight->value, .d = dfeatures, .alpha = head->scale});
-    pass_sum(pass, dfeatures, "head input gradient");
+              &(struct op_matmul){.a = head->logits, .b = head->weight->value, .d = whole, .alpha = head->scale});
+    pass_sum(pass, dfeatures, whole, "head input gradient");
     op_matmul(pass->device, &(struct op_matmul){.a = head->logits,
                                                 .b = head->features,
                                                 .d = head->weight->grad,
@@ -155,7 +160,7 @@ static struct tensor first_tokens(const struct pass *pass, struct tensor x) {
 void pair_head_forward(struct pair_head *head, const struct pass *pass, struct tensor x,
                        const struct targets *targets) {
     struct tensor none = {0};
-    head->first = first_tokens(pass, x);
+    head->first = first_tokens(pass, pass_gather(pass, pass->saved, x, "pair head input"));
     head->before = arena_2d(pass->saved, pass->dtype, pass->B, head->dense.out);
     head->after = arena_2d(pass->saved, pass->dtype, pass->B, head->dense.out);
     head->logits = arena_2d(pass->saved, pass->dtype, pass->B, head->output.out);
@@ -175,7 +180,16 @@ void pair_head_backward(struct pair_head *head, const struct pass *pass, struct 
     op_activation_backward(pass->device,
                            &(struct op_activation_backward){
                                .dx = dbefore, .dy = dbefore, .x = head->before, .activation = ACTIVATION_TANH});
-    linear_backward_input_add(&head->dense, pass, first_tokens(pass, dx), dbefore);
+    if (pass->splits_rows) {
+        // Every rank has all of this gradient; its rows of it go to the stream.
+        struct tensor whole = arena_2d(pass->scratch, pass->dtype, pass_rows(pass), dx.shape[1]);
+        device_zero(pass->device, whole);
+        linear_backward_input_add(&head->dense, pass, first_tokens(pass, whole), dbefore);
+        op_dropout_add(pass->device,
+                       &(struct op_dropout_add){.out = dx, .x = pass_own_rows(pass, whole), .residual = dx});
+    } else {
+        linear_backward_input_add(&head->dense, pass, first_tokens(pass, dx), dbefore);
+    }
     linear_backward_weight(&head->dense, pass, dbefore, head->first);
     linear_backward_bias(&head->dense, pass, dbefore);
     arena_release(pass->scratch, mark);

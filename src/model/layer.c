@@ -9,9 +9,36 @@ int pass_parts(const struct pass *pass) {
     return pass->mesh->length[AXIS_TENSOR];
 }
 
-void pass_sum(const struct pass *pass, struct tensor x, const char *name) {
-    if (pass_parts(pass) > 1 && !pass->device->ops->is_paper)
-        comm_all_reduce(pass->mesh->group[AXIS_TENSOR], x, REDUCE_SUM, name);
+int64_t pass_stream_rows(const struct pass *pass) {
+    return pass->splits_rows ? pass_rows(pass) / pass_parts(pass) : pass_rows(pass);
+}
+
+struct tensor pass_own_rows(const struct pass *pass, struct tensor x) {
+    int64_t rows = pass->splits_rows ? x.shape[0] / pass_parts(pass) : x.shape[0];
+    return x.data ? tensor_rows(x, pass->splits_rows ? rows * pass->mesh->place[AXIS_TENSOR] : 0, rows) : x;
+}
+
+struct tensor pass_gather(const struct pass *pass, struct arena *arena, struct tensor x, const char *name) {
+    if (!pass->splits_rows)
+        return x;
+    struct tensor whole = arena_2d(arena, x.dtype, x.shape[0] * pass_parts(pass), x.shape[1]);
+    if (pass->device->ops->is_paper)
+        return whole;
+    struct comm_request request = comm_all_gather_start(pass->mesh->group[AXIS_TENSOR], whole, x, name);
+    comm_wait(&request);
+    return whole;
+}
+
+void pass_sum(const struct pass *pass, struct tensor out, struct tensor whole, const char *name) {
+    struct group *group = pass->mesh->group[AXIS_TENSOR];
+    if (pass_parts(pass) == 1 || pass->device->ops->is_paper)
+        return;
+    if (!pass->splits_rows) {
+        comm_all_reduce(group, whole, REDUCE_SUM, name);
+        return;
+    }
+    struct comm_request request = comm_reduce_scatter_start(group, out, whole, name);
+    comm_wait(&request);
 }
 
 int64_t pass_rows(const struct pass *pass) {
@@ -24,7 +51,7 @@ struct dropout pass_dropout(const struct pass *pass, double rate, int64_t layer,
     return (struct dropout){.rate = (float)rate,
                             .seed = pass->seed,
                             .site = (uint32_t)(layer * DROPOUT_PLACES + (int64_t)place),
-                            .row_ids = pass->row_ids};
+                            .row_ids = place == DROPOUT_ATTENTION ? pass->row_ids : pass_own_rows(pass, pass->row_ids)};
 }
 
 struct shard linear_segments(int64_t columns, const int64_t segments[SHARD_MAX_SEGMENTS]) {
@@ -52,6 +79,9 @@ void linear_build(struct linear *linear, struct param_list *params, const char *
         bias = shard_split(bias, 0, weight.parts, weight.part);
     linear->weight = param_add(params, weight_name, weight, INIT_NORMAL, options->standard_deviation);
     linear->bias = options->has_bias ? param_add(params, bias_name, bias, INIT_ZERO, 0) : NULL;
+    linear->weight->sums_gradient = options->sums_gradient && weight.parts == 1;
+    if (linear->bias)
+        linear->bias->sums_gradient = options->sums_gradient && bias.parts == 1;
     linear->out = shard_local_size(&weight, 0);
     linear->in = shard_local_size(&weight, 1);
     linear->sums_output = weight.parts > 1 && weight.dimension == 1;
@@ -72,10 +102,14 @@ void linear_forward(const struct linear *linear, const struct pass *pass, struct
                     enum epilogue epilogue, struct tensor aux) {
     if (epilogue == EPILOGUE_BIAS && !linear->bias)
         epilogue = EPILOGUE_NONE;
+    size_t mark = arena_mark(pass->scratch);
+    struct tensor in = linear->sums_input ? pass_gather(pass, pass->scratch, x, "layer input") : x;
+    bool scatters = linear->sums_output && pass->splits_rows;
+    struct tensor out = scatters ? arena_2d(pass->scratch, y.dtype, in.shape[0], linear->out) : y;
     op_matmul(pass->device,
-              &(struct op_matmul){.a = x,
+              &(struct op_matmul){.a = in,
                                   .b = linear->weight->value,
-                                  .d = y,
+                                  .d = out,
                                   .transpose_b = true,
                                   .alpha = 1,
                                   .epilogue = epilogue,
@@ -84,45 +118,58 @@ void linear_forward(const struct linear *linear, const struct pass *pass, struct
                                   .aux = aux});
     if (linear->sums_output) {
         CHECK(epilogue == EPILOGUE_NONE);
-        pass_sum(pass, y, "layer output");
+        pass_sum(pass, y, out, "layer output");
     }
+    arena_release(pass->scratch, mark);
+}
+
+struct tensor linear_output_gradient(const struct linear *linear, const struct pass *pass, struct tensor dy) {
+    return linear->sums_output ? pass_gather(pass, pass->scratch, dy, "layer output gradient") : dy;
 }
 
 void linear_backward_input(const struct linear *linear, const struct pass *pass, struct tensor dx, struct tensor dy,
                            struct tensor aux) {
+    size_t mark = arena_mark(pass->scratch);
+    bool scatters = linear->sums_input && pass->splits_rows;
+    struct tensor whole = scatters ? arena_2d(pass->scratch, dx.dtype, dy.shape[0], linear->in) : dx;
     op_matmul(pass->device, &(struct op_matmul){.a = dy,
                                                 .b = linear->weight->value,
-                                                .d = dx,
+                                                .d = whole,
                                                 .alpha = 1,
                                                 .epilogue = aux.data ? EPILOGUE_ACTIVATION_GRADIENT : EPILOGUE_NONE,
                                                 .activation = ACTIVATION_GELU_TANH,
                                                 .aux = aux});
     if (linear->sums_input) {
         CHECK(!aux.data);
-        pass_sum(pass, dx, "layer input gradient");
+        pass_sum(pass, dx, whole, "layer input gradient");
     }
+    arena_release(pass->scratch, mark);
 }
 
 void linear_backward_input_add(const struct linear *linear, const struct pass *pass, struct tensor dx,
                                struct tensor dy) {
-    if (linear->sums_input) {
-        size_t mark = arena_mark(pass->scratch);
-        struct tensor own = arena_2d(pass->scratch, pass->dtype, dx.shape[0], dx.shape[1]);
-        linear_backward_input(linear, pass, own, dy, (struct tensor){0});
-        op_dropout_add(pass->device, &(struct op_dropout_add){.out = dx, .x = own, .residual = dx});
-        arena_release(pass->scratch, mark);
+    if (!linear->sums_input) {
+        op_matmul(pass->device,
+                  &(struct op_matmul){.a = dy, .b = linear->weight->value, .d = dx, .alpha = 1, .beta = 1});
         return;
     }
-    op_matmul(pass->device, &(struct op_matmul){.a = dy, .b = linear->weight->value, .d = dx, .alpha = 1, .beta = 1});
+    size_t mark = arena_mark(pass->scratch);
+    struct tensor own = arena_2d(pass->scratch, pass->dtype, dx.shape[0], dx.shape[1]);
+    linear_backward_input(linear, pass, own, dy, (struct tensor){0});
+    op_dropout_add(pass->device, &(struct op_dropout_add){.out = dx, .x = own, .residual = dx});
+    arena_release(pass->scratch, mark);
 }
 
 void linear_backward_weight(const struct linear *linear, const struct pass *pass, struct tensor dy, struct tensor x) {
-    op_matmul(pass->device, &(struct op_matmul){.a = dy,
-                                                .b = x,
-                                                .d = linear->weight->grad,
-                                                .transpose_a = true,
-                                                .alpha = 1,
-                                                .beta = pass->is_first ? 0 : 1});
+    size_t mark = arena_mark(pass->scratch);
+    op_matmul(pass->device,
+              &(struct op_matmul){.a = dy,
+                                  .b = linear->sums_input ? pass_gather(pass, pass->scratch, x, "layer input") : x,
+                                  .d = linear->weight->grad,
+                                  .transpose_a = true,
+                                  .alpha = 1,
+                                  .beta = pass->is_first ? 0 : 1});
+    arena_release(pass->scratch, mark);
 }
 
 void linear_backward_bias(const struct linear *linear, const struct pass *pass, struct tensor dy) {
@@ -137,6 +184,9 @@ void norm_build(struct norm *norm, struct param_list *params, const char *name, 
     norm->gain = param_add(params, gain_name, whole, INIT_ONE, 0);
     norm->bias = options->kind == NORM_LAYER ? param_add(params, bias_name, whole, INIT_ZERO, 0) : NULL;
     norm->epsilon = (float)options->epsilon;
+    norm->gain->sums_gradient = options->sums_gradient;
+    if (norm->bias)
+        norm->bias->sums_gradient = options->sums_gradient;
     free(gain_name);
     free(bias_name);
 }

@@ -28,6 +28,7 @@ struct pass {
     int64_t B, T;                  // sequences, tokens of each
     bool is_training;              // dropout is on and a backward follows
     bool is_first;                 // of a step: weight gradients of products are written, not added to
+    bool splits_rows;              // sequence parallelism, see below
     uint64_t seed;                 // of the dropout masks
     struct tensor row_ids;         // (N) i64: global token numbers, see struct dropout
     struct tensor positions;       // (N) i32: places of the tokens, for rotary positions; else none
@@ -44,15 +45,24 @@ enum dropout_place { DROPOUT_EMBEDDING, DROPOUT_ATTENTION, DROPOUT_AFTER_ATTENTI
 
 struct dropout pass_dropout(const struct pass *pass, double rate, int64_t layer, enum dropout_place place);
 int64_t pass_rows(const struct pass *pass);
-// x becomes its sum over the ranks that share each layer. Nothing where a rank has its layers for itself, and on paper.
-void pass_sum(const struct pass *pass, struct tensor x, const char *name);
+// Ranks that share layers may also divide the stream between them: with splits_rows each holds N / parts of its rows,
+// through norms, dropout and residual additions, and gathers all of them only for the products of a layer. What a rank
+// holds of the stream: its number of rows, and its rows of a tensor with one per token.
+int64_t pass_stream_rows(const struct pass *pass);
+struct tensor pass_own_rows(const struct pass *pass, struct tensor x);
+// All rows of a part of the stream (n, C), in memory of the arena; x itself where the stream is not divided.
+struct tensor pass_gather(const struct pass *pass, struct arena *arena, struct tensor x, const char *name);
+// out = the sum of `whole` (N, C) over the ranks that share each layer, or this rank's rows of it. Where the stream is
+// not divided, out is whole. No sum where a rank has its layers for itself, and on paper.
+void pass_sum(const struct pass *pass, struct tensor out, struct tensor whole, const char *name);
 // How many ranks share each layer, and which of them this is.
 int pass_parts(const struct pass *pass);
 
 // y = x W^T (+ bias): W (out, in). Where ranks share the layer, W is split along its rows (each rank makes some of y)
 // or along its columns (each rank has some of x, and what it makes of them is summed over the ranks); the gradient of x
 // is summed where W is split along its rows. The bias of a W split along its columns is whole: it is added once, after
-// the sum.
+// the sum. Of a stream that is divided, x and dx of the former and y of the latter are this rank's rows; the gradient
+// of the latter's y must have been gathered, see linear_output_gradient.
 struct linear {
     struct param *weight;  // (out, in)
     struct param *bias;    // (out) or NULL
@@ -64,6 +74,7 @@ struct linear_options {
     struct shard weight;
     bool has_bias;
     double standard_deviation;
+    bool sums_gradient;  // of what is not split: see struct param
 };
 void linear_build(struct linear *linear, struct param_list *params, const char *name,
                   const struct linear_options *options);
@@ -75,6 +86,8 @@ void linear_forward(const struct linear *linear, const struct pass *pass, struct
 // dx (N, in) = dy W. With aux the gradient of the tanh GELU before this layer is part of it.
 void linear_backward_input(const struct linear *linear, const struct pass *pass, struct tensor dx, struct tensor dy,
                            struct tensor aux);
+// dy (N, out) for the two functions below and the weight's, from that of the rows this rank has; in scratch.
+struct tensor linear_output_gradient(const struct linear *linear, const struct pass *pass, struct tensor dy);
 // dx (N, in) += dy W.
 void linear_backward_input_add(const struct linear *linear, const struct pass *pass, struct tensor dx,
                                struct tensor dy);
@@ -96,6 +109,7 @@ struct norm_options {
     enum norm_kind kind;
     int64_t C;
     double epsilon;
+    bool sums_gradient;  // see struct param
 };
 void norm_build(struct norm *norm, struct param_list *params, const char *name, const struct norm_options *options);
 

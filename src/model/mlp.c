@@ -18,6 +18,7 @@ void mlp_build(struct mlp *mlp, struct param_list *params, const char *name, con
                                  .standard_deviation = choices->standard_deviation};
     struct linear_options fc2 = {.weight = choices_split(choices, shard_whole(2, choices->C, choices->F), 1),
                                  .has_bias = choices->has_bias,
+                                 .sums_gradient = choices->splits_rows,
                                  .standard_deviation =
                                      choices->standard_deviation / sqrt(2.0 * (double)options->layers)};
     char *fc1_name = memory_printf("%s.linear_fc1", name), *fc2_name = memory_printf("%s.linear_fc2", name);
@@ -86,6 +87,7 @@ void mlp_backward(const struct mlp *mlp, const struct pass *pass, const struct m
                   struct tensor ddelta, struct tensor x) {
     size_t mark = arena_mark(pass->scratch);
     struct tensor dbefore = arena_2d(pass->scratch, pass->dtype, pass_rows(pass), mlp->fc1.out);
+    ddelta = linear_output_gradient(&mlp->fc2, pass, ddelta);
     backward_activation(mlp, pass, saved, dbefore, ddelta);
     linear_backward_weight(&mlp->fc2, pass, ddelta, saved->after);
     linear_backward_input(&mlp->fc1, pass, dx, dbefore, (struct tensor){0});

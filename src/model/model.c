@@ -114,7 +114,7 @@ static void backward_last_stack(struct model *model, const struct pass *pass, st
     size_t mark = arena_mark(pass->scratch);
     struct tensor dy = dx;
     if (stack->has_final_norm)
-        dy = arena_2d(pass->scratch, pass->dtype, pass_rows(pass), model->choices.C);
+        dy = arena_2d(pass->scratch, pass->dtype, pass_stream_rows(pass), model->choices.C);
     head_backward(&model->head, pass, dy);
     if (model->has_pair_head)
         pair_head_backward(&model->pair_head, pass, dy);
@@ -126,16 +126,16 @@ static void backward_both(struct model *model, const struct pass *pass, const st
     int64_t C = model->choices.C;
     size_t mark = arena_mark(pass->scratch);
     struct pass encoder = first_pass(pass, batch);
-    model->memory.dx = arena_2d(pass->scratch, pass->dtype, pass_rows(&encoder), C);
+    model->memory.dx = arena_2d(pass->scratch, pass->dtype, pass_stream_rows(&encoder), C);
     device_zero(pass->device, model->memory.dx);
     struct pass decoder = second_pass(model, pass, batch);
     struct embedding_input first = first_input(batch), second = second_input(model, batch);
     size_t inner = arena_mark(pass->scratch);
-    struct tensor dx = arena_2d(pass->scratch, pass->dtype, pass_rows(&decoder), C);
+    struct tensor dx = arena_2d(pass->scratch, pass->dtype, pass_stream_rows(&decoder), C);
     backward_last_stack(model, &decoder, dx);
     embedding_backward(&model->embedding, &decoder, &second, dx);
     arena_release(pass->scratch, inner);
-    dx = arena_2d(pass->scratch, pass->dtype, pass_rows(&encoder), C);
+    dx = arena_2d(pass->scratch, pass->dtype, pass_stream_rows(&encoder), C);
     stack_backward(&model->encoder, &encoder, dx, model->memory.dx);
     embedding_backward(&model->embedding, &encoder, &first, dx);
     arena_release(pass->scratch, mark);
@@ -149,7 +149,7 @@ void model_backward(struct model *model, const struct pass *pass, const struct d
     struct pass own = first_pass(pass, batch);
     struct embedding_input input = first_input(batch);
     size_t mark = arena_mark(pass->scratch);
-    struct tensor dx = arena_2d(pass->scratch, pass->dtype, pass_rows(&own), model->choices.C);
+    struct tensor dx = arena_2d(pass->scratch, pass->dtype, pass_stream_rows(&own), model->choices.C);
     backward_last_stack(model, &own, dx);
     embedding_backward(&model->embedding, &own, &input, dx);
     arena_release(pass->scratch, mark);

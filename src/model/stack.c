@@ -69,7 +69,8 @@ static void forward_group(struct stack *stack, const struct pass *pass, int64_t 
     struct tensor x = stack->inputs[first];
     for (int64_t layer = first; layer < first + count; layer++) {
         bool is_last = layer == first + count - 1;
-        struct tensor next = is_last ? out : arena_2d(pass->saved, pass->dtype, pass_rows(pass), stack->choices->C);
+        struct tensor next =
+            is_last ? out : arena_2d(pass->saved, pass->dtype, pass_stream_rows(pass), stack->choices->C);
         block_forward(&stack->blocks[layer], pass, &stack->saved[layer], next, x);
         x = next;
     }
@@ -99,7 +100,7 @@ struct tensor stack_forward(struct stack *stack, const struct pass *pass, struct
     set_relative_bias(stack, &inner);
     for (int64_t layer = 0; layer < stack->L;) {
         struct group group = group_at(stack, &inner, layer);
-        struct tensor out = arena_2d(inner.saved, inner.dtype, pass_rows(&inner), stack->choices->C);
+        struct tensor out = arena_2d(inner.saved, inner.dtype, pass_stream_rows(&inner), stack->choices->C);
         stack->inputs[layer] = x;
         stack->marks[layer] = arena_mark(inner.saved);
         forward_group(stack, &inner, layer, group.count, out);
@@ -132,7 +133,7 @@ static void backward_group(struct stack *stack, const struct pass *pass, int64_t
     if (group_at(stack, pass, first).is_recomputed) {
         // What was kept after this group belongs to layers whose backward is done, the heads included.
         arena_release(pass->saved, stack->marks[first]);
-        struct tensor out = arena_2d(pass->saved, pass->dtype, pass_rows(pass), stack->choices->C);
+        struct tensor out = arena_2d(pass->saved, pass->dtype, pass_stream_rows(pass), stack->choices->C);
         forward_group(stack, pass, first, end - first, out);
     }
     for (int64_t layer = end - 1; layer >= first; layer--)

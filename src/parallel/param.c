@@ -21,11 +21,19 @@ struct param *param_add(struct param_list *list, const char *name, struct shard 
     return param;
 }
 
+enum kind { KIND_SPLIT, KIND_WHOLE, KIND_SUMMED };
+
+static enum kind kind_of(const struct param *param) {
+    if (param->shard.parts > 1)
+        return KIND_SPLIT;
+    return param->sums_gradient ? KIND_SUMMED : KIND_WHOLE;
+}
+
 // Places the parameters of one kind from `next` on; returns where they end.
-static int64_t place(struct param_list *list, bool has_decay, bool is_split, int64_t next) {
+static int64_t place(struct param_list *list, bool has_decay, enum kind kind, int64_t next) {
     for (int i = 0; i < list->count; i++) {
         struct param *param = list->items[i];
-        if (param->has_decay != has_decay || (param->shard.parts > 1) != is_split)
+        if (param->has_decay != has_decay || kind_of(param) != kind)
             continue;
         param->offset = next;
         int64_t count = shard_local_count(&param->shard);
@@ -35,10 +43,12 @@ static int64_t place(struct param_list *list, bool has_decay, bool is_split, int
 }
 
 void param_list_layout(struct param_list *list) {
-    list->whole_first = place(list, true, true, 0);
-    list->decayed = place(list, true, false, list->whole_first);
-    list->whole_end = place(list, false, false, list->decayed);
-    list->total = place(list, false, true, list->whole_end);
+    list->whole_first = place(list, true, KIND_SPLIT, 0);
+    list->summed_first = place(list, true, KIND_WHOLE, list->whole_first);
+    list->decayed = place(list, true, KIND_SUMMED, list->summed_first);
+    list->summed_end = place(list, false, KIND_SUMMED, list->decayed);
+    list->whole_end = place(list, false, KIND_WHOLE, list->summed_end);
+    list->total = place(list, false, KIND_SPLIT, list->whole_end);
 }
 
 struct tensor param_in(const struct param *param, struct tensor flat) {

@@ -17,6 +17,7 @@ struct param {
     enum init_kind init;
     double standard_deviation;  // of INIT_NORMAL
     bool has_decay;             // matrices and embeddings; not biases and norms
+    bool sums_gradient;         // whole, but its gradient is one part of it on each rank that shares layers
     int64_t offset;             // in the flat buffers, after param_list_layout
     struct tensor value;        // after param_list_bind: local shape, activation dtype
     struct tensor grad;         // local shape, fp32; none where there is no training
@@ -25,9 +26,10 @@ struct param {
 struct param_list {
     struct param **items;  // in order of declaration
     int count, capacity;
-    int64_t decayed;                 // elements [0, decayed) have weight decay
-    int64_t whole_first, whole_end;  // elements [first, end) are of parameters that are not split
-    int64_t total;                   // elements in all, gaps included
+    int64_t decayed;                   // elements [0, decayed) have weight decay
+    int64_t whole_first, whole_end;    // elements [first, end) are of parameters that are not split
+    int64_t summed_first, summed_end;  // and of those, these are of parameters with sums_gradient
+    int64_t total;                     // elements in all, gaps included
 };
 
 // Returns a parameter that stays where it is; name is copied.

@@ -19,6 +19,7 @@ struct pass step_pass(struct step *step, int64_t B, int64_t T) {
                          .T = T,
                          .is_training = step->mode == STEP_TRAIN,
                          .seed = (uint64_t)step->config->seed,
+                         .splits_rows = choices_splits_rows(step->config, &step->mesh),
                          .cache = step->mode == STEP_GENERATE ? &step->cache : NULL};
 }
 
@@ -117,10 +118,19 @@ static int run_all(struct step *step, const struct step_source *source, bool is_
     return 0;
 }
 
+// Of a stream that is divided, each rank has the gradients of its rows for what is used along it.
+static void sum_stream_gradients(struct step *step) {
+    int64_t first = step->params.summed_first, count = step->params.summed_end - first;
+    if (count > 0)
+        comm_all_reduce(step->mesh.group[AXIS_TENSOR], tensor_rows(step->grads, first, count), REDUCE_SUM,
+                        "stream gradients");
+}
+
 int step_train(struct step *step, const struct step_source *source, double lr, double weight_decay) {
     CHECK(step->mode == STEP_TRAIN);
     model_clear_gradients(&step->model, step->device, &step->params, step->grads);
     TRY(run_all(step, source, true));
+    sum_stream_gradients(step);
     reducer_sum_gradients(&step->mesh, step->grads);
     adam_apply(&step->adam, &(struct adam_update){.device = step->device,
                                                   .mesh = &step->mesh,

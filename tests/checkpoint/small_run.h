@@ -15,8 +15,8 @@ static inline int small_save(const char *folder, int64_t iteration, int64_t keep
         weight[i] = (float)iteration + (float)i;
         m[i] = -(float)iteration;
     }
-    struct checkpoint_tensor model = {"w", tensor_1d(weight, DTYPE_F32, 4)};
-    struct checkpoint_tensor optimizer = {"m.w", tensor_1d(m, DTYPE_F32, 4)};
+    struct checkpoint_tensor model = {.name = "w", .tensor = tensor_1d(weight, DTYPE_F32, 4)};
+    struct checkpoint_tensor optimizer = {.name = "m.w", .tensor = tensor_1d(m, DTYPE_F32, 4)};
     struct checkpoint_state state = {.iteration = iteration, .loss_scale = 1, .config_json = "{\"num_layers\": 1}"};
     return checkpoint_save(&(struct checkpoint_save){.folder = folder,
                                                      .device = &small_device,
@@ -31,8 +31,8 @@ static inline int small_save(const char *folder, int64_t iteration, int64_t keep
 // Loads everything of an iter_… folder; 0 and the iteration its tensors are of, which all parts must agree on.
 static inline int small_load(const char *path, int64_t *iteration) {
     float weight[4] = {0}, m[4] = {0};
-    struct checkpoint_tensor model = {"w", tensor_1d(weight, DTYPE_F32, 4)};
-    struct checkpoint_tensor optimizer = {"m.w", tensor_1d(m, DTYPE_F32, 4)};
+    struct checkpoint_tensor model = {.name = "w", .tensor = tensor_1d(weight, DTYPE_F32, 4)};
+    struct checkpoint_tensor optimizer = {.name = "m.w", .tensor = tensor_1d(m, DTYPE_F32, 4)};
     struct checkpoint_load load = {
         .path = path, .part = CHECKPOINT_MODEL, .device = &small_device, .tensors = &model, .count = 1};
     struct checkpoint_state state;

@@ -30,9 +30,10 @@ static void world_create(struct world *w, uint32_t seed) {
         w->small[i] = (float)(seed + i) / 3;
         w->m[i] = -(float)(seed * i) / 7;
     }
-    w->model[0] = (struct checkpoint_tensor){"embedding.weight", tensor_2d(w->large, DTYPE_F32, LARGE / 10, 10)};
-    w->model[1] = (struct checkpoint_tensor){"norm.weight", tensor_1d(w->small, DTYPE_F32, 6)};
-    w->optimizer[0] = (struct checkpoint_tensor){"m.norm.weight", tensor_1d(w->m, DTYPE_F32, 6)};
+    w->model[0] = (struct checkpoint_tensor){.name = "embedding.weight",
+                                             .tensor = tensor_2d(w->large, DTYPE_F32, LARGE / 10, 10)};
+    w->model[1] = (struct checkpoint_tensor){.name = "norm.weight", .tensor = tensor_1d(w->small, DTYPE_F32, 6)};
+    w->optimizer[0] = (struct checkpoint_tensor){.name = "m.norm.weight", .tensor = tensor_1d(w->m, DTYPE_F32, 6)};
     w->state = (struct checkpoint_state){.iteration = 10,
                                          .consumed_train_samples = 9007199254740993,  // not a double
                                          .consumed_valid_samples = 77,
@@ -190,7 +191,7 @@ TEST(other_precision) {
     save_small(&w, folder.path, 1, 0);
     char *path = checkpoint_path(folder.path, 1);
     uint16_t brain[6], half[6];
-    struct checkpoint_tensor wanted = {"norm.weight", tensor_1d(brain, DTYPE_BF16, 6)};
+    struct checkpoint_tensor wanted = {.name = "norm.weight", .tensor = tensor_1d(brain, DTYPE_BF16, 6)};
     struct checkpoint_load load = {.path = path, .device = &host, .tensors = &wanted, .count = 1};
     EXPECT_OK(checkpoint_load_tensors(&load));
     EXPECT_INT(brain[0], 0x3f80);
@@ -213,7 +214,8 @@ TEST(other_model) {
     char *path = checkpoint_path(folder.path, 10);
     float before[6];
     memcpy(before, w.small, sizeof before);
-    struct checkpoint_tensor wanted[3] = {w.model[0], w.model[1], {"more", tensor_1d(w.m, DTYPE_F32, 6)}};
+    struct checkpoint_tensor wanted[3] = {
+        w.model[0], w.model[1], {.name = "more", .tensor = tensor_1d(w.m, DTYPE_F32, 6)}};
     struct checkpoint_load load = {.path = path, .device = &host, .tensors = wanted, .count = 3};
     EXPECT_ERROR(checkpoint_load_tensors(&load), "tensor \"more\" of this model is not in the checkpoint");
     load.count = 1;

@@ -122,7 +122,7 @@ TEST(disk_too_small) {
     EXPECT_OK(small_save(folder.path, 10, 0));
     float value = 0;
     int64_t huge = INT64_C(1) << 54;
-    struct checkpoint_tensor model = {"w", tensor_1d(&value, DTYPE_F32, huge)};
+    struct checkpoint_tensor model = {.name = "w", .tensor = tensor_1d(&value, DTYPE_F32, huge)};
     struct checkpoint_state state = {.iteration = 20, .loss_scale = 1};
     struct checkpoint_save save = {
         .folder = folder.path, .device = &small_device, .model = &model, .model_count = 1, .state = &state};

@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
-# Ranks that share each layer: the losses and gradient norms of a GPT and a Llama with dropout on are those of one rank,
-# also together with data parallelism and with a vocabulary that does not divide; checkpoints of one layout load on any
-# other; sizes that cannot be shared are refused.
+# Ranks that share each layer, and that divide the stream between them as well: losses and norms of a GPT, a Llama, a
+# BERT and a T5 with dropout on are those of one rank, also together with data parallelism and with a vocabulary that
+# does not divide; checkpoints of one layout load on any other; sizes that cannot be shared are refused.
 # label: slow
 cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
 . tests/cli/common.sh
 command -v mpirun >/dev/null || { echo "skipped: no mpirun"; exit 77; }
 "$BEVATRON" version | grep -q "MPI *yes" || { echo "skipped: built without MPI"; exit 77; }
 base=(--mock-data --num-layers 2 --hidden-size 32 --num-attention-heads 4 --seq-length 16 --vocab-size 97
-    --make-vocab-size-divisible-by 1 --tokenizer-type NullTokenizer --micro-batch-size 1 --global-batch-size 4 --lr 1e-2
+    --make-vocab-size-divisible-by 1 --tokenizer-type NullTokenizer --micro-batch-size 1 --global-batch-size 4 --lr 1e-3
     --clip-grad 0.5 --log-interval 1 --eval-interval 10 --eval-iters 1 --threads 1 --log-params-norm
     --hidden-dropout 0.1 --attention-dropout 0.1)
 llama=(--swiglu --normalization RMSNorm --position-embedding-type rope --untie-embeddings-and-output-weights
@@ -19,7 +19,7 @@ train() {
     local ranks=$1
     shift
     expect 0 "iteration" bash tests/parallel/mpirun.sh "$ranks" "$BEVATRON" train "$@"
-    grep -oE "iteration +[0-9]+/|lm loss: [^|]*|grad norm: [^|]*|params norm: [^|]*|lm loss value: [^|]*" \
+    grep -oE "iteration +[0-9]+/|lm loss: [^|]*|sop loss: [^|]*|grad norm: [^|]*|params norm: [^|]*|lm loss value: [^|]*" \
         "$work/out" >"$work/log"
 }
 # same FILE WHAT: the numbers of $work/log are those of FILE within one part in a hundred thousand.
@@ -31,15 +31,22 @@ same() {
         } END { exit bad || rows < 20 }' && [ "$(wc -l <"$1")" = "$(wc -l <"$work/log")" ] && pass || fail "$2"
 }
 
-for model in gpt llama; do
+for model in gpt llama bert t5; do
     flags=("${base[@]}")
     [ $model = llama ] && flags+=("${llama[@]}")
+    [ $model = bert ] && flags+=(--model bert --norm-placement post --num-token-types 2)
+    [ $model = t5 ] && flags+=(--model t5 --decoder-seq-length 8 --position-embedding-type relative)
     train 1 "${flags[@]}" --train-iters 20 --save "$work/$model.1" --save-interval 10
     cp "$work/log" "$work/$model"
     train 2 "${flags[@]}" --train-iters 20 --tensor-model-parallel-size 2 --save "$work/$model.2" --save-interval 10
     same "$work/$model" "$model on 2 ranks that share layers"
     train 4 "${flags[@]}" --train-iters 20 --tensor-model-parallel-size 4
     same "$work/$model" "$model on 4 ranks that share layers"
+    train 4 "${flags[@]}" --train-iters 20 --tensor-model-parallel-size 4 --sequence-parallel
+    same "$work/$model" "$model on 4 ranks that share layers and the stream"
+    train 4 "${flags[@]}" --train-iters 20 --tensor-model-parallel-size 2 --sequence-parallel --check-replicas 3
+    same "$work/$model" "$model on 2 pairs of ranks that share layers and the stream"
+    [ $model = bert ] || [ $model = t5 ] && continue
     train 4 "${flags[@]}" --train-iters 20 --tensor-model-parallel-size 2 --save "$work/$model.4" --save-interval 10 \
         --check-replicas 3
     same "$work/$model" "$model on 2 pairs of ranks that share layers"
@@ -63,6 +70,7 @@ refuse() { expect 2 "$1" bash tests/parallel/mpirun.sh 2 "$BEVATRON" train "${ba
     --tensor-model-parallel-size 2 "${@:2}"; }
 refuse "num-attention-heads 3" --num-attention-heads 3 --kv-channels 8
 refuse "ffn-hidden-size 33" --ffn-hidden-size 33
+refuse "does not work out" --sequence-parallel --seq-length 15
 expect 2 "3 ranks cannot be divided" bash tests/parallel/mpirun.sh 3 "$BEVATRON" train "${base[@]}" --train-iters 2 \
     --tensor-model-parallel-size 2
 finish
