@@ -19,7 +19,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { PIECE_BYTES = 1 << 20, LEAST_PIECE_BYTES = 1 << 17, PIECES_BYTES = 64 << 20, SHOWN_PROBLEMS = 10 };
+enum {
+    PIECE_BYTES = 1 << 20,
+    LEAST_PIECE_BYTES = 1 << 17,
+    PIECES_BYTES = 64 << 20,
+    SHOWN_PROBLEMS = 10,
+    SHARED_FROM = 1
+};
 
 struct preprocessing {
     const struct preprocess_options *options;
@@ -227,6 +233,9 @@ static int tokenize(struct preprocessing *run) {
     if (has_bar)
         progress_begin(&run->progress, "tokenizing", "MB", total > before ? (double)(total - before) / 1e6 : 0);
     TRY(store_open(&run->store, run->journal.prefix, options->keys.count, run->state.bytes));
+    // Fewer workers do not get into each other's way, and need not the memory.
+    if (options->workers >= SHARED_FROM)
+        store_share(&run->store);
     int status = preprocess_run(&work, &run->state);
     if (has_bar)
         progress_end(&run->progress, NULL);

@@ -148,15 +148,25 @@ static int open_file(struct lanes *lanes, struct line_file **file, int64_t numbe
     return line_file_open(file, &options);
 }
 
+// Does the file just opened belong to the lane? The first one decides of which kind it is.
+static bool is_of_kind(struct lanes *lanes, struct lane *lane) {
+    bool is_plain = line_file_is_plain(lane->file);
+    pthread_mutex_lock(&lanes->lock);
+    if (!lane->is_known)
+        lane->is_plain = is_plain;
+    lane->is_known = true;
+    pthread_mutex_unlock(&lanes->lock);
+    return is_plain == lane->is_plain;
+}
+
 // Cuts the next piece of the lane's files: 1, 0 where it has no more, -1. Without the lock; the lane is busy.
 static int cut(struct lanes *lanes, struct lane *lane, struct line_piece *piece) {
     for (;;) {
-        if (!lane->file)
+        if (!lane->file) {
             TRY(open_file(lanes, &lane->file, lane->file_number));
-        if (lane->is_known && lane->is_plain != line_file_is_plain(lane->file))
-            return 0;
-        lane->is_known = true;
-        lane->is_plain = line_file_is_plain(lane->file);
+            if (!is_of_kind(lanes, lane))
+                return 0;
+        }
         int status = line_file_next(lane->file, piece);
         if (status != 0)
             return status;

@@ -104,7 +104,9 @@ static int rearrange(const struct preprocess_publish *publish, struct preprocess
 }
 
 int preprocess_finish(const struct preprocess_publish *publish, struct store *store, struct preprocess_state *state) {
-    int result = store_sync(store);
+    int result = store_cut(store, state->bytes);
+    if (result == 0)
+        result = store_sync(store);
     for (int64_t key = 0; result == 0 && key < store->keys; key++)
         result = make_index(publish, store, state, key);
     store_close(store);

@@ -11,7 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { COPY_BYTES = 1 << 20 };
+enum { COPY_BYTES = 1 << 20, LARGE_BYTES = 1 << 16 };
 
 static const char *const kinds[] = {"bin", "lengths", "documents"};
 
@@ -72,7 +72,15 @@ int store_open(struct store *store, const char *prefix, int64_t keys, const uint
     return 0;
 }
 
+static void close_maps(struct store *store) {
+    for (int64_t key = 0; store->maps && key < store->keys; key++)
+        write_map_close(&store->maps[key]);
+    free(store->maps);
+    store->maps = NULL;
+}
+
 void store_close(struct store *store) {
+    close_maps(store);
     for (int64_t file = 0; store->descriptors && file < store_files(store->keys); file++)
         if (store->descriptors[file] >= 0)
             close(store->descriptors[file]);
@@ -90,8 +98,28 @@ void store_remove(struct store *store) {
     store_close(store);
 }
 
+void store_share(struct store *store) {
+    store->maps = memory_alloc((size_t)store->keys * sizeof *store->maps);
+    for (int64_t key = 0; key < store->keys; key++)
+        write_map_open(&store->maps[key], store->descriptors[store_file(key, STORE_TOKENS)]);
+}
+
+int store_cut(struct store *store, const uint64_t *bytes) {
+    close_maps(store);
+    for (int64_t file = 0; file < store_files(store->keys); file++)
+        if (ftruncate(store->descriptors[file], (off_t)bytes[file]) < 0)
+            return fail(store, file, "cut", errno);
+    return 0;
+}
+
 int store_write(const struct store *store, int64_t file, uint64_t offset, const void *bytes, size_t count) {
     const char *from = bytes;
+    if (store->maps && file % STORE_KINDS == STORE_TOKENS && count >= LARGE_BYTES) {
+        size_t done = write_map_write(&store->maps[file / STORE_KINDS], offset, bytes, count);
+        from += done;
+        offset += done;
+        count -= done;
+    }
     while (count > 0) {
         ssize_t done = pwrite(store->descriptors[file], from, count, (off_t)offset);
         if (done < 0 && errno == EINTR)

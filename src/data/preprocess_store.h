@@ -4,6 +4,7 @@
 #ifndef DATA_PREPROCESS_STORE_H
 #define DATA_PREPROCESS_STORE_H
 
+#include "data/preprocess_map.h"
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -13,7 +14,8 @@ enum store_kind { STORE_TOKENS, STORE_LENGTHS, STORE_DOCUMENTS, STORE_KINDS };
 struct store {
     char *prefix;  // of the files' paths
     int64_t keys;
-    int *descriptors;  // (store_files)
+    int *descriptors;        // (store_files)
+    struct write_map *maps;  // (keys) of the tokens, for many writers; NULL for none
 };
 
 static inline int64_t store_files(int64_t keys) {
@@ -35,6 +37,11 @@ char *store_path(const char *prefix, int64_t keys, int64_t file);
 int store_open(struct store *store, const char *prefix, int64_t keys, const uint64_t *bytes);
 void store_close(struct store *store);   // safe on a zeroed or closed one
 void store_remove(struct store *store);  // closes, and the files are gone
+
+// From now on several threads can write tokens at the same time. Until store_cut the files may be longer than what was
+// written.
+void store_share(struct store *store);
+int store_cut(struct store *store, const uint64_t *bytes);  // the files have these lengths
 
 int store_write(const struct store *store, int64_t file, uint64_t offset, const void *bytes, size_t count);
 int store_read(const struct store *store, int64_t file, uint64_t offset, void *out, size_t count);

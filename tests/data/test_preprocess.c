@@ -229,7 +229,7 @@ TEST(output_does_not_depend_on_workers) {
     write_corpus(&job);
     job.options.append_eod = true;
     struct buffer tokens = {0}, index = {0};
-    for (int workers = 1; workers <= 7; workers += 3) {
+    for (int workers = 1; workers <= 13; workers += 4) {
         job.options.workers = workers;
         EXPECT_OK(preprocess(&job.options, job.tokenizer, &job.summary));
         struct buffer now = read_bytes(scratch_path("out_text_document.bin"));

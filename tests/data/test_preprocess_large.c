@@ -109,5 +109,37 @@ TEST(a_shorter_store_is_noticed) {
     scratch_close();
 }
 
+// Writes through maps, in any order and over the bounds of windows, give the bytes that plain ones would.
+TEST(shared_writes_are_whole) {
+    enum { BLOCK = 700001, BLOCKS = 131 };
+    scratch_open();
+    struct store store;
+    uint64_t bytes[4] = {0};
+    unsigned char *block = memory_alloc(BLOCK);
+    EXPECT_OK(store_open(&store, scratch_path("data"), 1, bytes));
+    EXPECT_OK(store_write(&store, 0, 0, "head", 4));
+    store_share(&store);
+    for (int i = 0; i < BLOCKS; i++) {
+        int number = i * 37 % BLOCKS;  // scattered over all windows, so that some are mapped again and again
+        memset(block, number, BLOCK);
+        EXPECT_OK(store_write(&store, 0, 4 + (uint64_t)number * BLOCK, block, BLOCK));
+    }
+    bytes[0] = 4 + (uint64_t)BLOCKS * BLOCK;
+    EXPECT_OK(store_cut(&store, bytes));
+    uint64_t size;
+    EXPECT_OK(file_size(scratch_path("data.0.bin"), &size));
+    EXPECT_INT(size, bytes[0]);
+    EXPECT_OK(store_read(&store, 0, 0, block, 4));
+    EXPECT(memcmp(block, "head", 4) == 0);
+    for (int i = 0; i < BLOCKS; i++) {
+        EXPECT_OK(store_read(&store, 0, 4 + (uint64_t)i * BLOCK, block, BLOCK));
+        EXPECT(block[0] == i && memcmp(block, block + 1, BLOCK - 1) == 0);
+    }
+    free(block);
+    store_remove(&store);
+    EXPECT_INT(scratch_entries(), 0);
+    scratch_close();
+}
+
 TEST_MAIN(TEST_CASE(places_beyond_32_bits), TEST_CASE(journals_keep_large_numbers),
-          TEST_CASE(a_shorter_store_is_noticed))
+          TEST_CASE(a_shorter_store_is_noticed), TEST_CASE(shared_writes_are_whole))
