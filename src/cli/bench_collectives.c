@@ -1,6 +1,6 @@
-// bevatron bench collectives: time and bandwidth of each collective over the ranks, in nccl-tests' terms. algbw is bytes
-// by time; busbw is what that asks of the slowest link, so that it can be held against the hardware whatever the number
-// of ranks. Every result is checked: elements that are wrong are counted.
+// bevatron bench collectives: time and bandwidth of each collective over the ranks, in nccl-tests' terms. algbw is
+// bytes by time; busbw is what that asks of the slowest link, so that it can be held against the hardware whatever the
+// number of ranks. Every result is checked: elements that are wrong are counted.
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/memory.h"

@@ -1,5 +1,5 @@
-// Text from a trained model, one token at a time, keys and values of what came before kept in a cache. A decoder goes on
-// with the prompt; an encoder and decoder reads it and answers.
+// Text from a trained model, one token at a time, keys and values of what came before kept in a cache. A decoder goes
+// on with the prompt; an encoder and decoder reads it and answers.
 #ifndef TRAIN_GENERATE_H
 #define TRAIN_GENERATE_H
 
