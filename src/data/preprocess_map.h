@@ -1,7 +1,7 @@
-// Writing one file with many threads. The kernel lets one write() at a time into a file, which from about ten threads on
-// is what all of them wait for. Where it is safe, large writes therefore go through maps of the file's next parts: the
-// pages are made by each thread for itself. Safe means a local file system, and a kernel that can be asked to make pages
-// (MADV_POPULATE_WRITE), so that a full disk is an answer and not a signal; else the caller writes as usual.
+// Writing one file with many threads. The kernel lets one write() at a time into a file, which from about ten threads
+// on is what all of them wait for. Where it is safe, large writes therefore go through maps of the file's next parts:
+// the pages are made by each thread for itself. Safe means a local file system, and a kernel that can be asked to make
+// pages (MADV_POPULATE_WRITE), so that a full disk is an answer and not a signal; else the caller writes as usual.
 #ifndef DATA_PREPROCESS_MAP_H
 #define DATA_PREPROCESS_MAP_H
 
