@@ -33,8 +33,8 @@ struct import_text {
     const struct tokenizer *tokenizer;
     int threads;  // the output does not depend on it
 };
-// Each line goes through the tokenizer as fairseq's encoder and fairseq-preprocess would take it, the blanks at its ends
-// left out, and gets options->eos. Ill-formed UTF-8 is an error.
+// Each line goes through the tokenizer as fairseq's encoder and fairseq-preprocess would take it, the blanks at its
+// ends left out, and gets options->eos. Ill-formed UTF-8 is an error.
 int import_text(const struct import_text *text, const struct import_options *options, struct import_summary *summary);
 
 #endif
