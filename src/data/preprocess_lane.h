@@ -1,5 +1,5 @@
 // Lanes and the pieces in them: what preprocess_run.c and preprocess_lane.c share. Everything is guarded by the lock of
-// struct lanes, but for what a thread alone is at work on: the file of a lane that is busy, the batch of an item that is
+// struct lanes, but for what a thread alone is at work on: the file of a busy lane, the batch of an item that is
 // in work or being written.
 #ifndef DATA_PREPROCESS_LANE_H
 #define DATA_PREPROCESS_LANE_H

@@ -1,5 +1,6 @@
 // One lock, one condition. Every thread does whatever is next: copy the part of a lane whose turn has come, write an
 // item whose place is known, bring the journal up to date, else cut a new item and tokenize it.
+#include "data/preprocess_run.h"
 #include "data/preprocess_lane.h"
 #include "base/clock.h"
 #include "base/error.h"
