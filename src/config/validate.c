@@ -77,6 +77,13 @@ static void validate_data(struct config *config, enum config_use use, struct com
         complain(complaints, "--data-path, --train/valid/test-data-path and --mock-data exclude each other; give one");
     if (config->data_path.count > 0 && config->data_args_path)
         complain(complaints, "--data-path and --data-args-path say the same; give one");
+    bool is_bert = strcmp(config->model, "bert") == 0;
+    if (config->sample_break_mode && (!is_bert || !config->bert_no_binary_head))
+        complain(complaints,
+                 "--sample-break-mode cuts RoBERTa's samples; give --model bert --bert-no-binary-head with it");
+    if (config->mask_whole_words && !config->sample_break_mode)
+        complain(complaints,
+                 "--mask-whole-words is RoBERTa's; give --sample-break-mode with it (BERT always masks words)");
     if (has_own && config->split)
         complain(complaints, "--split divides one --data-path; leave it out with --train/valid/test-data-path");
     if (config->split && !is_split(config->split))

@@ -168,7 +168,11 @@ TEST(contradictions) {
          "makes more than 1000000 steps"},
         {BY_ITERS "--data-path d", "--data-path, --train/valid/test-data-path and --mock-data exclude each other"},
         {MODEL "--micro-batch-size 1 --train-iters 1 --lr 1", "there is no data"},
-        {MODEL "--micro-batch-size 1 --train-iters 1 --lr 1 --data-path 1.0 d", "blends of several datasets"},
+        {MODEL "--micro-batch-size 1 --train-iters 1 --lr 1 --data-path d --data-args-path f", "say the same"},
+        {MODEL "--micro-batch-size 1 --train-iters 1 --lr 1 --data-path d --train-data-path e", "exclude each other"},
+        {BY_ITERS "--sample-break-mode complete", "--sample-break-mode cuts RoBERTa's samples"},
+        {BY_ITERS "--model bert --sample-break-mode complete", "give --model bert --bert-no-binary-head"},
+        {BY_ITERS "--model bert --bert-no-binary-head --mask-whole-words", "--mask-whole-words is RoBERTa's"},
         {MODEL "--micro-batch-size 1 --train-iters 1 --lr 1 --train-data-path d --split 1",
          "--split divides one --data-path"},
         {BY_ITERS "--split a,b", "--split takes up to three shares like 969,30,1, not \"a,b\""},
@@ -245,7 +249,6 @@ TEST(not_implemented) {
     static const char *const bad[][2] = {
         {"--recompute-activations --recompute-modules core_attn mlp", "--recompute-modules mlp is not implemented"},
         {"--optimizer sgd", "--optimizer sgd is not implemented in this version; leave it out or give adam"},
-        {"--fp16", "--fp16 is not implemented"},
         {"--use-distributed-optimizer", "--use-distributed-optimizer is not implemented"},
         {"--dataloader-type cyclic", "--dataloader-type cyclic"},
     };

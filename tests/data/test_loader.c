@@ -72,9 +72,10 @@ TEST(masks_and_positions) {
     struct fake fake = {.fails_at = -1};
     struct loader_options options = options_of(&fake, 100);
     options.consumed_samples = 7;
-    for (int variant = 0; variant < 4; variant++) {
+    for (int variant = 0; variant < 8; variant++) {
         options.eod_mask_loss = variant & 1;
         options.reset_position_ids = variant & 2;
+        options.reset_attention_mask = variant & 4;
         struct loader *loader;
         const struct batch *batch;
         EXPECT_OK(loader_open(&loader, &options));
@@ -83,11 +84,15 @@ TEST(masks_and_positions) {
         static const int32_t labels[] = {71, 99, 73, 99, 75, 76, 81, 82, 83, 84, 99, 99};
         static const int32_t plain[] = {0, 1, 2, 3, 4, 5, 0, 1, 2, 3, 4, 5};
         static const int32_t reset[] = {0, 1, 2, 0, 1, 0, 0, 1, 2, 3, 4, 5};
+        static const int32_t starts[] = {0, 0, 0, 3, 3, 5, 0, 0, 0, 0, 0, 0};
+        EXPECT(options.reset_attention_mask == (batch->document_starts != NULL));
         for (int i = 0; i < 2 * T; i++) {
             EXPECT_INT(batch->tokens[i], tokens[i]);
             EXPECT_INT(batch->labels[i], labels[i]);
             EXPECT_INT(batch->position_ids[i], options.reset_position_ids ? reset[i] : plain[i]);
             EXPECT_NEAR(batch->loss_mask[i], options.eod_mask_loss && tokens[i] == EOD ? 0 : 1, 0);
+            if (batch->document_starts)
+                EXPECT_INT(batch->document_starts[i], starts[i]);
         }
         loader_close(loader);
     }
