@@ -239,9 +239,10 @@ static void print_summary(const struct preprocess_options *work, const struct to
     printf("%" PRId64 " documents, %" PRId64 " tokens (%s), %.1f MB of JSON in %.1f s (%.1f MB/s)\n", counts->documents,
            counts->tokens, dtype, (double)counts->text_bytes / 1e6, summary->seconds,
            (double)counts->text_bytes / 1e6 / summary->seconds);
+    if (counts->tokens > 0 && counts->duplicates == 0)
+        printf("%.2f bytes of JSON a token, ", (double)counts->text_bytes / (double)counts->tokens);
     if (counts->tokens > 0)
-        printf("%.2f bytes of JSON a token, longest document %" PRId64 " tokens, peak memory %.0f MB\n",
-               (double)counts->text_bytes / (double)counts->tokens, counts->longest_tokens,
+        printf("longest document %" PRId64 " tokens, peak memory %.0f MB\n", counts->longest_tokens,
                (double)peak_memory_bytes() / 1e6);
     if (summary->documents_kept)
         printf("%" PRId64 " documents were done before, by a run that was stopped\n", summary->documents_kept);
