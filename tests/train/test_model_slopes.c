@@ -1,0 +1,201 @@
+// Models that no reference has, made of unusual choices: the gradient of every parameter against finite differences of
+// the loss, with dropout on, whose masks stay the same. And every family of the goldens in 16 bits.
+#include "golden_model.h"
+
+enum { ROWS = 3, COLUMNS = 9, DECODER_COLUMNS = 5 };
+
+static const struct {
+    const char *name, *flags;
+} models[] = {
+    {"T5 with learned positions, biases and groups",
+     "--model t5 --decoder-seq-length 5 --group-query-attention --num-query-groups 2 --add-output-bias"},
+    {"T5 with rotary positions, SwiGLU and its own output",
+     "--model t5 --decoder-seq-length 5 --position-embedding-type rope --swiglu --ffn-hidden-size 10 "
+     "--untie-embeddings-and-output-weights --normalization RMSNorm"},
+    {"T5 with relative positions and few layers",
+     "--model t5 --decoder-seq-length 5 --encoder-num-layers 3 --decoder-num-layers 1 --scale-tied-output "
+     "--position-embedding-type relative --relative-attention-num-buckets 6 --relative-attention-max-distance 7"},
+    {"BERT, post-norm with RMSNorm and no biases",
+     "--model bert --norm-placement post --normalization RMSNorm --disable-bias-linear --activation relu"},
+    {"BERT with relative positions, recomputed",
+     "--model bert --position-embedding-type relative --relative-attention-num-buckets 6 "
+     "--relative-attention-max-distance 7 --recompute-granularity full"},
+    {"BERT with rotary positions, gated",
+     "--model bert --position-embedding-type rope --rotary-interleaved --rotary-percent 0.5 --gated-linear-unit"},
+    {"GPT with a window, documents and partial rotation",
+     "--position-embedding-type rope --rotary-percent 0.5 --sliding-window 4 --reset-attention-mask --activation silu"},
+    {"GPT without positions, one group, biases on q, k and v alone",
+     "--position-embedding-type none --group-query-attention --num-query-groups 1 --disable-bias-linear --add-qkv-bias "
+     "--recompute-granularity selective"},
+    {"GPT with relative positions and a bias at the end",
+     "--position-embedding-type relative --relative-attention-num-buckets 6 --relative-attention-max-distance 7 "
+     "--add-output-bias --kv-channels 6 --gated-linear-unit --activation relu"},
+};
+
+struct lab {
+    struct config config;
+    struct device *device;
+    struct world *world;
+    struct step *step;
+};
+
+static void parse(struct config *config, const char *flags) {
+    struct golden_model words = {0};
+    struct safetensors_text text = {"flags", flags};
+    words.file = (struct safetensors){.metadata = &text, .metadata_count = 1};
+    golden_parse(&words, "");
+    *config = words.config;
+}
+
+static void open_lab(struct lab *lab, const char *flags) {
+    char *line = memory_printf("--num-layers 2 --hidden-size 12 --num-attention-heads 4 --kv-channels 4 --seq-length 9 "
+                               "--micro-batch-size 3 --padded-vocab-size 37 --max-position-embeddings 9 "
+                               "--init-method-std 0.4 --ffn-hidden-size 14 %s",
+                               flags);
+    struct mesh mesh;
+    parse(&lab->config, line);
+    free(line);
+    EXPECT_OK(device_open(&lab->device, &(struct device_options){.name = "cpu", .threads = 2}));
+    EXPECT_OK(world_open(&lab->world, &(struct world_options){.backend = "self"}, lab->device));
+    EXPECT_OK(mesh_place(&mesh, 0, 1, 1, 1, 1));
+    EXPECT_OK(mesh_connect(&mesh, lab->world));
+    EXPECT_OK(step_open(&lab->step, &lab->config, lab->device, &mesh, STEP_TRAIN));
+    step_initialize(lab->step);
+}
+
+static void close_lab(struct lab *lab) {
+    step_close(lab->step);
+    world_close(lab->world);
+    device_close(lab->device);
+    config_free(&lab->config);
+}
+
+// Always the same micro-batch.
+static int next_input(void *context, struct step_input *input) {
+    static int32_t tokens[ROWS * COLUMNS], labels[ROWS * COLUMNS], types[ROWS * COLUMNS], starts[ROWS * COLUMNS];
+    static int32_t decoder_tokens[ROWS * DECODER_COLUMNS];
+    static float mask[ROWS * COLUMNS];
+    static const int32_t lengths[ROWS] = {9, 6, 3}, pairs[ROWS] = {1, 0, 1};
+    static const int64_t samples[ROWS] = {4, 5, 6};
+    const struct lab *lab = context;
+    enum config_form form = config_form(&lab->config);
+    for (int i = 0; i < ROWS * COLUMNS; i++) {
+        tokens[i] = (i * 17 + 5) % 37;
+        labels[i] = (i * 23 + 11) % 37;
+        types[i] = i % 3 == 0;
+        starts[i] = i % COLUMNS < 4 ? 0 : 4;
+        mask[i] = i % 4 != 3 && (form != CONFIG_BERT || i % COLUMNS < lengths[i / COLUMNS]);
+    }
+    for (int i = 0; i < ROWS * DECODER_COLUMNS; i++)
+        decoder_tokens[i] = (i * 7 + 3) % 37;
+    *input = (struct step_input){.B = ROWS,
+                                 .T = COLUMNS,
+                                 .tokens = tokens,
+                                 .labels = labels,
+                                 .mask = mask,
+                                 .types = form == CONFIG_BERT ? types : NULL,
+                                 .lengths = form == CONFIG_GPT ? NULL : lengths,
+                                 .first_keys = lab->config.reset_attention_mask ? starts : NULL,
+                                 .pair_labels = form == CONFIG_BERT ? pairs : NULL,
+                                 .samples = samples};
+    if (form == CONFIG_T5) {
+        input->S = DECODER_COLUMNS;
+        input->decoder_tokens = decoder_tokens;
+    }
+    return 0;
+}
+
+// The loss that is optimised, with the gradients left in place; a learning rate of 0 changes nothing.
+static double loss_of(struct lab *lab) {
+    struct step_source source = {.next = next_input, .context = lab, .count = 1};
+    EXPECT_OK(step_train(lab->step, &source, 0, 0));
+    struct step_result result = step_result(lab->step);
+    return result.loss + result.pair_loss;
+}
+
+static void move(struct lab *lab, const struct param *param, const float *from, const float *direction, double step) {
+    int64_t count = tensor_count(param->value);
+    float *moved = memory_alloc(sizeof *moved * (size_t)count);
+    for (int64_t i = 0; i < count; i++)
+        moved[i] = from[i] + (float)step * direction[i];
+    device_copy_in(lab->device, param->value, moved);
+    device_synchronize(lab->device);
+    free(moved);
+}
+
+// Along its own gradient a parameter changes the loss by the gradient's norm. Returns the relative error, 0 where the
+// gradient is too small to be measured (as that of the keys' biases, which is nothing but rounding).
+static double slope_error(struct lab *lab, const struct param *param, const float *gradient) {
+    int64_t count = tensor_count(param->value);
+    float *value = memory_alloc(sizeof *value * (size_t)count),
+          *direction = memory_alloc(sizeof *value * (size_t)count);
+    double norm = 0, error = 0;
+    for (int64_t i = 0; i < count; i++)
+        norm += (double)gradient[i] * (double)gradient[i];
+    norm = sqrt(norm);
+    device_copy_out(lab->device, value, param->value);
+    if (norm > 2e-3) {
+        const double step = 4e-3;
+        for (int64_t i = 0; i < count; i++)
+            direction[i] = (float)((double)gradient[i] / norm);
+        move(lab, param, value, direction, step);
+        double ahead = loss_of(lab);
+        move(lab, param, value, direction, -step);
+        double behind = loss_of(lab);
+        error = fabs((ahead - behind) / (2 * step) - norm) / (norm + 2e-2);
+    }
+    device_copy_in(lab->device, param->value, value);
+    device_synchronize(lab->device);
+    free(value);
+    free(direction);
+    return error;
+}
+
+TEST(slopes) {
+    for (size_t m = 0; m < sizeof models / sizeof models[0]; m++) {
+        struct lab lab;
+        char *flags = memory_printf("--hidden-dropout 0.1 --attention-dropout 0.1 %s", models[m].flags);
+        open_lab(&lab, flags);
+        free(flags);
+        EXPECT_INT(param_list_elements(&lab.step->params), config_parameter_count(&lab.config));
+        (void)loss_of(&lab);
+        float *gradients = memory_alloc(sizeof *gradients * (size_t)lab.step->params.total);
+        device_copy_out(lab.device, gradients, lab.step->grads);
+        double worst = 0;
+        for (int i = 0; i < lab.step->params.count; i++) {
+            const struct param *param = lab.step->params.items[i];
+            double error = slope_error(&lab, param, gradients + param->offset);
+            worst = error > worst ? error : worst;
+            if (!(error < 0.02))
+                test_fail("%s: the slope along %s is off by %.3g", models[m].name, param->name, error);
+        }
+        printf("    %-62s slopes off by %.2g\n", models[m].name, worst);
+        free(gradients);
+        close_lab(&lab);
+    }
+}
+
+// Three steps of a golden model whose master weights are the file's; losses within a bound of the file's.
+static void train_rounded(const char *name, const char *flags, double bound) {
+    struct golden_model g;
+    golden_open(&g, name, flags, STEP_TRAIN, 2);
+    for (int64_t i = 0; i < 3; i++) {
+        struct step_source source = golden_source(&g);
+        EXPECT_OK(step_train(g.step, &source, 2e-3, 0.1));
+        struct step_result result = step_result(g.step);
+        double want = (double)golden_float(&g, "losses", i);
+        if (!(fabs(result.loss - want) <= bound * want))
+            test_fail("%s with %s: loss of step %d is %.6f, expected %.6f", name, flags, (int)i, result.loss, want);
+        EXPECT(isfinite(result.grad_norm));
+    }
+    golden_close(&g);
+}
+
+TEST(sixteen_bits) {
+    for (int i = 0; i < GOLDEN_FAMILIES; i++) {
+        train_rounded(golden_families[i], "--bf16", 2e-2);
+        train_rounded(golden_families[i], "--fp16 --initial-loss-scale 256", 4e-3);
+    }
+}
+
+TEST_MAIN(TEST_CASE(slopes), TEST_CASE(sixteen_bits))
