@@ -93,7 +93,7 @@ void block_forward(const struct block *block, const struct pass *pass, struct bl
 void block_backward(const struct block *block, const struct pass *pass, const struct block_saved *saved,
                     struct tensor dx);
 
-// The sublayers, in attention.c, attention_cross.c and mlp.c. All leave their last bias to whoever adds the result to
+// The sublayers, in attention.c and mlp.c. All leave their last bias to whoever adds the result to
 // the stream: delta (N, C) = sublayer(x) without it; dx (N, C) is written from ddelta.
 void attention_build(struct attention *attention, struct param_list *params, const char *name,
                      const struct block_options *options);
