@@ -1,7 +1,7 @@
-// Activations by themselves, and gated units: a thread handles four neighbouring columns of a row.
+// Activations by themselves, a thread for four neighbouring columns, and gated units, a thread for eight at a time.
 #include "ops/cuda/cuda.cuh"
 
-enum { ACTIVATION_THREADS = 256 };
+enum { ACTIVATION_THREADS = 256, GLU_THREADS = 512 };
 
 static __device__ __forceinline__ float tanh_argument(float x) {
     return 0.7978845608f * (x + 0.044715f * x * x * x);
@@ -48,6 +48,7 @@ struct activation_args {
     const void *x, *dy;            // dy NULL: forward
     int64_t rows, columns, quads;  // quads: groups of four columns in a row of y
     enum activation activation;
+    bool is_wide;  // gated units: rows are aligned to 16 bytes
 };
 
 // The row and first column of this thread's four elements; false where there are none.
@@ -72,38 +73,63 @@ template <typename T> static __global__ void activation_kernel(struct activation
     store4((T *)args.out + row * columns, column, columns, x);
 }
 
-template <typename T> static __global__ void glu_forward_kernel(struct activation_args args) {
-    int64_t row, column, columns = args.columns;
-    if (!find_place(args, &row, &column))
-        return;
-    float gate[4], up[4];
-    const T *x = (const T *)args.x + row * 2 * columns;
-    load4(gate, x, column, columns);
-    load4(up, x + columns, column, columns);
-#pragma unroll
-    for (int i = 0; i < 4; i++)
-        up[i] *= value_of(args.activation, gate[i]);
-    store4((T *)args.out + row * columns, column, columns, up);
+// The logistic function; for bf16 by the fast exponential, which is off by some 1e-6.
+template <typename T> static __device__ __forceinline__ float logistic(float x) {
+    return 1.0f / (1.0f + expf(-x));
 }
 
-template <typename T> static __global__ void glu_backward_kernel(struct activation_args args) {
-    int64_t row, column, columns = args.columns;
-    if (!find_place(args, &row, &column))
-        return;
-    float gate[4], up[4], dy[4];
+template <> __device__ __forceinline__ float logistic<__nv_bfloat16>(float x) {
+    return __fdividef(1.0f, 1.0f + __expf(-x));
+}
+
+// Value and slope of the gate's activation. Llama's own is written out: the two share an exponential.
+template <typename T, bool IS_SILU>
+static __device__ __forceinline__ float2 gate_of(enum activation activation, float x) {
+    if (!IS_SILU)
+        return make_float2(value_of(activation, x), slope_of(activation, x));
+    float s = logistic<T>(x);
+    return make_float2(x * s, s + x * s * (1.0f - s));
+}
+
+// A block per row, eight columns a thread and step.
+template <typename T, bool IS_SILU> static __global__ void glu_forward_kernel(struct activation_args args) {
+    int64_t row = blockIdx.x, columns = args.columns;
+    const T *x = (const T *)args.x + row * 2 * columns;
+    for (int64_t column = 8 * threadIdx.x; column < columns; column += 8 * blockDim.x) {
+        float gate[8], up[8];
+        load8(gate, x, column, columns, args.is_wide);
+        load8(up, x + columns, column, columns, args.is_wide);
+#pragma unroll
+        for (int i = 0; i < 8; i++)
+            up[i] *= gate_of<T, IS_SILU>(args.activation, gate[i]).x;
+        store8((T *)args.out + row * columns, column, columns, args.is_wide, up);
+    }
+}
+
+template <typename T, bool IS_SILU> static __global__ void glu_backward_kernel(struct activation_args args) {
+    int64_t row = blockIdx.x, columns = args.columns;
     const T *x = (const T *)args.x + row * 2 * columns;
     T *dx = (T *)args.out + row * 2 * columns;
-    load4(gate, x, column, columns);
-    load4(up, x + columns, column, columns);
-    load4(dy, (const T *)args.dy + row * columns, column, columns);
+    for (int64_t column = 8 * threadIdx.x; column < columns; column += 8 * blockDim.x) {
+        float gate[8], up[8], dy[8];
+        load8(gate, x, column, columns, args.is_wide);
+        load8(up, x + columns, column, columns, args.is_wide);
+        load8(dy, (const T *)args.dy + row * columns, column, columns, args.is_wide);
 #pragma unroll
-    for (int i = 0; i < 4; i++) {
-        float dgate = dy[i] * up[i] * slope_of(args.activation, gate[i]);
-        up[i] = dy[i] * value_of(args.activation, gate[i]);
-        gate[i] = dgate;
+        for (int i = 0; i < 8; i++) {
+            float2 at = gate_of<T, IS_SILU>(args.activation, gate[i]);
+            gate[i] = dy[i] * up[i] * at.y;
+            up[i] = dy[i] * at.x;
+        }
+        store8(dx, column, columns, args.is_wide, gate);
+        store8(dx + columns, column, columns, args.is_wide, up);
     }
-    store4(dx, column, columns, gate);
-    store4(dx + columns, column, columns, up);
+}
+
+// Threads of a block that walks over a row in equal steps.
+static unsigned glu_threads(int64_t columns) {
+    int64_t groups = divide_up(columns, 8), steps = divide_up(groups, GLU_THREADS);
+    return (unsigned)(divide_up(divide_up(groups, steps), 32) * 32);
 }
 
 // The arguments for a result of this shape.
@@ -141,13 +167,31 @@ extern "C" void cuda_activation_backward(struct device *device, const struct op_
 extern "C" void cuda_glu_forward(struct device *device, const struct op_glu_forward *op) {
     struct cuda_device *cuda = cuda_use(device);
     struct activation_args args = make_args(op->y, op->x, {}, op->y, op->activation);
-    if (args.rows * args.quads > 0)
-        WITH_TYPE(op->x.dtype, T, LAUNCH(cuda, glu_forward_kernel<T>, blocks_of(&args), ACTIVATION_THREADS, 0, args));
+    if (args.rows * args.columns == 0)
+        return;
+    const struct tensor tensors[] = {op->y, op->x};
+    args.is_wide = rows_are_wide(args.columns, tensors, sizeof tensors / sizeof tensors[0]);
+    unsigned rows = grid_x(args.rows), threads = glu_threads(args.columns);
+    WITH_TYPE(op->x.dtype, T, {
+        if (op->activation == ACTIVATION_SILU)
+            LAUNCH(cuda, (glu_forward_kernel<T, true>), rows, threads, 0, args);
+        else
+            LAUNCH(cuda, (glu_forward_kernel<T, false>), rows, threads, 0, args);
+    });
 }
 
 extern "C" void cuda_glu_backward(struct device *device, const struct op_glu_backward *op) {
     struct cuda_device *cuda = cuda_use(device);
     struct activation_args args = make_args(op->dx, op->x, op->dy, op->dy, op->activation);
-    if (args.rows * args.quads > 0)
-        WITH_TYPE(op->x.dtype, T, LAUNCH(cuda, glu_backward_kernel<T>, blocks_of(&args), ACTIVATION_THREADS, 0, args));
+    if (args.rows * args.columns == 0)
+        return;
+    const struct tensor tensors[] = {op->dx, op->x, op->dy};
+    args.is_wide = rows_are_wide(args.columns, tensors, sizeof tensors / sizeof tensors[0]);
+    unsigned rows = grid_x(args.rows), threads = glu_threads(args.columns);
+    WITH_TYPE(op->x.dtype, T, {
+        if (op->activation == ACTIVATION_SILU)
+            LAUNCH(cuda, (glu_backward_kernel<T, true>), rows, threads, 0, args);
+        else
+            LAUNCH(cuda, (glu_backward_kernel<T, false>), rows, threads, 0, args);
+    });
 }

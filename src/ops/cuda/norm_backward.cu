@@ -7,6 +7,7 @@ enum {
     BACKWARD_BLOCKS = 396,  // three for each multiprocessor of an H100; a constant, so that sums are the same anywhere
     BACKWARD_TENSORS = 3,   // dy, x, dresidual
     QUANTITIES = 3,         // dgain, dbias, ddelta_bias
+    NORM_STAGES = 3,        // rows in a queue
 };
 
 template <typename T> struct backward_args {
@@ -40,6 +41,24 @@ static __device__ __forceinline__ float2 row_sums(float a, float b, float2 *shar
     return make_float2(warp_sum(sum.x), warp_sum(sum.y));
 }
 
+// A place of the queue: `tensor` of so many tensors, for this thread.
+template <typename T, int TENSORS>
+static __device__ __forceinline__ eight<T> *queue_place(eight<T> *queue, int stage, int tensor) {
+    int threads = blockDim.x * blockDim.y, thread = threadIdx.y * blockDim.x + threadIdx.x;
+    return queue + (stage * TENSORS + tensor) * threads + thread;
+}
+
+template <typename T> static __device__ __forceinline__ void queue_fetch(eight<T> *place, const T *from) {
+#pragma unroll
+    for (int i = 0; i < (int)sizeof(eight<T>) / 16; i++)
+        async_copy16(&place->word[i], (const uint4 *)from + i);
+}
+
+// Lets a kernel have that much shared memory.
+template <typename Kernel> static void norm_take_shared(Kernel kernel, size_t bytes) {
+    CHECK_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes));
+}
+
 // What a thread reads of a row, as it lies in memory.
 template <typename T, int GROUPS> struct norm_row { eight<T> dy[GROUPS], x[GROUPS], residual[GROUPS]; };
 
@@ -55,6 +74,12 @@ static __device__ __forceinline__ void fetch_row(norm_row<T, GROUPS> *to, const 
         to->x[g] = is_there ? fetch8(args.x + offset, column, columns, args.is_wide) : eight<T>();
         to->residual[g] = has_residual ? fetch8(args.dresidual + offset, column, columns, args.is_wide) : eight<T>();
     }
+}
+
+// Mean and rstd of a row; 0 where there is none.
+template <typename T> static __device__ __forceinline__ float2 stats_of(const backward_args<T> &args, int64_t row) {
+    bool is_row = row < args.rows;
+    return make_float2(is_row && !args.is_rms ? args.mean[row] : 0.0f, is_row ? args.rstd[row] : 0.0f);
 }
 
 template <typename T>
@@ -133,10 +158,11 @@ static __global__ void __launch_bounds__(THREADS, THREADS == SHORT_THREADS ? 3 :
     if constexpr (IS_QUEUED)
         for (int i = 0; i < NORM_STAGES - 1; i++)
             queue_row(queue, i, args, first + i * step + threadIdx.y);
+    float2 next = stats_of(args, first + threadIdx.y);
     for (int64_t base = first; base < args.rows; base += step, parity ^= 1) {
         int64_t row = base + threadIdx.y;
-        float mean = row < args.rows && !args.is_rms ? args.mean[row] : 0.0f;
-        float rstd = row < args.rows ? args.rstd[row] : 0.0f;
+        float mean = next.x, rstd = next.y;
+        next = stats_of(args, row + step);
         norm_row<T, GROUPS> now;
         if constexpr (IS_QUEUED) {
             async_wait<NORM_STAGES - 2>();
@@ -190,6 +216,25 @@ static __global__ void __launch_bounds__(THREADS, THREADS == SHORT_THREADS ? 3 :
     }
     write_sums<GROUPS>(sums, args.partial, columns);
 }
+
+// Runs the statement with GROUPS standing for the groups of a row that is too long, or not aligned, for the queue.
+#define WITH_GROUPS(columns, GROUPS, ...)                                                                              \
+    do {                                                                                                               \
+        switch (groups_of_row(columns)) {                                                                              \
+        case 1: {                                                                                                      \
+            enum { GROUPS = 1 };                                                                                       \
+            __VA_ARGS__;                                                                                               \
+        } break;                                                                                                       \
+        case 2: {                                                                                                      \
+            enum { GROUPS = 2 };                                                                                       \
+            __VA_ARGS__;                                                                                               \
+        } break;                                                                                                       \
+        default: {                                                                                                     \
+            enum { GROUPS = 8 };                                                                                       \
+            __VA_ARGS__;                                                                                               \
+        }                                                                                                              \
+        }                                                                                                              \
+    } while (0)
 
 template <typename T, int THREADS>
 static void launch_queued(struct cuda_device *cuda, const backward_args<T> &args, unsigned blocks, dim3 block) {

@@ -14,22 +14,53 @@ struct rope_args {
     float frequencies[ROPE_MOST_PAIRS];
 };
 
-// A block per row; a thread takes a pair of channels and turns it in all heads, so that its angle is computed once.
+// The sines and cosines of a row's pairs, computed once for all heads. Ends with a barrier.
+static __device__ __forceinline__ void turn_angles(const struct rope_args &args, int64_t row, float *sine,
+                                                   float *cosine) {
+    for (int pair = threadIdx.x; pair < args.pairs; pair += blockDim.x) {
+        sincosf((float)args.positions[row] * args.frequencies[pair], &sine[pair], &cosine[pair]);
+        if (args.is_inverse)
+            sine[pair] = -sine[pair];
+    }
+    __syncthreads();
+}
+
+// A block per row: every thread turns pairs of single channels.
 template <typename T> static __global__ void rope_kernel(struct rope_args args) {
+    __shared__ float sine[ROPE_MOST_PAIRS], cosine[ROPE_MOST_PAIRS];
     int64_t row = blockIdx.x;
     T *x = (T *)args.x + row / args.tokens * args.batch + row % args.tokens * args.time;
-    for (int pair = threadIdx.x; pair < args.pairs; pair += blockDim.x) {
-        float angle = (float)args.positions[row] * args.frequencies[pair], sine, cosine;
-        sincosf(angle, &sine, &cosine);
-        if (args.is_inverse)
-            sine = -sine;
+    turn_angles(args, row, sine, cosine);
+    for (int i = threadIdx.x; i < args.heads * args.pairs; i += blockDim.x) {
+        int pair = i % args.pairs;
         int first = args.is_interleaved ? 2 * pair : pair, second = args.is_interleaved ? first + 1 : pair + args.pairs;
-        for (int head = threadIdx.y; head < args.heads; head += blockDim.y) {
-            T *at = x + head * args.head;
-            float a = to_float(at[first]), b = to_float(at[second]);
-            store(at + first, a * cosine - b * sine);
-            store(at + second, b * cosine + a * sine);
+        T *at = x + i / args.pairs * args.head;
+        float a = to_float(at[first]), b = to_float(at[second]);
+        store(at + first, a * cosine[pair] - b * sine[pair]);
+        store(at + second, b * cosine[pair] + a * sine[pair]);
+    }
+}
+
+// The same for eight neighbouring pairs at a time, whose halves are aligned to 16 bytes.
+template <typename T> static __global__ void rope_wide_kernel(struct rope_args args) {
+    __shared__ float sine[ROPE_MOST_PAIRS], cosine[ROPE_MOST_PAIRS];
+    int64_t row = blockIdx.x;
+    int groups = args.pairs / 8;
+    T *x = (T *)args.x + row / args.tokens * args.batch + row % args.tokens * args.time;
+    turn_angles(args, row, sine, cosine);
+    for (int i = threadIdx.x; i < args.heads * groups; i += blockDim.x) {
+        int pair = 8 * (i % groups);
+        T *at = x + i / groups * args.head;
+        float a[8], b[8], low[8], high[8];
+        load8(a, at, pair, args.pairs, true);
+        load8(b, at + args.pairs, pair, args.pairs, true);
+#pragma unroll
+        for (int j = 0; j < 8; j++) {
+            low[j] = a[j] * cosine[pair + j] - b[j] * sine[pair + j];
+            high[j] = b[j] * cosine[pair + j] + a[j] * sine[pair + j];
         }
+        store8(at, pair, args.pairs, true, low);
+        store8(at + args.pairs, pair, args.pairs, true, high);
     }
 }
 
@@ -51,8 +82,16 @@ extern "C" void cuda_rope(struct device *device, const struct op_rope *op) {
         args.frequencies[i] = op->frequencies[i];
     if (args.rows == 0 || args.heads == 0)
         return;
-    dim3 block(32, 8);
-    WITH_TYPE(op->x.dtype, T, LAUNCH(cuda, rope_kernel<T>, grid_x(args.rows), block, 0, args));
+    bool is_wide = !args.is_interleaved && args.pairs % 8 == 0 && (uintptr_t)args.x % 16 == 0 && args.batch % 8 == 0 &&
+                   args.time % 8 == 0 && args.head % 8 == 0;
+    int64_t items = (int64_t)args.heads * (is_wide ? args.pairs / 8 : args.pairs);
+    unsigned threads = (unsigned)min((int64_t)256, divide_up(max(items, (int64_t)args.pairs), 32) * 32);
+    WITH_TYPE(op->x.dtype, T, {
+        if (is_wide)
+            LAUNCH(cuda, rope_wide_kernel<T>, grid_x(args.rows), threads, 0, args);
+        else
+            LAUNCH(cuda, rope_kernel<T>, grid_x(args.rows), threads, 0, args);
+    });
 }
 
 struct relative_args {

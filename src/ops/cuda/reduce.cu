@@ -40,6 +40,7 @@ static __global__ void column_finish_kernel(struct column_outputs outputs, const
         return;
     partial += blockIdx.y * splits * columns;
     if (column < columns)
+#pragma unroll 8
         for (int64_t i = threadIdx.y; i < splits; i += FINISH_LANES)
             sum += partial[i * columns + column];
     sums[threadIdx.y][threadIdx.x] = sum;
