@@ -83,7 +83,7 @@ static int check_tensor(const struct checkpoint_load *load, const struct checkpo
     if (found->rank != rank || memcmp(found->shape, shape, (size_t)rank * sizeof shape[0]) != 0)
         return error_set("%s: tensor \"%s\" is %s in the checkpoint and %s in this model; %s", load->path, wanted->name,
                          theirs, ours, remedy);
-    if (!convert_is_possible(found->dtype, wanted->tensor.dtype))
+    if (found->other_dtype || !convert_is_possible(found->dtype, wanted->tensor.dtype))
         return error_set(
             "%s: tensor \"%s\" is %s in the checkpoint and %s in this model, and one cannot be converted into "
             "the other",

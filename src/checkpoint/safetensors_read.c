@@ -31,13 +31,34 @@ static int parse_size(const struct json *value, size_t *size) {
     return 0;
 }
 
-static int parse_shape(struct safetensors_tensor *tensor, const struct json *shape) {
+// Types of the format that nothing here computes with. A file may hold them, for instance as masks, beside what is
+// wanted.
+static const struct {
+    const char *name;
+    size_t bytes;
+} other_dtypes[] = {{"BOOL", 1}, {"I8", 1},  {"I16", 2},     {"U16", 2},    {"U32", 4},
+                    {"U64", 8},  {"F64", 8}, {"F8_E4M3", 1}, {"F8_E5M2", 1}};
+
+// Bytes of an element; 0 where the type is not known.
+static size_t parse_dtype(struct safetensors_tensor *tensor, const char *name) {
+    if (dtype_from_safetensors_name(&tensor->dtype, name) == 0)
+        return dtype_bytes(tensor->dtype);
+    for (size_t i = 0; i < sizeof other_dtypes / sizeof other_dtypes[0]; i++) {
+        if (strcmp(other_dtypes[i].name, name) == 0) {
+            tensor->other_dtype = other_dtypes[i].name;
+            return other_dtypes[i].bytes;
+        }
+    }
+    return 0;
+}
+
+static int parse_shape(struct safetensors_tensor *tensor, const struct json *shape, size_t element_bytes) {
     if (!shape || shape->type != JSON_ARRAY)
         return error_set("has no \"shape\"");
     if (shape->count > TENSOR_MAX_RANK)
         return error_set("has %zu dimensions, and at most %d are supported", shape->count, TENSOR_MAX_RANK);
     tensor->rank = (int)shape->count;
-    tensor->bytes = dtype_bytes(tensor->dtype);
+    tensor->bytes = element_bytes;
     for (int i = 0; i < tensor->rank; i++) {
         size_t length = 0;
         if (parse_size(&shape->items[i], &length) < 0)
@@ -72,10 +93,10 @@ static int parse_entry(struct safetensors_tensor *tensor, const struct json *ent
     const struct json *dtype = json_member(entry, "dtype");
     if (!dtype || dtype->type != JSON_STRING)
         return error_set("has no \"dtype\"");
-    if (strlen(dtype->string) != dtype->length || dtype_from_safetensors_name(&tensor->dtype, dtype->string) < 0)
-        return error_set("has the element type \"%.32s\", which is not supported (F32, BF16, F16, I32, I64 and U8 are)",
-                         dtype->string);
-    TRY(parse_shape(tensor, json_member(entry, "shape")));
+    size_t element_bytes = strlen(dtype->string) == dtype->length ? parse_dtype(tensor, dtype->string) : 0;
+    if (element_bytes == 0)
+        return error_set("has the element type \"%.32s\", which is not known", dtype->string);
+    TRY(parse_shape(tensor, json_member(entry, "shape"), element_bytes));
     const struct json *offsets = json_member(entry, "data_offsets");
     size_t begin = 0, end = 0;
     if (!offsets || offsets->type != JSON_ARRAY || offsets->count != 2 || parse_size(&offsets->items[0], &begin) < 0 ||
@@ -243,7 +264,7 @@ const char *safetensors_metadata(const struct safetensors *file, const char *key
 
 void safetensors_describe(const struct safetensors_tensor *tensor, char *text, size_t size) {
     struct buffer out = {0};
-    buffer_printf(&out, "%s (", dtype_name(tensor->dtype));
+    buffer_printf(&out, "%s (", tensor->other_dtype ? tensor->other_dtype : dtype_name(tensor->dtype));
     for (int i = 0; i < tensor->rank; i++)
         buffer_printf(&out, "%s%" PRId64, i > 0 ? ", " : "", tensor->shape[i]);
     buffer_append_byte(&out, ')');

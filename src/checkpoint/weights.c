@@ -32,7 +32,8 @@ int weights_add_safetensors(struct weights *weights, const char *path) {
         const struct safetensors_tensor *tensor = &file->tensors[i];
         struct weight *weight = add(weights);
         weight->name = memory_string(tensor->name);
-        weight->is_readable = true;
+        weight->is_readable = !tensor->other_dtype;
+        weight->other_dtype = tensor->other_dtype;
         weight->dtype = tensor->dtype;
         weight->rank = tensor->rank;
         memcpy(weight->shape, tensor->shape, sizeof weight->shape);
@@ -133,7 +134,8 @@ void weight_describe(const struct weight *weight, char *text, size_t size) {
         torch_describe(weight->torch, text, size);
         return;
     }
-    struct safetensors_tensor tensor = {.dtype = weight->dtype, .rank = weight->rank};
+    struct safetensors_tensor tensor = {
+        .dtype = weight->dtype, .other_dtype = weight->other_dtype, .rank = weight->rank};
     memcpy(tensor.shape, weight->shape, sizeof tensor.shape);
     safetensors_describe(&tensor, text, size);
 }

@@ -9,7 +9,8 @@
 struct weight {
     char *name;  // owned
     bool is_readable;
-    enum dtype dtype;  // where readable
+    enum dtype dtype;         // where readable
+    const char *other_dtype;  // of safetensors that are not
     int rank;
     int64_t shape[TENSOR_MAX_RANK];
     size_t bytes;  // of all elements

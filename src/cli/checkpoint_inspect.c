@@ -60,8 +60,12 @@ static char *printable(const char *text) {
 
 static int64_t element_count(const struct safetensors *file) {
     int64_t count = 0;
-    for (size_t i = 0; i < file->count; i++)
-        count += (int64_t)(file->tensors[i].bytes / dtype_bytes(file->tensors[i].dtype));
+    for (size_t i = 0; i < file->count; i++) {
+        int64_t elements = 1;
+        for (int k = 0; k < file->tensors[i].rank; k++)
+            elements *= file->tensors[i].shape[k];
+        count += elements;
+    }
     return count;
 }
 
@@ -70,7 +74,7 @@ static void show_tensor_json(struct json_writer *json, const struct safetensors_
     json_key(json, "name");
     json_cstring(json, tensor->name);
     json_key(json, "dtype");
-    json_cstring(json, dtype_name(tensor->dtype));
+    json_cstring(json, tensor->other_dtype ? tensor->other_dtype : dtype_name(tensor->dtype));
     json_key(json, "shape");
     json_begin_array(json);
     for (int i = 0; i < tensor->rank; i++)

@@ -115,6 +115,21 @@ static void rewrite(const struct spoiled *spoiled, const struct change *change) 
     free(path);
 }
 
+// Replaces a text in the header of model.safetensors by one of the same length.
+static void replace_header(const struct spoiled *spoiled, const char *from, const char *to) {
+    char *path = file_join(spoiled->path, "model.safetensors");
+    struct buffer content = read_whole(path);
+    size_t length = strlen(from);
+    EXPECT_INT(strlen(to), length);
+    char *at = memmem(content.data, content.length, from, length);
+    if (!at)
+        test_fail("%s is not in the header", from);
+    memcpy(at, to, length);
+    write_whole(path, content.data, content.length);
+    buffer_free(&content);
+    free(path);
+}
+
 TEST(tensors) {
     static const struct {
         struct change change;
@@ -197,6 +212,35 @@ TEST(indexes) {
     buffer_free(&content);
     free(from);
     free(to);
+    temporary_remove(&spoiled.folder);
+}
+
+// Types that nobody computes with may stand beside the parameters and not in their place.
+TEST(other_types) {
+    static const struct {
+        const char *name, *message;
+    } rows[] = {{"h.1.attn.bias", NULL}, {"h.1.ln_3.bias", "left over that this model does not have: h.1.ln_3.bias"}};
+    for (size_t i = 0; i < 2; i++) {
+        struct spoiled spoiled = copy_model("gpt2");
+        rewrite(&spoiled, &(struct change){.tensor = "h.0.attn.bias", .renamed = rows[i].name});
+        replace_header(&spoiled, "\"dtype\":\"F32\",\"shape\":[1,1,4,4]", "\"dtype\":\"F64\",\"shape\":[1,1,2,4]");
+        if (rows[i].message)
+            EXPECT_ERROR(open_model(spoiled.path), rows[i].message);
+        else
+            EXPECT_OK(open_model(spoiled.path));
+        temporary_remove(&spoiled.folder);
+    }
+    struct spoiled spoiled = copy_model("gpt2");
+    rewrite(&spoiled, &(struct change){.tensor = "h.0.ln_1.bias", .renamed = "h.0.ln_1.bias"});
+    replace_header(&spoiled, "\"h.0.ln_1.bias\":{\"dtype\":\"F32\",\"shape\":[12]",
+                   "\"h.0.ln_1.bias\":{\"dtype\":\"U64\",\"shape\":[06]");
+    EXPECT(open_model(spoiled.path) < 0);  // a number with a leading 0 is no JSON
+    temporary_remove(&spoiled.folder);
+    spoiled = copy_model("gpt2");
+    rewrite(&spoiled, &(struct change){.tensor = "h.0.ln_1.bias", .renamed = "h.0.ln_1.bias"});
+    replace_header(&spoiled, "\"h.0.ln_1.bias\":{\"dtype\":\"F32\",\"shape\":[12]",
+                   "\"h.0.ln_1.bias\":{\"dtype\":\"I16\",\"shape\":[24]");
+    EXPECT_ERROR(open_model(spoiled.path), "neither fp32, bf16 nor fp16: h.0.ln_1.bias is I16 (24)");
     temporary_remove(&spoiled.folder);
 }
 
@@ -317,5 +361,6 @@ TEST(names) {
     name_list_free(&list);
 }
 
-TEST_MAIN(TEST_CASE(tensors), TEST_CASE(configurations), TEST_CASE(indexes), TEST_CASE(hostile_pickle),
-          TEST_CASE(nothing_there), TEST_CASE(megatron), TEST_CASE(writing), TEST_CASE(names))
+TEST_MAIN(TEST_CASE(tensors), TEST_CASE(configurations), TEST_CASE(indexes), TEST_CASE(other_types),
+          TEST_CASE(hostile_pickle), TEST_CASE(nothing_there), TEST_CASE(megatron), TEST_CASE(writing),
+          TEST_CASE(names))
