@@ -1,6 +1,7 @@
 // Ranks, device and world for a command. See session.h.
 #include "cli/session.h"
 #include "base/error.h"
+#include "base/file.h"
 #include "base/hash.h"
 #include "base/log.h"
 #include "base/memory.h"
@@ -73,13 +74,37 @@ static int check_same_flags(const struct session *session, const struct config *
     return status;
 }
 
+// Where the fastest algorithms of a GPU are kept between runs: $XDG_CACHE_HOME or ~/.cache, /bevatron/products. NULL
+// where there is no such folder and none can be made; the run is then as good and starts some seconds later. Freed by
+// the caller.
+static char *find_algorithm_cache(void) {
+    const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+    if (!(cache && *cache == '/') && !(home && *home == '/'))
+        return NULL;
+    char *folder = cache && *cache == '/' ? file_join(cache, "bevatron") : file_join(home, ".cache/bevatron"),
+         *path = NULL;
+    if (file_make_folders(folder) == 0)
+        path = file_join(folder, "products");
+    else
+        error_clear();
+    free(folder);
+    return path;
+}
+
 int session_open(struct session *session, const struct config *config) {
     const struct ranks *ranks = &session->ranks;
     struct world_meeting meeting = {
         .place = ranks->place, .address = ranks->address, .port = ranks->port, .token = ranks->token};
-    struct device_options options = {
-        .name = config->device, .threads = choose_threads(config, &session->place), .index = session->place.local_rank};
-    TRY(device_open(&session->device, &options));
+    char *algorithm_cache = strcmp(config->device, "cpu") == 0 ? NULL : find_algorithm_cache();
+    struct device_options options = {.name = config->device,
+                                     .threads = choose_threads(config, &session->place),
+                                     .index = session->place.local_rank,
+                                     .algorithm_cache = algorithm_cache,
+                                     .allows_tf32 = config->tf32,
+                                     .is_deterministic = config->deterministic_mode};
+    int status = device_open(&session->device, &options);
+    free(algorithm_cache);
+    TRY(status);
     TRY(world_open(&session->world,
                    &(struct world_options){.backend = session->backend,
                                            .meeting = &meeting,

@@ -114,6 +114,8 @@ struct config {
     // Precision.
     bool fp16;
     bool bf16;
+    bool tf32;
+    bool deterministic_mode;
     double loss_scale;  // 0: dynamic
     double initial_loss_scale;
     double min_loss_scale;

@@ -5,7 +5,7 @@
 #include "config/flags.h"
 
 const char flags_always_so[] =
-    "--use-cpu-initialization --deterministic-mode --cross-entropy-loss-fusion --cross-entropy-fusion-impl= "
+    "--use-cpu-initialization --cross-entropy-loss-fusion --cross-entropy-fusion-impl= "
     "--flash-attention-version= --disable-bf16-reduced-precision-matmul --openai-gelu --onnx-safe "
     "--use-flash-attn --te-rng-tracker --inference-rng-tracker --use-mp-args-from-checkpoint-args "
     "--verify-integrity --bias-gelu-fusion --bias-dropout-fusion --scaled-upper-triang-masked-softmax-fusion "

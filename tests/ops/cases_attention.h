@@ -165,20 +165,21 @@ static inline void naive_attention(struct lab *lab, const struct attention_setup
 }
 
 // gradient[0…3] of q, k, v and the bias of each sample, zeroed by the caller.
+// `out` is what forward left: the sum of weights times their gradients is taken from it, as devices do, because rounded
+// to 16 bits it makes a difference where a query sees few keys.
 static inline void naive_attention_backward(struct lab *lab, const struct attention_setup *s, const double *dout,
-                                            double *const gradient[4]) {
+                                            const double *out, double *const gradient[4]) {
     const struct attention_case *c = &s->c;
     double *p = lab_doubles(lab, c->Tk), *dp = lab_doubles(lab, c->Tk);
     for (int64_t n = 0; n < c->B * c->H * c->Tq; n++) {
         int64_t at[3] = {n / c->Tq / c->H, n / c->Tq % c->H, n % c->Tq}, g = at[1] / (c->H / c->G);
         int64_t query = ((at[0] * c->Tq + at[2]) * c->H + at[1]) * c->D;
-        double dot = 0;
+        double dot = lab_inner(dout + query, out + query, c->D);
         naive_probabilities(s, s->values, at, p);
         for (int64_t j = 0; j < c->Tk; j++) {
             int64_t key = ((at[0] * c->Tk + j) * c->G + g) * c->D;
             double factor = attention_factor(s, at[0], at[1], at[2], j);
             dp[j] = factor * lab_inner(dout + query, s->values[2] + key, c->D);
-            dot += p[j] * dp[j];
             for (int64_t d = 0; d < c->D; d++)
                 gradient[2][key + d] += p[j] * factor * dout[query + d];
         }
@@ -267,7 +268,7 @@ static inline void attention_variant(struct lab *lab, const struct attention_cas
     int64_t biases = c->B * c->H * (c->Tq + c->Tk - 1);
     double *expected[4] = {lab_doubles(lab, queries), lab_doubles(lab, keys), lab_doubles(lab, keys),
                            lab_doubles(lab, biases)};
-    naive_attention_backward(lab, &s, dout.x, expected);
+    naive_attention_backward(lab, &s, dout.x, actual_out, expected);
     double *gradients[4];
     attention_run_backward(lab, &s, dout, gradients);
     if (c->has_bias)

@@ -153,7 +153,8 @@ static __device__ __forceinline__ void write_row(const loss_args<T> &args, int64
                                                  const T *kept) {
     int columns = (int)args.columns;
     int64_t label = args.labels[row] - args.vocabulary_start;
-    float weight = args.weights[row], shift = log2f(weight / sum.total) - sum.largest * LOG2_E;
+    float weight = args.weights[row], sign = weight < 0 ? -1.0f : 1.0f;
+    float shift = log2f(fabsf(weight) / sum.total) - sum.largest * LOG2_E;
     T *out = args.logits + row * args.columns;
     for (int column = 8 * threadIdx.x; column < columns; column += 8 * blockDim.x) {
         float value[8] = {0, 0, 0, 0, 0, 0, 0, 0};
@@ -161,7 +162,7 @@ static __device__ __forceinline__ void write_row(const loss_args<T> &args, int64
             load8(value, kept, column, columns, true);
 #pragma unroll
             for (int i = 0; i < 8; i++)
-                value[i] = power_of_two(fmaf(value[i], LOG2_E, shift));
+                value[i] = sign * power_of_two(fmaf(value[i], LOG2_E, shift));
         }
         if (label >= column && label < column + 8)
 #pragma unroll
