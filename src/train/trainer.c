@@ -231,6 +231,14 @@ static int handle_not_finite(struct trainer *trainer, const struct step_result *
                           is_skipped ? "; the weights were not changed" : "");
 }
 
+// For the speed: of masked words few tokens count for the loss, but all are worked on.
+static double tokens_of(const struct config *config, const struct step_result *result, int64_t batch_size) {
+    if (config_form(config) == CONFIG_GPT)
+        return result->tokens;
+    int64_t decoder = config_form(config) == CONFIG_T5 ? config->decoder_seq_length : 0;
+    return (double)(batch_size * (config->seq_length + decoder));
+}
+
 static struct metrics make_metrics(const struct trainer *trainer, const struct step_result *result, int64_t batch_size,
                                    double seconds) {
     const struct config *config = trainer->config;
@@ -240,7 +248,7 @@ static struct metrics make_metrics(const struct trainer *trainer, const struct s
         .train_iters = config->train_iters,
         .consumed_samples = trainer->at.consumed_train_samples,
         .elapsed_ms = seconds * 1e3,
-        .tokens_per_second = result->tokens / seconds,
+        .tokens_per_second = tokens_of(config, result, batch_size) / seconds,
         .teraflops = flops_per_step(config, batch_size) / (seconds * 1e12 * trainer->mesh->size),
         .learning_rate = schedule_lr(config, trainer->at.schedule_samples),
         .global_batch_size = batch_size,
@@ -305,7 +313,7 @@ static int run_iteration(struct trainer *trainer) {
     trainer->at.consumed_train_samples += batch_size;
     trainer->at.flops_so_far += flops_per_step(config, batch_size);
     trainer->interval.iterations++;
-    trainer->interval.tokens += result.tokens;
+    trainer->interval.tokens += tokens_of(config, &result, batch_size);
     if (isfinite(result.loss) && isfinite(result.grad_norm)) {
         trainer->at.schedule_samples += batch_size;
         trainer->interval.loss += result.loss;
