@@ -256,31 +256,33 @@ static void print_summary(const struct preprocess_options *work, const struct to
         printf("%" PRId64 " lines with ill-formed UTF-8 mended\n", counts->repaired_lines);
 }
 
-// A line for a file that the tokenizer is made of: what it holds, so that a copy elsewhere is the same.
-static int describe_file(struct buffer *out, const char *flag, const char *path) {
+// A line for a file that the tokenizer is made of: what it holds, so that a copy elsewhere is the same. One that cannot
+// be read is none of the tokenizer's, which is open already.
+static void describe_file(struct buffer *out, const char *flag, const char *path) {
     char hex[65];
     if (!path)
-        return 0;
+        return;
     char *inner = file_is_folder(path) ? file_join(path, "tokenizer.json") : memory_string(path);
-    int status = sha256_file(inner, hex);
+    if (sha256_file(inner, hex) == 0) {
+        buffer_printf(out, "%s with SHA-256 %s\n", flag, hex);
+    } else {
+        error_clear();
+        buffer_printf(out, "%s %s\n", flag, path);
+    }
     free(inner);
-    TRY(status);
-    buffer_printf(out, "%s with SHA-256 %s\n", flag, hex);
-    return 0;
 }
 
-static int describe_tokenizer(struct buffer *out, const struct tokenizer_flags *flags) {
+static void describe_tokenizer(struct buffer *out, const struct tokenizer_flags *flags) {
     buffer_printf(out, "--tokenizer-type %s\n", flags->type);
-    TRY(describe_file(out, "--vocab-file", flags->vocab_file));
-    TRY(describe_file(out, "--merge-file", flags->merge_file));
-    TRY(describe_file(out, "--tokenizer-model", flags->model_file));
+    describe_file(out, "--vocab-file", flags->vocab_file);
+    describe_file(out, "--merge-file", flags->merge_file);
+    describe_file(out, "--tokenizer-model", flags->model_file);
     buffer_printf(out, "--vocab-size %" PRId64 "\n--null-tokenizer-eod-id %" PRId64 "\n--vocab-extra-ids %" PRId64 "\n",
                   flags->vocab_size, flags->null_eod_id, flags->extra_ids);
     buffer_printf(out, "--no-legacy-tokenizer %d\n--tokenizer-hf-no-include-special-tokens %d\n", flags->as_today,
                   flags->hf_without_specials);
     buffer_printf(out, "--tiktoken-pattern %s\n--tiktoken-num-special-tokens %" PRId64 "\n",
                   flags->tiktoken_pattern ? flags->tiktoken_pattern : "", flags->tiktoken_specials);
-    return 0;
 }
 
 static int check(const struct options *options) {
@@ -331,9 +333,8 @@ static int run(const struct options *options) {
     struct buffer description = {0};
     TRY(check(options));
     TRY(tokenizer_open_from_flags(&tokenizer, &options->tokenizer));
-    int status = describe_tokenizer(&description, &options->tokenizer);
-    if (status == 0)
-        status = run_with(options, tokenizer, buffer_string(&description));
+    describe_tokenizer(&description, &options->tokenizer);
+    int status = run_with(options, tokenizer, buffer_string(&description));
     buffer_free(&description);
     tokenizer_free(tokenizer);
     return status;
