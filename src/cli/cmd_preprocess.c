@@ -169,12 +169,19 @@ static const struct flag rows[] = {
 };
 
 static const struct flag_names names[] = {
-    {.names = "--make-vocab-size-divisible-by= --tensor-model-parallel-size= --legacy-tokenizer --rank=",
+    {.names = "--make-vocab-size-divisible-by= --tensor-model-parallel-size= --legacy-tokenizer --rank= "
+              "--padded-vocab-size= --no-pad-vocab-size --tokenizer-metadata= --tokenizer-hf-no-use-fast "
+              "--trust-remote-code "
+              "--null-tokenizer-pad-id= --use-gigatoken",
      .message = "accepted, without effect here"},
     {.names = "--dataset-impl=mmap", .message = "is not supported: datasets are of the kind mmap", .refused = true},
     {.names = "--lang=",
      .message = "accepted, without effect here: sentences are split by the same rules in every language"},
     {.names = "--workers-to-check=* --max-documents=", .message = "accepted, without effect here"},
+    {.names = "--tokenizer-special-tokens=* --tokenizer-sentencepiece-legacy --chat-template= "
+              "--no-tokenizer-sentencepiece-ignore-extra-whitespaces",
+     .message = "is not supported, and would change tokens",
+     .refused = true},
     {.names = "--find-optimal-num-workers",
      .message = "is not supported: --workers has no best value to find, all processors is right",
      .refused = true},
