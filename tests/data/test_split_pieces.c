@@ -34,9 +34,11 @@ static void check_rules(const struct unicode_table *table, const char *name, con
 static void check(const struct unicode_table *table, const struct buffer *text) {
     for (int i = 0; i < PATTERNS; i++)
         check_rules(table, patterns[i], &split_pattern_by_name(patterns[i])->rules, text);
-    for (int i = 0; i < 4; i++)
-        check_rules(table, "spaces",
-                    &(struct split_rules){.words = SPLIT_WORDS_SPACES, .after_letters = i & 1, .lines = i & 2}, text);
+    for (int i = 0; i < 8; i++) {
+        struct split_rules spaces = {
+            .words = SPLIT_WORDS_SPACES, .after_letters = i & 1, .lines = i & 2, .feeds = i & 4};
+        check_rules(table, "spaces", &spaces, text);
+    }
 }
 
 // What the rules turn on: a text is made of these in any order.

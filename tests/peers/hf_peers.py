@@ -2,7 +2,8 @@
 """Compares BERT WordPiece, tiktoken rank files, Hugging Face's tokenizer.json and fairseq's dictionaries with the packages
 others use: ids of real texts and of 10,000 random Unicode strings per tokenizer must be equal. Needs tokenizers and tiktoken;
 $BEVATRON is the program. Tokenizers and texts come from $BEVATRON_SHARED/data (default ../shared); what is not there is
-said and left out. Arguments choose sections: bert, gpt2, tiktoken, json, shapes,
+said and left out. Further rank files (o200k_base.tiktoken, qwen.tiktoken, p50k_base.tiktoken) come from the folder
+$BEVATRON_RANK_FILES; the packages llama-index-core and dashscope hold the first two. Arguments choose sections: bert, gpt2, tiktoken, json, shapes,
 fairseq, trained."""
 import base64
 import collections
@@ -266,6 +267,18 @@ def tiktoken_files():
         path = present(name)
         if path:
             yield path, pattern, specials
+    folder = os.environ.get("BEVATRON_RANK_FILES")
+    o200k = {"<|endoftext|>": 199999, "<|endofprompt|>": 200018}
+    p50k = {"<|endoftext|>": 50256}
+    qwen = {"<|endoftext|>": 151643, "<|im_start|>": 151644, "<|im_end|>": 151645,
+            **{f"<|extra_{i}|>": 151646 + i for i in range(205)}}
+    for name, pattern, specials in (("o200k_base.tiktoken", "o200k", o200k), ("qwen.tiktoken", "qwen", qwen),
+                                    ("p50k_base.tiktoken", "gpt2", p50k)):
+        path = os.path.join(folder or "", name)
+        if folder and os.path.exists(path):
+            yield path, pattern, specials
+        else:
+            print(f"  left out: {name}, which no $BEVATRON_RANK_FILES has")
 
 
 def tiktoken_section():

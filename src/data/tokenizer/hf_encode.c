@@ -1,5 +1,5 @@
-// The way of a text through a tokenizer.json. Three shapes of it have a way of their own, in which the text is
-// never rewritten: BERT's; byte-level BPE with a known pattern; BPE of words that U+2581 begins.
+// The way of a text through a tokenizer.json. Four shapes of it have a way of their own, in which the text is
+// hardly ever rewritten: BERT's; byte-level BPE with a known pattern; BPE of words that U+2581 begins; T5's.
 #include "data/tokenizer/hf.h"
 #include "base/error.h"
 #include "base/memory.h"
@@ -111,6 +111,78 @@ static int encode_marked(const struct hf *hf, struct hf_state *state, const char
     return piece_encode(&pieces, &state->pieces, state, text, length, out);
 }
 
+// ---- words between spaces ----
+
+static bool is_printable(const unsigned char *text, size_t length) {
+    for (size_t i = 0; i < length; i++)
+        if (text[i] <= ' ' || text[i] >= 0x7F)
+            return false;
+    return true;
+}
+
+// Spaces and line feeds, then a word.
+static int encode_spaced_piece(const void *opaque, void *opaque_state, const unsigned char *piece, size_t length,
+                               struct token_list *out) {
+    const struct hf *hf = opaque;
+    struct hf_state *state = opaque_state;
+    while (length > 0 && (*piece == ' ' || *piece == '\n')) {
+        piece++;
+        length--;
+    }
+    buffer_clear(&state->normal);
+    if (is_printable(piece, length))
+        buffer_append(&state->normal, piece, length);
+    else
+        TRY(hf_normalize(hf, state, (const char *)piece, length));
+    TRY(hf_pretokenize(hf, state, false));
+    for (size_t i = 0; i < state->words.count; i++) {
+        const struct hf_split *word = &state->words.items[i];
+        TRY(hf_encode_word(hf, state, state->words.text.data + word->begin, word->end - word->begin, out));
+    }
+    return 0;
+}
+
+// Characters that form no cluster with a blank beside them, in blocks that texts are full of. A charsmap takes
+// clusters whole, so a word that begins or ends with another one may not be taken by itself.
+static bool stands_by_itself(uint32_t c) {
+    static const uint32_t ranges[][2] = {{0, 0x2FF},        {0x388, 0x482},     {0x48A, 0x52F},     {0x2010, 0x2027},
+                                         {0x2030, 0x205E},  {0x20A0, 0x20C0},   {0x2190, 0x23FF},   {0x2600, 0x27BF},
+                                         {0x3001, 0x3029},  {0x3041, 0x3096},   {0x30A1, 0x30FE},   {0x4E00, 0x9FFF},
+                                         {0xAC00, 0xD7A3},  {0x1F300, 0x1F3FA}, {0x1F400, 0x1F64F}, {0x1F680, 0x1F6FF},
+                                         {0x1F900, 0x1FAFF}};
+    for (size_t i = 0; i < sizeof ranges / sizeof ranges[0]; i++)
+        if (c <= ranges[i][1])
+            return c >= ranges[i][0];
+    return false;
+}
+
+static bool words_stand_by_themselves(const char *text, size_t length) {
+    const unsigned char *bytes = (const unsigned char *)text;
+    uint32_t character;
+    for (size_t at = 1; at < length; at++) {
+        bool high = bytes[at] >= 0x80, high_before = bytes[at - 1] >= 0x80;
+        if (high == high_before)
+            continue;
+        unsigned char other = high ? bytes[at - 1] : bytes[at];
+        if (other != ' ' && other != '\n')
+            continue;
+        size_t begin = at - !high;
+        while (!high && begin > 0 && (bytes[begin] & 0xC0) == 0x80)
+            begin--;
+        utf8_decode(bytes + begin, length - begin, &character, NULL);
+        if (!stands_by_itself(character))
+            return false;
+    }
+    return true;
+}
+
+static int encode_spaced(const struct hf *hf, struct hf_state *state, const char *text, size_t length,
+                         struct token_list *out) {
+    static const struct split_rules words = {.words = SPLIT_WORDS_SPACES, .feeds = true};
+    struct piece_model pieces = {.rules = &words, .table = hf->table, .encode = encode_spaced_piece, .model = hf};
+    return piece_encode(&pieces, &state->pieces, state, text, length, out);
+}
+
 // ---- any way ----
 
 // Text without added tokens, normalized.
@@ -155,6 +227,8 @@ static int encode_raw(const struct hf *hf, struct hf_state *state, const char *t
         return bert_encode(&hf->bert, &state->bert, text, length, out);
     if (hf->is_marked && !memmem(text, length, mark, sizeof mark - 1))
         return encode_marked(hf, state, text, length, is_first, out);
+    if (hf->is_spaced && words_stand_by_themselves(text, length))
+        return encode_spaced(hf, state, text, length, out);
     if (hf->normalizer_count == 0)
         return encode_normalized(hf, state, text, length, is_first, out);
     TRY(hf_normalize(hf, state, text, length));

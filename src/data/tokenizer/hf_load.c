@@ -232,6 +232,31 @@ static void find_marked(struct hf *hf) {
     }
 }
 
+// T5's: a charsmap that leaves printable ASCII alone and makes blanks of a space and a line feed, then words between
+// blanks. So words can be taken one by one.
+static void find_spaced(struct hf *hf) {
+    const struct hf_pretokenizer_step *cut = hf->pretokenizers;
+    if (hf->model != HF_MODEL_UNIGRAM || hf->normalizer_count != 1 || hf->normalizers->kind != HF_NORMALIZER_CHARSMAP ||
+        hf->pretokenizer_count != 2 || cut[0].kind != HF_PRETOKENIZER_WHITESPACE_SPLIT ||
+        cut[1].kind != HF_PRETOKENIZER_METASPACE || cut[1].prepend == HF_PREPEND_FIRST)
+        return;
+    bool fits = true;
+    for (int64_t i = 0; i < hf->added_count; i++)
+        fits = fits && !hf->added[i].is_normalized;
+    struct hf_state state;
+    hf_state_init(&state);
+    for (int c = '\n'; fits && c < 0x7F; c = c == '\n' ? ' ' : c + 1) {
+        char byte = (char)c;
+        const char *expected = c == '\n' ? " " : &byte;
+        fits = hf_normalize(hf, &state, &byte, 1) == 0 && state.normal.length == 1 && state.normal.data[0] == *expected;
+    }
+    fits = fits && hf_normalize(hf, &state, "\r\n", 2) == 0;
+    for (size_t i = 0; fits && i < state.normal.length; i++)
+        fits = state.normal.data[i] == ' ';
+    hf_state_free(&state);
+    hf->is_spaced = fits;
+}
+
 // Shapes that have a way of their own, many times faster than going through the parts.
 static void find_shortcuts(struct hf *hf) {
     const struct hf_normalizer_step *normal = hf->normalizers;
@@ -248,6 +273,7 @@ static void find_shortcuts(struct hf *hf) {
         };
     }
     find_marked(hf);
+    find_spaced(hf);
     hf->byte_nfc = hf->normalizer_count == 1 && normal->kind == HF_NORMALIZER_FORM && normal->form == NORMAL_FORM_C;
     if (hf->model != HF_MODEL_BPE || !hf->has_byte_tokens || hf->prefix.length || hf->suffix.length ||
         (hf->normalizer_count > 0 && !hf->byte_nfc))

@@ -158,8 +158,18 @@ static void apply_strip(const struct hf_normalizer_step *step, const struct buff
 
 // ---- Precompiled ----
 
-// Whether a character goes on with the grapheme before it: marks, joiners, and the few that are not marks.
+static bool is_in_range(uint32_t c, const uint32_t ranges[][2], size_t count) {
+    for (size_t i = 0; i < count; i++)
+        if (c >= ranges[i][0] && c <= ranges[i][1])
+            return true;
+    return false;
+}
+
+// Whether a character goes on with the grapheme before it: marks, joiners, and the few that are not marks. The marks
+// are those of Unicode 17.0, one edition later than the classes that text is split by (tokenizers 0.23).
 static bool extends_grapheme(const struct hf *hf, uint32_t c) {
+    static const uint32_t newer[][2] = {{0x1ACF, 0x1ADD},   {0x1AE0, 0x1AEB},   {0x10EFA, 0x10EFB}, {0x11B60, 0x11B67},
+                                        {0x1E6E3, 0x1E6E3}, {0x1E6E6, 0x1E6E6}, {0x1E6EE, 0x1E6EF}, {0x1E6F5, 0x1E6F5}};
     static const uint32_t spaced[][2] = {{0x102B, 0x102C},  {0x1038, 0x1038}, {0x1062, 0x1064}, {0x1067, 0x106D},
                                          {0x1083, 0x1083},  {0x1087, 0x108C}, {0x108F, 0x108F}, {0x109A, 0x109C},
                                          {0x1A61, 0x1A61},  {0x1A63, 0x1A64}, {0xAA7B, 0xAA7B}, {0xAA7D, 0xAA7D},
@@ -169,10 +179,9 @@ static bool extends_grapheme(const struct hf *hf, uint32_t c) {
     if (c == 0x200C || c == 0x200D || c == 0xFF9E || c == 0xFF9F || c == 0xE33 || c == 0xEB3 ||
         (c >= 0x1F3FB && c <= 0x1F3FF) || (c >= 0xE0020 && c <= 0xE007F))
         return true;
-    for (size_t i = 0; i < sizeof spaced / sizeof spaced[0]; i++)
-        if (c >= spaced[i][0] && c <= spaced[i][1])
-            return false;
-    return unicode_in_set(hf->table, c, UNICODE_SET_M);
+    if (is_in_range(c, spaced, sizeof spaced / sizeof spaced[0]))
+        return false;
+    return unicode_in_set(hf->table, c, UNICODE_SET_M) || is_in_range(c, newer, sizeof newer / sizeof newer[0]);
 }
 
 // Signs that go before a number or letter and belong to it.

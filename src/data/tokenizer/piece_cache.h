@@ -51,7 +51,7 @@ static inline uint32_t piece_cache_place(struct word_key key, int bits) {
 // The entry of a key that is not in its own bucket; NULL where it is not in the next ones either.
 const struct piece_entry *piece_cache_find_next(struct piece_cache *cache, uint32_t place, struct word_key key);
 
-// Keeps ids[0…count), at least one and at most 15, for a key that was not found.
+// Keeps ids[0…count) for a key that was not found.
 void piece_cache_add(struct piece_cache *cache, uint32_t place, struct word_key key, const int32_t *ids, int64_t count);
 
 #endif

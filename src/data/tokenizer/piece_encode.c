@@ -4,7 +4,8 @@
 #include "data/tokenizer/piece_encode.h"
 #include "base/error.h"
 
-enum { LOADED = 16 };  // bytes read for a key
+// Bytes read for a key; and what a piece in the cache has at most, so that there is room for its ids without asking.
+enum { LOADED = 16, IDS_PER_BYTE = 2 };
 
 struct batch {
     const unsigned char *text;
@@ -84,17 +85,24 @@ static int encode_missing(const struct piece_model *model, struct piece_cache *c
     }
     int64_t before = out->count;
     TRY(model->encode(model->model, state, batch->text + begin, length, out));
-    piece_cache_add(cache, place, batch->keys[i], out->ids + before, out->count - before);
+    if (out->count - before <= IDS_PER_BYTE * (int64_t)length)
+        piece_cache_add(cache, place, batch->keys[i], out->ids + before, out->count - before);
     return 0;
 }
 
-// There is room in the list for as many ids as the chunk has bytes, and four more.
+// Room for the ids of all pieces from byte `from` on that are in the cache, and for writing a few too many.
+static void make_room(const struct batch *batch, uint32_t from, struct token_list *out) {
+    uint32_t bytes = batch->ends[batch->count - 1] - from;
+    token_list_reserve(out, IDS_PER_BYTE * (int64_t)bytes + PIECE_CACHE_IDS + 1);
+}
+
 static int look_up(const struct piece_model *model, struct piece_cache *cache, void *state, const struct batch *batch,
                    struct token_list *out) {
     const struct piece_bucket *const buckets = cache->buckets;
     const struct word_key *keys = batch->keys;
     const uint32_t *places = batch->places;
     const int batch_count = batch->count;
+    make_room(batch, 0, out);
     int32_t *at = out->ids + out->count;
     for (int i = 0; i < batch_count; i++) {
         const struct piece_bucket *bucket = &buckets[places[i]];
@@ -106,6 +114,7 @@ static int look_up(const struct piece_model *model, struct piece_cache *cache, v
         if (!(is_first | is_second)) {
             out->count = at - out->ids;
             TRY(encode_missing(model, cache, state, batch, i, out));
+            make_room(batch, batch->ends[i], out);
             at = out->ids + out->count;
             continue;
         }
@@ -130,7 +139,6 @@ int piece_encode(const struct piece_model *model, struct piece_cache *cache, voi
         uint32_t bytes = batch.ends[batch.count - 1];
         piece_cache_make_room(cache);
         find_keys(&batch, cache);
-        token_list_reserve(out, (int64_t)bytes + PIECE_CACHE_IDS + 1);
         TRY(look_up(model, cache, state, &batch, out));
         batch.text += bytes;
         batch.length -= bytes;

@@ -12,7 +12,7 @@
 struct piece_model {
     const struct split_rules *rules;
     const struct unicode_table *table;
-    // Appends the ids of one piece, at least one and not more than it has bytes. `state` is what piece_encode got.
+    // Appends the ids of one piece. `state` is what piece_encode got.
     int (*encode)(const void *model, void *state, const unsigned char *piece, size_t length, struct token_list *out);
     const void *model;
 };

@@ -228,10 +228,11 @@ static void find_spaces(const struct split_rules *rules, const struct split_chun
     for (int i = 0; i < chunk->hard; i++) {
         const struct split_block *block = &chunk->blocks[i];
         uint64_t letters = block->letters & ~block->high, lines = rules->lines ? block->feeds : 0;
-        starts[i] = (block->spaces & ~up(block->spaces, spaces_before, 1)) | lines | up(lines, lines_before, 1);
+        uint64_t spaces = rules->feeds ? block->spaces | block->feeds : block->spaces;
+        starts[i] = (spaces & ~up(spaces, spaces_before, 1)) | lines | up(lines, lines_before, 1);
         if (rules->after_letters)
             starts[i] |= others(block) & ~block->high & up(letters, letters_before, 1);
-        spaces_before = block->spaces;
+        spaces_before = spaces;
         letters_before = letters;
         lines_before = lines;
     }

@@ -174,9 +174,13 @@ bool split_is_ascii_other(unsigned char byte) {
            !(byte >= 9 && byte <= 13);
 }
 
+static bool is_space(const struct split_rules *rules, unsigned char byte) {
+    return byte == ' ' || (rules->feeds && byte == '\n');
+}
+
 static size_t spaces_and_word(const struct split_rules *rules, const unsigned char *text, size_t length) {
     for (size_t at = 1; at < length; at++) {
-        if (text[at] == ' ' && text[at - 1] != ' ')
+        if (is_space(rules, text[at]) && !is_space(rules, text[at - 1]))
             return at;
         if (rules->after_letters && is_ascii_letter(text[at - 1]) && split_is_ascii_other(text[at]))
             return at;

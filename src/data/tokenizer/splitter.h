@@ -27,8 +27,10 @@ struct split_rules {
     bool lines;          // [\r\n]* after other characters, and \s*[\r\n]+ among blanks
     bool slashes;        // [\r\n/]* there
     bool blanks_at_end;  // \s+$ before all that deals with blanks
-    // For SPLIT_WORDS_SPACES: !"#… begin a piece after an ASCII letter. With `lines`, line feeds are pieces there.
+    // For SPLIT_WORDS_SPACES: !"#… begin a piece after an ASCII letter. With `lines`, line feeds are pieces there; with
+    // `feeds`, they are as spaces.
     bool after_letters;
+    bool feeds;
 };
 
 struct split_pattern {

@@ -48,12 +48,16 @@ const struct split_rules split_rules_gpt2 = GPT2_RULES;
 // Hugging Face that call themselves cl100k have llama3's text.
 static const struct split_pattern patterns[] = {
     {"gpt2", GPT2_RULES, gpt2_texts},
-    {"cl100k", {SPLIT_CONTRACTIONS_ANY, SPLIT_WORDS_PREFIX, 3, true, false, true, false}, no_texts},
-    {"llama3", {SPLIT_CONTRACTIONS_ANY, SPLIT_WORDS_PREFIX, 3, true, false, false, false}, llama3_texts},
-    {"qwen", {SPLIT_CONTRACTIONS_ANY, SPLIT_WORDS_PREFIX, 1, true, false, false, false}, qwen_texts},
-    {"o200k", {SPLIT_CONTRACTIONS_AFTER, SPLIT_WORDS_CASE, 3, true, true, false, false}, o200k_texts},
-    {"v1", {SPLIT_CONTRACTIONS_NONE, SPLIT_WORDS_PREFIX, 1, true, false, false, false}, v1_texts},
-    {"v2", {SPLIT_CONTRACTIONS_NONE, SPLIT_WORDS_CASE, 1, true, true, false, false}, v2_texts},
+    {"cl100k",
+     {SPLIT_CONTRACTIONS_ANY, SPLIT_WORDS_PREFIX, .most_digits = 3, .lines = true, .blanks_at_end = true},
+     no_texts},
+    {"llama3", {SPLIT_CONTRACTIONS_ANY, SPLIT_WORDS_PREFIX, .most_digits = 3, .lines = true}, llama3_texts},
+    {"qwen", {SPLIT_CONTRACTIONS_ANY, SPLIT_WORDS_PREFIX, .most_digits = 1, .lines = true}, qwen_texts},
+    {"o200k",
+     {SPLIT_CONTRACTIONS_AFTER, SPLIT_WORDS_CASE, .most_digits = 3, .lines = true, .slashes = true},
+     o200k_texts},
+    {"v1", {SPLIT_CONTRACTIONS_NONE, SPLIT_WORDS_PREFIX, .most_digits = 1, .lines = true}, v1_texts},
+    {"v2", {SPLIT_CONTRACTIONS_NONE, SPLIT_WORDS_CASE, .most_digits = 1, .lines = true, .slashes = true}, v2_texts},
 };
 
 const struct split_pattern *split_pattern_by_name(const char *name) {
