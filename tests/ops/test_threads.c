@@ -27,6 +27,19 @@ static void run_matmuls(struct lab *lab) {
     op_column_sum(lab->device, &(struct op_column_sum){.out = bias, .x = d});
 }
 
+static struct tensor half_2d(struct lab *lab, int64_t rows, int64_t columns) {
+    return lab_sample(lab, arena_2d(&lab->arena, DTYPE_BF16, rows, columns), 1).t;
+}
+
+static void run_half_matmuls(struct lab *lab) {
+    struct tensor a = half_2d(lab, ROWS, CHANNELS), b = half_2d(lab, VOCABULARY, CHANNELS);
+    struct tensor d = half_2d(lab, ROWS, VOCABULARY), da = half_2d(lab, ROWS, CHANNELS);
+    struct tensor db = lab_2d(lab, VOCABULARY, CHANNELS, 1).t;
+    op_matmul(lab->device, &(struct op_matmul){.a = a, .b = b, .d = d, .transpose_b = true, .alpha = 1});
+    op_matmul(lab->device, &(struct op_matmul){.a = d, .b = b, .d = da, .alpha = 1});
+    op_matmul(lab->device, &(struct op_matmul){.a = d, .b = a, .d = db, .transpose_a = true, .alpha = 1, .beta = 1});
+}
+
 static void run_norms(struct lab *lab) {
     struct tensor x = lab_2d(lab, ROWS, CHANNELS, 1).t, y = lab_2d(lab, ROWS, CHANNELS, 1).t;
     struct tensor delta = lab_2d(lab, ROWS, CHANNELS, 1).t, dx = lab_2d(lab, ROWS, CHANNELS, 1).t;
@@ -199,6 +212,7 @@ static unsigned char *run_all(int threads, size_t *bytes) {
     lab_open(&lab, device, DTYPE_F32, 0);
     device_zero(device, tensor_1d(lab.memory, DTYPE_U8, (int64_t)lab.arena.capacity));
     run_matmuls(&lab);
+    run_half_matmuls(&lab);
     run_norms(&lab);
     run_attention(&lab);
     run_families(&lab);
