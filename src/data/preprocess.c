@@ -24,7 +24,7 @@ enum {
     LEAST_PIECE_BYTES = 1 << 17,
     PIECES_BYTES = 64 << 20,
     SHOWN_PROBLEMS = 10,
-    SHARED_FROM = 1
+    SHARED_FROM = 8
 };
 
 struct preprocessing {
