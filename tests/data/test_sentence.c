@@ -43,7 +43,7 @@ static struct sentence trimmed(const char *text, size_t begin, size_t end) {
 }
 
 TEST(hand_labelled) {
-    FILE *golden = fopen("tests/golden/sentences.txt", "r");
+    FILE *golden = fopen("tests/golden/sentences_by_hand.txt", "r");
     EXPECT(golden);
     char line[4096];
     int texts = 0;
