@@ -57,10 +57,6 @@ expect 2 "of the kind mmap" "$BEVATRON" preprocess --input "$work/in.jsonl" --ou
 expect 2 "no best value" "$BEVATRON" preprocess --input "$work/in.jsonl" --output-prefix "$work/x" --find-optimal-num-workers "${null[@]}"
 
 # Sentences: one sequence each, under another name.
-echo '{"text": "1 2. 3 4! 5", "title": ["6.", "7? 8"]}' >"$work/sentences.jsonl"
-cat >"$work/dict.txt" <<'END'
-1 9
-END
 expect 0 "_text_sentence" "$BEVATRON" preprocess --input "$work/in.jsonl" --output-prefix "$work/split" --split-sentences \
     --append-eod "${null[@]}"
 expect_same "$work/one_text_document.bin" "$work/split_text_sentence.bin" "tokens of sentences"

@@ -193,6 +193,49 @@ TEST(options_are_checked) {
     job_close(&job);
 }
 
+// Sentences are sequences, as if they had been given one by one.
+TEST(sentences_are_sequences) {
+    static const struct {
+        const char *whole, *parts;
+        bool keep_newlines;
+    } cases[] = {
+        {"Hello there. How are you?\\n\\nFine, thanks! And",
+         "\"Hello there.\", \"How are you?\", \"Fine, thanks!\", \"And\"", false},
+        {"Hello there. How are you?\\n\\nFine, thanks! And",
+         "\"Hello there. \", \"How are you?\\n\\n\", \"Fine, thanks! \", \"And\"", true},
+        {"", "", false},
+        {" \\n ", "", false},
+    };
+    struct buffer line = {0};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct job job;
+        job_open(&job, open_golden());
+        job.options.append_eod = true;
+        buffer_printf(&line, "{\"text\": [%s]}\n", cases[i].parts);
+        EXPECT_OK(job_run(&job, buffer_string(&line)));
+        buffer_clear(&line);
+        buffer_printf(&line, "{\"text\": \"%s\"}\n", cases[i].whole);
+        job.options.split_sentences = true;
+        job.options.keep_newlines = cases[i].keep_newlines;
+        EXPECT_OK(job_run(&job, buffer_string(&line)));
+        buffer_clear(&line);
+        static const char *const endings[] = {"bin", "idx"};
+        for (int file = 0; file < 2; file++) {
+            char name[64];
+            snprintf(name, sizeof name, "out_text_document.%s", endings[file]);
+            struct buffer expected = read_bytes(scratch_path(name));
+            snprintf(name, sizeof name, "out_text_sentence.%s", endings[file]);
+            struct buffer found = read_bytes(scratch_path(name));
+            EXPECT_INT(found.length, expected.length);
+            EXPECT(found.length == 0 || memcmp(found.data, expected.data, found.length) == 0);
+            buffer_free(&expected);
+            buffer_free(&found);
+        }
+        job_close(&job);
+    }
+    buffer_free(&line);
+}
+
 // About 3 MB of lines of all lengths, some far longer than the others, in three files.
 static void write_corpus(struct job *job) {
     uint64_t state = 21;
@@ -297,5 +340,5 @@ TEST(several_keys_are_all_or_nothing) {
 TEST_MAIN(TEST_CASE(bytes_of_the_worked_example), TEST_CASE(arrays_of_strings_and_several_keys),
           TEST_CASE(large_vocabularies_take_32_bits), TEST_CASE(a_bad_line_is_an_error_and_leaves_nothing),
           TEST_CASE(bad_lines_can_be_skipped), TEST_CASE(ill_formed_utf8_can_be_replaced),
-          TEST_CASE(options_are_checked), TEST_CASE(output_does_not_depend_on_workers),
-          TEST_CASE(several_keys_are_all_or_nothing))
+          TEST_CASE(options_are_checked), TEST_CASE(sentences_are_sequences),
+          TEST_CASE(output_does_not_depend_on_workers), TEST_CASE(several_keys_are_all_or_nothing))
