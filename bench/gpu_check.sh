@@ -80,8 +80,11 @@ if [ "${GPU_CHECK_MEMCHECK:-1}" = 1 ]; then
             step "memcheck $name" timeout 150 compute-sanitizer --tool memcheck --error-exitcode 9 \
                 --report-api-errors no "$build/tests/$name"
         done
-        step "racecheck" timeout 150 compute-sanitizer --tool racecheck --error-exitcode 9 \
-            "$build/tests/test_ops_cuda_compare"
+        # cuDNN's kernels order their accesses in ways that these two do not follow: they are left to NVIDIA.
+        for tool in racecheck initcheck; do
+            step "$tool" timeout 150 compute-sanitizer --tool "$tool" --error-exitcode 9 --report-api-errors no \
+                --kernel-regex-exclude kns=cudnn "$build/tests/test_ops_cuda_compare"
+        done
     else
         summary+="left out             memcheck: there is no compute-sanitizer on PATH"$'\n'
     fi

@@ -165,8 +165,8 @@ static inline void naive_attention(struct lab *lab, const struct attention_setup
 }
 
 // gradient[0…3] of q, k, v and the bias of each sample, zeroed by the caller.
-// `out` is what forward left: the sum of weights times their gradients is taken from it, as devices do, because rounded
-// to 16 bits it makes a difference where a query sees few keys.
+// `out` is what forward left: the sum of weights times their gradients is taken from it, as devices do, because
+// rounded to 16 bits it makes a difference where a query sees few keys.
 static inline void naive_attention_backward(struct lab *lab, const struct attention_setup *s, const double *dout,
                                             const double *out, double *const gradient[4]) {
     const struct attention_case *c = &s->c;

@@ -1,5 +1,5 @@
-// What the families of models add to a GPT: RMSNorm, activations, gated units, rotary positions and biases by distance,
-// against double-precision loops and finite differences of them.
+// What the families of models add to a GPT: RMSNorm, activations, gated units, rotary positions and biases by
+// distance, against double-precision loops and finite differences of them.
 #ifndef TESTS_OPS_CASES_MODELS_H
 #define TESTS_OPS_CASES_MODELS_H
 
@@ -141,7 +141,8 @@ static inline double naive_slope(enum activation activation, double x) {
     return (naive_activation(activation, x + 1e-6) - naive_activation(activation, x - 1e-6)) / 2e-6;
 }
 
-// Values over the whole range of interest; none so near the corner of the ReLU that its slope there would be asked for.
+// Values over the whole range of interest; none so near the corner of the ReLU that its slope there would be asked
+// for.
 static inline struct sample activation_inputs(struct lab *lab, int64_t rows, int64_t columns) {
     struct sample x = lab_2d(lab, rows, columns, 4);
     for (int64_t i = 0; i < rows * columns; i++)

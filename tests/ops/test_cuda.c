@@ -8,7 +8,8 @@
 
 // Backward takes sum(dout * out) from the rounded out, which a slope does not know of: where a query sees few keys the
 // difference is large. The cases that compare with the formula start from the same rounded out.
-static const double BF16_SLOPE_TOLERANCE = 0.12;
+static const double BF16_SLOPE_TOLERANCE = 0.12, FP16_SLOPE_TOLERANCE = 0.015;
+static const double FP16_TOLERANCE = 4e-3;  // as for the CPU's fp16
 
 static void run_case(void (*run)(struct lab *lab), enum dtype dtype, double tolerance) {
     struct device *gpu = gpu_open();
@@ -30,6 +31,10 @@ static bool is_attention(const char *name) {
     TEST(bf16_##name) {                                                                                                \
         run_case(case_##name, DTYPE_BF16,                                                                              \
                  strcmp(#name, "attention_slope") == 0 ? BF16_SLOPE_TOLERANCE : BF16_TOLERANCE);                       \
+    }                                                                                                                  \
+    TEST(fp16_##name) {                                                                                                \
+        run_case(case_##name, DTYPE_F16,                                                                               \
+                 strcmp(#name, "attention_slope") == 0 ? FP16_SLOPE_TOLERANCE : FP16_TOLERANCE);                       \
     }
 EACH_CASE(CASE_TEST)
 
@@ -229,6 +234,6 @@ TEST(memory_and_errors) {
     device_close(gpu);
 }
 
-#define CASE_ROW(name) TEST_CASE(fp32_##name), TEST_CASE(bf16_##name),
+#define CASE_ROW(name) TEST_CASE(fp32_##name), TEST_CASE(bf16_##name), TEST_CASE(fp16_##name),
 TEST_MAIN(EACH_CASE(CASE_ROW) TEST_CASE(runs_repeat_to_the_bit), TEST_CASE(more_than_31_bits), TEST_CASE(streams),
           TEST_CASE(algorithms_are_kept), TEST_CASE(memory_and_errors))

@@ -118,6 +118,8 @@ TEST(compare_norm) {
     run_twins(compare_norm, (size_t)512 << 20);
 }
 
+static const double FUSED_TOLERANCE = 0.1;
+
 struct attention_size {
     int64_t B, T, H, G, D;
     float rate;
@@ -162,17 +164,25 @@ static void compare_attention_size(struct twins *twins, const struct attention_s
                                                                                  .is_causal = is_causal,
                                                                                  .dropout = op[side].dropout});
     }
+    // cuDNN rounds the weights to bf16 before they meet the values: where a query sees few keys and the values cancel, a
+    // single error is large beside the rest. So there the whole is held tightly, and single values loosely.
+    bool is_fused = twins->dtype != DTYPE_F32 && a->rate == 0 && a->T % 128 == 0;
+    double tolerance = twins->tolerance;
+    twins->tolerance = is_fused ? FUSED_TOLERANCE : tolerance;
     twin_expect(twins, out);
+    twins->tolerance = tolerance;
+    if (is_fused)
+        twin_expect_length(twins, out, 4e-3);
     twin_expect(twins, lse);
     twin_sync(twins, out);
     twin_sync(twins, lse);
     for (int side = 0; side < TWIN_COUNT; side++)
         op_attention_backward(twins->device[side], &op[side]);
-    double tolerance = twins->tolerance;
-    if (twins->dtype == DTYPE_F32)
-        twins->tolerance = FP32_LONG_TOLERANCE;
+    twins->tolerance = is_fused ? FUSED_TOLERANCE : twins->dtype == DTYPE_F32 ? FP32_LONG_TOLERANCE : tolerance;
     twin_expect(twins, dqkv);
     twins->tolerance = tolerance;
+    if (is_fused)
+        twin_expect_length(twins, dqkv, 8e-3);
 }
 
 // Those without dropout whose length is a multiple of 128 go to cuDNN in bf16, where it is built in.

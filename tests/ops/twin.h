@@ -8,8 +8,8 @@
 
 enum { TWIN_CPU, TWIN_GPU, TWIN_COUNT };
 
-// Bounds of an error relative to the value and the root mean square of all. Two roundings to bf16 are 0.4 % of a value,
-// sums of rounded values can lose more.
+// Bounds of an error relative to the value and the root mean square of all. Two roundings to bf16 are 0.4 % of a
+// value, sums of rounded values can lose more.
 static const double FP32_TOLERANCE = 2e-5;
 static const double FP32_LONG_TOLERANCE = 1e-4;  // sums of many terms that cancel, of exponentials that round
 static const double BF16_TOLERANCE = 1.6e-2;
@@ -196,6 +196,27 @@ static inline void twin_compare(struct twins *twins, const char *name, struct tw
                   line, name, worst_at, count, (double)got, (double)wanted, worst, twins->tolerance);
     printf("    %-16s %s, worst error %.2e of %.0e allowed\n", name, dtype_name(t.on[TWIN_GPU].dtype), worst,
            twins->tolerance);
+}
+
+// The length of the difference by the length of the CPU's values: what counts where single values are the sums of many
+// rounded ones, of which some cancel.
+#define twin_expect_length(twins, t, bound) twin_compare_length(twins, #t, t, bound, __LINE__)
+static inline void twin_compare_length(struct twins *twins, const char *name, struct twin t, double bound, int line) {
+    int64_t count = tensor_count(t.on[TWIN_CPU]);
+    float *cpu = twin_read(twins->device[TWIN_CPU], t.on[TWIN_CPU]);
+    float *gpu = twin_read(twins->device[TWIN_GPU], t.on[TWIN_GPU]);
+    double squares = 0, difference = 0;
+    for (int64_t i = 0; i < count; i++) {
+        squares += (double)cpu[i] * (double)cpu[i];
+        difference += ((double)gpu[i] - (double)cpu[i]) * ((double)gpu[i] - (double)cpu[i]);
+    }
+    free(cpu);
+    free(gpu);
+    double error = sqrt(difference / (squares + 1e-300));
+    if (!(error <= bound))
+        test_fail("line %d: %s differs by %.3g of its length, allowed %.3g", line, name, error, bound);
+    printf("    %-16s %s, length of the error %.2e of %.0e allowed\n", name, dtype_name(t.on[TWIN_GPU].dtype), error,
+           bound);
 }
 
 // Token numbers as text has them: a few very often, most of them rarely.

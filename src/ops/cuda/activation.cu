@@ -82,6 +82,10 @@ template <> __device__ __forceinline__ float logistic<__nv_bfloat16>(float x) {
     return __fdividef(1.0f, 1.0f + __expf(-x));
 }
 
+template <> __device__ __forceinline__ float logistic<__half>(float x) {
+    return __fdividef(1.0f, 1.0f + __expf(-x));
+}
+
 // Value and slope of the gate's activation. Llama's own is written out: the two share an exponential.
 template <typename T, bool IS_SILU>
 static __device__ __forceinline__ float2 gate_of(enum activation activation, float x) {

@@ -2,17 +2,7 @@
 // moved as bytes; everything else goes row by row, a row being the last dimension, which is contiguous on both sides.
 #include "ops/cuda/cuda.cuh"
 
-#include <cuda_fp16.h>
-
 enum { COPY_THREADS = 256 };
-
-static __device__ __forceinline__ float to_float(__half x) {
-    return __half2float(x);
-}
-
-static __device__ __forceinline__ void store(__half *to, float x) {
-    *to = __float2half_rn(x);
-}
 
 // Both shapes brought to rank 4 by leading ones.
 struct copy_args {
@@ -99,8 +89,6 @@ extern "C" void cuda_copy(struct device *device, const struct op_copy *op) {
     }
     if (op->dst.dtype == op->src.dtype)
         copy_same(cuda, op, args);
-    else if (op->src.dtype == DTYPE_F16)
-        copy_convert<__half>(cuda, op, args);
     else
         WITH_TYPE(op->src.dtype, S, copy_convert<S>(cuda, op, args));
 }

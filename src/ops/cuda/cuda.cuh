@@ -10,6 +10,7 @@
 
 #include <cublasLt.h>
 #include <cuda_bf16.h>
+#include <cuda_fp16.h>
 #include <cuda_runtime.h>
 #include <math.h>
 #include <stdbool.h>
@@ -60,6 +61,10 @@ extern "C" {
         } break;                                                                                                       \
         case DTYPE_BF16: {                                                                                             \
             typedef __nv_bfloat16 T;                                                                                   \
+            __VA_ARGS__;                                                                                               \
+        } break;                                                                                                       \
+        case DTYPE_F16: {                                                                                              \
+            typedef __half T;                                                                                          \
             __VA_ARGS__;                                                                                               \
         } break;                                                                                                       \
         default:                                                                                                       \
@@ -186,8 +191,16 @@ static __device__ __forceinline__ float to_float(__nv_bfloat16 x) {
     return __bfloat162float(x);
 }
 
+static __device__ __forceinline__ float to_float(__half x) {
+    return __half2float(x);
+}
+
 static __device__ __forceinline__ void store(float *to, float x) {
     *to = x;
+}
+
+static __device__ __forceinline__ void store(__half *to, float x) {
+    *to = __float2half_rn(x);
 }
 
 static __device__ __forceinline__ void store(__nv_bfloat16 *to, float x) {
@@ -213,6 +226,12 @@ static __device__ __forceinline__ void load4_aligned(float out[4], const __nv_bf
     out[2] = __uint_as_float(x.y << 16), out[3] = __uint_as_float(x.y & 0xFFFF0000u);
 }
 
+static __device__ __forceinline__ void load4_aligned(float out[4], const __half *from) {
+    uint2 x = *(const uint2 *)from;
+    float2 low = __half22float2(*(const __half2 *)&x.x), high = __half22float2(*(const __half2 *)&x.y);
+    out[0] = low.x, out[1] = low.y, out[2] = high.x, out[3] = high.y;
+}
+
 static __device__ __forceinline__ void store4_aligned(float *to, const float x[4]) {
     *(float4 *)to = make_float4(x[0], x[1], x[2], x[3]);
 }
@@ -220,6 +239,11 @@ static __device__ __forceinline__ void store4_aligned(float *to, const float x[4
 static __device__ __forceinline__ void store4_aligned(__nv_bfloat16 *to, const float x[4]) {
     ((__nv_bfloat162 *)to)[0] = __floats2bfloat162_rn(x[0], x[1]);
     ((__nv_bfloat162 *)to)[1] = __floats2bfloat162_rn(x[2], x[3]);
+}
+
+static __device__ __forceinline__ void store4_aligned(__half *to, const float x[4]) {
+    ((__half2 *)to)[0] = __floats2half2_rn(x[0], x[1]);
+    ((__half2 *)to)[1] = __floats2half2_rn(x[2], x[3]);
 }
 
 // Columns [column, column + 4) of a row of `columns` elements; what lies beyond the row reads as 0 and is not written.
@@ -268,6 +292,15 @@ static __device__ __forceinline__ void unpack8(float out[8], const eight<__nv_bf
         out[2 * i] = __uint_as_float(word[i] << 16), out[2 * i + 1] = __uint_as_float(word[i] & 0xFFFF0000u);
 }
 
+static __device__ __forceinline__ void unpack8(float out[8], const eight<__half> &x) {
+    const uint32_t word[4] = {x.word[0].x, x.word[0].y, x.word[0].z, x.word[0].w};
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        float2 pair = __half22float2(*(const __half2 *)&word[i]);
+        out[2 * i] = pair.x, out[2 * i + 1] = pair.y;
+    }
+}
+
 static __device__ __forceinline__ void pack8(eight<float> *out, const float x[8]) {
 #pragma unroll
     for (int i = 0; i < 2; i++)
@@ -283,6 +316,16 @@ static __device__ __forceinline__ uint32_t pack_pair(float low, float high) {
 static __device__ __forceinline__ void pack8(eight<__nv_bfloat16> *out, const float x[8]) {
     out->word[0] =
         make_uint4(pack_pair(x[0], x[1]), pack_pair(x[2], x[3]), pack_pair(x[4], x[5]), pack_pair(x[6], x[7]));
+}
+
+static __device__ __forceinline__ uint32_t pack_half_pair(float low, float high) {
+    __half2 pair = __floats2half2_rn(low, high);
+    return *(const uint32_t *)&pair;
+}
+
+static __device__ __forceinline__ void pack8(eight<__half> *out, const float x[8]) {
+    out->word[0] = make_uint4(pack_half_pair(x[0], x[1]), pack_half_pair(x[2], x[3]), pack_half_pair(x[4], x[5]),
+                              pack_half_pair(x[6], x[7]));
 }
 
 // Columns [column, column + 8) of a row; with is_wide they are all there and aligned to 16 bytes.

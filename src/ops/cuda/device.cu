@@ -27,7 +27,7 @@ static void cuda_close(struct device *device) {
 
 static bool cuda_supports(const struct device *device, enum dtype dtype) {
     (void)device;
-    return dtype == DTYPE_F32 || dtype == DTYPE_BF16;
+    return dtype == DTYPE_F32 || dtype == DTYPE_BF16 || dtype == DTYPE_F16;
 }
 
 static void cuda_describe(const struct device *device, char *text, size_t size) {

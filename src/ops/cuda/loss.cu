@@ -22,6 +22,10 @@ template <> __device__ __forceinline__ float exponential<__nv_bfloat16>(float x)
     return __expf(x);
 }
 
+template <> __device__ __forceinline__ float exponential<__half>(float x) {
+    return __expf(x);
+}
+
 // The largest value so far and the sum of exponentials relative to it.
 struct running_sum {
     float largest, total;

@@ -30,6 +30,8 @@ static cudaDataType_t cuda_type(enum dtype dtype) {
         return CUDA_R_32F;
     case DTYPE_BF16:
         return CUDA_R_16BF;
+    case DTYPE_F16:
+        return CUDA_R_16F;
     default:
         die("matmul: the CUDA backend has no %s", dtype_name(dtype));
     }

@@ -67,6 +67,10 @@ template <> __device__ __forceinline__ float logistic<__nv_bfloat16>(float x) {
     return __fdividef(1.0f, 1.0f + __expf(-x));
 }
 
+template <> __device__ __forceinline__ float logistic<__half>(float x) {
+    return __fdividef(1.0f, 1.0f + __expf(-x));
+}
+
 template <typename T> static __device__ __forceinline__ float gelu_tanh(float x) {
     return x * logistic<T>(1.5957691216f * (x + 0.044715f * x * x * x));
 }

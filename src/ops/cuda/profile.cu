@@ -1,6 +1,6 @@
-// Where the time of a step goes: while a profile is on, the device's table is a copy whose entries record an event before
-// and after the real one, and the account of what the operation needs is kept by a paper device that runs it too. Events
-// cost some microseconds a step; the compute stream is not held up.
+// Where the time of a step goes: while a profile is on, the device's table is a copy whose entries record an event
+// before and after the real one, and the account of what the operation needs is kept by a paper device that runs it
+// too. Events cost some microseconds a step; the compute stream is not held up.
 #include "ops/cuda/cuda.cuh"
 
 #include <stdio.h>
