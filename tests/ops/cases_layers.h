@@ -74,8 +74,9 @@ static inline void norm_forward_variant(struct lab *lab, const int64_t size[2], 
     // A mean of numbers that cancel keeps their rounding, so its error is one of their size.
     const double *mean = lab_read(lab, op.mean);
     for (int64_t i = 0; i < rows; i++) {
-        double size = sqrt(lab_inner(naive.sum + i * channels, naive.sum + i * channels, channels) / (double)channels);
-        EXPECT_NEAR(mean[i], naive.mean[i], lab->tolerance * size);
+        double length =
+            sqrt(lab_inner(naive.sum + i * channels, naive.sum + i * channels, channels) / (double)channels);
+        EXPECT_NEAR(mean[i], naive.mean[i], lab->tolerance * length);
     }
     if (channels > 1) {  // with one channel the variance is nothing but rounding
         lab_expect(lab, op.rstd, naive.rstd);

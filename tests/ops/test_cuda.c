@@ -175,8 +175,8 @@ TEST(streams) {
     device_close(gpu);
 }
 
-// The file of algorithms: written by a product that is worth timing, read by the next run, which then repeats to the bit;
-// a file that is not ours is written anew.
+// The file of algorithms: written by a product that is worth timing, read by the next run, which then repeats to the
+// bit; a file that is not ours is written anew.
 static void run_product(const char *path, uint16_t *result, size_t count) {
     enum { SIZE = 1024 };
     struct device *gpu = NULL;

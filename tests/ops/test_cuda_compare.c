@@ -164,8 +164,8 @@ static void compare_attention_size(struct twins *twins, const struct attention_s
                                                                                  .is_causal = is_causal,
                                                                                  .dropout = op[side].dropout});
     }
-    // cuDNN rounds the weights to bf16 before they meet the values: where a query sees few keys and the values cancel, a
-    // single error is large beside the rest. So there the whole is held tightly, and single values loosely.
+    // cuDNN rounds the weights to bf16 before they meet the values: where a query sees few keys and the values
+    // cancel, a single error is large beside the rest. So there the whole is held tightly, and single values loosely.
     bool is_fused = twins->dtype != DTYPE_F32 && a->rate == 0 && a->T % 128 == 0;
     double tolerance = twins->tolerance;
     twins->tolerance = is_fused ? FUSED_TOLERANCE : tolerance;
