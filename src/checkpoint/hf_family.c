@@ -173,28 +173,34 @@ static const struct hf_flag llama_written[] = {{"bos_token_id", "1"}, {"eos_toke
     SAME("embedding.word_embeddings", name "embeddings.word_embeddings"),                                              \
         SAME("embedding.position_embeddings", name "embeddings.position_embeddings"),                                  \
         SAME("embedding.tokentype_embeddings", name "embeddings.token_type_embeddings"),                               \
-        SAME_BIAS("embedding.layernorm", name "embeddings.LayerNorm"),                                                 \
         JOINED_BIAS(ENCODER "self_attention.linear_qkv", layer "attention.self.query", layer "attention.self.key",     \
                     layer "attention.self.value"),                                                                     \
         SAME_BIAS(ENCODER "self_attention.linear_proj", layer "attention.output.dense"),                               \
-        SAME_BIAS(ENCODER "post_attention_layernorm", layer "attention.output.LayerNorm"),                             \
         SAME_BIAS(ENCODER "mlp.linear_fc1", layer "intermediate.dense"),                                               \
-        SAME_BIAS(ENCODER "mlp.linear_fc2", layer "output.dense"),                                                     \
+        SAME_BIAS(ENCODER "mlp.linear_fc2", layer "output.dense")
+#define NORMS_BEHIND(name, layer)                                                                                      \
+    SAME_BIAS("embedding.layernorm", name "embeddings.LayerNorm"),                                                     \
+        SAME_BIAS(ENCODER "post_attention_layernorm", layer "attention.output.LayerNorm"),                             \
         SAME_BIAS(ENCODER "post_mlp_layernorm", layer "output.LayerNorm")
+#define BERT_HEADS                                                                                                     \
+    SAME_BIAS("lm_head.dense", "cls.predictions.transform.dense"),                                                     \
+        SAME_BIAS("lm_head.layer_norm", "cls.predictions.transform.LayerNorm"),                                        \
+        SAME("output_layer", "cls.predictions.decoder"), {"output_layer.bias", HF_SAME, {"cls.predictions.bias"}},     \
+        SAME_BIAS("pooler.dense", "bert.pooler.dense"), SAME_BIAS("binary_head", "cls.seq_relationship")
 
-static const struct hf_row bert_rows[] = {
-    BERT_ROWS("bert.", "bert.encoder.layer.*."),
-    SAME_BIAS("lm_head.dense", "cls.predictions.transform.dense"),
-    SAME_BIAS("lm_head.layer_norm", "cls.predictions.transform.LayerNorm"),
-    SAME("output_layer", "cls.predictions.decoder"),
-    {"output_layer.bias", HF_SAME, {"cls.predictions.bias"}},
-    SAME_BIAS("pooler.dense", "bert.pooler.dense"),
-    SAME_BIAS("binary_head", "cls.seq_relationship"),
+#define LAYER "bert.encoder.layer.*."
+static const struct hf_row bert_rows[] = {BERT_ROWS("bert.", LAYER), NORMS_BEHIND("bert.", LAYER), BERT_HEADS};
+static const struct hf_row megatron_bert_rows[] = {
+    BERT_ROWS("bert.", LAYER),
+    SAME_BIAS(ENCODER "input_layernorm", LAYER "attention.ln"),
+    SAME_BIAS(ENCODER "pre_mlp_layernorm", LAYER "ln"),
+    SAME_BIAS("encoder.final_layernorm", "bert.encoder.ln"),
+    BERT_HEADS,
 };
 static const struct hf_row roberta_rows[] = {
-    BERT_ROWS("roberta.", "roberta.encoder.layer.*."),     SAME_BIAS("lm_head.dense", "lm_head.dense"),
-    SAME_BIAS("lm_head.layer_norm", "lm_head.layer_norm"), SAME("output_layer", "lm_head.decoder"),
-    {"output_layer.bias", HF_SAME, {"lm_head.bias"}},
+    BERT_ROWS("roberta.", "roberta.encoder.layer.*."), NORMS_BEHIND("roberta.", "roberta.encoder.layer.*."),
+    SAME_BIAS("lm_head.dense", "lm_head.dense"),       SAME_BIAS("lm_head.layer_norm", "lm_head.layer_norm"),
+    SAME("output_layer", "lm_head.decoder"),           {"output_layer.bias", HF_SAME, {"lm_head.bias"}},
 };
 // A pooler without the sentence head belongs to no task here.
 static const char *const bert_ignored[] = {"bert.embeddings.position_ids", "cls.predictions.decoder.bias",
@@ -215,6 +221,7 @@ static const char *const roberta_ignored[] = {"roberta.embeddings.position_ids",
 static const struct hf_key bert_keys[] = {BERT_KEYS, NUMBER("max_position_embeddings", "--max-position-embeddings")};
 static const struct hf_key roberta_keys[] = {
     BERT_KEYS, NUMBER("max_position_embeddings", "--max-position-embeddings", .added = 2), ONLY("pad_token_id", "1")};
+static const struct hf_flag megatron_bert_flags[] = {{"--model", "bert"}};
 static const struct hf_flag bert_flags[] = {{"--model", "bert"}, {"--norm-placement", "post"}};
 static const struct hf_flag roberta_flags[] = {
     {"--model", "bert"}, {"--norm-placement", "post"}, {"--position-offset", "2"}, {"--bert-no-binary-head", "true"}};
@@ -323,6 +330,22 @@ static const struct hf_family families[] = {
      .head = "cls.predictions.decoder.weight",
      .tie = "true",
      TABLES(bert, bert_ignored, bert_written, bert_flags)},
+    {.model_type = "megatron-bert",
+     .architecture = "MegatronBertForPreTraining",
+     .architecture_mlm = "MegatronBertForMaskedLM",
+     .prefix = "bert.",
+     .embedding = "bert.embeddings.word_embeddings.weight",
+     .head = "cls.predictions.decoder.weight",
+     .tie = "true",
+     .rows = megatron_bert_rows,
+     .row_count = COUNT(megatron_bert_rows),
+     .ignored = bert_ignored,
+     .keys = bert_keys,
+     .key_count = COUNT(bert_keys),
+     .flags = megatron_bert_flags,
+     .flag_count = COUNT(megatron_bert_flags),
+     .written = bert_written,
+     .written_count = COUNT(bert_written)},
     {.model_type = "roberta",
      .architecture = "RobertaForMaskedLM",
      .prefix = "roberta.",

@@ -124,8 +124,19 @@ static int read_shapes(const struct megatron_folder *folder, int64_t attention_h
     return set_number(config, "--num-attention-heads", heads);
 }
 
+static int set_bert(const struct megatron_folder *folder, struct config *config) {
+    const struct weight *types = megatron_find(folder, 0, "embedding.tokentype_embeddings.weight");
+    TRY(set_flag(config, "--model", "bert"));
+    TRY(set_number(config, "--num-token-types", types && types->rank == 2 ? types->shape[0] : 0));
+    if (!megatron_find(folder, 0, "binary_head.weight"))
+        return set_flag(config, "--bert-no-binary-head", "true");
+    return 0;
+}
+
 int megatron_read_config(const struct megatron_folder *folder, int64_t attention_heads, struct config *config) {
     TRY(folder->args ? read_args(folder->args, config) : read_shapes(folder, attention_heads, config));
+    if (folder->is_bert)
+        TRY(set_bert(folder, config));
     // What the tensors say themselves is more reliable than arguments, some of which are enumerations of Python.
     int64_t vocabulary = 0;
     for (int rank = 0; rank < folder->tensor_ranks; rank++) {

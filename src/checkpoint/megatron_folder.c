@@ -93,7 +93,9 @@ static bool is_there(const struct megatron_folder *folder, const char *key) {
 static void add_tensor(struct flattening *flat, const char *name, const struct torch_tensor *tensor) {
     bool is_ignored = false;
     int64_t layer = -1;
-    char *ours = megatron_name(name, flat->first_layer, &layer, &is_ignored);
+    struct megatron_place place = {.stack = flat->folder->is_bert ? "encoder" : "decoder",
+                                   .first_layer = flat->first_layer};
+    char *ours = megatron_name(name, &place, &layer, &is_ignored);
     if (layer >= flat->layers)
         flat->layers = layer + 1;
     if (!ours && !is_ignored)
@@ -198,9 +200,21 @@ static void read_numbers(struct megatron_folder *folder, const struct torch_file
     folder->args = args && args->type == TORCH_DICT ? args : NULL;
 }
 
+// Only BERT's language-model head has parameters of its own; it is on the last stage.
+static bool has_bert_head(const struct torch_file *file) {
+    for (int chunk = 0; chunk < MAX_CHUNKS; chunk++) {
+        const struct torch_value *model = chunk_of(file, chunk);
+        for (size_t i = 0; model && i < model->count; i += 2)
+            if (model->items[i]->type == TORCH_STRING && strncmp(model->items[i]->text, "lm_head", 7) == 0)
+                return true;
+    }
+    return false;
+}
+
 static int read_folder(struct megatron_folder *folder, struct rank_files *files) {
     TRY(open_files(folder, files));
     read_numbers(folder, files->files[0]);
+    folder->is_bert = has_bert_head(files->files[files->count - 1]);
     for (int chunk = 0; chunk < MAX_CHUNKS && chunk_of(files->files[0], chunk); chunk++)
         for (int stage = 0; stage < folder->stages; stage++)
             TRY(flatten_chunk(folder, files, stage, chunk));

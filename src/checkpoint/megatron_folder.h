@@ -13,6 +13,7 @@ struct megatron_folder {
     double version;            // checkpoint_version: 0 where the file does not say
     int64_t iteration;
     int64_t layers;
+    bool is_bert;
     struct weights weights;          // "TT/our name", TT the tensor-parallel rank
     const struct torch_value *args;  // of the first file; NULL where it has none
     struct name_list unknown;        // tensors whose names are not known

@@ -49,29 +49,41 @@ static bool is_ignored_name(const char *name) {
     return false;
 }
 
-static char *layer_name(const char *rest, int64_t layer) {
+static char *layer_name(const char *rest, const char *stack, int64_t layer) {
     for (size_t i = 0; i < COUNT(of_layer); i++) {
         const char *end = skip(rest, of_layer[i].theirs);
         if (end && (strcmp(end, "weight") == 0 || strcmp(end, "bias") == 0))
-            return memory_printf("decoder.layers.%" PRId64 ".%s%s", layer, of_layer[i].ours, end);
+            return memory_printf("%s.layers.%" PRId64 ".%s%s", stack, layer, of_layer[i].ours, end);
     }
     return NULL;
 }
 
 // What follows "decoder.", "encoder." or "transformer.".
-static char *stack_name(const char *rest, int64_t first_layer, int64_t *layer) {
+static char *stack_name(const char *rest, const struct megatron_place *place, int64_t *layer) {
     const char *of = skip(rest, "layers.");
     const char *final = skip(rest, "final_layernorm.") ? skip(rest, "final_layernorm.") : skip(rest, "final_norm.");
     if (final)
-        return memory_printf("decoder.final_layernorm.%s", final);
+        return memory_printf("%s.final_layernorm.%s", place->stack, final);
     size_t digits = of ? strspn(of, "0123456789") : 0;
     if (digits == 0 || digits > 6 || of[digits] != '.')
         return NULL;
     *layer = strtoll(of, NULL, 10);
-    return layer_name(of + digits + 1, *layer + first_layer);
+    return layer_name(of + digits + 1, place->stack, *layer + place->first_layer);
 }
 
-char *megatron_name(const char *theirs, int64_t first_layer, int64_t *layer, bool *ignored_name) {
+// BERT's heads.
+static char *head_name(const char *theirs) {
+    const char *norm =
+        skip(theirs, "lm_head.layernorm.") ? skip(theirs, "lm_head.layernorm.") : skip(theirs, "lm_head.layer_norm.");
+    if (norm)
+        return memory_printf("lm_head.layer_norm.%s", norm);
+    if (strcmp(theirs, "lm_head.bias") == 0 || strcmp(theirs, "output_layer.bias") == 0)
+        return memory_string("output_layer.bias");
+    bool is_same = skip(theirs, "lm_head.dense.") || skip(theirs, "binary_head.") || skip(theirs, "pooler.dense.");
+    return is_same ? memory_string(theirs) : NULL;
+}
+
+char *megatron_name(const char *theirs, const struct megatron_place *place, int64_t *layer, bool *ignored_name) {
     static const char *const stacks[] = {"decoder.", "encoder.", "transformer."};
     *layer = -1;
     *ignored_name = is_ignored_name(theirs);
@@ -83,8 +95,8 @@ char *megatron_name(const char *theirs, int64_t first_layer, int64_t *layer, boo
         return memory_string(theirs);
     for (size_t i = 0; i < COUNT(stacks); i++)
         if (skip(theirs, stacks[i]))
-            return stack_name(skip(theirs, stacks[i]), first_layer, layer);
-    return NULL;
+            return stack_name(skip(theirs, stacks[i]), place, layer);
+    return strcmp(place->stack, "encoder") == 0 ? head_name(theirs) : NULL;
 }
 
 static bool ends_with(const char *text, const char *end) {

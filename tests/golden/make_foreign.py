@@ -95,6 +95,7 @@ save_hf("qwen2", hf.Qwen2ForCausalLM(hf.Qwen2Config(**LLAMA)))
 BERT = dict(hidden_size=12, num_hidden_layers=2, num_attention_heads=3, intermediate_size=20, vocab_size=V, hidden_dropout_prob=0)
 save_hf("bert", hf.BertForPreTraining(hf.BertConfig(**BERT, max_position_embeddings=11)), form="bert", how="bin")
 save_hf("bert_mlm", hf.BertForMaskedLM(hf.BertConfig(**BERT, max_position_embeddings=11)), form="bert")
+save_hf("megatron_bert", hf.MegatronBertForPreTraining(hf.MegatronBertConfig(**BERT, max_position_embeddings=11)), form="bert")
 save_hf("roberta", hf.RobertaForMaskedLM(hf.RobertaConfig(**BERT, max_position_embeddings=13, type_vocab_size=1, layer_norm_eps=1e-5)),
         form="bert")
 T5 = dict(d_model=12, num_heads=3, d_kv=5, d_ff=20, vocab_size=V, relative_attention_num_buckets=8, relative_attention_max_distance=20,
@@ -308,3 +309,54 @@ save_megatron("megatron_v3_vp2", version=3, pp=2, vp=2, core=True, bias_gelu_fus
 save_megatron("megatron_v3_llama", version=3, tp=2, core=True, G=2, gated=True, rope=True, swiglu=True, group_query_attention=True,
               num_query_groups=2, add_bias_linear=False, normalization="RMSNorm", norm_epsilon=1e-5, rotary_base=10000,
               rotary_percent=1.0, untie_embeddings_and_output_weights=True, bias_gelu_fusion=False, position_embedding_type="rope")
+
+
+def save_megatron_bert(name, tp):
+    """Megatron's BERT, version 3, legacy names; the weights and logits are those of transformers' MegatronBert."""
+    sizes = dict(BERT, num_attention_heads=4, vocab_size=40)
+    model = hf.MegatronBertForPreTraining(hf.MegatronBertConfig(**sizes, max_position_embeddings=11, layer_norm_eps=1e-5)).eval()
+    randomize(model)
+    state, heads = model.state_dict(), 4
+    data = samples("bert")
+    expect(name, data, model.double()(input_ids=data["tokens"], token_type_ids=data["types"]).prediction_logits)
+
+    def pack(parts, rank):
+        """[heads, 3, channels] of one rank."""
+        parts = [part.chunk(tp, 0)[rank].reshape(heads // tp, -1, *part.shape[1:]) for part in parts]
+        return torch.stack(parts, 1).reshape(-1, *parts[0].shape[2:]).clone()
+    for rank in range(tp):
+        stack = {}
+        for i in range(2):
+            theirs, ours = f"bert.encoder.layer.{i}.", f"layers.{i}."
+            for kind in ("weight", "bias"):
+                stack[ours + "input_layernorm." + kind] = state[theirs + "attention.ln." + kind]
+                stack[ours + "self_attention.query_key_value." + kind] = pack(
+                    [state[theirs + f"attention.self.{n}.{kind}"] for n in ("query", "key", "value")], rank)
+                stack[ours + "post_attention_layernorm." + kind] = state[theirs + "ln." + kind]
+                stack[ours + "mlp.dense_h_to_4h." + kind] = state[theirs + "intermediate.dense." + kind].chunk(tp, 0)[rank].clone()
+                for here, there in (("self_attention.dense.", "attention.output.dense."), ("mlp.dense_4h_to_h.", "output.dense.")):
+                    value = state[theirs + there + kind]
+                    stack[ours + here + kind] = value.chunk(tp, 1)[rank].clone() if kind == "weight" else value
+        for kind in ("weight", "bias"):
+            stack["final_layernorm." + kind] = state["bert.encoder.ln." + kind]
+        embedding = {f"{n}_embeddings": {"weight": state[f"bert.embeddings.{m}_embeddings.weight"]}
+                     for n, m in (("position", "position"), ("tokentype", "token_type"))}
+        embedding["word_embeddings"] = {"weight": state["bert.embeddings.word_embeddings.weight"].chunk(tp, 0)[rank].clone()}
+        head = {"bias": state["cls.predictions.bias"].chunk(tp, 0)[rank].clone()}
+        for kind in ("weight", "bias"):
+            head["dense." + kind] = state["cls.predictions.transform.dense." + kind]
+            head["layernorm." + kind] = state["cls.predictions.transform.LayerNorm." + kind]
+        saved = {"language_model": {"encoder": stack, "embedding": embedding,
+                                    "pooler": {"dense." + kind: state["bert.pooler.dense." + kind] for kind in ("weight", "bias")}},
+                 "lm_head": head, "binary_head": {kind: state["cls.seq_relationship." + kind] for kind in ("weight", "bias")}}
+        args = argparse.Namespace(num_layers=2, hidden_size=12, num_attention_heads=heads, ffn_hidden_size=20, max_position_embeddings=11,
+                                  seq_length=11, layernorm_epsilon=1e-5, bias_gelu_fusion=False, openai_gelu=False, bert_binary_head=True)
+        folder = f"{FOLDER}/{name}/iter_0000007/mp_rank_{rank:02d}"
+        os.makedirs(folder)
+        torch.save({"args": args, "iteration": 7, "checkpoint_version": 3.0,
+                    "model": torch.utils._pytree.tree_map(lambda t: t.float().clone(), saved)}, f"{folder}/model_optim_rng.pt")
+    with open(f"{FOLDER}/{name}/latest_checkpointed_iteration.txt", "w") as out:
+        out.write("7")
+
+
+save_megatron_bert("megatron_v3_bert", 2)

@@ -84,6 +84,10 @@ def bert(r):
     return kind(hf.BertConfig(**encoder_sizes(r), max_position_embeddings=r.choice([16, 40]), type_vocab_size=r.choice([2, 3])))
 
 
+def megatron_bert(r):
+    return hf.MegatronBertForPreTraining(hf.MegatronBertConfig(**encoder_sizes(r), max_position_embeddings=r.choice([16, 40])))
+
+
 def roberta(r):
     return hf.RobertaForMaskedLM(hf.RobertaConfig(**encoder_sizes(r), max_position_embeddings=r.choice([18, 42]), type_vocab_size=1))
 
@@ -171,7 +175,7 @@ def check_trained(folder):
 
 
 count = int(sys.argv[1]) if len(sys.argv) > 1 else 6
-for make in (gpt2, opt, llama, mistral, qwen2, bert, roberta, t5):
+for make in (gpt2, opt, llama, mistral, qwen2, bert, megatron_bert, roberta, t5):
     for seed in range(count):
         with tempfile.TemporaryDirectory() as folder:
             check(make, seed, folder)

@@ -10,10 +10,11 @@
 #include "train/state.h"
 #include <unistd.h>
 
-static const char *const huggingface[] = {"gpt2",  "gpt2_untied", "opt",      "llama",   "llama_tied", "mistral",
-                                          "qwen2", "bert",        "bert_mlm", "roberta", "t5",         "t5_v1_1"};
-static const char *const megatron[] = {"megatron_v0",         "megatron_v0_tp2", "megatron_v1_tp2",
-                                       "megatron_v2_tp2_pp2", "megatron_v3_vp2", "megatron_v3_llama"};
+static const char *const huggingface[] = {"gpt2",    "gpt2_untied", "opt",    "llama",    "llama_tied",
+                                          "mistral", "qwen2",       "bert",   "bert_mlm", "megatron_bert",
+                                          "roberta", "t5",          "t5_v1_1"};
+static const char *const megatron[] = {"megatron_v0",     "megatron_v0_tp2",   "megatron_v1_tp2", "megatron_v2_tp2_pp2",
+                                       "megatron_v3_vp2", "megatron_v3_llama", "megatron_v3_bert"};
 enum { B = 2 };
 
 struct opened {
@@ -165,7 +166,7 @@ static void check_round_trip(const char *name, bool is_huggingface) {
          *again = file_join(folder, "again");
     convert(original, ours, false);
     check_logits(name, ours);
-    if (is_huggingface || strstr(name, "_tp2_pp2") || strstr(name, "llama")) {
+    if (is_huggingface || strstr(name, "_tp2_pp2") || strstr(name, "llama") || strstr(name, "bert")) {
         convert(ours, theirs, true);
         check_logits(name, theirs);
         convert(theirs, again, false);
