@@ -322,7 +322,8 @@ def megatron_json(ranks, tiktoken):
             flags = ["--tokenizer-type", "TikTokenizer", "--tokenizer-model", path, "--tiktoken-pattern", pattern,
                      "--vocab-size", "31000"] + ["--no-legacy-tokenizer"] * today
             encode = (lambda text: encoding.encode(text, allowed_special="all")) if today else encoding.encode_ordinary
-            compare(f"Megatron's JSON, {pattern}: random texts", flags, random_texts(3000, ["<s>", "<mask>", "<SPECIAL_9>"]), encode)
+            compare(f"Megatron's JSON, {pattern}: random texts", flags,
+                    random_texts(RANDOM_TEXTS, ["<s>", "<mask>", "<SPECIAL_9>"]), encode)
 
 
 # ---- tokenizer.json ----
@@ -458,7 +459,7 @@ def fairseq():
                 check(f"dictionary of {name} {settings}", lines == Dictionary.build(text, **settings), f"({len(lines)} lines)")
             reference = Dictionary(lines)
             compare(f"words of {name}", ["--tokenizer-type", "FairseqTokenizer", "--tokenizer-model", path],
-                    [*random_texts(2000), text], reference.words)
+                    [*random_texts(RANDOM_TEXTS), text], reference.words)
 
 
 def trained():

@@ -241,7 +241,7 @@ def compare_megatron(name, model):
     """Megatron's classic types, on texts with its tokens in them."""
     processor = sentencepiece.SentencePieceProcessor(model_file=model)
     encode, _, size, _ = classic(processor, 100)
-    texts = random_texts(2000, 23, ["<CLS>", "<SEP>", "<EOD>", "<MASK>", "<extra_id_99>", "</s>", "<pad>", " the", "."])
+    texts = random_texts(10000, 23, ["<CLS>", "<SEP>", "<EOD>", "<MASK>", "<extra_id_99>", "</s>", "<pad>", " the", "."])
     more = ("--vocab-extra-ids", "100")
     compare(f"{name}: SentencePieceTokenizer of {size} tokens", texts,
             batch("encode", texts, model, "SentencePieceTokenizer", more), [encode(text) for text in texts])

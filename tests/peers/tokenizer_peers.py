@@ -127,7 +127,7 @@ def gpt2(folder):
     lines = open(os.path.join(SHARED, "gpt2/r50k_base.tiktoken")).read().split("\n")
     ranks = {base64.b64decode(line.split()[0]): int(line.split()[1]) for line in lines if line}
     r50k = tiktoken.Encoding("r50k", pat_str=PATTERN, mergeable_ranks=ranks, special_tokens={"<|endoftext|>": 50256})
-    for what, texts in (("random texts", random_texts(4000)), ("every character", every_character()),
+    for what, texts in (("random texts", random_texts(10000)), ("every character", every_character()),
                         ("real texts", real_texts())):
         actual = ours(folder, texts, files, 2)
         compare(f"GPT-2, {what}: tiktoken", texts, actual, r50k.encode_ordinary)
@@ -136,7 +136,7 @@ def gpt2(folder):
 
 def small(folder):
     files = [os.path.join(HERE, "../golden/bpe", name) for name in ("vocab.json", "merges.txt")]
-    texts = random_texts(4000)
+    texts = random_texts(10000)
     compare("small vocabulary, random texts: tokenizers", texts, ours(folder, texts, files, 3), huggingface(files))
 
 
