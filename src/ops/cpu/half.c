@@ -1,8 +1,8 @@
 // Every operation in 16 bits is the fp32 one between two conversions: its 16-bit inputs are widened into memory of the
 // device's own, and its 16-bit outputs are rounded out of it. So sums are in fp32 and each stored number is rounded
 // once, which is what makes this backend the truth for those that compute in 16 bits. What an operation reads and
-// writes is listed below, tensor by tensor; those of other dtypes pass as they are. Products alone may take bf16 operands
-// as they are: what a BFMMLA adds up is fp32 too.
+// writes is listed below, tensor by tensor; those of other dtypes pass as they are. Products alone may take bf16
+// operands as they are: what a BFMMLA adds up is fp32 too.
 //
 // The memory grows to the largest operation in the first step and stays. It is not part of the plan of a step: 16 bits
 // on the CPU are for small models.
