@@ -34,8 +34,8 @@ until_done() {
         "${run[@]}" "$@" >"$work/out.txt" 2>"$work/out" &
         pid=$!
         # The longer it takes, the longer it is left alone.
-        delay=$((RANDOM % (30 + 12 * tries)))
-        sleep "0.$(printf %03d $((delay < 999 ? delay : 999)))"
+        delay=$((RANDOM % (30 + 12 * tries + tries * tries)))
+        sleep "$((delay / 1000)).$(printf %03d $((delay % 1000)))"
         if kill -9 "$pid" 2>/dev/null; then
             wait "$pid" 2>/dev/null
             [ $? = 137 ] && kills=$((kills + 1))
