@@ -1,8 +1,8 @@
 // JSON, strictly RFC 8259: UTF-8 without byte order mark, bounded depth, no trailing commas. Errors name line, column
 // and byte. Two readers:
 //
-//  - json_parse builds a tree in one block of memory, for configuration files, manifests and headers; the first of equal
-//    keys is found;
+//  - json_parse builds a tree in one block of memory, for configuration files, manifests and headers; the first of
+//    equal keys is found;
 //  - json_find_strings walks one line of JSON Lines and hands out chosen string members without building anything,
 //    for gigabytes of text. Here it follows Python, which made most of them: the last of equal keys counts, and members
 //    that nobody asked for may hold NaN and Infinity.
