@@ -20,7 +20,8 @@ struct megatron_place {
     int64_t first_layer;
 };
 // Our name of a parameter, to be freed; NULL with *is_ignored where it is none that matters, without where it is not
-// known. *layer is its number in the file, -1 where it has none; the name is for that layer + first_layer. Of BERT the heads are known too.
+// known. *layer is its number in the file, -1 where it has none; the name is for that layer + first_layer. Of BERT the
+// heads are known too.
 char *megatron_name(const char *theirs, const struct megatron_place *place, int64_t *layer, bool *is_ignored);
 // How tensor-parallel ranks share a parameter of ours.
 enum megatron_split megatron_split(const char *ours, bool is_gated);

@@ -51,8 +51,7 @@ static const struct flag rows[] = {
      .offset = OFFSET(family),
      .value_name = "NAME",
      .help = "Hugging Face's model_type to write (gpt2, opt, llama, mistral, qwen2, bert, megatron-bert, roberta, t5); "
-             "the first that can "
-             "express the model if not given"},
+             "the first that can express the model if not given"},
     {.name = "--max-shard-size",
      .type = FLAG_STRING,
      .offset = OFFSET(max_shard_size),

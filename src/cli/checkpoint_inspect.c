@@ -8,6 +8,7 @@
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/folder.h"
 #include "checkpoint/manifest.h"
+#include "checkpoint/model_source.h"
 #include "checkpoint/safetensors.h"
 #include "cli/commands.h"
 #include "config/flag.h"
@@ -232,13 +233,42 @@ static int show_single_file(struct view *view, const char *path) {
     return 0;
 }
 
+// A model of Hugging Face or Megatron-LM, in our names and shapes.
+static int show_foreign(struct view *view, const char *path) {
+    struct model_source source;
+    TRY(model_source_open(&source, &(struct model_source_options){.path = path, .step = view->options->step}));
+    int64_t parameters = config_parameter_count(&source.config);
+    json_key(&view->json, "path");
+    json_cstring(&view->json, path);
+    json_key(&view->json, "kind");
+    json_cstring(&view->json, source.kind);
+    json_key(&view->json, "tensor_count");
+    json_int(&view->json, (int64_t)source.count);
+    json_key(&view->json, "parameters");
+    json_int(&view->json, parameters);
+    buffer_printf(&view->text, "%s\n  %s: %zu tensors, %" PRId64 " parameters\n", path, source.kind, source.count,
+                  parameters);
+    for (size_t i = 0; i < source.count && view->options->tensors; i++) {
+        const struct source_tensor *tensor = &source.tensors[i];
+        struct safetensors_tensor shown = {.dtype = tensor->dtype, .rank = tensor->rank};
+        memcpy(shown.shape, tensor->shape, sizeof tensor->shape);
+        char description[128];
+        safetensors_describe(&shown, description, sizeof description);
+        buffer_printf(&view->text, "  %s %s\n", tensor->name, description);
+    }
+    model_source_close(&source);
+    return 0;
+}
+
 static int inspect(const struct options *options, const char *path) {
     struct buffer object = {0};
     struct view view = {.options = options, .json = {.out = &object}};
     struct folder_list list = {0};
     int result = file_is_folder(path) ? folder_list_read(&list, path) : 0;
     json_begin_object(&view.json);
-    if (result == 0 && list.count > 0)
+    if (result == 0 && file_is_folder(path) && model_source_is_foreign(path))
+        result = show_foreign(&view, path);
+    else if (result == 0 && list.count > 0)
         result = show_save_folder(&view, path, &list);
     else if (result == 0)
         result = file_is_folder(path) ? show_checkpoint(&view, path) : show_single_file(&view, path);
@@ -264,7 +294,8 @@ int checkpoint_inspect(int argc, char **argv) {
         .positional_minimum = 1,
         .positional_maximum = INT32_MAX,
         .positional_offset = OFFSET(paths),
-        .epilogue = "PATH is a folder of --save, an iter_… folder, or a .safetensors file of any program.\n",
+        .epilogue = "PATH is a folder of --save, an iter_… folder, a folder of Hugging Face or Megatron-LM, or a "
+                    ".safetensors file of any program.\n",
     };
     struct options options;
     int exit_code = EXIT_CODE_OK;

@@ -76,6 +76,9 @@ expect 0 "huggingface" "$BEVATRON" checkpoint convert --input $foreign/megatron_
     --num-attention-heads 6 --vocab-size 37
 grep -q '"vocab_size": 37' "$work/v0/config.json" && pass || fail "a vocabulary without padding"
 
+expect 0 "huggingface: 34 tensors" "$BEVATRON" checkpoint inspect $foreign/bert_mlm
+expect 0 "decoder.layers.3.mlp.linear_fc2.weight fp32 (12, 48)" "$BEVATRON" checkpoint inspect --tensors $foreign/megatron_v2_tp2_pp2
+
 expect 2 "--input DIR" "$BEVATRON" checkpoint convert --output "$work/x"
 expect 2 "--max-shard-size takes a size" "$BEVATRON" checkpoint convert --input $foreign/gpt2 --output "$work/x" --max-shard-size 5
 expect 216 "is no model that can be read" "$BEVATRON" checkpoint convert --input "$work" --output "$work/x"
