@@ -34,9 +34,12 @@ static void check_rules(const struct unicode_table *table, const char *name, con
 static void check(const struct unicode_table *table, const struct buffer *text) {
     for (int i = 0; i < PATTERNS; i++)
         check_rules(table, patterns[i], &split_pattern_by_name(patterns[i])->rules, text);
-    for (int i = 0; i < 8; i++) {
-        struct split_rules spaces = {
-            .words = SPLIT_WORDS_SPACES, .after_letters = i & 1, .lines = i & 2, .feeds = i & 4};
+    for (int i = 0; i < 9; i++) {
+        struct split_rules spaces = {.words = SPLIT_WORDS_SPACES,
+                                     .after_letters = i & 1,
+                                     .lines = i & 2,
+                                     .feeds = i & 4,
+                                     .between_letters = i & 8};
         check_rules(table, "spaces", &spaces, text);
     }
 }

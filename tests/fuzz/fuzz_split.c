@@ -9,8 +9,11 @@
 
 static const struct split_rules *choose_rules(uint8_t choice, struct split_rules *spaces) {
     static const char *const names[] = {"gpt2", "cl100k", "llama3", "qwen", "o200k", "v1", "v2"};
-    *spaces = (struct split_rules){
-        .words = SPLIT_WORDS_SPACES, .after_letters = choice & 16, .lines = choice & 32, .feeds = choice & 64};
+    *spaces = (struct split_rules){.words = SPLIT_WORDS_SPACES,
+                                   .after_letters = choice & 16,
+                                   .lines = choice & 32,
+                                   .feeds = choice & 64,
+                                   .between_letters = choice & 128};
     size_t name = choice % 8;
     return name < sizeof names / sizeof names[0] ? &split_pattern_by_name(names[name])->rules : spaces;
 }

@@ -161,7 +161,8 @@ struct hf {
     struct bert bert;
     const struct split_rules *byte_rules;  // the whole way is byte-level BPE split by these
     bool byte_prefix_space, byte_nfc;
-    bool is_spaced;  // the whole way goes word by word between spaces and line feeds: T5's
+    bool is_spaced;  // words between spaces go the whole way one by one, cut by these rules
+    struct split_rules space_rules;
     bool is_marked;  // the whole way is BPE of words that begin with U+2581, which spaces become
     struct split_rules mark_rules;
     enum hf_prepend mark_first;  // where one is put before a text that does not begin with a space

@@ -1,5 +1,6 @@
 // The way of a text through a tokenizer.json. Four shapes of it have a way of their own, in which the text is
-// hardly ever rewritten: BERT's; byte-level BPE with a known pattern; BPE of words that U+2581 begins; T5's.
+// hardly ever rewritten: BERT's; byte-level BPE with a known pattern; BPE of words that U+2581 begins; T5's and
+// Falcon's, word by word.
 #include "data/tokenizer/hf.h"
 #include "base/error.h"
 #include "base/memory.h"
@@ -120,17 +121,17 @@ static bool is_printable(const unsigned char *text, size_t length) {
     return true;
 }
 
-// Spaces and line feeds, then a word.
+// A word with the spaces before it; spaces and line feeds that only part words are left out.
 static int encode_spaced_piece(const void *opaque, void *opaque_state, const unsigned char *piece, size_t length,
                                struct token_list *out) {
     const struct hf *hf = opaque;
     struct hf_state *state = opaque_state;
-    while (length > 0 && (*piece == ' ' || *piece == '\n')) {
+    while (hf->space_rules.feeds && length > 0 && (*piece == ' ' || *piece == '\n')) {
         piece++;
         length--;
     }
     buffer_clear(&state->normal);
-    if (is_printable(piece, length))
+    if (hf->normalizer_count == 0 || is_printable(piece, length))
         buffer_append(&state->normal, piece, length);
     else
         TRY(hf_normalize(hf, state, (const char *)piece, length));
@@ -178,8 +179,8 @@ static bool words_stand_by_themselves(const char *text, size_t length) {
 
 static int encode_spaced(const struct hf *hf, struct hf_state *state, const char *text, size_t length,
                          struct token_list *out) {
-    static const struct split_rules words = {.words = SPLIT_WORDS_SPACES, .feeds = true};
-    struct piece_model pieces = {.rules = &words, .table = hf->table, .encode = encode_spaced_piece, .model = hf};
+    struct piece_model pieces = {
+        .rules = &hf->space_rules, .table = hf->table, .encode = encode_spaced_piece, .model = hf};
     return piece_encode(&pieces, &state->pieces, state, text, length, out);
 }
 
@@ -227,7 +228,7 @@ static int encode_raw(const struct hf *hf, struct hf_state *state, const char *t
         return bert_encode(&hf->bert, &state->bert, text, length, out);
     if (hf->is_marked && !memmem(text, length, mark, sizeof mark - 1))
         return encode_marked(hf, state, text, length, is_first, out);
-    if (hf->is_spaced && words_stand_by_themselves(text, length))
+    if (hf->is_spaced && !hf->byte_rules && (hf->normalizer_count == 0 || words_stand_by_themselves(text, length)))
         return encode_spaced(hf, state, text, length, out);
     if (hf->normalizer_count == 0)
         return encode_normalized(hf, state, text, length, is_first, out);

@@ -207,6 +207,13 @@ static bool is_string(const struct hf_string *string, const char *text) {
     return string->text && string->length == strlen(text) && memcmp(string->text, text, string->length) == 0;
 }
 
+static bool has_normalized_added(const struct hf *hf) {
+    for (int64_t i = 0; i < hf->added_count; i++)
+        if (hf->added[i].is_normalized)
+            return true;
+    return false;
+}
+
 // SentencePiece's BPE as Hugging Face writes it: Llama-2 with two normalizers, Mistral with a pre-tokenizer. Every byte
 // must have a token, so that nothing is unknown.
 static void find_marked(struct hf *hf) {
@@ -215,9 +222,7 @@ static void find_marked(struct hf *hf) {
     bool fits = hf->model == HF_MODEL_BPE && hf->cuts_at_mark && hf->byte_fallback;
     for (int byte = 0; byte < 256; byte++)
         fits = fits && hf->byte_tokens[byte] >= 0;
-    for (int64_t i = 0; i < hf->added_count; i++)
-        fits = fits && !hf->added[i].is_normalized;
-    if (!fits)
+    if (!fits || has_normalized_added(hf))
         return;
     if (hf->normalizer_count == 2 && hf->pretokenizer_count == 0 && normal[0].kind == HF_NORMALIZER_PREPEND &&
         is_string(&normal[0].content, MARK) && normal[1].kind == HF_NORMALIZER_REPLACE &&
@@ -232,6 +237,23 @@ static void find_marked(struct hf *hf) {
     }
 }
 
+// Byte-level in several steps, as Falcon's: punctuation apart, then GPT-2's pattern, which cuts before a space between
+// letters whatever else stands around, then steps that cut its pieces further.
+static void find_spaced_bytes(struct hf *hf) {
+    bool after_bytes = false, fits = hf->normalizer_count == 0 && !has_normalized_added(hf);
+    for (size_t i = 0; i < hf->pretokenizer_count; i++) {
+        const struct hf_pretokenizer_step *cut = &hf->pretokenizers[i];
+        bool is_bytes = cut->kind == HF_PRETOKENIZER_BYTES && cut->use_regex && !cut->prefix_space;
+        fits = fits && cut->kind != HF_PRETOKENIZER_METASPACE &&
+               (after_bytes || is_bytes || cut->kind == HF_PRETOKENIZER_PUNCTUATION);
+        after_bytes = after_bytes || is_bytes;
+    }
+    if (!fits || !after_bytes)
+        return;
+    hf->is_spaced = true;
+    hf->space_rules = (struct split_rules){.words = SPLIT_WORDS_SPACES, .between_letters = true};
+}
+
 // T5's: a charsmap that leaves printable ASCII alone and makes blanks of a space and a line feed, then words between
 // blanks. So words can be taken one by one.
 static void find_spaced(struct hf *hf) {
@@ -240,9 +262,7 @@ static void find_spaced(struct hf *hf) {
         hf->pretokenizer_count != 2 || cut[0].kind != HF_PRETOKENIZER_WHITESPACE_SPLIT ||
         cut[1].kind != HF_PRETOKENIZER_METASPACE || cut[1].prepend == HF_PREPEND_FIRST)
         return;
-    bool fits = true;
-    for (int64_t i = 0; i < hf->added_count; i++)
-        fits = fits && !hf->added[i].is_normalized;
+    bool fits = !has_normalized_added(hf);
     struct hf_state state;
     hf_state_init(&state);
     for (int c = '\n'; fits && c < 0x7F; c = c == '\n' ? ' ' : c + 1) {
@@ -255,6 +275,7 @@ static void find_spaced(struct hf *hf) {
         fits = state.normal.data[i] == ' ';
     hf_state_free(&state);
     hf->is_spaced = fits;
+    hf->space_rules = (struct split_rules){.words = SPLIT_WORDS_SPACES, .feeds = true};
 }
 
 // Shapes that have a way of their own, many times faster than going through the parts.
@@ -274,6 +295,7 @@ static void find_shortcuts(struct hf *hf) {
     }
     find_marked(hf);
     find_spaced(hf);
+    find_spaced_bytes(hf);
     hf->byte_nfc = hf->normalizer_count == 1 && normal->kind == HF_NORMALIZER_FORM && normal->form == NORMAL_FORM_C;
     if (hf->model != HF_MODEL_BPE || !hf->has_byte_tokens || hf->prefix.length || hf->suffix.length ||
         (hf->normalizer_count > 0 && !hf->byte_nfc))

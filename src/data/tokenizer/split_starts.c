@@ -230,7 +230,10 @@ static void find_spaces(const struct split_rules *rules, const struct split_chun
         uint64_t letters = block->letters & ~block->high, lines = rules->lines ? block->feeds : 0;
         uint64_t spaces = rules->feeds ? block->spaces | block->feeds : block->spaces;
         starts[i] = (spaces & ~up(spaces, spaces_before, 1)) | lines | up(lines, lines_before, 1);
-        if (rules->after_letters)
+        const struct split_block *next = &chunk->blocks[i + 1];
+        if (rules->between_letters)
+            starts[i] = block->spaces & up(letters, letters_before, 1) & down(letters, next->letters & ~next->high, 1);
+        else if (rules->after_letters)
             starts[i] |= others(block) & ~block->high & up(letters, letters_before, 1);
         spaces_before = spaces;
         letters_before = letters;

@@ -180,6 +180,11 @@ static bool is_space(const struct split_rules *rules, unsigned char byte) {
 
 static size_t spaces_and_word(const struct split_rules *rules, const unsigned char *text, size_t length) {
     for (size_t at = 1; at < length; at++) {
+        if (rules->between_letters) {
+            if (text[at] == ' ' && at + 1 < length && is_ascii_letter(text[at - 1]) && is_ascii_letter(text[at + 1]))
+                return at;
+            continue;
+        }
         if (is_space(rules, text[at]) && !is_space(rules, text[at - 1]))
             return at;
         if (rules->after_letters && is_ascii_letter(text[at - 1]) && split_is_ascii_other(text[at]))
