@@ -27,9 +27,9 @@ struct split_rules {
     bool lines;          // [\r\n]* after other characters, and \s*[\r\n]+ among blanks
     bool slashes;        // [\r\n/]* there
     bool blanks_at_end;  // \s+$ before all that deals with blanks
-    // For SPLIT_WORDS_SPACES: !"#… begin a piece after an ASCII letter. With `lines`, line feeds are pieces there; with
-    // `feeds`, they are as spaces. With `between_letters`, a space between two ASCII letters begins a piece, and nothing
-    // else does.
+    // For SPLIT_WORDS_SPACES: !"#… begin a piece after an ASCII letter. With `lines`, line feeds are pieces there;
+    // with `feeds`, they are as spaces. With `between_letters`, a space between two ASCII letters begins a piece, and
+    // nothing else does.
     bool after_letters;
     bool feeds;
     bool between_letters;
