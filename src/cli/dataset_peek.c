@@ -165,7 +165,8 @@ static int print_documents(const struct options *options, const struct index_rea
 
 static int run(const struct options *options) {
     const struct tokenizer_flags *flags = &options->tokenizer;
-    bool has_tokenizer = flags->vocab_file || flags->merge_file || flag_is_given(&flags->given, "--tokenizer-type");
+    bool has_tokenizer =
+        flags->vocab_file || flags->merge_file || flags->model_file || flag_is_given(&flags->given, "--tokenizer-type");
     struct tokenizer *tokenizer = NULL;
     struct index_reader *reader = NULL;
     int status = has_tokenizer ? tokenizer_open_from_flags(&tokenizer, flags) : 0;
