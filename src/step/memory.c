@@ -86,10 +86,16 @@ static int take(struct step *step, struct arena *arena, const char *name, size_t
     if (!memory) {
         const struct step_memory *m = &step->memory;
         double GB = 1e9;
-        error_context("the step needs %.2f GB (weights %.2f, gradients %.2f, optimizer %.2f, activations %.2f, scratch "
-                      "%.2f); use a smaller --micro-batch-size, --seq-length or model",
-                      (double)m->total / GB, (double)m->weights / GB, (double)m->gradients / GB,
-                      (double)m->optimizer / GB, (double)m->activations / GB, (double)m->scratch / GB);
+        bool is_state = arena == &step->state;
+        error_context(
+            "no room for the %s, %.2f GB: the step needs %.2f GB (weights %.2f, gradients %.2f, optimizer %.2f, "
+            "activations %.2f, scratch %.2f); %s",
+            is_state ? "weights, gradients and optimizer" : name, (double)bytes / GB, (double)m->total / GB,
+            (double)m->weights / GB, (double)m->gradients / GB, (double)m->optimizer / GB, (double)m->activations / GB,
+            (double)m->scratch / GB,
+            is_state ? "use more GPUs with --tensor-model-parallel-size, or a smaller model"
+                     : "use a smaller --micro-batch-size or --seq-length, or --recompute-granularity full "
+                       "--recompute-method uniform --recompute-num-layers 1");
         return -1;
     }
     arena_init(arena, name, memory, bytes ? bytes : ARENA_ALIGNMENT);
