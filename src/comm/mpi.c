@@ -6,6 +6,7 @@
 #include "base/memory.h"
 #include "comm/backend.h"
 #include "ops/device.h"
+#include "tensor/half.h"
 
 #include <limits.h>
 #include <mpi.h>
@@ -24,7 +25,7 @@ enum { PIECE_ELEMENTS = 1 << 28, MAX_PIECES = 64 };
 
 struct mpi_world {
     struct world base;
-    MPI_Op sum_bf16;
+    MPI_Op sum_bf16, sum_f16;
 };
 
 struct mpi_group {
@@ -47,27 +48,20 @@ void mpi_world_abort(enum exit_code code) {
         MPI_Abort(MPI_COMM_WORLD, (int)code);
 }
 
-static float bf16_to_float(uint16_t x) {
-    uint32_t bits = (uint32_t)x << 16;
-    float value;
-    memcpy(&value, &bits, sizeof value);
-    return value;
-}
-
-static uint16_t float_to_bf16(float value) {
-    uint32_t bits;
-    memcpy(&bits, &value, sizeof bits);
-    if ((bits & 0x7fffffffu) > 0x7f800000u)
-        return (uint16_t)((bits >> 16) | 0x40u);  // stays a NaN
-    return (uint16_t)((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
-}
-
 static void add_bf16(void *in, void *inout, int *count, MPI_Datatype *type) {
     (void)type;
     const uint16_t *a = in;
     uint16_t *b = inout;
     for (int i = 0; i < *count; i++)
-        b[i] = float_to_bf16(bf16_to_float(a[i]) + bf16_to_float(b[i]));
+        b[i] = half_to_bf16(half_from_bf16(a[i]) + half_from_bf16(b[i]));
+}
+
+static void add_f16(void *in, void *inout, int *count, MPI_Datatype *type) {
+    (void)type;
+    const uint16_t *a = in;
+    uint16_t *b = inout;
+    for (int i = 0; i < *count; i++)
+        b[i] = half_to_f16(half_from_f16(a[i]) + half_from_f16(b[i]));
 }
 
 int mpi_world_start(struct world_place *place) {
@@ -119,6 +113,7 @@ static void mpi_group_free(struct group *group) {
 static void mpi_world_free(struct world *world) {
     struct mpi_world *w = (struct mpi_world *)world;
     MPI_Op_free(&w->sum_bf16);
+    MPI_Op_free(&w->sum_f16);
     mpi_world_stop();
     free(w);
 }
@@ -132,10 +127,10 @@ static MPI_Datatype type_of(enum dtype dtype) {
     case DTYPE_I64:
         return MPI_INT64_T;
     case DTYPE_BF16:
+    case DTYPE_F16:
         return MPI_UINT16_T;
     case DTYPE_U8:
         return MPI_UINT8_T;
-    case DTYPE_F16:
     case DTYPE_COUNT:
         break;
     }
@@ -143,11 +138,13 @@ static MPI_Datatype type_of(enum dtype dtype) {
 }
 
 static MPI_Op operation_of(const struct world *world, enum dtype dtype, enum reduction reduction) {
-    if (reduction == REDUCE_MAX && dtype != DTYPE_BF16)
-        return MPI_MAX;
-    if (reduction == REDUCE_SUM)
-        return dtype == DTYPE_BF16 ? ((const struct mpi_world *)world)->sum_bf16 : MPI_SUM;
-    die("no MPI operation for the maximum of %s", dtype_name(dtype));
+    const struct mpi_world *w = (const struct mpi_world *)world;
+    bool is_half = dtype == DTYPE_BF16 || dtype == DTYPE_F16;
+    if (reduction == REDUCE_SUM && is_half)
+        return dtype == DTYPE_BF16 ? w->sum_bf16 : w->sum_f16;
+    if (is_half)
+        die("no MPI operation for the maximum of %s", dtype_name(dtype));
+    return reduction == REDUCE_SUM ? MPI_SUM : MPI_MAX;
 }
 
 static struct mpi_request *request_new(void) {
@@ -317,6 +314,7 @@ int mpi_world_open(struct world **world, struct device *device) {
         return -1;
     }
     CHECK_MPI(MPI_Op_create(add_bf16, 1, &w->sum_bf16));
+    CHECK_MPI(MPI_Op_create(add_f16, 1, &w->sum_f16));
     *world = &w->base;
     return 0;
 }

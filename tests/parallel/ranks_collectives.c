@@ -107,6 +107,20 @@ TEST(bf16_sums_round_once_per_rank) {
     device_free(device, x.data);
 }
 
+TEST(fp16_sums) {
+    uint16_t bits[4] = {0x3c00, 0x0001, 0x7bff, 0x7e00};  // 1, 2^-24, the largest number, NaN
+    struct tensor x = tensor_1d(device_alloc(device, sizeof bits), DTYPE_F16, 4);
+    device_copy_in(device, x, bits);
+    comm_all_reduce(all, x, REDUCE_SUM, "fp16");
+    device_copy_out(device, bits, x);
+    int size = group_size(all);
+    EXPECT_INT(bits[0], size == 2 ? 0x4000 : 0x4400);
+    EXPECT_INT(bits[1], size);
+    EXPECT_INT(bits[2], 0x7c00);
+    EXPECT((bits[3] & 0x7fff) > 0x7c00);
+    device_free(device, x.data);
+}
+
 TEST(host_values) {
     int64_t values[2] = {group_rank(all), -group_rank(all)};
     comm_max_i64(all, values, 2, "max");
@@ -170,9 +184,14 @@ TEST(flight_record) {
 
 int main(void) {
     const struct test_case cases[] = {
-        TEST_CASE(all_reduce),    TEST_CASE(all_gather_and_reduce_scatter), TEST_CASE(broadcast_and_ring),
-        TEST_CASE(host_values),   TEST_CASE(bf16_sums_round_once_per_rank), TEST_CASE(groups_of_a_mesh),
+        TEST_CASE(all_reduce),
+        TEST_CASE(all_gather_and_reduce_scatter),
+        TEST_CASE(broadcast_and_ring),
+        TEST_CASE(host_values),
+        TEST_CASE(bf16_sums_round_once_per_rank),
+        TEST_CASE(groups_of_a_mesh),
         TEST_CASE(flight_record),
+        TEST_CASE(fp16_sums),
     };
     struct world_place place;
     if (world_start("mpi", &place) < 0 ||

@@ -1,70 +1,32 @@
-// Conversions between float types in plain integer arithmetic, exact on every machine. Every conversion goes through
-// fp32, which holds all values of the other two.
+// Conversions between arrays of float types. Every one goes through fp32, which holds all values of the other two.
 #include "ops/cpu/convert.h"
 #include "ops/cpu/clones.h"
 #include "base/error.h"
+#include "tensor/half.h"
 #include <string.h>
-
-CPU_INLINE uint32_t float_bits(float value) {
-    uint32_t bits;
-    memcpy(&bits, &value, sizeof bits);
-    return bits;
-}
-
-CPU_INLINE float bits_float(uint32_t bits) {
-    float value;
-    memcpy(&value, &bits, sizeof value);
-    return value;
-}
-
-CPU_INLINE uint16_t bf16_of(float value) {
-    uint32_t bits = float_bits(value);
-    uint32_t rounded = (bits + 0x7FFFu + ((bits >> 16) & 1u)) >> 16;
-    uint32_t quiet = (bits >> 16) | 0x40u;
-    return (uint16_t)((bits & 0x7FFFFFFFu) > 0x7F800000u ? quiet : rounded);
-}
-
-// Normal results: the exponent is rebiased and 13 bits are rounded away, carrying into the exponent where needed. Small
-// ones: adding 0.5 makes the addition itself round to multiples of 2^-24, the spacing of fp16's smallest numbers.
-CPU_INLINE uint16_t f16_of(float value) {
-    uint32_t bits = float_bits(value);
-    uint32_t sign = (bits >> 16) & 0x8000u, magnitude = bits & 0x7FFFFFFFu;
-    uint32_t normal = (magnitude - 0x38000000u + 0xFFFu + ((magnitude >> 13) & 1u)) >> 13;
-    uint32_t small = float_bits(bits_float(magnitude < 0x38800000u ? magnitude : 0) + 0.5f) - 0x3F000000u;
-    uint32_t result = magnitude < 0x38800000u ? small : magnitude < 0x477FF000u ? normal : 0x7C00u;
-    result = magnitude > 0x7F800000u ? 0x7E00u : result;
-    return (uint16_t)(sign | result);
-}
-
-CPU_INLINE float float_of_f16(uint16_t half) {
-    uint32_t sign = (uint32_t)(half & 0x8000u) << 16, magnitude = half & 0x7FFFu;
-    uint32_t normal = (magnitude << 13) + (magnitude >= 0x7C00u ? 0x70000000u : 0x38000000u);
-    float small = (float)magnitude * 0x1p-24f;
-    return bits_float(sign | (magnitude < 0x400u ? float_bits(small) : normal));
-}
 
 CPU_CLONES static void to_bf16(uint16_t *restrict to, const float *restrict from, int64_t count) {
 #pragma omp simd
     for (int64_t i = 0; i < count; i++)
-        to[i] = bf16_of(from[i]);
+        to[i] = half_to_bf16(from[i]);
 }
 
 CPU_CLONES static void to_f16(uint16_t *restrict to, const float *restrict from, int64_t count) {
 #pragma omp simd
     for (int64_t i = 0; i < count; i++)
-        to[i] = f16_of(from[i]);
+        to[i] = half_to_f16(from[i]);
 }
 
 CPU_CLONES static void from_bf16(float *restrict to, const uint16_t *restrict from, int64_t count) {
 #pragma omp simd
     for (int64_t i = 0; i < count; i++)
-        to[i] = bits_float((uint32_t)from[i] << 16);
+        to[i] = half_from_bf16(from[i]);
 }
 
 CPU_CLONES static void from_f16(float *restrict to, const uint16_t *restrict from, int64_t count) {
 #pragma omp simd
     for (int64_t i = 0; i < count; i++)
-        to[i] = float_of_f16(from[i]);
+        to[i] = half_from_f16(from[i]);
 }
 
 static void narrow(void *to, enum dtype to_dtype, const float *from, int64_t count) {

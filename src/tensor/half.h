@@ -1,0 +1,54 @@
+// The 16-bit float types in plain integer arithmetic, exact on every machine: bf16 is the upper half of an fp32, fp16
+// is IEEE's binary16. Numbers round to nearest, ties to even; NaN stays NaN. fp32 holds all values of both.
+#ifndef TENSOR_HALF_H
+#define TENSOR_HALF_H
+
+#include <stdint.h>
+#include <string.h>
+
+// Always inlined, so that a loop around one of them is compiled for the processor that the loop is compiled for.
+#define HALF_INLINE static inline __attribute__((always_inline))
+
+HALF_INLINE uint32_t half_float_bits(float value) {
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    return bits;
+}
+
+HALF_INLINE float half_bits_float(uint32_t bits) {
+    float value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+HALF_INLINE float half_from_bf16(uint16_t half) {
+    return half_bits_float((uint32_t)half << 16);
+}
+
+HALF_INLINE uint16_t half_to_bf16(float value) {
+    uint32_t bits = half_float_bits(value);
+    uint32_t rounded = (bits + 0x7FFFu + ((bits >> 16) & 1u)) >> 16;
+    uint32_t quiet = (bits >> 16) | 0x40u;
+    return (uint16_t)((bits & 0x7FFFFFFFu) > 0x7F800000u ? quiet : rounded);
+}
+
+HALF_INLINE float half_from_f16(uint16_t half) {
+    uint32_t sign = (uint32_t)(half & 0x8000u) << 16, magnitude = half & 0x7FFFu;
+    uint32_t normal = (magnitude << 13) + (magnitude >= 0x7C00u ? 0x70000000u : 0x38000000u);
+    float small = (float)magnitude * 0x1p-24f;
+    return half_bits_float(sign | (magnitude < 0x400u ? half_float_bits(small) : normal));
+}
+
+// Normal results: the exponent is rebiased and 13 bits are rounded away, carrying into the exponent where needed. Small
+// ones: adding 0.5 makes the addition itself round to multiples of 2^-24, the spacing of fp16's smallest numbers.
+HALF_INLINE uint16_t half_to_f16(float value) {
+    uint32_t bits = half_float_bits(value);
+    uint32_t sign = (bits >> 16) & 0x8000u, magnitude = bits & 0x7FFFFFFFu;
+    uint32_t normal = (magnitude - 0x38000000u + 0xFFFu + ((magnitude >> 13) & 1u)) >> 13;
+    uint32_t small = half_float_bits(half_bits_float(magnitude < 0x38800000u ? magnitude : 0) + 0.5f) - 0x3F000000u;
+    uint32_t result = magnitude < 0x38800000u ? small : magnitude < 0x477FF000u ? normal : 0x7C00u;
+    result = magnitude > 0x7F800000u ? 0x7E00u : result;
+    return (uint16_t)(sign | result);
+}
+
+#endif
