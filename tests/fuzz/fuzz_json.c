@@ -72,7 +72,7 @@ static void check_round_trip(const struct json *root, int indent) {
     buffer_free(&out);
 }
 
-// The found text against the first member of that name in the tree.
+// The found text against the member of that name in the tree.
 static void check_found(const struct json *root, const char *key, const struct json_text *found) {
     const struct json *member = json_member(root, key);
     CHECK(found->found == (member != NULL));
@@ -99,6 +99,23 @@ static bool is_wanted_type(const struct json *member) {
     return member->type == JSON_ARRAY;
 }
 
+// Lines are read as Python reads them: of equal keys the last counts, and NaN, Infinity and lone surrogates, which the
+// strict reader refuses, may stand in them. Where a line has any of these the two need not agree.
+static bool has_text(const char *text, size_t size, const char *part) {
+    return size > 0 && memmem(text, size, part, strlen(part)) != NULL;
+}
+
+static bool is_plain(const char *text, size_t size) {
+    return !has_text(text, size, "NaN") && !has_text(text, size, "Infinity") && !has_text(text, size, "\\u");
+}
+
+static bool has_twins(const struct json *root, const char *key) {
+    int count = 0;
+    for (size_t i = 0; root->type == JSON_OBJECT && i < root->count; i++)
+        count += strcmp(root->keys[i].string, key) == 0;
+    return count > 1;
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     static const char *const keys[] = {"text", "t"};
     struct json_text found[2] = {0};
@@ -115,8 +132,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     }
     bool should_be_line = parses && root->type == JSON_OBJECT && is_wanted_type(json_member(root, "text")) &&
                           is_wanted_type(json_member(root, "t"));
-    CHECK(is_line == should_be_line);
-    for (int i = 0; is_line && i < 2; i++)
+    bool is_comparable = parses ? !has_twins(root, "text") && !has_twins(root, "t") : is_plain(text, size);
+    if (is_comparable)
+        CHECK(is_line == should_be_line);
+    for (int i = 0; is_comparable && is_line && i < 2; i++)
         check_found(root, keys[i], &found[i]);
     json_text_free(&found[0]);
     json_text_free(&found[1]);
