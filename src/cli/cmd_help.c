@@ -19,7 +19,7 @@ static const char summary[] =
     "  bevatron train        trains a model; continues one with --load\n"
     "  bevatron evaluate     loss and perplexity of a checkpoint\n"
     "  bevatron generate     text from a checkpoint\n"
-    "  bevatron checkpoint inspect|verify   shows and proves checkpoints\n"
+    "  bevatron checkpoint inspect|verify|convert   shows, proves and converts checkpoints\n"
     "  bevatron board --text --logdir DIR   loss curves of all runs below DIR in the terminal\n"
     "  bevatron bench collectives   bandwidth between ranks\n"
     "  bevatron version      what was built in, for bug reports\n"

@@ -313,6 +313,9 @@ int state_match_schedule(struct config *config, const char *path) {
     TRY(check_optimizer(path));
     TRY(checkpoint_load_state(path, &state));
     int status = parse_config(&object, &state, path);
+    // Of another model nothing else is worth comparing.
+    if (status == 0 && object)
+        status = config_check_json(config, object, path);
     if (status == 0 && object)
         status = config_match_schedule(config, object, path);
     json_free(object);

@@ -34,6 +34,7 @@ expect_same "$work/straight.losses" "$work/resumed.losses" "losses of a resumed 
 
 # A schedule that changed is noticed; the user says which one counts.
 expect 2 "lr_decay_steps" "$BEVATRON" train "${model[@]}" --train-iters 30 --load "$work/resumed"
+expect 1 "holds another model: num_layers" "$BEVATRON" train "${model[@]}" --num-layers 3 --train-iters 30 --load "$work/resumed"
 expect 0 "iteration       21/      21" "$BEVATRON" train "${model[@]}" --train-iters 21 --load "$work/resumed" \
     --use-checkpoint-opt_param-scheduler
 grep -q "learning rate: 1.000000E-04" "$work/out" && pass || fail "the checkpoint's schedule ends at iteration 20"
