@@ -2,7 +2,6 @@
 // and the bar do not tear each other; in a log file a plain line appears every few seconds.
 #include "base/progress.h"
 
-#include "base/buffer.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include <math.h>
@@ -13,17 +12,16 @@
 
 static const double terminal_interval_seconds = 0.1;
 static const double plain_interval_seconds = 5;
-enum { BAR_CELLS = 24 };
+enum { MOST_CELLS = 24, FEWEST_CELLS = 4, BAR_FRAME = 3, PLAIN_COLUMNS = 80 };
 
 static int terminal_columns(void) {
     struct winsize size;
     if (ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0)
         return size.ws_col;
-    return 80;
+    return PLAIN_COLUMNS;
 }
 
-// 950, 12.3k, 4.56M: four characters or so for any count.
-static void append_count(struct buffer *out, double value) {
+void progress_append_count(struct buffer *out, double value) {
     static const char suffixes[] = " kMGTP";
     int power = 0;
     while (fabs(value) >= 999.5 && power < 5) {
@@ -38,7 +36,7 @@ static void append_count(struct buffer *out, double value) {
         buffer_append_byte(out, suffixes[power]);
 }
 
-static void append_duration(struct buffer *out, double seconds) {
+void progress_append_duration(struct buffer *out, double seconds) {
     if (!(seconds < 100 * 86400.0)) {
         buffer_append_string(out, "more than 100 d");
         return;
@@ -53,40 +51,71 @@ static void append_duration(struct buffer *out, double seconds) {
         buffer_printf(out, "%d:%02d", minutes, (int)(whole % 60));
 }
 
-static void append_bar(struct buffer *out, double fraction) {
-    int cells = (int)(fraction * BAR_CELLS);
+static void append_bar(struct buffer *out, double fraction, int cells) {
+    int full = (int)(fraction * cells);
     buffer_append_byte(out, '[');
-    for (int i = 0; i < BAR_CELLS; i++)
-        buffer_append_byte(out, i < cells ? '=' : i == cells ? '>' : ' ');
+    for (int i = 0; i < cells; i++)
+        buffer_append_byte(out, i < full ? '=' : i == full ? '>' : ' ');
     buffer_append_string(out, "] ");
 }
 
-static void compose(const struct progress *p, double now, const char *note, struct buffer *out) {
+static double fraction_of(const struct progress *p) {
+    return p->done < p->total ? p->done / p->total : 1;
+}
+
+// What follows the bar: the share that is done, rates and the time it will take; and where there is room the time it
+// took, and the amount.
+static void append_rest(const struct progress *p, double now, const char *note, int detail, struct buffer *out) {
     double elapsed = now - p->started;
     double rate = elapsed > 0 ? p->done / elapsed : 0;
-    buffer_printf(out, "%s ", p->label);
-    if (p->total > 0) {
-        double fraction = p->done < p->total ? p->done / p->total : 1;
-        if (p->is_terminal)
-            append_bar(out, fraction);
-        buffer_printf(out, "%3.0f%% ", floor(100 * fraction));
+    if (p->total > 0)
+        buffer_printf(out, "%3.0f%% ", floor(100 * fraction_of(p)));
+    if (detail >= 1 || !(p->total > 0)) {
+        progress_append_count(out, p->done);
+        if (p->total > 0) {
+            buffer_append_byte(out, '/');
+            progress_append_count(out, p->total);
+        }
+        buffer_printf(out, " %s, ", p->unit);
     }
-    append_count(out, p->done);
-    if (p->total > 0) {
-        buffer_append_byte(out, '/');
-        append_count(out, p->total);
-    }
-    buffer_printf(out, " %s, ", p->unit);
-    append_count(out, rate);
-    buffer_append_string(out, "/s, ");
-    append_duration(out, elapsed);
-    if (p->total > p->done && rate > 0) {
-        buffer_append_string(out, ", ");
-        append_duration(out, (p->total - p->done) / rate);
-        buffer_append_string(out, " left");
-    }
+    progress_append_count(out, rate);
+    buffer_printf(out, " %s/s", p->unit);
     if (note)
         buffer_printf(out, ", %s", note);
+    if (detail >= 2) {
+        buffer_append_string(out, ", elapsed ");
+        progress_append_duration(out, elapsed);
+    }
+    if (p->total > p->done && rate > 0) {
+        buffer_append_string(out, ", ETA ");
+        progress_append_duration(out, (p->total - p->done) / rate);
+    }
+}
+
+static int width(const struct buffer *text) {
+    int shown = 0;
+    for (size_t i = 0; i < text->length; i++)
+        shown += ((unsigned char)text->data[i] & 0xC0) != 0x80;
+    return shown;
+}
+
+// As much as fits into the columns; the bar takes what room is left, and goes first where there is none.
+static void compose(const struct progress *p, double now, const char *note, int columns, struct buffer *out) {
+    struct buffer rest = {0};
+    bool has_bar = p->is_terminal && p->total > 0;
+    buffer_printf(out, "%s ", p->label);
+    int room = columns - 1 - width(out), least = has_bar ? FEWEST_CELLS + BAR_FRAME : 0;
+    for (int detail = 2; detail >= 0; detail--) {
+        buffer_clear(&rest);
+        append_rest(p, now, note, detail, &rest);
+        if (width(&rest) + least <= room)
+            break;
+    }
+    int cells = room - width(&rest) - BAR_FRAME;
+    if (has_bar && cells >= FEWEST_CELLS)
+        append_bar(out, fraction_of(p), cells < MOST_CELLS ? cells : MOST_CELLS);
+    buffer_append_string(out, buffer_string(&rest));
+    buffer_free(&rest);
 }
 
 // A line as wide as the terminal would wrap, and then redrawing in place no longer works.
@@ -105,9 +134,10 @@ static void cut_to_columns(struct buffer *line, int columns) {
 
 static void show(struct progress *p, double now, const char *note, bool is_last) {
     struct buffer line = {0};
-    compose(p, now, note, &line);
+    int columns = p->is_terminal ? terminal_columns() : PLAIN_COLUMNS;
+    compose(p, now, note, columns, &line);
     if (p->is_terminal && !is_last) {
-        cut_to_columns(&line, terminal_columns());
+        cut_to_columns(&line, columns);
         log_status(buffer_string(&line));
     } else {
         log_status(NULL);

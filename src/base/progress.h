@@ -1,7 +1,9 @@
 // A progress line on stderr: a bar with rate and time left on a terminal, a plain line every few seconds elsewhere.
+// Lines fit the terminal, or 80 columns.
 #ifndef BASE_PROGRESS_H
 #define BASE_PROGRESS_H
 
+#include "base/buffer.h"
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -16,8 +18,13 @@ struct progress {
 };
 
 void progress_begin(struct progress *p, const char *label, const char *unit, double total);
-// note may be NULL; else a short text shown at the end of the line ("12.3 MB/s, loss 4.56").
+// note may be NULL; else a short text shown after the rate ("12.3k docs/s, loss 4.56").
 void progress_update(struct progress *p, double done, const char *note);
 void progress_end(struct progress *p, const char *note);
+
+// 950, 12.3k, 4.56M: five characters or so for any count.
+void progress_append_count(struct buffer *out, double value);
+// 1:23, 1:23:45, 2 d 03:04 h
+void progress_append_duration(struct buffer *out, double seconds);
 
 #endif

@@ -42,8 +42,8 @@ struct preprocessing {
     struct preprocess_state state;
     // Progress:
     struct progress progress;
-    struct text_counts counts;  // of this run
-    uint64_t done_bytes;
+    struct text_counts counts;        // of this run
+    uint64_t done_bytes, left_bytes;  // of input, by this run: done, and to do when it began; 0 where unknown
     double started;
     int64_t next_log;  // at this many documents
     int64_t shown_problems;
@@ -168,22 +168,40 @@ static int create_workers(struct preprocessing *run) {
 
 // ---- progress ----
 
-// Megatron's own line, for scripts that watch for it, or the progress bar.
+// Megatron's own line, for scripts that watch for it, and what it does not say. Its MB are of 2^20 bytes.
+static void log_line(const struct preprocessing *run, double seconds) {
+    const struct text_counts *counts = &run->counts;
+    double documents = (double)counts->documents / seconds, text = (double)counts->text_bytes / seconds / 1048576;
+    struct buffer line = {0};
+    buffer_printf(&line, "Processed %" PRId64 " documents (%.*f docs/s, %.*f MB/s). ", counts->documents,
+                  documents < 100 ? 2 : 0, documents, text < 100 ? 1 : 0, text);
+    progress_append_count(&line, (double)counts->tokens / seconds);
+    buffer_append_string(&line, " tok/s");
+    if (run->left_bytes > run->done_bytes && run->done_bytes > 0) {
+        buffer_append_string(&line, ", ETA ");
+        progress_append_duration(&line,
+                                 seconds * (double)(run->left_bytes - run->done_bytes) / (double)run->done_bytes);
+    }
+    log_info("%s", buffer_string(&line));
+    buffer_free(&line);
+}
+
 static void show_progress(void *context, const struct text_counts *more, uint64_t input_bytes) {
     struct preprocessing *run = context;
     struct text_counts *counts = &run->counts;
     text_counts_add(counts, more);
     run->done_bytes += input_bytes;
     double seconds = clock_seconds() - run->started;
-    double text_rate = (double)counts->text_bytes / seconds, document_rate = (double)counts->documents / seconds;
     if (run->options->log_interval <= 0) {
-        char note[160];
-        snprintf(note, sizeof note, "%" PRId64 " documents, %.1f MB/s of text, %.4g docs/s, %.4g Mtokens/s",
-                 counts->documents, text_rate / 1e6, document_rate, (double)counts->tokens / seconds / 1e6);
-        progress_update(&run->progress, (double)run->done_bytes / 1e6, note);
+        struct buffer note = {0};
+        progress_append_count(&note, (double)counts->documents / seconds);
+        buffer_append_string(&note, " docs/s, ");
+        progress_append_count(&note, (double)counts->tokens / seconds);
+        buffer_append_string(&note, " tokens/s");
+        progress_update(&run->progress, (double)run->done_bytes / 1e6, buffer_string(&note));
+        buffer_free(&note);
     } else if (counts->documents >= run->next_log) {
-        log_info("Processed %" PRId64 " documents (%.6g docs/s, %.6g MB/s).", counts->documents, document_rate,
-                 text_rate / 1048576);
+        log_line(run, seconds);
         run->next_log = (counts->documents / run->options->log_interval + 1) * run->options->log_interval;
     }
 }
@@ -229,9 +247,10 @@ static int tokenize(struct preprocessing *run) {
     };
     bool has_bar = options->log_interval <= 0;
     uint64_t total = inputs_bytes(&run->files), before = bytes_before(run);
+    run->left_bytes = total > before ? total - before : 0;
     run->next_log = options->log_interval;
     if (has_bar)
-        progress_begin(&run->progress, "tokenizing", "MB", total > before ? (double)(total - before) / 1e6 : 0);
+        progress_begin(&run->progress, "tokenizing", "MB", (double)run->left_bytes / 1e6);
     TRY(store_open(&run->store, run->journal.prefix, options->keys.count, run->state.bytes));
     // Fewer workers do not get into each other's way, and need not the memory.
     if (options->workers >= SHARED_FROM)

@@ -71,16 +71,16 @@ static void report_shortly(void) {
 TEST(plain_lines) {
     static struct capture capture;
     capture_run(&capture, report_plainly);
-    EXPECT_STRING(capture.text, "reading  25% 3.62M/14.5M documents, 10/s, 4 d 04:30 h, 12 d 13:31 h left, 12 MB/s\n"
-                                "reading  30% 4.34M/14.5M documents, 12/s, 4 d 04:30 h, 9 d 18:31 h left, done\n"
-                                "unknown 12.3M MB, 34/s, 4 d 04:30 h\n");
+    EXPECT_STRING(capture.text, "reading  25% 3.62M/14.5M documents, 10 documents/s, 12 MB/s, ETA 12 d 13:31 h\n"
+                                "reading  30% 4.34M/14.5M documents, 12 documents/s, done, ETA 9 d 18:31 h\n"
+                                "unknown 12.3M MB, 34 MB/s, elapsed 4 d 04:30 h\n");
 }
 
 TEST(short_durations) {
     static struct capture capture;
     capture_run(&capture, report_shortly);
-    EXPECT(strstr(capture.text, "50% 5/10 steps, 0.") && strstr(capture.text, "/s, 0:1"));
-    EXPECT(strstr(capture.text, "50% 500/1.00k steps, 0.1") && strstr(capture.text, "/s, 1:06:4"));
+    EXPECT(strstr(capture.text, "50% 5/10 steps, 0.") && strstr(capture.text, " steps/s, elapsed 0:1"));
+    EXPECT(strstr(capture.text, "50% 500/1.00k steps, 0.1") && strstr(capture.text, " steps/s, elapsed 1:06:4"));
 }
 
 // stderr of the child is the other end of a pseudo-terminal here.
@@ -95,6 +95,10 @@ static void report_on_terminal(void) {
     progress_begin(&p, "training a model with a rather long label", "steps", 7236000);
     start_earlier(&p);
     progress_update(&p, 3618000, "a note that would make the line wrap: ääääääääääääääääääääää");
+    p.label = "tokenizing";
+    p.unit = "MB";
+    p.last_shown -= 1;
+    progress_update(&p, 3618000, "12.3k docs/s, 12.3M tokens/s");
     progress_end(&p, NULL);
     // What was written arrives in pieces; the line's end is the last.
     char text[2048];
@@ -116,12 +120,14 @@ TEST(terminal_bar) {
     if (capture.status == 77)
         test_skip("no pseudo-terminals here");
     EXPECT_INT(capture.status, 0);
-    const char *start = "\r\033[Ktraining a model with a rather long label [============>           ]  50% 3.62M";
+    const char *start = "\r\033[Ktraining a model with a rather long label  50% 10 steps/s, a note that wo";
     EXPECT(strncmp(capture.text, start, strlen(start)) == 0);
     // 79 columns, then it is wiped and the last line stays.
     const char *wipe = strstr(capture.text + 4, "\r\033[K");
     EXPECT(wipe && wipe - capture.text == 4 + 79);
-    EXPECT(strstr(wipe, "50% 3.62M/7.24M steps, 10/s, 4 d 04:30 h, 4 d 04:30 h left\r\n"));
+    // Everything that fits, and the bar in the room that is left.
+    EXPECT(strstr(wipe, "tokenizing [===>  ]  50% 10 MB/s, 12.3k docs/s, 12.3M tokens/s, ETA 4 d 04:30 h\r"));
+    EXPECT(strstr(wipe, "tokenizing [==========>         ]  50% 3.62M/7.24M MB, 10 MB/s, ETA 4 d 04:30 h\r\n"));
 }
 
 TEST_MAIN(TEST_CASE(clocks), TEST_CASE(time_as_text), TEST_CASE(plain_lines), TEST_CASE(short_durations),

@@ -28,7 +28,7 @@ for codec in gzip:ZLIB zstd:ZSTD bzip2:BZIP2; do
 done
 expect 0 "3000 documents" "$BEVATRON" preprocess --input "$work/parts/p*" --output-prefix "$work/parts-out" --append-eod \
     --log-interval 1000 "${null[@]}"
-grep -qE "^Processed [0-9]+ documents \([0-9.e+]+ docs/s, [0-9.e+]+ MB/s\)\.$" "$work/out" && pass || fail "Megatron's progress line"
+grep -qE "^Processed [0-9]+ documents \([0-9.]+ docs/s, [0-9.]+ MB/s\)\. [0-9.]+[kMG]? tok/s(, ETA [0-9:]+)?$" "$work/out" && pass || fail "Megatron's progress line"
 expect_same "$work/one_text_document.idx" "$work/parts-out_text_document.idx" "index of parts"
 expect_same "$work/one_text_document.bin" "$work/parts-out_text_document.bin" "tokens of parts"
 
