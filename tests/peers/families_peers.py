@@ -1,9 +1,12 @@
 #!/usr/bin/env python3
-"""Two-layer decoders of each family, trained by bevatron and by PyTorch (transformers) from the same weights on the same
+"""Two-layer models of each family, trained by bevatron and by PyTorch (transformers) from the same weights on the same
 samples in the same order, then their perplexity on WikiText-2: the two must agree within 1 %.
 
-Trains on valid.txt and tests on test.txt of $BEVATRON_SHARED/data/text/wikitext-2. Needs torch, transformers and numpy;
-$BEVATRON is the program. ITERS: updates (300). Names of families as arguments choose some. Run from the repository's root."""
+Trains on valid.txt and tests on test.txt of $BEVATRON_SHARED/data/text/wikitext-2. Needs torch, transformers, tokenizers and numpy;
+$BEVATRON is the program. Decoders' samples are read from the dataset and its index here; masked ones come from peers_batches
+(`ninja -C build/release peers_batches`), which writes what `train` gets: $BATCHES, or tests/peers_batches beside the program.
+ITERS: updates (300). Names of families as arguments choose some. Run from the repository's root."""
+import collections
 import glob
 import json
 import math
@@ -18,6 +21,7 @@ import torch.nn.functional as F
 import transformers as hf
 
 PROGRAM = os.environ.get("BEVATRON", "build/release/bevatron")
+BATCHES = os.environ.get("BATCHES", os.path.join(os.path.dirname(PROGRAM), "tests/peers_batches"))
 SHARED = os.environ.get("BEVATRON_SHARED", "../shared")
 ITERS, B, T, V, EVALS, LR = int(os.environ.get("ITERS", "300")), 8, 64, 2048, 20, 2e-3
 SIZE = dict(vocab_size=V, num_hidden_layers=2, hidden_size=64, num_attention_heads=4, max_position_embeddings=T)
@@ -29,6 +33,22 @@ FAMILIES = {
     "llama": lambda: hf.LlamaForCausalLM(hf.LlamaConfig(intermediate_size=160, num_key_value_heads=2, **SIZE)),
     "mistral": lambda: hf.MistralForCausalLM(hf.MistralConfig(intermediate_size=160, num_key_value_heads=1, head_dim=24,
                                                               sliding_window=20, **SIZE)),
+    "bert": lambda: hf.BertForMaskedLM(hf.BertConfig(intermediate_size=256, hidden_dropout_prob=0, attention_probs_dropout_prob=0,
+                                                     **SIZE)),
+    "roberta": lambda: hf.RobertaForMaskedLM(hf.RobertaConfig(intermediate_size=256, hidden_dropout_prob=0, type_vocab_size=1,
+                                                              attention_probs_dropout_prob=0,
+                                                              **SIZE | {"max_position_embeddings": T + 2})),
+    "t5": lambda: hf.T5ForConditionalGeneration(hf.T5Config(vocab_size=V, d_model=64, d_kv=16, d_ff=256, num_layers=2, num_heads=4,
+                                                            dropout_rate=0)),
+}
+# What their data are made of and how: the dataset's name, flags of its tokenizer, flags of the samples.
+WORDPIECE = ["--tokenizer-type", "BertWordPieceLowerCase", "--vocab-file", "FOLDER/words.txt"]
+FAIRSEQ = ["--tokenizer-type", "FairseqTokenizer", "--tokenizer-model", "FOLDER/dict.txt"]
+MASKED = {
+    "bert": ("bert_text_sentence", WORDPIECE, ["--model", "bert", "--bert-no-binary-head"]),
+    "roberta": ("roberta_text_sentence", FAIRSEQ, ["--model", "bert", "--bert-no-binary-head", "--sample-break-mode", "complete",
+                                                   "--tokens-per-sample", str(T)]),
+    "t5": ("bert_text_sentence", WORDPIECE, ["--model", "t5", "--vocab-extra-ids", "100", "--decoder-seq-length", "32"]),
 }
 
 
@@ -68,48 +88,110 @@ def samples(folder, name, split):
     return np.stack([stream[first[i]:first[i] + T + 1] for i in shuffle]).astype(np.int64)
 
 
-def ours(folder, model):
-    out = run("train", "--load", model, "--use-checkpoint-args", "--finetune", "--train-data-path",
-              f"{folder}/valid_text_document", "--valid-data-path", f"{folder}/test_text_document", "--data-cache-path",
-              f"{folder}/cache", "--vocab-file", f"{folder}/t-vocab.json", "--merge-file", f"{folder}/t-merges.txt",
-              "--seq-length", str(T), "--micro-batch-size", str(B), "--train-iters", str(ITERS), "--lr", str(LR),
-              "--lr-decay-style", "constant", "--weight-decay", "0.1", "--adam-beta2", "0.95", "--clip-grad", "1.0",
-              "--eval-iters", str(EVALS), "--eval-interval", str(10 * ITERS), "--log-interval", str(ITERS), "--device", "cpu",
-              "--hidden-dropout", "0", "--attention-dropout", "0")
+def prepare_masked(folder):
+    """WordPieces and a dictionary of words, each with the tokens that bevatron adds V in all, and their datasets."""
+    from tokenizers import BertWordPieceTokenizer
+    pieces = BertWordPieceTokenizer(lowercase=True)
+    pieces.train(f"{folder}/valid.txt", vocab_size=V - 102, show_progress=False)
+    vocabulary = sorted(pieces.get_vocab().items(), key=lambda item: item[1])
+    open(f"{folder}/words.txt", "w").writelines(f"{word}\n" for word, _ in vocabulary)
+    counts = collections.Counter(open(f"{folder}/valid.txt").read().split())
+    counts.pop("<unk>", None)
+    with open(f"{folder}/dict.txt", "w") as out:
+        out.writelines(f"{word} {count}\n" for word, count in counts.most_common(V - 5))
+        out.write("<mask> 1\n")
+    for name in ("valid", "test"):
+        for kind, flags in (("bert", WORDPIECE), ("roberta", FAIRSEQ)):
+            run("preprocess", "--input", f"{folder}/{name}.jsonl", "--output-prefix", f"{folder}/{name}_{kind}", "--workers", "2",
+                "--split-sentences", *placed(folder, flags))
+
+
+def placed(folder, flags):
+    return [flag.replace("FOLDER", folder) for flag in flags]
+
+
+def data_flags(folder, family):
+    """What train and peers_batches are both given."""
+    name, tokenizer, samples_flags = MASKED.get(family, (
+        "text_document", ["--vocab-file", "FOLDER/t-vocab.json", "--merge-file", "FOLDER/t-merges.txt"], []))
+    return ["--train-data-path", f"{folder}/valid_{name}", "--valid-data-path", f"{folder}/test_{name}", "--data-cache-path",
+            f"{folder}/cache", *placed(folder, tokenizer), *samples_flags, "--seq-length", str(T), "--micro-batch-size", str(B),
+            "--train-iters", str(ITERS), "--lr", str(LR), "--lr-decay-style", "constant", "--weight-decay", "0.1", "--adam-beta2", "0.95",
+            "--clip-grad", "1.0", "--eval-iters", str(EVALS), "--eval-interval", str(10 * ITERS), "--log-interval", str(ITERS),
+            "--device", "cpu", "--hidden-dropout", "0", "--attention-dropout", "0"]
+
+
+def ours(folder, model, family):
+    out = run("train", "--load", model, "--use-checkpoint-args", "--finetune", *data_flags(folder, family))
     return float(re.search(r"on validation set \| lm loss value: (\S+)", out).group(1))
 
 
-def theirs(folder, path):
+def masked_batches(folder, family):
+    """The micro-batches of training and validation as the arguments and labels of a model of transformers."""
+    path = f"{folder}/{family}.batches"
+    subprocess.run([BATCHES, *data_flags(folder, family), "--num-layers", "2", "--hidden-size", "64", "--num-attention-heads", "4",
+                    "--max-position-embeddings", str(T), "--output", path], check=True)
+    words, batches = np.fromfile(path, np.int32), []
+    at = 0
+
+    def take(*shape, dtype=np.int32):
+        nonlocal at
+        at += int(np.prod(shape))
+        return torch.from_numpy(words[at - int(np.prod(shape)):at].view(dtype).reshape(shape).copy())
+    while at < len(words):
+        rows, columns, label_columns, has_types, has_lengths, has_decoder = take(6).tolist()
+        model_input = {"input_ids": take(rows, columns).long()}
+        labels, mask = take(rows, label_columns).long(), take(rows, label_columns, dtype=np.float32)
+        if has_types:
+            model_input["token_type_ids"] = take(rows, columns).long()
+        if has_lengths:
+            model_input["attention_mask"] = (torch.arange(columns) < take(rows)[:, None]).long()
+        if has_decoder:
+            model_input["decoder_input_ids"] = take(rows, label_columns).long()
+        batches.append((model_input, torch.where(mask > 0, labels, -100)))
+    assert len(batches) == ITERS + EVALS, len(batches)
+    return batches[:ITERS], batches[ITERS:]
+
+
+def decoder_batches(folder):
+    """The same of running text."""
+    return [[({"input_ids": torch.from_numpy(rows[i * B:(i + 1) * B, :-1])}, torch.from_numpy(rows[i * B:(i + 1) * B, 1:]))
+             for i in range(count)]
+            for count, rows in ((ITERS, samples(folder, "valid", "train")), (EVALS, samples(folder, "test", "valid")))]
+
+
+def theirs(folder, path, family):
     torch.manual_seed(0)
-    model = hf.AutoModelForCausalLM.from_pretrained(path)
+    model = type(FAMILIES[family]()).from_pretrained(path)
     parameters = list(model.parameters())
     optimizer = torch.optim.AdamW([{"params": [p for p in parameters if p.dim() > 1], "weight_decay": 0.1},
                                    {"params": [p for p in parameters if p.dim() == 1], "weight_decay": 0.0}],
                                   lr=LR, betas=(0.9, 0.95), eps=1e-8)
 
-    def loss_of(rows):
-        rows = torch.from_numpy(rows)
-        logits = model(input_ids=rows[:, :-1]).logits
-        return F.cross_entropy(logits.reshape(-1, logits.shape[-1]), rows[:, 1:].reshape(-1))
-    train = samples(folder, "valid", "train")
-    for i in range(ITERS):
-        loss_of(train[i * B:(i + 1) * B]).backward()
+    def loss_of(batch, reduction):
+        logits = model(**batch[0]).logits
+        return F.cross_entropy(logits.reshape(-1, logits.shape[-1]), batch[1].reshape(-1), reduction=reduction)
+    train, valid = masked_batches(folder, family) if family in MASKED else decoder_batches(folder)
+    for batch in train:
+        loss_of(batch, "mean").backward()
         torch.nn.utils.clip_grad_norm_(parameters, 1.0)
         optimizer.step()
         optimizer.zero_grad()
-    valid = samples(folder, "test", "valid")
     with torch.no_grad():
-        return sum(loss_of(valid[i * B:(i + 1) * B]).item() for i in range(EVALS)) / EVALS
+        return sum(loss_of(batch, "sum").item() for batch in valid) / sum((batch[1] != -100).sum().item() for batch in valid)
 
 
 failed = False
 with tempfile.TemporaryDirectory() as folder:
     prepare(folder)
-    for name in sys.argv[1:] or FAMILIES:
+    chosen = sys.argv[1:] or list(FAMILIES)
+    if set(chosen) & set(MASKED):
+        prepare_masked(folder)
+    for name in chosen:
         torch.manual_seed(1)
         path = f"{folder}/{name}"
         FAMILIES[name]().save_pretrained(path)
-        a, b = math.exp(ours(folder, path)), math.exp(theirs(folder, path))
+        a, b = math.exp(ours(folder, path, name)), math.exp(theirs(folder, path, name))
         difference = abs(a - b) / b
         failed |= not difference < 0.01
         print(f"{name:10} perplexity after {ITERS} updates: bevatron {a:9.3f}, PyTorch {b:9.3f}, {100 * difference:.4f} % apart", flush=True)
