@@ -114,7 +114,9 @@ int main(int argc, char **argv) {
         (void)fprintf(stderr, "%s\n", error_message());
         return 1;
     }
-    bench.products = gpt_products_create(numbers[0], numbers[1], numbers[2], numbers[3]);
+    int64_t C = numbers[1];
+    bench.products = gpt_products_create(&(struct products_shape){
+        .L = numbers[0], .C = C, .V = numbers[2], .N = numbers[3], .q = C, .kv = C, .F = 4 * C});
     for (long long run = 0; run <= numbers[5]; run++) {
         run_all(&bench, OPS_F32, run > 0);
         run_all(&bench, OPS_BF16, run > 0);

@@ -1,7 +1,7 @@
 // layer: step
-// One full training step of a GPT (forward, backward, clipping, Adam) on random tokens: median time, tokens per
-// second and peak memory, as one line of JSON. Without flags: GPT-2 124M, 4 sequences of 256 tokens, fp32, 2 threads.
-// Flags are those of train. bench/bench_step_peers.py runs it beside PyTorch.
+// One full training step of a GPT, Llama or BERT (forward, backward, clipping, Adam) on random tokens: median time,
+// tokens per second and peak memory, as one line of JSON. Without flags: GPT-2 124M, 4 sequences of 256 tokens, fp32, 2
+// threads. Flags are those of train. bench/bench_step_peers.py runs it beside PyTorch.
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/memory.h"
@@ -98,7 +98,7 @@ static struct tokens make_tokens(const struct config *config) {
         t.tokens[n] = (int32_t)(random.word[0] % (uint32_t)config->padded_vocab_size);
         t.labels[n] = (int32_t)(random.word[1] % (uint32_t)config->padded_vocab_size);
         t.positions[n] = (int32_t)(n % (size_t)t.T);
-        t.mask[n] = 1;
+        t.mask[n] = config_form(config) != CONFIG_BERT || n % 20 < 3;  // 15 % of a masked model's tokens count
     }
     return t;
 }
@@ -111,8 +111,16 @@ static int compare(const void *a, const void *b) {
 static void print_floor(const struct bench *bench) {
     const struct config *config = &bench->config;
     int64_t N = config->micro_batch_size * config->seq_length;
-    double seconds = gpt_products_seconds(config->num_layers, config->hidden_size, config->padded_vocab_size, N,
-                                          (int)config->threads, (int)bench->steps);
+    struct products_shape shape = {.L = config->num_layers,
+                                   .C = config->hidden_size,
+                                   .V = config->padded_vocab_size,
+                                   .N = N,
+                                   .q = config->num_attention_heads * config->kv_channels,
+                                   .kv = config_query_groups(config) * config->kv_channels,
+                                   .F = config->ffn_hidden_size,
+                                   .gated = config_is_gated(config),
+                                   .transform = config_form(config) == CONFIG_BERT};
+    double seconds = gpt_products_seconds(&shape, (int)config->threads, (int)bench->steps);
     printf("{\"name\": \"products in OpenBLAS\", \"median_s\": %.4f, \"min_s\": %.4f, \"tokens_per_second\": %.1f}\n",
            seconds, seconds, (double)N / seconds);
 }

@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
-"""A training step of GPT-2 124M (B=4, T=256, fp32, 2 threads): ours beside PyTorch, eager and compiled, and beside the time
-that the step's matrix products alone take in OpenBLAS (the best of its runs). Needs a Python with torch. Rounds are interleaved, so
-that what else the machine does hits all alike; of each the round with the best median counts. ROUNDS, STEPS: how many."""
+"""A training step (B=4, T=256, 2 threads) of GPT-2 124M, a Llama of its size or BERT-base: ours beside PyTorch, eager and compiled,
+and beside the time that the step's matrix products alone take in OpenBLAS (fp32, the best of its runs). Needs a Python with torch.
+Rounds are interleaved, so that what else the machine does hits all alike; of each the round with the best median counts. MODEL=gpt|llama|bert;
+DTYPE=fp32|bf16: in bf16 ours in fp32 stands beside, and PyTorch runs under autocast and with bf16 weights (see torch_step_cpu.py);
+ROUNDS, STEPS: how many; LAYERS: fewer for a trial."""
 import json
 import os
 import subprocess
@@ -21,28 +23,43 @@ def program(name):
     sys.exit(f"{name} is not built; run make first")
 
 
-commands = {
-    "floor": [program("bench_step"), "--floor", "--steps", STEPS],
-    "bevatron": [program("bench_step"), "--steps", STEPS],
-    "eager": [sys.executable, f"{HERE}/torch_step_cpu.py", "--mode", "eager", "--steps", STEPS],
-    "compiled": [sys.executable, f"{HERE}/torch_step_cpu.py", "--mode", "compiled", "--steps", STEPS],
+MODEL, DTYPE, LAYERS = os.environ.get("MODEL", "gpt"), os.environ.get("DTYPE", "fp32"), os.environ.get("LAYERS", "12")
+SHAPES = {
+    "gpt": ["--preset", "gpt2-124m"],
+    "llama": ["--preset", "llama-7b", "--hidden-size", "768", "--num-attention-heads", "12", "--ffn-hidden-size", "2048",
+              "--vocab-size", "32000"],
+    "bert": ["--preset", "bert-base", "--bert-no-binary-head", "--vocab-size", "30522"],
 }
+ours = [program("bench_step"), *SHAPES[MODEL], "--num-layers", LAYERS, "--steps", STEPS]
+
+
+def torch(mode, dtype):
+    return [sys.executable, f"{HERE}/torch_step_cpu.py", "--mode", mode, "--model", MODEL, "--dtype", dtype, "--layers", LAYERS,
+            "--steps", STEPS]
+
+
+commands = {"floor": [*ours, "--floor"], "bevatron": ours}
+if DTYPE == "bf16":
+    commands = {"fp32": ours, "bevatron": [*ours, "--bf16"]}
+commands |= {(mode, dtype): torch(mode, dtype) for dtype in (["autocast", "bf16"] if DTYPE == "bf16" else ["fp32"])
+             for mode in ("eager", "compiled")}
 best = {}
 for _ in range(ROUNDS):
     for key, command in commands.items():
         result = subprocess.run(command, capture_output=True, text=True)
         lines = [line for line in result.stdout.splitlines() if line.startswith("{")]
         if result.returncode or not lines:
-            print(f"{key} failed: {result.stderr.strip()[-400:]}", file=sys.stderr)
+            print(f"{key} failed ({result.returncode}): {result.stderr.strip()[-400:]}", file=sys.stderr)
             continue
         row = json.loads(lines[-1])
+        row["name"] += f" {key}" if key == "fp32" else ""
         print(json.dumps(row), flush=True)
         if key not in best or row["median_s"] < best[key]["median_s"]:
             best[key] = row
 
-ours = best["bevatron"]
-print(f"\n{'':28}{'s/step':>9}{'tokens/s':>10}{'peak MB':>9}{'ours is':>10}")
+first = best["bevatron"]
+print(f"\n{MODEL + ' ' + DTYPE:36}{'s/step':>9}{'tokens/s':>10}{'peak MB':>9}{'ours is':>10}")
 for key, row in best.items():
     tokens, memory = row.get("tokens_per_second"), row.get("peak_rss_mb")
-    ratio = row["median_s"] / ours["median_s"]
-    print(f"{row['name']:28}{row['median_s']:9.3f}{tokens or 0:10.1f}{memory or 0:9.0f}{ratio:9.3f}x")
+    ratio = row["median_s"] / first["median_s"]
+    print(f"{row['name']:36}{row['median_s']:9.3f}{tokens or 0:10.1f}{memory or 0:9.0f}{ratio:9.3f}x")

@@ -1,6 +1,7 @@
-// The matrix products of one training step of a GPT, and the time OpenBLAS itself takes for them with its own threads:
-// the floor that no step can go below. For each layer forward, input gradient and weight gradient of the four
-// linear layers (qkv, attention output, two of the MLP), then the same three for the output head. Attention is not in.
+// The matrix products of a training step of a GPT, Llama or BERT, and the time OpenBLAS itself takes for them with its
+// own threads: the floor that no step can go below. For each layer forward, input gradient and weight gradient of the
+// four linear layers (qkv, attention output, two of the MLP), then the same three for BERT's transform and for the
+// output head. Attention is not in.
 #ifndef BENCH_FLOOR_H
 #define BENCH_FLOOR_H
 
@@ -52,25 +53,42 @@ static inline void products_add_linear(struct gpt_products *p, const char *name,
     p->flops += 6.0 * (double)N * (double)in * (double)out;
 }
 
-static inline struct gpt_products gpt_products_create(int64_t L, int64_t C, int64_t V, int64_t N) {
+// The widths of a model's linear layers. Of a gated MLP the two first matrices are one product.
+struct products_shape {
+    int64_t L, C, V, N;     // layers, hidden size, vocabulary, tokens of a step
+    int64_t q, kv, F;       // widths of queries, of keys and of the MLP
+    bool gated, transform;  // MLP with a gate; head with BERT's dense layer in front
+};
+
+static inline struct gpt_products gpt_products_create(const struct products_shape *s) {
     struct gpt_products p = {0};
-    int64_t widest = V > 4 * C ? V : 4 * C, parameters = 12 * L * C * C + V * C, offset = 0;
-    p.list = calloc((size_t)(12 * L + 3), sizeof *p.list);
+    int64_t C = s->C, N = s->N, qkv = s->q + 2 * s->kv, fc1 = s->gated ? 2 * s->F : s->F;
+    int64_t widths[] = {C, qkv, fc1, s->V}, widest = 0;
+    for (int i = 0; i < 4; i++)
+        widest = widths[i] > widest ? widths[i] : widest;
+    int64_t input = s->q > C ? s->q : C, count = 12 * s->L + 6, offset = 0;
+    input = s->F > input ? s->F : input;
+    int64_t parameters = s->L * C * (qkv + s->q + fc1 + s->F) + C * C + s->V * C;
+    p.list = calloc((size_t)count, sizeof *p.list);
     if (!p.list)
-        die("no memory for %lld products", (long long)(12 * L + 3));
+        die("no memory for %lld products", (long long)count);
     p.weights = products_alloc(parameters);
     p.gradients = products_alloc(parameters);
-    p.input = products_alloc(N * 4 * C);
+    p.input = products_alloc(N * input);
     p.output = products_alloc(N * widest);
-    p.dinput = products_alloc(N * 4 * C);
-    for (int64_t layer = 0; layer < L; layer++) {
-        products_add_linear(&p, "qkv", N, C, 3 * C, offset);
-        products_add_linear(&p, "proj", N, C, C, offset + 3 * C * C);
-        products_add_linear(&p, "fc1", N, C, 4 * C, offset + 4 * C * C);
-        products_add_linear(&p, "fc2", N, 4 * C, C, offset + 8 * C * C);
-        offset += 12 * C * C;
+    p.dinput = products_alloc(N * input);
+    for (int64_t layer = 0; layer < s->L; layer++) {
+        products_add_linear(&p, "qkv", N, C, qkv, offset);
+        products_add_linear(&p, "proj", N, s->q, C, offset += C * qkv);
+        products_add_linear(&p, "fc1", N, C, fc1, offset += C * s->q);
+        products_add_linear(&p, "fc2", N, s->F, C, offset += C * fc1);
+        offset += C * s->F;
     }
-    products_add_linear(&p, "head", N, C, V, offset);
+    if (s->transform) {
+        products_add_linear(&p, "transform", N, C, C, offset);
+        offset += C * C;
+    }
+    products_add_linear(&p, "head", N, C, s->V, offset);
     return p;
 }
 
@@ -107,8 +125,8 @@ static inline double gpt_products_run_blas(const struct gpt_products *p, int thr
 }
 
 // The fastest of `repeats` runs, in seconds, after one to warm up.
-static inline double gpt_products_seconds(int64_t L, int64_t C, int64_t V, int64_t N, int threads, int repeats) {
-    struct gpt_products p = gpt_products_create(L, C, V, N);
+static inline double gpt_products_seconds(const struct products_shape *shape, int threads, int repeats) {
+    struct gpt_products p = gpt_products_create(shape);
     double best = INFINITY;
     for (int i = 0; i <= repeats; i++) {
         double seconds = gpt_products_run_blas(&p, threads);
