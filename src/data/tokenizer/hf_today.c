@@ -4,6 +4,7 @@
 #include "data/tokenizer/hf_save.h"
 #include "data/tokenizer/hf_tokenizer.h"
 #include "data/tokenizer/kind.h"
+#include "data/tokenizer/wordpiece_vocab.h"
 #include "base/error.h"
 #include "base/file.h"
 #include <string.h>
@@ -121,6 +122,8 @@ static int write_bert(struct buffer *out, const struct buffer *lines, bool lower
 int hf_tokenizer_open_bert(struct tokenizer *tokenizer, const struct tokenizer_options *options, bool lower) {
     struct buffer lines = {0}, text = {0};
     int status = file_read_all(options->vocab_file, LARGEST_FILE, &lines);
+    if (status == 0)
+        status = wordpiece_vocab_check_end(buffer_string(&lines), lines.length, options->vocab_file);
     if (status == 0)
         status = write_bert(&text, &lines, lower, options->vocab_file);
     if (status == 0)

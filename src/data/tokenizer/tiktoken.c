@@ -8,6 +8,7 @@
 #include "data/tokenizer/trie.h"
 #include "base/error.h"
 #include "base/file.h"
+#include "base/log.h"
 #include "base/memory.h"
 #include <inttypes.h>
 #include <stdlib.h>
@@ -64,6 +65,15 @@ static int choose_pattern(struct tiktoken_model *model, const char *name, const 
     return 0;
 }
 
+// A rank file that is cut between two lines looks like a small one, which is no error: people make their own.
+static void warn_of_few(const struct tiktoken_model *model, const char *pattern, const char *path) {
+    int64_t count = model->ranks.tokens.count;
+    const struct tiktoken_known *larger = tiktoken_find_larger(pattern, count);
+    if (larger)
+        log_warn("%s has %" PRId64 " ranks, but %s, which is split so, has %" PRId64 "; the file may be cut", path,
+                 count, larger->name, larger->rank_count);
+}
+
 static int open_ranks(struct tokenizer *tokenizer, const struct tokenizer_options *options,
                       const struct file_map *file) {
     struct tiktoken_model *model = tokenizer->model;
@@ -75,6 +85,8 @@ static int open_ranks(struct tokenizer *tokenizer, const struct tokenizer_option
                        : known                   ? known->pattern
                                                  : NULL,
                        path));
+    if (options->tiktoken_pattern)
+        warn_of_few(model, options->tiktoken_pattern, path);
     tokenizer->vocab_size = model->ranks.size;
     tokenizer->eod = -1;
     if (!known)

@@ -44,8 +44,10 @@ static int open_model(struct tokenizer *tokenizer, const struct tokenizer_option
     struct file_map file;
     TRY(file_map_open(&file, options->vocab_file));
     struct wordpiece_vocab vocab;
-    int status =
-        wordpiece_vocab_parse(&vocab, file.size ? (const char *)file.data : "", file.size, options->vocab_file);
+    const char *text = file.size ? (const char *)file.data : "";
+    int status = wordpiece_vocab_check_end(text, file.size, options->vocab_file);
+    if (status == 0)
+        status = wordpiece_vocab_parse(&vocab, text, file.size, options->vocab_file);
     file_map_close(&file);
     if (status < 0)
         return -1;
