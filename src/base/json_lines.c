@@ -63,15 +63,18 @@ static bool read_string(struct json_lexer *lexer, struct json_text *into) {
 }
 
 static bool read_strings(struct json_lexer *lexer, struct json_text *into) {
+    size_t opening = lexer->at++;
     into->is_array = true;
-    lexer->at++;
     if (json_lex_peek(lexer) == ']') {
         lexer->at++;
         return true;
     }
     for (;;) {
-        if (json_lex_peek(lexer) != '"')
-            return json_lex_fail(lexer, lexer->at, "a wanted member is an array of something else than strings");
+        if (json_lex_peek(lexer) != '"') {
+            into->other = "an array of something else than strings";
+            lexer->at = opening;
+            return json_walk_value(lexer, NULL, 1);
+        }
         if (!read_string(lexer, into))
             return false;
         int mark = json_lex_peek(lexer);
@@ -83,7 +86,22 @@ static bool read_strings(struct json_lexer *lexer, struct json_text *into) {
     }
 }
 
+static const char *name_type(int first) {
+    switch (first) {
+    case 'n':
+        return "null";
+    case 't':
+    case 'f':
+        return "a truth value";
+    case '{':
+        return "an object";
+    default:
+        return "a number";
+    }
+}
+
 static void clear(struct json_text *text) {
+    text->other = NULL;
     text->found = text->is_array = false;
     text->count = text->lone_surrogates = 0;
     buffer_clear(&text->text);
@@ -103,12 +121,14 @@ static bool read_member(struct search *s) {
     size_t before = lexer->lone_surrogates;
     bool is_read = false;
     int first = json_lex_peek(lexer);
-    if (first == '"')
+    if (first == '"') {
         is_read = read_string(lexer, into);
-    else if (first == '[')
+    } else if (first == '[') {
         is_read = read_strings(lexer, into);
-    else
-        json_lex_fail(lexer, lexer->at, "a wanted member is neither a string nor an array of strings");
+    } else {
+        into->other = name_type(first);
+        is_read = json_walk_value(lexer, NULL, 1);
+    }
     into->lone_surrogates = lexer->lone_surrogates - before;
     return is_read;
 }
@@ -142,8 +162,13 @@ int json_find_strings(const char *line, size_t length, const char *const *keys, 
     };
     for (size_t i = 0; i < count; i++)
         clear(&found[i]);
-    if (read_object(&search))
+    if (read_object(&search)) {
+        for (size_t i = 0; i < count; i++)
+            if (found[i].other)
+                return error_set_code(EXIT_CODE_BAD_DATA, "valid JSON, but \"%s\" is %s, not a string", keys[i],
+                                      found[i].other);
         return 0;
+    }
     return error_set_code(EXIT_CODE_BAD_DATA, "not a valid JSON line: byte %zu of %zu: %s", search.lexer.problem_at,
                           length, search.lexer.problem);
 }

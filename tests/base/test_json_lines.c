@@ -42,6 +42,9 @@ TEST(members) {
     EXPECT(!found[0].found && !found[1].found);
     EXPECT_OK(find("{\"text\": \"\"}", 12, found));
     EXPECT(found[0].found && found[0].count == 1 && found[0].lengths[0] == 0);
+    // The last of equal names counts, whatever the others are.
+    EXPECT_OK(find("{\"text\": null, \"text\": [1], \"text\": \"z\"}", 40, found));
+    EXPECT_STRING(found[0].text.data, "z");
     json_text_free(&found[0]);
     json_text_free(&found[1]);
 }
@@ -61,11 +64,13 @@ TEST(refused) {
         {"{\"text\": \"a\"", "byte 12 of 12"},
         {"{\"text\": \"a\"} x", "byte 14"},
         {"{\"text\": \"a}", "byte 9"},
-        {"{\"text\": null}", "neither a string nor"},
-        {"{\"text\": 5}", "neither a string nor"},
-        {"{\"text\": {\"a\": \"b\"}}", "neither a string nor"},
-        {"{\"text\": [\"a\", 5]}", "byte 15 of 18"},
-        {"{\"text\": [\"a\",]}", "strings"},
+        {"{\"text\": null}", "valid JSON, but \"text\" is null, not a string"},
+        {"{\"text\": 5}", "\"text\" is a number"},
+        {"{\"text\": \"a\", \"text\": true}", "\"text\" is a truth value"},
+        {"{\"text\": null", "not a valid JSON line: byte 13 of 13"},
+        {"{\"text\": {\"a\": \"b\"}}", "\"text\" is an object"},
+        {"{\"text\": [\"a\", 5]}", "\"text\" is an array of something else than strings"},
+        {"{\"text\": [\"a\",]}", "not a valid JSON line"},
         {"{\"text\": [\"a\" \"b\"]}", "byte 14"},
         {"{\"text\": \"a\",}", "byte 13"},
         {"{\"text\" \"a\"}", "colon"},

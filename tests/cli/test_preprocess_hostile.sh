@@ -91,6 +91,17 @@ if has ZLIB && command -v gzip >/dev/null; then
     refused 215 "many/pal.jsonl.gz" --input "$work/many" "${null[@]}"
 fi
 
+# What follows a whole bzip2 stream is not called a cut; the first bytes of a compressed file are.
+if has BZIP2 && command -v bzip2 >/dev/null; then
+    { bzip2 -c "$work/in/a.jsonl"; echo garbage; } >"$work/garbage.jsonl.bz2"
+    refused 215 "bzip2 data is damaged near byte" --workers 1 --input "$work/garbage.jsonl.bz2" "${null[@]}"
+    refused 215 "bzip2 data is damaged near byte" --workers 2 --input "$work/garbage.jsonl.bz2" "${null[@]}"
+    printf 'BZh9' >"$work/begun.jsonl.bz2"
+    refused 215 "begun.jsonl.bz2 is cut short: it ends at byte 4" --input "$work/begun.jsonl.bz2" "${null[@]}"
+fi
+printf '\3757z' >"$work/begun.jsonl.xz"
+refused 215 "begun.jsonl.xz is cut short: it ends at byte 3" --input "$work/begun.jsonl.xz" "${null[@]}"
+
 # bad TEXT LINE: the line is an error that says TEXT, in the middle of good ones; --skip-bad-lines lists it.
 bad() {
     { cat "$work/in/a.jsonl"; printf "$2"; echo; cat "$work/in/b.jsonl"; } >"$work/bad.jsonl"
@@ -105,7 +116,10 @@ bad "not a valid JSON line" '{"text": "1\0002"}'
 bad "not a valid JSON line" '\000'
 bad 'the member "text" holds a lone surrogate' '{"text": "1 \\ud800"}'
 bad "not a valid JSON line" '{"text": "1 \377"}'
-bad "not a valid JSON line" '{"text": 5}'
+bad 'valid JSON, but "text" is a number, not a string' '{"text": 5}'
+bad 'valid JSON, but "text" is null, not a string' '{"text": null}'
+bad 'valid JSON, but "text" is an array of something else than strings' '{"text": ["1", 2]}'
+bad "not a valid JSON line" '{"text": null'
 bad "not a valid JSON line: byte 69 of 100020: arrays and objects nested more than 64 levels deep" "{\"x\": $(head -c 100000 /dev/zero | tr '\0' '['), \"text\": \"1\"}"
 bad "byte" '{"text": "1 two"}'
 # What Python reads, we read: the last of equal keys, NaN, any order.

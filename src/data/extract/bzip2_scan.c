@@ -135,6 +135,12 @@ static bool is_true_end(const struct bzip2_scan *scan, size_t mark, size_t *next
     return rest >= HEADER_BYTES && is_header(scan->data + *next_byte);
 }
 
+// Whether a whole end mark is followed by bytes that no stream begins with.
+static bool has_garbage(const struct bzip2_scan *scan, size_t mark) {
+    size_t after = (mark + MARK_BITS + CHECKSUM_BITS + 7) / 8, rest = scan->length > after ? scan->length - after : 0;
+    return rest > 0 && memcmp(scan->data + after, "BZh", rest < 3 ? rest : 3) != 0;
+}
+
 // ---- pieces ----
 
 static int damaged(const struct bzip2_scan *scan, size_t bit, const char *problem) {
@@ -181,6 +187,7 @@ struct mark {
 static int next_mark(struct bzip2_scan *scan, size_t from, struct mark *mark) {
     enum { AFTER_MARK = (MARK_BITS + CHECKSUM_BITS) / 8 + HEADER_BYTES + 2 };
     *mark = (struct mark){0};
+    size_t garbage = 0;  // the bit where it begins
     for (;;) {
         mark->bit = find_mark(scan, from);
         bool is_found = mark->bit != SIZE_MAX;
@@ -195,6 +202,8 @@ static int next_mark(struct bzip2_scan *scan, size_t from, struct mark *mark) {
             TRY(read_more(scan));
             continue;
         }
+        if (!is_found && garbage)
+            return damaged(scan, garbage, "what follows the end of a stream is no bzip2 stream");
         if (!is_found)
             return bad_data("%s: bzip2 data is cut short: the file ends at byte %" PRIu64
                             " inside a compressed stream; copy or download it again",
@@ -202,6 +211,8 @@ static int next_mark(struct bzip2_scan *scan, size_t from, struct mark *mark) {
         mark->is_end = bits48(scan->data, mark->bit) == end_mark;
         if (!mark->is_end || is_true_end(scan, mark->bit, &mark->next_byte))
             return 0;
+        if (has_garbage(scan, mark->bit))
+            garbage = mark->bit + MARK_BITS + CHECKSUM_BITS + 7;
         from = mark->bit + 1;
     }
 }

@@ -107,16 +107,32 @@ static int recognise(struct reader *reader, int threads) {
     return 0;
 }
 
-// A name that promises compression, for a file that has nothing in it: a download that never began.
-static bool named_compressed(const char *path) {
-    static const char *const suffixes[] = {".gz", ".bz2", ".xz", ".zst"};
-    size_t length = strlen(path);
-    for (size_t i = 0; i < sizeof suffixes / sizeof suffixes[0]; i++) {
-        size_t suffix = strlen(suffixes[i]);
-        if (length > suffix && strcmp(path + length - suffix, suffixes[i]) == 0)
-            return true;
+// A name that promises compression, for a file that has nothing in it or ends inside the bytes that would show it: a
+// download that never began, or ended at once.
+static int check_promise(const struct reader *reader, const char *path) {
+    static const struct {
+        const char *suffix, *magic;
+        size_t magic_bytes;
+    } promises[] = {
+        {".gz", "\x1F\x8B", 2},
+        {".bz2", "BZh", 3},
+        {".xz", "\xFD\x37\x7A\x58\x5A\x00", 6},
+        {".zst", "\x28\xB5\x2F\xFD", 4},
+    };
+    size_t length = strlen(path), got = reader->end;
+    for (size_t i = 0; i < sizeof promises / sizeof promises[0]; i++) {
+        size_t suffix = strlen(promises[i].suffix), compared = promises[i].magic_bytes;
+        if (length <= suffix || strcmp(path + length - suffix, promises[i].suffix) != 0)
+            continue;
+        if (got == 0)
+            return bad_data("%s is empty, which no compressed file is; copy or download it again", reader->name);
+        if (!reader->codec && got < MAGIC_BYTES &&
+            memcmp(reader->input, promises[i].magic, got < compared ? got : compared) == 0)
+            return bad_data("%s is cut short: it ends at byte %zu, where its compressed data has hardly begun; copy or "
+                            "download it again",
+                            reader->name, got);
     }
-    return false;
+    return 0;
 }
 
 static int begin(struct reader *reader, const char *path, int threads) {
@@ -132,9 +148,8 @@ static int begin(struct reader *reader, const char *path, int threads) {
     reader->input = memory_alloc(INPUT_BYTES);
     while (reader->end < MAGIC_BYTES && !reader->ended)
         TRY(fill(reader));
-    if (reader->end == 0 && named_compressed(path))
-        return bad_data("%s is empty, which no compressed file is; copy or download it again", reader->name);
-    return recognise(reader, threads);
+    TRY(recognise(reader, threads));
+    return check_promise(reader, path);
 }
 
 // Hands the file over to several threads where they can share the work.
