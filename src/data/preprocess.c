@@ -258,11 +258,20 @@ static int tokenize(struct preprocessing *run) {
     int status = preprocess_run(&work, &run->state);
     if (has_bar)
         progress_end(&run->progress, NULL);
-    TRY(status);
-    if (run->state.counts.documents == 0)
+    return status;
+}
+
+// Nothing was done that is worth continuing, but the list says why.
+static int refuse_nothing(struct preprocessing *run, const struct preprocess_publish *publish) {
+    const char *others = run->files.count > 1 ? " and the other inputs" : "";
+    run->journal.is_kept = false;
+    if (run->state.counts.bad_lines == 0)
         return bad_data("%s%s: no documents; every line should be a JSON object with a text member",
-                        run->files.items[0], run->files.count > 1 ? " and the other inputs" : "");
-    return 0;
+                        run->files.items[0], others);
+    TRY(preprocess_publish_bad_lines(publish, &run->state));
+    return bad_data("%s%s: no documents, only bad lines, listed in %s; every line should be a JSON object with a text "
+                    "member",
+                    run->files.items[0], others, run->bad_lines);
 }
 
 // What a begun run has done must be what this one would have.
@@ -294,6 +303,8 @@ static int process(struct preprocessing *run, enum journal_phase phase) {
     }
     if (phase != JOURNAL_PUBLISH) {
         TRY(tokenize(run));
+        if (run->state.counts.documents == 0)
+            return refuse_nothing(run, &publish);
         TRY(preprocess_finish(&publish, &run->store, &run->state));
     }
     return preprocess_publish(&publish, &run->state);

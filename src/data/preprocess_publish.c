@@ -165,7 +165,7 @@ static int publish_key(const struct preprocess_publish *publish, int64_t key) {
     return result;
 }
 
-static int publish_bad_lines(const struct preprocess_publish *publish, const struct preprocess_state *state) {
+int preprocess_publish_bad_lines(const struct preprocess_publish *publish, const struct preprocess_state *state) {
     const int64_t keys = publish->journal->keys;
     if (state->counts.bad_lines == 0)
         return 0;
@@ -178,7 +178,7 @@ static int publish_bad_lines(const struct preprocess_publish *publish, const str
 int preprocess_publish(const struct preprocess_publish *publish, const struct preprocess_state *state) {
     for (int64_t key = 0; key < publish->journal->keys; key++)
         TRY(publish_key(publish, key));
-    TRY(publish_bad_lines(publish, state));
+    TRY(preprocess_publish_bad_lines(publish, state));
     char *folder = file_parent(publish->journal->folder);
     int result = file_sync_folder(folder);
     free(folder);

@@ -102,6 +102,12 @@ fi
 printf '\3757z' >"$work/begun.jsonl.xz"
 refused 215 "begun.jsonl.xz is cut short: it ends at byte 3" --input "$work/begun.jsonl.xz" "${null[@]}"
 
+# Where no line is good, the list of bad ones is left.
+printf '{"text": 5}\n{"text"\n' >"$work/none.jsonl"
+expect 215 "no documents, only bad lines, listed in $work/none_bad_lines.txt" "${pre[@]}" --skip-bad-lines --input "$work/none.jsonl" \
+    --output-prefix "$work/none" "${null[@]}"
+[ "$(wc -l <"$work/none_bad_lines.txt")" = 2 ] && [ ! -e "$work/none.unfinished" ] && pass || fail "list of nothing but bad lines"
+
 # bad TEXT LINE: the line is an error that says TEXT, in the middle of good ones; --skip-bad-lines lists it.
 bad() {
     { cat "$work/in/a.jsonl"; printf "$2"; echo; cat "$work/in/b.jsonl"; } >"$work/bad.jsonl"
