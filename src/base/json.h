@@ -58,7 +58,8 @@ struct json_text {
     const char *other;       // what the member is where it is neither ("null", "a number"), else NULL
 };
 // Checks that line is one whole JSON object and decodes the string (or array of strings) members named by keys into
-// found[0…count). Of equal names the last counts; if it is of another type, that is an error. Missing ones have found = false. Frees nothing.
+// found[0…count). Of equal names the last counts; if it is of another type, that is an error. Missing ones have found =
+// false. Frees nothing.
 int json_find_strings(const char *line, size_t length, const char *const *keys, struct json_text *found, size_t count);
 void json_text_free(struct json_text *text);
 
