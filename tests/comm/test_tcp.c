@@ -28,8 +28,10 @@ static int open_rank(struct world **world, int rank, int size, const char *token
     struct world_meeting meeting = {
         .place = {.rank = rank, .size = size, .local_size = 1}, .address = "127.0.0.1", .port = port, .token = token};
     struct world_options options = {.backend = "tcp", .meeting = &meeting, .deadline_seconds = deadline};
-    if (tcp_world_open(world, device, &options) < 0)
+    if (tcp_world_open(world, device, &options) < 0) {
+        device_close(device);
         return -1;
+    }
     (*world)->deadline_seconds = deadline;
     return 0;
 }
