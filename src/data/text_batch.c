@@ -1,11 +1,13 @@
 // Tokenizes one batch of lines into the bytes of a dataset.
 #include "data/text_batch.h"
+#include "data/bad_data.h"
 #include "data/index/dtype.h"
 #include "data/sentence.h"
 #include "base/error.h"
 #include "base/memory.h"
 #include <inttypes.h>
 #include <stdlib.h>
+#include <string.h>
 
 struct text_batch *text_batch_create(int64_t keys) {
     struct text_batch *batch = memory_alloc(sizeof *batch);
@@ -155,10 +157,20 @@ static int add_line(struct text_batch *batch, struct text_worker *worker) {
 
 // ---- lines ----
 
+// What can be done about a line that ends the run.
+static void add_remedy(void) {
+    char *problem = memory_string(error_message());
+    bool is_encoding = strstr(problem, "not UTF-8") != NULL;
+    bad_data("%s; mend it, or pass bad lines over with --skip-bad-lines%s", problem,
+             is_encoding ? ", or have such bytes replaced by U+FFFD with --invalid-utf8 replace" : "");
+    free(problem);
+}
+
 // A bad line, whose error is set: it is noted, or ends the batch.
 static int reject(struct text_batch *batch, const struct text_worker *worker, int64_t line) {
     if (!worker->parser.options.skip_bad_lines) {
         batch->failed_line = line;
+        add_remedy();
         return -1;
     }
     int64_t *count = &batch->counts.bad_lines;

@@ -122,6 +122,8 @@ bad "not a valid JSON line" '{"text": "1\0002"}'
 bad "not a valid JSON line" '\000'
 bad 'the member "text" holds a lone surrogate' '{"text": "1 \\ud800"}'
 bad "not a valid JSON line" '{"text": "1 \377"}'
+printf '{"text": "1 \377"}\n' >"$work/bad.jsonl"
+refused 215 "--skip-bad-lines, or have such bytes replaced by U+FFFD with --invalid-utf8 replace" --input "$work/bad.jsonl" "${null[@]}"
 bad 'valid JSON, but "text" is a number, not a string' '{"text": 5}'
 bad 'valid JSON, but "text" is null, not a string' '{"text": null}'
 bad 'valid JSON, but "text" is an array of something else than strings' '{"text": ["1", 2]}'
