@@ -33,20 +33,33 @@ int mesh_rank_at(const struct mesh *mesh, const int place[AXIS_COUNT]) {
     return rank;
 }
 
-int mesh_connect(struct mesh *mesh, struct world *world) {
-    mesh->all = world_group_all(world);
-    int *ranks = memory_alloc(sizeof(int) * (size_t)mesh->size);
-    int status = 0;
-    for (int axis = 0; axis < AXIS_COUNT && status == 0; axis++) {
-        int place[AXIS_COUNT];
-        for (int other = 0; other < AXIS_COUNT; other++)
-            place[other] = mesh->place[other];
-        for (int i = 0; i < mesh->length[axis]; i++) {
-            place[axis] = i;
-            ranks[i] = mesh_rank_at(mesh, place);
+// The ranks that differ from this one along the given axes alone, the first of the axes fastest.
+static int connect(struct mesh *mesh, struct world *world, struct group **group, const bool varies[AXIS_COUNT],
+                   const char *name) {
+    int *ranks = memory_alloc(sizeof(int) * (size_t)mesh->size), count = 0;
+    for (int rank = 0; rank < mesh->size; rank++) {
+        bool belongs = true;
+        for (int axis = 0, rest = rank; axis < AXIS_COUNT; axis++) {
+            belongs = belongs && (varies[axis] || rest % mesh->length[axis] == mesh->place[axis]);
+            rest /= mesh->length[axis];
         }
-        status = world_group(world, &mesh->group[axis], ranks, mesh->length[axis], axis_name((enum axis)axis));
+        if (belongs)
+            ranks[count++] = rank;
     }
+    int status = world_group(world, group, ranks, count, name);
     free(ranks);
     return status;
+}
+
+int mesh_connect(struct mesh *mesh, struct world *world) {
+    mesh->all = world_group_all(world);
+    for (int axis = 0; axis < AXIS_COUNT; axis++) {
+        bool varies[AXIS_COUNT] = {false};
+        varies[axis] = true;
+        TRY(connect(mesh, world, &mesh->group[axis], varies, axis_name((enum axis)axis)));
+    }
+    TRY(connect(mesh, world, &mesh->replicas, (const bool[AXIS_COUNT]){[AXIS_CONTEXT] = true, [AXIS_DATA] = true},
+                "replicas"));
+    return connect(mesh, world, &mesh->stage,
+                   (const bool[AXIS_COUNT]){[AXIS_TENSOR] = true, [AXIS_CONTEXT] = true, [AXIS_DATA] = true}, "stage");
 }

@@ -12,6 +12,8 @@ struct mesh {
     int length[AXIS_COUNT];           // how many ranks along each axis
     int place[AXIS_COUNT];            // where this one stands
     struct group *group[AXIS_COUNT];  // the ranks that differ from this one along that axis alone
+    struct group *replicas;           // along context and data: those that hold the same slices of the same layers
+    struct group *stage;              // along all but the pipeline: those that hold the same layers
     struct group *all;
 };
 

@@ -4,7 +4,7 @@
 enum { BUCKETS_IN_FLIGHT = 4 };
 
 void reducer_sum_gradients(const struct mesh *mesh, struct tensor grads) {
-    struct group *group = mesh->group[AXIS_DATA];
+    struct group *group = mesh->replicas;
     if (group_size(group) == 1)
         return;
     struct comm_request flying[BUCKETS_IN_FLIGHT];

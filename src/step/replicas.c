@@ -49,7 +49,7 @@ int step_check_replicas(struct step *step) {
         digests[i] = digest(step->device, step->params.items[i]->value, piece);
         is_compared[i] = true;
     }
-    int differs = first_difference(mesh->group[AXIS_DATA], digests, is_compared, count);
+    int differs = first_difference(mesh->replicas, digests, is_compared, count);
     const char *ranks = "data-parallel ranks";
     for (int i = 0; i < count; i++)
         is_compared[i] = step->params.items[i]->shard.parts == 1;

@@ -114,7 +114,7 @@ static int run_all(struct step *step, const struct step_source *source, bool is_
     device_copy_in(step->device, tensor_rows(step->totals, 1, 1), &tokens);
     device_copy_in(step->device, tensor_rows(step->totals, 3, 1), &pairs);
     device_synchronize(step->device);
-    comm_all_reduce(step->mesh.group[AXIS_DATA], step->totals, REDUCE_SUM, "loss");
+    comm_all_reduce(step->mesh.replicas, step->totals, REDUCE_SUM, "loss");
     return 0;
 }
 

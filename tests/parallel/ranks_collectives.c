@@ -141,12 +141,26 @@ TEST(groups_of_a_mesh) {
     EXPECT_INT(group_size(mesh.group[AXIS_DATA]), size / 2);
     EXPECT_INT(group_rank(mesh.group[AXIS_TENSOR]), rank % 2);
     EXPECT_INT(group_rank(mesh.group[AXIS_DATA]), rank / 2);
+    EXPECT_INT(group_size(mesh.replicas), size / 2);
+    EXPECT_INT(group_rank(mesh.replicas), rank / 2);
+    EXPECT_INT(group_size(mesh.stage), size);
     float value = (float)rank;
     struct tensor x = upload(&value, 1);
     comm_all_reduce(mesh.group[AXIS_TENSOR], x, REDUCE_SUM, "pair");
     device_copy_out(device, &value, x);
     EXPECT(value == (float)(rank / 2 * 4 + 1));
     device_free(device, x.data);
+}
+
+TEST(groups_along_several_axes) {
+    int size = group_size(all), rank = group_rank(all);
+    struct mesh mesh;
+    EXPECT_OK(mesh_place(&mesh, rank, size, 1, size / 2, 2));
+    EXPECT_OK(mesh_connect(&mesh, world));
+    EXPECT_INT(group_size(mesh.replicas), size / 2);
+    EXPECT_INT(group_rank(mesh.replicas), rank % (size / 2));
+    EXPECT_INT(group_size(mesh.stage), size / 2);
+    EXPECT_INT(group_rank(mesh.stage), rank % (size / 2));
 }
 
 // The record holds the last collectives with their sizes, and groups add up what they were given.
