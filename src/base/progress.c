@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 static const double terminal_interval_seconds = 0.1;
-static const double plain_interval_seconds = 5;
+static const double plain_interval_seconds = 5, first_plain_seconds = 1;
 enum { MOST_CELLS = 24, FEWEST_CELLS = 4, BAR_FRAME = 3, PLAIN_COLUMNS = 80 };
 
 static int terminal_columns(void) {
@@ -163,8 +163,10 @@ void progress_update(struct progress *p, double done, const char *note) {
     p->done = done;
     if (p->is_quiet)
         return;
-    double now = clock_seconds();
-    if (now - p->last_shown >= (p->is_terminal ? terminal_interval_seconds : plain_interval_seconds))
+    double now = clock_seconds(), interval = p->is_terminal ? terminal_interval_seconds : plain_interval_seconds;
+    if (!p->is_terminal && p->last_shown == p->started)
+        interval = first_plain_seconds;
+    if (now - p->last_shown >= interval)
         show(p, now, note, false);
 }
 

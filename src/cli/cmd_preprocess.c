@@ -159,12 +159,13 @@ static const struct flag rows[] = {
      .initial = "1",
      .minimum = 1,
      .maximum = 1e9,
-     .help = "for Megatron's scripts: more than 1 needs --keep-sequential-samples, and changes nothing",
+     .help = "for Megatron's order: documents are dealt out in turn to this many parts, which come one after another; "
+             "speed does not need it",
      .advanced = true},
     {.name = "--keep-sequential-samples",
      .type = FLAG_BOOL,
      .offset = OFFSET(keep_sequential_samples),
-     .help = "for Megatron's scripts: documents always keep their order",
+     .help = "with --partitions: documents keep their order all the same",
      .advanced = true},
 };
 
@@ -292,16 +293,11 @@ static void describe_tokenizer(struct buffer *out, const struct tokenizer_flags 
                   flags->tiktoken_pattern ? flags->tiktoken_pattern : "", flags->tiktoken_specials);
 }
 
-static int check(const struct options *options) {
-    if (options->partitions > 1 && !options->keep_sequential_samples)
-        return error_set_code(EXIT_CODE_USAGE,
-                              "--partitions %" PRId64
-                              " deals documents out to parts and so changes their order; leave it "
-                              "out (--workers uses all processors) or add --keep-sequential-samples",
-                              options->partitions);
+static void warn_of_no_effect(const struct options *options) {
+    if (options->shuffle && options->partitions > 1)
+        log_warn("--partitions has no effect with --shuffle, which gives documents an order of its own");
     if (options->keep_newlines && !options->split_sentences)
         log_warn("--keep-newlines has no effect without --split-sentences");
-    return 0;
 }
 
 static int run_with(const struct options *options, const struct tokenizer *tokenizer, const char *description) {
@@ -315,6 +311,7 @@ static int run_with(const struct options *options, const struct tokenizer *token
         .dedup = strcmp(options->dedup, "exact") == 0,
         .shuffle = options->shuffle,
         .seed = (uint64_t)options->seed,
+        .partitions = options->keep_sequential_samples || options->shuffle ? 1 : options->partitions,
         .workers = options->workers ? (int)options->workers : pool_available_processors(),
         .skip_bad_lines = options->skip_bad_lines,
         .replace_ill_formed = strcmp(options->invalid_utf8, "replace") == 0,
@@ -338,7 +335,7 @@ static int run_with(const struct options *options, const struct tokenizer *token
 static int run(const struct options *options) {
     struct tokenizer *tokenizer;
     struct buffer description = {0};
-    TRY(check(options));
+    warn_of_no_effect(options);
     TRY(tokenizer_open_from_flags(&tokenizer, &options->tokenizer));
     describe_tokenizer(&description, &options->tokenizer);
     int status = run_with(options, tokenizer, buffer_string(&description));

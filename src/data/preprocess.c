@@ -13,6 +13,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -107,6 +108,8 @@ static int describe_settings(struct preprocessing *run) {
                   yes_no(options->split_sentences), yes_no(options->keep_newlines));
     buffer_printf(out, "--dedup %s\n--shuffle %s\n--seed %" PRIu64 "\n", options->dedup ? "exact" : "no",
                   yes_no(options->shuffle), options->shuffle ? options->seed : 0);
+    if (options->partitions > 1)
+        buffer_printf(out, "--partitions %" PRId64 "\n", options->partitions);
     buffer_printf(out, "--invalid-utf8 %s\n", options->replace_ill_formed ? "replace" : "error");
     for (int64_t i = 0; i < options->keys.count; i++)
         buffer_printf(out, "--json-keys %s\n", options->keys.items[i]);
@@ -186,22 +189,34 @@ static void log_line(const struct preprocessing *run, double seconds) {
     buffer_free(&line);
 }
 
+static void append_rates(struct buffer *note, const struct preprocessing *run) {
+    const struct text_counts *counts = &run->counts;
+    double seconds = fmax(clock_seconds() - run->progress.started, 1e-9);
+    progress_append_count(note, (double)counts->documents / seconds);
+    buffer_append_string(note, " docs/s, ");
+    progress_append_count(note, (double)counts->tokens / seconds);
+    buffer_append_string(note, " tokens/s");
+}
+
+static void end_progress(struct preprocessing *run) {
+    struct buffer note = {0};
+    append_rates(&note, run);
+    progress_end(&run->progress, buffer_string(&note));
+    buffer_free(&note);
+}
+
 static void show_progress(void *context, const struct text_counts *more, uint64_t input_bytes) {
     struct preprocessing *run = context;
     struct text_counts *counts = &run->counts;
     text_counts_add(counts, more);
     run->done_bytes += input_bytes;
-    double seconds = clock_seconds() - run->started;
     if (run->options->log_interval <= 0) {
         struct buffer note = {0};
-        progress_append_count(&note, (double)counts->documents / seconds);
-        buffer_append_string(&note, " docs/s, ");
-        progress_append_count(&note, (double)counts->tokens / seconds);
-        buffer_append_string(&note, " tokens/s");
+        append_rates(&note, run);
         progress_update(&run->progress, (double)run->done_bytes / 1e6, buffer_string(&note));
         buffer_free(&note);
     } else if (counts->documents >= run->next_log) {
-        log_line(run, seconds);
+        log_line(run, fmax(clock_seconds() - run->started, 1e-9));
         run->next_log = (counts->documents / run->options->log_interval + 1) * run->options->log_interval;
     }
 }
@@ -257,7 +272,7 @@ static int tokenize(struct preprocessing *run) {
         store_share(&run->store);
     int status = preprocess_run(&work, &run->state);
     if (has_bar)
-        progress_end(&run->progress, NULL);
+        end_progress(run);
     return status;
 }
 
@@ -296,6 +311,7 @@ static int process(struct preprocessing *run, enum journal_phase phase) {
         .dedup = run->options->dedup,
         .shuffle = run->options->shuffle,
         .seed = run->options->seed,
+        .partitions = run->options->partitions,
     };
     if (phase != JOURNAL_NEW) {
         TRY(check_begun(run));

@@ -21,7 +21,8 @@ struct preprocess_options {
     bool dedup;    // leave out documents equal to an earlier one
     bool shuffle;  // random order, by the seed
     uint64_t seed;
-    int workers;  // threads
+    int64_t partitions;  // above 1: documents are dealt out in turn to so many parts, which come one after another
+    int workers;         // threads
     bool skip_bad_lines;
     bool replace_ill_formed;  // ill-formed UTF-8 and lone surrogates become U+FFFD instead of making a bad line
     size_t line_limit;        // bytes; 0 for the default

@@ -18,8 +18,12 @@ static char *raw_prefix(const struct journal *journal, int64_t key) {
     return memory_printf("%s.%" PRId64, journal->prefix, key);
 }
 
+static bool is_rearranged(const struct preprocess_publish *publish) {
+    return publish->dedup || publish->shuffle || publish->partitions > 1;
+}
+
 static char *final_prefix(const struct preprocess_publish *publish, int64_t key) {
-    if (!publish->dedup && !publish->shuffle)
+    if (!is_rearranged(publish))
         return raw_prefix(publish->journal, key);
     return memory_printf("%s.final%" PRId64, publish->journal->prefix, key);
 }
@@ -86,6 +90,7 @@ static int rearrange(const struct preprocess_publish *publish, struct preprocess
         .dedup = publish->dedup,
         .shuffle = publish->shuffle,
         .seed = publish->seed,
+        .partitions = publish->partitions,
     };
     struct index_rearrange_summary summary;
     int result = index_rearrange(&options, &summary);
@@ -111,7 +116,7 @@ int preprocess_finish(const struct preprocess_publish *publish, struct store *st
         result = make_index(publish, store, state, key);
     store_close(store);
     TRY(result);
-    if (publish->dedup || publish->shuffle)
+    if (is_rearranged(publish))
         TRY(rearrange(publish, state));
     return journal_write(publish->journal, JOURNAL_PUBLISH, state);
 }

@@ -16,6 +16,7 @@ struct preprocess_publish {
     const char *bad_lines;  // name of the list of bad lines
     bool dedup, shuffle;
     uint64_t seed;
+    int64_t partitions;
 };
 
 // Writes the .idx files, drops and reorders documents where that is asked for, and brings all to disk. The store is

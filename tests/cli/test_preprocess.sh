@@ -49,8 +49,6 @@ mv "$work/kept" "$work/parts"
 expect 0 "without effect" "$BEVATRON" preprocess --input "$work/in.jsonl" --output-prefix "$work/keys" --json-keys text title \
     --partitions 2 --keep-sequential-samples --dataset-impl mmap --lang german --rank 1 "${null[@]}"
 [ "$(stat -c %s "$work/keys_title_document.bin")" = 18000 ] && pass || fail "3 tokens of 2 bytes in 3000 titles"
-expect 2 "--keep-sequential-samples" "$BEVATRON" preprocess --input "$work/in.jsonl" --output-prefix "$work/x" --partitions 2 \
-    "${null[@]}"
 expect_same "$work/keys_text_document.bin" <("$BEVATRON" preprocess --input "$work/in.jsonl" --output-prefix "$work/plain" \
     "${null[@]}" >"$work/out" 2>&1; cat "$work/plain_text_document.bin") "tokens of partitions and of one run"
 expect 2 "of the kind mmap" "$BEVATRON" preprocess --input "$work/in.jsonl" --output-prefix "$work/x" --dataset-impl lazy "${null[@]}"

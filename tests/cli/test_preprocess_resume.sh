@@ -72,6 +72,12 @@ rm -f "$work"/out_text_document.*
 until_done 99 --dedup exact --shuffle --seed 7 || fail "no end with --shuffle"
 [ "$(sums)" = "$expected" ] && pass || fail "other bytes after kills, --dedup --shuffle"
 rm -f "$work"/out_text_document.*
+expect 0 "60000 documents" "${run[@]}" --partitions 7
+expected=$(sums)
+rm -f "$work"/out_text_document.*
+until_done 7 --partitions 7 || fail "no end with --partitions"
+[ "$(sums)" = "$expected" ] && pass || fail "other bytes after kills, --partitions"
+rm -f "$work"/out_text_document.*
 
 # What all that is compared with.
 "$BEVATRON" preprocess --input "$work/in" --output-prefix "$work/whole" --append-eod "${null[@]}" >"$work/out" 2>&1
@@ -94,6 +100,7 @@ if begin; then
     [ ! -e "$work/out_text_document.bin" ] && pass || fail "published before the end"
     expect 2 "--append-eod" "$BEVATRON" preprocess --input "$work/in" --output-prefix "$work/out" "${null[@]}"
     expect 2 "begun with other settings" "${run[@]}" --invalid-utf8 replace
+    expect 2 "--partitions 3" "${run[@]}" --partitions 3
     touch -d "2020-01-01" "$work/in/paa.jsonl"
     expect 2 "paa.jsonl" "${run[@]}"
     expect 0 "60000 documents" "${run[@]}" --restart

@@ -136,8 +136,21 @@ static uint64_t key_of(uint64_t seed, int64_t i) {
     return (uint64_t)p.word[1] << 32 | p.word[0];
 }
 
+enum order { AS_IT_IS, SHUFFLED, DEALT, ORDERS };
+enum { PILES = 7 };
+
+// Document after document goes to the next pile; then the piles are put one on another.
+static void deal(int64_t *order, int64_t count) {
+    int64_t *dealt = memory_alloc((size_t)count * sizeof *dealt + 1), at = 0;
+    for (int64_t pile = 0; pile < PILES; pile++)
+        for (int64_t i = pile; i < count; i += PILES)
+            dealt[at++] = order[i];
+    memcpy(order, dealt, (size_t)count * sizeof *order);
+    free(dealt);
+}
+
 // What must come out, the slow way. Returns how many documents are left.
-static int64_t naive_order(struct corpus *const *corpora, int parts, bool dedup, bool shuffle, uint64_t seed,
+static int64_t naive_order(struct corpus *const *corpora, int parts, bool dedup, enum order wanted, uint64_t seed,
                            int64_t *order) {
     int64_t kept = 0;
     for (int64_t i = 0; i < corpora[0]->documents; i++) {
@@ -150,7 +163,9 @@ static int64_t naive_order(struct corpus *const *corpora, int parts, bool dedup,
         if (!is_seen)
             order[kept++] = i;
     }
-    if (!shuffle)
+    if (wanted == DEALT)
+        deal(order, kept);
+    if (wanted != SHUFFLED)
         return kept;
     int64_t *place = memory_alloc((size_t)kept * sizeof *place + 1);
     for (int64_t i = 0; i < kept; i++)
@@ -168,7 +183,7 @@ static int64_t naive_order(struct corpus *const *corpora, int parts, bool dedup,
     return kept;
 }
 
-static void check_corpus(uint32_t seed, int parts, int64_t documents, bool dedup, bool shuffle) {
+static void check_corpus(uint32_t seed, int parts, int64_t documents, bool dedup, enum order wanted) {
     struct mt19937 mt;
     mt19937_seed(&mt, seed);
     struct corpus *corpora[2];
@@ -180,15 +195,16 @@ static void check_corpus(uint32_t seed, int parts, int64_t documents, bool dedup
         write_corpus(corpora[part], inputs[part], part ? INDEX_I32 : INDEX_U16, NULL, documents);
     }
     int64_t *order = memory_alloc((size_t)documents * sizeof *order + 1);
-    int64_t kept = naive_order(corpora, parts, dedup, shuffle, seed, order);
+    int64_t kept = naive_order(corpora, parts, dedup, wanted, seed, order);
     static const size_t memories[] = {1, 200000, 0};
     for (int i = 0; i < 6; i++) {
         struct index_rearrange_options options = {.inputs = inputs,
                                                   .outputs = outputs,
                                                   .count = parts,
                                                   .dedup = dedup,
-                                                  .shuffle = shuffle,
+                                                  .shuffle = wanted == SHUFFLED,
                                                   .seed = seed,
+                                                  .partitions = wanted == AS_IT_IS ? 1 : PILES,
                                                   .memory_bytes = memories[i % 3],
                                                   .hash_bits = i < 3 ? 0 : 3};
         struct index_rearrange_summary summary = rearrange(&options);
@@ -214,8 +230,9 @@ TEST(same_bytes_as_the_naive_way) {
     scratch_open();
     for (uint32_t i = 0; i < sizeof counts / sizeof counts[0]; i++)
         for (int parts = 1; parts <= 2; parts++)
-            for (int what = 0; what < 4; what++)
-                check_corpus(100 * i + (uint32_t)(10 * parts + what), parts, counts[i], what % 2, what / 2);
+            for (int what = 0; what < 2 * ORDERS; what++)
+                check_corpus(100 * i + (uint32_t)(10 * parts + what), parts, counts[i], what % 2,
+                             (enum order)(what / 2));
     scratch_close();
 }
 

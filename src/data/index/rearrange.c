@@ -1,5 +1,5 @@
 // Deduplication and shuffling of datasets in bounded memory. Documents are only ever read from the first to the last
-// and written from the first to the last. For a shuffle two sorts work out where each document goes (by key, then back
+// and written from the first to the last. For a new order two sorts work out where each document goes (by key, then back
 // by document), and scatter.c brings tokens and lengths there.
 #include "data/index/rearrange.h"
 
@@ -100,63 +100,70 @@ static int copy_in_order(struct rearrangement *work, int64_t dataset) {
     return got;
 }
 
-// ---- in random order ----
+// ---- in a new order ----
 
-struct shuffle {
+struct reorder {
     struct external_sort by_key;       // key, document, bytes, sequences
     struct external_sort by_document;  // document, byte in the new .bin, sequence in the new dataset
     struct scatter tokens, lengths;
     uint64_t bytes, sequences;  // of all that is left
 };
 
-static uint64_t shuffle_key(uint64_t seed, int64_t kept) {
+static bool is_reordered(const struct index_rearrange_options *options) {
+    return options->shuffle || options->partitions > 1;
+}
+
+// What document number `kept` of those that are left is sorted by; equal keys keep their order.
+static uint64_t order_key(const struct index_rearrange_options *options, int64_t kept) {
     uint64_t number = (uint64_t)kept;
-    struct philox random = philox4x32(seed, (uint32_t)number, (uint32_t)(number >> 32), SHUFFLE_STREAM, 0);
+    if (!options->shuffle)
+        return number % (uint64_t)options->partitions;
+    struct philox random = philox4x32(options->seed, (uint32_t)number, (uint32_t)(number >> 32), SHUFFLE_STREAM, 0);
     return (uint64_t)random.word[1] << 32 | random.word[0];
 }
 
-static int draw_keys(struct rearrangement *work, const struct index_reader *reader, struct shuffle *shuffle) {
+static int give_keys(struct rearrangement *work, const struct index_reader *reader, struct reorder *reorder) {
     struct walk walk;
     int64_t document;
     int got;
     TRY(walk_begin(&walk, work, reader));
     while ((got = walk_next(&walk, &document)) == 1) {
         struct index_document part = index_document(reader, document);
-        uint64_t record[4] = {shuffle_key(work->options->seed, walk.kept - 1), (uint64_t)document, part.bytes,
+        uint64_t record[4] = {order_key(work->options, walk.kept - 1), (uint64_t)document, part.bytes,
                               (uint64_t)part.sequence_count};
-        TRY(external_sort_add(&shuffle->by_key, record));
+        TRY(external_sort_add(&reorder->by_key, record));
         TRY(account(reader, &walk.touched, 0));
     }
     TRY(got);
-    return external_sort_finish(&shuffle->by_key);
+    return external_sort_finish(&reorder->by_key);
 }
 
 // In the new order it is known where every document goes; .idx gets its boundaries on the way.
-static int assign_places(struct shuffle *shuffle, struct index_writer *writer) {
+static int assign_places(struct reorder *reorder, struct index_writer *writer) {
     uint64_t record[4];
     int got;
-    while ((got = external_sort_next(&shuffle->by_key, record)) == 1) {
-        uint64_t place[3] = {record[1], shuffle->bytes, shuffle->sequences};
-        TRY(external_sort_add(&shuffle->by_document, place));
-        shuffle->bytes += record[2];
-        shuffle->sequences += record[3];
-        TRY(index_writer_put_boundary(writer, (int64_t)shuffle->sequences));
+    while ((got = external_sort_next(&reorder->by_key, record)) == 1) {
+        uint64_t place[3] = {record[1], reorder->bytes, reorder->sequences};
+        TRY(external_sort_add(&reorder->by_document, place));
+        reorder->bytes += record[2];
+        reorder->sequences += record[3];
+        TRY(index_writer_put_boundary(writer, (int64_t)reorder->sequences));
     }
     TRY(got);
-    external_sort_close(&shuffle->by_key);
-    return external_sort_finish(&shuffle->by_document);
+    external_sort_close(&reorder->by_key);
+    return external_sort_finish(&reorder->by_document);
 }
 
-static int send_documents(const struct index_reader *reader, struct shuffle *shuffle) {
+static int send_documents(const struct index_reader *reader, struct reorder *reorder) {
     uint64_t place[3], touched = 0;
     int got;
-    while ((got = external_sort_next(&shuffle->by_document, place)) == 1) {
+    while ((got = external_sort_next(&reorder->by_document, place)) == 1) {
         struct index_document part = index_document(reader, (int64_t)place[0]);
         if (part.sequence_count == 0)
             continue;
         if (part.bytes > 0)
-            TRY(scatter_put(&shuffle->tokens, place[1], reader->tokens.data + part.begin_byte, (size_t)part.bytes));
-        TRY(scatter_put(&shuffle->lengths, 4 * place[2], lengths_of(reader, &part), 4 * (size_t)part.sequence_count));
+            TRY(scatter_put(&reorder->tokens, place[1], reader->tokens.data + part.begin_byte, (size_t)part.bytes));
+        TRY(scatter_put(&reorder->lengths, 4 * place[2], lengths_of(reader, &part), 4 * (size_t)part.sequence_count));
         TRY(account(reader, &touched, part.bytes));
     }
     return got;
@@ -189,29 +196,29 @@ static int take_lengths(void *context, const unsigned char *bytes, size_t count)
     return 0;
 }
 
-static int shuffle_steps(struct rearrangement *work, int64_t dataset, struct shuffle *shuffle) {
+static int reorder_steps(struct rearrangement *work, int64_t dataset, struct reorder *reorder) {
     const struct index_reader *reader = work->readers[dataset];
     struct index_writer *writer = work->writers[dataset];
     const char *beside = work->options->outputs[dataset];
-    external_sort_open(&shuffle->by_key, 4, work->memory_bytes, beside);
-    external_sort_open(&shuffle->by_document, 3, work->memory_bytes, beside);
-    TRY(draw_keys(work, reader, shuffle));
-    TRY(assign_places(shuffle, writer));
-    TRY(scatter_open(&shuffle->tokens, shuffle->bytes, work->memory_bytes, beside));
-    TRY(scatter_open(&shuffle->lengths, 4 * shuffle->sequences, work->memory_bytes, beside));
-    TRY(send_documents(reader, shuffle));
-    TRY(scatter_drain(&shuffle->tokens, (struct scatter_sink){writer, take_tokens}));
+    external_sort_open(&reorder->by_key, 4, work->memory_bytes, beside);
+    external_sort_open(&reorder->by_document, 3, work->memory_bytes, beside);
+    TRY(give_keys(work, reader, reorder));
+    TRY(assign_places(reorder, writer));
+    TRY(scatter_open(&reorder->tokens, reorder->bytes, work->memory_bytes, beside));
+    TRY(scatter_open(&reorder->lengths, 4 * reorder->sequences, work->memory_bytes, beside));
+    TRY(send_documents(reader, reorder));
+    TRY(scatter_drain(&reorder->tokens, (struct scatter_sink){writer, take_tokens}));
     struct length_taker taker = {.writer = writer};
-    return scatter_drain(&shuffle->lengths, (struct scatter_sink){&taker, take_lengths});
+    return scatter_drain(&reorder->lengths, (struct scatter_sink){&taker, take_lengths});
 }
 
-static int shuffle_dataset(struct rearrangement *work, int64_t dataset) {
-    struct shuffle shuffle = {0};
-    int result = shuffle_steps(work, dataset, &shuffle);
-    external_sort_close(&shuffle.by_key);
-    external_sort_close(&shuffle.by_document);
-    scatter_close(&shuffle.tokens);
-    scatter_close(&shuffle.lengths);
+static int reorder_dataset(struct rearrangement *work, int64_t dataset) {
+    struct reorder reorder = {0};
+    int result = reorder_steps(work, dataset, &reorder);
+    external_sort_close(&reorder.by_key);
+    external_sort_close(&reorder.by_document);
+    scatter_close(&reorder.tokens);
+    scatter_close(&reorder.lengths);
     return result;
 }
 
@@ -272,7 +279,7 @@ static int rearrange(struct rearrangement *work, struct index_rearrange_summary 
     TRY(open_inputs(work));
     TRY(find_dropped(work));
     for (int64_t i = 0; i < work->options->count; i++)
-        TRY(work->options->shuffle ? shuffle_dataset(work, i) : copy_in_order(work, i));
+        TRY(is_reordered(work->options) ? reorder_dataset(work, i) : copy_in_order(work, i));
     TRY(summarise(work, summary));
     return index_writers_commit(work->writers, work->options->count);
 }
