@@ -1,6 +1,6 @@
 // Deduplication and shuffling of datasets in bounded memory. Documents are only ever read from the first to the last
-// and written from the first to the last. For a new order two sorts work out where each document goes (by key, then back
-// by document), and scatter.c brings tokens and lengths there.
+// and written from the first to the last. For a new order two sorts work out where each document goes (by key, then
+// back by document), and scatter.c brings tokens and lengths there.
 #include "data/index/rearrange.h"
 
 #include "base/error.h"

@@ -1,6 +1,7 @@
 // The finishing pass over complete datasets: leaves out documents that stood before, and puts the rest into a random
-// order that depends on the seed alone, or into that of Megatron's partitions. Memory is bounded whatever the size; what does not fit goes through nameless
-// files beside the output, which needs the space of one more copy for a new order.
+// order that depends on the seed alone, or into that of Megatron's partitions. Memory is bounded whatever the size;
+// what does not fit goes through nameless files beside the output, which needs the space of one more copy for a new
+// order.
 //
 // Several datasets are treated as one whose documents have several parts (preprocess writes one for each key): document
 // i of all of them stays together, and it is a duplicate only where all parts are equal.
