@@ -59,7 +59,7 @@ int mesh_connect(struct mesh *mesh, struct world *world) {
         TRY(connect(mesh, world, &mesh->group[axis], varies, axis_name((enum axis)axis)));
     }
     TRY(connect(mesh, world, &mesh->replicas, (const bool[AXIS_COUNT]){[AXIS_CONTEXT] = true, [AXIS_DATA] = true},
-                "replicas"));
+                mesh->length[AXIS_CONTEXT] > 1 ? "data and context" : "data"));
     return connect(mesh, world, &mesh->stage,
                    (const bool[AXIS_COUNT]){[AXIS_TENSOR] = true, [AXIS_CONTEXT] = true, [AXIS_DATA] = true}, "stage");
 }

@@ -204,6 +204,7 @@ int main(void) {
         TEST_CASE(host_values),
         TEST_CASE(bf16_sums_round_once_per_rank),
         TEST_CASE(groups_of_a_mesh),
+        TEST_CASE(groups_along_several_axes),
         TEST_CASE(flight_record),
         TEST_CASE(fp16_sums),
     };
