@@ -1,0 +1,57 @@
+// Pieces of the flat buffers. See pieces.h.
+#include "parallel/pieces.h"
+#include "base/error.h"
+#include "parallel/param.h"
+
+int64_t pieces_multiple(int parts) {
+    return (int64_t)parts * PARAM_ALIGNMENT;
+}
+
+struct pieces pieces_make(int64_t total, int64_t bucket, int parts, int part) {
+    int64_t multiple = pieces_multiple(parts);
+    CHECK(parts > 0 && part >= 0 && part < parts && total % multiple == 0 && bucket > 0);
+    return (struct pieces){
+        .total = total, .bucket = (bucket + multiple - 1) / multiple * multiple, .parts = parts, .part = part};
+}
+
+int64_t pieces_local_count(const struct pieces *pieces) {
+    return pieces->total / pieces->parts;
+}
+
+int64_t pieces_bucket_count(const struct pieces *pieces) {
+    return (pieces->total + pieces->bucket - 1) / pieces->bucket;
+}
+
+struct piece pieces_bucket(const struct pieces *pieces, int64_t i) {
+    int64_t first = i * pieces->bucket, left = pieces->total - first;
+    CHECK(i >= 0 && left > 0);
+    return (struct piece){.flat_offset = first,
+                          .local_offset = first / pieces->parts,
+                          .count = left < pieces->bucket ? left : pieces->bucket};
+}
+
+struct piece pieces_own(const struct pieces *pieces, int64_t i) {
+    struct piece own = pieces_bucket(pieces, i);
+    own.count /= pieces->parts;
+    own.flat_offset += own.count * pieces->part;
+    return own;
+}
+
+bool pieces_next(const struct pieces *pieces, int64_t *at, int64_t end, struct piece *run) {
+    CHECK(*at >= 0 && end <= pieces->total);
+    while (*at < end) {
+        struct piece own = pieces_own(pieces, *at / pieces->bucket);
+        int64_t skipped = *at > own.flat_offset ? *at - own.flat_offset : 0;
+        int64_t last = own.flat_offset + own.count < end ? own.flat_offset + own.count : end;
+        struct piece found = {.flat_offset = own.flat_offset + skipped,
+                              .local_offset = own.local_offset + skipped,
+                              .count = last - own.flat_offset - skipped};
+        if (found.count > 0) {
+            *run = found;
+            *at = last;
+            return true;
+        }
+        *at = (*at / pieces->bucket + 1) * pieces->bucket;
+    }
+    return false;
+}
