@@ -16,6 +16,8 @@ static const char summary[] =
     "  bevatron preprocess   JSON Lines to a dataset (.bin/.idx)\n"
     "  bevatron dataset inspect|verify|merge|peek|import   looks into datasets, checks and joins them\n"
     "  bevatron launch local|slurm|kubernetes   starts a run that is watched and started again, here or on a cluster\n"
+    "  bevatron cluster render|create|status|start|stop|delete|build-image|export   AWS ParallelCluster, from a short "
+    "file\n"
     "  bevatron train        trains a model; continues one with --load\n"
     "  bevatron evaluate     loss and perplexity of a checkpoint\n"
     "  bevatron generate     text from a checkpoint\n"

@@ -1,9 +1,43 @@
-// What every command does when it fails.
+// What commands have in common: failing, choosing a part, parsing and running. See commands.h.
 #include "base/error.h"
 #include "base/log.h"
 #include "cli/commands.h"
 
+#include <stdio.h>
+#include <string.h>
+
 int command_failed(void) {
     log_error("bevatron: %s", error_message());
     return error_exit_code();
+}
+
+static void print_usage(const struct command_group *group, FILE *out) {
+    fprintf(out, "usage: bevatron %s %s\n\n", group->name, group->usage);
+    for (size_t i = 0; i < group->count; i++)
+        fprintf(out, "  %-11s %s\n", group->parts[i].name, group->parts[i].summary);
+    fprintf(out, "\n%s\n", group->ending);
+}
+
+int command_group_run(const struct command_group *group, int argc, char **argv) {
+    const char *name = argc > 1 ? argv[1] : "";
+    for (size_t i = 0; i < group->count; i++)
+        if (strcmp(group->parts[i].name, name) == 0)
+            return group->parts[i].run(argc - 1, argv + 1);
+    if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0) {
+        print_usage(group, stdout);
+        return EXIT_CODE_OK;
+    }
+    if (*name)
+        fprintf(stderr, "bevatron: there is no command \"%s %s\"\n", group->name, name);
+    print_usage(group, stderr);
+    return EXIT_CODE_USAGE;
+}
+
+int command_run(const struct command_call *call, int argc, char **argv) {
+    int status = flags_parse(call->flags, call->options, argc, argv);
+    if (status == 0)
+        status = call->run(call->options);
+    int exit_code = status < 0 ? command_failed() : EXIT_CODE_OK;
+    flags_free(call->flags, call->options);
+    return exit_code;
 }

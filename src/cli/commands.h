@@ -3,9 +3,12 @@
 #ifndef CLI_COMMANDS_H
 #define CLI_COMMANDS_H
 
+#include "config/flag.h"
+
 int cmd_bench(int argc, char **argv);
 int cmd_board(int argc, char **argv);
 int cmd_checkpoint(int argc, char **argv);
+int cmd_cluster(int argc, char **argv);
 int cmd_dataset(int argc, char **argv);
 int cmd_evaluate(int argc, char **argv);
 int cmd_extract(int argc, char **argv);
@@ -19,5 +22,28 @@ int cmd_version(int argc, char **argv);
 
 // Prints the thread's error on stderr and returns its exit code: `return command_failed();`
 int command_failed(void);
+
+// A command of several, as `bevatron cluster create`: the word after its name says which.
+struct command_part {
+    const char *name, *summary;
+    int (*run)(int argc, char **argv);
+};
+struct command_group {
+    const char *name;    // "cluster"
+    const char *usage;   // what follows the name: "COMMAND [flags]"
+    const char *ending;  // of the usage text
+    const struct command_part *parts;
+    size_t count;
+};
+// Runs the part that argv[1] names, or says which there are.
+int command_group_run(const struct command_group *group, int argc, char **argv);
+
+// A command that only parses its flags and runs: `run` gets the options it parsed.
+struct command_call {
+    const struct flag_command *flags;
+    void *options;
+    int (*run)(void *options);
+};
+int command_run(const struct command_call *call, int argc, char **argv);
 
 #endif

@@ -26,6 +26,14 @@ void launch_command_add(struct launch_command *command, const char *flag, const 
 // with launch_config_free in any case.
 int launch_config(struct config *config, const struct launch_command *command, int64_t ranks);
 void launch_config_free(struct config *config);
+// A launcher from its command line to its exit code: splits, parses, calls `launch`, which returns -1 or the exit code,
+// and frees.
+struct launch_call {
+    const struct flag_command *flags;  // of the launcher; one table
+    void *options;
+    int (*launch)(void *options, struct launch_command *command, struct config *config);
+};
+int launch_run(const struct launch_call *call, int argc, char **argv);
 // Makes a run that is started again go on where it stopped: --load is the folder of --save unless it is given.
 void launch_resume(struct launch_command *command, const struct config *config);
 

@@ -1,6 +1,7 @@
 // Telling a launcher's flags from those of what it launches. See launch.h.
 #include "base/error.h"
 #include "base/memory.h"
+#include "cli/commands.h"
 #include "cli/launch.h"
 
 #include <stdlib.h>
@@ -100,4 +101,19 @@ void launch_config_free(struct config *config) {
 void launch_resume(struct launch_command *command, const struct config *config) {
     if (config->save && !config->load)
         launch_command_add(command, "--load", config->save);
+}
+
+int launch_run(const struct launch_call *call, int argc, char **argv) {
+    struct config config = {0};
+    struct launch_command command;
+    launch_split(&command, call->flags->tables, argc, argv);
+    int status = flags_parse(call->flags, call->options, command.own_count, command.own), exit_code = EXIT_CODE_OK;
+    if (status == 0)
+        status = exit_code = call->launch(call->options, &command, &config);
+    if (status < 0)
+        exit_code = command_failed();
+    launch_config_free(&config);
+    flags_free(call->flags, call->options);
+    launch_command_free(&command);
+    return exit_code;
 }

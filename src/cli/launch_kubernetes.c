@@ -3,7 +3,6 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/process.h"
-#include "cli/commands.h"
 #include "cli/launch.h"
 #include "cluster/kubernetes.h"
 #include "cluster/machine.h"
@@ -187,7 +186,8 @@ static int choose_kind(const struct kubernetes_options *options, bool is_train, 
     return error_set_code(EXIT_CODE_USAGE, "a --kind of %s is for train; other commands run as one pod, a job", name);
 }
 
-static int launch(struct kubernetes_options *options, struct launch_command *command, struct config *config) {
+static int launch(void *given_options, struct launch_command *command, struct config *config) {
+    struct kubernetes_options *options = given_options;
     bool is_train = strcmp(command->rest[0], "train") == 0;
     const struct machine *machine = NULL;
     if (options->machine && !(machine = machine_find(options->machine)))
@@ -236,15 +236,6 @@ static int launch(struct kubernetes_options *options, struct launch_command *com
 
 int launch_kubernetes(int argc, char **argv) {
     struct kubernetes_options options;
-    struct config config = {0};
-    struct launch_command command;
-    launch_split(&command, &own_table, argc, argv);
-    int status = flags_parse(&kubernetes_command, &options, command.own_count, command.own);
-    if (status == 0)
-        status = launch(&options, &command, &config);
-    int exit_code = status < 0 ? command_failed() : EXIT_CODE_OK;
-    launch_config_free(&config);
-    flags_free(&kubernetes_command, &options);
-    launch_command_free(&command);
-    return exit_code;
+    return launch_run(&(struct launch_call){.flags = &kubernetes_command, .options = &options, .launch = launch}, argc,
+                      argv);
 }

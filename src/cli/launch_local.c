@@ -4,7 +4,6 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "checkpoint/checkpoint.h"
-#include "cli/commands.h"
 #include "cli/launch.h"
 
 #include <errno.h>
@@ -126,8 +125,9 @@ static int watch(const struct local_options *options, char *const *words, const 
     }
 }
 
-static int launch(struct local_options *options, struct launch_command *command, struct config *config,
-                  int *exit_code) {
+static int launch(void *given_options, struct launch_command *command, struct config *config) {
+    struct local_options *options = given_options;
+    int exit_code = EXIT_CODE_OK;
     if (strcmp(command->rest[0], "train") != 0)
         return error_set_code(EXIT_CODE_USAGE, "launch local starts train; run bevatron %s by itself",
                               command->rest[0]);
@@ -139,28 +139,17 @@ static int launch(struct local_options *options, struct launch_command *command,
     char **words = memory_alloc(sizeof *words * (size_t)(command->rest_count + 2));
     words[0] = self;
     memcpy(words + 1, command->rest, sizeof *words * (size_t)command->rest_count);
-    int status = watch(options, words, config->save, exit_code);
+    int status = watch(options, words, config->save, &exit_code);
     free(words);
-    return status;
+    return status < 0 ? -1 : exit_code;
 }
 
 int launch_local(int argc, char **argv) {
     struct local_options options;
-    struct config config = {0};
-    struct launch_command command;
     static char long_name[] = "--nproc";
     for (int i = 1; i < argc; i++)
         if (strcmp(argv[i], "-n") == 0)
             argv[i] = long_name;
-    launch_split(&command, &own_table, argc, argv);
-    int exit_code = EXIT_CODE_OK;
-    int status = flags_parse(&local_command, &options, command.own_count, command.own);
-    if (status == 0)
-        status = launch(&options, &command, &config, &exit_code);
-    if (status < 0)
-        exit_code = command_failed();
-    launch_config_free(&config);
-    flags_free(&local_command, &options);
-    launch_command_free(&command);
-    return exit_code;
+    return launch_run(&(struct launch_call){.flags = &local_command, .options = &options, .launch = launch}, argc,
+                      argv);
 }

@@ -3,7 +3,6 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/memory.h"
-#include "cli/commands.h"
 #include "cli/features.h"
 #include "cli/launch.h"
 #include "cluster/slurm.h"
@@ -153,7 +152,8 @@ static int write_script(const struct slurm_options *options, const char *logs, c
     return status;
 }
 
-static int launch(struct slurm_options *options, struct launch_command *command, struct config *config) {
+static int launch(void *given_options, struct launch_command *command, struct config *config) {
+    struct slurm_options *options = given_options;
     const struct machine *machine = NULL;
     if (options->machine && !(machine = machine_find(options->machine)))
         return -1;
@@ -213,15 +213,6 @@ static int launch(struct slurm_options *options, struct launch_command *command,
 
 int launch_slurm(int argc, char **argv) {
     struct slurm_options options;
-    struct config config = {0};
-    struct launch_command command;
-    launch_split(&command, &own_table, argc, argv);
-    int status = flags_parse(&slurm_command, &options, command.own_count, command.own);
-    if (status == 0)
-        status = launch(&options, &command, &config);
-    int exit_code = status < 0 ? command_failed() : EXIT_CODE_OK;
-    launch_config_free(&config);
-    flags_free(&slurm_command, &options);
-    launch_command_free(&command);
-    return exit_code;
+    return launch_run(&(struct launch_call){.flags = &slurm_command, .options = &options, .launch = launch}, argc,
+                      argv);
 }

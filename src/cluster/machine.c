@@ -22,17 +22,51 @@ static const struct machine machines[] = {
     {"c5n.18xlarge", NULL, 0, 0, 72, 192, 100, 1},
     {"c6i.32xlarge", NULL, 0, 0, 128, 256, 50, 1},
 };
+enum { MACHINES = sizeof machines / sizeof machines[0] };
+
+const struct machine *machine_look_up(const char *name) {
+    for (int i = 0; i < MACHINES; i++)
+        if (strcmp(machines[i].name, name) == 0)
+            return &machines[i];
+    return NULL;
+}
 
 const struct machine *machine_find(const char *name) {
+    const struct machine *found = machine_look_up(name);
+    if (found)
+        return found;
     struct buffer known = {0};
-    for (size_t i = 0; i < sizeof machines / sizeof machines[0]; i++) {
-        if (strcmp(machines[i].name, name) == 0) {
-            buffer_free(&known);
-            return &machines[i];
-        }
+    for (int i = 0; i < MACHINES; i++)
         buffer_printf(&known, "%s %s", i ? "," : "", machines[i].name);
-    }
     error_set_code(EXIT_CODE_USAGE, "no machine is called \"%s\"; known are%s", name, buffer_string(&known));
     buffer_free(&known);
     return NULL;
+}
+
+const char *machine_price_note(void) {
+    return "On-demand list prices of us-east-1 (Linux), August 2026. Prices change and differ by region; spot and "
+           "reserved "
+           "capacity cost otherwise; storage and traffic are not counted.";
+}
+
+// p5e has no price on demand: it is sold by capacity block.
+static const struct {
+    const char *name;
+    double dollars;
+} prices[] = {
+    {"p3dn.24xlarge", 31.212}, {"p4d.24xlarge", 21.9576}, {"p4de.24xlarge", 27.4471},    {"p5.4xlarge", 6.88},
+    {"p5.48xlarge", 55.04},    {"p5en.48xlarge", 63.296}, {"p6-b200.48xlarge", 113.933}, {"p6-b300.48xlarge", 142.416},
+    {"g5.48xlarge", 16.288},   {"g6.48xlarge", 13.3504},  {"g6e.48xlarge", 30.1312},     {"c5n.2xlarge", 0.432},
+    {"c5n.18xlarge", 3.888},   {"c5.xlarge", 0.17},       {"c5.2xlarge", 0.34},          {"c5.4xlarge", 0.68},
+    {"c5.9xlarge", 1.53},      {"c5.18xlarge", 3.06},     {"c5.24xlarge", 4.08},         {"c6i.4xlarge", 0.68},
+    {"c6i.16xlarge", 2.72},    {"c6i.32xlarge", 5.44},    {"m5.xlarge", 0.192},          {"m5.2xlarge", 0.384},
+    {"m5.4xlarge", 0.768},     {"m5.8xlarge", 1.536},     {"m6i.8xlarge", 1.536},        {"m6i.32xlarge", 6.144},
+    {"r5.24xlarge", 6.048},    {"t3.medium", 0.0416},
+};
+
+double machine_price(const char *name) {
+    for (size_t i = 0; i < sizeof prices / sizeof prices[0]; i++)
+        if (strcmp(prices[i].name, name) == 0)
+            return prices[i].dollars;
+    return 0;
 }

@@ -1,4 +1,4 @@
-// The machines that runs are planned for and launched on: what EC2 calls them and what is in them.
+// The machines that runs are planned for and launched on: what EC2 calls them, what is in them and what an hour costs.
 #ifndef CLUSTER_MACHINE_H
 #define CLUSTER_MACHINE_H
 
@@ -12,5 +12,13 @@ struct machine {
 
 // NULL, after error_set with the names that come near, where there is none of that name.
 const struct machine *machine_find(const char *name);
+// The same without a word about what is missing.
+const struct machine *machine_look_up(const char *name);
+
+// Dollars an hour on demand (Linux, us-east-1), 0 where none is known; also of machines that are not in the table
+// above, as head nodes are.
+double machine_price(const char *name);
+// When and where those prices were read, for people.
+const char *machine_price_note(void);
 
 #endif

@@ -1,0 +1,40 @@
+// The commands below `bevatron cluster`: AWS ParallelCluster from a short description.
+#ifndef CLI_CLUSTER_COMMANDS_H
+#define CLI_CLUSTER_COMMANDS_H
+
+#include "base/json.h"
+#include "config/flag.h"
+
+struct cluster_options {
+    struct flag_given given;
+    char *name, *region, *os, *custom_ami, *key, *allowed_ips, *head_node, *head_subnet, *subnet, *security_group;
+    char *scratch, *fsx, *fsx_id, *fsx_type, *fsx_s3, *apps, *output;
+    int64_t head_disk, compute_disk, idle_minutes, fsx_size, fsx_throughput, apps_size;
+    struct string_list queues, buckets, policies, scripts, slurm_settings, tags;
+    bool no_ssm, yes, wait, json, dry_run;
+};
+
+int cluster_render(int argc, char **argv);
+int cluster_create(int argc, char **argv);
+int cluster_status(int argc, char **argv);
+int cluster_start(int argc, char **argv);
+int cluster_stop(int argc, char **argv);
+int cluster_delete(int argc, char **argv);
+int cluster_build_image(int argc, char **argv);
+int cluster_export(int argc, char **argv);
+
+// All flags of a cluster; with `offered`, only those (see struct flag_table).
+struct flag_table cluster_flag_table(const char *offered);
+
+// Asks on the terminal unless --yes was given; -1 where the answer is no, or nobody is there to ask.
+int cluster_confirm(const char *question, bool is_answered);
+// pcluster VERB --cluster-name NAME --region REGION and up to four more words (NULL at the end).
+int cluster_call(const struct cluster_options *options, const char *verb, const char *const *more,
+                 struct json **answer);
+// A string member of an object, "" where there is none.
+const char *cluster_text(const struct json *object, const char *key);
+// Waits until the cluster is in no passing state; its last description's status is printed as it changes. -1 where it
+// ended in a failure, with the reasons.
+int cluster_await(const struct cluster_options *options);
+
+#endif

@@ -1,0 +1,276 @@
+// bevatron cluster status, start, stop, delete: a cluster that is there.
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/memory.h"
+#include "cli/cluster_commands.h"
+#include "cli/commands.h"
+#include "cluster/aws.h"
+#include "cluster/machine.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { MOST_KINDS = 64, POLL_SECONDS = 30, MOST_PAGES = 100 };
+
+const char *cluster_text(const struct json *object, const char *key) {
+    const struct json *member = json_member(object, key);
+    return member && member->type == JSON_STRING ? member->string : "";
+}
+
+int cluster_confirm(const char *question, bool is_answered) {
+    char answer[16] = "";
+    if (is_answered)
+        return 0;
+    if (!isatty(STDIN_FILENO))
+        return error_set_code(EXIT_CODE_USAGE, "nobody is there to say yes; give --yes");
+    fprintf(stderr, "%s [y/N] ", question);
+    if (fgets(answer, sizeof answer, stdin) && (answer[0] == 'y' || answer[0] == 'Y'))
+        return 0;
+    return error_set("not done");
+}
+
+int cluster_call(const struct cluster_options *options, const char *verb, const char *const *more,
+                 struct json **answer) {
+    if (!options->name)
+        return error_set_code(EXIT_CODE_USAGE,
+                              "which cluster? Give --name, or --config with the file it was made from");
+    const char *words[16] = {"pcluster", verb, "--cluster-name", options->name};
+    int n = 4;
+    if (options->region) {
+        words[n++] = "--region";
+        words[n++] = options->region;
+    }
+    while (more && *more)
+        words[n++] = *more++;
+    words[n] = NULL;
+    return aws_run(words, answer);
+}
+
+// The reasons of a failure that CloudFormation or the head node gave.
+static int failed(const struct json *cluster) {
+    struct buffer reasons = {0};
+    const struct json *failures = json_member(cluster, "failures");
+    for (size_t i = 0; failures && failures->type == JSON_ARRAY && i < failures->count; i++)
+        buffer_printf(&reasons, "%s%s", i ? "; " : "", cluster_text(&failures->items[i], "failureReason"));
+    const char *text = buffer_string(&reasons), *remedy = aws_remedy(text);
+    int status = error_set("cluster %s: %s%s%s%s%s", cluster_text(cluster, "clusterName"),
+                           cluster_text(cluster, "clusterStatus"), *text ? ": " : "", text, remedy ? "; " : "",
+                           remedy  ? remedy
+                           : *text ? ""
+                                   : "; `pcluster get-cluster-stack-events` and "
+                                     "`pcluster export-cluster-logs` tell more");
+    buffer_free(&reasons);
+    return status;
+}
+
+int cluster_await(const struct cluster_options *options) {
+    char last[64] = "";
+    for (;;) {
+        struct json *cluster;
+        TRY(cluster_call(options, "describe-cluster", NULL, &cluster));
+        const char *status = cluster_text(cluster, "clusterStatus");
+        if (strcmp(status, last) != 0)
+            fprintf(stderr, "%s: %s\n", options->name, status);
+        snprintf(last, sizeof last, "%s", status);
+        bool is_passing = strstr(status, "_IN_PROGRESS") != NULL, is_good = strstr(status, "_COMPLETE") != NULL;
+        int result = is_passing || is_good ? 0 : failed(cluster);
+        json_free(cluster);
+        if (!is_passing)
+            return result;
+        clock_sleep(POLL_SECONDS);
+    }
+}
+
+// Machines of one queue and one type.
+struct kind {
+    char *queue, *type;
+    int64_t count;
+};
+
+static void count_machine(struct kind *kinds, int *kind_count, const struct json *instance) {
+    const char *queue =
+        strcmp(cluster_text(instance, "nodeType"), "HeadNode") == 0 ? "head node" : cluster_text(instance, "queueName");
+    const char *type = cluster_text(instance, "instanceType");
+    const char *state = cluster_text(instance, "state");
+    if (strcmp(state, "running") != 0 && strcmp(state, "pending") != 0)
+        return;
+    int i = 0;
+    while (i < *kind_count && (strcmp(kinds[i].queue, queue) != 0 || strcmp(kinds[i].type, type) != 0))
+        i++;
+    if (i == MOST_KINDS)
+        return;
+    if (i == *kind_count) {
+        kinds[i] = (struct kind){.queue = memory_string(queue), .type = memory_string(type)};
+        (*kind_count)++;
+    }
+    kinds[i].count++;
+}
+
+// All machines that run, page by page.
+static int list_machines(const struct cluster_options *options, struct kind *kinds, int *kind_count) {
+    char *token = NULL;
+    int status = 0;
+    for (int page = 0; page < MOST_PAGES; page++) {
+        const char *const more[] = {token ? "--next-token" : NULL, token, NULL};
+        struct json *answer;
+        status = cluster_call(options, "describe-cluster-instances", more, &answer);
+        free(token);
+        token = NULL;
+        if (status < 0)
+            break;
+        const struct json *instances = json_member(answer, "instances");
+        for (size_t i = 0; instances && instances->type == JSON_ARRAY && i < instances->count; i++)
+            count_machine(kinds, kind_count, &instances->items[i]);
+        const char *next = cluster_text(answer, "nextToken");
+        token = *next ? memory_string(next) : NULL;
+        json_free(answer);
+        if (!token)
+            break;
+    }
+    free(token);
+    return status;
+}
+
+static void print_machines(const struct kind *kinds, int kind_count) {
+    double sum = 0;
+    for (int i = 0; i < kind_count; i++) {
+        double price = machine_price(kinds[i].type);
+        printf("%-14s %5" PRId64 " × %-18s %10.2f $/hour%s\n", kinds[i].queue, kinds[i].count, kinds[i].type,
+               price * (double)kinds[i].count, price > 0 ? "" : " (no known price)");
+        sum += price * (double)kinds[i].count;
+    }
+    printf("%-14s %28s %10.2f $/hour\n", "now", "", sum);
+    fprintf(stderr, "%s\n", machine_price_note());
+}
+
+static void print_json(const struct json *cluster, const struct kind *kinds, int kind_count) {
+    static const char *const members[] = {"clusterName", "region", "version", "clusterStatus", "computeFleetStatus"};
+    struct buffer text = {0};
+    struct json_writer w = {.out = &text, .indent = 2};
+    double sum = 0;
+    json_begin_object(&w);
+    for (size_t i = 0; i < sizeof members / sizeof members[0]; i++) {
+        json_key(&w, members[i]);
+        json_cstring(&w, cluster_text(cluster, members[i]));
+    }
+    json_key(&w, "machines");
+    json_begin_array(&w);
+    for (int i = 0; i < kind_count; i++) {
+        sum += machine_price(kinds[i].type) * (double)kinds[i].count;
+        json_begin_object(&w);
+        json_key(&w, "queue");
+        json_cstring(&w, kinds[i].queue);
+        json_key(&w, "instanceType");
+        json_cstring(&w, kinds[i].type);
+        json_key(&w, "count");
+        json_int(&w, kinds[i].count);
+        json_end_object(&w);
+    }
+    json_end_array(&w);
+    json_key(&w, "dollarsPerHour");
+    json_double(&w, sum);
+    json_end_object(&w);
+    puts(buffer_string(&text));
+    buffer_free(&text);
+}
+
+static int status(void *given) {
+    const struct cluster_options *options = given;
+    struct json *cluster;
+    struct kind kinds[MOST_KINDS];
+    int kind_count = 0;
+    TRY(cluster_call(options, "describe-cluster", NULL, &cluster));
+    const char *state = cluster_text(cluster, "clusterStatus");
+    const struct json *head = json_member(cluster, "headNode");
+    int result = strstr(state, "FAILED") ? failed(cluster) : list_machines(options, kinds, &kind_count);
+    if (result == 0 && options->json)
+        print_json(cluster, kinds, kind_count);
+    else if (result == 0) {
+        const char *address = cluster_text(head, "publicIpAddress");
+        printf("%-14s %s\n%-14s %s\n%-14s %s (ParallelCluster %s)\n", "cluster", state, "fleet",
+               cluster_text(cluster, "computeFleetStatus"), "region", cluster_text(cluster, "region"),
+               cluster_text(cluster, "version"));
+        if (head)
+            printf("%-14s %s, %s\n", "head node", cluster_text(head, "state"),
+                   *address ? address : cluster_text(head, "privateIpAddress"));
+        print_machines(kinds, kind_count);
+    }
+    for (int i = 0; i < kind_count; i++) {
+        free(kinds[i].queue);
+        free(kinds[i].type);
+    }
+    json_free(cluster);
+    return result;
+}
+
+static int set_fleet(const struct cluster_options *options, const char *wish) {
+    const char *const more[] = {"--status", wish, NULL};
+    struct json *answer;
+    TRY(cluster_call(options, "update-compute-fleet", more, &answer));
+    fprintf(stderr, "%s: fleet %s\n", options->name, cluster_text(answer, "status"));
+    json_free(answer);
+    return 0;
+}
+
+static int start(void *given) {
+    return set_fleet(given, "START_REQUESTED");
+}
+
+static int stop(void *given) {
+    return set_fleet(given, "STOP_REQUESTED");
+}
+
+static int remove_cluster(void *given) {
+    const struct cluster_options *options = given;
+    struct json *answer;
+    fprintf(stderr, "Deleting %s: its machines, its disks and new SCRATCH file systems go; S3 stays.\n",
+            options->name ? options->name : "the cluster");
+    TRY(cluster_confirm("Delete it?", options->yes));
+    TRY(cluster_call(options, "delete-cluster", NULL, &answer));
+    fprintf(stderr, "%s: %s\n", options->name, cluster_text(json_member(answer, "cluster"), "clusterStatus"));
+    json_free(answer);
+    return 0;
+}
+
+static const struct life {
+    const char *name, *summary, *offered;
+    int (*action)(void *);
+} lives[] = {
+    {"cluster status", "Shows the state of a cluster, its machines and what they cost now.", "--name --region --json",
+     status},
+    {"cluster start", "Lets the queues of a stopped cluster start machines again.", "--name --region", start},
+    {"cluster stop", "Ends all machines of the queues and starts no more; the head node and the disks stay.",
+     "--name --region", stop},
+    {"cluster delete", "Removes a cluster, after a question.", "--name --region --yes", remove_cluster},
+};
+
+static int run(const struct life *life, int argc, char **argv) {
+    const struct flag_table table = cluster_flag_table(life->offered);
+    const struct flag_command command = {
+        .name = life->name,
+        .summary = life->summary,
+        .tables = &table,
+        .table_count = 1,
+        .epilogue = "--config takes the file the cluster was made from, for its name and region.\n"};
+    struct cluster_options options;
+    return command_run(&(struct command_call){.flags = &command, .options = &options, .run = life->action}, argc, argv);
+}
+
+int cluster_status(int argc, char **argv) {
+    return run(&lives[0], argc, argv);
+}
+
+int cluster_start(int argc, char **argv) {
+    return run(&lives[1], argc, argv);
+}
+
+int cluster_stop(int argc, char **argv) {
+    return run(&lives[2], argc, argv);
+}
+
+int cluster_delete(int argc, char **argv) {
+    return run(&lives[3], argc, argv);
+}

@@ -1,0 +1,141 @@
+// Running pcluster and aws, and understanding them. See aws.h. pcluster prints {"message": …} on stdout and leaves with
+// code 1 when it refuses; where the configuration is at fault, the reasons are in configurationValidationErrors. aws
+// prints "An error occurred (Code) when calling …" on stderr.
+#include "cluster/aws.h"
+#include "base/error.h"
+#include "base/memory.h"
+#include "base/process.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+// The first row whose text stands in the complaint says what to do.
+static const struct {
+    const char *text, *remedy;
+} remedies[] = {
+    {"Unable to locate credentials", "give credentials: `aws configure`, `aws sso login`, or AWS_PROFILE"},
+    {"Credentials not found", "give credentials: `aws configure`, `aws sso login`, or AWS_PROFILE"},
+    {"The config profile", "AWS_PROFILE names a profile that ~/.aws/config does not have"},
+    {"token included in the request is expired", "log in again: `aws sso login`, or get fresh keys"},
+    {"ExpiredToken", "log in again: `aws sso login`, or get fresh keys"},
+    {"token included in the request is invalid", "these keys are not known to AWS; `aws configure` takes others"},
+    {"AuthFailure", "these keys are not known to AWS; `aws configure` takes others"},
+    {"not authorized to perform", "ask for the right named there, or use a role that has it (AWS_PROFILE)"},
+    {"AccessDenied", "ask for the right named there, or use a role that has it (AWS_PROFILE)"},
+    {"vCPU limit", "ask for a higher quota of that family of instances (Service Quotas, EC2, \"Running On-Demand P "
+                   "instances\"), or for fewer nodes"},
+    {"VcpuLimitExceeded",
+     "ask for a higher quota of that family of instances (Service Quotas, EC2, \"Running On-Demand "
+     "P instances\"), or for fewer nodes"},
+    {"LimitExceeded", "ask for a higher limit (Service Quotas), or delete what is not used any more"},
+    {"InsufficientInstanceCapacity",
+     "AWS has no such machines free there: reserve them (reservation=cr-…, or a capacity "
+     "block), or take another zone's subnet"},
+    {"does not have enough capacity", "AWS has no such machines free there: reserve them (reservation=cr-…, or a "
+                                      "capacity block), or take another zone's subnet"},
+    {"is not supported in the", "that zone has no such machines: take a subnet of another one (`aws ec2 "
+                                "describe-instance-type-offerings --location-type availability-zone` lists them)"},
+    {"is not supported", "check the type's spelling, and that the region has it: `aws ec2 "
+                         "describe-instance-type-offerings`"},
+    {"instance types do not exist", "check the type's spelling, and that the region has it: `aws ec2 "
+                                    "describe-instance-type-offerings`"},
+    {"does not support EFA", "leave efa out of the queue, or take a type that has it"},
+    {"invalid or unsupported region", "check --region"},
+    {"region needs to be set", "give --region"},
+    {"incompatible ParallelCluster major version", "`pcluster list-clusters --region …` lists those that are there; a "
+                                                   "cluster belongs to one region"},
+    {"key pair", "`aws ec2 describe-key-pairs` lists yours; they belong to a region"},
+    {"subnet ID", "`aws ec2 describe-subnets` lists yours; they belong to a region"},
+    {"image id", "images belong to a region; `pcluster list-official-images` names those of ParallelCluster"},
+    {"already exists", "choose another --name, or look at it with `bevatron cluster status`"},
+    {"Could not connect to the endpoint", "check the network and --region"},
+    {"requires Node.js", "pcluster needs Node.js: install it (nvm install --lts)"},
+    {"Node.js", "pcluster needs Node.js: install it (nvm install --lts)"},
+};
+
+const char *aws_remedy(const char *complaint) {
+    for (size_t i = 0; i < sizeof remedies / sizeof remedies[0]; i++)
+        if (strstr(complaint, remedies[i].text))
+            return remedies[i].remedy;
+    return NULL;
+}
+
+// The sentence of a refusal: the message, and what is wrong with the configuration, one after the other.
+static void collect(const struct json *answer, struct buffer *out) {
+    const struct json *message = json_member(answer, "message");
+    if (message && message->type == JSON_STRING)
+        buffer_append_string(out, message->string);
+    const struct json *errors = json_member(answer, "configurationValidationErrors");
+    for (size_t i = 0; errors && errors->type == JSON_ARRAY && i < errors->count; i++) {
+        const struct json *level = json_member(&errors->items[i], "level");
+        const struct json *text = json_member(&errors->items[i], "message");
+        if (!text || text->type != JSON_STRING ||
+            (level && level->type == JSON_STRING && strcmp(level->string, "ERROR")))
+            continue;
+        buffer_printf(out, "%s%s", out->length ? ": " : "", text->string);
+    }
+}
+
+// The last line that is not empty: Python's and aws's errors end with what happened.
+static void last_line(const char *text, struct buffer *out) {
+    size_t end = strlen(text);
+    while (end > 0 && strchr("\r\n ", text[end - 1]))
+        end--;
+    size_t begin = end;
+    while (begin > 0 && text[begin - 1] != '\n')
+        begin--;
+    buffer_append(out, text + begin, end - begin);
+}
+
+static int refused(const char *program, const char *verb, const struct json *answer,
+                   const struct process_result *result) {
+    struct buffer complaint = {0};
+    if (answer)
+        collect(answer, &complaint);
+    if (complaint.length == 0)
+        last_line(buffer_string(result->errors.length ? &result->errors : &result->output), &complaint);
+    for (size_t i = 0; i < complaint.length; i++)
+        if (complaint.data[i] == '\n')
+            complaint.data[i] = ' ';
+    const char *text = buffer_string(&complaint), *remedy = aws_remedy(text);
+    // A remedy after a full stop reads badly.
+    int length = (int)complaint.length;
+    while (length > 0 && text[length - 1] == '.')
+        length--;
+    int status = remedy ? error_set("%s %s: %.*s; %s", program, verb, length, text, remedy)
+                 : length > 0
+                     ? error_set("%s %s: %.*s", program, verb, length, text)
+                     : error_set("%s %s failed with code %d and did not say why", program, verb, result->exit_code);
+    buffer_free(&complaint);
+    return status;
+}
+
+int aws_run(const char *const *words, struct json **answer) {
+    struct process_result result;
+    bool is_pcluster = strcmp(words[0], "pcluster") == 0;
+    *answer = NULL;
+    if (process_run(words, NULL, &result) < 0)
+        return error_set("%s; install it: %s", error_message(),
+                         is_pcluster ? "python3 -m venv ~/pcluster && ~/pcluster/bin/pip install aws-parallelcluster, "
+                                       "and put ~/pcluster/bin on PATH"
+                                     : "apt install awscli, or AWS's own installer");
+    const char *output = buffer_string(&result.output);
+    bool has_output = output[strspn(output, " \r\n\t")] != 0;
+    int status = 0;
+    if (has_output && json_parse(answer, output, result.output.length, words[0]) < 0) {
+        *answer = NULL;
+        if (result.exit_code == 0)
+            status = error_set("%s %s answered something other than JSON: %.*s", words[0], words[1],
+                               (int)strcspn(output, "\n"), output);
+        else
+            error_clear();
+    }
+    if (result.exit_code != 0)
+        status = refused(words[0], words[1], *answer, &result);
+    process_result_free(&result);
+    if (status < 0) {
+        json_free(*answer);
+        *answer = NULL;
+    }
+    return status;
+}

@@ -1,0 +1,14 @@
+// The command-line programs of AWS, pcluster and aws: run without a shell, their JSON read, and their refusals turned
+// into one message with what can be done about it.
+#ifndef CLUSTER_AWS_H
+#define CLUSTER_AWS_H
+
+#include "base/json.h"
+
+// Runs the words (the program first, NULL at the end) and reads the JSON on its stdout into *answer, to be freed with
+// json_free; NULL where it printed nothing.
+int aws_run(const char *const *words, struct json **answer);
+// The remedy for what a program of AWS said, NULL where none is known.
+const char *aws_remedy(const char *complaint);
+
+#endif

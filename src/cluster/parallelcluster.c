@@ -1,0 +1,382 @@
+// The YAML of a cluster and of an image. See parallelcluster.h.
+#include "cluster/parallelcluster.h"
+#include "base/error.h"
+#include "base/memory.h"
+#include "cluster/parallelcluster_check.h"
+#include "cluster/yaml.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+// Policies of AWS live in the partition of the region.
+static void managed_policy(struct yaml *y, const char *region, const char *name) {
+    const char *partition = strncmp(region, "cn-", 3) == 0       ? "aws-cn"
+                            : strncmp(region, "us-gov-", 7) == 0 ? "aws-us-gov"
+                                                                 : "aws";
+    char *arn = memory_printf("arn:%s:iam::aws:policy/%s", partition, name);
+    yaml_item(y);
+    yaml_text(y, "Policy", arn);
+    yaml_end(y);
+    free(arn);
+}
+
+// The bucket of "s3://bucket/folder", to be freed.
+static char *bucket_of(const char *url) {
+    return memory_printf("%.*s", (int)strcspn(url + 5, "/"), url + 5);
+}
+
+static void bucket(struct yaml *y, const char *name) {
+    yaml_item(y);
+    yaml_text(y, "BucketName", name);
+    yaml_bool(y, "EnableWriteAccess", true);
+    yaml_end(y);
+}
+
+static void rights(struct yaml *y, const struct parallelcluster *cluster) {
+    bool has_policies = cluster->has_ssm || cluster->policies->count > 0;
+    bool has_linked = cluster->fsx_s3 != NULL;
+    if (!has_policies && !has_linked && cluster->buckets->count == 0)
+        return;
+    yaml_map(y, "Iam");
+    if (has_policies) {
+        yaml_list(y, "AdditionalIamPolicies");
+        if (cluster->has_ssm)
+            managed_policy(y, cluster->region, "AmazonSSMManagedInstanceCore");
+        for (int64_t i = 0; i < cluster->policies->count; i++) {
+            yaml_item(y);
+            yaml_text(y, "Policy", cluster->policies->items[i]);
+            yaml_end(y);
+        }
+        yaml_end(y);
+    }
+    if (has_linked || cluster->buckets->count > 0) {
+        char *linked = has_linked ? bucket_of(cluster->fsx_s3) : NULL;
+        yaml_list(y, "S3Access");
+        if (linked)
+            bucket(y, linked);
+        for (int64_t i = 0; i < cluster->buckets->count; i++)
+            if (!linked || strcmp(linked, cluster->buckets->items[i]) != 0)
+                bucket(y, cluster->buckets->items[i]);
+        yaml_end(y);
+        free(linked);
+    }
+    yaml_end(y);
+}
+
+// "URL argument…": the words after the first are the script's arguments.
+static void script(struct yaml *y, const char *text) {
+    size_t length = strcspn(text, " ");
+    char *url = memory_printf("%.*s", (int)length, text);
+    yaml_item(y);
+    yaml_text(y, "Script", url);
+    free(url);
+    text += length + strspn(text + length, " ");
+    if (*text) {
+        yaml_list(y, "Args");
+        while (*text) {
+            length = strcspn(text, " ");
+            char *argument = memory_printf("%.*s", (int)length, text);
+            yaml_item_text(y, argument);
+            free(argument);
+            text += length + strspn(text + length, " ");
+        }
+        yaml_end(y);
+    }
+    yaml_end(y);
+}
+
+static void actions(struct yaml *y, const struct parallelcluster *cluster) {
+    if (cluster->scripts->count == 0)
+        return;
+    yaml_map(y, "CustomActions");
+    yaml_map(y, "OnNodeConfigured");
+    yaml_list(y, "Sequence");
+    for (int64_t i = 0; i < cluster->scripts->count; i++)
+        script(y, cluster->scripts->items[i]);
+    yaml_end(y);
+    yaml_end(y);
+    yaml_end(y);
+}
+
+static void security_group(struct yaml *y, const struct parallelcluster *cluster) {
+    if (!cluster->security_group)
+        return;
+    yaml_list(y, "AdditionalSecurityGroups");
+    yaml_item_text(y, cluster->security_group);
+    yaml_end(y);
+}
+
+static void head_node(struct yaml *y, const struct parallelcluster *cluster) {
+    yaml_map(y, "HeadNode");
+    yaml_text(y, "InstanceType", cluster->head_type);
+    yaml_map(y, "Networking");
+    yaml_text(y, "SubnetId", cluster->head_subnet ? cluster->head_subnet : cluster->subnet);
+    security_group(y, cluster);
+    yaml_end(y);
+    if (cluster->key || cluster->allowed_ips) {
+        yaml_map(y, "Ssh");
+        yaml_text(y, "KeyName", cluster->key);
+        yaml_text(y, "AllowedIps", cluster->allowed_ips);
+        yaml_end(y);
+    }
+    if (cluster->head_disk_gib > 0) {
+        yaml_map(y, "LocalStorage");
+        yaml_map(y, "RootVolume");
+        yaml_number(y, "Size", cluster->head_disk_gib);
+        yaml_end(y);
+        yaml_end(y);
+    }
+    rights(y, cluster);
+    actions(y, cluster);
+    yaml_end(y);
+}
+
+static void networking(struct yaml *y, const struct parallelcluster *cluster, const struct cluster_queue *queue) {
+    yaml_map(y, "Networking");
+    yaml_list(y, "SubnetIds");
+    yaml_item_text(y, queue->subnet ? queue->subnet : cluster->subnet);
+    yaml_end(y);
+    // With EFA it must be said, yes or no.
+    if (queue->has_placement_group || queue->has_efa) {
+        yaml_map(y, "PlacementGroup");
+        yaml_bool(y, "Enabled", queue->has_placement_group);
+        yaml_text(y, "Name", queue->placement_group);
+        yaml_end(y);
+    }
+    security_group(y, cluster);
+    yaml_end(y);
+}
+
+static void disks(struct yaml *y, const struct parallelcluster *cluster) {
+    if (!cluster->scratch && cluster->compute_disk_gib == 0)
+        return;
+    yaml_map(y, "ComputeSettings");
+    yaml_map(y, "LocalStorage");
+    if (cluster->compute_disk_gib > 0) {
+        yaml_map(y, "RootVolume");
+        yaml_number(y, "Size", cluster->compute_disk_gib);
+        yaml_end(y);
+    }
+    if (cluster->scratch) {
+        yaml_map(y, "EphemeralVolume");
+        yaml_text(y, "MountDir", cluster->scratch);
+        yaml_end(y);
+    }
+    yaml_end(y);
+    yaml_end(y);
+}
+
+static void compute_resource(struct yaml *y, const struct cluster_queue *queue) {
+    // Node names are made of it: "p4d" of p4d.24xlarge, the family, which has no dot.
+    char *name = memory_printf("%.*s", (int)strcspn(queue->types[0], "."), queue->types[0]);
+    yaml_list(y, "ComputeResources");
+    yaml_item(y);
+    yaml_text(y, "Name", name);
+    yaml_list(y, "Instances");
+    for (int i = 0; i < queue->type_count; i++) {
+        yaml_item(y);
+        yaml_text(y, "InstanceType", queue->types[i]);
+        yaml_end(y);
+    }
+    yaml_end(y);
+    yaml_number(y, "MinCount", queue->least);
+    yaml_number(y, "MaxCount", queue->most);
+    if (queue->no_smt)
+        yaml_bool(y, "DisableSimultaneousMultithreading", true);
+    if (queue->has_efa) {
+        yaml_map(y, "Efa");
+        yaml_bool(y, "Enabled", true);
+        yaml_end(y);
+    }
+    if (queue->reservation) {
+        yaml_map(y, "CapacityReservationTarget");
+        yaml_text(y, "CapacityReservationId", queue->reservation);
+        yaml_end(y);
+    }
+    if (queue->checks_gpus) {
+        yaml_map(y, "HealthChecks");
+        yaml_map(y, "Gpu");
+        yaml_bool(y, "Enabled", true);
+        yaml_end(y);
+        yaml_end(y);
+    }
+    yaml_end(y);
+    yaml_end(y);
+    free(name);
+}
+
+static void slurm_queue(struct yaml *y, const struct parallelcluster *cluster, const struct cluster_queue *queue) {
+    yaml_item(y);
+    yaml_text(y, "Name", queue->name);
+    yaml_text(y, "CapacityType", queue->is_capacity_block ? "CAPACITY_BLOCK" : queue->is_spot ? "SPOT" : "ONDEMAND");
+    networking(y, cluster, queue);
+    disks(y, cluster);
+    if (queue->ami) {
+        yaml_map(y, "Image");
+        yaml_text(y, "CustomAmi", queue->ami);
+        yaml_end(y);
+    }
+    if (queue->is_exclusive)
+        yaml_bool(y, "JobExclusiveAllocation", true);
+    compute_resource(y, queue);
+    rights(y, cluster);
+    actions(y, cluster);
+    yaml_end(y);
+}
+
+static void scheduling(struct yaml *y, const struct parallelcluster *cluster) {
+    yaml_map(y, "Scheduling");
+    yaml_text(y, "Scheduler", "slurm");
+    yaml_map(y, "SlurmSettings");
+    yaml_number(y, "ScaledownIdletime", cluster->idle_minutes);
+    // A queue that changes does not take its machines from jobs that run.
+    yaml_text(y, "QueueUpdateStrategy", "DRAIN");
+    if (cluster->slurm_settings->count > 0) {
+        yaml_list(y, "CustomSlurmSettings");
+        for (int64_t i = 0; i < cluster->slurm_settings->count; i++) {
+            const char *pair = cluster->slurm_settings->items[i];
+            char *key = memory_printf("%.*s", (int)strcspn(pair, "="), pair);
+            yaml_item(y);
+            yaml_pair(y, key, strchr(pair, '=') + 1);
+            yaml_end(y);
+            free(key);
+        }
+        yaml_end(y);
+    }
+    yaml_end(y);
+    yaml_list(y, "SlurmQueues");
+    for (int i = 0; i < cluster->queue_count; i++)
+        slurm_queue(y, cluster, &cluster->queues[i]);
+    yaml_end(y);
+    yaml_end(y);
+}
+
+// A new file system, and how it keeps in step with S3. The newest type takes associations, the older ones two paths.
+static void new_lustre(struct yaml *y, const struct parallelcluster *cluster) {
+    yaml_number(y, "StorageCapacity", cluster->fsx_gib);
+    yaml_text(y, "DeploymentType", cluster->fsx_type);
+    if (cluster->fsx_throughput > 0)
+        yaml_number(y, "PerUnitStorageThroughput", cluster->fsx_throughput);
+    if (!cluster->fsx_s3)
+        return;
+    if (strcmp(cluster->fsx_type, "PERSISTENT_2") != 0) {
+        yaml_text(y, "ImportPath", cluster->fsx_s3);
+        yaml_text(y, "ExportPath", cluster->fsx_s3);
+        return;
+    }
+    static const char *const policies[] = {"AutoImportPolicy", "AutoExportPolicy"};
+    static const char *const changes[] = {"NEW", "CHANGED", "DELETED"};
+    yaml_list(y, "DataRepositoryAssociations");
+    yaml_item(y);
+    yaml_text(y, "Name", "s3");
+    yaml_text(y, "DataRepositoryPath", cluster->fsx_s3);
+    yaml_text(y, "FileSystemPath", "/");
+    yaml_bool(y, "BatchImportMetaDataOnCreate", true);
+    for (int i = 0; i < 2; i++) {
+        yaml_list(y, policies[i]);
+        for (int k = 0; k < 3; k++)
+            yaml_item_text(y, changes[k]);
+        yaml_end(y);
+    }
+    yaml_end(y);
+    yaml_end(y);
+}
+
+static void storage(struct yaml *y, const struct parallelcluster *cluster) {
+    if (!cluster->fsx_mount && !cluster->apps_mount)
+        return;
+    yaml_list(y, "SharedStorage");
+    if (cluster->fsx_mount) {
+        yaml_item(y);
+        yaml_text(y, "Name", "fsx");
+        yaml_text(y, "MountDir", cluster->fsx_mount);
+        yaml_text(y, "StorageType", "FsxLustre");
+        yaml_map(y, "FsxLustreSettings");
+        yaml_text(y, "FileSystemId", cluster->fsx_id);
+        if (!cluster->fsx_id)
+            new_lustre(y, cluster);
+        yaml_end(y);
+        yaml_end(y);
+    }
+    if (cluster->apps_mount) {
+        yaml_item(y);
+        yaml_text(y, "Name", "apps");
+        yaml_text(y, "MountDir", cluster->apps_mount);
+        yaml_text(y, "StorageType", "Ebs");
+        yaml_map(y, "EbsSettings");
+        yaml_text(y, "VolumeType", "gp3");
+        yaml_number(y, "Size", cluster->apps_gib);
+        yaml_end(y);
+        yaml_end(y);
+    }
+    yaml_end(y);
+}
+
+static void tags(struct yaml *y, const struct string_list *list) {
+    if (list->count == 0)
+        return;
+    yaml_list(y, "Tags");
+    for (int64_t i = 0; i < list->count; i++) {
+        char *key = memory_printf("%.*s", (int)strcspn(list->items[i], "="), list->items[i]);
+        yaml_item(y);
+        yaml_text(y, "Key", key);
+        yaml_text(y, "Value", strchr(list->items[i], '=') + 1);
+        yaml_end(y);
+        free(key);
+    }
+    yaml_end(y);
+}
+
+int parallelcluster_yaml(const struct parallelcluster *cluster, struct buffer *out, struct buffer *notes) {
+    TRY(parallelcluster_check(cluster));
+    parallelcluster_notes(cluster, notes);
+    struct yaml yaml = {.out = out}, *y = &yaml;
+    buffer_append_string(
+        out, "# Written by bevatron cluster. It may be edited, and used with pcluster create-cluster directly.\n");
+    yaml_text(y, "Region", cluster->region);
+    yaml_map(y, "Image");
+    yaml_text(y, "Os", cluster->os);
+    yaml_text(y, "CustomAmi", cluster->custom_ami);
+    yaml_end(y);
+    // Programs on the machines get credentials only with a token.
+    yaml_map(y, "Imds");
+    yaml_text(y, "ImdsSupport", "v2.0");
+    yaml_end(y);
+    head_node(y, cluster);
+    scheduling(y, cluster);
+    storage(y, cluster);
+    tags(y, cluster->tags);
+    return 0;
+}
+
+int parallelcluster_image_yaml(const struct parallelcluster_image *image, struct buffer *out) {
+    TRY(parallelcluster_image_check(image));
+    struct yaml yaml = {.out = out}, *y = &yaml;
+    buffer_append_string(
+        out,
+        "# Written by bevatron cluster build-image. It may be edited, and used with pcluster build-image directly.\n");
+    yaml_text(y, "Region", image->region);
+    if (image->disk_gib > 0) {
+        yaml_map(y, "Image");
+        yaml_map(y, "RootVolume");
+        yaml_number(y, "Size", image->disk_gib);
+        yaml_end(y);
+        yaml_end(y);
+    }
+    yaml_map(y, "Build");
+    yaml_text(y, "InstanceType", image->instance_type);
+    yaml_text(y, "ParentImage", image->parent);
+    yaml_text(y, "SubnetId", image->subnet);
+    if (image->scripts->count > 0) {
+        yaml_list(y, "Components");
+        for (int64_t i = 0; i < image->scripts->count; i++) {
+            yaml_item(y);
+            yaml_text(y, "Type", "script");
+            yaml_text(y, "Value", image->scripts->items[i]);
+            yaml_end(y);
+        }
+        yaml_end(y);
+    }
+    yaml_end(y);
+    return 0;
+}

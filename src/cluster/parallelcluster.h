@@ -1,0 +1,67 @@
+// Clusters and machine images for AWS ParallelCluster 3: typed fields in, the YAML of `pcluster create-cluster` and
+// `pcluster build-image` out. What ParallelCluster would refuse only after minutes, and what it accepts and makes slow
+// (GPUs without EFA, EFA over several subnets), is said here at once.
+#ifndef CLUSTER_PARALLELCLUSTER_H
+#define CLUSTER_PARALLELCLUSTER_H
+
+#include "base/buffer.h"
+#include "config/flag.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum { QUEUE_MOST_TYPES = 8 };
+
+// Machines of one kind that Slurm starts and stops. All strings point into `text`.
+struct cluster_queue {
+    char *text;
+    const char *name;
+    const char *types[QUEUE_MOST_TYPES];  // any of these will do; usually one
+    int type_count;
+    int64_t least, most;  // nodes that are always there; nodes at most
+    bool has_efa, has_placement_group, no_smt, is_exclusive, checks_gpus;
+    bool is_spot, is_capacity_block;
+    const char *placement_group, *reservation, *subnet, *ami;  // NULL: not said
+};
+
+// Reads "NAME TYPE[,TYPE…] COUNT|LEAST-MOST WORD…", where a word is efa, placement-group[=NAME], no-smt, exclusive,
+// gpu-health-check, spot, capacity-block, reservation=cr-…, subnet=subnet-…, ami=ami-…. Free it in any case.
+int cluster_queue_parse(struct cluster_queue *queue, const char *text);
+void cluster_queue_free(struct cluster_queue *queue);
+
+struct parallelcluster {
+    const char *name, *region, *os;
+    const char *custom_ami, *key, *allowed_ips;  // NULL: none
+    const char *head_type, *head_subnet, *subnet;
+    const char *security_group;  // added to all machines; NULL: none
+    int64_t head_disk_gib, compute_disk_gib;
+    const char *scratch;  // where the machines' own NVMe disks are mounted; NULL: ParallelCluster's place
+    const struct cluster_queue *queues;
+    int queue_count;
+    int64_t idle_minutes;  // after which a node without work is given back
+    // FSx for Lustre: an existing one by its id, or a new one, linked to a folder of S3 where `fsx_s3` is given.
+    const char *fsx_mount, *fsx_id, *fsx_type, *fsx_s3;
+    int64_t fsx_gib, fsx_throughput;
+    const char *apps_mount;  // a small shared volume for programs; NULL: none
+    int64_t apps_gib;
+    const struct string_list *buckets;   // that all machines may read and write
+    const struct string_list *policies;  // of IAM, added to all machines
+    const struct string_list *scripts;   // run on every machine at the end of its set-up: "URL argument…"
+    const struct string_list *slurm_settings, *tags;  // "KEY=VALUE"
+    bool has_ssm;
+};
+
+// -1 where a field cannot stand in a cluster. Appends to `notes`, a sentence per line, what will work but badly.
+int parallelcluster_yaml(const struct parallelcluster *cluster, struct buffer *out, struct buffer *notes);
+// What an hour costs with the fewest and the most nodes, as a table for people.
+void parallelcluster_cost(const struct parallelcluster *cluster, struct buffer *out);
+
+struct parallelcluster_image {
+    const char *region, *parent, *instance_type;
+    const char *subnet;                 // NULL: the default one
+    const struct string_list *scripts;  // run on the machine that becomes the image
+    int64_t disk_gib;
+};
+int parallelcluster_image_yaml(const struct parallelcluster_image *image, struct buffer *out);
+
+#endif

@@ -1,0 +1,88 @@
+#!/usr/bin/env python3
+"""Loads the configurations that `bevatron cluster` writes through the schemas of the aws-parallelcluster package itself.
+
+Where this Python has no aws-parallelcluster, a virtual environment with it is made once in build/peers-pcluster; where
+that cannot be done, the check is left out and says so.
+"""
+
+import os
+import subprocess
+import sys
+import tempfile
+
+ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
+BEVATRON = os.path.abspath(os.environ.get("BEVATRON", os.path.join(ROOT, "build/release/bevatron")))
+ID = "0123456789abcdef0"
+NODE = ["--name", "llm", "--region", "us-west-2", "--subnet", f"subnet-{ID}", "--key", "k"]
+CLUSTERS = [["--config", f"examples/clusters/{name}.yaml"] for name in ("p4d-ultracluster", "p3dn-roberta", "p4de-nemo")] + [
+    NODE + ["--queue", f"gpu p5.48xlarge 2-2 efa capacity-block reservation=cr-{ID} exclusive gpu-health-check"],
+    NODE + ["--queue", "cpu c6i.32xlarge,m6i.32xlarge 8 spot", "--queue", f"big p4d.24xlarge 1 efa placement-group=near ami=ami-{ID}"],
+    NODE
+    + ["--queue", "gpu p4d.24xlarge 4 efa", "--fsx", "/fsx", "--fsx-type", "PERSISTENT_2", "--fsx-size", "2400", "--fsx-throughput"]
+    + ["125", "--fsx-s3", "s3://bucket/data", "--tag", "a=b: 'c'", "--slurm-setting", "KillWait=120", "--on-node-configured"]
+    + ["s3://bucket/node-setup.sh one two", "--security-group", f"sg-{ID}", "--no-ssm", "--head-disk", "0", "--compute-disk", "0"],
+    NODE + ["--queue", "gpu p4d.24xlarge 4 efa", "--fsx", "/fsx", "--fsx-id", f"fs-{ID}", "--os", "ubuntu2404", "--scratch", "/nvme"],
+]
+
+
+def package_python():
+    """A Python that has aws-parallelcluster, or None."""
+    probe = ["-c", "import pcluster.schemas.cluster_schema"]
+    environment = os.path.join(ROOT, "build", "peers-pcluster")
+    python = os.path.join(environment, "bin", "python")
+    for candidate in (sys.executable, python):
+        if os.path.exists(candidate) and subprocess.run([candidate] + probe, capture_output=True).returncode == 0:
+            return candidate
+    made = subprocess.run([sys.executable, "-m", "venv", environment], capture_output=True).returncode == 0
+    made = made and subprocess.run([python, "-m", "pip", "install", "-q", "aws-parallelcluster"], capture_output=True).returncode == 0
+    return python if made and subprocess.run([python] + probe, capture_output=True).returncode == 0 else None
+
+
+def render(flags):
+    return subprocess.run([BEVATRON, "cluster"] + flags, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+
+
+def load(folder):
+    """In the package's Python: every file of the folder through its schema."""
+    os.environ["AWS_DEFAULT_REGION"] = "us-west-2"
+    import yaml
+    from marshmallow import ValidationError
+    from pcluster.schemas.cluster_schema import ClusterSchema
+    from pcluster.schemas.imagebuilder_schema import ImageBuilderSchema
+
+    failed = 0
+    for name in sorted(os.listdir(folder)):
+        document = yaml.safe_load(open(os.path.join(folder, name)))
+        is_image, is_broken = name.startswith("image"), name.startswith("broken")
+        schema = ImageBuilderSchema() if is_image else ClusterSchema(cluster_name="llm")
+        try:
+            schema.load(document)
+            outcome = "accepted"
+        except ValidationError as error:
+            outcome = f"refused: {error.messages}"
+        good = outcome.startswith("refused") if is_broken else outcome == "accepted"
+        failed += not good
+        print(("ok   " if good else "FAIL ") + name + " " + outcome[:300])
+    return failed
+
+
+def main():
+    if len(sys.argv) > 2 and sys.argv[1] == "--load":
+        return load(sys.argv[2])
+    python = package_python()
+    if not python:
+        print("SKIP no aws-parallelcluster, and it cannot be installed here")
+        return 0
+    with tempfile.TemporaryDirectory() as folder:
+        for number, flags in enumerate(CLUSTERS):
+            open(os.path.join(folder, f"cluster-{number}.yaml"), "w").write(render(["render"] + flags))
+        image = ["build-image", "--dry-run", "--image-id", "b", "--region", "us-west-2", "--parent", f"ami-{ID}", "--script", "s3://b/x.sh"]
+        open(os.path.join(folder, "image.yaml"), "w").write(render(image))
+        # The schema does refuse: a field it does not know.
+        broken = render(["render"] + CLUSTERS[0]).replace("HeadNode:", "HeadNode:\n  Instancetype: x", 1)
+        open(os.path.join(folder, "broken.yaml"), "w").write(broken)
+        return subprocess.run([python, os.path.abspath(__file__), "--load", folder]).returncode
+
+
+if __name__ == "__main__":
+    sys.exit(main())
