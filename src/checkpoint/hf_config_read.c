@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// A flag is set once; a second member that says another value contradicts the first (OPT-350m's narrow embedding).
+// A flag is set once; a second member that says another value contradicts the first.
 static int set_flag(struct config *config, const char *flag, const char *text) {
     struct flag_table table = config_flag_table(0);
     struct buffer before = {0}, after = {0};
@@ -110,6 +110,52 @@ static int set_from(struct config *config, const char *flag, const struct json *
     return set_number(config, flag, value->string, 0);
 }
 
+// The length before it was stretched stands beside the scaling or in it; without it there was no stretching.
+static int read_original_length(const struct json *root, const struct json *scaling, struct config *config) {
+    static const char key[] = "original_max_position_embeddings";
+    const struct json *all = member(root, key) ? root : member(scaling, key) ? scaling : NULL;
+    if (all)
+        return set_from(config, "--rope-original-length", all, key);
+    return set_from(config, "--rope-original-length", root, "max_position_embeddings");
+}
+
+// 0 where it is not a number: absent, null.
+static double real_of(const struct json *object, const char *key) {
+    const struct json *value = member(object, key);
+    return value && value->type == JSON_NUMBER ? value->number : 0;
+}
+
+static int set_real(struct config *config, const char *flag, double value) {
+    char *text = memory_printf("%.17g", value);
+    int result = set_flag(config, flag, text);
+    free(text);
+    return result;
+}
+
+// What YaRN multiplies queries and keys by, scaled by a member of its own for the two kinds of channels.
+static double yarn_magnitude(double factor, double scale) {
+    return factor <= 1 ? 1 : 0.1 * scale * log(factor) + 1;
+}
+
+static int read_yarn(const struct json *scaling, struct config *config) {
+    const struct json *truncate = member(scaling, "truncate");
+    if (truncate && truncate->type == JSON_FALSE)
+        return error_set("its rotary scaling has \"truncate\": false, which is not supported");
+    double factor = real_of(scaling, "factor"), attention = real_of(scaling, "attention_factor");
+    double magnitude = real_of(scaling, "mscale"), all = real_of(scaling, "mscale_all_dim");
+    double fast = real_of(scaling, "beta_fast"), slow = real_of(scaling, "beta_slow");
+    if (factor == 0)
+        factor = (double)config->max_position_embeddings / (double)config->rope_original_length;
+    TRY(set_real(config, "--rope-scaling-factor", factor));
+    if (attention == 0 && magnitude != 0 && all != 0)
+        attention = yarn_magnitude(factor, magnitude) / yarn_magnitude(factor, all);
+    if (attention != 0)
+        TRY(set_real(config, "--yarn-attention-factor", attention));
+    if (fast != 0)
+        TRY(set_real(config, "--yarn-beta-fast", fast));
+    return slow != 0 ? set_real(config, "--yarn-beta-slow", slow) : 0;
+}
+
 // transformers 5 has everything in rope_parameters; before, rope_theta stood by itself and rope_scaling beside it.
 static int read_rope(const struct json *root, struct config *config) {
     const struct json *all = member(root, "rope_parameters"), *scaling = member(root, "rope_scaling");
@@ -126,13 +172,21 @@ static int read_rope(const struct json *root, struct config *config) {
         return 0;
     if (strcmp(name, "linear") == 0)
         return set_from(config, "--rotary-seq-len-interpolation-factor", scaling, "factor");
-    if (strcmp(name, "llama3") != 0)
-        return error_set("its rotary scaling \"%.64s\" is not supported (default, linear and llama3 are)", name);
+    bool is_llama3 = strcmp(name, "llama3") == 0, is_yarn = strcmp(name, "yarn") == 0;
+    if (!is_llama3 && !is_yarn && strcmp(name, "dynamic") != 0)
+        return error_set(
+            "its rotary scaling \"%.64s\" is not supported (default, linear, dynamic, llama3 and yarn are)", name);
     TRY(set_flag(config, "--use-rope-scaling", "true"));
+    TRY(set_flag(config, "--rope-scaling-type", name));
+    if (is_llama3 || is_yarn)
+        TRY(read_original_length(root, scaling, config));
+    if (is_yarn)
+        return read_yarn(scaling, config);
     TRY(set_from(config, "--rope-scaling-factor", scaling, "factor"));
+    if (!is_llama3)
+        return 0;
     TRY(set_from(config, "--rope-low-freq-factor", scaling, "low_freq_factor"));
-    TRY(set_from(config, "--rope-high-freq-factor", scaling, "high_freq_factor"));
-    return set_from(config, "--rope-original-length", scaling, "original_max_position_embeddings");
+    return set_from(config, "--rope-high-freq-factor", scaling, "high_freq_factor");
 }
 
 static int read_groups(const struct json *root, struct config *config) {

@@ -9,12 +9,28 @@
 #include <string.h>
 
 // Flags that shape a model: one that a family does not mention must have its default there.
-static const char *const shaping[] = {
-    "--model",           "--normalization",   "--norm-placement",     "--position-embedding-type",
-    "--position-offset", "--rotary-percent",  "--rotary-interleaved", "--sliding-window",
-    "--softmax-scale",   "--activation",      "--gated-linear-unit",  "--disable-bias-linear",
-    "--add-qkv-bias",    "--add-output-bias", "--num-token-types",    "--bert-no-binary-head",
-    "--kv-channels",     "--num-query-groups"};
+static const char *const shaping[] = {"--model",
+                                      "--normalization",
+                                      "--norm-placement",
+                                      "--position-embedding-type",
+                                      "--position-offset",
+                                      "--rotary-percent",
+                                      "--rotary-interleaved",
+                                      "--sliding-window",
+                                      "--softmax-scale",
+                                      "--activation",
+                                      "--gated-linear-unit",
+                                      "--disable-bias-linear",
+                                      "--add-qkv-bias",
+                                      "--add-output-bias",
+                                      "--num-token-types",
+                                      "--bert-no-binary-head",
+                                      "--kv-channels",
+                                      "--num-query-groups",
+                                      "--add-attention-bias",
+                                      "--add-mlp-bias",
+                                      "--lm-head-activation",
+                                      "--word-embedding-size"};
 
 static void append_bool(struct buffer *out, bool value) {
     buffer_append_string(out, value ? "true" : "false");
@@ -26,6 +42,10 @@ static void append_effective(const struct config *config, const char *flag, stru
     bool is_silu = strcmp(config_activation(config), "silu") == 0;
     if (strcmp(flag, "--activation") == 0)
         buffer_append_string(out, config_activation(config));
+    else if (strcmp(flag, "--lm-head-activation") == 0)
+        buffer_append_string(out, config_head_activation(config));
+    else if (strcmp(flag, "--word-embedding-size") == 0)
+        buffer_printf(out, "%lld", (long long)config_word_embedding_size(config));
     else if (strcmp(flag, "--gated-linear-unit") == 0)
         append_bool(out, config_is_gated(config));
     else if (strcmp(flag, "--swiglu") == 0)
@@ -107,6 +127,10 @@ static bool is_plain(const struct config *config, const char *flag) {
         return config_token_types(config) == 0;
     if (strcmp(flag, "--bert-no-binary-head") == 0)
         return !config_has_binary_head(config);
+    if (strcmp(flag, "--lm-head-activation") == 0)
+        return config_form(config) != CONFIG_BERT;
+    if (strcmp(flag, "--word-embedding-size") == 0)
+        return config_word_embedding_size(config) == config->hidden_size;
     struct config defaults;
     config_defaults(&defaults);
     struct buffer text = {0};
@@ -210,6 +234,11 @@ static char *real_text(double value) {
     return copy;
 }
 
+static void append_real(struct json_writer *json, const char *key, double value) {
+    json_key(json, key);
+    json_double(json, value);
+}
+
 static char *number_text(const struct config *config, const struct hf_key *key) {
     struct flag_table table = config_flag_table(0);
     struct buffer text = {0};
@@ -233,9 +262,40 @@ static void set_key(struct members *members, const struct hf_config_write *write
             strcmp(theirs, "true") == 0 || strcmp(theirs, "false") == 0 || theirs[strspn(theirs, "0123456789")] == 0;
         set_member(members, key->key, is_bare ? memory_string(theirs) : quoted(theirs));
         free(theirs);
+    } else if (key->kind == HF_SWITCH) {
+        struct buffer text = {0};
+        append_effective(write->config, key->flags, &text);
+        set_member(members, key->key, memory_string(buffer_string(&text)));
+        buffer_free(&text);
     } else {
         set_member(members, key->key, number_text(write->config, key));
     }
+}
+
+// How rotary frequencies are stretched; what has its default is left out.
+static void append_scaling(const struct config *config, struct json_writer *json) {
+    json_begin_object(json);
+    json_key(json, "rope_type");
+    json_cstring(json, config->rope_scaling_type);
+    append_real(json, "factor", config->rope_scaling_factor);
+    bool is_llama3 = strcmp(config->rope_scaling_type, "llama3") == 0;
+    if (is_llama3) {
+        append_real(json, "low_freq_factor", config->rope_low_freq_factor);
+        append_real(json, "high_freq_factor", config->rope_high_freq_factor);
+    }
+    if (strcmp(config->rope_scaling_type, "yarn") == 0) {
+        if (config->yarn_beta_fast != 32)
+            append_real(json, "beta_fast", config->yarn_beta_fast);
+        if (config->yarn_beta_slow != 1)
+            append_real(json, "beta_slow", config->yarn_beta_slow);
+        if (config->yarn_attention_factor > 0)
+            append_real(json, "attention_factor", config->yarn_attention_factor);
+    }
+    if (strcmp(config->rope_scaling_type, "dynamic") != 0) {
+        json_key(json, "original_max_position_embeddings");
+        json_int(json, config->rope_original_length);
+    }
+    json_end_object(json);
 }
 
 // rope_theta and rope_scaling, which every release reads; a newer rope_parameters of the base would speak against them.
@@ -243,15 +303,11 @@ static void set_rope(struct members *members, const struct config *config) {
     set_member(members, "rope_theta", real_text((double)config->rotary_base));
     set_member(members, "num_key_value_heads", memory_printf("%lld", (long long)config_query_groups(config)));
     if (config->use_rope_scaling) {
-        char *factor = real_text(config->rope_scaling_factor), *low = real_text(config->rope_low_freq_factor),
-             *high = real_text(config->rope_high_freq_factor);
-        set_member(members, "rope_scaling",
-                   memory_printf("{\"rope_type\": \"llama3\", \"factor\": %s, \"low_freq_factor\": %s, "
-                                 "\"high_freq_factor\": %s, \"original_max_position_embeddings\": %lld}",
-                                 factor, low, high, (long long)config->rope_original_length));
-        free(factor);
-        free(low);
-        free(high);
+        struct buffer text = {0};
+        struct json_writer json = {.out = &text};
+        append_scaling(config, &json);
+        set_member(members, "rope_scaling", memory_string(buffer_string(&text)));
+        buffer_free(&text);
     } else if (config->rotary_seq_len_interpolation_factor != 1) {
         char *factor = real_text(config->rotary_seq_len_interpolation_factor);
         set_member(members, "rope_scaling", memory_printf("{\"rope_type\": \"linear\", \"factor\": %s}", factor));

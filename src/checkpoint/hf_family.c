@@ -88,15 +88,19 @@ static const struct hf_flag gpt2_written[] = {{"bos_token_id", "null"}, {"eos_to
 #define OPT "model.decoder.layers.*."
 static const struct hf_row opt_rows[] = {
     SAME("embedding.word_embeddings", "model.decoder.embed_tokens"),
+    SAME("embedding.projection", "model.decoder.project_in"),
     SAME("embedding.position_embeddings", "model.decoder.embed_positions"),
     SAME_BIAS(OURS "input_layernorm", OPT "self_attn_layer_norm"),
+    SAME_BIAS(OURS "post_attention_layernorm", OPT "self_attn_layer_norm"),
     JOINED_BIAS(OURS "self_attention.linear_qkv", OPT "self_attn.q_proj", OPT "self_attn.k_proj",
                 OPT "self_attn.v_proj"),
     SAME_BIAS(OURS "self_attention.linear_proj", OPT "self_attn.out_proj"),
     SAME_BIAS(OURS "pre_mlp_layernorm", OPT "final_layer_norm"),
+    SAME_BIAS(OURS "post_mlp_layernorm", OPT "final_layer_norm"),
     SAME_BIAS(OURS "mlp.linear_fc1", OPT "fc1"),
     SAME_BIAS(OURS "mlp.linear_fc2", OPT "fc2"),
     SAME_BIAS("decoder.final_layernorm", "model.decoder.final_layer_norm"),
+    SAME("lm_head.projection", "model.decoder.project_out"),
     SAME("output_layer", "lm_head"),
 };
 static const char *const nothing_ignored[] = {NULL};
@@ -104,7 +108,7 @@ static const struct hf_key opt_keys[] = {
     NUMBER("vocab_size", "--padded-vocab-size"),
     NUMBER("num_hidden_layers", "--num-layers"),
     NUMBER("hidden_size", "--hidden-size"),
-    NUMBER("word_embed_proj_dim", "--hidden-size", .fallback = "-"),
+    NUMBER("word_embed_proj_dim", "--word-embedding-size", .fallback = "-"),
     NUMBER("num_attention_heads", "--num-attention-heads"),
     NUMBER("max_position_embeddings", "--max-position-embeddings"),
     NUMBER("ffn_dim", "--ffn-hidden-size"),
@@ -112,9 +116,9 @@ static const struct hf_key opt_keys[] = {
     NUMBER("dropout", "--hidden-dropout", .fallback = "0.1"),
     NUMBER("init_std", "--init-method-std", .fallback = "0.02"),
     MAP("activation_function", "--activation", "relu=relu gelu=gelu gelu_new=gelu_tanh", .fallback = "relu"),
-    ONLY("do_layer_norm_before", "true"),
+    MAP("do_layer_norm_before", "--norm-placement", "true=pre false=post", .fallback = "true"),
     ONLY("_remove_final_layer_norm", "false"),
-    ONLY("enable_bias", "true"),
+    MAP("enable_bias", "--disable-bias-linear", "true=false false=true", .fallback = "true"),
     ONLY("layer_norm_elementwise_affine", "true"),
 };
 static const struct hf_flag opt_flags[] = {{"--model", "gpt"}, {"--position-offset", "2"}, {"--norm-epsilon", "1e-05"}};
@@ -128,10 +132,11 @@ static const struct hf_row llama_rows[] = {
     SAME(OURS "input_layernorm", LLAMA "input_layernorm"),
     JOINED_BIAS(OURS "self_attention.linear_qkv", LLAMA "self_attn.q_proj", LLAMA "self_attn.k_proj",
                 LLAMA "self_attn.v_proj"),
-    SAME(OURS "self_attention.linear_proj", LLAMA "self_attn.o_proj"),
+    SAME_BIAS(OURS "self_attention.linear_proj", LLAMA "self_attn.o_proj"),
     SAME(OURS "pre_mlp_layernorm", LLAMA "post_attention_layernorm"),
     {OURS "mlp.linear_fc1.weight", HF_JOIN, {LLAMA "mlp.gate_proj.weight", LLAMA "mlp.up_proj.weight"}},
-    SAME(OURS "mlp.linear_fc2", LLAMA "mlp.down_proj"),
+    {OURS "mlp.linear_fc1.bias", HF_JOIN, {LLAMA "mlp.gate_proj.bias", LLAMA "mlp.up_proj.bias"}},
+    SAME_BIAS(OURS "mlp.linear_fc2", LLAMA "mlp.down_proj"),
     SAME("decoder.final_layernorm", "model.norm"),
     SAME("output_layer", "lm_head"),
 };
@@ -146,8 +151,8 @@ static const char *const llama_ignored[] = {LLAMA "self_attn.rotary_emb.inv_freq
         NUMBER("initializer_range", "--init-method-std", .fallback = "0.02"), ONLY("hidden_act", "silu")
 static const struct hf_key llama_keys[] = {
     LLAMA_KEYS,
-    ONLY("attention_bias", "false"),
-    ONLY("mlp_bias", "false"),
+    SWITCH("attention_bias", "--add-attention-bias", .fallback = "false"),
+    SWITCH("mlp_bias", "--add-mlp-bias", .fallback = "false"),
 };
 static const struct hf_key mistral_keys[] = {
     LLAMA_KEYS,
@@ -216,15 +221,25 @@ static const char *const roberta_ignored[] = {"roberta.embeddings.position_ids",
         NUMBER("attention_probs_dropout_prob", "--attention-dropout", .fallback = "0.1"),                              \
         NUMBER("hidden_dropout_prob", "--hidden-dropout", .fallback = "0.1"),                                          \
         NUMBER("initializer_range", "--init-method-std", .fallback = "0.02"),                                          \
-        MAP("hidden_act", "--activation", "gelu=gelu gelu_new=gelu_tanh relu=relu", .fallback = "gelu"),               \
         ONLY("position_embedding_type", "absolute"), ONLY("is_decoder", "false")
-static const struct hf_key bert_keys[] = {BERT_KEYS, NUMBER("max_position_embeddings", "--max-position-embeddings")};
+// BERT's head has the activation of its blocks, RoBERTa's always the exact GELU. Megatron's BERT may have that beside
+// the tanh form in its blocks, which is as near as theirs comes to it.
+static const struct hf_key bert_keys[] = {
+    BERT_KEYS, NUMBER("max_position_embeddings", "--max-position-embeddings"),
+    MAP("hidden_act", "--activation/--lm-head-activation",
+        "gelu=gelu/gelu gelu_new=gelu_tanh/gelu_tanh relu=relu/relu silu=silu/silu gelu_new=gelu_tanh/gelu",
+        .fallback = "gelu")};
 static const struct hf_key roberta_keys[] = {
-    BERT_KEYS, NUMBER("max_position_embeddings", "--max-position-embeddings", .added = 2), ONLY("pad_token_id", "1")};
+    BERT_KEYS,
+    MAP("hidden_act", "--activation", "gelu=gelu gelu_new=gelu_tanh relu=relu silu=silu", .fallback = "gelu"),
+    NUMBER("max_position_embeddings", "--max-position-embeddings", .added = 2), ONLY("pad_token_id", "1")};
 static const struct hf_flag megatron_bert_flags[] = {{"--model", "bert"}};
 static const struct hf_flag bert_flags[] = {{"--model", "bert"}, {"--norm-placement", "post"}};
-static const struct hf_flag roberta_flags[] = {
-    {"--model", "bert"}, {"--norm-placement", "post"}, {"--position-offset", "2"}, {"--bert-no-binary-head", "true"}};
+static const struct hf_flag roberta_flags[] = {{"--model", "bert"},
+                                               {"--norm-placement", "post"},
+                                               {"--position-offset", "2"},
+                                               {"--bert-no-binary-head", "true"},
+                                               {"--lm-head-activation", "gelu"}};
 static const struct hf_flag bert_written[] = {{"pad_token_id", "0"}};
 static const struct hf_flag roberta_written[] = {{"bos_token_id", "0"}, {"eos_token_id", "2"}};
 

@@ -126,7 +126,10 @@ static int read_shapes(const struct megatron_folder *folder, int64_t attention_h
 
 static int set_bert(const struct megatron_folder *folder, struct config *config) {
     const struct weight *types = megatron_find(folder, 0, "embedding.tokentype_embeddings.weight");
+    // Its head has the exact GELU whatever its blocks have, unless that of OpenAI was asked for everywhere.
+    bool is_openai = folder->args && is_true(torch_get(folder->args, "openai_gelu"));
     TRY(set_flag(config, "--model", "bert"));
+    TRY(set_flag(config, "--lm-head-activation", is_openai ? "gelu_tanh" : "gelu"));
     TRY(set_number(config, "--num-token-types", types && types->rank == 2 ? types->shape[0] : 0));
     if (!megatron_find(folder, 0, "binary_head.weight"))
         return set_flag(config, "--bert-no-binary-head", "true");

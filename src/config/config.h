@@ -22,7 +22,8 @@ struct config {
     char *model;   // "gpt" | "bert" | "t5"
     int64_t num_layers;
     int64_t hidden_size;
-    int64_t ffn_hidden_size;  // 4H where not given
+    int64_t word_embedding_size;  // 0: H
+    int64_t ffn_hidden_size;      // 4H where not given
     int64_t num_attention_heads;
     int64_t kv_channels;  // H / heads where not given
     bool group_query_attention;
@@ -35,11 +36,15 @@ struct config {
     double rotary_percent;
     bool rotary_interleaved;
     double rotary_seq_len_interpolation_factor;  // positions are divided by it
-    bool use_rope_scaling;                       // Llama 3.1: the four below
+    bool use_rope_scaling;                       // as the type below says, with what follows it
+    char *rope_scaling_type;                     // "llama3" | "yarn" | "dynamic"
     double rope_scaling_factor;
     double rope_low_freq_factor;
     double rope_high_freq_factor;
     int64_t rope_original_length;
+    double yarn_beta_fast;
+    double yarn_beta_slow;
+    double yarn_attention_factor;  // 0: see config_rope_attention_factor
     int64_t relative_attention_num_buckets;
     int64_t relative_attention_max_distance;
     int64_t sliding_window;  // 0: none
@@ -47,12 +52,15 @@ struct config {
     char *normalization;     // "LayerNorm" | "RMSNorm"
     char *norm_placement;    // "pre" | "post"
     double norm_epsilon;
-    char *activation;  // see config_activation
+    char *activation;          // see config_activation
+    char *lm_head_activation;  // see config_head_activation
     bool gated_linear_unit;
     bool swiglu;
     bool no_bias_gelu_fusion;  // exact (erf) GELU instead of the tanh form
     bool disable_bias_linear;
     bool add_qkv_bias;
+    bool add_attention_bias;
+    bool add_mlp_bias;
     bool untie_embeddings_and_output_weights;
     bool add_output_bias;
     bool scale_tied_output;
@@ -286,6 +294,16 @@ bool config_has_binary_head(const struct config *config);
 bool config_has_output_bias(const struct config *config);
 int64_t config_token_types(const struct config *config);  // 0: none
 bool config_has_qkv_bias(const struct config *config);
+bool config_has_attention_bias(const struct config *config);  // of the projection after attention
+bool config_has_mlp_bias(const struct config *config);
+// BERT's head: the activation of its transform.
+const char *config_head_activation(const struct config *config);
+// A post-norm BERT normalises the sum of its embeddings; pre-norm stacks end with a norm.
+bool config_has_embedding_norm(const struct config *config);
+// Width of a row of the vocabulary; where it is not the hidden size, it is projected there and back.
+int64_t config_word_embedding_size(const struct config *config);
+// What rotary scaling multiplies queries and keys by, 1 where it does not.
+double config_rope_attention_factor(const struct config *config);
 // Layers of each stack, 0 where the form has none: GPT is a decoder, BERT an encoder, T5 both.
 int64_t config_encoder_layers(const struct config *config);
 int64_t config_decoder_layers(const struct config *config);

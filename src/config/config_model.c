@@ -1,6 +1,7 @@
 // What the flags of a model mean together: each question that several flags answer is asked here, so that the model,
 // the count of its parameters and the count of its FLOPs agree.
 #include "config/config.h"
+#include <math.h>
 #include <string.h>
 
 static bool is(const char *text, const char *name) {
@@ -42,7 +43,34 @@ int64_t config_token_types(const struct config *config) {
 }
 
 bool config_has_qkv_bias(const struct config *config) {
-    return !config->disable_bias_linear || config->add_qkv_bias;
+    return !config->disable_bias_linear || config->add_qkv_bias || config->add_attention_bias;
+}
+
+bool config_has_attention_bias(const struct config *config) {
+    return !config->disable_bias_linear || config->add_attention_bias;
+}
+
+bool config_has_mlp_bias(const struct config *config) {
+    return !config->disable_bias_linear || config->add_mlp_bias;
+}
+
+const char *config_head_activation(const struct config *config) {
+    return config->lm_head_activation ? config->lm_head_activation : config_activation(config);
+}
+
+bool config_has_embedding_norm(const struct config *config) {
+    return config_form(config) == CONFIG_BERT && is(config->norm_placement, "post");
+}
+
+int64_t config_word_embedding_size(const struct config *config) {
+    return config->word_embedding_size > 0 ? config->word_embedding_size : config->hidden_size;
+}
+
+double config_rope_attention_factor(const struct config *config) {
+    if (!config->use_rope_scaling || !is(config->rope_scaling_type, "yarn"))
+        return 1;
+    return config->yarn_attention_factor > 0 ? config->yarn_attention_factor
+                                             : 1 + 0.1 * log(config->rope_scaling_factor);
 }
 
 int64_t config_encoder_layers(const struct config *config) {
@@ -75,11 +103,11 @@ static int64_t norm(const struct config *config) {
 static int64_t stack_parameters(const struct config *config, int64_t layers, bool has_cross) {
     int64_t h = config->hidden_size, f = config->ffn_hidden_size, q = config->num_attention_heads * config->kv_channels;
     int64_t k = config_query_groups(config) * config->kv_channels;
-    bool has_bias = !config->disable_bias_linear, is_post = is(config->norm_placement, "post");
-    int64_t attention = linear(h, q + 2 * k, config_has_qkv_bias(config)) + linear(q, h, has_bias) + norm(config);
-    int64_t cross = linear(h, q, config_has_qkv_bias(config)) + linear(h, 2 * k, config_has_qkv_bias(config)) +
-                    linear(q, h, has_bias) + norm(config);
-    int64_t mlp = linear(h, config_is_gated(config) ? 2 * f : f, has_bias) + linear(f, h, has_bias) + norm(config);
+    bool has_qkv = config_has_qkv_bias(config), has_out = config_has_attention_bias(config);
+    bool has_mlp = config_has_mlp_bias(config), is_post = is(config->norm_placement, "post");
+    int64_t attention = linear(h, q + 2 * k, has_qkv) + linear(q, h, has_out) + norm(config);
+    int64_t cross = linear(h, q, has_qkv) + linear(h, 2 * k, has_qkv) + linear(q, h, has_out) + norm(config);
+    int64_t mlp = linear(h, config_is_gated(config) ? 2 * f : f, has_mlp) + linear(f, h, has_mlp) + norm(config);
     int64_t bias = is(config->position_embedding_type, "relative")
                        ? config->relative_attention_num_buckets * config->num_attention_heads
                        : 0;
@@ -87,18 +115,21 @@ static int64_t stack_parameters(const struct config *config, int64_t layers, boo
 }
 
 int64_t config_parameter_count(const struct config *config) {
-    int64_t h = config->hidden_size, V = config->padded_vocab_size, count = V * h + config_token_types(config) * h;
+    int64_t h = config->hidden_size, V = config->padded_vocab_size, e = config_word_embedding_size(config);
+    int64_t count = V * e + config_token_types(config) * h;
     bool has_cross = config_form(config) == CONFIG_T5;
     if (is(config->position_embedding_type, "learned_absolute"))
         count += (config->max_position_embeddings + config->position_offset) * h;
-    if (is(config->norm_placement, "post"))
+    if (e != h)
+        count += 2 * e * h;
+    if (config_has_embedding_norm(config))
         count += norm(config);
     if (config_encoder_layers(config) > 0)
         count += stack_parameters(config, config_encoder_layers(config), false);
     if (config_decoder_layers(config) > 0)
         count += stack_parameters(config, config_decoder_layers(config), has_cross);
     if (config->untie_embeddings_and_output_weights)
-        count += V * h;
+        count += V * e;
     if (config_has_output_bias(config))
         count += V;
     if (config_form(config) == CONFIG_BERT)

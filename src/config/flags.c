@@ -30,6 +30,7 @@ static const char *const position_names[] = {"learned_absolute", "rope", "relati
 static const char *const norm_names[] = {"LayerNorm", "RMSNorm", NULL};
 static const char *const placement_names[] = {"pre", "post", NULL};
 static const char *const activation_names[] = {"gelu_tanh", "gelu", "relu", "silu", NULL};
+static const char *const rope_scaling_names[] = {"llama3", "yarn", "dynamic", NULL};
 static const char *const optimizer_names[] = {"adam", "sgd", NULL};
 static const char *const lr_names[] = {"constant", "linear",           "cosine", "inverse-square-root",
                                        "WSD",      "polynomial_decay", NULL};
@@ -54,6 +55,8 @@ static const struct flag rows[] = {
            "form of the model: gpt is a decoder (Llama, OPT and Mistral too), bert an encoder (RoBERTa too), t5 both"),
     INT("--num-layers", num_layers, NULL, 1, 100000, "transformer layers"),
     INT("--hidden-size", hidden_size, NULL, 1, 1 << 20, "width of the residual stream"),
+    INT("--word-embedding-size", word_embedding_size, "0", 0, 1 << 20,
+        "width of the word embeddings, projected to the hidden size and back; 0 for the hidden size itself", ADVANCED),
     INT("--ffn-hidden-size", ffn_hidden_size, NULL, 1, 1 << 22, "width inside the MLP; 4 × hidden size if not given"),
     INT("--num-attention-heads", num_attention_heads, NULL, 1, 1 << 16, "attention heads"),
     INT("--kv-channels", kv_channels, NULL, 1, 1 << 16, "width of a head; hidden size / heads if not given"),
@@ -71,7 +74,7 @@ static const struct flag rows[] = {
     REAL("--norm-epsilon", norm_epsilon, "1e-5", 0, 1, "added to the variance in a norm", .bounds = FLAG_ABOVE_MINIMUM),
     CHOICE("--normalization", normalization, "LayerNorm", norm_names, "kind of norm"),
     CHOICE("--norm-placement", norm_placement, "pre", placement_names,
-           "norm before each sublayer, or after its residual as in the original BERT", ADVANCED),
+           "norm before each sublayer, or after its residual as in the original BERT and OPT-350M", ADVANCED),
     CHOICE("--position-embedding-type", position_embedding_type, "learned_absolute", position_names,
            "how positions enter the model"),
     SWITCH("--no-position-embedding", no_position_embedding,
@@ -84,7 +87,11 @@ static const struct flag rows[] = {
     SWITCH("--rotary-interleaved", rotary_interleaved, "rotate pairs (2j, 2j+1) instead of halves", ADVANCED),
     REAL("--rotary-seq-len-interpolation-factor", rotary_seq_len_interpolation_factor, "1", 0, 1e6,
          "rotary positions are divided by this", .bounds = FLAG_ABOVE_MINIMUM, ADVANCED),
-    SWITCH("--use-rope-scaling", use_rope_scaling, "stretch low rotary frequencies as Llama 3.1 does", ADVANCED),
+    SWITCH("--use-rope-scaling", use_rope_scaling,
+           "stretch low rotary frequencies, as Llama 3.1 does or --rope-scaling-type says", ADVANCED),
+    CHOICE("--rope-scaling-type", rope_scaling_type, "llama3", rope_scaling_names,
+           "how: by wavelength, by YaRN, or dynamic, which leaves lengths up to --max-position-embeddings as they are",
+           ADVANCED),
     REAL("--rope-scaling-factor", rope_scaling_factor, "8", 1, 1e6, "by how much they are stretched", ADVANCED),
     REAL("--rope-low-freq-factor", rope_low_freq_factor, "1", 0, 1e6,
          "wavelengths above the original length / this are stretched in full", .bounds = FLAG_ABOVE_MINIMUM, ADVANCED),
@@ -92,6 +99,13 @@ static const struct flag rows[] = {
          "wavelengths below the original length / this stay as they are", .bounds = FLAG_ABOVE_MINIMUM, ADVANCED),
     INT("--rope-original-length", rope_original_length, "8192", 1, 1 << 30,
         "tokens of a sample before the frequencies were stretched", ADVANCED),
+    REAL("--yarn-beta-fast", yarn_beta_fast, "32", 0, 1e6,
+         "YaRN: channels that turn more often in the original length stay as they are", .bounds = FLAG_ABOVE_MINIMUM,
+         ADVANCED),
+    REAL("--yarn-beta-slow", yarn_beta_slow, "1", 0, 1e6, "YaRN: those that turn less often are stretched in full",
+         .bounds = FLAG_ABOVE_MINIMUM, ADVANCED),
+    REAL("--yarn-attention-factor", yarn_attention_factor, "0", 0, 1e6,
+         "YaRN: queries and keys are multiplied by this; 0 for 1 + ln(factor) / 10", ADVANCED),
     INT("--relative-attention-num-buckets", relative_attention_num_buckets, "32", 4, 256,
         "buckets of distances of relative positions", ADVANCED),
     INT("--relative-attention-max-distance", relative_attention_max_distance, "128", 2, 1 << 20,
@@ -104,10 +118,14 @@ static const struct flag rows[] = {
     SWITCH("--swiglu", swiglu, "gated MLP with SiLU instead of GELU"),
     CHOICE("--activation", activation, NULL, activation_names,
            "function inside the MLP; gelu_tanh if not given, the exact gelu without biases or their fusion", ADVANCED),
+    CHOICE("--lm-head-activation", lm_head_activation, NULL, activation_names,
+           "function inside BERT's head; that of the MLP if not given", ADVANCED),
     SWITCH("--gated-linear-unit", gated_linear_unit, "the MLP's activation multiplies a second projection", ADVANCED),
     SWITCH("--no-bias-gelu-fusion", no_bias_gelu_fusion, "exact (erf) GELU instead of the tanh form", ADVANCED),
     SWITCH("--disable-bias-linear", disable_bias_linear, "no biases in linear layers"),
     SWITCH("--add-qkv-bias", add_qkv_bias, "biases of queries, keys and values even so", ADVANCED),
+    SWITCH("--add-attention-bias", add_attention_bias, "biases of attention's four products even so", ADVANCED),
+    SWITCH("--add-mlp-bias", add_mlp_bias, "biases of the MLP even so", ADVANCED),
     SWITCH("--group-query-attention", group_query_attention, "several query heads share keys and values"),
     INT("--num-query-groups", num_query_groups, "1", 1, 1 << 16, "groups of keys and values"),
     SWITCH("--untie-embeddings-and-output-weights", untie_embeddings_and_output_weights,
@@ -404,14 +422,18 @@ static const struct flag_table config_table = {.flags = rows,
 
 // What a model needs that is not trained: what it is, how text becomes tokens, the checkpoint and the machine.
 #define MODEL_FLAGS                                                                                                    \
-    "--preset --model --num-layers --hidden-size --ffn-hidden-size --num-attention-heads --kv-channels "               \
+    "--preset --model --num-layers --hidden-size --word-embedding-size --ffn-hidden-size --num-attention-heads "       \
+    "--kv-channels "                                                                                                   \
     "--max-position-embeddings --make-vocab-size-divisible-by --padded-vocab-size --norm-epsilon --normalization "     \
     "--norm-placement --position-embedding-type --no-position-embedding --position-offset --rotary-base "              \
     "--rotary-percent "                                                                                                \
-    "--rotary-interleaved --rotary-seq-len-interpolation-factor --use-rope-scaling --rope-scaling-factor "             \
+    "--rotary-interleaved --rotary-seq-len-interpolation-factor --use-rope-scaling --rope-scaling-type "               \
+    "--yarn-beta-fast --yarn-beta-slow --yarn-attention-factor --rope-scaling-factor "                                 \
     "--rope-low-freq-factor --rope-high-freq-factor --rope-original-length --relative-attention-num-buckets "          \
-    "--relative-attention-max-distance --sliding-window --softmax-scale --swiglu --activation --gated-linear-unit "    \
-    "--no-bias-gelu-fusion --disable-bias-linear --add-qkv-bias --group-query-attention --num-query-groups "           \
+    "--relative-attention-max-distance --sliding-window --softmax-scale --swiglu --activation --lm-head-activation "   \
+    "--gated-linear-unit "                                                                                             \
+    "--no-bias-gelu-fusion --disable-bias-linear --add-qkv-bias --add-attention-bias --add-mlp-bias "                  \
+    "--group-query-attention --num-query-groups "                                                                      \
     "--untie-embeddings-and-output-weights --add-output-bias --scale-tied-output --apply-query-key-layer-scaling "     \
     "--attention-softmax-in-fp32 --encoder-num-layers --decoder-num-layers --bert-no-binary-head --num-token-types "   \
     "--seq-length --seed --bf16 --fp16 --tokenizer-type --vocab-file --merge-file --tokenizer-model --vocab-size "     \

@@ -127,7 +127,7 @@ const char flags_refused[] =
     "--moe-paged-stash-page-size=64 --moe-paged-stash-buffer-size-factor-cuda=1.1 "
     "--moe-paged-stash-buffer-size-factor-cpu=0.0 --fine-grained-offloading-max-inflight-offloads= "
     "--window-size= --window-attn-skip-freq= --yarn-original-max-position-embeddings= "
-    "--yarn-beta-fast= --yarn-beta-slow= --yarn-correction-range-round-to-int "
+    "--yarn-correction-range-round-to-int "
     "--no-yarn-correction-range-round-to-int "
     ""
     "--no-rope-freq= --squared-relu --quick-geglu "

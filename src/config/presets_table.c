@@ -38,8 +38,7 @@
 
 // GPT-3 13B is printed with a width of 5140, and 1.3B with 24 heads of 128, which do not fit their own tables; the
 // values here (5120, 16 heads) are the ones everybody trains. The Megatron family has a vocabulary of 51200: 50257
-// padded to a multiple of 1024. Llama 3.1 405B knows 131072 positions, which on one rank would be more memory than is
-// counted with. OPT's 350M has a narrow embedding and norms behind, which this program has not.
+// padded to a multiple of 1024.
 static const struct preset presets[] = {
     {"gpt2-124m", 12, 768, 12, 1024, 128, GPT, "", "124M", GPT2_PAPER},
     {"gpt2-355m", 24, 1024, 16, 1024, 128, GPT, "", "355M", GPT2_PAPER},
@@ -67,6 +66,7 @@ static const struct preset presets[] = {
     {"megatron-530b", 105, 20480, 128, 2048, 1024, GPT, "", "529.6B", NARAYANAN},
     {"megatron-1t", 128, 25600, 160, 2048, 1024, GPT, "", "1008.0B", NARAYANAN},
     {"opt-125m", 12, 768, 12, 2048, 8, OPT, "", "125M", OPT_PAPER},
+    {"opt-350m", 24, 1024, 16, 2048, 8, OPT, "--word-embedding-size 512 --norm-placement post", "350M", OPT_PAPER},
     {"opt-1.3b", 24, 2048, 32, 2048, 8, OPT, "", "1.3B", OPT_PAPER},
     {"opt-2.7b", 32, 2560, 32, 2048, 8, OPT, "", "2.7B", OPT_PAPER},
     {"opt-6.7b", 32, 4096, 32, 2048, 8, OPT, "", "6.7B", OPT_PAPER},
@@ -86,7 +86,7 @@ static const struct preset presets[] = {
     {"llama3-70b", 80, 8192, 64, 8192, 128, LLAMA3, "--ffn-hidden-size 28672", "70B", LLAMA3_PAPER},
     {"llama3.1-8b", 32, 4096, 32, 131072, 128, LLAMA3, SCALED "--ffn-hidden-size 14336", "8B", LLAMA3_PAPER},
     {"llama3.1-70b", 80, 8192, 64, 131072, 128, LLAMA3, SCALED "--ffn-hidden-size 28672", "70B", LLAMA3_PAPER},
-    {"llama3.1-405b", 126, 16384, 128, 32768, 128, LLAMA3, SCALED "--ffn-hidden-size 53248", "405B", LLAMA3_PAPER},
+    {"llama3.1-405b", 126, 16384, 128, 131072, 128, LLAMA3, SCALED "--ffn-hidden-size 53248", "405B", LLAMA3_PAPER},
     {"llama3.2-1b", 16, 2048, 32, 131072, 128, TIED_LLAMA,
      SCALED "--rotary-base 500000 --rope-scaling-factor 32 --group-query-attention true --num-query-groups 8 "
             "--ffn-hidden-size 8192",

@@ -50,6 +50,12 @@ static void validate_positions(struct config *config, struct complaints *complai
                  config->rotary_percent, config->kv_channels, rotated);
     if (config->use_rope_scaling && config->rope_high_freq_factor <= config->rope_low_freq_factor)
         complain(complaints, "--rope-high-freq-factor must be above --rope-low-freq-factor");
+    bool is_yarn = config->use_rope_scaling && is(config->rope_scaling_type, "yarn");
+    if (is_yarn && config->yarn_beta_fast < config->yarn_beta_slow)
+        complain(complaints, "--yarn-beta-fast must not be below --yarn-beta-slow");
+    if (is_yarn && (config->rotary_percent < 1 || config->rotary_base < 2))
+        complain(complaints, "--rope-scaling-type yarn needs whole heads that are rotated and a --rotary-base of at "
+                             "least 2; leave --rotary-percent out");
     if (is(config->position_embedding_type, "relative") &&
         (buckets % 2 != 0 || config->relative_attention_max_distance <= buckets / 2))
         complain(complaints,
@@ -65,8 +71,12 @@ static void validate_form(struct config *config, struct complaints *complaints) 
     if (form != CONFIG_GPT && (config->reset_attention_mask || config->reset_position_ids || config->eod_mask_loss))
         complain(complaints, "--reset-attention-mask, --reset-position-ids and --eod-mask-loss belong to --model gpt; "
                              "leave them out");
-    if (form != CONFIG_BERT && is(config->norm_placement, "post"))
-        complain(complaints, "--norm-placement post belongs to --model bert; leave it out");
+    if (form == CONFIG_T5 && is(config->norm_placement, "post"))
+        complain(complaints, "--norm-placement post belongs to --model bert or gpt; leave it out");
+    if (form != CONFIG_GPT && config_word_embedding_size(config) != config->hidden_size)
+        complain(complaints, "--word-embedding-size belongs to --model gpt; leave it out");
+    if (form != CONFIG_BERT && config->lm_head_activation)
+        complain(complaints, "--lm-head-activation belongs to --model bert; leave it out");
     if (form != CONFIG_BERT && config->num_token_types > 0)
         complain(complaints, "--num-token-types belongs to --model bert; leave it out");
     if (form == CONFIG_BERT && config->num_token_types == 0 && config_has_binary_head(config))
@@ -157,6 +167,8 @@ void validate_model(struct config *config, struct complaints *complaints) {
         complain(complaints,
                  "--num-attention-heads %" PRId64 " is no multiple of --num-query-groups %" PRId64 "; change one",
                  heads, groups);
+    if (config->word_embedding_size == h)
+        config->word_embedding_size = 0;
     validate_mlp(config, complaints);
     validate_shares(config, complaints);
     validate_lengths(config, complaints);

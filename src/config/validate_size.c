@@ -3,13 +3,14 @@
 #include "config/validate.h"
 #include "base/error.h"
 #include <inttypes.h>
+#include <math.h>
 
 enum {
     MOST_HEAD_SIZE = 256,  // what the attention kernels hold of a head
     MOST_HEADS = 65535,    // blocks of a grid along one side
     MOST_LAYERS = 16383,   // four places of dropout each, numbered in 16 bits; T5's decoder counts twice
 };
-static const double MOST_BYTES = 0x1p45;  // 35 TB; steps are measured in arenas of twice that
+static const double MOST_BYTES = 0x1p48;  // 281 TB; steps are measured in arenas of four times that
 static const double TERABYTE = 1e12;
 
 // More than a step takes: parameters, gradients and Adam's state in fp32, and everything a block keeps of a token.
@@ -27,8 +28,10 @@ static double bound_of_bytes(const struct config *config) {
         tokens = positions;  // generation goes that far
     double gated = config_is_gated(config) ? 2 : 1, output = config->untie_embeddings_and_output_weights ? 2 : 1;
     double heads_of_bert = config_form(config) == CONFIG_BERT ? 2 * h : 0;
+    double words = fmax(h, (double)config_word_embedding_size(config));
+    double projections = config_word_embedding_size(config) != config->hidden_size ? 2 * words * h : 0;
     double parameters = layers * (4 * h * q + (1 + gated) * h * f + 4 * q + gated * f + 8 * h) +
-                        (output * vocabulary + positions + heads_of_bert + 32) * h;
+                        (output * vocabulary + positions + heads_of_bert + 32) * words + projections;
     double kept = layers * (8 * h + 8 * q + 4 * gated * f + 2 * heads) + 2 * vocabulary + 16 * h;  // of a token
     return 20 * parameters + 4 * tokens * kept;
 }

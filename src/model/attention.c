@@ -14,7 +14,7 @@ void attention_build(struct attention *attention, struct param_list *params, con
     const int64_t packed[SHARD_MAX_SEGMENTS] = {queries, keys, keys}, pair[SHARD_MAX_SEGMENTS] = {keys, keys};
     struct linear_options in = {.has_bias = choices->has_qkv_bias, .standard_deviation = choices->standard_deviation};
     struct linear_options out = {.weight = choices_split(choices, shard_whole(2, choices->C, queries), 1),
-                                 .has_bias = choices->has_bias,
+                                 .has_bias = choices->has_attention_bias,
                                  .sums_gradient = choices->splits_rows,
                                  .standard_deviation =
                                      choices->standard_deviation / sqrt(2.0 * (double)options->layers)};

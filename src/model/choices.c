@@ -5,11 +5,13 @@
 #include <math.h>
 #include <string.h>
 
+static const double TWO_PI = 2 * 3.14159265358979323846;
+
 static bool is(const char *text, const char *name) {
     return text && strcmp(text, name) == 0;
 }
 
-static enum activation find_activation(const char *name) {
+enum activation choices_activation(const char *name) {
     static const struct {
         const char *name;
         enum activation activation;
@@ -26,7 +28,7 @@ static enum activation find_activation(const char *name) {
 // Llama 3.1 stretches low frequencies for longer contexts: wavelengths above the original length / low factor by the
 // whole factor, those below the original length / high factor not at all, those between by a blend.
 static double scaled_frequency(const struct config *config, double frequency) {
-    double length = (double)config->rope_original_length, wavelength = 2 * 3.14159265358979323846 / frequency;
+    double length = (double)config->rope_original_length, wavelength = TWO_PI / frequency;
     double low = config->rope_low_freq_factor, high = config->rope_high_freq_factor;
     if (wavelength > length / low)
         return frequency / config->rope_scaling_factor;
@@ -34,6 +36,23 @@ static double scaled_frequency(const struct config *config, double frequency) {
         return frequency;
     double part = (length / wavelength - low) / (high - low);
     return (1 - part) * frequency / config->rope_scaling_factor + part * frequency;
+}
+
+// The channel, of `channels`, that turns `turns` times within the original length.
+static double yarn_channel(const struct config *config, double channels, double turns) {
+    double length = (double)config->rope_original_length;
+    return channels * log(length / (turns * TWO_PI)) / (2 * log((double)config->rotary_base));
+}
+
+// YaRN: pairs below the first of two bounds stay as they are, those above the second are stretched by the factor, and
+// a ramp lies between.
+static double yarn_frequency(const struct config *config, int64_t pair, double frequency) {
+    double channels = (double)config_rotary_channels(config);
+    double low = fmax(floor(yarn_channel(config, channels, config->yarn_beta_fast)), 0);
+    double high = fmin(ceil(yarn_channel(config, channels, config->yarn_beta_slow)), channels - 1);
+    double ramp = ((double)pair - low) / (high == low ? 0.001 : high - low);
+    ramp = fmin(fmax(ramp, 0), 1);
+    return frequency / config->rope_scaling_factor * ramp + frequency * (1 - ramp);
 }
 
 static void set_rope(struct rope *rope, const struct config *config) {
@@ -45,10 +64,19 @@ static void set_rope(struct rope *rope, const struct config *config) {
     CHECK(rope->pairs >= 1 && rope->pairs <= ROPE_MOST_PAIRS);
     for (int64_t j = 0; j < rope->pairs; j++) {
         double frequency = pow((double)config->rotary_base, -2.0 * (double)j / (double)channels);
-        if (config->use_rope_scaling)
+        if (config->use_rope_scaling && is(config->rope_scaling_type, "llama3"))
             frequency = scaled_frequency(config, frequency);
+        if (config->use_rope_scaling && is(config->rope_scaling_type, "yarn"))
+            frequency = yarn_frequency(config, j, frequency);
         rope->frequencies[j] = (float)(frequency / config->rotary_seq_len_interpolation_factor);
     }
+}
+
+// Queries and keys that rotary scaling multiplies make scores larger by the factor's square.
+static float scale_of(const struct config *config) {
+    double factor = config_rope_attention_factor(config);
+    float scale = config->softmax_scale > 0 ? (float)config->softmax_scale : 1.0f / sqrtf((float)config->kv_channels);
+    return scale * (float)(factor * factor);
 }
 
 static void set_recompute(struct choices *choices, const struct config *config) {
@@ -77,11 +105,12 @@ void choices_set(struct choices *choices, const struct config *config, const str
                  .C = config->hidden_size,
                  .epsilon = config->norm_epsilon},
         .is_post_norm = is(config->norm_placement, "post"),
-        .activation = find_activation(config_activation(config)),
+        .activation = choices_activation(config_activation(config)),
         .is_gated = config_is_gated(config),
-        .has_bias = !config->disable_bias_linear,
         .has_qkv_bias = config_has_qkv_bias(config),
-        .scale = config->softmax_scale > 0 ? (float)config->softmax_scale : 1.0f / sqrtf((float)config->kv_channels),
+        .has_attention_bias = config_has_attention_bias(config),
+        .has_mlp_bias = config_has_mlp_bias(config),
+        .scale = scale_of(config),
         .window = config->sliding_window,
         .has_relative_bias = is(config->position_embedding_type, "relative"),
         .relative = {.buckets = config->relative_attention_num_buckets,

@@ -19,9 +19,9 @@ struct choices {
     bool is_post_norm;  // norm after the residual addition instead of before the sublayer
     enum activation activation;
     bool is_gated;
-    bool has_bias, has_qkv_bias;  // of the linear layers
-    float scale;                  // of attention scores
-    int64_t window;               // of causal attention, 0: none
+    bool has_qkv_bias, has_attention_bias, has_mlp_bias;  // of the linear layers
+    float scale;                                          // of attention scores
+    int64_t window;                                       // of causal attention, 0: none
     struct rope rope;
     bool has_relative_bias;
     struct relative_rule relative;  // first_distance and direction are left to each stack
@@ -35,6 +35,8 @@ struct choices {
 };
 
 void choices_set(struct choices *choices, const struct config *config, const struct mesh *mesh);
+// The activation that a flag names.
+enum activation choices_activation(const char *name);
 // Whether ranks that share layers divide the stream as well.
 bool choices_splits_rows(const struct config *config, const struct mesh *mesh);
 // The shape as this rank holds it, split along a dimension among those that share the layer.

@@ -7,15 +7,22 @@
 void embedding_build(struct embedding *embedding, struct param_list *params, const struct config *config,
                      const struct choices *choices) {
     int64_t V = config->padded_vocab_size, C = choices->C, types = config_token_types(config);
+    int64_t E = config_word_embedding_size(config);
     double deviation = choices->standard_deviation;
     CHECK(V > 0);
     *embedding = (struct embedding){.C = C,
+                                    .E = E,
                                     .position_offset = config->position_offset,
-                                    .has_norm = choices->is_post_norm,
+                                    .has_norm = config_has_embedding_norm(config),
                                     .dropout = choices->hidden_dropout};
     embedding->tokens = param_add(params, "embedding.word_embeddings.weight",
-                                  choices_split(choices, shard_whole(2, V, C), 0), INIT_NORMAL, deviation);
+                                  choices_split(choices, shard_whole(2, V, E), 0), INIT_NORMAL, deviation);
     embedding->vocabulary_start = shard_local_start(&embedding->tokens->shard);
+    if (E != C)
+        linear_build(&embedding->projection, params, "embedding.projection",
+                     &(struct linear_options){.weight = shard_whole(2, C, E),
+                                              .standard_deviation = deviation,
+                                              .sums_gradient = choices->splits_rows});
     if (strcmp(config->position_embedding_type, "learned_absolute") == 0)
         embedding->positions = param_add(params, "embedding.position_embeddings.weight",
                                          shard_whole(2, config->max_position_embeddings + config->position_offset, C),
@@ -39,7 +46,7 @@ static struct tensor position_rows(const struct embedding *embedding, struct ten
 
 // Whether dropout is all that follows the sum of tokens and positions, as in a GPT: then it is one operation.
 static bool is_plain(const struct embedding *embedding) {
-    return !embedding->types && !embedding->has_norm;
+    return !embedding->types && !embedding->has_norm && !embedding->projection.weight;
 }
 
 static struct dropout dropout_of(const struct embedding *embedding, const struct pass *pass,
@@ -59,17 +66,28 @@ static void add_rows(const struct embedding *embedding, const struct pass *pass,
 }
 
 // Ranks that share the vocabulary each look up the tokens they have; what is not theirs is 0, and the sum is the whole.
-// Positions and dropout come after it.
-static void look_up_shared(const struct embedding *embedding, const struct pass *pass,
-                           const struct embedding_input *input, struct tensor out) {
+static void look_up_words(const struct embedding *embedding, const struct pass *pass,
+                          const struct embedding_input *input, struct tensor out) {
     size_t mark = arena_mark(pass->scratch);
-    struct tensor whole = pass->splits_rows ? arena_2d(pass->scratch, pass->dtype, pass_rows(pass), embedding->C) : out;
+    struct tensor whole = pass->splits_rows ? arena_2d(pass->scratch, pass->dtype, pass_rows(pass), embedding->E) : out;
     op_embedding_forward(pass->device, &(struct op_embedding_forward){.out = whole,
                                                                       .tokens = input->tokens,
                                                                       .table = embedding->tokens->value,
                                                                       .vocabulary_start = embedding->vocabulary_start});
     pass_sum(pass, out, whole, "embedding");
     arena_release(pass->scratch, mark);
+}
+
+// One after another: the words, what widens them, positions and dropout.
+static void look_up_in_steps(struct embedding *embedding, const struct pass *pass, const struct embedding_input *input,
+                             struct tensor out) {
+    if (embedding->projection.weight) {
+        embedding->words = arena_2d(pass->saved, pass->dtype, pass_stream_rows(pass), embedding->E);
+        look_up_words(embedding, pass, input, embedding->words);
+        linear_forward(&embedding->projection, pass, out, embedding->words, EPILOGUE_NONE, (struct tensor){0});
+    } else {
+        look_up_words(embedding, pass, input, out);
+    }
     if (embedding->positions)
         add_rows(embedding, pass, input->positions, position_rows(embedding, embedding->positions->value), out);
     struct dropout dropout = dropout_of(embedding, pass, input);
@@ -77,10 +95,10 @@ static void look_up_shared(const struct embedding *embedding, const struct pass 
         op_dropout_add(pass->device, &(struct op_dropout_add){.out = out, .x = out, .dropout = dropout});
 }
 
-static void look_up(const struct embedding *embedding, const struct pass *pass, const struct embedding_input *input,
+static void look_up(struct embedding *embedding, const struct pass *pass, const struct embedding_input *input,
                     struct tensor out) {
-    if (pass_parts(pass) > 1) {
-        look_up_shared(embedding, pass, input, out);
+    if (pass_parts(pass) > 1 || embedding->projection.weight) {
+        look_up_in_steps(embedding, pass, input, out);
         return;
     }
     struct op_embedding_forward op = {.out = out, .tokens = input->tokens, .table = embedding->tokens->value};
@@ -134,6 +152,16 @@ static void backward_rows(const struct pass *pass, struct tensor which, struct t
                                             .dtable = dtable, .dout = dout, .tokens = pass_own_rows(pass, which)});
 }
 
+// The gradient of the words themselves, from that of the stream.
+static struct tensor backward_projection(const struct embedding *embedding, const struct pass *pass, struct tensor dx) {
+    if (!embedding->projection.weight)
+        return dx;
+    struct tensor dwords = arena_2d(pass->scratch, pass->dtype, pass_stream_rows(pass), embedding->E);
+    linear_backward_input(&embedding->projection, pass, dwords, dx, (struct tensor){0});
+    linear_backward_weight(&embedding->projection, pass, dx, embedding->words);
+    return dwords;
+}
+
 void embedding_backward(struct embedding *embedding, const struct pass *pass, const struct embedding_input *input,
                         struct tensor dx) {
     size_t mark = arena_mark(pass->scratch);
@@ -152,7 +180,7 @@ void embedding_backward(struct embedding *embedding, const struct pass *pass, co
     } else if (embedding->positions) {
         backward_rows(pass, input->positions, position_rows(embedding, embedding->positions->grad), dx);
     }
-    op.dout = pass_gather(pass, pass->scratch, dx, "embedding gradient");
+    op.dout = pass_gather(pass, pass->scratch, backward_projection(embedding, pass, dx), "embedding gradient");
     op_embedding_backward(pass->device, &op);
     if (embedding->types)
         backward_rows(pass, input->types, embedding->types->grad, dx);

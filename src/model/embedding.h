@@ -1,22 +1,24 @@
 // The way in: token embeddings, with learned positions and token types added where the model has them, then dropout. A
-// post-norm model normalises before the dropout.
+// post-norm BERT normalises before the dropout. Tokens may be narrower than the stream; then a product widens them.
 #ifndef MODEL_EMBEDDING_H
 #define MODEL_EMBEDDING_H
 
 #include "model/choices.h"
 
 struct embedding {
-    struct param *tokens;     // (V, C), split along V
+    struct param *tokens;     // (V, E), split along V
     struct param *positions;  // (P + offset, C), or NULL
     struct param *types;      // (types, C), or NULL
-    int64_t C, position_offset;
+    int64_t C, E, position_offset;
+    struct linear projection;  // (C, E); without a weight where E is C
     int64_t vocabulary_start;  // the first token this rank has
     bool has_norm;
     struct norm norm;
     double dropout;
 
-    // The micro-batch on its way: what backward needs of a model with a norm here.
-    struct tensor sum;  // (N, C)
+    // The micro-batch on its way: what backward needs of a model with a projection or a norm here.
+    struct tensor words;  // (N, E)
+    struct tensor sum;    // (N, C)
     struct norm_saved norm_saved;
 };
 

@@ -13,7 +13,8 @@ static double stack_products(const struct config *config, int64_t layers, bool h
 double flops_per_step(const struct config *config, int64_t global_batch_size) {
     double B = (double)global_batch_size, s = (double)config->seq_length;
     double q = (double)config->num_attention_heads * (double)config->kv_channels;
-    double head = (double)config->hidden_size * (double)config->padded_vocab_size;
+    double h = (double)config->hidden_size, e = (double)config_word_embedding_size(config);
+    double head = e * (double)config->padded_vocab_size + (e != h ? 2 * e * h : 0);
     int64_t encoder = config_encoder_layers(config), decoder = config_decoder_layers(config);
     if (config_form(config) == CONFIG_GPT)
         return 6 * B * s * (stack_products(config, decoder, false) + head) + 6 * B * s * s * q * (double)decoder;

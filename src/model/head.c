@@ -6,11 +6,13 @@
 
 void head_build(struct head *head, struct param_list *params, const struct config *config,
                 const struct choices *choices, struct param *embedding) {
-    int64_t V = config->padded_vocab_size, C = choices->C;
+    int64_t V = config->padded_vocab_size, C = choices->C, E = config_word_embedding_size(config);
     double deviation = choices->standard_deviation;
     *head = (struct head){.weight = embedding,
                           .scale = config->scale_tied_output ? 1.0f / sqrtf((float)C) : 1.0f,
                           .C = C,
+                          .E = E,
+                          .activation = choices_activation(config_head_activation(config)),
                           .has_transform = config_form(config) == CONFIG_BERT};
     if (head->has_transform) {
         struct linear_options dense = {.weight = shard_whole(2, C, C),
@@ -20,8 +22,13 @@ void head_build(struct head *head, struct param_list *params, const struct confi
         linear_build(&head->dense, params, "lm_head.dense", &dense);
         norm_build(&head->norm, params, "lm_head.layer_norm", &choices->norm);
     }
+    if (E != C)
+        linear_build(&head->projection, params, "lm_head.projection",
+                     &(struct linear_options){.weight = shard_whole(2, E, C),
+                                              .standard_deviation = deviation,
+                                              .sums_gradient = choices->splits_rows});
     if (config->untie_embeddings_and_output_weights)
-        head->weight = param_add(params, "output_layer.weight", choices_split(choices, shard_whole(2, V, C), 0),
+        head->weight = param_add(params, "output_layer.weight", choices_split(choices, shard_whole(2, V, E), 0),
                                  INIT_NORMAL, deviation);
     if (config_has_output_bias(config))
         head->bias =
@@ -30,7 +37,6 @@ void head_build(struct head *head, struct param_list *params, const struct confi
     head->vocabulary_start = shard_local_start(&head->weight->shard);
 }
 
-// BERT's transform has the exact GELU, whatever the blocks have.
 static struct tensor transform(struct head *head, const struct pass *pass, struct tensor x) {
     int64_t rows = x.shape[0];
     head->before = arena_2d(pass->saved, pass->dtype, rows, head->C);
@@ -38,14 +44,25 @@ static struct tensor transform(struct head *head, const struct pass *pass, struc
     norm_take(&head->norm, pass, &head->norm_saved, rows, (struct tensor){0});
     linear_forward(&head->dense, pass, head->before, x, EPILOGUE_BIAS, (struct tensor){0});
     op_activation_forward(pass->device, &(struct op_activation_forward){
-                                            .y = head->after, .x = head->before, .activation = ACTIVATION_GELU});
+                                            .y = head->after, .x = head->before, .activation = head->activation});
     norm_forward(&head->norm, pass, &head->norm_saved, head->after, &(struct residual){0});
     return head->norm_saved.y;
 }
 
+// What the vocabulary's rows are multiplied with, (rows, E).
+static struct tensor features_of(struct head *head, const struct pass *pass, struct tensor x) {
+    if (head->has_transform)
+        return transform(head, pass, x);
+    if (!head->projection.weight)
+        return x;
+    struct tensor narrow = arena_2d(pass->saved, pass->dtype, x.shape[0], head->E);
+    linear_forward(&head->projection, pass, narrow, x, EPILOGUE_NONE, (struct tensor){0});
+    return narrow;
+}
+
 void head_forward(struct head *head, const struct pass *pass, struct tensor x, struct tensor logits) {
     head->x = x;
-    head->features = pass_gather(pass, pass->saved, head->has_transform ? transform(head, pass, x) : x, "head input");
+    head->features = pass_gather(pass, pass->saved, features_of(head, pass, x), "head input");
     head->logits = logits.data ? logits : arena_2d(pass->saved, pass->dtype, head->features.shape[0], head->V);
     op_matmul(pass->device, &(struct op_matmul){.a = head->features,
                                                 .b = head->weight->value,
@@ -112,9 +129,9 @@ static void backward_transform(struct head *head, const struct pass *pass, struc
     struct tensor dafter = arena_2d(pass->scratch, pass->dtype, dx.shape[0], head->C);
     norm_backward(&head->norm, pass, &head->norm_saved,
                   &(struct norm_gradient){.dx = dafter, .dy = dfeatures, .x = head->after});
-    op_activation_backward(
-        pass->device,
-        &(struct op_activation_backward){.dx = dafter, .dy = dafter, .x = head->before, .activation = ACTIVATION_GELU});
+    op_activation_backward(pass->device,
+                           &(struct op_activation_backward){
+                               .dx = dafter, .dy = dafter, .x = head->before, .activation = head->activation});
     linear_backward_input(&head->dense, pass, dx, dafter, (struct tensor){0});
     linear_backward_weight(&head->dense, pass, dafter, head->x);
     linear_backward_bias(&head->dense, pass, dafter);
@@ -123,9 +140,10 @@ static void backward_transform(struct head *head, const struct pass *pass, struc
 
 void head_backward(struct head *head, const struct pass *pass, struct tensor dx) {
     size_t mark = arena_mark(pass->scratch);
-    struct tensor dfeatures = head->has_transform ? arena_2d(pass->scratch, pass->dtype, dx.shape[0], head->C) : dx;
+    bool is_direct = !head->has_transform && !head->projection.weight;
+    struct tensor dfeatures = is_direct ? dx : arena_2d(pass->scratch, pass->dtype, dx.shape[0], head->E);
     struct tensor whole =
-        pass->splits_rows ? arena_2d(pass->scratch, pass->dtype, head->logits.shape[0], head->C) : dfeatures;
+        pass->splits_rows ? arena_2d(pass->scratch, pass->dtype, head->logits.shape[0], head->E) : dfeatures;
     op_matmul(pass->device,
               &(struct op_matmul){.a = head->logits, .b = head->weight->value, .d = whole, .alpha = head->scale});
     pass_sum(pass, dfeatures, whole, "head input gradient");
@@ -139,6 +157,10 @@ void head_backward(struct head *head, const struct pass *pass, struct tensor dx)
         op_column_sum(pass->device, &(struct op_column_sum){.out = head->bias->grad, .x = head->logits});
     if (head->has_transform)
         backward_transform(head, pass, dx, dfeatures);
+    if (head->projection.weight) {
+        linear_backward_input(&head->projection, pass, dx, dfeatures, (struct tensor){0});
+        linear_backward_weight(&head->projection, pass, dfeatures, head->x);
+    }
     arena_release(pass->scratch, mark);
 }
 

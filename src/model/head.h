@@ -1,5 +1,6 @@
 // The ways out of a model. The token head gives logits over the vocabulary, with the embedding's matrix or one of its
-// own; BERT's first transforms the stream (dense, GELU, norm). The pair head is BERT's second one: the first token of a
+// own; BERT's first transforms the stream (dense, GELU, norm), and where the vocabulary's rows are narrower than the
+// stream, a product narrows it. The pair head is BERT's second one: the first token of a
 // sample through a dense layer and tanh, then two classes.
 #ifndef MODEL_HEAD_H
 #define MODEL_HEAD_H
@@ -16,19 +17,21 @@ struct targets {
 };
 
 struct head {
-    struct param *weight;  // (V, C), split along V: the embedding's where tied
+    struct param *weight;  // (V, E), split along V: the embedding's where tied
     struct param *bias;    // (V), or NULL
     float scale;           // of the logits
-    int64_t V, C;          // vocabulary of this rank
+    int64_t V, C, E;       // vocabulary of this rank
     int64_t vocabulary_start;
     bool has_transform;
     struct linear dense;  // (C, C)
     struct norm norm;
+    enum activation activation;
+    struct linear projection;  // (E, C); without a weight where E is C
 
     // The micro-batch on its way: what backward needs.
     struct tensor x, before, after;  // (N, C): the stream; around the activation of the transform
     struct norm_saved norm_saved;
-    struct tensor features;  // (N, C): what the product with the vocabulary is given
+    struct tensor features;  // (N, E): what the product with the vocabulary is given
     struct tensor logits;    // (N, V): holds their gradient after the loss
 };
 

@@ -14,10 +14,10 @@ void mlp_build(struct mlp *mlp, struct param_list *params, const char *name, con
                                                          choices->is_gated ? linear_segments(choices->C, gated)
                                                                            : shard_whole(2, choices->F, choices->C),
                                                          0),
-                                 .has_bias = choices->has_bias,
+                                 .has_bias = choices->has_mlp_bias,
                                  .standard_deviation = choices->standard_deviation};
     struct linear_options fc2 = {.weight = choices_split(choices, shard_whole(2, choices->C, choices->F), 1),
-                                 .has_bias = choices->has_bias,
+                                 .has_bias = choices->has_mlp_bias,
                                  .sums_gradient = choices->splits_rows,
                                  .standard_deviation =
                                      choices->standard_deviation / sqrt(2.0 * (double)options->layers)};

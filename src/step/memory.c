@@ -5,7 +5,7 @@
 #include <string.h>
 
 // More than any step needs; paper memory costs nothing.
-static const size_t PAPER_BYTES = (size_t)1 << 46;
+static const size_t PAPER_BYTES = (size_t)1 << 50;
 
 // What generation keeps of the tokens so far: room for the longest sequence.
 static void lay_out_cache(struct step *step, struct arena *arena) {

@@ -168,9 +168,12 @@ TEST(configurations) {
         {"gpt2", "gelu_new", "mish", "\"activation_function\": \"mish\" is not supported"},
         {"gpt2", "\"scale_attn_by_inverse_layer_idx\": false", "\"scale_attn_by_inverse_layer_idx\": true",
          "\"scale_attn_by_inverse_layer_idx\": \"true\" is not supported"},
-        {"opt", "\"word_embed_proj_dim\": 12", "\"word_embed_proj_dim\": 6", "different values of --hidden-size"},
-        {"opt", "\"do_layer_norm_before\": true", "\"do_layer_norm_before\": false", "is not supported"},
-        {"llama_tied", "\"linear\"", "\"yarn\"", "rotary scaling \"yarn\" is not supported"},
+        {"opt", "\"word_embed_proj_dim\": 12", "\"word_embed_proj_dim\": 6",
+         "missing: model.decoder.project_in.weight"},
+        {"opt", "\"do_layer_norm_before\": true", "\"do_layer_norm_before\": false", "model.decoder.final_layer_norm"},
+        {"llama_tied", "\"linear\"", "\"longrope\"", "rotary scaling \"longrope\" is not supported"},
+        {"llama_tied", "\"linear\"", "\"dynamic\"", NULL},
+        {"llama_tied", "\"linear\"", "\"yarn\"", NULL},
         {"llama", "\"tie_word_embeddings\": false", "\"tie_word_embeddings\": true", NULL},  // the head decides
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {

@@ -57,15 +57,20 @@ def map_opt(m):
     d = m.model.decoder
     out = {"embedding.word_embeddings.weight": d.embed_tokens.weight,
            "embedding.position_embeddings.weight": d.embed_positions.weight}
+    first, second = ("input", "pre_mlp") if d.layers[0].do_layer_norm_before else ("post_attention", "post_mlp")
+    if d.project_in is not None:
+        linear(out, "embedding.projection", d.project_in)
+        linear(out, "lm_head.projection", d.project_out)
     for i, b in enumerate(d.layers):
         n = f"decoder.layers.{i}."
-        norm(out, n + "input_layernorm", b.self_attn_layer_norm)
+        norm(out, n + first + "_layernorm", b.self_attn_layer_norm)
         linear(out, n + "self_attention.linear_qkv", b.self_attn.q_proj, b.self_attn.k_proj, b.self_attn.v_proj)
         linear(out, n + "self_attention.linear_proj", b.self_attn.out_proj)
-        norm(out, n + "pre_mlp_layernorm", b.final_layer_norm)
+        norm(out, n + second + "_layernorm", b.final_layer_norm)
         linear(out, n + "mlp.linear_fc1", b.fc1)
         linear(out, n + "mlp.linear_fc2", b.fc2)
-    norm(out, "decoder.final_layernorm", d.final_layer_norm)
+    if d.final_layer_norm is not None:
+        norm(out, "decoder.final_layernorm", d.final_layer_norm)
     return out
 
 
@@ -171,30 +176,40 @@ def gpt2(activation):
     return hf.GPT2LMHeadModel(c), map_gpt2, flags + ("--no-bias-gelu-fusion" if activation == "gelu" else "")
 
 
-def opt():
-    c = hf.OPTConfig(vocab_size=V, hidden_size=14, word_embed_proj_dim=14, num_hidden_layers=2, ffn_dim=19,
+def opt(words):
+    """The 350M is the one with narrow word embeddings and norms behind the sublayers."""
+    c = hf.OPTConfig(vocab_size=V, hidden_size=14, word_embed_proj_dim=words, num_hidden_layers=2, ffn_dim=19,
                      num_attention_heads=2, max_position_embeddings=12, dropout=0, attention_dropout=0,
-                     activation_function="relu", pad_token_id=1)
+                     activation_function="relu", pad_token_id=1, do_layer_norm_before=words == 14)
     flags = "--num-layers 2 --hidden-size 14 --num-attention-heads 2 --ffn-hidden-size 19 --max-position-embeddings 12 " \
-            "--position-offset 2 --activation relu"
+            "--position-offset 2 --activation relu" + (f" --word-embedding-size {words} --norm-placement post" if words < 14 else "")
     return hf.OPTForCausalLM(c), map_opt, flags
 
 
 def llama(kind):
-    grouped, head = kind != "llama1", 8 if kind == "llama3" else 4
+    grouped, head = not kind.startswith("llama1"), 8 if kind == "llama3" else 4
     rope = {"rope_type": "default", "rope_theta": 500.0}
     if kind == "llama3":
         rope = {"rope_type": "llama3", "rope_theta": 500.0, "factor": 8.0, "low_freq_factor": 1.0,
                 "high_freq_factor": 4.0, "original_max_position_embeddings": 200}
+    if kind == "yarn":
+        rope = {"rope_type": "yarn", "rope_theta": 500.0, "factor": 4.0, "beta_fast": 8.0, "beta_slow": 2.0,
+                "original_max_position_embeddings": 64}
     c = hf.LlamaConfig(vocab_size=V, hidden_size=18, intermediate_size=23, num_hidden_layers=2, num_attention_heads=6,
                        num_key_value_heads=2 if grouped else 6, head_dim=head, max_position_embeddings=256,
-                       rope_parameters=rope, tie_word_embeddings=kind == "llama3", rms_norm_eps=1e-5)
+                       rope_parameters=rope, tie_word_embeddings=kind == "llama3", rms_norm_eps=1e-5,
+                       attention_bias=kind == "llama1_biases", mlp_bias=kind in ("llama1_biases", "yarn"))
     flags = LLAMA + f"--num-layers 2 --hidden-size 18 --num-attention-heads 6 --kv-channels {head} " \
         "--ffn-hidden-size 23 --max-position-embeddings 256 --rotary-base 500 "
     if grouped:
         flags += "--group-query-attention --num-query-groups 2 "
     if kind == "llama3":
         flags += "--use-rope-scaling --rope-original-length 200"
+    elif kind == "yarn":
+        flags += "--use-rope-scaling --rope-scaling-type yarn --rope-scaling-factor 4 --yarn-beta-fast 8 --yarn-beta-slow 2 " \
+            "--rope-original-length 64 --add-mlp-bias --untie-embeddings-and-output-weights"
+    elif kind == "llama1_biases":
+        flags += "--add-attention-bias --add-mlp-bias --untie-embeddings-and-output-weights"
     else:
         flags += "--untie-embeddings-and-output-weights"
     return hf.LlamaForCausalLM(c), map_llama, flags
@@ -225,10 +240,11 @@ BERT = "--model bert --num-layers 2 --hidden-size 15 --num-attention-heads 3 --f
 def bert(kind):
     size = dict(vocab_size=V, hidden_size=15, num_hidden_layers=2, num_attention_heads=3, intermediate_size=22,
                 hidden_act="gelu", hidden_dropout_prob=0, attention_probs_dropout_prob=0, pad_token_id=1)
-    if kind == "bert":
+    if kind in ("bert", "bert_tanh"):
+        size["hidden_act"] = "gelu" if kind == "bert" else "gelu_new"
         c = hf.BertConfig(max_position_embeddings=13, type_vocab_size=2, layer_norm_eps=1e-12, **size)
-        return hf.BertForPreTraining(c), map_bert, BERT + "--max-position-embeddings 13 --norm-placement post " \
-            "--norm-epsilon 1e-12"
+        return hf.BertForPreTraining(c), map_bert, (BERT if kind == "bert" else BERT.replace("gelu", "gelu_tanh")) + \
+            "--max-position-embeddings 13 --norm-placement post --norm-epsilon 1e-12"
     if kind == "megatron_bert":
         c = hf.MegatronBertConfig(max_position_embeddings=13, type_vocab_size=2, layer_norm_eps=1e-5, **size)
         return hf.MegatronBertForPreTraining(c), map_bert, BERT + "--max-position-embeddings 13"
@@ -253,8 +269,9 @@ def t5(kind):
 
 
 FAMILIES = {
-    "gpt2": lambda: gpt2("gelu_new"), "gpt2_erf": lambda: gpt2("gelu"), "opt": opt,
+    "gpt2": lambda: gpt2("gelu_new"), "gpt2_erf": lambda: gpt2("gelu"), "opt": lambda: opt(14), "opt_narrow": lambda: opt(9),
     "llama1": lambda: llama("llama1"), "llama2": lambda: llama("llama2"), "llama3": lambda: llama("llama3"),
+    "llama_yarn": lambda: llama("yarn"), "llama_biases": lambda: llama("llama1_biases"), "bert_tanh": lambda: bert("bert_tanh"),
     "mistral": mistral, "qwen2": qwen2, "bert": lambda: bert("bert"), "megatron_bert": lambda: bert("megatron_bert"),
     "roberta": lambda: bert("roberta"), "t5": lambda: t5("t5"), "t5_v1_1": lambda: t5("t5_v1_1"),
 }
@@ -311,7 +328,7 @@ def make(name):
             p.copy_((torch.randn(p.shape) * 0.25 + (1 if is_gain else 0)).float().double())
     model.train()
     data = make_data(form)
-    if name in ("bert", "megatron_bert"):
+    if name in ("bert", "bert_tanh", "megatron_bert"):
         data["types"] = torch.randint(0, 2, (STEPS * B, T))
         data["pair_labels"] = torch.randint(0, 2, (STEPS * B,))
     names = mapping(model)

@@ -39,6 +39,8 @@ for name, layers, hidden, heads in (("125m", 12, 768, 12), ("1.3b", 24, 2048, 32
                                     ("13b", 40, 5120, 40), ("30b", 48, 7168, 56), ("66b", 64, 9216, 72), ("175b", 96, 12288, 96)):
     add("opt-" + name, OPTForCausalLM, OPTConfig(num_hidden_layers=layers, hidden_size=hidden, num_attention_heads=heads,
                                                  ffn_dim=4 * hidden, word_embed_proj_dim=hidden))
+add("opt-350m", OPTForCausalLM, OPTConfig(num_hidden_layers=24, hidden_size=1024, num_attention_heads=16, ffn_dim=4096,
+                                          word_embed_proj_dim=512, do_layer_norm_before=False))
 for name, layers, hidden, heads, groups, ffn, vocab, tied in (
         ("llama-7b", 32, 4096, 32, 32, 11008, 32000, False), ("llama-13b", 40, 5120, 40, 40, 13824, 32000, False),
         ("llama-33b", 60, 6656, 52, 52, 17920, 32000, False), ("llama-65b", 80, 8192, 64, 64, 22016, 32000, False),

@@ -1,0 +1,176 @@
+// A model of --load on samples of a file: its logits, the gradients of the first micro-batch and the losses and weights
+// of --train-iters updates, for peers to compare with what another program makes of the same. The samples are arrays
+// of a safetensors file (tokens, labels, mask; types, lengths, decoder_tokens, pair_labels where the model has them), a
+// micro-batch after another. Gradients and weights are written as checkpoints of ours, --gradients and --save, so that
+// `checkpoint convert` gives them the names and the packing of the other program. Arithmetic is that of fp32.
+#include "base/error.h"
+#include "base/memory.h"
+#include "checkpoint/safetensors.h"
+#include "train/state.h"
+#include <stdio.h>
+#include <stdlib.h>
+
+struct asked {
+    struct flag_given given;
+    char *samples, *logits, *gradients;
+    struct config config;
+};
+
+static const struct flag own_flags[] = {
+    {.name = "Files", .type = FLAG_GROUP},
+    {.name = "--samples", .type = FLAG_STRING, .offset = offsetof(struct asked, samples), .help = "file to read"},
+    {.name = "--logits", .type = FLAG_STRING, .offset = offsetof(struct asked, logits), .help = "file of floats"},
+    {.name = "--gradients", .type = FLAG_STRING, .offset = offsetof(struct asked, gradients), .help = "folder"},
+};
+
+struct feed {
+    const struct safetensors *file;
+    const struct config *config;
+    int64_t next;  // sample of the next micro-batch
+};
+
+static const void *rows(const struct feed *feed, const char *name) {
+    const struct safetensors_tensor *found = safetensors_find(feed->file, name);
+    return found ? found->data + found->bytes / (size_t)found->shape[0] * (size_t)feed->next : NULL;
+}
+
+static int next_input(void *context, struct step_input *input) {
+    struct feed *feed = context;
+    static int64_t samples[64];
+    int64_t B = feed->config->micro_batch_size;
+    CHECK(B <= 64);
+    for (int64_t b = 0; b < B; b++)
+        samples[b] = feed->next + b;
+    *input = (struct step_input){.B = B,
+                                 .T = feed->config->seq_length,
+                                 .S = feed->config->decoder_seq_length,
+                                 .tokens = rows(feed, "tokens"),
+                                 .labels = rows(feed, "labels"),
+                                 .mask = rows(feed, "mask"),
+                                 .types = rows(feed, "types"),
+                                 .lengths = rows(feed, "lengths"),
+                                 .decoder_tokens = rows(feed, "decoder_tokens"),
+                                 .pair_labels = rows(feed, "pair_labels"),
+                                 .samples = samples};
+    feed->next += B;
+    return 0;
+}
+
+// One of the two kinds of step with the weights of `path`.
+static int open_step(struct step **step, const struct asked *asked, const char *path, struct mesh *mesh,
+                     struct device *device, enum step_mode mode) {
+    TRY(step_open(step, &asked->config, device, mesh, mode));
+    if (mode == STEP_TRAIN)
+        step_initialize(*step);
+    return state_load(*step, path, false, NULL);
+}
+
+static int write_logits(struct step *step, const struct asked *asked, const struct safetensors *file) {
+    struct feed feed = {.file = file, .config = &asked->config};
+    struct step_source source = {.next = next_input, .context = &feed, .count = 1};
+    TRY(step_evaluate(step, &source));
+    // The arena has been released but nothing has been written since.
+    struct tensor logits = tensor_flat(step->model.head.logits);
+    size_t bytes = tensor_bytes(logits);
+    void *values = memory_alloc(bytes);
+    device_copy_out(step->device, values, logits);
+    FILE *out = fopen(asked->logits, "wb");
+    bool is_written = out && fwrite(values, 1, bytes, out) == bytes;
+    is_written = out && fclose(out) == 0 && is_written;
+    free(values);
+    return is_written ? 0 : error_set("cannot write %s", asked->logits);
+}
+
+static int save_as(struct step *step, struct asked *asked, const char *folder) {
+    char *kept = asked->config.save;
+    asked->config.save = memory_string(folder);
+    struct progress_state progress = {.iteration = 1};
+    int result = state_save(step, &progress);
+    free(asked->config.save);
+    asked->config.save = kept;
+    return result;
+}
+
+// The gradients stand where the weights are while they are saved.
+static int save_gradients(struct step *step, struct asked *asked) {
+    size_t count = (size_t)step->params.count;
+    void **kept = memory_alloc(sizeof *kept * count);
+    for (size_t i = 0; i < count; i++) {
+        const struct param *param = step->params.items[i];
+        size_t bytes = tensor_bytes(param->value);
+        CHECK(bytes == tensor_bytes(param->grad));
+        void *gradient = memory_alloc(bytes);
+        kept[i] = memory_alloc(bytes);
+        device_copy_out(step->device, kept[i], param->value);
+        device_copy_out(step->device, gradient, param->grad);
+        device_copy_in(step->device, param->value, gradient);
+        free(gradient);
+    }
+    int result = save_as(step, asked, asked->gradients);
+    for (size_t i = 0; i < count; i++) {
+        device_copy_in(step->device, step->params.items[i]->value, kept[i]);
+        free(kept[i]);
+    }
+    free(kept);
+    return result;
+}
+
+static int train(struct step *step, struct asked *asked, const struct safetensors *file) {
+    struct feed feed = {.file = file, .config = &asked->config};
+    for (int64_t i = 0; i < asked->config.train_iters; i++) {
+        struct step_source source = {.next = next_input, .context = &feed, .count = 1};
+        TRY(step_train(step, &source, asked->config.lr, asked->config.weight_decay));
+        struct step_result result = step_result(step);
+        printf("%.9g %.9g %.9g\n", result.loss, result.pair_loss, result.grad_norm);
+        if (i == 0)
+            TRY(save_gradients(step, asked));
+    }
+    return save_as(step, asked, asked->config.save);
+}
+
+static int run(struct asked *asked) {
+    struct config *config = &asked->config;
+    char *path = NULL;
+    int64_t iteration = 0;
+    TRY(state_find_here(config, false, &path, &iteration));
+    TRY(state_load_config(config, path));
+    TRY(config_validate(config, 1));
+    struct safetensors file;
+    TRY(safetensors_open(&file, asked->samples));
+    struct device *device;
+    struct world *world;
+    struct mesh mesh;
+    TRY(device_open(&device, &(struct device_options){.name = "cpu", .threads = 1}));
+    TRY(world_open(&world, &(struct world_options){.backend = "self"}, device));
+    TRY(mesh_place(&mesh, 0, 1, 1, 1, 1));
+    TRY(mesh_connect(&mesh, world));
+    struct step *step;
+    TRY(open_step(&step, asked, path, &mesh, device, STEP_EVALUATE));
+    TRY(write_logits(step, asked, &file));
+    step_close(step);
+    TRY(open_step(&step, asked, path, &mesh, device, STEP_TRAIN));
+    TRY(train(step, asked, &file));
+    step_close(step);
+    world_close(world);
+    device_close(device);
+    safetensors_close(&file);
+    free(path);
+    return 0;
+}
+
+int main(int argc, char **argv) {
+    const struct flag_table tables[] = {
+        {.flags = own_flags, .count = sizeof own_flags / sizeof own_flags[0], .given = offsetof(struct asked, given)},
+        config_flag_table(offsetof(struct asked, config)),
+    };
+    const struct flag_command command = {
+        .name = "model", .summary = "What a model makes of samples.", .tables = tables, .table_count = 2};
+    struct asked asked;
+    int status = flags_parse(&command, &asked, argc, argv);
+    if (status == 0)
+        status = run(&asked);
+    if (status < 0)
+        (void)fprintf(stderr, "model: %s\n", error_message());
+    flags_free(&command, &asked);
+    return status < 0;
+}

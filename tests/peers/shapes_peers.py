@@ -1,0 +1,312 @@
+#!/usr/bin/env python3
+"""Models of odd shapes, made at random by transformers, in bevatron: each is loaded as --load loads it and compared with transformers'
+arithmetic in float64 on the same samples: logits within 1e-5, the loss and every gradient within 1e-4, and the losses and gradient norms
+of ten AdamW steps. Then it is converted to a checkpoint of ours and back: the same tensors bit by bit, loaded by from_pretrained without a
+complaint, with the same logits.
+
+Heads of 2 to 100 channels, wider and narrower than hidden size / heads; groups of heads; tied and untied; every rotary scaling; sliding
+windows; biases anywhere; narrow embeddings and post-norm (OPT-350M); heads of BERT there or not; all MLPs of T5; files whole, in shards
+and torch's, in fp32, bf16 and fp16.
+
+    BEVATRON=build/release/bevatron MODEL=build/release/tests/peers_model python tests/peers/shapes_peers.py [COUNT [FAMILY…]]
+
+(torch, transformers, safetensors; `ninja -C build/release peers_model`)"""
+import os
+import random
+import subprocess
+import sys
+import tempfile
+
+import torch
+import torch.nn.functional as F
+import transformers as hf
+from safetensors.torch import load_file, save_file
+
+PROGRAM = os.environ.get("BEVATRON", "build/release/bevatron")
+MODEL = os.environ.get("MODEL", os.path.join(os.path.dirname(PROGRAM), "tests/peers_model"))
+STEPS, LR, BETAS = 10, 2e-3, (0.9, 0.95)
+hf.logging.set_verbosity_error()
+hf.logging.disable_progress_bar()
+
+
+def run(*arguments):
+    done = subprocess.run(arguments, capture_output=True, text=True)
+    assert done.returncode == 0, f"{arguments[:3]}: {done.stderr[-2000:]}"
+    return done.stdout
+
+
+def rope(r, positions):
+    kind = r.choice(["default", "linear", "dynamic", "llama3", "yarn", "yarn"])
+    out = {"rope_type": kind, "rope_theta": r.choice([10000.0, 500000.0, 1234.0])}
+    if kind != "default":
+        out["factor"] = r.choice([2.0, 2.5, 8.0, 32.0])
+    if kind == "llama3":
+        out.update(low_freq_factor=r.choice([1.0, 0.5]), high_freq_factor=4.0, original_max_position_embeddings=positions // 2)
+    if kind == "yarn":
+        out["original_max_position_embeddings"] = r.choice([positions // 2, positions // 4])
+        out.update(r.choice([{}, {"beta_fast": 16.0, "beta_slow": 2.0}, {"attention_factor": 1.3}, {"mscale": 0.7, "mscale_all_dim": 1.1}]))
+    return out
+
+
+def decoder(r):
+    groups, size = r.choice([1, 2, 3]), r.choice([2, 6, 10, 20, 40, 80, 100])
+    heads = groups * r.choice([1, 2, 4])
+    positions = r.choice([32, 70, 4096])
+    return dict(num_attention_heads=heads, num_key_value_heads=groups, hidden_size=heads * r.choice([4, 7, 20]), head_dim=size,
+                num_hidden_layers=r.choice([1, 2, 4]), intermediate_size=r.choice([7, 20, 33]), vocab_size=r.choice([31, 50, 97]),
+                max_position_embeddings=positions, tie_word_embeddings=r.random() < 0.5, rope_parameters=rope(r, positions))
+
+
+def encoder(r):
+    heads, size = r.choice([1, 3, 5]), r.choice([6, 5, 20])
+    return dict(num_attention_heads=heads, hidden_size=heads * size, num_hidden_layers=r.choice([1, 3]), vocab_size=r.choice([31, 50]),
+                intermediate_size=r.choice([7, 20]), hidden_act=r.choice(["gelu", "gelu_new", "relu", "silu"]), hidden_dropout_prob=0,
+                attention_probs_dropout_prob=0, layer_norm_eps=r.choice([1e-12, 1e-5]))
+
+
+def gpt2(r):
+    heads = r.choice([1, 3, 5])
+    return hf.GPT2LMHeadModel(hf.GPT2Config(n_head=heads, n_embd=heads * r.choice([4, 7, 20]), n_layer=r.choice([1, 3]),
+                                            n_positions=r.choice([16, 40]), vocab_size=r.choice([31, 50]), n_inner=r.choice([None, 17]),
+                                            activation_function=r.choice(["gelu_new", "gelu", "relu"]), resid_pdrop=0, embd_pdrop=0,
+                                            attn_pdrop=0, tie_word_embeddings=r.random() < 0.7, bos_token_id=0, eos_token_id=0))
+
+
+def opt(r):
+    heads, is_before = r.choice([1, 3, 5]), r.random() < 0.5
+    width = heads * r.choice([4, 20])
+    return hf.OPTForCausalLM(hf.OPTConfig(num_attention_heads=heads, hidden_size=width, word_embed_proj_dim=r.choice([width, 6, 30]),
+                                          num_hidden_layers=r.choice([1, 3]), ffn_dim=r.choice([7, 20]), vocab_size=r.choice([31, 50]),
+                                          max_position_embeddings=r.choice([16, 40]), do_layer_norm_before=is_before, dropout=0,
+                                          enable_bias=r.random() < 0.7, pad_token_id=None,
+                                          activation_function=r.choice(["relu", "gelu"])))
+
+
+def llama(r):
+    return hf.LlamaForCausalLM(hf.LlamaConfig(**decoder(r), rms_norm_eps=r.choice([1e-5, 1e-6]), attention_bias=r.random() < 0.4,
+                                              mlp_bias=r.random() < 0.4))
+
+
+def mistral(r):
+    return hf.MistralForCausalLM(hf.MistralConfig(**decoder(r), sliding_window=r.choice([None, 1, 3, 8, 500])))
+
+
+def qwen2(r):
+    sizes = decoder(r)
+    heads = sizes["num_attention_heads"]
+    sizes["hidden_size"] = heads * r.choice([4, 10, 20])
+    del sizes["head_dim"]
+    return hf.Qwen2ForCausalLM(hf.Qwen2Config(**sizes))
+
+
+def bert(r):
+    kind = r.choice([hf.BertForPreTraining, hf.BertForMaskedLM])
+    return kind(hf.BertConfig(**encoder(r), max_position_embeddings=r.choice([16, 40]), type_vocab_size=r.choice([2, 3])))
+
+
+def megatron_bert(r):
+    kind = r.choice([hf.MegatronBertForPreTraining, hf.MegatronBertForMaskedLM])
+    return kind(hf.MegatronBertConfig(**encoder(r), max_position_embeddings=r.choice([16, 40])))
+
+
+def roberta(r):
+    return hf.RobertaForMaskedLM(hf.RobertaConfig(**encoder(r), max_position_embeddings=r.choice([18, 42]), type_vocab_size=1))
+
+
+def t5(r):
+    is_tied = r.random() < 0.5
+    model = hf.T5ForConditionalGeneration(hf.T5Config(
+        d_model=r.choice([8, 12, 21]), num_heads=r.choice([1, 3]), d_kv=r.choice([3, 8, 20]), d_ff=r.choice([7, 20]), dropout_rate=0,
+        num_layers=r.choice([1, 3]), num_decoder_layers=r.choice([1, 2]), vocab_size=r.choice([31, 50]), decoder_start_token_id=0,
+        relative_attention_num_buckets=r.choice([8, 32]), relative_attention_max_distance=r.choice([20, 128]),
+        feed_forward_proj=r.choice(["relu", "gelu", "gated-gelu", "gated-silu", "gated-relu"]), tie_word_embeddings=is_tied))
+    if not is_tied:
+        model.lm_head.weight = torch.nn.Parameter(torch.zeros_like(model.shared.weight))
+    return model
+
+
+FAMILIES = {f.__name__: f for f in (gpt2, opt, llama, mistral, qwen2, bert, megatron_bert, roberta, t5)}
+
+
+def samples(r, model, form, B, T, S):
+    """What all steps are given; token 1 is padding and nowhere else."""
+    count, vocab, data = STEPS * B, model.config.vocab_size, {}
+    columns = S if form == "t5" else T
+    data["tokens"] = torch.randint(2, vocab, (count, T))
+    data["labels"] = torch.randint(2, vocab, (count, columns))
+    data["mask"] = (torch.rand(count, columns) < (0.8 if form == "gpt" else 0.4)).float()
+    data["mask"][:, 0] = 1
+    if form != "gpt":
+        data["lengths"] = torch.randint(T // 2, T + 1, (count,))
+        padding = torch.arange(T)[None] >= data["lengths"][:, None]
+        data["tokens"][padding] = 1
+        if form == "bert":
+            data["mask"][padding] = 0
+    if form == "t5":
+        data["decoder_tokens"] = torch.randint(2, vocab, (count, S))
+    if form == "bert" and model.config.type_vocab_size > 1:
+        data["types"] = torch.randint(0, 2, (count, T))
+    elif form == "bert":
+        data["types"] = torch.zeros(count, T, dtype=torch.long)
+    if hasattr(model, "cls") and hasattr(model.cls, "seq_relationship"):
+        data["pair_labels"] = torch.randint(0, 2, (count,))
+    return data
+
+
+def losses_of(model, form, data, rows):
+    part = {key: value[rows] for key, value in data.items()}
+    T = part["tokens"].shape[1]
+    arguments = {"input_ids": part["tokens"]}
+    if form != "gpt":
+        arguments["attention_mask"] = (torch.arange(T)[None] < part["lengths"][:, None]).long()
+    if form == "t5":
+        arguments["decoder_input_ids"] = part["decoder_tokens"]
+    if "types" in part:
+        arguments["token_type_ids"] = part["types"]
+    out = model(**arguments)
+    logits = out.prediction_logits if hasattr(out, "prediction_logits") else out.logits
+    each = F.cross_entropy(logits.reshape(-1, logits.shape[-1]), part["labels"].reshape(-1), reduction="none")
+    mask = part["mask"].reshape(-1).double()
+    pair = F.cross_entropy(out.seq_relationship_logits, part["pair_labels"]) if "pair_labels" in part else None
+    return logits, (each * mask).sum() / mask.sum(), pair
+
+
+def reference(model, form, data, B):
+    """Logits, gradients by name, and (loss, pair loss, norm) of each step, in float64."""
+    parameters = list(model.parameters())
+    optimizer = torch.optim.AdamW([{"params": [p for p in parameters if p.dim() > 1], "weight_decay": 0.1},
+                                   {"params": [p for p in parameters if p.dim() == 1], "weight_decay": 0.0}], lr=LR, betas=BETAS, eps=1e-8)
+    steps = []
+    for step in range(STEPS):
+        logits, loss, pair = losses_of(model, form, data, slice(step * B, (step + 1) * B))
+        optimizer.zero_grad()
+        (loss if pair is None else loss + pair).backward()
+        if step == 0:
+            first = logits.detach().clone()
+            gradients = {name: torch.zeros_like(p) if p.grad is None else p.grad.clone() for name, p in model.named_parameters()}
+        norm = torch.nn.utils.clip_grad_norm_(parameters, 1.0).item()
+        steps.append((loss.item(), 0 if pair is None else pair.item(), norm))
+        optimizer.step()
+    return first, gradients, steps
+
+
+def tensors(folder):
+    out = {}
+    for name in sorted(os.listdir(folder)):
+        if name.endswith(".safetensors"):
+            out.update(load_file(f"{folder}/{name}"))
+    return out
+
+
+def save(r, model, folder):
+    """As transformers saves it now, in one file or several, or as it did before safetensors. Returns what it was."""
+    how = r.choice(["whole", "whole", "shards", "torch", "torch old"])
+    if how.startswith("torch"):
+        os.makedirs(folder)
+        model.config.save_pretrained(folder)
+        torch.save(model.state_dict(), f"{folder}/pytorch_model.bin", _use_new_zipfile_serialization=how == "torch")
+    else:
+        model.save_pretrained(folder, max_shard_size="8KB" if how == "shards" else "5GB")
+    return how
+
+
+def relative(a, b, least=0.0):
+    return ((a.double() - b.double()).norm() / max(b.double().norm().item(), least, 1e-300)).item()
+
+
+def compare(kind, found, limit, what):
+    assert found < limit, f"{what}: {kind} off by {found:.3g}"
+    return found
+
+
+def check_numbers(r, model, form, source, folder, what):
+    B, T, S = r.choice([1, 2, 3]), r.choice([5, 11, 14]), r.choice([3, 7])
+    data = samples(r, model, form, B, T, S)
+    save_file({key: value.to(torch.float32 if value.is_floating_point() else torch.int32).contiguous() for key, value in data.items()},
+              f"{folder}/samples.safetensors")
+    out = run(MODEL, "--load", source, "--use-checkpoint-args", "--finetune", "--samples", f"{folder}/samples.safetensors", "--logits",
+              f"{folder}/logits", "--gradients", f"{folder}/gradients", "--save", f"{folder}/after", "--save-interval", "10", "--no-save-optim",
+              "--mock-data", "--vocab-size", str(model.config.vocab_size), "--micro-batch-size", str(B), "--seq-length", str(T), "--train-iters",
+              str(STEPS), "--lr", str(LR), "--adam-beta2", "0.95", "--weight-decay", "0.1", "--clip-grad", "1.0", "--hidden-dropout", "0",
+              "--attention-dropout", "0", *(["--decoder-seq-length", str(S)] if form == "t5" else []))
+    ours = [[float(word) for word in line.split()] for line in out.splitlines() if len(line.split()) == 3]
+    twin = type(model).from_pretrained(source, attn_implementation="eager", dtype=torch.float64).train()
+    logits, gradients, theirs = reference(twin, form, data, B)
+    got = torch.frombuffer(bytearray(open(f"{folder}/logits", "rb").read()), dtype=torch.float32).reshape(logits.shape)
+    seen = torch.ones(logits.shape[:2], dtype=torch.bool)
+    if form == "bert":
+        seen = torch.arange(T)[None] < data["lengths"][:B, None]
+    worst = [compare("logits", relative(got[seen], logits[seen]), 1e-5, what)]
+    run(PROGRAM, "checkpoint", "convert", "--input", f"{folder}/gradients", "--output", f"{folder}/gradients_hf")
+    found, whole = tensors(f"{folder}/gradients_hf"), sum(g.norm() ** 2 for g in gradients.values()).sqrt().item()
+    most = 0
+    for name, gradient in gradients.items():
+        if name in found:  # a key's bias changes nothing: its gradient is what rounding left
+            most = max(most, compare(f"gradient of {name}", relative(found[name], gradient, 1e-3 * whole), 1e-4, what))
+    missing = [name for name, gradient in gradients.items() if name not in found and gradient.norm() > 0]
+    assert not missing, (what, "no gradient of", missing)
+    if os.environ.get("VERBOSE"):
+        print([(f"{a[0]:.8f} {b[0]:.8f} {a[2]:.7f} {b[2]:.7f}") for a, b in zip(ours, theirs)])
+    losses = max(max(abs(a[0] - b[0]) / b[0], abs(a[1] - b[1])) for a, b in zip(ours, theirs, strict=True))
+    worst += [most, compare("losses", losses, 1e-4, what)]
+    compare("gradient norms", max(abs(a[2] - b[2]) / b[2] for a, b in zip(ours, theirs)), 1e-3, what)
+    return worst
+
+
+def inference(model, vocab):
+    generator = torch.Generator().manual_seed(1)
+    inputs = {"input_ids": torch.randint(3, vocab, (2, 9), generator=generator)}
+    if model.config.is_encoder_decoder:
+        inputs["decoder_input_ids"] = torch.randint(3, vocab, (2, 5), generator=generator)
+    with torch.no_grad():
+        output = model.eval()(**inputs)
+    return output.prediction_logits if "prediction_logits" in output else output.logits
+
+
+def check_round_trip(model, source, folder, what):
+    ours, back = f"{folder}/ours", f"{folder}/back"
+    run(PROGRAM, "checkpoint", "convert", "--input", source, "--output", ours)
+    run(PROGRAM, "checkpoint", "convert", "--input", ours, "--output", back)
+    original, info = type(model).from_pretrained(source, output_loading_info=True)
+    read, info = type(model).from_pretrained(back, output_loading_info=True)
+    assert read.dtype == model.dtype, (what, read.dtype)
+    assert not info["missing_keys"] and not info["unexpected_keys"] and not info["mismatched_keys"], (what, info)
+    before, after = original.state_dict(), read.state_dict()
+    assert before.keys() == after.keys(), (what, before.keys() ^ after.keys())
+    for name, tensor in before.items():
+        assert tensor.dtype == after[name].dtype and torch.equal(tensor, after[name]), (what, name)
+    assert torch.equal(inference(read, model.config.vocab_size), inference(original, model.config.vocab_size)), (what, "logits")
+
+
+def check(name, seed, folder):
+    r = random.Random(f"{name} {seed}")
+    torch.manual_seed(seed)
+    model = FAMILIES[name](r)
+    form = "t5" if name == "t5" else "bert" if "bert" in name else "gpt"
+    with torch.no_grad():
+        for parameter_name, p in model.named_parameters():
+            # Wide layers are kept from saturating attention: there fp32 of any program is far from fp64.
+            deviation = 0.25 * min(1, (16 / p.shape[-1]) ** 0.5 if p.dim() > 1 else 1)
+            p.copy_(torch.randn(p.shape) * deviation + (1 if p.dim() == 1 and "weight" in parameter_name else 0))
+    model = model.to(r.choice([torch.float32, torch.float32, torch.bfloat16, torch.float16]))
+    source = f"{folder}/theirs"
+    how = save(r, model, source)
+    what = f"{name} {seed} ({how}, {model.dtype}, {model.config.to_diff_dict()})"
+    worst = check_numbers(r, model, form, source, folder, what)
+    check_round_trip(model, source, folder, what)
+    return worst
+
+
+count = int(sys.argv[1]) if len(sys.argv) > 1 else 8
+failed = 0
+for name in sys.argv[2:] or FAMILIES:
+    worst = [0, 0, 0]
+    for seed in range(count):
+        with tempfile.TemporaryDirectory() as folder:
+            try:
+                worst = [max(pair) for pair in zip(worst, check(name, seed, folder))]
+            except Exception as problem:  # of transformers too: the next shape is to be tried
+                failed += 1
+                print(f"{name} {seed}: {problem}", flush=True)
+    print(f"{name:14} {count} shapes, at most: logits {worst[0]:.1e}, gradients {worst[1]:.1e}, losses of {STEPS} steps {worst[2]:.1e}", flush=True)
+sys.exit(failed > 0)
