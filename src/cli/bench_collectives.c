@@ -142,20 +142,37 @@ static int64_t count_wrong(const struct trial *trial, float *host) {
 }
 
 // Seconds of one repetition, those of the slowest rank. The buffers are zero, so that sums stay finite.
-static double measure(const struct trial *trial, const struct collectives_options *options) {
+static double measure(const struct trial *trial, int64_t warmup, int64_t iterations) {
     device_zero(trial->device, trial->whole);
     device_zero(trial->device, trial->part);
-    for (int64_t i = 0; i < options->warmup; i++)
+    for (int64_t i = 0; i < warmup; i++)
         run_once(trial);
     device_synchronize(trial->device);
     comm_barrier(trial->group, "start");
     double start = clock_seconds();
-    for (int64_t i = 0; i < options->iterations; i++)
+    for (int64_t i = 0; i < iterations; i++)
         run_once(trial);
     device_synchronize(trial->device);
     int64_t nanoseconds = (int64_t)((clock_seconds() - start) * 1e9);
     comm_max_i64(trial->group, &nanoseconds, 1, "slowest rank");
-    return (double)nanoseconds * 1e-9 / (double)options->iterations;
+    return (double)nanoseconds * 1e-9 / (double)iterations;
+}
+
+int bench_all_reduce(struct session *session, int64_t bytes, double *seconds) {
+    enum { WARMUP = 3, ITERATIONS = 10 };
+    int64_t count = bytes / (int64_t)sizeof(float);
+    void *memory = device_alloc(session->device, sizeof(float) * (size_t)count);
+    if (!memory)
+        return -1;
+    struct trial trial = {.operation = ALL_REDUCE,
+                          .device = session->device,
+                          .group = world_group_all(session->world),
+                          .whole = tensor_1d(memory, DTYPE_F32, count),
+                          .count = count};
+    trial.part = trial.whole;
+    *seconds = measure(&trial, WARMUP, ITERATIONS);
+    device_free(session->device, memory);
+    return 0;
 }
 
 static double bus_factor(enum operation operation, int size) {
@@ -207,7 +224,7 @@ static int run(const struct collectives_options *options, struct session *sessio
             trial.operation = (enum operation)operation;
             // Whole parts for every rank.
             trial.count = (bytes / (int64_t)sizeof(float) + size - 1) / size * size;
-            double seconds = measure(&trial, options);
+            double seconds = measure(&trial, options->warmup, options->iterations);
             int64_t wrong = count_wrong(&trial, host);
             wrong_in_all += wrong;
             if (is_speaker)

@@ -23,6 +23,7 @@ static const char summary[] =
     "  bevatron generate     text from a checkpoint\n"
     "  bevatron checkpoint inspect|verify|convert   shows, proves and converts checkpoints\n"
     "  bevatron board --text --logdir DIR   loss curves of all runs below DIR in the terminal\n"
+    "  bevatron preflight    looks at a machine or an allocation before a run: GPUs, network, disks, data\n"
     "  bevatron bench collectives   bandwidth between ranks\n"
     "  bevatron version      what was built in, for bug reports\n"
     "\n"

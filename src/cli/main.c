@@ -12,10 +12,11 @@ static const struct command {
     const char *name;
     int (*run)(int argc, char **argv);
 } commands[] = {
-    {"bench", cmd_bench},     {"board", cmd_board},       {"checkpoint", cmd_checkpoint}, {"cluster", cmd_cluster},
-    {"dataset", cmd_dataset}, {"evaluate", cmd_evaluate}, {"extract", cmd_extract},       {"generate", cmd_generate},
-    {"help", cmd_help},       {"launch", cmd_launch},     {"preprocess", cmd_preprocess}, {"tokenizer", cmd_tokenizer},
-    {"train", cmd_train},     {"version", cmd_version},
+    {"bench", cmd_bench},         {"board", cmd_board},         {"checkpoint", cmd_checkpoint},
+    {"cluster", cmd_cluster},     {"dataset", cmd_dataset},     {"evaluate", cmd_evaluate},
+    {"extract", cmd_extract},     {"generate", cmd_generate},   {"help", cmd_help},
+    {"launch", cmd_launch},       {"preflight", cmd_preflight}, {"preprocess", cmd_preprocess},
+    {"tokenizer", cmd_tokenizer}, {"train", cmd_train},         {"version", cmd_version},
 };
 
 static const struct command *find(const char *name) {

@@ -1,0 +1,63 @@
+// What a run will read: its tokenizer and its datasets. See preflight.h.
+#include "base/error.h"
+#include "cli/preflight.h"
+#include "data/index/index.h"
+#include "data/sample/blend_index.h"
+#include "train/data_paths.h"
+#include "train/datasets.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+void preflight_tokenizer(struct preflight *flight) {
+    struct config *config = &flight->options->config;
+    struct tokenizer *tokenizer = NULL;
+    if (!config->tokenizer_type && !config->vocab_file && !config->tokenizer_model)
+        return;
+    if (datasets_open_tokenizer(&tokenizer, config) < 0)
+        preflight_say_error(flight, "tokenizer");
+    else if (tokenizer)
+        preflight_say(flight, VERDICT_OK, "tokenizer", "%s, %" PRId64 " ids", config->tokenizer_type,
+                      tokenizer_vocab_size(tokenizer));
+    tokenizer_free(tokenizer);
+}
+
+// One dataset: whole, and with --deep every token within the vocabulary.
+static void look_into(struct preflight *flight, const char *prefix) {
+    const struct preflight_options *options = flight->options;
+    struct index_reader *reader = NULL;
+    int status = index_open(&reader, prefix);
+    if (status == 0)
+        status = index_verify(reader);
+    if (status == 0 && options->deep)
+        status = index_verify_tokens(reader, options->config.padded_vocab_size > 0 ? options->config.padded_vocab_size
+                                                                                   : options->config.vocab_size);
+    if (status < 0)
+        preflight_say_error(flight, "data");
+    else
+        preflight_say(flight, VERDICT_OK, "data", "%s: %" PRId64 " documents, %" PRId64 " tokens%s", prefix,
+                      reader->document_count, reader->token_count, options->deep ? ", all read" : "");
+    index_close(reader);
+}
+
+static void look_into_split(struct preflight *flight, enum split which) {
+    struct data_paths paths = {0};
+    struct blend_list list = {0};
+    if (data_paths_find(&paths, &flight->options->config, which) < 0 ||
+        (paths.items.count > 0 && blend_list_parse(&list, paths.items.items, paths.items.count, paths.flag) < 0))
+        preflight_say_error(flight, "data");
+    for (int64_t i = 0; i < list.count; i++)
+        look_into(flight, list.prefixes[i]);
+    blend_list_free(&list);
+    data_paths_free(&paths);
+}
+
+void preflight_data(struct preflight *flight) {
+    const struct config *config = &flight->options->config;
+    if (config->mock_data)
+        return;
+    // One --data-path serves all splits.
+    bool is_shared = config->data_path.count > 0 || config->data_args_path;
+    for (int which = SPLIT_TRAIN; which < (is_shared ? SPLIT_VALID : SPLIT_COUNT); which++)
+        look_into_split(flight, (enum split)which);
+}

@@ -1,0 +1,206 @@
+// What one machine is like: its GPUs, what its processes may use, its file system. See preflight.h.
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/file.h"
+#include "base/memory.h"
+#include "cli/preflight.h"
+#include "cluster/gpus.h"
+#include "cluster/machine.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+enum { FEWEST_FILES = 4096, GOOD_FILES = 65536, PIECE_BYTES = 1 << 20 };
+
+static void say_faults(struct preflight *flight, const char *faults) {
+    for (const char *at = faults; *at;) {
+        int length = (int)strcspn(at, "\n");
+        preflight_say(flight, VERDICT_BAD, "gpus", "%.*s", length, at);
+        at += length + 1;
+    }
+}
+
+void preflight_gpus(struct preflight *flight) {
+    const struct preflight_options *options = flight->options;
+    const struct machine *machine = options->machine ? machine_look_up(options->machine) : NULL;
+    int expected = flag_is_given(&options->given, "--gpus") ? (int)options->gpus : machine ? machine->gpus : 0;
+    struct gpus *gpus = memory_alloc(sizeof *gpus);
+    struct buffer faults = {0};
+    if (gpus_query(gpus) < 0) {
+        if (expected > 0) {
+            preflight_say_error(flight, "gpus");
+        } else {
+            preflight_say(flight, VERDICT_NOTE, "gpus", "none (%s)", error_message());
+            error_clear();
+        }
+    } else if (gpus_faults(gpus, expected, &faults) > 0) {
+        say_faults(flight, buffer_string(&faults));
+    } else if (gpus->count > 0) {
+        const struct gpu *gpu = &gpus->items[0];
+        preflight_say(flight, VERDICT_OK, "gpus",
+                      "%d × %s, %" PRId64 " MiB, driver %s, %" PRId64 " of %" PRId64 " MHz, ECC %s", gpus->count,
+                      gpu->name, gpu->memory_mib, gpu->driver, gpu->clock_mhz, gpu->most_mhz,
+                      gpu->has_ecc ? "on" : "off");
+    } else {
+        preflight_say(flight, VERDICT_NOTE, "gpus", "none");
+    }
+    if (gpus->count > 0 && cuda_count() == 0)
+        preflight_say(flight, VERDICT_BAD, "gpus",
+                      "this bevatron cannot use them: built without CUDA, or for another driver (bevatron version)");
+    buffer_free(&faults);
+    free(gpus);
+}
+
+// Memory that network cards read must stay where it is: EFA and InfiniBand register it.
+static void memlock(struct preflight *flight, bool is_needed) {
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_MEMLOCK, &limit) < 0)
+        return;
+    if (limit.rlim_cur == RLIM_INFINITY)
+        preflight_say(flight, VERDICT_OK, "memlock", "unlimited");
+    else
+        preflight_say(flight, is_needed ? VERDICT_BAD : VERDICT_NOTE, "memlock", "%" PRIu64 " KiB%s",
+                      (uint64_t)limit.rlim_cur / 1024,
+                      is_needed ? "; EFA and InfiniBand need unlimited (ulimit -l, /etc/security/limits.conf, Slurm's "
+                                  "PropagateResourceLimitsExcept=MEMLOCK)"
+                                : "; enough without EFA and InfiniBand");
+}
+
+static void open_files(struct preflight *flight) {
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) < 0)
+        return;
+    uint64_t most = limit.rlim_cur == RLIM_INFINITY ? UINT64_MAX : (uint64_t)limit.rlim_cur;
+    if (most >= GOOD_FILES)
+        preflight_say(flight, VERDICT_OK, "nofile", "%" PRIu64, most);
+    else
+        preflight_say(flight, most < FEWEST_FILES ? VERDICT_BAD : VERDICT_NOTE, "nofile",
+                      "%" PRIu64 " open files; raise it to %d (ulimit -n) for many ranks and many datasets", most,
+                      GOOD_FILES);
+}
+
+// NCCL and MPI put buffers between the ranks of a machine there; containers come with 64 MiB.
+static void shared_memory(struct preflight *flight) {
+    struct statvfs shm;
+    int ranks = flight->session->place.local_size;
+    if (statvfs("/dev/shm", &shm) < 0) {
+        preflight_say(flight, ranks > 1 ? VERDICT_BAD : VERDICT_NOTE, "shm", "/dev/shm: %s", strerror(errno));
+        return;
+    }
+    uint64_t mib = (uint64_t)shm.f_bavail * (uint64_t)shm.f_frsize >> 20, needed = 64 * (uint64_t)ranks;
+    bool is_bad = ranks > 1 && mib < needed;
+    preflight_say(flight, is_bad ? VERDICT_BAD : VERDICT_OK, "shm", "%" PRIu64 " MiB free in /dev/shm%s", mib,
+                  is_bad ? "; too little for the ranks here (docker --shm-size, Kubernetes emptyDir of medium Memory)"
+                         : "");
+}
+
+void preflight_limits(struct preflight *flight) {
+    const struct preflight_options *options = flight->options;
+    const struct machine *machine = options->machine ? machine_look_up(options->machine) : NULL;
+    bool is_needed = options->transport ? strcmp(options->transport, "any") != 0 : machine && machine->efa > 0;
+    memlock(flight, is_needed);
+    open_files(flight);
+    shared_memory(flight);
+}
+
+// Seconds of writing `mib` MiB to the descriptor until they are on the disk, -1 where it fails.
+static double write_seconds(int file, int64_t mib, const char *piece) {
+    double start = clock_seconds();
+    for (int64_t i = 0; i < mib; i++)
+        for (size_t done = 0; done < PIECE_BYTES;) {
+            ssize_t count = write(file, piece + done, PIECE_BYTES - done);
+            if (count < 0 && errno == EINTR)
+                continue;
+            if (count <= 0)
+                return -1;
+            done += (size_t)count;
+        }
+    return fsync(file) < 0 ? -1 : clock_seconds() - start;
+}
+
+static double read_seconds(int file, char *piece) {
+    // What was just written would come out of memory.
+    posix_fadvise(file, 0, 0, POSIX_FADV_DONTNEED);
+    if (lseek(file, 0, SEEK_SET) < 0)
+        return -1;
+    double start = clock_seconds();
+    for (;;) {
+        ssize_t count = read(file, piece, PIECE_BYTES);
+        if (count < 0 && errno == EINTR)
+            continue;
+        if (count <= 0)
+            return count < 0 ? -1 : clock_seconds() - start;
+    }
+}
+
+static void say_speed(struct preflight *flight, const char *what, double seconds, int64_t least) {
+    double speed = (double)flight->options->file_mib * 1.048576 / (seconds > 1e-9 ? seconds : 1e-9);
+    bool is_slow = least > 0 && speed < (double)least;
+    if (is_slow)
+        preflight_say(flight, VERDICT_BAD, "files", "%s %.0f MB/s, %" PRId64 " are asked for", what, speed, least);
+    else
+        preflight_say(flight, VERDICT_OK, "files", "%s %.0f MB/s", what, speed);
+}
+
+static int try_speed(struct preflight *flight, const char *folder) {
+    const struct preflight_options *options = flight->options;
+    TRY(file_make_folders(folder));
+    char *name = file_join(folder, "preflight"), *path = file_temporary_name(name);
+    char *piece = memory_alloc(PIECE_BYTES);
+    // Bytes that a compressing file system cannot make small.
+    for (uint64_t i = 0, x = 88172645463325252u; i < PIECE_BYTES; i++) {
+        x ^= x << 13, x ^= x >> 7, x ^= x << 17;
+        piece[i] = (char)x;
+    }
+    int file = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600), status = 0;
+    double writing = file < 0 ? -1 : write_seconds(file, options->file_mib, piece);
+    double reading = writing < 0 ? -1 : read_seconds(file, piece);
+    if (reading < 0)
+        status = error_set("cannot write %" PRId64 " MiB to %s and read them: %s", options->file_mib, folder,
+                           strerror(errno));
+    if (file >= 0) {
+        close(file);
+        unlink(path);
+    }
+    free(piece);
+    free(path);
+    free(name);
+    if (status == 0) {
+        say_speed(flight, "writes", writing, options->min_write_mb);
+        say_speed(flight, "reads", reading, options->min_read_mb);
+    }
+    return status;
+}
+
+// A checkpoint is written beside the last one before that is removed: there must be room for two. It holds, for each
+// parameter, the weight and what Adam keeps: fp32 master, and two moments.
+static void room(struct preflight *flight, const char *folder) {
+    const struct config *config = &flight->options->config;
+    uint64_t available, each = config->bf16 || config->fp16 ? 14 : 12;
+    if (!flight->has_model || !config->save || !flight->is_speaker)
+        return;
+    if (file_free_bytes(folder, &available) < 0) {
+        preflight_say_error(flight, "room");
+        return;
+    }
+    double needed = 2 * (double)each * (double)config_parameter_count(config), free_bytes = (double)available;
+    preflight_say(flight, free_bytes < needed ? VERDICT_BAD : VERDICT_OK, "room",
+                  "%s has %.1f GB free, two checkpoints take %.1f GB", folder, free_bytes * 1e-9, needed * 1e-9);
+}
+
+void preflight_files(struct preflight *flight) {
+    const struct preflight_options *options = flight->options;
+    const char *folder = options->path ? options->path : options->config.save;
+    if (!folder)
+        return;
+    if (try_speed(flight, folder) < 0)
+        preflight_say_error(flight, "files");
+    if (options->config.save)
+        room(flight, options->config.save);
+}

@@ -1,0 +1,145 @@
+// nvidia-smi's table. See gpus.h. A field that a driver or a card does not know comes as "[N/A]" or "[Not Supported]".
+#include "cluster/gpus.h"
+#include "base/error.h"
+#include "base/process.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { FIELDS = 10, LONGEST_LINE = 1024 };
+
+// Reasons that are faults: hardware slowdown, its thermal kind and its power brake, and the driver's thermal slowdown.
+// Idle clocks, power caps and settings of the user are not.
+enum {
+    THROTTLE_HARDWARE = 0x8,
+    THROTTLE_SOFTWARE_THERMAL = 0x20,
+    THROTTLE_HARDWARE_THERMAL = 0x40,
+    THROTTLE_BRAKE = 0x80
+};
+
+const char *gpus_fields(void) {
+    return "name,driver_version,memory.total,clocks.sm,clocks.max.sm,ecc.mode.current,"
+           "ecc.errors.uncorrected.volatile.total,remapped_rows.pending,clocks_throttle_reasons.active,temperature.gpu";
+}
+
+// -1 where the text is not a number.
+static int64_t number(const char *text) {
+    char *end;
+    long long value = strtoll(text, &end, 0);
+    return end > text && !*end && value >= 0 ? (int64_t)value : -1;
+}
+
+// Splits "a, b, c" in place; false where there are not FIELDS of them.
+static bool split(char *line, char *fields[FIELDS]) {
+    int n = 0;
+    for (char *at = line; n < FIELDS; n++) {
+        size_t length = strcspn(at, ",");
+        bool is_last = !at[length];
+        at[length] = 0;
+        fields[n] = at + strspn(at, " ");
+        for (char *end = at + length; end > fields[n] && end[-1] == ' ';)
+            *--end = 0;
+        if (is_last)
+            return n == FIELDS - 1;
+        at += length + 1;
+    }
+    return false;
+}
+
+static int parse_line(struct gpu *gpu, char *line) {
+    char *fields[FIELDS];
+    if (!split(line, fields))
+        return error_set("nvidia-smi's line \"%.80s\" does not have %d fields; its driver may be too old", line,
+                         FIELDS);
+    *gpu = (struct gpu){.memory_mib = number(fields[2]),
+                        .clock_mhz = number(fields[3]),
+                        .most_mhz = number(fields[4]),
+                        .has_ecc = strcmp(fields[5], "Enabled") == 0,
+                        .uncorrected = number(fields[6]),
+                        .pending = strcmp(fields[7], "Yes") == 0  ? 1
+                                   : strcmp(fields[7], "No") == 0 ? 0
+                                                                  : number(fields[7]),
+                        .throttle = number(fields[8]),
+                        .temperature = number(fields[9])};
+    snprintf(gpu->name, sizeof gpu->name, "%.63s", fields[0]);
+    snprintf(gpu->driver, sizeof gpu->driver, "%.31s", fields[1]);
+    return 0;
+}
+
+int gpus_parse(struct gpus *gpus, const char *text) {
+    *gpus = (struct gpus){0};
+    while (*text) {
+        size_t length = strcspn(text, "\r\n");
+        char line[LONGEST_LINE];
+        if (length > 0) {
+            if (length >= sizeof line || gpus->count == MOST_GPUS)
+                return error_set("nvidia-smi's answer is too long to be one of up to %d GPUs", MOST_GPUS);
+            memcpy(line, text, length);
+            line[length] = 0;
+            TRY(parse_line(&gpus->items[gpus->count++], line));
+        }
+        text += length + strspn(text + length, "\r\n");
+    }
+    return 0;
+}
+
+int gpus_query(struct gpus *gpus) {
+    char query[400];
+    snprintf(query, sizeof query, "--query-gpu=%s", gpus_fields());
+    const char *const words[] = {"nvidia-smi", query, "--format=csv,noheader,nounits", NULL};
+    struct process_result result;
+    *gpus = (struct gpus){0};
+    TRY(process_run(words, NULL, &result));
+    const char *said = buffer_string(result.errors.length ? &result.errors : &result.output);
+    int status = result.exit_code == 0
+                     ? gpus_parse(gpus, buffer_string(&result.output))
+                     : error_set("nvidia-smi failed with code %d: %.*s; is the driver loaded (`modprobe "
+                                 "nvidia`, `dmesg`)?",
+                                 result.exit_code, (int)strcspn(said, "\n"), said);
+    process_result_free(&result);
+    return status;
+}
+
+static int fault(struct buffer *out, int i, const char *text) {
+    buffer_printf(out, "GPU %d: %s\n", i, text);
+    return 1;
+}
+
+static int faults_of(const struct gpus *gpus, int i, struct buffer *out) {
+    const struct gpu *gpu = &gpus->items[i], *first = &gpus->items[0];
+    int count = 0;
+    char text[200];
+    if (strcmp(gpu->name, first->name) != 0) {
+        snprintf(text, sizeof text, "is a %s, the first is a %s", gpu->name, first->name);
+        count += fault(out, i, text);
+    }
+    if (gpu->uncorrected > 0) {
+        snprintf(text, sizeof text, "%" PRId64 " memory errors that could not be corrected; replace the machine",
+                 gpu->uncorrected);
+        count += fault(out, i, text);
+    }
+    if (gpu->pending > 0)
+        count += fault(out, i, "broken memory rows wait for a reset (nvidia-smi --gpu-reset, or restart the machine)");
+    if (gpu->throttle > 0 && gpu->throttle & (THROTTLE_HARDWARE | THROTTLE_HARDWARE_THERMAL | THROTTLE_BRAKE))
+        count += fault(out, i, "its clocks are held down by the hardware (heat or power); replace the machine");
+    else if (gpu->throttle > 0 && gpu->throttle & THROTTLE_SOFTWARE_THERMAL)
+        count += fault(out, i, "its clocks are held down because it is hot");
+    // Cards of data centres come with it on; where one of several has it off, somebody turned it off.
+    if (!gpu->has_ecc && first->has_ecc)
+        count += fault(out, i, "error correction is off (nvidia-smi --ecc-config=1, then restart)");
+    return count;
+}
+
+int gpus_faults(const struct gpus *gpus, int expected, struct buffer *out) {
+    int count = 0;
+    if (expected > 0 && gpus->count != expected) {
+        buffer_printf(out, "%d GPUs where there should be %d; `nvidia-smi` and `dmesg | grep -i xid` tell more\n",
+                      gpus->count, expected);
+        count++;
+    }
+    for (int i = 0; i < gpus->count; i++)
+        count += faults_of(gpus, i, out);
+    return count;
+}

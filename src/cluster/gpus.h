@@ -1,0 +1,38 @@
+// The GPUs of this machine as nvidia-smi describes them, and what about them would spoil a run.
+#ifndef CLUSTER_GPUS_H
+#define CLUSTER_GPUS_H
+
+#include "base/buffer.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum { MOST_GPUS = 64 };
+
+struct gpu {
+    char name[64], driver[32];
+    int64_t memory_mib;
+    int64_t clock_mhz, most_mhz;  // of the multiprocessors, now and at most; -1: not said
+    bool has_ecc;                 // error correction is on
+    int64_t uncorrected;          // memory errors it could not correct since the driver started; -1: not said
+    int64_t pending;              // rows or pages that wait for a restart to be replaced; -1: not said
+    int64_t throttle;             // bits: why the clocks are held down; -1: not said
+    int64_t temperature;          // degrees; -1: not said
+};
+
+struct gpus {
+    struct gpu items[MOST_GPUS];
+    int count;
+};
+
+// Asks nvidia-smi. -1 where it is not there, fails, or says what cannot be read.
+int gpus_query(struct gpus *gpus);
+// The same from nvidia-smi's answer to gpus_fields, for tests.
+int gpus_parse(struct gpus *gpus, const char *text);
+// What --query-gpu is given.
+const char *gpus_fields(void);
+// Appends, a sentence per line, what must not be so; `expected` is how many there should be, 0 where unknown.
+// Returns how many sentences.
+int gpus_faults(const struct gpus *gpus, int expected, struct buffer *out);
+
+#endif

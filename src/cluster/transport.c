@@ -1,0 +1,74 @@
+// Reading NCCL's log and fi_info. See transport.h.
+#include "cluster/transport.h"
+
+#include <stdbool.h>
+#include <string.h>
+
+const char *transport_name(enum transport transport) {
+    static const char *const names[] = {"unknown", "tcp", "ib", "efa"};
+    return names[transport];
+}
+
+// A line counts where both texts stand in it.
+static const struct {
+    const char *first, *second;
+    enum transport transport;
+} signs[] = {
+    // The plug-in names its provider; "tcp" and "sockets" are providers of libfabric too.
+    {"NET/OFI", "rovider is efa", TRANSPORT_EFA},
+    {"NET/OFI", "rovider is tcp", TRANSPORT_TCP},
+    {"NET/OFI", "rovider is sockets", TRANSPORT_TCP},
+    {"Using network", "Socket", TRANSPORT_TCP},
+    {"Using network", "IB", TRANSPORT_IB},
+};
+
+static bool stands_in(const char *text, size_t length, const char *word) {
+    return memmem(text, length, word, strlen(word)) != NULL;
+}
+
+enum transport transport_of_log(const char *log) {
+    enum transport found = TRANSPORT_UNKNOWN;
+    while (*log) {
+        size_t length = strcspn(log, "\n");
+        for (size_t i = 0; i < sizeof signs / sizeof signs[0]; i++)
+            if (stands_in(log, length, signs[i].first) && stands_in(log, length, signs[i].second)) {
+                // One rank on TCP makes the whole run as slow.
+                found = found == TRANSPORT_TCP ? TRANSPORT_TCP : signs[i].transport;
+                break;
+            }
+        log += length + (log[length] == '\n');
+    }
+    return found;
+}
+
+// Each interface has several endpoints; their domains tell them apart: "    domain: rdmap16s27-rdm".
+int transport_efa_interfaces(const char *fi_info) {
+    int count = 0;
+    bool is_efa = false;
+    for (const char *at = fi_info; *at;) {
+        size_t length = strcspn(at, "\n");
+        if (strncmp(at, "provider:", 9) == 0)
+            is_efa = stands_in(at, length, " efa") && !stands_in(at, length, "efa;");
+        else if (is_efa && stands_in(at, length, "domain:") && stands_in(at, length, "-rdm"))
+            count++;
+        at += length + (at[length] == '\n');
+    }
+    return count;
+}
+
+// Measured with nccl-tests by AWS: 2 machines of p4de and p5, 16 of p5en; one machine of p5, whose GPUs and links p5e
+// and p5en share.
+static const struct {
+    const char *machine;
+    double one, several;
+} measured[] = {
+    {"p4d.24xlarge", 0, 70},    {"p4de.24xlarge", 0, 70},    {"p5.48xlarge", 419, 343},
+    {"p5e.48xlarge", 419, 343}, {"p5en.48xlarge", 419, 343},
+};
+
+double transport_expected_busbw(const char *machine, int nodes) {
+    for (size_t i = 0; i < sizeof measured / sizeof measured[0]; i++)
+        if (strcmp(measured[i].machine, machine) == 0)
+            return nodes > 1 ? measured[i].several : measured[i].one;
+    return 0;
+}

@@ -1,0 +1,20 @@
+// Over which network a run really talks: what NCCL says of itself with NCCL_DEBUG=INFO, what libfabric's fi_info has.
+#ifndef CLUSTER_TRANSPORT_H
+#define CLUSTER_TRANSPORT_H
+
+#include "base/buffer.h"
+
+enum transport { TRANSPORT_UNKNOWN, TRANSPORT_TCP, TRANSPORT_IB, TRANSPORT_EFA };
+
+const char *transport_name(enum transport transport);  // "tcp", …; "unknown"
+// The network of an NCCL log: what it says it uses counts, not what it found on the way. TRANSPORT_UNKNOWN where it
+// does not say.
+enum transport transport_of_log(const char *log);
+// Interfaces for EFA that libfabric sees on this machine, from fi_info's answer. 0 for none.
+int transport_efa_interfaces(const char *fi_info);
+
+// What an all-reduce of 256 MiB should reach between machines of a type, bus bandwidth in GB/s; 0 where no figure is
+// known.
+double transport_expected_busbw(const char *machine, int nodes);
+
+#endif

@@ -1,0 +1,123 @@
+// What preflight reads: nvidia-smi's table, NCCL's log, fi_info, with the answers of real machines and with nonsense.
+#include "cluster/gpus.h"
+#include "cluster/transport.h"
+#include "test.h"
+
+#define A100(rest) "NVIDIA A100-SXM4-40GB, 535.183.01, 40960, 1410, 1410, " rest "\n"
+
+TEST(healthy_gpus) {
+    static struct gpus gpus;
+    struct buffer faults = {0};
+    EXPECT_OK(gpus_parse(&gpus, A100("Enabled, 0, No, 0x0000000000000001, 31")
+                                    A100("Enabled, 0, No, 0x0000000000000000, 33")));
+    EXPECT_INT(gpus.count, 2);
+    EXPECT_STRING(gpus.items[1].name, "NVIDIA A100-SXM4-40GB");
+    EXPECT_STRING(gpus.items[1].driver, "535.183.01");
+    EXPECT_INT(gpus.items[1].memory_mib, 40960);
+    EXPECT_INT(gpus.items[1].temperature, 33);
+    EXPECT_INT(gpus.items[0].throttle, 1);
+    EXPECT(gpus.items[0].has_ecc);
+    EXPECT_INT(gpus_faults(&gpus, 2, &faults), 0);
+    EXPECT_INT(gpus_faults(&gpus, 0, &faults), 0);
+    EXPECT_INT(faults.length, 0);
+    EXPECT_INT(gpus_faults(&gpus, 8, &faults), 1);
+    EXPECT(strstr(buffer_string(&faults), "2 GPUs where there should be 8"));
+    buffer_free(&faults);
+}
+
+static void expect_fault(const char *second, const char *text) {
+    static struct gpus gpus;
+    struct buffer faults = {0}, table = {0};
+    buffer_printf(&table, "%s%s\r\n", A100("Enabled, 0, No, 0x0, 31"), second);
+    EXPECT_OK(gpus_parse(&gpus, buffer_string(&table)));
+    EXPECT_INT(gpus_faults(&gpus, 2, &faults), 1);
+    if (!strstr(buffer_string(&faults), text))
+        test_fail("\"%s\" lacks \"%s\"", buffer_string(&faults), text);
+    EXPECT(strncmp(buffer_string(&faults), "GPU 1:", 6) == 0);
+    buffer_free(&faults);
+    buffer_free(&table);
+}
+
+TEST(sick_gpus) {
+    expect_fault(A100("Enabled, 3, No, 0x0, 31"), "3 memory errors");
+    expect_fault(A100("Enabled, 0, Yes, 0x0, 31"), "wait for a reset");
+    expect_fault(A100("Enabled, 0, No, 0x0000000000000040, 95"), "held down by the hardware");
+    expect_fault(A100("Enabled, 0, No, 0x20, 90"), "because it is hot");
+    expect_fault(A100("Disabled, [N/A], No, 0x0, 31"), "error correction is off");
+    expect_fault("Tesla V100-SXM2-32GB, 535.183.01, 32768, 135, 1530, Enabled, 0, [N/A], 0x1, 31", "is a Tesla V100");
+}
+
+// Cards without such things say so, and that is no fault.
+TEST(fields_that_are_not_there) {
+    static struct gpus gpus;
+    struct buffer faults = {0};
+    EXPECT_OK(gpus_parse(&gpus,
+                         "NVIDIA GeForce RTX 4090, 550.1, 24564, 210, 3105, [N/A], [N/A], [N/A], [Not Supported], 40"));
+    EXPECT_INT(gpus.items[0].uncorrected, -1);
+    EXPECT_INT(gpus.items[0].throttle, -1);
+    EXPECT_INT(gpus_faults(&gpus, 1, &faults), 0);
+    EXPECT_ERROR(gpus_parse(&gpus, "No devices were found"), "does not have 10 fields");
+    EXPECT_ERROR(gpus_parse(&gpus, "a,b,c,d,e,f,g,h,i,j,k"), "does not have 10 fields");
+    EXPECT_OK(gpus_parse(&gpus, ""));
+    EXPECT_INT(gpus.count, 0);
+    struct buffer many = {0};
+    for (int i = 0; i < MOST_GPUS + 1; i++)
+        buffer_append_string(&many, A100("Enabled, 0, No, 0x0, 31"));
+    EXPECT_ERROR(gpus_parse(&gpus, buffer_string(&many)), "too long");
+    buffer_clear(&many);
+    for (int i = 0; i < 5000; i++)
+        buffer_append_byte(&many, 'x');
+    EXPECT_ERROR(gpus_parse(&gpus, buffer_string(&many)), "too long");
+    buffer_free(&many);
+    buffer_free(&faults);
+}
+
+TEST(network_of_a_log) {
+    EXPECT_INT(
+        transport_of_log("p4d-1:77:90 [0] NCCL INFO NET/OFI Initializing aws-ofi-nccl 1.14.0\n"
+                         "p4d-1:77:90 [0] NCCL INFO NET/OFI Selected provider is efa, fabric is efa (found 4 nics)\n"
+                         "p4d-1:77:90 [0] NCCL INFO Using network Libfabric\n"),
+        TRANSPORT_EFA);
+    EXPECT_INT(transport_of_log("h:1:2 [0] NCCL INFO NET/OFI Selected Provider is efa"), TRANSPORT_EFA);
+    EXPECT_INT(
+        transport_of_log("h:1:2 [0] NCCL INFO NET/IB : Using [0]mlx5_0:1/IB [1]mlx5_1:1/IB [RO]; OOB eth0:10.0.0.1<0>\n"
+                         "h:1:2 [0] NCCL INFO Using network IB\n"),
+        TRANSPORT_IB);
+    EXPECT_INT(transport_of_log("h:1:2 [0] NCCL INFO NET/Plugin : No plugin found (libnccl-net.so)\n"
+                                "h:1:2 [0] NCCL INFO NET/IB : No device found.\n"
+                                "h:1:2 [0] NCCL INFO NET/Socket : Using [0]ens5:10.0.0.1<0>\n"
+                                "h:1:2 [0] NCCL INFO Using network Socket\n"),
+               TRANSPORT_TCP);
+    // The plug-in is there and still goes over TCP.
+    EXPECT_INT(transport_of_log("h [0] NCCL INFO NET/OFI Selected provider is tcp, fabric is 10.0.0.0/16\n"
+                                "h [0] NCCL INFO Using network Libfabric\n"),
+               TRANSPORT_TCP);
+    // One of several ranks.
+    EXPECT_INT(
+        transport_of_log("h [0] NCCL INFO Using network Socket\nh [1] NCCL INFO NET/OFI Selected provider is efa\n"),
+        TRANSPORT_TCP);
+    EXPECT_INT(transport_of_log("NCCL INFO Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM\n"), TRANSPORT_UNKNOWN);
+    EXPECT_INT(transport_of_log(""), TRANSPORT_UNKNOWN);
+    EXPECT_STRING(transport_name(TRANSPORT_EFA), "efa");
+}
+
+TEST(interfaces) {
+    static const char two[] = "provider: efa\n    fabric: efa\n    domain: rdmap16s27-rdm\n    version: 122.0\n"
+                              "    type: FI_EP_RDM\n    protocol: FI_PROTO_EFA\n"
+                              "provider: efa\n    fabric: efa\n    domain: rdmap16s27-dgrm\n    type: FI_EP_DGRAM\n"
+                              "provider: efa\n    fabric: efa\n    domain: rdmap32s27-rdm\n    type: FI_EP_RDM\n"
+                              "provider: efa;ofi_rxd\n    domain: rdmap32s27-rdm\n";
+    EXPECT_INT(transport_efa_interfaces(two), 2);
+    EXPECT_INT(transport_efa_interfaces("provider: tcp\n    domain: eth0-rdm\n"), 0);
+    EXPECT_INT(transport_efa_interfaces("fi_getinfo: -61 (No data available)\n"), 0);
+}
+
+TEST(expectations) {
+    EXPECT_NEAR(transport_expected_busbw("p5.48xlarge", 2), 343, 0);
+    EXPECT_NEAR(transport_expected_busbw("p5.48xlarge", 1), 419, 0);
+    EXPECT_NEAR(transport_expected_busbw("p4d.24xlarge", 16), 70, 0);
+    EXPECT_NEAR(transport_expected_busbw("c5n.18xlarge", 2), 0, 0);
+}
+
+TEST_MAIN(TEST_CASE(healthy_gpus), TEST_CASE(sick_gpus), TEST_CASE(fields_that_are_not_there),
+          TEST_CASE(network_of_a_log), TEST_CASE(interfaces), TEST_CASE(expectations))
