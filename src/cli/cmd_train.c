@@ -76,9 +76,12 @@ static int run(struct train_options *options, struct session *session, enum exit
     struct config *config = &options->config;
     TRY(config_apply_preset(config));
     TRY(use_checkpoint_args(config));
-    if (options->dry_run)
+    int world_size = session->place.size;
+    if (options->dry_run) {
         TRY(dry_run_complete(config));
-    TRY(config_validate(config, session->place.size));
+        world_size = dry_run_world(config, world_size);
+    }
+    TRY(config_validate(config, world_size));
     make_absolute(&config->vocab_file);
     make_absolute(&config->merge_file);
     make_absolute(&config->tokenizer_model);
@@ -90,7 +93,7 @@ static int run(struct train_options *options, struct session *session, enum exit
         buffer_free(&dump);
     }
     if (options->dry_run)
-        return session->place.rank == 0 ? print_dry_run(config, session->place.size) : 0;
+        return session->place.rank == 0 ? print_dry_run(config, world_size) : 0;
     TRY(session_open(session, config));
     return trainer_run(&(struct trainer_options){.config = config,
                                                  .device = session->device,

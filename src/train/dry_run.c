@@ -32,6 +32,15 @@ static int give(struct config *config, const char *flag, int64_t value) {
     return status;
 }
 
+int dry_run_world(const struct config *config, int size) {
+    int64_t least =
+        config->tensor_model_parallel_size * config->pipeline_model_parallel_size * config->context_parallel_size;
+    if (size > 1 || least <= 1 || least > INT32_MAX)
+        return size;
+    log_info("note: one rank of the %" PRId64 " that one copy of the model needs is shown", least);
+    return (int)least;
+}
+
 int dry_run_complete(struct config *config) {
     bool has_data = config->mock_data || config->data_path.count > 0 || config->train_data_path.count > 0;
     if (!config->preset || has_data)
@@ -59,11 +68,22 @@ static int64_t layer_of(const char *name) {
     return layers ? strtoll(layers + strlen(".layers."), NULL, 10) : -1;
 }
 
-static void append_shape(const struct param *param, struct buffer *out) {
-    if (param->shard.rank == 1)
-        buffer_printf(out, "(%" PRId64 ")", param->shard.global[0]);
+static void append_lengths(struct buffer *out, int rank, int64_t rows, int64_t columns) {
+    if (rank == 1)
+        buffer_printf(out, "(%" PRId64 ")", rows);
     else
-        buffer_printf(out, "(%" PRId64 ", %" PRId64 ")", param->shard.global[0], param->shard.global[1]);
+        buffer_printf(out, "(%" PRId64 ", %" PRId64 ")", rows, columns);
+}
+
+// The whole shape, and where ranks share the parameter what one of them holds.
+static void append_shape(const struct param *param, struct buffer *out) {
+    const struct shard *shard = &param->shard;
+    int64_t rows = shard_local_size(shard, 0), columns = shard->rank == 1 ? 1 : shard_local_size(shard, 1);
+    append_lengths(out, shard->rank, shard->global[0], shard->global[1]);
+    if (rows != shard->global[0] || (shard->rank == 2 && columns != shard->global[1])) {
+        buffer_append_string(out, " of which ");
+        append_lengths(out, shard->rank, rows, columns);
+    }
 }
 
 // All layers of a stack are alike: the first one stands for them.
@@ -78,11 +98,19 @@ static void append_parameters(const struct step *step, struct buffer *out) {
         struct buffer shape = {0};
         append_shape(param, &shape);
         if (layers > 1)
-            buffer_printf(out, "  %-56s %-18s × %" PRId64 "\n", param->name, buffer_string(&shape), layers);
+            buffer_printf(out, "  %-56s %-*s × %" PRId64 "\n", param->name, step->model.choices.parts > 1 ? 44 : 18,
+                          buffer_string(&shape), layers);
         else
             buffer_printf(out, "  %-56s %s\n", param->name, buffer_string(&shape));
         buffer_free(&shape);
     }
+}
+
+static int64_t held_parameters(const struct param_list *params) {
+    int64_t count = 0;
+    for (int i = 0; i < params->count; i++)
+        count += tensor_count(params->items[i]->value);
+    return count;
 }
 
 static void append_report(const struct step *step, struct buffer *out) {
@@ -90,6 +118,9 @@ static void append_report(const struct step *step, struct buffer *out) {
     const double GB = 1e9;
     append_parameters(step, out);
     buffer_printf(out, "number of parameters: %" PRId64 "\n", config_parameter_count(step->config));
+    if (step->model.choices.parts > 1)
+        buffer_printf(out, "of which the first of %d ranks that share each layer holds: %" PRId64 "\n",
+                      step->model.choices.parts, held_parameters(&step->params));
     buffer_printf(out,
                   "memory of a rank: %.2f GB (weights %.2f, gradients %.2f, optimizer %.2f, activations %.2f, scratch "
                   "%.2f)\n",
@@ -108,8 +139,7 @@ int dry_run_report(struct config *config, int world_size, struct buffer *out) {
                    (int)config->pipeline_model_parallel_size));
     TRY(device_open_paper(&paper));
     int status = 0;
-    // Ranks that share a layer talk to each other within the step, which one process cannot do alone.
-    if (mesh.length[AXIS_TENSOR] * mesh.length[AXIS_CONTEXT] * mesh.length[AXIS_PIPELINE] > 1) {
+    if (mesh.length[AXIS_CONTEXT] * mesh.length[AXIS_PIPELINE] > 1) {
         buffer_printf(out, "number of parameters: %" PRId64 "\n", config_parameter_count(config));
     } else {
         status = step_open(&step, config, paper, &mesh, STEP_TRAIN);

@@ -8,6 +8,8 @@
 // A preset alone is a question about a model. Where there is no data among the flags, what a run needs besides (batch,
 // length, learning rate, vocabulary) is taken as said in a note.
 int dry_run_complete(struct config *config);
+// How many ranks the run is taken to have: where one process asks, as many as share one copy of the model.
+int dry_run_world(const struct config *config, int size);
 // Appends the report; config must be validated. Sets the padded vocabulary. world_size ranks, seen from rank 0.
 int dry_run_report(struct config *config, int world_size, struct buffer *out);
 
