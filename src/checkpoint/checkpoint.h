@@ -13,25 +13,30 @@
 // removed by the next one.
 //
 // Tensors on disk are global and named, never cut by rank: how ranks were laid out when a checkpoint was written
-// does not show in it. Rank 0 writes, and ranks that share tensors with it send it their slices; every rank may read.
-// Tensors may lie in any device's memory and must be contiguous. The code here knows lists of named tensors and nothing
-// of models.
+// does not show in it. Large checkpoints are written by many ranks at once, each its share of the tensors, whole, into
+// files of its own: model-00001-of-00008.safetensors and so on. Ranks that hold slices of a tensor send them to the one
+// that writes it. Every rank reads what it needs. Tensors may lie in any device's memory and must be contiguous. The
+// code here knows lists of named tensors and nothing of models.
 #ifndef CHECKPOINT_CHECKPOINT_H
 #define CHECKPOINT_CHECKPOINT_H
 
 #include "comm/comm.h"
 #include "ops/device.h"
+#include "parallel/pieces.h"
 #include "parallel/shard.h"
 #include "tensor/tensor.h"
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
+// A tensor of a list, and what this rank holds of it: all, a slice, or of either the pieces that a divided optimizer
+// has (see parallel/pieces.h).
 struct checkpoint_tensor {
-    const char *name;  // borrowed
-    struct tensor tensor;
-    const struct shard
-        *shard;  // where `tensor` is a slice of what the file holds; NULL, or of one part: it is all of it
+    const char *name;             // borrowed
+    struct tensor tensor;         // what this rank holds; of pieces one after the other (n), maybe none
+    const struct shard *shard;    // where that is a slice; NULL, or of one part: it is all
+    const struct pieces *pieces;  // NULL: none. Then `shard` is there, and every element is held by one replica
+    int64_t offset;               // of pieces: where the slice begins in the flat buffer
 };
 
 // Where a run stands besides its tensors. Everything is in state.json, exactly: doubles read back the same.
@@ -73,15 +78,23 @@ const char *checkpoint_file_find(const struct checkpoint_file_list *list, const 
 
 // ---- saving ----
 
+// The ranks of a run that save together.
+struct checkpoint_ranks {
+    struct group *all;
+    struct group *stage;  // those that have the same lists of tensors; ranks that share layers are neighbours in it
+    int parts;            // how many share layers; the stage holds everything stage size / parts times
+    int64_t writers;      // how many of a stage write; 0: one for every 64 MiB
+};
+
 struct safetensors_writer;
 struct checkpoint_save {
-    const char *folder;  // SAVE; created where missing
-    struct device *device;
+    const char *folder;     // SAVE; created where missing
+    struct device *device;  // NULL with `produce`
     const struct checkpoint_tensor *model;
     size_t model_count;
     const struct checkpoint_tensor *optimizer;  // none (--no-save-optim): the checkpoint has no optimizer.safetensors
     size_t optimizer_count;
-    struct group *shares;  // the ranks whose slices make up the tensors, the writer first; NULL where nothing is split
+    const struct checkpoint_ranks *ranks;  // NULL: this process alone
     const struct checkpoint_state *state;
     struct checkpoint_file_list files;  // copied; borrowed
     // Where the model's tensors are not in memory (data NULL): writes the elements of tensor i. NULL otherwise.
@@ -94,10 +107,19 @@ struct checkpoint_save {
     int64_t retain_interval;
 };
 
-// Saves state->iteration. All ranks of `shares` call, with the same lists; all but the first only give their slices. On
-// -1 the previous checkpoint and its marker stand as before and nothing half-written is
-// left.
+// Saves state->iteration. All ranks call, those of a stage with the same lists. On -1, which all get, the previous
+// checkpoint and its marker stand as before and nothing half-written is left.
 int checkpoint_save(const struct checkpoint_save *save);
+
+// The same in two halves, so that training can go on while files are written: the first returns when this rank's share
+// is copied to host memory, and a thread writes it; the second waits for the thread and publishes the checkpoint. All
+// ranks call each, and only one job may be under way. `save` and what it points to may go after the first half.
+struct checkpoint_job;
+int checkpoint_save_start(struct checkpoint_job **job, const struct checkpoint_save *save);
+bool checkpoint_save_is_written(struct checkpoint_job *job);  // this rank's share: the second half will not wait for it
+int checkpoint_save_end(struct checkpoint_job *job);          // frees the job
+// Instead of the second half, by one rank for itself: the checkpoint will not be. The next save removes what it left.
+void checkpoint_save_drop(struct checkpoint_job *job);
 
 // ---- finding and verifying ----
 

@@ -8,22 +8,28 @@
 #include <string.h>
 
 bool gather_is_split(const struct checkpoint_tensor *tensor) {
-    return tensor->shard && tensor->shard->parts > 1;
+    return tensor->pieces || (tensor->shard && tensor->shard->parts > 1);
 }
 
 int gather_shape(const struct checkpoint_tensor *tensor, int64_t shape[TENSOR_MAX_RANK]) {
-    memcpy(shape, tensor->tensor.shape, sizeof tensor->tensor.shape);
-    if (gather_is_split(tensor))
-        memcpy(shape, tensor->shard->global, sizeof(int64_t) * (size_t)tensor->shard->rank);
-    return tensor->tensor.rank;
+    if (!gather_is_split(tensor)) {
+        memcpy(shape, tensor->tensor.shape, sizeof tensor->tensor.shape);
+        return tensor->tensor.rank;
+    }
+    memcpy(shape, tensor->shard->global, sizeof(int64_t) * (size_t)tensor->shard->rank);
+    return tensor->shard->rank;
 }
 
-static const struct checkpoint_tensor *tensor_at(const struct gather *gather, size_t i) {
-    return i < gather->counts[0] ? &gather->lists[0][i] : &gather->lists[1][i - gather->counts[0]];
+size_t gather_bytes(const struct checkpoint_tensor *tensor) {
+    int64_t shape[TENSOR_MAX_RANK], count = 1;
+    int rank = gather_shape(tensor, shape);
+    for (int i = 0; i < rank; i++)
+        count *= shape[i];
+    return (size_t)count * dtype_bytes(tensor->tensor.dtype);
 }
 
 // A slice in host memory, into its places in the whole.
-static void place_slice(char *whole, const char *slice, const struct shard *shard, size_t element) {
+static void place_slice(unsigned char *whole, const unsigned char *slice, const struct shard *shard, size_t element) {
     for (int64_t i = 0; i < shard_run_count(shard); i++) {
         struct shard_run run = shard_run(shard, i);
         memcpy(whole + (size_t)run.global_offset * element, slice + (size_t)run.local_offset * element,
@@ -31,58 +37,153 @@ static void place_slice(char *whole, const char *slice, const struct shard *shar
     }
 }
 
-static int gather_split(const struct gather *gather, const struct checkpoint_tensor *tensor,
-                        struct safetensors_writer *writer) {
+// ---- from those who hold to the one who writes ----
+//
+// The writer's replica is the ranks that share layers with it. Those of them that hold slices of the tensor are its
+// heads: first every other replica sends its pieces to the head that has the same slice, then the heads send whole
+// slices to the writer. Every rank goes through tensors and senders in the same order, so nobody waits in a circle.
+
+struct place {
+    int part, replica;
+};
+
+static struct place place_of(const struct gather *gather, int rank) {
+    return (struct place){rank % gather->ranks->parts, rank / gather->ranks->parts};
+}
+
+static int rank_at(const struct gather *gather, int part, int replica) {
+    return replica * gather->ranks->parts + part;
+}
+
+// Whether the ranks with this part have a slice that is wanted: of a tensor that all have whole, one is enough.
+static bool is_wanted(const struct gather *gather, int part) {
+    return gather->tensor->shard->parts > 1 || part == place_of(gather, gather->writer).part;
+}
+
+// The elements that another rank sends, into host memory.
+static void receive(const struct gather *gather, int from, int64_t count, void *to) {
+    enum dtype dtype = gather->tensor->tensor.dtype;
+    void *memory = device_alloc(gather->device, (size_t)count * dtype_bytes(dtype));
+    if (!memory)
+        die("%s; the slices of a checkpoint need room for the largest one", error_message());
+    struct tensor staging = tensor_1d(memory, dtype, count);
+    struct comm_request request = comm_receive_start(gather->ranks->stage, staging, from, "checkpoint");
+    comm_wait(&request);
+    device_copy_out(gather->device, to, staging);
+    device_free(gather->device, memory);
+}
+
+static void send(const struct gather *gather, int to, struct tensor x) {
+    struct comm_request request = comm_send_start(gather->ranks->stage, x, to, "checkpoint");
+    comm_wait(&request);
+}
+
+// The slice of pieces that all replicas hold, put together in host memory by a head.
+static void collect_pieces(const struct gather *gather, unsigned char *slice) {
+    const struct checkpoint_tensor *tensor = gather->tensor;
     size_t element = dtype_bytes(tensor->tensor.dtype);
-    struct shard shard = *tensor->shard;
-    size_t bytes = (size_t)shard_global_count(&shard) * element, most = 0;
-    for (shard.part = 0; shard.part < shard.parts; shard.part++)
-        most = (size_t)shard_local_count(&shard) > most ? (size_t)shard_local_count(&shard) : most;
-    char *whole = memory_alloc(bytes), *slice = memory_alloc(most * element + 1);
-    void *staging = device_alloc(gather->device, most * element + 1);
-    if (!staging)
-        die("%s; the slices of a checkpoint need room for the largest tensor's", error_message());
-    for (shard.part = 0; shard.part < shard.parts; shard.part++) {
-        int64_t count = shard_local_count(&shard);
-        struct tensor local = tensor_1d(staging, tensor->tensor.dtype, count);
+    struct pieces pieces = *tensor->pieces;
+    int64_t end = tensor->offset + shard_local_count(tensor->shard);
+    int part = place_of(gather, group_rank(gather->ranks->stage)).part;
+    unsigned char *message = memory_alloc((size_t)(end - tensor->offset) * element);
+    for (pieces.part = 0; pieces.part < pieces.parts; pieces.part++) {
+        struct piece run;
+        int64_t count = 0;
+        for (int64_t at = tensor->offset; pieces_next(&pieces, &at, end, &run);)
+            count += run.count;
         if (count == 0)
             continue;
-        if (shard.part == tensor->shard->part) {
-            local = tensor_flat(tensor->tensor);
-        } else {
-            struct comm_request request = comm_receive_start(gather->group, local, shard.part, "checkpoint");
-            comm_wait(&request);
-        }
-        device_copy_out(gather->device, slice, local);
+        if (pieces.part == tensor->pieces->part)
+            device_copy_out(gather->device, message, tensor->tensor);
+        else
+            receive(gather, rank_at(gather, part, pieces.part), count, message);
+        const unsigned char *from = message;
+        for (int64_t at = tensor->offset; pieces_next(&pieces, &at, end, &run); from += (size_t)run.count * element)
+            memcpy(slice + (size_t)(run.flat_offset - tensor->offset) * element, from, (size_t)run.count * element);
+    }
+    free(message);
+}
+
+// This rank's slice, whole, in host memory; to be freed.
+static unsigned char *own_slice(const struct gather *gather) {
+    const struct checkpoint_tensor *tensor = gather->tensor;
+    unsigned char *slice =
+        memory_alloc((size_t)shard_local_count(tensor->shard) * dtype_bytes(tensor->tensor.dtype) + 1);
+    if (tensor->pieces)
+        collect_pieces(gather, slice);
+    else
+        device_copy_out(gather->device, slice, tensor_flat(tensor->tensor));
+    return slice;
+}
+
+void gather_receive(const struct gather *gather, unsigned char *whole) {
+    const struct checkpoint_tensor *tensor = gather->tensor;
+    if (!gather_is_split(tensor)) {
+        device_copy_out(gather->device, whole, tensor->tensor);
+        return;
+    }
+    size_t element = dtype_bytes(tensor->tensor.dtype);
+    struct place place = place_of(gather, gather->writer);
+    struct shard shard = *tensor->shard;
+    if (shard_local_count(&shard) > 0) {
+        unsigned char *slice = own_slice(gather);
         place_slice(whole, slice, &shard, element);
+        free(slice);
     }
-    int status = writer ? safetensors_write(writer, whole, bytes) : 0;
-    device_free(gather->device, staging);
-    free(slice);
-    free(whole);
-    return status;
-}
-
-int gather_next(struct gather *gather, struct safetensors_writer *writer) {
-    const struct checkpoint_tensor *tensor = tensor_at(gather, gather->given++);
-    return gather_is_split(tensor) ? gather_split(gather, tensor, writer) : 0;
-}
-
-void gather_forget_rest(struct gather *gather) {
-    struct error_note *note = error_take();
-    while (gather->group && gather->given < gather->counts[0] + gather->counts[1])
-        gather_next(gather, NULL);
-    error_give(note);
-}
-
-void gather_give(struct gather *gather) {
-    for (; gather->given < gather->counts[0] + gather->counts[1]; gather->given++) {
-        const struct checkpoint_tensor *tensor = tensor_at(gather, gather->given);
-        if (!gather_is_split(tensor) || tensor_count(tensor->tensor) == 0)
+    for (shard.part = 0; shard.part < shard.parts; shard.part++) {
+        int64_t count = shard_local_count(&shard);
+        if (count == 0 || shard.part == tensor->shard->part)
             continue;
-        struct comm_request request = comm_send_start(gather->group, tensor_flat(tensor->tensor), 0, "checkpoint");
-        comm_wait(&request);
+        unsigned char *slice = memory_alloc((size_t)count * element);
+        receive(gather, rank_at(gather, shard.part, place.replica), count, slice);
+        place_slice(whole, slice, &shard, element);
+        free(slice);
     }
+}
+
+// A head: its slice, which is in host memory where it was put together from pieces.
+static void send_slice(const struct gather *gather) {
+    const struct checkpoint_tensor *tensor = gather->tensor;
+    if (!tensor->pieces) {
+        send(gather, gather->writer, tensor_flat(tensor->tensor));
+        return;
+    }
+    int64_t count = shard_local_count(tensor->shard);
+    unsigned char *slice = own_slice(gather);
+    void *memory = device_alloc(gather->device, (size_t)count * dtype_bytes(tensor->tensor.dtype));
+    if (!memory)
+        die("%s; the slices of a checkpoint need room for the largest one", error_message());
+    struct tensor staging = tensor_1d(memory, tensor->tensor.dtype, count);
+    device_copy_in(gather->device, staging, slice);
+    device_synchronize(gather->device);
+    send(gather, gather->writer, staging);
+    device_free(gather->device, memory);
+    free(slice);
+}
+
+void gather_send(const struct gather *gather) {
+    const struct checkpoint_tensor *tensor = gather->tensor;
+    if (!gather->ranks || !gather_is_split(tensor))
+        return;
+    struct place own = place_of(gather, group_rank(gather->ranks->stage)), writer = place_of(gather, gather->writer);
+    if (!is_wanted(gather, own.part) || shard_local_count(tensor->shard) == 0)
+        return;
+    if (own.replica == writer.replica)
+        send_slice(gather);
+    else if (tensor->pieces && tensor_count(tensor->tensor) > 0)
+        send(gather, rank_at(gather, own.part, writer.replica), tensor->tensor);
+}
+
+// ---- loading ----
+
+// Of a slice, the elements that this rank's pieces have, one after the other at its beginning.
+static size_t keep_pieces(const struct checkpoint_tensor *wanted, unsigned char *slice, size_t element) {
+    unsigned char *to = slice;
+    struct piece run;
+    int64_t end = wanted->offset + shard_local_count(wanted->shard);
+    for (int64_t at = wanted->offset; pieces_next(wanted->pieces, &at, end, &run); to += (size_t)run.count * element)
+        memmove(to, slice + (size_t)(run.flat_offset - wanted->offset) * element, (size_t)run.count * element);
+    return (size_t)(to - slice);
 }
 
 // The elements are put together in host memory, and go from there as a tensor of the file's would.
@@ -96,10 +197,14 @@ int gather_take(struct stage *stage, const struct checkpoint_tensor *wanted, con
         memcpy(slice + (size_t)run.local_offset * element, found->data + (size_t)run.global_offset * element,
                (size_t)run.count * element);
     }
+    if (wanted->pieces)
+        bytes = keep_pieces(wanted, slice, element);
     struct safetensors_tensor local = *found;
     local.data = slice;
     local.bytes = bytes;
+    local.rank = wanted->tensor.rank;
     memcpy(local.shape, wanted->tensor.shape, sizeof wanted->tensor.shape);
+    CHECK(bytes == (size_t)tensor_count(wanted->tensor) * element);
     int result = stage_in(stage, wanted->tensor, &local);
     device_synchronize(stage->device);  // the memory is about to go
     free(slice);

@@ -71,7 +71,7 @@ static const struct safetensors_tensor *part_find(const struct part_files *part,
 
 static int check_tensor(const struct checkpoint_load *load, const struct checkpoint_tensor *wanted,
                         const struct safetensors_tensor *found) {
-    CHECK(wanted->tensor.data && tensor_is_contiguous(wanted->tensor));
+    CHECK((wanted->tensor.data || tensor_count(wanted->tensor) == 0) && tensor_is_contiguous(wanted->tensor));
     if (!found)
         return error_set("%s: tensor \"%s\" of this model is not in the checkpoint; %s", load->path, wanted->name,
                          remedy);

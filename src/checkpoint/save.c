@@ -1,5 +1,6 @@
 // Saving: everything goes into a folder with a temporary name, the manifest last; then the folder takes its name,
-// and only then the marker is replaced. A kill between any two system calls leaves the old state or the new one.
+// and only then the marker is replaced. A kill between any two system calls leaves the old state or the new one. Every
+// rank writes its share into the folder; the first one makes the folder, writes what is small, and publishes.
 #include "checkpoint/checkpoint.h"
 
 #include "base/error.h"
@@ -8,120 +9,139 @@
 #include "base/memory.h"
 #include "checkpoint/extra.h"
 #include "checkpoint/folder.h"
-#include "checkpoint/gather.h"
 #include "checkpoint/manifest.h"
-#include "checkpoint/safetensors.h"
+#include "checkpoint/share.h"
 #include "checkpoint/space.h"
-#include "checkpoint/stage.h"
 #include "checkpoint/state.h"
 #include <inttypes.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-// One safetensors file of the checkpoint.
-struct part {
-    const char *holds;
-    const struct checkpoint_tensor *tensors;
-    size_t count;
-    struct gather *gather;
-    struct safetensors_layout layout;  // its tensors are owned
-    struct safetensors_text metadata[3];
-    char iteration[24];
+enum { DIGEST_WORDS = 8 };
+
+struct checkpoint_job {
+    struct checkpoint_save save;  // with copies of what is needed at the end
+    struct checkpoint_state state;
+    struct group *all;  // NULL: this process alone
+    int rank, ranks;
+    char *temporary;  // the folder while it is written
+    struct share share;
+    int64_t *sizes;  // bytes of every rank's files, SHARE_FILES for each
+    pthread_t thread;
+    bool has_thread;
+    atomic_bool is_written;
+    int status;               // of this rank's share
+    struct error_note *note;  // and why
 };
 
-static void part_init(struct part *part, const char *holds, const struct checkpoint_tensor *tensors, size_t count) {
-    *part = (struct part){.holds = holds, .tensors = tensors, .count = count};
-    struct safetensors_tensor *entries = memory_alloc((count + 1) * sizeof entries[0]);
-    for (size_t i = 0; i < count; i++) {
-        struct tensor t = tensors[i].tensor;
-        CHECK(tensor_is_contiguous(t));
-        entries[i] = (struct safetensors_tensor){.name = tensors[i].name, .dtype = t.dtype};
-        entries[i].rank = gather_shape(&tensors[i], entries[i].shape);
+// ---- what ranks tell each other ----
+
+// Whether all went well so far. -1 on every rank where one has failed, with its number for those who have not.
+static int agree(const struct checkpoint_job *job, int status, const char *what) {
+    if (!job->all)
+        return status;
+    int64_t failed = status < 0 ? job->ranks - job->rank : 0;
+    comm_await_max_i64(job->all, &failed, 1, what);
+    if (status < 0 || failed == 0)
+        return status;
+    return error_set("rank %d could not save the checkpoint; its message says why",
+                     (int)((int64_t)job->ranks - failed));
+}
+
+static void share_text(const struct checkpoint_job *job, char **text) {
+    if (!job->all)
+        return;
+    int64_t length = *text ? (int64_t)strlen(*text) : 0;
+    comm_broadcast_i64(job->all, &length, 1, 0, "length of a name");
+    int64_t *letters = memory_alloc((size_t)(length + 1) * sizeof letters[0]);
+    for (int64_t i = 0; i < length && job->rank == 0; i++)
+        letters[i] = (unsigned char)(*text)[i];
+    comm_broadcast_i64(job->all, letters, (int)length, 0, "name of the checkpoint");
+    if (job->rank != 0) {
+        *text = memory_alloc((size_t)length + 1);
+        for (int64_t i = 0; i < length; i++)
+            (*text)[i] = (char)letters[i];
     }
-    part->layout = (struct safetensors_layout){.tensors = entries, .count = count};
+    free(letters);
 }
 
-// "format": "pt" is what Hugging Face's loaders insist on.
-static void part_set_metadata(struct part *part, int64_t iteration) {
-    (void)snprintf(part->iteration, sizeof part->iteration, "%" PRId64, iteration);
-    part->metadata[0] = (struct safetensors_text){"format", "pt"};
-    part->metadata[1] = (struct safetensors_text){"iteration", part->iteration};
-    part->metadata[2] = (struct safetensors_text){"program", "bevatron " BEVATRON_VERSION};
-    part->layout.metadata = part->metadata;
-    part->layout.metadata_count = 3;
+// ---- the folder ----
+
+// Makes SAVE fit to be written to.
+static int prepare(const struct checkpoint_job *job) {
+    if (job->rank != 0)
+        return 0;
+    TRY(file_make_folders(job->save.folder));
+    folder_restore(job->save.folder);
+    if (folder_remove_leftovers(job->save.folder) < 0)
+        log_warn("%s", error_message());
+    return 0;
 }
 
-static void part_free(struct part *part) {
-    free((void *)(uintptr_t)part->layout.tensors);
-    part->layout.tensors = NULL;
-}
-
-static int write_tensors(const struct part *part, const struct checkpoint_save *save,
-                         struct safetensors_writer *writer) {
-    int result = 0;
-    if (save->produce) {
-        for (size_t i = 0; i < part->count && result == 0; i++)
-            result = save->produce(save->context, i, writer);
-        return result;
-    }
-    struct stage stage = {.device = save->device};
-    device_synchronize(save->device);
-    for (size_t i = 0; i < part->count && result == 0; i++) {
-        const struct checkpoint_tensor *tensor = &part->tensors[i];
-        result = gather_next(part->gather, writer);
-        if (result == 0 && !gather_is_split(tensor))
-            result = stage_out(&stage, tensor->tensor, writer);
-    }
-    stage_end(&stage);
-    return result;
-}
-
-static int write_part(const struct part *part, const char *folder, const struct checkpoint_save *save,
-                      struct manifest *manifest) {
-    struct manifest_file file = {.name = memory_printf("%s.safetensors", part->holds),
-                                 .holds = memory_string(part->holds)};
-    char *path = file_join(folder, file.name);
-    struct safetensors_writer writer;
-    int result = safetensors_create(&writer, path, &part->layout);
-    if (result == 0)
-        result = write_tensors(part, save, &writer);
-    if (result == 0) {
-        file.bytes = writer.expected_bytes;
-        result = safetensors_commit(&writer, file.sha256);
-    }
-    if (result < 0)
-        safetensors_abort(&writer);
-    free(path);
-    manifest_add(manifest, file);
-    return result;
-}
-
-static int check_space(const char *folder, const struct part *parts, size_t count) {
+static int make_folder(struct checkpoint_job *job) {
     uint64_t needed = 0, available = 0;
-    for (size_t i = 0; i < count; i++) {
-        uint64_t bytes = 0;
-        TRY(safetensors_file_bytes(&parts[i].layout, &bytes));
-        needed += bytes;
-    }
-    TRY(file_free_bytes(folder, &available));
-    return space_check(folder, needed, available);
+    for (int i = 0; i < SHARE_FILES * job->ranks; i++)
+        needed += (uint64_t)job->sizes[i];
+    TRY(file_free_bytes(job->save.folder, &available));
+    TRY(space_check(job->save.folder, needed, available));
+    char *path = checkpoint_path(job->save.folder, job->state.iteration);
+    job->temporary = file_temporary_name(path);
+    free(path);
+    return file_make_folders(job->temporary);
 }
 
-static int write_folder(const struct checkpoint_save *save, const struct part *parts, size_t count,
-                        const char *folder) {
-    struct manifest manifest = {.iteration = save->state->iteration};
-    int result = file_make_folders(folder);
-    for (size_t i = 0; i < count && result == 0; i++)
-        result = write_part(&parts[i], folder, save, &manifest);
+static void share_sizes(struct checkpoint_job *job) {
+    job->sizes = memory_alloc((size_t)(SHARE_FILES * job->ranks) * sizeof job->sizes[0]);
+    for (int i = 0; i < SHARE_FILES; i++)
+        job->sizes[SHARE_FILES * job->rank + i] = (int64_t)job->share.files[i].bytes;
+    if (job->all)
+        comm_max_i64(job->all, job->sizes, SHARE_FILES * job->ranks, "sizes of a checkpoint's files");
+}
+
+// Every rank's files, with the digests all have sent.
+static void list_files(const struct checkpoint_job *job, const int64_t *words, struct manifest *manifest) {
+    for (int i = 0; i < SHARE_FILES; i++)
+        for (int rank = 0; rank < job->ranks; rank++) {
+            int at = SHARE_FILES * rank + i;
+            if (job->sizes[at] == 0)
+                continue;
+            struct manifest_file file = {.name = share_file_name(i, job->sizes, rank, job->ranks),
+                                         .holds = memory_string(share_holds[i]),
+                                         .bytes = (uint64_t)job->sizes[at]};
+            for (int w = 0; w < DIGEST_WORDS; w++)
+                (void)snprintf(file.sha256 + 8 * w, sizeof file.sha256 - 8 * (size_t)w, "%08x",
+                               (unsigned)words[DIGEST_WORDS * at + w]);
+            manifest_add(manifest, file);
+        }
+}
+
+static void gather_digests(const struct checkpoint_job *job, int64_t *words) {
+    for (int i = 0; i < SHARE_FILES; i++) {
+        const char *text = job->share.files[i].sha256;
+        for (int w = 0; w < DIGEST_WORDS && text[0]; w++) {
+            char word[9] = {0};
+            memcpy(word, text + 8 * w, 8);
+            words[DIGEST_WORDS * (SHARE_FILES * job->rank + i) + w] = (int64_t)strtoul(word, NULL, 16);
+        }
+    }
+    if (job->all)
+        comm_max_i64(job->all, words, DIGEST_WORDS * SHARE_FILES * job->ranks, "digests of a checkpoint's files");
+}
+
+// What is left when all ranks' files stand in the folder.
+static int complete_folder(struct checkpoint_job *job, const int64_t *words) {
+    struct manifest manifest = {.iteration = job->state.iteration};
+    list_files(job, words, &manifest);
+    int result = state_write(&job->state, job->temporary, &manifest);
     if (result == 0)
-        result = state_write(save->state, folder, &manifest);
+        result = extra_write(&job->save.files, job->temporary, &manifest);
     if (result == 0)
-        result = extra_write(&save->files, folder, &manifest);
+        result = manifest_write(&manifest, job->temporary);
     if (result == 0)
-        result = manifest_write(&manifest, folder);
-    if (result == 0)
-        result = file_sync_folder(folder);
+        result = file_sync_folder(job->temporary);
     manifest_free(&manifest);
     return result;
 }
@@ -144,7 +164,8 @@ static bool is_ours(const char *path, int64_t iteration) {
     return is_same;
 }
 
-static void remove_old(const struct checkpoint_save *save) {
+static void remove_old(const struct checkpoint_job *job) {
+    const struct checkpoint_save *save = &job->save;
     if (save->keep_last <= 0)
         return;
     struct folder_list list;
@@ -156,7 +177,7 @@ static void remove_old(const struct checkpoint_save *save) {
     for (size_t i = list.count; i-- > 0;) {
         int64_t iteration = list.iterations[i];
         bool is_retained = save->retain_interval > 0 && iteration % save->retain_interval == 0;
-        if (iteration >= save->state->iteration || is_retained)
+        if (iteration >= job->state.iteration || is_retained)
             continue;
         char *path = checkpoint_path(save->folder, iteration);
         if (is_ours(path, iteration) && ++kept > save->keep_last && folder_discard(path) < 0)
@@ -168,63 +189,139 @@ static void remove_old(const struct checkpoint_save *save) {
 }
 
 // The folder is written; gives it its name and makes it the latest.
-static int publish(const struct checkpoint_save *save, const char *temporary) {
-    char *path = checkpoint_path(save->folder, save->state->iteration);
-    int result = folder_replace(temporary, path);
+static int publish(const struct checkpoint_job *job) {
+    char *path = checkpoint_path(job->save.folder, job->state.iteration);
+    int result = folder_replace(job->temporary, path);
     if (result == 0) {
-        result = folder_marker_write(save->folder, save->state->iteration);
+        result = folder_marker_write(job->save.folder, job->state.iteration);
         if (result < 0)
             error_context("the checkpoint %s is whole (load it with --ckpt-step %" PRId64 "), but not marked as the "
                           "latest",
-                          path, save->state->iteration);
+                          path, job->state.iteration);
     }
     free(path);
     return result;
 }
 
-static int save_files(const struct checkpoint_save *save, struct gather *gather) {
+// ---- a save from its beginning to its end ----
+
+static struct checkpoint_job *open_job(const struct checkpoint_save *save) {
     CHECK(save->state->iteration >= 0);
-    TRY(file_make_folders(save->folder));
-    folder_restore(save->folder);
-    if (folder_remove_leftovers(save->folder) < 0)
-        log_warn("%s", error_message());
-    struct part parts[2];
-    size_t count = 0;
-    part_init(&parts[count++], "model", save->model, save->model_count);
-    if (save->optimizer_count > 0)
-        part_init(&parts[count++], "optimizer", save->optimizer, save->optimizer_count);
-    for (size_t i = 0; i < count; i++)
-        part_set_metadata(&parts[i], save->state->iteration);
-    parts[0].gather = parts[count - 1].gather = gather;
-    char *path = checkpoint_path(save->folder, save->state->iteration);
-    char *temporary = file_temporary_name(path);
-    int result = check_space(save->folder, parts, count);
-    if (result == 0)
-        result = write_folder(save, parts, count, temporary);
-    if (result == 0)
-        result = publish(save, temporary);
-    if (result < 0)
-        undo(temporary);
-    else
-        remove_old(save);
-    for (size_t i = 0; i < count; i++)
-        part_free(&parts[i]);
-    free(temporary);
-    free(path);
-    return result;
+    struct checkpoint_job *job = memory_alloc(sizeof *job);
+    job->save = *save;
+    job->save.folder = memory_string(save->folder);
+    job->save.files = (struct checkpoint_file_list){0};
+    for (size_t i = 0; i < save->files.count; i++)
+        checkpoint_file_list_add(&job->save.files, save->files.items[i].role, save->files.items[i].path);
+    job->state = *save->state;
+    job->state.config_json = save->state->config_json ? memory_string(save->state->config_json) : NULL;
+    job->state.program_version = NULL;
+    job->all = save->ranks ? save->ranks->all : NULL;
+    job->rank = job->all ? group_rank(job->all) : 0;
+    job->ranks = job->all ? group_size(job->all) : 1;
+    return job;
+}
+
+static void close_job(struct checkpoint_job *job) {
+    share_free(&job->share);
+    checkpoint_state_free(&job->state);
+    checkpoint_file_list_free(&job->save.files);
+    free((char *)(uintptr_t)job->save.folder);
+    free(job->temporary);
+    free(job->sizes);
+    free(job);
+}
+
+// Up to a folder that every rank knows.
+static int begin(struct checkpoint_job *job, const struct checkpoint_save *save) {
+    int status = prepare(job);
+    if (status == 0)
+        status = share_plan(&job->share, save);
+    TRY(agree(job, status, "checkpoint begun"));
+    share_sizes(job);
+    for (int i = 0; i < SHARE_FILES; i++)
+        job->share.files[i].name = share_file_name(i, job->sizes, job->rank, job->ranks);
+    TRY(agree(job, job->rank == 0 ? make_folder(job) : 0, "folder of the checkpoint"));
+    share_text(job, &job->temporary);
+    return 0;
+}
+
+// From a share that is written, or not, to the published checkpoint.
+static int finish(struct checkpoint_job *job, int status) {
+    status = agree(job, status, "checkpoint written");
+    if (status == 0) {
+        int64_t *words = memory_alloc((size_t)(DIGEST_WORDS * SHARE_FILES * job->ranks) * sizeof words[0]);
+        gather_digests(job, words);
+        if (job->rank == 0)
+            status = complete_folder(job, words);
+        if (job->rank == 0 && status == 0)
+            status = publish(job);
+        free(words);
+        status = agree(job, status, "checkpoint published");
+    }
+    if (job->rank == 0 && status < 0 && job->temporary)
+        undo(job->temporary);
+    else if (job->rank == 0)
+        remove_old(job);
+    return status;
 }
 
 int checkpoint_save(const struct checkpoint_save *save) {
-    struct gather gather = {.device = save->device,
-                            .group = save->shares,
-                            .lists = {save->model, save->optimizer},
-                            .counts = {save->model_count, save->optimizer_count}};
-    if (save->shares && group_rank(save->shares) > 0) {
-        gather_give(&gather);
-        return 0;
+    struct checkpoint_job *job = open_job(save);
+    int status = begin(job, save);
+    if (status == 0)
+        status = finish(job, share_write(&job->share, save, job->temporary));
+    else if (job->rank == 0 && job->temporary)
+        undo(job->temporary);
+    close_job(job);
+    return status;
+}
+
+static void *write_in_background(void *context) {
+    struct checkpoint_job *job = context;
+    job->status = share_write_kept(&job->share, job->temporary);
+    job->note = job->status < 0 ? error_take() : NULL;
+    atomic_store(&job->is_written, true);
+    return NULL;
+}
+
+int checkpoint_save_start(struct checkpoint_job **result, const struct checkpoint_save *save) {
+    CHECK(!save->produce);
+    struct checkpoint_job *job = open_job(save);
+    *result = NULL;
+    if (begin(job, save) < 0) {
+        if (job->rank == 0 && job->temporary)
+            undo(job->temporary);
+        close_job(job);
+        return -1;
     }
-    int result = save_files(save, &gather);
-    if (result < 0)
-        gather_forget_rest(&gather);
-    return result;
+    share_keep(&job->share, save);
+    job->has_thread = pthread_create(&job->thread, NULL, write_in_background, job) == 0;
+    if (!job->has_thread)
+        write_in_background(job);
+    *result = job;
+    return 0;
+}
+
+bool checkpoint_save_is_written(struct checkpoint_job *job) {
+    return atomic_load(&job->is_written);
+}
+
+static void wait_for_thread(struct checkpoint_job *job) {
+    if (job->has_thread)
+        pthread_join(job->thread, NULL);
+}
+
+int checkpoint_save_end(struct checkpoint_job *job) {
+    wait_for_thread(job);
+    int status = finish(job, job->status < 0 ? error_give(job->note) : 0);
+    close_job(job);
+    return status;
+}
+
+void checkpoint_save_drop(struct checkpoint_job *job) {
+    wait_for_thread(job);
+    if (job->note)
+        error_give(job->note);
+    close_job(job);
 }

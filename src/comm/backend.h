@@ -18,6 +18,8 @@ struct collective {
     void *(*send)(struct group *group, struct tensor x, int to);
     void *(*receive)(struct group *group, struct tensor x, int from);
     bool (*test)(struct group *group, void *handle);  // true: done, and the handle is freed
+    // The group of a wrapped world that carries host values; NULL: this one's own do.
+    struct group *(*host_group)(struct group *group);
     // Host values; these too are waited for with test.
     void *(*host_max_i64)(struct group *group, int64_t *values, int count);
     void *(*host_broadcast_i64)(struct group *group, int64_t *values, int count, int root);

@@ -256,28 +256,49 @@ void comm_barrier(struct group *group, const char *name) {
     comm_max_i64(group, &nothing, 1, name);
 }
 
-// Waits for a handle of a host collective, with the deadline of all others.
-static void wait_host(struct group *group, void *handle, int count, const char *name) {
+// A host collective of the group, or of the one that carries them for it; NULL where there is nobody to talk to.
+static struct group *host_of(struct group *group) {
+    if (group->size == 1)
+        return NULL;
+    const struct collective *collective = group->world->collective;
+    return collective->host_group ? collective->host_group(group) : group;
+}
+
+// Waits for a handle of a host collective, with the deadline of all others or without.
+static void wait_host(struct group *group, void *handle, int count, const char *name, bool has_deadline) {
     struct comm_request request = request_record(group, COLLECTIVE_HOST, sizeof(int64_t) * (size_t)count, name);
+    if (!has_deadline)
+        request.started = INFINITY;
     request.handle = handle;
     comm_wait(&request);
 }
 
-void comm_await_i64(struct group *group, int64_t *values, int count, int root, const char *name) {
-    if (group->size == 1)
-        return;
-    struct comm_request request = request_record(group, COLLECTIVE_HOST, sizeof(int64_t) * (size_t)count, name);
-    request.started = INFINITY;
-    request.handle = group->world->collective->host_broadcast_i64(group, values, count, root);
-    comm_wait(&request);
+static void host_max(struct group *group, int64_t *values, int count, const char *name, bool has_deadline) {
+    struct group *host = host_of(group);
+    if (host)
+        wait_host(host, host->world->collective->host_max_i64(host, values, count), count, name, has_deadline);
+}
+
+static void host_broadcast(struct group *group, int64_t *values, int count, int root, const char *name,
+                           bool has_deadline) {
+    struct group *host = host_of(group);
+    if (host)
+        wait_host(host, host->world->collective->host_broadcast_i64(host, values, count, root), count, name,
+                  has_deadline);
 }
 
 void comm_max_i64(struct group *group, int64_t *values, int count, const char *name) {
-    if (group->size > 1)
-        wait_host(group, group->world->collective->host_max_i64(group, values, count), count, name);
+    host_max(group, values, count, name, true);
 }
 
 void comm_broadcast_i64(struct group *group, int64_t *values, int count, int root, const char *name) {
-    if (group->size > 1)
-        wait_host(group, group->world->collective->host_broadcast_i64(group, values, count, root), count, name);
+    host_broadcast(group, values, count, root, name, true);
+}
+
+void comm_await_i64(struct group *group, int64_t *values, int count, int root, const char *name) {
+    host_broadcast(group, values, count, root, name, false);
+}
+
+void comm_await_max_i64(struct group *group, int64_t *values, int count, const char *name) {
+    host_max(group, values, count, name, false);
 }

@@ -99,5 +99,7 @@ void comm_broadcast_i64(struct group *group, int64_t *values, int count, int roo
 // The same without a deadline, for what rank `root` does alone with files: saving and proving a checkpoint, building
 // an index. A root that is lost meanwhile is the launcher's to notice.
 void comm_await_i64(struct group *group, int64_t *values, int count, int root, const char *name);
+// The maximum, for what every rank does with files.
+void comm_await_max_i64(struct group *group, int64_t *values, int count, const char *name);
 
 #endif

@@ -183,15 +183,8 @@ static void *nccl_receive(struct group *group, struct tensor x, int from) {
     return queued(group);
 }
 
-// A host collective of the wrapped world: waited for there and then, so that the handle stays NULL.
-static void *nccl_host_max_i64(struct group *group, int64_t *values, int count) {
-    comm_max_i64(((struct nccl_group *)group)->host, values, count, "host values");
-    return NULL;
-}
-
-static void *nccl_host_broadcast_i64(struct group *group, int64_t *values, int count, int root) {
-    comm_broadcast_i64(((struct nccl_group *)group)->host, values, count, root, "host values");
-    return NULL;
+static struct group *nccl_host_group(struct group *group) {
+    return ((struct nccl_group *)group)->host;
 }
 
 // The host looks on until the collective has ended, so that a deadline can be kept and an error of NCCL's own is seen.
@@ -219,8 +212,7 @@ static const struct collective nccl_collective = {
     .send = nccl_send,
     .receive = nccl_receive,
     .test = nccl_test,
-    .host_max_i64 = nccl_host_max_i64,
-    .host_broadcast_i64 = nccl_host_broadcast_i64,
+    .host_group = nccl_host_group,
 };
 
 int nccl_world_open(struct world **world, struct device *device, struct world *host) {

@@ -186,6 +186,7 @@ struct config {
     char *ckpt_format;  // "bevatron"
     bool auto_detect_ckpt_format;
     bool async_save;
+    int64_t ckpt_writers;  // ranks of a stage that write a checkpoint; 0: by its size
 
     // Logging.
     int64_t log_interval;

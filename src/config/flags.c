@@ -297,7 +297,9 @@ static const struct flag rows[] = {
     CHOICE("--ckpt-format", ckpt_format, "bevatron", format_names,
            "accepted: checkpoints are written in bevatron's own format", ADVANCED),
     SWITCH("--auto-detect-ckpt-format", auto_detect_ckpt_format, "accepted: the format always is detected", ADVANCED),
-    SWITCH("--async-save", async_save, "write checkpoints in the background", ADVANCED),
+    SWITCH("--async-save", async_save, "write checkpoints in the background: training waits for the copy only"),
+    INT("--ckpt-writers", ckpt_writers, "0", 0, FLAG_ENDLESS,
+        "ranks of a pipeline stage that write at once; 0 for one per 64 MiB", ADVANCED),
 
     GROUP("Logging"),
     INT("--log-interval", log_interval, "100", 1, FLAG_ENDLESS, "updates between lines"),

@@ -12,7 +12,6 @@ static const struct {
 } without_effect[] = {
     {"--sequence-parallel", "divides nothing with one tensor-parallel rank"},
     {"--overlap-grad-reduce", "is not built yet: gradients are reduced after the backward pass, with the same numbers"},
-    {"--async-save", "is not built yet: checkpoints are written in the foreground"},
     {"--ckpt-format", "has no effect: checkpoints are written in bevatron's own format"},
     {"--attention-backend", "has no effect: bevatron picks the kernel"},
     {"--timing-log-level", "has no effect yet: only the iteration is timed"},

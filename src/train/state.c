@@ -69,7 +69,8 @@ static void add_file(struct checkpoint_file_list *files, const struct config *co
     free(before);
 }
 
-static int save(struct step *step, const struct progress_state *progress) {
+// With a job the files are written in the background.
+static int save(struct step *step, const struct progress_state *progress, struct checkpoint_job **job) {
     const struct config *config = step->config;
     struct buffer json = {0};
     struct json_writer writer = {.out = &json};
@@ -95,17 +96,21 @@ static int save(struct step *step, const struct progress_state *progress) {
         add_file(&files, config, "merge-file", config->merge_file);
         add_file(&files, config, "tokenizer-model", config->tokenizer_model);
     }
-    int status = checkpoint_save(&(struct checkpoint_save){.folder = config->save,
-                                                           .device = step->device,
-                                                           .model = model,
-                                                           .model_count = (size_t)step->params.count,
-                                                           .optimizer = optimizer,
-                                                           .optimizer_count = optimizer_count,
-                                                           .shares = step->mesh.group[AXIS_TENSOR],
-                                                           .state = &state,
-                                                           .files = files,
-                                                           .keep_last = config->keep_last,
-                                                           .retain_interval = config->save_retain_interval});
+    const struct mesh *mesh = &step->mesh;
+    const struct checkpoint_ranks ranks = {
+        .all = mesh->all, .stage = mesh->stage, .parts = mesh->length[AXIS_TENSOR], .writers = config->ckpt_writers};
+    const struct checkpoint_save options = {.folder = config->save,
+                                            .device = step->device,
+                                            .model = model,
+                                            .model_count = (size_t)step->params.count,
+                                            .optimizer = optimizer,
+                                            .optimizer_count = optimizer_count,
+                                            .ranks = &ranks,
+                                            .state = &state,
+                                            .files = files,
+                                            .keep_last = config->keep_last,
+                                            .retain_interval = config->save_retain_interval};
+    int status = job ? checkpoint_save_start(job, &options) : checkpoint_save(&options);
     free(model);
     free_optimizer_list(optimizer, optimizer_count);
     checkpoint_file_list_free(&files);
@@ -128,15 +133,11 @@ int state_prepare_save(const struct config *config, const struct mesh *mesh) {
 }
 
 int state_save(struct step *step, const struct progress_state *progress) {
-    // The first of the data-parallel ranks saves, and those that share layers with it take part.
-    const struct mesh *mesh = &step->mesh;
-    bool takes_part = mesh->place[AXIS_CONTEXT] == 0 && mesh->place[AXIS_DATA] == 0 && mesh->place[AXIS_PIPELINE] == 0;
-    int status = takes_part ? save(step, progress) : 0;
-    int64_t failed = status < 0;
-    comm_await_i64(step->mesh.all, &failed, 1, 0, "checkpoint saved");
-    if (failed && step->mesh.rank != 0)
-        return error_set("rank 0 could not save the checkpoint");
-    return status;
+    return save(step, progress, NULL);
+}
+
+int state_save_start(struct step *step, const struct progress_state *progress, struct checkpoint_job **job) {
+    return save(step, progress, job);
 }
 
 int state_find_here(const struct config *config, bool skip_checksums, char **path, int64_t *iteration) {
@@ -261,6 +262,8 @@ static int load_weights(struct step *step, const char *path) {
     if (step->adam.master.data)
         for (int i = 0; i < step->params.count; i++)
             list[i].tensor = param_in(step->params.items[i], step->adam.master);
+    // A stage of a pipeline has some of the layers; whether the checkpoint is of this model, the flags have told.
+    bool is_stage = step->mesh.length[AXIS_PIPELINE] > 1;
     int status = 0;
     if (model_source_is_foreign(path))
         status = load_foreign(step, path, list);
@@ -269,7 +272,8 @@ static int load_weights(struct step *step, const char *path) {
                                                                    .part = CHECKPOINT_MODEL,
                                                                    .device = step->device,
                                                                    .tensors = list,
-                                                                   .count = (size_t)step->params.count});
+                                                                   .count = (size_t)step->params.count,
+                                                                   .is_partial = is_stage});
     free(list);
     if (status == 0)
         step_round_master(step);

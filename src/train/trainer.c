@@ -37,9 +37,10 @@ struct trainer {
     struct report *report;
     struct progress_state at;
     struct interval interval;
-    int64_t saved_iteration;  // -1: none of this start
-    int64_t first_iteration;  // of this start
-    int64_t stop_reason;      // the signal that ended the run, -1 for the time limit
+    int64_t saved_iteration;     // -1: none of this start
+    struct checkpoint_job *job;  // a checkpoint that is being written in the background, or NULL
+    int64_t first_iteration;     // of this start
+    int64_t stop_reason;         // the signal that ended the run, -1 for the time limit
     double started;
 };
 
@@ -199,17 +200,45 @@ static int evaluate(struct trainer *trainer, enum split split, bool is_final) {
     return 0;
 }
 
+static void say_saved(struct trainer *trainer, int64_t iteration) {
+    struct buffer text = {0};
+    console_saved(&text, clock_wall_seconds(), iteration, trainer->config->save);
+    say(trainer, &text);
+}
+
+// Waits for the checkpoint that is being written in the background, if there is one, and makes it the latest.
+static int finish_saving(struct trainer *trainer) {
+    if (!trainer->job)
+        return 0;
+    struct checkpoint_job *job = trainer->job;
+    trainer->job = NULL;
+    TRY(checkpoint_save_end(job));
+    say_saved(trainer, trainer->saved_iteration);
+    return 0;
+}
+
+// The same where every rank has written its share: nobody waits.
+static int look_after_saving(struct trainer *trainer) {
+    if (!trainer->job)
+        return 0;
+    int64_t is_busy = !checkpoint_save_is_written(trainer->job);
+    comm_max_i64(trainer->mesh->all, &is_busy, 1, "checkpoint in the background");
+    return is_busy ? 0 : finish_saving(trainer);
+}
+
 static int save(struct trainer *trainer) {
     const struct config *config = trainer->config;
     if (!config->save || trainer->saved_iteration == trainer->at.iteration)
         return 0;
+    TRY(finish_saving(trainer));
     struct buffer text = {0};
     console_saving(&text, clock_wall_seconds(), trainer->at.iteration, config->save);
     say(trainer, &text);
-    TRY(state_save(trainer->step, &trainer->at));
+    TRY(config->async_save ? state_save_start(trainer->step, &trainer->at, &trainer->job)
+                           : state_save(trainer->step, &trainer->at));
     trainer->saved_iteration = trainer->at.iteration;
-    console_saved(&text, clock_wall_seconds(), trainer->at.iteration, config->save);
-    say(trainer, &text);
+    if (!config->async_save)
+        say_saved(trainer, trainer->saved_iteration);
     return 0;
 }
 
@@ -375,6 +404,7 @@ static int run_iterations(struct trainer *trainer, enum ending *ending) {
     while (!is_done(trainer) && *ending == GO_ON) {
         TRY(follow_ramp_up(trainer, &batch_size));
         TRY(run_iteration(trainer));
+        TRY(look_after_saving(trainer));
         if (config->check_replicas > 0 && trainer->at.iteration % config->check_replicas == 0)
             TRY(step_check_replicas(trainer->step));
         if (config->eval_interval > 0 && trainer->at.iteration % config->eval_interval == 0)
@@ -400,6 +430,7 @@ static int run(struct trainer *trainer, enum exit_code *exit_code) {
         TRY(run_iterations(trainer, &ending));
         say_datetime(trainer, "after training is done");
         TRY(save(trainer));
+        TRY(finish_saving(trainer));
     }
     if (ending == GO_ON) {
         TRY(evaluate(trainer, SPLIT_VALID, true));
@@ -409,6 +440,19 @@ static int run(struct trainer *trainer, enum exit_code *exit_code) {
     }
     *exit_code = ending == END_STOPPED ? stopped_code(trainer) : EXIT_CODE_OK;
     return 0;
+}
+
+// A run that fails still has the checkpoint that was on its way, where all ranks know of the failure; else it is lost.
+static void give_up_saving(struct trainer *trainer) {
+    if (!trainer->job)
+        return;
+    bool is_known = error_exit_code() == EXIT_CODE_NOT_FINITE;
+    struct error_note *note = error_take();
+    if (!is_known)
+        checkpoint_save_drop(trainer->job);
+    else if (finish_saving(trainer) < 0)
+        log_warn("%s", error_message());
+    error_give(note);
 }
 
 int trainer_run(const struct trainer_options *options, enum exit_code *exit_code) {
@@ -423,6 +467,8 @@ int trainer_run(const struct trainer_options *options, enum exit_code *exit_code
     trainer.first_iteration = trainer.at.iteration + 1;
     if (status == 0)
         status = run(&trainer, exit_code);
+    if (status < 0)
+        give_up_saving(&trainer);
     if (status == 0 && options->plot && trainer.report)
         report_plot_loss(trainer.report, stdout);
     report_close(trainer.report);

@@ -1,0 +1,280 @@
+// Checkpoints that several ranks write at once: whatever the layout and however many write, the files hold the same
+// whole tensors, and every other layout reads its slices and pieces out of them. Run under mpirun.
+#include "base/file.h"
+#include "base/memory.h"
+#include "checkpoint/checkpoint.h"
+#include "checkpoint/weights.h"
+#include "parallel/mesh.h"
+#include "parallel/param.h"
+#include "test.h"
+
+#include <signal.h>
+#include <sys/resource.h>
+
+static struct device *device;
+static struct world *world;
+static struct group *all;
+static char folder[256];
+static struct mesh meshes[8];  // by the number of ranks that share layers
+
+// A model of a vocabulary that does not divide, packed rows, a split of columns, and vectors; its flat buffers hold
+// values that tell name and place apart.
+struct lab {
+    struct mesh mesh;
+    struct param_list params;
+    struct pieces pieces;
+    float *values, *moments;  // flat; this rank's pieces of a flat buffer
+    struct checkpoint_tensor *model, *optimizer;
+    char **names;
+};
+
+static float expected(int param, int64_t i, bool is_moment) {
+    return (float)((is_moment ? 1000000 : 0) + 10000 * (param + 1)) + (float)(i % 9973);
+}
+
+static struct shard shard_of(int param, int parts, int part) {
+    struct shard packed = shard_whole(2, 24, 5);
+    packed.segment_count = 3;
+    packed.segments[0] = 16;
+    packed.segments[1] = packed.segments[2] = 4;
+    switch (param) {
+    case 0:
+        return shard_split(shard_whole(2, 97, 8), 0, parts, part);
+    case 1:
+        return shard_split(packed, 0, parts, part);
+    case 2:
+        return shard_split(shard_whole(2, 6, 20), 1, parts, part);
+    case 3:
+        return shard_whole(2, 11, 13);
+    default:
+        return shard_whole(1, 300, 1);
+    }
+}
+
+enum { PARAMS = 5, BUCKET = 256 };
+
+static void fill_slice(float *to, int param, const struct shard *shard, bool is_moment) {
+    for (int64_t i = 0; i < shard_run_count(shard); i++) {
+        struct shard_run run = shard_run(shard, i);
+        for (int64_t n = 0; n < run.count; n++)
+            to[run.local_offset + n] = expected(param, run.global_offset + n, is_moment);
+    }
+}
+
+static struct checkpoint_tensor moment_of(struct lab *lab, int i, bool is_divided) {
+    const struct param *param = lab->params.items[i];
+    struct checkpoint_tensor tensor = {.name = lab->names[i], .shard = &param->shard};
+    struct tensor flat = tensor_1d(lab->moments, DTYPE_F32, pieces_local_count(&lab->pieces));
+    tensor.tensor = param_in(param, flat);
+    if (!is_divided)
+        return tensor;
+    struct piece run;
+    int64_t first = -1, count = 0;
+    for (int64_t at = param->offset, end = at + shard_local_count(&param->shard);
+         pieces_next(&lab->pieces, &at, end, &run); count += run.count)
+        first = first < 0 ? run.local_offset : first;
+    tensor.tensor = tensor_rows(flat, first < 0 ? 0 : first, count);
+    tensor.pieces = &lab->pieces;
+    tensor.offset = param->offset;
+    return tensor;
+}
+
+static void open_lab(struct lab *lab, int parts, bool is_divided, bool is_filled) {
+    *lab = (struct lab){0};
+    lab->mesh = meshes[parts];
+    for (int i = 0; i < PARAMS; i++) {
+        char name[16];
+        snprintf(name, sizeof name, "tensor%d", i);
+        param_add(&lab->params, name, shard_of(i, parts, lab->mesh.place[AXIS_TENSOR]), INIT_ZERO, 0);
+    }
+    param_list_layout(&lab->params);
+    int replicas = is_divided ? group_size(lab->mesh.replicas) : 1;
+    int64_t unit = pieces_multiple(replicas), total = (lab->params.total + unit - 1) / unit * unit;
+    lab->pieces = pieces_make(total, BUCKET, replicas, is_divided ? group_rank(lab->mesh.replicas) : 0);
+    lab->values = memory_alloc(sizeof(float) * (size_t)total);
+    lab->moments = memory_alloc(sizeof(float) * (size_t)total);
+    lab->model = memory_alloc(sizeof *lab->model * PARAMS);
+    lab->optimizer = memory_alloc(sizeof *lab->optimizer * PARAMS);
+    lab->names = memory_alloc(sizeof *lab->names * PARAMS);
+    float *flat = memory_alloc(sizeof(float) * (size_t)total);
+    for (int i = 0; i < PARAMS; i++) {
+        const struct param *param = lab->params.items[i];
+        lab->names[i] = memory_printf("exp_avg.%s", param->name);
+        lab->model[i] =
+            (struct checkpoint_tensor){.name = param->name,
+                                       .tensor = param_in(param, tensor_1d(lab->values, DTYPE_F32, lab->params.total)),
+                                       .shard = &param->shard};
+        lab->optimizer[i] = moment_of(lab, i, is_divided);
+        if (is_filled) {
+            fill_slice(lab->values + param->offset, i, &param->shard, false);
+            fill_slice(flat + param->offset, i, &param->shard, true);
+        }
+    }
+    struct piece run;
+    for (int64_t at = 0; pieces_next(&lab->pieces, &at, total, &run);)
+        memcpy(lab->moments + run.local_offset, flat + run.flat_offset, sizeof(float) * (size_t)run.count);
+    free(flat);
+}
+
+static void close_lab(struct lab *lab) {
+    for (int i = 0; i < PARAMS; i++)
+        free(lab->names[i]);
+    free(lab->names);
+    free(lab->model);
+    free(lab->optimizer);
+    free(lab->values);
+    free(lab->moments);
+    param_list_free(&lab->params);
+}
+
+static struct checkpoint_state state = {.iteration = 1, .loss_scale = 1};
+
+static int save_lab(const struct lab *lab, int64_t writers, bool is_background) {
+    struct checkpoint_ranks ranks = {
+        .all = all, .stage = lab->mesh.stage, .parts = lab->mesh.length[AXIS_TENSOR], .writers = writers};
+    struct checkpoint_save save = {.folder = folder,
+                                   .device = device,
+                                   .model = lab->model,
+                                   .model_count = PARAMS,
+                                   .optimizer = lab->optimizer,
+                                   .optimizer_count = PARAMS,
+                                   .ranks = &ranks,
+                                   .state = &state,
+                                   .keep_last = 1};
+    if (!is_background)
+        return checkpoint_save(&save);
+    struct checkpoint_job *job;
+    TRY(checkpoint_save_start(&job, &save));
+    // What is saved is what was there at the start.
+    lab->values[0] += 1;
+    lab->moments[0] += 1;
+    int status = checkpoint_save_end(job);
+    lab->values[0] -= 1;
+    lab->moments[0] -= 1;
+    return status;
+}
+
+// The files themselves, read by somebody who knows nothing of ranks.
+static void check_files(int64_t iteration, int64_t writers) {
+    char *path = checkpoint_path(folder, iteration), name[32];
+    struct weights weights;
+    EXPECT_OK(checkpoint_verify(path, false));
+    EXPECT_OK(weights_open_checkpoint(&weights, path));
+    // A writer of few tensors may have the optimizer's only.
+    int64_t files = (int64_t)weights.safetensors_count;
+    EXPECT(files <= writers && (files > 1 || writers == 1));
+    EXPECT_INT((int64_t)weights.count, PARAMS);
+    for (int i = 0; i < PARAMS; i++) {
+        snprintf(name, sizeof name, "tensor%d", i);
+        const struct weight *weight = weights_find(&weights, name);
+        EXPECT(weight != NULL);
+        float *values = memory_alloc(weight->bytes);
+        EXPECT_OK(weight_read(weight, values));
+        for (int64_t n = 0; n < (int64_t)(weight->bytes / sizeof(float)); n++)
+            EXPECT(values[n] == expected(i, n, false));
+        free(values);
+    }
+    weights_close(&weights);
+    free(path);
+}
+
+// Another layout reads what it holds.
+static void check_load(int64_t iteration, int parts, bool is_divided) {
+    struct lab empty, filled;
+    open_lab(&empty, parts, is_divided, false);
+    open_lab(&filled, parts, is_divided, true);
+    char *path = checkpoint_path(folder, iteration);
+    struct checkpoint_load load = {
+        .path = path, .part = CHECKPOINT_MODEL, .device = device, .tensors = empty.model, .count = PARAMS};
+    EXPECT_OK(checkpoint_load_tensors(&load));
+    load.part = CHECKPOINT_OPTIMIZER;
+    load.tensors = empty.optimizer;
+    EXPECT_OK(checkpoint_load_tensors(&load));
+    EXPECT(memcmp(empty.values, filled.values, sizeof(float) * (size_t)filled.params.total) == 0);
+    EXPECT(memcmp(empty.moments, filled.moments, sizeof(float) * (size_t)pieces_local_count(&filled.pieces)) == 0);
+    free(path);
+    close_lab(&empty);
+    close_lab(&filled);
+}
+
+TEST(every_layout_writes_the_same_and_reads_any) {
+    int size = group_size(all);
+    for (int parts = 1; parts <= size; parts *= 2)
+        for (int is_divided = 0; is_divided < 2; is_divided++)
+            for (int64_t writers = 1; writers <= size; writers++) {
+                struct lab lab;
+                open_lab(&lab, parts, is_divided, true);
+                EXPECT_OK(save_lab(&lab, writers, writers % 2 == 0));
+                check_files(state.iteration, writers);
+                for (int other = 1; other <= size; other *= 2) {
+                    check_load(state.iteration, other, false);
+                    check_load(state.iteration, other, true);
+                }
+                close_lab(&lab);
+                comm_barrier(all, "read");
+                state.iteration++;
+            }
+}
+
+// The last rank cannot write: nobody has a new checkpoint, and all have the old one.
+TEST(one_rank_that_fails_is_everybodys_failure) {
+    int rank = group_rank(all), size = group_size(all);
+    for (int is_background = 0; is_background < 2; is_background++) {
+        struct lab lab;
+        open_lab(&lab, 2, true, true);
+        EXPECT_OK(save_lab(&lab, size, false));
+        int64_t good = state.iteration++;
+        struct rlimit before, tight;
+        getrlimit(RLIMIT_FSIZE, &before);
+        tight = before;
+        tight.rlim_cur = 64;
+        signal(SIGXFSZ, SIG_IGN);
+        if (rank == size - 1)
+            setrlimit(RLIMIT_FSIZE, &tight);
+        int status = save_lab(&lab, size, is_background);
+        setrlimit(RLIMIT_FSIZE, &before);
+        EXPECT_INT(status, -1);
+        EXPECT(strstr(error_message(), rank == size - 1 ? "File too large" : "could not save the checkpoint; its") !=
+               NULL);
+        char *path = NULL;
+        int64_t found = -1;
+        EXPECT_OK(checkpoint_find(&(struct checkpoint_find){.folder = folder, .step = -1}, &path, &found));
+        EXPECT_INT(found, good);
+        free(path);
+        path = checkpoint_path(folder, state.iteration);
+        EXPECT(!file_exists(path));
+        free(path);
+        comm_barrier(all, "seen");
+        state.iteration++;
+        close_lab(&lab);
+    }
+}
+
+int main(void) {
+    const struct test_case cases[] = {
+        TEST_CASE(every_layout_writes_the_same_and_reads_any),
+        TEST_CASE(one_rank_that_fails_is_everybodys_failure),
+    };
+    struct world_place place;
+    if (world_start("mpi", &place) < 0 ||
+        device_open(&device, &(struct device_options){.name = "cpu", .threads = 1}) < 0 ||
+        world_open(&world, &(struct world_options){.backend = "mpi", .deadline_seconds = 60}, device) < 0) {
+        printf("%s\n", error_message());
+        return 1;
+    }
+    all = world_group_all(world);
+    for (int parts = 1; parts <= place.size; parts *= 2)
+        if (mesh_place(&meshes[parts], place.rank, place.size, parts, 1, 1) < 0 ||
+            mesh_connect(&meshes[parts], world) < 0)
+            return 1;
+    int64_t process = place.rank == 0 ? (int64_t)getpid() : 0;
+    comm_max_i64(all, &process, 1, "folder");
+    snprintf(folder, sizeof folder, "/tmp/bevatron-ranks-checkpoint-%lld", (long long)process);
+    int status = test_main(cases, sizeof cases / sizeof cases[0]);
+    comm_barrier(all, "end");
+    if (place.rank == 0)
+        file_remove_tree(folder);
+    world_close(world);
+    device_close(device);
+    return status;
+}
