@@ -43,7 +43,8 @@ struct share {
 // Who writes what. -1 where the tensors make no file.
 int share_plan(struct share *share, const struct checkpoint_save *save);
 void share_free(struct share *share);
-// The name of a rank's file, to be freed, given how many bytes every rank has for each: sizes[SHARE_FILES * rank + file].
+// The name of a rank's file, to be freed, given how many bytes every rank has for each: sizes[SHARE_FILES * rank +
+// file].
 char *share_file_name(int file, const int64_t *sizes, int rank, int ranks);
 
 // Takes part in all turns and writes this rank's files into the folder. On -1 nothing of them is left; the turns are
