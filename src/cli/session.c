@@ -105,6 +105,9 @@ int session_open(struct session *session, const struct config *config) {
     int status = device_open(&session->device, &options);
     free(algorithm_cache);
     TRY(status);
+    if (config->fp8_format && session->device->ops->is_host_memory)
+        return error_set("--fp8-format needs a GPU that multiplies in 8 bits (compute capability 8.9 or later: L4, "
+                         "H100), and this run is on the CPU; leave it out or give --device cuda");
     TRY(world_open(&session->world,
                    &(struct world_options){.backend = session->backend,
                                            .meeting = &meeting,

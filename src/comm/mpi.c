@@ -130,6 +130,8 @@ static MPI_Datatype type_of(enum dtype dtype) {
     case DTYPE_F16:
         return MPI_UINT16_T;
     case DTYPE_U8:
+    case DTYPE_E4M3:
+    case DTYPE_E5M2:
         return MPI_UINT8_T;
     case DTYPE_COUNT:
         break;

@@ -121,6 +121,8 @@ static ncclDataType_t type_of(enum dtype dtype) {
     case DTYPE_I64:
         return ncclInt64;
     case DTYPE_U8:
+    case DTYPE_E4M3:
+    case DTYPE_E5M2:
         return ncclUint8;
     case DTYPE_COUNT:
         break;

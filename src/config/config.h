@@ -129,6 +129,11 @@ struct config {
     double min_loss_scale;
     int64_t loss_scale_window;
     int64_t hysteresis;
+    char *fp8_format;    // "hybrid", or NULL: no products in 8 bits
+    char *fp8_recipe;    // "delayed" | "tensorwise"
+    int64_t fp8_margin;  // powers of two left free above the largest magnitude
+    int64_t fp8_amax_history_len;
+    char *fp8_amax_compute_algo;  // "most_recent" | "max"
     bool accumulate_allreduce_grads_in_fp32;
     bool no_check_for_nan_in_loss_and_grad;
 

@@ -35,6 +35,9 @@ static const char *const optimizer_names[] = {"adam", "sgd", NULL};
 static const char *const lr_names[] = {"constant", "linear",           "cosine", "inverse-square-root",
                                        "WSD",      "polynomial_decay", NULL};
 static const char *const break_names[] = {"none", "complete", "complete_doc", "eos", NULL};
+static const char *const fp8_names[] = {"hybrid", NULL};
+static const char *const fp8_recipe_names[] = {"delayed", "tensorwise", NULL};
+static const char *const fp8_amax_names[] = {"most_recent", "max", NULL};
 static const char *const wsd_names[] = {"exponential", "linear", "cosine", "minus_sqrt", NULL};
 static const char *const decay_names[] = {"constant", "linear", "cosine", NULL};
 static const char *const loader_names[] = {"single", "cyclic", NULL};
@@ -218,6 +221,16 @@ static const struct flag rows[] = {
     INT("--loss-scale-window", loss_scale_window, "1000", 1, FLAG_ENDLESS, "good updates before the scale grows",
         ADVANCED),
     INT("--hysteresis", hysteresis, "2", 1, 1 << 30, "overflows before the scale shrinks", ADVANCED),
+    CHOICE("--fp8-format", fp8_format, NULL, fp8_names,
+           "GPU, with --bf16: products of the blocks in 8 bits; hybrid is E4M3 forward and E5M2 for gradients"),
+    CHOICE("--fp8-recipe", fp8_recipe, "delayed", fp8_recipe_names,
+           "scales of 8-bit tensors: from the steps before, or measured each time", ADVANCED),
+    INT("--fp8-margin", fp8_margin, "0", 0, 16, "powers of two left free above the largest magnitude expected",
+        ADVANCED),
+    INT("--fp8-amax-history-len", fp8_amax_history_len, "1", 1, 65536, "steps whose largest magnitudes are remembered",
+        ADVANCED),
+    CHOICE("--fp8-amax-compute-algo", fp8_amax_compute_algo, "most_recent", fp8_amax_names,
+           "which of them sets the scale", ADVANCED),
     SWITCH("--accumulate-allreduce-grads-in-fp32", accumulate_allreduce_grads_in_fp32,
            "accepted: gradients always are accumulated and reduced in fp32", ADVANCED),
     SWITCH("--no-check-for-nan-in-loss-and-grad", no_check_for_nan_in_loss_and_grad,

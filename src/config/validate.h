@@ -23,6 +23,8 @@ void validate_size(const struct config *config, struct complaints *complaints);
 int complaints_report(struct complaints *complaints);
 // Length of the run, learning-rate and weight-decay schedules; needs the batch sizes.
 void validate_schedule(struct config *config, struct complaints *complaints);
+// What products in 8 bits ask of the other flags; needs the model and the batch sizes.
+void validate_fp8(const struct config *config, struct complaints *complaints);
 // Refuses flags whose feature is not there, and says which have no effect.
 void validate_features(const struct config *config, struct complaints *complaints);
 

@@ -20,6 +20,7 @@ void attention_build(struct attention *attention, struct param_list *params, con
                                      choices->standard_deviation / sqrt(2.0 * (double)options->layers)};
     char *qkv_name = memory_printf("%s.linear_qkv", name), *proj_name = memory_printf("%s.linear_proj", name);
     char *q_name = memory_printf("%s.linear_q", name), *kv_name = memory_printf("%s.linear_kv", name);
+    in.fp8 = out.fp8 = choices->fp8;
     if (attention->is_cross) {
         in.weight = choices_split(choices, shard_whole(2, queries, choices->C), 0);
         linear_build(&attention->q, params, q_name, &in);
@@ -170,10 +171,12 @@ static void backward_projections(const struct attention *attention, const struct
     const struct linear *first = attention->is_cross ? &attention->q : &attention->qkv;
     if (!attention->is_cross)
         turn(attention, pass, dqkv, true);
+    dqkv = linear_gradient(first, pass, dqkv);
     linear_backward_input(first, pass, dx, dqkv, (struct tensor){0});
     linear_backward_weight(first, pass, dqkv, x);
     linear_backward_bias(first, pass, dqkv);
     if (attention->is_cross) {
+        dkv = linear_gradient(&attention->kv, pass, dkv);
         linear_backward_input_add(&attention->kv, pass, pass->memory.dx, dkv);
         linear_backward_weight(&attention->kv, pass, dkv, pass->memory.x);
         linear_backward_bias(&attention->kv, pass, dkv);

@@ -57,6 +57,13 @@ static void sublayer_backward(const struct sublayer *sublayer, const struct pass
         attention_backward(&sublayer->attention, pass, &saved->attention, dx, ddelta, saved->input);
 }
 
+// The first product of a sublayer, which takes what its norm gives.
+static const struct linear *first_linear(const struct sublayer *sublayer) {
+    if (sublayer->kind == SUBLAYER_MLP)
+        return &sublayer->mlp.fc1;
+    return sublayer->kind == SUBLAYER_CROSS ? &sublayer->attention.q : &sublayer->attention.qkv;
+}
+
 // The last product of a sublayer, whose bias is added with its result.
 static const struct linear *last_linear(const struct sublayer *sublayer) {
     return sublayer->kind == SUBLAYER_MLP ? &sublayer->mlp.fc2 : &sublayer->attention.proj;
@@ -84,6 +91,26 @@ static struct residual_gradient residual_gradient_of(const struct block *block, 
                                       .dropout = dropout_after(block, pass, sublayer)};
 }
 
+// The norm before a sublayer. A result in 8 bits whose range is not known yet, or which the device does not store by
+// itself, is made in two steps.
+static void norm_before(const struct sublayer *sublayer, const struct pass *pass, struct sublayer_saved *saved,
+                        struct tensor stream, const struct residual *residual) {
+    const struct linear *first = first_linear(sublayer);
+    int64_t N = pass_stream_rows(pass);
+    bool is_fp8 = linear_is_fp8(first, pass);
+    norm_take(&sublayer->norm, pass, &saved->norm, N, is_fp8 ? linear_take_input(first, pass, N) : (struct tensor){0});
+    if (!is_fp8 || (first->fp8->is_known && pass->device->ops->fuses_quantize)) {
+        norm_forward(&sublayer->norm, pass, &saved->norm, stream, residual);
+        return;
+    }
+    size_t mark = arena_mark(pass->scratch);
+    struct norm_saved plain = saved->norm;
+    plain.y = arena_2d(pass->scratch, pass->dtype, N, saved->norm.y.shape[1]);
+    norm_forward(&sublayer->norm, pass, &plain, stream, residual);
+    linear_quantize(first, pass, (struct op_quantize){.y = saved->norm.y, .x = plain.y});
+    arena_release(pass->scratch, mark);
+}
+
 static void forward_pre_norm(const struct block *block, const struct pass *pass, struct block_saved *saved,
                              struct tensor out, struct tensor delta) {
     int64_t N = pass_stream_rows(pass);
@@ -98,8 +125,7 @@ static void forward_pre_norm(const struct block *block, const struct pass *pass,
             s->x = arena_2d(pass->saved, pass->dtype, N, block->C);
             residual = residual_of(block, pass, before, delta, s->x);
         }
-        norm_take(&sublayer->norm, pass, &s->norm, N, (struct tensor){0});
-        norm_forward(&sublayer->norm, pass, &s->norm, stream, &residual);
+        norm_before(sublayer, pass, s, stream, &residual);
         s->input = s->norm.y;
         sublayer_forward(sublayer, pass, s, delta);
         before = sublayer;

@@ -22,6 +22,7 @@ struct tensor pass_gather(const struct pass *pass, struct arena *arena, struct t
     if (!pass->splits_rows)
         return x;
     struct tensor whole = arena_2d(arena, x.dtype, x.shape[0] * pass_parts(pass), x.shape[1]);
+    whole.range = x.range;
     if (pass->device->ops->is_paper)
         return whole;
     struct comm_request request = comm_all_gather_start(pass->mesh->group[AXIS_TENSOR], whole, x, name);
@@ -86,6 +87,8 @@ void linear_build(struct linear *linear, struct param_list *params, const char *
     linear->in = shard_local_size(&weight, 1);
     linear->sums_output = weight.parts > 1 && weight.dimension == 1;
     linear->sums_input = weight.parts > 1 && weight.dimension == 0;
+    linear->fp8 = options->fp8;
+    linear->fp8_layer = options->fp8 ? fp8_add(options->fp8, linear->weight) : 0;
     free(weight_name);
     free(bias_name);
 }
@@ -98,17 +101,55 @@ struct tensor linear_bias_gradient(const struct linear *linear) {
     return linear->bias ? linear->bias->grad : (struct tensor){0};
 }
 
+bool linear_is_fp8(const struct linear *linear, const struct pass *pass) {
+    return linear->fp8 && pass->is_training;
+}
+
+struct tensor linear_take_input(const struct linear *linear, const struct pass *pass, int64_t rows) {
+    return fp8_take(linear->fp8, pass->saved, linear->fp8_layer, FP8_INPUT, rows, linear->in);
+}
+
+// Sizes are multiples of 16, so the transpose starts where memory of the arena would.
+struct tensor linear_take_gradient(const struct linear *linear, const struct pass *pass, int64_t rows) {
+    struct tensor both = fp8_take(linear->fp8, pass->scratch, linear->fp8_layer, FP8_GRADIENT, 2 * rows, linear->out);
+    return tensor_rows(both, 0, rows);
+}
+
+struct tensor linear_turned(struct tensor dy) {
+    struct tensor turned = tensor_2d((unsigned char *)dy.data + tensor_bytes(dy), dy.dtype, dy.shape[1], dy.shape[0]);
+    turned.range = dy.range;
+    return turned;
+}
+
+void linear_quantize(const struct linear *linear, const struct pass *pass, struct op_quantize op) {
+    enum dtype dtype = op.y.data ? op.y.dtype : op.transposed.dtype;
+    op.range = fp8_range(linear->fp8, linear->fp8_layer, dtype == DTYPE_E5M2 ? FP8_GRADIENT : FP8_INPUT);
+    fp8_quantize(linear->fp8, pass->device, &op, pass->splits_rows ? pass->mesh : NULL);
+}
+
+// x as the forward product takes it.
+static struct tensor product_input(const struct linear *linear, const struct pass *pass, struct tensor x) {
+    if (!linear_is_fp8(linear, pass) || dtype_is_float8(x.dtype))
+        return x;
+    struct tensor stored = fp8_take(linear->fp8, pass->scratch, linear->fp8_layer, FP8_INPUT, x.shape[0], x.shape[1]);
+    linear_quantize(linear, pass, (struct op_quantize){.y = stored, .x = x});
+    return stored;
+}
+
 void linear_forward(const struct linear *linear, const struct pass *pass, struct tensor y, struct tensor x,
                     enum epilogue epilogue, struct tensor aux) {
     if (epilogue == EPILOGUE_BIAS && !linear->bias)
         epilogue = EPILOGUE_NONE;
     size_t mark = arena_mark(pass->scratch);
-    struct tensor in = linear->sums_input ? pass_gather(pass, pass->scratch, x, "layer input") : x;
+    struct tensor in = product_input(linear, pass, x);
+    if (linear->sums_input)
+        in = pass_gather(pass, pass->scratch, in, "layer input");
     bool scatters = linear->sums_output && pass->splits_rows;
     struct tensor out = scatters ? arena_2d(pass->scratch, y.dtype, in.shape[0], linear->out) : y;
     op_matmul(pass->device,
               &(struct op_matmul){.a = in,
-                                  .b = linear->weight->value,
+                                  .b = linear_is_fp8(linear, pass) ? linear->fp8->layers[linear->fp8_layer].value
+                                                                   : linear->weight->value,
                                   .d = out,
                                   .transpose_b = true,
                                   .alpha = 1,
@@ -123,8 +164,35 @@ void linear_forward(const struct linear *linear, const struct pass *pass, struct
     arena_release(pass->scratch, mark);
 }
 
+static struct tensor stored_gradient(const struct linear *linear, const struct pass *pass, struct tensor dy,
+                                     struct tensor dbias) {
+    if (!linear_is_fp8(linear, pass))
+        return dy;
+    struct tensor stored = linear_take_gradient(linear, pass, dy.shape[0]);
+    linear_quantize(linear, pass,
+                    (struct op_quantize){.y = stored, .transposed = linear_turned(stored), .x = dy, .dbias = dbias});
+    return stored;
+}
+
+struct tensor linear_gradient(const struct linear *linear, const struct pass *pass, struct tensor dy) {
+    return stored_gradient(linear, pass, dy, linear_bias_gradient(linear));
+}
+
 struct tensor linear_output_gradient(const struct linear *linear, const struct pass *pass, struct tensor dy) {
-    return linear->sums_output ? pass_gather(pass, pass->scratch, dy, "layer output gradient") : dy;
+    if (linear->sums_output)
+        dy = pass_gather(pass, pass->scratch, dy, "layer output gradient");
+    return stored_gradient(linear, pass, dy, (struct tensor){0});
+}
+
+// d = dy W.
+static struct op_matmul input_product(const struct linear *linear, const struct pass *pass, struct tensor d,
+                                      struct tensor dy) {
+    bool is_fp8 = linear_is_fp8(linear, pass);
+    return (struct op_matmul){.a = dy,
+                              .b = is_fp8 ? linear->fp8->layers[linear->fp8_layer].transposed : linear->weight->value,
+                              .d = d,
+                              .transpose_b = is_fp8,
+                              .alpha = 1};
 }
 
 void linear_backward_input(const struct linear *linear, const struct pass *pass, struct tensor dx, struct tensor dy,
@@ -132,13 +200,11 @@ void linear_backward_input(const struct linear *linear, const struct pass *pass,
     size_t mark = arena_mark(pass->scratch);
     bool scatters = linear->sums_input && pass->splits_rows;
     struct tensor whole = scatters ? arena_2d(pass->scratch, dx.dtype, dy.shape[0], linear->in) : dx;
-    op_matmul(pass->device, &(struct op_matmul){.a = dy,
-                                                .b = linear->weight->value,
-                                                .d = whole,
-                                                .alpha = 1,
-                                                .epilogue = aux.data ? EPILOGUE_ACTIVATION_GRADIENT : EPILOGUE_NONE,
-                                                .activation = ACTIVATION_GELU_TANH,
-                                                .aux = aux});
+    struct op_matmul product = input_product(linear, pass, whole, dy);
+    product.epilogue = aux.data ? EPILOGUE_ACTIVATION_GRADIENT : EPILOGUE_NONE;
+    product.activation = ACTIVATION_GELU_TANH;
+    product.aux = aux;
+    op_matmul(pass->device, &product);
     if (linear->sums_input) {
         CHECK(!aux.data);
         pass_sum(pass, dx, whole, "layer input gradient");
@@ -149,8 +215,9 @@ void linear_backward_input(const struct linear *linear, const struct pass *pass,
 void linear_backward_input_add(const struct linear *linear, const struct pass *pass, struct tensor dx,
                                struct tensor dy) {
     if (!linear->sums_input) {
-        op_matmul(pass->device,
-                  &(struct op_matmul){.a = dy, .b = linear->weight->value, .d = dx, .alpha = 1, .beta = 1});
+        struct op_matmul product = input_product(linear, pass, dx, dy);
+        product.beta = 1;
+        op_matmul(pass->device, &product);
         return;
     }
     size_t mark = arena_mark(pass->scratch);
@@ -160,20 +227,33 @@ void linear_backward_input_add(const struct linear *linear, const struct pass *p
     arena_release(pass->scratch, mark);
 }
 
+// x transposed, in 8 bits and in scratch.
+static struct tensor turned_input(const struct linear *linear, const struct pass *pass, struct tensor x) {
+    struct tensor turned = fp8_take(linear->fp8, pass->scratch, linear->fp8_layer, FP8_INPUT, x.shape[1], x.shape[0]);
+    if (dtype_is_float8(x.dtype))
+        op_transpose(pass->device, &(struct op_transpose){.y = turned, .x = x});
+    else
+        linear_quantize(linear, pass, (struct op_quantize){.transposed = turned, .x = x});
+    return turned;
+}
+
 void linear_backward_weight(const struct linear *linear, const struct pass *pass, struct tensor dy, struct tensor x) {
     size_t mark = arena_mark(pass->scratch);
-    op_matmul(pass->device,
-              &(struct op_matmul){.a = dy,
-                                  .b = linear->sums_input ? pass_gather(pass, pass->scratch, x, "layer input") : x,
-                                  .d = linear->weight->grad,
-                                  .transpose_a = true,
-                                  .alpha = 1,
-                                  .beta = pass->is_first ? 0 : 1});
+    bool is_fp8 = linear_is_fp8(linear, pass);
+    if (linear->sums_input)
+        x = pass_gather(pass, pass->scratch, x, "layer input");
+    op_matmul(pass->device, &(struct op_matmul){.a = is_fp8 ? linear_turned(dy) : dy,
+                                                .b = is_fp8 ? turned_input(linear, pass, x) : x,
+                                                .d = linear->weight->grad,
+                                                .transpose_a = !is_fp8,
+                                                .transpose_b = is_fp8,
+                                                .alpha = 1,
+                                                .beta = pass->is_first ? 0 : 1});
     arena_release(pass->scratch, mark);
 }
 
 void linear_backward_bias(const struct linear *linear, const struct pass *pass, struct tensor dy) {
-    if (linear->bias)
+    if (linear->bias && !dtype_is_float8(dy.dtype))
         op_column_sum(pass->device, &(struct op_column_sum){.out = linear->bias->grad, .x = dy});
 }
 

@@ -7,6 +7,7 @@
 #ifndef MODEL_LAYER_H
 #define MODEL_LAYER_H
 
+#include "model/fp8.h"
 #include "ops/ops.h"
 #include "parallel/mesh.h"
 #include "parallel/param.h"
@@ -68,6 +69,8 @@ struct linear {
     struct param *bias;    // (out) or NULL
     int64_t in, out;       // of this rank
     bool sums_output, sums_input;
+    struct fp8 *fp8;  // NULL: its products are never in 8 bits
+    int fp8_layer;
 };
 // name is the prefix: "…mlp.linear_fc1" gives "….weight" and, with a bias, "….bias".
 struct linear_options {
@@ -75,25 +78,39 @@ struct linear_options {
     bool has_bias;
     double standard_deviation;
     bool sums_gradient;  // of what is not split: see struct param
+    struct fp8 *fp8;     // its products in training are in 8 bits; or NULL
 };
 void linear_build(struct linear *linear, struct param_list *params, const char *name,
                   const struct linear_options *options);
 // A whole (rows, columns) matrix whose rows are segments of the given lengths, 0 at the end.
 struct shard linear_segments(int64_t columns, const int64_t segments[SHARD_MAX_SEGMENTS]);
+
+// Whether this pass multiplies in 8 bits here. Then x may come in 8 bits too, in memory that linear_take_input gave. So
+// must dy, in memory of linear_take_gradient: there its transpose (out, N), which linear_turned shows, follows it.
+bool linear_is_fp8(const struct linear *linear, const struct pass *pass);
+struct tensor linear_take_input(const struct linear *linear, const struct pass *pass, int64_t rows);
+struct tensor linear_take_gradient(const struct linear *linear, const struct pass *pass, int64_t rows);
+struct tensor linear_turned(struct tensor dy);
+// op_quantize to an input or a gradient of this layer.
+void linear_quantize(const struct linear *linear, const struct pass *pass, struct op_quantize op);
+
 // y (N, out) = x (N, in) W^T, and the bias where the epilogue asks for one and there is one.
 void linear_forward(const struct linear *linear, const struct pass *pass, struct tensor y, struct tensor x,
                     enum epilogue epilogue, struct tensor aux);
 // dx (N, in) = dy W. With aux the gradient of the tanh GELU before this layer is part of it.
 void linear_backward_input(const struct linear *linear, const struct pass *pass, struct tensor dx, struct tensor dy,
                            struct tensor aux);
-// dy (N, out) for the two functions below and the weight's, from that of the rows this rank has; in scratch.
+// dy (N, out) as the functions around take it, in scratch where it is not dy itself. The first one is from all rows; in
+// 8 bits it adds to the bias's gradient, which then needs no linear_backward_bias. The second one is from those that
+// this rank has of the stream, and leaves the bias to whoever added it.
+struct tensor linear_gradient(const struct linear *linear, const struct pass *pass, struct tensor dy);
 struct tensor linear_output_gradient(const struct linear *linear, const struct pass *pass, struct tensor dy);
 // dx (N, in) += dy W.
 void linear_backward_input_add(const struct linear *linear, const struct pass *pass, struct tensor dx,
                                struct tensor dy);
 // dW += dy^T x; in the first pass of a step dW = dy^T x.
 void linear_backward_weight(const struct linear *linear, const struct pass *pass, struct tensor dy, struct tensor x);
-// The bias's gradient += column sums of dy; nothing where there is no bias.
+// The bias's gradient += column sums of dy; nothing where there is no bias, or where dy is in 8 bits.
 void linear_backward_bias(const struct linear *linear, const struct pass *pass, struct tensor dy);
 // The value and the gradient of the bias, none where there is none: for whoever adds it later.
 struct tensor linear_bias(const struct linear *linear);
@@ -115,7 +132,7 @@ void norm_build(struct norm *norm, struct param_list *params, const char *name, 
 
 struct norm_saved {
     struct tensor mean, rstd;  // (N) fp32; no mean with RMS
-    struct tensor y;           // (N, C): what the next product's weight gradient needs
+    struct tensor y;           // (N, C): what the next product's weight gradient needs, maybe in 8 bits
 };
 // Takes what the norm of so many rows keeps; y is where the result goes, none to take that too.
 void norm_take(const struct norm *norm, const struct pass *pass, struct norm_saved *saved, int64_t rows,

@@ -22,6 +22,7 @@ void mlp_build(struct mlp *mlp, struct param_list *params, const char *name, con
                                  .standard_deviation =
                                      choices->standard_deviation / sqrt(2.0 * (double)options->layers)};
     char *fc1_name = memory_printf("%s.linear_fc1", name), *fc2_name = memory_printf("%s.linear_fc2", name);
+    fc1.fp8 = fc2.fp8 = choices->fp8;
     linear_build(&mlp->fc1, params, fc1_name, &fc1);
     linear_build(&mlp->fc2, params, fc2_name, &fc2);
     mlp->activation = choices->activation;
@@ -42,8 +43,7 @@ static struct tensor take_before(const struct mlp *mlp, const struct pass *pass,
     return is_fused(mlp) ? (struct tensor){0} : after;
 }
 
-void mlp_forward(const struct mlp *mlp, const struct pass *pass, struct mlp_saved *saved, struct tensor delta,
-                 struct tensor x) {
+static void forward_plain(const struct mlp *mlp, const struct pass *pass, struct mlp_saved *saved, struct tensor x) {
     saved->after = arena_2d(pass->saved, pass->dtype, pass_rows(pass), mlp->fc2.in);
     saved->before = take_before(mlp, pass, saved->after);
     if (is_fused(mlp)) {
@@ -58,7 +58,48 @@ void mlp_forward(const struct mlp *mlp, const struct pass *pass, struct mlp_save
                 pass->device,
                 &(struct op_activation_forward){.y = saved->after, .x = saved->before, .activation = mlp->activation});
     }
+}
+
+// In 8 bits the bias and the activation are part of what stores the input of the second product.
+static void forward_fp8(const struct mlp *mlp, const struct pass *pass, struct mlp_saved *saved, struct tensor x) {
+    saved->after = linear_take_input(&mlp->fc2, pass, pass_rows(pass));
+    saved->before = arena_2d(pass->saved, pass->dtype, pass_rows(pass), mlp->fc1.out);
+    linear_forward(&mlp->fc1, pass, saved->before, x, EPILOGUE_NONE, (struct tensor){0});
+    linear_quantize(&mlp->fc2, pass,
+                    (struct op_quantize){.kind = mlp->is_gated ? QUANTIZE_GLU : QUANTIZE_ACTIVATION,
+                                         .activation = mlp->activation,
+                                         .y = saved->after,
+                                         .x = saved->before,
+                                         .bias = linear_bias(&mlp->fc1)});
+}
+
+void mlp_forward(const struct mlp *mlp, const struct pass *pass, struct mlp_saved *saved, struct tensor delta,
+                 struct tensor x) {
+    if (linear_is_fp8(&mlp->fc2, pass))
+        forward_fp8(mlp, pass, saved, x);
+    else
+        forward_plain(mlp, pass, saved, x);
     linear_forward(&mlp->fc2, pass, delta, saved->after, EPILOGUE_NONE, (struct tensor){0});
+}
+
+// The gradient of the activation's input in 8 bits, as the first product takes it.
+static struct tensor backward_activation_fp8(const struct mlp *mlp, const struct pass *pass,
+                                             const struct mlp_saved *saved, struct tensor ddelta) {
+    struct tensor stored = linear_take_gradient(&mlp->fc1, pass, pass_rows(pass));
+    size_t mark = arena_mark(pass->scratch);
+    struct tensor dafter = arena_2d(pass->scratch, pass->dtype, pass_rows(pass), mlp->fc2.in);
+    linear_backward_input(&mlp->fc2, pass, dafter, ddelta, (struct tensor){0});
+    linear_quantize(&mlp->fc1, pass,
+                    (struct op_quantize){.kind = mlp->is_gated ? QUANTIZE_GLU_GRADIENT : QUANTIZE_ACTIVATION_GRADIENT,
+                                         .activation = mlp->activation,
+                                         .y = stored,
+                                         .transposed = linear_turned(stored),
+                                         .x = saved->before,
+                                         .bias = linear_bias(&mlp->fc1),
+                                         .dy = dafter,
+                                         .dbias = linear_bias_gradient(&mlp->fc1)});
+    arena_release(pass->scratch, mark);
+    return stored;
 }
 
 // dbefore = the gradient of the activation's input, from ddelta, that of the MLP's output.
@@ -86,9 +127,14 @@ static void backward_activation(const struct mlp *mlp, const struct pass *pass, 
 void mlp_backward(const struct mlp *mlp, const struct pass *pass, const struct mlp_saved *saved, struct tensor dx,
                   struct tensor ddelta, struct tensor x) {
     size_t mark = arena_mark(pass->scratch);
-    struct tensor dbefore = arena_2d(pass->scratch, pass->dtype, pass_rows(pass), mlp->fc1.out);
+    struct tensor dbefore;
     ddelta = linear_output_gradient(&mlp->fc2, pass, ddelta);
-    backward_activation(mlp, pass, saved, dbefore, ddelta);
+    if (linear_is_fp8(&mlp->fc1, pass)) {
+        dbefore = backward_activation_fp8(mlp, pass, saved, ddelta);
+    } else {
+        dbefore = arena_2d(pass->scratch, pass->dtype, pass_rows(pass), mlp->fc1.out);
+        backward_activation(mlp, pass, saved, dbefore, ddelta);
+    }
     linear_backward_weight(&mlp->fc2, pass, ddelta, saved->after);
     linear_backward_input(&mlp->fc1, pass, dx, dbefore, (struct tensor){0});
     linear_backward_weight(&mlp->fc1, pass, dbefore, x);

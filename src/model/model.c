@@ -10,6 +10,8 @@ void model_build(struct model *model, struct param_list *params, const struct co
                             .P = config->max_position_embeddings,
                             .has_pair_head = config_has_binary_head(config)};
     choices_set(&model->choices, config, mesh ? mesh : &alone);
+    fp8_set(&model->fp8, config);
+    model->choices.fp8 = config->fp8_format ? &model->fp8 : NULL;
     embedding_build(&model->embedding, params, config, &model->choices);
     int64_t encoder = config_encoder_layers(config), decoder = config_decoder_layers(config);
     if (encoder > 0)
@@ -30,6 +32,7 @@ void model_build(struct model *model, struct param_list *params, const struct co
 }
 
 void model_free(struct model *model) {
+    fp8_free(&model->fp8);
     stack_free(&model->encoder);
     stack_free(&model->decoder);
     *model = (struct model){0};

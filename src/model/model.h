@@ -31,6 +31,7 @@ struct model {
     struct head head;
     struct pair_head pair_head;
     bool has_pair_head;
+    struct fp8 fp8;  // of no layers where there are no products in 8 bits
 
     // The micro-batch on its way: what backward needs.
     struct memory memory;

@@ -21,6 +21,9 @@ struct tensor check_3d(enum dtype dtype, int64_t a, int64_t b, int64_t c);
 
 // `t` must be there, have that rank and a float dtype the device computes in; its own shape then sets the others.
 void check_activation(struct device *device, const char *op, const char *name, struct tensor t, int rank);
+// `t` must be of 8 bits, which the device multiplies, and have a range on a multiple of 16 bytes.
+void check_float8(struct device *device, const char *op, const char *name, struct tensor t);
+void check_matmul_float8(struct device *device, const char *op, const struct op_matmul *m);
 // Two tensors must share no memory, or be the very same elements. Strided views are compared by their address alone:
 // slices of one packed tensor interleave without sharing elements.
 void check_apart(const char *op, const char *name, struct tensor t, const char *other_name, struct tensor other);

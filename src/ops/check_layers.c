@@ -20,6 +20,11 @@ static void check_matmul_epilogue(const char *op, const struct op_matmul *m, int
 
 void op_matmul(struct device *device, const struct op_matmul *op) {
     const char *name = "op_matmul";
+    if (dtype_is_float8(op->a.dtype)) {
+        check_matmul_float8(device, name, op);
+        device->ops->matmul(device, op);
+        return;
+    }
     check_activation(device, name, "a", op->a, 2);
     check_activation(device, name, "d", op->d, 2);
     int64_t rows = op->d.shape[0], columns = op->d.shape[1];
@@ -100,7 +105,15 @@ void op_norm_forward(struct device *device, const struct op_norm_forward *op) {
     struct tensor matrix = check_2d(op->x.dtype, rows, channels), vector = check_1d(op->x.dtype, channels);
     check_rule(name, channels >= 1, "there must be at least one channel");
     check_tensor(name, "x", op->x, matrix);
-    check_tensor(name, "y", op->y, matrix);
+    if (dtype_is_float8(op->y.dtype)) {
+        check_float8(device, name, "y", op->y);
+        check_rule(name, device->ops->fuses_quantize, "on this device op_quantize stores results in 8 bits");
+        check_rule(name, op->y.dtype == DTYPE_E4M3 && channels % 16 == 0,
+                   "in 8 bits the result is E4M3, in multiples of 16 columns");
+        check_tensor(name, "y", op->y, check_2d(op->y.dtype, rows, channels));
+    } else {
+        check_tensor(name, "y", op->y, matrix);
+    }
     check_tensor(name, "rstd", op->rstd, check_1d(DTYPE_F32, rows));
     check_tensor(name, "gain", op->gain, vector);
     check_norm_kind(name, op->kind, op->mean, op->bias);

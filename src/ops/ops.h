@@ -46,7 +46,9 @@ enum activation {
 
 // d = epilogue(alpha * op(a) op(b) + beta * d). Matrices are 2-D, rows may be further apart than their length.
 //   a (M, K) or its transpose (K, M); b (K, N) or its transpose (N, K); d (M, N).
-// a and b have the same dtype; d has it too or is fp32.
+// a and b have the same dtype; d has it too or is fp32. In 8 bits a and b may differ and d is of an activation dtype or
+// fp32; each stands for its numbers times its range's factor (see struct op_quantize), b alone is transposed, rows lie
+// on multiples of 16 bytes, M, N and K are multiples of 16, and the only epilogue is a bias (N) in d's dtype.
 enum epilogue {
     EPILOGUE_NONE,
     EPILOGUE_BIAS,  // + bias (N)
@@ -62,6 +64,46 @@ struct op_matmul {
     enum activation activation;
     struct tensor bias;  // (N)
     struct tensor aux;   // (M, N), contiguous
+};
+
+// Floats of 8 bits have a range, four fp32 numbers on the device on a multiple of 16 bytes: the factor that a stored
+// number is multiplied by to give the one it stands for; the scale it was multiplied by when it was stored; the largest
+// magnitude that was seen since the range was last moved; and the largest number the type holds. See float8.h.
+enum { RANGE_FACTOR, RANGE_SCALE, RANGE_SEEN, RANGE_LARGEST, RANGE_LENGTH };
+
+// Values in 8 bits, and their transpose, from tensors of an activation dtype. What is stored is the value times the
+// range's scale. What the activations of a block give and their gradients can be made on the way, in fp32.
+enum quantize_kind {
+    QUANTIZE_PLAIN,                // x
+    QUANTIZE_ACTIVATION,           // activation(x + bias)
+    QUANTIZE_GLU,                  // x + bias is (N, 2C), [gate | up]: activation(gate) * up
+    QUANTIZE_ACTIVATION_GRADIENT,  // dy * activation'(x + bias)
+    QUANTIZE_GLU_GRADIENT,         // as op_glu_backward: x and the values (N, C), dy (N, C / 2)
+};
+struct op_quantize {
+    enum quantize_kind kind;
+    enum activation activation;
+    struct tensor y;           // (N, C) 8 bits out, or none
+    struct tensor transposed;  // (C, N) 8 bits out, or none; without both the values are only seen
+    struct tensor x;           // (N, C), with QUANTIZE_GLU (N, 2C); contiguous, C a multiple of 16, N of 4
+    struct tensor bias;        // a row of x, or none; never with QUANTIZE_PLAIN
+    struct tensor dy;          // with the gradients
+    struct tensor dbias;       // (C) fp32, accumulated: column sums of the values before they are rounded; or none
+    struct tensor range;       // (RANGE_LENGTH) fp32: of the outputs; its largest magnitude seen is raised
+};
+// y (C, N) = the transpose of x (N, C), both of 8 bits, C a multiple of 16, N of 4.
+struct op_transpose {
+    struct tensor y, x;
+};
+// After a step: the magnitude seen in each range joins its history, and the scale becomes what takes the magnitude that
+// is expected (the latest one or the largest of the history) to the largest number of the type, divided by 2^margin.
+// Where that magnitude is 0 or not finite the range stays. Then nothing counts as seen.
+struct op_move_ranges {
+    struct tensor ranges;   // (R, RANGE_LENGTH) fp32
+    struct tensor history;  // (R, length) fp32, or none: the latest counts
+    int64_t place;          // column of the history for the latest
+    bool takes_largest;
+    int margin;
 };
 
 // y = activation(x), element by element.
@@ -111,7 +153,7 @@ enum { ROPE_MOST_PAIRS = 128 };
 enum norm_kind { NORM_LAYER, NORM_RMS };
 struct op_norm_forward {
     enum norm_kind kind;
-    struct tensor y;           // (N, C) out
+    struct tensor y;           // (N, C) out; of 8 bits too where the device fuses_quantize, as op_quantize stores it
     struct tensor mean, rstd;  // (N) fp32 out; no mean with RMS
     struct tensor x;           // (N, C)
     struct tensor gain, bias;  // (C); no bias with RMS
@@ -324,6 +366,7 @@ struct ops {
     bool is_host_memory;  // device memory can be read and written by the host (after a synchronise)
     bool is_paper;        // computes nothing; memory is not real
     bool fuses_stats;     // cross_entropy can make the statistics itself; else check_training.c calls both halves
+    bool fuses_quantize;  // norm_forward can store its result in 8 bits
 
     void (*close)(struct device *device);
     bool (*supports)(const struct device *device, enum dtype dtype);
@@ -358,6 +401,9 @@ struct ops {
     int (*profile_stop)(struct device *device, struct profile_row *rows, int most);
 
     void (*matmul)(struct device *device, const struct op_matmul *op);
+    void (*quantize)(struct device *device, const struct op_quantize *op);
+    void (*transpose)(struct device *device, const struct op_transpose *op);
+    void (*move_ranges)(struct device *device, const struct op_move_ranges *op);
     void (*activation_forward)(struct device *device, const struct op_activation_forward *op);
     void (*activation_backward)(struct device *device, const struct op_activation_backward *op);
     void (*glu_forward)(struct device *device, const struct op_glu_forward *op);
@@ -391,6 +437,9 @@ struct device {
 
 // Checked entry points, one per operation. See check.c.
 void op_matmul(struct device *device, const struct op_matmul *op);
+void op_quantize(struct device *device, const struct op_quantize *op);
+void op_transpose(struct device *device, const struct op_transpose *op);
+void op_move_ranges(struct device *device, const struct op_move_ranges *op);
 void op_activation_forward(struct device *device, const struct op_activation_forward *op);
 void op_activation_backward(struct device *device, const struct op_activation_backward *op);
 void op_glu_forward(struct device *device, const struct op_glu_forward *op);

@@ -43,6 +43,10 @@ static void lay_out_state(struct step *step, struct arena *arena) {
     if (step->mode == STEP_GENERATE)
         lay_out_cache(step, arena);
     param_list_bind(&step->params, step->values, step->grads);
+    start = arena->used;
+    if (step->mode == STEP_TRAIN)
+        fp8_lay_out(&step->model.fp8, arena);
+    step->memory.weights += arena->used - start;
 }
 
 // The largest micro-batch, through the same functions as the real one.
@@ -62,6 +66,13 @@ static void run_on_paper(struct step *step) {
     model_forward(&step->model, &pass, &batch);
     if (step->mode == STEP_TRAIN)
         model_backward(&step->model, &pass, &batch);
+    if (step->model.fp8.count == 0)
+        return;
+    // An evaluation between steps has no 8-bit products and may need more than a small model's step.
+    arena_release(&step->saved, 0);
+    pass.is_training = false;
+    batch.targets.weights = batch.pair.weights = (struct tensor){0};
+    model_forward(&step->model, &pass, &batch);
 }
 
 static int measure(struct step *step) {
@@ -114,6 +125,8 @@ int step_take_memory(struct step *step) {
     device_zero(step->device, step->totals);
     if (step->grads.data)
         device_zero(step->device, step->grads);
+    if (step->mode == STEP_TRAIN)
+        fp8_reset(&step->model.fp8, step->device);
     for (int i = 0; i < 2; i++) {
         step->slots[i].host = device_host_alloc(step->device, tensor_bytes(step->inputs));
         if (!step->slots[i].host)

@@ -32,6 +32,13 @@ static int build(struct step *step) {
     }
     if (step->mode == STEP_GENERATE && config_form(step->config) == CONFIG_BERT)
         return error_set("a BERT fills in words and writes no text; generate needs --model gpt or t5");
+    if (step->config->fp8_format && !device_supports(step->device, DTYPE_E4M3)) {
+        char text[128];
+        device_describe(step->device, text, sizeof text);
+        return error_set("%s cannot multiply in 8 bits; leave --fp8-format out or use a GPU of compute capability 8.9 "
+                         "or later (L4, H100)",
+                         text);
+    }
     model_build(&step->model, &step->params, step->config, &step->mesh);
     param_list_layout(&step->params);
     size_t layers = (size_t)step->model.decoder.L;
@@ -129,7 +136,9 @@ static void sum_stream_gradients(struct step *step) {
 int step_train(struct step *step, const struct step_source *source, double lr, double weight_decay) {
     CHECK(step->mode == STEP_TRAIN);
     model_clear_gradients(&step->model, step->device, &step->params, step->grads);
+    fp8_begin_step(&step->model.fp8, step->device);
     TRY(run_all(step, source, true));
+    fp8_end_step(&step->model.fp8, step->device, &step->mesh);
     sum_stream_gradients(step);
     reducer_sum_gradients(&step->mesh, step->grads);
     adam_apply(&step->adam, &(struct adam_update){.device = step->device,

@@ -10,8 +10,9 @@ struct dtype_row {
 };
 
 static const struct dtype_row rows[DTYPE_COUNT] = {
-    [DTYPE_F32] = {4, "fp32", "F32"},  [DTYPE_BF16] = {2, "bf16", "BF16"}, [DTYPE_F16] = {2, "fp16", "F16"},
-    [DTYPE_I32] = {4, "int32", "I32"}, [DTYPE_I64] = {8, "int64", "I64"},  [DTYPE_U8] = {1, "uint8", "U8"},
+    [DTYPE_F32] = {4, "fp32", "F32"},   [DTYPE_BF16] = {2, "bf16", "BF16"}, [DTYPE_F16] = {2, "fp16", "F16"},
+    [DTYPE_I32] = {4, "int32", "I32"},  [DTYPE_I64] = {8, "int64", "I64"},  [DTYPE_U8] = {1, "uint8", "U8"},
+    [DTYPE_E4M3] = {1, "fp8 e4m3", ""}, [DTYPE_E5M2] = {1, "fp8 e5m2", ""},
 };
 
 static const struct dtype_row *row_of(enum dtype dtype) {
@@ -33,7 +34,7 @@ const char *dtype_safetensors_name(enum dtype dtype) {
 
 int dtype_from_safetensors_name(enum dtype *dtype, const char *name) {
     for (int i = 0; i < DTYPE_COUNT; i++) {
-        if (strcmp(rows[i].safetensors_name, name) == 0) {
+        if (rows[i].safetensors_name[0] && strcmp(rows[i].safetensors_name, name) == 0) {
             *dtype = (enum dtype)i;
             return 0;
         }

@@ -8,7 +8,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum dtype { DTYPE_F32, DTYPE_BF16, DTYPE_F16, DTYPE_I32, DTYPE_I64, DTYPE_U8, DTYPE_COUNT };
+// The last two are floats of 8 bits, for matrix products on a GPU; see float8.h. No file holds them.
+enum dtype { DTYPE_F32, DTYPE_BF16, DTYPE_F16, DTYPE_I32, DTYPE_I64, DTYPE_U8, DTYPE_E4M3, DTYPE_E5M2, DTYPE_COUNT };
 
 size_t dtype_bytes(enum dtype dtype);
 const char *dtype_name(enum dtype dtype);              // "fp32", "bf16", …
@@ -23,7 +24,12 @@ struct tensor {
     int rank;
     int64_t shape[TENSOR_MAX_RANK];
     int64_t stride[TENSOR_MAX_RANK];
+    void *range;  // of floats of 8 bits: what they stand for, see struct op_quantize; else NULL
 };
+
+static inline bool dtype_is_float8(enum dtype dtype) {
+    return dtype == DTYPE_E4M3 || dtype == DTYPE_E5M2;
+}
 
 // Contiguous views of existing memory.
 struct tensor tensor_1d(void *data, enum dtype dtype, int64_t a);

@@ -11,6 +11,7 @@
 
 #include "cases_attention.h"
 #include "cases_embedding.h"
+#include "cases_float8.h"
 #include "cases_layers.h"
 #include "cases_matmul.h"
 #include "cases_models.h"
@@ -20,6 +21,12 @@
     X(matmul)                                                                                                          \
     X(matmul_tiles)                                                                                                    \
     X(matmul_epilogues)                                                                                                \
+    X(quantize)                                                                                                        \
+    X(quantize_parts)                                                                                                  \
+    X(transpose8)                                                                                                      \
+    X(matmul_float8)                                                                                                   \
+    X(move_ranges)                                                                                                     \
+    X(norm_float8)                                                                                                     \
     X(norm_forward)                                                                                                    \
     X(norm_backward)                                                                                                   \
     X(norm_slope)                                                                                                      \

@@ -28,7 +28,7 @@ static void cpu_close(struct device *device) {
 
 static bool cpu_supports(const struct device *device, enum dtype dtype) {
     (void)device;
-    return dtype == DTYPE_F32 || dtype == DTYPE_BF16 || dtype == DTYPE_F16;
+    return dtype == DTYPE_F32 || dtype == DTYPE_BF16 || dtype == DTYPE_F16 || dtype_is_float8(dtype);
 }
 
 static void cpu_describe(const struct device *device, char *text, size_t size) {
@@ -159,6 +159,9 @@ static const struct ops cpu_ops = {
     .event_is_done = cpu_event_is_done,
     .synchronize = cpu_synchronize,
     .matmul = half_matmul,
+    .quantize = cpu_quantize,
+    .transpose = cpu_transpose,
+    .move_ranges = cpu_move_ranges,
     .activation_forward = half_activation_forward,
     .activation_backward = half_activation_backward,
     .glu_forward = half_glu_forward,

@@ -45,6 +45,10 @@ enum { CPU_COLUMN_BLOCK = 64, CPU_FLAT_CHUNK = 65536 };
 void cpu_add_column_sums(struct device *device, struct tensor out, struct tensor x);
 
 void cpu_matmul(struct device *device, const struct op_matmul *op);
+void cpu_matmul_float8(struct device *device, const struct op_matmul *op);
+void cpu_quantize(struct device *device, const struct op_quantize *op);
+void cpu_transpose(struct device *device, const struct op_transpose *op);
+void cpu_move_ranges(struct device *device, const struct op_move_ranges *op);
 void cpu_activation_forward(struct device *device, const struct op_activation_forward *op);
 void cpu_activation_backward(struct device *device, const struct op_activation_backward *op);
 void cpu_glu_forward(struct device *device, const struct op_glu_forward *op);

@@ -102,6 +102,10 @@ static void narrow(struct device *device, const void *op, const void *wide, cons
 // What an output holds before is only read where the operation adds to it. Operands stay as they are where the
 // processor multiplies them in 16 bits.
 void half_matmul(struct device *device, const struct op_matmul *op) {
+    if (dtype_is_float8(op->a.dtype)) {
+        cpu_matmul_float8(device, op);
+        return;
+    }
     bool is_gradient = op->epilogue == EPILOGUE_ACTIVATION_GRADIENT;
     const struct field fields[] = {FIELD(matmul, bias, READ), FIELD(matmul, d, op->beta == 0.0f ? WRITTEN : CHANGED),
                                    FIELD(matmul, aux, is_gradient ? READ : WRITTEN), FIELD(matmul, a, READ),

@@ -1,47 +1,7 @@
 // Activations by themselves, a thread for four neighbouring columns, and gated units, a thread for eight at a time.
-#include "ops/cuda/cuda.cuh"
+#include "ops/cuda/activation.cuh"
 
 enum { ACTIVATION_THREADS = 256, GLU_THREADS = 512 };
-
-static __device__ __forceinline__ float tanh_argument(float x) {
-    return 0.7978845608f * (x + 0.044715f * x * x * x);
-}
-
-static __device__ __forceinline__ float value_of(enum activation activation, float x) {
-    switch (activation) {
-    case ACTIVATION_GELU_TANH:
-        return 0.5f * x * (1.0f + tanhf(tanh_argument(x)));
-    case ACTIVATION_GELU:
-        return x * normcdff(x);
-    case ACTIVATION_RELU:
-        return x < 0 ? 0.0f : x;
-    case ACTIVATION_SILU:
-        return x / (1.0f + expf(-x));
-    default:
-        return tanhf(x);
-    }
-}
-
-static __device__ __forceinline__ float slope_of(enum activation activation, float x) {
-    switch (activation) {
-    case ACTIVATION_GELU_TANH: {
-        float t = tanhf(tanh_argument(x));
-        return 0.5f * (1.0f + t) + 0.5f * x * (1.0f - t * t) * 0.7978845608f * (1.0f + 3.0f * 0.044715f * x * x);
-    }
-    case ACTIVATION_GELU:
-        return normcdff(x) + x * 0.3989422804f * expf(-0.5f * x * x);
-    case ACTIVATION_RELU:
-        return x > 0 ? 1.0f : 0.0f;
-    case ACTIVATION_SILU: {
-        float s = 1.0f / (1.0f + expf(-x));
-        return s + x * s * (1.0f - s);
-    }
-    default: {
-        float t = tanhf(x);
-        return 1.0f - t * t;
-    }
-    }
-}
 
 struct activation_args {
     void *out;                     // y or dx
@@ -71,19 +31,6 @@ template <typename T> static __global__ void activation_kernel(struct activation
     for (int i = 0; i < 4; i++)
         x[i] = args.dy ? dy[i] * slope_of(args.activation, x[i]) : value_of(args.activation, x[i]);
     store4((T *)args.out + row * columns, column, columns, x);
-}
-
-// The logistic function; for bf16 by the fast exponential, which is off by some 1e-6.
-template <typename T> static __device__ __forceinline__ float logistic(float x) {
-    return 1.0f / (1.0f + expf(-x));
-}
-
-template <> __device__ __forceinline__ float logistic<__nv_bfloat16>(float x) {
-    return __fdividef(1.0f, 1.0f + __expf(-x));
-}
-
-template <> __device__ __forceinline__ float logistic<__half>(float x) {
-    return __fdividef(1.0f, 1.0f + __expf(-x));
 }
 
 // Value and slope of the gate's activation. Llama's own is written out: the two share an exponential.

@@ -88,6 +88,7 @@ struct cuda_device {
     struct cudnn_attention *cudnn;  // NULL: there is none
     float *scratch;                 // SCRATCH_BYTES: partial sums and sort keys, compute stream only
     bool allows_tf32, is_deterministic;
+    bool has_float8;               // its matrix units take floats of 8 bits
     struct cuda_profile *profile;  // NULL: none is on
 };
 
@@ -145,6 +146,9 @@ extern "C" {
 void cuda_profile_start(struct device *device);
 int cuda_profile_stop(struct device *device, struct profile_row *rows, int most);
 void cuda_matmul(struct device *device, const struct op_matmul *op);
+void cuda_quantize(struct device *device, const struct op_quantize *op);
+void cuda_transpose(struct device *device, const struct op_transpose *op);
+void cuda_move_ranges(struct device *device, const struct op_move_ranges *op);
 void cuda_activation_forward(struct device *device, const struct op_activation_forward *op);
 void cuda_activation_backward(struct device *device, const struct op_activation_backward *op);
 void cuda_glu_forward(struct device *device, const struct op_glu_forward *op);

@@ -26,8 +26,9 @@ static void cuda_close(struct device *device) {
 }
 
 static bool cuda_supports(const struct device *device, enum dtype dtype) {
-    (void)device;
-    return dtype == DTYPE_F32 || dtype == DTYPE_BF16 || dtype == DTYPE_F16;
+    const struct cuda_device *cuda = (const struct cuda_device *)device;
+    return dtype == DTYPE_F32 || dtype == DTYPE_BF16 || dtype == DTYPE_F16 ||
+           (dtype_is_float8(dtype) && cuda->has_float8);
 }
 
 static void cuda_describe(const struct device *device, char *text, size_t size) {
@@ -163,6 +164,7 @@ static const struct ops cuda_ops = {
     .is_host_memory = false,
     .is_paper = false,
     .fuses_stats = true,
+    .fuses_quantize = true,
     .close = cuda_close,
     .supports = cuda_supports,
     .describe = cuda_describe,
@@ -185,6 +187,9 @@ static const struct ops cuda_ops = {
     .profile_start = cuda_profile_start,
     .profile_stop = cuda_profile_stop,
     .matmul = cuda_matmul,
+    .quantize = cuda_quantize,
+    .transpose = cuda_transpose,
+    .move_ranges = cuda_move_ranges,
     .activation_forward = cuda_activation_forward,
     .activation_backward = cuda_activation_backward,
     .glu_forward = cuda_glu_forward,
@@ -235,6 +240,14 @@ static int cuda_check(int index) {
     return 0;
 }
 
+// Whether its matrix units take 8-bit floats: from compute capability 8.9 on (L4, H100).
+static bool has_float8(int index) {
+    int major = 0, minor = 0;
+    CHECK_CUDA(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, index));
+    CHECK_CUDA(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, index));
+    return major > 8 || (major == 8 && minor >= 9);
+}
+
 extern "C" int cuda_count(void) {
     int count = 0;
     if (cudaGetDeviceCount(&count) == cudaSuccess)
@@ -257,6 +270,7 @@ extern "C" int cuda_open(struct device **device, const struct device_options *op
     cuda->index = index;
     cuda->allows_tf32 = options->allows_tf32;
     cuda->is_deterministic = options->is_deterministic;
+    cuda->has_float8 = has_float8(index);
     for (int i = 0; i < STREAM_COUNT; i++)
         CHECK_CUDA(cudaStreamCreateWithFlags(&cuda->streams[i], cudaStreamNonBlocking));
     CHECK_CUBLAS(cublasLtCreate(&cuda->blas));

@@ -32,6 +32,10 @@ static cudaDataType_t cuda_type(enum dtype dtype) {
         return CUDA_R_16BF;
     case DTYPE_F16:
         return CUDA_R_16F;
+    case DTYPE_E4M3:
+        return CUDA_R_8F_E4M3;
+    case DTYPE_E5M2:
+        return CUDA_R_8F_E5M2;
     default:
         die("matmul: the CUDA backend has no %s", dtype_name(dtype));
     }
@@ -82,6 +86,7 @@ struct matmul_key matmul_key_of(const struct op_matmul *op) {
     key.b_stride = leading_stride(op->b);
     key.d_stride = leading_stride(op->d);
     key.input = op->a.dtype;
+    key.second_input = op->b.dtype;
     key.output = op->d.dtype;
     key.transpose_a = op->transpose_a;
     key.transpose_b = op->transpose_b;
@@ -112,6 +117,14 @@ static void set_ending(cublasLtMatmulDescOpaque_t *product, const struct matmul_
         SET_PRODUCT(product, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, aux);
 }
 
+// The ranges of 8-bit floats belong to it too; their factors are read when the product runs.
+static void set_factors(cublasLtMatmulDescOpaque_t *product, const struct op_matmul *op) {
+    const void *first = op->b.range, *second = op->a.range;
+    static_assert(RANGE_FACTOR == 0, "a range begins with its factor");
+    SET_PRODUCT(product, CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, first);
+    SET_PRODUCT(product, CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, second);
+}
+
 static void product_init(struct cuda_device *cuda, cublasLtMatmulDescOpaque_t *product, const struct matmul_key *key,
                          const struct op_matmul *op, bool is_fused) {
     static const cublasLtEpilogue_t endings[] = {CUBLASLT_EPILOGUE_DEFAULT, CUBLASLT_EPILOGUE_BIAS,
@@ -124,6 +137,12 @@ static void product_init(struct cuda_device *cuda, cublasLtMatmulDescOpaque_t *p
         cublasLtMatmulDescInit(product, is_tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F, CUDA_R_32F));
     SET_PRODUCT(product, CUBLASLT_MATMUL_DESC_TRANSA, first);
     SET_PRODUCT(product, CUBLASLT_MATMUL_DESC_TRANSB, second);
+    if (dtype_is_float8(op->a.dtype)) {
+        // Sums of the forward pass may be short of some bits; gradients, in E5M2, keep all.
+        int8_t is_fast = op->a.dtype == DTYPE_E4M3 && op->b.dtype == DTYPE_E4M3;
+        SET_PRODUCT(product, CUBLASLT_MATMUL_DESC_FAST_ACCUM, is_fast);
+        set_factors(product, op);
+    }
     if (!is_fused)
         return;
     SET_PRODUCT(product, CUBLASLT_MATMUL_DESC_EPILOGUE, endings[key->ending]);
@@ -177,6 +196,8 @@ cublasStatus_t matmul_run(struct cuda_device *cuda, struct matmul_plan *plan, co
     } else {
         if (choice->is_fused)
             set_ending(&plan->fused, &plan->key, op);
+        if (dtype_is_float8(op->a.dtype))
+            set_factors(choice->is_fused ? &plan->fused : &plan->product, op);
         status = cublasLtMatmul(cuda->blas, choice->is_fused ? &plan->fused : &plan->product, &op->alpha, op->b.data,
                                 &plan->first, op->a.data, &plan->second, &op->beta, op->d.data, &plan->result,
                                 op->d.data, &plan->result, &choice->algorithm, cuda->blas_workspace,

@@ -13,11 +13,13 @@ enum matmul_ending { ENDING_NONE, ENDING_BIAS, ENDING_GELU, ENDING_GELU_AUX, END
 struct matmul_key {
     int64_t m, n, k;
     int64_t a_stride, b_stride, d_stride;
-    int32_t input, output;  // enum dtype
+    int32_t input, output;  // enum dtype, of a and d
     int32_t transpose_a, transpose_b;
     int32_t alignment[4];  // of a, b, d, aux; bytes
     int32_t ending;        // enum matmul_ending
     int32_t is_used;
+    int32_t second_input;  // enum dtype, of b
+    int32_t padding;
 };
 
 struct matmul_choice {

@@ -118,7 +118,7 @@ struct matmul_memory *matmul_memory_open(int index, const char *path, bool allow
     struct cudaDeviceProp properties;
     CHECK_CUDA(cudaGetDeviceProperties(&properties, index));
     memory->entries = (struct matmul_entry *)memory_alloc(MOST_REMEMBERED * sizeof *memory->entries);
-    snprintf(memory->identity, sizeof memory->identity, "bevatron products 1, cuBLASLt %zu, %.64s, %d processors%s",
+    snprintf(memory->identity, sizeof memory->identity, "bevatron products 2, cuBLASLt %zu, %.64s, %d processors%s",
              cublasLtGetVersion(), properties.name, properties.multiProcessorCount, allows_tf32 ? ", TF32" : "");
     if (path) {
         memory->path = memory_string(path);
@@ -204,6 +204,8 @@ static void time_candidates(struct cuda_device *cuda, struct matmul_plan *plan, 
 
 static bool can_fuse(const struct matmul_key *key) {
     bool has_aux = key->ending == ENDING_GELU_AUX || key->ending == ENDING_DGELU;
+    if (dtype_is_float8((enum dtype)key->input))
+        return key->ending == ENDING_BIAS && key->output == DTYPE_BF16;
     return key->ending != ENDING_NONE && key->input != DTYPE_F32 && key->output == key->input &&
            (!has_aux || (key->m % 8 == 0 && key->alignment[3] >= 16));
 }

@@ -1,6 +1,7 @@
 // Matrix products that cuBLASLt has no algorithm for (odd shapes; what these are changes with its version), in a
 // plain tiled kernel; and bias and activation as kernels of their own on a product that is there already, which in
 // bf16 rounds once more than a fused epilogue.
+#include "ops/cuda/activation.cuh"
 #include "ops/cuda/matmul.cuh"
 
 enum { EPILOGUE_THREADS = 256, EPILOGUE_BLOCKS = 4096, PLAIN_TILE = 16 };
@@ -56,29 +57,6 @@ void matmul_run_plain(struct cuda_device *cuda, const struct op_matmul *op, cons
 }
 
 // ---- Epilogues ----
-
-// GELU in its tanh form is x times the logistic function of 2 u, u = sqrt(2 / pi) (x + 0.044715 x^3).
-template <typename T> static __device__ __forceinline__ float logistic(float x) {
-    return 1.0f / (1.0f + expf(-x));
-}
-
-// The fast exponential is off by some 1e-6, far below what bf16 holds.
-template <> __device__ __forceinline__ float logistic<__nv_bfloat16>(float x) {
-    return __fdividef(1.0f, 1.0f + __expf(-x));
-}
-
-template <> __device__ __forceinline__ float logistic<__half>(float x) {
-    return __fdividef(1.0f, 1.0f + __expf(-x));
-}
-
-template <typename T> static __device__ __forceinline__ float gelu_tanh(float x) {
-    return x * logistic<T>(1.5957691216f * (x + 0.044715f * x * x * x));
-}
-
-template <typename T> static __device__ __forceinline__ float gelu_tanh_gradient(float x) {
-    float s = logistic<T>(1.5957691216f * (x + 0.044715f * x * x * x));
-    return s + x * s * (1.0f - s) * 1.5957691216f * (1.0f + 3.0f * 0.044715f * x * x);
-}
 
 // A is the dtype of the factors, of bias and of aux.
 template <typename A> struct epilogue_args {
@@ -139,5 +117,6 @@ template <typename A, typename D> static void run_epilogue(struct cuda_device *c
 
 void matmul_run_epilogue(struct cuda_device *cuda, const struct op_matmul *op) {
     CHECK(op->activation == ACTIVATION_GELU_TANH || op->epilogue == EPILOGUE_BIAS);
-    WITH_TYPE(op->a.dtype, A, WITH_TYPE(op->d.dtype, D, (run_epilogue<A, D>(cuda, op))));
+    enum dtype dtype = dtype_is_float8(op->a.dtype) ? op->d.dtype : op->a.dtype;
+    WITH_TYPE(dtype, A, WITH_TYPE(op->d.dtype, D, (run_epilogue<A, D>(cuda, op))));
 }

@@ -1,9 +1,12 @@
 // LayerNorm and RMSNorm forward, with the residual addition and its dropout fused in: one pass over the tensors. What
 // is normalised is the sum as it is stored, rounded to its dtype, because backward has only that.
+#include "ops/cuda/float8.cuh"
 #include "ops/cuda/norm.cuh"
 
 template <typename T> struct forward_args {
-    T *y;                  // (N, C)
+    T *y;         // (N, C), or NULL
+    uint8_t *y8;  // (N, C) in E4M3 with its range, or NULL
+    float *range;
     float *mean, *rstd;    // (N); mean NULL with RMS
     const T *x;            // (N, C)
     const T *gain, *bias;  // (C); bias NULL with RMS
@@ -73,6 +76,21 @@ static __device__ __forceinline__ void add_delta(float value[8], const forward_a
     store8(args.sum + row * args.columns, column, args.columns, args.is_wide, value);
 }
 
+// Eight results of a row as E4M3; returns the larger of `seen` and their magnitudes.
+template <typename T>
+static __device__ __forceinline__ uint32_t store_float8(const forward_args<T> &args, int64_t row, int column,
+                                                        const float value[8], float scale, uint32_t seen) {
+    float stored[8];
+#pragma unroll
+    for (int i = 0; i < 8; i++) {
+        stored[i] = rounded<T>(value[i]);
+        seen = max(seen, magnitude_bits(stored[i]));
+    }
+    *(uint2 *)(args.y8 + row * args.columns + column) =
+        make_uint2(pack_float8(stored, scale, false), pack_float8(stored + 4, scale, false));
+    return seen;
+}
+
 // Block (threads of a row, rows): thread x holds the columns 8 (x + blockDim.x * g) of its row, g < GROUPS. Up to 1024
 // columns a row belongs to one warp, which needs no barrier.
 template <typename T, int GROUPS>
@@ -109,6 +127,8 @@ static __global__ void __launch_bounds__(NORM_THREADS) norm_forward_kernel(forwa
         args.rstd[row] = rstd;
     }
     T *y = args.y + row * columns;
+    uint32_t seen = 0;
+    float scale = args.y8 ? args.range[RANGE_SCALE] : 0.0f;
 #pragma unroll
     for (int g = 0; g < GROUPS; g++) {
         int column = 8 * (int)(threadIdx.x + g * blockDim.x);
@@ -121,8 +141,13 @@ static __global__ void __launch_bounds__(NORM_THREADS) norm_forward_kernel(forwa
 #pragma unroll
         for (int i = 0; i < 8; i++)
             value[g][i] = (value[g][i] - mean) * rstd * gain[i] + bias[i];
-        store8(y, column, columns, args.is_wide, value[g]);
+        if (args.y8)
+            seen = store_float8(args, row, column, value[g], scale, seen);
+        else
+            store8(y, column, columns, args.is_wide, value[g]);
     }
+    if (args.y8)
+        range_see(args.range, seen);
 }
 
 template <typename T, int GROUPS>
@@ -136,7 +161,10 @@ template <typename T> static void norm_forward(struct cuda_device *cuda, const s
     args.rows = op->x.shape[0];
     args.columns = op->x.shape[1];
     args.is_rms = op->kind == NORM_RMS;
-    args.y = (T *)op->y.data;
+    bool is_float8 = dtype_is_float8(op->y.dtype);
+    args.y = is_float8 ? NULL : (T *)op->y.data;
+    args.y8 = is_float8 ? (uint8_t *)op->y.data : NULL;
+    args.range = (float *)op->y.range;
     args.mean = (float *)op->mean.data;
     args.rstd = (float *)op->rstd.data;
     args.x = (const T *)op->x.data;

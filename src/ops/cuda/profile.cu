@@ -76,8 +76,8 @@ static void mark_end(struct cuda_device *cuda, struct profile_mark *mark, struct
 static void name_product(char *text, size_t size, const struct op_matmul *op) {
     static const char *const endings[] = {"", " bias", " bias gelu", " dgelu"};
     int64_t inner = op->a.shape[op->transpose_a ? 0 : 1];
-    snprintf(text, size, "matmul %lld x %lld x %lld%s%s", (long long)op->d.shape[0], (long long)op->d.shape[1],
-             (long long)inner,
+    snprintf(text, size, "matmul%s %lld x %lld x %lld%s%s", dtype_is_float8(op->a.dtype) ? " 8" : "",
+             (long long)op->d.shape[0], (long long)op->d.shape[1], (long long)inner,
              op->transpose_a   ? " T"
              : op->transpose_b ? ""
                                : " N",
@@ -85,9 +85,18 @@ static void name_product(char *text, size_t size, const struct op_matmul *op) {
 }
 
 PROFILED(matmul, name_product(text, sizeof text, op))
+static void name_quantize(char *text, size_t size, const struct op_quantize *op) {
+    static const char *const kinds[] = {"", " activation", " glu", " activation gradient", " glu gradient"};
+    snprintf(text, size, "quantize%s %lld x %lld%s%s", kinds[op->kind], (long long)op->x.shape[0],
+             (long long)op->x.shape[1], op->y.data ? "" : " -y", op->transposed.data ? "" : " -t");
+}
+
+PROFILED(quantize, name_quantize(text, sizeof text, op))
 PROFILED(norm_forward, snprintf(text, sizeof text, "norm_forward%s", op->delta.data ? " + residual" : ""))
 PROFILED(norm_backward, snprintf(text, sizeof text, "norm_backward%s", op->ddelta.data ? " + delta" : ""))
 PROFILED(column_sum, snprintf(text, sizeof text, "column_sum of %lld", (long long)op->x.shape[1]))
+SIMPLY(transpose)
+SIMPLY(move_ranges)
 SIMPLY(activation_forward)
 SIMPLY(activation_backward)
 SIMPLY(glu_forward)
@@ -128,6 +137,9 @@ extern "C" void cuda_profile_start(struct device *device) {
         die("%s", error_message());
 #define REPLACE(name_) profile->table.name_ = profiled_##name_
     REPLACE(matmul);
+    REPLACE(quantize);
+    REPLACE(transpose);
+    REPLACE(move_ranges);
     REPLACE(norm_forward);
     REPLACE(norm_backward);
     REPLACE(column_sum);

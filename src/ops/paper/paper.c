@@ -22,7 +22,7 @@ static void paper_close(struct device *device) {
 
 static bool paper_supports(const struct device *device, enum dtype dtype) {
     (void)device;
-    return dtype == DTYPE_F32 || dtype == DTYPE_BF16 || dtype == DTYPE_F16;
+    return dtype == DTYPE_F32 || dtype == DTYPE_BF16 || dtype == DTYPE_F16 || dtype_is_float8(dtype);
 }
 
 static void paper_describe(const struct device *device, char *text, size_t size) {
@@ -127,6 +127,18 @@ static void paper_matmul(struct device *device, const struct op_matmul *op) {
     bool has_aux = op->epilogue == EPILOGUE_BIAS_ACTIVATION || op->epilogue == EPILOGUE_ACTIVATION_GRADIENT;
     COUNT_BYTES(device, op->a, op->b, op->d, op->beta != 0 ? op->d : none, has_bias ? op->bias : none,
                 has_aux ? op->aux : none);
+}
+
+static void paper_quantize(struct device *device, const struct op_quantize *op) {
+    COUNT_BYTES(device, op->y, op->transposed, op->x, op->dy, op->bias, op->dbias, op->dbias);
+}
+
+static void paper_transpose(struct device *device, const struct op_transpose *op) {
+    COUNT_BYTES(device, op->y, op->x);
+}
+
+static void paper_move_ranges(struct device *device, const struct op_move_ranges *op) {
+    COUNT_BYTES(device, op->ranges, op->ranges, op->history);
 }
 
 static void paper_activation_forward(struct device *device, const struct op_activation_forward *op) {
@@ -274,6 +286,9 @@ static const struct ops paper_ops = {
     .event_is_done = paper_event_is_done,
     .synchronize = paper_synchronize,
     .matmul = paper_matmul,
+    .quantize = paper_quantize,
+    .transpose = paper_transpose,
+    .move_ranges = paper_move_ranges,
     .activation_forward = paper_activation_forward,
     .activation_backward = paper_activation_backward,
     .glu_forward = paper_glu_forward,

@@ -1,0 +1,45 @@
+// What products in 8 bits ask of the other flags.
+#include "config/validate.h"
+
+#include <inttypes.h>
+
+// Sizes that 8-bit products can have.
+enum { FP8_STEP = 16 };
+
+static void validate_sizes(const struct config *config, struct complaints *complaints) {
+    int64_t parts = config->tensor_model_parallel_size, heads = config->num_attention_heads * config->kv_channels;
+    int64_t keys = config_query_groups(config) * config->kv_channels;
+    const struct {
+        const char *name;
+        int64_t value;
+    } sizes[] = {{"--hidden-size", config->hidden_size},
+                 {"the width of this rank's attention heads", heads / parts},
+                 {"the width of this rank's queries, keys and values", (heads + 2 * keys) / parts},
+                 {"this rank's part of --ffn-hidden-size", config->ffn_hidden_size / parts}};
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
+        if (sizes[i].value % FP8_STEP != 0)
+            complain(complaints,
+                     "--fp8-format multiplies in blocks of %d, and %s is %" PRId64
+                     "; change it or leave --fp8-format out",
+                     (int)FP8_STEP, sizes[i].name, sizes[i].value);
+    int64_t lengths[] = {config->seq_length, config->decoder_seq_length};
+    int64_t ranks = config->context_parallel_size * (config->sequence_parallel ? parts : 1);
+    int64_t samples = config->micro_batch_size > 0 ? config->micro_batch_size : 1;
+    for (size_t i = 0; i < sizeof lengths / sizeof lengths[0]; i++)
+        if (samples * lengths[i] / ranks % FP8_STEP != 0)
+            complain(complaints,
+                     "--fp8-format multiplies in blocks of %d, and a micro-batch has %" PRId64
+                     " tokens on a rank; change --seq-length or --micro-batch-size, or leave --fp8-format out",
+                     (int)FP8_STEP, samples * lengths[i] / ranks);
+}
+
+void validate_fp8(const struct config *config, struct complaints *complaints) {
+    if (!config->fp8_format)
+        return;
+    if (!config->bf16)
+        complain(complaints, "--fp8-format is for the products of a bf16 model; give --bf16 with it");
+    if (config->pipeline_model_parallel_size > 1)
+        complain(complaints, "--fp8-format is not implemented together with --pipeline-model-parallel-size; leave one "
+                             "out");
+    validate_sizes(config, complaints);
+}

@@ -1,0 +1,118 @@
+// Ranges and weights of matrix products in 8 bits. See fp8.h.
+#include "model/fp8.h"
+#include "base/error.h"
+#include "base/memory.h"
+#include "comm/comm.h"
+#include "ops/device.h"
+#include "tensor/float8.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+void fp8_set(struct fp8 *fp8, const struct config *config) {
+    *fp8 = (struct fp8){.length = config->fp8_amax_history_len,
+                        .is_delayed = strcmp(config->fp8_recipe, "delayed") == 0,
+                        .takes_largest = strcmp(config->fp8_amax_compute_algo, "max") == 0,
+                        .margin = (int)config->fp8_margin};
+}
+
+int fp8_add(struct fp8 *fp8, const struct param *weight) {
+    if (fp8->count == fp8->capacity) {
+        fp8->capacity = fp8->capacity ? 2 * fp8->capacity : 64;
+        fp8->layers = memory_realloc(fp8->layers, sizeof *fp8->layers * (size_t)fp8->capacity);
+    }
+    fp8->layers[fp8->count] = (struct fp8_layer){.weight = weight};
+    return fp8->count++;
+}
+
+void fp8_free(struct fp8 *fp8) {
+    free(fp8->layers);
+    *fp8 = (struct fp8){0};
+}
+
+static enum dtype dtype_of(enum fp8_role role) {
+    return role == FP8_GRADIENT ? DTYPE_E5M2 : DTYPE_E4M3;
+}
+
+struct tensor fp8_range(const struct fp8 *fp8, int layer, enum fp8_role role) {
+    return tensor_flat(tensor_rows(fp8->ranges, layer * FP8_ROLES + (int)role, 1));
+}
+
+struct tensor fp8_take(const struct fp8 *fp8, struct arena *arena, int layer, enum fp8_role role, int64_t rows,
+                       int64_t columns) {
+    struct tensor t = arena_2d(arena, dtype_of(role), rows, columns);
+    t.range = fp8_range(fp8, layer, role).data;
+    return t;
+}
+
+void fp8_lay_out(struct fp8 *fp8, struct arena *arena) {
+    if (fp8->count == 0)
+        return;
+    fp8->ranges = arena_2d(arena, DTYPE_F32, (int64_t)fp8->count * FP8_ROLES, RANGE_LENGTH);
+    fp8->history = arena_2d(arena, DTYPE_F32, (int64_t)fp8->count * FP8_ROLES, fp8->length);
+    for (int i = 0; i < fp8->count; i++) {
+        struct fp8_layer *layer = &fp8->layers[i];
+        int64_t out = layer->weight->value.shape[0], in = layer->weight->value.shape[1];
+        layer->value = fp8_take(fp8, arena, i, FP8_WEIGHT, out, in);
+        layer->transposed = fp8_take(fp8, arena, i, FP8_WEIGHT, in, out);
+    }
+}
+
+void fp8_reset(struct fp8 *fp8, struct device *device) {
+    fp8->step = 0;
+    fp8->is_known = false;
+    if (fp8->count == 0)
+        return;
+    size_t count = (size_t)fp8->count * FP8_ROLES;
+    float *ranges = memory_alloc(sizeof *ranges * count * RANGE_LENGTH);
+    for (size_t i = 0; i < count; i++) {
+        float *range = ranges + i * RANGE_LENGTH;
+        range[RANGE_FACTOR] = range[RANGE_SCALE] = 1;
+        range[RANGE_LARGEST] = float8_kind(dtype_of((enum fp8_role)(i % FP8_ROLES))).largest;
+    }
+    device_copy_in(device, fp8->ranges, ranges);
+    device_zero(device, fp8->history);
+    device_synchronize(device);
+    free(ranges);
+}
+
+void fp8_quantize(const struct fp8 *fp8, struct device *device, const struct op_quantize *op, const struct mesh *mesh) {
+    if (!fp8->is_known) {
+        struct op_quantize measure = *op;
+        measure.y = measure.transposed = measure.dbias = (struct tensor){0};
+        op_quantize(device, &measure);
+        if (mesh && !device->ops->is_paper)
+            comm_all_reduce(mesh->group[AXIS_TENSOR], tensor_rows(op->range, RANGE_SEEN, 1), REDUCE_MAX, "fp8 range");
+        struct tensor range = tensor_2d(op->range.data, DTYPE_F32, 1, RANGE_LENGTH);
+        op_move_ranges(device, &(struct op_move_ranges){.ranges = range, .margin = fp8->margin});
+    }
+    op_quantize(device, op);
+}
+
+void fp8_begin_step(struct fp8 *fp8, struct device *device) {
+    for (int i = 0; i < fp8->count; i++) {
+        const struct fp8_layer *layer = &fp8->layers[i];
+        fp8_quantize(fp8, device,
+                     &(struct op_quantize){.y = layer->value,
+                                           .transposed = layer->transposed,
+                                           .x = layer->weight->value,
+                                           .range = fp8_range(fp8, i, FP8_WEIGHT)},
+                     NULL);
+    }
+}
+
+// The ranks of a run agree on the largest magnitude of each tensor, so that how it is divided among them does not
+// matter. The other numbers of a range are the same on all of them but after the first step, and are then set anew.
+void fp8_end_step(struct fp8 *fp8, struct device *device, const struct mesh *mesh) {
+    if (fp8->count == 0)
+        return;
+    if (!device->ops->is_paper)
+        comm_all_reduce(mesh->stage, fp8->ranges, REDUCE_MAX, "fp8 ranges");
+    op_move_ranges(device, &(struct op_move_ranges){.ranges = fp8->ranges,
+                                                    .history = fp8->history,
+                                                    .place = fp8->step % fp8->length,
+                                                    .takes_largest = fp8->takes_largest,
+                                                    .margin = fp8->margin});
+    fp8->step++;
+    fp8->is_known = fp8->is_delayed;
+}

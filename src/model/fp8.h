@@ -1,0 +1,56 @@
+// Matrix products in 8 bits: inputs and weights in E4M3, gradients in E5M2, each tensor with one range. A range follows
+// the largest magnitude of the tensor: by delay, from the steps before, or measured each time just before it is used
+// (always in the first step of a run, when nothing is known yet). Products sum in fp32; everything between them, the
+// heads and all evaluation stay in the activations' dtype.
+//
+// The weights are stored in 8 bits twice, as they are and transposed, because 8-bit products read both factors along
+// the dimension that is summed over. They are made anew at the start of each step.
+#ifndef MODEL_FP8_H
+#define MODEL_FP8_H
+
+#include "config/config.h"
+#include "ops/ops.h"
+#include "parallel/mesh.h"
+#include "parallel/param.h"
+#include "tensor/arena.h"
+
+enum fp8_role { FP8_INPUT, FP8_WEIGHT, FP8_GRADIENT, FP8_ROLES };
+
+struct fp8_layer {
+    const struct param *weight;       // (out, in)
+    struct tensor value, transposed;  // (out, in), (in, out) E4M3
+};
+
+struct fp8 {
+    struct fp8_layer *layers;
+    int count, capacity;
+    struct tensor ranges;   // (count * FP8_ROLES, RANGE_LENGTH) fp32
+    struct tensor history;  // (count * FP8_ROLES, length) fp32
+    int64_t length;
+    bool is_delayed, takes_largest;
+    int margin;
+    int64_t step;   // that were ended
+    bool is_known;  // ranges hold what the steps before have seen
+};
+
+void fp8_set(struct fp8 *fp8, const struct config *config);
+// A layer whose products are in 8 bits; returns its number.
+int fp8_add(struct fp8 *fp8, const struct param *weight);
+void fp8_free(struct fp8 *fp8);
+// Takes its tensors from the arena.
+void fp8_lay_out(struct fp8 *fp8, struct arena *arena);
+// Forgets all ranges; before the first step.
+void fp8_reset(struct fp8 *fp8, struct device *device);
+// The weights in 8 bits, for the micro-batches of a step; and what follows from what they have seen. All ranks call.
+void fp8_begin_step(struct fp8 *fp8, struct device *device);
+void fp8_end_step(struct fp8 *fp8, struct device *device, const struct mesh *mesh);
+
+struct tensor fp8_range(const struct fp8 *fp8, int layer, enum fp8_role role);
+// A tensor of 8 bits for that role, with its range.
+struct tensor fp8_take(const struct fp8 *fp8, struct arena *arena, int layer, enum fp8_role role, int64_t rows,
+                       int64_t columns);
+// op_quantize, with the range measured first where it is not known. With a mesh the ranks that divide the stream agree
+// on it.
+void fp8_quantize(const struct fp8 *fp8, struct device *device, const struct op_quantize *op, const struct mesh *mesh);
+
+#endif

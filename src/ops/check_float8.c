@@ -1,0 +1,95 @@
+// Checked entry points of what is done in 8 bits. Each verifies the contract written beside its struct in ops.h, then
+// calls the device's table.
+#include "ops/check.h"
+
+enum { RANGE_BYTES = 16, SIZE_STEP = 16, ROW_STEP = 4 };
+
+void check_float8(struct device *device, const char *op, const char *name, struct tensor t) {
+    check_rule(op, t.data && dtype_is_float8(t.dtype), "a tensor of 8-bit floats is missing");
+    check_rule(op, device->ops->supports(device, t.dtype), "this device does not multiply in 8 bits");
+    check_rule(op, t.range && (uintptr_t)t.range % RANGE_BYTES == 0, "8-bit floats need a range on 16 bytes");
+    check_strided(op, name, t, check_2d(t.dtype, t.shape[0], t.shape[1]));
+}
+
+void check_matmul_float8(struct device *device, const char *op, const struct op_matmul *m) {
+    check_float8(device, op, "a", m->a);
+    check_float8(device, op, "b", m->b);
+    check_activation(device, op, "d", m->d, 2);
+    int64_t rows = m->d.shape[0], columns = m->d.shape[1], inner = m->a.shape[1];
+    check_rule(op, !m->transpose_a && m->transpose_b, "in 8 bits b alone is transposed");
+    check_rule(op, m->a.dtype == DTYPE_E4M3 || m->b.dtype == DTYPE_E4M3, "two factors of E5M2 cannot be multiplied");
+    check_rule(op, rows % SIZE_STEP == 0 && columns % SIZE_STEP == 0 && inner % SIZE_STEP == 0,
+               "in 8 bits all sizes are multiples of 16");
+    check_rule(op, m->a.stride[0] % SIZE_STEP == 0 && m->b.stride[0] % SIZE_STEP == 0, "8-bit rows start on 16 bytes");
+    check_strided(op, "a", m->a, check_2d(m->a.dtype, rows, inner));
+    check_strided(op, "b", m->b, check_2d(m->b.dtype, columns, inner));
+    check_strided(op, "d", m->d, check_2d(m->d.dtype, rows, columns));
+    check_rule(op, m->epilogue == EPILOGUE_NONE || (m->epilogue == EPILOGUE_BIAS && m->beta == 0),
+               "a bias with beta 0 is the only epilogue in 8 bits");
+    if (m->epilogue == EPILOGUE_BIAS)
+        check_tensor(op, "bias", m->bias, check_1d(m->d.dtype, columns));
+    check_apart(op, "d", m->d, "a", m->a);
+    check_apart(op, "d", m->d, "b", m->b);
+}
+
+static void check_outputs(struct device *device, const char *name, const struct op_quantize *op, int64_t rows,
+                          int64_t columns) {
+    if (op->y.data) {
+        check_float8(device, name, "y", op->y);
+        check_tensor(name, "y", op->y, check_2d(op->y.dtype, rows, columns));
+        check_rule(name, op->y.range == op->range.data, "y must have the range of the operation");
+    }
+    if (op->transposed.data) {
+        check_float8(device, name, "transposed", op->transposed);
+        check_tensor(name, "transposed", op->transposed, check_2d(op->transposed.dtype, columns, rows));
+        check_rule(name, op->transposed.range == op->range.data, "transposed must have the range of the operation");
+        check_rule(name, !op->y.data || op->y.dtype == op->transposed.dtype, "both outputs must be of one type");
+    }
+    check_optional(name, "dbias", op->dbias, check_1d(DTYPE_F32, columns));
+}
+
+void op_quantize(struct device *device, const struct op_quantize *op) {
+    const char *name = "op_quantize";
+    check_activation(device, name, "x", op->x, 2);
+    bool is_glu = op->kind == QUANTIZE_GLU, is_glu_gradient = op->kind == QUANTIZE_GLU_GRADIENT;
+    bool is_gradient = is_glu_gradient || op->kind == QUANTIZE_ACTIVATION_GRADIENT;
+    int64_t rows = op->x.shape[0], width = op->x.shape[1], columns = is_glu ? width / 2 : width;
+    check_rule(name, op->kind >= QUANTIZE_PLAIN && op->kind <= QUANTIZE_GLU_GRADIENT, "unknown kind of values");
+    check_rule(name, op->activation >= 0 && op->activation < ACTIVATION_COUNT, "unknown activation");
+    check_rule(name, rows % ROW_STEP == 0 && width % SIZE_STEP == 0 && (is_glu_gradient ? width / 2 : columns) % 8 == 0,
+               "the columns must be a multiple of 16, the rows of 4");
+    check_rule(name, op->kind != QUANTIZE_PLAIN || !op->bias.data, "plain values have no bias");
+    check_tensor(name, "x", op->x, check_2d(op->x.dtype, rows, width));
+    check_optional(name, "bias", op->bias, check_1d(op->x.dtype, width));
+    if (is_gradient)
+        check_tensor(name, "dy", op->dy, check_2d(op->x.dtype, rows, is_glu_gradient ? width / 2 : width));
+    check_tensor(name, "range", op->range, check_1d(DTYPE_F32, RANGE_LENGTH));
+    check_outputs(device, name, op, rows, columns);
+    device->ops->quantize(device, op);
+}
+
+void op_transpose(struct device *device, const struct op_transpose *op) {
+    const char *name = "op_transpose";
+    check_float8(device, name, "x", op->x);
+    check_float8(device, name, "y", op->y);
+    int64_t rows = op->x.shape[0], columns = op->x.shape[1];
+    check_rule(name, rows % ROW_STEP == 0 && columns % SIZE_STEP == 0,
+               "the columns must be a multiple of 16, the rows of 4");
+    check_tensor(name, "x", op->x, check_2d(op->x.dtype, rows, columns));
+    check_tensor(name, "y", op->y, check_2d(op->x.dtype, columns, rows));
+    check_apart(name, "y", op->y, "x", op->x);
+    device->ops->transpose(device, op);
+}
+
+void op_move_ranges(struct device *device, const struct op_move_ranges *op) {
+    const char *name = "op_move_ranges";
+    check_rule(name, op->ranges.rank == 2, "ranges must be a matrix");
+    int64_t count = op->ranges.shape[0];
+    check_tensor(name, "ranges", op->ranges, check_2d(DTYPE_F32, count, RANGE_LENGTH));
+    if (op->history.data) {
+        check_rule(name, op->history.rank == 2 && op->place >= 0 && op->place < op->history.shape[1],
+                   "the latest magnitude has no place in the history");
+        check_tensor(name, "history", op->history, check_2d(DTYPE_F32, count, op->history.shape[1]));
+    }
+    device->ops->move_ranges(device, op);
+}

@@ -1,0 +1,70 @@
+// The functions behind enum activation and their slopes, for kernels.
+#ifndef OPS_CUDA_ACTIVATION_CUH
+#define OPS_CUDA_ACTIVATION_CUH
+
+#include "ops/cuda/cuda.cuh"
+
+static __device__ __forceinline__ float tanh_argument(float x) {
+    return 0.7978845608f * (x + 0.044715f * x * x * x);
+}
+
+static __device__ __forceinline__ float value_of(enum activation activation, float x) {
+    switch (activation) {
+    case ACTIVATION_GELU_TANH:
+        return 0.5f * x * (1.0f + tanhf(tanh_argument(x)));
+    case ACTIVATION_GELU:
+        return x * normcdff(x);
+    case ACTIVATION_RELU:
+        return x < 0 ? 0.0f : x;
+    case ACTIVATION_SILU:
+        return x / (1.0f + expf(-x));
+    default:
+        return tanhf(x);
+    }
+}
+
+static __device__ __forceinline__ float slope_of(enum activation activation, float x) {
+    switch (activation) {
+    case ACTIVATION_GELU_TANH: {
+        float t = tanhf(tanh_argument(x));
+        return 0.5f * (1.0f + t) + 0.5f * x * (1.0f - t * t) * 0.7978845608f * (1.0f + 3.0f * 0.044715f * x * x);
+    }
+    case ACTIVATION_GELU:
+        return normcdff(x) + x * 0.3989422804f * expf(-0.5f * x * x);
+    case ACTIVATION_RELU:
+        return x > 0 ? 1.0f : 0.0f;
+    case ACTIVATION_SILU: {
+        float s = 1.0f / (1.0f + expf(-x));
+        return s + x * s * (1.0f - s);
+    }
+    default: {
+        float t = tanhf(x);
+        return 1.0f - t * t;
+    }
+    }
+}
+
+// The logistic function; for bf16 by the fast exponential, which is off by some 1e-6.
+template <typename T> static __device__ __forceinline__ float logistic(float x) {
+    return 1.0f / (1.0f + expf(-x));
+}
+
+template <> __device__ __forceinline__ float logistic<__nv_bfloat16>(float x) {
+    return __fdividef(1.0f, 1.0f + __expf(-x));
+}
+
+template <> __device__ __forceinline__ float logistic<__half>(float x) {
+    return __fdividef(1.0f, 1.0f + __expf(-x));
+}
+
+// GELU in its tanh form is x times the logistic function of 2 u, u = sqrt(2 / pi) (x + 0.044715 x^3).
+template <typename T> static __device__ __forceinline__ float gelu_tanh(float x) {
+    return x * logistic<T>(1.5957691216f * (x + 0.044715f * x * x * x));
+}
+
+template <typename T> static __device__ __forceinline__ float gelu_tanh_gradient(float x) {
+    float s = logistic<T>(1.5957691216f * (x + 0.044715f * x * x * x));
+    return s + x * s * (1.0f - s) * 1.5957691216f * (1.0f + 3.0f * 0.044715f * x * x);
+}
+
+#endif

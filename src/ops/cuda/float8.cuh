@@ -1,0 +1,42 @@
+// 8-bit floats on the device: storing values, remembering the largest, and turning tiles of bytes.
+#ifndef OPS_CUDA_FLOAT8_CUH
+#define OPS_CUDA_FLOAT8_CUH
+
+#include "ops/cuda/cuda.cuh"
+
+#include <cuda_fp8.h>
+
+// Four values, scaled and rounded, in the order of memory.
+static __device__ __forceinline__ uint32_t pack_float8(const float value[4], float scale, bool is_e5m2) {
+    __nv_fp8_interpretation_t kind = is_e5m2 ? __NV_E5M2 : __NV_E4M3;
+    float2 low = make_float2(value[0] * scale, value[1] * scale),
+           high = make_float2(value[2] * scale, value[3] * scale);
+    return (uint32_t)__nv_cvt_float2_to_fp8x2(low, __NV_SATFINITE, kind) |
+           (uint32_t)__nv_cvt_float2_to_fp8x2(high, __NV_SATFINITE, kind) << 16;
+}
+
+// Magnitudes are compared as the integers their bits are, which puts NaN above all.
+static __device__ __forceinline__ uint32_t magnitude_bits(float value) {
+    return __float_as_uint(value) & 0x7FFFFFFFu;
+}
+
+// Raises what the range has seen to the warp's largest; all threads of the warp call it. An integer maximum is the same
+// in any order, and most warps find that the range has seen more already.
+static __device__ __forceinline__ void range_see(float *range, uint32_t bits) {
+    bits = __reduce_max_sync(0xFFFFFFFFu, bits);
+    unsigned *seen = (unsigned *)(range + RANGE_SEEN);
+    if ((threadIdx.x & 31) == 0 && bits > *(volatile unsigned *)seen)
+        atomicMax(seen, bits);
+}
+
+// Rows of a 4 x 4 tile of bytes become its columns.
+static __device__ __forceinline__ void turn4x4(uint32_t out[4], uint32_t a, uint32_t b, uint32_t c, uint32_t d) {
+    uint32_t ab = __byte_perm(a, b, 0x5140), cd = __byte_perm(c, d, 0x5140);  // a0 b0 a1 b1, c0 d0 c1 d1
+    out[0] = __byte_perm(ab, cd, 0x5410);
+    out[1] = __byte_perm(ab, cd, 0x7632);
+    ab = __byte_perm(a, b, 0x7362), cd = __byte_perm(c, d, 0x7362);
+    out[2] = __byte_perm(ab, cd, 0x5410);
+    out[3] = __byte_perm(ab, cd, 0x7632);
+}
+
+#endif

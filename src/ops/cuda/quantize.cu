@@ -1,0 +1,324 @@
+// Values in 8 bits and their transpose, in one pass over tiles of 128 x 128. A thread holds eight columns of four
+// neighbouring rows: it stores the rows as they are, and the columns, four bytes each, in a tile in shared memory, from
+// which warps write whole lines of the transpose. The word of four rows w of column c lies at w ^ turn(c), so that
+// neither the threads that store nor those that read meet in a bank.
+#include "ops/cuda/activation.cuh"
+#include "ops/cuda/float8.cuh"
+
+enum {
+    TILE = 128,
+    WORDS = TILE / 4,  // of a column of a tile
+    QUANTIZE_THREADS = 256,
+    COLUMN_THREADS = TILE / 8,
+    ROW_THREADS = QUANTIZE_THREADS / COLUMN_THREADS,
+    PASSES = TILE / (4 * ROW_THREADS),
+    MOST_HALVES = 2,
+};
+
+struct quantize_args {
+    uint8_t *y, *transposed;             // (N, C), (C, N) or NULL
+    const __nv_bfloat16 *x, *dy, *bias;  // dy and bias may be NULL
+    float *partial;                      // (row blocks, C): column sums, or NULL
+    float *range;
+    int64_t rows, columns;  // columns: of y, or half of them where y has two halves
+    enum activation activation;
+    bool is_e5m2;
+};
+
+// Activations that are written out; the others share a slower way.
+enum { FAST_GELU, FAST_SILU, ANY };
+
+template <int FUNCTION> static __device__ __forceinline__ float value_at(enum activation activation, float x) {
+    if (FUNCTION == FAST_GELU)
+        return gelu_tanh<__nv_bfloat16>(x);
+    if (FUNCTION == FAST_SILU)
+        return x * logistic<__nv_bfloat16>(x);
+    return value_of(activation, x);
+}
+
+template <int FUNCTION> static __device__ __forceinline__ float slope_at(enum activation activation, float x) {
+    if (FUNCTION == FAST_GELU)
+        return gelu_tanh_gradient<__nv_bfloat16>(x);
+    if (FUNCTION == FAST_SILU) {
+        float s = logistic<__nv_bfloat16>(x);
+        return s + x * s * (1.0f - s);
+    }
+    return slope_of(activation, x);
+}
+
+// What a thread reads of one row: x (its gate with a gated unit), up, and dy.
+struct quantize_row {
+    eight<__nv_bfloat16> x, up, dy;
+};
+
+template <int KIND>
+static __device__ __forceinline__ void quantize_fetch(struct quantize_row *to, const struct quantize_args &args,
+                                                      int64_t row, int64_t column) {
+    constexpr bool IS_GLU = KIND == QUANTIZE_GLU || KIND == QUANTIZE_GLU_GRADIENT;
+    const __nv_bfloat16 *x = args.x + row * args.columns * (IS_GLU ? 2 : 1);
+    to->x = fetch8(x, column, args.columns, true);
+    if (IS_GLU)
+        to->up = fetch8(x + args.columns, column, args.columns, true);
+    if (KIND == QUANTIZE_ACTIVATION_GRADIENT || KIND == QUANTIZE_GLU_GRADIENT)
+        to->dy = fetch8(args.dy + row * args.columns, column, args.columns, true);
+}
+
+// The eight values of a row, and with GLU_GRADIENT those of its other half.
+template <int KIND, int FUNCTION>
+static __device__ __forceinline__ void quantize_values(float value[MOST_HALVES][8], const struct quantize_row &row,
+                                                       const float bias[MOST_HALVES][8], enum activation activation) {
+    float x[8], up[8], dy[8];
+    unpack8(x, row.x);
+    if (KIND == QUANTIZE_GLU || KIND == QUANTIZE_GLU_GRADIENT)
+        unpack8(up, row.up);
+    if (KIND == QUANTIZE_ACTIVATION_GRADIENT || KIND == QUANTIZE_GLU_GRADIENT)
+        unpack8(dy, row.dy);
+#pragma unroll
+    for (int i = 0; i < 8; i++) {
+        if (KIND == QUANTIZE_PLAIN) {
+            value[0][i] = x[i];
+            continue;
+        }
+        float at = x[i] + bias[0][i];
+        if (KIND == QUANTIZE_ACTIVATION)
+            value[0][i] = value_at<FUNCTION>(activation, at);
+        if (KIND == QUANTIZE_GLU)
+            value[0][i] = value_at<FUNCTION>(activation, at) * (up[i] + bias[1][i]);
+        if (KIND == QUANTIZE_ACTIVATION_GRADIENT)
+            value[0][i] = dy[i] * slope_at<FUNCTION>(activation, at);
+        if (KIND == QUANTIZE_GLU_GRADIENT) {
+            value[0][i] = dy[i] * (up[i] + bias[1][i]) * slope_at<FUNCTION>(activation, at);
+            value[1][i] = dy[i] * value_at<FUNCTION>(activation, at);
+        }
+    }
+}
+
+// The place of a word in the tile: threads of a warp store columns that are COLUMNS apart.
+template <int COLUMNS> static __device__ __forceinline__ int tile_place(int column, int word) {
+    return column * WORDS + (word ^ (column / COLUMNS * (COLUMNS / 4) % WORDS));
+}
+
+// Writes a tile's columns as rows of the transpose (columns, rows), from column `first` and row `base` on.
+template <int COLUMNS>
+static __device__ __forceinline__ void write_turned(uint8_t *transposed, const uint32_t *tile, int64_t first,
+                                                    int64_t base, int64_t columns, int64_t rows) {
+    int lane = threadIdx.x & 31;
+    for (int column = threadIdx.x >> 5; column < TILE; column += QUANTIZE_THREADS / 32)
+        if (first + column < columns && base + 4 * lane < rows)
+            *(uint32_t *)(transposed + (first + column) * rows + base + 4 * lane) =
+                tile[tile_place<COLUMNS>(column, lane)];
+}
+
+// Column sums of the block's rows, in the order of its row threads.
+template <int HALVES>
+static __device__ __forceinline__ void write_partial(const struct quantize_args &args, float *shared,
+                                                     const float total[HALVES][8]) {
+    int across = threadIdx.x % COLUMN_THREADS, down = threadIdx.x / COLUMN_THREADS;
+#pragma unroll
+    for (int half = 0; half < HALVES; half++) {
+        __syncthreads();
+#pragma unroll
+        for (int i = 0; i < 8; i++)
+            shared[down * TILE + 8 * across + i] = total[half][i];
+        __syncthreads();
+        int64_t column = (int64_t)blockIdx.x * TILE + threadIdx.x;
+        if (threadIdx.x >= TILE || column >= args.columns)
+            continue;
+        float sum = 0;
+        for (int i = 0; i < ROW_THREADS; i++)
+            sum += shared[i * TILE + threadIdx.x];
+        args.partial[(int64_t)blockIdx.y * args.columns * HALVES + half * args.columns + column] = sum;
+    }
+}
+
+// A block has TILE columns and every gridDim.y'th tile of their rows.
+template <int KIND, int FUNCTION>
+static __global__ void __launch_bounds__(QUANTIZE_THREADS) quantize_kernel(struct quantize_args args) {
+    constexpr int HALVES = KIND == QUANTIZE_GLU_GRADIENT ? 2 : 1;
+    __shared__ uint32_t tile[HALVES][TILE * WORDS];
+    int across = threadIdx.x % COLUMN_THREADS, down = threadIdx.x / COLUMN_THREADS;
+    int64_t first = (int64_t)blockIdx.x * TILE, column = first + 8 * across;
+    int64_t rows = args.rows, columns = args.columns;
+    float scale = args.range[RANGE_SCALE], total[HALVES][8] = {}, bias[MOST_HALVES][8] = {};
+    uint32_t seen = 0;
+    if (args.bias && column < columns) {
+        load8(bias[0], args.bias, column, columns, true);
+        if (KIND == QUANTIZE_GLU || KIND == QUANTIZE_GLU_GRADIENT)
+            load8(bias[1], args.bias + columns, column, columns, true);
+    }
+    for (int64_t base = (int64_t)blockIdx.y * TILE; base < rows; base += (int64_t)gridDim.y * TILE) {
+#pragma unroll
+        for (int pass = 0; pass < PASSES; pass++) {
+            int word = down + ROW_THREADS * pass;
+            int64_t row = base + 4 * word;
+            if (column >= columns || row >= rows)
+                continue;
+            struct quantize_row in[4];
+#pragma unroll
+            for (int r = 0; r < 4; r++)
+                quantize_fetch<KIND>(&in[r], args, row + r, column);
+            uint32_t packed[HALVES][4][2];
+#pragma unroll
+            for (int r = 0; r < 4; r++) {
+                float value[MOST_HALVES][8];
+                quantize_values<KIND, FUNCTION>(value, in[r], bias, args.activation);
+#pragma unroll
+                for (int half = 0; half < HALVES; half++) {
+#pragma unroll
+                    for (int i = 0; i < 8; i++) {
+                        seen = max(seen, magnitude_bits(value[half][i]));
+                        total[half][i] += value[half][i];
+                    }
+                    packed[half][r][0] = pack_float8(value[half], scale, args.is_e5m2);
+                    packed[half][r][1] = pack_float8(value[half] + 4, scale, args.is_e5m2);
+                    if (args.y)
+                        *(uint2 *)(args.y + (row + r) * columns * HALVES + half * columns + column) =
+                            make_uint2(packed[half][r][0], packed[half][r][1]);
+                }
+            }
+            if (!args.transposed)
+                continue;
+#pragma unroll
+            for (int half = 0; half < HALVES; half++)
+#pragma unroll
+                for (int quad = 0; quad < 2; quad++) {
+                    uint32_t turned[4];
+                    turn4x4(turned, packed[half][0][quad], packed[half][1][quad], packed[half][2][quad],
+                            packed[half][3][quad]);
+#pragma unroll
+                    for (int i = 0; i < 4; i++)
+                        tile[half][tile_place<8>(8 * across + 4 * quad + i, word)] = turned[i];
+                }
+        }
+        if (!args.transposed)
+            continue;
+        __syncthreads();
+#pragma unroll
+        for (int half = 0; half < HALVES; half++)
+            write_turned<8>(args.transposed + half * columns * rows, tile[half], first, base, columns, rows);
+        __syncthreads();
+    }
+    range_see(args.range, seen);
+    if (args.partial)
+        write_partial<HALVES>(args, (float *)tile[0], total);
+}
+
+// 8 bits to 8 bits: a thread holds sixteen columns of four rows.
+static __global__ void __launch_bounds__(QUANTIZE_THREADS)
+    transpose_kernel(uint8_t *y, const uint8_t *x, int64_t rows, int64_t columns) {
+    __shared__ uint32_t tile[TILE * WORDS];
+    int across = threadIdx.x % (TILE / 16), word = threadIdx.x / (TILE / 16);
+    int64_t first = (int64_t)blockIdx.x * TILE, column = first + 16 * across;
+    int64_t base = (int64_t)blockIdx.y * TILE, row = base + 4 * word;
+    if (column < columns && row < rows) {
+        uint4 in[4];
+#pragma unroll
+        for (int r = 0; r < 4; r++)
+            in[r] = *(const uint4 *)(x + (row + r) * columns + column);
+        uint32_t turned[16];
+        turn4x4(turned, in[0].x, in[1].x, in[2].x, in[3].x);
+        turn4x4(turned + 4, in[0].y, in[1].y, in[2].y, in[3].y);
+        turn4x4(turned + 8, in[0].z, in[1].z, in[2].z, in[3].z);
+        turn4x4(turned + 12, in[0].w, in[1].w, in[2].w, in[3].w);
+#pragma unroll
+        for (int i = 0; i < 16; i++)
+            tile[tile_place<16>(16 * across + i, word)] = turned[i];
+    }
+    __syncthreads();
+    write_turned<16>(y, tile, first, base, columns, rows);
+}
+
+static __global__ void move_ranges_kernel(float *ranges, float *history, int64_t count, int64_t length, int64_t place,
+                                          bool takes_largest, float shrink) {
+    int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= count)
+        return;
+    float *range = ranges + i * RANGE_LENGTH, expected = range[RANGE_SEEN];
+    range[RANGE_SEEN] = 0;
+    if (length > 0)
+        history[i * length + place] = isfinite(expected) ? expected : 0.0f;
+    for (int64_t k = 0; k < length && takes_largest; k++)
+        expected = fmaxf(expected, history[i * length + k]);
+    float scale = range[RANGE_LARGEST] / expected * shrink;
+    if (!(expected > 0) || !isfinite(expected) || !isfinite(scale))
+        return;
+    range[RANGE_SCALE] = scale;
+    range[RANGE_FACTOR] = 1.0f / scale;
+}
+
+template <int KIND, int FUNCTION>
+static void launch_quantize(struct cuda_device *cuda, const struct quantize_args &args, dim3 grid) {
+    LAUNCH(cuda, (quantize_kernel<KIND, FUNCTION>), grid, QUANTIZE_THREADS, 0, args);
+}
+
+template <int KIND> static void launch_kind(struct cuda_device *cuda, const struct quantize_args &args, dim3 grid) {
+    if (args.activation == ACTIVATION_GELU_TANH)
+        launch_quantize<KIND, FAST_GELU>(cuda, args, grid);
+    else if (args.activation == ACTIVATION_SILU)
+        launch_quantize<KIND, FAST_SILU>(cuda, args, grid);
+    else
+        launch_quantize<KIND, ANY>(cuda, args, grid);
+}
+
+extern "C" void cuda_quantize(struct device *device, const struct op_quantize *op) {
+    struct cuda_device *cuda = cuda_use(device);
+    int64_t rows = op->x.shape[0], width = op->x.shape[1];
+    bool is_glu = op->kind == QUANTIZE_GLU || op->kind == QUANTIZE_GLU_GRADIENT;
+    if (op->x.dtype != DTYPE_BF16)
+        die("the CUDA backend makes 8-bit floats of bf16, not of %s", dtype_name(op->x.dtype));
+    if (tensor_count(op->x) == 0)
+        return;
+    struct quantize_args args = {};
+    args.y = (uint8_t *)op->y.data;
+    args.transposed = (uint8_t *)op->transposed.data;
+    args.x = (const __nv_bfloat16 *)op->x.data;
+    args.dy = (const __nv_bfloat16 *)op->dy.data;
+    args.bias = (const __nv_bfloat16 *)op->bias.data;
+    args.partial = op->dbias.data ? cuda->scratch : NULL;
+    args.range = (float *)op->range.data;
+    args.rows = rows;
+    args.columns = is_glu ? width / 2 : width;
+    args.activation = op->activation;
+    args.is_e5m2 = (op->y.data ? op->y.dtype : op->transposed.dtype) == DTYPE_E5M2;
+    int64_t sums = op->kind == QUANTIZE_GLU ? width / 2 : width;
+    int64_t splits = min(divide_up(rows, TILE), min((int64_t)65535, SCRATCH_FLOATS / sums));
+    dim3 grid(grid_x(divide_up(args.columns, TILE)), grid_yz(splits));
+    switch (op->kind) {
+    case QUANTIZE_PLAIN:
+        launch_quantize<QUANTIZE_PLAIN, ANY>(cuda, args, grid);
+        break;
+    case QUANTIZE_ACTIVATION:
+        launch_kind<QUANTIZE_ACTIVATION>(cuda, args, grid);
+        break;
+    case QUANTIZE_GLU:
+        launch_kind<QUANTIZE_GLU>(cuda, args, grid);
+        break;
+    case QUANTIZE_ACTIVATION_GRADIENT:
+        launch_kind<QUANTIZE_ACTIVATION_GRADIENT>(cuda, args, grid);
+        break;
+    case QUANTIZE_GLU_GRADIENT:
+        launch_kind<QUANTIZE_GLU_GRADIENT>(cuda, args, grid);
+        break;
+    }
+    float *out[] = {(float *)op->dbias.data};
+    if (op->dbias.data)
+        column_finish(cuda, out, 1, args.partial, splits, sums);
+}
+
+extern "C" void cuda_transpose(struct device *device, const struct op_transpose *op) {
+    struct cuda_device *cuda = cuda_use(device);
+    int64_t rows = op->x.shape[0], columns = op->x.shape[1];
+    if (tensor_count(op->x) == 0)
+        return;
+    dim3 grid(grid_x(divide_up(columns, TILE)), grid_yz(divide_up(rows, TILE)));
+    LAUNCH(cuda, transpose_kernel, grid, QUANTIZE_THREADS, 0, (uint8_t *)op->y.data, (const uint8_t *)op->x.data, rows,
+           columns);
+}
+
+extern "C" void cuda_move_ranges(struct device *device, const struct op_move_ranges *op) {
+    struct cuda_device *cuda = cuda_use(device);
+    int64_t count = op->ranges.shape[0], length = op->history.data ? op->history.shape[1] : 0;
+    if (count > 0)
+        LAUNCH(cuda, move_ranges_kernel, grid_x(divide_up(count, 128)), 128, 0, (float *)op->ranges.data,
+               (float *)op->history.data, count, length, op->place, op->takes_largest, ldexpf(1.0f, -op->margin));
+}

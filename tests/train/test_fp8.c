@@ -1,0 +1,149 @@
+// Models whose products are in 8 bits: they learn as they do in bf16, in every form; recompute changes no bit; an
+// evaluation between steps is in bf16; flags that 8 bits cannot have are refused.
+#include "golden_model.h"
+
+enum { ROWS = 2, COLUMNS = 16, STEPS = 25 };
+
+struct lab {
+    struct config config;
+    struct device *device;
+    struct world *world;
+    struct step *step;
+};
+
+static void open_lab(struct lab *lab, const char *flags, const char *more) {
+    char *line = memory_printf("--num-layers 2 --hidden-size 32 --num-attention-heads 2 --seq-length 16 --bf16 "
+                               "--micro-batch-size 2 --padded-vocab-size 48 --max-position-embeddings 16 "
+                               "--hidden-dropout 0 --attention-dropout 0 --ffn-hidden-size 64 %s %s",
+                               flags, more);
+    struct golden_model words = {0};
+    struct safetensors_text text = {"flags", line};
+    struct mesh mesh;
+    words.file = (struct safetensors){.metadata = &text, .metadata_count = 1};
+    golden_parse(&words, "");
+    lab->config = words.config;
+    free(line);
+    EXPECT_OK(device_open(&lab->device, &(struct device_options){.name = "cpu", .threads = 2}));
+    EXPECT_OK(world_open(&lab->world, &(struct world_options){.backend = "self"}, lab->device));
+    EXPECT_OK(mesh_place(&mesh, 0, 1, 1, 1, 1));
+    EXPECT_OK(mesh_connect(&mesh, lab->world));
+    EXPECT_OK(step_open(&lab->step, &lab->config, lab->device, &mesh, STEP_TRAIN));
+    step_initialize(lab->step);
+}
+
+static void close_lab(struct lab *lab) {
+    step_close(lab->step);
+    world_close(lab->world);
+    device_close(lab->device);
+    config_free(&lab->config);
+}
+
+static int next_input(void *context, struct step_input *input) {
+    static int32_t tokens[ROWS * COLUMNS], labels[ROWS * COLUMNS];
+    static float mask[ROWS * COLUMNS];
+    static const int64_t samples[ROWS] = {4, 5};
+    enum config_form form = config_form(&((const struct lab *)context)->config);
+    for (int i = 0; i < ROWS * COLUMNS; i++) {
+        tokens[i] = (i * 17 + 5) % 47;
+        labels[i] = (i * 23 + 11) % 47;
+        mask[i] = 1;
+    }
+    *input = (struct step_input){
+        .B = ROWS, .T = COLUMNS, .tokens = tokens, .labels = labels, .mask = mask, .samples = samples};
+    if (form == CONFIG_T5) {
+        input->S = COLUMNS;
+        input->decoder_tokens = labels;
+    }
+    return 0;
+}
+
+struct curve {
+    double first, last, evaluated;
+};
+
+static struct curve train(const char *flags, const char *more) {
+    struct lab lab;
+    struct curve curve = {0};
+    open_lab(&lab, flags, more);
+    struct step_source source = {.next = next_input, .context = &lab, .count = 1};
+    for (int i = 0; i < STEPS; i++) {
+        EXPECT_OK(step_train(lab.step, &source, 3e-3, 0));
+        curve.last = step_result(lab.step).loss;
+        curve.first = i == 0 ? curve.last : curve.first;
+    }
+    EXPECT_OK(step_evaluate(lab.step, &source));
+    curve.evaluated = step_result(lab.step).loss;
+    close_lab(&lab);
+    return curve;
+}
+
+static const char *const models[] = {
+    "",
+    "--position-embedding-type rope --swiglu --normalization RMSNorm --disable-bias-linear "
+    "--untie-embeddings-and-output-weights --group-query-attention --num-query-groups 1",
+    "--model bert --norm-placement post --bert-no-binary-head --activation gelu",
+    "--model t5 --position-embedding-type relative --activation relu --gated-linear-unit",
+};
+
+TEST(models_learn_in_8_bits) {
+    for (size_t i = 0; i < sizeof models / sizeof models[0]; i++) {
+        struct curve half = train(models[i], ""), eighth = train(models[i], "--fp8-format hybrid");
+        struct curve current = train(models[i], "--fp8-format hybrid --fp8-recipe tensorwise");
+        printf("    %.4f to %.4f in bf16, %.4f and %.4f in 8 bits\n", half.first, half.last, eighth.last, current.last);
+        EXPECT(half.last < 0.8 * half.first);
+        EXPECT(fabs(eighth.first - half.first) < 0.01 * half.first && eighth.first != half.first);
+        EXPECT(fabs(eighth.last - half.last) < 0.05 * half.first);
+        EXPECT(fabs(current.last - half.last) < 0.05 * half.first);
+        EXPECT(fabs(eighth.evaluated - eighth.last) < 0.15 * half.first);
+    }
+}
+
+TEST(recompute_changes_nothing) {
+    for (int i = 0; i < 2; i++) {
+        struct curve kept = train(models[i], "--fp8-format hybrid");
+        struct curve all = train(models[i], "--fp8-format hybrid --recompute-granularity full");
+        struct curve some = train(models[i], "--fp8-format hybrid --recompute-granularity selective");
+        EXPECT(kept.last == all.last && kept.last == some.last && kept.evaluated == all.evaluated);
+    }
+}
+
+TEST(a_history_of_several_steps_and_a_margin) {
+    struct curve half = train("", "");
+    struct curve careful = train("", "--fp8-format hybrid --fp8-amax-history-len 4 --fp8-amax-compute-algo max "
+                                     "--fp8-margin 1");
+    EXPECT(fabs(careful.last - half.last) < 0.05 * half.first);
+}
+
+static int validate(const char *flags) {
+    char *line = memory_printf("train --mock-data --train-iters 10 --lr 1e-3 --vocab-size 100 --num-layers 2 "
+                               "--hidden-size 64 --num-attention-heads 4 --seq-length 32 --micro-batch-size 2 %s",
+                               flags);
+    struct config config;
+    struct string_list words = {0};
+    for (char *word = line, *next; word; word = next) {
+        next = strchr(word, ' ');
+        if (next)
+            *next++ = '\0';
+        if (*word)
+            string_list_add(&words, word);
+    }
+    int status = config_parse(&config, (int)words.count, words.items);
+    if (status == 0)
+        status = config_validate(&config, 1);
+    config_free(&config);
+    string_list_free(&words);
+    free(line);
+    return status;
+}
+
+TEST(flags_that_do_not_fit_are_refused) {
+    EXPECT_OK(validate("--bf16 --fp8-format hybrid"));
+    EXPECT_ERROR(validate("--fp8-format hybrid"), "--bf16");
+    EXPECT_ERROR(validate("--bf16 --fp8-format e4m3"), "hybrid");
+    EXPECT_ERROR(validate("--bf16 --fp8-format hybrid --hidden-size 72"), "--hidden-size is 72");
+    EXPECT_ERROR(validate("--bf16 --fp8-format hybrid --ffn-hidden-size 100"), "--ffn-hidden-size is 100");
+    EXPECT_ERROR(validate("--bf16 --fp8-format hybrid --seq-length 20"), "40 tokens");
+}
+
+TEST_MAIN(TEST_CASE(models_learn_in_8_bits), TEST_CASE(recompute_changes_nothing),
+          TEST_CASE(a_history_of_several_steps_and_a_margin), TEST_CASE(flags_that_do_not_fit_are_refused))
