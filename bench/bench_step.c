@@ -133,7 +133,7 @@ static void set_quick_weights(struct step *step) {
     philox_normal(piece, PIECE, 0, 1, 1, 0.02);
     for (int64_t n = 0; n < PIECE; n++)
         plain[1][n] = 1;
-    struct tensor whole = step->adam.master.data ? step->adam.master : step->values;
+    struct tensor whole = step_weights_target(step);
     adam_reset(&step->adam, step->device);
     for (int i = 0; i < step->params.count; i++) {
         const struct param *param = step->params.items[i];
@@ -145,7 +145,7 @@ static void set_quick_weights(struct step *step) {
             device_synchronize(step->device);
         }
     }
-    step_round_master(step);
+    step_weights_are_set(step);
     free(piece);
     free(plain[0]);
     free(plain[1]);

@@ -226,6 +226,7 @@ struct config {
     bool use_distributed_optimizer;
     bool overlap_grad_reduce;
     bool overlap_param_gather;
+    int64_t ddp_bucket_size, ddp_num_buckets;
     double distributed_timeout_minutes;
     char *attention_backend;
     char *recompute_granularity;  // NULL | "selective" | "full"

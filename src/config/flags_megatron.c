@@ -39,7 +39,7 @@ const char flags_only_speed[] =
     "--ckpt-fully-parallel-save --ckpt-drop-redundant-extra-state --no-align-grad-reduce "
     "--disable-align-grad-reduce --nccl-communicator-config-path= --use-tp-pp-dp-mapping "
     "--disable-gloo-process-groups --use-sharp --sharp-enabled-group= --high-priority-stream-groups=* "
-    "--disable-jit-fuser --no-overlap-p2p-communication --ddp-num-buckets= --ddp-bucket-size= "
+    "--disable-jit-fuser --no-overlap-p2p-communication "
     "--ddp-pad-buckets-for-high-nccl-busbw --ddp-average-in-collective "
     "--overlap-param-gather-with-optimizer-step --no-align-param-gather --no-use-layer-wise-param-layout "
     "--use-nccl-ub --disable-symmetric-registration --create-all-gather-group --no-gradient-reduce-div-fusion "

@@ -11,7 +11,6 @@ static const struct {
     const char *note;
 } without_effect[] = {
     {"--sequence-parallel", "divides nothing with one tensor-parallel rank"},
-    {"--overlap-grad-reduce", "is not built yet: gradients are reduced after the backward pass, with the same numbers"},
     {"--ckpt-format", "has no effect: checkpoints are written in bevatron's own format"},
     {"--attention-backend", "has no effect: bevatron picks the kernel"},
     {"--timing-log-level", "has no effect yet: only the iteration is timed"},

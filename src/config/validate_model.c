@@ -117,6 +117,17 @@ static void validate_shares(const struct config *config, struct complaints *comp
                      config->micro_batch_size, lengths[i], parts);
 }
 
+static void validate_optimizer_division(const struct config *config, struct complaints *complaints) {
+    if (config->overlap_param_gather && !(config->use_distributed_optimizer && config->overlap_grad_reduce))
+        complain(complaints, "--overlap-param-gather is part of a divided optimizer that overlaps; give "
+                             "--use-distributed-optimizer and --overlap-grad-reduce too");
+    bool saves = config->save && !config->no_save_optim;
+    bool loads = config->load && !config->no_load_optim && !config->finetune;
+    if (config->use_distributed_optimizer && (saves || loads))
+        complain(complaints, "--use-distributed-optimizer cannot save or load the optimizer in this version; give "
+                             "--no-save-optim and --no-load-optim, or leave it out");
+}
+
 static void validate_mlp(struct config *config, struct complaints *complaints) {
     if (config->swiglu && config->activation && !is(config->activation, "silu"))
         complain(complaints, "--swiglu has the activation silu, not %s; leave one out", config->activation);
@@ -171,6 +182,7 @@ void validate_model(struct config *config, struct complaints *complaints) {
         config->word_embedding_size = 0;
     validate_mlp(config, complaints);
     validate_shares(config, complaints);
+    validate_optimizer_division(config, complaints);
     validate_lengths(config, complaints);
     validate_positions(config, complaints);
     validate_form(config, complaints);

@@ -10,16 +10,18 @@ static struct tensor scalar(const struct adam *adam, int64_t which) {
     return tensor_rows(adam->scalars, which, 1);
 }
 
-void adam_build(struct adam *adam, struct arena *arena, const struct param_list *params, enum dtype dtype,
+void adam_build(struct adam *adam, struct arena *arena, const struct pieces *pieces, enum dtype dtype,
                 const struct config *config) {
-    *adam = (struct adam){.beta1 = (float)config->adam_beta1,
+    *adam = (struct adam){.pieces = *pieces,
+                          .beta1 = (float)config->adam_beta1,
                           .beta2 = (float)config->adam_beta2,
                           .epsilon = (float)config->adam_eps,
                           .max_norm = (float)config->clip_grad};
+    int64_t count = pieces_local_count(pieces);
     if (dtype != DTYPE_F32)
-        adam->master = arena_1d(arena, DTYPE_F32, params->total);
-    adam->m = arena_1d(arena, DTYPE_F32, params->total);
-    adam->v = arena_1d(arena, DTYPE_F32, params->total);
+        adam->master = arena_1d(arena, DTYPE_F32, count);
+    adam->m = arena_1d(arena, DTYPE_F32, count);
+    adam->v = arena_1d(arena, DTYPE_F32, count);
     adam->scalars = arena_1d(arena, DTYPE_F32, SCALAR_COUNT);
     scaler_build(&adam->scaler, arena, config);
 }
@@ -34,50 +36,77 @@ void adam_reset(struct adam *adam, struct device *device) {
     adam->step = 0;
 }
 
-static void apply_range(const struct adam *adam, const struct adam_update *update, int64_t first, int64_t count,
-                        double weight_decay) {
-    if (count == 0)
-        return;
-    bool is_mixed = adam->master.data != NULL;
-    struct tensor values = tensor_rows(update->values, first, count);
-    op_adam(update->device, &(struct op_adam){.master = is_mixed ? tensor_rows(adam->master, first, count) : values,
-                                              .copy = is_mixed ? values : (struct tensor){0},
-                                              .grad = tensor_rows(update->grads, first, count),
-                                              .m = tensor_rows(adam->m, first, count),
-                                              .v = tensor_rows(adam->v, first, count),
-                                              .scale = scalar(adam, SCALAR_SCALE),
-                                              .lr = (float)update->lr,
-                                              .beta1 = adam->beta1,
-                                              .beta2 = adam->beta2,
-                                              .epsilon = adam->epsilon,
-                                              .weight_decay = (float)weight_decay,
-                                              .step = adam->step});
+void adam_set_master(struct adam *adam, struct device *device, struct tensor values) {
+    struct piece run;
+    for (int64_t at = 0; adam->master.data && pieces_next(&adam->pieces, &at, adam->pieces.total, &run);)
+        op_copy(device, &(struct op_copy){.dst = tensor_rows(adam->master, run.local_offset, run.count),
+                                          .src = tensor_rows(values, run.flat_offset, run.count)});
 }
 
-// squares = the sum of squares of a flat buffer over the whole model: what ranks share is split among them and summed,
-// what every rank holds whole counts once.
-static void sum_squares(const struct adam_update *update, struct tensor squares, struct tensor flat) {
-    const struct param_list *params = update->params;
-    struct device *device = update->device;
-    int64_t first = params->whole_first, end = params->whole_end, total = params->total;
-    bool is_shared = update->mesh->length[AXIS_TENSOR] > 1;
-    device_zero(device, squares);
-    if (!is_shared) {
-        op_sum_squares(device, &(struct op_sum_squares){.out = squares, .x = flat});
-        return;
-    }
-    if (first > 0)
-        op_sum_squares(device, &(struct op_sum_squares){.out = squares, .x = tensor_rows(flat, 0, first)});
-    if (total > end)
-        op_sum_squares(device, &(struct op_sum_squares){.out = squares, .x = tensor_rows(flat, end, total - end)});
-    if (!device->ops->is_paper)
-        comm_all_reduce(update->mesh->group[AXIS_TENSOR], squares, REDUCE_SUM, "sum of squares");
-    if (end > first)
-        op_sum_squares(device, &(struct op_sum_squares){.out = squares, .x = tensor_rows(flat, first, end - first)});
+static void apply_run(const struct adam *adam, const struct adam_update *update, struct piece run,
+                      double weight_decay) {
+    bool is_mixed = adam->master.data != NULL;
+    struct tensor values = tensor_rows(update->values, run.flat_offset, run.count);
+    op_adam(update->device,
+            &(struct op_adam){.master = is_mixed ? tensor_rows(adam->master, run.local_offset, run.count) : values,
+                              .copy = is_mixed ? values : (struct tensor){0},
+                              .grad = tensor_rows(update->grads, run.flat_offset, run.count),
+                              .m = tensor_rows(adam->m, run.local_offset, run.count),
+                              .v = tensor_rows(adam->v, run.local_offset, run.count),
+                              .scale = scalar(adam, SCALAR_SCALE),
+                              .lr = (float)update->lr,
+                              .beta1 = adam->beta1,
+                              .beta2 = adam->beta2,
+                              .epsilon = adam->epsilon,
+                              .weight_decay = (float)weight_decay,
+                              .step = adam->step});
+}
+
+static void apply_range(const struct adam *adam, const struct adam_update *update, int64_t first, int64_t end,
+                        double weight_decay) {
+    struct piece run;
+    for (int64_t at = first; pieces_next(&adam->pieces, &at, end, &run);)
+        apply_run(adam, update, run, weight_decay);
+}
+
+// A buffer whose squares are summed: of the flat layout, or this rank's pieces alone.
+struct squared {
+    struct tensor buffer;
+    bool is_local;
+};
+
+// squares += the sum of squares of what this rank holds of [first, end).
+static void add_squares(const struct adam *adam, const struct adam_update *update, struct tensor squares,
+                        struct squared x, int64_t first, int64_t end) {
+    struct piece run;
+    for (int64_t at = first; pieces_next(&adam->pieces, &at, end, &run);)
+        op_sum_squares(update->device,
+                       &(struct op_sum_squares){
+                           .out = squares,
+                           .x = tensor_rows(x.buffer, x.is_local ? run.local_offset : run.flat_offset, run.count)});
+}
+
+// squares = the sum of squares over the whole model: what ranks share is split among them and summed, what every rank
+// holds whole counts once.
+static void sum_squares(const struct adam *adam, const struct adam_update *update, struct tensor squares,
+                        struct squared x) {
+    const struct mesh *mesh = update->mesh;
+    bool is_shared = mesh->length[AXIS_TENSOR] > 1, is_paper = update->device->ops->is_paper;
+    int64_t total = update->params->total;
+    int64_t first = is_shared ? update->params->whole_first : total,
+            end = is_shared ? update->params->whole_end : total;
+    device_zero(update->device, squares);
+    add_squares(adam, update, squares, x, 0, first);
+    add_squares(adam, update, squares, x, end, total);
+    if (is_shared && !is_paper)
+        comm_all_reduce(mesh->group[AXIS_TENSOR], squares, REDUCE_SUM, "sum of squares");
+    add_squares(adam, update, squares, x, first, end);
+    if (adam->pieces.parts > 1 && !is_paper)
+        comm_all_reduce(mesh->replicas, squares, REDUCE_SUM, "sum of squares");
 }
 
 void adam_apply(struct adam *adam, const struct adam_update *update) {
-    sum_squares(update, scalar(adam, SCALAR_SQUARES), update->grads);
+    sum_squares(adam, update, scalar(adam, SCALAR_SQUARES), (struct squared){.buffer = update->grads});
     op_clip_scale(update->device, &(struct op_clip_scale){.scale = scalar(adam, SCALAR_SCALE),
                                                           .norm = scalar(adam, SCALAR_NORM),
                                                           .sum_squares = scalar(adam, SCALAR_SQUARES),
@@ -87,7 +116,7 @@ void adam_apply(struct adam *adam, const struct adam_update *update) {
     adam->step++;
     int64_t decayed = update->params->decayed;
     apply_range(adam, update, 0, decayed, update->weight_decay);
-    apply_range(adam, update, decayed, update->params->total - decayed, 0);
+    apply_range(adam, update, decayed, update->params->total, 0);
 }
 
 double adam_grad_norm(const struct adam *adam, struct device *device) {
@@ -99,7 +128,9 @@ double adam_grad_norm(const struct adam *adam, struct device *device) {
 double adam_params_norm(const struct adam *adam, const struct adam_update *update) {
     float squares = 0;
     struct tensor sum = scalar(adam, SCALAR_PARAM_SQUARES);
-    sum_squares(update, sum, adam->master.data ? adam->master : update->values);
+    bool is_mixed = adam->master.data != NULL;
+    sum_squares(adam, update, sum,
+                (struct squared){.buffer = is_mixed ? adam->master : update->values, .is_local = is_mixed});
     device_copy_out(update->device, &squares, sum);
     return sqrt((double)squares);
 }

@@ -51,6 +51,10 @@ void param_list_layout(struct param_list *list) {
     list->total = place(list, false, KIND_SPLIT, list->whole_end);
 }
 
+void param_list_pad(struct param_list *list, int64_t multiple) {
+    list->total = (list->total + multiple - 1) / multiple * multiple;
+}
+
 struct tensor param_in(const struct param *param, struct tensor flat) {
     char *data = (char *)flat.data + (size_t)param->offset * dtype_bytes(flat.dtype);
     int64_t rows = shard_local_size(&param->shard, 0), columns = shard_local_size(&param->shard, 1);

@@ -36,6 +36,8 @@ struct param_list {
 struct param *param_add(struct param_list *list, const char *name, struct shard shard, enum init_kind init,
                         double standard_deviation);
 void param_list_layout(struct param_list *list);
+// Makes the total a multiple of so many elements, with a gap at the end.
+void param_list_pad(struct param_list *list, int64_t multiple);
 // Points value and grad of every parameter into the flat buffers; grads may be none.
 void param_list_bind(struct param_list *list, struct tensor values, struct tensor grads);
 // The local slice of a parameter in a flat buffer of the same layout (Adam moments, master weights).

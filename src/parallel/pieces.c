@@ -39,6 +39,11 @@ struct piece pieces_own(const struct pieces *pieces, int64_t i) {
 
 bool pieces_next(const struct pieces *pieces, int64_t *at, int64_t end, struct piece *run) {
     CHECK(*at >= 0 && end <= pieces->total);
+    if (pieces->parts == 1) {
+        *run = (struct piece){*at, *at, end - *at};
+        *at = end;
+        return run->count > 0;
+    }
     while (*at < end) {
         struct piece own = pieces_own(pieces, *at / pieces->bucket);
         int64_t skipped = *at > own.flat_offset ? *at - own.flat_offset : 0;

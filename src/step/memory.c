@@ -35,7 +35,7 @@ static void lay_out_state(struct step *step, struct arena *arena) {
     step->memory.gradients = arena->used - start;
     start = arena->used;
     if (step->mode == STEP_TRAIN)
-        adam_build(&step->adam, arena, &step->params, step->dtype, config);
+        adam_build(&step->adam, arena, &step->reducer.pieces, step->dtype, config);
     step->memory.optimizer = arena->used - start;
     struct step_input largest = step_largest_input(step);
     step->inputs = arena_1d(arena, DTYPE_U8, (int64_t)step_input_bytes(step, &largest));
@@ -43,6 +43,7 @@ static void lay_out_state(struct step *step, struct arena *arena) {
     if (step->mode == STEP_GENERATE)
         lay_out_cache(step, arena);
     param_list_bind(&step->params, step->values, step->grads);
+    reducer_bind(&step->reducer, step->values, step->grads);
     start = arena->used;
     if (step->mode == STEP_TRAIN)
         fp8_lay_out(&step->model.fp8, arena);
@@ -104,7 +105,8 @@ static int take(struct step *step, struct arena *arena, const char *name, size_t
             is_state ? "weights, gradients and optimizer" : name, (double)bytes / GB, (double)m->total / GB,
             (double)m->weights / GB, (double)m->gradients / GB, (double)m->optimizer / GB, (double)m->activations / GB,
             (double)m->scratch / GB,
-            is_state ? "use more GPUs with --tensor-model-parallel-size, or a smaller model"
+            is_state ? "divide the optimizer over data-parallel ranks with --use-distributed-optimizer, use more GPUs "
+                       "with --tensor-model-parallel-size, or a smaller model"
                      : "use a smaller --micro-batch-size or --seq-length, or --recompute-granularity full "
                        "--recompute-method uniform --recompute-num-layers 1");
         return -1;

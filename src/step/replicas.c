@@ -42,6 +42,7 @@ static int first_difference(struct group *group, const int64_t *digests, const b
 int step_check_replicas(struct step *step) {
     const struct mesh *mesh = &step->mesh;
     int count = step->params.count;
+    step_settle(step);
     int64_t *digests = memory_alloc(sizeof *digests * (size_t)count);
     bool *is_compared = memory_alloc(sizeof *is_compared * (size_t)count);
     void *piece = memory_alloc(PIECE_BYTES);

@@ -2,9 +2,8 @@
 #include "step/step.h"
 #include "base/error.h"
 #include "base/memory.h"
-#include "model/init.h"
-#include "parallel/reducer.h"
 #include "step/memory.h"
+#include "step/update.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -41,6 +40,7 @@ static int build(struct step *step) {
     }
     model_build(&step->model, &step->params, step->config, &step->mesh);
     param_list_layout(&step->params);
+    step_divide_optimizer(step);
     size_t layers = (size_t)step->model.decoder.L;
     step->cache.keys = memory_alloc(sizeof(struct tensor) * layers);
     step->cache.values = memory_alloc(sizeof(struct tensor) * layers);
@@ -66,6 +66,7 @@ int step_open(struct step **result, const struct config *config, struct device *
 void step_close(struct step *step) {
     if (!step)
         return;
+    reducer_close(&step->reducer);
     step_give_memory_back(step);
     model_free(&step->model);
     param_list_free(&step->params);
@@ -73,17 +74,6 @@ void step_close(struct step *step) {
     free(step->cache.across);
     free(step->cache.values);
     free(step);
-}
-
-void step_initialize(struct step *step) {
-    if (step->mode == STEP_TRAIN)
-        adam_reset(&step->adam, step->device);
-    init_params(step->device, &step->params, step->adam.master, (uint64_t)step->config->seed);
-}
-
-void step_round_master(struct step *step) {
-    if (step->mode == STEP_TRAIN && step->adam.master.data)
-        op_copy(step->device, &(struct op_copy){.dst = step->values, .src = step->adam.master});
 }
 
 // Forward, and with learning backward, of one micro-batch. Adds its counts to *counts.
@@ -125,29 +115,13 @@ static int run_all(struct step *step, const struct step_source *source, bool is_
     return 0;
 }
 
-// Of a stream that is divided, each rank has the gradients of its rows for what is used along it.
-static void sum_stream_gradients(struct step *step) {
-    int64_t first = step->params.summed_first, count = step->params.summed_end - first;
-    if (count > 0)
-        comm_all_reduce(step->mesh.group[AXIS_TENSOR], tensor_rows(step->grads, first, count), REDUCE_SUM,
-                        "stream gradients");
-}
-
 int step_train(struct step *step, const struct step_source *source, double lr, double weight_decay) {
     CHECK(step->mode == STEP_TRAIN);
     model_clear_gradients(&step->model, step->device, &step->params, step->grads);
     fp8_begin_step(&step->model.fp8, step->device);
     TRY(run_all(step, source, true));
     fp8_end_step(&step->model.fp8, step->device, &step->mesh);
-    sum_stream_gradients(step);
-    reducer_sum_gradients(&step->mesh, step->grads);
-    adam_apply(&step->adam, &(struct adam_update){.device = step->device,
-                                                  .mesh = &step->mesh,
-                                                  .params = &step->params,
-                                                  .values = step->values,
-                                                  .grads = step->grads,
-                                                  .lr = lr,
-                                                  .weight_decay = weight_decay});
+    step_update(step, lr, weight_decay);
     return 0;
 }
 
@@ -164,42 +138,6 @@ struct step_result step_result(struct step *step) {
                                 .pair_loss = (double)totals[2] / (pairs > 1 ? pairs : 1),
                                 .pairs = pairs,
                                 .grad_norm = step->mode == STEP_TRAIN ? adam_grad_norm(&step->adam, step->device) : 0};
-}
-
-double step_params_norm(struct step *step) {
-    return adam_params_norm(
-        &step->adam, &(struct adam_update){
-                         .device = step->device, .mesh = &step->mesh, .params = &step->params, .values = step->values});
-}
-
-static int64_t count_zeros(struct device *device, struct tensor grad, float *piece, int64_t most) {
-    int64_t zeros = 0;
-    for (int64_t first = 0, count; first < tensor_count(grad); first += count) {
-        count = tensor_count(grad) - first < most ? tensor_count(grad) - first : most;
-        device_copy_out(device, piece, tensor_rows(grad, first, count));
-        for (int64_t n = 0; n < count; n++)
-            zeros += piece[n] == 0;
-    }
-    return zeros;
-}
-
-int64_t step_count_zero_gradients(struct step *step) {
-    enum { PIECE = 1 << 20 };
-    int parts = step->mesh.length[AXIS_TENSOR], part = step->mesh.place[AXIS_TENSOR];
-    float *piece = memory_alloc(sizeof(float) * PIECE);
-    int64_t *shared = memory_alloc(sizeof *shared * (size_t)parts), zeros = 0;
-    for (int i = 0; i < step->params.count; i++) {
-        const struct param *param = step->params.items[i];
-        int64_t count = count_zeros(step->device, tensor_flat(param->grad), piece, PIECE);
-        *(param->shard.parts > 1 ? &shared[part] : &zeros) += count;
-    }
-    // Every rank fills in its own place; the maximum is the whole table.
-    comm_max_i64(step->mesh.group[AXIS_TENSOR], shared, parts, "gradients that are zero");
-    for (int i = 0; i < parts; i++)
-        zeros += shared[i];
-    free(shared);
-    free(piece);
-    return zeros;
 }
 
 void step_forget(struct step *step) {

@@ -11,6 +11,7 @@
 #include "optim/adam.h"
 #include "ops/device.h"
 #include "parallel/mesh.h"
+#include "parallel/reducer.h"
 #include "tensor/arena.h"
 
 enum step_mode { STEP_TRAIN, STEP_EVALUATE, STEP_GENERATE };
@@ -68,6 +69,7 @@ struct step {
     struct param_list params;
     struct model model;
     struct adam adam;
+    struct reducer reducer;
     struct tensor values, grads;  // (n), flat
     struct tensor totals;         // (4) fp32: sum of losses, number of tokens; the same of the pair head
     struct tensor logits;         // (1, V) fp32, for generation
@@ -87,8 +89,10 @@ void step_close(struct step *step);  // NULL is fine
 
 // Random weights from the run's seed, optimizer cleared.
 void step_initialize(struct step *step);
-// After master copies were loaded: the parameters become their rounded image. Nothing where there are none.
-void step_round_master(struct step *step);
+// Where whole weights are put, a flat buffer of the parameters' layout: the parameters, or where the optimizer has
+// master copies a buffer of fp32 (the gradients'). step_weights_are_set then takes them from there.
+struct tensor step_weights_target(struct step *step);
+void step_weights_are_set(struct step *step);
 
 // One step: forward and backward of all micro-batches, reduction, update. -1 where the source failed; the weights are
 // then as before.
@@ -98,6 +102,9 @@ int step_evaluate(struct step *step, const struct step_source *source);
 // What the last call gave; waits for the device.
 struct step_result step_result(struct step *step);
 double step_params_norm(struct step *step);
+// Returns when this rank has all updated parameters, which with --overlap-param-gather may still be on their way after
+// a step. Whoever reads parameters other than by a pass calls it first.
+void step_settle(struct step *step);
 // In replicas.c: -1, naming the parameter, where ranks that should hold the same do not. All ranks call.
 int step_check_replicas(struct step *step);
 int64_t step_count_zero_gradients(struct step *step);

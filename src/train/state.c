@@ -259,9 +259,9 @@ static int load_foreign(struct step *step, const char *path, const struct checkp
 // rounded from them.
 static int load_weights(struct step *step, const char *path) {
     struct checkpoint_tensor *list = list_model(step);
-    if (step->adam.master.data)
-        for (int i = 0; i < step->params.count; i++)
-            list[i].tensor = param_in(step->params.items[i], step->adam.master);
+    struct tensor target = step_weights_target(step);
+    for (int i = 0; i < step->params.count; i++)
+        list[i].tensor = param_in(step->params.items[i], target);
     // A stage of a pipeline has some of the layers; whether the checkpoint is of this model, the flags have told.
     bool is_stage = step->mesh.length[AXIS_PIPELINE] > 1;
     int status = 0;
@@ -276,7 +276,7 @@ static int load_weights(struct step *step, const char *path) {
                                                                    .is_partial = is_stage});
     free(list);
     if (status == 0)
-        step_round_master(step);
+        step_weights_are_set(step);
     return status;
 }
 

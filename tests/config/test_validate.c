@@ -253,7 +253,7 @@ TEST(not_implemented) {
     static const char *const bad[][2] = {
         {"--recompute-activations --recompute-modules core_attn mlp", "--recompute-modules mlp is not implemented"},
         {"--optimizer sgd", "--optimizer sgd is not implemented in this version; leave it out or give adam"},
-        {"--use-distributed-optimizer", "--use-distributed-optimizer is not implemented"},
+        {"--overlap-param-gather", "give --use-distributed-optimizer and --overlap-grad-reduce too"},
         {"--dataloader-type cyclic", "--dataloader-type cyclic"},
     };
     log_set_level(LOG_ERROR);

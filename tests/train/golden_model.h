@@ -90,16 +90,13 @@ static inline void golden_open(struct golden_model *g, const char *name, const c
     for (int i = 0; i < g->step->params.count; i++) {
         const struct param *param = g->step->params.items[i];
         const struct safetensors_tensor *value = golden_find(g, "param.", param->name);
-        struct tensor target = param->value;
-        if (mode == STEP_TRAIN && g->step->adam.master.data)
-            target = param_in(param, g->step->adam.master);
+        struct tensor target = param_in(param, step_weights_target(g->step));
         EXPECT_INT(value->bytes, tensor_bytes(target));
         EXPECT_INT(value->rank, target.rank);
         EXPECT_INT(value->shape[0], target.shape[0]);
         device_copy_in(g->device, target, value->data);
     }
-    if (mode == STEP_TRAIN)
-        step_round_master(g->step);
+    step_weights_are_set(g->step);
 }
 
 static inline void golden_close(struct golden_model *g) {

@@ -1,0 +1,136 @@
+// What follows the backward passes of a step: reduction, the optimizer, new parameters; and the weights it starts from.
+// Where the optimizer is divided, a rank has it for its pieces of the flat buffers alone, see parallel/pieces.h.
+#include "step/update.h"
+#include "base/memory.h"
+#include "model/init.h"
+
+#include <stdlib.h>
+
+// Long enough that latency does not count, short enough that much of a backward pass is left when the first is full;
+// with many ranks, so long that a rank's piece is worth sending.
+static int64_t bucket_elements(const struct config *config, int64_t total, int replicas) {
+    const int64_t least = (int64_t)8 << 20, least_piece = (int64_t)256 << 10;
+    if (config->ddp_bucket_size > 0)
+        return config->ddp_bucket_size;
+    if (config->ddp_num_buckets > 0)
+        return (total + config->ddp_num_buckets - 1) / config->ddp_num_buckets;
+    return least > least_piece * replicas ? least : least_piece * replicas;
+}
+
+void step_divide_optimizer(struct step *step) {
+    const struct config *config = step->config;
+    const struct mesh *mesh = &step->mesh;
+    bool is_training = step->mode == STEP_TRAIN;
+    int replicas = mesh->length[AXIS_CONTEXT] * mesh->length[AXIS_DATA];
+    int replica = mesh->place[AXIS_CONTEXT] + mesh->length[AXIS_CONTEXT] * mesh->place[AXIS_DATA];
+    bool is_divided = is_training && config->use_distributed_optimizer;
+    int parts = is_divided ? replicas : 1;
+    param_list_pad(&step->params, pieces_multiple(parts));
+    int64_t bucket = bucket_elements(config, step->params.total, replicas);
+    reducer_open(
+        &step->reducer, &step->params,
+        &(struct reducer_options){.replicas = is_training ? mesh->replicas : NULL,
+                                  .pieces = pieces_make(step->params.total, bucket, parts, is_divided ? replica : 0),
+                                  .overlaps_reduction = config->overlap_grad_reduce,
+                                  .overlaps_gather = config->overlap_param_gather});
+}
+
+struct tensor step_weights_target(struct step *step) {
+    step_settle(step);
+    return step->mode == STEP_TRAIN && step->adam.master.data ? step->grads : step->values;
+}
+
+void step_weights_are_set(struct step *step) {
+    if (step->mode != STEP_TRAIN || !step->adam.master.data)
+        return;
+    adam_set_master(&step->adam, step->device, step->grads);
+    op_copy(step->device, &(struct op_copy){.dst = step->values, .src = step->grads});
+    device_zero(step->device, step->grads);
+}
+
+void step_initialize(struct step *step) {
+    if (step->mode == STEP_TRAIN)
+        adam_reset(&step->adam, step->device);
+    struct tensor target = step_weights_target(step);
+    init_params(step->device, &step->params, target.data == step->values.data ? (struct tensor){0} : target,
+                (uint64_t)step->config->seed);
+    step_weights_are_set(step);
+}
+
+// Of a stream that is divided, each rank has the gradients of its rows for what is used along it.
+static void sum_stream_gradients(struct step *step) {
+    int64_t first = step->params.summed_first, count = step->params.summed_end - first;
+    if (count > 0)
+        comm_all_reduce(step->mesh.group[AXIS_TENSOR], tensor_rows(step->grads, first, count), REDUCE_SUM,
+                        "stream gradients");
+}
+
+void step_update(struct step *step, double lr, double weight_decay) {
+    sum_stream_gradients(step);
+    reducer_sum(&step->reducer);
+    reducer_wait(&step->reducer);
+    adam_apply(&step->adam, &(struct adam_update){.device = step->device,
+                                                  .mesh = &step->mesh,
+                                                  .params = &step->params,
+                                                  .values = step->values,
+                                                  .grads = step->grads,
+                                                  .lr = lr,
+                                                  .weight_decay = weight_decay});
+    reducer_gather(&step->reducer);
+}
+
+void step_settle(struct step *step) {
+    reducer_settle(&step->reducer);
+}
+
+double step_params_norm(struct step *step) {
+    return adam_params_norm(
+        &step->adam, &(struct adam_update){
+                         .device = step->device, .mesh = &step->mesh, .params = &step->params, .values = step->values});
+}
+
+static int64_t count_zeros(struct device *device, struct tensor grad, float *piece, int64_t most) {
+    int64_t zeros = 0;
+    for (int64_t first = 0, count; first < tensor_count(grad); first += count) {
+        count = tensor_count(grad) - first < most ? tensor_count(grad) - first : most;
+        device_copy_out(device, piece, tensor_rows(grad, first, count));
+        for (int64_t n = 0; n < count; n++)
+            zeros += piece[n] == 0;
+    }
+    return zeros;
+}
+
+// The zeros of a parameter's gradient in this rank's pieces.
+static int64_t count_own_zeros(const struct step *step, const struct param *param, float *piece, int64_t most) {
+    struct piece run;
+    int64_t zeros = 0, end = param->offset + shard_local_count(&param->shard);
+    for (int64_t at = param->offset; pieces_next(&step->reducer.pieces, &at, end, &run);)
+        zeros += count_zeros(step->device, tensor_rows(step->grads, run.flat_offset, run.count), piece, most);
+    return zeros;
+}
+
+// The sum over a group: every rank fills in its own place, and the maximum is the whole table.
+static int64_t sum_over(struct group *group, int64_t own, const char *name) {
+    int size = group_size(group);
+    int64_t *table = memory_alloc(sizeof *table * (size_t)size), sum = 0;
+    table[group_rank(group)] = own;
+    comm_max_i64(group, table, size, name);
+    for (int i = 0; i < size; i++)
+        sum += table[i];
+    free(table);
+    return sum;
+}
+
+int64_t step_count_zero_gradients(struct step *step) {
+    enum { PIECE = 1 << 20 };
+    const char *name = "gradients that are zero";
+    float *piece = memory_alloc(sizeof(float) * PIECE);
+    int64_t split = 0, whole = 0;
+    for (int i = 0; i < step->params.count; i++) {
+        const struct param *param = step->params.items[i];
+        *(param->shard.parts > 1 ? &split : &whole) += count_own_zeros(step, param, piece, PIECE);
+    }
+    free(piece);
+    int64_t zeros = whole + sum_over(step->mesh.group[AXIS_TENSOR], split, name);
+    return step->reducer.pieces.parts > 1 ? sum_over(step->mesh.replicas, zeros, name) : zeros;
+}
