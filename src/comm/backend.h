@@ -3,6 +3,7 @@
 #ifndef COMM_BACKEND_H
 #define COMM_BACKEND_H
 
+#include "base/buffer.h"
 #include "comm/comm.h"
 #include "comm/record.h"
 
@@ -27,6 +28,11 @@ struct collective {
 
 enum { WORLD_MAX_GROUPS = 64 };
 
+// The name of a rank's machine, its end cut off where it is longer, in the form of host values.
+struct host_name {
+    int64_t words[8];
+};
+
 struct world {
     const struct collective *collective;
     struct device *device;
@@ -36,14 +42,21 @@ struct world {
     int group_count;
     struct record record;
     const char *record_folder;  // where the record is written when a collective hangs; NULL: nowhere
+    struct host_name *hosts;    // (size)
 };
 
 struct group {
     struct world *world;
     char *name;
     int rank, size;
+    int *ranks;  // (size) their numbers in the world
     struct traffic traffic[COLLECTIVE_KINDS];
 };
+
+// Fills world->hosts; all ranks call, once the group of all is there.
+void hosts_gather(struct world *world);
+// "rank 1 on n2, …": the other ranks of a group.
+void hosts_name_peers(const struct group *group, struct buffer *out);
 
 // Collectives that wrap another world: `host` (NULL for a single rank) carries ids and host values, and is freed with
 // it. nccl_fits: built in, the devices are GPUs, and no two ranks share one; all ranks of `host` call and get the same

@@ -66,15 +66,20 @@ int world_open(struct world **world, const struct world_options *given, struct d
     if (status < 0) {
         world_close(*world);
         *world = NULL;
+        return -1;
     }
-    return status;
+    hosts_gather(*world);
+    return 0;
 }
 
 void world_close(struct world *world) {
     if (!world)
         return;
-    for (int i = world->group_count - 1; i >= 0; i--)
+    for (int i = world->group_count - 1; i >= 0; i--) {
+        free(world->groups[i]->ranks);
         world->collective->group_free(world->groups[i]);
+    }
+    free(world->hosts);
     world->collective->world_free(world);
 }
 
@@ -90,8 +95,11 @@ int world_group(struct world *world, struct group **group, const int *ranks, int
     CHECK(world->group_count < WORLD_MAX_GROUPS);
     *group = NULL;
     TRY(world->collective->group_create(world, group, ranks, count, name));
-    if (*group)
+    if (*group) {
         world->groups[world->group_count++] = *group;
+        (*group)->ranks = memory_alloc(sizeof(int) * (size_t)count);
+        memcpy((*group)->ranks, ranks, sizeof(int) * (size_t)count);
+    }
     return 0;
 }
 
@@ -220,6 +228,20 @@ static void leave_record(const struct world *world) {
     free(path);
 }
 
+static void give_up(const struct comm_request *request) {
+    const struct group *group = request->group;
+    struct buffer peers = {0};
+    leave_record(group->world);
+    // A group that carries another's host values is its backend's own and knows no names.
+    if (group->ranks && group->world->hosts)
+        hosts_name_peers(group, &peers);
+    die_code(EXIT_CODE_HANG,
+             "collective \"%s\" in group \"%s\" (rank %d of %d) has waited %.0f s, longer than "
+             "--distributed-timeout-minutes allows; another rank is lost or stuck: %s",
+             request->name, group->name, group->rank, group->size, group->world->deadline_seconds,
+             peers.length ? peers.data : "which one is not known");
+}
+
 void comm_wait(struct comm_request *request) {
     double deadline = request->group->world->deadline_seconds;
     for (int64_t polls = 0; request->handle; polls++) {
@@ -232,11 +254,7 @@ void comm_wait(struct comm_request *request) {
         if (polls > 200)
             sched_yield();
         if (polls % 1024 == 1023 && clock_seconds() - request->started > deadline) {
-            leave_record(request->group->world);
-            die_code(EXIT_CODE_HANG,
-                     "collective \"%s\" in group \"%s\" (rank %d of %d) has waited %.0f s, longer than "
-                     "--distributed-timeout-minutes allows; another rank is lost or stuck",
-                     request->name, request->group->name, request->group->rank, request->group->size, deadline);
+            give_up(request);
         }
     }
 }
