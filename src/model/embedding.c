@@ -79,12 +79,12 @@ static void look_up_words(const struct embedding *embedding, const struct pass *
 }
 
 // One after another: the words, what widens them, positions and dropout.
-static void look_up_in_steps(struct embedding *embedding, const struct pass *pass, const struct embedding_input *input,
-                             struct tensor out) {
+static void look_up_in_steps(const struct embedding *embedding, const struct pass *pass,
+                             struct embedding_flight *flight, const struct embedding_input *input, struct tensor out) {
     if (embedding->projection.weight) {
-        embedding->words = arena_2d(pass->saved, pass->dtype, pass_stream_rows(pass), embedding->E);
-        look_up_words(embedding, pass, input, embedding->words);
-        linear_forward(&embedding->projection, pass, out, embedding->words, EPILOGUE_NONE, (struct tensor){0});
+        flight->words = arena_2d(pass->saved, pass->dtype, pass_stream_rows(pass), embedding->E);
+        look_up_words(embedding, pass, input, flight->words);
+        linear_forward(&embedding->projection, pass, out, flight->words, EPILOGUE_NONE, (struct tensor){0});
     } else {
         look_up_words(embedding, pass, input, out);
     }
@@ -95,10 +95,10 @@ static void look_up_in_steps(struct embedding *embedding, const struct pass *pas
         op_dropout_add(pass->device, &(struct op_dropout_add){.out = out, .x = out, .dropout = dropout});
 }
 
-static void look_up(struct embedding *embedding, const struct pass *pass, const struct embedding_input *input,
-                    struct tensor out) {
+static void look_up(const struct embedding *embedding, const struct pass *pass, struct embedding_flight *flight,
+                    const struct embedding_input *input, struct tensor out) {
     if (pass_parts(pass) > 1 || embedding->projection.weight) {
-        look_up_in_steps(embedding, pass, input, out);
+        look_up_in_steps(embedding, pass, flight, input, out);
         return;
     }
     struct op_embedding_forward op = {.out = out, .tokens = input->tokens, .table = embedding->tokens->value};
@@ -111,20 +111,20 @@ static void look_up(struct embedding *embedding, const struct pass *pass, const 
     op_embedding_forward(pass->device, &op);
 }
 
-struct tensor embedding_forward(struct embedding *embedding, const struct pass *pass,
-                                const struct embedding_input *input) {
+struct tensor embedding_forward(const struct embedding *embedding, const struct pass *pass,
+                                struct embedding_flight *flight, const struct embedding_input *input) {
     int64_t N = pass_stream_rows(pass);
     struct tensor x = arena_2d(pass->saved, pass->dtype, N, embedding->C);
-    look_up(embedding, pass, input, x);
+    look_up(embedding, pass, flight, input, x);
     if (is_plain(embedding))
         return x;
     if (embedding->types)
         add_rows(embedding, pass, input->types, embedding->types->value, x);
     if (embedding->has_norm) {
-        embedding->sum = x;
-        norm_take(&embedding->norm, pass, &embedding->norm_saved, N, (struct tensor){0});
-        norm_forward(&embedding->norm, pass, &embedding->norm_saved, x, &(struct residual){0});
-        x = embedding->norm_saved.y;
+        flight->sum = x;
+        norm_take(&embedding->norm, pass, &flight->norm, N, (struct tensor){0});
+        norm_forward(&embedding->norm, pass, &flight->norm, x, &(struct residual){0});
+        x = flight->norm.y;
     }
     struct dropout dropout = dropout_of(embedding, pass, input);
     if (dropout.rate != 0)
@@ -133,16 +133,17 @@ struct tensor embedding_forward(struct embedding *embedding, const struct pass *
 }
 
 // dx through the dropout, and through the norm where there is one; returns the gradient of the sum of the tables' rows.
-static struct tensor backward_sum(struct embedding *embedding, const struct pass *pass,
-                                  const struct embedding_input *input, struct tensor dx) {
+static struct tensor backward_sum(const struct embedding *embedding, const struct pass *pass,
+                                  const struct embedding_flight *flight, const struct embedding_input *input,
+                                  struct tensor dx) {
     struct dropout dropout = dropout_of(embedding, pass, input);
     if (dropout.rate != 0)
         op_dropout_backward(pass->device, &(struct op_dropout_backward){.dx = dx, .dy = dx, .dropout = dropout});
     if (!embedding->has_norm)
         return dx;
     struct tensor dsum = arena_2d(pass->scratch, pass->dtype, pass_stream_rows(pass), embedding->C);
-    norm_backward(&embedding->norm, pass, &embedding->norm_saved,
-                  &(struct norm_gradient){.dx = dsum, .dy = dx, .x = embedding->sum});
+    norm_backward(&embedding->norm, pass, &flight->norm,
+                  &(struct norm_gradient){.dx = dsum, .dy = dx, .x = flight->sum});
     return dsum;
 }
 
@@ -153,17 +154,18 @@ static void backward_rows(const struct pass *pass, struct tensor which, struct t
 }
 
 // The gradient of the words themselves, from that of the stream.
-static struct tensor backward_projection(const struct embedding *embedding, const struct pass *pass, struct tensor dx) {
+static struct tensor backward_projection(const struct embedding *embedding, const struct pass *pass,
+                                         const struct embedding_flight *flight, struct tensor dx) {
     if (!embedding->projection.weight)
         return dx;
     struct tensor dwords = arena_2d(pass->scratch, pass->dtype, pass_stream_rows(pass), embedding->E);
     linear_backward_input(&embedding->projection, pass, dwords, dx, (struct tensor){0});
-    linear_backward_weight(&embedding->projection, pass, dx, embedding->words);
+    linear_backward_weight(&embedding->projection, pass, dx, flight->words);
     return dwords;
 }
 
-void embedding_backward(struct embedding *embedding, const struct pass *pass, const struct embedding_input *input,
-                        struct tensor dx) {
+void embedding_backward(const struct embedding *embedding, const struct pass *pass,
+                        const struct embedding_flight *flight, const struct embedding_input *input, struct tensor dx) {
     size_t mark = arena_mark(pass->scratch);
     struct op_embedding_backward op = {.dtable = embedding->tokens->grad,
                                        .dout = dx,
@@ -173,14 +175,14 @@ void embedding_backward(struct embedding *embedding, const struct pass *pass, co
     if (is_one)
         op.dropout = dropout_of(embedding, pass, input);
     else
-        dx = backward_sum(embedding, pass, input, dx);
+        dx = backward_sum(embedding, pass, flight, input, dx);
     if (embedding->positions && is_one) {
         op.positions = input->positions;
         op.dposition_table = position_rows(embedding, embedding->positions->grad);
     } else if (embedding->positions) {
         backward_rows(pass, input->positions, position_rows(embedding, embedding->positions->grad), dx);
     }
-    op.dout = pass_gather(pass, pass->scratch, backward_projection(embedding, pass, dx), "embedding gradient");
+    op.dout = pass_gather(pass, pass->scratch, backward_projection(embedding, pass, flight, dx), "embedding gradient");
     op_embedding_backward(pass->device, &op);
     if (embedding->types)
         backward_rows(pass, input->types, embedding->types->grad, dx);

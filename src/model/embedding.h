@@ -15,11 +15,13 @@ struct embedding {
     bool has_norm;
     struct norm norm;
     double dropout;
+};
 
-    // The micro-batch on its way: what backward needs of a model with a projection or a norm here.
+// Of a micro-batch on its way: what backward needs of a model with a projection or a norm here.
+struct embedding_flight {
     struct tensor words;  // (N, E)
     struct tensor sum;    // (N, C)
-    struct norm_saved norm_saved;
+    struct norm_saved norm;
 };
 
 // What one stack is given.
@@ -33,10 +35,10 @@ struct embedding_input {
 void embedding_build(struct embedding *embedding, struct param_list *params, const struct config *config,
                      const struct choices *choices);
 // The stream before the first block, (N, C).
-struct tensor embedding_forward(struct embedding *embedding, const struct pass *pass,
-                                const struct embedding_input *input);
+struct tensor embedding_forward(const struct embedding *embedding, const struct pass *pass,
+                                struct embedding_flight *flight, const struct embedding_input *input);
 // Adds to the gradients of all tables; dx (N, C) is overwritten.
-void embedding_backward(struct embedding *embedding, const struct pass *pass, const struct embedding_input *input,
-                        struct tensor dx);
+void embedding_backward(const struct embedding *embedding, const struct pass *pass,
+                        const struct embedding_flight *flight, const struct embedding_input *input, struct tensor dx);
 
 #endif

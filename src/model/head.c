@@ -37,22 +37,24 @@ void head_build(struct head *head, struct param_list *params, const struct confi
     head->vocabulary_start = shard_local_start(&head->weight->shard);
 }
 
-static struct tensor transform(struct head *head, const struct pass *pass, struct tensor x) {
+static struct tensor transform(const struct head *head, const struct pass *pass, struct head_flight *flight,
+                               struct tensor x) {
     int64_t rows = x.shape[0];
-    head->before = arena_2d(pass->saved, pass->dtype, rows, head->C);
-    head->after = arena_2d(pass->saved, pass->dtype, rows, head->C);
-    norm_take(&head->norm, pass, &head->norm_saved, rows, (struct tensor){0});
-    linear_forward(&head->dense, pass, head->before, x, EPILOGUE_BIAS, (struct tensor){0});
+    flight->before = arena_2d(pass->saved, pass->dtype, rows, head->C);
+    flight->after = arena_2d(pass->saved, pass->dtype, rows, head->C);
+    norm_take(&head->norm, pass, &flight->norm, rows, (struct tensor){0});
+    linear_forward(&head->dense, pass, flight->before, x, EPILOGUE_BIAS, (struct tensor){0});
     op_activation_forward(pass->device, &(struct op_activation_forward){
-                                            .y = head->after, .x = head->before, .activation = head->activation});
-    norm_forward(&head->norm, pass, &head->norm_saved, head->after, &(struct residual){0});
-    return head->norm_saved.y;
+                                            .y = flight->after, .x = flight->before, .activation = head->activation});
+    norm_forward(&head->norm, pass, &flight->norm, flight->after, &(struct residual){0});
+    return flight->norm.y;
 }
 
 // What the vocabulary's rows are multiplied with, (rows, E).
-static struct tensor features_of(struct head *head, const struct pass *pass, struct tensor x) {
+static struct tensor features_of(const struct head *head, const struct pass *pass, struct head_flight *flight,
+                                 struct tensor x) {
     if (head->has_transform)
-        return transform(head, pass, x);
+        return transform(head, pass, flight, x);
     if (!head->projection.weight)
         return x;
     struct tensor narrow = arena_2d(pass->saved, pass->dtype, x.shape[0], head->E);
@@ -60,13 +62,14 @@ static struct tensor features_of(struct head *head, const struct pass *pass, str
     return narrow;
 }
 
-void head_forward(struct head *head, const struct pass *pass, struct tensor x, struct tensor logits) {
-    head->x = x;
-    head->features = pass_gather(pass, pass->saved, features_of(head, pass, x), "head input");
-    head->logits = logits.data ? logits : arena_2d(pass->saved, pass->dtype, head->features.shape[0], head->V);
-    op_matmul(pass->device, &(struct op_matmul){.a = head->features,
+void head_forward(const struct head *head, const struct pass *pass, struct head_flight *flight, struct tensor x,
+                  struct tensor logits) {
+    flight->x = x;
+    flight->features = pass_gather(pass, pass->saved, features_of(head, pass, flight, x), "head input");
+    flight->logits = logits.data ? logits : arena_2d(pass->saved, pass->dtype, flight->features.shape[0], head->V);
+    op_matmul(pass->device, &(struct op_matmul){.a = flight->features,
                                                 .b = head->weight->value,
-                                                .d = head->logits,
+                                                .d = flight->logits,
                                                 .transpose_b = true,
                                                 .alpha = head->scale,
                                                 .epilogue = head->bias ? EPILOGUE_BIAS : EPILOGUE_NONE,
@@ -120,46 +123,49 @@ static void add_loss(const struct pass *pass, struct tensor logits, const struct
     arena_release(pass->scratch, mark);
 }
 
-void head_loss(struct head *head, const struct pass *pass, const struct targets *targets) {
-    add_loss(pass, head->logits, targets, pass_parts(pass) > 1 ? head->vocabulary_start : -1);
+void head_loss(const struct head *head, const struct pass *pass, struct head_flight *flight,
+               const struct targets *targets) {
+    add_loss(pass, flight->logits, targets, pass_parts(pass) > 1 ? head->vocabulary_start : -1);
 }
 
-static void backward_transform(struct head *head, const struct pass *pass, struct tensor dx, struct tensor dfeatures) {
+static void backward_transform(const struct head *head, const struct pass *pass, const struct head_flight *flight,
+                               struct tensor dx, struct tensor dfeatures) {
     size_t mark = arena_mark(pass->scratch);
     struct tensor dafter = arena_2d(pass->scratch, pass->dtype, dx.shape[0], head->C);
-    norm_backward(&head->norm, pass, &head->norm_saved,
-                  &(struct norm_gradient){.dx = dafter, .dy = dfeatures, .x = head->after});
+    norm_backward(&head->norm, pass, &flight->norm,
+                  &(struct norm_gradient){.dx = dafter, .dy = dfeatures, .x = flight->after});
     op_activation_backward(pass->device,
                            &(struct op_activation_backward){
-                               .dx = dafter, .dy = dafter, .x = head->before, .activation = head->activation});
+                               .dx = dafter, .dy = dafter, .x = flight->before, .activation = head->activation});
     linear_backward_input(&head->dense, pass, dx, dafter, (struct tensor){0});
-    linear_backward_weight(&head->dense, pass, dafter, head->x);
+    linear_backward_weight(&head->dense, pass, dafter, flight->x);
     linear_backward_bias(&head->dense, pass, dafter);
     arena_release(pass->scratch, mark);
 }
 
-void head_backward(struct head *head, const struct pass *pass, struct tensor dx) {
+void head_backward(const struct head *head, const struct pass *pass, const struct head_flight *flight,
+                   struct tensor dx) {
     size_t mark = arena_mark(pass->scratch);
     bool is_direct = !head->has_transform && !head->projection.weight;
     struct tensor dfeatures = is_direct ? dx : arena_2d(pass->scratch, pass->dtype, dx.shape[0], head->E);
     struct tensor whole =
-        pass->splits_rows ? arena_2d(pass->scratch, pass->dtype, head->logits.shape[0], head->E) : dfeatures;
+        pass->splits_rows ? arena_2d(pass->scratch, pass->dtype, flight->logits.shape[0], head->E) : dfeatures;
     op_matmul(pass->device,
-              &(struct op_matmul){.a = head->logits, .b = head->weight->value, .d = whole, .alpha = head->scale});
+              &(struct op_matmul){.a = flight->logits, .b = head->weight->value, .d = whole, .alpha = head->scale});
     pass_sum(pass, dfeatures, whole, "head input gradient");
-    op_matmul(pass->device, &(struct op_matmul){.a = head->logits,
-                                                .b = head->features,
+    op_matmul(pass->device, &(struct op_matmul){.a = flight->logits,
+                                                .b = flight->features,
                                                 .d = head->weight->grad,
                                                 .transpose_a = true,
                                                 .alpha = head->scale,
                                                 .beta = pass->is_first ? 0 : 1});
     if (head->bias)
-        op_column_sum(pass->device, &(struct op_column_sum){.out = head->bias->grad, .x = head->logits});
+        op_column_sum(pass->device, &(struct op_column_sum){.out = head->bias->grad, .x = flight->logits});
     if (head->has_transform)
-        backward_transform(head, pass, dx, dfeatures);
+        backward_transform(head, pass, flight, dx, dfeatures);
     if (head->projection.weight) {
         linear_backward_input(&head->projection, pass, dx, dfeatures, (struct tensor){0});
-        linear_backward_weight(&head->projection, pass, dfeatures, head->x);
+        linear_backward_weight(&head->projection, pass, dfeatures, flight->x);
     }
     arena_release(pass->scratch, mark);
 }
@@ -179,29 +185,30 @@ static struct tensor first_tokens(const struct pass *pass, struct tensor x) {
     return tensor_slice(tensor_reshape_2d(x, pass->B, pass->T * C), 1, 0, C);
 }
 
-void pair_head_forward(struct pair_head *head, const struct pass *pass, struct tensor x,
-                       const struct targets *targets) {
+void pair_head_forward(const struct pair_head *head, const struct pass *pass, struct pair_head_flight *flight,
+                       struct tensor x, const struct targets *targets) {
     struct tensor none = {0};
-    head->first = first_tokens(pass, pass_gather(pass, pass->saved, x, "pair head input"));
-    head->before = arena_2d(pass->saved, pass->dtype, pass->B, head->dense.out);
-    head->after = arena_2d(pass->saved, pass->dtype, pass->B, head->dense.out);
-    head->logits = arena_2d(pass->saved, pass->dtype, pass->B, head->output.out);
-    linear_forward(&head->dense, pass, head->before, head->first, EPILOGUE_BIAS, none);
+    flight->first = first_tokens(pass, pass_gather(pass, pass->saved, x, "pair head input"));
+    flight->before = arena_2d(pass->saved, pass->dtype, pass->B, head->dense.out);
+    flight->after = arena_2d(pass->saved, pass->dtype, pass->B, head->dense.out);
+    flight->logits = arena_2d(pass->saved, pass->dtype, pass->B, head->output.out);
+    linear_forward(&head->dense, pass, flight->before, flight->first, EPILOGUE_BIAS, none);
     op_activation_forward(pass->device, &(struct op_activation_forward){
-                                            .y = head->after, .x = head->before, .activation = ACTIVATION_TANH});
-    linear_forward(&head->output, pass, head->logits, head->after, EPILOGUE_BIAS, none);
-    add_loss(pass, head->logits, targets, -1);
+                                            .y = flight->after, .x = flight->before, .activation = ACTIVATION_TANH});
+    linear_forward(&head->output, pass, flight->logits, flight->after, EPILOGUE_BIAS, none);
+    add_loss(pass, flight->logits, targets, -1);
 }
 
-void pair_head_backward(struct pair_head *head, const struct pass *pass, struct tensor dx) {
+void pair_head_backward(const struct pair_head *head, const struct pass *pass, const struct pair_head_flight *flight,
+                        struct tensor dx) {
     size_t mark = arena_mark(pass->scratch);
     struct tensor dbefore = arena_2d(pass->scratch, pass->dtype, pass->B, head->dense.out);
-    linear_backward_input(&head->output, pass, dbefore, head->logits, (struct tensor){0});
-    linear_backward_weight(&head->output, pass, head->logits, head->after);
-    linear_backward_bias(&head->output, pass, head->logits);
+    linear_backward_input(&head->output, pass, dbefore, flight->logits, (struct tensor){0});
+    linear_backward_weight(&head->output, pass, flight->logits, flight->after);
+    linear_backward_bias(&head->output, pass, flight->logits);
     op_activation_backward(pass->device,
                            &(struct op_activation_backward){
-                               .dx = dbefore, .dy = dbefore, .x = head->before, .activation = ACTIVATION_TANH});
+                               .dx = dbefore, .dy = dbefore, .x = flight->before, .activation = ACTIVATION_TANH});
     if (pass->splits_rows) {
         // Every rank has all of this gradient; its rows of it go to the stream.
         struct tensor whole = arena_2d(pass->scratch, pass->dtype, pass_rows(pass), dx.shape[1]);
@@ -212,7 +219,7 @@ void pair_head_backward(struct pair_head *head, const struct pass *pass, struct 
     } else {
         linear_backward_input_add(&head->dense, pass, first_tokens(pass, dx), dbefore);
     }
-    linear_backward_weight(&head->dense, pass, dbefore, head->first);
+    linear_backward_weight(&head->dense, pass, dbefore, flight->first);
     linear_backward_bias(&head->dense, pass, dbefore);
     arena_release(pass->scratch, mark);
 }

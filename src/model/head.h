@@ -27,34 +27,43 @@ struct head {
     struct norm norm;
     enum activation activation;
     struct linear projection;  // (E, C); without a weight where E is C
+};
 
-    // The micro-batch on its way: what backward needs.
+// Of a micro-batch on its way: what backward needs.
+struct head_flight {
     struct tensor x, before, after;  // (N, C): the stream; around the activation of the transform
-    struct norm_saved norm_saved;
+    struct norm_saved norm;
     struct tensor features;  // (N, E): what the product with the vocabulary is given
     struct tensor logits;    // (N, V): holds their gradient after the loss
 };
 
 void head_build(struct head *head, struct param_list *params, const struct config *config,
                 const struct choices *choices, struct param *embedding);
-// Logits of x (rows, C) into head->logits, or into `logits`, (rows, V) fp32 or the pass's dtype, where that is given.
-void head_forward(struct head *head, const struct pass *pass, struct tensor x, struct tensor logits);
-void head_loss(struct head *head, const struct pass *pass, const struct targets *targets);
+// Logits of x (rows, C) into flight->logits, or into `logits`, (rows, V) fp32 or the pass's dtype, where that is given.
+void head_forward(const struct head *head, const struct pass *pass, struct head_flight *flight, struct tensor x,
+                  struct tensor logits);
+void head_loss(const struct head *head, const struct pass *pass, struct head_flight *flight,
+               const struct targets *targets);
 // dx (N, C) = the gradient of head_forward's x.
-void head_backward(struct head *head, const struct pass *pass, struct tensor dx);
+void head_backward(const struct head *head, const struct pass *pass, const struct head_flight *flight,
+                   struct tensor dx);
 
 struct pair_head {
     struct linear dense;   // (C, C)
     struct linear output;  // (2, C)
+};
 
+struct pair_head_flight {
     struct tensor first;          // (B, C), rows T * C apart: the first tokens
     struct tensor before, after;  // (B, C): around tanh
     struct tensor logits;         // (B, 2)
 };
 
 void pair_head_build(struct pair_head *head, struct param_list *params, const struct choices *choices);
-void pair_head_forward(struct pair_head *head, const struct pass *pass, struct tensor x, const struct targets *targets);
+void pair_head_forward(const struct pair_head *head, const struct pass *pass, struct pair_head_flight *flight,
+                       struct tensor x, const struct targets *targets);
 // Adds to the rows of dx (N, C) that belong to first tokens.
-void pair_head_backward(struct pair_head *head, const struct pass *pass, struct tensor dx);
+void pair_head_backward(const struct pair_head *head, const struct pass *pass, const struct pair_head_flight *flight,
+                        struct tensor dx);
 
 #endif

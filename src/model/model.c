@@ -38,65 +38,93 @@ void model_free(struct model *model) {
     *model = (struct model){0};
 }
 
-// The pass of the tokens that `tokens` holds: the only stack's, or the encoder's.
-static struct pass first_pass(const struct pass *pass, const struct device_batch *batch) {
-    struct pass own = *pass;
-    own.row_ids = batch->row_ids;
-    own.positions = batch->positions;
-    own.key_counts = batch->lengths;
-    own.first_keys = batch->first_keys;
-    return own;
+void model_flight_open(struct model_flight *flight, const struct model *model) {
+    *flight = (struct model_flight){0};
+    stack_flight_open(&flight->encoder, &model->encoder);
+    stack_flight_open(&flight->decoder, &model->decoder);
 }
 
-// The pass of a decoder over an encoder. Its padding stands at the end, where no counted token sees it.
-static struct pass second_pass(const struct model *model, const struct pass *pass, const struct device_batch *batch) {
-    struct pass own = *pass;
-    own.T = batch->S;
-    own.row_ids = batch->decoder_row_ids;
-    own.positions = batch->decoder_positions;
-    own.memory = model->memory;
-    return own;
-}
-
-static struct embedding_input first_input(const struct device_batch *batch) {
-    return (struct embedding_input){.tokens = batch->tokens, .positions = batch->positions, .types = batch->types};
-}
-
-static struct embedding_input second_input(const struct model *model, const struct device_batch *batch) {
-    return (struct embedding_input){
-        .tokens = batch->decoder_tokens, .positions = batch->decoder_positions, .dropout_layer = model->encoder.L};
+void model_flight_close(struct model_flight *flight) {
+    stack_flight_close(&flight->encoder);
+    stack_flight_close(&flight->decoder);
+    *flight = (struct model_flight){0};
 }
 
 static bool has_both(const struct model *model) {
     return model->form == CONFIG_T5;
 }
 
-// The stack whose output the heads are given.
-static struct stack *last_stack(struct model *model) {
-    return model->form == CONFIG_BERT ? &model->encoder : &model->decoder;
+// A stack with the embeddings before it, and one micro-batch's way through them.
+struct section {
+    const struct stack *stack;
+    struct stack_flight *stack_flight;
+    struct embedding_flight *embedding_flight;
+    struct pass pass;
+    struct embedding_input input;
+};
+
+// The only stack, or the encoder under a decoder: the way of what `tokens` holds.
+static struct section first_section(const struct model *model, const struct pass *pass, struct model_flight *flight,
+                                    const struct device_batch *batch) {
+    bool is_encoder = model->form != CONFIG_GPT;
+    struct section section = {.stack = is_encoder ? &model->encoder : &model->decoder,
+                              .stack_flight = is_encoder ? &flight->encoder : &flight->decoder,
+                              .embedding_flight = &flight->embeddings[0],
+                              .pass = *pass,
+                              .input = {.tokens = batch->tokens, .positions = batch->positions, .types = batch->types}};
+    section.pass.row_ids = batch->row_ids;
+    section.pass.positions = batch->positions;
+    section.pass.key_counts = batch->lengths;
+    section.pass.first_keys = batch->first_keys;
+    return section;
 }
 
-static struct tensor run_stack(struct model *model, struct stack *stack, const struct pass *pass,
-                               const struct embedding_input *input) {
-    return stack_forward(stack, pass, embedding_forward(&model->embedding, pass, input));
+// A decoder over an encoder. Its padding stands at the end, where no counted token sees it.
+static struct section second_section(const struct model *model, const struct pass *pass, struct model_flight *flight,
+                                     const struct device_batch *batch) {
+    struct section section = {.stack = &model->decoder,
+                              .stack_flight = &flight->decoder,
+                              .embedding_flight = &flight->embeddings[1],
+                              .pass = *pass,
+                              .input = {.tokens = batch->decoder_tokens,
+                                        .positions = batch->decoder_positions,
+                                        .dropout_layer = model->encoder.L}};
+    section.pass.T = batch->S;
+    section.pass.row_ids = batch->decoder_row_ids;
+    section.pass.positions = batch->decoder_positions;
+    section.pass.memory = flight->memory;
+    return section;
 }
 
-void model_forward(struct model *model, const struct pass *pass, const struct device_batch *batch) {
-    struct pass own = first_pass(pass, batch);
-    struct embedding_input input = first_input(batch);
+// The one whose output the heads are given.
+static struct section last_section(const struct model *model, const struct pass *pass, struct model_flight *flight,
+                                   const struct device_batch *batch) {
+    return has_both(model) ? second_section(model, pass, flight, batch) : first_section(model, pass, flight, batch);
+}
+
+// From tokens to what the final norm takes.
+static struct tensor run(const struct model *model, const struct section *section) {
+    struct tensor x = embedding_forward(&model->embedding, &section->pass, section->embedding_flight, &section->input);
+    return stack_forward(section->stack, &section->pass, section->stack_flight, x);
+}
+
+static struct tensor normalize(const struct section *section, struct tensor x) {
+    return stack_normalize(section->stack, &section->pass, section->stack_flight, x);
+}
+
+void model_forward(const struct model *model, const struct pass *pass, struct model_flight *flight,
+                   const struct device_batch *batch) {
     if (has_both(model)) {
-        struct tensor x = run_stack(model, &model->encoder, &own, &input);
-        model->memory =
-            (struct memory){.x = stack_normalize(&model->encoder, &own, x), .T = own.T, .key_counts = batch->lengths};
-        own = second_pass(model, pass, batch);
-        input = second_input(model, batch);
+        struct section encoder = first_section(model, pass, flight, batch);
+        struct tensor x = normalize(&encoder, run(model, &encoder));
+        flight->memory = (struct memory){.x = x, .T = pass->T, .key_counts = batch->lengths};
     }
-    struct stack *stack = last_stack(model);
-    struct tensor y = stack_normalize(stack, &own, run_stack(model, stack, &own, &input));
-    head_forward(&model->head, &own, y, (struct tensor){0});
-    head_loss(&model->head, &own, &batch->targets);
+    struct section last = last_section(model, pass, flight, batch);
+    struct tensor y = normalize(&last, run(model, &last));
+    head_forward(&model->head, &last.pass, &flight->head, y, (struct tensor){0});
+    head_loss(&model->head, &last.pass, &flight->head, &batch->targets);
     if (model->has_pair_head)
-        pair_head_forward(&model->pair_head, &own, y, &batch->pair);
+        pair_head_forward(&model->pair_head, &last.pass, &flight->pair_head, y, &batch->pair);
 }
 
 void model_clear_gradients(const struct model *model, struct device *device, const struct param_list *params,
@@ -111,76 +139,64 @@ void model_clear_gradients(const struct model *model, struct device *device, con
         device_zero(device, model->embedding.tokens->grad);
 }
 
-// From the heads to the stream before a stack's first block: dx (N, C).
-static void backward_last_stack(struct model *model, const struct pass *pass, struct tensor dx) {
-    struct stack *stack = last_stack(model);
+// From the gradient dy (N, C) of a section's output, where dx (N, C) is not the same, to the tables' gradients.
+static void backward_section(const struct model *model, struct section *section, struct tensor dx, struct tensor dy) {
+    stack_backward(section->stack, &section->pass, section->stack_flight, dx, dy);
+    embedding_backward(&model->embedding, &section->pass, section->embedding_flight, &section->input, dx);
+}
+
+// The last section with the heads behind it.
+static void backward_last(const struct model *model, struct section *section, struct model_flight *flight) {
+    const struct pass *pass = &section->pass;
     size_t mark = arena_mark(pass->scratch);
-    struct tensor dy = dx;
-    if (stack->has_final_norm)
+    struct tensor dx = arena_2d(pass->scratch, pass->dtype, pass_stream_rows(pass), model->choices.C), dy = dx;
+    if (section->stack->has_final_norm)
         dy = arena_2d(pass->scratch, pass->dtype, pass_stream_rows(pass), model->choices.C);
-    head_backward(&model->head, pass, dy);
+    head_backward(&model->head, pass, &flight->head, dy);
     if (model->has_pair_head)
-        pair_head_backward(&model->pair_head, pass, dy);
-    stack_backward(stack, pass, dx, dy);
+        pair_head_backward(&model->pair_head, pass, &flight->pair_head, dy);
+    backward_section(model, section, dx, dy);
     arena_release(pass->scratch, mark);
 }
 
-static void backward_both(struct model *model, const struct pass *pass, const struct device_batch *batch) {
-    int64_t C = model->choices.C;
-    size_t mark = arena_mark(pass->scratch);
-    struct pass encoder = first_pass(pass, batch);
-    model->memory.dx = arena_2d(pass->scratch, pass->dtype, pass_stream_rows(&encoder), C);
-    device_zero(pass->device, model->memory.dx);
-    struct pass decoder = second_pass(model, pass, batch);
-    struct embedding_input first = first_input(batch), second = second_input(model, batch);
-    size_t inner = arena_mark(pass->scratch);
-    struct tensor dx = arena_2d(pass->scratch, pass->dtype, pass_stream_rows(&decoder), C);
-    backward_last_stack(model, &decoder, dx);
-    embedding_backward(&model->embedding, &decoder, &second, dx);
-    arena_release(pass->scratch, inner);
-    dx = arena_2d(pass->scratch, pass->dtype, pass_stream_rows(&encoder), C);
-    stack_backward(&model->encoder, &encoder, dx, model->memory.dx);
-    embedding_backward(&model->embedding, &encoder, &first, dx);
-    arena_release(pass->scratch, mark);
-}
-
-void model_backward(struct model *model, const struct pass *pass, const struct device_batch *batch) {
-    if (has_both(model)) {
-        backward_both(model, pass, batch);
+void model_backward(const struct model *model, const struct pass *pass, struct model_flight *flight,
+                    const struct device_batch *batch) {
+    struct section first = first_section(model, pass, flight, batch);
+    if (!has_both(model)) {
+        backward_last(model, &first, flight);
         return;
     }
-    struct pass own = first_pass(pass, batch);
-    struct embedding_input input = first_input(batch);
     size_t mark = arena_mark(pass->scratch);
-    struct tensor dx = arena_2d(pass->scratch, pass->dtype, pass_stream_rows(&own), model->choices.C);
-    backward_last_stack(model, &own, dx);
-    embedding_backward(&model->embedding, &own, &input, dx);
+    flight->memory.dx = arena_2d(pass->scratch, pass->dtype, pass_stream_rows(&first.pass), model->choices.C);
+    device_zero(pass->device, flight->memory.dx);
+    struct section second = second_section(model, pass, flight, batch);
+    backward_last(model, &second, flight);
+    struct tensor dx = flight->memory.dx;
+    if (first.stack->has_final_norm)
+        dx = arena_2d(pass->scratch, pass->dtype, pass_stream_rows(&first.pass), model->choices.C);
+    backward_section(model, &first, dx, flight->memory.dx);
     arena_release(pass->scratch, mark);
 }
 
-void model_encode(struct model *model, const struct pass *pass, const struct device_batch *batch,
-                  struct tensor memory) {
+void model_encode(const struct model *model, const struct pass *pass, struct model_flight *flight,
+                  const struct device_batch *batch, struct tensor memory) {
     CHECK(has_both(model) && !pass->is_training);
-    struct pass own = first_pass(pass, batch);
-    own.cache = NULL;
-    struct embedding_input input = first_input(batch);
-    struct tensor x = run_stack(model, &model->encoder, &own, &input);
-    op_copy(pass->device, &(struct op_copy){.dst = memory, .src = stack_normalize(&model->encoder, &own, x)});
-    model->memory = (struct memory){.x = memory, .T = own.T, .key_counts = batch->lengths};
+    struct section section = first_section(model, pass, flight, batch);
+    section.pass.cache = NULL;
+    op_copy(pass->device, &(struct op_copy){.dst = memory, .src = normalize(&section, run(model, &section))});
+    flight->memory = (struct memory){.x = memory, .T = pass->T, .key_counts = batch->lengths};
 }
 
-void model_last_logits(struct model *model, const struct pass *pass, const struct device_batch *batch,
-                       struct tensor logits) {
-    struct pass own = has_both(model) ? second_pass(model, pass, batch) : first_pass(pass, batch);
-    struct embedding_input input = has_both(model) ? second_input(model, batch) : first_input(batch);
-    struct stack *stack = last_stack(model);
-    struct tensor x = run_stack(model, stack, &own, &input);
+void model_last_logits(const struct model *model, const struct pass *pass, struct model_flight *flight,
+                       const struct device_batch *batch, struct tensor logits) {
+    struct section section = last_section(model, pass, flight, batch);
+    struct tensor x = run(model, &section);
     // Only the last row of each sequence is wanted.
-    int64_t C = model->choices.C;
-    struct tensor last = arena_2d(pass->saved, pass->dtype, own.B, C), all = tensor_reshape_4d(x, own.B, own.T, 1, C);
-    op_copy(pass->device, &(struct op_copy){.dst = tensor_reshape_4d(last, own.B, 1, 1, C),
-                                            .src = tensor_slice(all, 1, own.T - 1, 1)});
-    head_forward(&model->head, &own, stack_normalize(stack, &own, last), logits);
-    if (own.cache)
-        own.cache->length += own.T;
+    int64_t C = model->choices.C, B = section.pass.B, T = section.pass.T;
+    struct tensor last = arena_2d(pass->saved, pass->dtype, B, C), all = tensor_reshape_4d(x, B, T, 1, C);
+    op_copy(pass->device,
+            &(struct op_copy){.dst = tensor_reshape_4d(last, B, 1, 1, C), .src = tensor_slice(all, 1, T - 1, 1)});
+    head_forward(&model->head, &section.pass, &flight->head, normalize(&section, last), logits);
+    if (pass->cache)
+        pass->cache->length += T;
 }

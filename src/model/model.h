@@ -32,8 +32,15 @@ struct model {
     struct pair_head pair_head;
     bool has_pair_head;
     struct fp8 fp8;  // of no layers where there are no products in 8 bits
+};
 
-    // The micro-batch on its way: what backward needs.
+// A micro-batch on its way: what backward needs. Several may be on their way through a model, each with its own flight
+// and its own pass->saved.
+struct model_flight {
+    struct embedding_flight embeddings[2];  // of the first stack, and of a decoder over an encoder
+    struct stack_flight encoder, decoder;
+    struct head_flight head;
+    struct pair_head_flight pair_head;
     struct memory memory;
 };
 
@@ -41,22 +48,27 @@ struct model {
 // The mesh says which part of each layer this rank has; NULL: all of it.
 void model_build(struct model *model, struct param_list *params, const struct config *config, const struct mesh *mesh);
 void model_free(struct model *model);
+void model_flight_open(struct model_flight *flight, const struct model *model);
+void model_flight_close(struct model_flight *flight);
 
 // Adds the micro-batch's losses to the targets' sums. With weights, leaves everything ready for the backward.
-void model_forward(struct model *model, const struct pass *pass, const struct device_batch *batch);
+void model_forward(const struct model *model, const struct pass *pass, struct model_flight *flight,
+                   const struct device_batch *batch);
 // Before the first pass of a step: clears the gradients that no product writes, which are those of tables that are
 // looked up and of everything without weight decay. grads is the flat buffer of params. It saves one pass over all
 // weights a step.
 void model_clear_gradients(const struct model *model, struct device *device, const struct param_list *params,
                            struct tensor grads);
 // Adds to the gradients of all parameters; the first pass of a step writes those of the products.
-void model_backward(struct model *model, const struct pass *pass, const struct device_batch *batch);
+void model_backward(const struct model *model, const struct pass *pass, struct model_flight *flight,
+                    const struct device_batch *batch);
 
 // Generation. The encoder's output for the batch's tokens into `memory` (B * T, C), where decoding finds it.
-void model_encode(struct model *model, const struct pass *pass, const struct device_batch *batch, struct tensor memory);
+void model_encode(const struct model *model, const struct pass *pass, struct model_flight *flight,
+                  const struct device_batch *batch, struct tensor memory);
 // Logits (B, V) fp32 of the last token of each sequence; uses and extends pass->cache where there is one. A decoder
 // over an encoder is given its tokens as decoder_tokens, and pass->T is their number.
-void model_last_logits(struct model *model, const struct pass *pass, const struct device_batch *batch,
-                       struct tensor logits);
+void model_last_logits(const struct model *model, const struct pass *pass, struct model_flight *flight,
+                       const struct device_batch *batch, struct tensor logits);
 
 #endif

@@ -11,9 +11,6 @@ void stack_build(struct stack *stack, struct param_list *params, const struct st
     *stack = (struct stack){
         .L = options->L, .choices = choices, .is_causal = options->is_causal, .has_final_norm = !choices->is_post_norm};
     stack->blocks = memory_alloc(sizeof *stack->blocks * (size_t)stack->L);
-    stack->saved = memory_alloc(sizeof *stack->saved * (size_t)stack->L);
-    stack->inputs = memory_alloc(sizeof *stack->inputs * (size_t)stack->L);
-    stack->marks = memory_alloc(sizeof *stack->marks * (size_t)stack->L);
     if (choices->has_relative_bias) {
         char *name = memory_printf("%s.relative_attention_bias.weight", options->name);
         stack->relative =
@@ -42,10 +39,21 @@ void stack_build(struct stack *stack, struct param_list *params, const struct st
 
 void stack_free(struct stack *stack) {
     free(stack->blocks);
-    free(stack->saved);
-    free(stack->inputs);
-    free(stack->marks);
     *stack = (struct stack){0};
+}
+
+void stack_flight_open(struct stack_flight *flight, const struct stack *stack) {
+    size_t layers = (size_t)stack->L;
+    *flight = (struct stack_flight){.saved = memory_alloc(sizeof *flight->saved * layers),
+                                    .inputs = memory_alloc(sizeof *flight->inputs * layers),
+                                    .marks = memory_alloc(sizeof *flight->marks * layers)};
+}
+
+void stack_flight_close(struct stack_flight *flight) {
+    free(flight->saved);
+    free(flight->inputs);
+    free(flight->marks);
+    *flight = (struct stack_flight){0};
 }
 
 // Blocks [first, first + count) are kept or recomputed together.
@@ -64,14 +72,14 @@ static struct group group_at(const struct stack *stack, const struct pass *pass,
 }
 
 // The blocks of a group from its input; the last one writes to out.
-static void forward_group(struct stack *stack, const struct pass *pass, int64_t first, int64_t count,
-                          struct tensor out) {
-    struct tensor x = stack->inputs[first];
+static void forward_group(const struct stack *stack, const struct pass *pass, struct stack_flight *flight,
+                          int64_t first, int64_t count, struct tensor out) {
+    struct tensor x = flight->inputs[first];
     for (int64_t layer = first; layer < first + count; layer++) {
         bool is_last = layer == first + count - 1;
         struct tensor next =
             is_last ? out : arena_2d(pass->saved, pass->dtype, pass_stream_rows(pass), stack->choices->C);
-        block_forward(&stack->blocks[layer], pass, &stack->saved[layer], next, x);
+        block_forward(&stack->blocks[layer], pass, &flight->saved[layer], next, x);
         x = next;
     }
 }
@@ -83,42 +91,44 @@ static struct relative_rule rule_of(const struct stack *stack, int64_t keys) {
     return rule;
 }
 
-static void set_relative_bias(struct stack *stack, struct pass *pass) {
+static void set_relative_bias(const struct stack *stack, struct pass *pass, struct stack_flight *flight) {
     if (!stack->relative)
         return;
     int64_t keys = pass->T + (pass->cache ? pass->cache->length : 0);
-    stack->relative_bias =
+    flight->relative_bias =
         arena_2d(pass->saved, DTYPE_F32, stack->choices->H / stack->choices->parts, pass->T + keys - 1);
-    op_relative_bias_forward(pass->device, &(struct op_relative_bias_forward){.bias = stack->relative_bias,
+    op_relative_bias_forward(pass->device, &(struct op_relative_bias_forward){.bias = flight->relative_bias,
                                                                               .table = stack->relative->value,
                                                                               .rule = rule_of(stack, keys)});
-    pass->relative_bias = stack->relative_bias;
+    pass->relative_bias = flight->relative_bias;
 }
 
-struct tensor stack_forward(struct stack *stack, const struct pass *pass, struct tensor x) {
+struct tensor stack_forward(const struct stack *stack, const struct pass *pass, struct stack_flight *flight,
+                            struct tensor x) {
     struct pass inner = *pass;
-    set_relative_bias(stack, &inner);
+    set_relative_bias(stack, &inner, flight);
     for (int64_t layer = 0; layer < stack->L;) {
         struct group group = group_at(stack, &inner, layer);
         struct tensor out = arena_2d(inner.saved, inner.dtype, pass_stream_rows(&inner), stack->choices->C);
-        stack->inputs[layer] = x;
-        stack->marks[layer] = arena_mark(inner.saved);
-        forward_group(stack, &inner, layer, group.count, out);
+        flight->inputs[layer] = x;
+        flight->marks[layer] = arena_mark(inner.saved);
+        forward_group(stack, &inner, flight, layer, group.count, out);
         if (group.is_recomputed)
-            arena_release(inner.saved, stack->marks[layer]);
+            arena_release(inner.saved, flight->marks[layer]);
         layer += group.count;
         x = out;
     }
     return x;
 }
 
-struct tensor stack_normalize(struct stack *stack, const struct pass *pass, struct tensor x) {
+struct tensor stack_normalize(const struct stack *stack, const struct pass *pass, struct stack_flight *flight,
+                              struct tensor x) {
     if (!stack->has_final_norm)
         return x;
-    stack->x = x;
-    norm_take(&stack->final_norm, pass, &stack->final_saved, x.shape[0], (struct tensor){0});
-    norm_forward(&stack->final_norm, pass, &stack->final_saved, x, &(struct residual){0});
-    return stack->final_saved.y;
+    flight->x = x;
+    norm_take(&stack->final_norm, pass, &flight->final_saved, x.shape[0], (struct tensor){0});
+    norm_forward(&stack->final_norm, pass, &flight->final_saved, x, &(struct residual){0});
+    return flight->final_saved.y;
 }
 
 // The first layer of the group that ends before `end`.
@@ -129,33 +139,35 @@ static int64_t group_before(const struct stack *stack, const struct pass *pass, 
     return first;
 }
 
-static void backward_group(struct stack *stack, const struct pass *pass, int64_t first, int64_t end, struct tensor dx) {
+static void backward_group(const struct stack *stack, const struct pass *pass, struct stack_flight *flight,
+                           int64_t first, int64_t end, struct tensor dx) {
     if (group_at(stack, pass, first).is_recomputed) {
         // What was kept after this group belongs to layers whose backward is done, the heads included.
-        arena_release(pass->saved, stack->marks[first]);
+        arena_release(pass->saved, flight->marks[first]);
         struct tensor out = arena_2d(pass->saved, pass->dtype, pass_stream_rows(pass), stack->choices->C);
-        forward_group(stack, pass, first, end - first, out);
+        forward_group(stack, pass, flight, first, end - first, out);
     }
     for (int64_t layer = end - 1; layer >= first; layer--)
-        block_backward(&stack->blocks[layer], pass, &stack->saved[layer], dx);
+        block_backward(&stack->blocks[layer], pass, &flight->saved[layer], dx);
 }
 
-void stack_backward(struct stack *stack, const struct pass *pass, struct tensor dx, struct tensor dy) {
+void stack_backward(const struct stack *stack, const struct pass *pass, struct stack_flight *flight, struct tensor dx,
+                    struct tensor dy) {
     CHECK((dx.data != dy.data) == stack->has_final_norm);
     struct pass inner = *pass;
     size_t mark = arena_mark(pass->scratch);
     if (stack->has_final_norm)
-        norm_backward(&stack->final_norm, &inner, &stack->final_saved,
-                      &(struct norm_gradient){.dx = dx, .dy = dy, .x = stack->x});
+        norm_backward(&stack->final_norm, &inner, &flight->final_saved,
+                      &(struct norm_gradient){.dx = dx, .dy = dy, .x = flight->x});
     if (stack->relative) {
-        inner.relative_bias = stack->relative_bias;
+        inner.relative_bias = flight->relative_bias;
         inner.drelative_bias =
             arena_3d(pass->scratch, DTYPE_F32, pass->B, stack->choices->H / stack->choices->parts, 2 * pass->T - 1);
         device_zero(pass->device, inner.drelative_bias);
     }
     for (int64_t end = stack->L; end > 0;) {
         int64_t first = group_before(stack, &inner, end);
-        backward_group(stack, &inner, first, end, dx);
+        backward_group(stack, &inner, flight, first, end, dx);
         end = first;
     }
     if (stack->relative)

@@ -13,8 +13,10 @@ struct stack {
     bool is_causal, has_final_norm;
     struct norm final_norm;
     struct param *relative;  // (buckets, H), or NULL
+};
 
-    // The micro-batch on its way: what backward needs.
+// Of a micro-batch on its way: what backward needs.
+struct stack_flight {
     struct block_saved *saved;    // L of them
     struct tensor *inputs;        // (N, C), L of them: what each group of blocks was given
     size_t *marks;                // of pass->saved, L of them: where what a group keeps begins
@@ -32,13 +34,19 @@ struct stack_options {
 };
 void stack_build(struct stack *stack, struct param_list *params, const struct stack_options *options);
 void stack_free(struct stack *stack);
+// Room for one micro-batch; several may be on their way through a stack, each with its own.
+void stack_flight_open(struct stack_flight *flight, const struct stack *stack);
+void stack_flight_close(struct stack_flight *flight);
 
 // x (N, C) through all blocks; x must stay until the backward. The result is what the final norm takes.
-struct tensor stack_forward(struct stack *stack, const struct pass *pass, struct tensor x);
+struct tensor stack_forward(const struct stack *stack, const struct pass *pass, struct stack_flight *flight,
+                            struct tensor x);
 // The final norm of any rows of that result; the same rows where the stack has none.
-struct tensor stack_normalize(struct stack *stack, const struct pass *pass, struct tensor x);
+struct tensor stack_normalize(const struct stack *stack, const struct pass *pass, struct stack_flight *flight,
+                              struct tensor x);
 // dy (N, C) is the gradient of what stack_normalize gave, dx (N, C) becomes that of stack_forward's x. Without a final
 // norm they must be the same tensor, with one they must not.
-void stack_backward(struct stack *stack, const struct pass *pass, struct tensor dx, struct tensor dy);
+void stack_backward(const struct stack *stack, const struct pass *pass, struct stack_flight *flight, struct tensor dx,
+                    struct tensor dy);
 
 #endif

@@ -54,26 +54,26 @@ static void lay_out_state(struct step *step, struct arena *arena) {
 static void run_on_paper(struct step *step) {
     struct step_input input = step_largest_input(step);
     struct pass pass = step_pass(step, input.B, input.T);
-    struct device_batch batch = step_input_tensors(step, &input);
+    struct device_batch batch = step_input_tensors(step, &input, step->inputs);
     if (step->mode == STEP_GENERATE) {
         if (step->model.form == CONFIG_T5)
-            model_encode(&step->model, &pass, &batch, step->encoded);
-        model_last_logits(&step->model, &pass, &batch, step->logits);
+            model_encode(&step->model, &pass, &step->flight, &batch, step->encoded);
+        model_last_logits(&step->model, &pass, &step->flight, &batch, step->logits);
         step->cache.length = 0;
         return;
     }
     if (step->mode == STEP_EVALUATE)
         batch.targets.weights = batch.pair.weights = (struct tensor){0};
-    model_forward(&step->model, &pass, &batch);
+    model_forward(&step->model, &pass, &step->flight, &batch);
     if (step->mode == STEP_TRAIN)
-        model_backward(&step->model, &pass, &batch);
+        model_backward(&step->model, &pass, &step->flight, &batch);
     if (step->model.fp8.count == 0)
         return;
     // An evaluation between steps has no 8-bit products and may need more than a small model's step.
     arena_release(&step->saved, 0);
     pass.is_training = false;
     batch.targets.weights = batch.pair.weights = (struct tensor){0};
-    model_forward(&step->model, &pass, &batch);
+    model_forward(&step->model, &pass, &step->flight, &batch);
 }
 
 static int measure(struct step *step) {

@@ -39,6 +39,7 @@ static int build(struct step *step) {
                          text);
     }
     model_build(&step->model, &step->params, step->config, &step->mesh);
+    model_flight_open(&step->flight, &step->model);
     param_list_layout(&step->params);
     step_divide_optimizer(step);
     size_t layers = (size_t)step->model.decoder.L;
@@ -68,6 +69,7 @@ void step_close(struct step *step) {
         return;
     reducer_close(&step->reducer);
     step_give_memory_back(step);
+    model_flight_close(&step->flight);
     model_free(&step->model);
     param_list_free(&step->params);
     free(step->cache.keys);
@@ -83,21 +85,21 @@ static int run_micro_batch(struct step *step, const struct step_source *source, 
     TRY(source->next(source->context, &input));
     struct step_upload upload = {.has_weights = is_learning,
                                  .divisor = (double)source->count * step->mesh.length[AXIS_DATA]};
-    struct step_counts own = step_upload_input(step, &input, &upload);
+    struct step_counts own = step_upload_input(step, step->inputs, &input, &upload);
     counts->tokens += own.tokens;
     counts->pairs += own.pairs;
     struct pass pass = step_pass(step, input.B, input.T);
     pass.is_training = is_learning;
     pass.is_first = is_first;
-    struct device_batch batch = step_input_tensors(step, &input);
+    struct device_batch batch = step_input_tensors(step, &input, step->inputs);
     if (!is_learning)
         batch.targets.weights = batch.pair.weights = (struct tensor){0};
     scaler_scale_loss(&step->adam.scaler, step->device, batch.targets.weights);
     scaler_scale_loss(&step->adam.scaler, step->device, batch.pair.weights);
     size_t mark = arena_mark(&step->saved);
-    model_forward(&step->model, &pass, &batch);
+    model_forward(&step->model, &pass, &step->flight, &batch);
     if (is_learning)
-        model_backward(&step->model, &pass, &batch);
+        model_backward(&step->model, &pass, &step->flight, &batch);
     arena_release(&step->saved, mark);
     return 0;
 }
@@ -152,9 +154,9 @@ static struct device_batch upload_tokens(struct step *step, const int32_t *token
     if (is_decoder)
         input = (struct step_input){.B = 1, .S = T, .decoder_tokens = tokens};
     struct step_upload upload = {.divisor = 1, .first_position = is_encoder ? 0 : step->cache.length};
-    (void)step_upload_input(step, &input, &upload);
+    (void)step_upload_input(step, step->inputs, &input, &upload);
     *pass = step_pass(step, 1, T);
-    return step_input_tensors(step, &input);
+    return step_input_tensors(step, &input, step->inputs);
 }
 
 void step_encode(struct step *step, const int32_t *tokens, int64_t T) {
@@ -162,7 +164,7 @@ void step_encode(struct step *step, const int32_t *tokens, int64_t T) {
     struct pass pass;
     struct device_batch batch = upload_tokens(step, tokens, T, true, &pass);
     size_t mark = arena_mark(&step->saved);
-    model_encode(&step->model, &pass, &batch, tensor_rows(step->encoded, 0, T));
+    model_encode(&step->model, &pass, &step->flight, &batch, tensor_rows(step->encoded, 0, T));
     arena_release(&step->saved, mark);
     step_forget(step);
 }
@@ -172,7 +174,7 @@ void step_logits(struct step *step, const int32_t *tokens, int64_t T, float *log
     struct pass pass;
     struct device_batch batch = upload_tokens(step, tokens, T, false, &pass);
     size_t mark = arena_mark(&step->saved);
-    model_last_logits(&step->model, &pass, &batch, step->logits);
+    model_last_logits(&step->model, &pass, &step->flight, &batch, step->logits);
     arena_release(&step->saved, mark);
     device_copy_out(step->device, logits, step->logits);
 }

@@ -68,6 +68,7 @@ struct step {
     enum dtype dtype;
     struct param_list params;
     struct model model;
+    struct model_flight flight;
     struct adam adam;
     struct reducer reducer;
     struct tensor values, grads;  // (n), flat
@@ -119,7 +120,8 @@ void step_forget(struct step *step);  // empties the cache
 // tensors there.
 struct step_input step_largest_input(const struct step *step);
 size_t step_input_bytes(const struct step *step, const struct step_input *input);
-struct device_batch step_input_tensors(const struct step *step, const struct step_input *input);
+// `block` is where on the device it lies.
+struct device_batch step_input_tensors(const struct step *step, const struct step_input *input, struct tensor block);
 struct step_upload {
     bool has_weights;
     double divisor;          // of the weights: micro-batches × data-parallel ranks
@@ -129,7 +131,7 @@ struct step_upload {
 struct step_counts {
     double tokens, pairs;
 };
-struct step_counts step_upload_input(struct step *step, const struct step_input *input,
+struct step_counts step_upload_input(struct step *step, struct tensor block, const struct step_input *input,
                                      const struct step_upload *upload);
 
 #endif

@@ -98,32 +98,39 @@ struct step_input step_largest_input(const struct step *step) {
     return input;
 }
 
-static struct tensor tensor_at(const struct step *step, const struct step_input *input, enum array array,
-                               enum dtype dtype) {
-    int64_t count = elements(step, input, array);
-    unsigned char *block = step->inputs.data;
-    return count > 0 ? tensor_1d(block + offset_of(step, input, array), dtype, count) : (struct tensor){0};
+// A micro-batch on the device.
+struct place {
+    const struct step *step;
+    const struct step_input *input;
+    unsigned char *block;
+};
+
+static struct tensor tensor_at(const struct place *place, enum array array, enum dtype dtype) {
+    int64_t count = elements(place->step, place->input, array);
+    unsigned char *data = place->block + offset_of(place->step, place->input, array);
+    return count > 0 ? tensor_1d(data, dtype, count) : (struct tensor){0};
 }
 
-struct device_batch step_input_tensors(const struct step *step, const struct step_input *input) {
+struct device_batch step_input_tensors(const struct step *step, const struct step_input *input, struct tensor block) {
+    const struct place at = {.step = step, .input = input, .block = block.data};
     return (struct device_batch){
-        .row_ids = tensor_at(step, input, ROW_IDS, DTYPE_I64),
-        .tokens = tensor_at(step, input, TOKENS, DTYPE_I32),
-        .positions = tensor_at(step, input, POSITIONS, DTYPE_I32),
-        .types = tensor_at(step, input, TYPES, DTYPE_I32),
-        .lengths = tensor_at(step, input, LENGTHS, DTYPE_I32),
-        .first_keys = tensor_at(step, input, FIRST_KEYS, DTYPE_I32),
-        .decoder_row_ids = tensor_at(step, input, DECODER_ROW_IDS, DTYPE_I64),
-        .decoder_tokens = tensor_at(step, input, DECODER_TOKENS, DTYPE_I32),
-        .decoder_positions = tensor_at(step, input, DECODER_POSITIONS, DTYPE_I32),
+        .row_ids = tensor_at(&at, ROW_IDS, DTYPE_I64),
+        .tokens = tensor_at(&at, TOKENS, DTYPE_I32),
+        .positions = tensor_at(&at, POSITIONS, DTYPE_I32),
+        .types = tensor_at(&at, TYPES, DTYPE_I32),
+        .lengths = tensor_at(&at, LENGTHS, DTYPE_I32),
+        .first_keys = tensor_at(&at, FIRST_KEYS, DTYPE_I32),
+        .decoder_row_ids = tensor_at(&at, DECODER_ROW_IDS, DTYPE_I64),
+        .decoder_tokens = tensor_at(&at, DECODER_TOKENS, DTYPE_I32),
+        .decoder_positions = tensor_at(&at, DECODER_POSITIONS, DTYPE_I32),
         .S = input->S,
-        .targets = {.labels = tensor_at(step, input, LABELS, DTYPE_I32),
-                    .mask = tensor_at(step, input, MASK, DTYPE_F32),
-                    .weights = tensor_at(step, input, WEIGHTS, DTYPE_F32),
+        .targets = {.labels = tensor_at(&at, LABELS, DTYPE_I32),
+                    .mask = tensor_at(&at, MASK, DTYPE_F32),
+                    .weights = tensor_at(&at, WEIGHTS, DTYPE_F32),
                     .loss_sum = tensor_rows(step->totals, 0, 1)},
-        .pair = {.labels = tensor_at(step, input, PAIR_LABELS, DTYPE_I32),
-                 .mask = tensor_at(step, input, PAIR_MASK, DTYPE_F32),
-                 .weights = tensor_at(step, input, PAIR_WEIGHTS, DTYPE_F32),
+        .pair = {.labels = tensor_at(&at, PAIR_LABELS, DTYPE_I32),
+                 .mask = tensor_at(&at, PAIR_MASK, DTYPE_F32),
+                 .weights = tensor_at(&at, PAIR_WEIGHTS, DTYPE_F32),
                  .loss_sum = tensor_rows(step->totals, 2, 1)},
     };
 }
@@ -215,10 +222,10 @@ static struct step_counts put_all(const struct staging *staging, const struct st
                                 .pairs = put_weights(staging, PAIR_MASK, PAIR_WEIGHTS, upload)};
 }
 
-struct step_counts step_upload_input(struct step *step, const struct step_input *input,
+struct step_counts step_upload_input(struct step *step, struct tensor block, const struct step_input *input,
                                      const struct step_upload *upload) {
     size_t bytes = step_input_bytes(step, input);
-    CHECK(bytes <= tensor_bytes(step->inputs));
+    CHECK(bytes <= tensor_bytes(block));
     const struct ops *ops = step->device->ops;
     struct step_slot *slot = &step->slots[step->next_slot];
     step->next_slot = !step->next_slot;
@@ -226,7 +233,7 @@ struct step_counts step_upload_input(struct step *step, const struct step_input 
         ops->event_wait(step->device, slot->copied);
     struct staging staging = {.step = step, .input = input, .host = slot->host};
     struct step_counts counts = put_all(&staging, upload);
-    ops->copy_in(step->device, step->inputs.data, slot->host, bytes, STREAM_COMPUTE);
+    ops->copy_in(step->device, block.data, slot->host, bytes, STREAM_COMPUTE);
     ops->event_record(step->device, slot->copied, STREAM_COMPUTE);
     slot->is_used = true;
     return counts;

@@ -91,7 +91,7 @@ static void check_logits(const char *name, const char *path) {
     open_model(&o, name, path);
     struct step_source source = {.next = next_input, .context = &o, .count = 1};
     EXPECT_OK(step_evaluate(o.step, &source));
-    struct tensor logits = tensor_flat(o.step->model.head.logits);
+    struct tensor logits = tensor_flat(o.step->flight.head.logits);
     const struct safetensors_tensor *expected = safetensors_find(&o.expected, "logits");
     int64_t count = tensor_count(logits);
     EXPECT_INT((size_t)count * sizeof(float), expected->bytes);

@@ -11,7 +11,7 @@ static void check_logits(const char *name, int threads) {
     // The arena has been released but nothing has been written since.
     double error = 0;
     int64_t B = g.config.micro_batch_size, V = g.step->model.V;
-    struct tensor logits = tensor_flat(g.step->model.head.logits);
+    struct tensor logits = tensor_flat(g.step->flight.head.logits);
     int64_t rows = tensor_count(logits) / V / B;  // of a sample
     const int32_t *lengths = g.step->model.form == CONFIG_BERT ? golden_row(&g, "lengths", 0) : NULL;
     struct safetensors_tensor want_logits = *golden_find(&g, "", "logits"), part = want_logits;
@@ -145,7 +145,7 @@ static float *logits_of(struct golden_model *g, const int32_t *tokens, int64_t T
     struct step_source source = {.next = next_one, .context = &input, .count = 1};
     EXPECT_OK(step_evaluate(g->step, &source));
     float *logits = memory_alloc(sizeof(float) * (size_t)(T * g->step->model.V));
-    device_copy_out(g->device, logits, tensor_flat(g->step->model.head.logits));
+    device_copy_out(g->device, logits, tensor_flat(g->step->flight.head.logits));
     return logits;
 }
 
