@@ -345,7 +345,7 @@ static const struct flag rows[] = {
     INT("--tensor-model-parallel-size", tensor_model_parallel_size, "1", 1, 1 << 20, "ranks that share each layer"),
     INT("--pipeline-model-parallel-size", pipeline_model_parallel_size, "1", 1, 1 << 20,
         "stages the layers are divided into", .not_yet = true),
-    INT("--context-parallel-size", context_parallel_size, "1", 1, 1 << 20, "ranks that share each sequence", NOT_YET),
+    INT("--context-parallel-size", context_parallel_size, "1", 1, 1 << 20, "ranks that share each sequence"),
     SWITCH("--sequence-parallel", sequence_parallel, "divide norms and dropout along the sequence", ADVANCED),
     INT("--num-layers-per-virtual-pipeline-stage", num_layers_per_virtual_pipeline_stage, NULL, 1, 100000,
         "layers of a chunk of the interleaved schedule", NOT_YET),

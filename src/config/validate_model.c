@@ -108,13 +108,35 @@ static void validate_shares(const struct config *config, struct complaints *comp
                      "%s %" PRId64 " cannot be shared by --tensor-model-parallel-size %" PRId64
                      " ranks; give a size that divides it",
                      shared[i].name, shared[i].value, parts);
-    int64_t lengths[] = {config->seq_length, config->decoder_seq_length};
-    for (size_t i = 0; config->sequence_parallel && i < sizeof lengths / sizeof lengths[0]; i++)
-        if (config->micro_batch_size * lengths[i] % parts != 0)
+}
+
+// Ranks that share sequences take two of 2 × ranks equal chunks of each; those that divide the stream divide the rows
+// of the chunks that a rank has.
+static void validate_chunks(const struct config *config, struct complaints *complaints) {
+    int64_t parts = config->tensor_model_parallel_size, ranks = config->context_parallel_size, chunks = 2 * ranks;
+    const struct {
+        const char *name;
+        int64_t tokens;
+    } lengths[] = {{"--seq-length", config->seq_length}, {"--decoder-seq-length", config->decoder_seq_length}};
+    for (size_t i = 0; i < sizeof lengths / sizeof lengths[0]; i++) {
+        const char *name = lengths[i].name;
+        int64_t tokens = lengths[i].tokens, below = tokens / chunks * chunks;
+        if (ranks > 1 && below != tokens && below > 0)
+            complain(complaints,
+                     "%s %" PRId64 " cannot be cut into 2 × --context-parallel-size %" PRId64 " equal chunks; %" PRId64
+                     " and %" PRId64 " tokens can",
+                     name, tokens, ranks, below, below + chunks);
+        else if (ranks > 1 && below != tokens)
+            complain(complaints,
+                     "%s %" PRId64 " cannot be cut into 2 × --context-parallel-size %" PRId64 " equal chunks; %" PRId64
+                     " tokens can",
+                     name, tokens, ranks, chunks);
+        else if (config->sequence_parallel && config->micro_batch_size * tokens / ranks % parts != 0)
             complain(complaints,
                      "--sequence-parallel divides the tokens of a micro-batch, %" PRId64 " × %" PRId64
-                     ", among %" PRId64 " ranks, which does not work out; change --micro-batch-size or --seq-length",
-                     config->micro_batch_size, lengths[i], parts);
+                     ", among %" PRId64 " ranks, which does not work out; change --micro-batch-size or %s",
+                     config->micro_batch_size, tokens / ranks, parts, name);
+    }
 }
 
 static void validate_optimizer_division(const struct config *config, struct complaints *complaints) {
@@ -186,5 +208,6 @@ void validate_model(struct config *config, struct complaints *complaints) {
     validate_lengths(config, complaints);
     validate_positions(config, complaints);
     validate_form(config, complaints);
+    validate_chunks(config, complaints);
     validate_recompute(config, complaints);
 }

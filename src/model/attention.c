@@ -1,8 +1,9 @@
 // Attention of a sequence to itself, or across to a memory: products for q, k and v, the attention itself, one product
 // back. A packed projection holds all queries, then all keys, then all values, so that each is a view with even
-// strides. Rotary positions turn queries and keys in place.
+// strides. Rotary positions turn queries and keys in place. Queries are taken a chunk at a time, see context.h.
 #include "base/memory.h"
 #include "model/block.h"
+#include "model/context.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -56,19 +57,23 @@ static struct tensor heads(const struct attention *attention, struct tensor pack
     return tensor_slice(tensor_reshape_4d(packed, B, packed.shape[0] / B, all, attention->D), 2, first, count);
 }
 
-// Queries, keys and values as attention takes them.
+// Queries of a chunk, keys and values as attention takes them.
 struct views {
     struct tensor q, k, v;  // (B, T, H, D), (B, Tk, G, D) twice
 };
 
-static struct views views_of(const struct attention *attention, const struct pass *pass, struct tensor qkv,
-                             struct tensor q, struct tensor kv) {
-    int64_t H = attention->H, G = attention->G;
-    if (attention->is_cross)
-        return (struct views){heads(attention, q, pass->B, 0, H), heads(attention, kv, pass->B, 0, G),
-                              heads(attention, kv, pass->B, G, G)};
-    return (struct views){heads(attention, qkv, pass->B, 0, H), heads(attention, qkv, pass->B, H, G),
-                          heads(attention, qkv, pass->B, H + G, G)};
+// Queries stand in the first columns of `q`, keys and values in the last ones of `kv`. A causal chunk sees no key after
+// its last query.
+static struct views views_of(const struct attention *attention, const struct chunk *chunk, struct tensor q,
+                             struct tensor kv) {
+    int64_t B = chunk->B, G = attention->G, first = kv.shape[1] / attention->D - 2 * G;
+    struct views views = {heads(attention, chunk_rows(chunk, q), B, 0, attention->H), heads(attention, kv, B, first, G),
+                          heads(attention, kv, B, first + G, G)};
+    if (attention->is_causal && chunk->end < views.k.shape[1]) {
+        views.k = tensor_slice(views.k, 1, 0, chunk->end);
+        views.v = tensor_slice(views.v, 1, 0, chunk->end);
+    }
+    return views;
 }
 
 // Turns the queries and keys of a packed tensor, which lie side by side; back with is_inverse.
@@ -83,13 +88,14 @@ static void turn(const struct attention *attention, const struct pass *pass, str
                                                 .is_inverse = is_inverse});
 }
 
-static struct attention_mask mask_of(const struct attention *attention, const struct pass *pass) {
+static struct attention_mask mask_of(const struct attention *attention, const struct pass *pass, int which) {
     if (attention->is_cross)
         return (struct attention_mask){.key_counts = pass->memory.key_counts};
+    struct chunk chunk = pass_chunk(pass, which);
     return (struct attention_mask){.window = attention->window,
                                    .key_counts = pass->key_counts,
-                                   .first_keys = pass->first_keys,
-                                   .relative_bias = pass->relative_bias};
+                                   .first_keys = chunk_rows(&chunk, pass->first_keys),
+                                   .relative_bias = pass->relative_bias[which]};
 }
 
 // Appends these tokens' keys and values to the cache and makes the views those of all of it so far.
@@ -127,26 +133,62 @@ static void project(const struct attention *attention, const struct pass *pass, 
 }
 
 // Masks are drawn by the head's number in the whole layer.
-static struct dropout dropout_of(const struct attention *attention, const struct pass *pass) {
+static struct dropout dropout_of(const struct attention *attention, const struct pass *pass, int which) {
     struct dropout dropout = pass_dropout(pass, attention->dropout, attention->dropout_layer, DROPOUT_ATTENTION);
+    struct chunk chunk = pass_chunk(pass, which);
+    dropout.row_ids = chunk_rows(&chunk, dropout.row_ids);
     dropout.first_head = attention->first_head;
     return dropout;
 }
 
+// The packed tensor with the queries, and that with the keys and values of this rank.
+static struct tensor queries_of(const struct attention *attention, const struct attention_saved *saved) {
+    return attention->is_cross ? saved->q : saved->qkv;
+}
+static struct tensor keys_of(const struct attention *attention, const struct attention_saved *saved) {
+    return attention->is_cross ? saved->kv : saved->qkv;
+}
+static int64_t key_columns(const struct attention *attention) {
+    return 2 * attention->G * attention->D;
+}
+
+// What attention made for one chunk of queries.
+struct result {
+    struct tensor out;  // (B, T, H, D)
+    struct tensor lse;  // (B, H, T), or none
+};
+static struct result result_of(const struct attention *attention, const struct pass *pass, int which, struct tensor out,
+                               struct tensor lse) {
+    struct chunk chunk = pass_chunk(pass, which);
+    return (struct result){.out = heads(attention, chunk_rows(&chunk, out), chunk.B, 0, attention->H),
+                           .lse = lse.data ? tensor_rows(lse, which * chunk.B, chunk.B) : lse};
+}
+static struct tensor take_lse(const struct attention *attention, const struct pass *pass, struct arena *arena) {
+    int chunks = pass_chunks(pass);
+    return arena_3d(arena, DTYPE_F32, chunks * pass->B, attention->H, pass->T / chunks);
+}
+
 // out (N, H D) and, for a backward pass, lse from the projections.
-static void attend(const struct attention *attention, const struct pass *pass, const struct views *views,
+static void attend(const struct attention *attention, const struct pass *pass, struct tensor q, struct tensor kv,
                    struct tensor out, struct tensor lse) {
-    op_attention_forward(pass->device, &(struct op_attention_forward){
-                                           .out = tensor_reshape_4d(out, pass->B, pass->T, attention->H, attention->D),
-                                           .lse = lse,
-                                           .q = views->q,
-                                           .k = views->k,
-                                           .v = views->v,
-                                           .scale = attention->scale,
-                                           .is_causal = attention->is_causal,
-                                           .mask = mask_of(attention, pass),
-                                           .dropout = dropout_of(attention, pass),
-                                       });
+    for (int which = 0; which < pass_chunks(pass); which++) {
+        struct chunk chunk = pass_chunk(pass, which);
+        struct views views = views_of(attention, &chunk, q, kv);
+        struct result result = result_of(attention, pass, which, out, lse);
+        if (pass->cache && !attention->is_cross)
+            extend_cache(attention, pass, &views);
+        op_attention_forward(pass->device, &(struct op_attention_forward){
+                                               .out = result.out,
+                                               .lse = result.lse,
+                                               .q = views.q,
+                                               .k = views.k,
+                                               .v = views.v,
+                                               .scale = attention->scale,
+                                               .is_causal = attention->is_causal,
+                                               .mask = mask_of(attention, pass, which),
+                                               .dropout = dropout_of(attention, pass, which),
+                                           });
+    }
 }
 
 void attention_forward(const struct attention *attention, const struct pass *pass, struct attention_saved *saved,
@@ -155,12 +197,10 @@ void attention_forward(const struct attention *attention, const struct pass *pas
     bool is_kept = pass->is_training && !attention->is_recomputed;
     size_t mark = arena_mark(pass->scratch);
     project(attention, pass, saved, x);
+    struct gathered gathered = context_gather_start(pass, keys_of(attention, saved), key_columns(attention));
     saved->out = arena_2d(attention->is_recomputed ? pass->scratch : pass->saved, pass->dtype, N, width);
-    saved->lse = is_kept ? arena_3d(pass->saved, DTYPE_F32, pass->B, attention->H, pass->T) : (struct tensor){0};
-    struct views views = views_of(attention, pass, saved->qkv, saved->q, saved->kv);
-    if (pass->cache && !attention->is_cross)
-        extend_cache(attention, pass, &views);
-    attend(attention, pass, &views, saved->out, saved->lse);
+    saved->lse = is_kept ? take_lse(attention, pass, pass->saved) : (struct tensor){0};
+    attend(attention, pass, queries_of(attention, saved), context_gathered(pass, &gathered), saved->out, saved->lse);
     linear_forward(&attention->proj, pass, delta, saved->out, EPILOGUE_NONE, (struct tensor){0});
     arena_release(pass->scratch, mark);
 }
@@ -183,37 +223,34 @@ static void backward_projections(const struct attention *attention, const struct
     }
 }
 
-void attention_backward(const struct attention *attention, const struct pass *pass, const struct attention_saved *saved,
-                        struct tensor dx, struct tensor ddelta, struct tensor x) {
-    int64_t N = pass_rows(pass), width = attention->proj.in;
+// What the backward of attention itself takes and gives, all chunks together.
+struct attention_gradient {
+    struct tensor q, kv;     // packed: queries of this rank, keys and values that they see
+    struct tensor out, lse;  // as in the forward pass
+    struct tensor dout;      // (N, H D)
+    struct tensor dq, dkv;   // packed: out, for this rank's tokens
+};
+
+// Of one chunk; returns what its queries gave to keys and values.
+static struct tensor backward_chunk(const struct attention *attention, const struct pass *pass,
+                                    const struct attention_gradient *g, int which) {
+    struct chunk chunk = pass_chunk(pass, which);
+    struct views views = views_of(attention, &chunk, g->q, g->kv);
+    struct tensor dkv = context_gradient(pass, g->dkv, views.k.shape[1], key_columns(attention));
+    struct views gradients = views_of(attention, &chunk, g->dq, dkv);
+    struct result result = result_of(attention, pass, which, g->out, g->lse);
+    struct attention_mask mask = mask_of(attention, pass, which);
     size_t mark = arena_mark(pass->scratch);
-    struct tensor out = saved->out, lse = saved->lse, dkv = {0};
-    struct views views = views_of(attention, pass, saved->qkv, saved->q, saved->kv);
-    if (attention->is_recomputed) {
-        out = arena_2d(pass->scratch, pass->dtype, N, width);
-        lse = arena_3d(pass->scratch, DTYPE_F32, pass->B, attention->H, pass->T);
-        attend(attention, pass, &views, out, lse);
-    }
-    ddelta = linear_output_gradient(&attention->proj, pass, ddelta);
-    struct tensor dout = arena_2d(pass->scratch, pass->dtype, N, width);
-    struct tensor dqkv =
-        arena_2d(pass->scratch, pass->dtype, N, attention->is_cross ? attention->q.out : attention->qkv.out);
-    if (attention->is_cross)
-        dkv = arena_2d(pass->scratch, pass->dtype, pass->B * pass->memory.T, attention->kv.out);
-    struct views gradients = views_of(attention, pass, dqkv, dqkv, dkv);
-    struct attention_mask mask = mask_of(attention, pass);
-    linear_backward_input(&attention->proj, pass, dout, ddelta, (struct tensor){0});
-    linear_backward_weight(&attention->proj, pass, ddelta, out);
     op_attention_backward(
         pass->device, &(struct op_attention_backward){
                           .dq = gradients.q,
                           .dk = gradients.k,
                           .dv = gradients.v,
-                          .drelative_bias = mask.relative_bias.data ? pass->drelative_bias : (struct tensor){0},
-                          .dout = tensor_reshape_4d(dout, pass->B, pass->T, attention->H, attention->D),
-                          .out = tensor_reshape_4d(out, pass->B, pass->T, attention->H, attention->D),
-                          .lse = lse,
-                          .scratch = arena_3d(pass->scratch, DTYPE_F32, pass->B, attention->H, pass->T),
+                          .drelative_bias = mask.relative_bias.data ? pass->drelative_bias[which] : (struct tensor){0},
+                          .dout = heads(attention, chunk_rows(&chunk, g->dout), chunk.B, 0, attention->H),
+                          .out = result.out,
+                          .lse = result.lse,
+                          .scratch = arena_3d(pass->scratch, DTYPE_F32, chunk.B, attention->H, chunk.T),
                           .workspace = arena_1d(pass->scratch, DTYPE_U8, attention_workspace_bytes(views.q, views.k)),
                           .q = views.q,
                           .k = views.k,
@@ -221,8 +258,35 @@ void attention_backward(const struct attention *attention, const struct pass *pa
                           .scale = attention->scale,
                           .is_causal = attention->is_causal,
                           .mask = mask,
-                          .dropout = dropout_of(attention, pass),
+                          .dropout = dropout_of(attention, pass, which),
                       });
-    backward_projections(attention, pass, dqkv, dkv, dx, x);
+    arena_release(pass->scratch, mark);
+    return dkv;
+}
+
+void attention_backward(const struct attention *attention, const struct pass *pass, const struct attention_saved *saved,
+                        struct tensor dx, struct tensor ddelta, struct tensor x) {
+    int64_t N = pass_rows(pass), width = attention->proj.in;
+    size_t mark = arena_mark(pass->scratch);
+    struct gathered gathered = context_gather_start(pass, keys_of(attention, saved), key_columns(attention));
+    struct attention_gradient g = {.q = queries_of(attention, saved), .out = saved->out, .lse = saved->lse};
+    if (attention->is_recomputed) {
+        g.out = arena_2d(pass->scratch, pass->dtype, N, width);
+        g.lse = take_lse(attention, pass, pass->scratch);
+        attend(attention, pass, g.q, context_gathered(pass, &gathered), g.out, g.lse);
+    }
+    ddelta = linear_output_gradient(&attention->proj, pass, ddelta);
+    g.dout = arena_2d(pass->scratch, pass->dtype, N, width);
+    g.dq = g.dkv = arena_2d(pass->scratch, pass->dtype, N, g.q.shape[1]);
+    if (attention->is_cross)
+        g.dkv = arena_2d(pass->scratch, pass->dtype, pass->B * pass->memory.T, attention->kv.out);
+    linear_backward_input(&attention->proj, pass, g.dout, ddelta, (struct tensor){0});
+    linear_backward_weight(&attention->proj, pass, ddelta, g.out);
+    g.kv = context_gathered(pass, &gathered);
+    struct tensor parts[CONTEXT_MOST_CHUNKS] = {0};
+    for (int which = 0; which < pass_chunks(pass); which++)
+        parts[which] = backward_chunk(attention, pass, &g, which);
+    context_scatter(pass, g.dkv, key_columns(attention), parts);
+    backward_projections(attention, pass, g.dq, g.dkv, dx, x);
     arena_release(pass->scratch, mark);
 }

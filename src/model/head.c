@@ -1,5 +1,6 @@
 // The heads, forward and backward, and the loss they share. See head.h.
 #include "model/head.h"
+#include "model/context.h"
 #include "ops/device.h"
 
 #include <math.h>
@@ -179,10 +180,12 @@ void pair_head_build(struct pair_head *head, struct param_list *params, const st
     linear_build(&head->output, params, "binary_head", &output);
 }
 
-// The rows of first tokens of x (B * T, C).
+// The rows of first tokens of x (B * T, C). Of ranks that share sequences the first has them; the others take the first
+// tokens of their own first chunks, for which their losses do not count.
 static struct tensor first_tokens(const struct pass *pass, struct tensor x) {
+    struct chunk chunk = pass_chunk(pass, 0);
     int64_t C = x.shape[1];
-    return tensor_slice(tensor_reshape_2d(x, pass->B, pass->T * C), 1, 0, C);
+    return tensor_slice(tensor_reshape_2d(chunk_rows(&chunk, x), pass->B, chunk.T * C), 1, 0, C);
 }
 
 void pair_head_forward(const struct pair_head *head, const struct pass *pass, struct pair_head_flight *flight,

@@ -9,7 +9,7 @@
 
 #include "model/fp8.h"
 #include "ops/ops.h"
-#include "parallel/mesh.h"
+#include "parallel/context.h"
 #include "parallel/param.h"
 #include "tensor/arena.h"
 
@@ -26,19 +26,19 @@ struct pass {
     const struct mesh *mesh;
     struct arena *saved, *scratch;
     enum dtype dtype;
-    int64_t B, T;                  // sequences, tokens of each
-    bool is_training;              // dropout is on and a backward follows
-    bool is_first;                 // of a step: weight gradients of products are written, not added to
-    bool splits_rows;              // sequence parallelism, see below
-    uint64_t seed;                 // of the dropout masks
-    struct tensor row_ids;         // (N) i64: global token numbers, see struct dropout
-    struct tensor positions;       // (N) i32: places of the tokens, for rotary positions; else none
-    struct tensor key_counts;      // (B) i32 or none, see struct attention_mask
-    struct tensor first_keys;      // (N) i32 or none
-    struct tensor relative_bias;   // (H, 2T - 1) fp32 or none; with a cache (H, T + its length + T - 1)
-    struct tensor drelative_bias;  // (B, H, 2T - 1) fp32 or none
-    struct kv_cache *cache;        // generation: keys and values of the tokens before these; NULL otherwise
-    struct memory memory;          // of cross-attention
+    int64_t B, T;              // sequences, tokens of each that this rank has
+    bool is_training;          // dropout is on and a backward follows
+    bool is_first;             // of a step: weight gradients of products are written, not added to
+    bool splits_rows;          // sequence parallelism, see below
+    uint64_t seed;             // of the dropout masks
+    struct tensor row_ids;     // (N) i64: global token numbers, see struct dropout
+    struct tensor positions;   // (N) i32: places of the tokens, for rotary positions; else none
+    struct tensor key_counts;  // (B) i32 or none, see struct attention_mask
+    struct tensor first_keys;  // (N) i32 or none
+    struct tensor relative_bias[CONTEXT_MOST_CHUNKS];   // (H, Tq + Tk - 1) fp32 or none, of each chunk of queries
+    struct tensor drelative_bias[CONTEXT_MOST_CHUNKS];  // (B, H, Tq + Tk - 1) fp32 or none
+    struct kv_cache *cache;  // generation: keys and values of the tokens before these; NULL otherwise
+    struct memory memory;    // of cross-attention
 };
 
 // Where dropout is applied: keyed by layer, so that no two masks are the same.

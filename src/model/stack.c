@@ -84,23 +84,51 @@ static void forward_group(const struct stack *stack, const struct pass *pass, st
     }
 }
 
-static struct relative_rule rule_of(const struct stack *stack, int64_t keys) {
+// Column 0 of a chunk's biases is the distance from its last query to the sequence's first key.
+static struct relative_rule rule_of(const struct stack *stack, const struct chunk *chunk) {
     struct relative_rule rule = stack->choices->relative;
     rule.is_bidirectional = !stack->is_causal;
-    rule.first_distance = 1 - keys;
+    rule.first_distance = 1 - chunk->end;
     return rule;
 }
 
+// How many distances there are between the queries of a chunk and the keys they see.
+static int64_t distances(const struct stack *stack, const struct pass *pass, const struct chunk *chunk) {
+    return chunk->T + (stack->is_causal ? chunk->end : pass_whole_length(pass, pass->T)) - 1;
+}
+
 static void set_relative_bias(const struct stack *stack, struct pass *pass, struct stack_flight *flight) {
-    if (!stack->relative)
-        return;
-    int64_t keys = pass->T + (pass->cache ? pass->cache->length : 0);
-    flight->relative_bias =
-        arena_2d(pass->saved, DTYPE_F32, stack->choices->H / stack->choices->parts, pass->T + keys - 1);
-    op_relative_bias_forward(pass->device, &(struct op_relative_bias_forward){.bias = flight->relative_bias,
-                                                                              .table = stack->relative->value,
-                                                                              .rule = rule_of(stack, keys)});
-    pass->relative_bias = flight->relative_bias;
+    for (int which = 0; stack->relative && which < pass_chunks(pass); which++) {
+        struct chunk chunk = pass_chunk(pass, which);
+        flight->relative_bias[which] =
+            arena_2d(pass->saved, DTYPE_F32, stack->choices->H / stack->choices->parts, distances(stack, pass, &chunk));
+        op_relative_bias_forward(pass->device, &(struct op_relative_bias_forward){.bias = flight->relative_bias[which],
+                                                                                  .table = stack->relative->value,
+                                                                                  .rule = rule_of(stack, &chunk)});
+        pass->relative_bias[which] = flight->relative_bias[which];
+    }
+}
+
+// Gives the pass its biases, and room for their gradients from scratch.
+static void take_bias_gradients(const struct stack *stack, const struct stack_flight *flight, struct pass *pass) {
+    for (int which = 0; stack->relative && which < pass_chunks(pass); which++) {
+        struct chunk chunk = pass_chunk(pass, which);
+        pass->relative_bias[which] = flight->relative_bias[which];
+        pass->drelative_bias[which] =
+            arena_3d(pass->scratch, DTYPE_F32, pass->B, stack->choices->H / stack->choices->parts,
+                     distances(stack, pass, &chunk));
+        device_zero(pass->device, pass->drelative_bias[which]);
+    }
+}
+
+static void backward_relative_bias(const struct stack *stack, const struct pass *pass) {
+    for (int which = 0; stack->relative && which < pass_chunks(pass); which++) {
+        struct chunk chunk = pass_chunk(pass, which);
+        op_relative_bias_backward(pass->device,
+                                  &(struct op_relative_bias_backward){.dtable = stack->relative->grad,
+                                                                      .dbias = pass->drelative_bias[which],
+                                                                      .rule = rule_of(stack, &chunk)});
+    }
 }
 
 struct tensor stack_forward(const struct stack *stack, const struct pass *pass, struct stack_flight *flight,
@@ -159,20 +187,12 @@ void stack_backward(const struct stack *stack, const struct pass *pass, struct s
     if (stack->has_final_norm)
         norm_backward(&stack->final_norm, &inner, &flight->final_saved,
                       &(struct norm_gradient){.dx = dx, .dy = dy, .x = flight->x});
-    if (stack->relative) {
-        inner.relative_bias = flight->relative_bias;
-        inner.drelative_bias =
-            arena_3d(pass->scratch, DTYPE_F32, pass->B, stack->choices->H / stack->choices->parts, 2 * pass->T - 1);
-        device_zero(pass->device, inner.drelative_bias);
-    }
+    take_bias_gradients(stack, flight, &inner);
     for (int64_t end = stack->L; end > 0;) {
         int64_t first = group_before(stack, &inner, end);
         backward_group(stack, &inner, flight, first, end, dx);
         end = first;
     }
-    if (stack->relative)
-        op_relative_bias_backward(pass->device, &(struct op_relative_bias_backward){.dtable = stack->relative->grad,
-                                                                                    .dbias = inner.drelative_bias,
-                                                                                    .rule = rule_of(stack, pass->T)});
+    backward_relative_bias(stack, &inner);
     arena_release(pass->scratch, mark);
 }

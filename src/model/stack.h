@@ -5,6 +5,7 @@
 #define MODEL_STACK_H
 
 #include "model/block.h"
+#include "model/context.h"
 
 struct stack {
     int64_t L;
@@ -17,11 +18,11 @@ struct stack {
 
 // Of a micro-batch on its way: what backward needs.
 struct stack_flight {
-    struct block_saved *saved;    // L of them
-    struct tensor *inputs;        // (N, C), L of them: what each group of blocks was given
-    size_t *marks;                // of pass->saved, L of them: where what a group keeps begins
-    struct tensor relative_bias;  // (H, 2T - 1) fp32
-    struct tensor x;              // (N, C): input of the final norm
+    struct block_saved *saved;                         // L of them
+    struct tensor *inputs;                             // (N, C), L of them: what each group of blocks was given
+    size_t *marks;                                     // of pass->saved, L of them: where what a group keeps begins
+    struct tensor relative_bias[CONTEXT_MOST_CHUNKS];  // see struct pass
+    struct tensor x;                                   // (N, C): input of the final norm
     struct norm_saved final_saved;
 };
 

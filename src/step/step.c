@@ -15,7 +15,7 @@ struct pass step_pass(struct step *step, int64_t B, int64_t T) {
                          .scratch = &step->scratch,
                          .dtype = step->dtype,
                          .B = B,
-                         .T = T,
+                         .T = T / step->mesh.length[AXIS_CONTEXT],
                          .is_training = step->mode == STEP_TRAIN,
                          .seed = (uint64_t)step->config->seed,
                          .splits_rows = choices_splits_rows(step->config, &step->mesh),
@@ -31,6 +31,8 @@ static int build(struct step *step) {
     }
     if (step->mode == STEP_GENERATE && config_form(step->config) == CONFIG_BERT)
         return error_set("a BERT fills in words and writes no text; generate needs --model gpt or t5");
+    if (step->mode == STEP_GENERATE && step->mesh.length[AXIS_CONTEXT] > 1)
+        return error_set("ranks that share sequences cannot write text; leave --context-parallel-size out");
     if (step->config->fp8_format && !device_supports(step->device, DTYPE_E4M3)) {
         char text[128];
         device_describe(step->device, text, sizeof text);

@@ -127,7 +127,7 @@ struct step_upload {
     double divisor;          // of the weights: micro-batches × data-parallel ranks
     int64_t first_position;  // where positions that are not given begin
 };
-// How many tokens count, and how many samples of the pair head.
+// How many tokens of this rank count, and how many samples of the pair head.
 struct step_counts {
     double tokens, pairs;
 };

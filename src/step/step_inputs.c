@@ -1,5 +1,6 @@
 // A micro-batch on its way to the device: its arrays in one block, one copy. Which arrays there are follows from the
-// model and the input; they follow each other in the order of enum array, the wide ones first, without gaps.
+// model and the input; they follow each other in the order of enum array, the wide ones first, without gaps. Of
+// sequences that ranks share, each rank's block has its own chunks alone, see parallel/context.h.
 #include "base/error.h"
 #include "step/step.h"
 
@@ -28,10 +29,11 @@ static size_t element_bytes(enum array array) {
     return array <= DECODER_ROW_IDS ? sizeof(int64_t) : sizeof(int32_t);
 }
 
-// Elements of an array, 0 where the input or the model does not have it.
+// Elements of an array on this rank, 0 where the input or the model does not have it.
 static int64_t elements(const struct step *step, const struct step_input *input, enum array array) {
     const struct model *model = &step->model;
-    int64_t first = input->tokens ? input->B * input->T : 0, second = input->decoder_tokens ? input->B * input->S : 0;
+    int64_t T = input->T / step->mesh.length[AXIS_CONTEXT], S = input->S / step->mesh.length[AXIS_CONTEXT];
+    int64_t first = input->tokens ? input->B * T : 0, second = input->decoder_tokens ? input->B * S : 0;
     int64_t labelled = !input->labels ? 0 : model->form == CONFIG_T5 ? second : first;
     bool has_positions = model->embedding.positions || model->choices.rope.pairs > 0;
     bool has_pairs = model->has_pair_head;
@@ -123,7 +125,7 @@ struct device_batch step_input_tensors(const struct step *step, const struct ste
         .decoder_row_ids = tensor_at(&at, DECODER_ROW_IDS, DTYPE_I64),
         .decoder_tokens = tensor_at(&at, DECODER_TOKENS, DTYPE_I32),
         .decoder_positions = tensor_at(&at, DECODER_POSITIONS, DTYPE_I32),
-        .S = input->S,
+        .S = input->S / step->mesh.length[AXIS_CONTEXT],
         .targets = {.labels = tensor_at(&at, LABELS, DTYPE_I32),
                     .mask = tensor_at(&at, MASK, DTYPE_F32),
                     .weights = tensor_at(&at, WEIGHTS, DTYPE_F32),
@@ -146,7 +148,7 @@ static void *place(const struct staging *staging, enum array array) {
     return staging->host + offset_of(staging->step, staging->input, array);
 }
 
-// Copies an array; where there is no source, zeros.
+// Copies an array of one element per sample; where there is no source, zeros.
 static void put(const struct staging *staging, enum array array, const void *source) {
     size_t bytes = (size_t)elements(staging->step, staging->input, array) * element_bytes(array);
     if (bytes > 0 && source)
@@ -155,71 +157,104 @@ static void put(const struct staging *staging, enum array array, const void *sou
         memset(place(staging, array), 0, bytes);
 }
 
+// Copies this rank's part of an array (B, columns).
+static void put_columns(const struct staging *staging, enum array array, const void *source, int64_t columns) {
+    if (!source || elements(staging->step, staging->input, array) == 0) {
+        put(staging, array, NULL);
+        return;
+    }
+    context_take(&staging->step->mesh, place(staging, array), source,
+                 &(struct context_slice){staging->input->B, columns, element_bytes(array)});
+}
+
+// The column of the whole array that element n of this rank's part of it comes from.
+static int64_t column_of(const struct staging *staging, int64_t n, int64_t columns) {
+    const struct mesh *mesh = &staging->step->mesh;
+    int64_t length = columns / context_all_chunks(mesh);
+    int which = (int)(n / (staging->input->B * length));
+    return length * context_chunk(mesh, mesh->place[AXIS_CONTEXT], which) + n % length;
+}
+
 // Rotary models count places in the row whatever the data says about positions, as Megatron does.
 static void put_positions(const struct staging *staging, enum array array, const int32_t *source,
                           int64_t first_position) {
     int64_t count = elements(staging->step, staging->input, array);
     int64_t columns = array == POSITIONS ? staging->input->T : staging->input->S;
     if (source && staging->step->model.choices.rope.pairs == 0) {
-        put(staging, array, source);
+        put_columns(staging, array, source, columns);
         return;
     }
     int32_t *positions = place(staging, array);
     for (int64_t n = 0; n < count; n++)
-        positions[n] = (int32_t)(first_position + n % columns);
+        positions[n] = (int32_t)(first_position + column_of(staging, n, columns));
 }
 
 // Dropout masks are keyed by the token's place in the run: sample number and position.
 static void put_row_ids(const struct staging *staging, enum array array, int64_t columns) {
     const struct step_input *input = staging->input;
-    if (elements(staging->step, input, array) == 0)
-        return;
-    int64_t *row_ids = place(staging, array);
-    for (int64_t b = 0; b < input->B; b++)
-        for (int64_t t = 0; t < columns; t++)
-            row_ids[b * columns + t] = (input->samples ? input->samples[b] : b) * columns + t;
+    int64_t count = elements(staging->step, input, array), *row_ids = place(staging, array);
+    int64_t length = columns / context_all_chunks(&staging->step->mesh);
+    for (int64_t n = 0; n < count; n++) {
+        int64_t b = n / length % input->B;
+        row_ids[n] = (input->samples ? input->samples[b] : b) * columns + column_of(staging, n, columns);
+    }
 }
 
-// Megatron's mean of means: each micro-batch divides by its own count.
-static double put_weights(const struct staging *staging, enum array mask_array, enum array weights_array,
+// Megatron's mean of means: each micro-batch divides by its own count, which is `count`. Returns what this rank has of
+// it.
+static double put_weights(const struct staging *staging, enum array mask_array, enum array weights_array, double count,
                           const struct step_upload *upload) {
     const float *mask = place(staging, mask_array);
     float *weights = place(staging, weights_array);
     int64_t rows = elements(staging->step, staging->input, mask_array);
-    double count = 0;
-    for (int64_t n = 0; n < rows; n++)
-        count += (double)mask[n];
-    double divisor = (count > 1 ? count : 1) * upload->divisor;
-    for (int64_t n = 0; n < rows; n++)
+    double divisor = (count > 1 ? count : 1) * upload->divisor, own = 0;
+    for (int64_t n = 0; n < rows; n++) {
         weights[n] = upload->has_weights ? (float)((double)mask[n] / divisor) : 0;
+        own += (double)mask[n];
+    }
+    return own;
+}
+
+static double count_tokens(const struct step_input *input, int64_t columns) {
+    double count = 0;
+    for (int64_t n = 0; input->mask && n < input->B * columns; n++)
+        count += (double)input->mask[n];
     return count;
 }
 
-// Rows of padding, and rows without a label, do not count for the pair head.
-static void put_pair_mask(const struct staging *staging) {
+// Rows of padding, and rows without a label, do not count for the pair head; nor does any where another rank has the
+// first tokens. Returns how many count, on whatever rank.
+static double put_pair_mask(const struct staging *staging) {
     const struct step_input *input = staging->input;
     float *mask = place(staging, PAIR_MASK);
-    for (int64_t b = 0; b < elements(staging->step, input, PAIR_MASK); b++)
-        mask[b] = input->pair_labels && (!input->samples || input->samples[b] >= 0) ? 1.0f : 0.0f;
+    bool has_first = staging->step->mesh.place[AXIS_CONTEXT] == 0;
+    double count = 0;
+    for (int64_t b = 0; b < elements(staging->step, input, PAIR_MASK); b++) {
+        bool counts = input->pair_labels && (!input->samples || input->samples[b] >= 0);
+        mask[b] = counts && has_first ? 1.0f : 0.0f;
+        count += counts;
+    }
+    return count;
 }
 
 static struct step_counts put_all(const struct staging *staging, const struct step_upload *upload) {
     const struct step_input *input = staging->input;
+    int64_t labelled = staging->step->model.form == CONFIG_T5 ? input->S : input->T;
     put_row_ids(staging, ROW_IDS, input->T);
     put_row_ids(staging, DECODER_ROW_IDS, input->S);
-    put(staging, TOKENS, input->tokens);
+    put_columns(staging, TOKENS, input->tokens, input->T);
     put_positions(staging, POSITIONS, input->positions, upload->first_position);
-    put(staging, TYPES, input->types);
-    put(staging, FIRST_KEYS, input->first_keys);
-    put(staging, DECODER_TOKENS, input->decoder_tokens);
+    put_columns(staging, TYPES, input->types, input->T);
+    put_columns(staging, FIRST_KEYS, input->first_keys, input->T);
+    put_columns(staging, DECODER_TOKENS, input->decoder_tokens, input->S);
     put_positions(staging, DECODER_POSITIONS, input->decoder_positions, upload->first_position);
     put(staging, LENGTHS, input->lengths);
-    put(staging, LABELS, input->labels);
-    put(staging, MASK, input->mask);
+    put_columns(staging, LABELS, input->labels, labelled);
+    put_columns(staging, MASK, input->mask, labelled);
     put(staging, PAIR_LABELS, input->pair_labels);
-    put_pair_mask(staging);
-    return (struct step_counts){.tokens = put_weights(staging, MASK, WEIGHTS, upload),
-                                .pairs = put_weights(staging, PAIR_MASK, PAIR_WEIGHTS, upload)};
+    double tokens = count_tokens(input, labelled), pairs = put_pair_mask(staging);
+    return (struct step_counts){.tokens = put_weights(staging, MASK, WEIGHTS, tokens, upload),
+                                .pairs = put_weights(staging, PAIR_MASK, PAIR_WEIGHTS, pairs, upload)};
 }
 
 struct step_counts step_upload_input(struct step *step, struct tensor block, const struct step_input *input,

@@ -131,10 +131,10 @@ static int open_loaders(struct trainer *trainer) {
 
 static int set_up(struct trainer *trainer) {
     struct config *config = trainer->config;
-    log_info("using world size: %d, data-parallel size: %" PRId64
-             ", context-parallel size: 1, tensor-model-parallel size: 1, "
-             "pipeline-model-parallel size: 1",
-             trainer->mesh->size, config->data_parallel_size);
+    log_info("using world size: %d, data-parallel size: %" PRId64 ", context-parallel size: %" PRId64
+             ", tensor-model-parallel size: %" PRId64 ", pipeline-model-parallel size: %" PRId64,
+             trainer->mesh->size, config->data_parallel_size, config->context_parallel_size,
+             config->tensor_model_parallel_size, config->pipeline_model_parallel_size);
     TRY(state_prepare_save(config, trainer->mesh));
     TRY(datasets_open_tokenizer(&trainer->tokenizer, config));
     log_info("> learning rate decay style: %s", config->lr_decay_style);

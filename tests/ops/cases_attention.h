@@ -325,6 +325,9 @@ static inline void case_attention_masks(struct lab *lab) {
         {2, 131, 131, 2, 2, 16, .is_causal = true, .has_bias = true},
         {1, 1, 40, 4, 2, 16, .is_causal = true, .has_bias = true},
         {2, 70, 131, 2, 1, 5, .is_causal = false, .has_bias = true, .has_counts = true, .rate = 0.2f},
+        // The last queries of a longer sequence, as where ranks share one.
+        {2, 33, 132, 4, 2, 8, .is_causal = true, .window = 40, .has_starts = true, .rate = 0.1f},
+        {2, 32, 160, 2, 2, 16, .is_causal = true, .has_bias = true, .rate = 0.1f},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
         attention_variant(lab, &cases[i]);

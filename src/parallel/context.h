@@ -1,0 +1,26 @@
+// Which tokens of a sequence a rank holds where ranks share sequences. A sequence of T tokens is cut into 2 · ranks
+// equal chunks; rank r has chunks r and 2 · ranks - 1 - r, one from the front and one from the back, so that causal
+// attention is the same work for all of them. Where a rank has its sequences for itself they are one chunk.
+//
+// A rank's rows of a micro-batch of B sequences are its first chunk of all of them, then its second: (chunks, B, T /
+// all chunks). Everything along the stream works on rows, whatever their order; attention takes one chunk at a time.
+#ifndef PARALLEL_CONTEXT_H
+#define PARALLEL_CONTEXT_H
+
+#include "parallel/mesh.h"
+
+enum { CONTEXT_MOST_CHUNKS = 2 };
+
+// How many chunks of each sequence a rank has, and how many there are.
+int context_chunks(const struct mesh *mesh);
+int context_all_chunks(const struct mesh *mesh);
+// The place in the sequence of chunk `which` of a context-parallel rank.
+int context_chunk(const struct mesh *mesh, int rank, int which);
+// This rank's part of the columns of an array (B, T), as (chunks, B, T / all chunks).
+struct context_slice {
+    int64_t B, T;
+    size_t element_bytes;
+};
+void context_take(const struct mesh *mesh, void *own, const void *whole, const struct context_slice *slice);
+
+#endif
