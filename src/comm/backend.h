@@ -18,7 +18,8 @@ struct collective {
     void *(*broadcast)(struct group *group, struct tensor x, int root);
     void *(*send)(struct group *group, struct tensor x, int to);
     void *(*receive)(struct group *group, struct tensor x, int from);
-    bool (*test)(struct group *group, void *handle);  // true: done, and the handle is freed
+    bool (*test)(struct group *group, void *handle);     // true: done, and the handle is freed
+    void (*overlap)(struct group *group, void *handle);  // see comm_overlap; NULL: transfers need no help
     // The group of a wrapped world that carries host values; NULL: this one's own do.
     struct group *(*host_group)(struct group *group);
     // Host values; these too are waited for with test.
@@ -41,6 +42,7 @@ struct world {
     struct group *groups[WORLD_MAX_GROUPS];  // all groups made, freed with the world; the first holds all ranks
     int group_count;
     struct record record;
+    struct link link;
     const char *record_folder;  // where the record is written when a collective hangs; NULL: nowhere
     struct host_name *hosts;    // (size)
 };

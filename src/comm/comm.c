@@ -57,6 +57,7 @@ int world_open(struct world **world, const struct world_options *given, struct d
     TRY(open_backend(world, &options, device));
     (*world)->deadline_seconds = options.deadline_seconds;
     (*world)->record_folder = options.record_folder;
+    (*world)->link = options.link;
     int *ranks = memory_alloc(sizeof(int) * (size_t)(*world)->place.size);
     for (int i = 0; i < (*world)->place.size; i++)
         ranks[i] = i;
@@ -137,6 +138,7 @@ static struct comm_request request_record(struct group *group, enum collective_k
     struct record_entry entry = {
         .name = name, .group = group->name, .kind = kind, .bytes = (int64_t)bytes, .start = request.started};
     request.number = record_begin(&group->world->record, &entry);
+    request.due = link_carry(&group->world->link, kind, bytes, group->size, request.started);
     group->traffic[kind].count++;
     group->traffic[kind].bytes += (int64_t)bytes;
     return request;
@@ -242,21 +244,31 @@ static void give_up(const struct comm_request *request) {
              peers.length ? peers.data : "which one is not known");
 }
 
+void comm_overlap(struct comm_request *request) {
+    if (request->handle && request->collective->overlap)
+        request->collective->overlap(request->group, request->handle);
+}
+
+// Whether the request is complete; its handle is gone as soon as the backend is done with it.
+static bool is_complete(struct comm_request *request) {
+    if (request->handle && request->collective->test(request->group, request->handle))
+        request->handle = NULL;
+    return !request->handle && (request->due <= 0 || clock_seconds() >= request->due);
+}
+
 void comm_wait(struct comm_request *request) {
-    double deadline = request->group->world->deadline_seconds;
-    for (int64_t polls = 0; request->handle; polls++) {
-        if (request->collective->test(request->group, request->handle)) {
-            request->handle = NULL;
-            record_end(&request->group->world->record, request->number, clock_seconds());
-            return;
-        }
+    if (!request->handle)
+        return;
+    // A request may have flown for long before anybody asks for it.
+    double deadline = request->group->world->deadline_seconds, begun = fmax(request->started, clock_seconds());
+    for (int64_t polls = 0; !is_complete(request); polls++) {
         // Ranks of one machine share its cores: a rank that only waits must let the others compute.
         if (polls > 200)
             sched_yield();
-        if (polls % 1024 == 1023 && clock_seconds() - request->started > deadline) {
+        if (polls % 1024 == 1023 && clock_seconds() - begun > deadline)
             give_up(request);
-        }
     }
+    record_end(&request->group->world->record, request->number, clock_seconds());
 }
 
 void comm_all_reduce(struct group *group, struct tensor x, enum reduction reduction, const char *name) {

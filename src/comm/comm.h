@@ -14,6 +14,7 @@
 #define COMM_COMM_H
 
 #include "base/error.h"
+#include "comm/link.h"
 #include "comm/record.h"
 #include "ops/ops.h"
 
@@ -27,6 +28,7 @@ struct comm_request {
     const char *name;
     const struct collective *collective;
     double started;
+    double due;      // not complete before, see link.h; 0 where the link is the real one
     int64_t number;  // in the flight record
     void *handle;    // the backend's; NULL where the work is done
 };
@@ -52,6 +54,7 @@ struct world_options {
     // Where a rank whose collective outlasts the deadline leaves its flight record, as flight-RANK.jsonl; NULL:
     // nowhere.
     const char *record_folder;
+    struct link link;  // a slower link than the real one; zeroed for none
 };
 
 int world_open(struct world **world, const struct world_options *options, struct device *device);
@@ -87,6 +90,9 @@ struct comm_request comm_reduce_scatter_start(struct group *group, struct tensor
 struct comm_request comm_broadcast_start(struct group *group, struct tensor x, int root, const char *name);
 struct comm_request comm_send_start(struct group *group, struct tensor x, int to, const char *name);
 struct comm_request comm_receive_start(struct group *group, struct tensor x, int from, const char *name);
+// The request is to go on under computation: a backend whose transfers stand still between calls makes those calls from
+// a thread of its own until it is waited for.
+void comm_overlap(struct comm_request *request);
 void comm_wait(struct comm_request *request);
 
 // Start and wait in one.

@@ -1,10 +1,12 @@
 // Collectives over MPI, all nonblocking. Where the device's memory is the host's, MPI works on the tensors in place;
 // else each request stages its tensor through host memory: device → staging before the start, staging → device at the
-// end. Sums of 16-bit floats go through an operation of our own that adds in fp32.
+// end. Sums of 16-bit floats go through an operation of our own that adds in fp32. Every call to MPI holds the pump's
+// lock, see pump.h.
 #include "base/error.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "comm/backend.h"
+#include "comm/pump.h"
 #include "ops/device.h"
 #include "tensor/half.h"
 
@@ -23,9 +25,20 @@ enum { PIECE_ELEMENTS = 1 << 28, MAX_PIECES = 64 };
             die_code(EXIT_CODE_PEER_LOST, "%s failed with MPI error %d", #call, status_);                              \
     } while (0)
 
+// Of a collective, with the lock.
+#define START_MPI(group, call)                                                                                         \
+    do {                                                                                                               \
+        lock(group);                                                                                                   \
+        CHECK_MPI(call);                                                                                               \
+        unlock(group);                                                                                                 \
+    } while (0)
+
 struct mpi_world {
     struct world base;
     MPI_Op sum_bf16, sum_f16;
+    struct pump *pump;
+    bool allows_pump;            // calls from another thread
+    struct mpi_request *flying;  // what the pump looks after
 };
 
 struct mpi_group {
@@ -38,6 +51,7 @@ struct mpi_request {
     int count;
     void *staging_in, *staging_out;  // host copies where device memory is not host memory
     struct tensor result;            // where staging_out goes at the end
+    struct mpi_request *next;        // among those that fly
 };
 
 void mpi_world_abort(enum exit_code code) {
@@ -67,7 +81,7 @@ static void add_f16(void *in, void *inout, int *count, MPI_Datatype *type) {
 int mpi_world_start(struct world_place *place) {
     int running = 0, provided = 0;
     MPI_Initialized(&running);
-    if (!running && MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &provided) != MPI_SUCCESS)
+    if (!running && MPI_Init_thread(NULL, NULL, MPI_THREAD_SERIALIZED, &provided) != MPI_SUCCESS)
         return error_set("MPI could not start; run under mpirun or srun, or without them for one rank");
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     die_set_handler(mpi_world_abort);
@@ -112,6 +126,7 @@ static void mpi_group_free(struct group *group) {
 
 static void mpi_world_free(struct world *world) {
     struct mpi_world *w = (struct mpi_world *)world;
+    pump_free(w->pump);
     MPI_Op_free(&w->sum_bf16);
     MPI_Op_free(&w->sum_f16);
     mpi_world_stop();
@@ -153,6 +168,14 @@ static struct mpi_request *request_new(void) {
     return memory_alloc(sizeof(struct mpi_request));
 }
 
+static void lock(const struct group *group) {
+    pump_lock(((const struct mpi_world *)group->world)->pump);
+}
+
+static void unlock(const struct group *group) {
+    pump_unlock(((const struct mpi_world *)group->world)->pump);
+}
+
 // The memory MPI reads the tensor from: the tensor's own, or a host copy of it made now.
 static void *readable(const struct group *group, struct mpi_request *request, struct tensor x) {
     if (group->world->device->ops->is_host_memory)
@@ -189,9 +212,9 @@ static void *mpi_all_reduce(struct group *group, struct tensor x, enum reduction
     MPI_Comm comm = ((struct mpi_group *)group)->comm;
     for (int64_t done = 0, length; done < tensor_count(x); done += length) {
         length = piece_length(request, tensor_count(x) - done);
-        CHECK_MPI(MPI_Iallreduce(MPI_IN_PLACE, memory + (size_t)done * dtype_bytes(x.dtype), (int)length,
-                                 type_of(x.dtype), operation_of(group->world, x.dtype, reduction), comm,
-                                 &request->pieces[request->count++]));
+        START_MPI(group, MPI_Iallreduce(MPI_IN_PLACE, memory + (size_t)done * dtype_bytes(x.dtype), (int)length,
+                                        type_of(x.dtype), operation_of(group->world, x.dtype, reduction), comm,
+                                        &request->pieces[request->count++]));
     }
     return request;
 }
@@ -210,8 +233,8 @@ static void *mpi_all_gather(struct group *group, struct tensor whole, struct ten
     const void *from = in_place ? MPI_IN_PLACE : readable(group, request, part);
     void *to = writable(group, request, whole);
     int count = (int)tensor_count(part);
-    CHECK_MPI(MPI_Iallgather(from, count, type_of(part.dtype), to, count, type_of(part.dtype),
-                             ((struct mpi_group *)group)->comm, &request->pieces[request->count++]));
+    START_MPI(group, MPI_Iallgather(from, count, type_of(part.dtype), to, count, type_of(part.dtype),
+                                    ((struct mpi_group *)group)->comm, &request->pieces[request->count++]));
     return request;
 }
 
@@ -222,9 +245,9 @@ static void *mpi_reduce_scatter(struct group *group, struct tensor part, struct 
     // The result may be a slice of the source, which MPI forbids: it always goes through memory of its own.
     request->staging_out = memory_alloc(tensor_bytes(part));
     request->result = part;
-    CHECK_MPI(MPI_Ireduce_scatter_block(from, request->staging_out, (int)tensor_count(part), type_of(part.dtype),
-                                        operation_of(group->world, part.dtype, REDUCE_SUM),
-                                        ((struct mpi_group *)group)->comm, &request->pieces[request->count++]));
+    START_MPI(group, MPI_Ireduce_scatter_block(from, request->staging_out, (int)tensor_count(part), type_of(part.dtype),
+                                               operation_of(group->world, part.dtype, REDUCE_SUM),
+                                               ((struct mpi_group *)group)->comm, &request->pieces[request->count++]));
     return request;
 }
 
@@ -233,8 +256,8 @@ static void *mpi_broadcast(struct group *group, struct tensor x, int root) {
     char *memory = group->rank == root ? readable(group, request, x) : writable(group, request, x);
     for (int64_t done = 0, length; done < tensor_count(x); done += length) {
         length = piece_length(request, tensor_count(x) - done);
-        CHECK_MPI(MPI_Ibcast(memory + (size_t)done * dtype_bytes(x.dtype), (int)length, type_of(x.dtype), root,
-                             ((struct mpi_group *)group)->comm, &request->pieces[request->count++]));
+        START_MPI(group, MPI_Ibcast(memory + (size_t)done * dtype_bytes(x.dtype), (int)length, type_of(x.dtype), root,
+                                    ((struct mpi_group *)group)->comm, &request->pieces[request->count++]));
     }
     return request;
 }
@@ -244,8 +267,8 @@ static void *mpi_send(struct group *group, struct tensor x, int to) {
     char *memory = readable(group, request, x);
     for (int64_t done = 0, length; done < tensor_count(x); done += length) {
         length = piece_length(request, tensor_count(x) - done);
-        CHECK_MPI(MPI_Isend(memory + (size_t)done * dtype_bytes(x.dtype), (int)length, type_of(x.dtype), to, 0,
-                            ((struct mpi_group *)group)->comm, &request->pieces[request->count++]));
+        START_MPI(group, MPI_Isend(memory + (size_t)done * dtype_bytes(x.dtype), (int)length, type_of(x.dtype), to, 0,
+                                   ((struct mpi_group *)group)->comm, &request->pieces[request->count++]));
     }
     return request;
 }
@@ -255,16 +278,57 @@ static void *mpi_receive(struct group *group, struct tensor x, int from) {
     char *memory = writable(group, request, x);
     for (int64_t done = 0, length; done < tensor_count(x); done += length) {
         length = piece_length(request, tensor_count(x) - done);
-        CHECK_MPI(MPI_Irecv(memory + (size_t)done * dtype_bytes(x.dtype), (int)length, type_of(x.dtype), from, 0,
-                            ((struct mpi_group *)group)->comm, &request->pieces[request->count++]));
+        START_MPI(group, MPI_Irecv(memory + (size_t)done * dtype_bytes(x.dtype), (int)length, type_of(x.dtype), from, 0,
+                                   ((struct mpi_group *)group)->comm, &request->pieces[request->count++]));
     }
     return request;
 }
 
-static bool mpi_test(struct group *group, void *handle) {
-    struct mpi_request *request = handle;
+static bool is_done(struct mpi_request *request) {
     int done = 0;
     CHECK_MPI(MPI_Testall(request->count, request->pieces, &done, MPI_STATUSES_IGNORE));
+    return done;
+}
+
+// The pump's part: moves on what flies, and forgets what is done; its owner will find that out.
+static bool poll_flying(void *context) {
+    struct mpi_world *w = context;
+    for (struct mpi_request **link = &w->flying; *link;)
+        if (is_done(*link))
+            *link = (*link)->next;
+        else
+            link = &(*link)->next;
+    return w->flying != NULL;
+}
+
+static void mpi_overlap(struct group *group, void *handle) {
+    struct mpi_world *w = (struct mpi_world *)group->world;
+    struct mpi_request *request = handle, **link = &w->flying;
+    if (!w->allows_pump)
+        return;
+    lock(group);
+    while (*link)
+        link = &(*link)->next;
+    *link = request;
+    pump_wake(w->pump);
+    unlock(group);
+}
+
+static void stop_flying(struct mpi_world *w, const struct mpi_request *request) {
+    for (struct mpi_request **link = &w->flying; *link; link = &(*link)->next)
+        if (*link == request) {
+            *link = request->next;
+            return;
+        }
+}
+
+static bool mpi_test(struct group *group, void *handle) {
+    struct mpi_request *request = handle;
+    lock(group);
+    bool done = is_done(request);
+    if (done)
+        stop_flying((struct mpi_world *)group->world, request);
+    unlock(group);
     if (!done)
         return false;
     if (request->staging_out) {
@@ -279,15 +343,15 @@ static bool mpi_test(struct group *group, void *handle) {
 
 static void *mpi_host_max_i64(struct group *group, int64_t *values, int count) {
     struct mpi_request *request = request_new();
-    CHECK_MPI(MPI_Iallreduce(MPI_IN_PLACE, values, count, MPI_INT64_T, MPI_MAX, ((struct mpi_group *)group)->comm,
-                             &request->pieces[request->count++]));
+    START_MPI(group, MPI_Iallreduce(MPI_IN_PLACE, values, count, MPI_INT64_T, MPI_MAX,
+                                    ((struct mpi_group *)group)->comm, &request->pieces[request->count++]));
     return request;
 }
 
 static void *mpi_host_broadcast_i64(struct group *group, int64_t *values, int count, int root) {
     struct mpi_request *request = request_new();
-    CHECK_MPI(MPI_Ibcast(values, count, MPI_INT64_T, root, ((struct mpi_group *)group)->comm,
-                         &request->pieces[request->count++]));
+    START_MPI(group, MPI_Ibcast(values, count, MPI_INT64_T, root, ((struct mpi_group *)group)->comm,
+                                &request->pieces[request->count++]));
     return request;
 }
 
@@ -303,6 +367,7 @@ static const struct collective mpi_collective = {
     .send = mpi_send,
     .receive = mpi_receive,
     .test = mpi_test,
+    .overlap = mpi_overlap,
     .host_max_i64 = mpi_host_max_i64,
     .host_broadcast_i64 = mpi_host_broadcast_i64,
 };
@@ -317,6 +382,10 @@ int mpi_world_open(struct world **world, struct device *device) {
     }
     CHECK_MPI(MPI_Op_create(add_bf16, 1, &w->sum_bf16));
     CHECK_MPI(MPI_Op_create(add_f16, 1, &w->sum_f16));
+    int level = 0;
+    CHECK_MPI(MPI_Query_thread(&level));
+    w->allows_pump = level >= MPI_THREAD_SERIALIZED;
+    w->pump = pump_new(poll_flying, w);
     *world = &w->base;
     return 0;
 }

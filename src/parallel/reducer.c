@@ -19,6 +19,9 @@ void reducer_open(struct reducer *reducer, const struct param_list *params, cons
 }
 
 void reducer_close(struct reducer *reducer) {
+    if (!reducer->sums)
+        return;
+    reducer_settle(reducer);
     free(reducer->sums);
     free(reducer->parts);
     *reducer = (struct reducer){0};
@@ -48,6 +51,8 @@ static void start_sum(struct reducer *reducer, int64_t i) {
             reducer->replicas, rows_of(reducer->grads, pieces_own(&reducer->pieces, i)), whole, "gradients");
     else
         reducer->sums[i] = comm_all_reduce_start(reducer->replicas, whole, REDUCE_SUM, "gradients");
+    if (reducer->overlaps_reduction)
+        comm_overlap(&reducer->sums[i]);
 }
 
 static void start_falling(struct reducer *reducer, int64_t offset) {
@@ -94,6 +99,8 @@ void reducer_gather(struct reducer *reducer) {
         reducer->parts[i] =
             comm_all_gather_start(reducer->replicas, rows_of(reducer->values, pieces_bucket(&reducer->pieces, i)),
                                   rows_of(reducer->values, pieces_own(&reducer->pieces, i)), "parameters");
+        if (reducer->overlaps_gather)
+            comm_overlap(&reducer->parts[i]);
     }
     reducer->ungathered = buckets;
     if (!reducer->overlaps_gather)

@@ -1,0 +1,21 @@
+// A thread that keeps transfers going while nobody waits for them. MPI moves a message on only inside calls to it, so a
+// collective that was started and left alone stands still under a long computation; the pump makes those calls.
+//
+// Everything that touches the transport does so with the pump's lock, also the pump itself: one thread at a time, which
+// is all that MPI_THREAD_SERIALIZED asks for. The thread starts with the first wake and sleeps while nothing flies.
+#ifndef COMM_PUMP_H
+#define COMM_PUMP_H
+
+#include <stdbool.h>
+
+struct pump;
+
+// poll is called with the lock held; it says whether anything is still on its way.
+struct pump *pump_new(bool (*poll)(void *context), void *context);
+void pump_free(struct pump *pump);  // ends the thread; NULL is fine
+void pump_lock(struct pump *pump);
+void pump_unlock(struct pump *pump);
+// Something flies. With the lock held.
+void pump_wake(struct pump *pump);
+
+#endif
