@@ -32,7 +32,7 @@ void step_divide_optimizer(struct step *step) {
         &(struct reducer_options){.replicas = is_training ? mesh->replicas : NULL,
                                   .pieces = pieces_make(step->params.total, bucket, parts, is_divided ? replica : 0),
                                   .overlaps_reduction = config->overlap_grad_reduce,
-                                  .overlaps_gather = config->overlap_param_gather});
+                                  .overlaps_gather = false});
 }
 
 struct tensor step_weights_target(struct step *step) {
