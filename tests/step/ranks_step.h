@@ -1,0 +1,110 @@
+// A step of several ranks for tests that run under mpirun: a world over MPI, a model from flags, random tokens.
+#ifndef TESTS_STEP_RANKS_STEP_H
+#define TESTS_STEP_RANKS_STEP_H
+
+#include "base/memory.h"
+#include "base/rng.h"
+#include "step/step.h"
+#include "test.h"
+
+enum { RANKS_MOST_PARTS = 8 };
+
+struct ranks {
+    struct device *device;
+    struct world *world;
+    struct world_place place;
+    struct mesh meshes[RANKS_MOST_PARTS + 1];  // by the number of ranks that share layers, connected once
+};
+
+struct rank_step {
+    struct config config;
+    struct step *step;
+    int64_t N;
+    int32_t *tokens, *labels;
+    float *mask;
+    int64_t *samples, next;
+};
+
+static inline int ranks_open(struct ranks *ranks) {
+    struct world_options options = {.backend = "mpi", .deadline_seconds = 60};
+    TRY(world_start("mpi", &ranks->place));
+    TRY(device_open(&ranks->device, &(struct device_options){.name = "cpu", .threads = 1}));
+    return world_open(&ranks->world, &options, ranks->device);
+}
+
+static inline void ranks_close(struct ranks *ranks) {
+    world_close(ranks->world);
+    device_close(ranks->device);
+}
+
+static inline void rank_step_parse(struct config *config, const char *flags, int ranks) {
+    char *line = memory_printf("train --mock-data --lr 1e-3 --train-iters 10 --tokenizer-type NullTokenizer %s", flags);
+    struct string_list words = {0};
+    for (char *word = line, *next; *word; word = next) {
+        size_t length = strcspn(word, " ");
+        next = word + length + (word[length] == ' ');
+        word[length] = '\0';
+        if (length > 0)
+            string_list_add(&words, word);
+    }
+    EXPECT_OK(config_parse(config, (int)words.count, words.items));
+    EXPECT_OK(config_validate_for(config, ranks, CONFIG_TRAIN));
+    EXPECT_OK(config_pad_vocab(config, config->vocab_size));
+    string_list_free(&words);
+    free(line);
+}
+
+static inline void rank_step_open(struct rank_step *r, struct ranks *ranks, const char *flags) {
+    *r = (struct rank_step){0};
+    rank_step_parse(&r->config, flags, ranks->place.size);
+    int parts = (int)r->config.tensor_model_parallel_size;
+    struct mesh *mesh = &ranks->meshes[parts];
+    if (mesh->size == 0) {
+        EXPECT_OK(mesh_place(mesh, ranks->place.rank, ranks->place.size, parts, 1, 1));
+        EXPECT_OK(mesh_connect(mesh, ranks->world));
+    }
+    EXPECT_OK(step_open(&r->step, &r->config, ranks->device, mesh, STEP_TRAIN));
+    step_initialize(r->step);
+    int64_t B = r->config.micro_batch_size, V = r->config.padded_vocab_size;
+    r->N = B * r->config.seq_length;
+    r->tokens = memory_alloc(sizeof *r->tokens * (size_t)r->N);
+    r->labels = memory_alloc(sizeof *r->labels * (size_t)r->N);
+    r->mask = memory_alloc(sizeof *r->mask * (size_t)r->N);
+    r->samples = memory_alloc(sizeof *r->samples * (size_t)B);
+    for (int64_t n = 0; n < r->N; n++) {
+        struct philox random = philox4x32(1, (uint32_t)n, (uint32_t)mesh->place[AXIS_DATA], 0, 0);
+        r->tokens[n] = (int32_t)(random.word[0] % (uint32_t)V);
+        r->labels[n] = (int32_t)(random.word[1] % (uint32_t)V);
+        r->mask[n] = 1;
+    }
+}
+
+static inline void rank_step_close(struct rank_step *r) {
+    step_close(r->step);
+    free(r->tokens);
+    free(r->labels);
+    free(r->mask);
+    free(r->samples);
+    config_free(&r->config);
+}
+
+static inline int rank_step_next(void *context, struct step_input *input) {
+    struct rank_step *r = context;
+    for (int64_t b = 0; b < r->config.micro_batch_size; b++)
+        r->samples[b] = r->next++;
+    *input = (struct step_input){.B = r->config.micro_batch_size,
+                                 .T = r->config.seq_length,
+                                 .tokens = r->tokens,
+                                 .labels = r->labels,
+                                 .mask = r->mask,
+                                 .samples = r->samples};
+    return 0;
+}
+
+static inline struct step_result rank_step_train(struct rank_step *r, int64_t micro_batches) {
+    struct step_source source = {.next = rank_step_next, .context = r, .count = micro_batches};
+    EXPECT_OK(step_train(r->step, &source, 1e-3, 0.01));
+    return step_result(r->step);
+}
+
+#endif

@@ -1,0 +1,123 @@
+// What a step gives to its groups is what the formulas of docs/parallelism.md say, for data and tensor parallelism, the
+// divided stream and the divided optimizer. Run under mpirun.
+#include "ranks_step.h"
+
+static struct ranks ranks;
+
+#define MODEL                                                                                                          \
+    "--num-layers 3 --hidden-size 32 --num-attention-heads 4 --seq-length 16 --max-position-embeddings 16 "            \
+    "--micro-batch-size 2 --global-batch-size 16 --vocab-size 97 --make-vocab-size-divisible-by 1 --threads 1 "
+enum { L = 3, C = 32, N = 2 * 16 };
+
+struct volume {
+    int64_t bytes[COLLECTIVE_KINDS];
+};
+
+static struct volume volume_of(const struct group *group) {
+    struct volume volume;
+    for (int kind = 0; kind < COLLECTIVE_KINDS; kind++)
+        volume.bytes[kind] = group_traffic(group, (enum collective_kind)kind).bytes;
+    return volume;
+}
+
+// The bytes of one step of so many micro-batches, after one that does not count.
+static void count(struct rank_step *r, int64_t micro_batches, struct volume *replicas, struct volume *tensor) {
+    const struct mesh *mesh = &r->step->mesh;
+    (void)rank_step_train(r, micro_batches);
+    step_settle(r->step);
+    struct volume before[2] = {volume_of(mesh->replicas), volume_of(mesh->group[AXIS_TENSOR])};
+    (void)rank_step_train(r, micro_batches);
+    step_settle(r->step);
+    *replicas = volume_of(mesh->replicas);
+    *tensor = volume_of(mesh->group[AXIS_TENSOR]);
+    for (int kind = 0; kind < COLLECTIVE_KINDS; kind++) {
+        replicas->bytes[kind] -= before[0].bytes[kind];
+        tensor->bytes[kind] -= before[1].bytes[kind];
+    }
+}
+
+enum { LOSS = 16, NORM = 4 };  // bytes: four numbers of the loss, the sum of squares
+
+static void expect_volume(struct volume volume, int64_t all_reduce, int64_t reduce_scatter, int64_t all_gather) {
+    EXPECT_INT(volume.bytes[COLLECTIVE_ALL_REDUCE], all_reduce);
+    EXPECT_INT(volume.bytes[COLLECTIVE_REDUCE_SCATTER], reduce_scatter);
+    EXPECT_INT(volume.bytes[COLLECTIVE_ALL_GATHER], all_gather);
+    EXPECT_INT(volume.bytes[COLLECTIVE_SEND] + volume.bytes[COLLECTIVE_BROADCAST], 0);
+}
+
+TEST(data_parallel_ranks_sum_every_gradient_once) {
+    const char *const overlaps[] = {MODEL, MODEL "--overlap-grad-reduce --ddp-num-buckets 5 "};
+    for (int i = 0; i < 2; i++)
+        for (int64_t micro_batches = 1; micro_batches <= 2; micro_batches++) {
+            struct rank_step r;
+            struct volume replicas, tensor;
+            rank_step_open(&r, &ranks, overlaps[i]);
+            count(&r, micro_batches, &replicas, &tensor);
+            expect_volume(replicas, 4 * r.step->params.total + LOSS, 0, 0);
+            expect_volume(tensor, 0, 0, 0);
+            rank_step_close(&r);
+        }
+}
+
+TEST(a_divided_optimizer_scatters_gradients_and_gathers_values) {
+    static const char *const flags[] = {
+        MODEL "--use-distributed-optimizer ",
+        MODEL "--use-distributed-optimizer --overlap-grad-reduce --overlap-param-gather --ddp-num-buckets 5 "};
+    for (int i = 0; i < 4; i++) {
+        bool is_half = i >= 2;
+        char *line = memory_printf("%s%s", flags[i % 2], is_half ? "--bf16 " : "");
+        struct rank_step r;
+        struct volume replicas, tensor;
+        rank_step_open(&r, &ranks, line);
+        count(&r, 2, &replicas, &tensor);
+        int64_t total = r.step->params.total;
+        expect_volume(replicas, LOSS + NORM, 4 * total, (is_half ? 2 : 4) * total);
+        EXPECT_INT(total % ranks.place.size, 0);
+        EXPECT_INT(tensor_count(r.step->adam.m), total / ranks.place.size);
+        rank_step_close(&r);
+        free(line);
+    }
+}
+
+TEST(tensor_parallel_ranks_sum_the_stream) {
+    struct rank_step r;
+    struct volume replicas, tensor;
+    int parts = ranks.place.size;
+    char *line = memory_printf(MODEL "--tensor-model-parallel-size %d ", parts);
+    rank_step_open(&r, &ranks, line);
+    count(&r, 2, &replicas, &tensor);
+    int64_t stream = 4 * N * C, statistics = 4 * N * 3 * parts;
+    expect_volume(tensor, 2 * (4 * L + 2) * stream + NORM, 0, 2 * statistics);
+    expect_volume(replicas, 0, 0, 0);
+    rank_step_close(&r);
+    free(line);
+}
+
+TEST(a_divided_stream_is_gathered_and_scattered) {
+    struct rank_step r;
+    struct volume replicas, tensor;
+    int parts = ranks.place.size;
+    char *line = memory_printf(MODEL "--tensor-model-parallel-size %d --sequence-parallel ", parts);
+    rank_step_open(&r, &ranks, line);
+    count(&r, 2, &replicas, &tensor);
+    int64_t stream = 4 * N * C, statistics = 4 * N * 3 * parts;
+    int64_t summed = 4 * (r.step->params.summed_end - r.step->params.summed_first);
+    EXPECT(summed > 0);
+    expect_volume(tensor, summed + NORM, 2 * (4 * L + 2) * stream, 2 * ((6 * L + 2) * stream + statistics));
+    rank_step_close(&r);
+    free(line);
+}
+
+int main(void) {
+    const struct test_case cases[] = {TEST_CASE(data_parallel_ranks_sum_every_gradient_once),
+                                      TEST_CASE(a_divided_optimizer_scatters_gradients_and_gathers_values),
+                                      TEST_CASE(tensor_parallel_ranks_sum_the_stream),
+                                      TEST_CASE(a_divided_stream_is_gathered_and_scattered)};
+    if (ranks_open(&ranks) < 0) {
+        printf("%s\n", error_message());
+        return 1;
+    }
+    int status = test_main(cases, sizeof cases / sizeof cases[0]);
+    ranks_close(&ranks);
+    return status;
+}
