@@ -11,7 +11,12 @@ stop() {
     for file in "$folder"/slurmd-*.pid "$folder/slurmctld.pid" "$folder/munge/pid"; do
         [ -s "$file" ] && kill "$(cat "$file")" 2>/dev/null || true
     done
-    pkill -f "slurmstepd: .*" 2>/dev/null || true
+    # Steps outlive their daemons; those of this cluster were started with its configuration.
+    for process in /proc/[0-9]*; do
+        [ "$(cat "$process/comm" 2>/dev/null)" = slurmstepd ] || continue
+        { tr '\0' '\n' <"$process/environ" | grep -qxF "SLURM_CONF=$folder/slurm.conf"; } 2>/dev/null || continue
+        kill "${process#/proc/}" 2>/dev/null || true
+    done
 }
 
 if [ "$action" = down ]; then

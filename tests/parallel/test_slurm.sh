@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # launch slurm against a real Slurm cluster on this machine: two nodes, two tasks each. The job trains and finishes; it
-# is warned, saves, is requeued and goes on with the same losses; a killed task is made good; a chain of short
-# allocations ends with the bits of one long run; preparation comes before training.
+# is warned, by a signal and by its time limit, saves, is requeued and goes on with the same losses; a killed task is
+# made good; a cancelled job ends with a checkpoint; a chain of short allocations ends with the bits of one long run;
+# preparation comes before training, and training does not come where it failed.
 # label: slow
 cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
 . tests/cli/common.sh
@@ -40,9 +41,12 @@ await_line() {
 }
 losses() { grep -ho 'iteration *[0-9]*/.*lm loss: [^|]*' "$@" | sed 's/iteration *\([0-9]*\).*lm loss: /\1 /' | sort -n -u; }
 
-# A run of four ranks on two nodes, and the same without Slurm.
-number=$(submit "${job[@]}" "${model[@]}" --train-iters 30 --save "$work/plain")
+# A run of four ranks on two nodes, and the same without Slurm. The folder's name would do harm as code.
+harm=$work/$'it\'s "a" $(touch harm) `touch harm`;\n touch harm'
+number=$(submit "${job[@]}" --env "HARM=$harm" "${model[@]}" --train-iters 30 --save "$harm")
 await "$number"
+[ -d "$harm/iter_0000030" ] && pass || fail "no checkpoint in a folder with a strange name"
+[ ! -e harm ] && [ ! -e "$work/logs/harm" ] && pass || { fail "a name was run as code"; rm -f harm; }
 [ "$(state "$number")" = JobState=COMPLETED ] && pass || fail "the job did not complete: $(state "$number")"
 bash tests/parallel/mpirun.sh 4 "$BEVATRON" train "${model[@]}" --train-iters 30 --save "$work/local" >"$work/local.log" 2>&1
 losses "$work/local.log" >"$work/want"
@@ -77,6 +81,32 @@ await_line "$number" "iteration       20/"
 scancel "$number"
 await "$number"
 [ "$(state "$number")" = JobState=CANCELLED ] && pass || fail "a cancelled job is $(state "$number")"
+[ -s "$work/cancelled/latest_checkpointed_iteration.txt" ] && pass || fail "a cancelled job left no checkpoint"
+
+# A time limit of a minute, and Slurm's own warning: it comes on a beat of half a minute, so the run is endless and is
+# looked at when it has gone on for the second time.
+number=$(submit "${job[@]}" --time 1 --signal-seconds 50 "${model[@]}" --train-iters 10000000 --save "$work/limited")
+for _ in $(seq 900); do
+    grep -qs "ended with code 210" "$work"/logs/*-"$number".log && break
+    sleep 0.2
+done
+scontrol show job "$number" | grep -q "TimeLimit=00:01:00" && pass || fail "the time limit is another"
+for _ in $(seq 300); do
+    scontrol show job "$number" | grep -q "Restarts=1" && break
+    sleep 0.2
+done
+kept=$(cat "$work/limited/latest_checkpointed_iteration.txt")
+await_line "$number" "iteration *$((kept + 20))/"
+cat "$work"/logs/*-"$number".log >"$work/out"
+grep -q "ended with code 210" "$work/out" && pass || fail "the time limit's warning did not reach the ranks"
+scancel "$number"
+await "$number"
+losses "$work/out" | head -n $((kept + 20)) >"$work/got"
+bash tests/parallel/mpirun.sh 4 "$BEVATRON" train "${model[@]}" --train-iters 10000000 --exit-interval $((kept + 20)) \
+    --save "$work/unlimited" >"$work/unlimited.log" 2>&1
+losses "$work/unlimited.log" >"$work/want"
+[ "$(wc -l <"$work/want")" = $((kept + 20)) ] && pass || fail "the run without a limit has no $((kept + 20)) losses"
+expect_same "$work/want" "$work/got" "losses over a time limit"
 
 # Five allocations of 80 iterations each, against one long run.
 number=$(submit "${job[@]}" --array-chain 5 "${model[@]}" --train-iters 400 --exit-interval 80 --save "$work/chain")
@@ -99,4 +129,9 @@ number=$(submit "${job[@]}" --after "$prepared" --data-path "$work/data_text_doc
 await "$number"
 [ "$(state "$number")" = JobState=COMPLETED ] && pass || fail "training after preparation: $(state "$number")"
 [ "$(losses "$work"/logs/"$number"/rank-0.log | wc -l)" = 5 ] && pass || fail "training after preparation has no 5 losses"
+prepared=$(submit --shared --logs "$work/logs" preprocess --input "$work/none.jsonl" --output-prefix "$work/data2" "${tokenizer[@]}")
+number=$(submit "${job[@]}" --after "$prepared" "${model[@]}" --train-iters 5)
+await "$prepared"
+await "$number"
+[ "$(state "$number")" = JobState=CANCELLED ] && pass || fail "training after a failed preparation is $(state "$number")"
 finish
