@@ -47,6 +47,8 @@ static const char *const same[] = {"num_layers",
                                    "swiglu",
                                    "group_query_attention",
                                    "num_query_groups",
+                                   "relative_attention_max_distance",
+                                   "vocab_extra_ids",
                                    "add_qkv_bias",
                                    "untie_embeddings_and_output_weights",
                                    "tokenizer_type",
@@ -119,7 +121,7 @@ static int read_shapes(const struct megatron_folder *folder, int64_t attention_h
         log_info("note: the checkpoint does not say how many attention heads there are; taking %" PRId64
                  ", of %d channels each (--num-attention-heads says otherwise)",
                  heads, USUAL_HEAD_SIZE);
-    TRY(set_number(config, "--num-layers", folder->layers));
+    TRY(set_number(config, "--num-layers", folder->layers[MEGATRON_FIRST]));
     TRY(set_number(config, "--hidden-size", words->shape[1]));
     return set_number(config, "--num-attention-heads", heads);
 }
@@ -136,10 +138,28 @@ static int set_bert(const struct megatron_folder *folder, struct config *config)
     return 0;
 }
 
+// Both stacks are counted: releases disagree on which argument is which.
+static int set_t5(const struct megatron_folder *folder, struct config *config) {
+    const struct weight *bias = megatron_find(folder, 0, "output_layer.bias");
+    TRY(set_flag(config, "--model", "t5"));
+    TRY(set_number(config, "--num-layers", folder->layers[MEGATRON_FIRST]));
+    TRY(set_number(config, "--encoder-num-layers", folder->layers[MEGATRON_FIRST]));
+    TRY(set_number(config, "--decoder-num-layers", folder->layers[MEGATRON_DECODER]));
+    const struct weight *distances = megatron_find(folder, 0, "encoder.relative_attention_bias.weight");
+    if (distances && distances->rank == 2)
+        TRY(set_number(config, "--relative-attention-num-buckets", distances->shape[0]));
+    const struct torch_value *length = folder->args ? torch_get(folder->args, "decoder_seq_length") : NULL;
+    if (length && length->type == TORCH_INT)
+        TRY(set_number(config, "--decoder-seq-length", length->integer));
+    return bias ? set_flag(config, "--add-output-bias", "true") : 0;
+}
+
 int megatron_read_config(const struct megatron_folder *folder, int64_t attention_heads, struct config *config) {
     TRY(folder->args ? read_args(folder->args, config) : read_shapes(folder, attention_heads, config));
-    if (folder->is_bert)
+    if (folder->form == CONFIG_BERT)
         TRY(set_bert(folder, config));
+    if (folder->form == CONFIG_T5)
+        TRY(set_t5(folder, config));
     // What the tensors say themselves is more reliable than arguments, some of which are enumerations of Python.
     int64_t vocabulary = 0;
     for (int rank = 0; rank < folder->tensor_ranks; rank++) {
@@ -150,5 +170,6 @@ int megatron_read_config(const struct megatron_folder *folder, int64_t attention
     const struct weight *positions = megatron_find(folder, 0, "embedding.position_embeddings.weight");
     if (positions && positions->rank == 2)
         return set_number(config, "--max-position-embeddings", positions->shape[0]);
-    return set_flag(config, "--position-embedding-type", "rope");
+    bool is_relative = megatron_find(folder, 0, "encoder.relative_attention_bias.weight") != NULL;
+    return set_flag(config, "--position-embedding-type", is_relative ? "relative" : "rope");
 }

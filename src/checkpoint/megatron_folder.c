@@ -7,7 +7,6 @@
 #include "base/file.h"
 #include "base/memory.h"
 #include "checkpoint/folder.h"
-#include "checkpoint/megatron_names.h"
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -78,8 +77,8 @@ struct flattening {
     struct megatron_folder *folder;
     const struct torch_file *file;
     int tensor_rank;
-    int64_t first_layer;
-    int64_t layers;  // that were seen
+    struct megatron_place place;
+    int64_t layers[MEGATRON_STACKS];  // that were seen
 };
 
 // What is outside the layers may stand on several stages, all alike: the tied embedding on the first and the last.
@@ -91,22 +90,18 @@ static bool is_there(const struct megatron_folder *folder, const char *key) {
 }
 
 static void add_tensor(struct flattening *flat, const char *name, const struct torch_tensor *tensor) {
-    bool is_ignored = false;
-    int64_t layer = -1;
-    struct megatron_place place = {.stack = flat->folder->is_bert ? "encoder" : "decoder",
-                                   .first_layer = flat->first_layer};
-    char *ours = megatron_name(name, &place, &layer, &is_ignored);
-    if (layer >= flat->layers)
-        flat->layers = layer + 1;
-    if (!ours && !is_ignored)
+    struct megatron_found found = megatron_name(name, &flat->place);
+    if (found.layer >= flat->layers[found.stack])
+        flat->layers[found.stack] = found.layer + 1;
+    if (!found.ours && !found.is_ignored)
         name_list_add(&flat->folder->unknown, name);
-    if (!ours)
+    if (!found.ours)
         return;
-    char *key = memory_printf("%02d/%s", flat->tensor_rank, ours);
-    if (layer >= 0 || !is_there(flat->folder, key))
+    char *key = memory_printf("%02d/%s", flat->tensor_rank, found.ours);
+    if (found.layer >= 0 || !is_there(flat->folder, key))
         weights_add_tensor(&flat->folder->weights, key, flat->file, tensor);
     free(key);
-    free(ours);
+    free(found.ours);
 }
 
 // Nested dicts of old files and flat ones of new files alike: names joined by dots.
@@ -171,20 +166,23 @@ static int open_files(struct megatron_folder *folder, struct rank_files *files) 
 }
 
 static int flatten_chunk(struct megatron_folder *folder, const struct rank_files *files, int stage, int chunk) {
-    int64_t layers = 0;
+    int64_t layers[MEGATRON_STACKS] = {0};
     for (int rank = 0; rank < folder->tensor_ranks; rank++) {
         struct flattening flat = {.folder = folder,
                                   .file = files->files[stage * folder->tensor_ranks + rank],
                                   .tensor_rank = rank,
-                                  .first_layer = folder->layers};
+                                  .place.form = folder->form};
+        memcpy(flat.place.first_layer, folder->layers, sizeof folder->layers);
         const struct torch_value *model = chunk_of(flat.file, chunk);
         if (!model)
             return error_set("%s has no \"model\"", flat.file->path);
         if (flatten(&flat, model, "", 0) < 0)
             return error_context("cannot use %s", flat.file->path);
-        layers = flat.layers > layers ? flat.layers : layers;
+        for (int stack = 0; stack < MEGATRON_STACKS; stack++)
+            layers[stack] = flat.layers[stack] > layers[stack] ? flat.layers[stack] : layers[stack];
     }
-    folder->layers += layers;
+    for (int stack = 0; stack < MEGATRON_STACKS; stack++)
+        folder->layers[stack] += layers[stack];
     return 0;
 }
 
@@ -200,21 +198,36 @@ static void read_numbers(struct megatron_folder *folder, const struct torch_file
     folder->args = args && args->type == TORCH_DICT ? args : NULL;
 }
 
-// Only BERT's language-model head has parameters of its own; it is on the last stage.
-static bool has_bert_head(const struct torch_file *file) {
-    for (int chunk = 0; chunk < MAX_CHUNKS; chunk++) {
-        const struct torch_value *model = chunk_of(file, chunk);
-        for (size_t i = 0; model && i < model->count; i += 2)
-            if (model->items[i]->type == TORCH_STRING && strncmp(model->items[i]->text, "lm_head", 7) == 0)
-                return true;
+// Whether a key in a dict, or in the dicts within it, holds the text.
+static bool has_key(const struct torch_value *dict, const char *text, int depth) {
+    for (size_t i = 0; depth <= MAX_DEPTH && i < dict->count; i += 2) {
+        const struct torch_value *key = dict->items[i], *value = dict->items[i + 1];
+        if (key->type == TORCH_STRING && strstr(key->text, text))
+            return true;
+        if (value->type == TORCH_DICT && has_key(value, text, depth + 1))
+            return true;
     }
     return false;
+}
+
+static bool has_name(const struct torch_file *file, const char *text) {
+    for (int chunk = 0; chunk < MAX_CHUNKS && chunk_of(file, chunk); chunk++)
+        if (has_key(chunk_of(file, chunk), text, 0))
+            return true;
+    return false;
+}
+
+// What is on the last stage tells: only T5 attends across, and beside it only BERT's head has parameters of its own.
+static enum config_form form_of(const struct torch_file *file) {
+    if (has_name(file, "inter_attention") || has_name(file, "cross_attention"))
+        return CONFIG_T5;
+    return has_name(file, "lm_head") ? CONFIG_BERT : CONFIG_GPT;
 }
 
 static int read_folder(struct megatron_folder *folder, struct rank_files *files) {
     TRY(open_files(folder, files));
     read_numbers(folder, files->files[0]);
-    folder->is_bert = has_bert_head(files->files[files->count - 1]);
+    folder->form = form_of(files->files[files->count - 1]);
     for (int chunk = 0; chunk < MAX_CHUNKS && chunk_of(files->files[0], chunk); chunk++)
         for (int stage = 0; stage < folder->stages; stage++)
             TRY(flatten_chunk(folder, files, stage, chunk));

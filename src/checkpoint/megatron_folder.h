@@ -3,6 +3,7 @@
 #ifndef CHECKPOINT_MEGATRON_FOLDER_H
 #define CHECKPOINT_MEGATRON_FOLDER_H
 
+#include "checkpoint/megatron_names.h"
 #include "checkpoint/names.h"
 #include "checkpoint/weights.h"
 #include "config/config.h"
@@ -12,8 +13,8 @@ struct megatron_folder {
     int tensor_ranks, stages;  // tensor- and pipeline-parallel sizes
     double version;            // checkpoint_version: 0 where the file does not say
     int64_t iteration;
-    int64_t layers;
-    bool is_bert;
+    enum config_form form;
+    int64_t layers[MEGATRON_STACKS];
     struct weights weights;          // "TT/our name", TT the tensor-parallel rank
     const struct torch_value *args;  // of the first file; NULL where it has none
     struct name_list unknown;        // tensors whose names are not known

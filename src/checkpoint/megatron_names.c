@@ -27,6 +27,15 @@ static const struct {
     {"self_attention.linear_proj.", "self_attention.linear_proj."},
     {"self_attention.dense.", "self_attention.linear_proj."},
     {"attention.dense.", "self_attention.linear_proj."},
+    {"pre_cross_attn_layernorm.", "pre_cross_attn_layernorm."},
+    {"cross_attention.linear_q.", "cross_attention.linear_q."},
+    {"inter_attention.query.", "cross_attention.linear_q."},
+    {"cross_attention.linear_kv.", "cross_attention.linear_kv."},
+    {"inter_attention.key_value.", "cross_attention.linear_kv."},
+    {"cross_attention.linear_proj.", "cross_attention.linear_proj."},
+    {"inter_attention.dense.", "cross_attention.linear_proj."},
+    {"post_inter_attention_layernorm.", "pre_mlp_layernorm."},
+    {"post_inter_attention_norm.", "pre_mlp_layernorm."},
     {"pre_mlp_layernorm.", "pre_mlp_layernorm."},
     {"post_attention_layernorm.", "pre_mlp_layernorm."},
     {"post_attention_norm.", "pre_mlp_layernorm."},
@@ -49,7 +58,15 @@ static bool is_ignored_name(const char *name) {
     return false;
 }
 
-static char *layer_name(const char *rest, const char *stack, int64_t layer) {
+// A norm is named after what it follows: after attention a decoder with a memory goes across to it first.
+static const char *norm_across(const char *rest) {
+    const char *end = skip(rest, "post_attention_layernorm.");
+    return end ? end : skip(rest, "post_attention_norm.");
+}
+
+static char *layer_name(const char *rest, const char *stack, int64_t layer, bool has_cross) {
+    if (has_cross && norm_across(rest))
+        return memory_printf("%s.layers.%" PRId64 ".pre_cross_attn_layernorm.%s", stack, layer, norm_across(rest));
     for (size_t i = 0; i < COUNT(of_layer); i++) {
         const char *end = skip(rest, of_layer[i].theirs);
         if (end && (strcmp(end, "weight") == 0 || strcmp(end, "bias") == 0))
@@ -58,21 +75,31 @@ static char *layer_name(const char *rest, const char *stack, int64_t layer) {
     return NULL;
 }
 
-// What follows "decoder.", "encoder." or "transformer.".
-static char *stack_name(const char *rest, const struct megatron_place *place, int64_t *layer) {
+// What follows "decoder.", "encoder." or "transformer.". A GPT's only stack is a decoder under any of these names, a
+// BERT's an encoder.
+static char *stack_name(const char *rest, const struct megatron_place *place, struct megatron_found *found) {
     const char *of = skip(rest, "layers.");
     const char *final = skip(rest, "final_layernorm.") ? skip(rest, "final_layernorm.") : skip(rest, "final_norm.");
+    bool is_decoder = place->form == CONFIG_GPT || found->stack == MEGATRON_DECODER;
+    const char *stack = is_decoder ? "decoder" : "encoder";
     if (final)
-        return memory_printf("%s.final_layernorm.%s", place->stack, final);
+        return memory_printf("%s.final_layernorm.%s", stack, final);
     size_t digits = of ? strspn(of, "0123456789") : 0;
     if (digits == 0 || digits > 6 || of[digits] != '.')
         return NULL;
-    *layer = strtoll(of, NULL, 10);
-    return layer_name(of + digits + 1, place->stack, *layer + place->first_layer);
+    found->layer = strtoll(of, NULL, 10);
+    return layer_name(of + digits + 1, stack, found->layer + place->first_layer[found->stack],
+                      found->stack == MEGATRON_DECODER);
 }
 
-// BERT's heads.
+// BERT's heads and T5's, and T5's tables of distances.
 static char *head_name(const char *theirs) {
+    if (strcmp(theirs, "lm_head.output_layer.weight") == 0 || strcmp(theirs, "lm_head.output_layer.bias") == 0)
+        return memory_string(skip(theirs, "lm_head."));
+    if (strcmp(theirs, "encoder_relative_pos_emb.relative_attention_bias.weight") == 0)
+        return memory_string("encoder.relative_attention_bias.weight");
+    if (strcmp(theirs, "decoder_relative_pos_emb.relative_attention_bias.weight") == 0)
+        return memory_string("decoder.relative_attention_bias.weight");
     const char *norm =
         skip(theirs, "lm_head.layernorm.") ? skip(theirs, "lm_head.layernorm.") : skip(theirs, "lm_head.layer_norm.");
     if (norm)
@@ -83,20 +110,25 @@ static char *head_name(const char *theirs) {
     return is_same ? memory_string(theirs) : NULL;
 }
 
-char *megatron_name(const char *theirs, const struct megatron_place *place, int64_t *layer, bool *ignored_name) {
+static char *our_name(const char *theirs, const struct megatron_place *place, struct megatron_found *found) {
     static const char *const stacks[] = {"decoder.", "encoder.", "transformer."};
-    *layer = -1;
-    *ignored_name = is_ignored_name(theirs);
-    if (*ignored_name)
-        return NULL;
     while (skip(theirs, "module.") || skip(theirs, "language_model."))
         theirs = strchr(theirs, '.') + 1;
     if (skip(theirs, "embedding.") || strcmp(theirs, "output_layer.weight") == 0)
         return memory_string(theirs);
+    if (place->form == CONFIG_T5 && skip(theirs, "decoder."))
+        found->stack = MEGATRON_DECODER;
     for (size_t i = 0; i < COUNT(stacks); i++)
         if (skip(theirs, stacks[i]))
-            return stack_name(skip(theirs, stacks[i]), place, layer);
-    return strcmp(place->stack, "encoder") == 0 ? head_name(theirs) : NULL;
+            return stack_name(skip(theirs, stacks[i]), place, found);
+    return place->form != CONFIG_GPT ? head_name(theirs) : NULL;
+}
+
+struct megatron_found megatron_name(const char *theirs, const struct megatron_place *place) {
+    struct megatron_found found = {.is_ignored = is_ignored_name(theirs), .layer = -1, .stack = MEGATRON_FIRST};
+    if (!found.is_ignored)
+        found.ours = our_name(theirs, place, &found);
+    return found;
 }
 
 static bool ends_with(const char *text, const char *end) {
@@ -107,6 +139,10 @@ static bool ends_with(const char *text, const char *end) {
 enum megatron_split megatron_split(const char *ours, bool is_gated) {
     if (strstr(ours, ".linear_qkv."))
         return SPLIT_QKV;
+    if (strstr(ours, ".linear_kv."))
+        return SPLIT_KV;
+    if (strstr(ours, ".linear_q."))
+        return SPLIT_ROWS;
     if (strstr(ours, ".linear_fc1."))
         return is_gated ? SPLIT_GATED : SPLIT_ROWS;
     if (ends_with(ours, "linear_proj.weight") || ends_with(ours, "linear_fc2.weight"))

@@ -3,6 +3,7 @@
 #ifndef CHECKPOINT_MEGATRON_NAMES_H
 #define CHECKPOINT_MEGATRON_NAMES_H
 
+#include "config/config.h"
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -11,18 +12,26 @@ enum megatron_split {
     SPLIT_ROWS,     // ranks one below another
     SPLIT_COLUMNS,  // ranks side by side
     SPLIT_QKV,      // rows, interleaved by head
+    SPLIT_KV,       // the same of keys and values alone
     SPLIT_GATED,    // rows, each rank's in two halves
 };
 
-// What a name is read as: the stack it belongs to, and where its layers begin.
+// The stacks of a T5; other models have one, which counts as the first.
+enum { MEGATRON_FIRST, MEGATRON_DECODER, MEGATRON_STACKS };
+
+// What a name is read as: the form of the model it belongs to, and where the layers of its stacks begin.
 struct megatron_place {
-    const char *stack;  // "decoder", of BERT "encoder"
-    int64_t first_layer;
+    enum config_form form;
+    int64_t first_layer[MEGATRON_STACKS];
 };
-// Our name of a parameter, to be freed; NULL with *is_ignored where it is none that matters, without where it is not
-// known. *layer is its number in the file, -1 where it has none; the name is for that layer + first_layer. Of BERT the
-// heads are known too.
-char *megatron_name(const char *theirs, const struct megatron_place *place, int64_t *layer, bool *is_ignored);
+struct megatron_found {
+    char *ours;       // to be freed; NULL where it is none that matters or not known
+    bool is_ignored;  // the former
+    int64_t layer;    // its number in the file, -1 where it has none; `ours` is for that layer + first_layer
+    int stack;
+};
+// Of BERT and T5 the heads are known too.
+struct megatron_found megatron_name(const char *theirs, const struct megatron_place *place);
 // How tensor-parallel ranks share a parameter of ours.
 enum megatron_split megatron_split(const char *ours, bool is_gated);
 

@@ -4,6 +4,8 @@
 //   version 0          (3, heads, channels)
 //   version 1          (heads, channels, 3)
 //   version 2 and 3    (groups, queries of the group + key + value, channels)
+//
+// T5's keys and values of the memory are packed in the same way, without queries.
 #include "base/error.h"
 #include "base/memory.h"
 #include "checkpoint/megatron_folder.h"
@@ -137,6 +139,25 @@ static void gather_gated(const struct gathering *g) {
     copy_rows(g, half + g->rank * part, part, part);
 }
 
+// Row of channel c of a head in a shard of keys (kind 0) and values (1) alone.
+static int64_t packed_pair_row(const struct gathering *g, int kind, int64_t head, int64_t c) {
+    int64_t D = g->source->config.kv_channels, heads = config_query_groups(&g->source->config);
+    if (g->folder->version < 1)
+        return (kind * (heads / g->folder->tensor_ranks) + head) * D + c;
+    if (g->folder->version < 2)
+        return (head * D + c) * 2 + kind;
+    return (head * 2 + kind) * D + c;
+}
+
+static void gather_kv(const struct gathering *g) {
+    int64_t D = g->source->config.kv_channels, heads = config_query_groups(&g->source->config);
+    int64_t part = heads / g->folder->tensor_ranks;
+    for (int kind = 0; kind < 2; kind++)
+        for (int64_t head = 0; head < part; head++)
+            for (int64_t c = 0; c < D; c++)
+                copy_rows(g, (kind * heads + g->rank * part + head) * D + c, packed_pair_row(g, kind, head, c), 1);
+}
+
 // Row of channel c of a head in a shard. kind: 0 query, 1 key, 2 value; head counts queries or groups of the shard.
 static int64_t packed_row(const struct gathering *g, int kind, int64_t head, int64_t c) {
     const struct config *config = &g->source->config;
@@ -178,6 +199,9 @@ static void gather(const struct gathering *g) {
         return;
     case SPLIT_QKV:
         gather_qkv(g);
+        return;
+    case SPLIT_KV:
+        gather_kv(g);
         return;
     case SPLIT_GATED:
         gather_gated(g);

@@ -360,3 +360,144 @@ def save_megatron_bert(name, tp):
 
 
 save_megatron_bert("megatron_v3_bert", 2)
+
+
+def forward_t5(w, data, layers, relative):
+    """T5 as Megatron computes it, in float64: pre-norm, learned positions or T5's distances, a bias of the output."""
+    D = C // H
+
+    def norm(x, name):
+        return F.layer_norm(x, (C,), w[name + ".weight"], w[name + ".bias"], 1e-5)
+
+    def heads(x, name):
+        return F.linear(x, w[name + ".weight"], w[name + ".bias"]).view(*x.shape[:2], H, D)
+
+    def attend(x, memory, name, is_causal, bias):
+        q, k, v = heads(x, name + ".q"), heads(memory, name + ".k"), heads(memory, name + ".v")
+        scores = torch.einsum("bthd,bshd->bhts", q, k) / math.sqrt(D) + bias
+        if is_causal:
+            scores = scores.masked_fill(torch.ones(scores.shape[-2:]).triu(1).bool(), -math.inf)
+        a = torch.einsum("bhts,bshd->bthd", scores.softmax(-1), v).reshape(*x.shape[:2], C)
+        return F.linear(a, w[name + ".proj.weight"], w[name + ".proj.bias"])
+
+    def stack(tokens, side, memory):
+        x, bias = w["word"][tokens], 0
+        if relative:
+            distances = torch.arange(tokens.shape[1])[None] - torch.arange(tokens.shape[1])[:, None]
+            buckets = hf.models.t5.modeling_t5.T5Attention._relative_position_bucket(
+                distances, bidirectional=side == "encoder", num_buckets=8, max_distance=20)
+            bias = w[side + ".distances"][buckets].permute(2, 0, 1)
+        else:
+            x = x + w["position"][:tokens.shape[1]]
+        for i in range(layers[side]):
+            n = f"{side}.{i}."
+            h = norm(x, n + "ln1")
+            x = x + attend(h, h, n + "self", side == "decoder", bias)
+            if side == "decoder":
+                x = x + attend(norm(x, n + "ln_cross"), memory, n + "cross", False, 0)
+            h = F.gelu(F.linear(norm(x, n + "ln2"), w[n + "fc1.weight"], w[n + "fc1.bias"]), approximate="tanh")
+            x = x + F.linear(h, w[n + "fc2.weight"], w[n + "fc2.bias"])
+        return norm(x, side + ".ln")
+    return stack(data["decoder_tokens"], "decoder", stack(data["tokens"], "encoder", None)) @ w["word"].t() + w["bias"]
+
+
+def save_megatron_t5(name, version, tp, core=False, relative=False, staged=False):
+    """Megatron's T5: legacy names (inter_attention) or core's (cross_attention); keys and values of the memory are packed by head.
+    Staged: the encoder is one pipeline stage, the decoder another."""
+    D, ffn, layers = C // H, 20, {"encoder": 3, "decoder": 2}
+    w = {"word": torch.randn(VP, C) * 0.3, "bias": torch.randn(VP) * 0.2}
+    if relative:
+        w.update({side + ".distances": torch.randn(8, H) for side in layers})
+    else:
+        w["position"] = torch.randn(P, C) * 0.2
+    for side, count in layers.items():
+        shapes = {"ln": None}
+        for i in range(count):
+            for part in ("self", "cross") if side == "decoder" else ("self",):
+                shapes.update({f"{i}.{part}.{n}": (C, C) for n in ("q", "k", "v", "proj")})
+            shapes.update({f"{i}.{n}": None for n in ("ln1", "ln2", "ln_cross") if n != "ln_cross" or side == "decoder"})
+            shapes.update({f"{i}.fc1": (ffn, C), f"{i}.fc2": (C, ffn)})
+        for key, shape in shapes.items():
+            w[f"{side}.{key}.weight"] = torch.randn(shape) * 0.2 if shape else torch.randn(C) * 0.2 + 1
+            w[f"{side}.{key}.bias"] = torch.randn(shape[0] if shape else C) * 0.2
+    data = samples("t5")
+    expect(name, data, forward_t5({key: value.double() for key, value in w.items()}, data, layers, relative))
+
+    def pack(key, parts, kind, rank):
+        cut = [w[f"{key}.{n}.{kind}"].chunk(tp, 0)[rank] for n in parts]
+        rest, count = cut[0].shape[1:], len(cut)
+        cut = [part.reshape(H // tp, D, *rest) for part in cut]
+        if version == 1:
+            return torch.stack(cut, 2).reshape(-1, *rest)  # [heads, channels, count]
+        return torch.stack(cut, 1).reshape(count * H // tp * D, *rest)  # [heads, count, channels]
+    ours = {"self": "self_attention.", "cross": "cross_attention." if core else "inter_attention."}
+    names = {"qkv": "linear_qkv." if core else "query_key_value.", "q": "linear_q." if core else "query.",
+             "kv": "linear_kv." if core else "key_value.", "proj": "linear_proj." if core else "dense."}
+    for rank in range(tp):
+        stacks = {}
+        for side, count in layers.items():
+            out = stacks[side] = collections.OrderedDict()
+            for i in range(count):
+                key, layer_key = f"{side}.{i}", f"layers.{i}."
+                last = "post_inter_attention_layernorm." if side == "decoder" else "post_attention_layernorm."
+                for kind in ("weight", "bias"):
+                    out[layer_key + "input_layernorm." + kind] = w[f"{key}.ln1.{kind}"]
+                    out[layer_key + ("pre_mlp_layernorm." if core else last) + kind] = w[f"{key}.ln2.{kind}"]
+                    out[layer_key + ours["self"] + names["qkv"] + kind] = pack(key + ".self", "qkv", kind, rank)
+                    if side == "decoder":
+                        out[layer_key + ("pre_cross_attn_layernorm." if core else "post_attention_layernorm.") + kind] = \
+                            w[f"{key}.ln_cross.{kind}"]
+                        out[layer_key + ours["cross"] + names["q"] + kind] = w[f"{key}.cross.q.{kind}"].chunk(tp, 0)[rank]
+                        out[layer_key + ours["cross"] + names["kv"] + kind] = pack(key + ".cross", "kv", kind, rank)
+                    for part in ("self", "cross") if side == "decoder" else ("self",):
+                        value = w[f"{key}.{part}.proj.{kind}"]
+                        out[layer_key + ours[part] + names["proj"] + kind] = value.chunk(tp, 1)[rank] if kind == "weight" else value
+                    value = w[f"{key}.fc2.{kind}"]
+                    out[layer_key + ("mlp.linear_fc1." if core else "mlp.dense_h_to_4h.") + kind] = w[f"{key}.fc1.{kind}"].chunk(tp, 0)[rank]
+                    out[layer_key + ("mlp.linear_fc2." if core else "mlp.dense_4h_to_h.") + kind] = \
+                        value.chunk(tp, 1)[rank] if kind == "weight" else value
+            for kind in ("weight", "bias"):
+                out["final_layernorm." + kind] = w[f"{side}.ln.{kind}"]
+        embedding = {"word_embeddings": {"weight": w["word"].chunk(tp, 0)[rank]}}
+        if not relative:
+            embedding["position_embeddings"] = {"weight": w["position"]}
+        if core:
+            model = collections.OrderedDict((f"{side}.{key}", value) for side in stacks for key, value in stacks[side].items())
+            model.update({f"embedding.{key}.weight": value["weight"] for key, value in embedding.items()})
+            model["lm_head.output_layer.bias"] = w["bias"].chunk(tp, 0)[rank]
+            model["decoder.layers.0.cross_attention.core_attention._extra_state"] = None
+            if relative:
+                model.update({f"{side}_relative_pos_emb.relative_attention_bias.weight": w[side + ".distances"] for side in layers})
+        else:
+            model = {"language_model": {"embedding": embedding, **stacks}, "lm_head": {"bias": w["bias"].chunk(tp, 0)[rank]}}
+        args = argparse.Namespace(num_layers=3, encoder_num_layers=3, decoder_num_layers=2, hidden_size=C, num_attention_heads=H,
+                                  ffn_hidden_size=ffn, kv_channels=D, max_position_embeddings=P, seq_length=P, encoder_seq_length=P,
+                                  decoder_seq_length=7, layernorm_epsilon=1e-5, bias_gelu_fusion=True, vocab_extra_ids=2,
+                                  relative_attention_num_buckets=8, relative_attention_max_distance=20, add_bias_linear=True)
+        stages = [("", model)]
+        if staged:
+            stages = [("_000", {"language_model": {"embedding": embedding, "encoder": stacks["encoder"]}}),
+                      ("_001", {"language_model": {"embedding": embedding, "decoder": stacks["decoder"]}, "lm_head": model["lm_head"],
+                                "word_embeddings_for_head": embedding["word_embeddings"]})]
+        for stage, part in stages:
+            folder = f"{FOLDER}/{name}/iter_0000009/mp_rank_{rank:02d}{stage}"
+            os.makedirs(folder)
+            torch.save({"args": args, "iteration": 9, "checkpoint_version": float(version),
+                        "model": torch.utils._pytree.tree_map(lambda t: t.float().clone() if torch.is_tensor(t) else t, part)},
+                       f"{folder}/model_optim_rng.pt")
+    with open(f"{FOLDER}/{name}/latest_checkpointed_iteration.txt", "w") as out:
+        out.write("9")
+
+
+save_megatron_t5("megatron_v1_t5_tp2", version=1, tp=2)
+save_megatron_t5("megatron_v3_t5_pp2", version=3, tp=2, staged=True)
+save_megatron_t5("megatron_core_t5", version=3, tp=2, core=True, relative=True)
+
+# Shapes of Hugging Face's that came later, at the end so that those above stay as they are.
+save_hf("opt_narrow", hf.OPTForCausalLM(hf.OPTConfig(hidden_size=12, num_hidden_layers=2, num_attention_heads=3, ffn_dim=20, vocab_size=V,
+                                                     max_position_embeddings=11, word_embed_proj_dim=6, do_layer_norm_before=False)))
+save_hf("llama_yarn", hf.LlamaForCausalLM(hf.LlamaConfig(**LLAMA, head_dim=10, attention_bias=True, rope_parameters={
+    "rope_type": "yarn", "rope_theta": 10000.0, "factor": 4.0, "original_max_position_embeddings": 16})), how="sharded")
+save_hf("llama_dynamic", hf.LlamaForCausalLM(hf.LlamaConfig(**LLAMA, head_dim=4, mlp_bias=True, rope_parameters={
+    "rope_type": "dynamic", "rope_theta": 10000.0, "factor": 4.0})))
+save_hf("bert_tanh", hf.BertForMaskedLM(hf.BertConfig(**BERT, max_position_embeddings=11, hidden_act="gelu_new")), form="bert")
