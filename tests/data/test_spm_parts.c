@@ -177,23 +177,15 @@ static void use_model(const struct spm_model *model) {
 TEST(models_cut_short_are_refused) {
     for (int k = 0; k < NAMES; k++) {
         struct buffer bytes = model_bytes(names[k]);
-        int64_t refused = 0;
         for (size_t length = 0; length < bytes.length; length += 1 + length / 100) {
             // A copy of its own size, so that reading beyond it shows.
             char *part = memory_alloc(length + 1);
             memcpy(part, bytes.data, length);
             struct spm_model *model;
             error_clear();
-            if (spm_model_parse(&model, part, length, "cut.model") == 0) {
-                use_model(model);
-                spm_model_free(model);
-            } else {
-                EXPECT(strstr(error_message(), "cut.model") != NULL);
-                refused++;
-            }
+            EXPECT_ERROR(spm_model_parse(&model, part, length, "cut.model"), "cut.model");
             free(part);
         }
-        EXPECT(refused > 100);
         buffer_free(&bytes);
     }
 }
@@ -232,10 +224,15 @@ static void add_piece(struct buffer *out, const char *text, size_t length, float
     buffer_free(&piece);
 }
 
+// With empty settings of trainer and normalizer before the pieces.
 static void expect_refused(struct buffer *model, const char *message) {
     struct spm_model *parsed;
-    EXPECT_ERROR(spm_model_parse(&parsed, buffer_string(model), model->length, "x.model"), message);
+    struct buffer whole = {0};
+    buffer_append(&whole, "\x12\0\x1a", 4);
+    buffer_append(&whole, buffer_string(model), model->length);
+    EXPECT_ERROR(spm_model_parse(&parsed, whole.data, whole.length, "x.model"), message);
     EXPECT(parsed == NULL);
+    buffer_free(&whole);
     buffer_clear(model);
 }
 
@@ -272,7 +269,7 @@ TEST(senseless_models_are_refused) {
     buffer_append(&model, "\x12\x03\x98\x02\x01", 5);
     expect_refused(&model, "\"<0x00>\" is missing");
     buffer_append(&model, "\x0a\xFF", 2);
-    expect_refused(&model, "byte 2: the file ends inside a number");
+    expect_refused(&model, "byte 6: the file ends inside a number");
     buffer_append(&model, "\x0a\x05zz", 4);
     expect_refused(&model, "reaches beyond the end");
     buffer_append(&model, "\x08\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF\x01", 12);

@@ -94,9 +94,6 @@ TEST(bad_vocabularies) {
     struct wordpiece_vocab vocab;
     EXPECT_ERROR(wordpiece_vocab_parse(&vocab, "", 0, "v.txt"), "v.txt: has 0 bytes");
     EXPECT_ERROR(wordpiece_vocab_parse(&vocab, "ab\n\xC3(", 5, "v.txt"), "v.txt: byte 3 is not UTF-8");
-    EXPECT_ERROR(wordpiece_vocab_check_end("a\nb", 3, "v.txt"), "v.txt: the last line has no end");
-    EXPECT_OK(wordpiece_vocab_check_end("a\nb\n", 4, "v.txt"));
-    EXPECT_OK(wordpiece_vocab_check_end("a\rb\r", 4, "v.txt"));
     struct tokenizer *tokenizer;
     struct tokenizer_options options = {.type = "BertWordPieceCase"};
     EXPECT_ERROR(tokenizer_open(&tokenizer, &options), "BertWordPieceCase needs --vocab-file");

@@ -2,11 +2,12 @@
 """Compares BERT WordPiece, tiktoken rank files, Hugging Face's tokenizer.json and fairseq's dictionaries with the packages
 others use: ids of real texts and of 10,000 random Unicode strings per tokenizer must be equal. Needs tokenizers and tiktoken;
 $BEVATRON is the program. Tokenizers and texts come from $BEVATRON_SHARED/data (default ../shared); what is not there is
-said and left out. Further rank files (o200k_base.tiktoken, qwen.tiktoken, p50k_base.tiktoken) come from the folder
-$BEVATRON_RANK_FILES; the packages llama-index-core and dashscope hold the first two. Arguments choose sections: bert, gpt2, tiktoken, json, shapes,
-fairseq, trained."""
+said and left out. Further rank files (o200k_base.tiktoken, qwen.tiktoken) come from the folder $BEVATRON_RANK_FILES; the
+packages llama-index-core and dashscope hold them. Arguments choose sections: bert, gpt2, tiktoken, json, shapes, fairseq,
+trained."""
 import base64
 import collections
+import hashlib
 import json
 import lzma
 import os
@@ -258,6 +259,15 @@ def llama3_specials():
     return {name: 128000 + i for i, name in enumerate(names)}
 
 
+def make_p50k(r50k, path):
+    """p50k_base is r50k_base with runs of 2 to 25 blanks behind <|endoftext|>. The sum is the one that tiktoken has."""
+    data = open(r50k, "rb").read()
+    data += b"".join(base64.b64encode(b" " * (i + 2)) + b" %d\n" % (50257 + i) for i in range(24))
+    check("p50k_base is made", hashlib.sha256(data).hexdigest().startswith("94b5ca7dff4d00767bc256fdd1b27e5b"))
+    with open(path, "wb") as file:
+        file.write(data)
+
+
 def tiktoken_files():
     end = {"<|endoftext|>": 50256}
     cl100k = {"<|endoftext|>": 100257, "<|fim_prefix|>": 100258, "<|fim_middle|>": 100259, "<|fim_suffix|>": 100260,
@@ -267,13 +277,17 @@ def tiktoken_files():
         path = present(name)
         if path:
             yield path, pattern, specials
+    r50k = present("gpt2/r50k_base.tiktoken")
+    if r50k:
+        with tempfile.TemporaryDirectory() as made:
+            path = os.path.join(made, "p50k_base.tiktoken")
+            make_p50k(r50k, path)
+            yield path, "gpt2", end
     folder = os.environ.get("BEVATRON_RANK_FILES")
     o200k = {"<|endoftext|>": 199999, "<|endofprompt|>": 200018}
-    p50k = {"<|endoftext|>": 50256}
     qwen = {"<|endoftext|>": 151643, "<|im_start|>": 151644, "<|im_end|>": 151645,
             **{f"<|extra_{i}|>": 151646 + i for i in range(205)}}
-    for name, pattern, specials in (("o200k_base.tiktoken", "o200k", o200k), ("qwen.tiktoken", "qwen", qwen),
-                                    ("p50k_base.tiktoken", "gpt2", p50k)):
+    for name, pattern, specials in (("o200k_base.tiktoken", "o200k", o200k), ("qwen.tiktoken", "qwen", qwen)):
         path = os.path.join(folder or "", name)
         if folder and os.path.exists(path):
             yield path, pattern, specials

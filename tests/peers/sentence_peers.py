@@ -56,7 +56,7 @@ def load_punkt():
             return pickle.load(file)
     try:
         return PunktTokenizer("english")
-    except LookupError:
+    except (LookupError, ValueError):  # not there, or not readable by this NLTK
         return None
 
 

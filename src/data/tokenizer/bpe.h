@@ -40,8 +40,8 @@ struct bpe_merge_text {
 
 // Builds the table out of a vocabulary and the text of merges.txt. Neither is needed afterwards.
 int bpe_build(struct bpe **bpe, const struct vocabulary *vocabulary, const struct bpe_merge_text *merges);
-// The same with merges.txt in a file. Many tokens that no merge makes are an error here: the files are of two
-// tokenizers. A few are told as a note.
+// The same with merges.txt in a file. Tokens that a merge should make and none does are an error here: the
+// file is cut, or of another tokenizer. A few that were added by hand are told as a note.
 int bpe_open(struct bpe **bpe, const struct vocabulary *vocabulary, const char *vocab_file, const char *merge_file);
 void bpe_free(struct bpe *bpe);  // NULL is fine
 

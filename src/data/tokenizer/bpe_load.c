@@ -150,9 +150,27 @@ static bool is_bracketed(const char *string, size_t length) {
     return (first == '<' && last == '>') || (first == '[' && last == ']');
 }
 
-// The tokens that text cannot become, because no merge makes them, although they are written as text is. *first is
-// the lowest of them.
-static int64_t count_unmade(const struct bpe *bpe, const struct vocabulary *vocabulary, int32_t *first) {
+// Could a merge make this token: are there two tokens that it is made of? Then *left is the length of one.
+static bool is_joined(const struct vocabulary *vocabulary, struct string_view token, size_t *left) {
+    for (size_t cut = 1; cut < token.length; cut++) {
+        bool is_between = ((unsigned char)token.text[cut] & 0xC0) != 0x80;
+        *left = cut;
+        if (is_between && vocabulary_find(vocabulary, token.text, cut) >= 0 &&
+            vocabulary_find(vocabulary, token.text + cut, token.length - cut) >= 0)
+            return true;
+    }
+    return false;
+}
+
+// Tokens that text cannot become, because no merge makes them, although they are written as text is.
+struct unmade {
+    int64_t count;
+    int32_t first;  // the lowest of them
+    int32_t lost;   // the lowest that a merge could make, so that one must be missing; -1 for none
+    size_t left;    // length of the first of the two tokens it would be made of
+};
+
+static void find_unmade(const struct bpe *bpe, const struct vocabulary *vocabulary, struct unmade *unmade) {
     bool *is_made = memory_alloc((size_t)bpe->vocab_size * sizeof *is_made);
     for (int byte = 0; byte < 256; byte++)
         is_made[bpe->byte_id[byte]] = true;
@@ -162,39 +180,49 @@ static int64_t count_unmade(const struct bpe *bpe, const struct vocabulary *voca
     struct byte_map map;
     struct buffer bytes = {0};
     byte_map_init(&map);
-    int64_t count = 0;
+    *unmade = (struct unmade){.lost = -1};
     for (int64_t id = 0; id < bpe->vocab_size; id++) {
-        size_t length;
-        const char *string = vocabulary_string(vocabulary, (int32_t)id, &length);
-        if (!string || is_made[id] || is_bracketed(string, length) || !byte_map_read(&map, string, length, &bytes))
+        struct string_view token;
+        token.text = vocabulary_string(vocabulary, (int32_t)id, &token.length);
+        if (!token.text || is_made[id] || is_bracketed(token.text, token.length) ||
+            !byte_map_read(&map, token.text, token.length, &bytes))
             continue;
         buffer_clear(&bytes);
-        if (count++ == 0)
-            *first = (int32_t)id;
+        if (unmade->count++ == 0)
+            unmade->first = (int32_t)id;
+        if (unmade->lost < 0 && is_joined(vocabulary, token, &unmade->left))
+            unmade->lost = (int32_t)id;
     }
     buffer_free(&bytes);
     free(is_made);
-    return count;
 }
 
-// Words that were added to a vocabulary by hand are few; many tokens without a merge mean merges of another, smaller
-// tokenizer, with which text would become other ids than the model was trained on.
+// Words that were added to a vocabulary by hand are few, and not made of two tokens. A token that is, and that no merge
+// makes, has lost its merge, since the file was cut or belongs to another tokenizer: text would become other ids than
+// the model was trained on.
 static int check_made(const struct bpe *bpe, const struct vocabulary *vocabulary, const struct bpe_merge_text *merges) {
-    int32_t first = 0;
-    int64_t count = count_unmade(bpe, vocabulary, &first);
-    if (count == 0)
+    struct unmade unmade;
+    find_unmade(bpe, vocabulary, &unmade);
+    if (unmade.count == 0)
         return 0;
-    size_t length;
-    const char *string = vocabulary_string(vocabulary, first, &length);
-    bool is_many = count > MOST_ADDED || (count > FEW_ADDED && count * 100 > vocabulary->count);
+    struct string_view token;
+    token.text = vocabulary_string(vocabulary, unmade.lost >= 0 ? unmade.lost : unmade.first, &token.length);
+    bool is_many = unmade.count > MOST_ADDED || (unmade.count > FEW_ADDED && unmade.count * 100 > vocabulary->count);
     if (is_many)
-        return error_set("%s: no merge of %s makes the token \"%.*s\" (id %" PRId32 "), nor %" PRId64
-                         " others of the %" PRId64 " tokens, and there are %" PRId64 " merges; " SAME_TRAINING,
-                         merges->vocab_name, merges->merge_name, shown(length), string, first, count - 1,
-                         vocabulary->count, bpe->merge_count);
+        return error_set(
+            "%s: no merge of %s makes the token \"%.*s\" (id %" PRId32 "), nor %" PRId64 " others of the %" PRId64
+            " tokens, and there are %" PRId64 " merges; the file is cut, or it is another tokenizer's: " SAME_TRAINING,
+            merges->vocab_name, merges->merge_name, shown(token.length), token.text,
+            unmade.lost >= 0 ? unmade.lost : unmade.first, unmade.count - 1, vocabulary->count, bpe->merge_count);
+    if (unmade.lost >= 0)
+        return error_set("%s: the merge \"%.*s %.*s\" is missing, without which no text becomes the token %" PRId32
+                         " of %s; the file is cut: copy or download it again, or take the token out of the vocabulary "
+                         "if it was added to it",
+                         merges->merge_name, (int)unmade.left, token.text, shown(token.length - unmade.left),
+                         token.text + unmade.left, unmade.lost, merges->vocab_name);
     log_info("note: %s: no merge of %s makes %" PRId64 " of the tokens (\"%.*s\", id %" PRId32
              "), so text never becomes one of them",
-             merges->vocab_name, merges->merge_name, count, shown(length), string, first);
+             merges->vocab_name, merges->merge_name, unmade.count, shown(token.length), token.text, unmade.first);
     return 0;
 }
 

@@ -6,6 +6,7 @@
 #include "data/tokenizer/fairseq.h"
 #include "data/tokenizer/kind.h"
 #include "data/tokenizer/piece_encode.h"
+#include "data/tokenizer/whole.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/memory.h"
@@ -65,9 +66,15 @@ static int fairseq_open(struct tokenizer *tokenizer, const struct tokenizer_opti
     struct file_map file;
     TRY(file_map_open(&file, options->model_file));
     struct fairseq_model *model = memory_alloc(sizeof *model);
-    int status = fairseq_dictionary_parse(&model->dictionary, file.size ? (const char *)file.data : "", file.size,
-                                          options->model_file);
+    const char *text = file.size ? (const char *)file.data : "";
+    int status = whole_check_end(text, file.size, options->model_file);
+    if (status == 0)
+        status = whole_check_known(text, file.size, options->model_file, options->vocab_size);
+    if (status == 0)
+        status = fairseq_dictionary_parse(&model->dictionary, text, file.size, options->model_file);
     file_map_close(&file);
+    if (status == 0 && model->dictionary.size == FAIRSEQ_SPECIALS)
+        status = error_set("%s: has no words; a dictionary has a word and a count on each line", options->model_file);
     if (status == 0 && options->vocab_file)
         status = open_bpe(model, options);
     if (status < 0) {

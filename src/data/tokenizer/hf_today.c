@@ -1,10 +1,11 @@
 // GPT2BPETokenizer and BertWordPiece* with --no-legacy-tokenizer: the tokenizer.json that Hugging Face's library
 // makes of their files, written in memory and opened.
+#include "data/tokenizer/bpe.h"
 #include "data/tokenizer/hf.h"
 #include "data/tokenizer/hf_save.h"
 #include "data/tokenizer/hf_tokenizer.h"
 #include "data/tokenizer/kind.h"
-#include "data/tokenizer/wordpiece_vocab.h"
+#include "data/tokenizer/whole.h"
 #include "base/error.h"
 #include "base/file.h"
 #include <string.h>
@@ -12,8 +13,20 @@
 // Megatron adds these to the cased vocabulary, whatever --vocab-extra-ids says.
 enum { EXTRA_IDS = 100, LARGEST_FILE = 1 << 28 };
 
+// The library takes any two files; here they must belong together and be whole.
+static int check_gpt2(const struct tokenizer_options *options) {
+    struct vocabulary vocabulary;
+    struct bpe *bpe = NULL;
+    TRY(vocabulary_read_json(&vocabulary, options->vocab_file));
+    int status = bpe_open(&bpe, &vocabulary, options->vocab_file, options->merge_file);
+    vocabulary_free(&vocabulary);
+    bpe_free(bpe);
+    return status;
+}
+
 int hf_tokenizer_open_gpt2(struct tokenizer *tokenizer, const struct tokenizer_options *options) {
     struct buffer text = {0};
+    TRY(check_gpt2(options));
     int status = hf_write_bpe(options->vocab_file, options->merge_file, &text);
     if (status == 0)
         status = hf_tokenizer_open_text(tokenizer, options, &text, options->vocab_file);
@@ -123,7 +136,9 @@ int hf_tokenizer_open_bert(struct tokenizer *tokenizer, const struct tokenizer_o
     struct buffer lines = {0}, text = {0};
     int status = file_read_all(options->vocab_file, LARGEST_FILE, &lines);
     if (status == 0)
-        status = wordpiece_vocab_check_end(buffer_string(&lines), lines.length, options->vocab_file);
+        status = whole_check_end(buffer_string(&lines), lines.length, options->vocab_file);
+    if (status == 0)
+        status = whole_check_known(buffer_string(&lines), lines.length, options->vocab_file, options->vocab_size);
     if (status == 0)
         status = write_bert(&text, &lines, lower, options->vocab_file);
     if (status == 0)

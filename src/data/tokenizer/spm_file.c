@@ -180,8 +180,10 @@ static int read_part(const struct reader *reader, const struct field *field, str
         }
         return read_piece(inside(reader, field), &file->pieces[file->piece_count++]);
     case 2:
+        file->has_trainer = true;
         return read_trainer(inside(reader, field), file);
     case 3:
+        file->has_normaliser = true;
         return read_normaliser(inside(reader, field), &file->normaliser);
     case 5:
         return read_normaliser(inside(reader, field), &file->denormaliser);

@@ -33,6 +33,7 @@ struct spm_normaliser_spec {
 struct spm_file {
     struct spm_piece *pieces;  // (piece_count)
     int64_t piece_count;
+    bool has_trainer, has_normaliser;  // settings are there, if only empty ones
     enum spm_model_type model_type;
     bool treat_whitespace_as_suffix;
     bool byte_fallback;

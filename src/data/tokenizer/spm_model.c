@@ -51,6 +51,15 @@ static int check_piece(const struct spm_model *model, int64_t i, const char *nam
     return wrong ? error_set("%s: piece %" PRId64 " %s; the model is damaged", name, i, wrong) : 0;
 }
 
+// The settings follow the pieces. A file that ends before them would pass for a model with others.
+static int check_settings(const struct spm_file *file, const char *name) {
+    if (file->has_trainer && file->has_normaliser)
+        return 0;
+    return error_set("%s: ends after %" PRId64 " pieces without the settings of its %s; the file is cut, copy or "
+                     "download it again",
+                     name, file->piece_count, file->has_trainer ? "normalizer" : "trainer and normalizer");
+}
+
 static int check_pieces(struct spm_model *model, const char *name) {
     model->unknown_id = -1;
     for (int i = 0; i < 256; i++)
@@ -259,6 +268,7 @@ static int32_t find_control(const struct spm_model *model, struct spm_text given
 
 static int build(struct spm_model *model, const char *name) {
     TRY(spm_file_parse(&model->file, model->bytes.data, model->bytes.length, name));
+    TRY(check_settings(&model->file, name));
     TRY(check_pieces(model, name));
     TRY(check_duplicates(model, name));
     TRY(create_normalisers(model, name));

@@ -6,6 +6,7 @@
 #include "data/tokenizer/merge_ids.h"
 #include "data/tokenizer/piece_encode.h"
 #include "data/tokenizer/trie.h"
+#include "data/tokenizer/whole.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/log.h"
@@ -65,13 +66,23 @@ static int choose_pattern(struct tiktoken_model *model, const char *name, const 
     return 0;
 }
 
-// A rank file that is cut between two lines looks like a small one, which is no error: people make their own.
-static void warn_of_few(const struct tiktoken_model *model, const char *pattern, const char *path) {
+// A rank file that is cut between two lines looks like a small one. What is known to be longer is refused; people's own
+// files are held against --vocab-size, where that is given.
+static int check_whole(const struct tiktoken_model *model, const struct tokenizer_options *options,
+                       const struct file_map *file, const struct tiktoken_known *known) {
     int64_t count = model->ranks.tokens.count;
-    const struct tiktoken_known *larger = tiktoken_find_larger(pattern, count);
-    if (larger)
-        log_warn("%s has %" PRId64 " ranks, but %s, which is split so, has %" PRId64 "; the file may be cut", path,
-                 count, larger->name, larger->rank_count);
+    TRY(whole_check_known((const char *)file->data, file->size, options->model_file, options->vocab_size));
+    if (known)
+        return 0;
+    if (options->vocab_size && options->vocab_size != count)
+        return error_set("%s has %" PRId64 " ranks, but --vocab-size says %" PRId64
+                         "; give the number of its ranks, or copy it again if it is cut",
+                         options->model_file, count, options->vocab_size);
+    if (!options->vocab_size)
+        log_info("note: %s has %" PRId64 " ranks and is none of the known files; with --vocab-size %" PRId64
+                 " a copy that is cut would be noticed",
+                 options->model_file, count, count);
+    return 0;
 }
 
 static int open_ranks(struct tokenizer *tokenizer, const struct tokenizer_options *options,
@@ -85,8 +96,7 @@ static int open_ranks(struct tokenizer *tokenizer, const struct tokenizer_option
                        : known                   ? known->pattern
                                                  : NULL,
                        path));
-    if (options->tiktoken_pattern)
-        warn_of_few(model, options->tiktoken_pattern, path);
+    TRY(check_whole(model, options, file, known));
     tokenizer->vocab_size = model->ranks.size;
     tokenizer->eod = -1;
     if (!known)

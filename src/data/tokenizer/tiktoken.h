@@ -42,8 +42,6 @@ struct tiktoken_known {
 };
 
 const struct tiktoken_known *tiktoken_find_known(int64_t rank_count);
-// The smallest of the files with this pattern that has more ranks, where rank_count is that of none; else NULL.
-const struct tiktoken_known *tiktoken_find_larger(const char *pattern, int64_t rank_count);
 
 // Builds the table of pairs out of the tokens, which get the ids rank + shift. Tokens of `specials` can be decoded
 // too.

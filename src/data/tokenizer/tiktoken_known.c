@@ -1,6 +1,5 @@
 // The rank files that people use: how they split text, and their special tokens.
 #include "data/tokenizer/tiktoken.h"
-#include <string.h>
 
 static const struct tiktoken_special gpt2_specials[] = {{"<|endoftext|>", 50256}};
 static const struct tiktoken_special cl100k_specials[] = {
@@ -39,15 +38,4 @@ const struct tiktoken_known *tiktoken_find_known(int64_t rank_count) {
         if (known[i].rank_count == rank_count)
             return &known[i];
     return NULL;
-}
-
-const struct tiktoken_known *tiktoken_find_larger(const char *pattern, int64_t rank_count) {
-    const struct tiktoken_known *larger = NULL;
-    if (tiktoken_find_known(rank_count))
-        return NULL;
-    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
-        if (strcmp(known[i].pattern, pattern) == 0 && known[i].rank_count > rank_count &&
-            (!larger || known[i].rank_count < larger->rank_count))
-            larger = &known[i];
-    return larger;
 }

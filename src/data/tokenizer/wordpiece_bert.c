@@ -4,6 +4,7 @@
 #include "data/tokenizer/hf_tokenizer.h"
 #include "data/tokenizer/kind.h"
 #include "data/tokenizer/normal_form.h"
+#include "data/tokenizer/whole.h"
 #include "data/tokenizer/wordpiece.h"
 #include "data/tokenizer/wordpiece_vocab.h"
 #include "base/error.h"
@@ -45,7 +46,9 @@ static int open_model(struct tokenizer *tokenizer, const struct tokenizer_option
     TRY(file_map_open(&file, options->vocab_file));
     struct wordpiece_vocab vocab;
     const char *text = file.size ? (const char *)file.data : "";
-    int status = wordpiece_vocab_check_end(text, file.size, options->vocab_file);
+    int status = whole_check_end(text, file.size, options->vocab_file);
+    if (status == 0)
+        status = whole_check_known(text, file.size, options->vocab_file, options->vocab_size);
     if (status == 0)
         status = wordpiece_vocab_parse(&vocab, text, file.size, options->vocab_file);
     file_map_close(&file);

@@ -82,14 +82,6 @@ static void build_trie(struct wordpiece_vocab *vocab) {
     free(keys);
 }
 
-int wordpiece_vocab_check_end(const char *text, size_t length, const char *name) {
-    if (length == 0 || text[length - 1] == '\n' || text[length - 1] == '\r')
-        return 0;
-    return error_set("%s: the last line has no end, so the file may be cut at byte %zu; copy or download it again, or "
-                     "append a newline if it is complete",
-                     name, length);
-}
-
 int wordpiece_vocab_parse(struct wordpiece_vocab *vocab, const char *text, size_t length, const char *name) {
     size_t bad = utf8_check(text, length);
     if (bad < length)

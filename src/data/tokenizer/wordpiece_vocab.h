@@ -17,8 +17,6 @@ struct wordpiece_vocab {
 
 // `name` is what errors call the text. On error nothing is left to free.
 int wordpiece_vocab_parse(struct wordpiece_vocab *vocab, const char *text, size_t length, const char *name);
-// A file that ends inside a line may be cut there, which nothing else would show: it is an error.
-int wordpiece_vocab_check_end(const char *text, size_t length, const char *name);
 void wordpiece_vocab_free(struct wordpiece_vocab *vocab);
 
 // The string of an id in [0, size).
