@@ -89,12 +89,13 @@ struct checkpoint_ranks {
 struct safetensors_writer;
 struct checkpoint_save {
     const char *folder;     // SAVE; created where missing
-    struct device *device;  // NULL with `produce`
+    struct device *device;  // NULL: the tensors are in host memory, or there is `produce`
     const struct checkpoint_tensor *model;
     size_t model_count;
     const struct checkpoint_tensor *optimizer;  // none (--no-save-optim): the checkpoint has no optimizer.safetensors
     size_t optimizer_count;
     const struct checkpoint_ranks *ranks;  // NULL: this process alone
+    int64_t shares;                        // how many files of each list it then writes; 0 is one
     const struct checkpoint_state *state;
     struct checkpoint_file_list files;  // copied; borrowed
     // Where the model's tensors are not in memory (data NULL): writes the elements of tensor i. NULL otherwise.
@@ -120,6 +121,10 @@ bool checkpoint_save_is_written(struct checkpoint_job *job);  // this rank's sha
 int checkpoint_save_end(struct checkpoint_job *job);          // frees the job
 // Instead of the second half, by one rank for itself: the checkpoint will not be. The next save removes what it left.
 void checkpoint_save_drop(struct checkpoint_job *job);
+
+// The checkpoint of an iter_… folder once more in another SAVE folder, in so many files of each list (0: one for every
+// 64 MiB, up to 10000). Nothing else changes: tensors are whole in all of them.
+int checkpoint_reshard(const char *path, const char *folder, int64_t files);
 
 // ---- finding and verifying ----
 

@@ -28,7 +28,9 @@ struct checkpoint_job {
     struct group *all;  // NULL: this process alone
     int rank, ranks;
     char *temporary;  // the folder while it is written
-    struct share share;
+    // This rank's share; a process that is alone may have several, as many ranks would. Then it counts as all of them.
+    struct share *shares;
+    int share_count;
     int64_t *sizes;  // bytes of every rank's files, SHARE_FILES for each
     pthread_t thread;
     bool has_thread;
@@ -95,8 +97,9 @@ static int make_folder(struct checkpoint_job *job) {
 
 static void share_sizes(struct checkpoint_job *job) {
     job->sizes = memory_alloc((size_t)(SHARE_FILES * job->ranks) * sizeof job->sizes[0]);
-    for (int i = 0; i < SHARE_FILES; i++)
-        job->sizes[SHARE_FILES * job->rank + i] = (int64_t)job->share.files[i].bytes;
+    for (int k = 0; k < job->share_count; k++)
+        for (int i = 0; i < SHARE_FILES; i++)
+            job->sizes[SHARE_FILES * (job->rank + k) + i] = (int64_t)job->shares[k].files[i].bytes;
     if (job->all)
         comm_max_i64(job->all, job->sizes, SHARE_FILES * job->ranks, "sizes of a checkpoint's files");
 }
@@ -118,15 +121,18 @@ static void list_files(const struct checkpoint_job *job, const int64_t *words, s
         }
 }
 
-static void gather_digests(const struct checkpoint_job *job, int64_t *words) {
-    for (int i = 0; i < SHARE_FILES; i++) {
-        const char *text = job->share.files[i].sha256;
-        for (int w = 0; w < DIGEST_WORDS && text[0]; w++) {
-            char word[9] = {0};
-            memcpy(word, text + 8 * w, 8);
-            words[DIGEST_WORDS * (SHARE_FILES * job->rank + i) + w] = (int64_t)strtoul(word, NULL, 16);
-        }
+static void put_digest(int64_t words[DIGEST_WORDS], const char *text) {
+    for (int w = 0; w < DIGEST_WORDS && text[0]; w++) {
+        char word[9] = {0};
+        memcpy(word, text + 8 * w, 8);
+        words[w] = (int64_t)strtoul(word, NULL, 16);
     }
+}
+
+static void gather_digests(const struct checkpoint_job *job, int64_t *words) {
+    for (int k = 0; k < job->share_count; k++)
+        for (int i = 0; i < SHARE_FILES; i++)
+            put_digest(words + DIGEST_WORDS * (SHARE_FILES * (job->rank + k) + i), job->shares[k].files[i].sha256);
     if (job->all)
         comm_max_i64(job->all, words, DIGEST_WORDS * SHARE_FILES * job->ranks, "digests of a checkpoint's files");
 }
@@ -218,12 +224,16 @@ static struct checkpoint_job *open_job(const struct checkpoint_save *save) {
     job->state.program_version = NULL;
     job->all = save->ranks ? save->ranks->all : NULL;
     job->rank = job->all ? group_rank(job->all) : 0;
-    job->ranks = job->all ? group_size(job->all) : 1;
+    job->share_count = job->all || save->shares < 1 ? 1 : (int)save->shares;
+    job->ranks = job->all ? group_size(job->all) : job->share_count;
+    job->shares = memory_alloc(sizeof job->shares[0] * (size_t)job->share_count);
     return job;
 }
 
 static void close_job(struct checkpoint_job *job) {
-    share_free(&job->share);
+    for (int k = 0; k < job->share_count; k++)
+        share_free(&job->shares[k]);
+    free(job->shares);
     checkpoint_state_free(&job->state);
     checkpoint_file_list_free(&job->save.files);
     free((char *)(uintptr_t)job->save.folder);
@@ -232,17 +242,35 @@ static void close_job(struct checkpoint_job *job) {
     free(job);
 }
 
+static int plan(struct checkpoint_job *job, const struct checkpoint_save *save) {
+    const struct checkpoint_ranks *ranks = save->ranks;
+    struct share_options options = {.size = job->share_count, .writers = job->share_count};
+    if (ranks)
+        options = (struct share_options){
+            .self = group_rank(ranks->stage), .size = group_size(ranks->stage), .writers = ranks->writers};
+    for (int k = 0; k < job->share_count; k++, options.self++)
+        TRY(share_plan(&job->shares[k], save, &options));
+    return 0;
+}
+
 // Up to a folder that every rank knows.
 static int begin(struct checkpoint_job *job, const struct checkpoint_save *save) {
     int status = prepare(job);
     if (status == 0)
-        status = share_plan(&job->share, save);
+        status = plan(job, save);
     TRY(agree(job, status, "checkpoint begun"));
     share_sizes(job);
-    for (int i = 0; i < SHARE_FILES; i++)
-        job->share.files[i].name = share_file_name(i, job->sizes, job->rank, job->ranks);
+    for (int k = 0; k < job->share_count; k++)
+        for (int i = 0; i < SHARE_FILES; i++)
+            job->shares[k].files[i].name = share_file_name(i, job->sizes, job->rank + k, job->ranks);
     TRY(agree(job, job->rank == 0 ? make_folder(job) : 0, "folder of the checkpoint"));
     share_text(job, &job->temporary);
+    return 0;
+}
+
+static int write_shares(struct checkpoint_job *job, const struct checkpoint_save *save) {
+    for (int k = 0; k < job->share_count; k++)
+        TRY(share_write(&job->shares[k], save, job->temporary));
     return 0;
 }
 
@@ -270,7 +298,7 @@ int checkpoint_save(const struct checkpoint_save *save) {
     struct checkpoint_job *job = open_job(save);
     int status = begin(job, save);
     if (status == 0)
-        status = finish(job, share_write(&job->share, save, job->temporary));
+        status = finish(job, write_shares(job, save));
     else if (job->rank == 0 && job->temporary)
         undo(job->temporary);
     close_job(job);
@@ -279,7 +307,7 @@ int checkpoint_save(const struct checkpoint_save *save) {
 
 static void *write_in_background(void *context) {
     struct checkpoint_job *job = context;
-    job->status = share_write_kept(&job->share, job->temporary);
+    job->status = share_write_kept(&job->shares[0], job->temporary);
     job->note = job->status < 0 ? error_take() : NULL;
     atomic_store(&job->is_written, true);
     return NULL;
@@ -295,7 +323,7 @@ int checkpoint_save_start(struct checkpoint_job **result, const struct checkpoin
         close_job(job);
         return -1;
     }
-    share_keep(&job->share, save);
+    share_keep(&job->shares[0], save);
     job->has_thread = pthread_create(&job->thread, NULL, write_in_background, job) == 0;
     if (!job->has_thread)
         write_in_background(job);

@@ -51,14 +51,13 @@ static void list_items(struct share *share, const struct checkpoint_save *save) 
         }
 }
 
-static int count_writers(const struct share *share, const struct checkpoint_save *save) {
+static int count_writers(const struct share *share, int64_t wanted) {
     uint64_t bytes = 0;
     for (size_t i = 0; i < share->count; i++)
         bytes += share->items[i].bytes;
-    uint64_t wanted = bytes / BYTES_A_WRITER;
-    if (save->ranks && save->ranks->writers > 0)
-        wanted = (uint64_t)save->ranks->writers;
-    return wanted < 1 ? 1 : wanted < (uint64_t)share->size ? (int)wanted : share->size;
+    if (wanted == 0)
+        wanted = (int64_t)(bytes / BYTES_A_WRITER);
+    return wanted < 1 ? 1 : wanted < share->size ? (int)wanted : share->size;
 }
 
 // The largest tensors first, each to the writer that has least; writers stand as far from each other as they can.
@@ -101,13 +100,10 @@ static void add_entry(struct share_file *file, const struct share_item *item) {
     entry->rank = gather_shape(item->tensor, entry->shape);
 }
 
-int share_plan(struct share *share, const struct checkpoint_save *save) {
-    const struct checkpoint_ranks *ranks = save->ranks;
-    *share = (struct share){.self = ranks ? group_rank(ranks->stage) : 0,
-                            .size = ranks ? group_size(ranks->stage) : 1,
-                            .parts = ranks ? ranks->parts : 1};
+int share_plan(struct share *share, const struct checkpoint_save *save, const struct share_options *options) {
+    *share = (struct share){.self = options->self, .size = options->size};
     list_items(share, save);
-    deal_out(share, count_writers(share, save));
+    deal_out(share, count_writers(share, options->writers));
     for (int i = 0; i < SHARE_FILES; i++) {
         struct share_file *file = &share->files[i];
         file->entries = memory_alloc((share->count + 1) * sizeof file->entries[0]);
@@ -198,8 +194,8 @@ static int write_item(struct writing *writing, const struct share_item *item, co
     TRY(go_on(writing));
     if (save->produce)
         TRY(save->produce(save->context, item->number, &writing->writer));
-    else if (whole)
-        TRY(safetensors_write(&writing->writer, whole, item->bytes));
+    else if (whole || !save->device)
+        TRY(safetensors_write(&writing->writer, whole ? whole : item->tensor->tensor.data, item->bytes));
     else
         TRY(stage_out(&writing->stage, item->tensor->tensor, &writing->writer));
     writing->written++;

@@ -37,11 +37,16 @@ struct share {
     struct share_item *items;  // of all writers, by turn and then by writer
     size_t count;
     struct share_file files[SHARE_FILES];
-    int self, size, parts;  // this rank in the stage, its size, and how many ranks share layers
+    int self, size;  // which share this is, of how many
 };
 
-// Who writes what. -1 where the tensors make no file.
-int share_plan(struct share *share, const struct checkpoint_save *save);
+// Who writes what: a stage's size shares, of which at most `writers` have something; this is number `self`. -1 where
+// the tensors make no file.
+struct share_options {
+    int self, size;
+    int64_t writers;  // 0: one for every 64 MiB
+};
+int share_plan(struct share *share, const struct checkpoint_save *save, const struct share_options *options);
 void share_free(struct share *share);
 // The name of a rank's file, to be freed, given how many bytes every rank has for each: sizes[SHARE_FILES * rank +
 // file].

@@ -113,7 +113,7 @@ static int open_source(struct model_source *source, const struct model_source_op
     TRY(checkpoint_file_list_read(&source->files, detail->iteration_path));
     read_foreign_config(source);
     TRY(source_build(source));
-    TRY(weights_open_checkpoint(&detail->weights, detail->iteration_path));
+    TRY(weights_open_checkpoint(&detail->weights, detail->iteration_path, "model"));
     return match_weights(source);
 }
 

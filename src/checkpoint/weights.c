@@ -140,13 +140,13 @@ void weight_describe(const struct weight *weight, char *text, size_t size) {
     safetensors_describe(&tensor, text, size);
 }
 
-int weights_open_checkpoint(struct weights *weights, const char *path) {
+int weights_open_checkpoint(struct weights *weights, const char *path, const char *part) {
     *weights = (struct weights){0};
     struct manifest manifest;
     TRY(manifest_read(&manifest, path));
     int result = 0;
     for (size_t i = 0; i < manifest.count && result == 0; i++) {
-        if (strcmp(manifest.files[i].holds, "model") != 0)
+        if (strcmp(manifest.files[i].holds, part) != 0)
             continue;
         char *file = file_join(path, manifest.files[i].name);
         result = weights_add_safetensors(weights, file);
@@ -154,7 +154,7 @@ int weights_open_checkpoint(struct weights *weights, const char *path) {
     }
     manifest_free(&manifest);
     if (result == 0 && weights->count == 0)
-        result = error_set("the checkpoint %s holds no model", path);
+        result = error_set("the checkpoint %s holds no %s", path, part);
     if (result == 0)
         result = weights_sort(weights);
     if (result < 0)

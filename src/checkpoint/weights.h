@@ -45,8 +45,8 @@ void weights_close(struct weights *weights);  // safe on a zeroed one
 // The model of a Hugging Face folder: model.safetensors or pytorch_model.bin, whole or in the files that an index
 // names. An index that does not agree with its files is an error that lists the names.
 int weights_open_folder(struct weights *weights, const char *folder);
-// The model of an iter_… folder of ours.
-int weights_open_checkpoint(struct weights *weights, const char *path);
+// A part of an iter_… folder of ours: "model" or "optimizer".
+int weights_open_checkpoint(struct weights *weights, const char *path, const char *part);
 
 const struct weight *weights_find(const struct weights *weights, const char *name);  // NULL where there is none
 // The elements, row-major, into `to` of weight->bytes.

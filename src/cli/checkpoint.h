@@ -5,5 +5,6 @@
 int checkpoint_inspect(int argc, char **argv);
 int checkpoint_prove(int argc, char **argv);
 int checkpoint_convert(int argc, char **argv);
+int checkpoint_relay(int argc, char **argv);  // reshard
 
 #endif

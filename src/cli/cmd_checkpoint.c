@@ -1,4 +1,4 @@
-// bevatron checkpoint: shows checkpoints, proves that they are whole, converts them.
+// bevatron checkpoint: shows checkpoints, proves that they are whole, converts and divides them.
 #include "base/error.h"
 #include "cli/checkpoint.h"
 #include "cli/commands.h"
@@ -13,6 +13,7 @@ static const struct part {
     {"inspect", "iterations, state, files and tensors of checkpoints", checkpoint_inspect},
     {"verify", "compares every file with the size and SHA-256 in its manifest", checkpoint_prove},
     {"convert", "to and from Hugging Face, and from Megatron-LM", checkpoint_convert},
+    {"reshard", "the same checkpoint in another number of files", checkpoint_relay},
 };
 
 static void print_usage(FILE *out) {

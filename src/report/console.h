@@ -15,9 +15,15 @@ void console_eval(struct buffer *out, const struct metrics_eval *eval);
 // iteration …", " loading checkpoint from DIR at iteration 10", "  successfully loaded checkpoint from DIR [ t 1/1,
 // p 1/1 ] at iteration 10".
 void console_saving(struct buffer *out, double wall_seconds, int64_t iteration, const char *folder);
-void console_saved(struct buffer *out, double wall_seconds, int64_t iteration, const char *folder);
+// A checkpoint, and the ranks that share layers and stages of the run.
+struct console_checkpoint {
+    int64_t iteration;
+    const char *folder;
+    int tensor_ranks, pipeline_ranks;
+};
+void console_saved(struct buffer *out, double wall_seconds, const struct console_checkpoint *checkpoint);
 void console_loading(struct buffer *out, int64_t iteration, const char *folder);
-void console_loaded(struct buffer *out, int64_t iteration, const char *folder);
+void console_loaded(struct buffer *out, const struct console_checkpoint *checkpoint);
 // "[after model is built] datetime: 2026-01-02 03:04:05.678901 " (the trailing blank is Megatron's).
 void console_datetime(struct buffer *out, const char *event, double wall_seconds);
 

@@ -103,8 +103,8 @@ static int set_weights(struct trainer *trainer) {
         status = state_load(trainer->step, path, with_optimizer, resumes ? &trainer->at : NULL);
     free(path);
     if (status == 0)
-        log_info("  successfully loaded checkpoint from %s [ t 1/1, p 1/1 ] at iteration %" PRId64, config->load,
-                 iteration);
+        log_info("  successfully loaded checkpoint from %s [ t 1/%d, p 1/%d ] at iteration %" PRId64, config->load,
+                 trainer->mesh->length[AXIS_TENSOR], trainer->mesh->length[AXIS_PIPELINE], iteration);
     return status;
 }
 
@@ -200,9 +200,18 @@ static int evaluate(struct trainer *trainer, enum split split, bool is_final) {
     return 0;
 }
 
+static struct console_checkpoint describe_checkpoint(const struct trainer *trainer, int64_t iteration,
+                                                     const char *folder) {
+    return (struct console_checkpoint){.iteration = iteration,
+                                       .folder = folder,
+                                       .tensor_ranks = trainer->mesh->length[AXIS_TENSOR],
+                                       .pipeline_ranks = trainer->mesh->length[AXIS_PIPELINE]};
+}
+
 static void say_saved(struct trainer *trainer, int64_t iteration) {
     struct buffer text = {0};
-    console_saved(&text, clock_wall_seconds(), iteration, trainer->config->save);
+    struct console_checkpoint saved = describe_checkpoint(trainer, iteration, trainer->config->save);
+    console_saved(&text, clock_wall_seconds(), &saved);
     say(trainer, &text);
 }
 

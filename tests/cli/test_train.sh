@@ -32,6 +32,27 @@ losses "$work/out" >>"$work/resumed.losses"
 expect_same_state "$work/straight/iter_0000020" "$work/resumed/iter_0000020" "stop and resume"
 expect_same "$work/straight.losses" "$work/resumed.losses" "losses of a resumed run"
 
+# Written while training goes on, and read again.
+expect 0 "successfully saved checkpoint from iteration      20" "$BEVATRON" train "${model[@]}" --threads 2 \
+    --train-iters 20 --save "$work/background" --save-interval 5 --async-save
+expect_same_state "$work/straight/iter_0000020" "$work/background/iter_0000020" "saved in the background"
+[ "$(grep -c "successfully saved" "$work/out")" = 4 ] && pass || fail "four checkpoints in the background"
+expect 0 "iteration       20/      20" "$BEVATRON" train "${model[@]}" --threads 2 --train-iters 20 \
+    --load "$work/background" --ckpt-step 15 --save "$work/background2" --save-interval 20
+expect_same_state "$work/straight/iter_0000020" "$work/background2/iter_0000020" "continued from one of the background"
+
+# In several files, and in one again; a run goes on from either.
+expect 0 "iteration 15" "$BEVATRON" checkpoint reshard --input "$work/background" --ckpt-step 15 --output "$work/many" --files 5
+[ -f "$work/many/iter_0000015/model-00005-of-00005.safetensors" ] && pass || fail "five files"
+expect 0 "whole" "$BEVATRON" checkpoint verify "$work/many"
+expect 0 "iteration       20/      20" "$BEVATRON" train "${model[@]}" --threads 2 --train-iters 20 \
+    --load "$work/many" --save "$work/many2" --save-interval 20
+expect_same_state "$work/straight/iter_0000020" "$work/many2/iter_0000020" "continued from five files"
+expect 0 "iteration 15" "$BEVATRON" checkpoint reshard --input "$work/many" --output "$work/one"
+[ -f "$work/one/iter_0000015/model.safetensors" ] && pass || fail "one file"
+expect 1 "already holds checkpoints" "$BEVATRON" checkpoint reshard --input "$work/many" --output "$work/one"
+expect 2 "--output DIR" "$BEVATRON" checkpoint reshard --input "$work/many"
+
 # A schedule that changed is noticed; the user says which one counts.
 expect 2 "lr_decay_steps" "$BEVATRON" train "${model[@]}" --train-iters 30 --load "$work/resumed"
 expect 1 "holds another model: num_layers" "$BEVATRON" train "${model[@]}" --num-layers 3 --train-iters 30 --load "$work/resumed"

@@ -159,7 +159,7 @@ static void check_files(int64_t iteration, int64_t writers) {
     char *path = checkpoint_path(folder, iteration), name[32];
     struct weights weights;
     EXPECT_OK(checkpoint_verify(path, false));
-    EXPECT_OK(weights_open_checkpoint(&weights, path));
+    EXPECT_OK(weights_open_checkpoint(&weights, path, "model"));
     // A writer of few tensors may have the optimizer's only.
     int64_t files = (int64_t)weights.safetensors_count;
     EXPECT(files <= writers && (files > 1 || writers == 1));

@@ -108,9 +108,10 @@ TEST(checkpoint_messages) {
     use_utc();
     struct buffer out = {0};
     console_saving(&out, moment, 10, "ckpt");
-    console_saved(&out, moment, 10, "ckpt");
+    struct console_checkpoint checkpoint = {.iteration = 10, .folder = "ckpt", .tensor_ranks = 1, .pipeline_ranks = 1};
+    console_saved(&out, moment, &checkpoint);
     console_loading(&out, 10, "ckpt");
-    console_loaded(&out, 10, "ckpt");
+    console_loaded(&out, &checkpoint);
     console_datetime(&out, "after training is done", moment);
     EXPECT_STRING(
         buffer_string(&out),

@@ -1,0 +1,85 @@
+// bevatron checkpoint reshard: the same checkpoint in another number of files.
+#include "cli/checkpoint.h"
+
+#include "base/error.h"
+#include "base/file.h"
+#include "checkpoint/checkpoint.h"
+#include "cli/commands.h"
+#include "config/flag.h"
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+struct options {
+    struct flag_given given;
+    char *input, *output;
+    int64_t ckpt_step, files;
+};
+
+#define OFFSET(member) offsetof(struct options, member)
+
+static const struct flag rows[] = {
+    {.name = "--input",
+     .type = FLAG_STRING,
+     .offset = OFFSET(input),
+     .value_name = "DIR",
+     .help = "a folder of --save; it is not changed"},
+    {.name = "--output",
+     .type = FLAG_STRING,
+     .offset = OFFSET(output),
+     .value_name = "DIR",
+     .help = "where the checkpoint is written, as a folder of --save that holds none yet"},
+    {.name = "--files",
+     .type = FLAG_INT,
+     .offset = OFFSET(files),
+     .initial = "1",
+     .minimum = 0,
+     .maximum = 10000,
+     .help = "files for the model, and as many for the optimizer; 0 for one per 64 MiB"},
+    {.name = "--ckpt-step",
+     .type = FLAG_INT,
+     .offset = OFFSET(ckpt_step),
+     .initial = "-1",
+     .minimum = -1,
+     .maximum = FLAG_ENDLESS,
+     .help = "iteration of the input; -1 for the latest"},
+};
+
+static int reshard(const struct options *options) {
+    if (!options->input || !options->output)
+        return error_set_code(EXIT_CODE_USAGE, "give the checkpoint with --input DIR and where to write it with "
+                                               "--output DIR");
+    if (checkpoint_exists(options->output))
+        return error_set("%s already holds checkpoints; give another folder", options->output);
+    char *path = NULL;
+    int64_t iteration = 0;
+    struct checkpoint_find find = {.folder = options->input, .step = options->ckpt_step, .skip_checksums = true};
+    TRY(checkpoint_find(&find, &path, &iteration));
+    int status = checkpoint_reshard(path, options->output, options->files);
+    if (status == 0)
+        printf("%s → %s, iteration %" PRId64 "\n", path, options->output, iteration);
+    free(path);
+    return status;
+}
+
+int checkpoint_relay(int argc, char **argv) {
+    const struct flag_table table = {.flags = rows, .count = sizeof rows / sizeof rows[0], .given = OFFSET(given)};
+    const struct flag_command command = {
+        .name = "checkpoint reshard",
+        .summary = "Writes a checkpoint once more in another number of files.",
+        .tables = &table,
+        .table_count = 1,
+        .epilogue = "No layout of ranks needs this: files hold whole tensors, and every run reads what its ranks need "
+                    "of any checkpoint. It is for programs that want one file, and for file systems that are faster "
+                    "with many.\n",
+    };
+    struct options options;
+    int exit_code = EXIT_CODE_OK;
+    int status = flags_parse(&command, &options, argc, argv);
+    if (status == 0)
+        status = reshard(&options);
+    if (status < 0)
+        exit_code = command_failed();
+    flags_free(&command, &options);
+    return exit_code;
+}
