@@ -143,11 +143,6 @@ static void validate_optimizer_division(const struct config *config, struct comp
     if (config->overlap_param_gather && !(config->use_distributed_optimizer && config->overlap_grad_reduce))
         complain(complaints, "--overlap-param-gather is part of a divided optimizer that overlaps; give "
                              "--use-distributed-optimizer and --overlap-grad-reduce too");
-    bool saves = config->save && !config->no_save_optim;
-    bool loads = config->load && !config->no_load_optim && !config->finetune;
-    if (config->use_distributed_optimizer && (saves || loads))
-        complain(complaints, "--use-distributed-optimizer cannot save or load the optimizer in this version; give "
-                             "--no-save-optim and --no-load-optim, or leave it out");
 }
 
 static void validate_mlp(struct config *config, struct complaints *complaints) {

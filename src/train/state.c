@@ -11,6 +11,21 @@
 
 enum { MOMENTS = 3 };
 
+// What this rank's optimizer has of a parameter, in one of its buffers: all of its slice, or the pieces of it that a
+// divided optimizer holds, which lie one behind another.
+static struct checkpoint_tensor moment_of(const struct adam *adam, const struct param *param, struct tensor buffer) {
+    if (adam->pieces.parts == 1)
+        return (struct checkpoint_tensor){.tensor = param_in(param, buffer), .shard = &param->shard};
+    int64_t first = 0, count = 0, end = param->offset + shard_local_count(&param->shard);
+    struct piece run;
+    for (int64_t at = param->offset; pieces_next(&adam->pieces, &at, end, &run); count += run.count)
+        first = count == 0 ? run.local_offset : first;
+    return (struct checkpoint_tensor){.tensor = tensor_rows(buffer, first, count),
+                                      .shard = &param->shard,
+                                      .pieces = &adam->pieces,
+                                      .offset = param->offset};
+}
+
 // The optimizer's list: for every parameter m, v and, in 16 bits, the master copy. Names are owned by the list.
 // Without masters the list leaves those out: a checkpoint of an fp32 run has none.
 static struct checkpoint_tensor *list_optimizer(const struct step *step, bool with_masters, size_t *count) {
@@ -24,9 +39,9 @@ static struct checkpoint_tensor *list_optimizer(const struct step *step, bool wi
             continue;
         for (int i = 0; i < step->params.count; i++) {
             const struct param *param = step->params.items[i];
-            list[(*count)++] = (struct checkpoint_tensor){.name = memory_printf("%s.%s", prefixes[which], param->name),
-                                                          .tensor = param_in(param, flats[which]),
-                                                          .shard = &param->shard};
+            struct checkpoint_tensor *tensor = &list[(*count)++];
+            *tensor = moment_of(adam, param, flats[which]);
+            tensor->name = memory_printf("%s.%s", prefixes[which], param->name);
         }
     }
     return list;
@@ -72,6 +87,7 @@ static void add_file(struct checkpoint_file_list *files, const struct config *co
 // With a job the files are written in the background.
 static int save(struct step *step, const struct progress_state *progress, struct checkpoint_job **job) {
     const struct config *config = step->config;
+    step_settle(step);
     struct buffer json = {0};
     struct json_writer writer = {.out = &json};
     config_to_json(config, &writer);
