@@ -223,6 +223,11 @@ struct config {
     bool sequence_parallel;
     int64_t num_layers_per_virtual_pipeline_stage;
     int64_t num_virtual_stages_per_pipeline_rank;
+    int64_t microbatch_group_size_per_virtual_pipeline_stage;  // 0: as many as there are stages
+    int64_t decoder_first_pipeline_num_layers;                 // of the first and last stage; 0: as the others
+    int64_t decoder_last_pipeline_num_layers;
+    int64_t pipeline_model_parallel_split_rank;  // T5: the first stage of the decoder; 0: by the numbers of layers
+    char *pipeline_schedule;                     // NULL | "1f1b" | "interleaved" | "zero-bubble"
     bool use_distributed_optimizer;
     bool overlap_grad_reduce;
     bool overlap_param_gather;
@@ -314,6 +319,16 @@ double config_rope_attention_factor(const struct config *config);
 // Layers of each stack, 0 where the form has none: GPT is a decoder, BERT an encoder, T5 both.
 int64_t config_encoder_layers(const struct config *config);
 int64_t config_decoder_layers(const struct config *config);
+int64_t config_layers(const struct config *config);  // of both
+// The pipeline (config_pipeline.c): chunks of each stage, layers of a stage, the first stage that has decoder layers of
+// a T5 (0 where there is one stage, and for other models), and which layers of each stack a piece has.
+int64_t config_chunks(const struct config *config);
+int64_t config_stage_layers(const struct config *config, int64_t stage);
+int64_t config_split_stage(const struct config *config);
+struct config_piece {
+    int64_t encoder_first, encoder_count, decoder_first, decoder_count;
+};
+struct config_piece config_piece(const struct config *config, int64_t piece);
 // Rotated channels of a head: int(kv_channels × rotary_percent).
 int64_t config_rotary_channels(const struct config *config);
 // Parameters of the model; padded_vocab_size must be set.

@@ -44,6 +44,7 @@ static const char *const loader_names[] = {"single", "cyclic", NULL};
 static const char *const format_names[] = {"bevatron", "torch",        "torch_dist", "torch_dcp",
                                            "zarr",     "fsdp_dtensor", NULL};
 static const char *const log_names[] = {"megatron", "json", NULL};
+static const char *const pipeline_names[] = {"1f1b", "interleaved", "zero-bubble", NULL};
 static const char *const timing_names[] = {"minmax", "max", "all", NULL};
 static const char *const device_names[] = {"auto", "cpu", "cuda", NULL};
 static const char *const attention_names[] = {"auto", "flash", "fused", "unfused", "local", NULL};
@@ -344,13 +345,24 @@ static const struct flag rows[] = {
     INT("--threads", threads, "0", 0, 4096, "CPU threads of a rank; 0 for all it may use"),
     INT("--tensor-model-parallel-size", tensor_model_parallel_size, "1", 1, 1 << 20, "ranks that share each layer"),
     INT("--pipeline-model-parallel-size", pipeline_model_parallel_size, "1", 1, 1 << 20,
-        "stages the layers are divided into", .not_yet = true),
+        "stages the layers are divided into"),
     INT("--context-parallel-size", context_parallel_size, "1", 1, 1 << 20, "ranks that share each sequence"),
     SWITCH("--sequence-parallel", sequence_parallel, "divide norms and dropout along the sequence", ADVANCED),
     INT("--num-layers-per-virtual-pipeline-stage", num_layers_per_virtual_pipeline_stage, NULL, 1, 100000,
-        "layers of a chunk of the interleaved schedule", NOT_YET),
+        "layers of a chunk of the interleaved schedule", ADVANCED),
     INT("--num-virtual-stages-per-pipeline-rank", num_virtual_stages_per_pipeline_rank, NULL, 1, 100000,
-        "chunks per rank of the interleaved schedule", NOT_YET),
+        "chunks per rank of the interleaved schedule", ADVANCED),
+    INT("--microbatch-group-size-per-virtual-pipeline-stage", microbatch_group_size_per_virtual_pipeline_stage, NULL, 1,
+        FLAG_ENDLESS, "micro-batches that go through a chunk together; as many as stages if not given", ADVANCED),
+    INT("--decoder-first-pipeline-num-layers", decoder_first_pipeline_num_layers, NULL, 1, 100000,
+        "layers of the first stage, where it has others than the stages between", ADVANCED),
+    INT("--decoder-last-pipeline-num-layers", decoder_last_pipeline_num_layers, NULL, 1, 100000,
+        "layers of the last stage, likewise", ADVANCED),
+    INT("--pipeline-model-parallel-split-rank", pipeline_model_parallel_split_rank, NULL, 1, 1 << 20,
+        "T5: the first stage of the decoder; in proportion to the layers if not given", ADVANCED),
+    CHOICE("--pipeline-schedule", pipeline_schedule, NULL, pipeline_names,
+           "order of forward and backward passes; 1f1b, or interleaved with several chunks per rank, if not given",
+           ADVANCED),
     SWITCH("--use-distributed-optimizer", use_distributed_optimizer, "divide the optimizer over data-parallel ranks"),
     SWITCH("--overlap-grad-reduce", overlap_grad_reduce, "reduce gradients during the backward pass", ADVANCED),
     SWITCH("--overlap-param-gather", overlap_param_gather, "gather parameters during the forward pass", ADVANCED),

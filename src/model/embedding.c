@@ -4,6 +4,12 @@
 
 #include <string.h>
 
+struct param *embedding_tokens(struct param_list *params, const struct config *config, const struct choices *choices) {
+    struct shard whole = shard_whole(2, config->padded_vocab_size, config_word_embedding_size(config));
+    return param_obtain(params, "embedding.word_embeddings.weight", choices_split(choices, whole, 0), INIT_NORMAL,
+                        choices->standard_deviation);
+}
+
 void embedding_build(struct embedding *embedding, struct param_list *params, const struct config *config,
                      const struct choices *choices) {
     int64_t V = config->padded_vocab_size, C = choices->C, types = config_token_types(config);
@@ -15,8 +21,7 @@ void embedding_build(struct embedding *embedding, struct param_list *params, con
                                     .position_offset = config->position_offset,
                                     .has_norm = config_has_embedding_norm(config),
                                     .dropout = choices->hidden_dropout};
-    embedding->tokens = param_add(params, "embedding.word_embeddings.weight",
-                                  choices_split(choices, shard_whole(2, V, E), 0), INIT_NORMAL, deviation);
+    embedding->tokens = embedding_tokens(params, config, choices);
     embedding->vocabulary_start = shard_local_start(&embedding->tokens->shard);
     if (E != C)
         linear_build(&embedding->projection, params, "embedding.projection",
@@ -24,9 +29,9 @@ void embedding_build(struct embedding *embedding, struct param_list *params, con
                                               .standard_deviation = deviation,
                                               .sums_gradient = choices->splits_rows});
     if (strcmp(config->position_embedding_type, "learned_absolute") == 0)
-        embedding->positions = param_add(params, "embedding.position_embeddings.weight",
-                                         shard_whole(2, config->max_position_embeddings + config->position_offset, C),
-                                         INIT_NORMAL, deviation);
+        embedding->positions = param_obtain(
+            params, "embedding.position_embeddings.weight",
+            shard_whole(2, config->max_position_embeddings + config->position_offset, C), INIT_NORMAL, deviation);
     if (types > 0)
         embedding->types = param_add(params, "embedding.tokentype_embeddings.weight", shard_whole(2, types, C),
                                      INIT_NORMAL, deviation);

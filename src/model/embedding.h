@@ -32,6 +32,8 @@ struct embedding_input {
     int64_t dropout_layer;    // see struct block_options
 };
 
+// The table of token embeddings, which a tied output layer shares.
+struct param *embedding_tokens(struct param_list *params, const struct config *config, const struct choices *choices);
 void embedding_build(struct embedding *embedding, struct param_list *params, const struct config *config,
                      const struct choices *choices);
 // The stream before the first block, (N, C).

@@ -1,16 +1,16 @@
 // The heads, forward and backward, and the loss they share. See head.h.
 #include "model/head.h"
 #include "model/context.h"
+#include "model/embedding.h"
 #include "ops/device.h"
 
 #include <math.h>
 
 void head_build(struct head *head, struct param_list *params, const struct config *config,
-                const struct choices *choices, struct param *embedding) {
+                const struct choices *choices) {
     int64_t V = config->padded_vocab_size, C = choices->C, E = config_word_embedding_size(config);
     double deviation = choices->standard_deviation;
-    *head = (struct head){.weight = embedding,
-                          .scale = config->scale_tied_output ? 1.0f / sqrtf((float)C) : 1.0f,
+    *head = (struct head){.scale = config->scale_tied_output ? 1.0f / sqrtf((float)C) : 1.0f,
                           .C = C,
                           .E = E,
                           .activation = choices_activation(config_head_activation(config)),
@@ -28,7 +28,9 @@ void head_build(struct head *head, struct param_list *params, const struct confi
                      &(struct linear_options){.weight = shard_whole(2, E, C),
                                               .standard_deviation = deviation,
                                               .sums_gradient = choices->splits_rows});
-    if (config->untie_embeddings_and_output_weights)
+    if (!config->untie_embeddings_and_output_weights)
+        head->weight = embedding_tokens(params, config, choices);
+    else
         head->weight = param_add(params, "output_layer.weight", choices_split(choices, shard_whole(2, V, E), 0),
                                  INIT_NORMAL, deviation);
     if (config_has_output_bias(config))

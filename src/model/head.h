@@ -38,7 +38,7 @@ struct head_flight {
 };
 
 void head_build(struct head *head, struct param_list *params, const struct config *config,
-                const struct choices *choices, struct param *embedding);
+                const struct choices *choices);
 // Logits of x (rows, C) into flight->logits, or into `logits`, (rows, V) fp32 or the pass's dtype, where that is given.
 void head_forward(const struct head *head, const struct pass *pass, struct head_flight *flight, struct tensor x,
                   struct tensor logits);

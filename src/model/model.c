@@ -3,30 +3,53 @@
 #include "base/error.h"
 #include "ops/device.h"
 
-void model_build(struct model *model, struct param_list *params, const struct config *config, const struct mesh *mesh) {
-    const struct mesh alone = {.size = 1, .length = {1, 1, 1, 1}};
-    *model = (struct model){.form = config_form(config),
-                            .V = config->padded_vocab_size,
-                            .P = config->max_position_embeddings,
-                            .has_pair_head = config_has_binary_head(config)};
-    choices_set(&model->choices, config, mesh ? mesh : &alone);
-    fp8_set(&model->fp8, config);
-    model->choices.fp8 = config->fp8_format ? &model->fp8 : NULL;
-    embedding_build(&model->embedding, params, config, &model->choices);
-    int64_t encoder = config_encoder_layers(config), decoder = config_decoder_layers(config);
-    if (encoder > 0)
+static void build_stacks(struct model *model, struct param_list *params, const struct model_options *options) {
+    const struct config_piece *piece = &options->piece;
+    int64_t encoder = model->encoder_layers, decoder = config_decoder_layers(options->config);
+    if (piece->encoder_count > 0)
         stack_build(&model->encoder, params,
-                    &(struct stack_options){.name = "encoder", .choices = &model->choices, .L = encoder});
-    if (decoder > 0)
+                    &(struct stack_options){.name = "encoder",
+                                            .choices = &model->choices,
+                                            .first = piece->encoder_first,
+                                            .L = piece->encoder_count,
+                                            .layers = encoder});
+    if (piece->decoder_count > 0)
         stack_build(&model->decoder, params,
                     &(struct stack_options){.name = "decoder",
                                             .choices = &model->choices,
-                                            .L = decoder,
+                                            .first = piece->decoder_first,
+                                            .L = piece->decoder_count,
+                                            .layers = decoder,
                                             .is_causal = true,
                                             .has_cross = encoder > 0,
                                             .first_dropout_layer = encoder,
                                             .first_cross_dropout_layer = encoder + decoder});
-    head_build(&model->head, params, config, &model->choices, model->embedding.tokens);
+}
+
+static bool has_both(const struct model *model) {
+    return model->form == CONFIG_T5;
+}
+
+void model_build(struct model *model, struct param_list *params, const struct model_options *options) {
+    const struct mesh alone = {.size = 1, .length = {1, 1, 1, 1}};
+    const struct config *config = options->config;
+    const struct config_piece *piece = &options->piece;
+    *model = (struct model){.form = config_form(config),
+                            .V = config->padded_vocab_size,
+                            .P = config->max_position_embeddings,
+                            .encoder_layers = config_encoder_layers(config)};
+    choices_set(&model->choices, config, options->mesh ? options->mesh : &alone);
+    fp8_set(&model->fp8, config);
+    model->choices.fp8 = config->fp8_format ? &model->fp8 : NULL;
+    bool begins_encoder = piece->encoder_count > 0 && piece->encoder_first == 0;
+    bool begins_decoder = piece->decoder_count > 0 && piece->decoder_first == 0;
+    if (begins_encoder || begins_decoder)
+        embedding_build(&model->embedding, params, config, &model->choices);
+    build_stacks(model, params, options);
+    model->has_head = stack_ends(model->form == CONFIG_BERT ? &model->encoder : &model->decoder);
+    model->has_pair_head = model->has_head && config_has_binary_head(config);
+    if (model->has_head)
+        head_build(&model->head, params, config, &model->choices);
     if (model->has_pair_head)
         pair_head_build(&model->pair_head, params, &model->choices);
 }
@@ -48,10 +71,6 @@ void model_flight_close(struct model_flight *flight) {
     stack_flight_close(&flight->encoder);
     stack_flight_close(&flight->decoder);
     *flight = (struct model_flight){0};
-}
-
-static bool has_both(const struct model *model) {
-    return model->form == CONFIG_T5;
 }
 
 // A stack with the embeddings before it, and one micro-batch's way through them.
@@ -88,7 +107,7 @@ static struct section second_section(const struct model *model, const struct pas
                               .pass = *pass,
                               .input = {.tokens = batch->decoder_tokens,
                                         .positions = batch->decoder_positions,
-                                        .dropout_layer = model->encoder.L}};
+                                        .dropout_layer = model->encoder_layers}};
     section.pass.T = batch->S;
     section.pass.row_ids = batch->decoder_row_ids;
     section.pass.positions = batch->decoder_positions;
@@ -102,9 +121,10 @@ static struct section last_section(const struct model *model, const struct pass 
     return has_both(model) ? second_section(model, pass, flight, batch) : first_section(model, pass, flight, batch);
 }
 
-// From tokens to what the final norm takes.
-static struct tensor run(const struct model *model, const struct section *section) {
-    struct tensor x = embedding_forward(&model->embedding, &section->pass, section->embedding_flight, &section->input);
+// From tokens, or from x where an earlier piece has them, to what the final norm takes.
+static struct tensor run(const struct model *model, const struct section *section, struct tensor x) {
+    if (stack_begins(section->stack))
+        x = embedding_forward(&model->embedding, &section->pass, section->embedding_flight, &section->input);
     return stack_forward(section->stack, &section->pass, section->stack_flight, x);
 }
 
@@ -112,69 +132,104 @@ static struct tensor normalize(const struct section *section, struct tensor x) {
     return stack_normalize(section->stack, &section->pass, section->stack_flight, x);
 }
 
-void model_forward(const struct model *model, const struct pass *pass, struct model_flight *flight,
-                   const struct device_batch *batch) {
-    if (has_both(model)) {
+struct handover model_forward(const struct model *model, const struct pass *pass, struct model_flight *flight,
+                              const struct device_batch *batch, struct handover in) {
+    flight->memory = (struct memory){.x = in.memory, .T = pass->T, .key_counts = batch->lengths};
+    if (has_both(model) && model->encoder.L > 0) {
         struct section encoder = first_section(model, pass, flight, batch);
-        struct tensor x = normalize(&encoder, run(model, &encoder));
-        flight->memory = (struct memory){.x = x, .T = pass->T, .key_counts = batch->lengths};
+        struct tensor x = normalize(&encoder, run(model, &encoder, in.x));
+        if (!stack_ends(&model->encoder))
+            return (struct handover){.x = x};
+        flight->memory.x = x;
+        if (model->decoder.L == 0)
+            return (struct handover){.memory = x};
     }
     struct section last = last_section(model, pass, flight, batch);
-    struct tensor y = normalize(&last, run(model, &last));
+    struct tensor y = normalize(&last, run(model, &last, in.x));
+    if (!model->has_head)
+        return (struct handover){.x = y, .memory = flight->memory.x};
     head_forward(&model->head, &last.pass, &flight->head, y, (struct tensor){0});
     head_loss(&model->head, &last.pass, &flight->head, &batch->targets);
     if (model->has_pair_head)
         pair_head_forward(&model->pair_head, &last.pass, &flight->pair_head, y, &batch->pair);
+    return (struct handover){0};
 }
 
-void model_clear_gradients(const struct model *model, struct device *device, const struct param_list *params,
-                           struct tensor grads) {
+void model_clear_tables(const struct model *model, struct device *device) {
     const struct param *tables[] = {model->embedding.positions, model->embedding.types, model->encoder.relative,
                                     model->decoder.relative};
-    device_zero(device, tensor_rows(grads, params->decayed, params->total - params->decayed));
     for (size_t i = 0; i < sizeof tables / sizeof tables[0]; i++)
         if (tables[i])
             device_zero(device, tables[i]->grad);
-    if (model->head.weight != model->embedding.tokens)
+    if (model->embedding.tokens && model->head.weight != model->embedding.tokens)
         device_zero(device, model->embedding.tokens->grad);
 }
 
-// From the gradient dy (N, C) of a section's output, where dx (N, C) is not the same, to the tables' gradients.
-static void backward_section(const struct model *model, struct section *section, struct tensor dx, struct tensor dy) {
-    stack_backward(section->stack, &section->pass, section->stack_flight, dx, dy);
-    embedding_backward(&model->embedding, &section->pass, section->embedding_flight, &section->input, dx);
+// A gradient (N, C) of the section's stream, in scratch.
+static struct tensor take_gradient(const struct model *model, const struct pass *pass) {
+    return arena_2d(pass->scratch, pass->dtype, pass_stream_rows(pass), model->choices.C);
 }
 
-// The last section with the heads behind it.
-static void backward_last(const struct model *model, struct section *section, struct model_flight *flight) {
+// From dy (N, C), the gradient of a section's output, to that of its input: din where an earlier piece waits for it,
+// else the tables'.
+static void backward_section(const struct model *model, const struct section *section, struct tensor din,
+                             struct tensor dy) {
+    const struct pass *pass = &section->pass;
+    struct tensor dx = din;
+    if (stack_begins(section->stack))
+        dx = section->stack->has_final_norm ? take_gradient(model, pass) : dy;
+    else if (!section->stack->has_final_norm)
+        op_copy(pass->device, &(struct op_copy){.dst = dx, .src = dy});
+    stack_backward(section->stack, pass, section->stack_flight, dx, section->stack->has_final_norm ? dy : dx);
+    if (stack_begins(section->stack))
+        embedding_backward(&model->embedding, pass, section->embedding_flight, &section->input, dx);
+}
+
+// The last section of the model, with the heads behind it where this piece has them.
+static void backward_last(const struct model *model, const struct section *section, struct model_flight *flight,
+                          const struct model_gradients *gradients) {
     const struct pass *pass = &section->pass;
     size_t mark = arena_mark(pass->scratch);
-    struct tensor dx = arena_2d(pass->scratch, pass->dtype, pass_stream_rows(pass), model->choices.C), dy = dx;
-    if (section->stack->has_final_norm)
-        dy = arena_2d(pass->scratch, pass->dtype, pass_stream_rows(pass), model->choices.C);
-    head_backward(&model->head, pass, &flight->head, dy);
+    struct tensor dy = gradients->dout.x;
+    if (model->has_head) {
+        dy = take_gradient(model, pass);
+        head_backward(&model->head, pass, &flight->head, dy);
+    }
     if (model->has_pair_head)
         pair_head_backward(&model->pair_head, pass, &flight->pair_head, dy);
-    backward_section(model, section, dx, dy);
+    backward_section(model, section, gradients->din.x, dy);
     arena_release(pass->scratch, mark);
 }
 
-void model_backward(const struct model *model, const struct pass *pass, struct model_flight *flight,
-                    const struct device_batch *batch) {
+// A decoder adds to the gradient of the memory: of all decoder pieces, from the last to the first, then the encoder's.
+static void backward_both(const struct model *model, const struct pass *pass, struct model_flight *flight,
+                          const struct device_batch *batch, const struct model_gradients *gradients) {
     struct section first = first_section(model, pass, flight, batch);
-    if (!has_both(model)) {
-        backward_last(model, &first, flight);
-        return;
+    struct tensor dmemory = gradients->dout.memory;
+    if (model->decoder.L > 0) {
+        bool is_passed_on = model->encoder.L == 0;
+        flight->memory.dx = is_passed_on ? gradients->din.memory : take_gradient(model, &first.pass);
+        if (dmemory.data)
+            op_copy(pass->device, &(struct op_copy){.dst = flight->memory.dx, .src = dmemory});
+        else
+            device_zero(pass->device, flight->memory.dx);
+        dmemory = flight->memory.dx;
+        struct section second = second_section(model, pass, flight, batch);
+        backward_last(model, &second, flight, gradients);
     }
+    if (model->encoder.L > 0)
+        backward_section(model, &first, gradients->din.x, stack_ends(&model->encoder) ? dmemory : gradients->dout.x);
+}
+
+void model_backward(const struct model *model, const struct pass *pass, struct model_flight *flight,
+                    const struct device_batch *batch, const struct model_gradients *gradients) {
     size_t mark = arena_mark(pass->scratch);
-    flight->memory.dx = arena_2d(pass->scratch, pass->dtype, pass_stream_rows(&first.pass), model->choices.C);
-    device_zero(pass->device, flight->memory.dx);
-    struct section second = second_section(model, pass, flight, batch);
-    backward_last(model, &second, flight);
-    struct tensor dx = flight->memory.dx;
-    if (first.stack->has_final_norm)
-        dx = arena_2d(pass->scratch, pass->dtype, pass_stream_rows(&first.pass), model->choices.C);
-    backward_section(model, &first, dx, flight->memory.dx);
+    if (has_both(model)) {
+        backward_both(model, pass, flight, batch, gradients);
+    } else {
+        struct section only = first_section(model, pass, flight, batch);
+        backward_last(model, &only, flight, gradients);
+    }
     arena_release(pass->scratch, mark);
 }
 
@@ -183,14 +238,15 @@ void model_encode(const struct model *model, const struct pass *pass, struct mod
     CHECK(has_both(model) && !pass->is_training);
     struct section section = first_section(model, pass, flight, batch);
     section.pass.cache = NULL;
-    op_copy(pass->device, &(struct op_copy){.dst = memory, .src = normalize(&section, run(model, &section))});
+    op_copy(pass->device,
+            &(struct op_copy){.dst = memory, .src = normalize(&section, run(model, &section, (struct tensor){0}))});
     flight->memory = (struct memory){.x = memory, .T = pass->T, .key_counts = batch->lengths};
 }
 
 void model_last_logits(const struct model *model, const struct pass *pass, struct model_flight *flight,
                        const struct device_batch *batch, struct tensor logits) {
     struct section section = last_section(model, pass, flight, batch);
-    struct tensor x = run(model, &section);
+    struct tensor x = run(model, &section, (struct tensor){0});
     // Only the last row of each sequence is wanted.
     int64_t C = model->choices.C, B = section.pass.B, T = section.pass.T;
     struct tensor last = arena_2d(pass->saved, pass->dtype, B, C), all = tensor_reshape_4d(x, B, T, 1, C);

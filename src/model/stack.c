@@ -8,26 +8,31 @@
 
 void stack_build(struct stack *stack, struct param_list *params, const struct stack_options *options) {
     const struct choices *choices = options->choices;
-    *stack = (struct stack){
-        .L = options->L, .choices = choices, .is_causal = options->is_causal, .has_final_norm = !choices->is_post_norm};
+    *stack = (struct stack){.first = options->first,
+                            .L = options->L,
+                            .layers = options->layers,
+                            .choices = choices,
+                            .is_causal = options->is_causal};
+    stack->has_final_norm = !choices->is_post_norm && stack_ends(stack);
     stack->blocks = memory_alloc(sizeof *stack->blocks * (size_t)stack->L);
     if (choices->has_relative_bias) {
         char *name = memory_printf("%s.relative_attention_bias.weight", options->name);
         stack->relative =
-            param_add(params, name, choices_split(choices, shard_whole(2, choices->relative.buckets, choices->H), 1),
-                      INIT_NORMAL, choices->standard_deviation);
+            param_obtain(params, name, choices_split(choices, shard_whole(2, choices->relative.buckets, choices->H), 1),
+                         INIT_NORMAL, choices->standard_deviation);
         free(name);
     }
-    for (int64_t layer = 0; layer < stack->L; layer++) {
+    for (int64_t i = 0; i < stack->L; i++) {
+        int64_t layer = stack->first + i;
         struct block_options block = {.choices = choices,
                                       .layer = layer,
-                                      .layers = stack->L,
+                                      .layers = stack->layers,
                                       .is_causal = options->is_causal,
                                       .has_cross = options->has_cross,
                                       .dropout_layer = options->first_dropout_layer + layer,
                                       .cross_dropout_layer = options->first_cross_dropout_layer + layer};
         char *name = memory_printf("%s.layers.%lld", options->name, (long long)layer);
-        block_build(&stack->blocks[layer], params, name, &block);
+        block_build(&stack->blocks[i], params, name, &block);
         free(name);
     }
     if (stack->has_final_norm) {
@@ -35,6 +40,14 @@ void stack_build(struct stack *stack, struct param_list *params, const struct st
         norm_build(&stack->final_norm, params, name, &choices->norm);
         free(name);
     }
+}
+
+bool stack_begins(const struct stack *stack) {
+    return stack->L > 0 && stack->first == 0;
+}
+
+bool stack_ends(const struct stack *stack) {
+    return stack->L > 0 && stack->first + stack->L == stack->layers;
 }
 
 void stack_free(struct stack *stack) {

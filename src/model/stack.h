@@ -8,8 +8,8 @@
 #include "model/context.h"
 
 struct stack {
-    int64_t L;
-    struct block *blocks;  // L of them
+    int64_t first, L, layers;  // layers [first, first + L) of so many in the whole stack
+    struct block *blocks;      // L of them
     const struct choices *choices;
     bool is_causal, has_final_norm;
     struct norm final_norm;
@@ -29,12 +29,15 @@ struct stack_flight {
 struct stack_options {
     const char *name;               // "encoder" or "decoder"
     const struct choices *choices;  // must outlive the stack
-    int64_t L;
+    int64_t first, L, layers;       // see struct stack
     bool is_causal, has_cross;
     int64_t first_dropout_layer, first_cross_dropout_layer;
 };
 void stack_build(struct stack *stack, struct param_list *params, const struct stack_options *options);
 void stack_free(struct stack *stack);
+// Whether it has the first, and the last, layer of the whole stack.
+bool stack_begins(const struct stack *stack);
+bool stack_ends(const struct stack *stack);
 // Room for one micro-batch; several may be on their way through a stack, each with its own.
 void stack_flight_open(struct stack_flight *flight, const struct stack *stack);
 void stack_flight_close(struct stack_flight *flight);

@@ -87,7 +87,7 @@ static void add_squares(const struct adam *adam, const struct adam_update *updat
 }
 
 // squares = the sum of squares over the whole model: what ranks share is split among them and summed, what every rank
-// holds whole counts once.
+// holds whole counts once, and what several stages of a pipeline hold on the first of them.
 static void sum_squares(const struct adam *adam, const struct adam_update *update, struct tensor squares,
                         struct squared x) {
     const struct mesh *mesh = update->mesh;
@@ -96,13 +96,15 @@ static void sum_squares(const struct adam *adam, const struct adam_update *updat
     int64_t first = is_shared ? update->params->whole_first : total,
             end = is_shared ? update->params->whole_end : total;
     device_zero(update->device, squares);
-    add_squares(adam, update, squares, x, 0, first);
+    add_squares(adam, update, squares, x, update->params->counted_first, first);
     add_squares(adam, update, squares, x, end, total);
     if (is_shared && !is_paper)
         comm_all_reduce(mesh->group[AXIS_TENSOR], squares, REDUCE_SUM, "sum of squares");
     add_squares(adam, update, squares, x, first, end);
     if (adam->pieces.parts > 1 && !is_paper)
         comm_all_reduce(mesh->replicas, squares, REDUCE_SUM, "sum of squares");
+    if (mesh->length[AXIS_PIPELINE] > 1 && !is_paper)
+        comm_all_reduce(mesh->group[AXIS_PIPELINE], squares, REDUCE_SUM, "sum of squares");
 }
 
 void adam_apply(struct adam *adam, const struct adam_update *update) {

@@ -51,6 +51,41 @@ static int connect(struct mesh *mesh, struct world *world, struct group **group,
     return status;
 }
 
+// The rank at another stage of this one's pipeline.
+static int rank_of_stage(const struct mesh *mesh, int stage) {
+    int place[AXIS_COUNT];
+    for (int axis = 0; axis < AXIS_COUNT; axis++)
+        place[axis] = axis == AXIS_PIPELINE ? stage : mesh->place[axis];
+    return mesh_rank_at(mesh, place);
+}
+
+// Pairs of stages (p, p + 1) that are made in one call must be disjoint: even p, odd p, and of an odd number of stages
+// the last with the first.
+static int round_of(const struct mesh *mesh, int stage) {
+    int stages = mesh->length[AXIS_PIPELINE];
+    return stage == stages - 1 && stages % 2 != 0 ? 2 : stage % 2;
+}
+
+static int connect_links(struct mesh *mesh, struct world *world) {
+    int stages = mesh->length[AXIS_PIPELINE], mine = mesh->place[AXIS_PIPELINE];
+    int before = (mine + stages - 1) % stages;
+    for (int round = 0; stages > 1 && round < 3; round++) {
+        bool begins = round_of(mesh, mine) == round, ends = round_of(mesh, before) == round;
+        int first = begins ? mine : before, second = (first + 1) % stages;
+        int forward[2] = {rank_of_stage(mesh, first), rank_of_stage(mesh, second)};
+        int backward[2] = {forward[1], forward[0]};
+        int count = begins || ends ? 2 : 0;
+        struct group *groups[2];
+        TRY(world_group(world, &groups[0], forward, count, "activations"));
+        TRY(world_group(world, &groups[1], backward, count, "activation gradients"));
+        if (count > 0) {
+            mesh->links[begins ? LINK_FORWARD_OUT : LINK_FORWARD_IN] = groups[0];
+            mesh->links[begins ? LINK_BACKWARD_IN : LINK_BACKWARD_OUT] = groups[1];
+        }
+    }
+    return 0;
+}
+
 int mesh_connect(struct mesh *mesh, struct world *world) {
     mesh->all = world_group_all(world);
     for (int axis = 0; axis < AXIS_COUNT; axis++) {
@@ -60,6 +95,7 @@ int mesh_connect(struct mesh *mesh, struct world *world) {
     }
     TRY(connect(mesh, world, &mesh->replicas, (const bool[AXIS_COUNT]){[AXIS_CONTEXT] = true, [AXIS_DATA] = true},
                 mesh->length[AXIS_CONTEXT] > 1 ? "data and context" : "data"));
-    return connect(mesh, world, &mesh->stage,
-                   (const bool[AXIS_COUNT]){[AXIS_TENSOR] = true, [AXIS_CONTEXT] = true, [AXIS_DATA] = true}, "stage");
+    TRY(connect(mesh, world, &mesh->stage,
+                (const bool[AXIS_COUNT]){[AXIS_TENSOR] = true, [AXIS_CONTEXT] = true, [AXIS_DATA] = true}, "stage"));
+    return connect_links(mesh, world);
 }

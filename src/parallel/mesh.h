@@ -7,6 +7,11 @@
 
 enum axis { AXIS_TENSOR, AXIS_CONTEXT, AXIS_DATA, AXIS_PIPELINE, AXIS_COUNT };
 
+// Between neighbours along the pipeline, the last stage and the first included, activations go one way and gradients
+// the other, each over a group of two of its own: first the rank that sends, then the one that receives. So each
+// carries messages in one order, and none waits behind another kind.
+enum mesh_link { LINK_FORWARD_IN, LINK_FORWARD_OUT, LINK_BACKWARD_IN, LINK_BACKWARD_OUT, LINK_COUNT };
+
 struct mesh {
     int rank, size;
     int length[AXIS_COUNT];           // how many ranks along each axis
@@ -14,6 +19,7 @@ struct mesh {
     struct group *group[AXIS_COUNT];  // the ranks that differ from this one along that axis alone
     struct group *replicas;           // along context and data: those that hold the same slices of the same layers
     struct group *stage;              // along all but the pipeline: those that hold the same layers
+    struct group *links[LINK_COUNT];  // of a pipeline of two stages or more
     struct group *all;
 };
 

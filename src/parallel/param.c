@@ -4,6 +4,7 @@
 #include "base/memory.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 struct param *param_add(struct param_list *list, const char *name, struct shard shard, enum init_kind init,
                         double standard_deviation) {
@@ -21,9 +22,25 @@ struct param *param_add(struct param_list *list, const char *name, struct shard 
     return param;
 }
 
-enum kind { KIND_SPLIT, KIND_WHOLE, KIND_SUMMED };
+struct param *param_find(const struct param_list *list, const char *name) {
+    for (int i = 0; i < list->count; i++)
+        if (strcmp(list->items[i]->name, name) == 0)
+            return list->items[i];
+    return NULL;
+}
+
+struct param *param_obtain(struct param_list *list, const char *name, struct shard shard, enum init_kind init,
+                           double standard_deviation) {
+    struct param *param = param_find(list, name);
+    return param ? param : param_add(list, name, shard, init, standard_deviation);
+}
+
+enum kind { KIND_COPY, KIND_SPLIT, KIND_WHOLE, KIND_SUMMED };
 
 static enum kind kind_of(const struct param *param) {
+    CHECK(!param->is_copy || param->has_decay);
+    if (param->is_copy)
+        return KIND_COPY;
     if (param->shard.parts > 1)
         return KIND_SPLIT;
     return param->sums_gradient ? KIND_SUMMED : KIND_WHOLE;
@@ -43,7 +60,8 @@ static int64_t place(struct param_list *list, bool has_decay, enum kind kind, in
 }
 
 void param_list_layout(struct param_list *list) {
-    list->whole_first = place(list, true, KIND_SPLIT, 0);
+    list->counted_first = place(list, true, KIND_COPY, 0);
+    list->whole_first = place(list, true, KIND_SPLIT, list->counted_first);
     list->summed_first = place(list, true, KIND_WHOLE, list->whole_first);
     list->decayed = place(list, true, KIND_SUMMED, list->summed_first);
     list->summed_end = place(list, false, KIND_SUMMED, list->decayed);

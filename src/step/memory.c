@@ -1,6 +1,7 @@
 // The memory of a step: measured on paper, then taken, then laid out the same way for real. See step.h.
 #include "step/memory.h"
 #include "base/error.h"
+#include "step/pipeline.h"
 
 #include <string.h>
 
@@ -9,7 +10,7 @@ static const size_t PAPER_BYTES = (size_t)1 << 50;
 
 // What generation keeps of the tokens so far: room for the longest sequence.
 static void lay_out_cache(struct step *step, struct arena *arena) {
-    const struct model *model = &step->model;
+    const struct model *model = &step->chunks[0].model;
     int64_t G = model->choices.G, D = model->choices.D, P = model->P;
     step->logits = arena_2d(arena, DTYPE_F32, 1, model->V);
     if (model->form == CONFIG_T5)
@@ -37,43 +38,36 @@ static void lay_out_state(struct step *step, struct arena *arena) {
     if (step->mode == STEP_TRAIN)
         adam_build(&step->adam, arena, &step->reducer.pieces, step->dtype, config);
     step->memory.optimizer = arena->used - start;
-    struct step_input largest = step_largest_input(step);
-    step->inputs = arena_1d(arena, DTYPE_U8, (int64_t)step_input_bytes(step, &largest));
+    pipeline_lay_out(step, arena);
     step->totals = arena_1d(arena, DTYPE_F32, 4);
     if (step->mode == STEP_GENERATE)
         lay_out_cache(step, arena);
     param_list_bind(&step->params, step->values, step->grads);
     reducer_bind(&step->reducer, step->values, step->grads);
     start = arena->used;
-    if (step->mode == STEP_TRAIN)
-        fp8_lay_out(&step->model.fp8, arena);
+    for (int i = 0; i < step->chunk_count && step->mode == STEP_TRAIN; i++)
+        fp8_lay_out(&step->chunks[i].model.fp8, arena);
     step->memory.weights += arena->used - start;
 }
 
 // The largest micro-batch, through the same functions as the real one.
 static void run_on_paper(struct step *step) {
-    struct step_input input = step_largest_input(step);
-    struct pass pass = step_pass(step, input.B, input.T);
-    struct device_batch batch = step_input_tensors(step, &input, step->inputs);
-    if (step->mode == STEP_GENERATE) {
-        if (step->model.form == CONFIG_T5)
-            model_encode(&step->model, &pass, &step->flight, &batch, step->encoded);
-        model_last_logits(&step->model, &pass, &step->flight, &batch, step->logits);
-        step->cache.length = 0;
+    if (step->mode != STEP_GENERATE) {
+        pipeline_measure(step);
+        shared_measure(step);
         return;
     }
-    if (step->mode == STEP_EVALUATE)
-        batch.targets.weights = batch.pair.weights = (struct tensor){0};
-    model_forward(&step->model, &pass, &step->flight, &batch);
-    if (step->mode == STEP_TRAIN)
-        model_backward(&step->model, &pass, &step->flight, &batch);
-    if (step->model.fp8.count == 0)
-        return;
-    // An evaluation between steps has no 8-bit products and may need more than a small model's step.
-    arena_release(&step->saved, 0);
-    pass.is_training = false;
-    batch.targets.weights = batch.pair.weights = (struct tensor){0};
-    model_forward(&step->model, &pass, &step->flight, &batch);
+    struct step_chunk *chunk = &step->chunks[0];
+    struct step_flight *flight = &chunk->flights[0];
+    struct step_input input = step_largest_input(step);
+    flight->saved = step->saved;
+    struct pass pass = step_pass(step, input.B, input.T);
+    struct device_batch batch = step_input_tensors(step, &input, step->pipeline.batches[0].block);
+    if (chunk->model.form == CONFIG_T5)
+        model_encode(&chunk->model, &pass, &flight->model, &batch, step->encoded);
+    model_last_logits(&chunk->model, &pass, &flight->model, &batch, step->logits);
+    step->cache.length = 0;
+    chunk->flight_bytes = flight->saved.peak;
 }
 
 static int measure(struct step *step) {
@@ -87,9 +81,9 @@ static int measure(struct step *step) {
     run_on_paper(step);
     step->device = real;
     device_close(paper);
-    step->memory.activations = step->saved.peak;
+    step->memory.activations = pipeline_saved_bytes(step);
     step->memory.scratch = step->scratch.peak;
-    step->memory.total = step->state.peak + step->saved.peak + step->scratch.peak;
+    step->memory.total = step->state.peak + step->memory.activations + step->scratch.peak;
     return 0;
 }
 
@@ -117,20 +111,21 @@ static int take(struct step *step, struct arena *arena, const char *name, size_t
 
 int step_take_memory(struct step *step) {
     TRY(measure(step));
-    size_t state = step->state.peak, saved = step->saved.peak, scratch = step->scratch.peak;
+    size_t state = step->state.peak, scratch = step->scratch.peak;
     step->state = step->saved = step->scratch = (struct arena){0};
     TRY(take(step, &step->state, "state", state));
-    TRY(take(step, &step->saved, "activations", saved));
+    TRY(take(step, &step->saved, "activations", step->memory.activations));
     TRY(take(step, &step->scratch, "scratch", scratch));
     lay_out_state(step, &step->state);
+    pipeline_bind_flights(step);
     device_zero(step->device, step->values);
     device_zero(step->device, step->totals);
     if (step->grads.data)
         device_zero(step->device, step->grads);
-    if (step->mode == STEP_TRAIN)
-        fp8_reset(&step->model.fp8, step->device);
+    for (int i = 0; i < step->chunk_count && step->mode == STEP_TRAIN; i++)
+        fp8_reset(&step->chunks[i].model.fp8, step->device);
     for (int i = 0; i < 2; i++) {
-        step->slots[i].host = device_host_alloc(step->device, tensor_bytes(step->inputs));
+        step->slots[i].host = device_host_alloc(step->device, tensor_bytes(step->pipeline.batches[0].block));
         if (!step->slots[i].host)
             return -1;
         step->slots[i].copied = step->device->ops->event_create(step->device);

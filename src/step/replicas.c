@@ -39,6 +39,26 @@ static int first_difference(struct group *group, const int64_t *digests, const b
     return found;
 }
 
+// The first parameter that several stages hold and of which they have different values; -1 where there is none.
+static int shared_difference(const struct step *step, const int64_t *digests) {
+    int count = step->shared_count, found = -1;
+    int64_t *ends = memory_alloc(sizeof *ends * 2 * (size_t)count);
+    for (int i = 0; i < count; i++) {
+        ends[i] = ends[count + i] = INT64_MIN;
+        for (int k = 0; k < step->params.count; k++)
+            if (step->params.items[k] == step->shared[i].param) {
+                ends[i] = digests[k];
+                ends[count + i] = ~digests[k];
+            }
+    }
+    if (count > 0)
+        comm_max_i64(step->mesh.group[AXIS_PIPELINE], ends, 2 * count, "digests of the parameters");
+    for (int i = count - 1; i >= 0; i--)
+        found = ends[i] != ~ends[count + i] ? i : found;
+    free(ends);
+    return found;
+}
+
 int step_check_replicas(struct step *step) {
     const struct mesh *mesh = &step->mesh;
     int count = step->params.count;
@@ -59,12 +79,16 @@ int step_check_replicas(struct step *step) {
         differs = shared;
         ranks = "ranks that share layers";
     }
+    int held = shared_difference(step, digests);
+    const char *name = differs >= 0 ? step->params.items[differs]->name : held >= 0 ? step->shared[held].name : NULL;
+    if (differs < 0)
+        ranks = "pipeline stages that hold it";
     free(piece);
     free(is_compared);
     free(digests);
-    if (differs < 0)
+    if (!name)
         return 0;
     return error_set("%s is not the same on all %s: memory or a link is faulty; go on from the last checkpoint, on "
                      "other machines if it happens again",
-                     step->params.items[differs]->name, ranks);
+                     name, ranks);
 }

@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "step/memory.h"
+#include "step/pipeline.h"
 #include "step/update.h"
 
 #include <stdlib.h>
@@ -11,7 +12,7 @@
 struct pass step_pass(struct step *step, int64_t B, int64_t T) {
     return (struct pass){.device = step->device,
                          .mesh = &step->mesh,
-                         .saved = &step->saved,
+                         .saved = &step->chunks[0].flights[0].saved,
                          .scratch = &step->scratch,
                          .dtype = step->dtype,
                          .B = B,
@@ -40,11 +41,10 @@ static int build(struct step *step) {
                          "or later (L4, H100)",
                          text);
     }
-    model_build(&step->model, &step->params, step->config, &step->mesh);
-    model_flight_open(&step->flight, &step->model);
+    TRY(pipeline_open(step));
     param_list_layout(&step->params);
     step_divide_optimizer(step);
-    size_t layers = (size_t)step->model.decoder.L;
+    size_t layers = (size_t)step->chunks[0].model.decoder.L;
     step->cache.keys = memory_alloc(sizeof(struct tensor) * layers);
     step->cache.values = memory_alloc(sizeof(struct tensor) * layers);
     step->cache.across = memory_alloc(sizeof(struct tensor) * layers);
@@ -71,8 +71,7 @@ void step_close(struct step *step) {
         return;
     reducer_close(&step->reducer);
     step_give_memory_back(step);
-    model_flight_close(&step->flight);
-    model_free(&step->model);
+    pipeline_close(step);
     param_list_free(&step->params);
     free(step->cache.keys);
     free(step->cache.across);
@@ -80,51 +79,36 @@ void step_close(struct step *step) {
     free(step);
 }
 
-// Forward, and with learning backward, of one micro-batch. Adds its counts to *counts.
-static int run_micro_batch(struct step *step, const struct step_source *source, bool is_learning, bool is_first,
-                           struct step_counts *counts) {
-    struct step_input input = {0};
-    TRY(source->next(source->context, &input));
-    struct step_upload upload = {.has_weights = is_learning,
-                                 .divisor = (double)source->count * step->mesh.length[AXIS_DATA]};
-    struct step_counts own = step_upload_input(step, step->inputs, &input, &upload);
-    counts->tokens += own.tokens;
-    counts->pairs += own.pairs;
-    struct pass pass = step_pass(step, input.B, input.T);
-    pass.is_training = is_learning;
-    pass.is_first = is_first;
-    struct device_batch batch = step_input_tensors(step, &input, step->inputs);
-    if (!is_learning)
-        batch.targets.weights = batch.pair.weights = (struct tensor){0};
-    scaler_scale_loss(&step->adam.scaler, step->device, batch.targets.weights);
-    scaler_scale_loss(&step->adam.scaler, step->device, batch.pair.weights);
-    size_t mark = arena_mark(&step->saved);
-    model_forward(&step->model, &pass, &step->flight, &batch);
-    if (is_learning)
-        model_backward(&step->model, &pass, &step->flight, &batch);
-    arena_release(&step->saved, mark);
-    return 0;
-}
-
 static int run_all(struct step *step, const struct step_source *source, bool is_learning) {
     device_zero(step->device, step->totals);
     struct step_counts counts = {0};
-    for (int64_t i = 0; i < source->count; i++)
-        TRY(run_micro_batch(step, source, is_learning, i == 0, &counts));
+    TRY(pipeline_run(step, source, is_learning, &counts));
     float tokens = (float)counts.tokens, pairs = (float)counts.pairs;
     device_copy_in(step->device, tensor_rows(step->totals, 1, 1), &tokens);
     device_copy_in(step->device, tensor_rows(step->totals, 3, 1), &pairs);
     device_synchronize(step->device);
     comm_all_reduce(step->mesh.replicas, step->totals, REDUCE_SUM, "loss");
+    // Only the last stage has losses.
+    comm_broadcast(step->mesh.group[AXIS_PIPELINE], step->totals, step->mesh.length[AXIS_PIPELINE] - 1, "loss");
     return 0;
+}
+
+// The gradients that no product writes: of what has no weight decay, and of tables that are looked up.
+static void clear_gradients(struct step *step) {
+    int64_t decayed = step->params.decayed;
+    device_zero(step->device, tensor_rows(step->grads, decayed, step->params.total - decayed));
+    for (int i = 0; i < step->chunk_count; i++)
+        model_clear_tables(&step->chunks[i].model, step->device);
 }
 
 int step_train(struct step *step, const struct step_source *source, double lr, double weight_decay) {
     CHECK(step->mode == STEP_TRAIN);
-    model_clear_gradients(&step->model, step->device, &step->params, step->grads);
-    fp8_begin_step(&step->model.fp8, step->device);
+    clear_gradients(step);
+    for (int i = 0; i < step->chunk_count; i++)
+        fp8_begin_step(&step->chunks[i].model.fp8, step->device);
     TRY(run_all(step, source, true));
-    fp8_end_step(&step->model.fp8, step->device, &step->mesh);
+    for (int i = 0; i < step->chunk_count; i++)
+        fp8_end_step(&step->chunks[i].model.fp8, step->device, &step->mesh);
     step_update(step, lr, weight_decay);
     return 0;
 }
@@ -151,32 +135,35 @@ void step_forget(struct step *step) {
 // Tokens of one sequence on their way in: the encoder's where `is_encoder`, else those whose logits are wanted.
 static struct device_batch upload_tokens(struct step *step, const int32_t *tokens, int64_t T, bool is_encoder,
                                          struct pass *pass) {
-    bool is_decoder = step->model.form == CONFIG_T5 && !is_encoder;
+    bool is_decoder = step->chunks[0].model.form == CONFIG_T5 && !is_encoder;
     struct step_input input = {.B = 1, .T = T, .tokens = tokens};
     if (is_decoder)
         input = (struct step_input){.B = 1, .S = T, .decoder_tokens = tokens};
     struct step_upload upload = {.divisor = 1, .first_position = is_encoder ? 0 : step->cache.length};
-    (void)step_upload_input(step, step->inputs, &input, &upload);
+    (void)step_upload_input(step, step->pipeline.batches[0].block, &input, &upload);
     *pass = step_pass(step, 1, T);
-    return step_input_tensors(step, &input, step->inputs);
+    return step_input_tensors(step, &input, step->pipeline.batches[0].block);
 }
 
 void step_encode(struct step *step, const int32_t *tokens, int64_t T) {
-    CHECK(step->mode == STEP_GENERATE && T > 0 && T <= step->model.P && step->model.form == CONFIG_T5);
+    CHECK(step->mode == STEP_GENERATE && T > 0 && T <= step->chunks[0].model.P &&
+          step->chunks[0].model.form == CONFIG_T5);
     struct pass pass;
     struct device_batch batch = upload_tokens(step, tokens, T, true, &pass);
-    size_t mark = arena_mark(&step->saved);
-    model_encode(&step->model, &pass, &step->flight, &batch, tensor_rows(step->encoded, 0, T));
-    arena_release(&step->saved, mark);
+    struct step_chunk *chunk = &step->chunks[0];
+    size_t mark = arena_mark(pass.saved);
+    model_encode(&chunk->model, &pass, &chunk->flights[0].model, &batch, tensor_rows(step->encoded, 0, T));
+    arena_release(pass.saved, mark);
     step_forget(step);
 }
 
 void step_logits(struct step *step, const int32_t *tokens, int64_t T, float *logits) {
-    CHECK(step->mode == STEP_GENERATE && T > 0 && step->cache.length + T <= step->model.P);
+    CHECK(step->mode == STEP_GENERATE && T > 0 && step->cache.length + T <= step->chunks[0].model.P);
     struct pass pass;
     struct device_batch batch = upload_tokens(step, tokens, T, false, &pass);
-    size_t mark = arena_mark(&step->saved);
-    model_last_logits(&step->model, &pass, &step->flight, &batch, step->logits);
-    arena_release(&step->saved, mark);
+    struct step_chunk *chunk = &step->chunks[0];
+    size_t mark = arena_mark(pass.saved);
+    model_last_logits(&chunk->model, &pass, &chunk->flights[0].model, &batch, step->logits);
+    arena_release(pass.saved, mark);
     device_copy_out(step->device, logits, step->logits);
 }

@@ -11,6 +11,8 @@
 #include "optim/adam.h"
 #include "ops/device.h"
 #include "parallel/mesh.h"
+#include "parallel/schedule.h"
+#include "step/channel.h"
 #include "parallel/reducer.h"
 #include "tensor/arena.h"
 
@@ -56,6 +58,46 @@ struct step_slot {
     bool is_used;
 };
 
+// A micro-batch on its way through a chunk: what backward needs of it.
+struct step_flight {
+    struct model_flight model;
+    struct arena saved;
+    int micro_batch;
+    bool is_used;
+};
+
+// A piece of the model that this rank has: all of it without a pipeline.
+struct step_chunk {
+    struct model model;
+    struct step_flight *flights;
+    int flight_count;     // how many micro-batches are on their way through it at most
+    size_t flight_bytes;  // of each one's arena
+};
+
+// The inputs of a micro-batch, while it is on its way.
+struct step_batch {
+    struct tensor block;  // on the device, see step_inputs.c
+    struct step_input input;
+    struct device_batch batch;
+    int micro_batch;
+    bool is_used;
+};
+
+struct pipeline {
+    struct schedule schedule;  // for as many micro-batches as there were last
+    struct channel channels[LINK_COUNT];
+    struct step_batch *batches;
+    int batch_count;
+};
+
+// A parameter that several stages hold; all stages know all of them, in the same order.
+struct step_shared {
+    char *name;
+    struct param *param;  // NULL where this stage is not one of them
+    int *holders;         // the stages, in order; the first one's is no copy
+    int count;
+};
+
 struct step_memory {
     size_t weights, gradients, optimizer, activations, scratch, total;
 };
@@ -67,8 +109,11 @@ struct step {
     enum step_mode mode;
     enum dtype dtype;
     struct param_list params;
-    struct model model;
-    struct model_flight flight;
+    struct step_chunk *chunks;  // pieces of the model, in order
+    int chunk_count;
+    struct pipeline pipeline;
+    struct step_shared *shared;
+    int shared_count;
     struct adam adam;
     struct reducer reducer;
     struct tensor values, grads;  // (n), flat
@@ -77,7 +122,6 @@ struct step {
     struct kv_cache cache;
     struct tensor encoded;  // (P, C): an encoder's output, for generation
     struct arena state, saved, scratch;
-    struct tensor inputs;  // one micro-batch on the device, see step_inputs.c
     struct step_slot slots[2];
     int next_slot;
     struct step_memory memory;

@@ -29,14 +29,21 @@ static size_t element_bytes(enum array array) {
     return array <= DECODER_ROW_IDS ? sizeof(int64_t) : sizeof(int32_t);
 }
 
+static bool has_position_table(const struct step *step) {
+    bool has_one = false;
+    for (int i = 0; i < step->chunk_count; i++)
+        has_one = has_one || step->chunks[i].model.embedding.positions;
+    return has_one;
+}
+
 // Elements of an array on this rank, 0 where the input or the model does not have it.
 static int64_t elements(const struct step *step, const struct step_input *input, enum array array) {
-    const struct model *model = &step->model;
+    const struct model *model = &step->chunks[0].model;
     int64_t T = input->T / step->mesh.length[AXIS_CONTEXT], S = input->S / step->mesh.length[AXIS_CONTEXT];
     int64_t first = input->tokens ? input->B * T : 0, second = input->decoder_tokens ? input->B * S : 0;
     int64_t labelled = !input->labels ? 0 : model->form == CONFIG_T5 ? second : first;
-    bool has_positions = model->embedding.positions || model->choices.rope.pairs > 0;
-    bool has_pairs = model->has_pair_head;
+    bool has_positions = has_position_table(step) || model->choices.rope.pairs > 0;
+    bool has_pairs = step->chunks[step->chunk_count - 1].model.has_pair_head;
     switch (array) {
     case ROW_IDS:
     case TOKENS:
@@ -83,7 +90,7 @@ struct step_input step_largest_input(const struct step *step) {
     static const int32_t some = 0;
     static const float mask = 0;
     const struct config *config = step->config;
-    bool is_generating = step->mode == STEP_GENERATE, has_both = step->model.form == CONFIG_T5;
+    bool is_generating = step->mode == STEP_GENERATE, has_both = step->chunks[0].model.form == CONFIG_T5;
     struct step_input input = {.B = is_generating ? 1 : config->micro_batch_size,
                                .T = is_generating ? config->max_position_embeddings : config->seq_length,
                                .tokens = &some};
@@ -94,7 +101,7 @@ struct step_input step_largest_input(const struct step *step) {
     if (!is_generating) {
         input.labels = &some;
         input.mask = &mask;
-        input.lengths = step->model.form == CONFIG_GPT ? NULL : &some;
+        input.lengths = step->chunks[0].model.form == CONFIG_GPT ? NULL : &some;
         input.first_keys = config->reset_attention_mask ? &some : NULL;
     }
     return input;
@@ -180,7 +187,7 @@ static void put_positions(const struct staging *staging, enum array array, const
                           int64_t first_position) {
     int64_t count = elements(staging->step, staging->input, array);
     int64_t columns = array == POSITIONS ? staging->input->T : staging->input->S;
-    if (source && staging->step->model.choices.rope.pairs == 0) {
+    if (source && staging->step->chunks[0].model.choices.rope.pairs == 0) {
         put_columns(staging, array, source, columns);
         return;
     }
@@ -239,7 +246,7 @@ static double put_pair_mask(const struct staging *staging) {
 
 static struct step_counts put_all(const struct staging *staging, const struct step_upload *upload) {
     const struct step_input *input = staging->input;
-    int64_t labelled = staging->step->model.form == CONFIG_T5 ? input->S : input->T;
+    int64_t labelled = staging->step->chunks[0].model.form == CONFIG_T5 ? input->S : input->T;
     put_row_ids(staging, ROW_IDS, input->T);
     put_row_ids(staging, DECODER_ROW_IDS, input->S);
     put_columns(staging, TOKENS, input->tokens, input->T);

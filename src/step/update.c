@@ -3,6 +3,7 @@
 #include "step/update.h"
 #include "base/memory.h"
 #include "model/init.h"
+#include "step/pipeline.h"
 
 #include <stdlib.h>
 
@@ -63,9 +64,15 @@ static void sum_stream_gradients(struct step *step) {
     if (count > 0)
         comm_all_reduce(step->mesh.group[AXIS_TENSOR], tensor_rows(step->grads, first, count), REDUCE_SUM,
                         "stream gradients");
+    for (int i = 0; i < step->shared_count; i++) {
+        const struct param *param = step->shared[i].param;
+        if (param && param->is_copy && param->sums_gradient)
+            comm_all_reduce(step->mesh.group[AXIS_TENSOR], param->grad, REDUCE_SUM, "stream gradients");
+    }
 }
 
 void step_update(struct step *step, double lr, double weight_decay) {
+    shared_sum_gradients(step);
     sum_stream_gradients(step);
     reducer_sum(&step->reducer);
     reducer_wait(&step->reducer);
@@ -128,9 +135,12 @@ int64_t step_count_zero_gradients(struct step *step) {
     int64_t split = 0, whole = 0;
     for (int i = 0; i < step->params.count; i++) {
         const struct param *param = step->params.items[i];
-        *(param->shard.parts > 1 ? &split : &whole) += count_own_zeros(step, param, piece, PIECE);
+        if (!param->is_copy)
+            *(param->shard.parts > 1 ? &split : &whole) += count_own_zeros(step, param, piece, PIECE);
     }
     free(piece);
     int64_t zeros = whole + sum_over(step->mesh.group[AXIS_TENSOR], split, name);
-    return step->reducer.pieces.parts > 1 ? sum_over(step->mesh.replicas, zeros, name) : zeros;
+    if (step->reducer.pieces.parts > 1)
+        zeros = sum_over(step->mesh.replicas, zeros, name);
+    return sum_over(step->mesh.group[AXIS_PIPELINE], zeros, name);
 }

@@ -94,12 +94,13 @@ static void append_parameters(const struct step *step, struct buffer *out) {
         if (layer > 0)
             continue;
         if (layer == 0)
-            layers = strncmp(param->name, "encoder", 7) == 0 ? step->model.encoder.L : step->model.decoder.L;
+            layers = strncmp(param->name, "encoder", 7) == 0 ? step->chunks[0].model.encoder.L
+                                                             : step->chunks[0].model.decoder.L;
         struct buffer shape = {0};
         append_shape(param, &shape);
         if (layers > 1)
-            buffer_printf(out, "  %-56s %-*s × %" PRId64 "\n", param->name, step->model.choices.parts > 1 ? 44 : 18,
-                          buffer_string(&shape), layers);
+            buffer_printf(out, "  %-56s %-*s × %" PRId64 "\n", param->name,
+                          step->chunks[0].model.choices.parts > 1 ? 44 : 18, buffer_string(&shape), layers);
         else
             buffer_printf(out, "  %-56s %s\n", param->name, buffer_string(&shape));
         buffer_free(&shape);
@@ -118,9 +119,9 @@ static void append_report(const struct step *step, struct buffer *out) {
     const double GB = 1e9;
     append_parameters(step, out);
     buffer_printf(out, "number of parameters: %" PRId64 "\n", config_parameter_count(step->config));
-    if (step->model.choices.parts > 1)
+    if (step->chunks[0].model.choices.parts > 1)
         buffer_printf(out, "of which the first of %d ranks that share each layer holds: %" PRId64 "\n",
-                      step->model.choices.parts, held_parameters(&step->params));
+                      step->chunks[0].model.choices.parts, held_parameters(&step->params));
     buffer_printf(out,
                   "memory of a rank: %.2f GB (weights %.2f, gradients %.2f, optimizer %.2f, activations %.2f, scratch "
                   "%.2f)\n",

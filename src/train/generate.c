@@ -75,7 +75,7 @@ struct history {
 
 // When the positions run out, the later half of what the model can see is read again from position 0.
 static void feed(struct step *step, const struct history *history, int64_t fresh, float *logits) {
-    int64_t window = step->model.P;
+    int64_t window = step->chunks[0].model.P;
     if (step->cache.length + fresh <= window) {
         step_logits(step, history->tokens + history->count - fresh, fresh, logits);
         return;
@@ -86,7 +86,7 @@ static void feed(struct step *step, const struct history *history, int64_t fresh
 }
 
 static int check_prompt(const struct generate *generate) {
-    const struct model *model = &generate->step->model;
+    const struct model *model = &generate->step->chunks[0].model;
     bool is_answer = model->form == CONFIG_T5;
     if (generate->count < 1)
         return error_set("the prompt has no tokens; give at least one");
@@ -106,7 +106,7 @@ static int check_prompt(const struct generate *generate) {
 
 // What the decoder has before the first new token: the prompt, or where an encoder reads that, the start token.
 static struct history begin(const struct generate *generate) {
-    bool is_answer = generate->step->model.form == CONFIG_T5;
+    bool is_answer = generate->step->chunks[0].model.form == CONFIG_T5;
     struct history history = {.count = is_answer ? 1 : generate->count};
     history.tokens = memory_alloc(sizeof(int32_t) * (size_t)(history.count + generate->max_new_tokens));
     memcpy(history.tokens, is_answer ? &generate->start_token : generate->prompt,
@@ -122,7 +122,7 @@ int generate_run(const struct generate *generate) {
     struct step *step = generate->step;
     TRY(check_prompt(generate));
     struct history history = begin(generate);
-    float *logits = memory_alloc(sizeof(float) * (size_t)step->model.V);
+    float *logits = memory_alloc(sizeof(float) * (size_t)step->chunks[0].model.V);
     int64_t fresh = history.count;
     int status = 0;
     for (int64_t i = 0; i < generate->max_new_tokens; i++) {

@@ -262,8 +262,6 @@ TEST(not_implemented) {
         EXPECT_ERROR(validate(line, 1), bad[i][1]);
         free(line);
     }
-    EXPECT_ERROR(validate(BY_ITERS "--pipeline-model-parallel-size 2", 2),
-                 "--pipeline-model-parallel-size 2 is not implemented");
     // Their defaults, and what changes no numbers, pass.
     EXPECT_OK(validate(BY_ITERS
                        "--normalization LayerNorm --optimizer adam --tensor-model-parallel-size 1 --num-query-groups 1 "

@@ -70,7 +70,7 @@ static int write_logits(struct step *step, const struct asked *asked, const stru
     struct step_source source = {.next = next_input, .context = &feed, .count = 1};
     TRY(step_evaluate(step, &source));
     // The arena has been released but nothing has been written since.
-    struct tensor logits = tensor_flat(step->model.head.logits);
+    struct tensor logits = tensor_flat(step->chunks[0].flights[0].model.head.logits);
     size_t bytes = tensor_bytes(logits);
     void *values = memory_alloc(bytes);
     device_copy_out(step->device, values, logits);

@@ -93,7 +93,7 @@ static void check_logits(const char *name, const char *path) {
     open_model(&o, name, path);
     struct step_source source = {.next = next_input, .context = &o, .count = 1};
     EXPECT_OK(step_evaluate(o.step, &source));
-    struct tensor logits = tensor_flat(o.step->flight.head.logits);
+    struct tensor logits = tensor_flat(o.step->chunks[0].flights[0].model.head.logits);
     const struct safetensors_tensor *expected = safetensors_find(&o.expected, "logits");
     int64_t count = tensor_count(logits);
     EXPECT_INT((size_t)count * sizeof(float), expected->bytes);

@@ -10,10 +10,10 @@ static void check_logits(const char *name, int threads) {
     EXPECT_OK(step_evaluate(g.step, &source));
     // The arena has been released but nothing has been written since.
     double error = 0;
-    int64_t B = g.config.micro_batch_size, V = g.step->model.V;
-    struct tensor logits = tensor_flat(g.step->flight.head.logits);
+    int64_t B = g.config.micro_batch_size, V = g.step->chunks[0].model.V;
+    struct tensor logits = tensor_flat(g.step->chunks[0].flights[0].model.head.logits);
     int64_t rows = tensor_count(logits) / V / B;  // of a sample
-    const int32_t *lengths = g.step->model.form == CONFIG_BERT ? golden_row(&g, "lengths", 0) : NULL;
+    const int32_t *lengths = g.step->chunks[0].model.form == CONFIG_BERT ? golden_row(&g, "lengths", 0) : NULL;
     struct safetensors_tensor want_logits = *golden_find(&g, "", "logits"), part = want_logits;
     for (int64_t b = 0; b < B; b++) {
         int64_t count = (lengths ? lengths[b] : rows) * V, first = b * rows * V;
@@ -83,10 +83,10 @@ TEST(cuda) {
 static void generate(const char *name, int64_t piece) {
     struct golden_model g;
     golden_open(&g, name, "", STEP_GENERATE, 2);
-    int64_t V = g.step->model.V;
+    int64_t V = g.step->chunks[0].model.V;
     const int32_t *tokens = golden_row(&g, "tokens", 0);
     int64_t count = g.config.seq_length;
-    if (g.step->model.form == CONFIG_T5) {
+    if (g.step->chunks[0].model.form == CONFIG_T5) {
         step_encode(g.step, tokens, *(const int32_t *)golden_row(&g, "lengths", 0));
         tokens = golden_row(&g, "decoder_tokens", 0);
         count = g.config.decoder_seq_length;
@@ -144,8 +144,8 @@ static float *logits_of(struct golden_model *g, const int32_t *tokens, int64_t T
         .B = 1, .T = T, .tokens = tokens, .positions = positions, .labels = labels, .mask = mask, .first_keys = starts};
     struct step_source source = {.next = next_one, .context = &input, .count = 1};
     EXPECT_OK(step_evaluate(g->step, &source));
-    float *logits = memory_alloc(sizeof(float) * (size_t)(T * g->step->model.V));
-    device_copy_out(g->device, logits, tensor_flat(g->step->flight.head.logits));
+    float *logits = memory_alloc(sizeof(float) * (size_t)(T * g->step->chunks[0].model.V));
+    device_copy_out(g->device, logits, tensor_flat(g->step->chunks[0].flights[0].model.head.logits));
     return logits;
 }
 
@@ -158,7 +158,7 @@ TEST(documents_are_apart) {
         struct golden_model g;
         golden_open(&g, families[i], "--reset-attention-mask", STEP_EVALUATE, 2);
         const int32_t *tokens = golden_row(&g, "tokens", 0);
-        int64_t V = g.step->model.V;
+        int64_t V = g.step->chunks[0].model.V;
         float *whole = logits_of(&g, tokens, 11, starts, positions), *alone = logits_of(&g, tokens + 4, 5, NULL, NULL);
         for (int64_t n = 0; n < 5 * V; n++)
             if (!(fabsf(whole[4 * V + n] - alone[n]) < 2e-5f * (1 + fabsf(alone[n]))))

@@ -1,0 +1,57 @@
+// How the layers of a model are cut into the pieces of a pipeline. With several chunks a stage, piece
+// chunk * stages + stage lies on that stage, as in parallel/schedule.h. A stage's layers are divided evenly among its
+// chunks, and pieces follow each other in the order of the layers.
+#include "config/config.h"
+
+int64_t config_chunks(const struct config *config) {
+    if (config->num_virtual_stages_per_pipeline_rank > 0)
+        return config->num_virtual_stages_per_pipeline_rank;
+    int64_t together = config->num_layers_per_virtual_pipeline_stage;
+    int64_t chunks = together > 0 ? config_stage_layers(config, 0) / together : 1;
+    return chunks > 0 ? chunks : 1;
+}
+
+int64_t config_layers(const struct config *config) {
+    return config_encoder_layers(config) + config_decoder_layers(config);
+}
+
+int64_t config_split_stage(const struct config *config) {
+    int64_t stages = config->pipeline_model_parallel_size, encoder = config_encoder_layers(config);
+    if (config_form(config) != CONFIG_T5)
+        return 0;
+    if (stages == 1 || config->pipeline_model_parallel_split_rank > 0)
+        return stages == 1 ? 0 : config->pipeline_model_parallel_split_rank;
+    // In proportion to the layers, but at least one stage for each stack.
+    int64_t split = (stages * encoder + config_layers(config) / 2) / config_layers(config);
+    return split < 1 ? 1 : split > stages - 1 ? stages - 1 : split;
+}
+
+int64_t config_stage_layers(const struct config *config, int64_t stage) {
+    int64_t stages = config->pipeline_model_parallel_size, split = config_split_stage(config);
+    int64_t first = config->decoder_first_pipeline_num_layers, last = config->decoder_last_pipeline_num_layers;
+    if (split > 0)
+        return stage < split ? config_encoder_layers(config) / split : config_decoder_layers(config) / (stages - split);
+    if (stage == 0 && first > 0)
+        return first;
+    if (stage == stages - 1 && last > 0)
+        return last;
+    int64_t even = stages - (first > 0) - (last > 0);
+    return even > 0 ? (config_layers(config) - first - last) / even : 0;
+}
+
+struct config_piece config_piece(const struct config *config, int64_t piece) {
+    int64_t stages = config->pipeline_model_parallel_size, chunks = config_chunks(config);
+    int64_t encoder = config_encoder_layers(config), decoder = config_decoder_layers(config);
+    if (stages == 1)
+        return (struct config_piece){.encoder_count = encoder, .decoder_count = decoder};
+    // Of an encoder and a decoder, the pieces of one come before all of the other's.
+    int64_t split = config_split_stage(config), first_decoder = split * chunks;
+    bool is_encoder = encoder > 0 && (split == 0 || piece < first_decoder);
+    int64_t begin = split > 0 && !is_encoder ? first_decoder : 0, first = 0;
+    int64_t count = config_stage_layers(config, split > 0 ? is_encoder ? 0 : stages - 1 : piece % stages) / chunks;
+    for (int64_t p = begin; p < piece; p++)
+        first += split > 0 ? count : config_stage_layers(config, p % stages) / chunks;
+    if (is_encoder)
+        return (struct config_piece){.encoder_first = first, .encoder_count = count};
+    return (struct config_piece){.decoder_first = first, .decoder_count = count};
+}

@@ -1,0 +1,158 @@
+// The flags of a pipeline: whether the layers can be cut as asked, and whether the schedule can be run with so many
+// micro-batches. Refusals say which numbers would work.
+#include "config/validate.h"
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+static bool is(const char *text, const char *name) {
+    return text && strcmp(text, name) == 0;
+}
+
+// The divisors of a number, as far as they fit: "1, 2, 3, 6".
+static const char *divisors(int64_t number, char *text, size_t size) {
+    size_t used = 0;
+    text[0] = 0;
+    for (int64_t d = 1; d <= number && used < size; d++)
+        if (number % d == 0) {
+            int written = snprintf(text + used, size - used, "%s%" PRId64, used > 0 ? ", " : "", d);
+            used += written > 0 ? (size_t)written : 0;
+        }
+    return text;
+}
+
+// One stack of `layers` over `stages`: told where they do not divide.
+static void validate_even(const char *what, int64_t layers, int64_t stages, struct complaints *complaints) {
+    char text[256];
+    if (layers < stages || layers % stages != 0)
+        complain(complaints,
+                 "%s, %" PRId64 ", cannot be divided into %" PRId64
+                 " pipeline stages; numbers of stages that work are %s",
+                 what, layers, stages, divisors(layers, text, sizeof text));
+}
+
+static void validate_uneven(const struct config *config, struct complaints *complaints) {
+    int64_t stages = config->pipeline_model_parallel_size, layers = config_layers(config);
+    int64_t first = config->decoder_first_pipeline_num_layers, last = config->decoder_last_pipeline_num_layers;
+    int64_t between = stages - (first > 0) - (last > 0), left = layers - first - last;
+    if (between == 0 ? left != 0 : left < between || left % between != 0)
+        complain(complaints,
+                 "--num-layers %" PRId64 " less %" PRId64 " of the first and %" PRId64
+                 " of the last stage leaves %" PRId64 " for %" PRId64 " stages, which does not work out; change "
+                 "--decoder-first-pipeline-num-layers or --decoder-last-pipeline-num-layers",
+                 layers, first, last, left, between);
+}
+
+static void validate_split(const struct config *config, struct complaints *complaints) {
+    int64_t stages = config->pipeline_model_parallel_size, split = config_split_stage(config);
+    if (split < 1 || split >= stages) {
+        complain(complaints,
+                 "--pipeline-model-parallel-split-rank %" PRId64 " leaves no stage for the %s; give 1 to %" PRId64,
+                 split, split < 1 ? "encoder" : "decoder", stages - 1);
+        return;
+    }
+    validate_even("the encoder's layers", config_encoder_layers(config), split, complaints);
+    validate_even("the decoder's layers", config_decoder_layers(config), stages - split, complaints);
+    if (config->decoder_first_pipeline_num_layers > 0 || config->decoder_last_pipeline_num_layers > 0)
+        complain(complaints, "--decoder-first-pipeline-num-layers and --decoder-last-pipeline-num-layers belong to "
+                             "models with one stack; a T5 has --pipeline-model-parallel-split-rank");
+}
+
+// Chunks of a stage: every stage's layers must divide among them.
+static void validate_chunks(const struct config *config, struct complaints *complaints) {
+    int64_t stages = config->pipeline_model_parallel_size, chunks = config_chunks(config);
+    int64_t together = config->num_layers_per_virtual_pipeline_stage;
+    if (together > 0 && config->num_virtual_stages_per_pipeline_rank > 0) {
+        complain(complaints, "--num-layers-per-virtual-pipeline-stage and --num-virtual-stages-per-pipeline-rank say "
+                             "the same; give one");
+        return;
+    }
+    char text[256];
+    for (int64_t stage = 0; stage < stages; stage++) {
+        int64_t layers = config_stage_layers(config, stage);
+        if (layers > 0 && together > 0 && layers != together * chunks)
+            complain(complaints,
+                     "--num-layers-per-virtual-pipeline-stage %" PRId64 " does not divide the %" PRId64
+                     " layers of stage %" PRId64 "; numbers that do are %s",
+                     together, layers, stage, divisors(layers, text, sizeof text));
+        else if (layers > 0 && layers % chunks != 0)
+            complain(complaints,
+                     "--num-virtual-stages-per-pipeline-rank %" PRId64 " does not divide the %" PRId64
+                     " layers of stage %" PRId64 "; numbers that do are %s",
+                     chunks, layers, stage, divisors(layers, text, sizeof text));
+        else
+            continue;
+        return;
+    }
+}
+
+// The interleaved schedule sends micro-batches through a chunk in groups that fill all stages.
+static void validate_micro_batches(const struct config *config, struct complaints *complaints) {
+    int64_t stages = config->pipeline_model_parallel_size, unit = config->micro_batch_size * config->data_parallel_size;
+    int64_t given = config->microbatch_group_size_per_virtual_pipeline_stage, group = given > 0 ? given : stages;
+    int64_t sizes[] = {config->global_batch_size, config->rampup_start, config->rampup_increment};
+    if (group < stages) {
+        complain(complaints,
+                 "--microbatch-group-size-per-virtual-pipeline-stage %" PRId64 " is below the %" PRId64
+                 " stages; give %" PRId64 " or more",
+                 group, stages, stages);
+        return;
+    }
+    for (int i = 0; i < 3; i++) {
+        int64_t count = sizes[i] / unit, rest = count % group;
+        if (sizes[i] == 0 || rest == 0 || (i == 0 && config->rampup_start == 0 && rest >= stages))
+            continue;
+        complain(complaints,
+                 "%s of %" PRId64 " samples makes %" PRId64 " micro-batches, which the interleaved schedule cannot "
+                 "send through %" PRId64 " stages in groups of %" PRId64 "; make it %" PRId64,
+                 i == 0   ? "--global-batch-size"
+                 : i == 1 ? "the START of --rampup-batch-size"
+                          : "the INCREMENT of --rampup-batch-size",
+                 sizes[i], count, stages, group, (count / group + 1) * group * unit);
+    }
+}
+
+static void validate_kind(const struct config *config, struct complaints *complaints) {
+    const char *kind = config->pipeline_schedule;
+    int64_t chunks = config_chunks(config);
+    if (is(kind, "zero-bubble"))
+        complain(complaints, "--pipeline-schedule zero-bubble is not implemented in this version; give 1f1b");
+    if (kind && (chunks > 1) != is(kind, "interleaved"))
+        complain(complaints, "--pipeline-schedule %s has %s, and the other flags make %" PRId64 "; %s", kind,
+                 is(kind, "interleaved") ? "several chunks of layers on a rank" : "one chunk of layers on a rank",
+                 chunks,
+                 chunks > 1 ? "leave --num-layers-per-virtual-pipeline-stage and "
+                              "--num-virtual-stages-per-pipeline-rank out"
+                            : "give --num-virtual-stages-per-pipeline-rank 2 or more");
+}
+
+void validate_pipeline(const struct config *config, enum config_use use, struct complaints *complaints) {
+    int64_t stages = config->pipeline_model_parallel_size;
+    bool has_more = config->num_layers_per_virtual_pipeline_stage > 0 ||
+                    config->num_virtual_stages_per_pipeline_rank > 1 ||
+                    config->pipeline_model_parallel_split_rank > 0 || config->decoder_first_pipeline_num_layers > 0 ||
+                    config->decoder_last_pipeline_num_layers > 0;
+    if (stages == 1 && has_more)
+        complain(complaints, "virtual stages, uneven stages and a split between encoder and decoder need a pipeline; "
+                             "give --pipeline-model-parallel-size 2 or more with them");
+    if (stages == 1 || config->num_layers == 0)
+        return;
+    if (use != CONFIG_TRAIN) {
+        complain(complaints, "a pipeline trains, and neither evaluates nor generates by itself; leave "
+                             "--pipeline-model-parallel-size out");
+        return;
+    }
+    int before = complaints->count;
+    if (config_form(config) == CONFIG_T5)
+        validate_split(config, complaints);
+    else if (config->decoder_first_pipeline_num_layers > 0 || config->decoder_last_pipeline_num_layers > 0)
+        validate_uneven(config, complaints);
+    else
+        validate_even("--num-layers", config_layers(config), stages, complaints);
+    if (complaints->count > before)
+        return;
+    validate_chunks(config, complaints);
+    validate_kind(config, complaints);
+    if (config_chunks(config) > 1)
+        validate_micro_batches(config, complaints);
+}

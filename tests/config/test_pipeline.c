@@ -1,0 +1,126 @@
+// How layers are cut into the pieces of a pipeline, and what cannot be cut.
+#include "test.h"
+#include "config/config.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static struct config config;
+
+// Parses a line of flags after those that every run needs.
+static int validate(const char *more, int world_size) {
+    char line[2048];
+    snprintf(line, sizeof line,
+             "train --mock-data --vocab-size 100 --tokenizer-type NullTokenizer --hidden-size 32 "
+             "--num-attention-heads 4 --seq-length 16 --micro-batch-size 1 --train-iters 4 --lr 1e-3 %s",
+             more);
+    char *words[128];
+    int count = 0;
+    for (char *word = line; word;) {
+        char *end = strchr(word, ' ');
+        if (end)
+            *end++ = 0;
+        if (*word)
+            words[count++] = word;
+        word = end;
+    }
+    config_free(&config);
+    if (config_parse(&config, count, words) < 0)
+        return -1;
+    return config_validate(&config, world_size);
+}
+
+// Every layer of each stack is in one piece, in order.
+static void expect_all_layers(void) {
+    int64_t pieces = config.pipeline_model_parallel_size * config_chunks(&config), encoder = 0, decoder = 0;
+    for (int64_t i = 0; i < pieces; i++) {
+        struct config_piece piece = config_piece(&config, i);
+        EXPECT(piece.encoder_count + piece.decoder_count > 0);
+        if (piece.encoder_count > 0)
+            EXPECT_INT(piece.encoder_first, encoder);
+        if (piece.decoder_count > 0)
+            EXPECT_INT(piece.decoder_first, decoder);
+        // No piece of the encoder after one of the decoder.
+        EXPECT(piece.encoder_count == 0 || decoder == 0);
+        encoder += piece.encoder_count;
+        decoder += piece.decoder_count;
+    }
+    EXPECT_INT(encoder, config_encoder_layers(&config));
+    EXPECT_INT(decoder, config_decoder_layers(&config));
+}
+
+TEST(pieces) {
+    static const char *const lines[] = {
+        "--num-layers 24 --pipeline-model-parallel-size 4",
+        "--num-layers 24 --pipeline-model-parallel-size 4 --num-layers-per-virtual-pipeline-stage 3",
+        "--num-layers 24 --pipeline-model-parallel-size 4 --num-virtual-stages-per-pipeline-rank 6",
+        "--num-layers 10 --pipeline-model-parallel-size 4 --decoder-first-pipeline-num-layers 1 "
+        "--decoder-last-pipeline-num-layers 3",
+        "--num-layers 10 --pipeline-model-parallel-size 4 --decoder-first-pipeline-num-layers 1",
+        "--num-layers 12 --pipeline-model-parallel-size 4 --decoder-last-pipeline-num-layers 6 "
+        "--num-virtual-stages-per-pipeline-rank 2",
+        "--num-layers 6 --pipeline-model-parallel-size 2 --model bert",
+        "--num-layers 6 --pipeline-model-parallel-size 4 --model t5",
+        "--num-layers 6 --pipeline-model-parallel-size 4 --model t5 --num-virtual-stages-per-pipeline-rank 3",
+        "--num-layers 6 --pipeline-model-parallel-size 4 --model t5 --pipeline-model-parallel-split-rank 1",
+        "--num-layers 2 --decoder-num-layers 6 --pipeline-model-parallel-size 4 --model t5",
+    };
+    for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++) {
+        char line[512];
+        // As many micro-batches as the interleaved schedule wants.
+        snprintf(line, sizeof line, "%s --global-batch-size 4", lines[i]);
+        EXPECT_OK(validate(line, 4));
+        expect_all_layers();
+    }
+}
+
+TEST(places) {
+    EXPECT_OK(validate("--num-layers 24 --pipeline-model-parallel-size 4 --num-layers-per-virtual-pipeline-stage 3 "
+                       "--global-batch-size 8",
+                       8));
+    // Megatron: chunk v of stage p starts at v (L / VP) + p (L / (PP VP)).
+    for (int64_t v = 0; v < 2; v++)
+        for (int64_t p = 0; p < 4; p++)
+            EXPECT_INT(config_piece(&config, v * 4 + p).decoder_first, v * 12 + p * 3);
+    EXPECT_OK(validate("--num-layers 2 --decoder-num-layers 6 --pipeline-model-parallel-size 4 --model t5", 4));
+    EXPECT_INT(config_split_stage(&config), 1);
+    EXPECT_OK(validate("--num-layers 6 --pipeline-model-parallel-size 1 --model t5", 1));
+    EXPECT_INT(config_split_stage(&config), 0);
+    EXPECT_INT(config_piece(&config, 0).encoder_count, 6);
+    EXPECT_INT(config_piece(&config, 0).decoder_count, 6);
+}
+
+TEST(refusals) {
+    static const struct {
+        const char *line, *message;
+        int ranks;
+    } bad[] = {
+        {"--num-layers 6 --pipeline-model-parallel-size 4",
+         "--num-layers, 6, cannot be divided into 4 pipeline stages; numbers of stages that work are 1, 2, 3, 6", 4},
+        {"--num-layers 2 --pipeline-model-parallel-size 4", "numbers of stages that work are 1, 2", 4},
+        {"--num-layers 8 --pipeline-model-parallel-size 4 --decoder-first-pipeline-num-layers 4",
+         "leaves 4 for 3 stages", 4},
+        {"--num-layers 8 --pipeline-model-parallel-size 4 --num-virtual-stages-per-pipeline-rank 2 "
+         "--global-batch-size 6",
+         "6 micro-batches, which the interleaved schedule cannot send through 4 stages in groups of 4; make it 8", 4},
+        {"--num-layers 8 --pipeline-model-parallel-size 2 --num-layers-per-virtual-pipeline-stage 3 "
+         "--global-batch-size 4",
+         "--num-layers-per-virtual-pipeline-stage 3 does not divide the 4 layers of stage 0; numbers that do are 1, 2, "
+         "4",
+         2},
+        {"--num-layers 8 --num-virtual-stages-per-pipeline-rank 2", "give --pipeline-model-parallel-size 2", 1},
+        {"--num-layers 8 --pipeline-model-parallel-size 2 --pipeline-schedule interleaved",
+         "--num-virtual-stages-per-pipeline-rank 2", 2},
+        {"--num-layers 8 --pipeline-model-parallel-size 2 --model t5 --pipeline-model-parallel-split-rank 2",
+         "leaves no stage for the decoder; give 1 to 1", 2},
+        {"--num-layers 7 --pipeline-model-parallel-size 4 --model t5", "the encoder's layers, 7, cannot be divided", 4},
+        {"--num-layers 8 --pipeline-model-parallel-size 3", "start a multiple of it", 4},
+    };
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        EXPECT_ERROR(validate(bad[i].line, bad[i].ranks), bad[i].message);
+        EXPECT_INT(error_exit_code(), EXIT_CODE_USAGE);
+    }
+    config_free(&config);
+}
+
+TEST_MAIN(TEST_CASE(pieces), TEST_CASE(places), TEST_CASE(refusals))
