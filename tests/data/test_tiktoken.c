@@ -163,6 +163,7 @@ TEST(patterns_match) {
     expect_match("[^a-c\\d]+", "ab1éx2", 3, 6);
     expect_match("[\\]\\-x]+", "a]-xb", 1, 4);
     expect_match("[a-]+", "b-a", 1, 3);
+    expect_match("[^(\\s|[.,])]+", "( ab|", 2, 4);
     expect_match("(?i:sk)", "x\u017F\u212A", 1, 6);
     expect_match("(?i:a)b", "Ab", 0, 2);
     expect_match("(?i:a)b", "AB", SIZE_MAX, 0);
@@ -190,7 +191,11 @@ TEST(patterns_that_are_refused) {
     expect_refused("a)b", ") without (");
     expect_refused("[ab", "[ without ]");
     expect_refused("[]", "empty brackets");
-    expect_refused("[a[b]]", "a set inside a set");
+    expect_refused("[a[^b]]", "a set inside a set");
+    expect_refused("[a[[:alpha:]]]", "a set inside a set");
+    expect_refused("[a[b[c]]]", "a set inside a set");
+    expect_refused("[a[b]", "[ without ]");
+    expect_refused("[a[b", "[ without ]");
     expect_refused("[a-z&&[^b]]", "a set inside a set");
     expect_refused("[b-a]", "higher to a lower");
     expect_refused("*a", "a repetition of nothing");

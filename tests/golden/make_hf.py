@@ -201,6 +201,8 @@ def variants():
                "case-blind": pre_tokenizers.Split(Regex(r"(?i:'s|'t|'re|'ve|'m|'ll|'d)"), "isolated"),
                "lines": pre_tokenizers.Split(Regex(r"^.|.$|\bz"), "isolated"), "words": pre_tokenizers.Split(Regex(r"\w+|\W"), "isolated"),
                "braces": pre_tokenizers.Split(Regex(r"[a-z]{1,2}+"), "isolated"), "empty": pre_tokenizers.Split(Regex(r"x*"), "isolated"),
+               "BLOOM": pre_tokenizers.Split(Regex(" ?[^(\\s|[.,!?\u2026\u3002\uff0c\u3001\u0964\u06d4\u060c])]+"), "isolated"),
+               "StarCoder": pre_tokenizers.Sequence([pre_tokenizers.Digits(True), pre_tokenizers.ByteLevel(False)]),
                "DeepSeek": pre_tokenizers.Sequence([
                    pre_tokenizers.Split(Regex(r"\p{N}{1,3}"), "isolated"),
                    pre_tokenizers.Split(Regex("[\u4e00-\u9fa5\u3040-\u309f\u30a0-\u30ff]+"), "isolated"),

@@ -170,13 +170,18 @@ int pattern_parse_class(struct pattern_parser *parser, struct pattern_set *set) 
     return 1;
 }
 
+static bool stands_there(const struct pattern_parser *parser, const char *text) {
+    size_t length = strlen(text);
+    return (size_t)(parser->end - parser->at) >= length && memcmp(parser->at, text, length) == 0;
+}
+
 // One member of brackets: a class, a character, or a range.
 static int parse_member(struct pattern_parser *parser, struct pattern_set *set) {
     int found = pattern_parse_class(parser, set);
     if (found != 0)
         return found < 0 ? -1 : 0;
-    if (*parser->at == '[' || (parser->end - parser->at > 1 && parser->at[0] == '&' && parser->at[1] == '&'))
-        return pattern_parse_error(parser, "a set inside a set");
+    if (*parser->at == '[' || stands_there(parser, "&&"))
+        return pattern_parse_error(parser, "such a set inside a set");
     uint32_t first, last;
     TRY(pattern_parse_character(parser, &first));
     if (parser->end - parser->at < 2 || parser->at[0] != '-' || parser->at[1] == ']')
@@ -191,6 +196,20 @@ static int parse_member(struct pattern_parser *parser, struct pattern_set *set) 
     return 0;
 }
 
+// Brackets in brackets, whose members are those of the outer ones too. Not so where they leave out what they name, or
+// name a class: these are refused.
+static int parse_inner(struct pattern_parser *parser, struct pattern_set *set) {
+    if (stands_there(parser, "[^") || stands_there(parser, "[:") || stands_there(parser, "[]"))
+        return pattern_parse_error(parser, "such a set inside a set");
+    parser->at++;
+    while (parser->at < parser->end && *parser->at != ']')
+        TRY(parse_member(parser, set));
+    if (parser->at == parser->end)
+        return pattern_parse_error(parser, "[ without ]");
+    parser->at++;
+    return 0;
+}
+
 int pattern_parse_brackets(struct pattern_parser *parser, int32_t *set) {
     *set = pattern_add_set(parser->pattern);
     struct pattern_set built = {0};
@@ -200,7 +219,7 @@ int pattern_parse_brackets(struct pattern_parser *parser, int32_t *set) {
     }
     int status = parser->at < parser->end && *parser->at == ']' ? pattern_parse_error(parser, "empty brackets") : 0;
     while (status == 0 && parser->at < parser->end && *parser->at != ']')
-        status = parse_member(parser, &built);
+        status = *parser->at == '[' ? parse_inner(parser, &built) : parse_member(parser, &built);
     if (status == 0 && parser->at == parser->end)
         status = pattern_parse_error(parser, "[ without ]");
     parser->at++;
