@@ -11,6 +11,9 @@
 
 enum { MOMENTS = 3 };
 
+// What several stages of a pipeline hold, all of them load and one saves.
+enum list_use { TO_SAVE, TO_LOAD };
+
 // What this rank's optimizer has of a parameter, in one of its buffers: all of its slice, or the pieces of it that a
 // divided optimizer holds, which lie one behind another.
 static struct checkpoint_tensor moment_of(const struct adam *adam, const struct param *param, struct tensor buffer) {
@@ -28,7 +31,8 @@ static struct checkpoint_tensor moment_of(const struct adam *adam, const struct 
 
 // The optimizer's list: for every parameter m, v and, in 16 bits, the master copy. Names are owned by the list.
 // Without masters the list leaves those out: a checkpoint of an fp32 run has none.
-static struct checkpoint_tensor *list_optimizer(const struct step *step, bool with_masters, size_t *count) {
+static struct checkpoint_tensor *list_optimizer(const struct step *step, enum list_use use, bool with_masters,
+                                                size_t *count) {
     const struct adam *adam = &step->adam;
     const char *const prefixes[MOMENTS] = {"exp_avg", "exp_avg_sq", "master"};
     const struct tensor flats[MOMENTS] = {adam->m, adam->v, adam->master};
@@ -39,6 +43,8 @@ static struct checkpoint_tensor *list_optimizer(const struct step *step, bool wi
             continue;
         for (int i = 0; i < step->params.count; i++) {
             const struct param *param = step->params.items[i];
+            if (use == TO_SAVE && param->is_copy)
+                continue;
             struct checkpoint_tensor *tensor = &list[(*count)++];
             *tensor = moment_of(adam, param, flats[which]);
             tensor->name = memory_printf("%s.%s", prefixes[which], param->name);
@@ -53,11 +59,14 @@ static void free_optimizer_list(struct checkpoint_tensor *list, size_t count) {
     free(list);
 }
 
-static struct checkpoint_tensor *list_model(const struct step *step) {
+static struct checkpoint_tensor *list_model(const struct step *step, enum list_use use, size_t *count) {
     struct checkpoint_tensor *list = memory_alloc(sizeof *list * (size_t)step->params.count);
+    *count = 0;
     for (int i = 0; i < step->params.count; i++) {
         const struct param *param = step->params.items[i];
-        list[i] = (struct checkpoint_tensor){.name = param->name, .tensor = param->value, .shard = &param->shard};
+        if (use == TO_LOAD || !param->is_copy)
+            list[(*count)++] =
+                (struct checkpoint_tensor){.name = param->name, .tensor = param->value, .shard = &param->shard};
     }
     return list;
 }
@@ -104,8 +113,10 @@ static int save(struct step *step, const struct progress_state *progress, struct
                                      .flops_so_far = progress->flops_so_far,
                                      .config_json = json.data};
     size_t optimizer_count = 0;
-    struct checkpoint_tensor *model = list_model(step);
-    struct checkpoint_tensor *optimizer = config->no_save_optim ? NULL : list_optimizer(step, true, &optimizer_count);
+    size_t model_count;
+    struct checkpoint_tensor *model = list_model(step, TO_SAVE, &model_count);
+    struct checkpoint_tensor *optimizer =
+        config->no_save_optim ? NULL : list_optimizer(step, TO_SAVE, true, &optimizer_count);
     struct checkpoint_file_list files = {0};
     if (step->mesh.rank == 0) {
         add_file(&files, config, "vocab-file", config->vocab_file);
@@ -118,7 +129,7 @@ static int save(struct step *step, const struct progress_state *progress, struct
     const struct checkpoint_save options = {.folder = config->save,
                                             .device = step->device,
                                             .model = model,
-                                            .model_count = (size_t)step->params.count,
+                                            .model_count = model_count,
                                             .optimizer = optimizer,
                                             .optimizer_count = optimizer_count,
                                             .ranks = &ranks,
@@ -244,7 +255,7 @@ static int load_optimizer(struct step *step, const char *path) {
     bool with_masters = checkpoint_has_tensor(path, CHECKPOINT_OPTIMIZER, first);
     free(first);
     size_t count;
-    struct checkpoint_tensor *list = list_optimizer(step, with_masters, &count);
+    struct checkpoint_tensor *list = list_optimizer(step, TO_LOAD, with_masters, &count);
     int status = checkpoint_load_tensors(&(struct checkpoint_load){.path = path,
                                                                    .part = CHECKPOINT_OPTIMIZER,
                                                                    .device = step->device,
@@ -274,7 +285,8 @@ static int load_foreign(struct step *step, const char *path, const struct checkp
 // Where there are master weights they are what is loaded, whatever the checkpoint's dtype, and the parameters are
 // rounded from them.
 static int load_weights(struct step *step, const char *path) {
-    struct checkpoint_tensor *list = list_model(step);
+    size_t count;
+    struct checkpoint_tensor *list = list_model(step, TO_LOAD, &count);
     struct tensor target = step_weights_target(step);
     for (int i = 0; i < step->params.count; i++)
         list[i].tensor = param_in(step->params.items[i], target);
@@ -288,7 +300,7 @@ static int load_weights(struct step *step, const char *path) {
                                                                    .part = CHECKPOINT_MODEL,
                                                                    .device = step->device,
                                                                    .tensors = list,
-                                                                   .count = (size_t)step->params.count,
+                                                                   .count = count,
                                                                    .is_partial = is_stage});
     free(list);
     if (status == 0)
