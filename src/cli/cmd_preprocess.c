@@ -128,7 +128,9 @@ static const struct flag rows[] = {
      .offset = OFFSET(workers),
      .minimum = 1,
      .maximum = 4096,
-     .help = "threads; the output does not depend on it. Without it, all processors"},
+     .help =
+         "threads; the output does not depend on it. Without it, all processors. Beside a single one, another reads "
+         "compressed input"},
     {.name = "--log-interval",
      .type = FLAG_INT,
      .offset = OFFSET(log_interval),

@@ -139,6 +139,7 @@ static int open_file(struct lanes *lanes, struct line_file **file, int64_t numbe
     const struct line_file_options options = {
         .path = run->files->items[number],
         .threads = run->threads / together,
+        .reads_ahead = run->threads == 1,  // several help each other
         .piece_bytes = run->piece_bytes,
         .line_limit = run->line_limit,
         .begin = number == lanes->begin_file ? lanes->begin_offset : 0,

@@ -2,6 +2,7 @@
 // first line that begins in it, and reads on behind its end until its last line is whole. In a stream, what follows the
 // last line end of a piece is carried over to the next.
 #include "data/extract/line_file.h"
+#include "data/extract/read_ahead.h"
 #include "data/extract/reader.h"
 #include "base/error.h"
 #include "base/memory.h"
@@ -26,7 +27,8 @@ struct line_file {
     uint64_t size;
     // Of a stream:
     struct reader *reader;
-    struct buffer rest;  // begun line
+    struct read_ahead *ahead;  // NULL: the reader is asked
+    struct buffer rest;        // begun line
     bool ended;
     uint64_t position;  // where the next piece begins
 };
@@ -36,7 +38,10 @@ static void release(struct line_file *file) {
         return;
     if (file->descriptor >= 0)
         close(file->descriptor);
-    reader_close(file->reader);
+    if (file->ahead)
+        read_ahead_close(file->ahead);
+    else
+        reader_close(file->reader);
     buffer_free(&file->rest);
     free(file->name);
     free(file);
@@ -87,6 +92,18 @@ static int open_plain(struct line_file *file) {
     return 0;
 }
 
+// Whoever waits for a pipe cannot be stopped, so only files are read ahead.
+static void start_ahead(struct line_file *file) {
+    struct stat status;
+    if (file->reader && file->options.reads_ahead && strcmp(file->options.path, "-") != 0 &&
+        stat(file->options.path, &status) == 0 && S_ISREG(status.st_mode))
+        file->ahead = read_ahead_start(file->reader);
+}
+
+static int64_t read_stream(struct line_file *file, void *out, size_t capacity) {
+    return file->ahead ? read_ahead_read(file->ahead, out, capacity) : reader_read(file->reader, out, capacity);
+}
+
 int line_file_open(struct line_file **opened, const struct line_file_options *options) {
     *opened = NULL;
     struct line_file *file = memory_alloc(sizeof *file);
@@ -104,6 +121,7 @@ int line_file_open(struct line_file **opened, const struct line_file_options *op
         release(file);
         return -1;
     }
+    start_ahead(file);
     *opened = file;
     return 0;
 }
@@ -122,7 +140,7 @@ bool line_file_is_plain(const struct line_file *file) {
 }
 
 uint64_t line_file_memory(const struct line_file *file) {
-    return file->reader ? reader_memory(file->reader) : 0;
+    return file->ahead ? read_ahead_memory(file->ahead) : file->reader ? reader_memory(file->reader) : 0;
 }
 
 static void drop_byte_order_mark(struct line_piece *piece) {
@@ -234,7 +252,7 @@ static int read_more(struct line_file *file, struct line_piece *piece) {
     size_t want = file->options.piece_bytes;
     charge(file, piece, text->length + want);
     buffer_reserve(text, want);
-    int64_t got = reader_read(file->reader, text->data + text->length, want);
+    int64_t got = read_stream(file, text->data + text->length, want);
     if (got < 0)
         return -1;
     file->ended = got == 0;
@@ -249,7 +267,7 @@ static int skip_line(struct line_file *file, uint64_t *skipped) {
     while (!file->ended) {
         buffer_clear(rest);
         buffer_reserve(rest, LARGEST_STEP);
-        int64_t got = reader_read(file->reader, rest->data, LARGEST_STEP);
+        int64_t got = read_stream(file, rest->data, LARGEST_STEP);
         if (got < 0)
             return -1;
         file->ended = got == 0;
@@ -285,7 +303,7 @@ static int end_stream_piece(struct line_file *file, struct line_piece *piece, si
         text->data[whole] = 0;
     piece->begin = file->position;
     piece->end = file->position += used;
-    piece->input_bytes = reader_input_bytes(file->reader);
+    piece->input_bytes = file->ahead ? read_ahead_input_bytes(file->ahead) : reader_input_bytes(file->reader);
     drop_byte_order_mark(piece);
     return 0;
 }

@@ -26,6 +26,7 @@ struct line_piece {
 struct line_file_options {
     const char *path;    // "-" is standard input
     int threads;         // that may help to decompress
+    bool reads_ahead;    // a compressed file is read by a thread of its own
     size_t piece_bytes;  // what to aim at
     size_t line_limit;   // longest line in bytes
     uint64_t begin;      // the first piece begins here: a place where a piece of this file ended
