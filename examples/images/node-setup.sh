@@ -1,0 +1,88 @@
+#!/bin/bash
+# Makes a machine of a cluster ready: for ParallelCluster's OnNodeConfigured, for cluster build-image, or by hand. No
+# container, no conda. Builds bevatron from a tar file of its source into PREFIX and tells shells and Slurm where it is.
+# Where PREFIX is on a file system that all machines share, the first one builds and the others find it done.
+# usage: node-setup.sh SOURCE [PREFIX]      SOURCE: s3://…, https://… or a file; PREFIX: /opt/bevatron by default
+set -euo pipefail
+source=${1:?usage: node-setup.sh SOURCE [PREFIX]}
+prefix=${2:-/opt/bevatron}
+etc=${NODE_SETUP_ETC:-/etc}
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+export PATH=/opt/amazon/openmpi/bin:/opt/amazon/efa/bin:/usr/local/cuda/bin:$PATH
+
+say() { echo "node-setup: $*"; }
+
+fetch() {
+    case $source in
+    s3://*) aws s3 cp --only-show-errors "$source" "$1" ;;
+    https://*) curl -fsSL --retry 5 -o "$1" "$source" ;;
+    *) cp "$source" "$1" ;;
+    esac
+}
+
+# What a build needs besides CUDA, EFA and Open MPI, which the images of ParallelCluster have.
+packages() {
+    if command -v apt-get >/dev/null; then
+        export DEBIAN_FRONTEND=noninteractive
+        apt-get update -q
+        apt-get install -y -q --no-install-recommends gcc libc6-dev make cmake ninja-build python3-venv libopenblas-dev \
+            zlib1g-dev libzstd-dev libbz2-dev liblzma-dev libutf8proc-dev
+        # From NVIDIA's package source, where the image has it.
+        apt-get install -y -q --no-install-recommends libnccl-dev || say "no libnccl-dev: GPUs of several machines need it"
+    else
+        dnf install -y -q gcc make cmake ninja-build openblas-devel zlib-devel libzstd-devel bzip2-devel xz-devel \
+            utf8proc-devel || dnf install -y -q gcc make cmake openblas-devel zlib-devel libzstd-devel bzip2-devel xz-devel
+        dnf install -y -q libnccl-devel || say "no libnccl-devel: GPUs of several machines need it"
+    fi
+}
+
+# CMake 3.25 or newer; what distributions of 2022 have is older.
+modern_cmake() {
+    local version
+    version=$(cmake --version 2>/dev/null | sed -n '1s/[^0-9]*\([0-9]*\.[0-9]*\).*/\1/p')
+    [ "$(printf '%s\n' 3.25 "${version:-0}" | sort -V | head -n 1)" = 3.25 ] && return
+    say "CMake ${version:-is missing}: taking a newer one for this build"
+    python3 -m venv "$scratch/venv"
+    "$scratch/venv/bin/pip" install -q cmake
+    PATH=$scratch/venv/bin:$PATH
+}
+
+build() {
+    local cuda=AUTO
+    [ -x /usr/local/cuda/bin/nvcc ] && cuda=ON
+    packages
+    modern_cmake
+    mkdir "$scratch/source"
+    tar -xf "$scratch/source.tar" -C "$scratch/source" --strip-components=1
+    cmake -S "$scratch/source" -B "$scratch/build" -DCMAKE_BUILD_TYPE=Release -DBEVATRON_CUDA=$cuda -DBEVATRON_MPI=ON
+    cmake --build "$scratch/build" --target bevatron --parallel "$(nproc)"
+    cmake --install "$scratch/build" --prefix "$prefix" --strip
+}
+
+# For shells on the machine and for Slurm's jobs. Networks need memory that stays where it is.
+tell() {
+    mkdir -p "$etc/profile.d" "$etc/security/limits.d"
+    cat >"$etc/profile.d/bevatron.sh" <<PROFILE
+export PATH=$prefix/bin:/opt/amazon/openmpi/bin:/opt/amazon/efa/bin:\$PATH
+export LD_LIBRARY_PATH=/opt/amazon/ofi-nccl/lib:/opt/amazon/efa/lib:/opt/amazon/openmpi/lib:/usr/local/cuda/lib64\${LD_LIBRARY_PATH:+:\$LD_LIBRARY_PATH}
+PROFILE
+    printf '* - memlock unlimited\n* - nofile 1048576\n' >"$etc/security/limits.d/bevatron.conf"
+}
+
+mkdir -p "$prefix"
+fetch "$scratch/source.tar"
+digest=$(sha256sum "$scratch/source.tar" | cut -d' ' -f1)
+# One machine builds; the rest wait for it here.
+exec 9>"$prefix/.lock"
+flock 9
+if [ "$(cat "$prefix/.source" 2>/dev/null)" = "$digest" ]; then
+    say "this source is installed in $prefix already"
+else
+    build
+    echo "$digest" >"$prefix/.source"
+fi
+flock -u 9
+tell
+"$prefix/bin/bevatron" version
+say "done"

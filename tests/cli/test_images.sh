@@ -1,0 +1,88 @@
+#!/usr/bin/env bash
+# The images: scripts that a shell takes, a Dockerfile that refers to what is there and to steps that exist, a build
+# context that is enough to configure, and node-setup.sh and enroot.sh run against stand-ins.
+. tests/cli/common.sh
+images=examples/images
+# goes_well COMMAND…: it must end with code 0, whatever it says.
+goes_well() { "$@" >"$work/out" 2>&1 && pass || fail "exit code $?: $*"; }
+for script in "$images"/*.sh; do
+    goes_well bash -n "$script"
+    [ -x "$script" ] && pass || fail "$script is not executable"
+done
+if command -v shellcheck >/dev/null; then
+    goes_well shellcheck "$images"/*.sh
+else
+    echo "SKIP no shellcheck"
+fi
+
+# Every step the Dockerfile and enroot.sh name is one of steps.sh; a word that is none is refused.
+steps=$(sed -n 's/^\([a-z]*\))$/\1/p' "$images/steps.sh")
+used=$(grep -oh 'steps.sh [a-z]*' "$images/Dockerfile" | sed 's/.* //')
+[ "$(echo "$used" | wc -l)" -ge 7 ] && pass || fail "no steps in the Dockerfile"
+for step in $used; do
+    grep -qx "$step" <<<"$steps" && pass || fail "the Dockerfile's step $step is not in steps.sh"
+done
+expect 2 "usage" bash "$images/steps.sh" nonsense
+# What is copied exists, and is not kept from the builder.
+mkdir "$work/context"
+while read -r from to; do
+    [ -e "$from" ] && pass || fail "the Dockerfile copies $from, which is not there"
+    grep -qx "!${from%%/*}" "$images/Dockerfile.dockerignore" && pass || fail "$from is left out by Dockerfile.dockerignore"
+    case $to in /source/*) mkdir -p "$work/context${to%/*}" && cp -r "$from" "$work/context${to%/}" 2>/dev/null ;; esac
+done < <(sed -n 's/^COPY \([^-][^ ]*\) \([^ ]*\)$/\1 \2/p' "$images/Dockerfile")
+[ -f "$work/context/source/CMakeLists.txt" ] || cp CMakeLists.txt "$work/context/source/"
+if command -v cmake >/dev/null; then
+    expect 0 "Configuring done" cmake -S "$work/context/source" -B "$work/context/build" -DBEVATRON_CUDA=OFF
+fi
+rm -rf "$work/context"
+# Each stage begins somewhere, and each variable that is used is declared in it.
+awk '/^FROM/ { stages++ } END { exit stages != 2 }' "$images/Dockerfile" && pass || fail "not two stages"
+for variable in $(grep -o '\${[A-Z_]*:-' "$images/steps.sh" | tr -d '${:-' | sort -u); do
+    grep -q "^ARG $variable=" "$images/Dockerfile" && pass || fail "steps.sh reads $variable, which the Dockerfile does not declare"
+done
+
+# node-setup.sh with stand-ins: the first machine builds, the second finds it done, and another source is built again.
+mkdir "$work/bin" "$work/bevatron"
+echo source >"$work/bevatron/file"
+tar -cf "$work/source.tar" -C "$work" bevatron
+cat >"$work/bin/cmake" <<STANDIN
+#!/bin/sh
+echo "cmake \$*" >>$work/did
+case \$* in
+--version) echo "cmake version 3.28.3" ;;
+*--install*) mkdir -p "$work/opt/bin" && printf '#!/bin/sh\necho bevatron 1\n' >"$work/opt/bin/bevatron" && chmod +x "$work/opt/bin/bevatron" ;;
+esac
+STANDIN
+for name in apt-get dnf aws curl; do printf '#!/bin/sh\necho "%s $*" >>%s/did\n' $name "$work" >"$work/bin/$name"; done
+printf '#!/bin/sh\necho "aws $*" >>%s/did\ncp %s/source.tar "$5"\n' "$work" "$work" >"$work/bin/aws"
+chmod +x "$work/bin"/*
+setup=(env PATH="$work/bin:$PATH" NODE_SETUP_ETC="$work/etc" bash "$images/node-setup.sh")
+expect 0 "bevatron 1" "${setup[@]}" s3://bucket/source.tar "$work/opt"
+grep -q "^aws s3 cp --only-show-errors s3://bucket/source.tar " "$work/did" && pass || fail "the source was not fetched"
+grep -q "^cmake -S .*-DBEVATRON_MPI=ON" "$work/did" && grep -q "^cmake --install .* --prefix $work/opt" "$work/did" && pass || fail "not built"
+grep -q "export PATH=$work/opt/bin:" "$work/etc/profile.d/bevatron.sh" && pass || fail "no word to shells"
+grep -q "memlock unlimited" "$work/etc/security/limits.d/bevatron.conf" && pass || fail "no limits"
+bash -n "$work/etc/profile.d/bevatron.sh" && pass || fail "profile.d"
+rm "$work/did"
+expect 0 "installed in $work/opt already" "${setup[@]}" "$work/source.tar" "$work/opt"
+grep -qs "^cmake" "$work/did" && fail "built a second time" || pass
+echo other >"$work/bevatron/file"
+tar -cf "$work/source.tar" -C "$work" bevatron
+expect 0 "done" "${setup[@]}" "$work/source.tar" "$work/opt"
+grep -q "^cmake --build" "$work/did" && pass || fail "another source was not built"
+printf '#!/bin/sh\nexit 1\n' >"$work/bin/aws"
+"${setup[@]}" s3://bucket/none.tar "$work/opt" >"$work/out" 2>&1 && fail "no source, and no word" || pass
+grep -h conda "$images"/*.sh | grep -v "no conda" && fail "a script wants conda" || pass
+
+# enroot.sh.
+printf '#!/bin/sh\necho "enroot $*" >>%s/did\n' "$work" >"$work/bin/enroot"
+chmod +x "$work/bin/enroot"
+rm -f "$work/did"
+goes_well env PATH="$work/bin:$PATH" bash "$images/enroot.sh" "$work/a.sqsh" bevatron:1
+grep -qx "enroot import --output $work/a.sqsh dockerd://bevatron:1" "$work/did" && pass || fail "import of a Docker image"
+goes_well env PATH="$work/bin:$PATH" bash "$images/enroot.sh" "$work/b.sqsh"
+grep -q "^enroot export --output $work/b.sqsh bevatron-build-" "$work/did" && grep -q "^enroot remove --force" "$work/did" && pass ||
+    fail "build without Docker"
+touch "$work/c.sqsh"
+expect 1 "is there already" bash "$images/enroot.sh" "$work/c.sqsh"
+finish
