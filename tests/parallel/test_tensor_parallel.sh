@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Ranks that share each layer, and that divide the stream between them as well: losses and norms of a GPT, a Llama, a
-# BERT and a T5 with dropout on are those of one rank, also together with data parallelism and with a vocabulary that
+# BERT, a T5 and OPT-350M's shape with dropout on are those of one rank, also together with data parallelism and with a vocabulary that
 # does not divide; checkpoints of one layout load on any other; sizes that cannot be shared are refused.
 # label: slow
 cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
@@ -31,11 +31,12 @@ same() {
         } END { exit bad || rows < 20 }' && [ "$(wc -l <"$1")" = "$(wc -l <"$work/log")" ] && pass || fail "$2"
 }
 
-for model in gpt llama bert t5; do
+for model in gpt llama bert t5 opt; do
     flags=("${base[@]}")
     [ $model = llama ] && flags+=("${llama[@]}")
     [ $model = bert ] && flags+=(--model bert --norm-placement post --num-token-types 2)
     [ $model = t5 ] && flags+=(--model t5 --decoder-seq-length 8 --position-embedding-type relative)
+    [ $model = opt ] && flags+=(--activation relu --position-offset 2 --word-embedding-size 20 --norm-placement post)
     train 1 "${flags[@]}" --train-iters 20 --save "$work/$model.1" --save-interval 10
     cp "$work/log" "$work/$model"
     train 2 "${flags[@]}" --train-iters 20 --tensor-model-parallel-size 2 --save "$work/$model.2" --save-interval 10
@@ -46,7 +47,7 @@ for model in gpt llama bert t5; do
     same "$work/$model" "$model on 4 ranks that share layers and the stream"
     train 4 "${flags[@]}" --train-iters 20 --tensor-model-parallel-size 2 --sequence-parallel --check-replicas 3
     same "$work/$model" "$model on 2 pairs of ranks that share layers and the stream"
-    [ $model = bert ] || [ $model = t5 ] && continue
+    [ $model = bert ] || [ $model = t5 ] || [ $model = opt ] && continue
     train 4 "${flags[@]}" --train-iters 20 --tensor-model-parallel-size 2 --save "$work/$model.4" --save-interval 10 \
         --check-replicas 3
     same "$work/$model" "$model on 2 pairs of ranks that share layers"
