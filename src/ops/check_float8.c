@@ -34,12 +34,17 @@ void check_matmul_float8(struct device *device, const char *op, const struct op_
 
 static void check_outputs(struct device *device, const char *name, const struct op_quantize *op, int64_t rows,
                           int64_t columns) {
+    enum dtype dtype = op->kind >= QUANTIZE_ACTIVATION_GRADIENT ? DTYPE_E5M2 : DTYPE_E4M3;
     if (op->y.data) {
+        check_rule(name, op->kind == QUANTIZE_PLAIN || op->y.dtype == dtype,
+                   "activations are stored as E4M3, gradients as E5M2");
         check_float8(device, name, "y", op->y);
         check_tensor(name, "y", op->y, check_2d(op->y.dtype, rows, columns));
         check_rule(name, op->y.range == op->range.data, "y must have the range of the operation");
     }
     if (op->transposed.data) {
+        check_rule(name, op->kind == QUANTIZE_PLAIN || op->transposed.dtype == dtype,
+                   "activations are stored as E4M3, gradients as E5M2");
         check_float8(device, name, "transposed", op->transposed);
         check_tensor(name, "transposed", op->transposed, check_2d(op->transposed.dtype, columns, rows));
         check_rule(name, op->transposed.range == op->range.data, "transposed must have the range of the operation");

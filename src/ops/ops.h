@@ -72,7 +72,8 @@ struct op_matmul {
 enum { RANGE_FACTOR, RANGE_SCALE, RANGE_SEEN, RANGE_LARGEST, RANGE_LENGTH };
 
 // Values in 8 bits, and their transpose, from tensors of an activation dtype. What is stored is the value times the
-// range's scale. What the activations of a block give and their gradients can be made on the way, in fp32.
+// range's scale. What the activations of a block give, as E4M3, and their gradients, as E5M2, can be made on the way in
+// fp32; plain values can be either.
 enum quantize_kind {
     QUANTIZE_PLAIN,                // x
     QUANTIZE_ACTIVATION,           // activation(x + bias)

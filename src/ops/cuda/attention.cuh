@@ -29,7 +29,14 @@ struct attention_args {
     bool is_causal;
     int first_head;
     struct cuda_dropout dropout;
+    // Masks, for the kernels on tensor cores.
+    int64_t window;
+    const int32_t *key_counts, *first_keys;  // (B), (B * Tq), or NULL
 };
+
+// The kernels on tensor cores; false where they do not take the operation and did nothing.
+bool tensor_attention_forward(struct cuda_device *cuda, const struct op_attention_forward *op);
+bool tensor_attention_backward(struct cuda_device *cuda, const struct op_attention_backward *op);
 
 // Lets a kernel have that much shared memory; more than 48 KiB must be asked for, and GPUs differ in what they have:
 // 227 KiB on compute capability 9.0, 163 on 8.0, 99 on 8.6 and 8.9.
@@ -47,6 +54,28 @@ static void attention_take_shared(const struct cuda_device *cuda, Kernel kernel,
 
 static inline struct attention_view attention_view(struct tensor t) {
     return {t.data, t.stride[0], t.stride[1], t.stride[2]};
+}
+
+static inline void attention_set_inputs(struct attention_args *args, struct tensor q, struct tensor k,
+                                        struct tensor v) {
+    args->q = attention_view(q);
+    args->k = attention_view(k);
+    args->v = attention_view(v);
+    args->batches = q.shape[0];
+    args->queries = q.shape[1];
+    args->keys = k.shape[1];
+    args->heads = (int)q.shape[2];
+    args->key_heads = (int)k.shape[2];
+    args->head_size = (int)q.shape[3];
+}
+
+static inline void attention_set_mask(struct attention_args *args, const struct attention_mask *mask,
+                                      const struct dropout *dropout) {
+    args->window = mask->window;
+    args->key_counts = (const int32_t *)mask->key_counts.data;
+    args->first_keys = (const int32_t *)mask->first_keys.data;
+    args->first_head = dropout->first_head;
+    args->dropout = cuda_dropout(dropout);
 }
 
 template <typename T>

@@ -115,24 +115,13 @@ static void forward_launch(struct cuda_device *cuda, const struct attention_args
 
 extern "C" void cuda_attention_forward(struct device *device, const struct op_attention_forward *op) {
     struct cuda_device *cuda = cuda_use(device);
-    if (cudnn_attention_forward(cuda->cudnn, op))
-        return;
     struct attention_args args = {};
-    args.q = attention_view(op->q);
-    args.k = attention_view(op->k);
-    args.v = attention_view(op->v);
+    attention_set_inputs(&args, op->q, op->k, op->v);
+    attention_set_mask(&args, &op->mask, &op->dropout);
     args.out = attention_view(op->out);
     args.lse = (float *)op->lse.data;
-    args.batches = op->q.shape[0];
-    args.queries = op->q.shape[1];
-    args.keys = op->k.shape[1];
-    args.heads = (int)op->q.shape[2];
-    args.key_heads = (int)op->k.shape[2];
-    args.head_size = (int)op->q.shape[3];
     args.scale = op->scale;
     args.is_causal = op->is_causal;
-    args.first_head = op->dropout.first_head;
-    args.dropout = cuda_dropout(&op->dropout);
     if (tensor_count(op->q) == 0)
         return;
     if (args.head_size > MOST_HEAD_SIZE)

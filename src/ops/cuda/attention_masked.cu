@@ -1,7 +1,7 @@
-// Attention with a mask: windows, padding, borders of documents, biases by distance. Plain rather than fast: a warp
+// Attention with any mask: windows, padding, borders of documents, biases by distance. Plain rather than fast: a warp
 // takes one query (or, for the gradients of keys and values, one key) and walks over what it sees, 32 lanes along the
-// head. Attention without a mask goes to the kernels made for it.
-#include "ops/cuda/cuda.cuh"
+// head. And the table's attention, which tries first cuDNN, then tensor cores, then the kernels without a mask.
+#include "ops/cuda/attention.cuh"
 
 enum { MASKED_WARPS = 8, MOST_LANE_COLUMNS = 8 };  // 32 lanes times 8 columns: heads up to 256 wide
 
@@ -242,13 +242,13 @@ static dim3 warps_over(int64_t rows, int64_t heads, int64_t batches) {
 }
 
 extern "C" void cuda_attention_forward_any(struct device *device, const struct op_attention_forward *op) {
+    struct cuda_device *cuda = cuda_use(device);
+    if (tensor_count(op->q) == 0 || cudnn_attention_forward(cuda->cudnn, op) || tensor_attention_forward(cuda, op))
+        return;
     if (!attention_has_mask(&op->mask)) {
         cuda_attention_forward(device, op);
         return;
     }
-    struct cuda_device *cuda = cuda_use(device);
-    if (tensor_count(op->q) == 0)
-        return;
     struct masked_args args = {};
     set_inputs(&args, op->q, op->k, op->v);
     set_mask(&args, &op->mask, &op->dropout);
@@ -271,13 +271,14 @@ template <typename T> static void masked_backward(struct cuda_device *cuda, cons
 }
 
 extern "C" void cuda_attention_backward_any(struct device *device, const struct op_attention_backward *op) {
+    struct cuda_device *cuda = cuda_use(device);
+    if (tensor_count(op->q) == 0 || (!cuda->is_deterministic && cudnn_attention_backward(cuda->cudnn, op)) ||
+        tensor_attention_backward(cuda, op))
+        return;
     if (!attention_has_mask(&op->mask)) {
         cuda_attention_backward(device, op);
         return;
     }
-    struct cuda_device *cuda = cuda_use(device);
-    if (tensor_count(op->q) == 0)
-        return;
     struct masked_args args = {};
     set_inputs(&args, op->q, op->k, op->v);
     set_mask(&args, &op->mask, &op->dropout);

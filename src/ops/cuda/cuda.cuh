@@ -156,7 +156,7 @@ void cuda_glu_backward(struct device *device, const struct op_glu_backward *op);
 void cuda_rope(struct device *device, const struct op_rope *op);
 void cuda_relative_bias_forward(struct device *device, const struct op_relative_bias_forward *op);
 void cuda_relative_bias_backward(struct device *device, const struct op_relative_bias_backward *op);
-// The table's attention: with a mask by attention_masked.cu, else by the two functions below.
+// The table's attention; the two functions below are without a mask, for what nothing faster takes.
 void cuda_attention_forward_any(struct device *device, const struct op_attention_forward *op);
 void cuda_attention_backward_any(struct device *device, const struct op_attention_backward *op);
 void cuda_norm_forward(struct device *device, const struct op_norm_forward *op);

@@ -59,10 +59,11 @@ static __device__ __forceinline__ float2 row_moments(const float value[GROUPS][8
 
 // value = value + dropout(delta + delta_bias), rounded as it is stored.
 template <typename T>
-static __device__ __forceinline__ void add_delta(float value[8], const forward_args<T> &args, int64_t row, int column) {
+static __device__ __forceinline__ void add_delta(float value[8], const eight<T> &packed, const forward_args<T> &args,
+                                                 int64_t row, int column) {
     int64_t columns = args.columns;
     float delta[8], bias[8] = {0, 0, 0, 0, 0, 0, 0, 0};
-    load8(delta, args.delta + row * columns, column, columns, args.is_wide);
+    unpack8(delta, packed);
     if (args.delta_bias)
         load8(bias, args.delta_bias, column, columns, args.is_wide);
 #pragma unroll
@@ -74,6 +75,13 @@ static __device__ __forceinline__ void add_delta(float value[8], const forward_a
     for (int i = 0; i < 8; i++)
         value[i] = rounded<T>(value[i] + delta[i]);
     store8(args.sum + row * args.columns, column, args.columns, args.is_wide, value);
+}
+
+// Eight elements of a row, zeros where they are beyond it.
+template <typename T>
+static __device__ __forceinline__ eight<T> fetch_part(const T *row, int column, int columns, bool is_wide,
+                                                      bool is_there) {
+    return is_there && column < columns ? fetch8(row, column, columns, is_wide) : eight<T>();
 }
 
 // Eight results of a row as E4M3; returns the larger of `seen` and their magnitudes.
@@ -99,24 +107,22 @@ static __global__ void __launch_bounds__(NORM_THREADS) norm_forward_kernel(forwa
     int64_t row = (int64_t)blockIdx.x * blockDim.y + threadIdx.y;
     int columns = (int)args.columns;
     bool is_row = row < args.rows;
-    const T *x = args.x + row * columns;
+    // All reads of a row are on their way before the first is used, and before what may be written over them.
+    eight<T> x[GROUPS], delta[GROUPS];
+#pragma unroll
+    for (int g = 0; g < GROUPS; g++) {
+        int column = 8 * (int)(threadIdx.x + g * blockDim.x);
+        x[g] = fetch_part(args.x + row * columns, column, columns, args.is_wide, is_row);
+        delta[g] = fetch_part(args.delta + row * columns, column, columns, args.is_wide, is_row && args.delta);
+    }
     float value[GROUPS][8];
 #pragma unroll
     for (int g = 0; g < GROUPS; g++) {
         int column = 8 * (int)(threadIdx.x + g * blockDim.x);
-#pragma unroll
-        for (int i = 0; i < 8; i++)
-            value[g][i] = 0;
-        if (is_row && column < columns)
-            load8(value[g], x, column, columns, args.is_wide);
+        unpack8(value[g], x[g]);
+        if (args.delta && is_row && column < columns)
+            add_delta(value[g], delta[g], args, row, column);
     }
-    if (args.delta)
-#pragma unroll
-        for (int g = 0; g < GROUPS; g++) {
-            int column = 8 * (int)(threadIdx.x + g * blockDim.x);
-            if (is_row && column < columns)
-                add_delta(value[g], args, row, column);
-        }
     float2 moments = row_moments<GROUPS>(value, columns, args.is_rms, shared);
     float mean = moments.x, rstd = 1.0f / sqrtf(moments.y / (float)columns + args.epsilon);
     if (!is_row)

@@ -139,6 +139,8 @@ static __global__ void __launch_bounds__(QUANTIZE_THREADS) quantize_kernel(struc
     int across = threadIdx.x % COLUMN_THREADS, down = threadIdx.x / COLUMN_THREADS;
     int64_t first = (int64_t)blockIdx.x * TILE, column = first + 8 * across;
     int64_t rows = args.rows, columns = args.columns;
+    // The model's activations are E4M3 and its gradients E5M2; only plain values may be either.
+    bool is_e5m2 = KIND >= QUANTIZE_ACTIVATION_GRADIENT || (KIND == QUANTIZE_PLAIN && args.is_e5m2);
     float scale = args.range[RANGE_SCALE], total[HALVES][8] = {}, bias[MOST_HALVES][8] = {};
     uint32_t seen = 0;
     if (args.bias && column < columns) {
@@ -169,8 +171,8 @@ static __global__ void __launch_bounds__(QUANTIZE_THREADS) quantize_kernel(struc
                         seen = max(seen, magnitude_bits(value[half][i]));
                         total[half][i] += value[half][i];
                     }
-                    packed[half][r][0] = pack_float8(value[half], scale, args.is_e5m2);
-                    packed[half][r][1] = pack_float8(value[half] + 4, scale, args.is_e5m2);
+                    packed[half][r][0] = pack_float8(value[half], scale, is_e5m2);
+                    packed[half][r][1] = pack_float8(value[half] + 4, scale, is_e5m2);
                     if (args.y)
                         *(uint2 *)(args.y + (row + r) * columns * HALVES + half * columns + column) =
                             make_uint2(packed[half][r][0], packed[half][r][1]);

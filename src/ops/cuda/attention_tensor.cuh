@@ -1,0 +1,229 @@
+// What the attention kernels on tensor cores share. They take bf16 and fp16, heads up to 128 wide in multiples of 8,
+// any lengths, all masks that are ranges of keys, and dropout: what cuDNN does not do, or not with our masks.
+//
+// A block has four warps. A warp owns 16 rows of a (query, key) tile, or of its transpose, in the layout of
+// mma.m16n8k16: of each 8 columns a thread holds columns 2 (lane % 4) and the next, of rows lane / 4 and 8 below. The
+// same registers, rounded to 16 bits, are the first factor of the next product. Tiles in shared memory have rows of
+// DP + 8 elements, DP being the head size rounded up with zeros: rows are 16 bytes apart in the banks, as ldmatrix
+// wants it.
+#ifndef OPS_CUDA_ATTENTION_TENSOR_CUH
+#define OPS_CUDA_ATTENTION_TENSOR_CUH
+
+#include "ops/cuda/attention.cuh"
+
+enum { TENSOR_THREADS = 128, TENSOR_ROWS = 64, TENSOR_HEAD = 128 };
+
+static const float LOG2_E = 1.4426950408889634f, LN_2 = 0.6931471805599453f;
+
+// ---- Fragments ----
+
+static __device__ __forceinline__ void mma(float d[4], const uint32_t a[4], const uint32_t b[2], __nv_bfloat16) {
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
+                 "{%0,%1,%2,%3};"
+                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+
+static __device__ __forceinline__ void mma(float d[4], const uint32_t a[4], const uint32_t b[2], __half) {
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
+                 "{%0,%1,%2,%3};"
+                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+
+static __device__ __forceinline__ uint32_t pack2(float low, float high, __nv_bfloat16) {
+    return pack_pair(low, high);
+}
+
+static __device__ __forceinline__ uint32_t pack2(float low, float high, __half) {
+    return pack_half_pair(low, high);
+}
+
+static __device__ __forceinline__ void load_matrices(uint32_t out[4], const void *shared) {
+    uint32_t address = (uint32_t)__cvta_generic_to_shared(shared);
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(out[0]), "=r"(out[1]), "=r"(out[2]), "=r"(out[3])
+                 : "r"(address)
+                 : "memory");
+}
+
+static __device__ __forceinline__ void load_turned(uint32_t out[4], const void *shared) {
+    uint32_t address = (uint32_t)__cvta_generic_to_shared(shared);
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(out[0]), "=r"(out[1]), "=r"(out[2]), "=r"(out[3])
+                 : "r"(address)
+                 : "memory");
+}
+
+// Rows [row, row + 16) and columns [column, column + 16) of a tile as a first factor.
+template <typename T, int DP>
+static __device__ __forceinline__ void load_first(uint32_t out[4], const T *tile, int row, int column) {
+    int lane = threadIdx.x & 31;
+    load_matrices(out, tile + (row + lane % 16) * (DP + 8) + column + lane / 16 * 8);
+}
+
+// sum[j] += the warp's 16 rows of `first` (from `row` on) times rows 8 j … of `second`, over all columns: N rows of it.
+template <typename T, int DP, int N>
+static __device__ __forceinline__ void add_row_products(float sum[N / 8][4], const T *first, int row, const T *second) {
+    int lane = threadIdx.x & 31, matrix = lane / 8;
+#pragma unroll
+    for (int k = 0; k < DP; k += 16) {
+        uint32_t a[4];
+        load_first<T, DP>(a, first, row, k);
+#pragma unroll
+        for (int n = 0; n < N; n += 16) {
+            uint32_t b[4];
+            load_matrices(b, second + (n + lane % 8 + matrix / 2 * 8) * (DP + 8) + k + matrix % 2 * 8);
+            mma(sum[n / 8], a, b, T());
+            mma(sum[n / 8 + 1], a, b + 2, T());
+        }
+    }
+}
+
+// sum += weight (16, K), as its registers lie, times the K rows of `rows`.
+template <typename T, int DP, int K>
+static __device__ __forceinline__ void add_weighted_rows(float sum[DP / 8][4], const float weight[K / 8][4],
+                                                         const T *rows) {
+    int lane = threadIdx.x & 31, matrix = lane / 8;
+#pragma unroll
+    for (int k = 0; k < K; k += 16) {
+        const float *low = weight[k / 8], *high = weight[k / 8 + 1];
+        uint32_t a[4] = {pack2(low[0], low[1], T()), pack2(low[2], low[3], T()), pack2(high[0], high[1], T()),
+                         pack2(high[2], high[3], T())};
+#pragma unroll
+        for (int n = 0; n < DP; n += 16) {
+            uint32_t b[4];
+            load_turned(b, rows + (k + lane % 8 + matrix % 2 * 8) * (DP + 8) + n + matrix / 2 * 8);
+            mma(sum[n / 8], a, b, T());
+            mma(sum[n / 8 + 1], a, b + 2, T());
+        }
+    }
+}
+
+template <int COUNT> static __device__ __forceinline__ void clear_tiles(float sum[COUNT][4]) {
+#pragma unroll
+    for (int j = 0; j < COUNT; j++)
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+            sum[j][i] = 0;
+}
+
+// ---- Memory ----
+
+// Starts the copy of ROWS rows to a tile; rows beyond `rows` and columns beyond the head size become 0.
+template <typename T, int ROWS, int DP>
+static __device__ __forceinline__ void start_rows(T *to, const T *from, int64_t stride, int64_t first, int64_t rows,
+                                                  int head_size) {
+    constexpr int CHUNKS = DP / 8;
+#pragma unroll 4
+    for (int i = threadIdx.x; i < ROWS * CHUNKS; i += TENSOR_THREADS) {
+        int row = i / CHUNKS, column = i % CHUNKS * 8;
+        int bytes = first + row < rows && column < head_size ? 16 : 0;
+        const T *source = bytes ? from + (first + row) * stride + column : from;
+        uint32_t address = (uint32_t)__cvta_generic_to_shared(to + row * (DP + 8) + column);
+        asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(address), "l"(source), "r"(bytes)
+                     : "memory");
+    }
+}
+
+// Writes the warp's 16 rows, from `row` on, of factor[half] * sum; half tells rows lane / 4 from those 8 below.
+template <typename T, int DP>
+static __device__ __forceinline__ void store_rows(T *to, int64_t stride, int64_t row, int64_t rows, int head_size,
+                                                  const float sum[DP / 8][4], const float factor[2]) {
+    int lane = threadIdx.x & 31;
+#pragma unroll
+    for (int half = 0; half < 2; half++) {
+        int64_t at = row + lane / 4 + 8 * half;
+        if (at >= rows)
+            continue;
+#pragma unroll
+        for (int j = 0; j < DP / 8; j++)
+            if (8 * j < head_size)
+                *(uint32_t *)(to + at * stride + 8 * j + 2 * (lane % 4)) =
+                    pack2(sum[j][2 * half] * factor[half], sum[j][2 * half + 1] * factor[half], T());
+    }
+}
+
+// ---- Masks ----
+
+// The keys [first, end) that a query sees; a query that does not exist sees none.
+struct key_range {
+    int first, end;
+};
+
+static __device__ __forceinline__ struct key_range keys_of(const struct attention_args &args, int64_t batch,
+                                                           int64_t query) {
+    int64_t first = 0, end = args.keys;
+    if (query >= args.queries)
+        return {0, 0};
+    if (args.is_causal) {
+        end = max((int64_t)0, query + args.keys - args.queries + 1);
+        if (args.window > 0)
+            first = max((int64_t)0, end - args.window);
+    }
+    if (args.key_counts)
+        end = min(end, (int64_t)args.key_counts[batch]);
+    if (args.first_keys)
+        first = max(first, (int64_t)args.first_keys[batch * args.queries + query]);
+    return {(int)first, (int)max(end, first)};
+}
+
+// ---- Dropout ----
+
+// Bit w says whether word w keeps its key; keys [key, key + 4) of a query.
+static __device__ __forceinline__ uint32_t kept_keys(const struct attention_args &args, int head, int64_t row_id,
+                                                     int key) {
+    uint32_t site = args.dropout.site + ((uint32_t)(args.first_head + head) << 16), least = args.dropout.threshold;
+    uint4 word =
+        philox4x32(args.dropout.seed, (uint32_t)key / 4, (uint32_t)row_id, (uint32_t)((uint64_t)row_id >> 32), site);
+    return (uint32_t)(word.x >= least) | (uint32_t)(word.y >= least) << 1 | (uint32_t)(word.z >= least) << 2 |
+           (uint32_t)(word.w >= least) << 3;
+}
+
+// The dropout of a warp's (query, key) tile of 64 keys: two neighbouring lanes hold the same four keys of two queries,
+// and each draws those of one. factor[j][i] belongs to the score in register i of columns 8 j ….
+static __device__ __forceinline__ void tile_factors(float factor[TENSOR_ROWS / 8][4], const struct attention_args &args,
+                                                    int head, int64_t row_id, int first_key) {
+    int lane = threadIdx.x & 31;
+    uint32_t mine = 0;
+#pragma unroll
+    for (int j = 0; j < TENSOR_ROWS / 8; j++)
+        mine |= kept_keys(args, head, row_id, first_key + 8 * j + (lane & 2) * 2) << 4 * j;
+    uint32_t other = __shfl_xor_sync(0xFFFFFFFFu, mine, 1);
+    uint32_t upper = lane & 1 ? other : mine, lower = lane & 1 ? mine : other;
+    int shift = 2 * (lane & 1);
+#pragma unroll
+    for (int j = 0; j < TENSOR_ROWS / 8; j++)
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+            factor[j][i] = (i < 2 ? upper : lower) >> (4 * j + shift + (i & 1)) & 1 ? args.dropout.scale : 0.0f;
+}
+
+// The row number whose keys this lane draws for tile_factors; `query` is that of its upper row.
+static __device__ __forceinline__ int64_t drawn_row(const struct attention_args &args, int64_t batch, int64_t query) {
+    int64_t row = query + 8 * (threadIdx.x & 1);
+    return args.dropout.is_on && row < args.queries ? args.dropout.row_ids[batch * args.queries + row] : 0;
+}
+
+// Whether the kernels on tensor cores take these tensors.
+static inline bool tensor_takes(struct tensor t) {
+    return (t.dtype == DTYPE_BF16 || t.dtype == DTYPE_F16) && t.shape[3] % 8 == 0 && t.shape[3] <= TENSOR_HEAD &&
+           (uintptr_t)t.data % 16 == 0 && t.stride[0] % 8 == 0 && t.stride[1] % 8 == 0 && t.stride[2] % 8 == 0;
+}
+
+// Runs LAUNCH_SHAPE(T, DP).
+#define WITH_TENSOR_SHAPE(dtype, head_size, LAUNCH_SHAPE)                                                              \
+    do {                                                                                                               \
+        if ((dtype) == DTYPE_BF16 && (head_size) <= 64)                                                                \
+            LAUNCH_SHAPE(__nv_bfloat16, 64);                                                                           \
+        else if ((dtype) == DTYPE_BF16 && (head_size) <= 96)                                                           \
+            LAUNCH_SHAPE(__nv_bfloat16, 96);                                                                           \
+        else if ((dtype) == DTYPE_BF16)                                                                                \
+            LAUNCH_SHAPE(__nv_bfloat16, 128);                                                                          \
+        else if ((head_size) <= 64)                                                                                    \
+            LAUNCH_SHAPE(__half, 64);                                                                                  \
+        else                                                                                                           \
+            LAUNCH_SHAPE(__half, 128);                                                                                 \
+    } while (0)
+
+#endif

@@ -1,0 +1,258 @@
+// Attention backward on tensor cores: two kernels, so that every gradient is summed by one block in one order and no
+// atomics are needed. One has 64 queries and walks over keys (dq), the other 64 keys and walks over queries (dk, dv);
+// each computes the scores again. See attention_tensor.cuh, and attention_backward.cu for the formulas.
+#include "ops/cuda/attention_tensor.cuh"
+
+enum { DELTA_WARPS = TENSOR_THREADS / 32 };
+
+// delta[b][h][i] = sum of dout * out over the head; a warp per row, rows numbered as delta lies.
+template <typename T> static __global__ void tensor_delta_kernel(struct attention_args args) {
+    int64_t index = (int64_t)blockIdx.x * DELTA_WARPS + (threadIdx.x >> 5), lane = threadIdx.x & 31;
+    if (index >= args.batches * args.heads * args.queries)
+        return;
+    int64_t query = index % args.queries, head = index / args.queries % args.heads;
+    int64_t batch = index / args.queries / args.heads;
+    const T *out = view_head<T>(args.out, batch, head) + query * args.out.time;
+    const T *dout = view_head<T>(args.dout, batch, head) + query * args.dout.time;
+    float sum = 0, a[4], b[4];
+    if (4 * lane < args.head_size) {
+        load4_aligned(a, out + 4 * lane);
+        load4_aligned(b, dout + 4 * lane);
+        sum = a[0] * b[0] + a[1] * b[1] + a[2] * b[2] + a[3] * b[3];
+    }
+    sum = warp_sum(sum);
+    if (lane == 0)
+        args.delta[index] = sum;
+}
+
+// Grid (query tile, head, batch).
+template <typename T, int DP>
+static __global__ void __launch_bounds__(TENSOR_THREADS) tensor_query_kernel(struct attention_args args) {
+    extern __shared__ uint4 memory[];
+    T *queries = (T *)memory, *douts = queries + TENSOR_ROWS * (DP + 8), *keys = douts + TENSOR_ROWS * (DP + 8);
+    T *values = keys + TENSOR_ROWS * (DP + 8);
+    int64_t batch = blockIdx.z, first_query = (int64_t)(gridDim.x - 1 - blockIdx.x) * TENSOR_ROWS;
+    int head = blockIdx.y, key_head = head / (args.heads / args.key_heads), warp_row = (threadIdx.x >> 5) * 16;
+    const T *k = view_head<T>(args.k, batch, key_head), *v = view_head<T>(args.v, batch, key_head);
+    int64_t query = first_query + warp_row + (threadIdx.x & 31) / 4, row_id = drawn_row(args, batch, query);
+    struct key_range range[2];
+    float lse[2], delta[2], scale = args.scale * LOG2_E, dq[DP / 8][4];
+    for (int half = 0; half < 2; half++) {
+        int64_t row = (batch * args.heads + head) * args.queries + query + 8 * half;
+        bool is_there = query + 8 * half < args.queries;
+        range[half] = keys_of(args, batch, query + 8 * half);
+        lse[half] = is_there ? args.lse[row] * LOG2_E : 0.0f;
+        delta[half] = is_there ? args.delta[row] : 0.0f;
+    }
+    clear_tiles<DP / 8>(dq);
+    start_rows<T, TENSOR_ROWS, DP>(queries, view_head<T>(args.q, batch, head), args.q.time, first_query, args.queries,
+                                   args.head_size);
+    start_rows<T, TENSOR_ROWS, DP>(douts, view_head<T>(args.dout, batch, head), args.dout.time, first_query,
+                                   args.queries, args.head_size);
+    for (int first_key = 0; first_key < args.keys; first_key += TENSOR_ROWS) {
+        bool is_seen = false;
+        for (int half = 0; half < 2; half++)
+            is_seen = is_seen || (range[half].first < first_key + TENSOR_ROWS && range[half].end > first_key);
+        if (!__syncthreads_or(is_seen))  // and the last keys have been used
+            continue;
+        start_rows<T, TENSOR_ROWS, DP>(keys, k, args.k.time, first_key, args.keys, args.head_size);
+        start_rows<T, TENSOR_ROWS, DP>(values, v, args.v.time, first_key, args.keys, args.head_size);
+        async_commit();
+        async_wait<0>();
+        __syncthreads();
+        float score[TENSOR_ROWS / 8][4], dweight[TENSOR_ROWS / 8][4];
+        clear_tiles<TENSOR_ROWS / 8>(score);
+        clear_tiles<TENSOR_ROWS / 8>(dweight);
+        add_row_products<T, DP, TENSOR_ROWS>(score, queries, warp_row, keys);
+        add_row_products<T, DP, TENSOR_ROWS>(dweight, douts, warp_row, values);
+        if (args.dropout.is_on) {
+            float factor[TENSOR_ROWS / 8][4];
+            tile_factors(factor, args, head, row_id, first_key);
+#pragma unroll
+            for (int j = 0; j < TENSOR_ROWS / 8; j++)
+#pragma unroll
+                for (int i = 0; i < 4; i++)
+                    dweight[j][i] *= factor[j][i];
+        }
+        int column = first_key + 2 * (threadIdx.x & 3);
+#pragma unroll
+        for (int j = 0; j < TENSOR_ROWS / 8; j++)
+#pragma unroll
+            for (int i = 0; i < 4; i++) {
+                int key = column + 8 * j + (i & 1), half = i / 2;
+                bool is_visible = key >= range[half].first && key < range[half].end;
+                float p = is_visible ? exp2f(score[j][i] * scale - lse[half]) : 0.0f;
+                score[j][i] = p * (dweight[j][i] - delta[half]);
+            }
+        add_weighted_rows<T, DP, TENSOR_ROWS>(dq, score, keys);
+    }
+    async_wait<0>();
+    const float factor[2] = {args.scale, args.scale};
+    store_rows<T, DP>(view_head<T>(args.dq, batch, head), args.dq.time, first_query + warp_row, args.queries,
+                      args.head_size, dq, factor);
+}
+
+// What a tile of queries is known by beside its rows.
+template <int ROWS> struct query_facts {
+    float lse[ROWS], delta[ROWS];
+    struct key_range range[ROWS];
+    int64_t row_id[ROWS];
+};
+
+// Reads the fact of one query; says whether it sees keys [first_key, + TENSOR_ROWS).
+template <int ROWS>
+static __device__ __forceinline__ bool read_fact(query_facts<ROWS> *facts, const struct attention_args &args,
+                                                 int64_t batch, int head, int64_t first_query, int first_key) {
+    int64_t query = first_query + threadIdx.x, row = (batch * args.heads + head) * args.queries + query;
+    bool is_there = query < args.queries;
+    struct key_range range = keys_of(args, batch, query);
+    facts->lse[threadIdx.x] = is_there ? args.lse[row] * LOG2_E : 0.0f;
+    facts->delta[threadIdx.x] = is_there ? args.delta[row] : 0.0f;
+    facts->range[threadIdx.x] = range;
+    facts->row_id[threadIdx.x] =
+        is_there && args.dropout.is_on ? args.dropout.row_ids[batch * args.queries + query] : 0;
+    return range.first < first_key + TENSOR_ROWS && range.end > first_key;
+}
+
+// The dropout of a warp's (key, query) tile: four lanes hold the same two queries of two groups of four keys, a key of
+// each group; each draws one of the four. factor[j][i] belongs to register i of columns 8 j ….
+template <int ROWS>
+static __device__ __forceinline__ void turned_factors(float factor[ROWS / 8][4], const query_facts<ROWS> *facts,
+                                                      const struct attention_args &args, int head, int warp_key) {
+    int lane = threadIdx.x & 31, part = lane / 4 % 4;  // part: which of the four keys, and what this lane draws
+    int key = warp_key + lane / 16 * 4 + part / 2 * 8;
+    uint32_t mine = 0, drawn[4];
+#pragma unroll
+    for (int j = 0; j < ROWS / 8; j++)
+        mine |= kept_keys(args, head, facts->row_id[8 * j + 2 * (lane % 4) + part % 2], key) << 4 * j;
+#pragma unroll
+    for (int i = 0; i < 4; i++)
+        drawn[i] = __shfl_sync(0xFFFFFFFFu, mine, (lane & ~12) | i << 2);
+#pragma unroll
+    for (int j = 0; j < ROWS / 8; j++)
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+            factor[j][i] = drawn[i] >> (4 * j + part) & 1 ? args.dropout.scale : 0.0f;
+}
+
+// Adds what ROWS queries of one head, in shared memory, give to the gradients of the warp's 16 keys.
+template <typename T, int DP, int ROWS>
+static __device__ __forceinline__ void add_key_gradients(float dk[DP / 8][4], float dv[DP / 8][4], const T *keys,
+                                                         const T *values, const T *queries, const T *douts,
+                                                         const query_facts<ROWS> *facts,
+                                                         const struct attention_args &args, int head, int first_key) {
+    int lane = threadIdx.x & 31, warp_row = (threadIdx.x >> 5) * 16;
+    float score[ROWS / 8][4], dweight[ROWS / 8][4], scale = args.scale * LOG2_E;
+    clear_tiles<ROWS / 8>(score);
+    clear_tiles<ROWS / 8>(dweight);
+    add_row_products<T, DP, ROWS>(score, keys, warp_row, queries);
+    add_row_products<T, DP, ROWS>(dweight, values, warp_row, douts);
+#pragma unroll
+    for (int j = 0; j < ROWS / 8; j++)
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            int key = first_key + warp_row + lane / 4 + 8 * (i / 2), column = 8 * j + 2 * (lane % 4) + (i & 1);
+            bool is_visible = key >= facts->range[column].first && key < facts->range[column].end;
+            score[j][i] = is_visible ? exp2f(score[j][i] * scale - facts->lse[column]) : 0.0f;
+        }
+    if (!args.dropout.is_on) {
+        add_weighted_rows<T, DP, ROWS>(dv, score, douts);
+    } else {
+        float factor[ROWS / 8][4], dropped[ROWS / 8][4];
+        turned_factors<ROWS>(factor, facts, args, head, first_key + warp_row);
+#pragma unroll
+        for (int j = 0; j < ROWS / 8; j++)
+#pragma unroll
+            for (int i = 0; i < 4; i++) {
+                dropped[j][i] = score[j][i] * factor[j][i];
+                dweight[j][i] *= factor[j][i];
+            }
+        add_weighted_rows<T, DP, ROWS>(dv, dropped, douts);
+    }
+#pragma unroll
+    for (int j = 0; j < ROWS / 8; j++)
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+            score[j][i] *= dweight[j][i] - facts->delta[8 * j + 2 * (lane % 4) + (i & 1)];
+    add_weighted_rows<T, DP, ROWS>(dk, score, queries);
+}
+
+// Grid (key tile, key head, batch): all queries of the heads that share the keys, ROWS at a time.
+template <typename T, int DP, int ROWS>
+static __global__ void __launch_bounds__(TENSOR_THREADS) tensor_key_kernel(struct attention_args args) {
+    extern __shared__ uint4 memory[];
+    __shared__ query_facts<ROWS> facts;
+    T *keys = (T *)memory, *values = keys + TENSOR_ROWS * (DP + 8), *queries = values + TENSOR_ROWS * (DP + 8);
+    T *douts = queries + ROWS * (DP + 8);
+    int64_t batch = blockIdx.z, start = 0;
+    int first_key = (int)blockIdx.x * TENSOR_ROWS, key_head = blockIdx.y, group = args.heads / args.key_heads;
+    float dk[DP / 8][4], dv[DP / 8][4];
+    clear_tiles<DP / 8>(dk);
+    clear_tiles<DP / 8>(dv);
+    start_rows<T, TENSOR_ROWS, DP>(keys, view_head<T>(args.k, batch, key_head), args.k.time, first_key, args.keys,
+                                   args.head_size);
+    start_rows<T, TENSOR_ROWS, DP>(values, view_head<T>(args.v, batch, key_head), args.v.time, first_key, args.keys,
+                                   args.head_size);
+    if (args.is_causal)  // the first query that sees the first key, rounded down to a tile
+        start = max((int64_t)0, first_key - (args.keys - args.queries)) / ROWS * ROWS;
+    for (int head = key_head * group; head < (key_head + 1) * group; head++)
+        for (int64_t first_query = start; first_query < args.queries; first_query += ROWS) {
+            __syncthreads();  // the queries of the last tile, and what is known of them, have been used
+            bool is_seen = threadIdx.x < ROWS && read_fact<ROWS>(&facts, args, batch, head, first_query, first_key);
+            if (!__syncthreads_or(is_seen))
+                continue;
+            start_rows<T, ROWS, DP>(queries, view_head<T>(args.q, batch, head), args.q.time, first_query, args.queries,
+                                    args.head_size);
+            start_rows<T, ROWS, DP>(douts, view_head<T>(args.dout, batch, head), args.dout.time, first_query,
+                                    args.queries, args.head_size);
+            async_commit();
+            async_wait<0>();
+            __syncthreads();
+            add_key_gradients<T, DP, ROWS>(dk, dv, keys, values, queries, douts, &facts, args, head, first_key);
+        }
+    async_wait<0>();
+    const float factor[2] = {args.scale, args.scale}, one[2] = {1, 1};
+    int64_t row = first_key + (threadIdx.x >> 5) * 16;
+    store_rows<T, DP>(view_head<T>(args.dk, batch, key_head), args.dk.time, row, args.keys, args.head_size, dk, factor);
+    store_rows<T, DP>(view_head<T>(args.dv, batch, key_head), args.dv.time, row, args.keys, args.head_size, dv, one);
+}
+
+template <typename T, int DP> static void launch(struct cuda_device *cuda, const struct attention_args *args) {
+    enum { ROWS = DP <= 64 ? 64 : 32 };  // wider heads leave fewer registers for scores
+    int query_bytes = 4 * TENSOR_ROWS * (DP + 8) * (int)sizeof(T);
+    int key_bytes = 2 * (TENSOR_ROWS + ROWS) * (DP + 8) * (int)sizeof(T);
+    attention_take_shared(cuda, tensor_query_kernel<T, DP>, query_bytes, args->head_size);
+    attention_take_shared(cuda, tensor_key_kernel<T, DP, ROWS>, key_bytes, args->head_size);
+    unsigned batches = grid_yz(args->batches);
+    dim3 query_grid(grid_x(divide_up(args->queries, TENSOR_ROWS)), grid_yz(args->heads), batches);
+    dim3 key_grid(grid_x(divide_up(args->keys, TENSOR_ROWS)), grid_yz(args->key_heads), batches);
+    LAUNCH(cuda, tensor_delta_kernel<T>, grid_x(divide_up(args->batches * args->heads * args->queries, DELTA_WARPS)),
+           TENSOR_THREADS, 0, *args);
+    LAUNCH(cuda, (tensor_query_kernel<T, DP>), query_grid, TENSOR_THREADS, (size_t)query_bytes, *args);
+    LAUNCH(cuda, (tensor_key_kernel<T, DP, ROWS>), key_grid, TENSOR_THREADS, (size_t)key_bytes, *args);
+}
+
+bool tensor_attention_backward(struct cuda_device *cuda, const struct op_attention_backward *op) {
+    const struct tensor tensors[] = {op->q, op->k, op->v, op->out, op->dout, op->dq, op->dk, op->dv};
+    for (size_t i = 0; i < sizeof tensors / sizeof tensors[0]; i++)
+        if (!tensor_takes(tensors[i]))
+            return false;
+    if (op->mask.relative_bias.data)
+        return false;
+    struct attention_args args = {};
+    attention_set_inputs(&args, op->q, op->k, op->v);
+    attention_set_mask(&args, &op->mask, &op->dropout);
+    args.out = attention_view(op->out);
+    args.dout = attention_view(op->dout);
+    args.dq = attention_view(op->dq);
+    args.dk = attention_view(op->dk);
+    args.dv = attention_view(op->dv);
+    args.lse = (float *)op->lse.data;
+    args.delta = (float *)op->scratch.data;
+    args.scale = op->scale;
+    args.is_causal = op->is_causal;
+#define BACKWARD(T, DP) launch<T, DP>(cuda, &args)
+    WITH_TENSOR_SHAPE(op->q.dtype, args.head_size, BACKWARD);
+#undef BACKWARD
+    return true;
+}
