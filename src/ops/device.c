@@ -9,7 +9,7 @@ int device_open(struct device **device, const struct device_options *options) {
     if (strcmp(name, "auto") == 0)
         name = cuda_count() > 0 ? "cuda" : "cpu";
     if (strcmp(name, "cpu") == 0)
-        return cpu_open(device, options->threads);
+        return cpu_open(device, options);
     if (strcmp(name, "cuda") == 0) {
         // Ranks beyond the number of GPUs share them, which is slow but right.
         struct device_options here = *options;

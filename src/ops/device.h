@@ -8,7 +8,10 @@
 struct device_options {
     const char *name;  // "cpu", "cuda", "paper", or "auto": the first GPU if there is one, else the CPU
     int threads;       // CPU: worker threads, at least 1
-    int index;         // GPU: which one, counted round those there are; ranks give their place on the machine
+    // CPU: the kernels that matrix products may go through, by name and separated by commas; NULL for the best there
+    // are on this processor, "openblas" for none of ours. See docs/internals/ops.md.
+    const char *cpu_kernels;
+    int index;  // GPU: which one, counted round those there are; ranks give their place on the machine
     // GPU: the file that keeps which algorithms were fastest, or NULL; see docs/internals/ops.md.
     const char *algorithm_cache;
     bool allows_tf32;       // GPU: products of fp32 numbers may round them to 11 bits
@@ -34,7 +37,7 @@ bool device_supports(const struct device *device, enum dtype dtype);
 void device_describe(const struct device *device, char *text, size_t size);
 
 // One per backend. cuda_open reports that the build has no CUDA where that is so.
-int cpu_open(struct device **device, int threads);
+int cpu_open(struct device **device, const struct device_options *options);   // reads threads and cpu_kernels
 int cuda_open(struct device **device, const struct device_options *options);  // name and threads are not read
 int paper_open(struct device **device);
 int cuda_count(void);  // GPUs that can be used; 0 where the build or the machine has none

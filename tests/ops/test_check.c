@@ -219,7 +219,7 @@ static void copy_to_integers(void) {
 }
 
 TEST(broken_contracts) {
-    EXPECT_OK(cpu_open(&device, 1));
+    EXPECT_OK(cpu_open(&device, &(struct device_options){.threads = 1}));
     expect_death(inner_mismatch, "op_matmul: b is fp32 (6, 7), expected fp32 (5, 7)");
     expect_death(transposed_mismatch, "op_matmul: b is fp32 (5, 7), expected fp32 (7, 5)");
     expect_death(beta_with_epilogue, "op_matmul: beta must be 0");
@@ -274,7 +274,7 @@ TEST(no_gpu) {
 
 TEST(memory_that_is_not_there) {
     struct device *opened = NULL;
-    EXPECT_OK(cpu_open(&opened, 1));
+    EXPECT_OK(cpu_open(&opened, &(struct device_options){.threads = 1}));
     error_clear();
     EXPECT(device_alloc(opened, (size_t)1 << 62) == NULL);
     EXPECT(strstr(error_message(), "cannot allocate") != NULL);

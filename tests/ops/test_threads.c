@@ -1,6 +1,7 @@
 // The number of threads changes nothing: the same operations on pools of 1, 2, 3, 4 and 7 threads leave the same bytes
 // in memory. The sizes are such that every operation is cut into several tasks.
 #include "lab.h"
+#include "ops/cpu/kernel.h"
 
 enum { ROWS = 300, CHANNELS = 200, VOCABULARY = 3000, HEADS = 4, HEAD_SIZE = 50, SEQUENCE = 150 };
 
@@ -205,9 +206,9 @@ static void run_optimizer(struct lab *lab) {
 }
 
 // What all operations leave in memory, in a copy the caller frees.
-static unsigned char *run_all(int threads, size_t *bytes) {
+static unsigned char *run_all(int threads, const char *kernels, size_t *bytes) {
     struct device *device = NULL;
-    EXPECT_OK(cpu_open(&device, threads));
+    EXPECT_OK(cpu_open(&device, &(struct device_options){.threads = threads, .cpu_kernels = kernels}));
     struct lab lab;
     lab_open(&lab, device, DTYPE_F32, 0);
     device_zero(device, tensor_1d(lab.memory, DTYPE_U8, (int64_t)lab.arena.capacity));
@@ -227,25 +228,33 @@ static unsigned char *run_all(int threads, size_t *bytes) {
     return copy;
 }
 
-TEST(same_bytes_for_any_number_of_threads) {
+static void expect_same_bytes(const char *kernels) {
     static const int counts[] = {2, 3, 4, 7};
     size_t bytes = 0, other_bytes = 0;
-    unsigned char *reference = run_all(1, &bytes);
+    unsigned char *reference = run_all(1, kernels, &bytes);
     for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++) {
-        unsigned char *other = run_all(counts[i], &other_bytes);
+        unsigned char *other = run_all(counts[i], kernels, &other_bytes);
         EXPECT_INT(other_bytes, bytes);
         for (size_t at = 0; at < bytes; at++) {
             if (other[at] != reference[at])
-                test_fail("byte %zu of %zu differs with %d threads", at, bytes, counts[i]);
+                test_fail("byte %zu of %zu differs with %d threads by %s", at, bytes, counts[i], kernels);
         }
         free(other);
     }
     free(reference);
 }
 
+TEST(same_bytes_for_any_number_of_threads) {
+    const struct cpu_kernel *kernels[KERNEL_COUNT + 1];
+    EXPECT_OK(kernel_choose(kernels, NULL));
+    for (int i = 0; kernels[i]; i++)
+        expect_same_bytes(kernels[i]->name);
+    expect_same_bytes("openblas");
+}
+
 TEST(same_bytes_again) {
     size_t bytes = 0, other_bytes = 0;
-    unsigned char *first = run_all(2, &bytes), *second = run_all(2, &other_bytes);
+    unsigned char *first = run_all(2, NULL, &bytes), *second = run_all(2, NULL, &other_bytes);
     EXPECT(bytes == other_bytes && memcmp(first, second, bytes) == 0);
     free(first);
     free(second);

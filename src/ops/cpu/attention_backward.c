@@ -8,7 +8,13 @@
 #include "ops/cpu/vector_math.h"
 #include <string.h>
 
+struct backward_job {
+    const struct op_attention_backward *op;
+    const struct cpu_kernel *kernel;  // for products, NULL for OpenBLAS
+};
+
 struct backward_tile {
+    const struct cpu_kernel *kernel;
     float probabilities[QUERY_TILE * KEY_TILE];  // P
     float gradients[QUERY_TILE * KEY_TILE];      // dropped P, then dP, then dS
     float factors[QUERY_TILE * KEY_TILE];        // f
@@ -86,7 +92,7 @@ static void compute_probabilities(const struct op_attention_backward *op, struct
     const float *lse = (const float *)op->lse.data + (at->b * op->q.shape[2] + at->head) * query_count;
     struct block query_block = attention_block(&op->q, at->b, at->queries.first, at->head, queries);
     query_block.factor = op->scale;
-    block_pack_left(&tile->left, &query_block);
+    block_pack_left(&tile->left, &query_block, tile->kernel);
     block_multiply(&(struct block_product){&tile->left, &tile->keys, at->keys, tile->probabilities, KEY_TILE, false});
     for (int64_t i = 0; i < queries; i++) {
         int64_t query = at->queries.first + i;
@@ -109,7 +115,7 @@ static void compute_score_gradients(const struct op_attention_backward *op, stru
     int64_t queries = at->queries.end - at->queries.first;
     const float *dots = (const float *)op->scratch.data + (at->b * op->q.shape[2] + at->head) * op->q.shape[1];
     struct block dout = attention_block(&op->dout, at->b, at->queries.first, at->head, queries);
-    block_pack_left(&tile->left, &dout);
+    block_pack_left(&tile->left, &dout, tile->kernel);
     block_multiply(&(struct block_product){&tile->left, &tile->values, at->keys, tile->gradients, KEY_TILE, false});
     for (int64_t i = 0; i < queries; i++) {
         struct gradient_row row = {
@@ -137,8 +143,8 @@ static void add_to_keys(struct backward_tile *tile, const struct backward_place 
                         struct block rows, const struct tensor *to) {
     struct block turned = {{scores, DTYPE_F32, KEY_TILE, true}, at->keys, rows.lines, 1};
     rows = block_turned(rows);
-    block_pack_left(&tile->left, &turned);
-    block_pack_right(&tile->right, &rows);
+    block_pack_left(&tile->left, &turned, tile->kernel);
+    block_pack_right(&tile->right, &rows, tile->kernel);
     block_multiply(&(struct block_product){&tile->left, &tile->right, rows.lines,
                                            attention_row(to, at->b, at->first_key, at->group), to->stride[1],
                                            !at->is_first || at->is_masked});
@@ -154,7 +160,7 @@ static void backward_tile(const struct op_attention_backward *op, struct backwar
     if (op->drelative_bias.data)
         add_bias_gradients(op, tile, at);
     struct block gradients = {{tile->gradients, DTYPE_F32, KEY_TILE, false}, queries, at->keys, 1};
-    block_pack_left(&tile->left, &gradients);
+    block_pack_left(&tile->left, &gradients, tile->kernel);
     block_multiply(&(struct block_product){&tile->left, &tile->keys_turned, op->q.shape[3],
                                            attention_row(&op->dq, at->b, at->queries.first, at->head), op->dq.stride[1],
                                            at->first_key > 0 || at->is_masked});
@@ -175,11 +181,11 @@ static void pack_keys(const struct op_attention_backward *op, struct backward_ti
                       const struct backward_place *at, int64_t keys) {
     struct block key_block = attention_block(&op->k, at->b, at->first_key, at->group, keys);
     struct block value_block = attention_block(&op->v, at->b, at->first_key, at->group, keys);
-    block_pack_right(&tile->keys, &key_block);
-    block_pack_right(&tile->values, &value_block);
+    block_pack_right(&tile->keys, &key_block, tile->kernel);
+    block_pack_right(&tile->values, &value_block, tile->kernel);
     key_block.factor = op->scale;
     key_block = block_turned(key_block);
-    block_pack_right(&tile->keys_turned, &key_block);
+    block_pack_right(&tile->keys_turned, &key_block, tile->kernel);
 }
 
 // What the queries see of [first_key, first_key + keys): how far the furthest of them, 0 where none sees any.
@@ -221,13 +227,15 @@ static void clear_rows(const struct tensor *t, int64_t b, int64_t head) {
 
 static void attention_backward_task(void *context, int64_t index, int thread) {
     (void)thread;
-    const struct op_attention_backward *op = context;
+    const struct backward_job *job = context;
+    const struct op_attention_backward *op = job->op;
     int64_t key_count = op->k.shape[1], groups = op->k.shape[2], heads_per_group = op->q.shape[2] / groups;
     struct backward_place at = {.b = index / groups,
                                 .group = index % groups,
                                 .rules = {op->q.shape[1], key_count, op->is_causal, &op->mask},
                                 .is_masked = attention_has_mask(&op->mask)};
     struct backward_tile tile;
+    tile.kernel = job->kernel;
     for (int64_t head = at.group * heads_per_group; head < (at.group + 1) * heads_per_group; head++) {
         row_dots(op, at.b, head);
         if (at.is_masked)
@@ -242,5 +250,6 @@ static void attention_backward_task(void *context, int64_t index, int thread) {
 }
 
 void cpu_attention_backward(struct device *device, const struct op_attention_backward *op) {
-    cpu_run(device, op->q.shape[0] * op->k.shape[2], attention_backward_task, op);
+    struct backward_job job = {op, cpu_kernel(device, DTYPE_F32)};
+    cpu_run(device, op->q.shape[0] * op->k.shape[2], attention_backward_task, &job);
 }

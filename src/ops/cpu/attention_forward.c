@@ -9,7 +9,13 @@
 #include <math.h>
 #include <string.h>
 
+struct forward_job {
+    const struct op_attention_forward *op;
+    const struct cpu_kernel *kernel;  // for products, NULL for OpenBLAS
+};
+
 struct forward_tile {
+    const struct cpu_kernel *kernel;
     float scores[QUERY_TILE * KEY_TILE];    // then probabilities, not yet divided by the sum
     float out[QUERY_TILE * MAX_HEAD_SIZE];  // (queries, D): weighted sum of values
     float max[QUERY_TILE], sum[QUERY_TILE];
@@ -89,7 +95,7 @@ static void add_keys(const struct op_attention_forward *op, struct forward_tile 
     int64_t head_size = op->q.shape[3];
     int64_t queries = at->queries.end - at->queries.first;
     struct block key_block = attention_block(&op->k, at->b, keys.first, at->group, keys.count);
-    block_pack_right(&tile->keys, &key_block);
+    block_pack_right(&tile->keys, &key_block, tile->kernel);
     block_multiply(&(struct block_product){&tile->queries, &tile->keys, keys.count, tile->scores, KEY_TILE, false});
     for (int64_t i = 0; i < queries; i++) {
         int64_t query = at->queries.first + i;
@@ -109,8 +115,8 @@ static void add_keys(const struct op_attention_forward *op, struct forward_tile 
     }
     struct block probabilities = {{tile->scores, DTYPE_F32, KEY_TILE, false}, queries, keys.count, 1};
     struct block values = block_turned(attention_block(&op->v, at->b, keys.first, at->group, keys.count));
-    block_pack_left(&tile->probabilities, &probabilities);
-    block_pack_right(&tile->values, &values);
+    block_pack_left(&tile->probabilities, &probabilities, tile->kernel);
+    block_pack_right(&tile->values, &values, tile->kernel);
     block_multiply(&(struct block_product){&tile->probabilities, &tile->values, head_size, tile->out, head_size, true});
 }
 
@@ -135,7 +141,8 @@ static struct cpu_range start_tile(struct forward_tile *tile, const struct forwa
 
 static void attention_forward_task(void *context, int64_t index, int thread) {
     (void)thread;
-    const struct op_attention_forward *op = context;
+    const struct forward_job *job = context;
+    const struct op_attention_forward *op = job->op;
     int64_t query_count = op->q.shape[1], heads = op->q.shape[2];
     int64_t head_size = op->q.shape[3], tiles = cpu_pieces(query_count, QUERY_TILE);
     struct forward_place at = {
@@ -147,11 +154,12 @@ static void attention_forward_task(void *context, int64_t index, int thread) {
     };
     at.group = at.head / (heads / op->k.shape[2]);
     struct forward_tile tile;
+    tile.kernel = job->kernel;
     tile.head_size = head_size;
     struct cpu_range all = start_tile(&tile, &at);
     struct block queries = attention_block(&op->q, at.b, at.queries.first, at.head, at.queries.end - at.queries.first);
     queries.factor = op->scale;
-    block_pack_left(&tile.queries, &queries);
+    block_pack_left(&tile.queries, &queries, tile.kernel);
     for (int64_t first = all.first; first < all.end; first += KEY_TILE) {
         struct key_range keys = {first, all.end - first < KEY_TILE ? all.end - first : KEY_TILE};
         add_keys(op, &tile, &at, keys);
@@ -167,5 +175,6 @@ static void attention_forward_task(void *context, int64_t index, int thread) {
 
 void cpu_attention_forward(struct device *device, const struct op_attention_forward *op) {
     int64_t tiles = cpu_pieces(op->q.shape[1], QUERY_TILE);
-    cpu_run(device, op->q.shape[0] * op->q.shape[2] * tiles, attention_forward_task, op);
+    struct forward_job job = {op, cpu_kernel(device, DTYPE_F32)};
+    cpu_run(device, op->q.shape[0] * op->q.shape[2] * tiles, attention_forward_task, &job);
 }

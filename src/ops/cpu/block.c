@@ -3,28 +3,27 @@
 #include "base/error.h"
 #include <cblas.h>
 
-static void pack(struct block_panels *panels, const struct block *block, int64_t width) {
-    int64_t size = cpu_pieces(block->lines, width) * pack_panel_size(width, block->steps);
+static void pack(struct block_panels *panels, const struct block *block, const struct panel_shape *shape) {
+    int64_t size = cpu_pieces(block->lines, shape->width) * pack_panel_size(shape, block->steps);
     CHECK(size + KERNEL_SLACK_BYTES / (int64_t)sizeof(float) <=
           (int64_t)(sizeof panels->values / sizeof panels->values[0]));
-    pack_panels(panels->values, &block->source, (struct cpu_range){0, block->lines},
-                (struct cpu_range){0, block->steps}, width);
+    pack_panels(panels->values, shape, &block->source, &(struct pack_part){{0, block->lines}, {0, block->steps}});
     for (int64_t i = 0; block->factor != 1 && i < size; i++)
         panels->values[i] *= block->factor;
 }
 
-void block_pack_left(struct block_panels *panels, const struct block *block) {
-    const struct cpu_kernel *kernel = cpu_kernel(DTYPE_F32);
+void block_pack_left(struct block_panels *panels, const struct block *block, const struct cpu_kernel *kernel) {
     panels->block = *block;
+    panels->kernel = kernel;
     if (kernel)
-        pack(panels, block, kernel->rows);
+        pack(panels, block, &kernel->a);
 }
 
-void block_pack_right(struct block_panels *panels, const struct block *block) {
-    const struct cpu_kernel *kernel = cpu_kernel(DTYPE_F32);
+void block_pack_right(struct block_panels *panels, const struct block *block, const struct cpu_kernel *kernel) {
     panels->block = *block;
+    panels->kernel = kernel;
     if (kernel)
-        pack(panels, block, kernel->columns);
+        pack(panels, block, &kernel->b);
 }
 
 static void multiply_blas(const struct block_product *product) {
@@ -36,25 +35,26 @@ static void multiply_blas(const struct block_product *product) {
 }
 
 void block_multiply(const struct block_product *product) {
-    const struct cpu_kernel *kernel = cpu_kernel(DTYPE_F32);
+    const struct cpu_kernel *kernel = product->a->kernel;
     const struct block *a = &product->a->block, *b = &product->b->block;
-    CHECK(a->steps <= b->steps && product->columns <= b->lines);
+    CHECK(kernel == product->b->kernel && a->steps <= b->steps && product->columns <= b->lines);
     if (!kernel) {
         multiply_blas(product);
         return;
     }
-    struct kernel_tile tile = {.inner = pack_panel_size(1, a->steps),
-                               .stride = product->stride,
-                               .addend_stride = product->adds ? product->stride : 0};
-    for (int64_t j = 0; j < product->columns; j += kernel->columns) {
-        int64_t columns = product->columns - j < kernel->columns ? product->columns - j : kernel->columns;
-        for (int64_t i = 0; i < a->lines; i += kernel->rows) {
-            int64_t rows = a->lines - i < kernel->rows ? a->lines - i : kernel->rows;
-            tile.a = product->a->values + i * tile.inner;
-            tile.b = product->b->values + j * pack_panel_size(1, b->steps);
+    int64_t inner = cpu_pieces(a->steps, kernel->a.unit) * kernel->a.unit;
+    int64_t b_steps = cpu_pieces(b->steps, kernel->b.unit) * kernel->b.unit;
+    struct kernel_tile tile = {
+        .inner = inner, .stride = product->stride, .addend_stride = product->adds ? product->stride : 0};
+    for (int64_t j = 0; j < product->columns; j += kernel->b.width) {
+        int64_t columns = product->columns - j < kernel->b.width ? product->columns - j : kernel->b.width;
+        for (int64_t i = 0; i < a->lines; i += kernel->a.width) {
+            int64_t rows = a->lines - i < kernel->a.width ? a->lines - i : kernel->a.width;
+            tile.a = product->a->values + i * inner;
+            tile.b = product->b->values + j * b_steps;
             tile.d = product->d + i * product->stride + j;
             tile.addend = product->adds ? tile.d : kernel_zeros;
-            if (rows == kernel->rows && columns == kernel->columns)
+            if (rows == kernel->a.width && columns == kernel->b.width)
                 kernel->multiply(&tile);
             else
                 kernel_multiply_part(kernel, &tile, &(struct kernel_part){rows, columns, 1, 1});

@@ -23,15 +23,17 @@ static inline struct block block_turned(struct block block) {
 }
 
 struct block_panels {
-    _Alignas(64) float values[(BLOCK_LINES + KERNEL_STEP) * (BLOCK_STEPS + KERNEL_MOST_COLUMNS)];
+    _Alignas(64) float values[(BLOCK_LINES + 8) * (BLOCK_STEPS + KERNEL_MOST_COLUMNS)];
     struct block block;
+    const struct cpu_kernel *kernel;
 };
 
-void block_pack_left(struct block_panels *panels, const struct block *block);
-void block_pack_right(struct block_panels *panels, const struct block *block);
+// For a product by this kernel, or by OpenBLAS where it is NULL.
+void block_pack_left(struct block_panels *panels, const struct block *block, const struct cpu_kernel *kernel);
+void block_pack_right(struct block_panels *panels, const struct block *block, const struct cpu_kernel *kernel);
 
 // d (lines of a, columns) = a b^T, or added to what is there, with the first `columns` lines of b and as many of its
-// steps as a has.
+// steps as a has. Both are packed for the same kernel.
 struct block_product {
     const struct block_panels *a, *b;
     int64_t columns;

@@ -17,6 +17,9 @@
 #define CPU_SIMD_MAX _Pragma("omp simd reduction(max : max)")
 #endif
 
+// Before a loop of few, known turns that must not remain a loop, such as one over vector registers.
+#define CPU_UNROLL _Pragma("GCC unroll 16")
+
 #define CPU_INLINE static inline __attribute__((always_inline))
 
 #endif

@@ -26,6 +26,13 @@ static void cpu_close(struct device *device) {
     free(cpu);
 }
 
+const struct cpu_kernel *cpu_kernel(const struct device *device, enum dtype dtype) {
+    const struct cpu_kernel *const *kernel = ((const struct cpu_device *)device)->kernels;
+    while (*kernel && (*kernel)->dtype != dtype)
+        kernel++;
+    return *kernel;
+}
+
 static bool cpu_supports(const struct device *device, enum dtype dtype) {
     (void)device;
     return dtype == DTYPE_F32 || dtype == DTYPE_BF16 || dtype == DTYPE_F16 || dtype_is_float8(dtype);
@@ -33,9 +40,11 @@ static bool cpu_supports(const struct device *device, enum dtype dtype) {
 
 static void cpu_describe(const struct device *device, char *text, size_t size) {
     int threads = pool_threads(((const struct cpu_device *)device)->pool);
-    const struct cpu_kernel *kernel = cpu_kernel(DTYPE_F32);
-    (void)snprintf(text, size, "CPU, %d %s, products by %s%s", threads, threads == 1 ? "thread" : "threads",
-                   kernel ? kernel->name : "OpenBLAS for ", kernel ? "" : openblas_get_corename());
+    const struct cpu_kernel *kernel = cpu_kernel(device, DTYPE_F32), *half = cpu_kernel(device, DTYPE_BF16);
+    int length = snprintf(text, size, "CPU, %d %s, products by %s%s", threads, threads == 1 ? "thread" : "threads",
+                          kernel ? kernel->name : "OpenBLAS for ", kernel ? "" : openblas_get_corename());
+    if (half && length >= 0 && (size_t)length < size)
+        (void)snprintf(text + length, size - (size_t)length, ", of bf16 by %s", half->name);
 }
 
 // Large blocks start on a huge page, where the system has them: a step walks gigabytes, and small pages would cost it
@@ -175,9 +184,9 @@ static const struct ops cpu_ops = {
     .attention_backward = half_attention_backward,
     .embedding_forward = half_embedding_forward,
     .embedding_backward = half_embedding_backward,
-    .softmax_stats = half_softmax_stats,
+    .softmax_stats = cpu_softmax_stats,
     .softmax_merge = cpu_softmax_merge,
-    .cross_entropy = half_cross_entropy,
+    .cross_entropy = cpu_cross_entropy,
     .dropout_add = half_dropout_add,
     .dropout_backward = half_dropout_backward,
     .column_sum = half_column_sum,
@@ -189,20 +198,21 @@ static const struct ops cpu_ops = {
     .scale = cpu_scale,
 };
 
-int cpu_open(struct device **device, int threads) {
+int cpu_open(struct device **device, const struct device_options *options) {
     *device = NULL;
+    const struct cpu_kernel *kernels[KERNEL_COUNT + 1];
     struct pool *pool = NULL;
-    TRY(pool_create(&pool, threads));
+    TRY(kernel_choose(kernels, options->cpu_kernels));
+    TRY(pool_create(&pool, options->threads));
     // Tasks call OpenBLAS; threads of its own would fight over the cores and make results depend on their number.
     openblas_set_num_threads(1);
     struct cpu_device *cpu = memory_alloc(sizeof *cpu);
     *cpu = (struct cpu_device){.base = {&cpu_ops}, .pool = pool};
-    if (cpu_kernel(DTYPE_F32)) {
-        cpu->workspace = cpu_alloc(&cpu->base, matmul_packed_bytes(threads));
-        if (!cpu->workspace) {
-            cpu_close(&cpu->base);
-            return -1;
-        }
+    memcpy(cpu->kernels, kernels, sizeof kernels);
+    cpu->workspace = cpu_alloc(&cpu->base, matmul_packed_bytes(options->threads));
+    if (!cpu->workspace) {
+        cpu_close(&cpu->base);
+        return -1;
     }
     *device = &cpu->base;
     return 0;

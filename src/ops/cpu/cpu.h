@@ -7,15 +7,20 @@
 
 #include "ops/device.h"
 #include "ops/cpu/clones.h"
+#include "ops/cpu/kernel.h"
 #include "base/pool.h"
 
 struct cpu_device {
     struct device base;
     struct pool *pool;
-    char *workspace;  // what matmul_packed packs operands into
-    void *wide;       // what half.c widens 16-bit tensors into
+    const struct cpu_kernel *kernels[KERNEL_COUNT + 1];  // those that products may go through, best first, then NULL
+    char *workspace;                                     // what matmul_packed packs operands into
+    void *wide;                                          // what half.c widens 16-bit tensors into
     size_t wide_bytes;
 };
+
+// The best micro-kernel for a dtype; NULL where there is none, and OpenBLAS does the work.
+const struct cpu_kernel *cpu_kernel(const struct device *device, enum dtype dtype);
 
 // Runs task(context, 0…count-1) on the device's threads and returns when all are done.
 void cpu_run(struct device *device, int64_t count, void (*task)(void *context, int64_t index, int thread),

@@ -2,7 +2,7 @@
 // device's own, and its 16-bit outputs are rounded out of it. So sums are in fp32 and each stored number is rounded
 // once, which is what makes this backend the truth for those that compute in 16 bits. What an operation reads and
 // writes is listed below, tensor by tensor; those of other dtypes pass as they are. Products alone may take bf16
-// operands as they are: what a BFMMLA adds up is fp32 too.
+// operands as they are: what processors with instructions for them add up is fp32 too.
 //
 // The memory grows to the largest operation in the first step and stays. It is not part of the plan of a step: 16 bits
 // on the CPU are for small models.
@@ -11,7 +11,6 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include <stddef.h>
-#include <stdlib.h>
 
 enum { READ = 1, WRITTEN = 2, CHANGED = READ | WRITTEN };
 
@@ -35,10 +34,10 @@ static size_t wide_bytes(const struct tensor *t) {
 static void reserve(struct cpu_device *cpu, size_t bytes) {
     if (bytes <= cpu->wide_bytes)
         return;
-    free(cpu->wide);
-    if (posix_memalign(&cpu->wide, 4096, bytes) != 0)
-        die_code(EXIT_CODE_OUT_OF_MEMORY, "cannot allocate %.1f MiB to compute in 16 bits on the CPU",
-                 (double)bytes / 1048576.0);
+    device_free(&cpu->base, cpu->wide);
+    cpu->wide = device_alloc(&cpu->base, bytes);
+    if (!cpu->wide)
+        die_code(EXIT_CODE_OUT_OF_MEMORY, "computing in 16 bits on the CPU: %s", error_message());
     cpu->wide_bytes = bytes;
 }
 
@@ -100,7 +99,7 @@ static void narrow(struct device *device, const void *op, const void *wide, cons
     }
 
 // What an output holds before is only read where the operation adds to it. Operands stay as they are where the
-// processor multiplies them in 16 bits.
+// processor multiplies them in 16 bits, and so does the result where its sums need not be kept in between.
 void half_matmul(struct device *device, const struct op_matmul *op) {
     if (dtype_is_float8(op->a.dtype)) {
         cpu_matmul_float8(device, op);
@@ -110,7 +109,8 @@ void half_matmul(struct device *device, const struct op_matmul *op) {
     const struct field fields[] = {FIELD(matmul, bias, READ), FIELD(matmul, d, op->beta == 0.0f ? WRITTEN : CHANGED),
                                    FIELD(matmul, aux, is_gradient ? READ : WRITTEN), FIELD(matmul, a, READ),
                                    FIELD(matmul, b, READ)};
-    size_t count = matmul_kernel(op) ? 3 : 5;
+    const struct cpu_kernel *kernel = matmul_kernel(device, op);
+    size_t count = !kernel ? 5 : matmul_packed_writes_half(op, kernel) ? 1 : 3;
     struct op_matmul wide = *op;
     bool is_widened = widen(device, &wide, fields, count);
     cpu_matmul(device, &wide);
@@ -139,8 +139,6 @@ HALF(attention_backward, FIELD(attention_backward, dq, WRITTEN), FIELD(attention
 HALF(embedding_forward, FIELD(embedding_forward, out, WRITTEN), FIELD(embedding_forward, table, READ),
      FIELD(embedding_forward, position_table, READ))
 HALF(embedding_backward, FIELD(embedding_backward, dout, READ))
-HALF(softmax_stats, FIELD(softmax_stats, logits, READ))
-HALF(cross_entropy, FIELD(cross_entropy, logits, CHANGED))
 HALF(dropout_add, FIELD(dropout_add, out, WRITTEN), FIELD(dropout_add, x, READ), FIELD(dropout_add, residual, READ),
      FIELD(dropout_add, bias, READ))
 HALF(dropout_backward, FIELD(dropout_backward, dx, WRITTEN), FIELD(dropout_backward, dy, READ))

@@ -18,8 +18,6 @@ void half_attention_forward(struct device *device, const struct op_attention_for
 void half_attention_backward(struct device *device, const struct op_attention_backward *op);
 void half_embedding_forward(struct device *device, const struct op_embedding_forward *op);
 void half_embedding_backward(struct device *device, const struct op_embedding_backward *op);
-void half_softmax_stats(struct device *device, const struct op_softmax_stats *op);
-void half_cross_entropy(struct device *device, const struct op_cross_entropy *op);
 void half_dropout_add(struct device *device, const struct op_dropout_add *op);
 void half_dropout_backward(struct device *device, const struct op_dropout_backward *op);
 void half_column_sum(struct device *device, const struct op_column_sum *op);

@@ -1,13 +1,56 @@
-// Which micro-kernel serves a dtype on this processor, and tiles that are not whole.
+// Which micro-kernels there are on this processor, and tiles that are not whole.
 #include "ops/cpu/kernel.h"
+#include "base/error.h"
+#include <stdbool.h>
 #include <stddef.h>
+#include <stdio.h>
+#include <string.h>
 
 const float kernel_zeros[KERNEL_MOST_COLUMNS];
 
-const struct cpu_kernel *cpu_kernel(enum dtype dtype) {
-    if (dtype == DTYPE_F32)
-        return kernel_neon();
-    return dtype == DTYPE_BF16 ? kernel_neon_bf16() : NULL;
+// Best first among those of a dtype.
+static const struct cpu_kernel *(*const known[KERNEL_COUNT])(void) = {
+    kernel_amx, kernel_avx512_bf16, kernel_bfmmla, kernel_avx512, kernel_avx2, kernel_neon,
+};
+
+static bool is_named(const char *name, const char *names, size_t length) {
+    return strlen(name) == length && memcmp(name, names, length) == 0;
+}
+
+// Adds the kernel of a name to those chosen; -1 where the processor has none of that name.
+static int mark(bool is_chosen[KERNEL_COUNT], const char *name, size_t length) {
+    char list[128] = "openblas";
+    for (int i = 0; i < KERNEL_COUNT; i++) {
+        const struct cpu_kernel *kernel = known[i]();
+        if (!kernel)
+            continue;
+        if (is_named(kernel->name, name, length)) {
+            is_chosen[i] = true;
+            return 0;
+        }
+        size_t used = strlen(list);
+        (void)snprintf(list + used, sizeof list - used, ", %s", kernel->name);
+    }
+    if (is_named("openblas", name, length))
+        return 0;
+    return error_set("this processor has no kernel \"%.*s\" for matrix products; choose from %s", (int)length, name,
+                     list);
+}
+
+int kernel_choose(const struct cpu_kernel *chosen[KERNEL_COUNT + 1], const char *names) {
+    bool is_chosen[KERNEL_COUNT] = {false};
+    for (const char *name = names; name;) {
+        size_t length = strcspn(name, ",");
+        TRY(mark(is_chosen, name, length));
+        name = name[length] ? name + length + 1 : NULL;
+    }
+    int count = 0;
+    for (int i = 0; i < KERNEL_COUNT; i++) {
+        if ((!names || is_chosen[i]) && known[i]())
+            chosen[count++] = known[i]();
+    }
+    chosen[count] = NULL;
+    return 0;
 }
 
 // The kernel writes a whole tile elsewhere, from where what is wanted is taken.
@@ -18,7 +61,7 @@ void kernel_multiply_part(const struct cpu_kernel *kernel, const struct kernel_t
     whole.addend = kernel_zeros;
     whole.addend_stride = 0;
     whole.d = product;
-    whole.stride = kernel->columns;
+    whole.stride = kernel->b.width;
     kernel->multiply(&whole);
     for (int64_t i = 0; i < part->rows; i++) {
         float *d = tile->d + i * tile->stride;

@@ -1,20 +1,28 @@
 // Micro-kernels: the innermost loop of a matrix product, over operands that were packed into panels. A panel holds
-// `width` neighbouring lines of an operand, one step of the inner dimension after the other, so that the kernel reads
-// both operands from first to last byte. Private to ops/cpu.
+// `width` neighbouring lines of an operand, a few steps of the inner dimension after the other, so that the kernel
+// reads both operands from first to last byte. A kernel is a row of a table: how its panels lie, and a function. All
+// that is around it, packing, blocks, threads and attention, is the same for all of them. Private to ops/cpu.
 #ifndef OPS_CPU_KERNEL_H
 #define OPS_CPU_KERNEL_H
 
 #include "tensor/tensor.h"
 #include <stdint.h>
 
-// Panels have a multiple of KERNEL_STEP steps, the last ones zero where need be, and at least KERNEL_SLACK_BYTES that
-// may be read behind them. A tile has at most KERNEL_MOST_ROWS by KERNEL_MOST_COLUMNS elements.
-enum { KERNEL_STEP = 8, KERNEL_SLACK_BYTES = 256, KERNEL_MOST_ROWS = 16, KERNEL_MOST_COLUMNS = 32 };
+// Panels have at least KERNEL_SLACK_BYTES that may be read behind them. A tile has at most KERNEL_MOST_ROWS by
+// KERNEL_MOST_COLUMNS elements.
+enum { KERNEL_SLACK_BYTES = 256, KERNEL_MOST_ROWS = 32, KERNEL_MOST_COLUMNS = 32, KERNEL_MOST_UNIT = 32 };
+enum { KERNEL_COUNT = 6 };  // that there are, for all processors
+
+// A panel is (steps / group, width, group): `group` steps of a line lie side by side. Its steps are filled up with
+// zeros to a multiple of `unit`, which is one of `group`.
+struct panel_shape {
+    int64_t width, group, unit;
+};
 
 // d = a^T b + addend, for one tile.
 struct kernel_tile {
-    int64_t inner;      // a multiple of KERNEL_STEP
-    const void *a, *b;  // panels (inner, rows) and (inner, columns), as pack.h has them
+    int64_t inner;      // steps, a multiple of the panels' unit
+    const void *a, *b;  // panels of `inner` steps
     const float *addend;
     int64_t addend_stride;  // 0 where all rows get the same
     float *d;               // may be the addend
@@ -23,10 +31,15 @@ struct kernel_tile {
 
 struct cpu_kernel {
     const char *name;
-    enum dtype dtype;       // of the panels; sums are in fp32
-    int64_t rows, columns;  // of a tile
-    // Every element is one sum from the first step to the last, to which the addend is added.
+    enum dtype dtype;         // of the panels; sums are in fp32
+    struct panel_shape a, b;  // a tile has a.width rows and b.width columns
+    int64_t most_steps;       // that suit one call: a panel of b then stays in the first cache from tile to tile
+    int64_t move_cost;        // multiplications in the time that packing or fetching an element takes, about
+    // Every element is one sum from the first step to the last, to which the addend is added, first or last.
     void (*multiply)(const struct kernel_tile *tile);
+    // What a thread does before its first and behind its last product of a task; NULL where there is nothing to do.
+    void (*enter)(void);
+    void (*leave)(void);
 };
 
 // A row of zeros, for an addend.
@@ -41,11 +54,16 @@ struct kernel_part {
 void kernel_multiply_part(const struct cpu_kernel *kernel, const struct kernel_tile *tile,
                           const struct kernel_part *part);
 
-// The kernel for the processor we run on; NULL where there is none, or OpenBLAS is the faster choice.
-const struct cpu_kernel *cpu_kernel(enum dtype dtype);
+// The kernels that the processor we run on has, best first, then NULL: all of them, or of these names, separated by
+// commas. "openblas" is none.
+int kernel_choose(const struct cpu_kernel *chosen[KERNEL_COUNT + 1], const char *names);
 
-// Those of aarch64, NULL elsewhere.
-const struct cpu_kernel *kernel_neon(void);
-const struct cpu_kernel *kernel_neon_bf16(void);
+// Each is NULL where the processor is of another kind or lacks the instructions.
+const struct cpu_kernel *kernel_neon(void);         // fp32, aarch64
+const struct cpu_kernel *kernel_bfmmla(void);       // bf16, aarch64 with the BF16 extension
+const struct cpu_kernel *kernel_avx2(void);         // fp32, x86-64 with AVX2 and FMA
+const struct cpu_kernel *kernel_avx512(void);       // fp32, x86-64 with AVX-512
+const struct cpu_kernel *kernel_avx512_bf16(void);  // bf16, x86-64 with AVX512-BF16
+const struct cpu_kernel *kernel_amx(void);          // bf16, x86-64 with AMX, where the system lets us use it
 
 #endif

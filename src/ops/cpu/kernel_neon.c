@@ -78,8 +78,13 @@ static void multiply_8x12(const struct kernel_tile *tile) {
 // clang-format on
 
 const struct cpu_kernel *kernel_neon(void) {
-    static const struct cpu_kernel kernel = {
-        .name = "an 8 x 12 NEON kernel", .dtype = DTYPE_F32, .rows = 8, .columns = 12, .multiply = multiply_8x12};
+    static const struct cpu_kernel kernel = {.name = "neon",
+                                             .dtype = DTYPE_F32,
+                                             .a = {8, 1, 4},
+                                             .b = {12, 1, 4},
+                                             .most_steps = 512,
+                                             .move_cost = 8,
+                                             .multiply = multiply_8x12};
     return &kernel;
 }
 

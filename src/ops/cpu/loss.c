@@ -1,9 +1,12 @@
 // Softmax cross entropy over rows of logits. A row belongs to one task. The statistics are taken in one pass over
 // memory: a block of columns is read for its maximum and then, still in the nearest cache, for its sum of
-// exponentials.
+// exponentials. Logits of 16 bits are widened block by block, on the stack: there are too many of them to widen all in
+// memory, as half.c does for other operations.
+#include "ops/cpu/convert.h"
 #include "ops/cpu/cpu.h"
 #include "ops/cpu/vector_math.h"
 #include <math.h>
+#include <string.h>
 
 enum { COLUMN_PIECE = 2048 };
 
@@ -23,19 +26,33 @@ CPU_CLONES static float block_exp_sum(const float *x, float max, int64_t count) 
     return sum;
 }
 
+static unsigned char *logits_at(const struct tensor *logits, int64_t row, int64_t column) {
+    return (unsigned char *)logits->data + (size_t)(row * logits->shape[1] + column) * dtype_bytes(logits->dtype);
+}
+
+// `count` logits of a row as fp32: in place, or in the buffer.
+static float *widen(const struct tensor *logits, int64_t row, struct cpu_range columns, float buffer[COLUMN_PIECE]) {
+    unsigned char *from = logits_at(logits, row, columns.first);
+    if (logits->dtype == DTYPE_F32)
+        return (float *)(void *)from;
+    cpu_convert(buffer, DTYPE_F32, from, logits->dtype, columns.end - columns.first);
+    return buffer;
+}
+
 // When a block raises the maximum, the sum so far is scaled down to it. NaN logits make the sum NaN.
-static void row_stats(const float *logits, int64_t columns, float *row_max, float *row_sum) {
-    float max = -INFINITY;
+static void row_stats(const struct tensor *logits, int64_t row, float *row_max, float *row_sum) {
+    float max = -INFINITY, buffer[COLUMN_PIECE];
     double sum = 0;
-    for (int64_t c = 0; c < columns; c += COLUMN_PIECE) {
-        int64_t count = columns - c < COLUMN_PIECE ? columns - c : COLUMN_PIECE;
-        float piece_max = block_max(logits + c, count);
+    for (int64_t i = 0; i < cpu_pieces(logits->shape[1], COLUMN_PIECE); i++) {
+        struct cpu_range columns = cpu_piece(logits->shape[1], COLUMN_PIECE, i);
+        const float *x = widen(logits, row, columns, buffer);
+        float piece_max = block_max(x, columns.end - columns.first);
         if (piece_max > max) {
             sum *= exp((double)max - (double)piece_max);
             max = piece_max;
         }
         // Where everything so far is minus infinity the sum is 0, and NaN must still come through.
-        sum += (double)block_exp_sum(logits + c, max > -INFINITY ? max : 0.0f, count);
+        sum += (double)block_exp_sum(x, max > -INFINITY ? max : 0.0f, columns.end - columns.first);
     }
     *row_max = max;
     *row_sum = (float)sum;
@@ -47,10 +64,12 @@ static void softmax_stats_task(void *context, int64_t index, int thread) {
     int64_t columns = op->logits.shape[1];
     struct cpu_range rows = cpu_piece(op->logits.shape[0], cpu_rows_per_task(columns), index);
     for (int64_t n = rows.first; n < rows.end; n++) {
-        const float *logits = (const float *)op->logits.data + n * columns;
-        row_stats(logits, columns, (float *)op->row_max.data + n, (float *)op->row_sum.data + n);
+        row_stats(&op->logits, n, (float *)op->row_max.data + n, (float *)op->row_sum.data + n);
         int64_t label = ((const int32_t *)op->labels.data)[n] - op->vocabulary_start;
-        ((float *)op->row_target.data)[n] = label >= 0 && label < columns ? logits[label] : 0.0f;
+        float target = 0;
+        if (label >= 0 && label < columns)
+            cpu_convert(&target, DTYPE_F32, logits_at(&op->logits, n, label), op->logits.dtype, 1);
+        ((float *)op->row_target.data)[n] = target;
     }
 }
 
@@ -85,6 +104,22 @@ CPU_CLONES static void softmax_gradient(float *logits, float max, float factor, 
         logits[c] = factor * vector_exp(logits[c] - max);
 }
 
+// The gradient in place of a row of logits.
+static void row_gradient(const struct op_cross_entropy *op, int64_t n, float weight) {
+    float max = ((const float *)op->row_max.data)[n], sum = ((const float *)op->row_sum.data)[n], buffer[COLUMN_PIECE];
+    int64_t label = ((const int32_t *)op->labels.data)[n] - op->vocabulary_start;
+    for (int64_t i = 0; i < cpu_pieces(op->logits.shape[1], COLUMN_PIECE); i++) {
+        struct cpu_range columns = cpu_piece(op->logits.shape[1], COLUMN_PIECE, i);
+        float *x = widen(&op->logits, n, columns, buffer);
+        softmax_gradient(x, max, weight / sum, columns.end - columns.first);
+        if (label >= columns.first && label < columns.end)
+            x[label - columns.first] -= weight;
+        if (x == buffer)
+            cpu_convert(logits_at(&op->logits, n, columns.first), op->logits.dtype, buffer, DTYPE_F32,
+                        columns.end - columns.first);
+    }
+}
+
 static void cross_entropy_task(void *context, int64_t index, int thread) {
     (void)thread;
     const struct op_cross_entropy *op = context;
@@ -96,16 +131,10 @@ static void cross_entropy_task(void *context, int64_t index, int thread) {
         if (!op->weights.data)
             continue;
         float weight = ((const float *)op->weights.data)[n];
-        float *logits = (float *)op->logits.data + n * columns;
-        if (weight == 0) {
-            for (int64_t c = 0; c < columns; c++)
-                logits[c] = 0;
-            continue;
-        }
-        softmax_gradient(logits, max, weight / sum, columns);
-        int64_t label = ((const int32_t *)op->labels.data)[n] - op->vocabulary_start;
-        if (label >= 0 && label < columns)
-            logits[label] -= weight;
+        if (weight == 0)
+            memset(logits_at(&op->logits, n, 0), 0, (size_t)columns * dtype_bytes(op->logits.dtype));
+        else
+            row_gradient(op, n, weight);
     }
 }
 

@@ -1,5 +1,6 @@
 // Matrix products: the choice between a micro-kernel of our own and OpenBLAS, and the epilogues of both.
 #include "ops/cpu/matmul.h"
+#include "ops/cpu/convert.h"
 #include "ops/cpu/vector_math.h"
 
 CPU_CLONES static void gelu_row(float *d, const float *aux, int64_t count) {
@@ -14,27 +15,56 @@ CPU_CLONES static void gelu_gradient_row(float *d, const float *aux, int64_t cou
         d[j] *= vector_gelu_gradient(aux[j]);
 }
 
-void matmul_finish(const struct op_matmul *op, struct cpu_range rows, struct cpu_range columns) {
-    if (op->epilogue != EPILOGUE_BIAS_ACTIVATION && op->epilogue != EPILOGUE_ACTIVATION_GRADIENT)
-        return;
-    int64_t count = columns.end - columns.first;
-    for (int64_t i = rows.first; i < rows.end; i++) {
-        float *d = (float *)op->d.data + i * op->d.stride[0] + columns.first;
-        const float *aux = op->aux.data ? (const float *)op->aux.data + i * op->d.shape[1] + columns.first : d;
-        if (op->epilogue == EPILOGUE_BIAS_ACTIVATION)
-            gelu_row(d, aux, count);
-        else
-            gelu_gradient_row(d, aux, count);
+static void finish_row(const struct op_matmul *op, float *d, const float *aux, int64_t count) {
+    if (op->epilogue == EPILOGUE_BIAS_ACTIVATION)
+        gelu_row(d, aux, count);
+    else if (op->epilogue == EPILOGUE_ACTIVATION_GRADIENT)
+        gelu_gradient_row(d, aux, count);
+}
+
+// The product is elsewhere and d and aux are bf16; a piece of a row at a time.
+static void finish_half(const struct op_matmul *op, const struct matmul_part *part) {
+    enum { PIECE = 128 };
+    float aux_piece[PIECE];
+    for (int64_t i = part->rows.first; i < part->rows.end; i++) {
+        for (int64_t j = part->columns.first; j < part->columns.end; j += PIECE) {
+            int64_t count = part->columns.end - j < PIECE ? part->columns.end - j : PIECE;
+            float *product = part->product + (i - part->rows.first) * part->stride + j - part->columns.first;
+            uint16_t *d = (uint16_t *)op->d.data + i * op->d.stride[0] + j;
+            uint16_t *aux = op->aux.data ? (uint16_t *)op->aux.data + i * op->d.shape[1] + j : NULL;
+            if (aux && op->epilogue == EPILOGUE_BIAS_ACTIVATION)
+                cpu_convert(aux, DTYPE_BF16, product, DTYPE_F32, count);
+            else if (aux)
+                cpu_convert(aux_piece, DTYPE_F32, aux, DTYPE_BF16, count);
+            finish_row(op, product, op->epilogue == EPILOGUE_ACTIVATION_GRADIENT ? aux_piece : product, count);
+            cpu_convert(d, DTYPE_BF16, product, DTYPE_F32, count);
+        }
     }
 }
 
-const struct cpu_kernel *matmul_kernel(const struct op_matmul *op) {
-    const struct cpu_kernel *kernel = cpu_kernel(op->a.dtype);
-    return kernel && op->d.shape[0] >= kernel->rows && op->d.shape[1] >= kernel->columns ? kernel : NULL;
+void matmul_finish(const struct op_matmul *op, const struct matmul_part *part) {
+    if (op->d.dtype != DTYPE_F32) {
+        finish_half(op, part);
+        return;
+    }
+    int64_t first = part->columns.first, count = part->columns.end - first;
+    for (int64_t i = part->rows.first; i < part->rows.end; i++) {
+        float *d = (float *)op->d.data + i * op->d.stride[0] + first;
+        const float *aux = op->aux.data ? (const float *)op->aux.data + i * op->d.shape[1] + first : d;
+        finish_row(op, d, aux, count);
+    }
+}
+
+const struct cpu_kernel *matmul_kernel(const struct device *device, const struct op_matmul *op) {
+    const struct cpu_kernel *const *kernel = ((const struct cpu_device *)device)->kernels;
+    while (*kernel && ((*kernel)->dtype != op->a.dtype || op->d.shape[0] < (*kernel)->a.width ||
+                       op->d.shape[1] < (*kernel)->b.width))
+        kernel++;
+    return *kernel;
 }
 
 void cpu_matmul(struct device *device, const struct op_matmul *op) {
-    const struct cpu_kernel *kernel = matmul_kernel(op);
+    const struct cpu_kernel *kernel = matmul_kernel(device, op);
     if (op->d.shape[0] == 0 || op->d.shape[1] == 0)
         return;
     if (kernel)

@@ -22,16 +22,27 @@ static inline double matmul_size(const struct op_matmul *op) {
     return (double)op->d.shape[0] * (double)op->d.shape[1] * (double)op->a.shape[op->transpose_a ? 0 : 1];
 }
 
-// The activation or its gradient over a part whose product, with its bias, is complete and best still in cache.
-void matmul_finish(const struct op_matmul *op, struct cpu_range rows, struct cpu_range columns);
+// A part of a result, and its product: in place in the target, or elsewhere where that is no fp32.
+struct matmul_part {
+    struct cpu_range rows, columns;
+    float *product;
+    int64_t stride;
+};
 
-// The micro-kernel that a product goes through, by the dtype of a and b; NULL where there is none, or where a tile of
-// it would be half empty, as with the few rows of text that is being generated: then packing is not worth its while.
-const struct cpu_kernel *matmul_kernel(const struct op_matmul *op);
+// What follows for a part whose product, with its bias, is complete and best still in cache: the activation or its
+// gradient, and the rounding to bf16.
+void matmul_finish(const struct op_matmul *op, const struct matmul_part *part);
+
+// The micro-kernel that a product goes through, by the dtype of a and b: the best of those whose tiles it fills. NULL
+// where there is none, as with the few rows of text that is being generated: then packing is not worth its while.
+const struct cpu_kernel *matmul_kernel(const struct device *device, const struct op_matmul *op);
 
 // The product in tiles of OpenBLAS calls, and in panels through a micro-kernel.
 void matmul_blas(struct device *device, const struct op_matmul *op);
 void matmul_packed(struct device *device, const struct op_matmul *op, const struct cpu_kernel *kernel);
+
+// Whether matmul_packed can leave a product in bf16: not where the inner dimension is so long that sums stay in d.
+bool matmul_packed_writes_half(const struct op_matmul *op, const struct cpu_kernel *kernel);
 
 // The memory matmul_packed needs for a device with this many threads.
 size_t matmul_packed_bytes(int threads);

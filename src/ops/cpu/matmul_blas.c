@@ -126,7 +126,7 @@ static void matmul_task(void *context, int64_t index, int thread) {
     if (matmul_has_bias(op))
         fill_bias(&tile, op->bias.data);
     multiply_tile(job, &tile, matmul_has_bias(op) ? 1.0f : op->beta);
-    matmul_finish(op, tile.rows, tile.columns);
+    matmul_finish(op, &(struct matmul_part){tile.rows, tile.columns, tile.d, tile.stride});
 }
 
 void matmul_blas(struct device *device, const struct op_matmul *op) {

@@ -3,6 +3,7 @@
 #define OPS_CPU_PACK_H
 
 #include "ops/cpu/cpu.h"
+#include "ops/cpu/kernel.h"
 
 // An operand of a product as lines along the inner dimension: rows of a, columns of b.
 struct pack_source {
@@ -12,13 +13,30 @@ struct pack_source {
     bool lines_are_across;  // the steps of a line are `stride` apart and neighbouring lines 1; else the other way round
 };
 
-// The distance between panels of this many lines and steps, in elements.
-int64_t pack_panel_size(int64_t width, int64_t steps);
+// The distance between panels of this many steps, in elements.
+int64_t pack_panel_size(const struct panel_shape *shape, int64_t steps);
 
-// Panels of `width` lines, 8 or 12: those of `lines`, which start a new panel, and of `inner`. The last panel is filled
-// up with zero lines and each panel with zero steps. A panel of fp32 is (steps, width); one of bf16 (steps / 4, width,
-// 4).
-void pack_panels(void *panels, const struct pack_source *source, struct cpu_range lines, struct cpu_range inner,
-                 int64_t width);
+struct pack_part {
+    struct cpu_range lines, inner;
+};
+
+// The panels of these lines, which start a new panel, and of these steps of the inner dimension. The last panel is
+// filled up with zero lines and each panel with zero steps.
+void pack_panels(void *panels, const struct panel_shape *shape, const struct pack_source *source,
+                 const struct pack_part *part);
+
+// What pack.c leaves to the two files that know a fast way: whole groups of full panels. All distances are in bytes.
+struct pack_job {
+    unsigned char *panels;
+    const unsigned char *from;
+    int64_t stride, panel_bytes;
+    int64_t count, groups, width;
+};
+
+// Lines that follow the memory, of groups of 4, 8 or 64 bytes.
+void pack_lines(const struct pack_job *job, int64_t group_bytes);
+// Lines that lie across it: fp32 one by one; bf16 in groups of 2, 4 or 32.
+void pack_across_f32(const struct pack_job *job);
+void pack_across_bf16(const struct pack_job *job, int64_t group);
 
 #endif

@@ -79,15 +79,20 @@ static void multiply_8x12(const struct kernel_tile *tile) {
 }
 // clang-format on
 
-const struct cpu_kernel *kernel_neon_bf16(void) {
-    static const struct cpu_kernel kernel = {
-        .name = "an 8 x 12 BFMMLA kernel", .dtype = DTYPE_BF16, .rows = 8, .columns = 12, .multiply = multiply_8x12};
+const struct cpu_kernel *kernel_bfmmla(void) {
+    static const struct cpu_kernel kernel = {.name = "bfmmla",
+                                             .dtype = DTYPE_BF16,
+                                             .a = {8, 4, 8},
+                                             .b = {12, 4, 8},
+                                             .most_steps = 1024,
+                                             .move_cost = 32,
+                                             .multiply = multiply_8x12};
     return getauxval(AT_HWCAP2) & HWCAP2_HAS_BF16 ? &kernel : NULL;
 }
 
 #else
 
-const struct cpu_kernel *kernel_neon_bf16(void) {
+const struct cpu_kernel *kernel_bfmmla(void) {
     return NULL;
 }
 

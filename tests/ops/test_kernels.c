@@ -1,0 +1,201 @@
+// The micro-kernels for matrix products, each by itself: those that this processor has, and, on any processor, plain
+// models of all of them, which read panels of the same layout. So packing and blocks are tried for kernels whose
+// instructions are not there. Numbers are small integers, whose products and sums are exact: results must be equal.
+#include "cases_attention.h"
+#include "cases_matmul.h"
+#include "ops/cpu/matmul.h"
+
+static int entered;  // models that have something to enter, less those that have left
+
+static void enter_model(void) {
+    entered++;
+}
+
+static void leave_model(void) {
+    entered--;
+}
+
+// A line of a panel.
+struct line {
+    const void *panel;
+    const struct panel_shape *shape;
+    enum dtype dtype;
+    int64_t index;
+};
+
+static void read_line(float *steps, int64_t count, const struct line *line) {
+    for (int64_t k = 0; k < count; k++) {
+        int64_t group = line->shape->group;
+        int64_t place = (k / group * line->shape->width + line->index) * group + k % group;
+        steps[k] = line->dtype == DTYPE_F32 ? ((const float *)line->panel)[place]
+                                            : lab_from_bf16(((const uint16_t *)line->panel)[place]);
+    }
+}
+
+static void multiply_model(const struct cpu_kernel *kernel, const struct kernel_tile *tile) {
+    static float rows[KERNEL_MOST_ROWS][1024], columns[1024];
+    EXPECT(tile->inner % kernel->a.unit == 0 && tile->inner <= kernel->most_steps);
+    EXPECT_INT(entered, kernel->enter != NULL);
+    for (int64_t i = 0; i < kernel->a.width; i++)
+        read_line(rows[i], tile->inner, &(struct line){tile->a, &kernel->a, kernel->dtype, i});
+    for (int64_t j = 0; j < kernel->b.width; j++) {
+        read_line(columns, tile->inner, &(struct line){tile->b, &kernel->b, kernel->dtype, j});
+        for (int64_t i = 0; i < kernel->a.width; i++) {
+            double sum = 0;
+            for (int64_t k = 0; k < tile->inner; k++)
+                sum += (double)rows[i][k] * (double)columns[k];
+            tile->d[i * tile->stride + j] = (float)sum + tile->addend[i * tile->addend_stride + j];
+        }
+    }
+}
+
+#define MODEL(name_, ...)                                                                                              \
+    static void multiply_##name_(const struct kernel_tile *tile);                                                      \
+    static const struct cpu_kernel model_##name_ = {                                                                   \
+        .name = "a model of " #name_, .multiply = multiply_##name_, __VA_ARGS__};                                      \
+    static void multiply_##name_(const struct kernel_tile *tile) {                                                     \
+        multiply_model(&model_##name_, tile);                                                                          \
+    }
+MODEL(neon, .dtype = DTYPE_F32, .a = {8, 1, 4}, .b = {12, 1, 4}, .most_steps = 512)
+MODEL(avx2, .dtype = DTYPE_F32, .a = {4, 1, 1}, .b = {24, 1, 1}, .most_steps = 256)
+MODEL(avx512, .dtype = DTYPE_F32, .a = {12, 1, 1}, .b = {32, 1, 1}, .most_steps = 384)
+MODEL(bfmmla, .dtype = DTYPE_BF16, .a = {8, 4, 8}, .b = {12, 4, 8}, .most_steps = 1024)
+MODEL(avx512_bf16, .dtype = DTYPE_BF16, .a = {8, 2, 2}, .b = {32, 2, 2}, .most_steps = 512)
+MODEL(amx, .dtype = DTYPE_BF16, .a = {32, 32, 32}, .b = {32, 2, 32}, .most_steps = 768, .enter = enter_model,
+      .leave = leave_model)
+
+// Small integers: bf16 holds them, and fp32 the sums of all their products.
+static void fill(struct lab *lab, struct wide *w) {
+    for (int64_t i = 0; i < tensor_count(w->whole.t); i++)
+        w->whole.x[i] = nearbyint(w->whole.x[i] * 8);
+    lab_write(lab, w->whole.t, w->whole.x);
+}
+
+static void exact_product(struct lab *lab, const int64_t size[3], int transposes, int64_t extra) {
+    int64_t M = size[0], N = size[1], K = size[2];
+    bool transpose_a = transposes & 1, transpose_b = transposes & 2;
+    struct wide a = transpose_a ? lab_wide(lab, lab->dtype, K, M, extra) : lab_wide(lab, lab->dtype, M, K, extra);
+    struct wide b = transpose_b ? lab_wide(lab, lab->dtype, N, K, extra) : lab_wide(lab, lab->dtype, K, N, extra);
+    struct wide d = lab_wide(lab, DTYPE_F32, M, N, extra);
+    fill(lab, &a);
+    fill(lab, &b);
+    fill(lab, &d);
+    struct op_matmul op = {
+        a.t, b.t, d.t, .transpose_a = transpose_a, .transpose_b = transpose_b, .alpha = 1, .beta = transposes > 1};
+    double *expected = naive_matmul(lab, &op, &a, &b, &d);
+    op_matmul(lab->device, &op);
+    expect_wide(lab, &d, expected);
+    op.alpha = 0.5f;
+    op.beta = 2;
+    for (int64_t i = 0; i < M; i++) {
+        for (int64_t j = 0; j < N; j++)
+            d.whole.x[i * d.stride + d.first + j] = expected[i * N + j];
+    }
+    expected = naive_matmul(lab, &op, &a, &b, &d);
+    op_matmul(lab->device, &op);
+    expect_wide(lab, &d, expected);
+    lab_clear(lab);
+}
+
+// A device whose products go through this kernel alone, and a lab whose comparisons allow for no error.
+static void open_kernel(struct lab *lab, const struct cpu_kernel *kernel, int threads) {
+    struct device *device = NULL;
+    EXPECT_OK(cpu_open(&device, &(struct device_options){.threads = threads, .cpu_kernels = NULL}));
+    ((struct cpu_device *)device)->kernels[0] = kernel;
+    ((struct cpu_device *)device)->kernels[1] = NULL;
+    lab_open(lab, device, kernel->dtype, 0);
+}
+
+static void close_kernel(struct lab *lab) {
+    struct device *device = lab->device;
+    lab_close(lab);
+    device_close(device);
+}
+
+static void try_products(const struct cpu_kernel *kernel, int threads) {
+    static const int64_t sizes[][3] = {{1, 1, 1},      {32, 32, 32},  {33, 70, 17},  {64, 96, 64},  {65, 65, 31},
+                                       {130, 45, 200}, {40, 300, 65}, {300, 40, 33}, {75, 41, 1123}};
+    struct lab lab;
+    open_kernel(&lab, kernel, threads);
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        for (int transposes = 0; transposes < 4; transposes++) {
+            exact_product(&lab, sizes[i], transposes, 0);
+            exact_product(&lab, sizes[i], transposes, 3);
+        }
+    }
+    close_kernel(&lab);
+}
+
+static void try_cases(const struct cpu_kernel *kernel, int threads) {
+    struct lab lab;
+    open_kernel(&lab, kernel, threads);
+    lab.tolerance = kernel->dtype == DTYPE_F32 ? 1e-5 : 1.6e-2;
+    case_matmul(&lab);
+    case_matmul_tiles(&lab);
+    case_matmul_epilogues(&lab);
+    if (kernel->dtype == DTYPE_F32) {
+        case_attention(&lab);
+        case_attention_masks(&lab);
+    }
+    close_kernel(&lab);
+}
+
+TEST(models) {
+    static const struct cpu_kernel *const models[] = {&model_neon,   &model_avx2,        &model_avx512,
+                                                      &model_bfmmla, &model_avx512_bf16, &model_amx};
+    for (size_t i = 0; i < sizeof models / sizeof models[0]; i++) {
+        try_products(models[i], 1);
+        EXPECT_INT(entered, 0);
+    }
+    try_cases(&model_avx512, 1);
+    try_cases(&model_amx, 1);
+}
+
+// What a table says of a kernel is what its model was tried with.
+TEST(kernels_of_this_processor) {
+    static const struct cpu_kernel *const models[] = {&model_neon,   &model_avx2,        &model_avx512,
+                                                      &model_bfmmla, &model_avx512_bf16, &model_amx};
+    static const char *const names[] = {"neon", "avx2", "avx512", "bfmmla", "avx512-bf16", "amx"};
+    const struct cpu_kernel *kernels[KERNEL_COUNT + 1];
+    EXPECT_OK(kernel_choose(kernels, NULL));
+    for (int i = 0; kernels[i]; i++) {
+        const struct cpu_kernel *kernel = kernels[i];
+        size_t at = 0;
+        while (at < sizeof names / sizeof names[0] && strcmp(names[at], kernel->name) != 0)
+            at++;
+        EXPECT(at < sizeof names / sizeof names[0]);
+        EXPECT(kernel->dtype == models[at]->dtype && kernel->a.width <= KERNEL_MOST_ROWS &&
+               kernel->b.width <= KERNEL_MOST_COLUMNS && kernel->a.unit <= KERNEL_MOST_UNIT);
+        EXPECT(memcmp(&kernel->a, &models[at]->a, sizeof kernel->a) == 0 &&
+               memcmp(&kernel->b, &models[at]->b, sizeof kernel->b) == 0);
+        try_products(kernel, 3);
+        try_cases(kernel, 2);
+    }
+    if (!kernels[0])
+        test_skip("this processor has none");
+}
+
+TEST(names) {
+    const struct cpu_kernel *kernels[KERNEL_COUNT + 1], *one[KERNEL_COUNT + 1];
+    EXPECT_OK(kernel_choose(kernels, "openblas"));
+    EXPECT(kernels[0] == NULL);
+    EXPECT_ERROR(kernel_choose(one, "sse"), "no kernel \"sse\"");
+    EXPECT_ERROR(kernel_choose(one, "sse"), "choose from openblas");
+    EXPECT_ERROR(kernel_choose(one, ""), "no kernel \"\"");
+    EXPECT_OK(kernel_choose(kernels, NULL));
+    char all[128] = "openblas";
+    for (int i = 0; kernels[i]; i++) {
+        EXPECT_OK(kernel_choose(one, kernels[i]->name));
+        EXPECT(one[0] == kernels[i] && one[1] == NULL);
+        (void)snprintf(all + strlen(all), sizeof all - strlen(all), ",%s", kernels[i]->name);
+    }
+    EXPECT_OK(kernel_choose(one, all));
+    for (int i = 0; i <= KERNEL_COUNT && (i == 0 || kernels[i - 1]); i++)
+        EXPECT(one[i] == kernels[i]);
+    struct device *device = NULL;
+    EXPECT_ERROR(device_open(&device, &(struct device_options){.name = "cpu", .threads = 1, .cpu_kernels = "mmx"}),
+                 "mmx");
+    EXPECT(device == NULL);
+}
+
+TEST_MAIN(TEST_CASE(models), TEST_CASE(kernels_of_this_processor), TEST_CASE(names))
