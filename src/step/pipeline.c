@@ -353,7 +353,8 @@ static int run_item(struct run *run, struct schedule_item item) {
     return run->is_learning ? run_backward(run, item) : 0;
 }
 
-int pipeline_run(struct step *step, const struct step_source *source, bool is_learning, struct step_counts *counts) {
+int step_run_pipeline(struct step *step, const struct step_source *source, bool is_learning,
+                      struct step_counts *counts) {
     struct run run = {.step = step, .source = source, .is_learning = is_learning};
     struct channel *channels = step->pipeline.channels;
     TRY(set_schedule(step, source->count));

@@ -17,7 +17,8 @@ size_t pipeline_saved_bytes(const struct step *step);
 void pipeline_bind_flights(struct step *step);
 
 // All micro-batches of the source, forward and with learning backward; adds up their counts.
-int pipeline_run(struct step *step, const struct step_source *source, bool is_learning, struct step_counts *counts);
+int step_run_pipeline(struct step *step, const struct step_source *source, bool is_learning,
+                      struct step_counts *counts);
 
 // Parameters that several stages hold (shared.c): marks all copies but the first stage's; sums their gradients over the
 // stages, so that each has the whole; before anything else is done with them.

@@ -82,7 +82,7 @@ void step_close(struct step *step) {
 static int run_all(struct step *step, const struct step_source *source, bool is_learning) {
     device_zero(step->device, step->totals);
     struct step_counts counts = {0};
-    TRY(pipeline_run(step, source, is_learning, &counts));
+    TRY(step_run_pipeline(step, source, is_learning, &counts));
     float tokens = (float)counts.tokens, pairs = (float)counts.pairs;
     device_copy_in(step->device, tensor_rows(step->totals, 1, 1), &tokens);
     device_copy_in(step->device, tensor_rows(step->totals, 3, 1), &pairs);
