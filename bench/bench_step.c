@@ -187,6 +187,7 @@ static int run(struct bench *bench) {
     }
     TRY(device_open(&device, &(struct device_options){.name = config->device,
                                                       .threads = (int)config->threads,
+                                                      .cpu_kernels = config->cpu_kernels,
                                                       .algorithm_cache = bench->algorithm_cache}));
     TRY(world_open(&world, &(struct world_options){.backend = "self"}, device));
     TRY(mesh_place(&mesh, 0, 1, 1, 1, 1));

@@ -68,5 +68,8 @@ int cmd_version(int argc, char **argv) {
     for (size_t i = 0; i < feature_count; i++)
         printf("  %-9s %s\n", features[i].name, features[i].is_in ? "yes" : "no");
     printf("  %-9s %d\n", "GPUs", cuda_count());
+    char kernels[128];
+    cpu_list_kernels(kernels, sizeof kernels);
+    printf("  %-9s %s\n", "kernels", kernels);
     return EXIT_CODE_OK;
 }

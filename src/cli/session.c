@@ -98,6 +98,7 @@ int session_open(struct session *session, const struct config *config) {
     char *algorithm_cache = strcmp(config->device, "cpu") == 0 ? NULL : find_algorithm_cache();
     struct device_options options = {.name = config->device,
                                      .threads = choose_threads(config, &session->place),
+                                     .cpu_kernels = config->cpu_kernels,
                                      .index = session->place.local_rank,
                                      .algorithm_cache = algorithm_cache,
                                      .allows_tf32 = config->tf32,

@@ -213,8 +213,9 @@ struct config {
     char *metrics_file;  // JSON lines; metrics.jsonl in the save folder where not given, NULL without one
 
     // Machine, parallelism and memory.
-    char *device;     // "auto" | "cpu" | "cuda"
-    int64_t threads;  // CPU threads of a rank, 0: all it may use
+    char *device;       // "auto" | "cpu" | "cuda"
+    int64_t threads;    // CPU threads of a rank, 0: all it may use
+    char *cpu_kernels;  // of matrix products, by name; NULL for the best of the processor
     int64_t seed;
     int64_t check_replicas;
     int64_t tensor_model_parallel_size;

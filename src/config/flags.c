@@ -343,6 +343,11 @@ static const struct flag rows[] = {
     GROUP("Machine and parallelism"),
     CHOICE("--device", device, "auto", device_names, "where to compute; auto takes a GPU where there is one"),
     INT("--threads", threads, "0", 0, 4096, "CPU threads of a rank; 0 for all it may use"),
+    TEXT(
+        "--cpu-kernels", cpu_kernels, NULL, "NAMES",
+        "kernels for matrix products on the CPU, separated by commas (bevatron version lists them); the best where not "
+        "given",
+        ADVANCED),
     INT("--tensor-model-parallel-size", tensor_model_parallel_size, "1", 1, 1 << 20, "ranks that share each layer"),
     INT("--pipeline-model-parallel-size", pipeline_model_parallel_size, "1", 1, 1 << 20,
         "stages the layers are divided into"),
@@ -467,7 +472,7 @@ static const struct flag_table config_table = {.flags = rows,
     "--attention-softmax-in-fp32 --encoder-num-layers --decoder-num-layers --bert-no-binary-head --num-token-types "   \
     "--seq-length --seed --bf16 --fp16 --tokenizer-type --vocab-file --merge-file --tokenizer-model --vocab-size "     \
     "--vocab-extra-ids --no-legacy-tokenizer --null-tokenizer-eod-id --load --ckpt-step --use-checkpoint-args "        \
-    "--auto-detect-ckpt-format --ckpt-format --device --threads --tensor-model-parallel-size "                         \
+    "--auto-detect-ckpt-format --ckpt-format --device --threads --cpu-kernels --tensor-model-parallel-size "           \
     "--pipeline-model-parallel-size --context-parallel-size --sequence-parallel --distributed-timeout-minutes "        \
     "--attention-backend"
 #define DATA_FLAGS                                                                                                     \

@@ -40,6 +40,8 @@ void device_describe(const struct device *device, char *text, size_t size);
 int cpu_open(struct device **device, const struct device_options *options);   // reads threads and cpu_kernels
 int cuda_open(struct device **device, const struct device_options *options);  // name and threads are not read
 int paper_open(struct device **device);
+// The names that cpu_kernels may hold on this processor, best first: "amx, avx512, openblas".
+void cpu_list_kernels(char *text, size_t size);
 int cuda_count(void);  // GPUs that can be used; 0 where the build or the machine has none
 
 // The time of operations on the compute stream by kind and shape, with what they need at least; slowest first. Only on

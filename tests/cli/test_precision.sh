@@ -59,6 +59,17 @@ a=$(cd "$work/straight/iter_0000040" && sha256sum model.safetensors optimizer.sa
 b=$(cd "$work/resumed/iter_0000040" && sha256sum model.safetensors optimizer.safetensors)
 [ "$a" = "$b" ] && pass || fail "stop and resume in fp16: the states differ"
 
+# Any kernel of matrix products learns the same but for rounding; one that the processor has not is an error.
+for kernels in $("$BEVATRON" version | sed -n 's/^ *kernels *//p' | tr -d ,) openblas; do
+    for precision in "" --bf16; do
+        # shellcheck disable=SC2086
+        expect 0 "iteration       30/      30" "$BEVATRON" train "${model[@]}" --train-iters 30 --cpu-kernels "$kernels" $precision
+        near "$(last_loss)" "$exact" 0.02 && pass || fail "$kernels $precision: the loss is $(last_loss), usually $exact"
+    done
+done
+grep -q "products by OpenBLAS" "$work/out" && pass || fail "the log does not say what multiplies"
+expect 1 "choose --cpu-kernels from" "$BEVATRON" train "${model[@]}" --train-iters 1 --cpu-kernels mmx
+
 # Both at once cannot be.
 expect 2 "--fp16 and --bf16 exclude each other" "$BEVATRON" train "${model[@]}" --train-iters 3 --fp16 --bf16
 finish

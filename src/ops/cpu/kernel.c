@@ -1,6 +1,7 @@
 // Which micro-kernels there are on this processor, and tiles that are not whole.
 #include "ops/cpu/kernel.h"
 #include "base/error.h"
+#include "ops/device.h"
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -17,24 +18,32 @@ static bool is_named(const char *name, const char *names, size_t length) {
     return strlen(name) == length && memcmp(name, names, length) == 0;
 }
 
+void cpu_list_kernels(char *text, size_t size) {
+    size_t used = 0;
+    for (int i = 0; i < KERNEL_COUNT && used < size; i++) {
+        const struct cpu_kernel *kernel = known[i]();
+        if (kernel)
+            used += (size_t)snprintf(text + used, size - used, "%s, ", kernel->name);
+    }
+    if (used < size)
+        (void)snprintf(text + used, size - used, "openblas");
+}
+
 // Adds the kernel of a name to those chosen; -1 where the processor has none of that name.
 static int mark(bool is_chosen[KERNEL_COUNT], const char *name, size_t length) {
-    char list[128] = "openblas";
     for (int i = 0; i < KERNEL_COUNT; i++) {
         const struct cpu_kernel *kernel = known[i]();
-        if (!kernel)
-            continue;
-        if (is_named(kernel->name, name, length)) {
+        if (kernel && is_named(kernel->name, name, length)) {
             is_chosen[i] = true;
             return 0;
         }
-        size_t used = strlen(list);
-        (void)snprintf(list + used, sizeof list - used, ", %s", kernel->name);
     }
     if (is_named("openblas", name, length))
         return 0;
-    return error_set("this processor has no kernel \"%.*s\" for matrix products; choose from %s", (int)length, name,
-                     list);
+    char list[128];
+    cpu_list_kernels(list, sizeof list);
+    return error_set("this processor has no kernel \"%.*s\" for matrix products; choose --cpu-kernels from %s",
+                     (int)length, name, list);
 }
 
 int kernel_choose(const struct cpu_kernel *chosen[KERNEL_COUNT + 1], const char *names) {
