@@ -36,7 +36,7 @@ define build
 	@cmake --build $(1) --parallel $(JOBS)
 endef
 
-.PHONY: all release asan demo test test-slurm test-peers bench check format fuzz install clean setup-build setup-test setup-fuzz
+.PHONY: all release asan demo pictures test test-slurm test-peers bench check format fuzz install clean setup-build setup-test setup-fuzz
 
 all: release
 
@@ -52,6 +52,9 @@ setup-build setup-test setup-fuzz:
 demo: setup-build
 	@$(MAKE) --no-print-directory release
 	@BEVATRON=build/release/bevatron MAKE_STORIES=build/release/make_stories bash examples/demo/run.sh
+
+pictures: release
+	build/release/draw_pictures docs/pictures
 
 # All three parts run even where one fails, so that one report shows everything; the release suite comes last.
 test: setup-test

@@ -94,6 +94,7 @@ struct paper_run {
     double *free_at;           // (stages)
     double *busy;              // (stages)
     int *held, *most_held;     // (stages): chunk activations
+    const struct schedule_watcher *watcher;
 };
 
 static size_t slot(const struct schedule_shape *shape, int stage, struct schedule_item item) {
@@ -134,6 +135,8 @@ static bool advance(struct paper_run *run, int stage) {
         double start = ready > run->free_at[stage] ? ready : run->free_at[stage];
         run->free_at[stage] = start + run->cost->seconds[item.work];
         run->busy[stage] += run->cost->seconds[item.work];
+        if (run->watcher)
+            run->watcher->see(run->watcher->context, &(struct schedule_span){stage, item, start, run->free_at[stage]});
         run->ends[item.work][slot(&run->schedule->shape, stage, item)] = run->free_at[stage];
         run->held[stage] += item.work == WORK_FORWARD ? 1 : item.work == WORK_BACKWARD_INPUT ? 0 : -1;
         if (run->held[stage] > run->most_held[stage])
@@ -155,11 +158,11 @@ static int run_to_end(struct paper_run *run) {
     return 0;
 }
 
-int schedule_simulate(const struct schedule *schedule, const struct schedule_cost *cost, struct schedule_run *result,
-                      int *in_flight) {
+static int simulate(const struct schedule *schedule, const struct schedule_cost *cost, struct schedule_run *result,
+                    int *in_flight, const struct schedule_watcher *watcher) {
     const struct schedule_shape *shape = &schedule->shape;
     size_t stages = (size_t)shape->stages, slots = stages * (size_t)shape->chunks * (size_t)shape->micro_batches;
-    struct paper_run run = {.schedule = schedule, .cost = cost};
+    struct paper_run run = {.schedule = schedule, .cost = cost, .watcher = watcher};
     for (int work = 0; work < WORK_COUNT; work++) {
         run.ends[work] = memory_alloc(sizeof(double) * slots);
         for (size_t i = 0; i < slots; i++)
@@ -190,4 +193,14 @@ int schedule_simulate(const struct schedule *schedule, const struct schedule_cos
     free(run.free_at);
     free(run.busy);
     return status;
+}
+
+int schedule_simulate(const struct schedule *schedule, const struct schedule_cost *cost, struct schedule_run *run,
+                      int *in_flight) {
+    return simulate(schedule, cost, run, in_flight, NULL);
+}
+
+int schedule_watch(const struct schedule *schedule, const struct schedule_cost *cost, struct schedule_run *run,
+                   const struct schedule_watcher *watcher) {
+    return simulate(schedule, cost, run, NULL, watcher);
 }

@@ -80,5 +80,17 @@ struct schedule_run {
 // -1 where the lists cannot be run to their end. in_flight (stages) may be NULL: each stage's own maximum.
 int schedule_simulate(const struct schedule *schedule, const struct schedule_cost *cost, struct schedule_run *run,
                       int *in_flight);
+// The same, telling of every item when it began and ended: for pictures and planners.
+struct schedule_span {
+    int stage;
+    struct schedule_item item;
+    double start, end;
+};
+struct schedule_watcher {
+    void (*see)(void *context, const struct schedule_span *span);
+    void *context;
+};
+int schedule_watch(const struct schedule *schedule, const struct schedule_cost *cost, struct schedule_run *run,
+                   const struct schedule_watcher *watcher);
 
 #endif
