@@ -41,6 +41,14 @@ void block_build(struct block *block, struct param_list *params, const char *nam
     build_sublayer(block, params, name, options, SUBLAYER_MLP);
 }
 
+const struct param *block_first_matrix(const struct block *block) {
+    return block->sublayers[0].attention.qkv.weight;
+}
+
+const struct param *block_last_matrix(const struct block *block) {
+    return block->sublayers[block->count - 1].mlp.fc2.weight;
+}
+
 static void sublayer_forward(const struct sublayer *sublayer, const struct pass *pass, struct sublayer_saved *saved,
                              struct tensor delta) {
     if (sublayer->kind == SUBLAYER_MLP)

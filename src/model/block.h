@@ -86,6 +86,9 @@ struct block_saved {
 };
 
 void block_build(struct block *block, struct param_list *params, const char *name, const struct block_options *options);
+// The matrices that are declared first and last.
+const struct param *block_first_matrix(const struct block *block);
+const struct param *block_last_matrix(const struct block *block);
 // out (N, C) is written; x must stay until the backward. What it keeps comes from pass->saved.
 void block_forward(const struct block *block, const struct pass *pass, struct block_saved *saved, struct tensor out,
                    struct tensor x);

@@ -42,6 +42,16 @@ void pass_sum(const struct pass *pass, struct tensor out, struct tensor whole, c
     comm_wait(&request);
 }
 
+void pass_needs(const struct pass *pass, const struct param *param) {
+    if (pass->reducer && param)
+        reducer_need(pass->reducer, param->offset + shard_local_count(&param->shard));
+}
+
+void pass_is_through(const struct pass *pass, const struct param *param) {
+    if (pass->reducer && pass->is_last)
+        reducer_final_from(pass->reducer, param->offset);
+}
+
 int64_t pass_rows(const struct pass *pass) {
     return pass->B * pass->T;
 }

@@ -11,6 +11,7 @@
 #include "ops/ops.h"
 #include "parallel/context.h"
 #include "parallel/param.h"
+#include "parallel/reducer.h"
 #include "tensor/arena.h"
 
 // What a decoder attends across to: the encoder's output.
@@ -29,6 +30,8 @@ struct pass {
     int64_t B, T;              // sequences, tokens of each that this rank has
     bool is_training;          // dropout is on and a backward follows
     bool is_first;             // of a step: weight gradients of products are written, not added to
+    bool is_last;              // of a step: after its backward the gradients are final
+    struct reducer *reducer;   // told when gradients are final, asked for parameters; NULL: neither
     bool splits_rows;          // sequence parallelism, see below
     uint64_t seed;             // of the dropout masks
     struct tensor row_ids;     // (N) i64: global token numbers, see struct dropout
@@ -56,6 +59,11 @@ struct tensor pass_gather(const struct pass *pass, struct arena *arena, struct t
 // out = the sum of `whole` (N, C) over the ranks that share each layer, or this rank's rows of it. Where the stream is
 // not divided, out is whole. No sum where a rank has its layers for itself, and on paper.
 void pass_sum(const struct pass *pass, struct tensor out, struct tensor whole, const char *name);
+// Before a parameter is read, or one that is declared before it: a divided optimizer may still be sending them. NULL is
+// fine.
+void pass_needs(const struct pass *pass, const struct param *param);
+// The backward of everything that is declared from this matrix on is done.
+void pass_is_through(const struct pass *pass, const struct param *param);
 // How many ranks share each layer, and which of them this is.
 int pass_parts(const struct pass *pass);
 

@@ -123,8 +123,11 @@ static struct section last_section(const struct model *model, const struct pass 
 
 // From tokens, or from x where an earlier piece has them, to what the final norm takes.
 static struct tensor run(const struct model *model, const struct section *section, struct tensor x) {
-    if (stack_begins(section->stack))
+    if (stack_begins(section->stack)) {
+        // The tables are declared before the blocks.
+        pass_needs(&section->pass, block_first_matrix(&section->stack->blocks[0]));
         x = embedding_forward(&model->embedding, &section->pass, section->embedding_flight, &section->input);
+    }
     return stack_forward(section->stack, &section->pass, section->stack_flight, x);
 }
 
@@ -148,6 +151,8 @@ struct handover model_forward(const struct model *model, const struct pass *pass
     struct tensor y = normalize(&last, run(model, &last, in.x));
     if (!model->has_head)
         return (struct handover){.x = y, .memory = flight->memory.x};
+    if (pass->reducer)
+        reducer_settle(pass->reducer);
     head_forward(&model->head, &last.pass, &flight->head, y, (struct tensor){0});
     head_loss(&model->head, &last.pass, &flight->head, &batch->targets);
     if (model->has_pair_head)

@@ -92,6 +92,7 @@ static void forward_group(const struct stack *stack, const struct pass *pass, st
         bool is_last = layer == first + count - 1;
         struct tensor next =
             is_last ? out : arena_2d(pass->saved, pass->dtype, pass_stream_rows(pass), stack->choices->C);
+        pass_needs(pass, block_last_matrix(&stack->blocks[layer]));
         block_forward(&stack->blocks[layer], pass, &flight->saved[layer], next, x);
         x = next;
     }
@@ -111,6 +112,7 @@ static int64_t distances(const struct stack *stack, const struct pass *pass, con
 }
 
 static void set_relative_bias(const struct stack *stack, struct pass *pass, struct stack_flight *flight) {
+    pass_needs(pass, stack->relative);
     for (int which = 0; stack->relative && which < pass_chunks(pass); which++) {
         struct chunk chunk = pass_chunk(pass, which);
         flight->relative_bias[which] =
@@ -188,8 +190,10 @@ static void backward_group(const struct stack *stack, const struct pass *pass, s
         struct tensor out = arena_2d(pass->saved, pass->dtype, pass_stream_rows(pass), stack->choices->C);
         forward_group(stack, pass, flight, first, end - first, out);
     }
-    for (int64_t layer = end - 1; layer >= first; layer--)
+    for (int64_t layer = end - 1; layer >= first; layer--) {
         block_backward(&stack->blocks[layer], pass, &flight->saved[layer], dx);
+        pass_is_through(pass, block_first_matrix(&stack->blocks[layer]));
+    }
 }
 
 void stack_backward(const struct stack *stack, const struct pass *pass, struct stack_flight *flight, struct tensor dx,

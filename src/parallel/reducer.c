@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 void reducer_open(struct reducer *reducer, const struct param_list *params, const struct reducer_options *options) {
-    bool is_shared = params->whole_first > 0;
+    bool is_shared = params->whole_first > params->counted_first;
     int64_t falling_end = is_shared ? params->whole_first : params->decayed;
     *reducer = (struct reducer){.replicas = options->replicas,
                                 .pieces = options->pieces,

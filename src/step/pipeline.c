@@ -261,6 +261,10 @@ static struct pass pass_of(const struct run *run, const struct step_batch *batch
     pass.saved = &flight->saved;
     pass.is_training = run->is_learning;
     pass.is_first = batch->micro_batch == 0;
+    // In halves of a backward, gradients of weights come later than the blocks' backward.
+    bool is_halved = run->step->pipeline.schedule.shape.kind == SCHEDULE_ZERO_BUBBLE;
+    pass.is_last = run->source && batch->micro_batch == run->source->count - 1 && !is_halved;
+    pass.reducer = run->source ? &run->step->reducer : NULL;
     return pass;
 }
 

@@ -87,6 +87,8 @@ static int run_all(struct step *step, const struct step_source *source, bool is_
     device_copy_in(step->device, tensor_rows(step->totals, 1, 1), &tokens);
     device_copy_in(step->device, tensor_rows(step->totals, 3, 1), &pairs);
     device_synchronize(step->device);
+    if (is_learning)
+        step_reduce_gradients(step);
     comm_all_reduce(step->mesh.replicas, step->totals, REDUCE_SUM, "loss");
     // Only the last stage has losses.
     comm_broadcast(step->mesh.group[AXIS_PIPELINE], step->totals, step->mesh.length[AXIS_PIPELINE] - 1, "loss");
@@ -104,6 +106,9 @@ static void clear_gradients(struct step *step) {
 int step_train(struct step *step, const struct step_source *source, double lr, double weight_decay) {
     CHECK(step->mode == STEP_TRAIN);
     clear_gradients(step);
+    // Weights are rounded to 8 bits before the first pass.
+    if (step->config->fp8_format)
+        step_settle(step);
     for (int i = 0; i < step->chunk_count; i++)
         fp8_begin_step(&step->chunks[i].model.fp8, step->device);
     TRY(run_all(step, source, true));

@@ -33,7 +33,7 @@ void step_divide_optimizer(struct step *step) {
         &(struct reducer_options){.replicas = is_training ? mesh->replicas : NULL,
                                   .pieces = pieces_make(step->params.total, bucket, parts, is_divided ? replica : 0),
                                   .overlaps_reduction = config->overlap_grad_reduce,
-                                  .overlaps_gather = false});
+                                  .overlaps_gather = config->overlap_param_gather});
 }
 
 struct tensor step_weights_target(struct step *step) {
@@ -71,10 +71,13 @@ static void sum_stream_gradients(struct step *step) {
     }
 }
 
-void step_update(struct step *step, double lr, double weight_decay) {
+void step_reduce_gradients(struct step *step) {
     shared_sum_gradients(step);
     sum_stream_gradients(step);
     reducer_sum(&step->reducer);
+}
+
+void step_update(struct step *step, double lr, double weight_decay) {
     reducer_wait(&step->reducer);
     adam_apply(&step->adam, &(struct adam_update){.device = step->device,
                                                   .mesh = &step->mesh,
