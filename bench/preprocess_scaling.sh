@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # How `bevatron preprocess` grows with the number of workers: makes its own corpus of plain JSON Lines in memory, trains
 # a tokenizer on a part of it, and times 1, 2, 4, 8, … workers up to the number of processors. The output must be the
-# same bytes every time.
+# same bytes every time. The last line says what the machine itself gives: as many processes as it has processors, with a
+# worker each and nothing in common, beside one of them alone.
 #   bench/preprocess_scaling.sh [BUILD_FOLDER]        (build/scaling by default; it is built where it is missing)
 # SCALING_MEGABYTES is the size of the corpus (800), SCALING_ROUNDS how often each number is timed (3; the best counts),
 # SCALING_FOLDER where files go (/dev/shm), SCALING_WORKERS the numbers to try. Needs a compiler, CMake and OpenBLAS only.
@@ -66,3 +67,26 @@ for n in $workers; do
     awk -v n="$n" -v s="${result% *}" -v m="${result#* }" -v first="$first" -v mb="$(stat -c %s "$folder/corpus.jsonl")" \
         'BEGIN { printf "%8d %10.3f %10.1f %8.2f %9.0f%% %7.0f MB\n", n, s, mb / 1e6 / s, first / s, 100 * first / s / n, m / 1e6 }'
 done
+
+# together N: the time in which N processes with one worker each tokenize a part each; the best round.
+together() {
+    local best= round i started now
+    for ((round = 0; round < rounds; round++)); do
+        started=$(date +%s.%N)
+        for ((i = 0; i < $1; i++)); do
+            "$bevatron" preprocess --input "$folder/two.jsonl" --output-prefix "$folder/apart$i" --append-eod --workers 1 \
+                --vocab-file "$folder/tokenizer/vocab.json" --merge-file "$folder/tokenizer/merges.txt" >"$folder/log$i" 2>&1 &
+        done
+        wait
+        now=$(date +%s.%N)
+        rm -f "$folder"/apart*
+        best=$(awk -v a="$started" -v b="$now" -v best="$best" 'BEGIN { t = b - a; print best == "" || t < best ? t : best }')
+    done
+    echo "$best"
+}
+
+cat "$folder/part.jsonl" "$folder/part.jsonl" >"$folder/two.jsonl"
+most=${workers##* }
+alone=$(together 1)
+all=$(together "$most")
+awk -v n="$most" -v alone="$alone" -v all="$all" 'BEGIN { printf "%d processes of one worker each: %.2f times one process\n", n, n * alone / all }'
