@@ -185,7 +185,9 @@ static void validate_lr(struct config *config, struct complaints *complaints) {
         complain(complaints, "--min-lr %g is above --lr %g; lower it", config->min_lr, config->lr);
     if (config->lr_warmup_init > config->lr)
         complain(complaints, "--lr-warmup-init %g is above --lr %g; lower it", config->lr_warmup_init, config->lr);
-    if (config->lr_decay_steps > 0 && config->lr_warmup_steps >= (double)config->lr_decay_steps)
+    // fairseq's schedule may end before its warmup does.
+    bool may_end_early = strcmp(config->lr_decay_style, "polynomial_decay") == 0;
+    if (config->lr_decay_steps > 0 && config->lr_warmup_steps >= (double)config->lr_decay_steps && !may_end_early)
         complain(complaints,
                  "the warmup (%.0f samples) must be shorter than the decay (%" PRId64
                  " samples), which it is part of; shorten it or raise --lr-decay-%s",

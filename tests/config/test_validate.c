@@ -76,6 +76,9 @@ TEST(derives_schedules) {
     EXPECT_OK(validate(BY_ITERS "--global-batch-size 8 --lr-decay-iters 33 --lr-warmup-fraction 0.3", 1));
     EXPECT_INT(config.lr_decay_steps, 264);
     EXPECT_NEAR(config.lr_warmup_steps, 79.2, 1e-15);
+    // fairseq's schedule may end before its warmup does.
+    EXPECT_OK(validate(BY_ITERS "--lr-warmup-iters 240 --lr-decay-style polynomial_decay", 1));
+    EXPECT(config.lr_warmup_steps == 480);
     EXPECT_OK(validate(BY_SAMPLES
                        "--train-samples 1000 --global-batch-size 16 --lr-warmup-samples 48 --start-weight-decay 0 "
                        "--end-weight-decay 0.1 --weight-decay-incr-style cosine",
