@@ -242,10 +242,15 @@ static void *mpi_reduce_scatter(struct group *group, struct tensor part, struct 
     check_one_piece(tensor_count(part), "reduce_scatter");
     struct mpi_request *request = request_new();
     const void *from = readable(group, request, whole);
-    // The result may be a slice of the source, which MPI forbids: it always goes through memory of its own.
-    request->staging_out = memory_alloc(tensor_bytes(part));
-    request->result = part;
-    START_MPI(group, MPI_Ireduce_scatter_block(from, request->staging_out, (int)tensor_count(part), type_of(part.dtype),
+    // The result may be a slice of the source, which MPI forbids: it then goes through memory of its own.
+    const char *begin = whole.data, *slice = part.data;
+    bool overlaps = slice < begin + tensor_bytes(whole) && begin < slice + tensor_bytes(part);
+    void *to = part.data;
+    if (overlaps || !group->world->device->ops->is_host_memory) {
+        to = request->staging_out = memory_alloc(tensor_bytes(part));
+        request->result = part;
+    }
+    START_MPI(group, MPI_Ireduce_scatter_block(from, to, (int)tensor_count(part), type_of(part.dtype),
                                                operation_of(group->world, part.dtype, REDUCE_SUM),
                                                ((struct mpi_group *)group)->comm, &request->pieces[request->count++]));
     return request;
