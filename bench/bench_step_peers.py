@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""A training step (B=4, T=256, 2 threads) of GPT-2 124M, a Llama of its size or BERT-base: ours beside PyTorch, eager and compiled,
+"""A training step (B=4, T=256) of GPT-2 124M, a Llama of its size or BERT-base: ours beside PyTorch, eager and compiled,
 and beside the time that the step's matrix products alone take in OpenBLAS (fp32, the best of its runs). Needs a Python with torch.
 Rounds are interleaved, so that what else the machine does hits all alike; of each the round with the best median counts. MODEL=gpt|llama|bert;
-DTYPE=fp32|bf16: in bf16 ours in fp32 stands beside, and PyTorch runs under autocast and with bf16 weights (see torch_step_cpu.py);
-ROUNDS, STEPS: how many; LAYERS: fewer for a trial."""
+DTYPE=fp32|bf16|both: in bf16 ours in fp32 stands beside, and PyTorch runs under autocast and with bf16 weights (see torch_step_cpu.py);
+MODES="eager compiled": of PyTorch; THREADS (2), ROUNDS, STEPS: how many; LAYERS: fewer for a trial."""
 import json
 import os
 import subprocess
@@ -24,25 +24,25 @@ def program(name):
 
 
 MODEL, DTYPE, LAYERS = os.environ.get("MODEL", "gpt"), os.environ.get("DTYPE", "fp32"), os.environ.get("LAYERS", "12")
+THREADS, MODES = os.environ.get("THREADS", "2"), os.environ.get("MODES", "eager compiled").split()
 SHAPES = {
     "gpt": ["--preset", "gpt2-124m"],
     "llama": ["--preset", "llama-7b", "--hidden-size", "768", "--num-attention-heads", "12", "--ffn-hidden-size", "2048",
               "--vocab-size", "32000"],
     "bert": ["--preset", "bert-base", "--bert-no-binary-head", "--vocab-size", "30522"],
 }
-ours = [program("bench_step"), *SHAPES[MODEL], "--num-layers", LAYERS, "--steps", STEPS]
+ours = [program("bench_step"), *SHAPES[MODEL], "--num-layers", LAYERS, "--steps", STEPS, "--threads", THREADS]
 
 
 def torch(mode, dtype):
     return [sys.executable, f"{HERE}/torch_step_cpu.py", "--mode", mode, "--model", MODEL, "--dtype", dtype, "--layers", LAYERS,
-            "--steps", STEPS]
+            "--steps", STEPS, "--threads", THREADS]
 
 
-commands = {"floor": [*ours, "--floor"], "bevatron": ours}
-if DTYPE == "bf16":
-    commands = {"fp32": ours, "bevatron": [*ours, "--bf16"]}
-commands |= {(mode, dtype): torch(mode, dtype) for dtype in (["autocast", "bf16"] if DTYPE == "bf16" else ["fp32"])
-             for mode in ("eager", "compiled")}
+commands = {} if DTYPE == "bf16" else {"floor": [*ours, "--floor"]}
+commands |= {"bevatron": ours} if DTYPE == "fp32" else {"fp32": ours, "bevatron": [*ours, "--bf16"]}
+peers = {"fp32": ["fp32"], "bf16": ["autocast", "bf16"], "both": ["fp32", "autocast", "bf16"]}[DTYPE]
+commands |= {(mode, dtype): torch(mode, dtype) for dtype in peers for mode in MODES}
 best = {}
 for _ in range(ROUNDS):
     for key, command in commands.items():
