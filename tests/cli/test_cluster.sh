@@ -28,13 +28,15 @@ expect 2 "is a flag of render and create" "$BEVATRON" cluster status --name ab -
 # Whatever a text holds, it is that text in the configuration.
 hostile=$'x: "y"\n- $(touch z) \'{"a": 1}\' #'
 "$BEVATRON" cluster render --name ab --region us-east-1 --key "$hostile" --subnet subnet-0123456789abcdef0 --queue "gpu c5.4xlarge 4" \
-    --tag "$hostile=$hostile" --slurm-setting "A=$hostile" --allowed-ips "$hostile" >"$work/hostile.yaml" 2>"$work/out" &&
+    --tag "$hostile=$hostile" --slurm-setting "A=$hostile" --allowed-ips "$hostile" \
+    --on-node-configured "s3://b/x \"\$(touch z)\" 'q;'" >"$work/hostile.yaml" 2>"$work/out" &&
     pass || fail "hostile texts"
 if python3 -c 'import yaml' 2>/dev/null; then
     HOSTILE=$hostile python3 - "$work/hostile.yaml" <<'PY' && pass || fail "a hostile text did not survive"
 import os, sys, yaml
 hostile, c = os.environ["HOSTILE"], yaml.safe_load(open(sys.argv[1]))
 assert c["HeadNode"]["Ssh"] == {"KeyName": hostile, "AllowedIps": hostile}
+assert c["HeadNode"]["CustomActions"]["OnNodeConfigured"]["Sequence"] == [{"Script": "s3://b/x", "Args": ['"$(touch', 'z)"', "'q;'"]}]
 assert c["Tags"] == [{"Key": hostile, "Value": hostile}]
 assert c["Scheduling"]["SlurmSettings"]["CustomSlurmSettings"] == [{"A": hostile}]
 PY

@@ -1,6 +1,9 @@
 #!/usr/bin/env python3
 """Loads the configurations that `bevatron cluster` writes through the schemas of the aws-parallelcluster package itself.
 
+Then `bevatron cluster` drives the package's own pcluster, without credentials and without a network, and must say what is
+missing.
+
 Where this Python has no aws-parallelcluster, a virtual environment with it is made once in build/peers-pcluster; where
 that cannot be done, the check is left out and says so.
 """
@@ -66,6 +69,29 @@ def load(folder):
     return failed
 
 
+def drive(python, folder):
+    """The real program, which can only refuse here: each refusal as one line with a remedy."""
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("AWS_")}
+    environment.update(PATH=os.path.dirname(python) + ":" + os.environ["PATH"], HOME=folder, AWS_EC2_METADATA_DISABLED="true")
+    cluster = ["--name", "llm", "--region", "us-west-2"]
+    cases = [
+        (["status"] + cluster, "Unable to locate credentials; give credentials"),
+        (["create", "--yes", "--output", os.path.join(folder, "x.yaml")] + CLUSTERS[0], "Unable to locate credentials; give credentials"),
+        (["stop"] + cluster, "Unable to locate credentials; give credentials"),
+        (["delete", "--yes"] + cluster, "Unable to locate credentials; give credentials"),
+        (["status", "--name", "llm", "--region", "us-nowhere-1"], "invalid or unsupported region 'us-nowhere-1'; check --region"),
+        (["status", "--name", "llm"], "region needs to be set; give --region"),
+    ]
+    failed = 0
+    for words, message in cases:
+        done = subprocess.run([BEVATRON, "cluster"] + words, cwd=ROOT, env=environment, capture_output=True, text=True)
+        last = done.stderr.strip().splitlines()[-1:]
+        good = done.returncode == 1 and last and message in last[0]
+        failed += not good
+        print(("ok   " if good else "FAIL ") + "pcluster " + words[0] + ": " + (last[0] if last else "")[:200])
+    return failed
+
+
 def main():
     if len(sys.argv) > 2 and sys.argv[1] == "--load":
         return load(sys.argv[2])
@@ -81,7 +107,9 @@ def main():
         # The schema does refuse: a field it does not know.
         broken = render(["render"] + CLUSTERS[0]).replace("HeadNode:", "HeadNode:\n  Instancetype: x", 1)
         open(os.path.join(folder, "broken.yaml"), "w").write(broken)
-        return subprocess.run([python, os.path.abspath(__file__), "--load", folder]).returncode
+        loaded = subprocess.run([python, os.path.abspath(__file__), "--load", folder], stderr=subprocess.DEVNULL).returncode
+    with tempfile.TemporaryDirectory() as home:
+        return loaded + drive(python, home)
 
 
 if __name__ == "__main__":
