@@ -5,6 +5,8 @@
 #   make test            the whole test suite: release build, sanitizer build, make check
 #   make test-slurm      launches jobs on a Slurm cluster of its own, and runs between two virtual hosts, on this machine
 #                        (part of make test where Slurm is, and root)
+#   make test-layouts    trains on every layout of up to 8 ranks and compares with one rank; hours (MODELS=… LAYOUTS=…
+#                        SHARE=… choose, see tests/parallel/all_layouts.sh)
 #   make test-peers      compares with Python libraries (PYTHON=… with the packages of tests/peers)
 #   make bench           benchmarks; BENCH="bench_x …" runs only these
 #   make check           formatting, style, include direction
@@ -36,7 +38,7 @@ define build
 	@cmake --build $(1) --parallel $(JOBS)
 endef
 
-.PHONY: all release asan demo pictures test test-slurm test-peers bench check format fuzz install clean setup-build setup-test setup-fuzz
+.PHONY: all release asan demo pictures test test-slurm test-layouts test-peers bench check format fuzz install clean setup-build setup-test setup-fuzz
 
 all: release
 
@@ -71,6 +73,9 @@ test: setup-test
 
 test-slurm: setup-test release
 	@$(CTEST) --test-dir build/release -R '^parallel/(slurm|netns)'
+
+test-layouts: release
+	@BEVATRON=build/release/bevatron bash tests/parallel/all_layouts.sh
 
 test-peers: release
 	@failed=; \

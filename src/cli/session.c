@@ -1,5 +1,6 @@
 // Ranks, device and world for a command. See session.h.
 #include "cli/session.h"
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/hash.h"
@@ -125,6 +126,9 @@ int session_failed(const struct session *session) {
     bool is_said_elsewhere = error_exit_code() == EXIT_CODE_USAGE && session->place.rank != 0;
     int code = is_said_elsewhere ? EXIT_CODE_USAGE : command_failed();
     if (session->place.size > 1) {
+        // The first rank says it and ends everybody; whoever were faster would end it before it has spoken.
+        if (is_said_elsewhere)
+            clock_sleep(5);
         world_abort(session->backend, (enum exit_code)code);
         _Exit(code);
     }

@@ -2,6 +2,7 @@
 #include "model/layer.h"
 #include "base/error.h"
 #include "base/memory.h"
+#include "model/deferred.h"
 
 #include <stdlib.h>
 
@@ -248,6 +249,10 @@ static struct tensor turned_input(const struct linear *linear, const struct pass
 }
 
 void linear_backward_weight(const struct linear *linear, const struct pass *pass, struct tensor dy, struct tensor x) {
+    if (pass->deferred) {
+        deferred_add(pass->deferred, pass, &(struct deferred_product){.linear = linear, .dy = dy, .x = x});
+        return;
+    }
     size_t mark = arena_mark(pass->scratch);
     bool is_fp8 = linear_is_fp8(linear, pass);
     if (linear->sums_input)

@@ -42,6 +42,8 @@ struct pass {
     struct tensor drelative_bias[CONTEXT_MOST_CHUNKS];  // (B, H, Tq + Tk - 1) fp32 or none
     struct kv_cache *cache;  // generation: keys and values of the tokens before these; NULL otherwise
     struct memory memory;    // of cross-attention
+    // Where the gradients of the blocks' weights are put off, see deferred.h; NULL: they are made at once.
+    struct deferred *deferred;
 };
 
 // Where dropout is applied: keyed by layer, so that no two masks are the same.
@@ -116,7 +118,7 @@ struct tensor linear_output_gradient(const struct linear *linear, const struct p
 // dx (N, in) += dy W.
 void linear_backward_input_add(const struct linear *linear, const struct pass *pass, struct tensor dx,
                                struct tensor dy);
-// dW += dy^T x; in the first pass of a step dW = dy^T x.
+// dW += dy^T x; in the first pass of a step dW = dy^T x. Put off where the pass says so.
 void linear_backward_weight(const struct linear *linear, const struct pass *pass, struct tensor dy, struct tensor x);
 // The bias's gradient += column sums of dy; nothing where there is no bias, or where dy is in 8 bits.
 void linear_backward_bias(const struct linear *linear, const struct pass *pass, struct tensor dy);

@@ -186,8 +186,11 @@ static void backward_section(const struct model *model, const struct section *se
     else if (!section->stack->has_final_norm)
         op_copy(pass->device, &(struct op_copy){.dst = dx, .src = dy});
     stack_backward(section->stack, pass, section->stack_flight, dx, section->stack->has_final_norm ? dy : dx);
-    if (stack_begins(section->stack))
-        embedding_backward(&model->embedding, pass, section->embedding_flight, &section->input, dx);
+    if (stack_begins(section->stack)) {
+        struct pass at_once = *pass;
+        at_once.deferred = NULL;
+        embedding_backward(&model->embedding, &at_once, section->embedding_flight, &section->input, dx);
+    }
 }
 
 // The last section of the model, with the heads behind it where this piece has them.
@@ -196,12 +199,15 @@ static void backward_last(const struct model *model, const struct section *secti
     const struct pass *pass = &section->pass;
     size_t mark = arena_mark(pass->scratch);
     struct tensor dy = gradients->dout.x;
+    // The gradients of the heads' weights are never put off: it would keep the logits.
+    struct pass at_once = *pass;
+    at_once.deferred = NULL;
     if (model->has_head) {
         dy = take_gradient(model, pass);
-        head_backward(&model->head, pass, &flight->head, dy);
+        head_backward(&model->head, &at_once, &flight->head, dy);
     }
     if (model->has_pair_head)
-        pair_head_backward(&model->pair_head, pass, &flight->pair_head, dy);
+        pair_head_backward(&model->pair_head, &at_once, &flight->pair_head, dy);
     backward_section(model, section, gradients->din.x, dy);
     arena_release(pass->scratch, mark);
 }

@@ -3,7 +3,8 @@
 // on two long ranges instead of hundreds of tensors. Those of which every rank of a tensor-parallel group holds the
 // whole lie together in the middle, so that a norm can count them once. Each starts on a multiple of 64 elements; the
 // gaps stay zero. What several stages of a pipeline hold (tied embeddings) is a copy on all but the first of them;
-// copies come first of all, and norms leave them out.
+// copies come first of all, and norms leave them out. What has copies elsewhere comes before the others of its kind, so
+// that no reduction of gradients under the backward pass takes it along.
 #ifndef PARALLEL_PARAM_H
 #define PARALLEL_PARAM_H
 
@@ -19,7 +20,8 @@ struct param {
     double standard_deviation;  // of INIT_NORMAL
     bool has_decay;             // matrices and embeddings; not biases and norms
     bool sums_gradient;         // whole, but its gradient is one part of it on each rank that shares layers
-    bool is_copy;               // an earlier pipeline stage holds it too: it is saved and counted there
+    bool is_shared;             // several pipeline stages hold it: its gradient is final after they were summed
+    bool is_copy;               // and an earlier one than this: it is saved and counted there
     int64_t offset;             // in the flat buffers, after param_list_layout
     struct tensor value;        // after param_list_bind: local shape, activation dtype
     struct tensor grad;         // local shape, fp32; none where there is no training

@@ -67,7 +67,7 @@ static void run_on_paper(struct step *step) {
         model_encode(&chunk->model, &pass, &flight->model, &batch, step->encoded);
     model_last_logits(&chunk->model, &pass, &flight->model, &batch, step->logits);
     step->cache.length = 0;
-    chunk->flight_bytes = flight->saved.peak;
+    chunk->saved_bytes = flight->saved.peak;
 }
 
 static int measure(struct step *step) {

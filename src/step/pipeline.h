@@ -10,11 +10,27 @@ int pipeline_open(struct step *step);
 void pipeline_close(struct step *step);
 // Takes what lives as long as the step: inputs of the micro-batches on their way, and message buffers.
 void pipeline_lay_out(struct step *step, struct arena *arena);
-// On paper: what each flight needs, into the chunks' flight_bytes. step->saved and step->scratch only count.
+// On paper: what each flight needs, into the chunks' saved_bytes and deferred_bytes. step->saved and step->scratch only
+// count.
 void pipeline_measure(struct step *step);
 // Gives every flight its piece of step->saved, which holds pipeline_saved_bytes.
 size_t pipeline_saved_bytes(const struct step *step);
 void pipeline_bind_flights(struct step *step);
+
+// The schedule of so many micro-batches, kept while their number stays the same; and this stage's list of it.
+int pipeline_schedule(struct step *step, int64_t micro_batches);
+const struct schedule_list *pipeline_list(const struct step *step);
+// The work after which nothing of a micro-batch stays in its chunk.
+bool pipeline_is_last(const struct schedule *schedule, enum work work);
+// Whether it gives the gradient of the chunk's input; a micro-batch's inputs are no longer needed then.
+bool pipeline_is_backward(enum work work);
+
+// What a chunk sends or receives over a link for one micro-batch: the rows of the stream, then those of the memory.
+struct message {
+    int64_t x_rows, memory_rows, elements;  // all 0 where there is no message
+};
+struct message pipeline_message(struct step *step, enum mesh_link link, int chunk);
+struct handover pipeline_view(const struct step *step, struct tensor buffer, const struct message *message);
 
 // All micro-batches of the source, forward and with learning backward; adds up their counts.
 int step_run_pipeline(struct step *step, const struct step_source *source, bool is_learning,

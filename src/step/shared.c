@@ -33,8 +33,10 @@ static void add_if_shared(struct step *step, const struct param_list *lists, int
         free(holders);
         return;
     }
-    if (own)
+    if (own) {
+        own->is_shared = true;
         own->is_copy = first != mine;
+    }
     step->shared = memory_realloc(step->shared, sizeof *step->shared * (size_t)(step->shared_count + 1));
     step->shared[step->shared_count++] =
         (struct step_shared){.name = memory_string(name), .param = own, .holders = holders, .count = count};

@@ -7,6 +7,7 @@
 #define STEP_STEP_H
 
 #include "config/config.h"
+#include "model/deferred.h"
 #include "model/model.h"
 #include "optim/adam.h"
 #include "ops/device.h"
@@ -62,6 +63,7 @@ struct step_slot {
 struct step_flight {
     struct model_flight model;
     struct arena saved;
+    struct deferred deferred;  // between the halves of a backward pass
     int micro_batch;
     bool is_used;
 };
@@ -70,8 +72,8 @@ struct step_flight {
 struct step_chunk {
     struct model model;
     struct step_flight *flights;
-    int flight_count;     // how many micro-batches are on their way through it at most
-    size_t flight_bytes;  // of each one's arena
+    int flight_count;                    // how many micro-batches are on their way through it at most
+    size_t saved_bytes, deferred_bytes;  // of each one's arenas
 };
 
 // The inputs of a micro-batch, while it is on its way.
@@ -83,7 +85,7 @@ struct step_batch {
     bool is_used;
 };
 
-struct pipeline {
+struct step_pipeline {
     struct schedule schedule;  // for as many micro-batches as there were last
     struct channel channels[LINK_COUNT];
     struct step_batch *batches;
@@ -111,7 +113,7 @@ struct step {
     struct param_list params;
     struct step_chunk *chunks;  // pieces of the model, in order
     int chunk_count;
-    struct pipeline pipeline;
+    struct step_pipeline pipeline;
     struct step_shared *shared;
     int shared_count;
     struct adam adam;

@@ -1,5 +1,6 @@
-// compare_weights A B BOUND: the models of two iter_… folders hold the same tensors, and every tensor's distance is below
-// BOUND times its length (both as square roots of sums of squares). Says which one is farthest, fails where it is too far.
+// compare_weights A B BOUND: the models of two iter_… folders hold the same tensors, and every tensor's distance is
+// below BOUND times its length (both as square roots of sums of squares). Says which one is farthest, and fails where
+// that is too far.
 #include "base/error.h"
 #include "base/memory.h"
 #include "checkpoint/weights.h"

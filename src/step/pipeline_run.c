@@ -1,0 +1,253 @@
+// The runner. See pipeline.h.
+//
+// What a micro-batch needs on its way through a piece is a flight: its own arenas, and what the layers keep. What is
+// received is copied into the flight, because the backward needs it; what is sent is copied out of it.
+#include "base/error.h"
+#include "step/memory.h"
+#include "step/pipeline.h"
+
+// One run through the list.
+struct run {
+    struct step *step;
+    const struct step_source *source;  // NULL on paper
+    bool is_learning;
+    struct step_counts counts;
+    int loaded;              // micro-batches so far
+    int looked[LINK_COUNT];  // how far in the list messages have been looked for
+};
+
+static bool is_over(enum mesh_link link, enum work work) {
+    return link == LINK_FORWARD_IN ? work == WORK_FORWARD : pipeline_is_backward(work);
+}
+
+// Lets the messages that the list needs next come in, as many as there is room for.
+static void expect_messages(struct run *run, enum mesh_link link) {
+    struct step *step = run->step;
+    const struct schedule_list *list = pipeline_list(step);
+    struct channel *channel = &step->pipeline.channels[link];
+    for (int *i = &run->looked[link]; *i < list->count && channel_has_room(channel); ++*i) {
+        struct schedule_item item = list->items[*i];
+        if (!is_over(link, item.work) || (item.work != WORK_FORWARD && !run->is_learning))
+            continue;
+        int64_t count = pipeline_message(step, link, item.chunk).elements;
+        if (count > 0)
+            channel_expect(channel, count);
+    }
+}
+
+// The inputs of a micro-batch, which come in order.
+static int obtain_batch(struct run *run, int micro_batch, struct step_batch **result) {
+    struct step *step = run->step;
+    struct step_pipeline *pipeline = &step->pipeline;
+    struct step_batch *spare = NULL;
+    for (int i = 0; i < pipeline->batch_count; i++) {
+        *result = &pipeline->batches[i];
+        if ((*result)->is_used && (*result)->micro_batch == micro_batch)
+            return 0;
+        spare = (*result)->is_used ? spare : *result;
+    }
+    CHECK(spare && micro_batch == run->loaded++);
+    *result = spare;
+    spare->input = step_largest_input(step);
+    if (run->source) {
+        TRY(run->source->next(run->source->context, &spare->input));
+        struct step_upload upload = {.has_weights = run->is_learning,
+                                     .divisor = (double)run->source->count * step->mesh.length[AXIS_DATA]};
+        struct step_counts own = step_upload_input(step, spare->block, &spare->input, &upload);
+        run->counts.tokens += own.tokens;
+        run->counts.pairs += own.pairs;
+    }
+    spare->batch = step_input_tensors(step, &spare->input, spare->block);
+    if (!run->is_learning)
+        spare->batch.targets.weights = spare->batch.pair.weights = (struct tensor){0};
+    scaler_scale_loss(&step->adam.scaler, step->device, spare->batch.targets.weights);
+    scaler_scale_loss(&step->adam.scaler, step->device, spare->batch.pair.weights);
+    spare->micro_batch = micro_batch;
+    spare->is_used = true;
+    return 0;
+}
+
+// The flight of a micro-batch through a chunk, or a free one where it has none yet.
+static struct step_flight *find_flight(struct step_chunk *chunk, int micro_batch, bool is_used) {
+    for (int i = 0; i < chunk->flight_count; i++) {
+        struct step_flight *flight = &chunk->flights[i];
+        if (flight->is_used == is_used && (!is_used || flight->micro_batch == micro_batch))
+            return flight;
+    }
+    die("no flight for micro-batch %d", micro_batch);
+}
+
+static void end_flight(struct step_flight *flight) {
+    arena_release(&flight->saved, 0);
+    flight->is_used = false;
+}
+
+static struct pass pass_of(const struct run *run, const struct step_batch *batch, struct step_flight *flight) {
+    struct pass pass = step_pass(run->step, batch->input.B, batch->input.T);
+    pass.saved = &flight->saved;
+    pass.is_training = run->is_learning;
+    pass.is_first = batch->micro_batch == 0;
+    // In halves of a backward, gradients of weights come later than the blocks' backward.
+    bool is_halved = run->step->pipeline.schedule.shape.kind == SCHEDULE_ZERO_BUBBLE;
+    pass.is_last = run->source && batch->micro_batch == run->source->count - 1 && !is_halved;
+    pass.reducer = run->source ? &run->step->reducer : NULL;
+    return pass;
+}
+
+static struct tensor keep(const struct step *step, struct arena *arena, struct tensor x) {
+    if (!x.data)
+        return x;
+    struct tensor kept = arena_2d(arena, x.dtype, x.shape[0], x.shape[1]);
+    op_copy(step->device, &(struct op_copy){.dst = kept, .src = x});
+    return kept;
+}
+
+// What the piece before sent, kept in the flight.
+static struct handover receive(struct run *run, int chunk, struct step_flight *flight) {
+    struct step *step = run->step;
+    struct channel *channel = &step->pipeline.channels[LINK_FORWARD_IN];
+    struct message message = pipeline_message(step, LINK_FORWARD_IN, chunk);
+    if (message.elements == 0)
+        return (struct handover){0};
+    struct handover in = pipeline_view(step, channel_take(channel), &message);
+    in.x = keep(step, &flight->saved, in.x);
+    in.memory = keep(step, &flight->saved, in.memory);
+    channel_release(channel);
+    expect_messages(run, LINK_FORWARD_IN);
+    return in;
+}
+
+static void send(struct run *run, int chunk, struct handover out) {
+    struct step *step = run->step;
+    struct channel *channel = &step->pipeline.channels[LINK_FORWARD_OUT];
+    struct message message = pipeline_message(step, LINK_FORWARD_OUT, chunk);
+    if (message.elements == 0)
+        return;
+    struct handover to = pipeline_view(step, channel_outgoing(channel), &message);
+    if (to.x.data)
+        op_copy(step->device, &(struct op_copy){.dst = to.x, .src = out.x});
+    if (to.memory.data)
+        op_copy(step->device, &(struct op_copy){.dst = to.memory, .src = out.memory});
+    channel_send(channel, message.elements);
+}
+
+static int run_forward(struct run *run, struct schedule_item item) {
+    struct step *step = run->step;
+    struct step_chunk *chunk = &step->chunks[item.chunk];
+    struct step_batch *batch;
+    TRY(obtain_batch(run, item.micro_batch, &batch));
+    struct step_flight *flight = find_flight(chunk, item.micro_batch, false);
+    flight->micro_batch = item.micro_batch;
+    flight->is_used = true;
+    struct pass pass = pass_of(run, batch, flight);
+    struct handover in = receive(run, item.chunk, flight);
+    send(run, item.chunk, model_forward(&chunk->model, &pass, &flight->model, &batch->batch, in));
+    if (run->is_learning)
+        return 0;
+    end_flight(flight);
+    batch->is_used = item.chunk < step->chunk_count - 1;
+    return 0;
+}
+
+static int run_backward(struct run *run, struct schedule_item item) {
+    struct step *step = run->step;
+    struct step_chunk *chunk = &step->chunks[item.chunk];
+    struct channel *in = &step->pipeline.channels[LINK_BACKWARD_IN];
+    struct channel *out = &step->pipeline.channels[LINK_BACKWARD_OUT];
+    struct message comes = pipeline_message(step, LINK_BACKWARD_IN, item.chunk);
+    struct message goes = pipeline_message(step, LINK_BACKWARD_OUT, item.chunk);
+    struct step_batch *batch;
+    TRY(obtain_batch(run, item.micro_batch, &batch));
+    struct step_flight *flight = find_flight(chunk, item.micro_batch, true);
+    struct pass pass = pass_of(run, batch, flight);
+    pass.deferred = item.work == WORK_BACKWARD_INPUT ? &flight->deferred : NULL;
+    struct model_gradients gradients = {0};
+    if (comes.elements > 0)
+        gradients.dout = pipeline_view(step, channel_take(in), &comes);
+    if (goes.elements > 0)
+        gradients.din = pipeline_view(step, channel_outgoing(out), &goes);
+    model_backward(&chunk->model, &pass, &flight->model, &batch->batch, &gradients);
+    if (goes.elements > 0)
+        channel_send(out, goes.elements);
+    if (comes.elements > 0) {
+        channel_release(in);
+        expect_messages(run, LINK_BACKWARD_IN);
+    }
+    if (item.work == WORK_BACKWARD)
+        end_flight(flight);
+    batch->is_used = item.chunk > 0;
+    return 0;
+}
+
+// The half that was put off.
+static void run_weights(struct run *run, struct schedule_item item) {
+    struct step *step = run->step;
+    struct step_flight *flight = find_flight(&step->chunks[item.chunk], item.micro_batch, true);
+    struct step_input input = step_largest_input(step);
+    struct pass pass = step_pass(step, input.B, input.T);
+    pass.is_first = item.micro_batch == 0;
+    deferred_run(&flight->deferred, &pass);
+    end_flight(flight);
+}
+
+static int run_item(struct run *run, struct schedule_item item) {
+    if (item.work == WORK_FORWARD)
+        return run_forward(run, item);
+    if (!run->is_learning)
+        return 0;
+    if (item.work != WORK_BACKWARD_WEIGHT)
+        return run_backward(run, item);
+    run_weights(run, item);
+    return 0;
+}
+
+int step_run_pipeline(struct step *step, const struct step_source *source, bool is_learning,
+                      struct step_counts *counts) {
+    struct run run = {.step = step, .source = source, .is_learning = is_learning};
+    struct channel *channels = step->pipeline.channels;
+    TRY(pipeline_schedule(step, source->count));
+    expect_messages(&run, LINK_FORWARD_IN);
+    expect_messages(&run, LINK_BACKWARD_IN);
+    const struct schedule_list *list = pipeline_list(step);
+    for (int i = 0; i < list->count; i++)
+        TRY(run_item(&run, list->items[i]));
+    channel_flush(&channels[LINK_FORWARD_OUT]);
+    channel_flush(&channels[LINK_BACKWARD_OUT]);
+    *counts = run.counts;
+    return 0;
+}
+
+// One micro-batch through a chunk, with all the messages it needs there already.
+static void measure_chunk(struct step *step, int chunk, bool is_learning) {
+    struct run run = {.step = step, .is_learning = is_learning};
+    run.looked[LINK_FORWARD_IN] = run.looked[LINK_BACKWARD_IN] = pipeline_list(step)->count;
+    for (int link = 0; link < LINK_COUNT; link++) {
+        struct channel *channel = &step->pipeline.channels[link];
+        channel->group = NULL;
+        channel->started = channel->finished = 0;
+        if (channel->buffers[0].data && (link == LINK_FORWARD_IN || link == LINK_BACKWARD_IN))
+            channel_expect(channel, 0);
+    }
+    for (int i = 0; i < step->pipeline.batch_count; i++)
+        step->pipeline.batches[i].is_used = false;
+    (void)run_item(&run, (struct schedule_item){.work = WORK_FORWARD, .chunk = chunk});
+    bool has_halves = step->pipeline.schedule.shape.kind == SCHEDULE_ZERO_BUBBLE;
+    enum work work = has_halves ? WORK_BACKWARD_INPUT : WORK_BACKWARD;
+    (void)run_item(&run, (struct schedule_item){.work = work, .chunk = chunk});
+    if (has_halves)
+        (void)run_item(&run, (struct schedule_item){.work = WORK_BACKWARD_WEIGHT, .chunk = chunk});
+}
+
+void pipeline_measure(struct step *step) {
+    for (int i = 0; i < step->chunk_count; i++) {
+        struct step_flight *flight = &step->chunks[i].flights[0];
+        size_t half = step->saved.capacity / 2;
+        arena_init(&flight->saved, step->saved.name, step->saved.base, half);
+        arena_init(&flight->deferred.arena, step->saved.name, step->saved.base + half, half);
+        measure_chunk(step, i, step->mode == STEP_TRAIN);
+        // An evaluation between steps may need more than a step: it has no products in 8 bits.
+        measure_chunk(step, i, false);
+        step->chunks[i].saved_bytes = flight->saved.peak;
+        step->chunks[i].deferred_bytes = flight->deferred.arena.peak;
+    }
+}
