@@ -11,6 +11,7 @@ and torch's, in fp32, bf16 and fp16.
     BEVATRON=build/release/bevatron MODEL=build/release/tests/peers_model python tests/peers/shapes_peers.py [COUNT [FAMILY…]]
 
 (torch, transformers, safetensors; `ninja -C build/release peers_model`)"""
+import json
 import os
 import random
 import subprocess
@@ -207,7 +208,20 @@ def save(r, model, folder):
         torch.save(model.state_dict(), f"{folder}/pytorch_model.bin", _use_new_zipfile_serialization=how == "torch")
     else:
         model.save_pretrained(folder, max_shard_size="8KB" if how == "shards" else "5GB")
+    if r.random() < 0.4 and getattr(model.config, "rope_parameters", None):
+        how += ", rope_scaling"
+        write_old_rope(r, f"{folder}/config.json")
     return how
+
+
+def write_old_rope(r, path):
+    """As files of before transformers 5 say it: rope_theta by itself, and rope_scaling, whose kind was once called type."""
+    config = json.load(open(path))
+    scaling = config.pop("rope_parameters")
+    config["rope_theta"] = scaling.pop("rope_theta")
+    kind = scaling.pop("rope_type")
+    config["rope_scaling"] = None if kind == "default" else {r.choice(["type", "rope_type"]): kind, **scaling}
+    json.dump(config, open(path, "w"))
 
 
 def relative(a, b, least=0.0):
