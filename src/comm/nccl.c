@@ -1,12 +1,15 @@
-// Collectives between GPUs over NCCL, queued on the device's communication stream: it first waits for what the
-// compute stream has been given so far, and the compute stream waits for it when the request is done. Ids, and the
-// host's own values, travel over the world that this one wraps. NCCL sums bf16 in fp32 inside a kernel and refuses
-// two ranks on one GPU, which then use the wrapped world alone.
+// Collectives between GPUs over NCCL. Every group has a stream of its own: a collective first waits for what the compute
+// stream has been given so far, and the compute stream waits for it when the request is done, but groups never wait
+// for each other. So a message that a pipeline expects early holds up nothing that is sent meanwhile, and the sum of a
+// bucket of gradients none of those inside a layer. Ids, and the host's own values, travel over the world that this one
+// wraps. NCCL sums bf16 in fp32 inside a kernel and refuses two ranks on one GPU, which then use the wrapped world
+// alone.
 #include "base/error.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "comm/backend.h"
 
+#include <cuda_runtime_api.h>
 #include <nccl.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,6 +21,13 @@
             die_code(EXIT_CODE_PEER_LOST, "%s failed: %s", #call, ncclGetErrorString(status_));                        \
     } while (0)
 
+#define CHECK_STREAM(call)                                                                                             \
+    do {                                                                                                               \
+        cudaError_t status_ = (call);                                                                                  \
+        if (status_ != cudaSuccess)                                                                                    \
+            die("%s failed: %s", #call, cudaGetErrorString(status_));                                                  \
+    } while (0)
+
 struct nccl_world {
     struct world base;
     struct world *host;
@@ -27,6 +37,7 @@ struct nccl_group {
     struct group base;
     struct group *host;  // NULL in a world of one rank
     ncclComm_t comm;
+    cudaStream_t stream;
 };
 
 // Every rank writes its GPU's identity into its own place of an array of smallest numbers; the maximum over all ranks
@@ -85,16 +96,20 @@ static int nccl_group_create(struct world *world, struct group **group, const in
         .world = world, .name = memory_string(name), .rank = host ? host->rank : 0, .size = host ? host->size : 1};
     g->host = host;
     // comm.c never asks a group of one among several ranks for anything.
-    if (g->base.size > 1 || !w->host)
+    if (g->base.size > 1 || !w->host) {
         CHECK_NCCL(ncclCommInitRank(&g->comm, g->base.size, share_id(g), g->base.rank));
+        CHECK_STREAM(cudaStreamCreateWithFlags(&g->stream, cudaStreamNonBlocking));
+    }
     *group = &g->base;
     return 0;
 }
 
 static void nccl_group_free(struct group *group) {
     struct nccl_group *g = (struct nccl_group *)group;
-    if (g->comm)
+    if (g->comm) {
         CHECK_NCCL(ncclCommDestroy(g->comm));
+        CHECK_STREAM(cudaStreamDestroy(g->stream));
+    }
     if (g->host)
         g->host->world->collective->group_free(g->host);
     free(group->name);
@@ -130,22 +145,30 @@ static ncclDataType_t type_of(enum dtype dtype) {
     die("no NCCL type for %s", dtype_name(dtype));
 }
 
-// The stream to queue a collective on, in order after the computation so far.
-static void *begin(const struct group *group) {
+static cudaStream_t compute_stream(const struct group *group) {
     struct device *device = group->world->device;
-    struct event *ready = device->ops->event_create(device);
-    device->ops->event_record(device, ready, STREAM_COMPUTE);
-    device->ops->stream_wait(device, STREAM_COMM, ready);
-    device->ops->event_free(device, ready);
-    return device->ops->native_stream(device, STREAM_COMM);
+    return device->ops->native_stream(device, STREAM_COMPUTE);
+}
+
+static cudaEvent_t record(cudaStream_t stream) {
+    cudaEvent_t event;
+    CHECK_STREAM(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
+    CHECK_STREAM(cudaEventRecord(event, stream));
+    return event;
+}
+
+// The stream to queue a collective on, in order after the computation so far.
+static cudaStream_t begin(const struct group *group) {
+    cudaStream_t stream = ((const struct nccl_group *)group)->stream;
+    cudaEvent_t ready = record(compute_stream(group));
+    CHECK_STREAM(cudaStreamWaitEvent(stream, ready, 0));
+    CHECK_STREAM(cudaEventDestroy(ready));
+    return stream;
 }
 
 // The handle of a request: the event that its collective has passed.
 static void *queued(const struct group *group) {
-    struct device *device = group->world->device;
-    struct event *done = device->ops->event_create(device);
-    device->ops->event_record(device, done, STREAM_COMM);
-    return done;
+    return record(((const struct nccl_group *)group)->stream);
 }
 
 static void *nccl_all_reduce(struct group *group, struct tensor x, enum reduction reduction) {
@@ -191,14 +214,15 @@ static struct group *nccl_host_group(struct group *group) {
 
 // The host looks on until the collective has ended, so that a deadline can be kept and an error of NCCL's own is seen.
 static bool nccl_test(struct group *group, void *handle) {
-    struct device *device = group->world->device;
     ncclResult_t state = ncclSuccess;
     CHECK_NCCL(ncclCommGetAsyncError(((struct nccl_group *)group)->comm, &state));
     CHECK_NCCL(state);
-    if (!device->ops->event_is_done(device, handle))
+    cudaError_t progress = cudaEventQuery(handle);
+    if (progress == cudaErrorNotReady)
         return false;
-    device->ops->stream_wait(device, STREAM_COMPUTE, handle);
-    device->ops->event_free(device, handle);
+    CHECK_STREAM(progress);
+    CHECK_STREAM(cudaStreamWaitEvent(compute_stream(group), handle, 0));
+    CHECK_STREAM(cudaEventDestroy(handle));
     return true;
 }
 
