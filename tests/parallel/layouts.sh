@@ -11,7 +11,7 @@ axes=(
     "vp   1 2 4                    --num-virtual-stages-per-pipeline-rank %"
     "zb   no yes                   --pipeline-schedule zero-bubble"
     "sp   no yes                   --sequence-parallel"
-    "zero no yes                   --use-distributed-optimizer --overlap-grad-reduce --overlap-param-gather"
+    "zero no yes                   --use-distributed-optimizer --overlap-grad-reduce --overlap-param-gather --ddp-num-buckets 7"
     "re   none selective full      --recompute-granularity %"
 )
 

@@ -1,0 +1,56 @@
+#!/usr/bin/env bash
+# The optimizer divided over data-parallel ranks, gradients reduced under the backward pass and parameters gathered under
+# the next forward, each alone and together, with dropout on: losses and weights of a GPT, a Llama, a BERT and a T5 are
+# those of one rank. In 16 bits within a bound. Buckets are small, so that there are many.
+# label: slow
+cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
+. tests/cli/common.sh
+. tests/parallel/layouts.sh
+command -v mpirun >/dev/null || { echo "skipped: no mpirun"; exit 77; }
+"$BEVATRON" version | grep -q "MPI *yes" || { echo "skipped: built without MPI"; exit 77; }
+
+layers=4
+plain=("${training[@]}")
+divided=(--use-distributed-optimizer --ddp-bucket-size 3000)
+overlapped=("${divided[@]}" --overlap-grad-reduce --overlap-param-gather)
+# same MODEL LAYOUT FLAGS…
+same() {
+    training=("${plain[@]}" "${@:3}")
+    run_same "$1" "$2"
+    training=("${plain[@]}")
+}
+
+for family in gpt llama bert t5; do
+    run_first $family
+    same $family "dp=2" "${divided[@]}"
+    same $family "dp=2" --overlap-grad-reduce --ddp-num-buckets 9
+    same $family "dp=4" "${overlapped[@]}" --check-replicas 3
+    same $family "dp=2 tp=2 sp=yes" "${overlapped[@]}" --recompute-granularity full
+done
+same gpt "dp=2 cp=2" "${overlapped[@]}"
+same gpt "dp=2 pp=2 vp=2" "${overlapped[@]}"
+# One micro-batch a step: the last is the first. Three ranks, which divide nothing evenly.
+plain+=(--global-batch-size 12 --micro-batch-size 4)
+training=("${plain[@]}")
+rm -rf "$work/gpt.saved"
+run_first gpt
+same gpt "dp=3" "${overlapped[@]}" --log-num-zeros-in-grad
+
+# half PRECISION FLAGS…: losses of 20 iterations into $work/half.
+half() {
+    expect 0 "iteration       20/" bash tests/parallel/mpirun.sh 2 "$BEVATRON" train "${plain[@]}" --num-layers 4 \
+        --initial-loss-scale 1024 --micro-batch-size 2 "$@"
+    losses "$work/out" >"$work/half"
+    [ "$(wc -l <"$work/half")" = 20 ] && pass || fail "$1: $(wc -l <"$work/half") losses"
+}
+for precision in --bf16 --fp16; do
+    half $precision
+    mv "$work/half" "$work/undivided"
+    half $precision "${overlapped[@]}" --check-replicas 5
+    paste "$work/undivided" "$work/half" | awk '{ d = ($2 - $4) / $2; if (d * d > 1e-6) bad = 1 } END { exit bad }' &&
+        pass || fail "$precision: losses of a divided optimizer differ"
+done
+
+expect 2 "give --use-distributed-optimizer and --overlap-grad-reduce too" "$BEVATRON" train "${plain[@]}" --num-layers 2 \
+    --overlap-param-gather --overlap-grad-reduce
+finish
