@@ -1,22 +1,24 @@
 // Messages between two neighbouring stages, in one direction: a ring of buffers over a link of the mesh. What is sent
 // is copied into a buffer first, and a message is received before it is asked for, so neither side waits for the
-// other's next move: every schedule of parallel/schedule.h runs to its end over channels with room for one message.
+// other's next move. How many messages must find room between two stages follows from the schedule.
 #ifndef STEP_CHANNEL_H
 #define STEP_CHANNEL_H
 
 #include "comm/comm.h"
 #include "tensor/arena.h"
 
-enum { CHANNEL_BUFFERS = 2 };
-
 struct channel {
-    struct group *group;                     // its first rank sends, its second receives; NULL on paper
-    struct tensor buffers[CHANNEL_BUFFERS];  // (elements of the longest message)
-    struct comm_request requests[CHANNEL_BUFFERS];
+    struct group *group;     // its first rank sends, its second receives; NULL on paper
+    struct tensor *buffers;  // (elements of the longest message), `count` of them
+    struct comm_request *requests;
+    int count;
     int64_t started, finished;  // messages so far
     const char *name;
 };
 
+// A ring of so many buffers, of which both ends have one.
+void channel_open(struct channel *channel, int count, const char *name);
+void channel_close(struct channel *channel);
 // Takes the buffers; with 0 elements there are none, and nothing may be sent.
 void channel_lay_out(struct channel *channel, struct arena *arena, enum dtype dtype, int64_t elements);
 

@@ -78,6 +78,17 @@ static int most_batches(const struct step *step) {
     return most;
 }
 
+// Of a group of micro-batches that is larger than the stages, the first come round to the next chunk before the last
+// have gone through this one: that many wait between the last stage and the first. Both ends of a channel have buffers.
+static void open_channels(struct step *step) {
+    static const char *const names[LINK_COUNT] = {"activations", "activations", "activation gradients",
+                                                  "activation gradients"};
+    const struct schedule_shape *shape = &step->pipeline.schedule.shape;
+    int early = shape->kind == SCHEDULE_INTERLEAVED ? shape->group - shape->stages : 0;
+    for (int link = 0; link < LINK_COUNT; link++)
+        channel_open(&step->pipeline.channels[link], 2 + (early + 1) / 2, names[link]);
+}
+
 int pipeline_open(struct step *step) {
     const struct config *config = step->config;
     step->chunk_count = (int)config_chunks(config);
@@ -99,6 +110,7 @@ int pipeline_open(struct step *step) {
     }
     step->pipeline.batch_count = most_batches(step);
     step->pipeline.batches = memory_alloc(sizeof *step->pipeline.batches * (size_t)step->pipeline.batch_count);
+    open_channels(step);
     shared_open(step);
     return 0;
 }
@@ -118,6 +130,8 @@ void pipeline_close(struct step *step) {
     }
     free(step->chunks);
     free(step->pipeline.batches);
+    for (int link = 0; link < LINK_COUNT; link++)
+        channel_close(&step->pipeline.channels[link]);
     schedule_free(&step->pipeline.schedule);
     shared_close(step);
 }
@@ -155,8 +169,6 @@ struct handover pipeline_view(const struct step *step, struct tensor buffer, con
 }
 
 void pipeline_lay_out(struct step *step, struct arena *arena) {
-    static const char *const names[LINK_COUNT] = {"activations", "activations", "activation gradients",
-                                                  "activation gradients"};
     struct step_pipeline *pipeline = &step->pipeline;
     struct step_input largest = step_largest_input(step);
     for (int i = 0; i < pipeline->batch_count; i++)
@@ -170,7 +182,8 @@ void pipeline_lay_out(struct step *step, struct arena *arena) {
             int64_t elements = pipeline_message(step, (enum mesh_link)link, chunk).elements;
             most = elements > most ? elements : most;
         }
-        *channel = (struct channel){.group = step->mesh.links[link], .name = names[link]};
+        channel->group = step->mesh.links[link];
+        channel->started = channel->finished = 0;
         channel_lay_out(channel, arena, step->dtype, most);
     }
 }

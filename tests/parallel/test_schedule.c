@@ -75,9 +75,54 @@ static void expect_all_messages_taken(const struct schedule *schedule) {
             EXPECT_INT(in_transit[a][b], 0);
 }
 
+// Plays the lists over one channel each way between neighbours, as the runner has them: messages come out in the order
+// they went in, and a sender that finds no room waits. There is room for two messages, and with groups larger than the
+// stages for as many more. Nothing may deadlock, and every item must find its own message at the front.
+struct channel_play {
+    struct schedule_item waiting[2][MAX_STAGES][MAX_MICRO_BATCHES * MAX_CHUNKS];  // by kind and receiving stage
+    int sent[2][MAX_STAGES], taken[2][MAX_STAGES];
+    int next[MAX_STAGES];
+};
+
+static bool play_item(const struct schedule *schedule, struct channel_play *play, int stage) {
+    const struct schedule_list *list = &schedule->stages[stage];
+    if (play->next[stage] == list->count)
+        return false;
+    struct schedule_item item = list->items[play->next[stage]];
+    int kind = item.work != WORK_FORWARD, room = 2 + schedule->shape.group - schedule->shape.stages;
+    struct schedule_message from = schedule_origin(&schedule->shape, stage, item);
+    struct schedule_message to = schedule_destination(&schedule->shape, stage, item);
+    if ((from.stage >= 0 && play->sent[kind][stage] == play->taken[kind][stage]) ||
+        (to.stage >= 0 && play->sent[kind][to.stage] - play->taken[kind][to.stage] >= room))
+        return false;
+    if (from.stage >= 0) {
+        struct schedule_item first = play->waiting[kind][stage][play->taken[kind][stage]++];
+        EXPECT_INT(first.micro_batch, item.micro_batch);
+        EXPECT_INT(first.chunk, item.chunk);
+    }
+    if (to.stage >= 0)
+        play->waiting[kind][to.stage][play->sent[kind][to.stage]++] = to.item;
+    play->next[stage]++;
+    return true;
+}
+
+static void expect_channels_suffice(const struct schedule *schedule) {
+    static struct channel_play play;
+    memset(&play, 0, sizeof play);
+    for (bool is_moving = true; is_moving;) {
+        is_moving = false;
+        for (int stage = 0; stage < schedule->shape.stages; stage++)
+            while (play_item(schedule, &play, stage))
+                is_moving = true;
+    }
+    for (int stage = 0; stage < schedule->shape.stages; stage++)
+        EXPECT_INT(play.next[stage], schedule->stages[stage].count);
+}
+
 static struct schedule_run expect_sound(const struct schedule *schedule, int in_flight[MAX_STAGES]) {
     struct schedule_run run;
     expect_complete(schedule);
+    expect_channels_suffice(schedule);
     expect_messages_meet(schedule);
     expect_all_messages_taken(schedule);
     EXPECT_OK(schedule_simulate(schedule, &plain, &run, in_flight));
@@ -128,6 +173,21 @@ TEST(interleaved) {
 }
 
 // With forward, input half and weight half of equal length the published bubble is (P - 1)(F + B - W).
+TEST(larger_groups) {
+    for (int P = 2; P <= MAX_STAGES; P++)
+        for (int V = 2; V <= MAX_CHUNKS; V++)
+            for (int G = P + 1; G <= 2 * P; G++)
+                for (int M = P; M <= MAX_MICRO_BATCHES; M++) {
+                    struct schedule schedule;
+                    int in_flight[MAX_STAGES];
+                    if (M % G != 0 && M % G < P)
+                        continue;
+                    EXPECT_OK(schedule_build(&schedule, &(struct schedule_shape){SCHEDULE_INTERLEAVED, P, V, M, G}));
+                    (void)expect_sound(&schedule, in_flight);
+                    schedule_free(&schedule);
+                }
+}
+
 TEST(zero_bubble) {
     for (int P = 1; P <= MAX_STAGES; P++)
         for (int M = 1; M <= MAX_MICRO_BATCHES; M++) {
@@ -166,5 +226,5 @@ TEST(deadlock_is_found) {
     schedule_free(&schedule);
 }
 
-TEST_MAIN(TEST_CASE(one_forward_one_backward), TEST_CASE(interleaved), TEST_CASE(zero_bubble),
+TEST_MAIN(TEST_CASE(one_forward_one_backward), TEST_CASE(interleaved), TEST_CASE(larger_groups), TEST_CASE(zero_bubble),
           TEST_CASE(impossible_shapes), TEST_CASE(deadlock_is_found))
