@@ -14,6 +14,7 @@ struct ranks {
     struct world *world;
     struct world_place place;
     struct mesh meshes[RANKS_MOST_PARTS + 1];  // by the number of ranks that share layers, connected once
+    struct mesh pipeline;                      // of all ranks
 };
 
 struct rank_step {
@@ -57,10 +58,10 @@ static inline void rank_step_parse(struct config *config, const char *flags, int
 static inline void rank_step_open(struct rank_step *r, struct ranks *ranks, const char *flags) {
     *r = (struct rank_step){0};
     rank_step_parse(&r->config, flags, ranks->place.size);
-    int parts = (int)r->config.tensor_model_parallel_size;
-    struct mesh *mesh = &ranks->meshes[parts];
+    int parts = (int)r->config.tensor_model_parallel_size, stages = (int)r->config.pipeline_model_parallel_size;
+    struct mesh *mesh = stages > 1 ? &ranks->pipeline : &ranks->meshes[parts];
     if (mesh->size == 0) {
-        EXPECT_OK(mesh_place(mesh, ranks->place.rank, ranks->place.size, parts, 1, 1));
+        EXPECT_OK(mesh_place(mesh, ranks->place.rank, ranks->place.size, parts, 1, stages));
         EXPECT_OK(mesh_connect(mesh, ranks->world));
     }
     EXPECT_OK(step_open(&r->step, &r->config, ranks->device, mesh, STEP_TRAIN));

@@ -1,5 +1,5 @@
-// What a step gives to its groups is what the formulas of docs/parallelism.md say, for data and tensor parallelism, the
-// divided stream and the divided optimizer. Run under mpirun.
+// What a step gives to its groups is what the formulas of docs/parallelism.md say, for data, tensor and pipeline
+// parallelism, the divided stream and the divided optimizer. Run under mpirun.
 #include "ranks_step.h"
 
 static struct ranks ranks;
@@ -108,11 +108,51 @@ TEST(a_divided_stream_is_gathered_and_scattered) {
     free(line);
 }
 
+static int64_t sent(const struct group *group) {
+    return group_traffic(group, COLLECTIVE_SEND).bytes;
+}
+
+// Every piece but the last sends its stream on, every one but the first its gradient back, for each micro-batch; the
+// stages at both ends send the gradient of the tied embedding, there and back.
+TEST(stages_send_the_stream_and_its_gradient_once) {
+    enum { M = 4, WORDS = 4 * 97 * C };
+    static const struct {
+        const char *flags;
+        int chunks;
+    } cases[] = {{"", 1}, {"--pipeline-schedule zero-bubble", 1}, {"--num-virtual-stages-per-pipeline-rank 2", 2}};
+    int stages = ranks.place.size;
+    for (int i = 0; i < 3; i++) {
+        struct rank_step r;
+        char *line = memory_printf("--num-layers 8 --hidden-size 32 --num-attention-heads 4 --seq-length 16 "
+                                   "--micro-batch-size 2 --global-batch-size 8 --vocab-size 97 "
+                                   "--make-vocab-size-divisible-by 1 --threads 1 --pipeline-model-parallel-size %d %s",
+                                   stages, cases[i].flags);
+        rank_step_open(&r, &ranks, line);
+        const struct mesh *mesh = &r.step->mesh;
+        int stage = mesh->place[AXIS_PIPELINE];
+        bool is_first = stage == 0, is_last = stage == stages - 1;
+        const struct group *groups[] = {mesh->links[LINK_FORWARD_OUT], mesh->links[LINK_BACKWARD_OUT],
+                                        mesh->group[AXIS_PIPELINE]};
+        int64_t before[3], bytes[3];
+        for (int g = 0; g < 3; g++)
+            before[g] = sent(groups[g]);
+        (void)rank_step_train(&r, M);
+        for (int g = 0; g < 3; g++)
+            bytes[g] = sent(groups[g]) - before[g];
+        EXPECT_INT(bytes[0], (int64_t)M * (cases[i].chunks - is_last) * 4 * N * C);
+        EXPECT_INT(bytes[1], (int64_t)M * (cases[i].chunks - is_first) * 4 * N * C);
+        EXPECT_INT(bytes[2], is_first || is_last ? WORDS : 0);
+        rank_step_close(&r);
+        free(line);
+    }
+}
+
 int main(void) {
     const struct test_case cases[] = {TEST_CASE(data_parallel_ranks_sum_every_gradient_once),
                                       TEST_CASE(a_divided_optimizer_scatters_gradients_and_gathers_values),
                                       TEST_CASE(tensor_parallel_ranks_sum_the_stream),
-                                      TEST_CASE(a_divided_stream_is_gathered_and_scattered)};
+                                      TEST_CASE(a_divided_stream_is_gathered_and_scattered),
+                                      TEST_CASE(stages_send_the_stream_and_its_gradient_once)};
     if (ranks_open(&ranks) < 0) {
         printf("%s\n", error_message());
         return 1;
