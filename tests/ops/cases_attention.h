@@ -228,6 +228,7 @@ static inline void attention_run_backward(struct lab *lab, struct attention_setu
         .out = s->out,
         .lse = s->lse,
         .scratch = arena_3d(&lab->arena, DTYPE_F32, c->B, c->H, c->Tq),
+        .workspace = arena_1d(&lab->arena, DTYPE_U8, attention_workspace_bytes(s->q, s->k)),
         .q = s->q,
         .k = s->k,
         .v = s->v,
@@ -325,6 +326,8 @@ static inline void case_attention_masks(struct lab *lab) {
         {2, 131, 131, 2, 2, 16, .is_causal = true, .has_bias = true},
         {1, 1, 40, 4, 2, 16, .is_causal = true, .has_bias = true},
         {2, 70, 131, 2, 1, 5, .is_causal = false, .has_bias = true, .has_counts = true, .rate = 0.2f},
+        {2, 150, 70, 4, 2, 40, .is_causal = false, .has_bias = true, .has_counts = true, .rate = 0.1f},
+        {1, 130, 200, 2, 2, 24, .is_causal = true, .window = 90, .has_starts = true, .has_counts = true},
         // The last queries of a longer sequence, as where ranks share one.
         {2, 33, 132, 4, 2, 8, .is_causal = true, .window = 40, .has_starts = true, .rate = 0.1f},
         {2, 32, 160, 2, 2, 16, .is_causal = true, .has_bias = true, .rate = 0.1f},

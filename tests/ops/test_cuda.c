@@ -10,6 +10,8 @@
 // difference is large. The cases that compare with the formula start from the same rounded out.
 static const double BF16_SLOPE_TOLERANCE = 0.12, FP16_SLOPE_TOLERANCE = 0.015;
 static const double FP16_TOLERANCE = 4e-3;  // as for the CPU's fp16
+// Tensor cores take weights and score gradients in bf16 too: 1.9e-2 was the most in one of 48,000 values (2026-11-15).
+static const double BF16_ATTENTION_TOLERANCE = 2.4e-2;
 
 static void run_case(void (*run)(struct lab *lab), enum dtype dtype, double tolerance) {
     struct device *gpu = gpu_open();
@@ -24,17 +26,24 @@ static bool is_attention(const char *name) {
     return strncmp(name, "attention", strlen("attention")) == 0;
 }
 
+static double tolerance_of(const char *name, enum dtype dtype) {
+    bool is_slope = strcmp(name, "attention_slope") == 0;
+    if (dtype == DTYPE_F32)
+        return is_attention(name) ? FP32_LONG_TOLERANCE : FP32_TOLERANCE;
+    if (dtype == DTYPE_F16)
+        return is_slope ? FP16_SLOPE_TOLERANCE : FP16_TOLERANCE;
+    return is_slope ? BF16_SLOPE_TOLERANCE : is_attention(name) ? BF16_ATTENTION_TOLERANCE : BF16_TOLERANCE;
+}
+
 #define CASE_TEST(name)                                                                                                \
     TEST(fp32_##name) {                                                                                                \
-        run_case(case_##name, DTYPE_F32, is_attention(#name) ? FP32_LONG_TOLERANCE : FP32_TOLERANCE);                  \
+        run_case(case_##name, DTYPE_F32, tolerance_of(#name, DTYPE_F32));                                              \
     }                                                                                                                  \
     TEST(bf16_##name) {                                                                                                \
-        run_case(case_##name, DTYPE_BF16,                                                                              \
-                 strcmp(#name, "attention_slope") == 0 ? BF16_SLOPE_TOLERANCE : BF16_TOLERANCE);                       \
+        run_case(case_##name, DTYPE_BF16, tolerance_of(#name, DTYPE_BF16));                                            \
     }                                                                                                                  \
     TEST(fp16_##name) {                                                                                                \
-        run_case(case_##name, DTYPE_F16,                                                                               \
-                 strcmp(#name, "attention_slope") == 0 ? FP16_SLOPE_TOLERANCE : FP16_TOLERANCE);                       \
+        run_case(case_##name, DTYPE_F16, tolerance_of(#name, DTYPE_F16));                                              \
     }
 EACH_CASE(CASE_TEST)
 

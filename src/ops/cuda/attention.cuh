@@ -32,6 +32,8 @@ struct attention_args {
     // Masks, for the kernels on tensor cores.
     int64_t window;
     const int32_t *key_counts, *first_keys;  // (B), (B * Tq), or NULL
+    const float *bias;                       // (H, Tq + Tk - 1), or NULL
+    float *dbias_parts;                      // sums along distances, see attention_tensor_backward.cu; or NULL
 };
 
 // The kernels on tensor cores; false where they do not take the operation and did nothing.
@@ -74,6 +76,7 @@ static inline void attention_set_mask(struct attention_args *args, const struct 
     args->window = mask->window;
     args->key_counts = (const int32_t *)mask->key_counts.data;
     args->first_keys = (const int32_t *)mask->first_keys.data;
+    args->bias = (const float *)mask->relative_bias.data;
     args->first_head = dropout->first_head;
     args->dropout = cuda_dropout(dropout);
 }

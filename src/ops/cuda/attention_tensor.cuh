@@ -1,5 +1,5 @@
 // What the attention kernels on tensor cores share. They take bf16 and fp16, heads up to 128 wide in multiples of 8,
-// any lengths, all masks that are ranges of keys, and dropout: what cuDNN does not do, or not with our masks.
+// any lengths, all masks, biases by distance and dropout: what cuDNN does not do, or not with our masks.
 //
 // A block has four warps. A warp owns 16 rows of a (query, key) tile, or of its transpose, in the layout of
 // mma.m16n8k16: of each 8 columns a thread holds columns 2 (lane % 4) and the next, of rows lane / 4 and 8 below. The
@@ -166,6 +166,24 @@ static __device__ __forceinline__ struct key_range keys_of(const struct attentio
     if (args.first_keys)
         first = max(first, (int64_t)args.first_keys[batch * args.queries + query]);
     return {(int)first, (int)max(end, first)};
+}
+
+// The bias of a distance, to be added to a score before it is scaled. Scores that nobody sees may be anything.
+static __device__ __forceinline__ float bias_of(const struct attention_args &args, int head, int64_t query,
+                                                int64_t key) {
+    int64_t columns = args.queries + args.keys - 1, column = key - query + args.queries - 1;
+    return column >= 0 && column < columns ? args.bias[head * columns + column] / args.scale : 0.0f;
+}
+
+// Adds them to a warp's tile of 16 queries by 64 keys; `query` is that of the thread's upper row.
+static __device__ __forceinline__ void add_bias(float score[TENSOR_ROWS / 8][4], const struct attention_args &args,
+                                                int head, int64_t query, int first_key) {
+    int column = first_key + 2 * (threadIdx.x & 3);
+#pragma unroll
+    for (int j = 0; j < TENSOR_ROWS / 8; j++)
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+            score[j][i] += bias_of(args, head, query + 8 * (i / 2), column + 8 * j + (i & 1));
 }
 
 // ---- Dropout ----

@@ -3,7 +3,10 @@
 // each computes the scores again. See attention_tensor.cuh, and attention_backward.cu for the formulas.
 #include "ops/cuda/attention_tensor.cuh"
 
-enum { DELTA_WARPS = TENSOR_THREADS / 32 };
+enum {
+    DELTA_WARPS = TENSOR_THREADS / 32,
+    PAIR_STRIDE = TENSOR_ROWS + 1,  // of a tile of score gradients: a diagonal meets all banks
+};
 
 // delta[b][h][i] = sum of dout * out over the head; a warp per row, rows numbered as delta lies.
 template <typename T> static __global__ void tensor_delta_kernel(struct attention_args args) {
@@ -25,18 +28,67 @@ template <typename T> static __global__ void tensor_delta_kernel(struct attentio
         args.delta[index] = sum;
 }
 
+// ---- The gradient of a bias by distance ----
+// Each block of queries sums its score gradients along distances: place p of its row of parts (parts_width) belongs to
+// key - query = p - 63 - first query. A kernel then adds up the rows in order.
+
+static inline int64_t parts_width(const struct attention_args *args) {
+    return divide_up(args->keys, TENSOR_ROWS) * TENSOR_ROWS + TENSOR_ROWS;
+}
+
+// Adds the diagonals of a tile of score gradients to the block's row; thread t has the t'th of 127.
+static __device__ __forceinline__ void add_diagonals(float *parts, float *pair, const float score[TENSOR_ROWS / 8][4],
+                                                     int first_key) {
+    int lane = threadIdx.x & 31, row = (threadIdx.x >> 5) * 16 + lane / 4, t = threadIdx.x;
+#pragma unroll
+    for (int j = 0; j < TENSOR_ROWS / 8; j++)
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+            pair[(row + 8 * (i / 2)) * PAIR_STRIDE + 8 * j + 2 * (lane % 4) + (i & 1)] = score[j][i];
+    __syncthreads();
+    float sum = 0;
+    int first = max(0, TENSOR_ROWS - 1 - t), end = min(TENSOR_ROWS, 2 * TENSOR_ROWS - 1 - t);
+    for (int query = first; query < end; query++)
+        sum += pair[query * PAIR_STRIDE + query + t - (TENSOR_ROWS - 1)];
+    if (t < 2 * TENSOR_ROWS - 1)
+        parts[first_key + t] += sum;
+}
+
+// dbias (B, H, Tq + Tk - 1) += the parts of all blocks of queries. Grid (columns, heads, batches).
+static __global__ void bias_finish_kernel(float *dbias, struct attention_args args, int64_t width, int64_t tiles) {
+    int64_t columns = args.queries + args.keys - 1, column = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
+    int64_t head = (int64_t)blockIdx.z * args.heads + blockIdx.y;
+    if (column >= columns)
+        return;
+    float sum = 0;
+    for (int64_t tile = 0; tile < tiles; tile++) {
+        int64_t place = column - (args.queries - 1) + TENSOR_ROWS - 1 + tile * TENSOR_ROWS;
+        if (place >= 0 && place < width)
+            sum += args.dbias_parts[(head * tiles + tile) * width + place];
+    }
+    dbias[head * columns + column] += sum;
+}
+
 // Grid (query tile, head, batch).
 template <typename T, int DP>
-static __global__ void __launch_bounds__(TENSOR_THREADS) tensor_query_kernel(struct attention_args args) {
+static __global__ void __launch_bounds__(TENSOR_THREADS)
+    tensor_query_kernel(struct attention_args args, int64_t width) {
     extern __shared__ uint4 memory[];
     T *queries = (T *)memory, *douts = queries + TENSOR_ROWS * (DP + 8), *keys = douts + TENSOR_ROWS * (DP + 8);
     T *values = keys + TENSOR_ROWS * (DP + 8);
+    float *pair = (float *)(values + TENSOR_ROWS * (DP + 8));  // with a bias
     int64_t batch = blockIdx.z, first_query = (int64_t)(gridDim.x - 1 - blockIdx.x) * TENSOR_ROWS;
     int head = blockIdx.y, key_head = head / (args.heads / args.key_heads), warp_row = (threadIdx.x >> 5) * 16;
     const T *k = view_head<T>(args.k, batch, key_head), *v = view_head<T>(args.v, batch, key_head);
     int64_t query = first_query + warp_row + (threadIdx.x & 31) / 4, row_id = drawn_row(args, batch, query);
     struct key_range range[2];
-    float lse[2], delta[2], scale = args.scale * LOG2_E, dq[DP / 8][4];
+    float lse[2], delta[2], scale = args.scale * LOG2_E, dq[DP / 8][4], *parts = NULL;
+    if (args.dbias_parts) {
+        int64_t tile = gridDim.x - 1 - blockIdx.x;
+        parts = args.dbias_parts + ((batch * args.heads + head) * gridDim.x + tile) * width;
+        for (int64_t i = threadIdx.x; i < width; i += TENSOR_THREADS)
+            parts[i] = 0;
+    }
     for (int half = 0; half < 2; half++) {
         int64_t row = (batch * args.heads + head) * args.queries + query + 8 * half;
         bool is_there = query + 8 * half < args.queries;
@@ -65,6 +117,8 @@ static __global__ void __launch_bounds__(TENSOR_THREADS) tensor_query_kernel(str
         clear_tiles<TENSOR_ROWS / 8>(dweight);
         add_row_products<T, DP, TENSOR_ROWS>(score, queries, warp_row, keys);
         add_row_products<T, DP, TENSOR_ROWS>(dweight, douts, warp_row, values);
+        if (args.bias)
+            add_bias(score, args, head, query, first_key);
         if (args.dropout.is_on) {
             float factor[TENSOR_ROWS / 8][4];
             tile_factors(factor, args, head, row_id, first_key);
@@ -85,6 +139,8 @@ static __global__ void __launch_bounds__(TENSOR_THREADS) tensor_query_kernel(str
                 score[j][i] = p * (dweight[j][i] - delta[half]);
             }
         add_weighted_rows<T, DP, TENSOR_ROWS>(dq, score, keys);
+        if (parts)
+            add_diagonals(parts, pair, score, first_key);
     }
     async_wait<0>();
     const float factor[2] = {args.scale, args.scale};
@@ -137,10 +193,10 @@ static __device__ __forceinline__ void turned_factors(float factor[ROWS / 8][4],
 
 // Adds what ROWS queries of one head, in shared memory, give to the gradients of the warp's 16 keys.
 template <typename T, int DP, int ROWS>
-static __device__ __forceinline__ void add_key_gradients(float dk[DP / 8][4], float dv[DP / 8][4], const T *keys,
-                                                         const T *values, const T *queries, const T *douts,
-                                                         const query_facts<ROWS> *facts,
-                                                         const struct attention_args &args, int head, int first_key) {
+static __device__ __forceinline__ void
+add_key_gradients(float dk[DP / 8][4], float dv[DP / 8][4], const T *keys, const T *values, const T *queries,
+                  const T *douts, const query_facts<ROWS> *facts, const struct attention_args &args, int head,
+                  int64_t first_query, int first_key) {
     int lane = threadIdx.x & 31, warp_row = (threadIdx.x >> 5) * 16;
     float score[ROWS / 8][4], dweight[ROWS / 8][4], scale = args.scale * LOG2_E;
     clear_tiles<ROWS / 8>(score);
@@ -153,6 +209,8 @@ static __device__ __forceinline__ void add_key_gradients(float dk[DP / 8][4], fl
         for (int i = 0; i < 4; i++) {
             int key = first_key + warp_row + lane / 4 + 8 * (i / 2), column = 8 * j + 2 * (lane % 4) + (i & 1);
             bool is_visible = key >= facts->range[column].first && key < facts->range[column].end;
+            if (args.bias)
+                score[j][i] += bias_of(args, head, first_query + column, key);
             score[j][i] = is_visible ? exp2f(score[j][i] * scale - facts->lse[column]) : 0.0f;
         }
     if (!args.dropout.is_on) {
@@ -208,7 +266,8 @@ static __global__ void __launch_bounds__(TENSOR_THREADS) tensor_key_kernel(struc
             async_commit();
             async_wait<0>();
             __syncthreads();
-            add_key_gradients<T, DP, ROWS>(dk, dv, keys, values, queries, douts, &facts, args, head, first_key);
+            add_key_gradients<T, DP, ROWS>(dk, dv, keys, values, queries, douts, &facts, args, head, first_query,
+                                           first_key);
         }
     async_wait<0>();
     const float factor[2] = {args.scale, args.scale}, one[2] = {1, 1};
@@ -220,6 +279,7 @@ static __global__ void __launch_bounds__(TENSOR_THREADS) tensor_key_kernel(struc
 template <typename T, int DP> static void launch(struct cuda_device *cuda, const struct attention_args *args) {
     enum { ROWS = DP <= 64 ? 64 : 32 };  // wider heads leave fewer registers for scores
     int query_bytes = 4 * TENSOR_ROWS * (DP + 8) * (int)sizeof(T);
+    query_bytes += args->dbias_parts ? TENSOR_ROWS * PAIR_STRIDE * (int)sizeof(float) : 0;
     int key_bytes = 2 * (TENSOR_ROWS + ROWS) * (DP + 8) * (int)sizeof(T);
     attention_take_shared(cuda, tensor_query_kernel<T, DP>, query_bytes, args->head_size);
     attention_take_shared(cuda, tensor_key_kernel<T, DP, ROWS>, key_bytes, args->head_size);
@@ -228,7 +288,8 @@ template <typename T, int DP> static void launch(struct cuda_device *cuda, const
     dim3 key_grid(grid_x(divide_up(args->keys, TENSOR_ROWS)), grid_yz(args->key_heads), batches);
     LAUNCH(cuda, tensor_delta_kernel<T>, grid_x(divide_up(args->batches * args->heads * args->queries, DELTA_WARPS)),
            TENSOR_THREADS, 0, *args);
-    LAUNCH(cuda, (tensor_query_kernel<T, DP>), query_grid, TENSOR_THREADS, (size_t)query_bytes, *args);
+    LAUNCH(cuda, (tensor_query_kernel<T, DP>), query_grid, TENSOR_THREADS, (size_t)query_bytes, *args,
+           parts_width(args));
     LAUNCH(cuda, (tensor_key_kernel<T, DP, ROWS>), key_grid, TENSOR_THREADS, (size_t)key_bytes, *args);
 }
 
@@ -237,11 +298,16 @@ bool tensor_attention_backward(struct cuda_device *cuda, const struct op_attenti
     for (size_t i = 0; i < sizeof tensors / sizeof tensors[0]; i++)
         if (!tensor_takes(tensors[i]))
             return false;
-    if (op->mask.relative_bias.data)
-        return false;
     struct attention_args args = {};
     attention_set_inputs(&args, op->q, op->k, op->v);
     attention_set_mask(&args, &op->mask, &op->dropout);
+    int64_t width = parts_width(&args), tiles = divide_up(args.queries, TENSOR_ROWS);
+    if (op->drelative_bias.data) {
+        size_t bytes = sizeof(float) * (size_t)(args.batches * args.heads * tiles * width);
+        if (!op->workspace.data || bytes > tensor_bytes(op->workspace))
+            return false;
+        args.dbias_parts = (float *)op->workspace.data;
+    }
     args.out = attention_view(op->out);
     args.dout = attention_view(op->dout);
     args.dq = attention_view(op->dq);
@@ -254,5 +320,10 @@ bool tensor_attention_backward(struct cuda_device *cuda, const struct op_attenti
 #define BACKWARD(T, DP) launch<T, DP>(cuda, &args)
     WITH_TENSOR_SHAPE(op->q.dtype, args.head_size, BACKWARD);
 #undef BACKWARD
+    if (args.dbias_parts) {
+        dim3 grid(grid_x(divide_up(args.queries + args.keys - 1, TENSOR_THREADS)), grid_yz(args.heads),
+                  grid_yz(args.batches));
+        LAUNCH(cuda, bias_finish_kernel, grid, TENSOR_THREADS, 0, (float *)op->drelative_bias.data, args, width, tiles);
+    }
     return true;
 }

@@ -69,7 +69,8 @@ static __device__ __forceinline__ void softmax_tile(float score[TENSOR_ROWS / 8]
 
 // Grid (query tile, head, batch). Late queries see most keys under a causal mask, so their tiles start first.
 template <typename T, int DP>
-static __global__ void __launch_bounds__(TENSOR_THREADS) tensor_forward_kernel(struct attention_args args) {
+static __global__ void __launch_bounds__(TENSOR_THREADS, DP <= 64 ? 4 : 3)
+    tensor_forward_kernel(struct attention_args args) {
     extern __shared__ uint4 memory[];
     __shared__ int bounds[2];
     T *queries = (T *)memory, *keys = queries + TENSOR_ROWS * (DP + 8), *values = keys + TENSOR_ROWS * (DP + 8);
@@ -103,6 +104,8 @@ static __global__ void __launch_bounds__(TENSOR_THREADS) tensor_forward_kernel(s
         if (first_key + TENSOR_ROWS < all.end)
             start_rows<T, TENSOR_ROWS, DP>(keys, k, args.k.time, first_key + TENSOR_ROWS, args.keys, args.head_size);
         async_commit();
+        if (args.bias)
+            add_bias(score, args, head, query, first_key);
         softmax_tile(score, rows, correction, scale, first_key);
 #pragma unroll
         for (int j = 0; j < DP / 8; j++)
@@ -144,8 +147,7 @@ template <typename T, int DP> static void launch(struct cuda_device *cuda, const
 }
 
 bool tensor_attention_forward(struct cuda_device *cuda, const struct op_attention_forward *op) {
-    if (!tensor_takes(op->q) || !tensor_takes(op->k) || !tensor_takes(op->v) || !tensor_takes(op->out) ||
-        op->mask.relative_bias.data)
+    if (!tensor_takes(op->q) || !tensor_takes(op->k) || !tensor_takes(op->v) || !tensor_takes(op->out))
         return false;
     struct attention_args args = {};
     attention_set_inputs(&args, op->q, op->k, op->v);

@@ -4,10 +4,13 @@
 #include "ops/cuda/norm.cuh"
 
 enum {
-    BACKWARD_BLOCKS = 396,  // three for each multiprocessor of an H100; a constant, so that sums are the same anywhere
-    BACKWARD_TENSORS = 3,   // dy, x, dresidual
-    QUANTITIES = 3,         // dgain, dbias, ddelta_bias
-    NORM_STAGES = 3,        // rows in a queue
+    // Three for each multiprocessor of an H100, of long rows two, as many as it holds at once; constants, so that sums
+    // are the same anywhere.
+    BACKWARD_BLOCKS = 396,
+    LONG_BACKWARD_BLOCKS = 264,
+    BACKWARD_TENSORS = 3,  // dy, x, dresidual
+    QUANTITIES = 3,        // dgain, dbias, ddelta_bias
+    NORM_STAGES = 3,       // rows in a queue
 };
 
 template <typename T> struct backward_args {
@@ -141,8 +144,9 @@ static __device__ __forceinline__ void write_sums(const float sums[QUANTITIES][G
 // for RMS. A thread has read its elements of dy and dresidual before it writes the same ones of ddelta and dx, which
 // may be the same memory.
 template <typename T, int GROUPS, int THREADS, bool IS_QUEUED>
-static __global__ void __launch_bounds__(THREADS, THREADS == SHORT_THREADS ? 3 : 1)
-    norm_backward_kernel(backward_args<T> args) {
+static __global__ void __launch_bounds__(THREADS, THREADS == SHORT_THREADS ? 3
+                                                  : IS_QUEUED              ? 2
+                                                              : 1) norm_backward_kernel(backward_args<T> args) {
     extern __shared__ uint4 memory[];
     __shared__ float2 shared[2][THREADS / 32];
     eight<T> *queue = (eight<T> *)memory;
@@ -264,6 +268,8 @@ template <typename T> static void norm_backward(struct cuda_device *cuda, const 
     WITH_GROUPS(args.columns, GROUPS, {
         unsigned threads = threads_of_row(args.columns, GROUPS);
         unsigned rows = GROUPS == 1 && threads <= SHORT_THREADS ? SHORT_THREADS / threads : 1;
+        if (threads > SHORT_THREADS)
+            blocks = min(blocks, (int64_t)LONG_BACKWARD_BLOCKS);
         blocks = min(blocks, divide_up(args.rows, rows));
         if (GROUPS > 1 || !args.is_wide)
             LAUNCH(cuda, (norm_backward_kernel<T, GROUPS, NORM_THREADS, false>), grid_x(blocks), dim3(threads, rows), 0,
