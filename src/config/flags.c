@@ -386,7 +386,7 @@ static const struct flag rows[] = {
     INT("--recompute-num-layers", recompute_num_layers, NULL, 1, 100000, "how many layers together", ADVANCED),
     LIST("--recompute-modules", recompute_modules, "NAME…", "what selective recomputation covers", ADVANCED),
     SWITCH("--distribute-saved-activations", distribute_saved_activations, "divide saved inputs over tensor ranks",
-           NOT_YET),
+           ADVANCED),
 };
 
 // Names of v1.1 (2020) and of the releases since, and short forms. Where one old flag said several things, it has

@@ -10,7 +10,6 @@ static const struct {
     const char *flag;
     const char *note;
 } without_effect[] = {
-    {"--sequence-parallel", "divides nothing with one tensor-parallel rank"},
     {"--ckpt-format", "has no effect: checkpoints are written in bevatron's own format"},
     {"--attention-backend", "has no effect: bevatron picks the kernel"},
     {"--timing-log-level", "has no effect yet: only the iteration is timed"},
@@ -28,7 +27,11 @@ static const struct {
     const char *flag;
     const char *granularity;
 } of_recompute[] = {
-    {"--recompute-method", "full"}, {"--recompute-num-layers", "full"}, {"--recompute-modules", "selective"}};
+    {"--recompute-method", "full"},
+    {"--recompute-num-layers", "full"},
+    {"--recompute-modules", "selective"},
+    {"--distribute-saved-activations", "full"},
+};
 
 // Compares the value with the default by their texts.
 static bool is_default(const struct config *config, const struct config *defaults, const struct flag *flag,
@@ -68,6 +71,11 @@ void validate_features(const struct config *config, struct complaints *complaint
         if (!is_default(config, &defaults, flag, &value, &initial) && (!chosen || strcmp(chosen, needed) != 0))
             log_info("note: %s has no effect without --recompute-granularity %s", flag->name, needed);
     }
+    if (config->tensor_model_parallel_size == 1 && (config->sequence_parallel || config->distribute_saved_activations))
+        log_info("note: --sequence-parallel and --distribute-saved-activations divide nothing with one tensor-parallel "
+                 "rank");
+    else if (config->sequence_parallel && config->distribute_saved_activations)
+        log_info("note: --distribute-saved-activations has no effect with --sequence-parallel, which divides the same");
     buffer_free(&value);
     buffer_free(&initial);
     config_free(&defaults);

@@ -81,6 +81,7 @@ static float scale_of(const struct config *config) {
 
 static void set_recompute(struct choices *choices, const struct config *config) {
     choices->recomputes_attention = is(config->recompute_granularity, "selective");
+    choices->divides_inputs = config->distribute_saved_activations && choices->parts > 1;
     choices->is_recompute_uniform = !is(config->recompute_method, "block");
     if (is(config->recompute_granularity, "full"))
         choices->recomputed_layers = config->recompute_num_layers > 0 ? config->recompute_num_layers : 1;

@@ -32,7 +32,8 @@ struct choices {
     bool recomputes_attention;  // selective recompute
     int64_t recomputed_layers;  // full recompute: 0 off; uniform: layers together; block: the first so many, one by one
     bool is_recompute_uniform;
-    struct fp8 *fp8;  // of the model: the products of blocks are in 8 bits; or NULL
+    bool divides_inputs;  // full recompute: ranks that share layers keep some rows each of the layers' inputs
+    struct fp8 *fp8;      // of the model: the products of blocks are in 8 bits; or NULL
 };
 
 void choices_set(struct choices *choices, const struct config *config, const struct mesh *mesh);

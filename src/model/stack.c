@@ -84,6 +84,28 @@ static struct group group_at(const struct stack *stack, const struct pass *pass,
     return (struct group){together < left ? together : left, true};
 }
 
+// Whether ranks that share layers keep only some rows each of a recomputed group's input, and gather it when it is
+// recomputed. The first group's input is there whole anyway; of a stream that is divided a rank has its rows only.
+static bool divides_input(const struct stack *stack, const struct pass *pass, int64_t first) {
+    return stack->choices->divides_inputs && first > 0 && first < stack->L && !pass->splits_rows &&
+           pass_rows(pass) % pass_parts(pass) == 0 && group_at(stack, pass, first).is_recomputed;
+}
+
+// This rank's rows of x (N, C), kept.
+static struct tensor keep_own_rows(const struct pass *pass, struct tensor x) {
+    int64_t rows = x.shape[0] / pass_parts(pass);
+    struct tensor own = arena_2d(pass->saved, x.dtype, rows, x.shape[1]);
+    op_copy(pass->device,
+            &(struct op_copy){.dst = own, .src = tensor_rows(x, rows * pass->mesh->place[AXIS_TENSOR], rows)});
+    return own;
+}
+
+static struct tensor gather_rows(const struct pass *pass, struct tensor own) {
+    struct pass divided = *pass;
+    divided.splits_rows = true;
+    return pass_gather(&divided, pass->saved, own, "saved input");
+}
+
 // The blocks of a group from its input; the last one writes to out.
 static void forward_group(const struct stack *stack, const struct pass *pass, struct stack_flight *flight,
                           int64_t first, int64_t count, struct tensor out) {
@@ -149,18 +171,27 @@ static void backward_relative_bias(const struct stack *stack, const struct pass 
 struct tensor stack_forward(const struct stack *stack, const struct pass *pass, struct stack_flight *flight,
                             struct tensor x) {
     struct pass inner = *pass;
+    size_t mark = arena_mark(pass->scratch);
+    struct tensor turns[2] = {{0}};  // (N, C): inputs that are not kept whole, by turns
+    for (int i = 0; stack->choices->divides_inputs && i < 2; i++)
+        turns[i] = arena_2d(pass->scratch, pass->dtype, pass_stream_rows(pass), stack->choices->C);
     set_relative_bias(stack, &inner, flight);
-    for (int64_t layer = 0; layer < stack->L;) {
+    for (int64_t layer = 0, turn = 0; layer < stack->L; turn++) {
         struct group group = group_at(stack, &inner, layer);
-        struct tensor out = arena_2d(inner.saved, inner.dtype, pass_stream_rows(&inner), stack->choices->C);
+        struct tensor kept = divides_input(stack, &inner, layer) ? keep_own_rows(&inner, x) : x;
+        struct tensor out = turns[turn % 2];
+        if (!divides_input(stack, &inner, layer + group.count))
+            out = arena_2d(inner.saved, inner.dtype, pass_stream_rows(&inner), stack->choices->C);
         flight->inputs[layer] = x;
         flight->marks[layer] = arena_mark(inner.saved);
         forward_group(stack, &inner, flight, layer, group.count, out);
+        flight->inputs[layer] = kept;
         if (group.is_recomputed)
             arena_release(inner.saved, flight->marks[layer]);
         layer += group.count;
         x = out;
     }
+    arena_release(pass->scratch, mark);
     return x;
 }
 
@@ -187,6 +218,8 @@ static void backward_group(const struct stack *stack, const struct pass *pass, s
     if (group_at(stack, pass, first).is_recomputed) {
         // What was kept after this group belongs to layers whose backward is done, the heads included.
         arena_release(pass->saved, flight->marks[first]);
+        if (divides_input(stack, pass, first))
+            flight->inputs[first] = gather_rows(pass, flight->inputs[first]);
         struct tensor out = arena_2d(pass->saved, pass->dtype, pass_stream_rows(pass), stack->choices->C);
         forward_group(stack, pass, flight, first, end - first, out);
     }
