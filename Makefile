@@ -7,6 +7,8 @@
 #                        (part of make test where Slurm is, and root)
 #   make test-layouts    trains on every layout of up to 8 ranks and compares with one rank; hours (MODELS=… LAYOUTS=…
 #                        SHARE=… choose, see tests/parallel/all_layouts.sh)
+#   make test-layouts-step  the same with the training step alone, without the program around it: an hour
+#                        (STEP_FLAGS="sample --bf16", MODELS=…, RANKS=… choose, see tests/layouts/run.sh)
 #   make test-peers      compares with Python libraries (PYTHON=… with the packages of tests/peers)
 #   make bench           benchmarks; BENCH="bench_x …" runs only these
 #   make check           formatting, style, include direction
@@ -38,7 +40,7 @@ define build
 	@cmake --build $(1) --parallel $(JOBS)
 endef
 
-.PHONY: all release asan demo pictures test test-slurm test-layouts test-peers bench check format fuzz install clean setup-build setup-test setup-fuzz
+.PHONY: all release asan demo pictures test test-slurm test-layouts test-layouts-step test-peers bench check format fuzz install clean setup-build setup-test setup-fuzz
 
 all: release
 
@@ -76,6 +78,9 @@ test-slurm: setup-test release
 
 test-layouts: release
 	@BEVATRON=build/release/bevatron bash tests/parallel/all_layouts.sh
+
+test-layouts-step: release
+	@bash tests/layouts/run.sh build/release/tests/layouts $(STEP_FLAGS)
 
 test-peers: release
 	@failed=; \

@@ -22,13 +22,14 @@ static const char *const common_flags =
     "--tokenizer-type NullTokenizer --lr 1e-3 --clip-grad 0.5 --train-iters 20 --hidden-dropout 0.1 "
     "--attention-dropout 0.1 --micro-batch-size 2 --adam-eps 1e-5";
 static const char *const schedule_flags[] = {"", "--num-virtual-stages-per-pipeline-rank 2",
+                                             "--num-virtual-stages-per-pipeline-rank 4",
                                              "--pipeline-schedule zero-bubble"};
-static const char *const schedule_names[] = {"", " interleaved", " zero-bubble"};
+static const char *const schedule_names[] = {"", " × 2", " × 4", " zero-bubble"};
 static const char *const recompute_flags[] = {
     "", "--recompute-granularity selective",
     "--recompute-granularity full --recompute-method uniform --recompute-num-layers 1"};
 static const char *const recompute_names[] = {"", ", recompute selective", ", recompute full"};
-enum { SCHEDULES = 3, RECOMPUTES = 3 };
+enum { SCHEDULES = 4, RECOMPUTES = 3 };
 
 const char *model_text(enum model_name model) {
     static const char *const names[MODEL_COUNT] = {"gpt", "llama", "bert", "t5"};
