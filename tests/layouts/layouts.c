@@ -253,8 +253,8 @@ static bool check_layout(struct bench *bench, const struct layout *layout) {
         printf("%s %s | loss %.1e, norm %.1e, weights %.1e | %.1f s%s\n", is_good && !is_odd ? "ok  " : "FAIL", text,
                found.loss, found.norm, found.weights, clock_seconds() - start,
                is_odd ? " | other volume among ranks that share sequences than the formula's" : "");
-    if (own == found.weights && own > bounds->weights)
-        printf("     %s differs most on rank %d\n", found.worst, mesh->rank);
+    if (own == found.weights && own > bounds->weights / 4)
+        printf("     %s differs most, on rank %d\n", found.worst, mesh->rank);
     fflush(stdout);
     close_run(&run);
     return is_good && !is_odd;
@@ -283,7 +283,7 @@ static int run_layouts(int argc, char **argv) {
     bench.bounds = is_half ? (struct difference){.loss = 1e-3, .norm = 5e-2, .weights = 0.2}
                            : (struct difference){.loss = 1e-5, .norm = 1e-5, .weights = 1e-5};
     TRY(device_open(&bench.device, &(struct device_options){.name = "cpu", .threads = 1}));
-    TRY(world_open(&bench.world, &(struct world_options){.backend = "mpi", .deadline_seconds = 120}, bench.device));
+    TRY(world_open(&bench.world, &(struct world_options){.backend = "mpi", .deadline_seconds = 600}, bench.device));
     int failed = 0, count = 0;
     for (int i = 0; i < list.count; i++) {
         const struct layout *layout = &list.items[i];

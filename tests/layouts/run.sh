@@ -19,7 +19,7 @@ for ranks in ${RANKS:-1 2 3 4 5 6 7 8}; do
             >"$work/out" 2>"$work/err" || echo "FAIL $model, $ranks ranks: the run ended early, or layouts differ" >>"$work/failures"
         grep -E "^(ok|FAIL|     )" "$work/out" | tee -a "$work/rows"
         # Where a rank died, what it said last.
-        grep -q "layouts of $model on $ranks ranks" "$work/out" || tail -n 8 "$work/err"
+        grep -q "layouts of $model on $ranks ranks" "$work/out" || grep -vE "^(---|MPI_ABORT|with errorcode|NOTE|You may|exactly|\[|$)" "$work/err" | head -n 8
     done
 done
 # One line per model and number of ranks: how many are right, and the largest differences.
