@@ -3,8 +3,8 @@
 //   layouts list                    all legal layouts, one a line
 //   layouts show LIST               the same for people
 //   mpirun -n N layouts run LIST MODEL [sample] [FLAGS…]    those of N ranks
-// Every rank trains the one-rank run for itself first, so nothing but the layout is different. Where ranks share
-// sequences it also compares what travels among them with the formula.
+// The run on one rank is rank 0's, which tells the others what came of it. Where ranks share sequences, what travels
+// among them is compared with the formula too.
 #include "layouts.h"
 #include "base/clock.h"
 #include "base/error.h"
@@ -37,10 +37,15 @@ static double relative(double value, double expected) {
     return isfinite(value) ? fabs(value - expected) / scale : INFINITY;
 }
 
-static int train(struct run *run, struct device *device, const struct mesh *mesh) {
-    struct samples samples;
+static int open_run(struct run *run, struct device *device, const struct mesh *mesh) {
     TRY(step_open(&run->step, &run->config, device, mesh, STEP_TRAIN));
     step_initialize(run->step);
+    return 0;
+}
+
+static int train(struct run *run) {
+    const struct mesh *mesh = &run->step->mesh;
+    struct samples samples;
     samples_open(&samples, &run->config, mesh->place[AXIS_DATA], mesh->length[AXIS_DATA]);
     int status = 0;
     for (int i = 0; i < STEPS && status == 0; i++) {
@@ -58,13 +63,30 @@ static int train(struct run *run, struct device *device, const struct mesh *mesh
     return status;
 }
 
-static int train_alone(struct run *run, const struct layout *layout, struct device *device, const char *more) {
+static void tell(struct group *all, double values[STEPS]) {
+    int64_t bits[STEPS];
+    memcpy(bits, values, sizeof bits);
+    comm_broadcast_i64(all, bits, STEPS, 0, "what one rank gave");
+    memcpy(values, bits, sizeof bits);
+}
+
+// All ranks have the step; only rank 0 trains.
+static int train_alone(struct run *run, const struct layout *layout, struct world *world, struct device *device,
+                       const char *more) {
     struct mesh mesh;
+    struct group *all = world_group_all(world);
     TRY(layout_config(&run->config, layout, true, more));
     TRY(world_open(&run->world, &(struct world_options){.backend = "self"}, device));
     TRY(mesh_place(&mesh, 0, 1, 1, 1, 1));
     TRY(mesh_connect(&mesh, run->world));
-    return train(run, device, &mesh);
+    TRY(open_run(run, device, &mesh));
+    if (group_rank(all) == 0)
+        TRY(train(run));
+    comm_broadcast(all, run->step->values, 0, "weights of one rank");
+    tell(all, run->losses);
+    tell(all, run->pair_losses);
+    tell(all, run->norms);
+    return 0;
 }
 
 static void close_run(struct run *run) {
@@ -188,7 +210,7 @@ static int reference_for(struct bench *bench, const struct layout *layout, const
     struct run *alone = memory_alloc(sizeof *alone);
     bench->references[bench->reference_count++] = alone;
     *result = alone;
-    return train_alone(alone, layout, bench->device, bench->more);
+    return train_alone(alone, layout, bench->world, bench->device, bench->more);
 }
 
 // Groups live as long as the world, so every division of ranks is made once.
@@ -237,7 +259,9 @@ static bool check_layout(struct bench *bench, const struct layout *layout) {
         status = mesh_for(bench, layout, &mesh);
     struct exchanged before = status == 0 ? exchanged_so_far(mesh) : (struct exchanged){0};
     if (status == 0)
-        status = train(&run, bench->device, mesh);
+        status = open_run(&run, bench->device, mesh);
+    if (status == 0)
+        status = train(&run);
     if (status < 0)
         die("%s: %s", text, error_message());
     struct exchanged after = exchanged_so_far(mesh), want = exchanged_by_formula(&run, layout);
