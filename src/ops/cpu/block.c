@@ -4,10 +4,11 @@
 #include <cblas.h>
 
 static void pack(struct block_panels *panels, const struct block *block, const struct panel_shape *shape) {
-    int64_t size = cpu_pieces(block->lines, shape->width) * pack_panel_size(shape, block->steps);
+    struct pack_part whole = {{0, block->lines}, {0, block->steps}, pack_panel_size(shape, block->steps)};
+    int64_t size = cpu_pieces(block->lines, shape->width) * whole.distance;
     CHECK(size + KERNEL_SLACK_BYTES / (int64_t)sizeof(float) <=
           (int64_t)(sizeof panels->values / sizeof panels->values[0]));
-    pack_panels(panels->values, shape, &block->source, &(struct pack_part){{0, block->lines}, {0, block->steps}});
+    pack_panels(panels->values, shape, &block->source, &whole);
     for (int64_t i = 0; block->factor != 1 && i < size; i++)
         panels->values[i] *= block->factor;
 }

@@ -1,6 +1,7 @@
 // The micro-kernels for x86-64 processors with AVX-512: fp32, and bf16 where there is VDPBF16PS, which multiplies two
 // steps at once and adds both products to an fp32 sum. Of the 32 vector registers a tile of 12 x 32 takes 24, one of
-// 8 x 32 takes 16. The panels of a come from the second cache, one after the other, and are fetched ahead.
+// 8 x 32 takes 16. The panels of a come from the second cache, one after the other, and so does what the first cache,
+// which a neighbour on the core may share, did not keep of b's panel: both are fetched ahead.
 #include "ops/cpu/kernel.h"
 #include "ops/cpu/clones.h"
 #include <stddef.h>
@@ -9,7 +10,7 @@
 
 #include <immintrin.h>
 
-enum { F32_ROWS = 12, BF16_ROWS = 8, VECTORS = 2, LANES = 16, AHEAD_BYTES = 768 };
+enum { F32_ROWS = 12, BF16_ROWS = 8, VECTORS = 2, LANES = 16, A_AHEAD_BYTES = 768, B_AHEAD_BYTES = 1024 };
 
 #define AVX512 __attribute__((target("avx512f")))
 #define AVX512_BF16 __attribute__((target("avx512f,avx512bf16")))
@@ -30,7 +31,9 @@ AVX512 static void multiply_12x32(const struct kernel_tile *tile) {
         sums[i][0] = sums[i][1] = _mm512_setzero_ps();
     for (int64_t k = 0; k < tile->inner; k++) {
         __m512 left = _mm512_loadu_ps(b), right = _mm512_loadu_ps(b + LANES);
-        _mm_prefetch((const char *)a + AHEAD_BYTES, _MM_HINT_T0);
+        _mm_prefetch((const char *)a + A_AHEAD_BYTES, _MM_HINT_T0);
+        _mm_prefetch((const char *)b + B_AHEAD_BYTES, _MM_HINT_T0);
+        _mm_prefetch((const char *)(b + LANES) + B_AHEAD_BYTES, _MM_HINT_T0);
         CPU_UNROLL
         for (int i = 0; i < F32_ROWS; i++) {
             __m512 row = _mm512_set1_ps(a[i]);
@@ -53,7 +56,7 @@ AVX512_BF16 static void multiply_8x32_bf16(const struct kernel_tile *tile) {
         sums[i][0] = sums[i][1] = _mm512_setzero_ps();
     for (int64_t k = 0; k < tile->inner; k += 2) {
         __m512bh left = (__m512bh)_mm512_loadu_si512(b), right = (__m512bh)_mm512_loadu_si512(b + LANES);
-        _mm_prefetch((const char *)a + AHEAD_BYTES, _MM_HINT_T0);
+        _mm_prefetch((const char *)a + A_AHEAD_BYTES, _MM_HINT_T0);
         CPU_UNROLL
         for (int i = 0; i < BF16_ROWS; i++) {
             __m512bh row = (__m512bh)_mm512_set1_epi32(a[i]);

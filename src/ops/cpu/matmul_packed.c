@@ -23,6 +23,7 @@ struct packed_job {
     float *products;  // where d is no fp32: room for the product of a block and GROUP_COLUMNS, for each thread
     int64_t block_rows, block_columns;
     int64_t blocks_down;
+    int64_t pack_pieces, pack_steps;  // of the present steps, for packing b
     struct cpu_range columns, steps;  // the present chunk
     bool is_first, is_last;           // of the inner dimension
 };
@@ -63,14 +64,30 @@ static size_t panel_bytes(const struct packed_job *job, const struct panel_shape
     return (size_t)pack_panel_size(shape, job->steps.end - job->steps.first) * dtype_bytes(job->kernel->dtype);
 }
 
+// A piece of the steps of a group of b's columns.
 static void pack_task(void *context, int64_t index, int thread) {
     (void)thread;
     const struct packed_job *job = context;
     const struct panel_shape *shape = &job->kernel->b;
-    struct cpu_range piece = cpu_piece(job->columns.end - job->columns.first, GROUP_COLUMNS, index);
-    struct cpu_range lines = {job->columns.first + piece.first, job->columns.first + piece.end};
-    pack_panels(job->b_panels + (size_t)(index * (GROUP_COLUMNS / shape->width)) * panel_bytes(job, shape), shape,
-                &job->b, &(struct pack_part){lines, job->steps});
+    int64_t steps = job->steps.end - job->steps.first, group = index / job->pack_pieces;
+    struct cpu_range columns = cpu_piece(job->columns.end - job->columns.first, GROUP_COLUMNS, group);
+    struct cpu_range piece = cpu_piece(steps, job->pack_steps, index % job->pack_pieces);
+    struct pack_part part = {.lines = {job->columns.first + columns.first, job->columns.first + columns.end},
+                             .inner = {job->steps.first + piece.first, job->steps.first + piece.end},
+                             .distance = pack_panel_size(shape, steps)};
+    int64_t place = columns.first / shape->width * part.distance + piece.first * shape->width;
+    pack_panels(job->b_panels + (size_t)place * dtype_bytes(job->kernel->dtype), shape, &job->b, &part);
+}
+
+// Cuts the packing of the present steps so that every thread has several tasks, but none a few steps only.
+static int64_t cut_packing(struct packed_job *job, int64_t threads) {
+    enum { TASKS_PER_THREAD = 4, LEAST_STEPS = 64 };
+    int64_t groups = cpu_pieces(job->columns.end - job->columns.first, GROUP_COLUMNS);
+    int64_t steps = job->steps.end - job->steps.first, wanted = cpu_pieces(TASKS_PER_THREAD * threads, groups);
+    int64_t piece = cpu_pieces(steps, wanted);
+    job->pack_steps = round_up(piece > LEAST_STEPS ? piece : LEAST_STEPS, job->kernel->b.unit);
+    job->pack_pieces = steps > 0 ? cpu_pieces(steps, job->pack_steps) : 1;
+    return groups * job->pack_pieces;
 }
 
 // What the first or a later part of the sums is added to: zeros, the bias, or what is there.
@@ -157,7 +174,8 @@ static void block_task(void *context, int64_t index, int thread) {
     struct cpu_range columns =
         cpu_piece(job->columns.end - job->columns.first, job->block_columns, index / job->blocks_down);
     char *a = job->a_panels + (size_t)thread * block_bytes(BLOCK_ROWS);
-    pack_panels(a, &kernel->a, &job->a, &(struct pack_part){rows, job->steps});
+    struct pack_part part_of_a = {rows, job->steps, pack_panel_size(&kernel->a, job->steps.end - job->steps.first)};
+    pack_panels(a, &kernel->a, &job->a, &part_of_a);
     columns.first += job->columns.first;
     columns.end += job->columns.first;
     if (kernel->enter)
@@ -231,7 +249,7 @@ void matmul_packed(struct device *device, const struct op_matmul *op, const stru
             job.steps = cpu_piece(inner, steps, part);
             job.is_first = part == 0;
             job.is_last = part == parts - 1;
-            cpu_run(device, cpu_pieces(count, GROUP_COLUMNS), pack_task, &job);
+            cpu_run(device, cut_packing(&job, threads), pack_task, &job);
             cpu_run(device, job.blocks_down * cpu_pieces(count, job.block_columns), block_task, &job);
         }
     }

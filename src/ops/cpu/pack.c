@@ -58,7 +58,7 @@ void pack_panels(void *panels, const struct panel_shape *shape, const struct pac
         .panels = panels,
         .from = (const unsigned char *)source->data + lines.first * line_step + inner.first * inner_step,
         .stride = source->stride * size,
-        .panel_bytes = pack_panel_size(shape, steps) * size,
+        .panel_bytes = part->distance * size,
         .count = count / shape->width,
         .groups = steps / shape->group,
         .width = shape->width,

@@ -18,6 +18,7 @@ int64_t pack_panel_size(const struct panel_shape *shape, int64_t steps);
 
 struct pack_part {
     struct cpu_range lines, inner;
+    int64_t distance;  // between panels, in elements: more than these steps take where they are a part of the panels'
 };
 
 // The panels of these lines, which start a new panel, and of these steps of the inner dimension. The last panel is
