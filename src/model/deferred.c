@@ -44,5 +44,6 @@ void deferred_run(struct deferred *deferred, const struct pass *pass) {
     for (int i = 0; i < deferred->count; i++)
         linear_backward_weight(deferred->items[i].linear, pass, deferred->items[i].dy, deferred->items[i].x);
     deferred->count = 0;
+    deferred->is_used = false;
     arena_release(&deferred->arena, 0);
 }

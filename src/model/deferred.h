@@ -16,13 +16,14 @@ struct deferred {
     bool copies_inputs;  // they lie in memory that is used again before: activations that are recomputed
     struct deferred_product *items;
     int count, capacity;
+    bool is_used;  // a micro-batch is between the halves
 };
 
 // Room for so many products.
 void deferred_reserve(struct deferred *deferred, int count);
 void deferred_free(struct deferred *deferred);
 void deferred_add(struct deferred *deferred, const struct pass *pass, const struct deferred_product *product);
-// Makes all of them, in order, and forgets them.
+// Makes all of them, in order, and forgets them; not used any more.
 void deferred_run(struct deferred *deferred, const struct pass *pass);
 
 #endif

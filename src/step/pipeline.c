@@ -63,6 +63,20 @@ static int most_flights(const struct step *step, int chunk) {
     return most;
 }
 
+// How many micro-batches of a chunk are between the halves of their backward at most.
+static int most_deferred(const struct step *step, int chunk) {
+    const struct schedule_list *list = pipeline_list(step);
+    int held = 0, most = 0;
+    for (int i = 0; i < list->count && step->mode == STEP_TRAIN; i++) {
+        if (list->items[i].chunk != chunk)
+            continue;
+        held += list->items[i].work == WORK_BACKWARD_INPUT;
+        most = held > most ? held : most;
+        held -= list->items[i].work == WORK_BACKWARD_WEIGHT;
+    }
+    return most;
+}
+
 static int most_batches(const struct step *step) {
     const struct schedule_list *list = pipeline_list(step);
     int held = 0, most = 1;
@@ -103,10 +117,12 @@ int pipeline_open(struct step *step) {
                         .config = config, .mesh = &step->mesh, .piece = config_piece(config, piece_of(step, i))});
         chunk->flight_count = most_flights(step, i);
         chunk->flights = memory_alloc(sizeof *chunk->flights * (size_t)chunk->flight_count);
-        for (int f = 0; f < chunk->flight_count; f++) {
+        for (int f = 0; f < chunk->flight_count; f++)
             model_flight_open(&chunk->flights[f].model, &chunk->model);
-            chunk->flights[f].deferred.copies_inputs = chunk->model.choices.recomputed_layers > 0;
-        }
+        chunk->deferred_count = most_deferred(step, i);
+        chunk->deferred = memory_alloc(sizeof *chunk->deferred * (size_t)chunk->deferred_count);
+        for (int d = 0; d < chunk->deferred_count; d++)
+            chunk->deferred[d].copies_inputs = chunk->model.choices.recomputed_layers > 0;
     }
     step->pipeline.batch_count = most_batches(step);
     step->pipeline.batches = memory_alloc(sizeof *step->pipeline.batches * (size_t)step->pipeline.batch_count);
@@ -115,17 +131,15 @@ int pipeline_open(struct step *step) {
     return 0;
 }
 
-static void close_flight(struct step_flight *flight) {
-    model_flight_close(&flight->model);
-    deferred_free(&flight->deferred);
-}
-
 void pipeline_close(struct step *step) {
     for (int i = 0; i < step->chunk_count; i++) {
         struct step_chunk *chunk = &step->chunks[i];
         for (int f = 0; f < chunk->flight_count; f++)
-            close_flight(&chunk->flights[f]);
+            model_flight_close(&chunk->flights[f].model);
+        for (int d = 0; d < chunk->deferred_count; d++)
+            deferred_free(&chunk->deferred[d]);
         free(chunk->flights);
+        free(chunk->deferred);
         model_free(&chunk->model);
     }
     free(step->chunks);
@@ -192,7 +206,8 @@ size_t pipeline_saved_bytes(const struct step *step) {
     size_t bytes = 0;
     for (int i = 0; i < step->chunk_count; i++) {
         const struct step_chunk *chunk = &step->chunks[i];
-        bytes += (chunk->saved_bytes + chunk->deferred_bytes) * (size_t)chunk->flight_count;
+        bytes += chunk->saved_bytes * (size_t)chunk->flight_count;
+        bytes += chunk->deferred_bytes * (size_t)chunk->deferred_count;
     }
     return bytes;
 }
@@ -201,13 +216,11 @@ void pipeline_bind_flights(struct step *step) {
     unsigned char *memory = step->saved.base;
     for (int i = 0; i < step->chunk_count; i++) {
         struct step_chunk *chunk = &step->chunks[i];
-        for (int f = 0; f < chunk->flight_count; f++) {
-            struct step_flight *flight = &chunk->flights[f];
-            arena_init(&flight->saved, "activations", memory, chunk->saved_bytes);
-            memory += chunk->saved_bytes;
-            arena_init(&flight->deferred.arena, "weight gradients put off", memory, chunk->deferred_bytes);
-            memory += chunk->deferred_bytes;
-            deferred_reserve(&flight->deferred, chunk->flights[0].deferred.capacity);
+        for (int f = 0; f < chunk->flight_count; f++, memory += chunk->saved_bytes)
+            arena_init(&chunk->flights[f].saved, "activations", memory, chunk->saved_bytes);
+        for (int d = 0; d < chunk->deferred_count; d++, memory += chunk->deferred_bytes) {
+            arena_init(&chunk->deferred[d].arena, "weight gradients put off", memory, chunk->deferred_bytes);
+            deferred_reserve(&chunk->deferred[d], chunk->deferred[0].capacity);
         }
     }
 }

@@ -149,6 +149,15 @@ static int run_forward(struct run *run, struct schedule_item item) {
     return 0;
 }
 
+static struct deferred *take_deferred(struct step_chunk *chunk) {
+    for (int i = 0; i < chunk->deferred_count; i++)
+        if (!chunk->deferred[i].is_used) {
+            chunk->deferred[i].is_used = true;
+            return &chunk->deferred[i];
+        }
+    die("more backward passes are cut in halves than the schedule has");
+}
+
 static int run_backward(struct run *run, struct schedule_item item) {
     struct step *step = run->step;
     struct step_chunk *chunk = &step->chunks[item.chunk];
@@ -160,7 +169,8 @@ static int run_backward(struct run *run, struct schedule_item item) {
     TRY(obtain_batch(run, item.micro_batch, &batch));
     struct step_flight *flight = find_flight(chunk, item.micro_batch, true);
     struct pass pass = pass_of(run, batch, flight);
-    pass.deferred = item.work == WORK_BACKWARD_INPUT ? &flight->deferred : NULL;
+    flight->deferred = item.work == WORK_BACKWARD_INPUT ? take_deferred(chunk) : NULL;
+    pass.deferred = flight->deferred;
     struct model_gradients gradients = {0};
     if (comes.elements > 0)
         gradients.dout = pipeline_view(step, channel_take(in), &comes);
@@ -186,7 +196,7 @@ static void run_weights(struct run *run, struct schedule_item item) {
     struct step_input input = step_largest_input(step);
     struct pass pass = step_pass(step, input.B, input.T);
     pass.is_first = item.micro_batch == 0;
-    deferred_run(&flight->deferred, &pass);
+    deferred_run(flight->deferred, &pass);
     end_flight(flight);
 }
 
@@ -243,11 +253,13 @@ void pipeline_measure(struct step *step) {
         struct step_flight *flight = &step->chunks[i].flights[0];
         size_t half = step->saved.capacity / 2;
         arena_init(&flight->saved, step->saved.name, step->saved.base, half);
-        arena_init(&flight->deferred.arena, step->saved.name, step->saved.base + half, half);
+        if (step->chunks[i].deferred_count > 0)
+            arena_init(&step->chunks[i].deferred[0].arena, step->saved.name, step->saved.base + half, half);
         measure_chunk(step, i, step->mode == STEP_TRAIN);
         // An evaluation between steps may need more than a step: it has no products in 8 bits.
         measure_chunk(step, i, false);
         step->chunks[i].saved_bytes = flight->saved.peak;
-        step->chunks[i].deferred_bytes = flight->deferred.arena.peak;
+        if (step->chunks[i].deferred_count > 0)
+            step->chunks[i].deferred_bytes = step->chunks[i].deferred[0].arena.peak;
     }
 }

@@ -63,7 +63,7 @@ struct step_slot {
 struct step_flight {
     struct model_flight model;
     struct arena saved;
-    struct deferred deferred;  // between the halves of a backward pass
+    struct deferred *deferred;  // between the halves of a backward pass
     int micro_batch;
     bool is_used;
 };
@@ -72,8 +72,10 @@ struct step_flight {
 struct step_chunk {
     struct model model;
     struct step_flight *flights;
-    int flight_count;                    // how many micro-batches are on their way through it at most
-    size_t saved_bytes, deferred_bytes;  // of each one's arenas
+    int flight_count;           // how many micro-batches are on their way through it at most
+    struct deferred *deferred;  // and what those between the halves of their backward put off
+    int deferred_count;
+    size_t saved_bytes, deferred_bytes;  // of the arenas of each of the former, and of the latter
 };
 
 // The inputs of a micro-batch, while it is on its way.
