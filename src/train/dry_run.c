@@ -62,10 +62,31 @@ int dry_run_complete(struct config *config) {
     return 0;
 }
 
-// "decoder.layers.7." has 7, a name without layers -1.
-static int64_t layer_of(const char *name) {
+// What follows the layer's number in "decoder.layers.7.mlp…"; NULL where the name has none.
+static const char *behind_layer(const char *name) {
     const char *layers = strstr(name, ".layers.");
-    return layers ? strtoll(layers + strlen(".layers."), NULL, 10) : -1;
+    return layers ? strchr(layers + strlen(".layers."), '.') : NULL;
+}
+
+// Whether two parameters are the same one of different layers of a stack.
+static bool are_alike(const char *a, const char *b) {
+    const char *rest_a = behind_layer(a), *rest_b = behind_layer(b);
+    size_t stack = strcspn(a, ".");
+    return rest_a && rest_b && strcmp(rest_a, rest_b) == 0 && strncmp(a, b, stack + 1) == 0;
+}
+
+// How many parameters are like number i, itself included; 0 where one before it is: that one stands for all.
+static int64_t count_alike(const struct param_list *params, int i) {
+    const char *name = params->items[i]->name;
+    int64_t count = 1;
+    for (int k = 0; k < params->count; k++) {
+        if (k == i || !are_alike(name, params->items[k]->name))
+            continue;
+        if (k < i)
+            return 0;
+        count++;
+    }
+    return count;
 }
 
 static void append_lengths(struct buffer *out, int rank, int64_t rows, int64_t columns) {
@@ -90,12 +111,9 @@ static void append_shape(const struct param *param, struct buffer *out) {
 static void append_parameters(const struct step *step, struct buffer *out) {
     for (int i = 0; i < step->params.count; i++) {
         const struct param *param = step->params.items[i];
-        int64_t layer = layer_of(param->name), layers = 1;
-        if (layer > 0)
+        int64_t layers = count_alike(&step->params, i);
+        if (layers == 0)
             continue;
-        if (layer == 0)
-            layers = strncmp(param->name, "encoder", 7) == 0 ? step->chunks[0].model.encoder.L
-                                                             : step->chunks[0].model.decoder.L;
         struct buffer shape = {0};
         append_shape(param, &shape);
         if (layers > 1)
@@ -119,9 +137,8 @@ static void append_report(const struct step *step, struct buffer *out) {
     const double GB = 1e9;
     append_parameters(step, out);
     buffer_printf(out, "number of parameters: %" PRId64 "\n", config_parameter_count(step->config));
-    if (step->chunks[0].model.choices.parts > 1)
-        buffer_printf(out, "of which the first of %d ranks that share each layer holds: %" PRId64 "\n",
-                      step->chunks[0].model.choices.parts, held_parameters(&step->params));
+    if (held_parameters(&step->params) != config_parameter_count(step->config))
+        buffer_printf(out, "of which rank 0 holds: %" PRId64 "\n", held_parameters(&step->params));
     buffer_printf(out,
                   "memory of a rank: %.2f GB (weights %.2f, gradients %.2f, optimizer %.2f, activations %.2f, scratch "
                   "%.2f)\n",
@@ -139,14 +156,9 @@ int dry_run_report(struct config *config, int world_size, struct buffer *out) {
     TRY(mesh_place(&mesh, 0, world_size, (int)config->tensor_model_parallel_size, (int)config->context_parallel_size,
                    (int)config->pipeline_model_parallel_size));
     TRY(device_open_paper(&paper));
-    int status = 0;
-    if (mesh.length[AXIS_CONTEXT] * mesh.length[AXIS_PIPELINE] > 1) {
-        buffer_printf(out, "number of parameters: %" PRId64 "\n", config_parameter_count(config));
-    } else {
-        status = step_open(&step, config, paper, &mesh, STEP_TRAIN);
-        if (status == 0)
-            append_report(step, out);
-    }
+    int status = step_open(&step, config, paper, &mesh, STEP_TRAIN);
+    if (status == 0)
+        append_report(step, out);
     step_close(step);
     device_close(paper);
     return status;

@@ -53,8 +53,10 @@ grep -q "linear_qkv.weight *(36864, 12288) *× 96" "$work/out" && grep -q "memor
     fail "shapes and memory of gpt3-175b"
 expect 0 "linear_fc1.weight                   (49152, 12288) of which (6144, 12288)" "$BEVATRON" train --preset gpt3-175b \
     --tensor-model-parallel-size 8 --dry-run
-expect 0 "of which the first of 8 ranks that share each layer holds: 21853839360" "$BEVATRON" train --preset gpt3-175b \
+expect 0 "of which rank 0 holds: 21853839360" "$BEVATRON" train --preset gpt3-175b \
     --tensor-model-parallel-size 8 --dry-run
+expect 0 "linear_fc1.weight                   (49152, 12288) of which (6144, 12288)        × 12" "$BEVATRON" train \
+    --preset gpt3-175b --tensor-model-parallel-size 8 --pipeline-model-parallel-size 8 --dry-run
 expect 0 "number of parameters: 405853388800" "$BEVATRON" train --preset llama3.1-405b --dry-run
 expect 0 "number of parameters: 331196416" "$BEVATRON" train --preset opt-350m --vocab-size 50272 --dry-run
 expect 0 "number of parameters: 68976648192" "$BEVATRON" train --preset llama2-70b --dry-run
