@@ -27,7 +27,7 @@ struct collective {
     void *(*host_broadcast_i64)(struct group *group, int64_t *values, int count, int root);
 };
 
-enum { WORLD_MAX_GROUPS = 64 };
+enum { WORLD_MAX_GROUPS = 512 };
 
 // The name of a rank's machine, its end cut off where it is longer, in the form of host values.
 struct host_name {
