@@ -132,18 +132,36 @@ static int64_t held_parameters(const struct param_list *params) {
     return count;
 }
 
-static void append_report(const struct step *step, struct buffer *out) {
-    const struct step_memory *memory = &step->memory;
+static void append_memory(const struct step_memory *memory, struct buffer *out) {
     const double GB = 1e9;
+    buffer_printf(out, "%.2f GB (weights %.2f, gradients %.2f, optimizer %.2f, activations %.2f, scratch %.2f)\n",
+                  (double)memory->total / GB, (double)memory->weights / GB, (double)memory->gradients / GB,
+                  (double)memory->optimizer / GB, (double)memory->activations / GB, (double)memory->scratch / GB);
+}
+
+static void append_report(const struct step *step, struct buffer *out) {
     append_parameters(step, out);
     buffer_printf(out, "number of parameters: %" PRId64 "\n", config_parameter_count(step->config));
     if (held_parameters(&step->params) != config_parameter_count(step->config))
         buffer_printf(out, "of which rank 0 holds: %" PRId64 "\n", held_parameters(&step->params));
-    buffer_printf(out,
-                  "memory of a rank: %.2f GB (weights %.2f, gradients %.2f, optimizer %.2f, activations %.2f, scratch "
-                  "%.2f)\n",
-                  (double)memory->total / GB, (double)memory->weights / GB, (double)memory->gradients / GB,
-                  (double)memory->optimizer / GB, (double)memory->activations / GB, (double)memory->scratch / GB);
+    buffer_append_string(out, "memory of a rank: ");
+    append_memory(&step->memory, out);
+}
+
+// Stages of a pipeline hold different layers, and the first ones more micro-batches on their way.
+static int append_stages(const struct config *config, struct device *paper, struct mesh mesh, struct buffer *out) {
+    int stages = mesh.length[AXIS_PIPELINE];
+    for (int stage = 0; stages > 1 && stage < stages; stage++) {
+        struct step *step;
+        mesh.place[AXIS_PIPELINE] = stage;
+        mesh.rank = mesh_rank_at(&mesh, mesh.place);
+        TRY(step_open(&step, config, paper, &mesh, STEP_TRAIN));
+        buffer_printf(out, "stage %d of %d: a rank holds %" PRId64 " parameters, memory ", stage, stages,
+                      held_parameters(&step->params));
+        append_memory(&step->memory, out);
+        step_close(step);
+    }
+    return 0;
 }
 
 int dry_run_report(struct config *config, int world_size, struct buffer *out) {
@@ -159,6 +177,8 @@ int dry_run_report(struct config *config, int world_size, struct buffer *out) {
     int status = step_open(&step, config, paper, &mesh, STEP_TRAIN);
     if (status == 0)
         append_report(step, out);
+    if (status == 0)
+        status = append_stages(config, paper, mesh, out);
     step_close(step);
     device_close(paper);
     return status;

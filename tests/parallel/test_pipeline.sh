@@ -50,6 +50,11 @@ done
 expect 0 "number of skipped iterations:   1" bash tests/parallel/mpirun.sh 2 "$BEVATRON" train "${training[@]}" --num-layers 8 \
     --fp16 --initial-loss-scale 1e30 --train-iters 3 --pipeline-model-parallel-size 2
 
+# What each stage would hold: two layers, and at the ends the words (97 and the end of a text) with positions or a norm.
+dry=("$BEVATRON" train "${training[@]}" --num-layers 8 --dry-run --pipeline-model-parallel-size 4)
+expect 0 "stage 0 of 4: a rank holds 29568 parameters" "${dry[@]}"
+expect 0 "stage 3 of 4: a rank holds 28608 parameters" "${dry[@]}"
+
 refuse() { expect 2 "$1" bash tests/parallel/mpirun.sh 4 "$BEVATRON" train "${training[@]}" "${@:2}"; }
 refuse "numbers of stages that work are 1, 2, 3, 6" --num-layers 6 --pipeline-model-parallel-size 4
 refuse "numbers of stages that work are 1, 2" --num-layers 2 --pipeline-model-parallel-size 4
