@@ -7,15 +7,17 @@
 
 #include <stdlib.h>
 
-// Long enough that latency does not count, short enough that much of a backward pass is left when the first is full;
-// with many ranks, so long that a rank's piece is worth sending.
+// Long enough that latency does not count, and with many ranks so long that a rank's piece is worth sending. Where they
+// travel under a pass there must be several, because the first to be full and the last are not hidden.
 static int64_t bucket_elements(const struct config *config, int64_t total, int replicas) {
-    const int64_t least = (int64_t)8 << 20, least_piece = (int64_t)256 << 10;
+    const int64_t usual = (int64_t)8 << 20, usual_piece = (int64_t)256 << 10, least = (int64_t)64 << 10;
     if (config->ddp_bucket_size > 0)
         return config->ddp_bucket_size;
     if (config->ddp_num_buckets > 0)
         return (total + config->ddp_num_buckets - 1) / config->ddp_num_buckets;
-    return least > least_piece * replicas ? least : least_piece * replicas;
+    int64_t bucket = usual > usual_piece * replicas ? usual : usual_piece * replicas;
+    int64_t several = total / 16 > least ? total / 16 : least;
+    return config->overlap_grad_reduce && several < bucket ? several : bucket;
 }
 
 void step_divide_optimizer(struct step *step) {
