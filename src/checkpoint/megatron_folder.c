@@ -11,7 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_DEPTH = 16, MAX_CHUNKS = 64, MAX_RANKS = 1024 };
+// Dicts may hold the same dict many times, so that a small file has endlessly many paths: entries are counted.
+enum { MAX_DEPTH = 16, MAX_CHUNKS = 64, MAX_RANKS = 1024, MAX_ENTRIES = 1 << 22 };
 
 static const char *const file_names[] = {"model_optim_rng.pt", "model_rng.pt"};
 
@@ -79,6 +80,7 @@ struct flattening {
     int tensor_rank;
     struct megatron_place place;
     int64_t layers[MEGATRON_STACKS];  // that were seen
+    int64_t entries;                  // so were
 };
 
 // What is outside the layers may stand on several stages, all alike: the tied embedding on the first and the last.
@@ -110,6 +112,8 @@ static int flatten(struct flattening *flat, const struct torch_value *dict, cons
         return error_set("its model has dicts in dicts deeper than %d", MAX_DEPTH);
     for (size_t i = 0; i < dict->count; i += 2) {
         const struct torch_value *key = dict->items[i], *value = dict->items[i + 1];
+        if (++flat->entries > MAX_ENTRIES)
+            return error_set("its model has more than %d entries", MAX_ENTRIES);
         if (key->type != TORCH_STRING || strlen(key->text) != key->length)
             continue;
         char *name = memory_printf("%s%s%s", prefix, *prefix ? "." : "", key->text);
@@ -199,20 +203,21 @@ static void read_numbers(struct megatron_folder *folder, const struct torch_file
 }
 
 // Whether a key in a dict, or in the dicts within it, holds the text.
-static bool has_key(const struct torch_value *dict, const char *text, int depth) {
-    for (size_t i = 0; depth <= MAX_DEPTH && i < dict->count; i += 2) {
+static bool has_key(const struct torch_value *dict, const char *text, int depth, int64_t *entries) {
+    for (size_t i = 0; depth <= MAX_DEPTH && i < dict->count && ++*entries <= MAX_ENTRIES; i += 2) {
         const struct torch_value *key = dict->items[i], *value = dict->items[i + 1];
         if (key->type == TORCH_STRING && strstr(key->text, text))
             return true;
-        if (value->type == TORCH_DICT && has_key(value, text, depth + 1))
+        if (value->type == TORCH_DICT && has_key(value, text, depth + 1, entries))
             return true;
     }
     return false;
 }
 
 static bool has_name(const struct torch_file *file, const char *text) {
+    int64_t entries = 0;
     for (int chunk = 0; chunk < MAX_CHUNKS && chunk_of(file, chunk); chunk++)
-        if (has_key(chunk_of(file, chunk), text, 0))
+        if (has_key(chunk_of(file, chunk), text, 0, &entries))
             return true;
     return false;
 }

@@ -281,6 +281,7 @@ static int open_megatron(const char *path) {
 TEST(megatron) {
     // Without arguments the number of heads has to be given.
     EXPECT_ERROR(open_megatron("tests/golden/foreign/megatron_v0"), "give --num-attention-heads");
+    EXPECT_ERROR(open_megatron("tests/golden/torch/dict_bomb"), "entries");
     struct temporary folder = temporary_create();
     static const char *const ranks[] = {"mp_rank_00_000", "mp_rank_00_001", "mp_rank_01_000"};  // one is missing
     for (size_t i = 0; i < 3; i++) {

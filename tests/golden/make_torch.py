@@ -138,3 +138,10 @@ open(f"{FOLDER}/evil_directory.pt", "wb").write(data)
 open(f"{FOLDER}/evil_cut.pt", "wb").write(good[:-30])
 with zipfile.ZipFile(f"{FOLDER}/evil_no_pickle.pt", "w") as z:
     z.writestr("archive/other", b"x")
+
+# A checkpoint of Megatron whose dicts hold the same dict twenty times, ten deep: more paths than anybody can walk.
+bomb = {}
+for _ in range(10):
+    bomb = {f"k{i}": bomb for i in range(20)}
+os.makedirs(f"{FOLDER}/dict_bomb/mp_rank_00", exist_ok=True)
+torch.save({"model": bomb}, f"{FOLDER}/dict_bomb/mp_rank_00/model_optim_rng.pt")
