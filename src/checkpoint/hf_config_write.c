@@ -2,6 +2,7 @@
 #include "checkpoint/hf_config.h"
 
 #include "base/error.h"
+#include "base/log.h"
 #include "base/memory.h"
 #include <math.h>
 #include <stdio.h>
@@ -376,6 +377,11 @@ static void set_members(struct members *members, const struct hf_config_write *w
     set_member(members, "architectures",
                memory_printf("[\"%s\"]", is_mlm ? family->architecture_mlm : family->architecture));
     set_member(members, "torch_dtype", quoted(write->dtype));
+    if (family->architecture_mlm && strcmp(config_activation(config), config_head_activation(config)) != 0)
+        log_info(
+            "note: the head has %s and the blocks have %s; %s has that of the blocks everywhere, so its logits will "
+            "differ in the fourth digit",
+            config_head_activation(config), config_activation(config), family->model_type);
     if (write->base && json_member(write->base, "dtype"))  // its new name
         set_member(members, "dtype", quoted(write->dtype));
     for (size_t i = 0; i < family->key_count; i++)
