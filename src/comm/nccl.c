@@ -1,9 +1,9 @@
 // Collectives between GPUs over NCCL. Every group has a stream of its own: a collective first waits for what the
-// compute stream has been given so far, and the compute stream waits for it when the request is done, but groups never wait
-// for each other. So a message that a pipeline expects early holds up nothing that is sent meanwhile, and the sum of a
-// bucket of gradients none of those inside a layer. Ids, and the host's own values, travel over the world that this one
-// wraps. NCCL sums bf16 in fp32 inside a kernel and refuses two ranks on one GPU, which then use the wrapped world
-// alone.
+// compute stream has been given so far, and the compute stream waits for it when the request is done, but groups never
+// wait for each other. So a message that a pipeline expects early holds up nothing that is sent meanwhile, and the sum
+// of a bucket of gradients none of those inside a layer. Ids, and the host's own values, travel over the world that
+// this one wraps. NCCL sums bf16 in fp32 inside a kernel and refuses two ranks on one GPU, which then use the wrapped
+// world alone.
 #include "base/error.h"
 #include "base/log.h"
 #include "base/memory.h"
