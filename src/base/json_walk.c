@@ -1,4 +1,5 @@
-// One walk over a JSON value: the grammar of values, arrays and objects. Recursion is bounded by JSON_MAX_DEPTH.
+// One walk over a JSON value: the grammar of values, arrays and objects. Recursion is bounded by JSON_MAX_DEPTH,
+// or JSON_MAX_PASSED_DEPTH.
 #include "base/json_walk.h"
 
 #include "base/json.h"
@@ -37,8 +38,10 @@ static bool walk_key(struct json_lexer *lexer, struct json_measure *measure) {
 static bool walk_container(struct json_lexer *lexer, struct json_measure *measure, int depth) {
     bool is_object = lexer->text[lexer->at] == '{';
     char closing = is_object ? '}' : ']';
-    if (depth >= JSON_MAX_DEPTH)
-        return json_lex_fail(lexer, lexer->at, "arrays and objects nested more than 64 levels deep");
+    if (depth >= (measure ? JSON_MAX_DEPTH : JSON_MAX_PASSED_DEPTH))
+        return json_lex_fail(lexer, lexer->at,
+                             measure ? "arrays and objects nested more than 64 levels deep"
+                                     : "arrays and objects nested more than 900 levels deep");
     size_t place = open_container(measure), members = 0;
     lexer->at++;
     if (json_lex_peek(lexer) == closing) {

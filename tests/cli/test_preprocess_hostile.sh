@@ -128,11 +128,14 @@ bad 'valid JSON, but "text" is a number, not a string' '{"text": 5}'
 bad 'valid JSON, but "text" is null, not a string' '{"text": null}'
 bad 'valid JSON, but "text" is an array of something else than strings' '{"text": ["1", 2]}'
 bad "not a valid JSON line" '{"text": null'
-bad "not a valid JSON line: byte 69 of 100020: arrays and objects nested more than 64 levels deep" "{\"x\": $(head -c 100000 /dev/zero | tr '\0' '['), \"text\": \"1\"}"
+bad "not a valid JSON line: byte 905 of 100020: arrays and objects nested more than 900 levels deep" "{\"x\": $(head -c 100000 /dev/zero | tr '\0' '['), \"text\": \"1\"}"
 bad "byte" '{"text": "1 two"}'
 # What Python reads, we read: the last of equal keys, NaN, any order.
 echo '{"text": "1", "x": NaN, "y": {"text": "7"}, "text": "2 3"}' >"$work/odd.jsonl"
 expect 0 "1 documents, 2 tokens" "${pre[@]}" --input "$work/odd.jsonl" --output-prefix "$work/odd" "${null[@]}"
+# Nor does it mind what is nested 800 deep beside the text.
+echo "{\"x\": $(head -c 800 /dev/zero | tr '\0' '[')$(head -c 800 /dev/zero | tr '\0' ']'), \"text\": \"1\"}" >"$work/odd.jsonl"
+expect 0 "1 documents, 1 tokens" "${pre[@]}" --input "$work/odd.jsonl" --output-prefix "$work/odd" "${null[@]}"
 
 # A line of 2 GB, plain (a hole) and compressed, in 1 GiB of address space: an error, or one bad line among good ones.
 if ! "$BEVATRON" version | grep -qi sanitize && (ulimit -v 1048576 && "$BEVATRON" version) >/dev/null 2>&1; then
