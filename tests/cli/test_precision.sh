@@ -72,4 +72,9 @@ expect 1 "choose --cpu-kernels from" "$BEVATRON" train "${model[@]}" --train-ite
 
 # Both at once cannot be.
 expect 2 "--fp16 and --bf16 exclude each other" "$BEVATRON" train "${model[@]}" --train-iters 3 --fp16 --bf16
+
+# 8 bits are for GPUs.
+expect 1 "--fp8-format needs a GPU" "$BEVATRON" train "${model[@]}" --train-iters 1 --bf16 --fp8-format hybrid \
+    --hidden-size 64 --num-attention-heads 4 --seq-length 32
+
 finish
