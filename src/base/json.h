@@ -17,7 +17,7 @@
 #include <stdint.h>
 
 enum json_type { JSON_NULL, JSON_FALSE, JSON_TRUE, JSON_NUMBER, JSON_STRING, JSON_ARRAY, JSON_OBJECT };
-// Of what is kept as a tree, and of what is only passed over on a line of JSON Lines, where Python goes a little further.
+// Of what is kept as a tree; and of what is only passed over in JSON Lines, where Python goes a little further.
 enum { JSON_MAX_DEPTH = 64, JSON_MAX_PASSED_DEPTH = 900 };
 
 struct json {
