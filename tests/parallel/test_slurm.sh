@@ -55,24 +55,24 @@ losses "$work"/logs/"$number"/rank-0.log >"$work/got"
 expect_same "$work/want" "$work/got" "losses under Slurm"
 
 # The warning before the time limit, as Slurm sends it: saved, requeued, continued.
-number=$(submit "${job[@]}" "${model[@]}" --train-iters 400 --save "$work/warned")
+number=$(submit "${job[@]}" "${model[@]}" --train-iters 1200 --save "$work/warned")
 await_line "$number" "iteration       20/"
 scancel --batch --signal=USR1 "$number"
 await "$number"
 [ "$(state "$number")" = JobState=COMPLETED ] && pass || fail "a warned job did not complete: $(state "$number")"
 grep -q "ended with code 210" "$work/out" && pass || fail "the warning did not reach the ranks"
 scontrol show job "$number" | grep -q "Restarts=1" && pass || fail "the job was not requeued once"
-bash tests/parallel/mpirun.sh 4 "$BEVATRON" train "${model[@]}" --train-iters 400 --save "$work/long" >"$work/long.log" 2>&1
-expect_same "$work/long/iter_0000400/model.safetensors" "$work/warned/iter_0000400/model.safetensors" \
+bash tests/parallel/mpirun.sh 4 "$BEVATRON" train "${model[@]}" --train-iters 1200 --save "$work/long" >"$work/long.log" 2>&1
+expect_same "$work/long/iter_0001200/model.safetensors" "$work/warned/iter_0001200/model.safetensors" \
     "weights after a warning and a requeue"
 
 # A killed task ends the job's step; it is requeued and resumes from its last checkpoint.
-number=$(submit "${job[@]}" "${model[@]}" --train-iters 400 --save "$work/killed" --save-interval 10)
+number=$(submit "${job[@]}" "${model[@]}" --train-iters 1200 --save "$work/killed" --save-interval 10)
 await_line "$number" "iteration       30/"
 pkill -9 -f -o "bevatron train .*$work/killed" || fail "no task to kill"
 await "$number"
 [ "$(state "$number")" = JobState=COMPLETED ] && pass || fail "a job with a killed task did not complete: $(state "$number")"
-expect_same "$work/long/iter_0000400/model.safetensors" "$work/killed/iter_0000400/model.safetensors" \
+expect_same "$work/long/iter_0001200/model.safetensors" "$work/killed/iter_0001200/model.safetensors" \
     "weights after a killed task"
 
 # scancel ends it for good, and leaves a checkpoint.
@@ -108,12 +108,12 @@ losses "$work/unlimited.log" >"$work/want"
 [ "$(wc -l <"$work/want")" = $((kept + 20)) ] && pass || fail "the run without a limit has no $((kept + 20)) losses"
 expect_same "$work/want" "$work/got" "losses over a time limit"
 
-# Five allocations of 80 iterations each, against one long run.
-number=$(submit "${job[@]}" --array-chain 5 "${model[@]}" --train-iters 400 --exit-interval 80 --save "$work/chain")
+# Five allocations of 240 iterations each, against one long run.
+number=$(submit "${job[@]}" --array-chain 5 "${model[@]}" --train-iters 1200 --exit-interval 240 --save "$work/chain")
 await "$number"
-expect_same "$work/long/iter_0000400/model.safetensors" "$work/chain/iter_0000400/model.safetensors" \
+expect_same "$work/long/iter_0001200/model.safetensors" "$work/chain/iter_0001200/model.safetensors" \
     "weights after a chain of allocations"
-expect_same "$work/long/iter_0000400/optimizer.safetensors" "$work/chain/iter_0000400/optimizer.safetensors" \
+expect_same "$work/long/iter_0001200/optimizer.safetensors" "$work/chain/iter_0001200/optimizer.safetensors" \
     "optimizer after a chain of allocations"
 
 # Preparation, then training on what it made.
