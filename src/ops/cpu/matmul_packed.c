@@ -25,6 +25,7 @@ struct packed_job {
     int64_t blocks_down;
     int64_t pack_pieces, pack_steps;  // of the present steps, for packing b
     struct cpu_range columns, steps;  // the present chunk
+    int64_t a_distance, b_distance;   // between panels of the present steps, in elements
     bool is_first, is_last;           // of the inner dimension
 };
 
@@ -59,11 +60,6 @@ bool matmul_packed_writes_half(const struct op_matmul *op, const struct cpu_kern
     return is_half && op->beta == 0 && op->a.shape[op->transpose_a ? 0 : 1] <= block_steps(kernel);
 }
 
-// The distance between panels of the present steps.
-static size_t panel_bytes(const struct packed_job *job, const struct panel_shape *shape) {
-    return (size_t)pack_panel_size(shape, job->steps.end - job->steps.first) * dtype_bytes(job->kernel->dtype);
-}
-
 // A piece of the steps of a group of b's columns.
 static void pack_task(void *context, int64_t index, int thread) {
     (void)thread;
@@ -74,8 +70,8 @@ static void pack_task(void *context, int64_t index, int thread) {
     struct cpu_range piece = cpu_piece(steps, job->pack_steps, index % job->pack_pieces);
     struct pack_part part = {.lines = {job->columns.first + columns.first, job->columns.first + columns.end},
                              .inner = {job->steps.first + piece.first, job->steps.first + piece.end},
-                             .distance = pack_panel_size(shape, steps)};
-    int64_t place = columns.first / shape->width * part.distance + piece.first * shape->width;
+                             .distance = job->b_distance};
+    int64_t place = columns.first / shape->width * job->b_distance + piece.first * shape->width;
     pack_panels(job->b_panels + (size_t)place * dtype_bytes(job->kernel->dtype), shape, &job->b, &part);
 }
 
@@ -112,13 +108,13 @@ struct packed_block {
 static void multiply_steps(const struct packed_job *job, const struct packed_block *block, struct cpu_range steps) {
     const struct cpu_kernel *kernel = job->kernel;
     int64_t size = (int64_t)dtype_bytes(kernel->dtype), columns = block->columns.end - block->columns.first;
-    int64_t panel = (block->columns.first - job->columns.first) / kernel->b.width;
+    int64_t panel = (block->columns.first - job->columns.first) / kernel->b.width * job->b_distance;
     bool is_first = job->is_first && steps.first == 0;
     float addend_factor = is_first && job->op->beta != 0 && !matmul_has_bias(job->op) ? job->op->beta : 1.0f;
     struct kernel_tile tile = {
         .inner = steps.end - steps.first,
         .a = block->a + steps.first * kernel->a.width * size,
-        .b = job->b_panels + (size_t)panel * panel_bytes(job, &kernel->b) + steps.first * kernel->b.width * size,
+        .b = job->b_panels + (panel + steps.first * kernel->b.width) * size,
         .d = block->d,
         .stride = block->stride,
     };
@@ -135,7 +131,7 @@ static void multiply_steps(const struct packed_job *job, const struct packed_blo
             kernel->multiply(&tile);
         else
             kernel_multiply_part(kernel, &tile, &(struct kernel_part){count, columns, job->op->alpha, addend_factor});
-        tile.a = (const char *)tile.a + panel_bytes(job, &kernel->a);
+        tile.a = (const char *)tile.a + job->a_distance * size;
         tile.d += kernel->a.width * tile.stride;
     }
 }
@@ -174,8 +170,7 @@ static void block_task(void *context, int64_t index, int thread) {
     struct cpu_range columns =
         cpu_piece(job->columns.end - job->columns.first, job->block_columns, index / job->blocks_down);
     char *a = job->a_panels + (size_t)thread * block_bytes(BLOCK_ROWS);
-    struct pack_part part_of_a = {rows, job->steps, pack_panel_size(&kernel->a, job->steps.end - job->steps.first)};
-    pack_panels(a, &kernel->a, &job->a, &part_of_a);
+    pack_panels(a, &kernel->a, &job->a, &(struct pack_part){rows, job->steps, job->a_distance});
     columns.first += job->columns.first;
     columns.end += job->columns.first;
     if (kernel->enter)
@@ -247,6 +242,8 @@ void matmul_packed(struct device *device, const struct op_matmul *op, const stru
         int64_t count = job.columns.end - job.columns.first;
         for (int64_t part = 0; part < parts; part++) {
             job.steps = cpu_piece(inner, steps, part);
+            job.a_distance = pack_panel_size(&kernel->a, job.steps.end - job.steps.first);
+            job.b_distance = pack_panel_size(&kernel->b, job.steps.end - job.steps.first);
             job.is_first = part == 0;
             job.is_last = part == parts - 1;
             cpu_run(device, cut_packing(&job, threads), pack_task, &job);
