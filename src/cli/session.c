@@ -126,9 +126,12 @@ int session_failed(const struct session *session) {
     bool is_said_elsewhere = error_exit_code() == EXIT_CODE_USAGE && session->place.rank != 0;
     int code = is_said_elsewhere ? EXIT_CODE_USAGE : command_failed();
     if (session->place.size > 1) {
-        // The first rank says it and ends everybody; whoever were faster would end it before it has spoken.
-        if (is_said_elsewhere)
+        // The first rank says it and ends everybody; whoever were faster would end it before it has spoken. A rank
+        // that is still there afterwards has other flags than the first one, which nobody else can tell.
+        if (is_said_elsewhere) {
             clock_sleep(5);
+            (void)command_failed();
+        }
         world_abort(session->backend, (enum exit_code)code);
         _Exit(code);
     }

@@ -25,6 +25,18 @@ void complain(struct complaints *complaints, const char *format, ...) {
     buffer_printf(&complaints->text, "\n  %d. %s", complaints->count, text);
 }
 
+const char *divisors(int64_t number, char *text, size_t size) {
+    enum { MOST = 1024 };  // larger ones help nobody
+    size_t used = 0;
+    text[0] = 0;
+    for (int64_t d = 1; d <= number && d <= MOST && used < size; d++)
+        if (number % d == 0) {
+            int written = snprintf(text + used, size - used, "%s%" PRId64, used > 0 ? ", " : "", d);
+            used += written > 0 ? (size_t)written : 0;
+        }
+    return text;
+}
+
 int complaints_report(struct complaints *complaints) {
     int count = complaints->count;
     const char *text = buffer_string(&complaints->text);

@@ -13,6 +13,9 @@ struct complaints {
 // Adds one sentence: what contradicts what, and the remedy.
 void complain(struct complaints *complaints, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
+// The divisors of a number up to 1024, as far as they fit into the text: "1, 2, 3, 6". Returns the text.
+const char *divisors(int64_t number, char *text, size_t size);
+
 // What the model is; completes its sizes.
 void validate_model(struct config *config, struct complaints *complaints);
 // Data-parallel size, batch sizes and ramp-up; needs world_size.

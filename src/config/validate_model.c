@@ -102,12 +102,13 @@ static void validate_shares(const struct config *config, struct complaints *comp
     } shared[] = {{"--num-attention-heads", config->num_attention_heads},
                   {"--num-query-groups", config_query_groups(config)},
                   {"--ffn-hidden-size", config->ffn_hidden_size}};
+    char text[256];
     for (size_t i = 0; i < sizeof shared / sizeof shared[0]; i++)
         if (shared[i].value % parts != 0)
             complain(complaints,
                      "%s %" PRId64 " cannot be shared by --tensor-model-parallel-size %" PRId64
-                     " ranks; give a size that divides it",
-                     shared[i].name, shared[i].value, parts);
+                     " ranks; sizes that work are %s",
+                     shared[i].name, shared[i].value, parts, divisors(shared[i].value, text, sizeof text));
 }
 
 // Ranks that share sequences take two of 2 × ranks equal chunks of each; those that divide the stream divide the rows

@@ -2,23 +2,10 @@
 // micro-batches. Refusals say which numbers would work.
 #include "config/validate.h"
 #include <inttypes.h>
-#include <stdio.h>
 #include <string.h>
 
 static bool is(const char *text, const char *name) {
     return text && strcmp(text, name) == 0;
-}
-
-// The divisors of a number, as far as they fit: "1, 2, 3, 6".
-static const char *divisors(int64_t number, char *text, size_t size) {
-    size_t used = 0;
-    text[0] = 0;
-    for (int64_t d = 1; d <= number && used < size; d++)
-        if (number % d == 0) {
-            int written = snprintf(text + used, size - used, "%s%" PRId64, used > 0 ? ", " : "", d);
-            used += written > 0 ? (size_t)written : 0;
-        }
-    return text;
 }
 
 // One stack of `layers` over `stages`: told where they do not divide.
@@ -70,7 +57,13 @@ static void validate_chunks(const struct config *config, struct complaints *comp
     char text[256];
     for (int64_t stage = 0; stage < stages; stage++) {
         int64_t layers = config_stage_layers(config, stage);
-        if (layers > 0 && together > 0 && layers != together * chunks)
+        if (layers > 0 && together > 0 && layers % together == 0 && layers != together * chunks)
+            complain(complaints,
+                     "--num-layers-per-virtual-pipeline-stage %" PRId64 " makes %" PRId64
+                     " chunks of the first stage's layers and %" PRId64 " of the %" PRId64 " of stage %" PRId64
+                     "; choose stages with equally many layers",
+                     together, chunks, layers / together, layers, stage);
+        else if (layers > 0 && together > 0 && layers % together != 0)
             complain(complaints,
                      "--num-layers-per-virtual-pipeline-stage %" PRId64 " does not divide the %" PRId64
                      " layers of stage %" PRId64 "; numbers that do are %s",

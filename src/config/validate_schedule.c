@@ -70,6 +70,12 @@ void validate_batches(struct config *config, enum config_use use, struct complai
     config->data_parallel_size = 1;
     if (parts > 0 && config->world_size % parts == 0)
         config->data_parallel_size = config->world_size / parts;
+    else if (parts > 0 && config->world_size > parts)
+        complain(complaints,
+                 "%" PRId64 " ranks cannot be divided by tensor × pipeline × context parallelism = %" PRId64
+                 "; start a multiple of it, %" PRId64 " or %" PRId64,
+                 config->world_size, parts, config->world_size / parts * parts,
+                 (config->world_size / parts + 1) * parts);
     else
         complain(complaints,
                  "%" PRId64 " ranks cannot be divided by tensor × pipeline × context parallelism = %" PRId64

@@ -114,7 +114,12 @@ TEST(refusals) {
         {"--num-layers 8 --pipeline-model-parallel-size 2 --model t5 --pipeline-model-parallel-split-rank 2",
          "leaves no stage for the decoder; give 1 to 1", 2},
         {"--num-layers 7 --pipeline-model-parallel-size 4 --model t5", "the encoder's layers, 7, cannot be divided", 4},
-        {"--num-layers 8 --pipeline-model-parallel-size 3", "start a multiple of it", 4},
+        {"--num-layers 8 --pipeline-model-parallel-size 3", "start a multiple of it, 3 or 6", 4},
+        {"--num-layers 8 --pipeline-model-parallel-size 8", "= 8; start a multiple of it", 4},
+        {"--num-layers 4 --decoder-num-layers 2 --pipeline-model-parallel-size 2 --model t5 --global-batch-size 4 "
+         "--num-layers-per-virtual-pipeline-stage 1",
+         "makes 4 chunks of the first stage's layers and 2 of the 2 of stage 1", 2},
+        {"--num-layers 8 --tensor-model-parallel-size 3", "ranks; sizes that work are 1, 2", 3},
     };
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         EXPECT_ERROR(validate(bad[i].line, bad[i].ranks), bad[i].message);

@@ -31,6 +31,12 @@ options=()
 mpirun --version 2>/dev/null | grep -q "Open MPI" && options=(--oversubscribe --bind-to none --allow-run-as-root)
 expect 1 "rank 1 was started with --lr 0.002" mpirun "${options[@]}" -n 1 "${train[@]}" : -n 1 "${train[@]}" --lr 0.002
 
+# Flags that a rank alone has and cannot go on with are told by that rank.
+expect 2 "[rank 1] error: bevatron: unknown flag --bogus" mpirun "${options[@]}" -n 1 "${train[@]}" : -n 1 "${train[@]}" \
+    --bogus
+expect 2 "[rank 1] error: bevatron: --hidden-size 16" mpirun "${options[@]}" -n 1 "${train[@]}" : -n 1 "${train[@]}" \
+    --num-attention-heads 3
+
 # Ranks that no MPI has started need GPUs; the message says what to do instead.
 expect 2 "MASTER_ADDR is not set" env RANK=0 WORLD_SIZE=2 LOCAL_RANK=0 "${train[@]}"
 export MASTER_ADDR=127.0.0.1 MASTER_PORT=$((20000 + RANDOM % 20000)) WORLD_SIZE=2
