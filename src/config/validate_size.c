@@ -51,6 +51,14 @@ void validate_size(const struct config *config, struct complaints *complaints) {
     int64_t layers = config_encoder_layers(config) + config_decoder_layers(config) + cross;
     if (layers > MOST_LAYERS)
         complain(complaints, "--num-layers %" PRId64 " is above %d; give fewer", layers, MOST_LAYERS);
+    // Each tensor-parallel rank has ceil(vocabulary / ranks) rows of it, the last ones what is left.
+    int64_t ranks = config->tensor_model_parallel_size, vocabulary = config->padded_vocab_size;
+    if (vocabulary > 0 && ranks > 1 && (vocabulary + ranks - 1) / ranks * (ranks - 1) >= vocabulary)
+        complain(complaints,
+                 "a vocabulary of %" PRId64
+                 " tokens leaves nothing for the last of --tensor-model-parallel-size %" PRId64
+                 " ranks; give --padded-vocab-size %" PRId64 " or fewer ranks",
+                 vocabulary, ranks, (vocabulary + ranks - 1) / ranks * ranks);
     if (bytes >= MOST_BYTES)
         complain(complaints,
                  "this model with batches of %" PRId64 " × %" PRId64

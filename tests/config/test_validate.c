@@ -296,6 +296,14 @@ TEST(sizes) {
     EXPECT_OK(validate(BY_ITERS "--hidden-size 1048576 --ffn-hidden-size 64 --kv-channels 16", 1));
     EXPECT_ERROR(config_pad_vocab(&config, 20000000), "TB is the most");
     EXPECT_INT(error_exit_code(), EXIT_CODE_USAGE);
+    // Every rank needs rows of the vocabulary: of 9 four ranks would take 3, 3, 3 and none.
+    EXPECT_OK(validate(
+        BY_ITERS "--num-attention-heads 4 --tensor-model-parallel-size 4 --make-vocab-size-divisible-by 1", 4));
+    EXPECT_ERROR(config_pad_vocab(&config, 9), "a vocabulary of 9 tokens leaves nothing for the last of "
+                                               "--tensor-model-parallel-size 4 ranks; give --padded-vocab-size 12");
+    EXPECT_INT(error_exit_code(), EXIT_CODE_USAGE);
+    config.padded_vocab_size = 0;
+    EXPECT_OK(config_pad_vocab(&config, 10));
     // Every flag at its largest: no arithmetic breaks.
     EXPECT_ERROR(validate(BY_ITERS "--num-layers 100000 --hidden-size 1048576 --ffn-hidden-size 4194304 "
                                    "--num-attention-heads 65536 --kv-channels 65536 --padded-vocab-size 2147483647",
