@@ -21,7 +21,7 @@ static const char summary[] =
     "  bevatron train        trains a model; continues one with --load\n"
     "  bevatron evaluate     loss and perplexity of a checkpoint\n"
     "  bevatron generate     text from a checkpoint\n"
-    "  bevatron checkpoint inspect|verify|convert   shows, proves and converts checkpoints\n"
+    "  bevatron checkpoint inspect|verify|convert|reshard   shows, proves, converts and divides checkpoints\n"
     "  bevatron board --text --logdir DIR   loss curves of all runs below DIR in the terminal\n"
     "  bevatron preflight    looks at a machine or an allocation before a run: GPUs, network, disks, data\n"
     "  bevatron bench collectives   bandwidth between ranks\n"
