@@ -162,12 +162,17 @@ static int read_rope(const struct json *root, struct config *config) {
     const struct json *theta = member(all, "rope_theta") ? member(all, "rope_theta") : member(root, "rope_theta");
     const struct json *part = member(all, "partial_rotary_factor") ? member(all, "partial_rotary_factor")
                                                                    : member(root, "partial_rotary_factor");
-    TRY(set_number(config, "--rotary-base", theta && theta->type == JSON_NUMBER ? theta->string : "10000", 0));
-    if (part && part->type == JSON_NUMBER)
-        TRY(set_flag(config, "--rotary-percent", part->string));
+    if (theta && theta->type != JSON_NUMBER)
+        return error_set("its \"rope_theta\" is no number");
+    TRY(set_number(config, "--rotary-base", theta ? theta->string : "10000", 0));
+    // These families turn whole heads: transformers passes over the member, or fails on it.
+    if (part && (part->type != JSON_NUMBER || part->number != 1))
+        return error_set("its \"partial_rotary_factor\" is not 1, which this family does not have");
     scaling = scaling ? scaling : all;
     const struct json *kind = member(scaling, "rope_type") ? member(scaling, "rope_type") : member(scaling, "type");
-    const char *name = kind && kind->type == JSON_STRING ? kind->string : "default";
+    if ((scaling && scaling->type != JSON_OBJECT) || (kind && kind->type != JSON_STRING))
+        return error_set("its rotary scaling is no object with a \"rope_type\"");
+    const char *name = kind ? kind->string : "default";
     if (strcmp(name, "default") == 0)
         return 0;
     if (strcmp(name, "linear") == 0)

@@ -74,8 +74,10 @@ static bool is_value(const struct config *config, const char *flag, const char *
     return is_same;
 }
 
-// The word of a map whose flags all have the values it gives them, to be freed; NULL where there is none.
-static char *find_theirs(const struct config *config, const struct hf_key *key) {
+// The word of a map whose flags all have the values it gives them, to be freed; NULL where there is none. Of several
+// it is the `preferred` one, which may be NULL, else the first.
+static char *find_theirs(const struct config *config, const struct hf_key *key, const char *preferred) {
+    char *found = NULL;
     for (const char *word = key->map; *word;) {
         size_t total = strcspn(word, " "), name = strcspn(word, "=");
         char *values = memory_printf("%.*s", (int)(total - name - 1), word + name + 1);
@@ -87,11 +89,14 @@ static char *find_theirs(const struct config *config, const struct hf_key *key) 
         }
         free(values);
         free(flags);
-        if (is_found)
-            return memory_printf("%.*s", (int)name, word);
+        bool is_preferred = preferred && strlen(preferred) == name && strncmp(preferred, word, name) == 0;
+        if (is_found && (is_preferred || !found)) {
+            free(found);
+            found = memory_printf("%.*s", (int)name, word);
+        }
         word += total + strspn(word + total, " ");
     }
-    return NULL;
+    return found;
 }
 
 static bool is_among(const char *flags, const char *flag) {
@@ -153,7 +158,7 @@ static const char *find_obstacle(const struct hf_family *family, const struct co
     for (size_t i = 0; i < family->key_count; i++) {
         if (family->keys[i].kind != HF_MAP || !family->keys[i].flags)
             continue;
-        char *theirs = find_theirs(config, &family->keys[i]);
+        char *theirs = find_theirs(config, &family->keys[i], NULL);
         if (!theirs)
             return family->keys[i].flags;
         free(theirs);
@@ -257,7 +262,8 @@ static char *number_text(const struct config *config, const struct hf_key *key) 
 
 static void set_key(struct members *members, const struct hf_config_write *write, const struct hf_key *key) {
     if (key->kind == HF_MAP) {
-        char *theirs = find_theirs(write->config, key);
+        const struct json *before = write->base ? json_member(write->base, key->key) : NULL;
+        char *theirs = find_theirs(write->config, key, before && before->type == JSON_STRING ? before->string : NULL);
         CHECK(theirs != NULL);
         bool is_bare =
             strcmp(theirs, "true") == 0 || strcmp(theirs, "false") == 0 || theirs[strspn(theirs, "0123456789")] == 0;

@@ -46,6 +46,9 @@
 #define ONLY(name, value)                                                                                              \
     { .key = name, .kind = HF_MAP, .map = value "=", .fallback = value }
 
+// Other names of gelu_new's formula; a model keeps the one it came with.
+#define TANH_NAMES "gelu_pytorch_tanh=gelu_tanh gelu_fast=gelu_tanh "
+
 // ---- GPT-2 ----
 
 #define GPT2 "transformer.h.*."
@@ -74,8 +77,8 @@ static const struct hf_key gpt2_keys[] = {
     NUMBER("attn_pdrop", "--attention-dropout", .fallback = "0.1"),
     NUMBER("resid_pdrop", "--hidden-dropout", .fallback = "0.1"),
     NUMBER("initializer_range", "--init-method-std", .fallback = "0.02"),
-    MAP("activation_function", "--activation", "gelu_new=gelu_tanh gelu_pytorch_tanh=gelu_tanh gelu=gelu relu=relu",
-        .fallback = "gelu_new"),
+    MAP("activation_function", "--activation",
+        "gelu_new=gelu_tanh " TANH_NAMES "gelu=gelu relu=relu silu=silu swish=silu", .fallback = "gelu_new"),
     ONLY("scale_attn_weights", "true"),
     ONLY("scale_attn_by_inverse_layer_idx", "false"),
     ONLY("add_cross_attention", "false"),
@@ -115,7 +118,8 @@ static const struct hf_key opt_keys[] = {
     NUMBER("attention_dropout", "--attention-dropout", .fallback = "0"),
     NUMBER("dropout", "--hidden-dropout", .fallback = "0.1"),
     NUMBER("init_std", "--init-method-std", .fallback = "0.02"),
-    MAP("activation_function", "--activation", "relu=relu gelu=gelu gelu_new=gelu_tanh", .fallback = "relu"),
+    MAP("activation_function", "--activation",
+        "relu=relu gelu=gelu gelu_new=gelu_tanh " TANH_NAMES "silu=silu swish=silu", .fallback = "relu"),
     MAP("do_layer_norm_before", "--norm-placement", "true=pre false=post", .fallback = "true"),
     ONLY("_remove_final_layer_norm", "false"),
     MAP("enable_bias", "--disable-bias-linear", "true=false false=true", .fallback = "true"),
@@ -224,14 +228,16 @@ static const char *const roberta_ignored[] = {"roberta.embeddings.position_ids",
         ONLY("position_embedding_type", "absolute"), ONLY("is_decoder", "false")
 // BERT's head has the activation of its blocks, RoBERTa's always the exact GELU. Megatron's BERT may have that beside
 // the tanh form in its blocks, which is as near as theirs comes to it.
-static const struct hf_key bert_keys[] = {
-    BERT_KEYS, NUMBER("max_position_embeddings", "--max-position-embeddings"),
-    MAP("hidden_act", "--activation/--lm-head-activation",
-        "gelu=gelu/gelu gelu_new=gelu_tanh/gelu_tanh relu=relu/relu silu=silu/silu gelu_new=gelu_tanh/gelu",
-        .fallback = "gelu")};
+static const struct hf_key bert_keys[] = {BERT_KEYS, NUMBER("max_position_embeddings", "--max-position-embeddings"),
+                                          MAP("hidden_act", "--activation/--lm-head-activation",
+                                              "gelu=gelu/gelu gelu_new=gelu_tanh/gelu_tanh "
+                                              "gelu_pytorch_tanh=gelu_tanh/gelu_tanh gelu_fast=gelu_tanh/gelu_tanh "
+                                              "relu=relu/relu silu=silu/silu swish=silu/silu gelu_new=gelu_tanh/gelu",
+                                              .fallback = "gelu")};
 static const struct hf_key roberta_keys[] = {
     BERT_KEYS,
-    MAP("hidden_act", "--activation", "gelu=gelu gelu_new=gelu_tanh relu=relu silu=silu", .fallback = "gelu"),
+    MAP("hidden_act", "--activation", "gelu=gelu gelu_new=gelu_tanh " TANH_NAMES "relu=relu silu=silu swish=silu",
+        .fallback = "gelu"),
     NUMBER("max_position_embeddings", "--max-position-embeddings", .added = 2), ONLY("pad_token_id", "1")};
 static const struct hf_flag megatron_bert_flags[] = {{"--model", "bert"}};
 static const struct hf_flag bert_flags[] = {{"--model", "bert"}, {"--norm-placement", "post"}};
@@ -295,7 +301,9 @@ static const struct hf_key t5_keys[] = {
     NUMBER("dropout_rate", "--hidden-dropout", .fallback = "0.1"),
     NUMBER("layer_norm_epsilon", "--norm-epsilon", .fallback = "1e-06"),
     MAP("feed_forward_proj", "--activation/--gated-linear-unit",
-        "relu=relu/false gated-gelu=gelu_tanh/true gated-silu=silu/true gated-relu=relu/true gelu=gelu/false",
+        "relu=relu/false gated-gelu=gelu_tanh/true gated-gelu_new=gelu_tanh/true gated-silu=silu/true "
+        "gated-relu=relu/true "
+        "gelu=gelu/false gelu_new=gelu_tanh/false silu=silu/false",
         .fallback = "relu"),
 };
 static const struct hf_flag t5_flags[] = {{"--model", "t5"},

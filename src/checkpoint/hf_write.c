@@ -255,7 +255,10 @@ static int write_tokenizer_config(const struct job *job) {
         if (!exists)
             continue;
         struct buffer text = {0};
-        buffer_printf(&text, "{\n  \"tokenizer_class\": \"%s\"\n}\n", rows[i].class);
+        const char *type = job->write->source->config.tokenizer_type;
+        bool is_cased = type && strcmp(type, "BertWordPieceCase") == 0;  // their BERT lowers unless it is told
+        buffer_printf(&text, "{\n  \"tokenizer_class\": \"%s\"%s\n}\n", rows[i].class,
+                      is_cased ? ",\n  \"do_lower_case\": false" : "");
         int result = write_text(job, "tokenizer_config.json", &text);
         buffer_free(&text);
         return result;

@@ -113,12 +113,14 @@ int source_report(struct source_problems *problems, const char *path) {
     name_list_describe(&problems->extra, "tensors are left over that this model does not have", &text);
     name_list_describe(&problems->misshaped, "tensors have another shape than the configuration says", &text);
     name_list_describe(&problems->mistyped, "tensors are neither fp32, bf16 nor fp16", &text);
+    name_list_describe(&problems->mixed, "tensors have another type than those they are joined with", &text);
     int result = text.length > 0 ? error_set("%s does not hold this model: %s", path, buffer_string(&text)) : 0;
     buffer_free(&text);
     name_list_free(&problems->missing);
     name_list_free(&problems->extra);
     name_list_free(&problems->misshaped);
     name_list_free(&problems->mistyped);
+    name_list_free(&problems->mixed);
     return result;
 }
 

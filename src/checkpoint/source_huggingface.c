@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_CONFIG_BYTES = 16 << 20 };
+enum { MAX_CONFIG_BYTES = 16 << 20, MAX_VOCABULARY_BYTES = 64 << 20 };
 
 struct plan {
     enum hf_transform transform;
@@ -25,14 +25,40 @@ struct detail {
     bool *is_used;       // one per weight
 };
 
+// A config.json that cannot be parsed is taken for theirs too, so that opening it says what is wrong and where.
 static bool is_folder(const char *path) {
     char *config = file_join(path, "config.json");
     struct json *root = NULL;
-    bool is_theirs = file_exists(config) && json_parse_file(&root, config, MAX_CONFIG_BYTES) == 0 &&
-                     json_member(root, "model_type") != NULL;
+    bool is_theirs = file_exists(config) &&
+                     (json_parse_file(&root, config, MAX_CONFIG_BYTES) < 0 || json_member(root, "model_type") != NULL);
     json_free(root);
     free(config);
     return is_theirs;
+}
+
+// A vocab.txt does not say whether text is lowered; tokenizer_config.json may, and BERT's class lowers by default.
+// Megatron's BERT has two tokens behind those of the file, which a model of as many rows as the file has lines lacks.
+static void refine_wordpiece(struct model_source *source) {
+    struct config *config = &source->config;
+    char *path = file_join(source->path, "tokenizer_config.json");
+    struct json *root = NULL;
+    if (file_exists(path) && json_parse_file(&root, path, MAX_CONFIG_BYTES) == 0) {
+        const struct json *lower = json_member(root, "do_lower_case");
+        if (lower && lower->type == JSON_FALSE) {
+            free(config->tokenizer_type);
+            config->tokenizer_type = memory_string("BertWordPieceCase");
+        }
+    }
+    json_free(root);
+    free(path);
+    struct buffer text = {0};
+    if (file_read_all(config->vocab_file, MAX_VOCABULARY_BYTES, &text) == 0) {
+        int64_t lines = text.length > 0 && text.data[text.length - 1] != '\n';
+        for (size_t i = 0; i < text.length; i++)
+            lines += text.data[i] == '\n';
+        config->no_legacy_tokenizer = config->padded_vocab_size < lines + 2;
+    }
+    buffer_free(&text);
 }
 
 // The tokenizer: tokenizer.json where there is one, since it says everything; else the files of the older classes.
@@ -69,6 +95,8 @@ static void find_tokenizer(struct model_source *source) {
                 config->merge_file = realpath(second, NULL);
                 source_add_file(source, "merge-file", second);
             }
+            if (strcmp(rows[i].name, "vocab.txt") == 0 && config->vocab_file)
+                refine_wordpiece(source);
         }
         free(path);
         free(second);
@@ -106,6 +134,14 @@ static const struct weight *find_weight(const struct detail *detail, const char 
     return found;
 }
 
+// A joined tensor has one type; to convert a part of it would not come back bit by bit.
+static void add_mixed(struct source_problems *problems, const struct weight *weight, const struct weight *first) {
+    char *note = memory_printf("%.200s is %s and %.200s %s", weight->name, dtype_name(weight->dtype), first->name,
+                               dtype_name(first->dtype));
+    name_list_add(&problems->mixed, note);
+    free(note);
+}
+
 static void plan_tensor(struct model_source *source, size_t i, struct source_problems *problems) {
     struct detail *detail = source->detail;
     const struct param *param = source->params.items[i];
@@ -130,8 +166,9 @@ static void plan_tensor(struct model_source *source, size_t i, struct source_pro
             name_list_add(&problems->missing, name);
         } else {
             detail->is_used[weight - detail->weights.items] = true;
-            if (source_check_weight(problems, weight, tensor->rank, shape) && k > 0 && weight->dtype != tensor->dtype)
-                name_list_add(&problems->mistyped, name);
+            if (source_check_weight(problems, weight, tensor->rank, shape) && plan->pieces[0] &&
+                weight->dtype != plan->pieces[0]->dtype)
+                add_mixed(problems, weight, plan->pieces[0]);
             plan->pieces[k] = weight;
             tensor->dtype = weight->dtype;
             tensor->bytes += weight->bytes;

@@ -25,6 +25,7 @@ void source_add_file(struct model_source *source, const char *role, const char *
 // Problems with tensors, told together.
 struct source_problems {
     struct name_list missing, extra, misshaped, mistyped;
+    struct name_list mixed;  // of another type than those they are joined with
 };
 int source_report(struct source_problems *problems, const char *path);  // 0 where there are none; frees them
 // Notes where a tensor is not of the wanted shape or not a float; true where it is fine.

@@ -37,7 +37,7 @@ static void check_shard(const struct model_source *source, size_t i, int rank, s
         shape[0] /= folder->tensor_ranks;
     source_check_weight(problems, weight, tensor->rank, shape);
     if (rank > 0 && weight->dtype != tensor->dtype)
-        name_list_add(&problems->mistyped, weight->name);
+        name_list_add(&problems->mixed, weight->name);
     tensor->dtype = weight->dtype;
     int64_t columns = tensor->rank == 2 ? tensor->shape[1] : 1;
     tensor->bytes = (size_t)(tensor->shape[0] * columns) * dtype_bytes(tensor->dtype);

@@ -223,6 +223,17 @@ static int run_model(struct evaluate_options *options, struct session *session, 
     return status;
 }
 
+// The next token of a plain text is what a decoder was trained for; the others' samples are masked by their datasets.
+static int check_form(const struct evaluate_options *options) {
+    bool is_decoder = config_form(&options->config) == CONFIG_GPT;
+    if (is_decoder || (!options->text && !options->cloze))
+        return 0;
+    return error_set_code(EXIT_CODE_USAGE,
+                          "%s asks for the next token, which --model %s does not predict; evaluate it on a dataset "
+                          "with --data-path PREFIX",
+                          options->text ? "--text" : "--cloze", options->config.model);
+}
+
 static int run(struct evaluate_options *options, struct session *session) {
     struct config *config = &options->config;
     if (!config->load)
@@ -235,6 +246,8 @@ static int run(struct evaluate_options *options, struct session *session) {
     int status = state_load_config(config, path);
     if (status == 0)
         status = config_validate_for(config, session->place.size, CONFIG_EVALUATE);
+    if (status == 0)
+        status = check_form(options);
     if (status == 0)
         status = datasets_open_tokenizer(&tokenizer, config);
     if (status == 0)

@@ -74,6 +74,7 @@ struct change {
     const char *renamed;  // NULL: dropped, unless one of the others is set
     bool is_turned;       // shape (a, b) becomes (b, a)
     bool is_integer;      // i32 instead of fp32
+    bool is_half;         // bf16 instead of fp32
 };
 
 static void rewrite(const struct spoiled *spoiled, const struct change *change) {
@@ -87,7 +88,7 @@ static void rewrite(const struct spoiled *spoiled, const struct change *change) 
         tensors[count] = file.tensors[i];
         if (strcmp(file.tensors[i].name, change->tensor) == 0) {
             was_found = true;
-            if (!change->renamed && !change->is_turned && !change->is_integer)
+            if (!change->renamed && !change->is_turned && !change->is_integer && !change->is_half)
                 continue;
             if (change->renamed)
                 tensors[count].name = change->renamed;
@@ -97,6 +98,10 @@ static void rewrite(const struct spoiled *spoiled, const struct change *change) 
             }
             if (change->is_integer)
                 tensors[count].dtype = DTYPE_I32;
+            if (change->is_half) {
+                tensors[count].dtype = DTYPE_BF16;
+                tensors[count].bytes /= 2;
+            }
         }
         count++;
     }
@@ -153,6 +158,19 @@ TEST(tensors) {
     }
 }
 
+// What is joined has one type; a tensor by itself may have its own.
+TEST(mixed_types) {
+    struct spoiled spoiled = copy_model("opt_narrow");
+    rewrite(&spoiled, &(struct change){.tensor = "model.decoder.layers.0.fc1.weight", .is_half = true});
+    EXPECT_OK(open_model(spoiled.path));
+    rewrite(&spoiled, &(struct change){.tensor = "model.decoder.layers.0.self_attn.k_proj.weight", .is_half = true});
+    EXPECT_ERROR(open_model(spoiled.path), "another type than those they are joined with: "
+                                           "model.decoder.layers.0.self_attn.k_proj.weight is bf16 and "
+                                           "model.decoder.layers.0.self_attn.q_proj.weight fp32");
+    EXPECT(!strstr(error_message(), "v_proj"));
+    temporary_remove(&spoiled.folder);
+}
+
 TEST(configurations) {
     static const struct {
         const char *model, *from, *to, *message;
@@ -168,11 +186,17 @@ TEST(configurations) {
         {"gpt2", "gelu_new", "mish", "\"activation_function\": \"mish\" is not supported"},
         {"gpt2", "\"scale_attn_by_inverse_layer_idx\": false", "\"scale_attn_by_inverse_layer_idx\": true",
          "\"scale_attn_by_inverse_layer_idx\": \"true\" is not supported"},
+        {"gpt2", "gelu_new", "gelu_pytorch_tanh", NULL},
+        {"gpt2", "gelu_new", "swish", NULL},
+        {"gpt2", "\"n_layer\": 2", "\"n_layer\": 2,,", "config.json"},  // no JSON, and not "no model"
         {"opt", "\"word_embed_proj_dim\": 12", "\"word_embed_proj_dim\": 6",
          "missing: model.decoder.project_in.weight"},
         {"opt", "\"do_layer_norm_before\": true", "\"do_layer_norm_before\": false", "model.decoder.final_layer_norm"},
         {"llama_tied", "\"linear\"", "\"longrope\"", "rotary scaling \"longrope\" is not supported"},
+        {"llama_tied", "\"linear\"", "7", "no object with a \"rope_type\""},
         {"llama_tied", "\"linear\"", "\"dynamic\"", NULL},
+        {"llama", "\"tie_word_embeddings\": false", "\"tie_word_embeddings\": false, \"partial_rotary_factor\": 0.5",
+         "\"partial_rotary_factor\" is not 1"},
         {"llama_tied", "\"linear\"", "\"yarn\"", NULL},
         {"llama", "\"tie_word_embeddings\": false", "\"tie_word_embeddings\": true", NULL},  // the head decides
     };
@@ -315,7 +339,7 @@ TEST(writing) {
     EXPECT_ERROR(model_write_huggingface(&write), "exists and is not an empty folder");
     write.folder = hf;
     write.family = "gpt2";
-    EXPECT_ERROR(model_write_huggingface(&write), "gpt2 has no --activation silu");
+    EXPECT_ERROR(model_write_huggingface(&write), "gpt2 has no --normalization RMSNorm");
     EXPECT(!file_exists(hf));
     write.family = "gpt17";
     EXPECT_ERROR(model_write_huggingface(&write), "the family gpt17 is not known; there are gpt2, ");
@@ -365,6 +389,6 @@ TEST(names) {
     name_list_free(&list);
 }
 
-TEST_MAIN(TEST_CASE(tensors), TEST_CASE(configurations), TEST_CASE(indexes), TEST_CASE(other_types),
-          TEST_CASE(hostile_pickle), TEST_CASE(nothing_there), TEST_CASE(megatron), TEST_CASE(writing),
-          TEST_CASE(names))
+TEST_MAIN(TEST_CASE(tensors), TEST_CASE(mixed_types), TEST_CASE(configurations), TEST_CASE(indexes),
+          TEST_CASE(other_types), TEST_CASE(hostile_pickle), TEST_CASE(nothing_there), TEST_CASE(megatron),
+          TEST_CASE(writing), TEST_CASE(names))

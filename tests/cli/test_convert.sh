@@ -76,6 +76,21 @@ expect 0 "huggingface" "$BEVATRON" checkpoint convert --input $foreign/megatron_
     --num-attention-heads 6 --vocab-size 37
 grep -q '"vocab_size": 37' "$work/v0/config.json" && pass || fail "a vocabulary without padding"
 
+# A BERT whose matrix has a row for each line of vocab.txt has none for the two tokens that Megatron adds.
+cp -r $foreign/bert "$work/bert"
+chmod -R u+w "$work/bert"
+{ printf '%s\n' '[PAD]' '[UNK]' '[CLS]' '[SEP]' '[MASK]'; seq 32; } >"$work/bert/vocab.txt"
+expect 0 "iteration        2/       2" "$BEVATRON" train "${mock[@]}" --load "$work/bert" --use-checkpoint-args --train-iters 2
+grep -q "tokenizer_type .* BertWordPieceLowerCase" "$work/out" && pass || fail "the tokenizer of a vocab.txt"
+# Whether text is lowered stands in the file beside it, in both directions.
+expect 0 "iteration        2/       2" "$BEVATRON" train "${mock[@]}" --model bert --num-layers 1 --hidden-size 8 --num-attention-heads 2 \
+    --norm-placement post --max-position-embeddings 9 --tokenizer-type BertWordPieceCase --vocab-file "$work/bert/vocab.txt" \
+    --activation gelu --train-iters 2 --save "$work/cased" --save-interval 2
+expect 0 "huggingface" "$BEVATRON" checkpoint convert --input "$work/cased" --output "$work/cased-hf"
+grep -q '"do_lower_case": false' "$work/cased-hf/tokenizer_config.json" && pass || fail "the case of a BERT for Hugging Face"
+expect 0 "iteration        2/       2" "$BEVATRON" train "${mock[@]}" --load "$work/cased-hf" --use-checkpoint-args --train-iters 2
+grep -q "tokenizer_type .* BertWordPieceCase" "$work/out" && pass || fail "the case of a BERT of Hugging Face"
+
 expect 0 "huggingface: 34 tensors" "$BEVATRON" checkpoint inspect $foreign/bert_mlm
 expect 0 "decoder.layers.3.mlp.linear_fc2.weight fp32 (12, 48)" "$BEVATRON" checkpoint inspect --tensors $foreign/megatron_v2_tp2_pp2
 

@@ -47,4 +47,12 @@ echo '{"text": "one"}' >"$work/bad.jsonl"
 expect 1 "no word that could be asked for" "${evaluate[@]}" --cloze "$work/bad.jsonl"
 : >"$work/bad.jsonl"
 expect 215 "has no texts" "${evaluate[@]}" --cloze "$work/bad.jsonl"
+
+# Models that do not predict the next token of a text have no perplexity on it, and no last word.
+for name in t5 bert; do
+    for file in --text --cloze; do
+        expect 2 "$file asks for the next token, which --model $name does not predict" "$BEVATRON" evaluate --device cpu \
+            --load "tests/golden/foreign/$name" "$file" "$work/cloze.jsonl"
+    done
+done
 finish
