@@ -223,6 +223,11 @@ static int read_tie(const struct hf_family *family, const struct json *root, con
         is_tied = is_same_tensor(head, weights_find(weights, family->embedding));
     if (is_t5 && is_scaled)
         TRY(set_flag(config, "--scale-tied-output", "true"));
+    bool is_bert = strstr(family->model_type, "bert") != NULL;
+    if (is_bert && !is_tied)
+        return error_set("its output layer has a matrix of its own (tie_word_embeddings is false, or %s differs from "
+                         "the embedding); a BERT here has the embedding's",
+                         family->head);
     return is_tied ? 0 : set_flag(config, "--untie-embeddings-and-output-weights", "true");
 }
 
