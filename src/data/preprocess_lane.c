@@ -132,8 +132,15 @@ static struct lane *choose(struct lanes *lanes) {
 
 // ---- cutting ----
 
+// No other lane is begun between a lane that has left a file opened and the one that it is for.
 static int open_file(struct lanes *lanes, struct line_file **file, int64_t number) {
     const struct preprocess_run *run = lanes->run;
+    pthread_mutex_lock(&lanes->lock);
+    *file = lanes->opened;
+    lanes->opened = NULL;
+    pthread_mutex_unlock(&lanes->lock);
+    if (*file)
+        return 0;
     int64_t left = run->files->count - number;
     int together = left < run->threads ? (int)left : run->threads;
     const struct line_file_options options = {
@@ -183,12 +190,14 @@ static int cut(struct lanes *lanes, struct lane *lane, struct line_piece *piece)
     }
 }
 
-// The lane has no more pieces. A compressed file after plain ones is open already: it begins a lane of its own.
+// The lane has no more pieces. A compressed file or a pipe after plain ones is open already: it begins a lane of its
+// own, and stays open, since what was read of a pipe to tell its kind could not be read again.
 static void end_lane(struct lanes *lanes, struct lane *lane) {
     lane->ended = true;
     if (!lane->file)
         return;
-    line_file_close(lane->file);
+    CHECK(!lanes->opened);
+    lanes->opened = lane->file;
     lane->file = NULL;
     lanes->next_file--;
 }

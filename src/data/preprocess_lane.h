@@ -51,9 +51,10 @@ struct lanes {
     struct item *free_items;
     struct lane **lanes;  // (lane_count) in order of the input; the first one writes to the run's store
     int lane_count;
-    int64_t next_file;   // the first that no lane has taken
-    int64_t parts;       // made so far
-    int64_t begin_file;  // where the run begins
+    int64_t next_file;         // the first that no lane has taken
+    struct line_file *opened;  // that file, where a lane of plain files has met it; NULL mostly
+    int64_t parts;             // made so far
+    int64_t begin_file;        // where the run begins
     uint64_t begin_offset;
     size_t charged;  // by all items
     bool stopped;

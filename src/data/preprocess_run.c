@@ -341,6 +341,7 @@ int preprocess_run(const struct preprocess_run *run, struct preprocess_state *st
     for (int i = 0; i < lanes.lane_count; i++)
         lane_free(lanes.lanes[i]);
     free_items(&lanes);
+    line_file_close(lanes.opened);
     free(lanes.lanes);
     preprocess_state_free(&lanes.done);
     preprocess_state_free(&lanes.journaled);

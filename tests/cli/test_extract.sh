@@ -79,4 +79,7 @@ expect 1 "no such file" "$BEVATRON" extract wiki --input "$work/none.xml" --outp
 expect 1 "no/folder" "$BEVATRON" extract wiki --input "$work/dump.xml" --output "$work/no/folder.jsonl"
 [ -z "$(find "$work" -name 'x.jsonl*' -o -name 'cut.jsonl*' -o -name '*.tmp*')" ] && pass || fail "errors leave nothing behind"
 
+# A pipe cannot be read twice.
+mkfifo "$work/pipe"
+expect 2 "can be read once" "$BEVATRON" extract wiki --templates expand --input "$work/pipe" --output "$work/never.jsonl"
 finish

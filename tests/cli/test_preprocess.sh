@@ -18,6 +18,16 @@ expect_same "$work/one_text_document.idx" "$work/three_text_document.idx" "index
 # Standard input, several files, a pattern, compression: the same documents.
 "$BEVATRON" preprocess --input - --output-prefix "$work/piped" --append-eod "${null[@]}" <"$work/in.jsonl" >"$work/out" 2>&1
 expect_same "$work/one_text_document.bin" "$work/piped_text_document.bin" "tokens of standard input"
+# A stream behind a plain file is met by whoever reads that one; what was read to tell its kind is not lost.
+head -n 1000 "$work/in.jsonl" >"$work/begin.jsonl"
+for workers in 1 3; do
+    tail -n +1001 "$work/in.jsonl" | "$BEVATRON" preprocess --input "$work/begin.jsonl" - --output-prefix "$work/behind$workers" \
+        --append-eod --workers "$workers" "${null[@]}" >"$work/out" 2>&1
+    expect_same "$work/one_text_document.bin" "$work/behind${workers}_text_document.bin" \
+        "tokens of a file and standard input, $workers workers"
+    expect_same "$work/one_text_document.idx" "$work/behind${workers}_text_document.idx" \
+        "index of a file and standard input, $workers workers"
+done
 mkdir "$work/parts"
 split -l 1000 "$work/in.jsonl" "$work/parts/p"
 for codec in gzip:ZLIB zstd:ZSTD bzip2:BZIP2; do

@@ -18,6 +18,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 
 enum { SHOWN_PROBLEMS = 3 };
 
@@ -278,12 +279,17 @@ static int run_pipeline(struct extraction *run, struct pipeline *pipeline) {
     return status;
 }
 
+static bool is_readable_once(const char *path) {
+    struct stat status;
+    return strcmp(path, "-") == 0 || (stat(path, &status) == 0 && !S_ISREG(status.st_mode));
+}
+
 static int collect_templates(struct extraction *run) {
     for (int64_t i = 0; i < run->files.count; i++)
-        if (strcmp(run->files.items[i], "-") == 0)
+        if (is_readable_once(run->files.items[i]))
             return error_set_code(EXIT_CODE_USAGE,
-                                  "--templates expand reads the dump twice, and standard input can be read "
-                                  "once; name a file");
+                                  "--templates expand reads the dump twice, and %s can be read once; name a file",
+                                  strcmp(run->files.items[i], "-") == 0 ? "standard input" : run->files.items[i]);
     run->store = wiki_store_create();
     progress_begin(&run->progress, "reading templates", "MB", (double)inputs_bytes(&run->files) / 1e6);
     struct pipeline pipeline = {.work = collect_batch, .consume = store_batch};
