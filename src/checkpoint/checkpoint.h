@@ -124,7 +124,7 @@ void checkpoint_save_drop(struct checkpoint_job *job);
 
 // The checkpoint of an iter_… folder once more in another SAVE folder, in so many files of each list (0: one for every
 // 64 MiB, up to 10000). Nothing else changes: tensors are whole in all of them.
-int checkpoint_reshard(const char *path, const char *folder, int64_t files);
+int checkpoint_rewrite(const char *path, const char *folder, int64_t files);
 
 // ---- finding and verifying ----
 

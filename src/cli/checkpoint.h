@@ -5,6 +5,6 @@
 int checkpoint_inspect(int argc, char **argv);
 int checkpoint_prove(int argc, char **argv);
 int checkpoint_convert(int argc, char **argv);
-int checkpoint_relay(int argc, char **argv);  // reshard
+int checkpoint_reshard(int argc, char **argv);
 
 #endif

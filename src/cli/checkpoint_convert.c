@@ -119,7 +119,8 @@ static void print_result(const struct options *options, const struct model_sourc
     buffer_free(&text);
 }
 
-static int convert(const struct options *options) {
+static int convert(void *context) {
+    const struct options *options = context;
     if (!options->input || !options->output)
         return error_set_code(EXIT_CODE_USAGE,
                               "give the model with --input DIR and where to write it with --output DIR");
@@ -161,12 +162,5 @@ int checkpoint_convert(int argc, char **argv) {
             "  bevatron checkpoint convert --input megatron_lm_345m --output hf --to huggingface\n",
     };
     struct options options;
-    int exit_code = EXIT_CODE_OK;
-    int status = flags_parse(&command, &options, argc, argv);
-    if (status == 0)
-        status = convert(&options);
-    if (status < 0)
-        exit_code = command_failed();
-    flags_free(&command, &options);
-    return exit_code;
+    return command_run(&(struct command_call){.flags = &command, .options = &options, .run = convert}, argc, argv);
 }

@@ -45,7 +45,8 @@ static const struct flag rows[] = {
      .help = "iteration of the input; -1 for the latest"},
 };
 
-static int reshard(const struct options *options) {
+static int reshard(void *context) {
+    const struct options *options = context;
     if (!options->input || !options->output)
         return error_set_code(EXIT_CODE_USAGE, "give the checkpoint with --input DIR and where to write it with "
                                                "--output DIR");
@@ -55,14 +56,14 @@ static int reshard(const struct options *options) {
     int64_t iteration = 0;
     struct checkpoint_find find = {.folder = options->input, .step = options->ckpt_step, .skip_checksums = true};
     TRY(checkpoint_find(&find, &path, &iteration));
-    int status = checkpoint_reshard(path, options->output, options->files);
+    int status = checkpoint_rewrite(path, options->output, options->files);
     if (status == 0)
         printf("%s → %s, iteration %" PRId64 "\n", path, options->output, iteration);
     free(path);
     return status;
 }
 
-int checkpoint_relay(int argc, char **argv) {
+int checkpoint_reshard(int argc, char **argv) {
     const struct flag_table table = {.flags = rows, .count = sizeof rows / sizeof rows[0], .given = OFFSET(given)};
     const struct flag_command command = {
         .name = "checkpoint reshard",
@@ -74,12 +75,5 @@ int checkpoint_relay(int argc, char **argv) {
                     "with many.\n",
     };
     struct options options;
-    int exit_code = EXIT_CODE_OK;
-    int status = flags_parse(&command, &options, argc, argv);
-    if (status == 0)
-        status = reshard(&options);
-    if (status < 0)
-        exit_code = command_failed();
-    flags_free(&command, &options);
-    return exit_code;
+    return command_run(&(struct command_call){.flags = &command, .options = &options, .run = reshard}, argc, argv);
 }

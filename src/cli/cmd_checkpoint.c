@@ -6,7 +6,7 @@ static const struct command_part parts[] = {
     {"inspect", "iterations, state, files and tensors of checkpoints", checkpoint_inspect},
     {"verify", "compares every file with the size and SHA-256 in its manifest", checkpoint_prove},
     {"convert", "to and from Hugging Face, and from Megatron-LM", checkpoint_convert},
-    {"reshard", "the same checkpoint in another number of files", checkpoint_relay},
+    {"reshard", "the same checkpoint in another number of files", checkpoint_reshard},
 };
 
 int cmd_checkpoint(int argc, char **argv) {

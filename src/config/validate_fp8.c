@@ -39,7 +39,8 @@ void validate_fp8(const struct config *config, struct complaints *complaints) {
     if (!config->bf16)
         complain(complaints, "--fp8-format is for the products of a bf16 model; give --bf16 with it");
     if (config->pipeline_model_parallel_size > 1)
-        complain(complaints, "--fp8-format is not implemented together with --pipeline-model-parallel-size; leave one "
-                             "out");
+        complain(complaints,
+                 "--fp8-format keeps one range for each tensor, and in a pipeline several micro-batches are "
+                 "on their way with ranges of their own; leave it or --pipeline-model-parallel-size out");
     validate_sizes(config, complaints);
 }

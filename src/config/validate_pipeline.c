@@ -108,8 +108,6 @@ static void validate_micro_batches(const struct config *config, struct complaint
 static void validate_kind(const struct config *config, struct complaints *complaints) {
     const char *kind = config->pipeline_schedule;
     int64_t chunks = config_chunks(config);
-    if (is(kind, "zero-bubble") && config->fp8_format)
-        complain(complaints, "--pipeline-schedule zero-bubble is not implemented with --fp8-format; give 1f1b");
     if (kind && (chunks > 1) != is(kind, "interleaved"))
         complain(complaints, "--pipeline-schedule %s has %s, and the other flags make %" PRId64 "; %s", kind,
                  is(kind, "interleaved") ? "several chunks of layers on a rank" : "one chunk of layers on a rank",

@@ -5,6 +5,7 @@
 # label: slow
 cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
 . tests/cli/common.sh
+. tests/parallel/losses.sh
 command -v mpirun >/dev/null || { echo "skipped: no mpirun"; exit 77; }
 "$BEVATRON" version | grep -q "MPI *yes" || { echo "skipped: built without MPI"; exit 77; }
 base=(--mock-data --num-layers 2 --hidden-size 32 --num-attention-heads 4 --seq-length 32 --vocab-size 97
@@ -14,22 +15,6 @@ base=(--mock-data --num-layers 2 --hidden-size 32 --num-attention-heads 4 --seq-
 llama=(--swiglu --normalization RMSNorm --position-embedding-type rope --untie-embeddings-and-output-weights
     --disable-bias-linear --group-query-attention --num-query-groups 2 --sliding-window 11)
 
-# train RANKS FLAGS…: what was logged of each iteration, without times, into $work/log.
-train() {
-    local ranks=$1
-    shift
-    expect 0 "iteration" bash tests/parallel/mpirun.sh "$ranks" "$BEVATRON" train "$@"
-    grep -oE "iteration +[0-9]+/|lm loss: [^|]*|sop loss: [^|]*|grad norm: [^|]*|params norm: [^|]*|lm loss value: [^|]*" \
-        "$work/out" >"$work/log"
-}
-# same FILE WHAT: the numbers of $work/log are those of FILE within one part in a hundred thousand.
-same() {
-    # Norms are printed with three digits after the point.
-    paste -d' ' "$1" "$work/log" | awk '{
-            n = NF / 2; d = $n - $NF; d = d < 0 ? -d : d; most = 1e-5 * $n + 0.001 * ($1 == "grad" || $1 == "params")
-            bad = bad || ($n + 0 == $n && d > most); rows++
-        } END { exit bad || rows < 20 }' && [ "$(wc -l <"$1")" = "$(wc -l <"$work/log")" ] && pass || fail "$2"
-}
 
 for model in gpt llama bert t5; do
     flags=("${base[@]}" --train-iters 20)

@@ -77,7 +77,7 @@ static int write_source(const struct source *source, const char *folder, int64_t
     return status;
 }
 
-int checkpoint_reshard(const char *path, const char *folder, int64_t files) {
+int checkpoint_rewrite(const char *path, const char *folder, int64_t files) {
     struct source source = {0};
     int status = open_source(&source, path);
     if (status == 0)
