@@ -1,6 +1,7 @@
 // A test program is a list of functions: TEST(name) { … EXPECT… } and one TEST_MAIN(name, …) at the end.
 // Each EXPECT names file, line and both values; a failed one ends its test, and the program goes on with the next.
-// skip() marks a test that needs something this machine lacks: it is printed, and counted apart.
+// skip() marks a test that needs something this machine lacks: it is printed, and counted apart. The program's
+// arguments choose: only tests whose name holds one of them run.
 #ifndef TESTS_TEST_H
 #define TESTS_TEST_H
 
@@ -96,9 +97,19 @@ static int test_run(const struct test_case *test) {
     return outcome;
 }
 
-static int test_main(const struct test_case *cases, size_t count) {
+static inline bool test_is_wanted(const struct test_case *test, int wanted, char **names) {
+    bool is_wanted = wanted == 0;
+    for (int i = 0; i < wanted; i++)
+        is_wanted = is_wanted || strstr(test->name, names[i]);
+    return is_wanted;
+}
+
+// Of the cases those that hold one of the `wanted` names; all where none is given.
+static inline int test_main_of(const struct test_case *cases, size_t count, int wanted, char **names) {
     int passed = 0, failed = 0, skipped = 0;
     for (size_t i = 0; i < count; i++) {
+        if (!test_is_wanted(&cases[i], wanted, names))
+            continue;
         printf("  %s\n", cases[i].name);
         fflush(stdout);
         int outcome = test_run(&cases[i]);
@@ -111,15 +122,19 @@ static int test_main(const struct test_case *cases, size_t count) {
         }
     }
     printf("%d passed, %d failed, %d skipped\n", passed, failed, skipped);
-    if (failed)
+    if (failed || passed + skipped == 0)  // a name that no test holds must not look like a success
         return 1;
-    return passed == 0 && skipped > 0 ? 77 : 0;
+    return passed == 0 ? 77 : 0;
+}
+
+static inline int test_main(const struct test_case *cases, size_t count) {
+    return test_main_of(cases, count, 0, NULL);
 }
 
 #define TEST_MAIN(...)                                                                                                 \
-    int main(void) {                                                                                                   \
+    int main(int argc, char **argv) {                                                                                  \
         const struct test_case cases[] = {__VA_ARGS__};                                                                \
-        return test_main(cases, sizeof cases / sizeof cases[0]);                                                       \
+        return test_main_of(cases, sizeof cases / sizeof cases[0], argc - 1, argv + 1);                                \
     }
 
 #endif
