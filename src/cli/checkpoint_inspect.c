@@ -260,7 +260,8 @@ static int show_foreign(struct view *view, const char *path) {
     return 0;
 }
 
-static int inspect(const struct options *options, const char *path) {
+static int inspect(const void *context, const char *path) {
+    const struct options *options = context;
     struct buffer object = {0};
     struct view view = {.options = options, .json = {.out = &object}};
     struct folder_list list = {0};
@@ -298,16 +299,5 @@ int checkpoint_inspect(int argc, char **argv) {
                     ".safetensors file of any program.\n",
     };
     struct options options;
-    int exit_code = EXIT_CODE_OK;
-    int status = flags_parse(&command, &options, argc, argv);
-    for (int64_t i = 0; status == 0 && i < options.paths.count; i++) {
-        if (inspect(&options, options.paths.items[i]) == 0)
-            continue;
-        int code = command_failed();
-        exit_code = exit_code == EXIT_CODE_OK ? code : exit_code;
-    }
-    if (status < 0)
-        exit_code = command_failed();
-    flags_free(&command, &options);
-    return exit_code;
+    return command_run(&(struct command_call){.flags = &command, .options = &options, .run_each = inspect}, argc, argv);
 }

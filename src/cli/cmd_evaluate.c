@@ -4,6 +4,7 @@
 #include "base/json.h"
 #include "base/memory.h"
 #include "cli/commands.h"
+#include "cli/saved_model.h"
 #include "cli/session.h"
 #include "config/config.h"
 #include "data/tokenizer/tokenizer.h"
@@ -234,26 +235,15 @@ static int check_form(const struct evaluate_options *options) {
                           options->text ? "--text" : "--cloze", options->config.model);
 }
 
-static int run(struct evaluate_options *options, struct session *session) {
-    struct config *config = &options->config;
-    if (!config->load)
-        return error_set_code(EXIT_CODE_USAGE, "--load is missing: the folder that training saved its checkpoints in");
-    TRY(config_apply_preset(config));
-    char *path;
-    int64_t iteration;
-    TRY(state_find_here(config, false, &path, &iteration));
-    struct tokenizer *tokenizer = NULL;
-    int status = state_load_config(config, path);
-    if (status == 0)
-        status = config_validate_for(config, session->place.size, CONFIG_EVALUATE);
+static int run(void *context, struct session *session) {
+    struct evaluate_options *options = context;
+    struct saved_model saved;
+    int status = saved_model_find(&saved, &options->config, session->place.size, CONFIG_EVALUATE);
     if (status == 0)
         status = check_form(options);
     if (status == 0)
-        status = datasets_open_tokenizer(&tokenizer, config);
-    if (status == 0)
-        status = run_model(options, session, tokenizer, path);
-    tokenizer_free(tokenizer);
-    free(path);
+        status = run_model(options, session, saved.tokenizer, saved.path);
+    saved_model_free(&saved);
     return status;
 }
 
@@ -274,16 +264,5 @@ int cmd_evaluate(int argc, char **argv) {
                     "  bevatron evaluate --load run --cloze lambada_test.jsonl --strict-lambada\n",
     };
     struct evaluate_options options;
-    struct session session;
-    if (session_start(&session) < 0)
-        return command_failed();
-    int exit_code = EXIT_CODE_OK;
-    int status = flags_parse(&command, &options, argc, argv);
-    if (status == 0)
-        status = run(&options, &session);
-    if (status < 0)
-        exit_code = session_failed(&session);
-    session_close(&session);
-    flags_free(&command, &options);
-    return exit_code;
+    return session_run(&(struct session_call){.flags = &command, .options = &options, .run = run}, argc, argv);
 }

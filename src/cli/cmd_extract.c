@@ -150,7 +150,9 @@ static int read_namespaces(const struct string_list *names, int64_t *numbers) {
     return 0;
 }
 
-static int run(const struct options *options) {
+static int run(void *context) {
+    const struct options *options = context;
+    interrupt_watch();
     int64_t *namespaces = memory_alloc(((size_t)options->namespaces.count + 1) * sizeof *namespaces);
     struct wiki_extract_options work = {
         .inputs = options->input,
@@ -191,15 +193,7 @@ static int extract_wiki(int argc, char **argv) {
                     "      --output enwiki.jsonl.zst\n",
     };
     struct options options;
-    int exit_code = EXIT_CODE_OK;
-    int status = flags_parse(&command, &options, argc, argv);
-    interrupt_watch();
-    if (status == 0)
-        status = run(&options);
-    if (status < 0)
-        exit_code = command_failed();
-    flags_free(&command, &options);
-    return exit_code;
+    return command_run(&(struct command_call){.flags = &command, .options = &options, .run = run}, argc, argv);
 }
 
 int cmd_extract(int argc, char **argv) {

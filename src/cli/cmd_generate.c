@@ -3,6 +3,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "cli/commands.h"
+#include "cli/saved_model.h"
 #include "cli/session.h"
 #include "config/config.h"
 #include "data/sample/vocabulary.h"
@@ -182,27 +183,16 @@ static int run_model(struct generate_options *options, struct session *session, 
     return status;
 }
 
-static int run(struct generate_options *options, struct session *session) {
-    struct config *config = &options->config;
-    if (!config->load)
-        return error_set_code(EXIT_CODE_USAGE, "--load is missing: the folder that training saved its checkpoints in");
-    TRY(config_apply_preset(config));
-    char *path;
-    int64_t iteration;
-    TRY(state_find_here(config, false, &path, &iteration));
-    struct tokenizer *tokenizer = NULL;
-    int status = state_load_config(config, path);
-    if (status == 0)
-        status = config_validate_for(config, session->place.size, CONFIG_GENERATE);
-    if (status == 0)
-        status = datasets_open_tokenizer(&tokenizer, config);
-    if (status == 0 && !tokenizer)
+static int run(void *context, struct session *session) {
+    struct generate_options *options = context;
+    struct saved_model saved;
+    int status = saved_model_find(&saved, &options->config, session->place.size, CONFIG_GENERATE);
+    if (status == 0 && !saved.tokenizer)
         status =
             error_set_code(EXIT_CODE_USAGE, "generating text needs the tokenizer: give --vocab-file and --merge-file");
     if (status == 0)
-        status = run_model(options, session, tokenizer, path);
-    tokenizer_free(tokenizer);
-    free(path);
+        status = run_model(options, session, saved.tokenizer, saved.path);
+    saved_model_free(&saved);
     return status;
 }
 
@@ -220,16 +210,5 @@ int cmd_generate(int argc, char **argv) {
             "Example:\n  bevatron generate --load run --prompt \"Once upon a time\" --max-new-tokens 100 --top-p 0.9\n",
     };
     struct generate_options options;
-    struct session session;
-    if (session_start(&session) < 0)
-        return command_failed();
-    int exit_code = EXIT_CODE_OK;
-    int status = flags_parse(&command, &options, argc, argv);
-    if (status == 0)
-        status = run(&options, &session);
-    if (status < 0)
-        exit_code = session_failed(&session);
-    session_close(&session);
-    flags_free(&command, &options);
-    return exit_code;
+    return session_run(&(struct session_call){.flags = &command, .options = &options, .run = run}, argc, argv);
 }

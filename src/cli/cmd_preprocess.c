@@ -334,7 +334,9 @@ static int run_with(const struct options *options, const struct tokenizer *token
     return 0;
 }
 
-static int run(const struct options *options) {
+static int run(void *context) {
+    const struct options *options = context;
+    interrupt_watch();
     struct tokenizer *tokenizer;
     struct buffer description = {0};
     warn_of_no_effect(options);
@@ -365,13 +367,5 @@ int cmd_preprocess(int argc, char **argv) {
                     "      --vocab-file vocab.json --merge-file merges.txt\n",
     };
     struct options options;
-    int exit_code = EXIT_CODE_OK;
-    int status = flags_parse(&command, &options, argc, argv);
-    interrupt_watch();
-    if (status == 0)
-        status = run(&options);
-    if (status < 0)
-        exit_code = command_failed();
-    flags_free(&command, &options);
-    return exit_code;
+    return command_run(&(struct command_call){.flags = &command, .options = &options, .run = run}, argc, argv);
 }

@@ -3,6 +3,7 @@
 #include "base/log.h"
 #include "cli/commands.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -33,11 +34,31 @@ int command_group_run(const struct command_group *group, int argc, char **argv) 
     return EXIT_CODE_USAGE;
 }
 
+static int run_each(const struct command_call *call) {
+    const char *options = call->options;
+    const struct string_list *items = (const struct string_list *)(options + call->flags->positional_offset);
+    int exit_code = EXIT_CODE_OK;
+    for (int64_t i = 0; i < items->count; i++) {
+        if (call->run_each(options, items->items[i]) == 0)
+            continue;
+        int code = command_failed();
+        exit_code = exit_code == EXIT_CODE_OK ? code : exit_code;
+    }
+    return exit_code;
+}
+
 int command_run(const struct command_call *call, int argc, char **argv) {
+    int exit_code = EXIT_CODE_OK;
     int status = flags_parse(call->flags, call->options, argc, argv);
-    if (status == 0)
+    if (status == 0 && call->run_each)
+        exit_code = run_each(call);
+    else if (status == 0)
         status = call->run(call->options);
-    int exit_code = status < 0 ? command_failed() : EXIT_CODE_OK;
+    // What was printed may have been the result; a full disk behind it is an error.
+    if (status == 0 && (fflush(stdout) != 0 || ferror(stdout)))
+        status = error_set("cannot write to standard output: %s", strerror(errno));
+    if (status < 0)
+        exit_code = command_failed();
     flags_free(call->flags, call->options);
     return exit_code;
 }

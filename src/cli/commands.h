@@ -39,11 +39,13 @@ struct command_group {
 // Runs the part that argv[1] names, or says which there are.
 int command_group_run(const struct command_group *group, int argc, char **argv);
 
-// A command that only parses its flags and runs: `run` gets the options it parsed.
+// A command that only parses its flags and runs: `run` gets the options it parsed. Where there is `run_each` instead,
+// it gets them once for each positional argument, whatever became of the others; the exit code is the first error's.
 struct command_call {
     const struct flag_command *flags;
     void *options;
     int (*run)(void *options);
+    int (*run_each)(const void *options, const char *item);
 };
 int command_run(const struct command_call *call, int argc, char **argv);
 

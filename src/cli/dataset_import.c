@@ -196,7 +196,9 @@ static int check_inputs(const struct options *options) {
     return 0;
 }
 
-static int run(const struct options *options) {
+static int run(void *context) {
+    const struct options *options = context;
+    interrupt_watch();
     struct dictionary dictionary;
     struct import_summary summary;
     TRY(check_inputs(options));
@@ -242,13 +244,5 @@ int dataset_import(int argc, char **argv) {
                     "      --vocab-file encoder.json --merge-file vocab.bpe\n",
     };
     struct options options;
-    int exit_code = EXIT_CODE_OK;
-    int status = flags_parse(&command, &options, argc, argv);
-    interrupt_watch();
-    if (status == 0)
-        status = run(&options);
-    if (status < 0)
-        exit_code = command_failed();
-    flags_free(&command, &options);
-    return exit_code;
+    return command_run(&(struct command_call){.flags = &command, .options = &options, .run = run}, argc, argv);
 }

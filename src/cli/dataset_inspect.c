@@ -100,7 +100,8 @@ static void print_text(const struct index_reader *reader) {
     printf("  bytes       %zu in .bin, %zu in .idx\n", reader->tokens.size, reader->index.size);
 }
 
-static int inspect(const struct options *options, const char *prefix) {
+static int inspect(const void *context, const char *prefix) {
+    const struct options *options = context;
     struct index_reader *reader;
     TRY(index_open(&reader, prefix));
     if (options->json)
@@ -132,7 +133,8 @@ static void print_verdict(const char *prefix, const struct index_reader *reader,
     buffer_free(&text);
 }
 
-static int verify(const struct options *options, const char *prefix) {
+static int verify(const void *context, const char *prefix) {
+    const struct options *options = context;
     struct index_reader *reader;
     int result = index_open(&reader, prefix);
     if (result == 0)
@@ -140,31 +142,6 @@ static int verify(const struct options *options, const char *prefix) {
     print_verdict(prefix, reader, result < 0 ? error_message() : NULL, options->json);
     index_close(reader);
     return result;
-}
-
-// Every dataset is looked at, whatever the others are like; the exit code is the first error's.
-static int for_each(const struct options *options, int (*look)(const struct options *, const char *)) {
-    int exit_code = EXIT_CODE_OK;
-    for (int64_t i = 0; i < options->prefixes.count; i++) {
-        if (look(options, options->prefixes.items[i]) == 0)
-            continue;
-        int code = command_failed();
-        exit_code = exit_code == EXIT_CODE_OK ? code : exit_code;
-    }
-    return exit_code;
-}
-
-static int parse_and_run(const struct flag_command *command, int argc, char **argv,
-                         int (*look)(const struct options *, const char *)) {
-    struct options options;
-    int exit_code = EXIT_CODE_OK;
-    int status = flags_parse(command, &options, argc, argv);
-    if (status == 0)
-        exit_code = for_each(&options, look);
-    else if (status < 0)
-        exit_code = command_failed();
-    flags_free(command, &options);
-    return exit_code;
 }
 
 int dataset_inspect(int argc, char **argv) {
@@ -180,7 +157,8 @@ int dataset_inspect(int argc, char **argv) {
         .positional_maximum = INT32_MAX,
         .positional_offset = OFFSET(prefixes),
     };
-    return parse_and_run(&command, argc, argv, inspect);
+    struct options options;
+    return command_run(&(struct command_call){.flags = &command, .options = &options, .run_each = inspect}, argc, argv);
 }
 
 int dataset_verify(int argc, char **argv) {
@@ -197,5 +175,6 @@ int dataset_verify(int argc, char **argv) {
         .positional_offset = OFFSET(prefixes),
         .epilogue = "The exit code is 215 where a dataset is damaged.\n",
     };
-    return parse_and_run(&command, argc, argv, verify);
+    struct options options;
+    return command_run(&(struct command_call){.flags = &command, .options = &options, .run_each = verify}, argc, argv);
 }

@@ -76,7 +76,9 @@ static int list_folder(const char *folder, struct string_list *prefixes) {
     return result;
 }
 
-static int run(struct options *options) {
+static int run(void *context) {
+    struct options *options = context;
+    interrupt_watch();
     if (options->input && options->prefixes.count > 0)
         return error_set_code(EXIT_CODE_USAGE, "give either --input FOLDER or the datasets by name, not both");
     if (!options->input && options->prefixes.count == 0)
@@ -106,13 +108,5 @@ int dataset_merge(int argc, char **argv) {
         .positional_offset = OFFSET(prefixes),
     };
     struct options options;
-    int exit_code = EXIT_CODE_OK;
-    int status = flags_parse(&command, &options, argc, argv);
-    interrupt_watch();
-    if (status == 0)
-        status = run(&options);
-    if (status < 0)
-        exit_code = command_failed();
-    flags_free(&command, &options);
-    return exit_code;
+    return command_run(&(struct command_call){.flags = &command, .options = &options, .run = run}, argc, argv);
 }

@@ -163,7 +163,8 @@ static int print_documents(const struct options *options, const struct index_rea
     return status;
 }
 
-static int run(const struct options *options) {
+static int run(void *context) {
+    const struct options *options = context;
     const struct tokenizer_flags *flags = &options->tokenizer;
     bool has_tokenizer =
         flags->vocab_file || flags->merge_file || flags->model_file || flag_is_given(&flags->given, "--tokenizer-type");
@@ -198,12 +199,5 @@ int dataset_peek(int argc, char **argv) {
                     "      --vocab-file vocab.json --merge-file merges.txt\n",
     };
     struct options options;
-    int exit_code = EXIT_CODE_OK;
-    int status = flags_parse(&command, &options, argc, argv);
-    if (status == 0)
-        status = run(&options);
-    if (status < 0)
-        exit_code = command_failed();
-    flags_free(&command, &options);
-    return exit_code;
+    return command_run(&(struct command_call){.flags = &command, .options = &options, .run = run}, argc, argv);
 }

@@ -145,3 +145,19 @@ void session_close(struct session *session) {
         world_stop(session->backend);
     device_close(session->device);
 }
+
+int session_run(const struct session_call *call, int argc, char **argv) {
+    struct session session;
+    // Ranks first: what is said about the flags is said by rank 0 alone.
+    if (session_start(&session) < 0)
+        return command_failed();
+    int exit_code = EXIT_CODE_OK;
+    int status = flags_parse(call->flags, call->options, argc, argv);
+    if (status == 0)
+        status = call->run(call->options, &session);
+    if (status < 0)
+        exit_code = session_failed(&session);
+    session_close(&session);
+    flags_free(call->flags, call->options);
+    return exit_code;
+}

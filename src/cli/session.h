@@ -28,4 +28,13 @@ int session_open(struct session *session, const struct config *config);
 int session_failed(const struct session *session);
 void session_close(struct session *session);
 
+// A command whose `run` gets the options it parsed and a session that was started; it opens it itself, once the
+// configuration is whole. Returns the exit code.
+struct session_call {
+    const struct flag_command *flags;
+    void *options;
+    int (*run)(void *options, struct session *session);
+};
+int session_run(const struct session_call *call, int argc, char **argv);
+
 #endif

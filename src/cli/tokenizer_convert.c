@@ -1,7 +1,7 @@
 // bevatron tokenizer encode and decode: filters from standard input to standard output.
+#include "cli/commands.h"
 #include "cli/tokenizer_commands.h"
 #include "cli/tokenizer_flags.h"
-#include "config/flag.h"
 #include "base/error.h"
 #include "base/json.h"
 #include <errno.h>
@@ -205,31 +205,25 @@ static int run_decode(void *opaque) {
     return status;
 }
 
-static int convert_main(struct subcommand subcommand, int argc, char **argv) {
+static int convert_main(struct flag_command command, int (*run)(void *), int argc, char **argv) {
     const struct flag_table tables[] = {
         {.flags = rows, .count = sizeof rows / sizeof rows[0], .given = OFFSET(given)},
         tokenizer_flag_table(OFFSET(tokenizer)),
     };
     struct convert_options options;
-    subcommand.command.tables = tables;
-    subcommand.command.table_count = sizeof tables / sizeof tables[0];
-    subcommand.options = &options;
-    return subcommand_main(&subcommand, argc, argv);
+    command.tables = tables;
+    command.table_count = sizeof tables / sizeof tables[0];
+    return command_run(&(struct command_call){.flags = &command, .options = &options, .run = run}, argc, argv);
 }
 
 int tokenizer_encode_main(int argc, char **argv) {
-    struct subcommand subcommand = {
-        .command = {.name = "tokenizer encode", .summary = "Writes the ids of the text on standard input."},
-        .run = run_encode,
-    };
-    return convert_main(subcommand, argc, argv);
+    const struct flag_command command = {.name = "tokenizer encode",
+                                         .summary = "Writes the ids of the text on standard input."};
+    return convert_main(command, run_encode, argc, argv);
 }
 
 int tokenizer_decode_main(int argc, char **argv) {
-    struct subcommand subcommand = {
-        .command = {.name = "tokenizer decode",
-                    .summary = "Writes the text of the ids on standard input, byte for byte."},
-        .run = run_decode,
-    };
-    return convert_main(subcommand, argc, argv);
+    const struct flag_command command = {.name = "tokenizer decode",
+                                         .summary = "Writes the text of the ids on standard input, byte for byte."};
+    return convert_main(command, run_decode, argc, argv);
 }

@@ -1,7 +1,7 @@
 // bevatron tokenizer dictionary: the words of a text as a dictionary of fairseq, the one that fairseq-preprocess
 // builds.
+#include "cli/commands.h"
 #include "cli/tokenizer_commands.h"
-#include "config/flag.h"
 #include "data/extract/reader.h"
 #include "data/tokenizer/fairseq.h"
 #include "base/error.h"
@@ -123,13 +123,11 @@ int tokenizer_dictionary_main(int argc, char **argv) {
         {.flags = rows, .count = sizeof rows / sizeof rows[0], .given = OFFSET(given)},
     };
     struct dictionary_options options;
-    struct subcommand subcommand = {
-        .command = {.name = "tokenizer dictionary",
-                    .summary = "Counts the words of a text into a dictionary of fairseq, for FairseqTokenizer.",
-                    .tables = tables,
-                    .table_count = sizeof tables / sizeof tables[0]},
-        .options = &options,
-        .run = run_dictionary,
-    };
-    return subcommand_main(&subcommand, argc, argv);
+    const struct flag_command command = {
+        .name = "tokenizer dictionary",
+        .summary = "Counts the words of a text into a dictionary of fairseq, for FairseqTokenizer.",
+        .tables = tables,
+        .table_count = sizeof tables / sizeof tables[0]};
+    return command_run(&(struct command_call){.flags = &command, .options = &options, .run = run_dictionary}, argc,
+                       argv);
 }

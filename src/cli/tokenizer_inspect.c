@@ -1,7 +1,7 @@
 // bevatron tokenizer inspect: what a tokenizer is, and its tokens.
+#include "cli/commands.h"
 #include "cli/tokenizer_commands.h"
 #include "cli/tokenizer_flags.h"
-#include "config/flag.h"
 #include "data/tokenizer/unicode_category.h"
 #include "base/error.h"
 #include "base/json.h"
@@ -123,13 +123,9 @@ int tokenizer_inspect_main(int argc, char **argv) {
         tokenizer_flag_table(OFFSET(tokenizer)),
     };
     struct inspect_options options;
-    struct subcommand subcommand = {
-        .command = {.name = "tokenizer inspect",
-                    .summary = "Describes a tokenizer.",
-                    .tables = tables,
-                    .table_count = sizeof tables / sizeof tables[0]},
-        .options = &options,
-        .run = run_inspect,
-    };
-    return subcommand_main(&subcommand, argc, argv);
+    const struct flag_command command = {.name = "tokenizer inspect",
+                                         .summary = "Describes a tokenizer.",
+                                         .tables = tables,
+                                         .table_count = sizeof tables / sizeof tables[0]};
+    return command_run(&(struct command_call){.flags = &command, .options = &options, .run = run_inspect}, argc, argv);
 }

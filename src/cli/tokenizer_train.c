@@ -1,6 +1,6 @@
 // bevatron tokenizer train: text to vocab.json, merges.txt and, both in one, tokenizer.json.
+#include "cli/commands.h"
 #include "cli/tokenizer_commands.h"
-#include "config/flag.h"
 #include "data/tokenizer/bpe_train.h"
 #include "data/tokenizer/hf_save.h"
 #include "base/error.h"
@@ -159,14 +159,11 @@ static int run_train(void *opaque) {
 int tokenizer_train_main(int argc, char **argv) {
     const struct flag_table tables[] = {{.flags = train_rows, .count = COUNT(train_rows), .given = TRAIN(given)}};
     struct train_options options;
-    struct subcommand subcommand = {
-        .command = {.name = "tokenizer train",
-                    .summary = "Trains byte-level BPE as GPT-2 has it. The same text gives the same merges as Hugging "
-                               "Face's trainer.",
-                    .tables = tables,
-                    .table_count = COUNT(tables)},
-        .options = &options,
-        .run = run_train,
-    };
-    return subcommand_main(&subcommand, argc, argv);
+    const struct flag_command command = {
+        .name = "tokenizer train",
+        .summary = "Trains byte-level BPE as GPT-2 has it. The same text gives the same merges as Hugging "
+                   "Face's trainer.",
+        .tables = tables,
+        .table_count = COUNT(tables)};
+    return command_run(&(struct command_call){.flags = &command, .options = &options, .run = run_train}, argc, argv);
 }
