@@ -2,13 +2,16 @@
 #include "train/corpus.h"
 
 #include "base/error.h"
+#include "base/log.h"
 #include "base/memory.h"
+#include "data/index/index.h"
 #include "data/sample/blend.h"
 #include "data/sample/blend_index.h"
 #include "data/sample/gpt.h"
 #include "data/sample/roberta.h"
 #include "data/sample/sentence.h"
 #include "train/data_paths.h"
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -188,6 +191,32 @@ static int is_empty(const char *split, enum split which, bool *empty) {
     return 0;
 }
 
+// Where nobody chose the shares, a small dataset may have nothing for validation or test; a run then goes without.
+static int is_too_small(const struct corpus_options *options, const char *split, const struct blend_list *list,
+                        bool *too_small) {
+    *too_small = false;
+    if (!split || options->which == SPLIT_TRAIN || flag_is_given(&options->config->given, "--split"))
+        return 0;
+    struct split_bounds bounds;
+    TRY(split_parse(&bounds, split));
+    bool is_gpt = corpus_kind_of(options->config) == CORPUS_GPT;
+    for (int64_t i = 0; i < list->count && !*too_small; i++) {
+        struct index_reader *reader;
+        int64_t begin, end;
+        TRY(index_open(&reader, list->prefixes[i]));
+        int64_t count = is_gpt ? reader->sequence_count : reader->document_count;
+        index_close(reader);
+        split_range(&bounds, options->which, count, &begin, &end);
+        *too_small = begin == end;
+        if (*too_small)
+            log_info("note: the default --split %s leaves none of the %" PRId64
+                     " documents of %s for %s, so the run goes "
+                     "without; give --split to choose the shares",
+                     split, count, list->prefixes[i], options->which == SPLIT_VALID ? "validation" : "test");
+    }
+    return 0;
+}
+
 static int open_paths(struct corpus **corpus, const struct corpus_options *options, const struct data_paths *paths) {
     bool empty;
     if (paths->items.count == 0)
@@ -197,8 +226,11 @@ static int open_paths(struct corpus **corpus, const struct corpus_options *optio
         return 0;
     struct blend_list list;
     TRY(blend_list_parse(&list, paths->items.items, paths->items.count, paths->flag));
-    *corpus = memory_alloc(sizeof **corpus);
-    int status = open_parts(*corpus, options, paths, &list);
+    int status = is_too_small(options, paths->split, &list, &empty);
+    if (status == 0 && !empty) {
+        *corpus = memory_alloc(sizeof **corpus);
+        status = open_parts(*corpus, options, paths, &list);
+    }
     blend_list_free(&list);
     return status;
 }

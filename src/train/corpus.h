@@ -33,7 +33,8 @@ struct corpus_options {
 
 struct corpus;
 
-// *corpus is NULL where the flags name no data for the split, or leave it none.
+// *corpus is NULL where the flags name no data for the split, or leave it none. Shares that nobody chose may also leave
+// validation or test none of a small dataset; chosen ones that do are an error.
 int corpus_open(struct corpus **corpus, const struct corpus_options *options);
 void corpus_close(struct corpus *corpus);  // NULL is fine
 struct sample_source corpus_source(const struct corpus *corpus);
