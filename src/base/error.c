@@ -17,11 +17,13 @@ enum { MESSAGE_BYTES = 4096 };
 
 struct error_note {
     enum exit_code code;
+    bool is_shared;
     char message[];
 };
 
 static _Thread_local char thread_message[MESSAGE_BYTES];
 static _Thread_local enum exit_code thread_code = EXIT_CODE_OK;
+static _Thread_local bool thread_is_shared;
 static _Thread_local bool thread_is_dying;
 static void (*_Atomic die_handler)(enum exit_code code);
 static atomic_flag somebody_is_dying = ATOMIC_FLAG_INIT;
@@ -39,6 +41,7 @@ static void set_message(enum exit_code code, const char *format, va_list argumen
     make_printable(text);
     memcpy(thread_message, text, strlen(text) + 1);
     thread_code = code;
+    thread_is_shared = false;
 }
 
 int error_set(const char *format, ...) {
@@ -85,6 +88,15 @@ enum exit_code error_exit_code(void) {
 void error_clear(void) {
     thread_message[0] = '\0';
     thread_code = EXIT_CODE_OK;
+    thread_is_shared = false;
+}
+
+void error_mark_shared(void) {
+    thread_is_shared = true;
+}
+
+bool error_is_shared(void) {
+    return thread_is_shared;
 }
 
 struct error_note *error_take(void) {
@@ -93,6 +105,7 @@ struct error_note *error_take(void) {
     size_t bytes = strlen(thread_message) + 1;
     struct error_note *note = memory_alloc(sizeof *note + bytes);
     note->code = thread_code;
+    note->is_shared = thread_is_shared;
     memcpy(note->message, thread_message, bytes);
     error_clear();
     return note;
@@ -103,6 +116,7 @@ int error_give(struct error_note *note) {
         return -1;
     memcpy(thread_message, note->message, strlen(note->message) + 1);
     thread_code = note->code;
+    thread_is_shared = note->is_shared;
     free(note);
     return -1;
 }

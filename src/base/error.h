@@ -40,6 +40,9 @@ int error_context(const char *format, ...) __attribute__((format(printf, 1, 2)))
 const char *error_message(void);
 enum exit_code error_exit_code(void);
 void error_clear(void);
+// The present message is known to all ranks of a run, so that one of them is enough to say it.
+void error_mark_shared(void);
+bool error_is_shared(void);
 
 // Moves a message between threads: error_take returns a copy the caller frees (NULL where there is none) and clears;
 // error_give sets it on this thread, frees it, and returns -1.

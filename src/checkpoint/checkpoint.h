@@ -131,8 +131,11 @@ int checkpoint_rewrite(const char *path, const char *folder, int64_t files);
 struct checkpoint_find {
     const char *folder;
     int64_t step;         // -1: the one the marker names; without a (readable) marker the newest that is valid
-    bool skip_checksums;  // sizes only; ranks other than 0, or where the caller has verified before
+    bool skip_checksums;  // sizes only
     bool allow_fallback;  // the latest is damaged: take the newest older one that is valid, with a warning on stderr
+    // NULL: this process alone. Else all of the group call and get the same: the first chooses, and all divide the
+    // files to be proved among themselves.
+    struct group *all;
 };
 
 // Finds a checkpoint and proves it against its manifest. *path (iter_… folder) is the caller's to free. Where there

@@ -1,6 +1,7 @@
 // Which checkpoint to load, and whether it is whole. The marker is believed where it makes sense; a missing or
 // garbled one costs a warning and a search, since the folders themselves say everything. Damage is never passed over
-// in silence.
+// in silence. Of several ranks the first does all of that; the others prove, of whichever checkpoint it looks at, the
+// files that fall to them.
 #include "checkpoint/checkpoint.h"
 
 #include "base/error.h"
@@ -45,22 +46,91 @@ bool checkpoint_exists(const char *folder) {
     return exists;
 }
 
-int checkpoint_verify(const char *path, bool skip_checksums) {
+// What is said about a checkpoint without looking at its files.
+static int read_manifest(struct manifest *manifest, const char *path) {
     if (!file_is_folder(path))
         return error_set("there is no folder %s", path);
-    struct manifest manifest;
-    TRY(manifest_read(&manifest, path));
+    TRY(manifest_read(manifest, path));
     int64_t iteration = own_iteration(path);
-    int result = 0;
     // A copy may carry any name, but one that says an iteration must say the right one.
-    if (iteration >= 0 && iteration != manifest.iteration)
-        result = error_set("%s holds iteration %" PRId64 " by its manifest; the folder was renamed", path,
-                           manifest.iteration);
-    if (result == 0)
-        result = manifest_verify(&manifest, path, skip_checksums);
+    if (iteration < 0 || iteration == manifest->iteration)
+        return 0;
+    error_set("%s holds iteration %" PRId64 " by its manifest; the folder was renamed", path, manifest->iteration);
+    manifest_free(manifest);
+    return -1;
+}
+
+int checkpoint_verify(const char *path, bool skip_checksums) {
+    struct manifest manifest;
+    TRY(read_manifest(&manifest, path));
+    int result =
+        manifest_verify(&manifest, path, &(struct manifest_proof){.skip_checksums = skip_checksums, .size = 1});
     manifest_free(&manifest);
     return result;
 }
+
+// ---- several ranks ----
+
+// What the first rank asks the others to prove with it: the iteration, -1 when there is nothing more, and a digest of
+// the manifest it has seen, since a folder of this name may be another one on another machine.
+struct request {
+    int64_t iteration, digest;
+};
+
+static int prove_share(const struct checkpoint_find *find, struct request *request) {
+    int self = group_rank(find->all);
+    char *path = checkpoint_path(find->folder, request->iteration);
+    struct manifest manifest = {0};
+    int result = read_manifest(&manifest, path);
+    if (self == 0)
+        request->digest = result == 0 ? manifest_digest(&manifest) : -1;
+    comm_await_i64(find->all, &request->digest, 1, 0, "manifest of the checkpoint");
+    // Where the first rank has none to compare with, its own message is what counts.
+    if (result == 0 && request->digest >= 0 && request->digest != manifest_digest(&manifest))
+        result = error_set("%s holds another checkpoint here than on rank 0; --load must be a folder that all machines "
+                           "share",
+                           path);
+    if (result == 0)
+        result =
+            manifest_verify(&manifest, path,
+                            &(struct manifest_proof){
+                                .skip_checksums = find->skip_checksums, .self = self, .size = group_size(find->all)});
+    manifest_free(&manifest);
+    free(path);
+    return comm_agree(find->all, result, "checkpoint proved");
+}
+
+// The others' part, until the first rank has decided.
+static void assist(const struct checkpoint_find *find) {
+    for (;;) {
+        struct request request = {0};
+        comm_await_i64(find->all, &request.iteration, 1, 0, "checkpoint to prove");
+        if (request.iteration < 0)
+            break;
+        (void)prove_share(find, &request);
+    }
+    error_clear();
+}
+
+static void dismiss(const struct checkpoint_find *find) {
+    int64_t none = -1;
+    comm_await_i64(find->all, &none, 1, 0, "checkpoint to prove");
+}
+
+// Whether the checkpoint of an iteration is whole.
+static int prove(const struct checkpoint_find *find, int64_t iteration) {
+    if (find->all) {
+        struct request request = {.iteration = iteration};
+        comm_await_i64(find->all, &request.iteration, 1, 0, "checkpoint to prove");
+        return prove_share(find, &request);
+    }
+    char *path = checkpoint_path(find->folder, iteration);
+    int result = checkpoint_verify(path, find->skip_checksums);
+    free(path);
+    return result;
+}
+
+// ---- choosing ----
 
 static char *describe_list(const struct folder_list *list) {
     struct buffer text = {0};
@@ -92,10 +162,7 @@ static int search(const struct checkpoint_find *find, const struct folder_list *
     for (size_t i = list->count; i-- > 0;) {
         if (list->iterations[i] > newest)
             continue;
-        char *path = checkpoint_path(find->folder, list->iterations[i]);
-        int result = checkpoint_verify(path, find->skip_checksums);
-        free(path);
-        if (result == 0) {
+        if (prove(find, list->iterations[i]) == 0) {
             *iteration = list->iterations[i];
             return 0;
         }
@@ -109,10 +176,7 @@ static int search(const struct checkpoint_find *find, const struct folder_list *
 // The iteration was asked for or is named by the marker: it and no other, unless falling back is allowed.
 static int take(const struct checkpoint_find *find, const struct folder_list *list, int64_t wanted,
                 int64_t *iteration) {
-    char *path = checkpoint_path(find->folder, wanted);
-    int result = checkpoint_verify(path, find->skip_checksums);
-    free(path);
-    if (result == 0) {
+    if (prove(find, wanted) == 0) {
         *iteration = wanted;
         return 0;
     }
@@ -161,14 +225,29 @@ static int check_folder(const char *folder) {
     return -1;
 }
 
-int checkpoint_find(const struct checkpoint_find *find, char **path, int64_t *iteration) {
-    *path = NULL;
+static int find_here(const struct checkpoint_find *find, int64_t *iteration) {
     TRY(check_folder(find->folder));
     folder_restore(find->folder);
     struct folder_list list;
     TRY(folder_list_read(&list, find->folder));
     int result = choose(find, &list, iteration);
     folder_list_free(&list);
+    return result;
+}
+
+int checkpoint_find(const struct checkpoint_find *find, char **path, int64_t *iteration) {
+    *path = NULL;
+    int result = 0;
+    if (!find->all || group_rank(find->all) == 0)
+        result = find_here(find, iteration);
+    else
+        assist(find);
+    if (find->all) {
+        if (group_rank(find->all) == 0)
+            dismiss(find);
+        result = comm_agree(find->all, result, "checkpoint found");
+        comm_await_i64(find->all, iteration, 1, 0, "iteration of the checkpoint");
+    }
     if (result == 0)
         *path = checkpoint_path(find->folder, *iteration);
     return result;

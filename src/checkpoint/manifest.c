@@ -177,12 +177,60 @@ static int verify_file(const struct manifest_file *file, const char *path, bool 
     return 0;
 }
 
-int manifest_verify(const struct manifest *manifest, const char *folder, bool skip_checksums) {
+struct dealt_file {
+    size_t number;
+    uint64_t bytes;
+};
+
+static int compare_bytes(const void *a, const void *b) {
+    const struct dealt_file *x = a, *y = b;
+    if (x->bytes != y->bytes)
+        return x->bytes > y->bytes ? -1 : 1;
+    return x->number < y->number ? -1 : x->number > y->number;
+}
+
+// Which files fall to this process, the largest first, each to the one that has least; all processes find the same.
+static bool *deal_out(const struct manifest *manifest, const struct manifest_proof *proof) {
+    bool *is_own = memory_alloc(manifest->count * sizeof is_own[0] + 1);
+    uint64_t *load = memory_alloc((size_t)proof->size * sizeof load[0]);
+    struct dealt_file *files = memory_alloc((manifest->count + 1) * sizeof files[0]);
+    for (size_t i = 0; i < manifest->count; i++)
+        files[i] = (struct dealt_file){i, manifest->files[i].bytes};
+    qsort(files, manifest->count, sizeof files[0], compare_bytes);
+    for (size_t i = 0; i < manifest->count; i++) {
+        int least = 0;
+        for (int rank = 1; rank < proof->size; rank++)
+            least = load[rank] < load[least] ? rank : least;
+        // Opening a file costs something too.
+        load[least] += files[i].bytes + 1;
+        is_own[files[i].number] = least == proof->self;
+    }
+    free(files);
+    free(load);
+    return is_own;
+}
+
+int manifest_verify(const struct manifest *manifest, const char *folder, const struct manifest_proof *proof) {
     int result = 0;
+    bool *is_own = deal_out(manifest, proof);
     for (size_t i = 0; i < manifest->count && result == 0; i++) {
+        if (!is_own[i])
+            continue;
         char *path = file_join(folder, manifest->files[i].name);
-        result = verify_file(&manifest->files[i], path, skip_checksums);
+        result = verify_file(&manifest->files[i], path, proof->skip_checksums);
         free(path);
     }
+    free(is_own);
     return result;
+}
+
+int64_t manifest_digest(const struct manifest *manifest) {
+    uint64_t digest = hash_bytes(&manifest->iteration, sizeof manifest->iteration, 0);
+    for (size_t i = 0; i < manifest->count; i++) {
+        const struct manifest_file *file = &manifest->files[i];
+        digest = hash_bytes(file->name, strlen(file->name), digest);
+        digest = hash_bytes(file->sha256, sizeof file->sha256, digest);
+        digest = hash_bytes(&file->bytes, sizeof file->bytes, digest);
+    }
+    return (int64_t)(digest >> 1);
 }

@@ -33,7 +33,14 @@ void manifest_free(struct manifest *manifest);
 int manifest_write(const struct manifest *manifest, const char *folder);
 // Reads and checks everything that can be checked without touching the files.
 int manifest_read(struct manifest *manifest, const char *folder);
-// Every file is there with its size and, unless skipped, its SHA-256.
-int manifest_verify(const struct manifest *manifest, const char *folder, bool skip_checksums);
+// Every file is there with its size and, unless skipped, its SHA-256. Of several processes that divide the work each
+// looks at its own files, dealt out by size.
+struct manifest_proof {
+    bool skip_checksums;
+    int self, size;  // which of how many; {0, 1} alone
+};
+int manifest_verify(const struct manifest *manifest, const char *folder, const struct manifest_proof *proof);
+// A number that tells manifests apart, 0 or more.
+int64_t manifest_digest(const struct manifest *manifest);
 
 #endif

@@ -41,33 +41,9 @@ struct checkpoint_job {
 
 // ---- what ranks tell each other ----
 
-// Whether all went well so far. -1 on every rank where one has failed, with its number for those who have not.
+// Whether all went well so far. -1 on every rank where one has failed, with the message of that one.
 static int agree(const struct checkpoint_job *job, int status, const char *what) {
-    if (!job->all)
-        return status;
-    int64_t failed = status < 0 ? job->ranks - job->rank : 0;
-    comm_await_max_i64(job->all, &failed, 1, what);
-    if (status < 0 || failed == 0)
-        return status;
-    return error_set("rank %d could not save the checkpoint; its message says why",
-                     (int)((int64_t)job->ranks - failed));
-}
-
-static void share_text(const struct checkpoint_job *job, char **text) {
-    if (!job->all)
-        return;
-    int64_t length = *text ? (int64_t)strlen(*text) : 0;
-    comm_broadcast_i64(job->all, &length, 1, 0, "length of a name");
-    int64_t *letters = memory_alloc((size_t)(length + 1) * sizeof letters[0]);
-    for (int64_t i = 0; i < length && job->rank == 0; i++)
-        letters[i] = (unsigned char)(*text)[i];
-    comm_broadcast_i64(job->all, letters, (int)length, 0, "name of the checkpoint");
-    if (job->rank != 0) {
-        *text = memory_alloc((size_t)length + 1);
-        for (int64_t i = 0; i < length; i++)
-            (*text)[i] = (char)letters[i];
-    }
-    free(letters);
+    return job->all ? comm_agree(job->all, status, what) : status;
 }
 
 // ---- the folder ----
@@ -152,11 +128,16 @@ static int complete_folder(struct checkpoint_job *job, const int64_t *words) {
     return result;
 }
 
-// Removes what was written without losing the message that says why.
-static int undo(const char *folder) {
+// Removes what was written without losing the message that says why. No rank goes on before: a run that ends with the
+// message would otherwise end the first rank in the middle of it.
+static int undo(const struct checkpoint_job *job) {
     struct error_note *note = error_take();
-    if (file_remove_tree(folder) < 0)
+    if (job->rank == 0 && job->temporary && file_remove_tree(job->temporary) < 0)
         log_warn("%s", error_message());
+    if (job->all) {
+        int64_t nothing = 0;
+        comm_await_i64(job->all, &nothing, 1, 0, "checkpoint undone");
+    }
     return error_give(note);
 }
 
@@ -264,7 +245,8 @@ static int begin(struct checkpoint_job *job, const struct checkpoint_save *save)
         for (int i = 0; i < SHARE_FILES; i++)
             job->shares[k].files[i].name = share_file_name(i, job->sizes, job->rank + k, job->ranks);
     TRY(agree(job, job->rank == 0 ? make_folder(job) : 0, "folder of the checkpoint"));
-    share_text(job, &job->temporary);
+    if (job->all)
+        comm_broadcast_text(job->all, &job->temporary, 0, "name of the checkpoint");
     return 0;
 }
 
@@ -287,11 +269,11 @@ static int finish(struct checkpoint_job *job, int status) {
         free(words);
         status = agree(job, status, "checkpoint published");
     }
-    if (job->rank == 0 && status < 0 && job->temporary)
-        undo(job->temporary);
-    else if (job->rank == 0)
+    if (status < 0)
+        return undo(job);
+    if (job->rank == 0)
         remove_old(job);
-    return status;
+    return 0;
 }
 
 int checkpoint_save(const struct checkpoint_save *save) {
@@ -299,8 +281,8 @@ int checkpoint_save(const struct checkpoint_save *save) {
     int status = begin(job, save);
     if (status == 0)
         status = finish(job, write_shares(job, save));
-    else if (job->rank == 0 && job->temporary)
-        undo(job->temporary);
+    else
+        undo(job);
     close_job(job);
     return status;
 }
@@ -318,8 +300,7 @@ int checkpoint_save_start(struct checkpoint_job **result, const struct checkpoin
     struct checkpoint_job *job = open_job(save);
     *result = NULL;
     if (begin(job, save) < 0) {
-        if (job->rank == 0 && job->temporary)
-            undo(job->temporary);
+        undo(job);
         close_job(job);
         return -1;
     }

@@ -123,8 +123,9 @@ int session_open(struct session *session, const struct config *config) {
 }
 
 int session_failed(const struct session *session) {
-    bool is_said_elsewhere = error_exit_code() == EXIT_CODE_USAGE && session->place.rank != 0;
-    int code = is_said_elsewhere ? EXIT_CODE_USAGE : command_failed();
+    bool is_everybodys = error_exit_code() == EXIT_CODE_USAGE || error_is_shared();
+    bool is_said_elsewhere = is_everybodys && session->place.rank != 0;
+    int code = is_said_elsewhere ? (int)error_exit_code() : command_failed();
     if (session->place.size > 1) {
         // The first rank says it and ends everybody; whoever were faster would end it before it has spoken. A rank
         // that is still there afterwards has other flags than the first one, which nobody else can tell.

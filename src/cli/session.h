@@ -23,8 +23,8 @@ int session_start(struct session *session);
 // Opens the device and the mesh for a validated configuration. A rank whose flags differ from rank 0's is an error.
 int session_open(struct session *session, const struct config *config);
 // Prints the error and returns its exit code. One of several ranks does not return: it must not wait for the others
-// in the collective farewell, and its exit makes the launcher end them. A usage error, the same on all, is said by
-// rank 0 alone.
+// in the collective farewell, and its exit makes the launcher end them. A usage error, the same on all, and one
+// that ranks have agreed on are said by rank 0 alone.
 int session_failed(const struct session *session);
 void session_close(struct session *session);
 

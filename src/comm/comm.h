@@ -107,5 +107,10 @@ void comm_broadcast_i64(struct group *group, int64_t *values, int count, int roo
 void comm_await_i64(struct group *group, int64_t *values, int count, int root, const char *name);
 // The maximum, for what every rank does with files.
 void comm_await_max_i64(struct group *group, int64_t *values, int count, const char *name);
+// Whether all of the group have been successful at something they did with files: 0, or -1 on every rank with the
+// message of the first that was not, and its number. Has no deadline.
+int comm_agree(struct group *group, int status, const char *name);
+// A text of rank `root`, which the others get a copy of to free. Has no deadline.
+void comm_broadcast_text(struct group *group, char **text, int root, const char *name);
 
 #endif

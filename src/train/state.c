@@ -191,31 +191,26 @@ bool state_is_release(const char *path) {
 int state_find(const struct config *config, const struct mesh *mesh, char **path, int64_t *iteration) {
     *path = NULL;
     *iteration = -1;
-    int status = 0;
     if (model_source_is_foreign(config->load)) {
         *path = memory_string(config->load);
         *iteration = 0;
         return 0;
     }
-    if (mesh->rank == 0) {
-        if (checkpoint_exists(config->load)) {
-            struct checkpoint_find find = {
-                .folder = config->load, .step = config->ckpt_step, .allow_fallback = config->ckpt_step < 0};
-            status = checkpoint_find(&find, path, iteration);
-        } else if (config->exit_on_missing_checkpoint || config->ckpt_step >= 0) {
-            status = error_set_code(EXIT_CODE_NO_CHECKPOINT,
-                                    "there is no checkpoint in %s; check --load, or leave it out to start from random",
-                                    config->load);
-        }
+    int64_t exists = mesh->rank == 0 && checkpoint_exists(config->load);
+    comm_await_i64(mesh->all, &exists, 1, 0, "checkpoint exists");
+    if (exists) {
+        struct checkpoint_find find = {.folder = config->load,
+                                       .step = config->ckpt_step,
+                                       .allow_fallback = config->ckpt_step < 0,
+                                       .all = mesh->all};
+        return checkpoint_find(&find, path, iteration);
     }
-    int64_t told[2] = {status < 0, *iteration};
-    comm_await_i64(mesh->all, told, 2, 0, "checkpoint found");
-    if (told[0])
-        return mesh->rank == 0 ? -1 : error_set_code(EXIT_CODE_NO_CHECKPOINT, "rank 0 found no valid checkpoint");
-    *iteration = told[1];
-    if (*iteration >= 0 && mesh->rank != 0)
-        *path = checkpoint_path(config->load, *iteration);
-    return 0;
+    if (!config->exit_on_missing_checkpoint && config->ckpt_step < 0)
+        return 0;
+    error_set_code(EXIT_CODE_NO_CHECKPOINT,
+                   "there is no checkpoint in %s; check --load, or leave it out to start from random", config->load);
+    error_mark_shared();
+    return -1;
 }
 
 // The configuration in a checkpoint; *object is NULL where it has none.

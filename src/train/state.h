@@ -27,7 +27,8 @@ int state_find_here(const struct config *config, bool skip_checksums, char **pat
 // Whether the checkpoint holds weights and nothing to go on from: a converted one, one of Hugging Face or Megatron-LM.
 // Loading it begins a run, as --finetune does.
 bool state_is_release(const char *path);
-// Finds the checkpoint of --load on rank 0 and tells the others. *path is NULL where there is none and that is allowed.
+// Finds the checkpoint of --load, and proves it: all ranks call, each looks at a share of the files. *path is NULL
+// where there is none and that is allowed.
 int state_find(const struct config *config, const struct mesh *mesh, char **path, int64_t *iteration);
 // Weights, and with `with_optimizer` the moments; progress is set from the checkpoint unless it is NULL.
 int state_load(struct step *step, const char *path, bool with_optimizer, struct progress_state *progress);

@@ -1,4 +1,5 @@
 // Damage of every kind: each must be noticed, named and survived; none may crash a reader that skips the checksums.
+#include "checkpoint/manifest.h"
 #include "checkpoint/small_run.h"
 #include "checkpoint/temporary.h"
 #include "test.h"
@@ -229,5 +230,51 @@ TEST(moved_aside) {
     scene_remove(&scene);
 }
 
-TEST_MAIN(TEST_CASE(flipped_bits), TEST_CASE(cut_files), TEST_CASE(missing_and_swapped), TEST_CASE(asked_for_by_number),
-          TEST_CASE(garbled_marker), TEST_CASE(nothing_there), TEST_CASE(hostile_manifest), TEST_CASE(moved_aside))
+// Processes that divide the proof: every file is somebody's and nobody else's, however many there are, and of files of
+// like sizes all have about as much.
+TEST(divided_proof) {
+    struct scene scene = scene_create();
+    struct manifest manifest;
+    EXPECT_OK(manifest_read(&manifest, scene.path));
+    EXPECT_INT(manifest.count, FILE_COUNT - 1);
+    for (size_t f = 0; f < manifest.count; f++) {
+        char *path = file_join(scene.path, manifest.files[f].name);
+        struct buffer content = read_whole(path);
+        content.data[content.length / 2] ^= 1;
+        write_whole(path, content.data, content.length);
+        for (int size = 1; size <= 7; size++) {
+            int found = 0;
+            for (int self = 0; self < size; self++)
+                found +=
+                    manifest_verify(&manifest, scene.path, &(struct manifest_proof){.self = self, .size = size}) < 0;
+            EXPECT_INT(found, 1);
+            EXPECT(strstr(error_message(), manifest.files[f].name) != NULL);
+        }
+        content.data[content.length / 2] ^= 1;
+        write_whole(path, content.data, content.length);
+        buffer_free(&content);
+        free(path);
+    }
+    // The two largest files fall to different processes: where both are lost, both notice.
+    int found = 0;
+    size_t largest = 0;
+    for (size_t f = 1; f < manifest.count; f++)
+        largest = manifest.files[f].bytes > manifest.files[largest].bytes ? f : largest;
+    size_t second = largest == 0;
+    for (size_t f = 0; f < manifest.count; f++)
+        second = f != largest && manifest.files[f].bytes > manifest.files[second].bytes ? f : second;
+    for (int i = 0; i < 2; i++) {
+        char *path = file_join(scene.path, manifest.files[i == 0 ? largest : second].name);
+        EXPECT_INT(unlink(path), 0);
+        free(path);
+    }
+    for (int self = 0; self < 2; self++)
+        found += manifest_verify(&manifest, scene.path, &(struct manifest_proof){.self = self, .size = 2}) < 0;
+    EXPECT_INT(found, 2);
+    manifest_free(&manifest);
+    scene_remove(&scene);
+}
+
+TEST_MAIN(TEST_CASE(divided_proof), TEST_CASE(flipped_bits), TEST_CASE(cut_files), TEST_CASE(missing_and_swapped),
+          TEST_CASE(asked_for_by_number), TEST_CASE(garbled_marker), TEST_CASE(nothing_there),
+          TEST_CASE(hostile_manifest), TEST_CASE(moved_aside))

@@ -1,13 +1,16 @@
 // Checkpoints that several ranks write at once: whatever the layout and however many write, the files hold the same
 // whole tensors, and every other layout reads its slices and pieces out of them. Run under mpirun.
 #include "base/file.h"
+#include "base/log.h"
 #include "base/memory.h"
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/manifest.h"
 #include "checkpoint/weights.h"
 #include "parallel/mesh.h"
 #include "parallel/param.h"
 #include "test.h"
 
+#include <dirent.h>
 #include <signal.h>
 #include <sys/resource.h>
 
@@ -128,6 +131,7 @@ static void close_lab(struct lab *lab) {
 }
 
 static struct checkpoint_state state = {.iteration = 1, .loss_scale = 1};
+static int64_t keep_last = 1;
 
 static int save_lab(const struct lab *lab, int64_t writers, bool is_background) {
     struct checkpoint_ranks ranks = {
@@ -140,7 +144,7 @@ static int save_lab(const struct lab *lab, int64_t writers, bool is_background) 
                                    .optimizer_count = PARAMS,
                                    .ranks = &ranks,
                                    .state = &state,
-                                   .keep_last = 1};
+                                   .keep_last = keep_last};
     if (!is_background)
         return checkpoint_save(&save);
     struct checkpoint_job *job;
@@ -216,6 +220,18 @@ TEST(every_layout_writes_the_same_and_reads_any) {
             }
 }
 
+// Names in the folder that hold ".tmp.".
+static int count_temporary(void) {
+    DIR *stream = opendir(folder);
+    EXPECT(stream != NULL);
+    int count = 0;
+    const struct dirent *entry;
+    while ((entry = readdir(stream)))
+        count += strstr(entry->d_name, ".tmp.") != NULL;
+    closedir(stream);
+    return count;
+}
+
 // The last rank cannot write: nobody has a new checkpoint, and all have the old one.
 TEST(one_rank_that_fails_is_everybodys_failure) {
     int rank = group_rank(all), size = group_size(all);
@@ -234,8 +250,14 @@ TEST(one_rank_that_fails_is_everybodys_failure) {
         int status = save_lab(&lab, size, is_background);
         setrlimit(RLIMIT_FSIZE, &before);
         EXPECT_INT(status, -1);
-        EXPECT(strstr(error_message(), rank == size - 1 ? "File too large" : "could not save the checkpoint; its") !=
-               NULL);
+        // Everybody knows who it was and why, and by then nothing half-written is left.
+        char who[24];
+        snprintf(who, sizeof who, "rank %d: ", size - 1);
+        EXPECT(strstr(error_message(), who) == error_message());
+        EXPECT(strstr(error_message(), "File too large") != NULL);
+        EXPECT(strstr(error_message(), ".safetensors") != NULL);
+        EXPECT(error_is_shared());
+        EXPECT_INT(count_temporary(), 0);
         char *path = NULL;
         int64_t found = -1;
         EXPECT_OK(checkpoint_find(&(struct checkpoint_find){.folder = folder, .step = -1}, &path, &found));
@@ -250,10 +272,76 @@ TEST(one_rank_that_fails_is_everybodys_failure) {
     }
 }
 
+// One byte in the middle of a file becomes another, and with the next call what it was.
+static void damage(const char *path) {
+    comm_barrier(all, "before damage");
+    if (group_rank(all) == 0) {
+        FILE *file = fopen(path, "r+b");
+        EXPECT(file != NULL);
+        EXPECT_INT(fseek(file, 0, SEEK_END), 0);
+        long middle = ftell(file) / 2;
+        EXPECT_INT(fseek(file, middle, SEEK_SET), 0);
+        int byte = fgetc(file);
+        EXPECT_INT(fseek(file, middle, SEEK_SET), 0);
+        EXPECT_INT(fputc(byte ^ 1, file), byte ^ 1);
+        EXPECT_INT(fclose(file), 0);
+    }
+    comm_barrier(all, "after damage");
+}
+
+// All ranks prove a checkpoint together: whichever file is damaged, all know it, and all fall back to the same older
+// one; of two damaged ones to the third.
+TEST(damage_is_found_by_whoever_proves_the_file) {
+    struct lab lab;
+    open_lab(&lab, 1, true, true);
+    keep_last = 0;
+    int64_t first = state.iteration;
+    for (int i = 0; i < 3; i++, state.iteration++)
+        EXPECT_OK(save_lab(&lab, group_size(all), false));
+    log_set_level(LOG_ERROR);
+    char *newest = checkpoint_path(folder, first + 2), *middle = checkpoint_path(folder, first + 1);
+    struct manifest manifest;
+    EXPECT_OK(manifest_read(&manifest, newest));
+    EXPECT((int)manifest.count > group_size(all));
+    char *older = file_join(middle, "state.json");
+    for (size_t f = 0; f < manifest.count; f++)
+        for (int both = 0; both < 2; both++) {
+            char *path = file_join(newest, manifest.files[f].name), *found = NULL;
+            int64_t iteration = -1;
+            damage(path);
+            if (both)
+                damage(older);
+            struct checkpoint_find find = {.folder = folder, .step = -1, .allow_fallback = true, .all = all};
+            EXPECT_OK(checkpoint_find(&find, &found, &iteration));
+            EXPECT_INT(iteration, first + 1 - both);
+            EXPECT(strcmp(found, middle) == 0 || both);
+            free(found);
+            find.step = first + 2;
+            EXPECT_ERROR(checkpoint_find(&find, &found, &iteration), manifest.files[f].name);
+            EXPECT_INT(error_exit_code(), EXIT_CODE_NO_CHECKPOINT);
+            damage(path);
+            if (both)
+                damage(older);
+            free(path);
+        }
+    int64_t iteration = -1;
+    char *found = NULL;
+    EXPECT_OK(checkpoint_find(&(struct checkpoint_find){.folder = folder, .step = -1, .all = all}, &found, &iteration));
+    EXPECT_INT(iteration, first + 2);
+    free(found);
+    manifest_free(&manifest);
+    free(newest);
+    free(middle);
+    free(older);
+    close_lab(&lab);
+    keep_last = 1;
+}
+
 int main(void) {
     const struct test_case cases[] = {
         TEST_CASE(every_layout_writes_the_same_and_reads_any),
         TEST_CASE(one_rank_that_fails_is_everybodys_failure),
+        TEST_CASE(damage_is_found_by_whoever_proves_the_file),
     };
     struct world_place place;
     if (world_start("mpi", &place) < 0 ||

@@ -1,0 +1,61 @@
+#!/usr/bin/env bash
+# What goes wrong with files while several ranks train: a damaged checkpoint, a disk that fills up under one rank. The
+# run ends with a message that names the rank and the file, or goes on from the checkpoint before.
+cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
+. tests/cli/common.sh
+command -v mpirun >/dev/null || { echo "skipped: no mpirun"; exit 77; }
+"$BEVATRON" version | grep -q "MPI *yes" || { echo "skipped: built without MPI"; exit 77; }
+
+run() {
+    bash tests/parallel/mpirun.sh 4 "$BEVATRON" train --mock-data --num-layers 2 --hidden-size 32 \
+        --num-attention-heads 4 --seq-length 16 --vocab-size 97 --make-vocab-size-divisible-by 1 --tokenizer-type \
+        NullTokenizer --micro-batch-size 1 --global-batch-size 4 --lr 1e-3 --log-interval 1 --eval-iters 0 --threads 1 \
+        --train-iters 8 --save-interval 2 --ckpt-writers 4 --use-distributed-optimizer "$@"
+}
+# The middle byte of a file becomes another.
+damage() {
+    local at=$(($(stat -c %s "$1") / 2))
+    printf '\377' | dd of="$1" bs=1 seek="$at" conv=notrunc status=none
+}
+
+# ---- a damaged checkpoint ----
+
+expect 0 "successfully saved checkpoint from iteration       4" run --exit-interval 4 --save "$work/run"
+file=$work/run/iter_0000004/optimizer-00003-of-00004.safetensors
+damage "$file"
+expect 0 "FALLING BACK to the checkpoint of iteration 2" run --exit-interval 4 --load "$work/run"
+grep -q "rank [0-3]: $file has the right size but not the SHA-256" "$work/out" && pass || fail "the file is named"
+grep -q "iteration        3/" "$work/out" && pass || fail "it goes on from iteration 2"
+expect 216 "optimizer-00003-of-00004.safetensors" run --exit-interval 4 --load "$work/run" --ckpt-step 4
+[ "$(grep -c "cannot be used" "$work/out")" = 1 ] && pass || fail "one rank says it"
+
+# ---- a disk without room for one rank's files ----
+
+# Room for some more files, not for all: whoever comes last finds none. Bytes there are enough, which is asked before.
+small=$work/small
+mkdir "$small"
+if mount -t tmpfs -o size=64m,nr_inodes=64 tmpfs "$small" 2>/dev/null; then
+    trap 'umount "$small"; rm -rf "$work"' EXIT
+    for mode in "" --async-save; do
+        rm -rf "$small"/*
+        # shellcheck disable=SC2086
+        expect 0 "successfully saved checkpoint from iteration       2" run --exit-interval 2 --save "$small/run" $mode
+        files=$(find "$small/run/iter_0000002" -type f | wc -l)
+        free=$(df --output=iavail "$small" | tail -n 1)
+        for ((i = 0; i < free - files + 4; i++)); do : >"$small/full.$i"; done
+        # shellcheck disable=SC2086
+        expect 1 "No space left on device" run --exit-interval 4 --load "$small/run" --save "$small/run" $mode
+        grep -qE "error: .*rank [0-3]: .*iter_0000004.*safetensors.*No space left" "$work/out" && pass ||
+            fail "rank and file are named"
+        [ "$(grep -c "No space left" "$work/out")" = 1 ] && pass || fail "one rank says it"
+        [ -z "$(find "$small/run" -name '*.tmp.*')" ] && pass || fail "nothing half-written is left"
+        expect 0 "" "$BEVATRON" checkpoint verify "$small/run/iter_0000002"
+        rm "$small"/full.*
+        # shellcheck disable=SC2086
+        expect 0 "successfully saved checkpoint from iteration       4" run --exit-interval 4 --load "$small/run" \
+            --save "$small/run" $mode
+    done
+else
+    echo "skipped: a full disk (no right to mount one)"
+fi
+finish
