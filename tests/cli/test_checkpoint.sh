@@ -1,31 +1,7 @@
 #!/bin/bash
 # bevatron checkpoint inspect and verify on checkpoints written here byte by byte, whole and damaged; bevatron board --text.
-set -u
-# Leaks are looked for by the unit tests; the search takes seconds at the end of each process.
-export ASAN_OPTIONS=${ASAN_OPTIONS:-detect_leaks=0}
-bevatron=${BEVATRON:?path of the program}
-folder=$(mktemp -d)
-trap 'rm -rf "$folder"' EXIT
-failures=0
-
-fail() {
-    echo "FAILED: $*"
-    failures=$((failures + 1))
-}
-
-# expect CODE TEXT COMMAND…: the exit code, and a text in what was printed.
-expect() {
-    local code=$1 text=$2
-    shift 2
-    local printed got
-    printed=$("$@" 2>&1)
-    got=$?
-    [ "$got" -eq "$code" ] || fail "$*: exit code $got, expected $code: $printed"
-    case $printed in
-    *"$text"*) ;;
-    *) fail "$*: \"$text\" is not in: $printed" ;;
-    esac
-}
+. "$(dirname "${BASH_SOURCE[0]}")/common.sh"
+bevatron=$BEVATRON
 
 entry() { # NAME HOLDS: a line of the manifest, with the tools of the system
     printf '{"name": "%s", "holds": "%s", "bytes": %d, "sha256": "%s"}' "$1" "$2" "$(stat -c %s "$1")" \
@@ -48,7 +24,7 @@ write_checkpoint() { # ITERATION
     )
 }
 
-cd "$folder" || exit 1
+cd "$work" || exit 1
 write_checkpoint 10
 write_checkpoint 20
 printf 20 >save/latest_checkpointed_iteration.txt
@@ -108,5 +84,4 @@ expect 0 'runs/b/deep/second_metrics.jsonl' "$bevatron" board --text --logdir ru
 expect 0 '59.50 ┤⠑⠒⠢⢄⡀' "$bevatron" board --text --logdir runs --width 60 --height 12
 [ "$("$bevatron" board --text --logdir runs | grep -c '└')" -eq 2 ] || fail "two runs, two pictures"
 
-[ "$failures" -eq 0 ] && echo "all passed"
-exit $((failures > 0))
+finish

@@ -1,29 +1,7 @@
 #!/bin/bash
 # bevatron dataset inspect, verify, peek and merge on small datasets written here byte by byte, whole and damaged.
-set -u
-bevatron=${BEVATRON:?path of the program}
-folder=$(mktemp -d)
-trap 'rm -rf "$folder"' EXIT
-failures=0
-
-fail() {
-    echo "FAILED: $*"
-    failures=$((failures + 1))
-}
-
-# expect CODE TEXT COMMAND…: the exit code, and a text in what was printed.
-expect() {
-    local code=$1 text=$2
-    shift 2
-    local printed got
-    printed=$("$@" 2>&1)
-    got=$?
-    [ "$got" -eq "$code" ] || fail "$*: exit code $got, expected $code: $printed"
-    case $printed in
-    *"$text"*) ;;
-    *) fail "$*: \"$text\" is not in: $printed" ;;
-    esac
-}
+. "$(dirname "${BASH_SOURCE[0]}")/common.sh"
+bevatron=$BEVATRON
 
 hexadecimal() {
     printf "$(printf '%s' "$1" | sed 's/ //g; s/../\\x&/g')"
@@ -37,7 +15,7 @@ write_example() {
         tr -d '\n' >"$1.idx"
 }
 
-cd "$folder" || exit 1
+cd "$work" || exit 1
 mkdir parts
 write_example parts/a
 write_example parts/b
@@ -93,5 +71,4 @@ expect 0 'joins datasets into one' "$bevatron" dataset --help
 expect 0 '--vocab-size' "$bevatron" dataset verify --help
 expect 2 '--vocab-size' "$bevatron" dataset verify --vocab-sise 5 both
 
-[ "$failures" -eq 0 ] && echo "all well"
-exit $((failures > 0))
+finish

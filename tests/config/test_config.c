@@ -1,5 +1,6 @@
 // The flags of a run: that the tables are sound, that Megatron's old, ignored and refused names behave as promised,
 // presets against published parameter counts, the argument dump, and the way through JSON.
+#include "parse_line.h"
 #include "test.h"
 #include "base/log.h"
 #include "base/memory.h"
@@ -8,24 +9,8 @@
 
 static struct config config;
 
-// Parses a line of words separated by blanks.
 static int parse(const char *line) {
-    config_free(&config);
-    struct string_list words = {0};
-    char *copy = memory_string(line);
-    string_list_add(&words, "train");
-    for (char *word = copy; *word;) {
-        size_t length = strcspn(word, " ");
-        char *next = word + length + (word[length] == ' ');
-        word[length] = '\0';
-        if (length)
-            string_list_add(&words, word);
-        word = next;
-    }
-    int status = config_parse(&config, (int)words.count, words.items);
-    string_list_free(&words);
-    free(copy);
-    return status;
+    return parse_line(&config, line);
 }
 
 static int compare_names(const void *a, const void *b) {

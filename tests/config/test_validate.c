@@ -1,5 +1,6 @@
 // Validation: what is derived, in numbers worked out by hand or by a plainer loop, and that each contradiction is
 // refused with a sentence that names the flags.
+#include "parse_line.h"
 #include "test.h"
 #include "base/log.h"
 #include "base/memory.h"
@@ -8,22 +9,7 @@
 static struct config config;
 
 static int parse(const char *line) {
-    config_free(&config);
-    struct string_list words = {0};
-    char *copy = memory_string(line);
-    string_list_add(&words, "train");
-    for (char *word = copy; *word;) {
-        size_t length = strcspn(word, " ");
-        char *next = word + length + (word[length] == ' ');
-        word[length] = '\0';
-        if (length)
-            string_list_add(&words, word);
-        word = next;
-    }
-    int status = config_parse(&config, (int)words.count, words.items);
-    string_list_free(&words);
-    free(copy);
-    return status;
+    return parse_line(&config, line);
 }
 
 // A complete run to which a case adds flags.

@@ -1,41 +1,16 @@
 // Models whose products are in 8 bits: they learn as they do in bf16, in every form; recompute changes no bit; an
 // evaluation between steps is in bf16; flags that 8 bits cannot have are refused.
-#include "golden_model.h"
+#include "lab.h"
 
 enum { ROWS = 2, COLUMNS = 16, STEPS = 25 };
-
-struct lab {
-    struct config config;
-    struct device *device;
-    struct world *world;
-    struct step *step;
-};
 
 static void open_lab(struct lab *lab, const char *flags, const char *more) {
     char *line = memory_printf("--num-layers 2 --hidden-size 32 --num-attention-heads 2 --seq-length 16 --bf16 "
                                "--micro-batch-size 2 --padded-vocab-size 48 --max-position-embeddings 16 "
                                "--hidden-dropout 0 --attention-dropout 0 --ffn-hidden-size 64 %s %s",
                                flags, more);
-    struct golden_model words = {0};
-    struct safetensors_text text = {"flags", line};
-    struct mesh mesh;
-    words.file = (struct safetensors){.metadata = &text, .metadata_count = 1};
-    golden_parse(&words, "");
-    lab->config = words.config;
+    lab_open(lab, line);
     free(line);
-    EXPECT_OK(device_open(&lab->device, &(struct device_options){.name = "cpu", .threads = 2}));
-    EXPECT_OK(world_open(&lab->world, &(struct world_options){.backend = "self"}, lab->device));
-    EXPECT_OK(mesh_place(&mesh, 0, 1, 1, 1, 1));
-    EXPECT_OK(mesh_connect(&mesh, lab->world));
-    EXPECT_OK(step_open(&lab->step, &lab->config, lab->device, &mesh, STEP_TRAIN));
-    step_initialize(lab->step);
-}
-
-static void close_lab(struct lab *lab) {
-    step_close(lab->step);
-    world_close(lab->world);
-    device_close(lab->device);
-    config_free(&lab->config);
 }
 
 static int next_input(void *context, struct step_input *input) {
@@ -73,7 +48,7 @@ static struct curve train(const char *flags, const char *more) {
     }
     EXPECT_OK(step_evaluate(lab.step, &source));
     curve.evaluated = step_result(lab.step).loss;
-    close_lab(&lab);
+    lab_close(&lab);
     return curve;
 }
 

@@ -1,6 +1,6 @@
 // Models that no reference has, made of unusual choices: the gradient of every parameter against finite differences of
 // the loss, with dropout on, whose masks stay the same. And every family of the goldens in 16 bits.
-#include "golden_model.h"
+#include "lab.h"
 
 enum { ROWS = 3, COLUMNS = 9, DECODER_COLUMNS = 5 };
 
@@ -32,42 +32,13 @@ static const struct {
      "--add-output-bias --kv-channels 6 --gated-linear-unit --activation relu"},
 };
 
-struct lab {
-    struct config config;
-    struct device *device;
-    struct world *world;
-    struct step *step;
-};
-
-static void parse(struct config *config, const char *flags) {
-    struct golden_model words = {0};
-    struct safetensors_text text = {"flags", flags};
-    words.file = (struct safetensors){.metadata = &text, .metadata_count = 1};
-    golden_parse(&words, "");
-    *config = words.config;
-}
-
 static void open_lab(struct lab *lab, const char *flags) {
     char *line = memory_printf("--num-layers 2 --hidden-size 12 --num-attention-heads 4 --kv-channels 4 --seq-length 9 "
                                "--micro-batch-size 3 --padded-vocab-size 37 --max-position-embeddings 9 "
                                "--init-method-std 0.4 --ffn-hidden-size 14 %s",
                                flags);
-    struct mesh mesh;
-    parse(&lab->config, line);
+    lab_open(lab, line);
     free(line);
-    EXPECT_OK(device_open(&lab->device, &(struct device_options){.name = "cpu", .threads = 2}));
-    EXPECT_OK(world_open(&lab->world, &(struct world_options){.backend = "self"}, lab->device));
-    EXPECT_OK(mesh_place(&mesh, 0, 1, 1, 1, 1));
-    EXPECT_OK(mesh_connect(&mesh, lab->world));
-    EXPECT_OK(step_open(&lab->step, &lab->config, lab->device, &mesh, STEP_TRAIN));
-    step_initialize(lab->step);
-}
-
-static void close_lab(struct lab *lab) {
-    step_close(lab->step);
-    world_close(lab->world);
-    device_close(lab->device);
-    config_free(&lab->config);
 }
 
 // Always the same micro-batch.
@@ -171,7 +142,7 @@ TEST(slopes) {
         }
         printf("    %-62s slopes off by %.2g\n", models[m].name, worst);
         free(gradients);
-        close_lab(&lab);
+        lab_close(&lab);
     }
 }
 

@@ -1,7 +1,7 @@
 // The micro-kernel for bf16 on aarch64 processors with the BF16 extension. One BFMMLA multiplies two rows of a by two
 // columns of b over four steps and adds the four sums to an fp32 register, four times the work of an fp32 instruction:
 // Neoverse V1 does 3.4 a cycle in this loop (2026-11-15). A tile of 8 x 12 is 24 such registers.
-#include "ops/cpu/kernel.h"
+#include "ops/cpu/kernel_aarch64.h"
 #include <stddef.h>
 
 #if defined(__aarch64__)
@@ -12,9 +12,6 @@ enum { HWCAP2_HAS_BF16 = 1 << 14 };  // HWCAP2_BF16 of the Linux ABI
 
 // c += a b, by its number: assemblers disagree about how the extension is asked for.
 #define BFMMLA(c, a, b) ".inst 0x6e40ec00 | (" #b " << 16) | (" #a " << 5) | " #c "\n\t"
-#define LOAD_A(register) "ldr q" #register ", [%[a]], #16\n\t"
-#define LOAD_B(register) "ldr q" #register ", [%[b]], #16\n\t"
-#define PREFETCH_A "prfm pldl1keep, [%[a], #512]\n\t"
 #define NOTHING ""
 
 // Two columns of the tile, four steps: registers 0 to 3 hold a. The load is of b, three registers ahead.
@@ -33,49 +30,27 @@ enum { HWCAP2_HAS_BF16 = 1 << 14 };  // HWCAP2_BF16 of the Linux ABI
     TWO_COLUMNS(24, 25, 26, 27, b0, LOAD_B(b3), PREFETCH_A)                                                            \
     LAST_COLUMNS(28, 29, 30, 31, b1, LOAD_B(b0))
 
-#define ZERO(c) "movi v" #c ".4s, #0\n\t"
 // The halves `half` (1: low, 2: high) of six registers are a row of twelve.
 #define FINISH_ROW(half, c0, c1, c2, c3, c4, c5)                                                                       \
-    "ldp q0, q1, [%[addend]]\n\t"                                                                                      \
-    "ldr q2, [%[addend], #32]\n\t"                                                                                     \
-    "zip" #half " v3.2d, v" #c0 ".2d, v" #c1 ".2d\n\t"                                                                 \
-    "zip" #half " v4.2d, v" #c2 ".2d, v" #c3 ".2d\n\t"                                                                 \
-    "zip" #half " v5.2d, v" #c4 ".2d, v" #c5 ".2d\n\t"                                                                 \
-    "fadd v0.4s, v0.4s, v3.4s\n\t"                                                                                     \
-    "fadd v1.4s, v1.4s, v4.4s\n\t"                                                                                     \
-    "fadd v2.4s, v2.4s, v5.4s\n\t"                                                                                     \
-    "stp q0, q1, [%[d]]\n\t"                                                                                           \
-    "str q2, [%[d], #32]\n\t"                                                                                          \
-    "add %[addend], %[addend], %[addend_stride], lsl #2\n\t"                                                           \
-    "add %[d], %[d], %[stride], lsl #2\n\t"
+    FINISH_ONE_ROW("zip" #half " v3.2d, v" #c0 ".2d, v" #c1 ".2d\n\t"                                                  \
+                   "zip" #half " v4.2d, v" #c2 ".2d, v" #c3 ".2d\n\t"                                                  \
+                   "zip" #half " v5.2d, v" #c4 ".2d, v" #c5 ".2d\n\t"                                                  \
+                   "fadd v0.4s, v0.4s, v3.4s\n\t"                                                                      \
+                   "fadd v1.4s, v1.4s, v4.4s\n\t"                                                                      \
+                   "fadd v2.4s, v2.4s, v5.4s\n\t"                                                                      \
+                   "stp q0, q1, [%[d]]\n\t"                                                                            \
+                   "str q2, [%[d], #32]\n\t")
 #define FINISH_ROWS(c0, c1, c2, c3, c4, c5) FINISH_ROW(1, c0, c1, c2, c3, c4, c5) FINISH_ROW(2, c0, c1, c2, c3, c4, c5)
 
 // clang-format off
 static void multiply_8x12(const struct kernel_tile *tile) {
-    int64_t inner = tile->inner;
-    const void *a = tile->a, *b = tile->b;
-    const float *addend = tile->addend;
-    float *d = tile->d;
-    __asm__ volatile(
-        ZERO(8) ZERO(9) ZERO(10) ZERO(11) ZERO(12) ZERO(13) ZERO(14) ZERO(15)
-        ZERO(16) ZERO(17) ZERO(18) ZERO(19) ZERO(20) ZERO(21) ZERO(22) ZERO(23)
-        ZERO(24) ZERO(25) ZERO(26) ZERO(27) ZERO(28) ZERO(29) ZERO(30) ZERO(31)
-        "cbz %[inner], 2f\n\t"
-        LOAD_B(4) LOAD_B(5) LOAD_B(6) LOAD_A(0) LOAD_A(1) LOAD_A(2) LOAD_A(3)
-        ".p2align 6\n"
-        "1:\n\t"
+    MULTIPLY_8X12(
+        tile,
+        LOAD_B(4) LOAD_B(5) LOAD_B(6) LOAD_A(0) LOAD_A(1) LOAD_A(2) LOAD_A(3),
         FOUR_STEPS(4, 5, 6, 7)
-        FOUR_STEPS(6, 7, 4, 5)
-        "subs %[inner], %[inner], #8\n\t"
-        "b.ne 1b\n"
-        "2:\n\t"
+        FOUR_STEPS(6, 7, 4, 5), 8,
         FINISH_ROWS(8, 12, 16, 20, 24, 28) FINISH_ROWS(9, 13, 17, 21, 25, 29)
-        FINISH_ROWS(10, 14, 18, 22, 26, 30) FINISH_ROWS(11, 15, 19, 23, 27, 31)
-        : [inner] "+r"(inner), [a] "+r"(a), [b] "+r"(b), [addend] "+r"(addend), [d] "+r"(d)
-        : [addend_stride] "r"(tile->addend_stride), [stride] "r"(tile->stride)
-        : "cc", "memory", "v0", "v1", "v2", "v3", "v4", "v5", "v6", "v7", "v8", "v9", "v10", "v11", "v12", "v13",
-          "v14", "v15", "v16", "v17", "v18", "v19", "v20", "v21", "v22", "v23", "v24", "v25", "v26", "v27", "v28",
-          "v29", "v30", "v31");
+        FINISH_ROWS(10, 14, 18, 22, 26, 30) FINISH_ROWS(11, 15, 19, 23, 27, 31));
 }
 // clang-format on
 

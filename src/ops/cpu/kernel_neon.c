@@ -2,16 +2,12 @@
 // to a register of b. In assembly because what counts is where the loads stand: spread among the multiplications and a
 // step ahead they cost nothing, and Neoverse V1 does 3.97 of at most 4 multiplications a cycle; with the loads at the
 // head of a step it did 3.8, as gcc 12 compiles intrinsics 3.1 (2026-11-15, panels in the first two caches).
-#include "ops/cpu/kernel.h"
+#include "ops/cpu/kernel_aarch64.h"
 #include <stddef.h>
 
 #if defined(__aarch64__)
 
 #define FMLA(c, b, a, lane) "fmla v" #c ".4s, v" #b ".4s, v" #a ".s[" #lane "]\n\t"
-#define LOAD_A(register) "ldr q" #register ", [%[a]], #16\n\t"
-#define LOAD_B(register) "ldr q" #register ", [%[b]], #16\n\t"
-// The panels of a come from the second cache, one after the other: 512 bytes ahead gained 3 %.
-#define PREFETCH_A "prfm pldl1keep, [%[a], #512]\n\t"
 
 // Four columns of the tile, one step: register b times each lane of a0 and a1. The loads are for the next step.
 #define COLUMNS_0(b, a0, a1, load_b, load_a)                                                                           \
@@ -34,46 +30,24 @@
     COLUMNS_1(b1, a0, a1, LOAD_B(b0), LOAD_A(next_a1))                                                                 \
     COLUMNS_2(b2, a0, a1, LOAD_B(b1), PREFETCH_A)
 
-#define ZERO(c) "movi v" #c ".4s, #0\n\t"
 #define FINISH_ROW(c0, c1, c2)                                                                                         \
-    "ldp q0, q1, [%[addend]]\n\t"                                                                                      \
-    "ldr q2, [%[addend], #32]\n\t"                                                                                     \
-    "fadd v" #c0 ".4s, v" #c0 ".4s, v0.4s\n\t"                                                                         \
-    "fadd v" #c1 ".4s, v" #c1 ".4s, v1.4s\n\t"                                                                         \
-    "fadd v" #c2 ".4s, v" #c2 ".4s, v2.4s\n\t"                                                                         \
-    "stp q" #c0 ", q" #c1 ", [%[d]]\n\t"                                                                               \
-    "str q" #c2 ", [%[d], #32]\n\t"                                                                                    \
-    "add %[addend], %[addend], %[addend_stride], lsl #2\n\t"                                                           \
-    "add %[d], %[d], %[stride], lsl #2\n\t"
+    FINISH_ONE_ROW("fadd v" #c0 ".4s, v" #c0 ".4s, v0.4s\n\t"                                                          \
+                   "fadd v" #c1 ".4s, v" #c1 ".4s, v1.4s\n\t"                                                          \
+                   "fadd v" #c2 ".4s, v" #c2 ".4s, v2.4s\n\t"                                                          \
+                   "stp q" #c0 ", q" #c1 ", [%[d]]\n\t"                                                                \
+                   "str q" #c2 ", [%[d], #32]\n\t")
 
 // clang-format off
 static void multiply_8x12(const struct kernel_tile *tile) {
-    int64_t inner = tile->inner;
-    const void *a = tile->a, *b = tile->b;
-    const float *addend = tile->addend;
-    float *d = tile->d;
-    __asm__ volatile(
-        ZERO(8) ZERO(9) ZERO(10) ZERO(11) ZERO(12) ZERO(13) ZERO(14) ZERO(15)
-        ZERO(16) ZERO(17) ZERO(18) ZERO(19) ZERO(20) ZERO(21) ZERO(22) ZERO(23)
-        ZERO(24) ZERO(25) ZERO(26) ZERO(27) ZERO(28) ZERO(29) ZERO(30) ZERO(31)
-        "cbz %[inner], 2f\n\t"
-        LOAD_B(0) LOAD_B(1) LOAD_B(2) LOAD_A(4) LOAD_A(5)
-        ".p2align 6\n"
-        "1:\n\t"
+    MULTIPLY_8X12(
+        tile,
+        LOAD_B(0) LOAD_B(1) LOAD_B(2) LOAD_A(4) LOAD_A(5),
         STEP(0, 1, 2, 3, 4, 5, 6, 7)
         STEP(3, 0, 1, 2, 6, 7, 4, 5)
         STEP(2, 3, 0, 1, 4, 5, 6, 7)
-        STEP(1, 2, 3, 0, 6, 7, 4, 5)
-        "subs %[inner], %[inner], #4\n\t"
-        "b.ne 1b\n"
-        "2:\n\t"
+        STEP(1, 2, 3, 0, 6, 7, 4, 5), 4,
         FINISH_ROW(8, 16, 24) FINISH_ROW(9, 17, 25) FINISH_ROW(10, 18, 26) FINISH_ROW(11, 19, 27)
-        FINISH_ROW(12, 20, 28) FINISH_ROW(13, 21, 29) FINISH_ROW(14, 22, 30) FINISH_ROW(15, 23, 31)
-        : [inner] "+r"(inner), [a] "+r"(a), [b] "+r"(b), [addend] "+r"(addend), [d] "+r"(d)
-        : [addend_stride] "r"(tile->addend_stride), [stride] "r"(tile->stride)
-        : "cc", "memory", "v0", "v1", "v2", "v3", "v4", "v5", "v6", "v7", "v8", "v9", "v10", "v11", "v12", "v13",
-          "v14", "v15", "v16", "v17", "v18", "v19", "v20", "v21", "v22", "v23", "v24", "v25", "v26", "v27", "v28",
-          "v29", "v30", "v31");
+        FINISH_ROW(12, 20, 28) FINISH_ROW(13, 21, 29) FINISH_ROW(14, 22, 30) FINISH_ROW(15, 23, 31));
 }
 // clang-format on
 

@@ -1,0 +1,30 @@
+// A line of words, as a shell would hand it over, into a configuration.
+#ifndef TESTS_CONFIG_PARSE_LINE_H
+#define TESTS_CONFIG_PARSE_LINE_H
+
+#include "base/memory.h"
+#include "config/config.h"
+#include <stdlib.h>
+#include <string.h>
+
+// Frees what `config` held. Words are separated by blanks.
+static inline int parse_line(struct config *config, const char *line) {
+    config_free(config);
+    struct string_list words = {0};
+    char *copy = memory_string(line);
+    string_list_add(&words, "train");
+    for (char *word = copy; *word;) {
+        size_t length = strcspn(word, " ");
+        char *next = word + length + (word[length] == ' ');
+        word[length] = '\0';
+        if (length)
+            string_list_add(&words, word);
+        word = next;
+    }
+    int status = config_parse(config, (int)words.count, words.items);
+    string_list_free(&words);
+    free(copy);
+    return status;
+}
+
+#endif
