@@ -2,18 +2,12 @@
 // because a container with two processors' worth of time on a machine of 64 must not start 64 threads.
 #include "base/pool_processors.h"
 
-#include "base/error.h"
+#include "base/cgroup.h"
 #include "base/file.h"
-#include "base/memory.h"
 #include "base/pool.h"
-#include <inttypes.h>
 #include <sched.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
-
-enum { SMALL_FILE_BYTES = 1 << 16 };
 
 // The mask of a large machine does not fit the fixed cpu_set_t, so its size is tried upward.
 static int processors_in_mask(void) {
@@ -39,54 +33,28 @@ static int smaller_limit(int limit, int64_t quota, int64_t period) {
     return processors < limit ? (int)processors : limit;
 }
 
-// Reads up to two numbers (microseconds) out of folder/name; how many there were. "max" and missing files give none.
-static int read_numbers(const char *folder, const char *name, int64_t numbers[2]) {
-    struct buffer text = {0};
-    char *path = file_join(folder, name);
-    int count = 0;
-    if (file_read_all(path, SMALL_FILE_BYTES, &text) == 0)
-        count = sscanf(buffer_string(&text), "%" SCNd64 " %" SCNd64, &numbers[0], &numbers[1]);
-    buffer_free(&text);
-    free(path);
-    return count > 0 ? count : 0;
-}
-
 // Version 2: every group from ours up to the root may set a quota; the smallest holds.
-static int quota_version_2(const char *root, const char *membership, int limit) {
-    struct buffer groups = {0};
+static void look_at_group(void *context, const char *folder) {
+    int *limit = context;
     int64_t numbers[2];
-    if (file_read_all(membership, SMALL_FILE_BYTES, &groups) < 0)
-        return limit;
-    const char *line = strstr(buffer_string(&groups), "0::/");
-    size_t length = line ? strcspn(line + 3, "\n") : 0;
-    char *folder = memory_printf("%s%.*s", root, (int)length, line ? line + 3 : "");
-    while (strlen(folder) >= strlen(root)) {
-        if (read_numbers(folder, "cpu.max", numbers) == 2)
-            limit = smaller_limit(limit, numbers[0], numbers[1]);
-        char *parent = file_parent(folder);
-        free(folder);
-        folder = parent;
-    }
-    free(folder);
-    buffer_free(&groups);
-    return limit;
+    if (cgroup_read_numbers(folder, "cpu.max", numbers) == 2)
+        *limit = smaller_limit(*limit, numbers[0], numbers[1]);
 }
 
 // Version 1, as a container sees it: its own group is mounted as the root.
 static int quota_version_1(const char *root, int limit) {
     char *folder = file_join(root, "cpu");
     int64_t quota[2], period[2];
-    if (read_numbers(folder, "cpu.cfs_quota_us", quota) == 1 && read_numbers(folder, "cpu.cfs_period_us", period) == 1)
+    if (cgroup_read_numbers(folder, "cpu.cfs_quota_us", quota) == 1 &&
+        cgroup_read_numbers(folder, "cpu.cfs_period_us", period) == 1)
         limit = smaller_limit(limit, quota[0], period[0]);
     free(folder);
     return limit;
 }
 
 int pool_processors_in_quota(const char *root, const char *membership, int limit) {
-    limit = quota_version_2(root, membership, limit);
-    limit = quota_version_1(root, limit);
-    error_clear();  // a file that is not there is no error here
-    return limit;
+    cgroup_visit(root, membership, look_at_group, &limit);
+    return quota_version_1(root, limit);
 }
 
 int pool_available_processors(void) {

@@ -114,7 +114,8 @@ int checkpoint_save(const struct checkpoint_save *save);
 
 // The same in two halves, so that training can go on while files are written: the first returns when this rank's share
 // is copied to host memory, and a thread writes it; the second waits for the thread and publishes the checkpoint. All
-// ranks call each, and only one job may be under way. `save` and what it points to may go after the first half.
+// ranks call each, and only one job may be under way. `save` and what it points to may go after the first half. Where a
+// machine has no memory for the copies, the first half warns, and returns when the files are written.
 struct checkpoint_job;
 int checkpoint_save_start(struct checkpoint_job **job, const struct checkpoint_save *save);
 bool checkpoint_save_is_written(struct checkpoint_job *job);  // this rank's share: the second half will not wait for it

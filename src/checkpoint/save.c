@@ -7,6 +7,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/memory_room.h"
 #include "checkpoint/extra.h"
 #include "checkpoint/folder.h"
 #include "checkpoint/manifest.h"
@@ -295,6 +296,32 @@ static void *write_in_background(void *context) {
     return NULL;
 }
 
+// Of the ranks on one machine one is enough to speak.
+static bool is_first_here(const struct checkpoint_job *job) {
+    for (int rank = 0; job->all && rank < job->rank; rank++)
+        if (group_is_neighbour(job->all, rank))
+            return false;
+    return true;
+}
+
+// Whether this machine has memory for copies of the shares of all its ranks, with a tenth to spare for what runs
+// meanwhile. One machine that has not is enough: all ranks do the same.
+static bool has_room_for_copies(const struct checkpoint_job *job) {
+    uint64_t needed = 0, room = memory_room();
+    for (int rank = 0; rank < job->ranks; rank++)
+        for (int i = 0; i < SHARE_FILES && (!job->all || group_is_neighbour(job->all, rank)); i++)
+            needed += (uint64_t)job->sizes[SHARE_FILES * rank + i];
+    bool is_here = needed <= room - room / 10;
+    if (!is_here && is_first_here(job))
+        log_warn("--async-save: the copies of this machine's ranks need %.3g GB of host memory and %.3g GB are "
+                 "available; training waits until the checkpoint of iteration %" PRId64 " is written",
+                 (double)needed / 1e9, (double)room / 1e9, job->state.iteration);
+    int64_t is_short = !is_here;
+    if (job->all)
+        comm_max_i64(job->all, &is_short, 1, "room for a checkpoint");
+    return !is_short;
+}
+
 int checkpoint_save_start(struct checkpoint_job **result, const struct checkpoint_save *save) {
     CHECK(!save->produce);
     struct checkpoint_job *job = open_job(save);
@@ -304,11 +331,17 @@ int checkpoint_save_start(struct checkpoint_job **result, const struct checkpoin
         close_job(job);
         return -1;
     }
+    *result = job;
+    if (!has_room_for_copies(job)) {
+        job->status = write_shares(job, save);
+        job->note = job->status < 0 ? error_take() : NULL;
+        atomic_store(&job->is_written, true);
+        return 0;
+    }
     share_keep(&job->shares[0], save);
     job->has_thread = pthread_create(&job->thread, NULL, write_in_background, job) == 0;
     if (!job->has_thread)
         write_in_background(job);
-    *result = job;
     return 0;
 }
 

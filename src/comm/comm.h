@@ -73,6 +73,8 @@ int world_group(struct world *world, struct group **group, const int *ranks, int
 int group_rank(const struct group *group);
 int group_size(const struct group *group);
 const char *group_name(const struct group *group);
+// Whether a rank of the group is on this one's machine.
+bool group_is_neighbour(const struct group *group, int rank);
 // What this rank has given this group so far, tensors of one kind of collective.
 struct traffic group_traffic(const struct group *group, enum collective_kind kind);
 const struct record *world_record(const struct world *world);

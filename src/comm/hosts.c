@@ -37,6 +37,12 @@ void hosts_gather(struct world *world) {
     }
 }
 
+bool group_is_neighbour(const struct group *group, int rank) {
+    const struct host_name *hosts = group->world->hosts;
+    const struct host_name *own = &hosts[group->ranks[group->rank]], *other = &hosts[group->ranks[rank]];
+    return memcmp(own, other, sizeof *own) == 0;
+}
+
 void hosts_name_peers(const struct group *group, struct buffer *out) {
     int others = group->size - 1, named = 0;
     for (int i = 0; i < group->size && named < NAMED_PEERS; i++) {

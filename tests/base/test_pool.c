@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/memory.h"
+#include "base/memory_room.h"
 #include "base/pool_processors.h"
 #include "base/pool.h"
 #include <sched.h>
@@ -187,5 +188,42 @@ TEST(quotas) {
     free(group), free(above), free(old), free(membership);
 }
 
-TEST_MAIN(TEST_CASE(every_index_once), TEST_CASE(runs_in_quick_succession), TEST_CASE(sleeping_and_waking),
-          TEST_CASE(create_and_free), TEST_CASE(messages_travel), TEST_CASE(processors), TEST_CASE(quotas))
+// The least of machine, groups and old-style groups; pages of files that nobody has touched lately are room.
+TEST(memory_of_groups) {
+    char root[] = "/tmp/bevatron-test-XXXXXX";
+    EXPECT(mkdtemp(root));
+    char *group = file_join(root, "a/b"), *above = file_join(root, "a"), *old = file_join(root, "memory");
+    char *membership = file_join(root, "membership");
+    struct memory_files files = {.proc = root, .cgroups = root, .membership = membership};
+    EXPECT_OK(file_make_folders(group));
+    EXPECT_OK(file_make_folders(old));
+    EXPECT(memory_room_in(&files) == UINT64_MAX);
+    write_text(root, "meminfo", "MemTotal:        9000 kB\nMemFree:  10 kB\nMemAvailable:    4000 kB\n");
+    EXPECT_INT(memory_room_in(&files), 4096000);
+    write_text(root, "membership", "0::/a/b\n");
+    write_text(group, "memory.max", "max\n");
+    write_text(group, "memory.current", "3000000\n");
+    EXPECT_INT(memory_room_in(&files), 4096000);
+    write_text(group, "memory.max", "5000000\n");
+    EXPECT_INT(memory_room_in(&files), 2000000);
+    write_text(group, "memory.stat", "anon 7\ninactive_file 500000\nactive_file 3\n");
+    EXPECT_INT(memory_room_in(&files), 2500000);
+    write_text(above, "memory.max", "100\n");
+    write_text(above, "memory.current", "200\n");
+    EXPECT_INT(memory_room_in(&files), 0);
+    write_text(above, "memory.max", "1000200\n");
+    EXPECT_INT(memory_room_in(&files), 1000000);
+    write_text(old, "memory.limit_in_bytes", "9223372036854771712\n");
+    write_text(old, "memory.usage_in_bytes", "100\n");
+    EXPECT_INT(memory_room_in(&files), 1000000);
+    write_text(old, "memory.limit_in_bytes", "600\n");
+    EXPECT_INT(memory_room_in(&files), 500);
+    EXPECT_STRING(error_message(), "");
+    EXPECT(memory_room() > 0);
+    EXPECT_OK(file_remove_tree(root));
+    free(group), free(above), free(old), free(membership);
+}
+
+TEST_MAIN(TEST_CASE(memory_of_groups), TEST_CASE(every_index_once), TEST_CASE(runs_in_quick_succession),
+          TEST_CASE(sleeping_and_waking), TEST_CASE(create_and_free), TEST_CASE(messages_travel), TEST_CASE(processors),
+          TEST_CASE(quotas))
