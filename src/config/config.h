@@ -238,7 +238,7 @@ struct config {
     char *recompute_granularity;  // NULL | "selective" | "full"
     char *recompute_method;       // NULL | "uniform" | "block"
     int64_t recompute_num_layers;
-    struct string_list recompute_modules;
+    struct string_list recompute_modules;  // core_attn | mlp_act | layernorm; none: core_attn
     bool distribute_saved_activations;
 
     // Derived by config_validate, undefined before it.

@@ -384,7 +384,10 @@ static const struct flag rows[] = {
            "recompute activations in the backward pass: attention, or whole layers"),
     CHOICE("--recompute-method", recompute_method, NULL, recompute_names, "which layers are recomputed", ADVANCED),
     INT("--recompute-num-layers", recompute_num_layers, NULL, 1, 100000, "how many layers together", ADVANCED),
-    LIST("--recompute-modules", recompute_modules, "NAME…", "what selective recomputation covers", ADVANCED),
+    LIST("--recompute-modules", recompute_modules, "NAME…",
+         "what selective recomputation covers: core_attn (attention, when none is named), mlp_act (the activation of "
+         "an MLP)",
+         ADVANCED),
     SWITCH("--distribute-saved-activations", distribute_saved_activations, "divide saved inputs over tensor ranks",
            ADVANCED),
 };

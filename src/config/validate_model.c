@@ -161,10 +161,14 @@ static void validate_mlp(struct config *config, struct complaints *complaints) {
 }
 
 static void validate_recompute(struct config *config, struct complaints *complaints) {
-    for (int64_t i = 0; i < config->recompute_modules.count; i++)
-        if (!is(config->recompute_modules.items[i], "core_attn"))
-            complain(complaints, "--recompute-modules %s is not implemented in this version; core_attn is",
-                     config->recompute_modules.items[i]);
+    for (int64_t i = 0; i < config->recompute_modules.count; i++) {
+        const char *name = config->recompute_modules.items[i];
+        if (!is(name, "core_attn") && !is(name, "mlp_act") && !is(name, "layernorm"))
+            complain(complaints,
+                     "--recompute-modules %s is not implemented in this version; core_attn and mlp_act are, and "
+                     "layernorm is always recomputed",
+                     name);
+    }
     if (is(config->recompute_granularity, "full") && !config->recompute_method)
         config->recompute_method = memory_string("uniform");
     if (is(config->recompute_granularity, "full") && config->recompute_num_layers == 0)

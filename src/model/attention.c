@@ -205,15 +205,15 @@ void attention_forward(const struct attention *attention, const struct pass *pas
     arena_release(pass->scratch, mark);
 }
 
-// From the gradients of the projections to those of their weights and inputs.
-static void backward_projections(const struct attention *attention, const struct pass *pass, struct tensor dqkv,
-                                 struct tensor dkv, struct tensor dx, struct tensor x) {
+// From the gradients of the projections to those of their inputs, and of the weights that take the memory. Returns the
+// first one's as its weight's gradient takes it.
+static struct tensor backward_projections(const struct attention *attention, const struct pass *pass,
+                                          struct tensor dqkv, struct tensor dkv, struct tensor dx) {
     const struct linear *first = attention->is_cross ? &attention->q : &attention->qkv;
     if (!attention->is_cross)
         turn(attention, pass, dqkv, true);
     dqkv = linear_gradient(first, pass, dqkv);
     linear_backward_input(first, pass, dx, dqkv, (struct tensor){0});
-    linear_backward_weight(first, pass, dqkv, x);
     linear_backward_bias(first, pass, dqkv);
     if (attention->is_cross) {
         dkv = linear_gradient(&attention->kv, pass, dkv);
@@ -221,6 +221,7 @@ static void backward_projections(const struct attention *attention, const struct
         linear_backward_weight(&attention->kv, pass, dkv, pass->memory.x);
         linear_backward_bias(&attention->kv, pass, dkv);
     }
+    return dqkv;
 }
 
 // What the backward of attention itself takes and gives, all chunks together.
@@ -264,10 +265,9 @@ static struct tensor backward_chunk(const struct attention *attention, const str
     return dkv;
 }
 
-void attention_backward(const struct attention *attention, const struct pass *pass, const struct attention_saved *saved,
-                        struct tensor dx, struct tensor ddelta, struct tensor x) {
+struct tensor attention_backward(const struct attention *attention, const struct pass *pass,
+                                 const struct attention_saved *saved, struct tensor dx, struct tensor ddelta) {
     int64_t N = pass_rows(pass), width = attention->proj.in;
-    size_t mark = arena_mark(pass->scratch);
     struct gathered gathered = context_gather_start(pass, keys_of(attention, saved), key_columns(attention));
     struct attention_gradient g = {.q = queries_of(attention, saved), .out = saved->out, .lse = saved->lse};
     if (attention->is_recomputed) {
@@ -287,6 +287,5 @@ void attention_backward(const struct attention *attention, const struct pass *pa
     for (int which = 0; which < pass_chunks(pass); which++)
         parts[which] = backward_chunk(attention, pass, &g, which);
     context_scatter(pass, g.dkv, key_columns(attention), parts);
-    backward_projections(attention, pass, g.dq, g.dkv, dx, x);
-    arena_release(pass->scratch, mark);
+    return backward_projections(attention, pass, g.dq, g.dkv, dx);
 }

@@ -57,12 +57,11 @@ static void sublayer_forward(const struct sublayer *sublayer, const struct pass 
         attention_forward(&sublayer->attention, pass, &saved->attention, delta, saved->input);
 }
 
-static void sublayer_backward(const struct sublayer *sublayer, const struct pass *pass,
-                              const struct sublayer_saved *saved, struct tensor dx, struct tensor ddelta) {
+static struct tensor sublayer_backward(const struct sublayer *sublayer, const struct pass *pass,
+                                       const struct sublayer_saved *saved, struct tensor dx, struct tensor ddelta) {
     if (sublayer->kind == SUBLAYER_MLP)
-        mlp_backward(&sublayer->mlp, pass, &saved->mlp, dx, ddelta, saved->input);
-    else
-        attention_backward(&sublayer->attention, pass, &saved->attention, dx, ddelta, saved->input);
+        return mlp_backward(&sublayer->mlp, pass, &saved->mlp, dx, ddelta);
+    return attention_backward(&sublayer->attention, pass, &saved->attention, dx, ddelta);
 }
 
 // The first product of a sublayer, which takes what its norm gives.
@@ -99,14 +98,15 @@ static struct residual_gradient residual_gradient_of(const struct block *block, 
                                       .dropout = dropout_after(block, pass, sublayer)};
 }
 
-// The norm before a sublayer. A result in 8 bits whose range is not known yet, or which the device does not store by
-// itself, is made in two steps.
+// The norm before a sublayer; its result is kept in 8 bits or is in scratch. One in 8 bits whose range is not known yet,
+// or which the device does not store by itself, is made in two steps.
 static void norm_before(const struct sublayer *sublayer, const struct pass *pass, struct sublayer_saved *saved,
                         struct tensor stream, const struct residual *residual) {
     const struct linear *first = first_linear(sublayer);
     int64_t N = pass_stream_rows(pass);
     bool is_fp8 = linear_is_fp8(first, pass);
-    norm_take(&sublayer->norm, pass, &saved->norm, N, is_fp8 ? linear_take_input(first, pass, N) : (struct tensor){0});
+    norm_take(&sublayer->norm, pass, &saved->norm, N,
+              is_fp8 ? linear_take_input(first, pass, N) : arena_2d(pass->scratch, pass->dtype, N, stream.shape[1]));
     if (!is_fp8 || (first->fp8->is_known && pass->device->ops->fuses_quantize)) {
         norm_forward(&sublayer->norm, pass, &saved->norm, stream, residual);
         return;
@@ -133,9 +133,11 @@ static void forward_pre_norm(const struct block *block, const struct pass *pass,
             s->x = arena_2d(pass->saved, pass->dtype, N, block->C);
             residual = residual_of(block, pass, before, delta, s->x);
         }
+        size_t mark = arena_mark(pass->scratch);
         norm_before(sublayer, pass, s, stream, &residual);
         s->input = s->norm.y;
         sublayer_forward(sublayer, pass, s, delta);
+        arena_release(pass->scratch, mark);
         before = sublayer;
     }
     op_dropout_add(pass->device, &(struct op_dropout_add){.out = out,
@@ -176,8 +178,8 @@ void block_forward(const struct block *block, const struct pass *pass, struct bl
         arena_release(pass->saved, kept);
 }
 
-// dnorm (N, C) is between a sublayer and its norm. The norm of one sublayer also gives the gradient of what the one
-// before it added.
+// dnorm (N, C) is between a sublayer and its norm, which puts in its place what it gave to the sublayer. The norm of one
+// sublayer also gives the gradient of what the one before it added.
 static void backward_pre_norm(const struct block *block, const struct pass *pass, const struct block_saved *saved,
                               struct tensor dx, struct tensor ddelta, struct tensor dnorm) {
     const struct sublayer *last = &block->sublayers[block->count - 1];
@@ -187,11 +189,18 @@ static void backward_pre_norm(const struct block *block, const struct pass *pass
                                                                     .dropout = dropout_after(block, pass, last)});
     for (int i = block->count - 1; i >= 0; i--) {
         const struct sublayer_saved *s = &saved->sublayers[i];
-        sublayer_backward(&block->sublayers[i], pass, s, dnorm, ddelta);
+        const struct linear *first = first_linear(&block->sublayers[i]);
+        bool is_kept = linear_is_fp8(first, pass);
+        size_t mark = arena_mark(pass->scratch);
+        struct tensor dfirst = sublayer_backward(&block->sublayers[i], pass, s, dnorm, ddelta);
         struct norm_gradient gradient = {.dx = dx, .dy = dnorm, .x = s->x, .dresidual = dx};
+        if (!is_kept)
+            gradient.y = dnorm;
         if (i > 0)
             gradient.residual = residual_gradient_of(block, pass, &block->sublayers[i - 1], ddelta);
         norm_backward(&block->sublayers[i].norm, pass, &s->norm, &gradient);
+        linear_backward_weight(first, pass, dfirst, is_kept ? s->input : dnorm);
+        arena_release(pass->scratch, mark);
     }
 }
 
@@ -206,7 +215,10 @@ static void backward_post_norm(const struct block *block, const struct pass *pas
                                          .x = s->x,
                                          .residual = residual_gradient_of(block, pass, &block->sublayers[i], ddelta)};
         norm_backward(&block->sublayers[i].norm, pass, &s->norm, &gradient);
-        sublayer_backward(&block->sublayers[i], pass, s, dx, ddelta);
+        size_t mark = arena_mark(pass->scratch);
+        struct tensor dfirst = sublayer_backward(&block->sublayers[i], pass, s, dx, ddelta);
+        linear_backward_weight(first_linear(&block->sublayers[i]), pass, dfirst, s->input);
+        arena_release(pass->scratch, mark);
         op_dropout_add(pass->device, &(struct op_dropout_add){.out = dx, .x = dx, .residual = dsum});
     }
 }

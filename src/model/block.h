@@ -2,7 +2,8 @@
 // each a sublayer with a norm and a residual addition.
 //   pre-norm:   stream += drop(sublayer(norm(stream)) + bias), for each sublayer
 //   post-norm:  stream = norm(stream + drop(sublayer(stream) + bias))
-// The addition is part of the operation of the norm that follows it.
+// The addition is part of the operation of the norm that follows it. What a norm before a sublayer gives is not kept:
+// its backward makes it again, and then the gradient of the sublayer's first weight can be made from it.
 #ifndef MODEL_BLOCK_H
 #define MODEL_BLOCK_H
 
@@ -50,11 +51,11 @@ struct mlp {
     struct linear fc1;  // (F, C), gated (2F, C): gate, then what it multiplies
     struct linear fc2;  // (C, F)
     enum activation activation;
-    bool is_gated;
+    bool is_gated, is_recomputed;  // the latter: a result that costs a step to be made again is not kept either
 };
 struct mlp_saved {
-    struct tensor before;  // (N, F) or (N, 2F): input of the activation
-    struct tensor after;   // (N, F)
+    struct tensor before;  // (N, F) or (N, 2F): input of the activation; the backward overwrites it
+    struct tensor after;   // (N, F); where it was not kept the backward makes it again
 };
 
 enum sublayer_kind { SUBLAYER_SELF, SUBLAYER_CROSS, SUBLAYER_MLP };
@@ -68,7 +69,7 @@ struct sublayer {
 };
 struct sublayer_saved {
     struct tensor x;      // (N, C): what the norm was given
-    struct tensor input;  // (N, C): what the sublayer was given
+    struct tensor input;  // (N, C): what the sublayer was given; only kept where the norm comes after, or in 8 bits
     struct norm_saved norm;
     struct attention_saved attention;
     struct mlp_saved mlp;
@@ -97,17 +98,19 @@ void block_backward(const struct block *block, const struct pass *pass, const st
                     struct tensor dx);
 
 // The sublayers, in attention.c and mlp.c. All leave their last bias to whoever adds the result to
-// the stream: delta (N, C) = sublayer(x) without it; dx (N, C) is written from ddelta.
+// the stream: delta (N, C) = sublayer(x) without it; dx (N, C) is written from ddelta. The gradient of the first
+// product's weight is left to who has x: what the backward returns is the gradient of that product's result, in scratch
+// that the caller gives back.
 void attention_build(struct attention *attention, struct param_list *params, const char *name,
                      const struct block_options *options);
 void attention_forward(const struct attention *attention, const struct pass *pass, struct attention_saved *saved,
                        struct tensor delta, struct tensor x);
-void attention_backward(const struct attention *attention, const struct pass *pass, const struct attention_saved *saved,
-                        struct tensor dx, struct tensor ddelta, struct tensor x);
+struct tensor attention_backward(const struct attention *attention, const struct pass *pass,
+                                 const struct attention_saved *saved, struct tensor dx, struct tensor ddelta);
 void mlp_build(struct mlp *mlp, struct param_list *params, const char *name, const struct block_options *options);
 void mlp_forward(const struct mlp *mlp, const struct pass *pass, struct mlp_saved *saved, struct tensor delta,
                  struct tensor x);
-void mlp_backward(const struct mlp *mlp, const struct pass *pass, const struct mlp_saved *saved, struct tensor dx,
-                  struct tensor ddelta, struct tensor x);
+struct tensor mlp_backward(const struct mlp *mlp, const struct pass *pass, const struct mlp_saved *saved,
+                           struct tensor dx, struct tensor ddelta);
 
 #endif

@@ -80,7 +80,12 @@ static float scale_of(const struct config *config) {
 }
 
 static void set_recompute(struct choices *choices, const struct config *config) {
-    choices->recomputes_attention = is(config->recompute_granularity, "selective");
+    bool is_selective = is(config->recompute_granularity, "selective");
+    choices->recomputes_attention = is_selective && config->recompute_modules.count == 0;
+    for (int64_t i = 0; is_selective && i < config->recompute_modules.count; i++) {
+        choices->recomputes_attention |= is(config->recompute_modules.items[i], "core_attn");
+        choices->recomputes_activation |= is(config->recompute_modules.items[i], "mlp_act");
+    }
     choices->divides_inputs = config->distribute_saved_activations && choices->parts > 1;
     choices->is_recompute_uniform = !is(config->recompute_method, "block");
     if (is(config->recompute_granularity, "full"))

@@ -29,7 +29,8 @@ struct choices {
     double hidden_dropout, attention_dropout;
     int parts, part;            // ranks that share each layer, and which of them this is
     bool splits_rows;           // they divide the stream between them, see struct pass
-    bool recomputes_attention;  // selective recompute
+    bool recomputes_attention;  // selective recompute: of attention, and of the activation of an MLP
+    bool recomputes_activation;
     int64_t recomputed_layers;  // full recompute: 0 off; uniform: layers together; block: the first so many, one by one
     bool is_recompute_uniform;
     bool divides_inputs;  // full recompute: ranks that share layers keep some rows each of the layers' inputs

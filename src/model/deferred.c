@@ -31,7 +31,8 @@ static struct tensor keep(struct deferred *deferred, const struct pass *pass, st
 void deferred_add(struct deferred *deferred, const struct pass *pass, const struct deferred_product *product) {
     CHECK(!linear_is_fp8(product->linear, pass));
     struct deferred_product kept = *product;
-    kept.dy = keep(deferred, pass, product->dy);
+    if (deferred->copies_inputs || !is_in(pass->saved, product->dy))
+        kept.dy = keep(deferred, pass, product->dy);
     if (deferred->copies_inputs || is_in(pass->scratch, product->x))
         kept.x = keep(deferred, pass, product->x);
     if (deferred->count == deferred->capacity)

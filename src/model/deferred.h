@@ -1,6 +1,6 @@
 // Products for the gradients of weights that are put off: of a backward pass only the gradient of its input is waited
 // for, and the other half can be made whenever there is time (zero-bubble schedules). What a product needs is kept: the
-// output's gradient, which would be gone with the scratch, and the input where it would be gone too.
+// output's gradient and the input, where they would be gone with the scratch.
 #ifndef MODEL_DEFERRED_H
 #define MODEL_DEFERRED_H
 

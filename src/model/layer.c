@@ -324,6 +324,8 @@ void norm_backward(const struct norm *norm, const struct pass *pass, const struc
                                        .gain = norm->gain->value,
                                        .mean = saved->mean,
                                        .rstd = saved->rstd,
+                                       .y = gradient->y,
+                                       .bias = gradient->y.data && norm->bias ? norm->bias->value : (struct tensor){0},
                                        .dresidual = gradient->dresidual,
                                        .ddelta = gradient->residual.ddelta,
                                        .ddelta_bias = gradient->residual.dbias,

@@ -142,9 +142,9 @@ void norm_build(struct norm *norm, struct param_list *params, const char *name, 
 
 struct norm_saved {
     struct tensor mean, rstd;  // (N) fp32; no mean with RMS
-    struct tensor y;           // (N, C): what the next product's weight gradient needs, maybe in 8 bits
+    struct tensor y;           // (N, C): the result, maybe in 8 bits; where it was not kept the backward makes it again
 };
-// Takes what the norm of so many rows keeps; y is where the result goes, none to take that too.
+// Takes what the norm of so many rows keeps; y is where the result goes, none to keep that too.
 void norm_take(const struct norm *norm, const struct pass *pass, struct norm_saved *saved, int64_t rows,
                struct tensor y);
 
@@ -165,6 +165,7 @@ struct norm_gradient {
     struct tensor dx, dy;     // (N, C): out, in
     struct tensor x;          // (N, C): what was normalised
     struct tensor dresidual;  // (N, C) or none: added to dx
+    struct tensor y;          // (N, C) out or none: the result once more; may be dy
     struct residual_gradient residual;
 };
 void norm_backward(const struct norm *norm, const struct pass *pass, const struct norm_saved *saved,

@@ -1,6 +1,6 @@
 // The feed-forward part of a block: C → F, activation, F → C; gated: C → 2F, activation of one half times the other,
 // F → C. The tanh GELU of a layer with a bias is part of the products around it; other activations are a step of their
-// own.
+// own, whose backward makes its result again, so that it need not be kept.
 #include "base/memory.h"
 #include "model/block.h"
 
@@ -27,6 +27,7 @@ void mlp_build(struct mlp *mlp, struct param_list *params, const char *name, con
     linear_build(&mlp->fc2, params, fc2_name, &fc2);
     mlp->activation = choices->activation;
     mlp->is_gated = choices->is_gated;
+    mlp->is_recomputed = choices->recomputes_activation;
     free(fc1_name);
     free(fc2_name);
 }
@@ -43,8 +44,13 @@ static struct tensor take_before(const struct mlp *mlp, const struct pass *pass,
     return is_fused(mlp) ? (struct tensor){0} : after;
 }
 
+// Whether the activation's result is kept: to make it again beside a fused product costs a step of its own.
+static bool keeps_after(const struct mlp *mlp) {
+    return is_fused(mlp) && !mlp->is_recomputed;
+}
+
 static void forward_plain(const struct mlp *mlp, const struct pass *pass, struct mlp_saved *saved, struct tensor x) {
-    saved->after = arena_2d(pass->saved, pass->dtype, pass_rows(pass), mlp->fc2.in);
+    saved->after = arena_2d(keeps_after(mlp) ? pass->saved : pass->scratch, pass->dtype, pass_rows(pass), mlp->fc2.in);
     saved->before = take_before(mlp, pass, saved->after);
     if (is_fused(mlp)) {
         linear_forward(&mlp->fc1, pass, saved->after, x, EPILOGUE_BIAS_ACTIVATION, saved->before);
@@ -75,11 +81,13 @@ static void forward_fp8(const struct mlp *mlp, const struct pass *pass, struct m
 
 void mlp_forward(const struct mlp *mlp, const struct pass *pass, struct mlp_saved *saved, struct tensor delta,
                  struct tensor x) {
+    size_t mark = arena_mark(pass->scratch);
     if (linear_is_fp8(&mlp->fc2, pass))
         forward_fp8(mlp, pass, saved, x);
     else
         forward_plain(mlp, pass, saved, x);
     linear_forward(&mlp->fc2, pass, delta, saved->after, EPILOGUE_NONE, (struct tensor){0});
+    arena_release(pass->scratch, mark);
 }
 
 // The gradient of the activation's input in 8 bits, as the first product takes it.
@@ -102,42 +110,46 @@ static struct tensor backward_activation_fp8(const struct mlp *mlp, const struct
     return stored;
 }
 
-// dbefore = the gradient of the activation's input, from ddelta, that of the MLP's output.
-static void backward_activation(const struct mlp *mlp, const struct pass *pass, const struct mlp_saved *saved,
-                                struct tensor dbefore, struct tensor ddelta) {
+// The gradient of the activation's input, and the activation's result.
+struct around {
+    struct tensor dbefore, after;
+};
+
+// From ddelta, the gradient of the MLP's output. Without room of their own: what was made again lies where its gradient
+// or the activation's input were, and that gradient where the input was.
+static struct around backward_activation(const struct mlp *mlp, const struct pass *pass, const struct mlp_saved *saved,
+                                         struct tensor ddelta) {
+    int64_t N = pass_rows(pass);
+    struct tensor dafter = arena_2d(pass->scratch, pass->dtype, N, mlp->fc2.in), before = saved->before;
+    linear_backward_input(&mlp->fc2, pass, dafter, ddelta, is_fused(mlp) ? before : (struct tensor){0});
+    if (keeps_after(mlp))
+        return (struct around){dafter, saved->after};
     if (is_fused(mlp)) {
-        linear_backward_input(&mlp->fc2, pass, dbefore, ddelta, saved->before);
-        return;
+        op_activation_forward(pass->device,
+                              &(struct op_activation_forward){.y = before, .x = before, .activation = mlp->activation});
+        return (struct around){dafter, before};
     }
-    if (!mlp->is_gated) {
-        linear_backward_input(&mlp->fc2, pass, dbefore, ddelta, (struct tensor){0});
-        op_activation_backward(pass->device,
-                               &(struct op_activation_backward){
-                                   .dx = dbefore, .dy = dbefore, .x = saved->before, .activation = mlp->activation});
-        return;
-    }
-    size_t mark = arena_mark(pass->scratch);
-    struct tensor dafter = arena_2d(pass->scratch, pass->dtype, pass_rows(pass), mlp->fc2.in);
-    linear_backward_input(&mlp->fc2, pass, dafter, ddelta, (struct tensor){0});
-    op_glu_backward(pass->device, &(struct op_glu_backward){
-                                      .dx = dbefore, .dy = dafter, .x = saved->before, .activation = mlp->activation});
-    arena_release(pass->scratch, mark);
+    if (mlp->is_gated)
+        op_glu_backward(pass->device,
+                        &(struct op_glu_backward){
+                            .dx = before, .y = dafter, .dy = dafter, .x = before, .activation = mlp->activation});
+    else
+        op_activation_backward(
+            pass->device, &(struct op_activation_backward){
+                              .dx = before, .y = dafter, .dy = dafter, .x = before, .activation = mlp->activation});
+    return (struct around){before, dafter};
 }
 
-void mlp_backward(const struct mlp *mlp, const struct pass *pass, const struct mlp_saved *saved, struct tensor dx,
-                  struct tensor ddelta, struct tensor x) {
-    size_t mark = arena_mark(pass->scratch);
-    struct tensor dbefore;
+struct tensor mlp_backward(const struct mlp *mlp, const struct pass *pass, const struct mlp_saved *saved,
+                           struct tensor dx, struct tensor ddelta) {
     ddelta = linear_output_gradient(&mlp->fc2, pass, ddelta);
-    if (linear_is_fp8(&mlp->fc1, pass)) {
-        dbefore = backward_activation_fp8(mlp, pass, saved, ddelta);
-    } else {
-        dbefore = arena_2d(pass->scratch, pass->dtype, pass_rows(pass), mlp->fc1.out);
-        backward_activation(mlp, pass, saved, dbefore, ddelta);
-    }
-    linear_backward_weight(&mlp->fc2, pass, ddelta, saved->after);
-    linear_backward_input(&mlp->fc1, pass, dx, dbefore, (struct tensor){0});
-    linear_backward_weight(&mlp->fc1, pass, dbefore, x);
-    linear_backward_bias(&mlp->fc1, pass, dbefore);
-    arena_release(pass->scratch, mark);
+    struct around around = {.after = saved->after};
+    if (linear_is_fp8(&mlp->fc1, pass))
+        around.dbefore = backward_activation_fp8(mlp, pass, saved, ddelta);
+    else
+        around = backward_activation(mlp, pass, saved, ddelta);
+    linear_backward_weight(&mlp->fc2, pass, ddelta, around.after);
+    linear_backward_input(&mlp->fc1, pass, dx, around.dbefore, (struct tensor){0});
+    linear_backward_bias(&mlp->fc1, pass, around.dbefore);
+    return around.dbefore;
 }

@@ -62,8 +62,12 @@ void op_activation_backward(struct device *device, const struct op_activation_ba
     check_tensor(name, "x", op->x, matrix);
     check_tensor(name, "dy", op->dy, matrix);
     check_tensor(name, "dx", op->dx, matrix);
+    check_optional(name, "y", op->y, matrix);
     check_apart_or_same(name, "dx", op->dx, "dy", op->dy);
-    check_apart(name, "dx", op->dx, "x", op->x);
+    check_apart_or_same(name, "dx", op->dx, "x", op->x);
+    check_apart_or_same(name, "y", op->y, "dy", op->dy);
+    check_apart(name, "y", op->y, "x", op->x);
+    check_apart(name, "y", op->y, "dx", op->dx);
     check_function(name, op->activation);
     device->ops->activation_backward(device, op);
 }
@@ -89,6 +93,10 @@ void op_glu_backward(struct device *device, const struct op_glu_backward *op) {
     check_tensor(name, "dx", op->dx, packed);
     check_apart_or_same(name, "dx", op->dx, "x", op->x);
     check_apart(name, "dx", op->dx, "dy", op->dy);
+    check_optional(name, "y", op->y, check_2d(op->dy.dtype, rows, width));
+    check_apart_or_same(name, "y", op->y, "dy", op->dy);
+    check_apart(name, "y", op->y, "x", op->x);
+    check_apart(name, "y", op->y, "dx", op->dx);
     check_function(name, op->activation);
     device->ops->glu_backward(device, op);
 }
@@ -138,6 +146,21 @@ void op_norm_forward(struct device *device, const struct op_norm_forward *op) {
     device->ops->norm_forward(device, op);
 }
 
+// The output made once more.
+static void check_norm_again(const char *name, const struct op_norm_backward *op, struct tensor matrix) {
+    check_rule(name, op->y.data || !op->bias.data, "the bias belongs to y");
+    if (!op->y.data)
+        return;
+    check_tensor(name, "y", op->y, matrix);
+    if (op->kind == NORM_LAYER)
+        check_tensor(name, "bias", op->bias, check_1d(op->x.dtype, op->x.shape[1]));
+    check_apart_or_same(name, "y", op->y, "dy", op->dy);
+    check_apart(name, "y", op->y, "x", op->x);
+    check_apart(name, "y", op->y, "dx", op->dx);
+    check_apart(name, "y", op->y, "ddelta", op->ddelta);
+    check_apart(name, "y", op->y, "dresidual", op->dresidual);
+}
+
 void op_norm_backward(struct device *device, const struct op_norm_backward *op) {
     const char *name = "op_norm_backward";
     check_activation(device, name, "x", op->x, 2);
@@ -151,6 +174,8 @@ void op_norm_backward(struct device *device, const struct op_norm_backward *op) 
     check_tensor(name, "dgain", op->dgain, vector);
     check_tensor(name, "rstd", op->rstd, check_1d(DTYPE_F32, rows));
     check_norm_kind(name, op->kind, op->mean, op->dbias);
+    check_rule(name, op->kind == NORM_LAYER || !op->bias.data, "an RMSNorm has neither mean nor bias");
+    check_norm_again(name, op, matrix);
     if (op->kind == NORM_LAYER) {
         check_tensor(name, "mean", op->mean, check_1d(DTYPE_F32, rows));
         check_tensor(name, "dbias", op->dbias, vector);

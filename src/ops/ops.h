@@ -113,9 +113,10 @@ struct op_activation_forward {
     struct tensor x;  // (N, F)
     enum activation activation;
 };
-// dx = dy * activation'(x).
+// dx = dy * activation'(x); and activation(x) once more, for who did not keep it.
 struct op_activation_backward {
-    struct tensor dx;  // (N, F) out; may alias dy
+    struct tensor dx;  // (N, F) out; may alias dy or x
+    struct tensor y;   // (N, F) out or none; may alias dy where dx does not
     struct tensor dy;  // (N, F)
     struct tensor x;   // (N, F)
     enum activation activation;
@@ -128,9 +129,11 @@ struct op_glu_forward {
     struct tensor x;  // (N, 2F)
     enum activation activation;
 };
-// dx [gate | up] = [dy * up * activation'(gate) | dy * activation(gate)].
+// dx [gate | up] = [dy * up * activation'(gate) | dy * activation(gate)]; and activation(gate) * up once more, for who
+// did not keep it.
 struct op_glu_backward {
     struct tensor dx;  // (N, 2F) out; may alias x
+    struct tensor y;   // (N, F) out or none; may alias dy
     struct tensor dy;  // (N, F)
     struct tensor x;   // (N, 2F)
     enum activation activation;
@@ -166,7 +169,8 @@ struct op_norm_forward {
 };
 
 // dx = dresidual + the gradient of the norm's input. With ddelta: ddelta = dx through the dropout (kept elements
-// scaled, dropped ones 0), and ddelta_bias += its column sums.
+// scaled, dropped ones 0), and ddelta_bias += its column sums. With y the norm's output is made once more, for who did
+// not keep it.
 struct op_norm_backward {
     enum norm_kind kind;
     struct tensor dx;            // (N, C) out; may alias dresidual, may not alias dy
@@ -175,6 +179,8 @@ struct op_norm_backward {
     struct tensor x;             // (N, C): what was normalised (sum where there was a delta)
     struct tensor gain;          // (C)
     struct tensor mean, rstd;    // (N) fp32; no mean with RMS
+    struct tensor y;             // (N, C) out or none; may alias dy where ddelta does not
+    struct tensor bias;          // (C), with y; none with RMS
     struct tensor dresidual;     // (N, C) or none
     struct tensor ddelta;        // (N, C) out or none; may alias dy, and dx where the dropout is off
     struct tensor ddelta_bias;   // (C) fp32 accumulated, or none

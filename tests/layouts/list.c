@@ -26,7 +26,7 @@ static const char *const schedule_flags[] = {"", "--num-virtual-stages-per-pipel
                                              "--pipeline-schedule zero-bubble"};
 static const char *const schedule_names[] = {"", " × 2", " × 4", " zero-bubble"};
 static const char *const recompute_flags[] = {
-    "", "--recompute-granularity selective",
+    "", "--recompute-granularity selective --recompute-modules core_attn mlp_act",
     "--recompute-granularity full --recompute-method uniform --recompute-num-layers 1"};
 static const char *const recompute_names[] = {"", ", recompute selective", ", recompute full"};
 enum { SCHEDULES = 4, RECOMPUTES = 3 };

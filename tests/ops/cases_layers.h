@@ -96,7 +96,7 @@ static inline void case_norm_forward(struct lab *lab) {
 // Everything the backward pass needs, on the device and as doubles.
 struct norm_setup {
     struct op_norm_backward op;
-    struct sample x, dy, gain, dresidual, dgain, dbias, ddelta_bias;
+    struct sample x, dy, gain, bias, dresidual, dgain, dbias, ddelta_bias;
     struct naive_norm naive;
     struct dropout dropout;
     double *dx, *ddelta, *new_dgain, *new_dbias, *new_ddelta_bias;  // expected
@@ -107,6 +107,7 @@ static inline void norm_setup(struct lab *lab, struct norm_setup *s, const int64
     s->x = lab_2d(lab, rows, channels, 2);
     s->dy = lab_2d(lab, rows, channels, 1);
     s->gain = lab_1d(lab, channels, 1);
+    s->bias = lab_1d(lab, channels, 1);
     s->dresidual = lab_2d(lab, rows, channels, 1);
     s->dgain = lab_fp32_1d(lab, channels, 1);
     s->dbias = lab_fp32_1d(lab, channels, 1);
@@ -116,7 +117,7 @@ static inline void norm_setup(struct lab *lab, struct norm_setup *s, const int64
                                    .channels = channels,
                                    .x = s->x.x,
                                    .gain = s->gain.x,
-                                   .bias = lab_doubles(lab, channels),
+                                   .bias = s->bias.x,
                                    .dropout = &s->dropout,
                                    .epsilon = 1e-5};
     naive_norm(lab, &s->naive);
@@ -175,6 +176,8 @@ static inline void norm_backward_variant(struct lab *lab, const int64_t size[2],
                                                 : lab_2d(lab, size[0], size[1], 1).t;
     s.op.ddelta_bias = s.ddelta_bias.t;
     s.op.dropout = s.dropout;
+    s.op.y = aliases == NORM_DELTA_IS_DY ? lab_2d(lab, size[0], size[1], 1).t : s.op.dy;
+    s.op.bias = s.bias.t;
     naive_norm_backward(lab, &s, has_residual);
     op_norm_backward(lab->device, &s.op);
     lab_expect(lab, s.op.dx, s.dx);
@@ -182,10 +185,14 @@ static inline void norm_backward_variant(struct lab *lab, const int64_t size[2],
     lab_expect(lab, s.op.dgain, s.new_dgain);
     lab_expect(lab, s.op.dbias, s.new_dbias);
     lab_expect(lab, s.op.ddelta_bias, s.new_ddelta_bias);
+    lab_expect(lab, s.op.y, s.naive.y);
     lab_clear(lab);
 }
 
 static inline void case_norm_backward(struct lab *lab) {
+    static const int64_t long_rows[][2] = {{5, 4096}, {2, 9000}, {3, 9016}};
+    for (size_t i = 0; i < sizeof long_rows / sizeof long_rows[0]; i++)
+        norm_backward_variant(lab, long_rows[i], 0.3f, NORM_APART);
     for (int i = 2; i < LAYER_SIZES; i++) {
         norm_backward_variant(lab, layer_sizes[i], 0, NORM_APART);
         norm_backward_variant(lab, layer_sizes[i], 0.3f, NORM_APART);

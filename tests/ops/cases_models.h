@@ -82,6 +82,7 @@ static inline void rms_norm_variant(struct lab *lab, const int64_t size[2], bool
         dx[i] += dresidual.x[i];
         ddelta[i] = dx[i] * lab_factor(&dropout, i / channels, i % channels, dropout.site);
     }
+    backward.y = has_delta ? lab_2d(lab, rows, channels, 1).t : dy.t;
     if (has_delta) {
         backward.ddelta = dy.t;
         backward.dropout = dropout;
@@ -89,6 +90,7 @@ static inline void rms_norm_variant(struct lab *lab, const int64_t size[2], bool
     op_norm_backward(lab->device, &backward);
     lab_expect(lab, backward.dx, dx);
     lab_expect(lab, backward.dgain, dgain.x);
+    lab_expect(lab, backward.y, rms_forward(lab, &naive));
     if (has_delta)
         lab_expect(lab, backward.ddelta, ddelta);
     lab_clear(lab);
@@ -165,6 +167,13 @@ static inline void activation_variant(struct lab *lab, const int64_t size[2], en
     op_activation_backward(
         lab->device, &(struct op_activation_backward){.dx = dy.t, .dy = dy.t, .x = x.t, .activation = activation});
     lab_expect(lab, dy.t, gradient);
+    lab_write(lab, dy.t, dy.x);
+    struct tensor again = rows % 2 ? dy.t : lab_2d(lab, rows, columns, 1).t;
+    op_activation_backward(lab->device, &(struct op_activation_backward){
+                                            .dx = x.t, .y = again, .dy = dy.t, .x = x.t, .activation = activation});
+    lab_expect(lab, x.t, gradient);
+    lab_expect(lab, again, expected);
+    lab_write(lab, x.t, x.x);
     op_activation_forward(lab->device, &(struct op_activation_forward){.y = x.t, .x = x.t, .activation = activation});
     lab_expect(lab, x.t, expected);
     lab_clear(lab);
@@ -193,6 +202,12 @@ static inline void glu_variant(struct lab *lab, const int64_t size[2], enum acti
     struct tensor dx = rows % 2 ? x.t : lab_2d(lab, rows, 2 * width, 1).t;
     op_glu_backward(lab->device, &(struct op_glu_backward){.dx = dx, .dy = dy.t, .x = x.t, .activation = activation});
     lab_expect(lab, dx, gradient);
+    lab_write(lab, x.t, x.x);
+    struct tensor again = width % 2 ? dy.t : lab_2d(lab, rows, width, 1).t;
+    op_glu_backward(lab->device,
+                    &(struct op_glu_backward){.dx = dx, .y = again, .dy = dy.t, .x = x.t, .activation = activation});
+    lab_expect(lab, dx, gradient);
+    lab_expect(lab, again, expected);
     lab_clear(lab);
 }
 

@@ -100,6 +100,24 @@ static void norm_dx_over_dy(void) {
     op_norm_backward(device, &op);
 }
 
+static void norm_again_over_dx(void) {
+    struct op_norm_backward op = norm_backward();
+    op.y = op.dx;
+    op.bias = vector_at(800, 8);
+    op_norm_backward(device, &op);
+}
+
+static void norm_again_without_bias(void) {
+    struct op_norm_backward op = norm_backward();
+    op.y = op.dy;
+    op_norm_backward(device, &op);
+}
+
+static void activation_again_over_dx(void) {
+    struct tensor x = matrix(3, 8), dy = matrix_at(100, 3, 8);
+    op_activation_backward(device, &(struct op_activation_backward){.dx = dy, .y = dy, .dy = dy, .x = x});
+}
+
 static void norm_rstd_shape(void) {
     struct op_norm_backward op = norm_backward();
     op.rstd = vector_at(700, 4);
@@ -227,6 +245,9 @@ TEST(broken_contracts) {
     expect_death(output_over_input, "op_matmul: d and a share memory");
     expect_death(wrong_dtype, "op_matmul: a is int32 (4, 5), which cpu does not compute in");
     expect_death(norm_dx_over_dy, "op_norm_backward: dx and dy share memory");
+    expect_death(norm_again_over_dx, "op_norm_backward: y and dx share memory");
+    expect_death(norm_again_without_bias, "op_norm_backward: bias is no tensor, expected fp32 (8)");
+    expect_death(activation_again_over_dx, "op_activation_backward: y and dx share memory");
     expect_death(norm_rstd_shape, "op_norm_backward: rstd is fp32 (4), expected fp32 (3)");
     expect_death(norm_delta_over_dx_with_dropout, "op_norm_backward: ddelta may alias dx only where");
     expect_death(norm_strided, "op_norm_backward: x is fp32 (3, 8) strides (16, 1), expected fp32 (3, 8)");

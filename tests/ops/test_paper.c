@@ -110,9 +110,9 @@ TEST(every_other_operation) {
     const float frequency = 1;
     struct relative_rule rule = {.buckets = 8, .max_distance = 9};
     op_activation_forward(device, &(struct op_activation_forward){.y = y, .x = x});
-    op_activation_backward(device, &(struct op_activation_backward){.dx = y, .dy = y, .x = x});
+    op_activation_backward(device, &(struct op_activation_backward){.dx = x, .y = y, .dy = y, .x = x});
     op_glu_forward(device, &(struct op_glu_forward){.y = y, .x = wide});
-    op_glu_backward(device, &(struct op_glu_backward){.dx = wide, .dy = y, .x = wide});
+    op_glu_backward(device, &(struct op_glu_backward){.dx = wide, .y = y, .dy = y, .x = wide});
     op_rope(device, &(struct op_rope){.x = heads, .positions = ids, .frequencies = &frequency, .pairs = 1});
     op_relative_bias_forward(device, &(struct op_relative_bias_forward){.bias = bias, .table = buckets, .rule = rule});
     op_relative_bias_backward(device,

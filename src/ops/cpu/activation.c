@@ -3,6 +3,7 @@
 #include "ops/cpu/cpu.h"
 #include "ops/cpu/vector_math.h"
 #include <math.h>
+#include <string.h>
 
 enum { PIECE = 256 };
 
@@ -99,11 +100,15 @@ static void activation_backward_task(void *context, int64_t index, int thread) {
     (void)thread;
     const struct op_activation_backward *op = context;
     struct cpu_range range = cpu_piece(tensor_count(op->x), CPU_FLAT_CHUNK / 4, index);
-    float slope[PIECE];
+    float value[PIECE], slope[PIECE];
     for (int64_t first = range.first; first < range.end; first += PIECE) {
         int64_t count = range.end - first < PIECE ? range.end - first : PIECE;
         functions[op->activation].gradient(slope, (const float *)op->x.data + first, count);
+        if (op->y.data)
+            functions[op->activation].value(value, (const float *)op->x.data + first, count);
         multiply((float *)op->dx.data + first, (const float *)op->dy.data + first, slope, count);
+        if (op->y.data)  // the last write, because dx may lie where x does and y where dy does
+            memcpy((float *)op->y.data + first, value, (size_t)count * sizeof *value);
     }
 }
 
@@ -136,18 +141,23 @@ static void glu_backward_task(void *context, int64_t index, int thread) {
     const struct op_glu_backward *op = context;
     int64_t width = op->dy.shape[1];
     struct cpu_range rows = cpu_piece(op->dy.shape[0], cpu_rows_per_task(width), index);
-    float value[PIECE], slope[PIECE];
+    float value[PIECE], slope[PIECE], again[PIECE];
     for (int64_t n = rows.first; n < rows.end; n++) {
         const float *gate = (const float *)op->x.data + n * 2 * width, *up = gate + width;
         const float *dy = (const float *)op->dy.data + n * width;
         float *dgate = (float *)op->dx.data + n * 2 * width, *dup = dgate + width;
+        float *y = op->y.data ? (float *)op->y.data + n * width : NULL;
         for (int64_t c = 0; c < width; c += PIECE) {
             int64_t count = width - c < PIECE ? width - c : PIECE;
             functions[op->activation].value(value, gate + c, count);
             functions[op->activation].gradient(slope, gate + c, count);
-            multiply(slope, slope, up + c, count);  // the last read of what dx may overwrite
+            multiply(slope, slope, up + c, count);
+            if (y)
+                multiply(again, value, up + c, count);  // the last read of what dx may overwrite
             multiply(dgate + c, dy + c, slope, count);
             multiply(dup + c, dy + c, value, count);
+            if (y)
+                memcpy(y + c, again, (size_t)count * sizeof *again);
         }
     }
 }

@@ -120,16 +120,18 @@ void half_matmul(struct device *device, const struct op_matmul *op) {
 
 HALF(activation_forward, FIELD(activation_forward, x, READ), FIELD(activation_forward, y, WRITTEN))
 HALF(activation_backward, FIELD(activation_backward, x, READ), FIELD(activation_backward, dy, READ),
-     FIELD(activation_backward, dx, WRITTEN))
+     FIELD(activation_backward, dx, WRITTEN), FIELD(activation_backward, y, WRITTEN))
 HALF(glu_forward, FIELD(glu_forward, x, READ), FIELD(glu_forward, y, WRITTEN))
-HALF(glu_backward, FIELD(glu_backward, x, READ), FIELD(glu_backward, dy, READ), FIELD(glu_backward, dx, WRITTEN))
+HALF(glu_backward, FIELD(glu_backward, x, READ), FIELD(glu_backward, dy, READ), FIELD(glu_backward, dx, WRITTEN),
+     FIELD(glu_backward, y, WRITTEN))
 HALF(rope, FIELD(rope, x, CHANGED))
 HALF(relative_bias_forward, FIELD(relative_bias_forward, table, READ))
 HALF(norm_forward, FIELD(norm_forward, y, WRITTEN), FIELD(norm_forward, x, READ), FIELD(norm_forward, gain, READ),
      FIELD(norm_forward, bias, READ), FIELD(norm_forward, delta, READ), FIELD(norm_forward, delta_bias, READ),
      FIELD(norm_forward, sum, WRITTEN))
 HALF(norm_backward, FIELD(norm_backward, dx, WRITTEN), FIELD(norm_backward, dy, READ), FIELD(norm_backward, x, READ),
-     FIELD(norm_backward, gain, READ), FIELD(norm_backward, dresidual, READ), FIELD(norm_backward, ddelta, WRITTEN))
+     FIELD(norm_backward, gain, READ), FIELD(norm_backward, y, WRITTEN), FIELD(norm_backward, bias, READ),
+     FIELD(norm_backward, dresidual, READ), FIELD(norm_backward, ddelta, WRITTEN))
 HALF(attention_forward, FIELD(attention_forward, out, WRITTEN), FIELD(attention_forward, q, READ),
      FIELD(attention_forward, k, READ), FIELD(attention_forward, v, READ))
 HALF(attention_backward, FIELD(attention_backward, dq, WRITTEN), FIELD(attention_backward, dk, WRITTEN),

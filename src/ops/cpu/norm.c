@@ -43,24 +43,14 @@ struct norm_row {
     float *y;
     const float *x, *gain, *bias;  // no bias: RMSNorm
     float epsilon;
-    float mean, rstd;  // out
+    float mean, rstd;
 };
 
-// Two passes, mean first: the variance of values far from zero would drown in a one-pass formula.
-CPU_CLONES static void normalise(struct norm_row *row, int64_t channels) {
+// The result of a row whose mean and rstd are known.
+CPU_CLONES static void apply(const struct norm_row *row, int64_t channels) {
     const float *x = row->x, *gain = row->gain, *bias = row->bias;
     float *y = row->y;
-    float sum = 0, squares = 0;
-    if (bias) {
-#pragma omp simd reduction(+ : sum)
-        for (int64_t c = 0; c < channels; c++)
-            sum += x[c];
-    }
-    float mean = sum / (float)channels;
-#pragma omp simd reduction(+ : squares)
-    for (int64_t c = 0; c < channels; c++)
-        squares += (x[c] - mean) * (x[c] - mean);
-    float rstd = 1.0f / sqrtf(squares / (float)channels + row->epsilon);
+    float mean = row->mean, rstd = row->rstd;
     if (bias) {
 #pragma omp simd
         for (int64_t c = 0; c < channels; c++)
@@ -70,8 +60,23 @@ CPU_CLONES static void normalise(struct norm_row *row, int64_t channels) {
         for (int64_t c = 0; c < channels; c++)
             y[c] = x[c] * rstd * gain[c];
     }
+}
+
+// Two passes, mean first: the variance of values far from zero would drown in a one-pass formula.
+CPU_CLONES static void find_moments(struct norm_row *row, int64_t channels) {
+    const float *x = row->x;
+    float sum = 0, squares = 0;
+    if (row->bias) {
+#pragma omp simd reduction(+ : sum)
+        for (int64_t c = 0; c < channels; c++)
+            sum += x[c];
+    }
+    float mean = sum / (float)channels;
+#pragma omp simd reduction(+ : squares)
+    for (int64_t c = 0; c < channels; c++)
+        squares += (x[c] - mean) * (x[c] - mean);
     row->mean = mean;
-    row->rstd = rstd;
+    row->rstd = 1.0f / sqrtf(squares / (float)channels + row->epsilon);
 }
 
 static void norm_forward_task(void *context, int64_t index, int thread) {
@@ -98,7 +103,8 @@ static void norm_forward_task(void *context, int64_t index, int thread) {
                                .gain = op->gain.data,
                                .bias = op->bias.data,
                                .epsilon = op->epsilon};
-        normalise(&row, channels);
+        find_moments(&row, channels);
+        apply(&row, channels);
         if (op->mean.data)
             ((float *)op->mean.data)[n] = row.mean;
         ((float *)op->rstd.data)[n] = row.rstd;
@@ -215,6 +221,14 @@ static void norm_backward_task(void *context, int64_t index, int thread) {
             .is_rms = op->kind == NORM_RMS,
         };
         norm_gradient(&row, channels);
+        if (op->y.data)  // after dy, in whose place it may lie, was read
+            apply(&(struct norm_row){.y = (float *)op->y.data + n * channels,
+                                     .x = row.x,
+                                     .gain = row.gain,
+                                     .bias = op->bias.data,
+                                     .mean = row.mean,
+                                     .rstd = row.rstd},
+                  channels);
         if (!is_dropped)
             continue;
         struct dropout_row dropout = dropout_row(&op->dropout, n);

@@ -5,6 +5,7 @@ enum { ACTIVATION_THREADS = 256, GLU_THREADS = 512 };
 
 struct activation_args {
     void *out;                     // y or dx
+    void *again;                   // y beside dx, or NULL
     const void *x, *dy;            // dy NULL: forward
     int64_t rows, columns, quads;  // quads: groups of four columns in a row of y
     enum activation activation;
@@ -23,14 +24,19 @@ template <typename T> static __global__ void activation_kernel(struct activation
     int64_t row, column, columns = args.columns;
     if (!find_place(args, &row, &column))
         return;
-    float x[4], dy[4];
+    float x[4], dy[4], y[4];
     load4(x, (const T *)args.x + row * columns, column, columns);
     if (args.dy)
         load4(dy, (const T *)args.dy + row * columns, column, columns);
 #pragma unroll
-    for (int i = 0; i < 4; i++)
+    for (int i = 0; i < 4; i++) {
+        if (args.again)
+            y[i] = value_of(args.activation, x[i]);
         x[i] = args.dy ? dy[i] * slope_of(args.activation, x[i]) : value_of(args.activation, x[i]);
+    }
     store4((T *)args.out + row * columns, column, columns, x);
+    if (args.again)
+        store4((T *)args.again + row * columns, column, columns, y);
 }
 
 // Value and slope of the gate's activation. Llama's own is written out: the two share an exponential.
@@ -69,11 +75,15 @@ template <typename T, bool IS_SILU> static __global__ void glu_backward_kernel(s
 #pragma unroll
         for (int i = 0; i < 8; i++) {
             float2 at = gate_of<T, IS_SILU>(args.activation, gate[i]);
+            float y = at.x * up[i];
             gate[i] = dy[i] * up[i] * at.y;
             up[i] = dy[i] * at.x;
+            dy[i] = y;
         }
         store8(dx, column, columns, args.is_wide, gate);
         store8(dx + columns, column, columns, args.is_wide, up);
+        if (args.again)
+            store8((T *)args.again + row * columns, column, columns, args.is_wide, dy);
     }
 }
 
@@ -111,6 +121,7 @@ extern "C" void cuda_activation_forward(struct device *device, const struct op_a
 extern "C" void cuda_activation_backward(struct device *device, const struct op_activation_backward *op) {
     struct cuda_device *cuda = cuda_use(device);
     struct activation_args args = make_args(op->dx, op->x, op->dy, op->x, op->activation);
+    args.again = op->y.data;
     if (args.rows * args.quads > 0)
         WITH_TYPE(op->x.dtype, T, LAUNCH(cuda, activation_kernel<T>, blocks_of(&args), ACTIVATION_THREADS, 0, args));
 }
@@ -134,9 +145,10 @@ extern "C" void cuda_glu_forward(struct device *device, const struct op_glu_forw
 extern "C" void cuda_glu_backward(struct device *device, const struct op_glu_backward *op) {
     struct cuda_device *cuda = cuda_use(device);
     struct activation_args args = make_args(op->dx, op->x, op->dy, op->dy, op->activation);
+    args.again = op->y.data;
     if (args.rows * args.columns == 0)
         return;
-    const struct tensor tensors[] = {op->dx, op->x, op->dy};
+    const struct tensor tensors[] = {op->dx, op->x, op->dy, op->y};
     args.is_wide = rows_are_wide(args.columns, tensors, sizeof tensors / sizeof tensors[0]);
     unsigned rows = grid_x(args.rows), threads = glu_threads(args.columns);
     WITH_TYPE(op->x.dtype, T, {

@@ -16,9 +16,11 @@ enum {
 template <typename T> struct backward_args {
     T *dx;               // (N, C); may be dresidual
     T *ddelta;           // (N, C) or NULL; may be dy, and dx where the dropout is off
+    T *y;                // (N, C) or NULL: the norm's output once more; may be dy
     const T *dy, *x;     // (N, C)
     const T *dresidual;  // (N, C) or NULL
     const T *gain;       // (C)
+    const T *bias;       // (C) or NULL
     const float *mean;   // (N); NULL with RMS
     const float *rstd;   // (N)
     float *partial;      // (QUANTITIES, blocks, C)
@@ -141,8 +143,8 @@ static __device__ __forceinline__ void write_sums(const float sums[QUANTITIES][G
 }
 
 // dx = dresidual + rstd * (g - mean(g) - n * mean(g * n)) with g = dy * gain and n the normalised x; without mean(g)
-// for RMS. A thread has read its elements of dy and dresidual before it writes the same ones of ddelta and dx, which
-// may be the same memory.
+// for RMS. A thread has read its elements of dy and dresidual before it writes the same ones of ddelta, y and dx, which
+// may be the same memory. The bias of y is read for each row: it stays in the nearest cache, and registers are short.
 template <typename T, int GROUPS, int THREADS, bool IS_QUEUED>
 static __global__ void __launch_bounds__(THREADS, THREADS == SHORT_THREADS ? 3
                                                   : IS_QUEUED              ? 2
@@ -207,6 +209,15 @@ static __global__ void __launch_bounds__(THREADS, THREADS == SHORT_THREADS ? 3
             for (int i = 0; i < 8; i++)
                 dx[i] = residual[i] + rstd * (dy[i] * gain[i] - mean_g - (x[i] - mean) * rstd * mean_gn);
             store8(args.dx + row * columns, column, columns, args.is_wide, dx);
+            if (args.y) {
+                float bias[8] = {0, 0, 0, 0, 0, 0, 0, 0};
+                if (args.bias)
+                    load8(bias, args.bias, column, columns, args.is_wide);
+#pragma unroll
+                for (int i = 0; i < 8; i++)
+                    x[i] = (x[i] - mean) * rstd * gain[i] + bias[i];
+                store8(args.y + row * columns, column, columns, args.is_wide, x);
+            }
             if (!args.ddelta)
                 continue;
             dropout_apply(dx, args.dropout, row, column);
@@ -257,12 +268,14 @@ template <typename T> static void norm_backward(struct cuda_device *cuda, const 
     args.dy = (const T *)op->dy.data;
     args.x = (const T *)op->x.data;
     args.gain = (const T *)op->gain.data;
+    args.y = (T *)op->y.data;
+    args.bias = (const T *)op->bias.data;
     args.mean = (const float *)op->mean.data;
     args.rstd = (const float *)op->rstd.data;
     args.dresidual = (const T *)op->dresidual.data;
     args.partial = cuda->scratch;
     args.dropout = cuda_dropout(&op->dropout);
-    const struct tensor tensors[] = {op->dx, op->ddelta, op->dy, op->x, op->gain, op->dresidual};
+    const struct tensor tensors[] = {op->dx, op->ddelta, op->dy, op->x, op->gain, op->dresidual, op->y, op->bias};
     args.is_wide = rows_are_wide(args.columns, tensors, sizeof tensors / sizeof tensors[0]);
     int64_t blocks = min((int64_t)BACKWARD_BLOCKS, SCRATCH_FLOATS / (QUANTITIES * args.columns));
     WITH_GROUPS(args.columns, GROUPS, {

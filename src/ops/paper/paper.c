@@ -146,7 +146,7 @@ static void paper_activation_forward(struct device *device, const struct op_acti
 }
 
 static void paper_activation_backward(struct device *device, const struct op_activation_backward *op) {
-    COUNT_BYTES(device, op->dx, op->dy, op->x);
+    COUNT_BYTES(device, op->dx, op->y, op->dy, op->x);
 }
 
 static void paper_glu_forward(struct device *device, const struct op_glu_forward *op) {
@@ -154,7 +154,7 @@ static void paper_glu_forward(struct device *device, const struct op_glu_forward
 }
 
 static void paper_glu_backward(struct device *device, const struct op_glu_backward *op) {
-    COUNT_BYTES(device, op->dx, op->dy, op->x);
+    COUNT_BYTES(device, op->dx, op->y, op->dy, op->x);
 }
 
 static void paper_rope(struct device *device, const struct op_rope *op) {
@@ -175,7 +175,7 @@ static void paper_norm_forward(struct device *device, const struct op_norm_forwa
 
 static void paper_norm_backward(struct device *device, const struct op_norm_backward *op) {
     COUNT_BYTES(device, op->dx, op->dgain, op->dgain, op->dbias, op->dbias, op->dy, op->x, op->gain, op->mean, op->rstd,
-                op->dresidual, op->ddelta, op->ddelta_bias, op->ddelta_bias);
+                op->y, op->bias, op->dresidual, op->ddelta, op->ddelta_bias, op->ddelta_bias);
 }
 
 // Scores that are computed: all, or with a causal mask those at or below its diagonal, of which a window leaves a band.
