@@ -98,8 +98,8 @@ static struct residual_gradient residual_gradient_of(const struct block *block, 
                                       .dropout = dropout_after(block, pass, sublayer)};
 }
 
-// The norm before a sublayer; its result is kept in 8 bits or is in scratch. One in 8 bits whose range is not known yet,
-// or which the device does not store by itself, is made in two steps.
+// The norm before a sublayer; its result is kept in 8 bits, or lies in scratch. One in 8 bits whose range is not known
+// yet, or which the device does not store by itself, is made in two steps.
 static void norm_before(const struct sublayer *sublayer, const struct pass *pass, struct sublayer_saved *saved,
                         struct tensor stream, const struct residual *residual) {
     const struct linear *first = first_linear(sublayer);
@@ -178,8 +178,8 @@ void block_forward(const struct block *block, const struct pass *pass, struct bl
         arena_release(pass->saved, kept);
 }
 
-// dnorm (N, C) is between a sublayer and its norm, which puts in its place what it gave to the sublayer. The norm of one
-// sublayer also gives the gradient of what the one before it added.
+// dnorm (N, C) is between a sublayer and its norm, which puts in its place what it gave to the sublayer. The norm of
+// one sublayer also gives the gradient of what the one before it added.
 static void backward_pre_norm(const struct block *block, const struct pass *pass, const struct block_saved *saved,
                               struct tensor dx, struct tensor ddelta, struct tensor dnorm) {
     const struct sublayer *last = &block->sublayers[block->count - 1];
