@@ -3,6 +3,8 @@
 #include "ops/check.h"
 #include "base/error.h"
 
+#include <stdio.h>
+
 enum { DESCRIPTION_BYTES = 160 };
 
 void check_failed(const char *op, const char *rule) {
@@ -66,14 +68,24 @@ void check_strided(const char *op, const char *name, struct tensor t, struct ten
     }
 }
 
-void check_activation(struct device *device, const char *op, const char *name, struct tensor t, int rank) {
+// Most checks pass and are many, so a tensor is described only for a complaint.
+static _Noreturn void complain_of_activation(const char *op, const char *name, struct tensor t, const char *why) {
     char text[DESCRIPTION_BYTES];
     tensor_describe(t, text, sizeof text);
-    if (!t.data || t.rank != rank)
-        die("%s: %s is %s, expected a tensor of rank %d", op, name, text, rank);
+    die("%s: %s is %s, %s", op, name, text, why);
+}
+
+void check_activation(struct device *device, const char *op, const char *name, struct tensor t, int rank) {
     bool is_float = t.dtype == DTYPE_F32 || t.dtype == DTYPE_BF16 || t.dtype == DTYPE_F16;
-    if (!is_float || !device->ops->supports(device, t.dtype))
-        die("%s: %s is %s, which %s does not compute in", op, name, text, device->ops->name);
+    char why[64];
+    if (!t.data || t.rank != rank) {
+        snprintf(why, sizeof why, "expected a tensor of rank %d", rank);
+        complain_of_activation(op, name, t, why);
+    }
+    if (!is_float || !device->ops->supports(device, t.dtype)) {
+        snprintf(why, sizeof why, "which %s does not compute in", device->ops->name);
+        complain_of_activation(op, name, t, why);
+    }
 }
 
 static bool overlap(struct tensor a, struct tensor b) {

@@ -1,38 +1,55 @@
 #!/usr/bin/env bash
 # run.sh LAYOUTS [all|sample] [FLAGS…]: trains on all legal layouts of up to eight ranks, or on a sample that has every
 # pair of values that occur together, and compares each with one rank; LAYOUTS is the program of layouts.c. The flags,
-# such as --bf16, are added to all runs. RANKS="2 4" and MODELS="gpt t5" narrow it down.
+# such as --bf16, are added to all runs. RANKS="2 4" and MODELS="gpt t5" narrow it down, SHARE=2/6 takes the second of
+# every six layouts, DTYPE=bf16 or fp16 runs those that are in fp32 in that. RESULTS names a file to which rows are added as they come; layouts that it has rows of already are
+# not run again, so a call that was stopped goes on where it was.
 cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
 layouts=$1
 [ -x "$layouts" ] || { echo "run.sh: no program $layouts; build the target layouts"; exit 2; }
-sample=
-[ "${2:-all}" = sample ] && sample=sample
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
+results=${RESULTS:-$work/results}
+touch "$results" || exit 2
 "$layouts" list >"$work/list" || exit 1
-"$layouts" show "$work/list" >"$work/all"
-if [ -n "$sample" ]; then grep sample "$work/all" >"$work/wanted"; else cp "$work/all" "$work/wanted"; fi
+
+# The wanted rows of the list; its columns are number, ranks, whether in the sample, model, ….
+awk -v sample="${2:-all}" -v share="${SHARE:-1/1}" -v models=" ${MODELS:-gpt llama bert t5} " -v dtype="${DTYPE:-}" '
+    BEGIN { split(share, part, "/"); split("gpt llama bert t5", names, " ") }
+    dtype != "" { if ($NF > 0) next; $NF = dtype == "bf16" ? 1 : 2 }
+    (sample != "sample" || $3) && index(models, " " names[$4 + 1] " ") && ++rows % part[2] == part[1] % part[2]' \
+    "$work/list" >"$work/wanted"
+
+# left RANKS: wanted rows without a result, into $work/left.
+left() {
+    awk -v ranks="$1" 'FILENAME == ARGV[1] { if ($1 == "ok" || $1 == "FAIL") done[$2] = 1; next } $2 == ranks && !done[$1]' \
+        "$results" "$work/wanted" >"$work/left"
+    [ -s "$work/left" ]
+}
 for ranks in ${RANKS:-1 2 3 4 5 6 7 8}; do
-    for model in ${MODELS:-gpt llama bert t5}; do
-        grep -q "^$model, $ranks ranks" "$work/wanted" || continue
-        bash tests/parallel/mpirun.sh "$ranks" "$layouts" run "$work/list" "$model" $sample "${@:3}" \
-            >"$work/out" 2>"$work/err" || echo "FAIL $model, $ranks ranks: the run ended early, or layouts differ" >>"$work/failures"
-        grep -E "^(ok|FAIL|     )" "$work/out" | tee -a "$work/rows"
-        # Where a rank died, what it said last.
-        grep -q "layouts of $model on $ranks ranks" "$work/out" || grep -vE "^(---|MPI_ABORT|with errorcode|NOTE|You may|exactly|\[|$)" "$work/err" | head -n 8
+    while left "$ranks"; do
+        before=$(wc -l <"$work/left")
+        bash tests/parallel/mpirun.sh "$ranks" "$layouts" run "$work/left" "$work" "${@:3}" 2>"$work/err" |
+            grep --line-buffered -E "^(ok|FAIL|     )" | tee -a "$results"
+        left "$ranks" || break
+        # A rank died: what it said last; the layout it was at is the first without a row.
+        { echo "FAIL $("$layouts" show "$work/left" | head -n 1): the run ended early"
+          grep -vE "^(---|MPI_ABORT|with errorcode|NOTE|You may|exactly|\[|$)" "$work/err" | head -n 8 | sed 's/^/     /'; } | tee -a "$results"
+        [ "$(wc -l <"$work/left")" -le "$before" ] || exit 1
     done
 done
-# One line per model and number of ranks: how many are right, and the largest differences.
-awk -F'[|,:]' '/^(ok|FAIL)/ {
-        is_right = /^ok/; split($0, parts, "|"); split(parts[2], numbers, /[ ,]+/)
-        sub(/^(ok|FAIL) */, "", $1); key = $1 " on" $2; order[key] = order[key] ? order[key] : ++keys; name[order[key]] = key
-        total[key]++; good[key] += is_right
-        if (numbers[3] + 0 > loss[key] + 0) loss[key] = numbers[3]
-        if (numbers[7] + 0 > weights[key] + 0) weights[key] = numbers[7]
-        sum++; right += is_right
+# One line per model and number of ranks: how many are right, and the largest differences in fp32.
+awk 'FILENAME == ARGV[1] { wanted[$1] = 1; next }
+    ($1 == "ok" || $1 == "FAIL") && wanted[$2] {
+        key = $3 " " $4 " ranks" (/, bf16 /  ? ", bf16" : /, fp16 / ? ", fp16" : ""); if (!(key in total)) name[++keys] = key
+        total[key]++; good[key] += $1 == "ok"; sum++; right += $1 == "ok"
+        for (i = 5; i < NF; i++) {
+            value = $(i + 1); sub(/,$/, "", value)
+            if (($i == "loss" || $i == "norm" || $i == "weights" || $i == "elements") && value + 0 > most[key $i] + 0) most[key $i] = value
+        }
     } END {
-        printf "%-18s %9s %14s %14s\n", "", "as on one", "largest loss", "largest weight"
-        for (i = 1; i <= keys; i++) { k = name[i]; printf "%-18s %4d/%-4d %14s %14s\n", k, good[k], total[k], loss[k], weights[k] }
+        printf "%-22s %9s %10s %10s %10s %10s\n", "", "as on one", "loss", "norm", "weights", "elements"
+        for (i = 1; i <= keys; i++) { k = name[i]; printf "%-22s %4d/%-4d %10s %10s %10s %10s\n", k, good[k], total[k], most[k "loss"], most[k "norm"], most[k "weights"], most[k "elements"] }
         printf "%d of %d layouts give what one rank gives\n", right, sum
-    }' "$work/rows"
-[ ! -f "$work/failures" ] || { cat "$work/failures"; exit 1; }
+        exit right < sum || sum == 0
+    }' "$work/wanted" "$results"

@@ -1,0 +1,197 @@
+// The axes of a layout: the flags of their values, and the configuration that they make together. See layouts.h.
+#include "layouts.h"
+#include "base/error.h"
+#include "base/memory.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+// Eight layers, heads and chunks of two sequences divide by up to eight ranks; the vocabulary never does.
+enum { LAYERS = 8 };
+static const char *const model_names[MODEL_COUNT] = {"gpt", "llama", "bert", "t5"};
+static const char *const model_flags[MODEL_COUNT] = {
+    "--num-layers 8 --num-attention-heads 8 --reset-attention-mask",
+    "--num-layers 8 --num-attention-heads 16 --kv-channels 4 --group-query-attention --num-query-groups 8 --swiglu "
+    "--ffn-hidden-size 48 --normalization RMSNorm --position-embedding-type rope --disable-bias-linear "
+    "--untie-embeddings-and-output-weights --sliding-window 11",
+    "--num-layers 8 --num-attention-heads 8 --model bert --norm-placement post --num-token-types 2",
+    "--num-layers 4 --num-attention-heads 8 --model t5 --decoder-seq-length 16 --position-embedding-type relative"};
+// Adam divides gradients by their own size, so one that is nothing but rounding (that of a key's bias, which changes no
+// softmax) would become an update as large as any; a larger epsilon keeps it small.
+static const char *const common_flags =
+    "train --mock-data --hidden-size 32 --seq-length 32 --vocab-size 97 --make-vocab-size-divisible-by 1 "
+    "--tokenizer-type NullTokenizer --lr 1e-3 --clip-grad 0.5 --train-iters 20 --hidden-dropout 0.1 "
+    "--attention-dropout 0.1 --adam-eps 1e-4";
+static const char *const schedule_flags[] = {"", "--num-virtual-stages-per-pipeline-rank 2",
+                                             "--num-virtual-stages-per-pipeline-rank 4",
+                                             "--pipeline-schedule zero-bubble"};
+static const char *const schedule_names[] = {"", " × 2", " × 4", " zero-bubble"};
+static const int schedule_chunks[] = {1, 2, 4, 1};
+static const char *const recompute_flags[] = {"", "--recompute-granularity selective", "--recompute-granularity full"};
+static const char *const recompute_names[] = {"", ", recompute selective", ", recompute full"};
+static const char *const method_flags[] = {"", "--recompute-method uniform --recompute-num-layers 3",
+                                           "--recompute-method block --recompute-num-layers 1"};
+static const char *const method_names[] = {"", " by three", " of one layer"};
+static const char *const overlap_flags[] = {"", "--overlap-grad-reduce --ddp-num-buckets 7",
+                                            "--overlap-grad-reduce --overlap-param-gather --ddp-num-buckets 7"};
+static const char *const overlap_names[] = {"", ", gradients overlapped", ", all overlapped"};
+static const char *const batch_names[] = {"", ", smaller micro-batches", ", micro-batches in groups",
+                                          ", one micro-batch"};
+static const char *const stage_names[] = {"", " of another first stage", " of two other stages"};
+static const char *const dtype_flags[] = {"", "--bf16", "--fp16 --initial-loss-scale 65536"};
+static const char *const dtype_names[] = {"", ", bf16", ", fp16"};
+
+int layout_values(enum layout_axis axis) {
+    static const int values[LAYOUT_AXES] = {
+        [LAYOUT_MODEL] = MODEL_COUNT, [LAYOUT_SEQUENCE] = 2, [LAYOUT_SCHEDULE] = 4, [LAYOUT_OPTIMIZER] = 2,
+        [LAYOUT_RECOMPUTE] = 3,       [LAYOUT_STAGES] = 3,   [LAYOUT_BATCH] = 4,    [LAYOUT_OVERLAP] = 3,
+        [LAYOUT_METHOD] = 3,          [LAYOUT_SAVED] = 2,    [LAYOUT_DTYPE] = 3};
+    return values[axis];
+}
+
+bool layout_is_idle(const struct layout *layout) {
+    const int *v = layout->value;
+    bool is_alone = v[LAYOUT_DATA] * v[LAYOUT_CONTEXT] == 1, is_full = v[LAYOUT_RECOMPUTE] == 2;
+    bool is_interleaved = schedule_chunks[v[LAYOUT_SCHEDULE]] > 1;
+    return (v[LAYOUT_TENSOR] == 1 && v[LAYOUT_SEQUENCE]) ||
+           (v[LAYOUT_PIPELINE] == 1 && (v[LAYOUT_SCHEDULE] || v[LAYOUT_STAGES] || v[LAYOUT_BATCH] == 3)) ||
+           (is_alone && (v[LAYOUT_OPTIMIZER] || v[LAYOUT_OVERLAP])) || (v[LAYOUT_BATCH] == 2 && !is_interleaved) ||
+           (v[LAYOUT_OVERLAP] == 2 && !v[LAYOUT_OPTIMIZER]) || (v[LAYOUT_METHOD] && !is_full) ||
+           (v[LAYOUT_SAVED] && !(is_full && v[LAYOUT_TENSOR] > 1 && !v[LAYOUT_SEQUENCE]));
+}
+
+// Of a data-parallel rank in a step: as many as fill all stages; twice as many, of half the samples; one more than that,
+// in groups which fill one more than all; or a single one. With the second, gradients add up on every layout.
+static int micro_batches(const struct layout *layout) {
+    int stages = layout->value[LAYOUT_PIPELINE];
+    const int counts[] = {stages, 2 * stages, 2 * stages + 1, 1};
+    return counts[layout->value[LAYOUT_BATCH]];
+}
+
+int64_t layout_micro_batch(const struct layout *layout) {
+    return layout->value[LAYOUT_BATCH] == 1 || layout->value[LAYOUT_BATCH] == 2 ? 1 : 2;
+}
+
+int64_t layout_global_batch(const struct layout *layout) {
+    return layout_micro_batch(layout) * layout->value[LAYOUT_DATA] * micro_batches(layout);
+}
+
+int64_t layout_cost(const struct layout *layout) {
+    return 4 + layout_global_batch(layout) + micro_batches(layout) + layout->ranks;
+}
+
+void layout_describe(const struct layout *layout, char *text, size_t size) {
+    const int *v = layout->value;
+    snprintf(text, size, "%s, %d ranks: tensor %d%s, context %d, pipeline %d%s%s, data %d%s%s%s%s%s%s%s",
+             model_names[v[LAYOUT_MODEL]], layout->ranks, v[LAYOUT_TENSOR], v[LAYOUT_SEQUENCE] ? " with sequence" : "",
+             v[LAYOUT_CONTEXT], v[LAYOUT_PIPELINE], schedule_names[v[LAYOUT_SCHEDULE]], stage_names[v[LAYOUT_STAGES]],
+             v[LAYOUT_DATA], v[LAYOUT_OPTIMIZER] ? ", divided optimizer" : "", recompute_names[v[LAYOUT_RECOMPUTE]],
+             method_names[v[LAYOUT_METHOD]], v[LAYOUT_SAVED] ? ", saved in parts" : "",
+             overlap_names[v[LAYOUT_OVERLAP]], batch_names[v[LAYOUT_BATCH]], dtype_names[v[LAYOUT_DTYPE]]);
+}
+
+// Whether `layers` divide evenly over stages and the chunks on each.
+static bool divide(int layers, int stages, int chunks) {
+    return stages == 0 ? layers == 0 : layers > 0 && layers % (stages * chunks) == 0;
+}
+
+// Another number of layers on the first stage, or on both ends.
+static void add_uneven_stages(struct buffer *line, int stages, int chunks, bool has_both) {
+    int first_most = has_both ? chunks : LAYERS - 1;
+    for (int first = chunks; first <= first_most; first += chunks)
+        for (int last = has_both ? chunks : 0; last < (has_both ? LAYERS : 1); last += chunks) {
+            bool is_even = first * stages == LAYERS && (!has_both || first == last);
+            if (is_even || !divide(LAYERS - first - last, stages - 1 - has_both, chunks))
+                continue;
+            buffer_printf(line, " --decoder-first-pipeline-num-layers %d", first);
+            if (has_both)
+                buffer_printf(line, " --decoder-last-pipeline-num-layers %d", last);
+            return;
+        }
+}
+
+// Fewer or more stages for the encoder than half of them.
+static void add_uneven_split(struct buffer *line, int stages, int chunks, bool has_more) {
+    for (int i = 1; i < stages; i++) {
+        int split = has_more ? stages - i : i;
+        if (has_more != (2 * split > stages) || 2 * split == stages || !divide(LAYERS / 2, split, chunks) ||
+            !divide(LAYERS / 2, stages - split, chunks))
+            continue;
+        buffer_printf(line, " --pipeline-model-parallel-split-rank %d", split);
+        return;
+    }
+}
+
+// -1 where there are no such stages.
+static int add_stages(struct buffer *line, const struct layout *layout) {
+    const int *v = layout->value;
+    size_t before = line->length;
+    int chunks = schedule_chunks[v[LAYOUT_SCHEDULE]];
+    if (v[LAYOUT_STAGES] == 0)
+        return 0;
+    if (v[LAYOUT_MODEL] == MODEL_T5)
+        add_uneven_split(line, v[LAYOUT_PIPELINE], chunks, v[LAYOUT_STAGES] == 2);
+    else
+        add_uneven_stages(line, v[LAYOUT_PIPELINE], chunks, v[LAYOUT_STAGES] == 2);
+    return line->length > before ? 0 : error_set("no uneven stages");
+}
+
+static int parse(struct config *config, const char *line, int ranks) {
+    struct string_list words = {0};
+    for (size_t length; *line; line += length) {
+        line += strspn(line, " ");
+        length = strcspn(line, " ");
+        char *word = memory_printf("%.*s", (int)length, line);
+        if (length > 0)
+            string_list_add(&words, word);
+        free(word);
+    }
+    int status = config_parse(config, (int)words.count, words.items);
+    if (status == 0)
+        status = config_validate(config, ranks);
+    string_list_free(&words);
+    if (status == 0)
+        status = config_pad_vocab(config, config->vocab_size);
+    return status;
+}
+
+// Model, batch and numbers.
+static void begin_line(struct buffer *line, const struct reference *like, const char *more) {
+    buffer_printf(line, "%s %s --micro-batch-size %lld --global-batch-size %lld %s %s", common_flags,
+                  model_flags[like->model], (long long)like->micro_batch, (long long)like->global_batch,
+                  dtype_flags[like->dtype], more);
+}
+
+int layout_config(struct config *config, const struct layout *layout, const char *more) {
+    const int *v = layout->value;
+    struct buffer line = {0};
+    *config = (struct config){0};
+    const struct reference like = {.model = v[LAYOUT_MODEL],
+                                   .dtype = v[LAYOUT_DTYPE],
+                                   .global_batch = layout_global_batch(layout),
+                                   .micro_batch = layout_micro_batch(layout)};
+    begin_line(&line, &like, more);
+    buffer_printf(&line,
+                  " --tensor-model-parallel-size %d --context-parallel-size %d --pipeline-model-parallel-size %d",
+                  v[LAYOUT_TENSOR], v[LAYOUT_CONTEXT], v[LAYOUT_PIPELINE]);
+    buffer_printf(&line, " %s %s %s %s%s%s%s", schedule_flags[v[LAYOUT_SCHEDULE]], recompute_flags[v[LAYOUT_RECOMPUTE]],
+                  method_flags[v[LAYOUT_METHOD]], overlap_flags[v[LAYOUT_OVERLAP]],
+                  v[LAYOUT_SEQUENCE] ? " --sequence-parallel" : "",
+                  v[LAYOUT_OPTIMIZER] ? " --use-distributed-optimizer" : "",
+                  v[LAYOUT_SAVED] ? " --distribute-saved-activations" : "");
+    if (v[LAYOUT_BATCH] == 2)
+        buffer_printf(&line, " --microbatch-group-size-per-virtual-pipeline-stage %d", v[LAYOUT_PIPELINE] + 1);
+    int status = add_stages(&line, layout);
+    if (status == 0)
+        status = parse(config, buffer_string(&line), layout->ranks);
+    buffer_free(&line);
+    return status;
+}
+
+int reference_config(struct config *config, const struct reference *reference, const char *more) {
+    struct buffer line = {0};
+    begin_line(&line, reference, more);
+    int status = parse(config, buffer_string(&line), 1);
+    buffer_free(&line);
+    return status;
+}
