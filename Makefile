@@ -5,10 +5,8 @@
 #   make test            the whole test suite: release build, sanitizer build, make check
 #   make test-slurm      launches jobs on a Slurm cluster of its own, and runs between two virtual hosts, on this machine
 #                        (part of make test where Slurm is, and root)
-#   make test-layouts    trains on every layout of up to 8 ranks and compares with one rank; hours (MODELS=… LAYOUTS=…
-#                        SHARE=… choose, see tests/parallel/all_layouts.sh)
-#   make test-layouts-step  the same with the training step alone, without the program around it: an hour
-#                        (STEP_FLAGS="sample --bf16", MODELS=…, RANKS=… choose, see tests/layouts/run.sh)
+#   make test-layouts    trains on every layout of up to 8 ranks and compares with one rank: half an hour on 2 cores
+#                        (MODELS=… RANKS=… SHARE=… DTYPE=… RESULTS=… choose, see tests/layouts/run.sh)
 #   make test-peers      compares with Python libraries (PYTHON=… with the packages of tests/peers)
 #   make bench           benchmarks; BENCH="bench_x …" runs only these
 #   make check           formatting, style, include direction
@@ -40,7 +38,7 @@ define build
 	@cmake --build $(1) --parallel $(JOBS)
 endef
 
-.PHONY: all release asan demo pictures test test-slurm test-layouts test-layouts-step test-peers bench check format fuzz install clean setup-build setup-test setup-fuzz
+.PHONY: all release asan demo pictures test test-slurm test-layouts test-peers bench check format fuzz install clean setup-build setup-test setup-fuzz
 
 all: release
 
@@ -77,10 +75,7 @@ test-slurm: setup-test release
 	@$(CTEST) --test-dir build/release -R '^parallel/(slurm|netns)'
 
 test-layouts: release
-	@BEVATRON=build/release/bevatron bash tests/parallel/all_layouts.sh
-
-test-layouts-step: release
-	@bash tests/layouts/run.sh build/release/tests/layouts $(STEP_FLAGS)
+	@bash tests/layouts/run.sh build/release/tests/layouts all
 
 test-peers: release
 	@failed=; \

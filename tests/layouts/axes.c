@@ -60,8 +60,8 @@ bool layout_is_idle(const struct layout *layout) {
            (v[LAYOUT_SAVED] && !(is_full && v[LAYOUT_TENSOR] > 1 && !v[LAYOUT_SEQUENCE]));
 }
 
-// Of a data-parallel rank in a step: as many as fill all stages; twice as many, of half the samples; one more than that,
-// in groups which fill one more than all; or a single one. With the second, gradients add up on every layout.
+// Of a data-parallel rank in a step: as many as fill all stages; twice as many, of half the samples; one more than
+// that, in groups which fill one more than all; or a single one. With the second, gradients add up on every layout.
 static int micro_batches(const struct layout *layout) {
     int stages = layout->value[LAYOUT_PIPELINE];
     const int counts[] = {stages, 2 * stages, 2 * stages + 1, 1};

@@ -14,9 +14,18 @@ static int *pair_of(struct pairs *pairs, const struct layout *layout, int a, int
     return &pairs->count[a][layout->value[a]][b][layout->value[b]];
 }
 
-// The sample has 16 bits beside each kind of parallelism, not beside each size of it.
+// In the sample all sizes that are no power of two count as the same, so that it need not have each beside all else.
+static struct layout by_kind(const struct layout *layout) {
+    struct layout kind = *layout;
+    for (int axis = LAYOUT_TENSOR; axis <= LAYOUT_DATA; axis++)
+        if ((kind.value[axis] & (kind.value[axis] - 1)) != 0)
+            kind.value[axis] = 3;
+    return kind;
+}
+
+// And it has 16 bits beside what changes where values are rounded, not beside all else.
 static bool is_counted(int a, int b) {
-    return b != LAYOUT_DTYPE || a == LAYOUT_MODEL || (a >= LAYOUT_SEQUENCE && a < LAYOUT_PAIRED) || a == LAYOUT_OVERLAP;
+    return b != LAYOUT_DTYPE || a == LAYOUT_MODEL || a == LAYOUT_SEQUENCE || a == LAYOUT_OPTIMIZER;
 }
 
 static int new_pairs(struct pairs *pairs, const struct layout *layout) {
@@ -113,10 +122,12 @@ static bool has_reference(const struct layout_list *list, const struct layout *l
 
 // How many pairs a layout brings for its cost, and for that of one rank's run where there is none yet.
 static double gain(const struct layout_list *list, struct pairs *pairs, const struct layout *layout) {
-    int found = layout->ranks == 1 ? 0 : new_pairs(pairs, layout);
+    struct layout kind = by_kind(layout);
+    int found = layout->ranks == 1 ? 0 : new_pairs(pairs, &kind);
     if (found == 0)
         return 0;
-    int64_t alone = has_reference(list, layout) ? 0 : layout_global_batch(layout);
+    int64_t alone =
+        has_reference(list, layout) ? 0 : layout_global_batch(layout) * (layout->value[LAYOUT_DTYPE] ? 2 : 1);
     return (double)found / (double)(layout_cost(layout) + alone);
 }
 
@@ -137,7 +148,8 @@ static void choose_sample(struct layout_list *list) {
             }
         }
         if (best) {
-            count_pairs(pairs, best);
+            struct layout kind = by_kind(best);
+            count_pairs(pairs, &kind);
             best->is_in_sample = true;
         }
     }

@@ -1,5 +1,5 @@
-# Sourced by tests that run the same training on many layouts of ranks: a table of axes, which combinations of them are
-# legal for the tiny models here, and how a run is compared with that of one rank. Needs tests/cli/common.sh.
+# Sourced by tests that run the program on some layouts of ranks: a table of axes, and how a run is compared with that of
+# one rank. All layouts are tested without the program, see tests/layouts. Needs tests/cli/common.sh.
 : "${COMPARE_WEIGHTS:=$(dirname "$BEVATRON")/tests/compare_weights}"
 
 # Axis, the values tried, and the flag that a value other than the first one gives ("%" is the value).
@@ -32,32 +32,6 @@ model_flags() {
     bert) model=(--num-layers $layers --model bert --norm-placement post --num-token-types 2) ;;
     t5) model=(--num-layers $((layers / 2)) --model t5 --decoder-seq-length 16 --position-embedding-type relative) ;;
     esac
-}
-
-# legal "tp=2 pp=1 …": whether ranks, layers and flags allow it; sets the axes as variables and `ranks`.
-legal() {
-    local $1
-    [ $((tp * pp * cp * dp)) -le 8 ] &&
-        { [ "$vp" = 1 ] || [ "$pp" -gt 1 ]; } && [ $((pp * vp)) -le $layers ] &&
-        { [ "$zb" = no ] || { [ "$pp" -gt 1 ] && [ "$vp" = 1 ]; }; } &&
-        { [ "$sp" = no ] || [ "$tp" -gt 1 ]; } &&
-        { [ "$zero" = no ] || [ $((cp * dp)) -gt 1 ]; }
-}
-
-# all_layouts: every legal one, a line each.
-all_layouts() {
-    local found=("") more axis name values line value
-    for axis in "${axes[@]}"; do
-        read -r name values <<<"${axis%%  --*}"
-        more=()
-        for line in "${found[@]}"; do
-            for value in $values; do more+=("$line$name=$value "); done
-        done
-        found=("${more[@]}")
-    done
-    for line in "${found[@]}"; do
-        legal "$line" && echo "$line"
-    done
 }
 
 # layout "tp=2 sp=yes": what is not given has its axis' first value. Sets `ranks` and the array `flags`.

@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
 # A sample of all layouts of up to eight ranks, with every pair of kinds of parallelism that occur together: 20 steps of
-# a GPT, a Llama, a BERT and a T5 give the losses and weights of one rank. make test-layouts-step runs all
-# of them, make test-layouts by the program itself.
+# a GPT, a Llama, a BERT and a T5 give the losses and weights of one rank. make test-layouts runs all of them.
 # label: slow
 cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
 command -v mpirun >/dev/null || { echo "skipped: no mpirun"; exit 77; }

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Pipelines: losses and final weights of a GPT, a Llama, a BERT and a T5 with dropout on are those of one rank, by every
 # schedule, alone and together with the other kinds of parallelism and recompute; stages may be uneven; checkpoints go
-# from one layout to another; what cannot be cut is refused before anything starts. All layouts: make test-layouts.
+# from one layout to another; what cannot be cut is refused before anything starts.
 # label: slow
 cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
 . tests/cli/common.sh
