@@ -89,22 +89,38 @@ static bool choose_paired(struct pairs *pairs, struct layout *layout) {
     return true;
 }
 
+// Gives the axes [first, end) one of all their combinations of values. False where there is no such number.
+static bool take_setting(struct layout *layout, int first, int end, int number) {
+    for (int axis = first; axis < end; axis++) {
+        layout->value[axis] = number % layout_values((enum layout_axis)axis);
+        number /= layout_values((enum layout_axis)axis);
+    }
+    return number == 0;
+}
+
 // All settings of the axes from LAYOUT_SEQUENCE to LAYOUT_PAIRED for one division of ranks.
 static void add_settings(struct layout_list *list, struct pairs *pairs, struct layout layout) {
-    int settings = 1;
-    for (int axis = LAYOUT_SEQUENCE; axis < LAYOUT_PAIRED; axis++)
-        settings *= layout_values((enum layout_axis)axis);
-    for (int i = 0; i < settings; i++) {
+    for (int i = 0; take_setting(&layout, LAYOUT_SEQUENCE, LAYOUT_PAIRED, i); i++) {
         struct layout tried = layout;
-        for (int axis = LAYOUT_SEQUENCE, rest = i; axis < LAYOUT_PAIRED; axis++) {
-            tried.value[axis] = rest % layout_values((enum layout_axis)axis);
-            rest /= layout_values((enum layout_axis)axis);
-        }
         if (layout_is_idle(&tried) || !choose_paired(pairs, &tried))
             continue;
         count_pairs(pairs, &tried);
         add(list, tried);
     }
+}
+
+// Proves that the list, of which these are the pairs, lacks none that any legal layout has.
+static int check_pairs(const struct layout_list *list, struct pairs *pairs) {
+    char text[256];
+    for (int i = 0; i < list->count; i++) {
+        struct layout layout = list->items[i];
+        for (int n = 0; take_setting(&layout, LAYOUT_PAIRED, LAYOUT_DTYPE, n); n++)
+            if (!layout_is_idle(&layout) && new_pairs(pairs, &layout) > 0 && is_legal(&layout)) {
+                layout_describe(&layout, text, sizeof text);
+                return error_set("the list has not all pairs of %s", text);
+            }
+    }
+    return 0;
 }
 
 // Whether a layout of the sample is compared with the same run of one rank.
@@ -188,7 +204,9 @@ int layouts_make(struct layout_list *list) {
                                 (struct layout){.value = {model, tensor, context, pipeline, data}, .ranks = ranks});
                     }
     }
+    int status = check_pairs(list, pairs);
     free(pairs);
+    TRY(status);
     choose_sample(list);
     add_dtypes(list);
     choose_sample(list);
