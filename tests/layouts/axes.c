@@ -29,9 +29,12 @@ static const char *const schedule_names[] = {"", " × 2", " × 4", " zero-bubble
 static const int schedule_chunks[] = {1, 2, 4, 1};
 static const char *const recompute_flags[] = {"", "--recompute-granularity selective", "--recompute-granularity full"};
 static const char *const recompute_names[] = {"", ", recompute selective", ", recompute full"};
-static const char *const method_flags[] = {"", "--recompute-method uniform --recompute-num-layers 3",
-                                           "--recompute-method block --recompute-num-layers 1"};
-static const char *const method_names[] = {"", " by three", " of one layer"};
+static const char *const method_flags[][3] = {
+    {"", "", ""},
+    {"", "--recompute-modules core_attn mlp_act", "--recompute-modules mlp_act"},
+    {"", "--recompute-method uniform --recompute-num-layers 3", "--recompute-method block --recompute-num-layers 1"}};
+static const char *const method_names[][3] = {
+    {"", "", ""}, {"", " of two modules", " of the MLP"}, {"", " by three", " of one layer"}};
 static const char *const overlap_flags[] = {"", "--overlap-grad-reduce --ddp-num-buckets 7",
                                             "--overlap-grad-reduce --overlap-param-gather --ddp-num-buckets 7"};
 static const char *const overlap_names[] = {"", ", gradients overlapped", ", all overlapped"};
@@ -51,12 +54,12 @@ int layout_values(enum layout_axis axis) {
 
 bool layout_is_idle(const struct layout *layout) {
     const int *v = layout->value;
-    bool is_alone = v[LAYOUT_DATA] * v[LAYOUT_CONTEXT] == 1, is_full = v[LAYOUT_RECOMPUTE] == 2;
+    bool is_alone = v[LAYOUT_DATA] * v[LAYOUT_CONTEXT] == 1, is_full = v[LAYOUT_RECOMPUTE] == RECOMPUTE_FULL;
     bool is_interleaved = schedule_chunks[v[LAYOUT_SCHEDULE]] > 1;
     return (v[LAYOUT_TENSOR] == 1 && v[LAYOUT_SEQUENCE]) ||
            (v[LAYOUT_PIPELINE] == 1 && (v[LAYOUT_SCHEDULE] || v[LAYOUT_STAGES] || v[LAYOUT_BATCH] == 3)) ||
            (is_alone && (v[LAYOUT_OPTIMIZER] || v[LAYOUT_OVERLAP])) || (v[LAYOUT_BATCH] == 2 && !is_interleaved) ||
-           (v[LAYOUT_OVERLAP] == 2 && !v[LAYOUT_OPTIMIZER]) || (v[LAYOUT_METHOD] && !is_full) ||
+           (v[LAYOUT_OVERLAP] == 2 && !v[LAYOUT_OPTIMIZER]) || (v[LAYOUT_METHOD] && !v[LAYOUT_RECOMPUTE]) ||
            (v[LAYOUT_SAVED] && !(is_full && v[LAYOUT_TENSOR] > 1 && !v[LAYOUT_SEQUENCE]));
 }
 
@@ -86,7 +89,7 @@ void layout_describe(const struct layout *layout, char *text, size_t size) {
              model_names[v[LAYOUT_MODEL]], layout->ranks, v[LAYOUT_TENSOR], v[LAYOUT_SEQUENCE] ? " with sequence" : "",
              v[LAYOUT_CONTEXT], v[LAYOUT_PIPELINE], schedule_names[v[LAYOUT_SCHEDULE]], stage_names[v[LAYOUT_STAGES]],
              v[LAYOUT_DATA], v[LAYOUT_OPTIMIZER] ? ", divided optimizer" : "", recompute_names[v[LAYOUT_RECOMPUTE]],
-             method_names[v[LAYOUT_METHOD]], v[LAYOUT_SAVED] ? ", saved in parts" : "",
+             method_names[v[LAYOUT_RECOMPUTE]][v[LAYOUT_METHOD]], v[LAYOUT_SAVED] ? ", saved in parts" : "",
              overlap_names[v[LAYOUT_OVERLAP]], batch_names[v[LAYOUT_BATCH]], dtype_names[v[LAYOUT_DTYPE]]);
 }
 
@@ -175,7 +178,7 @@ int layout_config(struct config *config, const struct layout *layout, const char
                   " --tensor-model-parallel-size %d --context-parallel-size %d --pipeline-model-parallel-size %d",
                   v[LAYOUT_TENSOR], v[LAYOUT_CONTEXT], v[LAYOUT_PIPELINE]);
     buffer_printf(&line, " %s %s %s %s%s%s%s", schedule_flags[v[LAYOUT_SCHEDULE]], recompute_flags[v[LAYOUT_RECOMPUTE]],
-                  method_flags[v[LAYOUT_METHOD]], overlap_flags[v[LAYOUT_OVERLAP]],
+                  method_flags[v[LAYOUT_RECOMPUTE]][v[LAYOUT_METHOD]], overlap_flags[v[LAYOUT_OVERLAP]],
                   v[LAYOUT_SEQUENCE] ? " --sequence-parallel" : "",
                   v[LAYOUT_OPTIMIZER] ? " --use-distributed-optimizer" : "",
                   v[LAYOUT_SAVED] ? " --distribute-saved-activations" : "");

@@ -47,7 +47,7 @@ static struct exchanged exchanged_by_formula(const struct step *step, const stru
     int64_t once = micro_batches * config->micro_batch_size * tokens * width * (int64_t)dtype_bytes(step->dtype);
     if (layout->value[LAYOUT_CONTEXT] == 1)
         once = 0;
-    bool is_recomputed = layout->value[LAYOUT_RECOMPUTE] == 2;
+    bool is_recomputed = layout->value[LAYOUT_RECOMPUTE] == RECOMPUTE_FULL;
     return (struct exchanged){once * STEPS * (is_recomputed ? 3 : 2), once * STEPS};
 }
 
@@ -117,7 +117,7 @@ static int train_layout(struct bench *bench, const struct layout *layout, const 
     struct exchanged after = exchanged_so_far(mesh), want = exchanged_by_formula(*step, layout);
     int64_t gathered = after.gathered - before.gathered, least = want.gathered;
     // Where only some layers are recomputed the others need not gather a third time.
-    if (layout->value[LAYOUT_METHOD] == METHOD_BLOCK)
+    if (layout->value[LAYOUT_RECOMPUTE] == RECOMPUTE_FULL && layout->value[LAYOUT_METHOD] == METHOD_BLOCK)
         least = want.gathered / 3 * 2;
     int64_t is_odd =
         gathered < least || gathered > want.gathered || after.scattered - before.scattered != want.scattered;

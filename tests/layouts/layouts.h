@@ -10,7 +10,8 @@
 
 enum model_name { MODEL_GPT, MODEL_LLAMA, MODEL_BERT, MODEL_T5, MODEL_COUNT };
 enum { MOST_RANKS = 8, STEPS = 20 };
-enum { METHOD_EACH, METHOD_THREE, METHOD_BLOCK };
+enum { RECOMPUTE_NONE, RECOMPUTE_SELECTIVE, RECOMPUTE_FULL };
+enum { METHOD_USUAL, METHOD_MORE, METHOD_BLOCK };  // the last: of whole layers
 
 // What a layout is made of: each axis has a value, which is an index or a size. The list has the whole product of the
 // axes before LAYOUT_PAIRED. Those from there on would make it a hundred times as long: each layout has one value of
@@ -25,12 +26,12 @@ enum layout_axis {
     LAYOUT_SEQUENCE,   // 0 or 1
     LAYOUT_SCHEDULE,   // of a pipeline, with its chunks: see schedule_flags in axes.c
     LAYOUT_OPTIMIZER,  // 0 whole, 1 divided
-    LAYOUT_RECOMPUTE,  // 0 nothing, 1 attention, 2 whole layers
+    LAYOUT_RECOMPUTE,  // nothing, parts of layers, whole layers
     LAYOUT_PAIRED,
     LAYOUT_STAGES = LAYOUT_PAIRED,  // 0 even, 1 and 2 two kinds of uneven
     LAYOUT_BATCH,                   // how many micro-batches, see micro_batches() in axes.c
     LAYOUT_OVERLAP,                 // 0 nothing, 1 sums of gradients, 2 those and the gathering of values
-    LAYOUT_METHOD,                  // which layers are recomputed: see method_flags in axes.c
+    LAYOUT_METHOD,                  // which parts or layers are recomputed: see method_flags in axes.c
     LAYOUT_SAVED,                   // 1: their inputs are divided over the ranks that share layers
     LAYOUT_DTYPE,                   // 0 fp32, 1 bf16, 2 fp16
     LAYOUT_AXES
