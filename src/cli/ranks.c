@@ -1,6 +1,7 @@
 // Launchers and what they leave in the environment. See ranks.h.
 #include "cli/ranks.h"
 #include "base/error.h"
+#include "comm/star.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -40,6 +41,18 @@ static int read_meeting(struct ranks *ranks, const char *(*get)(const char *)) {
     snprintf(ranks->address, sizeof ranks->address, "%s", address ? address : "");
     snprintf(ranks->token, sizeof ranks->token, "%s/%s", token ? token : "", id ? id : "");
     ranks->port = ranks->port < 0 ? DEFAULT_PORT : ranks->port;
+    if (ranks->port == 0 || ranks->port > UINT16_MAX)
+        return error_set_code(EXIT_CODE_USAGE, "MASTER_PORT is %d; a port is between 1 and 65535", ranks->port);
+    return 0;
+}
+
+// What a launcher says of a rank that is to meet the others over TCP. It may leave out how many there are here.
+static int check_place(struct world_place *place, const char *rank, const char *size) {
+    if (place->rank < 0 || place->size < 1 || place->rank >= place->size || place->size > STAR_MAX_SIZE)
+        return error_set_code(EXIT_CODE_USAGE, "%s %d of %s %d makes no sense; both come from the launcher", rank,
+                              place->rank, size, place->size);
+    place->local_rank = place->local_rank < 0 ? 0 : place->local_rank;
+    place->local_size = place->local_size > place->local_rank ? place->local_size : place->local_rank + 1;
     return 0;
 }
 
@@ -85,6 +98,7 @@ static int detect_slurm(struct ranks *ranks, const char *(*get)(const char *)) {
     const char *tasks = get("SLURM_STEP_TASKS_PER_NODE");
     long local_size = tasks ? strtol(tasks, NULL, 10) : 1;
     ranks->place.local_size = local_size > 0 && local_size <= ranks->place.size ? (int)local_size : 1;
+    TRY(check_place(&ranks->place, "SLURM_PROCID", "SLURM_STEP_NUM_TASKS"));
     TRY(read_meeting(ranks, get));
     const char *hosts = either(get, "SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST");
     if (!ranks->address[0] && (!hosts || !ranks_first_host(hosts, ranks->address, sizeof ranks->address)))
@@ -104,10 +118,7 @@ static int detect_torchrun(struct ranks *ranks, const char *(*get)(const char *)
     TRY(read_number(get, "LOCAL_RANK", &place->local_rank));
     TRY(read_number(get, "LOCAL_WORLD_SIZE", &place->local_size));
     TRY(read_meeting(ranks, get));
-    place->local_size = place->local_size < 1 ? 1 : place->local_size;
-    if (place->rank < 0 || place->size < 1 || place->rank >= place->size)
-        return error_set_code(EXIT_CODE_USAGE, "RANK %d of WORLD_SIZE %d makes no sense; both come from the launcher",
-                              place->rank, place->size);
+    TRY(check_place(place, "RANK", "WORLD_SIZE"));
     if (place->size > 1 && !ranks->address[0])
         return error_set_code(
             EXIT_CODE_USAGE, "WORLD_SIZE is %d, but MASTER_ADDR is not set; set it to the host of rank 0", place->size);
@@ -126,6 +137,9 @@ static int detect_node(struct ranks *ranks, const char *(*get)(const char *)) {
     TRY(read_number(get, get("PET_NNODES") ? "PET_NNODES" : "BEVATRON_NODES", &ranks->nodes));
     TRY(read_meeting(ranks, get));
     ranks->nodes = ranks->nodes < 0 ? 0 : ranks->nodes;
+    if (ranks->nodes > 0 && ranks->node >= ranks->nodes)
+        return error_set_code(EXIT_CODE_USAGE, "machine %d of %d makes no sense; both numbers come from the launcher",
+                              ranks->node, ranks->nodes);
     ranks->kind = RANKS_NODE;
     return 0;
 }

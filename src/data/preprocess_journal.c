@@ -100,6 +100,8 @@ static int read_fields(const struct json *root, enum journal_phase *phase, struc
         return error_set("phase %lld does not exist", (long long)value);
     *phase = (enum journal_phase)value;
     TRY(json_get_int(root, "offset", &value));
+    if (value < 0)
+        return error_set("the key \"offset\" is negative");
     state->offset = (uint64_t)value;
     for (int i = 0; i < FIELDS; i++) {
         TRY(json_get_int(root, fields[i].name, fields[i].value));

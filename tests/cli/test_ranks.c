@@ -55,6 +55,8 @@ TEST(srun) {
     EXPECT_STRING(ranks.address, "gpu-st-p4d-1");
     EXPECT(ranks.port >= 20000 && ranks.port < 30000);
     EXPECT(strstr(ranks.token, "4711") != NULL);
+    EXPECT_ERROR(DETECT(&ranks, "SLURM_PROCID", "16", "SLURM_STEP_ID", "2", "SLURM_STEP_NUM_TASKS", "16"),
+                 "SLURM_PROCID 16");
 }
 
 TEST(first_host) {
@@ -86,6 +88,13 @@ TEST(torchrun) {
     EXPECT(strstr(ranks.token, "abc") != NULL);
     EXPECT_ERROR(DETECT(&ranks, "RANK", "3", "WORLD_SIZE", "8", "LOCAL_RANK", "3"), "MASTER_ADDR");
     EXPECT_ERROR(DETECT(&ranks, "RANK", "8", "WORLD_SIZE", "8", "LOCAL_RANK", "0", "MASTER_ADDR", "a"), "RANK 8");
+    EXPECT_ERROR(
+        DETECT(&ranks, "RANK", "1", "WORLD_SIZE", "8", "LOCAL_RANK", "0", "MASTER_ADDR", "a", "MASTER_PORT", "95000"),
+        "MASTER_PORT is 95000");
+    EXPECT_ERROR(DETECT(&ranks, "RANK", "1", "WORLD_SIZE", "70000", "LOCAL_RANK", "0", "MASTER_ADDR", "a"), "70000");
+    // Some set no LOCAL_WORLD_SIZE: there are at least as many as come up to this one.
+    EXPECT_OK(DETECT(&ranks, "RANK", "3", "WORLD_SIZE", "8", "LOCAL_RANK", "3", "MASTER_ADDR", "a"));
+    EXPECT_INT(ranks.place.local_size, 4);
     EXPECT_ERROR(DETECT(&ranks, "RANK", "x", "WORLD_SIZE", "8", "LOCAL_RANK", "0"), "RANK is \"x\"");
 }
 
@@ -107,6 +116,7 @@ TEST(machines_of_kubernetes) {
     EXPECT_INT(ranks.kind, RANKS_NODE);
     EXPECT_INT(ranks.node, 5);
     EXPECT_INT(ranks.nodes, 8);
+    EXPECT_ERROR(DETECT(&ranks, "PET_NODE_RANK", "2", "PET_NNODES", "2", "MASTER_ADDR", "a"), "machine 2 of 2");
 }
 
 TEST_MAIN(TEST_CASE(alone), TEST_CASE(mpirun_comes_first), TEST_CASE(srun), TEST_CASE(first_host), TEST_CASE(torchrun),
