@@ -44,7 +44,7 @@ struct world {
     struct record record;
     struct link link;
     const char *record_folder;  // where the record is written when a collective hangs; NULL: nowhere
-    struct host_name *hosts;    // (size)
+    struct host_name *hosts;    // (size + 1), see hosts.c
 };
 
 struct group {
@@ -53,10 +53,15 @@ struct group {
     int rank, size;
     int *ranks;  // (size) their numbers in the world
     struct traffic traffic[COLLECTIVE_KINDS];
+    int64_t collectives;  // begun so far, those between two ranks not counted: the same number on all that have come
 };
 
 // Fills world->hosts; all ranks call, once the group of all is there.
 void hosts_gather(struct world *world);
+// A number that ranks of this run share and those of an earlier one did not.
+int64_t hosts_run(const struct world *world);
+// "rank 1 on n2".
+void hosts_name(const struct world *world, int rank, struct buffer *out);
 // "rank 1 on n2, …": the other ranks of a group.
 void hosts_name_peers(const struct group *group, struct buffer *out);
 

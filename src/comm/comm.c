@@ -5,10 +5,10 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "comm/backend.h"
+#include "comm/hang.h"
 #include "ops/device.h"
 
 #include <inttypes.h>
-#include <math.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -132,13 +132,15 @@ const struct record *world_record(const struct world *world) {
 static struct comm_request request_record(struct group *group, enum collective_kind kind, size_t bytes,
                                           const char *name) {
     struct comm_request request = {
-        .group = group, .name = name, .collective = group->world->collective, .started = clock_seconds()};
+        .group = group, .name = name, .collective = group->world->collective, .started = clock_seconds(), .peer = -1};
     if (group->size == 1)
         return request;
     struct record_entry entry = {
         .name = name, .group = group->name, .kind = kind, .bytes = (int64_t)bytes, .start = request.started};
     request.number = record_begin(&group->world->record, &entry);
     request.due = link_carry(&group->world->link, kind, bytes, group->size, request.started);
+    if (kind != COLLECTIVE_SEND && kind != COLLECTIVE_RECEIVE)
+        request.sequence = ++group->collectives;
     group->traffic[kind].count++;
     group->traffic[kind].bytes += (int64_t)bytes;
     return request;
@@ -204,6 +206,7 @@ struct comm_request comm_broadcast_start(struct group *group, struct tensor x, i
 struct comm_request comm_send_start(struct group *group, struct tensor x, int to, const char *name) {
     struct comm_request request = request_begin(group, x, COLLECTIVE_SEND, name);
     CHECK(to >= 0 && to < group->size && to != group->rank);
+    request.peer = to;
     request.handle = request.collective->send(group, x, to);
     return request;
 }
@@ -211,37 +214,23 @@ struct comm_request comm_send_start(struct group *group, struct tensor x, int to
 struct comm_request comm_receive_start(struct group *group, struct tensor x, int from, const char *name) {
     struct comm_request request = request_begin(group, x, COLLECTIVE_RECEIVE, name);
     CHECK(from >= 0 && from < group->size && from != group->rank);
+    request.peer = from;
     request.handle = request.collective->receive(group, x, from);
     return request;
-}
-
-// The job is about to end, so what cannot be written is only said.
-static void leave_record(const struct world *world) {
-    if (!world->record_folder)
-        return;
-    char *path = memory_printf("%s/flight-%d.jsonl", world->record_folder, world->place.rank);
-    FILE *file = fopen(path, "w");
-    if (file)
-        record_write(&world->record, world->place.rank, file);
-    if (file && fclose(file) == 0)
-        log_error("the last %d collectives of this rank are in %s", RECORD_ENTRIES, path);
-    else
-        log_error("cannot write the flight record %s", path);
-    free(path);
 }
 
 static void give_up(const struct comm_request *request) {
     const struct group *group = request->group;
     struct buffer peers = {0};
-    leave_record(group->world);
-    // A group that carries another's host values is its backend's own and knows no names.
-    if (group->ranks && group->world->hosts)
-        hosts_name_peers(group, &peers);
+    char *path = hang_path(group->world, group->world->place.rank);
+    if (path)
+        log_error("the last %d collectives of this rank are in %s", RECORD_ENTRIES, path);
+    hang_describe(request, &peers);
     die_code(EXIT_CODE_HANG,
              "collective \"%s\" in group \"%s\" (rank %d of %d) has waited %.0f s, longer than "
-             "--distributed-timeout-minutes allows; another rank is lost or stuck: %s",
+             "--distributed-timeout-minutes allows; %s",
              request->name, group->name, group->rank, group->size, group->world->deadline_seconds,
-             peers.length ? peers.data : "which one is not known");
+             buffer_string(&peers));
 }
 
 void comm_overlap(struct comm_request *request) {
@@ -260,14 +249,26 @@ void comm_wait(struct comm_request *request) {
     if (!request->handle)
         return;
     // A request may have flown for long before anybody asks for it.
-    double deadline = request->group->world->deadline_seconds, begun = fmax(request->started, clock_seconds());
+    struct world *world = request->group->world;
+    double deadline = world->deadline_seconds, begun = clock_seconds();
+    bool has_left = false;
     for (int64_t polls = 0; !is_complete(request); polls++) {
         // Ranks of one machine share its cores: a rank that only waits must let the others compute.
         if (polls > 200)
             sched_yield();
-        if (polls % 1024 == 1023 && clock_seconds() - begun > deadline)
+        if (polls % 1024 != 1023)
+            continue;
+        double waited = clock_seconds() - begun;
+        // All that wait leave their records before the first of them gives up and reads them.
+        if (waited > 0.75 * deadline && !has_left) {
+            hang_leave(request);
+            has_left = true;
+        }
+        if (waited > deadline && !request->is_patient)
             give_up(request);
     }
+    if (has_left)
+        hang_forget(world);
     record_end(&request->group->world->record, request->number, clock_seconds());
 }
 
@@ -297,8 +298,7 @@ static struct group *host_of(struct group *group) {
 // Waits for a handle of a host collective, with the deadline of all others or without.
 static void wait_host(struct group *group, void *handle, int count, const char *name, bool has_deadline) {
     struct comm_request request = request_record(group, COLLECTIVE_HOST, sizeof(int64_t) * (size_t)count, name);
-    if (!has_deadline)
-        request.started = INFINITY;
+    request.is_patient = !has_deadline;
     request.handle = handle;
     comm_wait(&request);
 }

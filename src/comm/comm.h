@@ -28,9 +28,12 @@ struct comm_request {
     const char *name;
     const struct collective *collective;
     double started;
-    double due;      // not complete before, see link.h; 0 where the link is the real one
-    int64_t number;  // in the flight record
-    void *handle;    // the backend's; NULL where the work is done
+    double due;        // not complete before, see link.h; 0 where the link is the real one
+    int64_t number;    // in the flight record
+    int64_t sequence;  // among the collectives of the group
+    int peer;          // whom it is sent to or received from, a rank of the group; -1: it is everybody's
+    bool is_patient;   // has no deadline
+    void *handle;      // the backend's; NULL where the work is done
 };
 
 struct world_place {
@@ -51,8 +54,8 @@ struct world_options {
     const char *backend;                  // "self", "mpi" or "tcp"
     const struct world_meeting *meeting;  // of "tcp"
     double deadline_seconds;
-    // Where a rank whose collective outlasts the deadline leaves its flight record, as flight-RANK.jsonl; NULL:
-    // nowhere.
+    // Where a rank whose collective outlasts the deadline leaves its flight record, as flight-RANK.jsonl, and looks
+    // for those of the others; NULL: nowhere.
     const char *record_folder;
     struct link link;  // a slower link than the real one; zeroed for none
 };

@@ -1,5 +1,7 @@
-// Which machine each rank is on, so that a rank that waits in vain can say for whom. Gathered once, when a world is
-// opened: every rank puts its name into its own row of a table of zeros, and the maximum over all ranks is the table.
+// Which machine each rank is on, so that a rank that waits in vain can say for whom, and a number that tells this run
+// from others. Gathered once, when a world is opened: every rank puts its name into its own row of a table of zeros,
+// the first rank its time into one more row, and the maximum over all ranks is the table.
+#include "base/clock.h"
 #include "base/memory.h"
 #include "comm/backend.h"
 
@@ -16,9 +18,12 @@ void hosts_gather(struct world *world) {
     const struct collective *collective = world->collective;
     struct group *host = collective->host_group ? collective->host_group(all) : all;
     int size = world->place.size;
-    world->hosts = memory_alloc((size_t)size * sizeof *world->hosts);
+    size_t bytes = (size_t)(size + 1) * sizeof *world->hosts;
+    world->hosts = memory_alloc(bytes);
     if (size == 1)
         return;
+    if (world->place.rank == 0)
+        world->hosts[size].words[0] = (int64_t)(clock_wall_seconds() * 1e6);
     struct host_name *own = &world->hosts[world->place.rank];
     char name[sizeof own->words] = "";
     gethostname(name, sizeof name - 1);
@@ -26,14 +31,14 @@ void hosts_gather(struct world *world) {
     for (size_t i = 0; i < sizeof name; i++)
         name[i] = name[i] & 0x7f;
     memcpy(own->words, name, sizeof name);
-    int count = size * (int)(sizeof own->words / sizeof own->words[0]);
+    int count = (size + 1) * (int)(sizeof own->words / sizeof own->words[0]);
     void *handle = host->world->collective->host_max_i64(host, world->hosts[0].words, count);
     while (!host->world->collective->test(host, handle))
         sched_yield();
     // A world that carries host values for another names ranks as that one does.
     if (host->world != world) {
-        host->world->hosts = memory_alloc((size_t)size * sizeof *world->hosts);
-        memcpy(host->world->hosts, world->hosts, (size_t)size * sizeof *world->hosts);
+        host->world->hosts = memory_alloc(bytes);
+        memcpy(host->world->hosts, world->hosts, bytes);
     }
 }
 
@@ -43,14 +48,23 @@ bool group_is_neighbour(const struct group *group, int rank) {
     return memcmp(own, other, sizeof *own) == 0;
 }
 
+int64_t hosts_run(const struct world *world) {
+    return world->hosts ? world->hosts[world->place.size].words[0] : 0;
+}
+
+void hosts_name(const struct world *world, int rank, struct buffer *out) {
+    char name[sizeof world->hosts[0].words];
+    memcpy(name, world->hosts[rank].words, sizeof name);
+    buffer_printf(out, "rank %d on %s", rank, name);
+}
+
 void hosts_name_peers(const struct group *group, struct buffer *out) {
     int others = group->size - 1, named = 0;
     for (int i = 0; i < group->size && named < NAMED_PEERS; i++) {
         if (i == group->rank)
             continue;
-        char name[sizeof group->world->hosts[0].words];
-        memcpy(name, group->world->hosts[group->ranks[i]].words, sizeof name);
-        buffer_printf(out, "%srank %d on %s", named++ ? ", " : "", group->ranks[i], name);
+        buffer_printf(out, "%s", named++ ? ", " : "");
+        hosts_name(group->world, group->ranks[i], out);
     }
     if (others > named)
         buffer_printf(out, " and %d more", others - named);

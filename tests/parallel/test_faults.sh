@@ -1,17 +1,15 @@
 #!/usr/bin/env bash
-# What goes wrong with files while several ranks train: a damaged checkpoint, a disk that fills up under one rank. The
-# run ends with a message that names the rank and the file, or goes on from the checkpoint before.
+# What goes wrong while several ranks train: a damaged checkpoint, a disk that fills up under one rank, a rank that
+# stands still. The run ends with a message that names the rank and the file, or goes on from the checkpoint before.
 cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
 . tests/cli/common.sh
 command -v mpirun >/dev/null || { echo "skipped: no mpirun"; exit 77; }
 "$BEVATRON" version | grep -q "MPI *yes" || { echo "skipped: built without MPI"; exit 77; }
 
-run() {
-    bash tests/parallel/mpirun.sh 4 "$BEVATRON" train --mock-data --num-layers 2 --hidden-size 32 \
-        --num-attention-heads 4 --seq-length 16 --vocab-size 97 --make-vocab-size-divisible-by 1 --tokenizer-type \
-        NullTokenizer --micro-batch-size 1 --global-batch-size 4 --lr 1e-3 --log-interval 1 --eval-iters 0 --threads 1 \
-        --train-iters 8 --save-interval 2 --ckpt-writers 4 --use-distributed-optimizer "$@"
-}
+train=(bash tests/parallel/mpirun.sh 4 "$BEVATRON" train --mock-data --num-layers 2 --hidden-size 32
+    --num-attention-heads 4 --seq-length 16 --vocab-size 97 --make-vocab-size-divisible-by 1 --tokenizer-type
+    NullTokenizer --micro-batch-size 1 --global-batch-size 4 --lr 1e-3 --log-interval 1 --eval-iters 0 --threads 1
+    --train-iters 8 --save-interval 2 --ckpt-writers 4 --use-distributed-optimizer)
 # The middle byte of a file becomes another.
 damage() {
     local at=$(($(stat -c %s "$1") / 2))
@@ -20,13 +18,13 @@ damage() {
 
 # ---- a damaged checkpoint ----
 
-expect 0 "successfully saved checkpoint from iteration       4" run --exit-interval 4 --save "$work/run"
+expect 0 "successfully saved checkpoint from iteration       4" "${train[@]}" --exit-interval 4 --save "$work/run"
 file=$work/run/iter_0000004/optimizer-00003-of-00004.safetensors
 damage "$file"
-expect 0 "FALLING BACK to the checkpoint of iteration 2" run --exit-interval 4 --load "$work/run"
+expect 0 "FALLING BACK to the checkpoint of iteration 2" "${train[@]}" --exit-interval 4 --load "$work/run"
 grep -q "rank [0-3]: $file has the right size but not the SHA-256" "$work/out" && pass || fail "the file is named"
 grep -q "iteration        3/" "$work/out" && pass || fail "it goes on from iteration 2"
-expect 216 "optimizer-00003-of-00004.safetensors" run --exit-interval 4 --load "$work/run" --ckpt-step 4
+expect 216 "optimizer-00003-of-00004.safetensors" "${train[@]}" --exit-interval 4 --load "$work/run" --ckpt-step 4
 [ "$(grep -c "cannot be used" "$work/out")" = 1 ] && pass || fail "one rank says it"
 
 # ---- a disk without room for one rank's files ----
@@ -39,12 +37,12 @@ if mount -t tmpfs -o size=64m,nr_inodes=64 tmpfs "$small" 2>/dev/null; then
     for mode in "" --async-save; do
         rm -rf "$small"/*
         # shellcheck disable=SC2086
-        expect 0 "successfully saved checkpoint from iteration       2" run --exit-interval 2 --save "$small/run" $mode
+        expect 0 "successfully saved checkpoint from iteration       2" "${train[@]}" --exit-interval 2 --save "$small/run" $mode
         files=$(find "$small/run/iter_0000002" -type f | wc -l)
         free=$(df --output=iavail "$small" | tail -n 1)
         for ((i = 0; i < free - files + 4; i++)); do : >"$small/full.$i"; done
         # shellcheck disable=SC2086
-        expect 1 "No space left on device" run --exit-interval 4 --load "$small/run" --save "$small/run" $mode
+        expect 1 "No space left on device" "${train[@]}" --exit-interval 4 --load "$small/run" --save "$small/run" $mode
         grep -qE "error: .*rank [0-3]: .*iter_0000004.*safetensors.*No space left" "$work/out" && pass ||
             fail "rank and file are named"
         [ "$(grep -c "No space left" "$work/out")" = 1 ] && pass || fail "one rank says it"
@@ -52,10 +50,46 @@ if mount -t tmpfs -o size=64m,nr_inodes=64 tmpfs "$small" 2>/dev/null; then
         expect 0 "" "$BEVATRON" checkpoint verify "$small/run/iter_0000002"
         rm "$small"/full.*
         # shellcheck disable=SC2086
-        expect 0 "successfully saved checkpoint from iteration       4" run --exit-interval 4 --load "$small/run" \
+        expect 0 "successfully saved checkpoint from iteration       4" "${train[@]}" --exit-interval 4 --load "$small/run" \
             --save "$small/run" $mode
     done
 else
     echo "skipped: a full disk (no right to mount one)"
+fi
+
+# ---- a rank that stands still ----
+
+# hang VICTIM FLAGS…: stops that rank after some iterations, and waits for the end of the others.
+hang() {
+    local victim=$1 launcher watchdog
+    shift
+    "${train[@]}" --train-iters 1000000 --distributed-timeout-minutes 0.05 --save "$work/hung" --save-interval 1000000 \
+        --log-interval 1 "$@" \
+        >"$work/out" 2>&1 &
+    launcher=$!
+    for _ in $(seq 300); do grep -q "iteration        3/" "$work/out" && break; sleep 0.1; done
+    victim=$(for process in $(pgrep -P "$launcher" -f "bevatron train"); do
+        tr '\0' '\n' <"/proc/$process/environ" | grep -qx "OMPI_COMM_WORLD_RANK=$victim" && echo "$process"
+    done)
+    kill -STOP "$victim"
+    (sleep 60 && kill -9 "$launcher" "$victim") 2>/dev/null &
+    watchdog=$!
+    wait "$launcher"
+    code=$?
+    kill "$watchdog" 2>/dev/null
+    kill -9 "$victim" 2>/dev/null
+}
+
+if mpirun --version 2>/dev/null | grep -q "Open MPI"; then
+    for layout in "" "--tensor-model-parallel-size 2" "--pipeline-model-parallel-size 2"; do
+        # shellcheck disable=SC2086
+        hang 2 $layout
+        [ "$code" = 212 ] && pass || fail "exit code $code instead of 212 after a hang"
+        # Whoever gives up first: it names the one that stands still, and nobody else as silent.
+        grep -E "longer than --distributed-timeout" "$work/out" | head -n 1 >"$work/said"
+        grep -qE "rank 2 on [^ ,]+( \(left no record in |$)" "$work/said" && pass || fail "rank 2 is named ($layout)"
+        grep -qE "rank [013] on [^ ]+ \(left no record" "$work/said" && fail "others are blamed ($layout)" || pass
+        grep -q '"waits for":' "$work"/hung/flight-*.jsonl && pass || fail "no flight records ($layout)"
+    done
 fi
 finish
