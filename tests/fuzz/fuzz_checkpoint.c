@@ -1,6 +1,7 @@
 // layer: checkpoint
-// The small files of a checkpoint out of hostile bytes (MANIFEST NUL STATE NUL CONFIG NUL MARKER). What a manifest lists
-// must be plain names inside its folder with whole digests, and what is read of it must come out of the writer the same.
+// The small files of a checkpoint out of hostile bytes (MANIFEST NUL STATE NUL CONFIG NUL MARKER). What a manifest
+// lists must be plain names inside its folder with whole digests, and what is read of it must come out of the writer
+// the same.
 #include "fuzz.h"
 
 #include "base/file.h"
