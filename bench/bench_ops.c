@@ -235,12 +235,11 @@ static double time_optimizer(struct setup *s) {
                            .m = m,
                            .v = v,
                            .scale = scale,
-                           .lr = 1e-4f,
+                           .rate = vector(s, RATE_LENGTH),
                            .beta1 = 0.9f,
                            .beta2 = 0.95f,
                            .epsilon = 1e-8f,
-                           .weight_decay = 0.1f,
-                           .step = 10};
+                           .is_decayed = true};
     TIME(s, &t, op_adam(s->device, &adam));
     total += report("adam", t, 1);
     TIME(s, &t, device_zero(s->device, grad));

@@ -83,6 +83,11 @@ void op_clip_scale(struct device *device, const struct op_clip_scale *op) {
     check_tensor(name, "sum_squares", op->sum_squares, check_1d(DTYPE_F32, 1));
     if (op->loss_scale.data)
         check_tensor(name, "loss_scale", op->loss_scale, check_1d(DTYPE_F32, 3));
+    if (op->rate.data) {
+        check_tensor(name, "rate", op->rate, check_1d(DTYPE_F32, RATE_LENGTH));
+        check_tensor(name, "rates", op->rates, check_2d(DTYPE_F32, op->rates.shape[0], RATE_LENGTH));
+        check_tensor(name, "skipped", op->skipped, check_1d(DTYPE_F32, 1));
+    }
     device->ops->clip_scale(device, op);
 }
 
@@ -94,12 +99,12 @@ void op_adam(struct device *device, const struct op_adam *op) {
     check_flat(name, "m", op->m, count);
     check_flat(name, "v", op->v, count);
     check_tensor(name, "scale", op->scale, check_1d(DTYPE_F32, 1));
+    check_tensor(name, "rate", op->rate, check_1d(DTYPE_F32, RATE_LENGTH));
     if (op->copy.data) {
         check_activation(device, name, "copy", op->copy, 1);
         check_tensor(name, "copy", op->copy, check_1d(op->copy.dtype, count));
         check_apart(name, "copy", op->copy, "master", op->master);
     }
-    check_rule(name, op->step >= 1, "steps count from 1");
     check_rule(name, op->beta1 >= 0 && op->beta1 < 1 && op->beta2 >= 0 && op->beta2 < 1,
                "beta1 and beta2 must be at least 0 and below 1");
     device->ops->adam(device, op);

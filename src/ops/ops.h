@@ -22,7 +22,7 @@ struct device;
 struct event;
 struct profile_row;
 
-enum stream { STREAM_COMPUTE, STREAM_COMM, STREAM_COPY, STREAM_COUNT };
+enum stream { STREAM_COMPUTE, STREAM_COPY, STREAM_COUNT };
 
 // Dropout drawn by Philox from what an element is, not where it is computed: element (row, column) keeps its value
 // where word column % 4 of philox4x32(seed, column / 4, row id low, row id high, site) is at least rate * 2^32, and
@@ -336,24 +336,38 @@ struct loss_scale_rule {
     int64_t window, hysteresis;
     float least;
 };
+// How far an update goes depends on how many updates there were before, which the host does not know while steps are
+// on their way: so it sends a row of rates for every number of skipped steps that there may have been. `rate` becomes
+// the row of `rates` whose RATE_SKIPPED equals `skipped`; then a norm that is not finite adds 1 to `skipped`.
+enum {
+    RATE_SKIPPED,     // steps skipped so far, as the row has it
+    RATE_STEP,        // lr / (1 - beta1^t), of update number t from 1 on
+    RATE_CORRECTION,  // 1 / (1 - beta2^t)
+    RATE_DECAY,       // lr * weight decay
+    RATE_LENGTH
+};
 struct op_clip_scale {
     struct tensor scale, norm, sum_squares;
     float max_norm;
     struct tensor loss_scale;  // (3) fp32, changed; or none
     struct loss_scale_rule rule;
+    struct tensor rate;     // (RATE_LENGTH) fp32 out; or none, and then the next two are not there either
+    struct tensor rates;    // (R, RATE_LENGTH) fp32
+    struct tensor skipped;  // (1) fp32, changed
 };
 
-// Adam with decoupled decay over a flat range: g = grad * scale; m, v, bias correction by step (1-based), then
-// master -= lr * (m^ / (sqrt(v^) + epsilon) + weight_decay * master); copy = master in its dtype. A scale that is not
-// finite leaves everything as it was.
+// Adam with decoupled decay over a flat range: g = grad * scale; m and v follow g and g^2 by beta1 and beta2; then
+// master -= rate[STEP] * m / (sqrt(v * rate[CORRECTION]) + epsilon) + rate[DECAY] * master, without the last term
+// where not is_decayed; copy = master in its dtype. A scale that is not finite leaves everything as it was.
 struct op_adam {
     struct tensor master;  // (n) fp32
     struct tensor copy;    // (n) in the parameter dtype, or none where parameters are fp32 (master is the parameter)
     struct tensor grad;    // (n) fp32
     struct tensor m, v;    // (n) fp32
     struct tensor scale;   // (1) fp32
-    float lr, beta1, beta2, epsilon, weight_decay;
-    int64_t step;
+    struct tensor rate;    // (RATE_LENGTH) fp32
+    float beta1, beta2, epsilon;
+    bool is_decayed;
 };
 
 // dst = src, any strides (same shape), same or another float dtype.
@@ -395,8 +409,7 @@ struct ops {
     void (*event_record)(struct device *device, struct event *event, enum stream stream);
     void (*stream_wait)(struct device *device, enum stream stream, struct event *event);
     void (*event_wait)(struct device *device, struct event *event);  // the host waits
-    bool (*event_is_done)(struct device *device, struct event *event);
-    void (*synchronize)(struct device *device);  // the host waits for everything
+    void (*synchronize)(struct device *device);                      // the host waits for everything
     // The vendor's own stream, for a library of the same vendor that queues work behind ours; NULL where there are
     // none.
     void *(*native_stream)(struct device *device, enum stream stream);

@@ -1,10 +1,11 @@
 // The optimizer step: norm, clip, update. See adam.h.
 #include "optim/adam.h"
+#include "base/error.h"
 #include "ops/device.h"
 
 #include <math.h>
 
-enum { SCALAR_SQUARES, SCALAR_NORM, SCALAR_SCALE, SCALAR_PARAM_SQUARES, SCALAR_COUNT };
+enum { SCALAR_SQUARES, SCALAR_NORM, SCALAR_SCALE, SCALAR_PARAM_SQUARES, SCALAR_SKIPPED, SCALAR_COUNT };
 
 static struct tensor scalar(const struct adam *adam, int64_t which) {
     return tensor_rows(adam->scalars, which, 1);
@@ -23,6 +24,8 @@ void adam_build(struct adam *adam, struct arena *arena, const struct pieces *pie
     adam->m = arena_1d(arena, DTYPE_F32, count);
     adam->v = arena_1d(arena, DTYPE_F32, count);
     adam->scalars = arena_1d(arena, DTYPE_F32, SCALAR_COUNT);
+    adam->rate = arena_1d(arena, DTYPE_F32, RATE_LENGTH);
+    adam->rates = arena_2d(arena, DTYPE_F32, ADAM_MOST_RATES, RATE_LENGTH);
     scaler_build(&adam->scaler, arena, config);
 }
 
@@ -33,7 +36,7 @@ void adam_reset(struct adam *adam, struct device *device) {
         device_zero(device, adam->master);
     device_zero(device, adam->scalars);
     scaler_reset(&adam->scaler, device);
-    adam->step = 0;
+    adam->step = adam->skipped = 0;
 }
 
 void adam_set_master(struct adam *adam, struct device *device, struct tensor values) {
@@ -43,8 +46,31 @@ void adam_set_master(struct adam *adam, struct device *device, struct tensor val
                                           .src = tensor_rows(values, run.flat_offset, run.count)});
 }
 
-static void apply_run(const struct adam *adam, const struct adam_update *update, struct piece run,
-                      double weight_decay) {
+// Update number t, from 1 on. The numbers of a run were fp32 before they were divided, and stay so.
+static void make_rate(const struct adam *adam, const struct adam_pace *pace, int64_t t, float *rate) {
+    float lr = (float)pace->lr;
+    rate[RATE_STEP] = (float)((double)lr / (1.0 - pow((double)adam->beta1, (double)t)));
+    rate[RATE_CORRECTION] = (float)(1.0 / (1.0 - pow((double)adam->beta2, (double)t)));
+    rate[RATE_DECAY] = lr * (float)pace->weight_decay;
+}
+
+void adam_make_rates(const struct adam *adam, const struct adam_pace *paces, int count, float *rates) {
+    CHECK(count >= 1 && count <= ADAM_MOST_RATES);
+    // Rows beyond are never chosen, because they are for as many as the last.
+    for (int i = 0; i < ADAM_MOST_RATES; i++, rates += RATE_LENGTH) {
+        int k = i < count ? i : count - 1;
+        int64_t t = adam->step + 1 - k;
+        make_rate(adam, &paces[k], t > 1 ? t : 1, rates);
+        rates[RATE_SKIPPED] = (float)(adam->skipped + k);
+    }
+}
+
+void adam_learn(struct adam *adam, bool is_skipped) {
+    adam->step -= is_skipped;
+    adam->skipped += is_skipped;
+}
+
+static void apply_run(const struct adam *adam, const struct adam_update *update, struct piece run, bool is_decayed) {
     bool is_mixed = adam->master.data != NULL;
     struct tensor values = tensor_rows(update->values, run.flat_offset, run.count);
     op_adam(update->device,
@@ -54,19 +80,18 @@ static void apply_run(const struct adam *adam, const struct adam_update *update,
                               .m = tensor_rows(adam->m, run.local_offset, run.count),
                               .v = tensor_rows(adam->v, run.local_offset, run.count),
                               .scale = scalar(adam, SCALAR_SCALE),
-                              .lr = (float)update->lr,
+                              .rate = adam->rate,
                               .beta1 = adam->beta1,
                               .beta2 = adam->beta2,
                               .epsilon = adam->epsilon,
-                              .weight_decay = (float)weight_decay,
-                              .step = adam->step});
+                              .is_decayed = is_decayed});
 }
 
 static void apply_range(const struct adam *adam, const struct adam_update *update, int64_t first, int64_t end,
-                        double weight_decay) {
+                        bool is_decayed) {
     struct piece run;
     for (int64_t at = first; pieces_next(&adam->pieces, &at, end, &run);)
-        apply_run(adam, update, run, weight_decay);
+        apply_run(adam, update, run, is_decayed);
 }
 
 // A buffer whose squares are summed: of the flat layout, or this rank's pieces alone.
@@ -114,17 +139,18 @@ void adam_apply(struct adam *adam, const struct adam_update *update) {
                                                           .sum_squares = scalar(adam, SCALAR_SQUARES),
                                                           .max_norm = adam->max_norm,
                                                           .loss_scale = adam->scaler.state,
-                                                          .rule = adam->scaler.rule});
+                                                          .rule = adam->scaler.rule,
+                                                          .rate = adam->rate,
+                                                          .rates = adam->rates,
+                                                          .skipped = scalar(adam, SCALAR_SKIPPED)});
     adam->step++;
     int64_t decayed = update->params->decayed;
-    apply_range(adam, update, 0, decayed, update->weight_decay);
-    apply_range(adam, update, decayed, update->params->total, 0);
+    apply_range(adam, update, 0, decayed, true);
+    apply_range(adam, update, decayed, update->params->total, false);
 }
 
-double adam_grad_norm(const struct adam *adam, struct device *device) {
-    float norm = 0;
-    device_copy_out(device, &norm, scalar(adam, SCALAR_NORM));
-    return (double)norm;
+struct tensor adam_grad_norm(const struct adam *adam) {
+    return scalar(adam, SCALAR_NORM);
 }
 
 double adam_params_norm(const struct adam *adam, const struct adam_update *update) {

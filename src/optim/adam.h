@@ -1,6 +1,8 @@
 // Adam with decoupled weight decay over the flat buffers of a parameter list. In fp32 the parameters are their own
 // master copy; in 16 bits the master copy lives here and the parameters are its rounded image. The gradient norm,
-// clipping, the loss scale and the update stay on the device: a step asks it nothing.
+// clipping, the loss scale and the update stay on the device: a step asks it nothing. Nor does the host know at once
+// whether an update was made or skipped (a norm that is not finite): it tells how far the next one goes for every
+// number of skipped ones there can be, and learns later, see adam_learn.
 //
 // The optimizer may be divided among the ranks that hold the same parameters: then each has moments and masters of its
 // pieces alone and updates those parameters, and the caller gathers the others' afterwards.
@@ -19,11 +21,15 @@ struct adam {
     struct pieces pieces;   // what this rank holds of the flat buffers of n elements
     struct tensor master;   // (n / parts) fp32; none where the parameters are fp32
     struct tensor m, v;     // (n / parts) fp32
-    struct tensor scalars;  // (4) fp32: sum of squares, norm, scale, squares of the parameters
+    struct tensor scalars;  // (5) fp32: sum of squares, norm, scale, squares of the parameters, skipped updates
+    struct tensor rate;     // (RATE_LENGTH) fp32: of this update
+    struct tensor rates;    // (ADAM_MOST_RATES, RATE_LENGTH) fp32: what it is chosen from
     struct scaler scaler;   // of the loss, in fp16
-    int64_t step;           // updates done so far
+    int64_t step;           // updates so far, as if none of those that adam_learn has not heard of were skipped
+    int64_t skipped;        // updates that adam_learn was told were skipped
     float beta1, beta2, epsilon, max_norm;
 };
+enum { ADAM_MOST_RATES = 3 };
 
 // Takes its tensors from the arena, unset; adam_reset clears the moments.
 void adam_build(struct adam *adam, struct arena *arena, const struct pieces *pieces, enum dtype dtype,
@@ -38,11 +44,19 @@ struct adam_update {
     const struct param_list *params;
     struct tensor values;  // (n), the parameters, flat
     struct tensor grads;   // (n) fp32, reduced over the data-parallel ranks where this rank's pieces are
+};
+// How far an update goes.
+struct adam_pace {
     double lr, weight_decay;
 };
+// Rows (count, RATE_LENGTH) for adam->rates: paces[k] holds where k of the updates not learnt of yet were skipped.
+void adam_make_rates(const struct adam *adam, const struct adam_pace *paces, int count, float *rates);
+// The rates are in place.
 void adam_apply(struct adam *adam, const struct adam_update *update);
-// Norm of the gradients before clipping; waits for the device.
-double adam_grad_norm(const struct adam *adam, struct device *device);
+// What became of the oldest update that is not learnt of.
+void adam_learn(struct adam *adam, bool is_skipped);
+// Norm of the gradients before clipping, (1) fp32 on the device.
+struct tensor adam_grad_norm(const struct adam *adam);
 // Norm of the (master) parameters; waits for the device.
 double adam_params_norm(const struct adam *adam, const struct adam_update *update);
 

@@ -30,10 +30,13 @@ void scaler_reset(struct scaler *scaler, struct device *device) {
             &(struct scaler_state){.scale = scaler->initial, .overflows_left = scaler->rule.hysteresis});
 }
 
+struct tensor scaler_scale(const struct scaler *scaler) {
+    return scaler->state.data ? tensor_rows(scaler->state, STATE_SCALE, 1) : (struct tensor){0};
+}
+
 void scaler_scale_loss(const struct scaler *scaler, struct device *device, struct tensor weights) {
     if (scaler->state.data && weights.data)
-        op_scale(device, &(struct op_scale){
-                             .x = tensor_flat(weights), .factor = 1, .by = tensor_rows(scaler->state, STATE_SCALE, 1)});
+        op_scale(device, &(struct op_scale){.x = tensor_flat(weights), .factor = 1, .by = scaler_scale(scaler)});
 }
 
 struct scaler_state scaler_read(const struct scaler *scaler, struct device *device) {

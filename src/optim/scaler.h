@@ -27,6 +27,8 @@ void scaler_reset(struct scaler *scaler, struct device *device);
 // weights *= scale: what the gradient of the loss is multiplied by.
 void scaler_scale_loss(const struct scaler *scaler, struct device *device, struct tensor weights);
 
+// The scale, (1) fp32 on the device; no tensor where there is no scaler.
+struct tensor scaler_scale(const struct scaler *scaler);
 // 1 where there is no scaler; waits for the device.
 struct scaler_state scaler_read(const struct scaler *scaler, struct device *device);
 // A constant --loss-scale stays what the flag says, and the state of a run without a scaler (1, 0, 0) changes nothing.

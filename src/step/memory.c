@@ -2,6 +2,7 @@
 #include "step/memory.h"
 #include "base/error.h"
 #include "step/pipeline.h"
+#include "step/results.h"
 
 #include <string.h>
 
@@ -39,7 +40,9 @@ static void lay_out_state(struct step *step, struct arena *arena) {
         adam_build(&step->adam, arena, &step->reducer.pieces, step->dtype, config);
     step->memory.optimizer = arena->used - start;
     pipeline_lay_out(step, arena);
-    step->totals = arena_1d(arena, DTYPE_F32, 4);
+    step->totals = arena_1d(arena, DTYPE_F32, TOTAL_COUNT);
+    for (int i = 0; i < 2; i++)
+        step->slots[i].landing = arena_1d(arena, DTYPE_U8, tensor_count(step->pipeline.batches[0].block));
     if (step->mode == STEP_GENERATE)
         lay_out_cache(step, arena);
     param_list_bind(&step->params, step->values, step->grads);
@@ -129,8 +132,9 @@ int step_take_memory(struct step *step) {
         if (!step->slots[i].host)
             return -1;
         step->slots[i].copied = step->device->ops->event_create(step->device);
+        step->slots[i].taken = step->device->ops->event_create(step->device);
     }
-    return 0;
+    return results_open(step);
 }
 
 void step_give_memory_back(struct step *step) {
@@ -139,7 +143,10 @@ void step_give_memory_back(struct step *step) {
             device_host_free(step->device, step->slots[i].host);
         if (step->slots[i].copied)
             step->device->ops->event_free(step->device, step->slots[i].copied);
+        if (step->slots[i].taken)
+            step->device->ops->event_free(step->device, step->slots[i].taken);
     }
+    results_close(step);
     struct arena *arenas[] = {&step->state, &step->saved, &step->scratch};
     for (int i = 0; i < 3; i++)
         if (arenas[i]->base)

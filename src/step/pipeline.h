@@ -32,9 +32,8 @@ struct message {
 struct message pipeline_message(struct step *step, enum mesh_link link, int chunk);
 struct handover pipeline_view(const struct step *step, struct tensor buffer, const struct message *message);
 
-// All micro-batches of the source, forward and with learning backward; adds up their counts.
-int step_run_pipeline(struct step *step, const struct step_source *source, bool is_learning,
-                      struct step_counts *counts);
+// All micro-batches of the source, forward and with learning backward; their counts become those of the totals.
+int step_run_pipeline(struct step *step, const struct step_source *source, bool is_learning);
 
 // Parameters that several stages hold (shared.c): marks all copies but the first stage's; sums their gradients over the
 // stages, so that each has the whole; before anything else is done with them.

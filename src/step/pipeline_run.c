@@ -11,9 +11,9 @@ struct run {
     struct step *step;
     const struct step_source *source;  // NULL on paper
     bool is_learning;
-    struct step_counts counts;
-    int loaded;              // micro-batches so far
-    int looked[LINK_COUNT];  // how far in the list messages have been looked for
+    struct step_counts counts;  // of the micro-batches so far
+    int loaded;                 // how many those are
+    int looked[LINK_COUNT];     // how far in the list messages have been looked for
 };
 
 static bool is_over(enum mesh_link link, enum work work) {
@@ -35,6 +35,13 @@ static void expect_messages(struct run *run, enum mesh_link link) {
     }
 }
 
+// The last micro-batch knows how many tokens and samples of the step count on this rank.
+static void set_counts(struct step *step, const struct step_batch *last) {
+    struct tensor counts = step_input_counts(step, &last->input, last->block);
+    if (counts.data)
+        op_copy(step->device, &(struct op_copy){.dst = tensor_rows(step->totals, TOTAL_TOKENS, 2), .src = counts});
+}
+
 // The inputs of a micro-batch, which come in order.
 static int obtain_batch(struct run *run, int micro_batch, struct step_batch **result) {
     struct step *step = run->step;
@@ -52,10 +59,12 @@ static int obtain_batch(struct run *run, int micro_batch, struct step_batch **re
     if (run->source) {
         TRY(run->source->next(run->source->context, &spare->input));
         struct step_upload upload = {.has_weights = run->is_learning,
-                                     .divisor = (double)run->source->count * step->mesh.length[AXIS_DATA]};
-        struct step_counts own = step_upload_input(step, spare->block, &spare->input, &upload);
-        run->counts.tokens += own.tokens;
-        run->counts.pairs += own.pairs;
+                                     .divisor = (double)run->source->count * step->mesh.length[AXIS_DATA],
+                                     .counts = run->counts};
+        step_upload_input(step, spare->block, &spare->input, &upload);
+        run->counts = upload.counts;
+        if (run->loaded == run->source->count)
+            set_counts(step, spare);
     }
     spare->batch = step_input_tensors(step, &spare->input, spare->block);
     if (!run->is_learning)
@@ -211,8 +220,7 @@ static int run_item(struct run *run, struct schedule_item item) {
     return 0;
 }
 
-int step_run_pipeline(struct step *step, const struct step_source *source, bool is_learning,
-                      struct step_counts *counts) {
+int step_run_pipeline(struct step *step, const struct step_source *source, bool is_learning) {
     struct run run = {.step = step, .source = source, .is_learning = is_learning};
     struct channel *channels = step->pipeline.channels;
     TRY(pipeline_schedule(step, source->count));
@@ -223,7 +231,6 @@ int step_run_pipeline(struct step *step, const struct step_source *source, bool 
         TRY(run_item(&run, list->items[i]));
     channel_flush(&channels[LINK_FORWARD_OUT]);
     channel_flush(&channels[LINK_BACKWARD_OUT]);
-    *counts = run.counts;
     return 0;
 }
 

@@ -4,6 +4,7 @@
 #include "base/memory.h"
 #include "step/memory.h"
 #include "step/pipeline.h"
+#include "step/results.h"
 #include "step/update.h"
 
 #include <stdlib.h>
@@ -81,12 +82,7 @@ void step_close(struct step *step) {
 
 static int run_all(struct step *step, const struct step_source *source, bool is_learning) {
     device_zero(step->device, step->totals);
-    struct step_counts counts = {0};
-    TRY(step_run_pipeline(step, source, is_learning, &counts));
-    float tokens = (float)counts.tokens, pairs = (float)counts.pairs;
-    device_copy_in(step->device, tensor_rows(step->totals, 1, 1), &tokens);
-    device_copy_in(step->device, tensor_rows(step->totals, 3, 1), &pairs);
-    device_synchronize(step->device);
+    TRY(step_run_pipeline(step, source, is_learning));
     if (is_learning)
         step_reduce_gradients(step);
     comm_all_reduce(step->mesh.replicas, step->totals, REDUCE_SUM, "loss");
@@ -103,8 +99,9 @@ static void clear_gradients(struct step *step) {
         model_clear_tables(&step->chunks[i].model, step->device);
 }
 
-int step_train(struct step *step, const struct step_source *source, double lr, double weight_decay) {
+int step_train_paced(struct step *step, const struct step_source *source, const struct adam_pace *paces) {
     CHECK(step->mode == STEP_TRAIN);
+    results_send_rates(step, paces);
     clear_gradients(step);
     // Weights are rounded to 8 bits before the first pass.
     if (step->config->fp8_format)
@@ -114,23 +111,24 @@ int step_train(struct step *step, const struct step_source *source, double lr, d
     TRY(run_all(step, source, true));
     for (int i = 0; i < step->chunk_count; i++)
         fp8_end_step(&step->chunks[i].model.fp8, step->device, &step->mesh);
-    step_update(step, lr, weight_decay);
+    step_update(step);
+    results_queue(step, true);
     return 0;
 }
 
-int step_evaluate(struct step *step, const struct step_source *source) {
-    return run_all(step, source, false);
+int step_train(struct step *step, const struct step_source *source, double lr, double weight_decay) {
+    struct adam_pace paces[STEP_ROWS];
+    for (int i = 0; i < STEP_ROWS; i++)
+        paces[i] = (struct adam_pace){lr, weight_decay};
+    results_make_room(step);
+    return step_train_paced(step, source, paces);
 }
 
-struct step_result step_result(struct step *step) {
-    float totals[4];
-    device_copy_out(step->device, totals, step->totals);
-    double tokens = (double)totals[1], pairs = (double)totals[3];
-    return (struct step_result){.loss = (double)totals[0] / (tokens > 1 ? tokens : 1),
-                                .tokens = tokens,
-                                .pair_loss = (double)totals[2] / (pairs > 1 ? pairs : 1),
-                                .pairs = pairs,
-                                .grad_norm = step->mode == STEP_TRAIN ? adam_grad_norm(&step->adam, step->device) : 0};
+int step_evaluate(struct step *step, const struct step_source *source) {
+    results_make_room(step);
+    TRY(run_all(step, source, false));
+    results_queue(step, false);
+    return 0;
 }
 
 void step_forget(struct step *step) {
@@ -145,7 +143,7 @@ static struct device_batch upload_tokens(struct step *step, const int32_t *token
     if (is_decoder)
         input = (struct step_input){.B = 1, .S = T, .decoder_tokens = tokens};
     struct step_upload upload = {.divisor = 1, .first_position = is_encoder ? 0 : step->cache.length};
-    (void)step_upload_input(step, step->pipeline.batches[0].block, &input, &upload);
+    step_upload_input(step, step->pipeline.batches[0].block, &input, &upload);
     *pass = step_pass(step, 1, T);
     return step_input_tensors(step, &input, step->pipeline.batches[0].block);
 }

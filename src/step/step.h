@@ -45,17 +45,40 @@ struct step_source {
 };
 
 struct step_result {
-    double loss;       // sum of the counted tokens' losses over all ranks, by their number
-    double tokens;     // how many that were
-    double grad_norm;  // before clipping
-    double pair_loss;  // of BERT's pair head, mean over the samples of all ranks
-    double pairs;      // how many samples that were; 0 without that head
+    double loss;        // sum of the counted tokens' losses over all ranks, by their number
+    double tokens;      // how many that were
+    double grad_norm;   // before clipping
+    double pair_loss;   // of BERT's pair head, mean over the samples of all ranks
+    double pairs;       // how many samples that were; 0 without that head
+    double loss_scale;  // after the step; 1 without one
 };
 
-// Two micro-batches may be on their way to the device at once: a slot is written again only when its copy has ended.
+// A step's sums on the device; the first two are added up there, the others come with the inputs.
+enum { TOTAL_LOSS, TOTAL_PAIR_LOSS, TOTAL_TOKENS, TOTAL_PAIRS, TOTAL_COUNT };
+
+// So many steps may be queued behind the one whose result is taken next.
+enum { STEP_MOST_AHEAD = ADAM_MOST_RATES - 1, STEP_ROWS = STEP_MOST_AHEAD + 1 };
+
+struct step_row {
+    float *numbers;      // page-locked host memory: what comes back of a step
+    float *rates;        // (ADAM_MOST_RATES, RATE_LENGTH), the same: what goes there
+    struct event *done;  // the numbers are there
+    bool is_training;
+};
+struct step_results {
+    struct step_row rows[STEP_ROWS];
+    float *memory;          // of the rows
+    int64_t queued, taken;  // rows so far
+    struct step_result last;
+};
+
+// Micro-batches travel beside the computation: from `host` to `landing` on the copy stream, from there to their block
+// on the compute stream, when its turn comes. With two slots one travels while another is written.
 struct step_slot {
-    unsigned char *host;  // staging, laid out as the device copy
-    struct event *copied;
+    unsigned char *host;    // page-locked staging, laid out as the block
+    struct tensor landing;  // on the device
+    struct event *copied;   // to the landing: the host memory may be written again
+    struct event *taken;    // from the landing
     bool is_used;
 };
 
@@ -121,13 +144,14 @@ struct step {
     struct adam adam;
     struct reducer reducer;
     struct tensor values, grads;  // (n), flat
-    struct tensor totals;         // (4) fp32: sum of losses, number of tokens; the same of the pair head
+    struct tensor totals;         // (TOTAL_COUNT) fp32
     struct tensor logits;         // (1, V) fp32, for generation
     struct kv_cache cache;
     struct tensor encoded;  // (P, C): an encoder's output, for generation
     struct arena state, saved, scratch;
     struct step_slot slots[2];
     int next_slot;
+    struct step_results results;
     struct step_memory memory;
 };
 
@@ -143,12 +167,20 @@ void step_initialize(struct step *step);
 struct tensor step_weights_target(struct step *step);
 void step_weights_are_set(struct step *step);
 
-// One step: forward and backward of all micro-batches, reduction, update. -1 where the source failed; the weights are
-// then as before.
+// Queues one step: forward and backward of all micro-batches, reduction, update. -1 where the source failed; the
+// weights are then as before. The device may be busy with it, and with steps before it, when this returns.
 int step_train(struct step *step, const struct step_source *source, double lr, double weight_decay);
+// The same where the pace depends on how many steps were skipped: paces[k] holds where k of the pending ones were.
+// There are step_pending + 1 of them, and at most STEP_MOST_AHEAD steps are pending.
+int step_train_paced(struct step *step, const struct step_source *source, const struct adam_pace *paces);
 // Losses without learning, added up over the source.
 int step_evaluate(struct step *step, const struct step_source *source);
-// What the last call gave; waits for the device.
+// How many steps it is worth to queue ahead: none where they are done when they are queued.
+int step_worth_ahead(const struct step *step);
+// Calls of the above whose result was not taken; taking the oldest one's, which waits for it and for nothing after it;
+// and what the last call gave. Whoever takes none loses the oldest ones.
+int step_pending(const struct step *step);
+struct step_result step_take_result(struct step *step);
 struct step_result step_result(struct step *step);
 double step_params_norm(struct step *step);
 // Returns when this rank has all updated parameters, which with --overlap-param-gather may still be on their way after
@@ -168,18 +200,21 @@ void step_forget(struct step *step);  // empties the cache
 // tensors there.
 struct step_input step_largest_input(const struct step *step);
 size_t step_input_bytes(const struct step *step, const struct step_input *input);
-// `block` is where on the device it lies.
+// `block` is where on the device it lies. The counts are (2) fp32, as the last two of the totals.
+struct tensor step_input_counts(const struct step *step, const struct step_input *input, struct tensor block);
 struct device_batch step_input_tensors(const struct step *step, const struct step_input *input, struct tensor block);
+struct step_counts {
+    double tokens, pairs;
+};
 struct step_upload {
     bool has_weights;
     double divisor;          // of the weights: micro-batches × data-parallel ranks
     int64_t first_position;  // where positions that are not given begin
+    // How many tokens of this rank count, and how many samples of the pair head, in the micro-batches so far; this
+    // one's are added.
+    struct step_counts counts;
 };
-// How many tokens of this rank count, and how many samples of the pair head.
-struct step_counts {
-    double tokens, pairs;
-};
-struct step_counts step_upload_input(struct step *step, struct tensor block, const struct step_input *input,
-                                     const struct step_upload *upload);
+void step_upload_input(struct step *step, struct tensor block, const struct step_input *input,
+                       struct step_upload *upload);
 
 #endif

@@ -1,4 +1,4 @@
-// A micro-batch on its way to the device: its arrays in one block, one copy. Which arrays there are follows from the
+// A micro-batch on its way to the device: its arrays in one block, copied as one. Which arrays there are follows from the
 // model and the input; they follow each other in the order of enum array, the wide ones first, without gaps. Of
 // sequences that ranks share, each rank's block has its own chunks alone, see parallel/context.h.
 #include "base/error.h"
@@ -22,6 +22,7 @@ enum array {
     PAIR_LABELS,  // (B) i32
     PAIR_MASK,    // (B) fp32
     PAIR_WEIGHTS,
+    COUNTS,  // (2) fp32: tokens and samples of the pair head that count, in this micro-batch and those before
     ARRAY_COUNT
 };
 
@@ -69,6 +70,8 @@ static int64_t elements(const struct step *step, const struct step_input *input,
     case PAIR_MASK:
     case PAIR_WEIGHTS:
         return has_pairs && input->labels ? input->B : 0;
+    case COUNTS:
+        return input->labels ? TOTAL_COUNT - TOTAL_TOKENS : 0;
     case ARRAY_COUNT:
         break;
     }
@@ -136,12 +139,17 @@ struct device_batch step_input_tensors(const struct step *step, const struct ste
         .targets = {.labels = tensor_at(&at, LABELS, DTYPE_I32),
                     .mask = tensor_at(&at, MASK, DTYPE_F32),
                     .weights = tensor_at(&at, WEIGHTS, DTYPE_F32),
-                    .loss_sum = tensor_rows(step->totals, 0, 1)},
+                    .loss_sum = tensor_rows(step->totals, TOTAL_LOSS, 1)},
         .pair = {.labels = tensor_at(&at, PAIR_LABELS, DTYPE_I32),
                  .mask = tensor_at(&at, PAIR_MASK, DTYPE_F32),
                  .weights = tensor_at(&at, PAIR_WEIGHTS, DTYPE_F32),
-                 .loss_sum = tensor_rows(step->totals, 2, 1)},
+                 .loss_sum = tensor_rows(step->totals, TOTAL_PAIR_LOSS, 1)},
     };
+}
+
+struct tensor step_input_counts(const struct step *step, const struct step_input *input, struct tensor block) {
+    const struct place at = {.step = step, .input = input, .block = block.data};
+    return tensor_at(&at, COUNTS, DTYPE_F32);
 }
 
 // A micro-batch being written to its staging memory.
@@ -244,7 +252,7 @@ static double put_pair_mask(const struct staging *staging) {
     return count;
 }
 
-static struct step_counts put_all(const struct staging *staging, const struct step_upload *upload) {
+static void put_all(const struct staging *staging, struct step_upload *upload) {
     const struct step_input *input = staging->input;
     int64_t labelled = staging->step->chunks[0].model.form == CONFIG_T5 ? input->S : input->T;
     put_row_ids(staging, ROW_IDS, input->T);
@@ -260,23 +268,28 @@ static struct step_counts put_all(const struct staging *staging, const struct st
     put_columns(staging, MASK, input->mask, labelled);
     put(staging, PAIR_LABELS, input->pair_labels);
     double tokens = count_tokens(input, labelled), pairs = put_pair_mask(staging);
-    return (struct step_counts){.tokens = put_weights(staging, MASK, WEIGHTS, tokens, upload),
-                                .pairs = put_weights(staging, PAIR_MASK, PAIR_WEIGHTS, pairs, upload)};
+    upload->counts.tokens += put_weights(staging, MASK, WEIGHTS, tokens, upload);
+    upload->counts.pairs += put_weights(staging, PAIR_MASK, PAIR_WEIGHTS, pairs, upload);
+    put(staging, COUNTS, (float[]){(float)upload->counts.tokens, (float)upload->counts.pairs});
 }
 
-struct step_counts step_upload_input(struct step *step, struct tensor block, const struct step_input *input,
-                                     const struct step_upload *upload) {
-    size_t bytes = step_input_bytes(step, input);
-    CHECK(bytes <= tensor_bytes(block));
+void step_upload_input(struct step *step, struct tensor block, const struct step_input *input,
+                       struct step_upload *upload) {
+    int64_t bytes = (int64_t)step_input_bytes(step, input);
+    CHECK(bytes <= tensor_count(block));
     const struct ops *ops = step->device->ops;
     struct step_slot *slot = &step->slots[step->next_slot];
     step->next_slot = !step->next_slot;
-    if (slot->is_used)
+    if (slot->is_used) {
         ops->event_wait(step->device, slot->copied);
-    struct staging staging = {.step = step, .input = input, .host = slot->host};
-    struct step_counts counts = put_all(&staging, upload);
-    ops->copy_in(step->device, block.data, slot->host, bytes, STREAM_COMPUTE);
-    ops->event_record(step->device, slot->copied, STREAM_COMPUTE);
+        ops->stream_wait(step->device, STREAM_COPY, slot->taken);
+    }
+    put_all(&(struct staging){.step = step, .input = input, .host = slot->host}, upload);
+    ops->copy_in(step->device, slot->landing.data, slot->host, (size_t)bytes, STREAM_COPY);
+    ops->event_record(step->device, slot->copied, STREAM_COPY);
+    ops->stream_wait(step->device, STREAM_COMPUTE, slot->copied);
+    op_copy(step->device,
+            &(struct op_copy){.dst = tensor_rows(block, 0, bytes), .src = tensor_rows(slot->landing, 0, bytes)});
+    ops->event_record(step->device, slot->taken, STREAM_COMPUTE);
     slot->is_used = true;
-    return counts;
 }

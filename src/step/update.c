@@ -79,15 +79,13 @@ void step_reduce_gradients(struct step *step) {
     reducer_sum(&step->reducer);
 }
 
-void step_update(struct step *step, double lr, double weight_decay) {
+void step_update(struct step *step) {
     reducer_wait(&step->reducer);
     adam_apply(&step->adam, &(struct adam_update){.device = step->device,
                                                   .mesh = &step->mesh,
                                                   .params = &step->params,
                                                   .values = step->values,
-                                                  .grads = step->grads,
-                                                  .lr = lr,
-                                                  .weight_decay = weight_decay});
+                                                  .grads = step->grads});
     reducer_gather(&step->reducer);
 }
 

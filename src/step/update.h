@@ -9,6 +9,6 @@ void step_divide_optimizer(struct step *step);
 // After the last backward pass: starts the reduction of what has not been started.
 void step_reduce_gradients(struct step *step);
 // Applies the gradients when they are reduced, and sends the new parameters on their way.
-void step_update(struct step *step, double lr, double weight_decay);
+void step_update(struct step *step);
 
 #endif

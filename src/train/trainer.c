@@ -1,4 +1,9 @@
 // The training loop. See trainer.h.
+//
+// Iterations are queued ahead of the device, which thus never waits for the host; their results come in later, in
+// order, and `at` is the place of the last one that is known. Whatever needs to know all of them (a save, an evaluation,
+// an end, a batch of another size) settles first. All ranks take results at the same places, so that an iteration that
+// ends the run ends it on all of them alike.
 #include "train/trainer.h"
 #include "base/clock.h"
 #include "base/error.h"
@@ -35,7 +40,9 @@ struct trainer {
     struct datasets datasets;
     struct loader *loaders[SPLIT_COUNT];
     struct report *report;
-    struct progress_state at;
+    struct progress_state at;  // after the last iteration whose result is known
+    int64_t batch_size;        // of the iteration queued last; all that are pending have it
+    double counted;            // when the time of the next result began
     struct interval interval;
     int64_t saved_iteration;     // -1: none of this start
     struct checkpoint_job *job;  // a checkpoint that is being written in the background, or NULL
@@ -163,6 +170,22 @@ static int64_t must_stop(const struct trainer *trainer) {
     return reasons[0] ? reasons[0] : -reasons[1];
 }
 
+// Sums over the batches of an evaluation.
+struct losses {
+    double loss, tokens, pair_loss, pairs;
+};
+
+// Adds the results that are there, all but the latest `but`.
+static void take_losses(struct step *step, int but, struct losses *sum) {
+    while (step_pending(step) > but) {
+        struct step_result result = step_take_result(step);
+        sum->loss += result.loss * result.tokens;
+        sum->tokens += result.tokens;
+        sum->pair_loss += result.pair_loss * result.pairs;
+        sum->pairs += result.pairs;
+    }
+}
+
 // The loss over --eval-iters global batches of a split. Where a signal comes in between, nothing is reported; the
 // caller looks for it next.
 static int evaluate(struct trainer *trainer, enum split split, bool is_final) {
@@ -173,29 +196,29 @@ static int evaluate(struct trainer *trainer, enum split split, bool is_final) {
         log_info("Evaluating on %" PRId64 " samples", config->eval_iters * config->global_batch_size);
     double started = clock_seconds();
     int64_t per_step = config->global_batch_size / (config->micro_batch_size * config->data_parallel_size);
-    double loss = 0, tokens = 0, pair_loss = 0, pairs = 0;
+    struct losses sum = {0};
     for (int64_t i = 0; i < config->eval_iters; i++) {
-        if (must_stop(trainer))
+        if (must_stop(trainer)) {
+            take_losses(trainer->step, 0, &sum);
             return 0;
+        }
         struct step_source source = datasets_source(trainer->loaders[split], per_step);
         TRY(step_evaluate(trainer->step, &source));
-        struct step_result result = step_result(trainer->step);
-        loss += result.loss * result.tokens;
-        tokens += result.tokens;
-        pair_loss += result.pair_loss * result.pairs;
-        pairs += result.pairs;
+        take_losses(trainer->step, step_worth_ahead(trainer->step), &sum);
     }
+    take_losses(trainer->step, 0, &sum);
     if (split == SPLIT_VALID)
         trainer->at.consumed_valid_samples += config->eval_iters * config->global_batch_size;
-    struct metrics_eval eval = {.wall_seconds = clock_wall_seconds(),
-                                .iteration = trainer->at.iteration,
-                                .consumed_samples = trainer->at.consumed_train_samples,
-                                .set = split == SPLIT_VALID ? "validation" : "test",
-                                .is_final = is_final,
-                                .elapsed_ms = (clock_seconds() - started) * 1e3,
-                                .losses = {{.name = "lm loss", .value = loss / (tokens > 1 ? tokens : 1)},
-                                           {.name = "sop loss", .value = pair_loss / (pairs > 1 ? pairs : 1)}},
-                                .loss_count = pairs > 0 ? 2 : 1};
+    struct metrics_eval eval = {
+        .wall_seconds = clock_wall_seconds(),
+        .iteration = trainer->at.iteration,
+        .consumed_samples = trainer->at.consumed_train_samples,
+        .set = split == SPLIT_VALID ? "validation" : "test",
+        .is_final = is_final,
+        .elapsed_ms = (clock_seconds() - started) * 1e3,
+        .losses = {{.name = "lm loss", .value = sum.loss / (sum.tokens > 1 ? sum.tokens : 1)},
+                   {.name = "sop loss", .value = sum.pair_loss / (sum.pairs > 1 ? sum.pairs : 1)}},
+        .loss_count = sum.pairs > 0 ? 2 : 1};
     report_eval(trainer->report, &eval);
     return 0;
 }
@@ -255,7 +278,6 @@ static int save(struct trainer *trainer) {
 // finite; without the check such a step is counted as skipped, with it the run ends.
 static int handle_not_finite(struct trainer *trainer, const struct step_result *result) {
     bool is_skipped = !isfinite(result->grad_norm);
-    trainer->step->adam.step -= is_skipped;
     trainer->interval.skipped += is_skipped;
     trainer->interval.nan += !isfinite(result->loss);
     // With fp16 overflows are how the loss scale is found.
@@ -277,9 +299,9 @@ static double tokens_of(const struct config *config, const struct step_result *r
     return (double)(batch_size * (config->seq_length + decoder));
 }
 
-static struct metrics make_metrics(const struct trainer *trainer, const struct step_result *result, int64_t batch_size,
-                                   double seconds) {
+static struct metrics make_metrics(const struct trainer *trainer, const struct step_result *result, double seconds) {
     const struct config *config = trainer->config;
+    int64_t batch_size = trainer->batch_size;
     struct metrics metrics = {
         .wall_seconds = clock_wall_seconds(),
         .iteration = trainer->at.iteration,
@@ -292,7 +314,7 @@ static struct metrics make_metrics(const struct trainer *trainer, const struct s
         .global_batch_size = batch_size,
         .losses = {{.name = "lm loss", .value = result->loss}, {.name = "sop loss", .value = result->pair_loss}},
         .loss_count = result->pairs > 0 ? 2 : 1,
-        .loss_scale = scaler_read(&trainer->step->adam.scaler, trainer->device).scale,
+        .loss_scale = result->loss_scale,
         .grad_norm = result->grad_norm,
         .has_throughput = config->log_throughput,
         .has_grad_norm = isfinite(result->grad_norm)};
@@ -309,68 +331,107 @@ static void add_costly_metrics(struct trainer *trainer, struct metrics *metrics)
         metrics->num_zeros = (double)step_count_zero_gradients(trainer->step);
 }
 
-static void report_iteration(struct trainer *trainer, const struct step_result *result, int64_t batch_size,
-                             double seconds) {
+static bool has_line(const struct trainer *trainer, int64_t iteration) {
+    return iteration % trainer->config->log_interval == 0 || iteration == trainer->first_iteration;
+}
+
+// Whether something is reported that is found out by looking at the weights or gradients of this iteration.
+static bool has_costly_metrics(const struct trainer *trainer, int64_t iteration) {
+    const struct config *config = trainer->config;
+    bool is_board = config->tensorboard_dir && iteration % config->tensorboard_log_interval == 0;
+    return (config->log_params_norm || config->log_num_zeros_in_grad) && (is_board || has_line(trainer, iteration));
+}
+
+static void report_iteration(struct trainer *trainer, const struct step_result *result, double seconds) {
     struct interval *interval = &trainer->interval;
     const struct config *config = trainer->config;
-    struct metrics metrics = make_metrics(trainer, result, batch_size, seconds);
-    bool is_interval = trainer->at.iteration % config->log_interval == 0;
-    bool is_line = is_interval || trainer->at.iteration == trainer->first_iteration;
-    bool is_board = config->tensorboard_dir && trainer->at.iteration % config->tensorboard_log_interval == 0;
-    if (is_line || is_board)
+    struct metrics metrics = make_metrics(trainer, result, seconds);
+    if (has_costly_metrics(trainer, trainer->at.iteration))
         add_costly_metrics(trainer, &metrics);
     report_step(trainer->report, &metrics);
-    if (!is_line)
+    if (!has_line(trainer, trainer->at.iteration))
         return;
     int64_t good = interval->iterations - interval->skipped;
     double mean = interval->seconds / (double)interval->iterations;
     metrics.elapsed_ms = mean * 1e3;
     metrics.tokens_per_second = interval->tokens / interval->seconds;
-    metrics.teraflops = flops_per_step(config, batch_size) / (mean * 1e12 * trainer->mesh->size);
+    metrics.teraflops = flops_per_step(config, trainer->batch_size) / (mean * 1e12 * trainer->mesh->size);
     metrics.losses[0].value = good > 0 ? interval->loss / (double)good : NAN;
     metrics.losses[1].value = good > 0 ? interval->pair_loss / (double)good : NAN;
     metrics.loss_count = good > 0 ? metrics.loss_count : 0;
     metrics.skipped_iterations = interval->skipped;
     metrics.nan_iterations = interval->nan;
     report_interval(trainer->report, &metrics);
-    if (is_interval)
+    if (trainer->at.iteration % config->log_interval == 0)
         *interval = (struct interval){0};
 }
 
-static int run_iteration(struct trainer *trainer) {
-    struct config *config = trainer->config;
-    double started = clock_seconds();
-    int64_t batch_size = config_global_batch_size(config, trainer->at.consumed_train_samples);
-    int64_t micro_batches = batch_size / (config->micro_batch_size * config->data_parallel_size);
-    double lr = schedule_lr(config, trainer->at.schedule_samples);
-    double weight_decay = schedule_weight_decay(config, trainer->at.schedule_samples);
-    struct step_source source = datasets_source(trainer->loaders[SPLIT_TRAIN], micro_batches);
-    TRY(step_train(trainer->step, &source, lr, weight_decay));
-    struct step_result result = step_result(trainer->step);
+// The oldest iteration that is pending has given its result.
+static int finish_iteration(struct trainer *trainer) {
+    const struct config *config = trainer->config;
+    int64_t batch_size = trainer->batch_size;
+    struct step_result result = step_take_result(trainer->step);
+    double now = clock_seconds(), seconds = now - trainer->counted;
+    trainer->counted = now;
     trainer->at.iteration++;
     trainer->at.consumed_train_samples += batch_size;
     trainer->at.flops_so_far += flops_per_step(config, batch_size);
     trainer->interval.iterations++;
     trainer->interval.tokens += tokens_of(config, &result, batch_size);
-    if (isfinite(result.loss) && isfinite(result.grad_norm)) {
+    if (isfinite(result.grad_norm))
         trainer->at.schedule_samples += batch_size;
+    if (isfinite(result.loss) && isfinite(result.grad_norm)) {
         trainer->interval.loss += result.loss;
         trainer->interval.pair_loss += result.pair_loss;
     } else {
         TRY(handle_not_finite(trainer, &result));
     }
-    double seconds = clock_seconds() - started;
     trainer->interval.seconds += seconds;
-    report_iteration(trainer, &result, batch_size, seconds);
+    report_iteration(trainer, &result, seconds);
     return 0;
+}
+
+// Waits until no more than `most` iterations are pending.
+static int finish_iterations(struct trainer *trainer, int most) {
+    while (step_pending(trainer->step) > most)
+        TRY(finish_iteration(trainer));
+    return 0;
+}
+
+// Where the run will be when what is pending is done, if none of it is skipped.
+static struct progress_state look_ahead(const struct trainer *trainer) {
+    struct progress_state ahead = trainer->at;
+    int pending = step_pending(trainer->step);
+    ahead.iteration += pending;
+    ahead.consumed_train_samples += pending * trainer->batch_size;
+    ahead.schedule_samples += pending * trainer->batch_size;
+    return ahead;
+}
+
+static int queue_iteration(struct trainer *trainer) {
+    const struct config *config = trainer->config;
+    struct progress_state ahead = look_ahead(trainer);
+    int pending = step_pending(trainer->step);
+    if (pending == 0)
+        trainer->counted = clock_seconds();
+    trainer->batch_size = config_global_batch_size(config, ahead.consumed_train_samples);
+    int64_t micro_batches = trainer->batch_size / (config->micro_batch_size * config->data_parallel_size);
+    // A step that is skipped does not move the schedules.
+    struct adam_pace paces[STEP_ROWS];
+    for (int skipped = 0; skipped <= pending; skipped++) {
+        int64_t samples = ahead.schedule_samples - skipped * trainer->batch_size;
+        paces[skipped] = (struct adam_pace){schedule_lr(config, samples), schedule_weight_decay(config, samples)};
+    }
+    struct step_source source = datasets_source(trainer->loaders[SPLIT_TRAIN], micro_batches);
+    return step_train_paced(trainer->step, &source, paces);
 }
 
 enum ending { GO_ON, END_STOPPED, END_INTERVAL };
 
-static enum ending find_ending(struct trainer *trainer) {
+// What `reason` to stop, or --exit-interval, makes of the run.
+static enum ending find_ending(struct trainer *trainer, int64_t reason) {
     const struct config *config = trainer->config;
     char event[96];
-    int64_t reason = must_stop(trainer);
     if (reason > 0)
         snprintf(event, sizeof event, "exiting program after receiving SIG%s.",
                  reason == SIGTERM  ? "TERM"
@@ -388,39 +449,64 @@ static enum ending find_ending(struct trainer *trainer) {
 }
 
 // A batch that begins to grow is a good place to come back to; Megatron saves there too.
-static int follow_ramp_up(struct trainer *trainer, int64_t *batch_size) {
-    int64_t next = config_global_batch_size(trainer->config, trainer->at.consumed_train_samples);
-    if (*batch_size == next)
-        return 0;
-    int64_t before = *batch_size;
-    *batch_size = next;
-    if (before == 0)
+static int follow_ramp_up(struct trainer *trainer) {
+    int64_t before = trainer->batch_size;
+    int64_t next = config_global_batch_size(trainer->config, look_ahead(trainer).consumed_train_samples);
+    if (before == next || before == 0)
         return 0;
     log_info("ramping up batch size from %" PRId64 " to %" PRId64, before, next);
     return save(trainer);
 }
 
-static bool is_done(const struct trainer *trainer) {
+static bool is_done(const struct config *config, const struct progress_state *at) {
+    return at->iteration >= config->train_iters ||
+           (config->train_samples > 0 && at->consumed_train_samples >= config->train_samples);
+}
+
+static bool is_multiple(int64_t iteration, int64_t interval) {
+    return interval > 0 && iteration % interval == 0;
+}
+
+// Whether what follows the iteration queued last depends on its result.
+static bool must_know(const struct trainer *trainer) {
     const struct config *config = trainer->config;
-    return trainer->at.iteration >= config->train_iters ||
-           (config->train_samples > 0 && trainer->at.consumed_train_samples >= config->train_samples);
+    struct progress_state ahead = look_ahead(trainer);
+    int64_t at = ahead.iteration;
+    return is_done(config, &ahead) || is_multiple(at, config->check_replicas) ||
+           is_multiple(at, config->eval_interval) || is_multiple(at, config->save_interval) ||
+           is_multiple(at, config->exit_interval) || has_costly_metrics(trainer, at) ||
+           config_global_batch_size(config, ahead.consumed_train_samples) != trainer->batch_size;
+}
+
+// What is done after some iterations; all results are known.
+static int follow_intervals(struct trainer *trainer) {
+    const struct config *config = trainer->config;
+    int64_t at = trainer->at.iteration;
+    if (is_multiple(at, config->check_replicas))
+        TRY(step_check_replicas(trainer->step));
+    if (is_multiple(at, config->eval_interval))
+        TRY(evaluate(trainer, SPLIT_VALID, false));
+    if (is_multiple(at, config->save_interval))
+        TRY(save(trainer));
+    return 0;
 }
 
 static int run_iterations(struct trainer *trainer, enum ending *ending) {
     const struct config *config = trainer->config;
-    int64_t batch_size = 0;
     *ending = GO_ON;
-    while (!is_done(trainer) && *ending == GO_ON) {
-        TRY(follow_ramp_up(trainer, &batch_size));
-        TRY(run_iteration(trainer));
+    while (!is_done(config, &trainer->at) && *ending == GO_ON) {
+        TRY(follow_ramp_up(trainer));
+        TRY(queue_iteration(trainer));
+        bool knows_all = must_know(trainer);
+        TRY(finish_iterations(trainer, knows_all ? 0 : step_worth_ahead(trainer->step)));
         TRY(look_after_saving(trainer));
-        if (config->check_replicas > 0 && trainer->at.iteration % config->check_replicas == 0)
-            TRY(step_check_replicas(trainer->step));
-        if (config->eval_interval > 0 && trainer->at.iteration % config->eval_interval == 0)
-            TRY(evaluate(trainer, SPLIT_VALID, false));
-        if (config->save_interval > 0 && trainer->at.iteration % config->save_interval == 0)
-            TRY(save(trainer));
-        *ending = find_ending(trainer);
+        if (knows_all)
+            TRY(follow_intervals(trainer));
+        int64_t reason = must_stop(trainer);
+        if (reason)
+            TRY(finish_iterations(trainer, 0));
+        if (reason || knows_all)
+            *ending = find_ending(trainer, reason);
     }
     return 0;
 }
@@ -444,8 +530,9 @@ static int run(struct trainer *trainer, enum exit_code *exit_code) {
     if (ending == GO_ON) {
         TRY(evaluate(trainer, SPLIT_VALID, true));
         TRY(evaluate(trainer, SPLIT_TEST, true));
-        if (must_stop(trainer))
-            ending = find_ending(trainer);
+        int64_t reason = must_stop(trainer);
+        if (reason)
+            ending = find_ending(trainer, reason);
     }
     *exit_code = ending == END_STOPPED ? stopped_code(trainer) : EXIT_CODE_OK;
     return 0;

@@ -50,6 +50,7 @@
     X(cross_entropy_nan)                                                                                               \
     X(sums)                                                                                                            \
     X(clip_scale)                                                                                                      \
+    X(rates)                                                                                                           \
     X(adam)                                                                                                            \
     X(copy)                                                                                                            \
     X(scale)

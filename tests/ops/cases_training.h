@@ -206,8 +206,36 @@ static inline void case_clip_scale(struct lab *lab) {
     }
 }
 
+// The row of rates that is for as many skipped steps as there were is taken, and a norm that is not finite counts.
+static inline void case_rates(struct lab *lab) {
+    static const double squares[] = {1, NAN, 4, INFINITY, NAN, 9};
+    static const double before[] = {5, 5, 6, 6, 7, 8};  // skipped ones
+    struct sample scale = lab_fp32_1d(lab, 1, 1), norm = lab_fp32_1d(lab, 1, 1), sum = lab_fp32_1d(lab, 1, 1);
+    struct sample skipped = lab_fp32_1d(lab, 1, 1), rate = lab_fp32_1d(lab, RATE_LENGTH, 1);
+    struct sample rates = lab_fp32_1d(lab, 4 * RATE_LENGTH, 1);
+    lab_write(lab, skipped.t, (double[]){5});
+    for (int row = 0; row < 4; row++)
+        rates.x[row * RATE_LENGTH + RATE_SKIPPED] = 5 + row;
+    lab_write(lab, rates.t, rates.x);
+    for (size_t i = 0; i < sizeof squares / sizeof squares[0]; i++) {
+        lab_write(lab, sum.t, (double[]){squares[i]});
+        op_clip_scale(lab->device, &(struct op_clip_scale){.scale = scale.t,
+                                                           .norm = norm.t,
+                                                           .sum_squares = sum.t,
+                                                           .rate = rate.t,
+                                                           .rates = tensor_2d(rates.t.data, DTYPE_F32, 4, RATE_LENGTH),
+                                                           .skipped = skipped.t});
+        double *row = rates.x + (int)(before[i] - 5) * RATE_LENGTH, *now = lab_read(lab, rate.t);
+        for (int n = 0; n < RATE_LENGTH; n++)
+            EXPECT(now[n] == (double)(float)row[n]);
+        EXPECT(lab_read(lab, skipped.t)[0] == before[i] + !isfinite(squares[i]));
+    }
+    lab_clear(lab);
+}
+
 struct adam_setup {
-    struct sample master, m, v, grad, scale;
+    struct sample master, m, v, grad, scale, rate;
+    double lr, weight_decay, step;
     struct op_adam op;
 };
 
@@ -221,30 +249,38 @@ static inline void adam_setup(struct lab *lab, struct adam_setup *s, int64_t cou
         s->v.x[i] = fabs(s->v.x[i]);
     lab_write(lab, s->v.t, s->v.x);
     lab_write(lab, s->scale.t, &scale);
+    s->lr = 0.01;
+    s->weight_decay = 0.1;
+    s->step = 3;
+    s->rate = lab_fp32_1d(lab, RATE_LENGTH, 1);
+    lab_write(lab, s->rate.t,
+              (double[RATE_LENGTH]){[RATE_STEP] = s->lr / (1 - pow(0.9, s->step)),
+                                    [RATE_CORRECTION] = 1 / (1 - pow(0.95, s->step)),
+                                    [RATE_DECAY] = s->lr * s->weight_decay});
     s->op = (struct op_adam){.master = s->master.t,
                              .grad = s->grad.t,
                              .m = s->m.t,
                              .v = s->v.t,
                              .scale = s->scale.t,
-                             .lr = 0.01f,
+                             .rate = s->rate.t,
                              .beta1 = 0.9f,
                              .beta2 = 0.95f,
                              .epsilon = 1e-8f,
-                             .weight_decay = 0.1f,
-                             .step = 3};
+                             .is_decayed = count % 2 == 1};
     if (has_copy)
         s->op.copy = lab_1d(lab, count, 1).t;
 }
 
 static inline void naive_adam(struct adam_setup *s, double scale) {
     const struct op_adam *op = &s->op;
-    double beta1 = (double)op->beta1, beta2 = (double)op->beta2, lr = (double)op->lr, step = (double)op->step;
+    double beta1 = (double)op->beta1, beta2 = (double)op->beta2, lr = s->lr, step = s->step;
+    double weight_decay = op->is_decayed ? s->weight_decay : 0;
     for (int64_t i = 0; i < tensor_count(op->master); i++) {
         double g = s->grad.x[i] * scale;
         s->m.x[i] = beta1 * s->m.x[i] + (1 - beta1) * g;
         s->v.x[i] = beta2 * s->v.x[i] + (1 - beta2) * g * g;
         double m = s->m.x[i] / (1 - pow(beta1, step)), v = s->v.x[i] / (1 - pow(beta2, step));
-        s->master.x[i] -= lr * (m / (sqrt(v) + (double)op->epsilon) + (double)op->weight_decay * s->master.x[i]);
+        s->master.x[i] -= lr * (m / (sqrt(v) + (double)op->epsilon) + weight_decay * s->master.x[i]);
     }
 }
 

@@ -293,7 +293,8 @@ static void compare_optimizer(struct twins *twins) {
     int64_t n = is_small() ? 5003 : 10000003;
     struct twin master = twin_fp32(twins, n), m = twin_fp32(twins, n), grad = twin_fp32(twins, n);
     struct twin v = twin_fp32(twins, n), copy = twin_1d(twins, n), squares = twin_fp32(twins, 1);
-    struct twin norm = twin_fp32(twins, 1), scale = twin_fp32(twins, 1);
+    struct twin norm = twin_fp32(twins, 1), scale = twin_fp32(twins, 1), rate = twin_fp32(twins, RATE_LENGTH);
+    twin_write(twins, rate, (float[RATE_LENGTH]){[RATE_STEP] = 1e-3f, [RATE_CORRECTION] = 1.01f, [RATE_DECAY] = 1e-4f});
     for (int side = 0; side < TWIN_COUNT; side++) {
         struct device *device = twins->device[side];
         device_zero(device, v.on[side]);
@@ -308,12 +309,11 @@ static void compare_optimizer(struct twins *twins) {
                                           .m = m.on[side],
                                           .v = v.on[side],
                                           .scale = scale.on[side],
-                                          .lr = 1e-3f,
+                                          .rate = rate.on[side],
                                           .beta1 = 0.9f,
                                           .beta2 = 0.95f,
                                           .epsilon = 1e-8f,
-                                          .weight_decay = 0.1f,
-                                          .step = 1000});
+                                          .is_decayed = true});
     }
     double tolerance = twins->tolerance;
     twins->tolerance = FP32_TOLERANCE;  // the state is fp32 whatever the dtype

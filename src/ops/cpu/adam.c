@@ -8,8 +8,7 @@ struct adam_range {
     float *master, *m, *v;  // (n)
     const float *grad;      // (n)
     float scale, beta1, beta2, epsilon, decay;
-    float step_size;   // lr / (1 - beta1^step)
-    float correction;  // 1 / (1 - beta2^step)
+    float step_size, correction;  // see RATE_STEP and RATE_CORRECTION
 };
 
 CPU_CLONES static void adam_update(const struct adam_range *r, int64_t count) {
@@ -33,7 +32,7 @@ static void adam_task(void *context, int64_t index, int thread) {
     (void)thread;
     const struct op_adam *op = context;
     struct cpu_range range = cpu_piece(tensor_count(op->master), CPU_FLAT_CHUNK, index);
-    double beta1 = (double)op->beta1, beta2 = (double)op->beta2, step = (double)op->step;
+    const float *rate = op->rate.data;
     struct adam_range r = {
         .master = (float *)op->master.data + range.first,
         .m = (float *)op->m.data + range.first,
@@ -43,9 +42,9 @@ static void adam_task(void *context, int64_t index, int thread) {
         .beta1 = op->beta1,
         .beta2 = op->beta2,
         .epsilon = op->epsilon,
-        .decay = op->lr * op->weight_decay,
-        .step_size = (float)((double)op->lr / (1.0 - pow(beta1, step))),
-        .correction = (float)(1.0 / (1.0 - pow(beta2, step))),
+        .decay = op->is_decayed ? rate[RATE_DECAY] : 0,
+        .step_size = rate[RATE_STEP],
+        .correction = rate[RATE_CORRECTION],
     };
     adam_update(&r, range.end - range.first);
     if (op->copy.data) {

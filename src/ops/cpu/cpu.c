@@ -137,12 +137,6 @@ static void cpu_event_wait(struct device *device, struct event *event) {
     (void)event;
 }
 
-static bool cpu_event_is_done(struct device *device, struct event *event) {
-    (void)device;
-    (void)event;
-    return true;
-}
-
 static void cpu_synchronize(struct device *device) {
     (void)device;
 }
@@ -165,7 +159,6 @@ static const struct ops cpu_ops = {
     .event_record = cpu_event_record,
     .stream_wait = cpu_stream_wait,
     .event_wait = cpu_event_wait,
-    .event_is_done = cpu_event_is_done,
     .synchronize = cpu_synchronize,
     .matmul = half_matmul,
     .quantize = cpu_quantize,

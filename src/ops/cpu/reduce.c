@@ -3,6 +3,7 @@
 #include "ops/cpu/cpu.h"
 #include "base/error.h"
 #include <math.h>
+#include <string.h>
 
 struct column_job {
     float *out;      // (C)
@@ -123,6 +124,14 @@ static void move_loss_scale(float *state, bool is_good, const struct loss_scale_
     }
 }
 
+// The row that is for as many skipped steps as there were; the caller has one for every number there can be.
+static void take_rate(const struct op_clip_scale *op) {
+    const float *row = op->rates.data, *end = row + tensor_count(op->rates), *skipped = op->skipped.data;
+    while (row + RATE_LENGTH < end && row[RATE_SKIPPED] < *skipped)
+        row += RATE_LENGTH;
+    memcpy(op->rate.data, row, RATE_LENGTH * sizeof *row);
+}
+
 void cpu_clip_scale(struct device *device, const struct op_clip_scale *op) {
     (void)device;
     float *state = op->loss_scale.data, loss_scale = state ? state[0] : 1;
@@ -133,6 +142,10 @@ void cpu_clip_scale(struct device *device, const struct op_clip_scale *op) {
         scale = NAN;
     *(float *)op->norm.data = norm;
     *(float *)op->scale.data = scale / loss_scale;
+    if (op->rate.data) {
+        take_rate(op);
+        *(float *)op->skipped.data += isfinite(norm) ? 0.0f : 1.0f;
+    }
     if (state && op->rule.window > 0)
         move_loss_scale(state, isfinite(norm), &op->rule);
 }

@@ -13,27 +13,34 @@ struct adam_args {
     float *master, *m, *v;  // (count)
     const float *grad;      // (count)
     const float *scale;     // (1)
+    const float *rate;      // (RATE_LENGTH)
     int64_t count;
-    float lr, beta1, beta2, epsilon, weight_decay;
-    float correction1, correction2;  // 1 - beta^step
+    float beta1, beta2, epsilon;
+    bool is_decayed;
 };
 
-static __device__ __forceinline__ void adam_update(const struct adam_args &args, float scale, const float grad[4],
-                                                   float master[4], float m[4], float v[4]) {
+// What all elements share, from the device's memory.
+struct adam_factors {
+    float scale, step, correction, decay;
+};
+
+static __device__ __forceinline__ void adam_update(const struct adam_args &args, struct adam_factors factors,
+                                                   const float grad[4], float master[4], float m[4], float v[4]) {
 #pragma unroll
     for (int i = 0; i < 4; i++) {
-        float g = grad[i] * scale;
+        float g = grad[i] * factors.scale;
         m[i] = args.beta1 * m[i] + (1 - args.beta1) * g;
         v[i] = args.beta2 * v[i] + (1 - args.beta2) * g * g;
-        float update = (m[i] / args.correction1) / (sqrtf(v[i] / args.correction2) + args.epsilon);
-        master[i] -= args.lr * (update + args.weight_decay * master[i]);
+        float update = factors.step * m[i] / (sqrtf(v[i] * factors.correction) + args.epsilon);
+        master[i] = master[i] - factors.decay * master[i] - update;
     }
 }
 
 // Four elements a thread and step.
 template <typename T> static __global__ void adam_kernel(struct adam_args args, T *copy) {
-    float scale = *args.scale;
-    if (!isfinite(scale))
+    struct adam_factors factors = {*args.scale, args.rate[RATE_STEP], args.rate[RATE_CORRECTION],
+                                   args.is_decayed ? args.rate[RATE_DECAY] : 0.0f};
+    if (!isfinite(factors.scale))
         return;
     int64_t step = 4 * (int64_t)gridDim.x * blockDim.x;
     for (int64_t i = 4 * ((int64_t)blockIdx.x * blockDim.x + threadIdx.x); i < args.count; i += step) {
@@ -42,7 +49,7 @@ template <typename T> static __global__ void adam_kernel(struct adam_args args, 
         load4(master, args.master, i, args.count);
         load4(m, args.m, i, args.count);
         load4(v, args.v, i, args.count);
-        adam_update(args, scale, grad, master, m, v);
+        adam_update(args, factors, grad, master, m, v);
         store4(args.m, i, args.count, m);
         store4(args.v, i, args.count, v);
         store4(args.master, i, args.count, master);
@@ -60,13 +67,11 @@ extern "C" void cuda_adam(struct device *device, const struct op_adam *op) {
     args.grad = (const float *)op->grad.data;
     args.scale = (const float *)op->scale.data;
     args.count = tensor_count(op->master);
-    args.lr = op->lr;
+    args.rate = (const float *)op->rate.data;
     args.beta1 = op->beta1;
     args.beta2 = op->beta2;
     args.epsilon = op->epsilon;
-    args.weight_decay = op->weight_decay;
-    args.correction1 = (float)(1.0 - pow((double)op->beta1, (double)op->step));
-    args.correction2 = (float)(1.0 - pow((double)op->beta2, (double)op->step));
+    args.is_decayed = op->is_decayed;
     if (args.count == 0)
         return;
     WITH_TYPE(

@@ -1,6 +1,6 @@
-// Opening a GPU, its memory, streams and events, and the table of the CUDA backend. A device has three streams, so
-// that communication and copies run beside computation; order between them is made by events alone. All scratch
-// memory is taken here: no operation allocates.
+// Opening a GPU, its memory, streams and events, and the table of the CUDA backend. A device has two streams, so
+// that inputs travel beside computation; order between them is made by events alone. All scratch memory is taken here:
+// no operation allocates.
 #include "ops/cuda/cuda.cuh"
 
 #include <stdio.h>
@@ -135,14 +135,6 @@ static void cuda_event_wait(struct device *device, struct event *event) {
     CHECK_CUDA(cudaEventSynchronize((cudaEvent_t)event));
 }
 
-static bool cuda_event_is_done(struct device *device, struct event *event) {
-    cuda_use(device);
-    cudaError_t status = cudaEventQuery((cudaEvent_t)event);
-    if (status != cudaErrorNotReady)
-        CHECK_CUDA(status);
-    return status == cudaSuccess;
-}
-
 static void cuda_identity(struct device *device, int64_t words[2]) {
     struct cudaDeviceProp properties;
     CHECK_CUDA(cudaGetDeviceProperties(&properties, cuda_use(device)->index));
@@ -180,7 +172,6 @@ static const struct ops cuda_ops = {
     .event_record = cuda_event_record,
     .stream_wait = cuda_stream_wait,
     .event_wait = cuda_event_wait,
-    .event_is_done = cuda_event_is_done,
     .synchronize = cuda_synchronize,
     .native_stream = cuda_native_stream,
     .identity = cuda_identity,

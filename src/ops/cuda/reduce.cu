@@ -176,7 +176,19 @@ struct clip_args {
     float *loss_scale;         // (3) or NULL
     float max_norm;
     struct loss_scale_rule rule;
+    float *rate, *skipped;  // (RATE_LENGTH) or NULL; (1)
+    const float *rates;     // (rows, RATE_LENGTH)
+    int64_t rows;
 };
+
+// The row that is for as many skipped steps as there were.
+static __device__ void take_rate(const struct clip_args &args) {
+    int64_t row = 0;
+    while (row + 1 < args.rows && args.rates[row * RATE_LENGTH + RATE_SKIPPED] < *args.skipped)
+        row++;
+    for (int i = 0; i < RATE_LENGTH; i++)
+        args.rate[i] = args.rates[row * RATE_LENGTH + i];
+}
 
 static __global__ void clip_scale_kernel(struct clip_args args) {
     float loss_scale = args.loss_scale ? args.loss_scale[0] : 1;
@@ -188,6 +200,10 @@ static __global__ void clip_scale_kernel(struct clip_args args) {
         factor = 1;
     *args.norm = root;
     *args.scale = factor / loss_scale;
+    if (args.rate) {
+        take_rate(args);
+        *args.skipped += isfinite(root) ? 0.0f : 1.0f;
+    }
     if (args.loss_scale && args.rule.window > 0)
         move_loss_scale(args.loss_scale, isfinite(root), args.rule);
 }
@@ -200,5 +216,9 @@ extern "C" void cuda_clip_scale(struct device *device, const struct op_clip_scal
     args.loss_scale = (float *)op->loss_scale.data;
     args.max_norm = op->max_norm;
     args.rule = op->rule;
+    args.rate = (float *)op->rate.data;
+    args.skipped = (float *)op->skipped.data;
+    args.rates = (const float *)op->rates.data;
+    args.rows = op->rate.data ? op->rates.shape[0] : 0;
     LAUNCH(cuda_use(device), clip_scale_kernel, 1, 1, 0, args);
 }

@@ -98,12 +98,6 @@ static void paper_event_wait(struct device *device, struct event *event) {
     (void)event;
 }
 
-static bool paper_event_is_done(struct device *device, struct event *event) {
-    (void)device;
-    (void)event;
-    return true;
-}
-
 static void paper_synchronize(struct device *device) {
     (void)device;
 }
@@ -250,11 +244,11 @@ static void paper_sum_squares(struct device *device, const struct op_sum_squares
 }
 
 static void paper_clip_scale(struct device *device, const struct op_clip_scale *op) {
-    COUNT_BYTES(device, op->scale, op->norm, op->sum_squares);
+    COUNT_BYTES(device, op->scale, op->norm, op->sum_squares, op->rate, op->rates);
 }
 
 static void paper_adam(struct device *device, const struct op_adam *op) {
-    COUNT_BYTES(device, op->master, op->master, op->copy, op->grad, op->m, op->m, op->v, op->v, op->scale);
+    COUNT_BYTES(device, op->master, op->master, op->copy, op->grad, op->m, op->m, op->v, op->v, op->scale, op->rate);
 }
 
 static void paper_copy(struct device *device, const struct op_copy *op) {
@@ -283,7 +277,6 @@ static const struct ops paper_ops = {
     .event_record = paper_event_record,
     .stream_wait = paper_stream_wait,
     .event_wait = paper_event_wait,
-    .event_is_done = paper_event_is_done,
     .synchronize = paper_synchronize,
     .matmul = paper_matmul,
     .quantize = paper_quantize,
