@@ -1,5 +1,5 @@
-// A micro-batch on its way to the device: its arrays in one block, copied as one. Which arrays there are follows from the
-// model and the input; they follow each other in the order of enum array, the wide ones first, without gaps. Of
+// A micro-batch on its way to the device: its arrays in one block, copied as one. Which arrays there are follows from
+// the model and the input; they follow each other in the order of enum array, the wide ones first, without gaps. Of
 // sequences that ranks share, each rank's block has its own chunks alone, see parallel/context.h.
 #include "base/error.h"
 #include "step/step.h"

@@ -1,9 +1,9 @@
 // The training loop. See trainer.h.
 //
 // Iterations are queued ahead of the device, which thus never waits for the host; their results come in later, in
-// order, and `at` is the place of the last one that is known. Whatever needs to know all of them (a save, an evaluation,
-// an end, a batch of another size) settles first. All ranks take results at the same places, so that an iteration that
-// ends the run ends it on all of them alike.
+// order, and `at` is the place of the last one that is known. Whatever needs to know all of them (a save, an
+// evaluation, an end, a batch of another size) settles first. All ranks take results at the same places, so that an
+// iteration that ends the run ends it on all of them alike.
 #include "train/trainer.h"
 #include "base/clock.h"
 #include "base/error.h"
