@@ -1,8 +1,8 @@
 // layer: step
-// Full training steps of a GPT, Llama or BERT (forward, backward, clipping, Adam) on random tokens, queued one after the
-// other as the trainer does: mean time of a step, the median from one result to the next, tokens per second by the
-// mean, and peak memory, as one line of JSON. Without flags: GPT-2 124M, 4 sequences of 256 tokens, fp32, 2
-// threads. Flags are those of train. bench/bench_step_peers.py runs it beside PyTorch.
+// Full training steps of a GPT, Llama or BERT (forward, backward, clipping, Adam) on random tokens, queued one after
+// the other as the trainer does: mean time of a step, the median from one result to the next, tokens per second by the
+// mean, and peak memory, as one line of JSON. Without flags: GPT-2 124M, 4 sequences of 256 tokens, fp32, 2 threads.
+// Flags are those of train. bench/bench_step_peers.py runs it beside PyTorch.
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/memory.h"
