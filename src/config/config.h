@@ -96,7 +96,7 @@ struct config {
     char *optimizer;  // "adam" | "sgd"
     double lr;
     double min_lr;
-    char *lr_decay_style;   // "constant" | "linear" | "cosine" | "inverse-square-root" | "WSD" | "polynomial_decay"
+    char *lr_decay_style;  // "constant" | "linear" | "cosine" | "inverse-square-root" | "WSD" | "polynomial_decay" | …
     double lr_decay_power;  // of polynomial_decay
     int64_t lr_decay_iters;
     int64_t lr_decay_samples;
@@ -227,8 +227,10 @@ struct config {
     int64_t microbatch_group_size_per_virtual_pipeline_stage;  // 0: as many as there are stages
     int64_t decoder_first_pipeline_num_layers;                 // of the first and last stage; 0: as the others
     int64_t decoder_last_pipeline_num_layers;
-    int64_t pipeline_model_parallel_split_rank;  // T5: the first stage of the decoder; 0: by the numbers of layers
-    char *pipeline_schedule;                     // NULL | "1f1b" | "interleaved" | "zero-bubble"
+    bool account_for_embedding_in_pipeline_split;  // the embedding counts as a layer of the first stage,
+    bool account_for_loss_in_pipeline_split;       // the head as one of the last
+    int64_t pipeline_model_parallel_split_rank;    // T5: the first stage of the decoder; 0: by the numbers of layers
+    char *pipeline_schedule;                       // NULL | "1f1b" | "interleaved" | "zero-bubble"
     bool use_distributed_optimizer;
     bool overlap_grad_reduce;
     bool overlap_param_gather;
@@ -325,6 +327,7 @@ int64_t config_layers(const struct config *config);  // of both
 // a T5 (0 where there is one stage, and for other models), and which layers of each stack a piece has.
 int64_t config_chunks(const struct config *config);
 int64_t config_stage_layers(const struct config *config, int64_t stage);
+bool config_weighs_ends(const struct config *config);  // --account-for-…-in-pipeline-split
 int64_t config_split_stage(const struct config *config);
 struct config_piece {
     int64_t encoder_first, encoder_count, decoder_first, decoder_count;

@@ -26,11 +26,21 @@ int64_t config_split_stage(const struct config *config) {
     return split < 1 ? 1 : split > stages - 1 ? stages - 1 : split;
 }
 
+bool config_weighs_ends(const struct config *config) {
+    return config->account_for_embedding_in_pipeline_split || config->account_for_loss_in_pipeline_split;
+}
+
 int64_t config_stage_layers(const struct config *config, int64_t stage) {
     int64_t stages = config->pipeline_model_parallel_size, split = config_split_stage(config);
     int64_t first = config->decoder_first_pipeline_num_layers, last = config->decoder_last_pipeline_num_layers;
     if (split > 0)
         return stage < split ? config_encoder_layers(config) / split : config_decoder_layers(config) / (stages - split);
+    if (config_weighs_ends(config)) {
+        int64_t embedding = config->account_for_embedding_in_pipeline_split,
+                loss = config->account_for_loss_in_pipeline_split;
+        return (config_layers(config) + embedding + loss) / stages - (stage == 0 ? embedding : 0) -
+               (stage == stages - 1 ? loss : 0);
+    }
     if (stage == 0 && first > 0)
         return first;
     if (stage == stages - 1 && last > 0)

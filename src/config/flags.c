@@ -32,8 +32,8 @@ static const char *const placement_names[] = {"pre", "post", NULL};
 static const char *const activation_names[] = {"gelu_tanh", "gelu", "relu", "silu", NULL};
 static const char *const rope_scaling_names[] = {"llama3", "yarn", "dynamic", NULL};
 static const char *const optimizer_names[] = {"adam", "sgd", NULL};
-static const char *const lr_names[] = {"constant", "linear",           "cosine", "inverse-square-root",
-                                       "WSD",      "polynomial_decay", NULL};
+static const char *const lr_names[] = {"constant", "linear",           "cosine",      "inverse-square-root",
+                                       "WSD",      "polynomial_decay", "exponential", NULL};
 static const char *const break_names[] = {"none", "complete", "complete_doc", "eos", NULL};
 static const char *const fp8_names[] = {"hybrid", NULL};
 static const char *const fp8_recipe_names[] = {"delayed", "tensorwise", NULL};
@@ -363,6 +363,10 @@ static const struct flag rows[] = {
         "layers of the first stage, where it has others than the stages between", ADVANCED),
     INT("--decoder-last-pipeline-num-layers", decoder_last_pipeline_num_layers, NULL, 1, 100000,
         "layers of the last stage, likewise", ADVANCED),
+    SWITCH("--account-for-embedding-in-pipeline-split", account_for_embedding_in_pipeline_split,
+           "the first stage has one layer less, for the embedding", ADVANCED),
+    SWITCH("--account-for-loss-in-pipeline-split", account_for_loss_in_pipeline_split,
+           "the last stage has one layer less, for the head and the loss", ADVANCED),
     INT("--pipeline-model-parallel-split-rank", pipeline_model_parallel_split_rank, NULL, 1, 1 << 20,
         "T5: the first stage of the decoder; in proportion to the layers if not given", ADVANCED),
     CHOICE("--pipeline-schedule", pipeline_schedule, NULL, pipeline_names,

@@ -73,7 +73,7 @@ void validate_features(const struct config *config, struct complaints *complaint
     }
     if (config->tensor_model_parallel_size == 1 && (config->sequence_parallel || config->distribute_saved_activations))
         log_info("note: --sequence-parallel and --distribute-saved-activations divide nothing with one tensor-parallel "
-                 "rank");
+                 "rank; they do with --tensor-model-parallel-size 2 or more");
     else if (config->sequence_parallel && config->distribute_saved_activations)
         log_info("note: --distribute-saved-activations has no effect with --sequence-parallel, which divides the same");
     buffer_free(&value);

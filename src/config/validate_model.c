@@ -111,6 +111,19 @@ static void validate_shares(const struct config *config, struct complaints *comp
                      shared[i].name, shared[i].value, parts, divisors(shared[i].value, text, sizeof text));
 }
 
+static int64_t next_multiple(int64_t value, int64_t unit) {
+    return (value / unit + 1) * unit;
+}
+
+// The next length above one that --context-parallel-size and --sequence-parallel both divide.
+static int64_t next_length(const struct config *config, int64_t tokens) {
+    int64_t ranks = config->context_parallel_size, unit = ranks > 1 ? 2 * ranks : 1;
+    do
+        tokens = next_multiple(tokens, unit);
+    while (config->micro_batch_size * tokens / ranks % config->tensor_model_parallel_size != 0);
+    return tokens;
+}
+
 // Ranks that share sequences take two of 2 × ranks equal chunks of each; those that divide the stream divide the rows
 // of the chunks that a rank has.
 static void validate_chunks(const struct config *config, struct complaints *complaints) {
@@ -135,8 +148,10 @@ static void validate_chunks(const struct config *config, struct complaints *comp
         else if (config->sequence_parallel && config->micro_batch_size * tokens / ranks % parts != 0)
             complain(complaints,
                      "--sequence-parallel divides the tokens of a micro-batch, %" PRId64 " × %" PRId64
-                     ", among %" PRId64 " ranks, which does not work out; change --micro-batch-size or %s",
-                     config->micro_batch_size, tokens / ranks, parts, name);
+                     ", among %" PRId64 " ranks, which does not work out; %s %" PRId64 " does, or --micro-batch-size "
+                     "%" PRId64,
+                     config->micro_batch_size, tokens / ranks, parts, name, next_length(config, tokens),
+                     next_multiple(config->micro_batch_size, parts));
     }
 }
 

@@ -2,6 +2,7 @@
 // micro-batches. Refusals say which numbers would work.
 #include "config/validate.h"
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 static bool is(const char *text, const char *name) {
@@ -18,31 +19,102 @@ static void validate_even(const char *what, int64_t layers, int64_t stages, stru
                  what, layers, stages, divisors(layers, text, sizeof text));
 }
 
+// Whether `left` layers go evenly into the stages between the first and the last.
+static bool goes_into(int64_t left, int64_t between) {
+    return between == 0 ? left == 0 : left >= between && left % between == 0;
+}
+
+// The numbers of layers that one stage can have where `left` of them are there for it and `between` other stages:
+// "1, 4, 7"; "none" where no number works.
+static const char *working_layers(int64_t left, int64_t between, char *text, size_t size) {
+    size_t length = 0;
+    snprintf(text, size, "none");
+    for (int64_t layers = 1; layers <= left && length + 24 < size; layers++)
+        if (goes_into(left - layers, between))
+            length += (size_t)snprintf(text + length, size - length, "%s%" PRId64, length ? ", " : "", layers);
+    return text;
+}
+
 static void validate_uneven(const struct config *config, struct complaints *complaints) {
     int64_t stages = config->pipeline_model_parallel_size, layers = config_layers(config);
     int64_t first = config->decoder_first_pipeline_num_layers, last = config->decoder_last_pipeline_num_layers;
     int64_t between = stages - (first > 0) - (last > 0), left = layers - first - last;
-    if (between == 0 ? left != 0 : left < between || left % between != 0)
+    if (goes_into(left, between))
+        return;
+    char firsts[128], lasts[128];
+    complain(complaints,
+             "--num-layers %" PRId64 " less %" PRId64 " of the first and %" PRId64 " of the last stage leaves %" PRId64
+             " for %" PRId64 " stages, which does not work out; numbers that do are, for %s, %s%s%s",
+             layers, first, last, left, between,
+             first > 0 ? "--decoder-first-pipeline-num-layers" : "--decoder-last-pipeline-num-layers",
+             first > 0 ? working_layers(layers - last, between, firsts, sizeof firsts)
+                       : working_layers(layers, between, lasts, sizeof lasts),
+             first > 0 && last > 0 ? ", or for --decoder-last-pipeline-num-layers " : "",
+             first > 0 && last > 0 ? working_layers(layers - first, between, lasts, sizeof lasts) : "");
+}
+
+// What the ends of a model weigh: each counts as a layer of its stage that the stage has less.
+static void validate_weighed(const struct config *config, struct complaints *complaints) {
+    int64_t stages = config->pipeline_model_parallel_size, layers = config_layers(config);
+    bool has_first = config->account_for_embedding_in_pipeline_split,
+         has_last = config->account_for_loss_in_pipeline_split;
+    int64_t ends = has_first + has_last;
+    char text[256];
+    if (config->decoder_first_pipeline_num_layers > 0 || config->decoder_last_pipeline_num_layers > 0)
         complain(complaints,
-                 "--num-layers %" PRId64 " less %" PRId64 " of the first and %" PRId64
-                 " of the last stage leaves %" PRId64 " for %" PRId64 " stages, which does not work out; change "
-                 "--decoder-first-pipeline-num-layers or --decoder-last-pipeline-num-layers",
-                 layers, first, last, left, between);
+                 "--account-for-embedding-in-pipeline-split and --account-for-loss-in-pipeline-split choose "
+                 "the layers of the first and last stage; leave out "
+                 "--decoder-first-pipeline-num-layers and --decoder-last-pipeline-num-layers");
+    else if ((layers + ends) % stages != 0 || (layers + ends) / stages < 2)
+        complain(complaints,
+                 "--num-layers %" PRId64 " and %" PRId64
+                 " more for the embedding and the loss cannot be divided into %" PRId64
+                 " pipeline stages of two or more; numbers of stages that work are the divisors of %" PRId64
+                 " up to its half: %s",
+                 layers, ends, stages, layers + ends, divisors(layers + ends, text, sizeof text));
+}
+
+static bool can_split(const struct config *config, int64_t stages, int64_t split) {
+    return split >= 1 && split < stages && goes_into(config_encoder_layers(config), split) &&
+           goes_into(config_decoder_layers(config), stages - split);
+}
+
+// Where both stacks divide: "2, 4", for a number of stages the stages where the decoder may begin, for 0 the numbers of
+// stages that have such a place; "" where there is none.
+static const char *working_splits(const struct config *config, int64_t stages, char *text, size_t size) {
+    size_t length = 0;
+    int64_t most = stages > 0 ? stages - 1 : config_layers(config) < 1024 ? config_layers(config) : 1024;
+    text[0] = '\0';
+    for (int64_t n = 1; n <= most && length + 24 < size; n++) {
+        bool works = stages > 0 && can_split(config, stages, n);
+        for (int64_t split = 1; stages == 0 && split < n && !works; split++)
+            works = can_split(config, n, split);
+        if (works)
+            length += (size_t)snprintf(text + length, size - length, "%s%" PRId64, length ? ", " : "", n);
+    }
+    return text;
 }
 
 static void validate_split(const struct config *config, struct complaints *complaints) {
     int64_t stages = config->pipeline_model_parallel_size, split = config_split_stage(config);
-    if (split < 1 || split >= stages) {
+    char splits[128], sizes[128];
+    if (!can_split(config, stages, split)) {
+        working_splits(config, stages, splits, sizeof splits);
+        working_splits(config, 0, sizes, sizeof sizes);
         complain(complaints,
-                 "--pipeline-model-parallel-split-rank %" PRId64 " leaves no stage for the %s; give 1 to %" PRId64,
-                 split, split < 1 ? "encoder" : "decoder", stages - 1);
-        return;
+                 "the encoder's %" PRId64 " and the decoder's %" PRId64 " layers cannot be divided into %" PRId64
+                 " pipeline stages with the decoder beginning at stage %" PRId64 "; %s%s",
+                 config_encoder_layers(config), config_decoder_layers(config), stages, split,
+                 splits[0] ? "numbers for --pipeline-model-parallel-split-rank that work are "
+                           : "numbers for --pipeline-model-parallel-size that work are ",
+                 splits[0] ? splits : sizes);
     }
-    validate_even("the encoder's layers", config_encoder_layers(config), split, complaints);
-    validate_even("the decoder's layers", config_decoder_layers(config), stages - split, complaints);
-    if (config->decoder_first_pipeline_num_layers > 0 || config->decoder_last_pipeline_num_layers > 0)
-        complain(complaints, "--decoder-first-pipeline-num-layers and --decoder-last-pipeline-num-layers belong to "
-                             "models with one stack; a T5 has --pipeline-model-parallel-split-rank");
+    if (config->decoder_first_pipeline_num_layers > 0 || config->decoder_last_pipeline_num_layers > 0 ||
+        config_weighs_ends(config))
+        complain(complaints,
+                 "--decoder-first-pipeline-num-layers, --decoder-last-pipeline-num-layers, "
+                 "--account-for-embedding-in-pipeline-split and --account-for-loss-in-pipeline-split belong "
+                 "to models with one stack; a T5 has --pipeline-model-parallel-split-rank");
 }
 
 // Chunks of a stage: every stage's layers must divide among them.
@@ -119,7 +191,7 @@ static void validate_kind(const struct config *config, struct complaints *compla
 
 void validate_pipeline(const struct config *config, enum config_use use, struct complaints *complaints) {
     int64_t stages = config->pipeline_model_parallel_size;
-    bool has_more = config->num_layers_per_virtual_pipeline_stage > 0 ||
+    bool has_more = config_weighs_ends(config) || config->num_layers_per_virtual_pipeline_stage > 0 ||
                     config->num_virtual_stages_per_pipeline_rank > 1 ||
                     config->pipeline_model_parallel_split_rank > 0 || config->decoder_first_pipeline_num_layers > 0 ||
                     config->decoder_last_pipeline_num_layers > 0;
@@ -134,8 +206,15 @@ void validate_pipeline(const struct config *config, enum config_use use, struct 
         return;
     }
     int before = complaints->count;
+    if (config_form(config) != CONFIG_T5 && config->pipeline_model_parallel_split_rank > 0)
+        complain(complaints,
+                 "--pipeline-model-parallel-split-rank %" PRId64
+                 " says where a T5's decoder begins, and this model has one stack of layers; leave it out",
+                 config->pipeline_model_parallel_split_rank);
     if (config_form(config) == CONFIG_T5)
         validate_split(config, complaints);
+    else if (config_weighs_ends(config))
+        validate_weighed(config, complaints);
     else if (config->decoder_first_pipeline_num_layers > 0 || config->decoder_last_pipeline_num_layers > 0)
         validate_uneven(config, complaints);
     else

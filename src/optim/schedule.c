@@ -1,5 +1,5 @@
-// The schedules of Megatron-LM and fairseq's polynomial decay, in samples. M is the highest rate, m the lowest, W
-// warm-up, D decay, A the WSD tail.
+// The schedules of Megatron-LM, old and new, and fairseq's polynomial decay, in samples. M is the highest rate, m the
+// lowest, W warm-up, D decay, A the WSD tail.
 #include "optim/schedule.h"
 #include "base/error.h"
 
@@ -39,6 +39,9 @@ double schedule_lr(const struct config *config, int64_t samples) {
         return config->lr_warmup_init + (M - config->lr_warmup_init) * n / W;
     if (strcmp(config->lr_decay_style, "constant") == 0)
         return M;
+    // As Megatron-LM v1.1 has it: half of the rate after D, but the last W of it stand still.
+    if (strcmp(config->lr_decay_style, "exponential") == 0)
+        return fmax(m, M * exp(-0.693 * (fmin(n, D - W) - W) / D));
     if (n > D)
         return m;
     if (strcmp(config->lr_decay_style, "inverse-square-root") == 0)

@@ -126,7 +126,7 @@ TEST(other_names) {
     EXPECT_INT(error_exit_code(), EXIT_CODE_USAGE);
     EXPECT_OK(parse("--moe-router-topk 2 --expert-model-parallel-size 1 --sample-rate 1 --cp-comm-type p2p"));
     EXPECT_ERROR(parse("--micro-batchsize 3"), "did you mean --micro-batch-size?");
-    EXPECT_ERROR(parse("--lr-decay-style exponential"), "takes one of constant, linear, cosine");
+    EXPECT_ERROR(parse("--lr-decay-style quadratic"), "takes one of constant, linear, cosine");
     log_set_level(LOG_INFO);
 }
 
@@ -206,8 +206,9 @@ TEST(dump) {
     struct buffer text = {0};
     config_dump(&config, &text);
     static const char *const lines[] = {
-        "------------------------ arguments ------------------------\n  accumulate_allreduce_grads_in_fp32 "
-        ".............. False\n",
+        "------------------------ arguments ------------------------\n  account_for_embedding_in_pipeline_split "
+        "......... False\n",
+        "\n  accumulate_allreduce_grads_in_fp32 .............. False\n",
         "\n  adam_beta1 ...................................... 0.9\n",
         "\n  adam_eps ........................................ 1e-08\n",
         "\n  bf16 ............................................ True\n",

@@ -60,6 +60,8 @@ TEST(pieces) {
         "--num-layers 12 --pipeline-model-parallel-size 4 --decoder-last-pipeline-num-layers 6 "
         "--num-virtual-stages-per-pipeline-rank 2",
         "--num-layers 6 --pipeline-model-parallel-size 2 --model bert",
+        "--num-layers 6 --pipeline-model-parallel-size 4 --account-for-embedding-in-pipeline-split "
+        "--account-for-loss-in-pipeline-split",
         "--num-layers 6 --pipeline-model-parallel-size 4 --model t5",
         "--num-layers 6 --pipeline-model-parallel-size 4 --model t5 --num-virtual-stages-per-pipeline-rank 3",
         "--num-layers 6 --pipeline-model-parallel-size 4 --model t5 --pipeline-model-parallel-split-rank 1",
@@ -82,6 +84,13 @@ TEST(places) {
     for (int64_t v = 0; v < 2; v++)
         for (int64_t p = 0; p < 4; p++)
             EXPECT_INT(config_piece(&config, v * 4 + p).decoder_first, v * 12 + p * 3);
+    // The embedding and the head count as a layer each.
+    EXPECT_OK(validate("--num-layers 6 --pipeline-model-parallel-size 4 --account-for-embedding-in-pipeline-split "
+                       "--account-for-loss-in-pipeline-split",
+                       4));
+    const int64_t weighed[4] = {1, 2, 2, 1};
+    for (int64_t p = 0; p < 4; p++)
+        EXPECT_INT(config_piece(&config, p).decoder_count, weighed[p]);
     EXPECT_OK(validate("--num-layers 2 --decoder-num-layers 6 --pipeline-model-parallel-size 4 --model t5", 4));
     EXPECT_INT(config_split_stage(&config), 1);
     EXPECT_OK(validate("--num-layers 6 --pipeline-model-parallel-size 1 --model t5", 1));
@@ -99,7 +108,33 @@ TEST(refusals) {
          "--num-layers, 6, cannot be divided into 4 pipeline stages; numbers of stages that work are 1, 2, 3, 6", 4},
         {"--num-layers 2 --pipeline-model-parallel-size 4", "numbers of stages that work are 1, 2", 4},
         {"--num-layers 8 --pipeline-model-parallel-size 4 --decoder-first-pipeline-num-layers 4",
-         "leaves 4 for 3 stages", 4},
+         "leaves 4 for 3 stages, which does not work out; numbers that do are, for "
+         "--decoder-first-pipeline-num-layers, "
+         "2, 5",
+         4},
+        {"--num-layers 8 --pipeline-model-parallel-size 4 --decoder-last-pipeline-num-layers 6",
+         "numbers that do are, for --decoder-last-pipeline-num-layers, 2, 5", 4},
+        {"--num-layers 9 --pipeline-model-parallel-size 4 --decoder-first-pipeline-num-layers 2 "
+         "--decoder-last-pipeline-num-layers 2",
+         "for --decoder-first-pipeline-num-layers, 1, 3, 5, or for --decoder-last-pipeline-num-layers 1, 3, 5", 4},
+        {"--num-layers 8 --pipeline-model-parallel-size 2 --decoder-first-pipeline-num-layers 2 "
+         "--decoder-last-pipeline-num-layers 2",
+         "for --decoder-first-pipeline-num-layers, 6, or for --decoder-last-pipeline-num-layers 6", 2},
+        {"--num-layers 8 --pipeline-model-parallel-size 2 --pipeline-model-parallel-split-rank 1",
+         "--pipeline-model-parallel-split-rank 1 says where a T5's decoder begins, and this model has one stack", 2},
+        {"--num-layers 8 --pipeline-model-parallel-size 4 --account-for-embedding-in-pipeline-split "
+         "--account-for-loss-in-pipeline-split",
+         "--num-layers 8 and 2 more for the embedding and the loss cannot be divided into 4 pipeline stages", 4},
+        {"--num-layers 7 --pipeline-model-parallel-size 2 --account-for-embedding-in-pipeline-split "
+         "--decoder-last-pipeline-num-layers 3",
+         "leave out --decoder-first-pipeline-num-layers", 2},
+        {"--num-layers 8 --pipeline-model-parallel-size 4 --model t5 --pipeline-model-parallel-split-rank 3 "
+         "--decoder-num-layers 9",
+         "numbers for --pipeline-model-parallel-split-rank that work are 1", 4},
+        {"--num-layers 8 --tensor-model-parallel-size 2 --sequence-parallel --seq-length 15 --micro-batch-size 1",
+         "--sequence-parallel divides the tokens of a micro-batch, 1 × 15, among 2 ranks, which does not work out; "
+         "--seq-length 16 does, or --micro-batch-size 2",
+         2},
         {"--num-layers 8 --pipeline-model-parallel-size 4 --num-virtual-stages-per-pipeline-rank 2 "
          "--global-batch-size 6",
          "6 micro-batches, which the interleaved schedule cannot send through 4 stages in groups of 4; make it 8", 4},
@@ -112,8 +147,12 @@ TEST(refusals) {
         {"--num-layers 8 --pipeline-model-parallel-size 2 --pipeline-schedule interleaved",
          "--num-virtual-stages-per-pipeline-rank 2", 2},
         {"--num-layers 8 --pipeline-model-parallel-size 2 --model t5 --pipeline-model-parallel-split-rank 2",
-         "leaves no stage for the decoder; give 1 to 1", 2},
-        {"--num-layers 7 --pipeline-model-parallel-size 4 --model t5", "the encoder's layers, 7, cannot be divided", 4},
+         "numbers for --pipeline-model-parallel-split-rank that work are 1", 2},
+        {"--num-layers 7 --pipeline-model-parallel-size 4 --model t5",
+         "the encoder's 7 and the decoder's 7 layers cannot be divided into 4 pipeline stages with the decoder "
+         "beginning "
+         "at stage 2; numbers for --pipeline-model-parallel-size that work are 2, 8, 14",
+         4},
         {"--num-layers 8 --pipeline-model-parallel-size 3", "start a multiple of it, 3 or 6", 4},
         {"--num-layers 8 --pipeline-model-parallel-size 8", "= 8; start a multiple of it", 4},
         {"--num-layers 4 --decoder-num-layers 2 --pipeline-model-parallel-size 2 --model t5 --global-batch-size 4 "

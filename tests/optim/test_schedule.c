@@ -46,6 +46,12 @@ TEST(inverse_square_root) {
           (double[]){1e-4, 5e-4, 1e-3, 9.534626e-4, 4.472136e-4, 3.333333e-4, 3.162278e-4});
 }
 
+// 1e-3 exp(-0.693 (min(n, 90) - 10) / 100).
+TEST(exponential) {
+    check("exponential", "exponential",
+          (double[]){1e-4, 5e-4, 1e-3, 9.930939571e-4, 7.579029014e-4, 5.744168079e-4, 5.744168079e-4});
+}
+
 TEST(warmup_stable_decay) {
     check("WSD", "exponential", (double[]){1e-4, 5e-4, 1e-3, 1e-3, 1e-3, 4.727922e-4, 1e-4});
     // Half way down the tail: m + c (M - m) with c = 1/2, 1/2, 1 - sqrt(1/2).
@@ -94,5 +100,6 @@ TEST(weight_decay) {
     config_free(&config);
 }
 
-TEST_MAIN(TEST_CASE(linear), TEST_CASE(cosine), TEST_CASE(inverse_square_root), TEST_CASE(warmup_stable_decay),
-          TEST_CASE(polynomial_decay), TEST_CASE(constant_and_beyond_the_end), TEST_CASE(weight_decay))
+TEST_MAIN(TEST_CASE(linear), TEST_CASE(cosine), TEST_CASE(exponential), TEST_CASE(inverse_square_root),
+          TEST_CASE(warmup_stable_decay), TEST_CASE(polynomial_decay), TEST_CASE(constant_and_beyond_the_end),
+          TEST_CASE(weight_decay))
