@@ -5,6 +5,7 @@
 #   make test            the whole test suite: release build, sanitizer build, make check
 #   make test-slurm      launches jobs on a Slurm cluster of its own, and runs between two virtual hosts, on this machine
 #                        (part of make test where Slurm is, and root)
+#   make test-threads    the unit tests of folders with threads under ThreadSanitizer
 #   make test-layouts    trains on every layout of up to 8 ranks and compares with one rank: half an hour on 2 cores
 #                        (MODELS=… RANKS=… SHARE=… DTYPE=… RESULTS=… choose, see tests/layouts/run.sh)
 #   make test-peers      compares with Python libraries (PYTHON=… with the packages of tests/peers)
@@ -38,7 +39,7 @@ define build
 	@cmake --build $(1) --parallel $(JOBS)
 endef
 
-.PHONY: all release asan demo pictures test test-slurm test-layouts test-peers bench check format fuzz install clean setup-build setup-test setup-fuzz
+.PHONY: all release asan demo pictures test test-slurm test-threads test-layouts test-peers bench check format fuzz install clean setup-build setup-test setup-fuzz
 
 all: release
 
@@ -73,6 +74,11 @@ test: setup-test
 
 test-slurm: setup-test release
 	@$(CTEST) --test-dir build/release -R '^parallel/(slurm|netns)'
+
+# ThreadSanitizer places its memory by itself, which a randomised address space can get in the way of.
+test-threads: setup-test
+	$(call build,build/tsan,-DCMAKE_BUILD_TYPE=RelWithDebInfo -DBEVATRON_THREAD_SANITIZE=ON)
+	@setarch -R $(CTEST) --test-dir build/tsan -LE slow -R '^(base|comm|data|checkpoint|ops|train)/'
 
 test-layouts: release
 	@bash tests/layouts/run.sh build/release/tests/layouts all
