@@ -16,6 +16,10 @@ double clock_seconds(void) {
     return read_clock(CLOCK_MONOTONIC);
 }
 
+double clock_tick_seconds(void) {
+    return read_clock(CLOCK_MONOTONIC_COARSE);
+}
+
 double clock_wall_seconds(void) {
     return read_clock(CLOCK_REALTIME);
 }

@@ -7,17 +7,18 @@
 #include "comm/comm.h"
 #include "comm/record.h"
 
+// Tensors come by address: a copy of a view costs a small message more than its start does.
 struct collective {
     const char *name;
     int (*group_create)(struct world *world, struct group **group, const int *ranks, int count, const char *name);
     void (*group_free)(struct group *group);
     void (*world_free)(struct world *world);
-    void *(*all_reduce)(struct group *group, struct tensor x, enum reduction reduction);
-    void *(*all_gather)(struct group *group, struct tensor whole, struct tensor part);
-    void *(*reduce_scatter)(struct group *group, struct tensor part, struct tensor whole);
-    void *(*broadcast)(struct group *group, struct tensor x, int root);
-    void *(*send)(struct group *group, struct tensor x, int to);
-    void *(*receive)(struct group *group, struct tensor x, int from);
+    void *(*all_reduce)(struct group *group, const struct tensor *x, enum reduction reduction);
+    void *(*all_gather)(struct group *group, const struct tensor *whole, const struct tensor *part);
+    void *(*reduce_scatter)(struct group *group, const struct tensor *part, const struct tensor *whole);
+    void *(*broadcast)(struct group *group, const struct tensor *x, int root);
+    void *(*send)(struct group *group, const struct tensor *x, int to);
+    void *(*receive)(struct group *group, const struct tensor *x, int from);
     bool (*test)(struct group *group, void *handle);     // true: done, and the handle is freed
     void (*overlap)(struct group *group, void *handle);  // see comm_overlap; NULL: transfers need no help
     // The group of a wrapped world that carries host values; NULL: this one's own do.

@@ -128,13 +128,21 @@ const struct record *world_record(const struct world *world) {
     return &world->record;
 }
 
+// A message below this many bytes takes about as long as reading the clock twice.
+enum { SMALL_BYTES = 64 << 10 };
+
+static double read_clock(bool is_small) {
+    return is_small ? clock_tick_seconds() : clock_seconds();
+}
+
 // Notes the collective in the flight record. A group of one has no traffic.
 static struct comm_request request_record(struct group *group, enum collective_kind kind, size_t bytes,
                                           const char *name) {
-    struct comm_request request = {
-        .group = group, .name = name, .collective = group->world->collective, .started = clock_seconds(), .peer = -1};
+    struct comm_request request = {.group = group, .name = name, .collective = group->world->collective, .peer = -1};
     if (group->size == 1)
         return request;
+    request.is_small = bytes < SMALL_BYTES && group->world->link.bytes_per_second <= 0;
+    request.started = read_clock(request.is_small);
     struct record_entry entry = {
         .name = name, .group = group->name, .kind = kind, .bytes = (int64_t)bytes, .start = request.started};
     request.number = record_begin(&group->world->record, &entry);
@@ -146,21 +154,21 @@ static struct comm_request request_record(struct group *group, enum collective_k
     return request;
 }
 
-static struct comm_request request_begin(struct group *group, struct tensor x, enum collective_kind kind,
+static struct comm_request request_begin(struct group *group, const struct tensor *x, enum collective_kind kind,
                                          const char *name) {
-    if (!tensor_is_contiguous(x)) {
+    if (!tensor_is_contiguous(*x)) {
         char text[96];
-        tensor_describe(x, text, sizeof text);
+        tensor_describe(*x, text, sizeof text);
         die("collective \"%s\" on a tensor that is not contiguous: %s", name, text);
     }
-    return request_record(group, kind, tensor_bytes(x), name);
+    return request_record(group, kind, tensor_bytes(*x), name);
 }
 
 struct comm_request comm_all_reduce_start(struct group *group, struct tensor x, enum reduction reduction,
                                           const char *name) {
-    struct comm_request request = request_begin(group, x, COLLECTIVE_ALL_REDUCE, name);
+    struct comm_request request = request_begin(group, &x, COLLECTIVE_ALL_REDUCE, name);
     if (group->size > 1)
-        request.handle = request.collective->all_reduce(group, x, reduction);
+        request.handle = request.collective->all_reduce(group, &x, reduction);
     return request;
 }
 
@@ -172,12 +180,12 @@ static void copy_whole(struct group *group, struct tensor to, struct tensor from
 
 struct comm_request comm_all_gather_start(struct group *group, struct tensor whole, struct tensor part,
                                           const char *name) {
-    struct comm_request request = request_begin(group, whole, COLLECTIVE_ALL_GATHER, name);
+    struct comm_request request = request_begin(group, &whole, COLLECTIVE_ALL_GATHER, name);
     if (!tensor_is_contiguous(part) || tensor_count(part) * group->size != tensor_count(whole))
         die("all_gather \"%s\": %" PRId64 " elements from each of %d ranks do not make %" PRId64, name,
             tensor_count(part), group->size, tensor_count(whole));
     if (group->size > 1)
-        request.handle = request.collective->all_gather(group, whole, part);
+        request.handle = request.collective->all_gather(group, &whole, &part);
     else
         copy_whole(group, whole, part);
     return request;
@@ -185,37 +193,37 @@ struct comm_request comm_all_gather_start(struct group *group, struct tensor who
 
 struct comm_request comm_reduce_scatter_start(struct group *group, struct tensor part, struct tensor whole,
                                               const char *name) {
-    struct comm_request request = request_begin(group, whole, COLLECTIVE_REDUCE_SCATTER, name);
+    struct comm_request request = request_begin(group, &whole, COLLECTIVE_REDUCE_SCATTER, name);
     if (!tensor_is_contiguous(part) || tensor_count(part) * group->size != tensor_count(whole))
         die("reduce_scatter \"%s\": %" PRId64 " elements do not split into %d times %" PRId64, name,
             tensor_count(whole), group->size, tensor_count(part));
     if (group->size > 1)
-        request.handle = request.collective->reduce_scatter(group, part, whole);
+        request.handle = request.collective->reduce_scatter(group, &part, &whole);
     else
         copy_whole(group, part, whole);
     return request;
 }
 
 struct comm_request comm_broadcast_start(struct group *group, struct tensor x, int root, const char *name) {
-    struct comm_request request = request_begin(group, x, COLLECTIVE_BROADCAST, name);
+    struct comm_request request = request_begin(group, &x, COLLECTIVE_BROADCAST, name);
     if (group->size > 1)
-        request.handle = request.collective->broadcast(group, x, root);
+        request.handle = request.collective->broadcast(group, &x, root);
     return request;
 }
 
 struct comm_request comm_send_start(struct group *group, struct tensor x, int to, const char *name) {
-    struct comm_request request = request_begin(group, x, COLLECTIVE_SEND, name);
+    struct comm_request request = request_begin(group, &x, COLLECTIVE_SEND, name);
     CHECK(to >= 0 && to < group->size && to != group->rank);
     request.peer = to;
-    request.handle = request.collective->send(group, x, to);
+    request.handle = request.collective->send(group, &x, to);
     return request;
 }
 
 struct comm_request comm_receive_start(struct group *group, struct tensor x, int from, const char *name) {
-    struct comm_request request = request_begin(group, x, COLLECTIVE_RECEIVE, name);
+    struct comm_request request = request_begin(group, &x, COLLECTIVE_RECEIVE, name);
     CHECK(from >= 0 && from < group->size && from != group->rank);
     request.peer = from;
-    request.handle = request.collective->receive(group, x, from);
+    request.handle = request.collective->receive(group, &x, from);
     return request;
 }
 
@@ -248,28 +256,34 @@ static bool is_complete(struct comm_request *request) {
 void comm_wait(struct comm_request *request) {
     if (!request->handle)
         return;
-    // A request may have flown for long before anybody asks for it.
+    // A request may have flown for long before anybody asks for it: the deadline counts from the first look at the
+    // clock here, which a wait that is soon over never takes.
     struct world *world = request->group->world;
-    double deadline = world->deadline_seconds, begun = clock_seconds();
+    double deadline = world->deadline_seconds, begun = 0;
     bool has_left = false;
-    for (int64_t polls = 0; !is_complete(request); polls++) {
+    int64_t polls = 0;
+    for (; !is_complete(request); polls++) {
         // Ranks of one machine share its cores: a rank that only waits must let the others compute.
-        if (polls > 200)
+        if (polls > 3)
             sched_yield();
-        if (polls % 1024 != 1023)
+        if (polls % 16 != 0)
             continue;
-        double waited = clock_seconds() - begun;
+        double now = clock_seconds();
+        if (begun <= 0)
+            begun = now;
         // All that wait leave their records before the first of them gives up and reads them.
-        if (waited > 0.75 * deadline && !has_left) {
+        if (now - begun > 0.75 * deadline && !has_left) {
             hang_leave(request);
             has_left = true;
         }
-        if (waited > deadline && !request->is_patient)
+        if (now - begun > deadline && !request->is_patient)
             give_up(request);
     }
     if (has_left)
         hang_forget(world);
-    record_end(&request->group->world->record, request->number, clock_seconds());
+    // A small message that is there at the first look took less than a tick, as far as anybody waited for it.
+    bool is_instant = request->is_small && polls == 0;
+    record_end(&world->record, request->number, is_instant ? request->started : read_clock(request->is_small));
 }
 
 void comm_all_reduce(struct group *group, struct tensor x, enum reduction reduction, const char *name) {

@@ -33,6 +33,7 @@ struct comm_request {
     int64_t sequence;  // among the collectives of the group
     int peer;          // whom it is sent to or received from, a rank of the group; -1: it is everybody's
     bool is_patient;   // has no deadline
+    bool is_small;     // timed to the tick of the clock only
     void *handle;      // the backend's; NULL where the work is done
 };
 

@@ -18,6 +18,9 @@
 // A message is cut into pieces of at most this many elements: counts are int in MPI 3.
 enum { PIECE_ELEMENTS = 1 << 28, MAX_PIECES = 64 };
 
+// Who waits asks several times before the pump may: each turn of the lock costs as much as a question.
+enum { TESTS_PER_LOCK = 64 };
+
 #define CHECK_MPI(call)                                                                                                \
     do {                                                                                                               \
         int status_ = (call);                                                                                          \
@@ -39,6 +42,7 @@ struct mpi_world {
     struct pump *pump;
     bool allows_pump;            // calls from another thread
     struct mpi_request *flying;  // what the pump looks after
+    struct mpi_request *spare;   // requests that are done, for those to come: a small message costs no allocation
 };
 
 struct mpi_group {
@@ -47,11 +51,11 @@ struct mpi_group {
 };
 
 struct mpi_request {
-    MPI_Request pieces[MAX_PIECES];
-    int count;
+    int count;                       // of pieces
     void *staging_in, *staging_out;  // host copies where device memory is not host memory
     struct tensor result;            // where staging_out goes at the end
-    struct mpi_request *next;        // among those that fly
+    struct mpi_request *next;        // among those that fly, or the spare ones
+    MPI_Request pieces[MAX_PIECES];
 };
 
 void mpi_world_abort(enum exit_code code) {
@@ -127,6 +131,10 @@ static void mpi_group_free(struct group *group) {
 static void mpi_world_free(struct world *world) {
     struct mpi_world *w = (struct mpi_world *)world;
     pump_free(w->pump);
+    for (struct mpi_request *next; w->spare; w->spare = next) {
+        next = w->spare->next;
+        free(w->spare);
+    }
     MPI_Op_free(&w->sum_bf16);
     MPI_Op_free(&w->sum_f16);
     mpi_world_stop();
@@ -164,10 +172,6 @@ static MPI_Op operation_of(const struct world *world, enum dtype dtype, enum red
     return reduction == REDUCE_SUM ? MPI_SUM : MPI_MAX;
 }
 
-static struct mpi_request *request_new(void) {
-    return memory_alloc(sizeof(struct mpi_request));
-}
-
 static void lock(const struct group *group) {
     pump_lock(((const struct mpi_world *)group->world)->pump);
 }
@@ -176,21 +180,33 @@ static void unlock(const struct group *group) {
     pump_unlock(((const struct mpi_world *)group->world)->pump);
 }
 
+static struct mpi_request *request_new(const struct group *group) {
+    struct mpi_world *w = (struct mpi_world *)group->world;
+    struct mpi_request *request = w->spare;
+    if (!request)
+        return memory_alloc(sizeof *request);
+    w->spare = request->next;
+    request->count = 0;
+    request->staging_in = request->staging_out = NULL;
+    request->next = NULL;
+    return request;
+}
+
 // The memory MPI reads the tensor from: the tensor's own, or a host copy of it made now.
-static void *readable(const struct group *group, struct mpi_request *request, struct tensor x) {
+static void *readable(const struct group *group, struct mpi_request *request, const struct tensor *x) {
     if (group->world->device->ops->is_host_memory)
-        return x.data;
-    request->staging_in = memory_alloc(tensor_bytes(x));
-    device_copy_out(group->world->device, request->staging_in, x);
+        return x->data;
+    request->staging_in = memory_alloc(tensor_bytes(*x));
+    device_copy_out(group->world->device, request->staging_in, *x);
     return request->staging_in;
 }
 
 // The memory MPI writes into, copied to the tensor when the request is done.
-static void *writable(const struct group *group, struct mpi_request *request, struct tensor x) {
+static void *writable(const struct group *group, struct mpi_request *request, const struct tensor *x) {
     if (group->world->device->ops->is_host_memory)
-        return x.data;
-    request->staging_out = memory_alloc(tensor_bytes(x));
-    request->result = x;
+        return x->data;
+    request->staging_out = memory_alloc(tensor_bytes(*x));
+    request->result = *x;
     return request->staging_out;
 }
 
@@ -201,19 +217,19 @@ static int piece_length(const struct mpi_request *request, int64_t left) {
     return left < PIECE_ELEMENTS ? (int)left : PIECE_ELEMENTS;
 }
 
-static void *mpi_all_reduce(struct group *group, struct tensor x, enum reduction reduction) {
-    struct mpi_request *request = request_new();
+static void *mpi_all_reduce(struct group *group, const struct tensor *x, enum reduction reduction) {
+    struct mpi_request *request = request_new(group);
     char *memory = readable(group, request, x);
     if (request->staging_in) {
         request->staging_out = request->staging_in;
         request->staging_in = NULL;
-        request->result = x;
+        request->result = *x;
     }
     MPI_Comm comm = ((struct mpi_group *)group)->comm;
-    for (int64_t done = 0, length; done < tensor_count(x); done += length) {
-        length = piece_length(request, tensor_count(x) - done);
-        START_MPI(group, MPI_Iallreduce(MPI_IN_PLACE, memory + (size_t)done * dtype_bytes(x.dtype), (int)length,
-                                        type_of(x.dtype), operation_of(group->world, x.dtype, reduction), comm,
+    for (int64_t done = 0, length, all = tensor_count(*x); done < all; done += length) {
+        length = piece_length(request, all - done);
+        START_MPI(group, MPI_Iallreduce(MPI_IN_PLACE, memory + (size_t)done * dtype_bytes(x->dtype), (int)length,
+                                        type_of(x->dtype), operation_of(group->world, x->dtype, reduction), comm,
                                         &request->pieces[request->count++]));
     }
     return request;
@@ -225,73 +241,76 @@ static void check_one_piece(int64_t count, const char *what) {
             (long long)count);
 }
 
-static void *mpi_all_gather(struct group *group, struct tensor whole, struct tensor part) {
-    check_one_piece(tensor_count(part), "all_gather");
-    struct mpi_request *request = request_new();
-    bool is_slice = (char *)part.data == (char *)whole.data + tensor_bytes(part) * (size_t)group->rank;
+static void *mpi_all_gather(struct group *group, const struct tensor *whole, const struct tensor *part) {
+    check_one_piece(tensor_count(*part), "all_gather");
+    struct mpi_request *request = request_new(group);
+    bool is_slice = (char *)part->data == (char *)whole->data + tensor_bytes(*part) * (size_t)group->rank;
     bool in_place = is_slice && group->world->device->ops->is_host_memory;
     const void *from = in_place ? MPI_IN_PLACE : readable(group, request, part);
     void *to = writable(group, request, whole);
-    int count = (int)tensor_count(part);
-    START_MPI(group, MPI_Iallgather(from, count, type_of(part.dtype), to, count, type_of(part.dtype),
+    int count = (int)tensor_count(*part);
+    START_MPI(group, MPI_Iallgather(from, count, type_of(part->dtype), to, count, type_of(part->dtype),
                                     ((struct mpi_group *)group)->comm, &request->pieces[request->count++]));
     return request;
 }
 
-static void *mpi_reduce_scatter(struct group *group, struct tensor part, struct tensor whole) {
-    check_one_piece(tensor_count(part), "reduce_scatter");
-    struct mpi_request *request = request_new();
+static void *mpi_reduce_scatter(struct group *group, const struct tensor *part, const struct tensor *whole) {
+    check_one_piece(tensor_count(*part), "reduce_scatter");
+    struct mpi_request *request = request_new(group);
     const void *from = readable(group, request, whole);
     // The result may be a slice of the source, which MPI forbids: it then goes through memory of its own.
-    const char *begin = whole.data, *slice = part.data;
-    bool overlaps = slice < begin + tensor_bytes(whole) && begin < slice + tensor_bytes(part);
-    void *to = part.data;
+    const char *begin = whole->data, *slice = part->data;
+    bool overlaps = slice < begin + tensor_bytes(*whole) && begin < slice + tensor_bytes(*part);
+    void *to = part->data;
     if (overlaps || !group->world->device->ops->is_host_memory) {
-        to = request->staging_out = memory_alloc(tensor_bytes(part));
-        request->result = part;
+        to = request->staging_out = memory_alloc(tensor_bytes(*part));
+        request->result = *part;
     }
-    START_MPI(group, MPI_Ireduce_scatter_block(from, to, (int)tensor_count(part), type_of(part.dtype),
-                                               operation_of(group->world, part.dtype, REDUCE_SUM),
+    START_MPI(group, MPI_Ireduce_scatter_block(from, to, (int)tensor_count(*part), type_of(part->dtype),
+                                               operation_of(group->world, part->dtype, REDUCE_SUM),
                                                ((struct mpi_group *)group)->comm, &request->pieces[request->count++]));
     return request;
 }
 
-static void *mpi_broadcast(struct group *group, struct tensor x, int root) {
-    struct mpi_request *request = request_new();
+static void *mpi_broadcast(struct group *group, const struct tensor *x, int root) {
+    struct mpi_request *request = request_new(group);
     char *memory = group->rank == root ? readable(group, request, x) : writable(group, request, x);
-    for (int64_t done = 0, length; done < tensor_count(x); done += length) {
-        length = piece_length(request, tensor_count(x) - done);
-        START_MPI(group, MPI_Ibcast(memory + (size_t)done * dtype_bytes(x.dtype), (int)length, type_of(x.dtype), root,
+    for (int64_t done = 0, length, all = tensor_count(*x); done < all; done += length) {
+        length = piece_length(request, all - done);
+        START_MPI(group, MPI_Ibcast(memory + (size_t)done * dtype_bytes(x->dtype), (int)length, type_of(x->dtype), root,
                                     ((struct mpi_group *)group)->comm, &request->pieces[request->count++]));
     }
     return request;
 }
 
-static void *mpi_send(struct group *group, struct tensor x, int to) {
-    struct mpi_request *request = request_new();
+static void *mpi_send(struct group *group, const struct tensor *x, int to) {
+    struct mpi_request *request = request_new(group);
     char *memory = readable(group, request, x);
-    for (int64_t done = 0, length; done < tensor_count(x); done += length) {
-        length = piece_length(request, tensor_count(x) - done);
-        START_MPI(group, MPI_Isend(memory + (size_t)done * dtype_bytes(x.dtype), (int)length, type_of(x.dtype), to, 0,
+    for (int64_t done = 0, length, all = tensor_count(*x); done < all; done += length) {
+        length = piece_length(request, all - done);
+        START_MPI(group, MPI_Isend(memory + (size_t)done * dtype_bytes(x->dtype), (int)length, type_of(x->dtype), to, 0,
                                    ((struct mpi_group *)group)->comm, &request->pieces[request->count++]));
     }
     return request;
 }
 
-static void *mpi_receive(struct group *group, struct tensor x, int from) {
-    struct mpi_request *request = request_new();
+static void *mpi_receive(struct group *group, const struct tensor *x, int from) {
+    struct mpi_request *request = request_new(group);
     char *memory = writable(group, request, x);
-    for (int64_t done = 0, length; done < tensor_count(x); done += length) {
-        length = piece_length(request, tensor_count(x) - done);
-        START_MPI(group, MPI_Irecv(memory + (size_t)done * dtype_bytes(x.dtype), (int)length, type_of(x.dtype), from, 0,
-                                   ((struct mpi_group *)group)->comm, &request->pieces[request->count++]));
+    for (int64_t done = 0, length, all = tensor_count(*x); done < all; done += length) {
+        length = piece_length(request, all - done);
+        START_MPI(group, MPI_Irecv(memory + (size_t)done * dtype_bytes(x->dtype), (int)length, type_of(x->dtype), from,
+                                   0, ((struct mpi_group *)group)->comm, &request->pieces[request->count++]));
     }
     return request;
 }
 
 static bool is_done(struct mpi_request *request) {
     int done = 0;
-    CHECK_MPI(MPI_Testall(request->count, request->pieces, &done, MPI_STATUSES_IGNORE));
+    if (request->count == 1)
+        CHECK_MPI(MPI_Test(request->pieces, &done, MPI_STATUS_IGNORE));
+    else
+        CHECK_MPI(MPI_Testall(request->count, request->pieces, &done, MPI_STATUSES_IGNORE));
     return done;
 }
 
@@ -311,6 +330,7 @@ static void mpi_overlap(struct group *group, void *handle) {
     struct mpi_request *request = handle, **link = &w->flying;
     if (!w->allows_pump)
         return;
+    pump_start(w->pump);
     lock(group);
     while (*link)
         link = &(*link)->next;
@@ -328,11 +348,14 @@ static void stop_flying(struct mpi_world *w, const struct mpi_request *request) 
 }
 
 static bool mpi_test(struct group *group, void *handle) {
+    struct mpi_world *w = (struct mpi_world *)group->world;
     struct mpi_request *request = handle;
     lock(group);
-    bool done = is_done(request);
+    bool done = false;
+    for (int i = 0; i < TESTS_PER_LOCK && !done; i++)
+        done = is_done(request);
     if (done)
-        stop_flying((struct mpi_world *)group->world, request);
+        stop_flying(w, request);
     unlock(group);
     if (!done)
         return false;
@@ -342,19 +365,20 @@ static bool mpi_test(struct group *group, void *handle) {
     }
     free(request->staging_in);
     free(request->staging_out);
-    free(request);
+    request->next = w->spare;
+    w->spare = request;
     return true;
 }
 
 static void *mpi_host_max_i64(struct group *group, int64_t *values, int count) {
-    struct mpi_request *request = request_new();
+    struct mpi_request *request = request_new(group);
     START_MPI(group, MPI_Iallreduce(MPI_IN_PLACE, values, count, MPI_INT64_T, MPI_MAX,
                                     ((struct mpi_group *)group)->comm, &request->pieces[request->count++]));
     return request;
 }
 
 static void *mpi_host_broadcast_i64(struct group *group, int64_t *values, int count, int root) {
-    struct mpi_request *request = request_new();
+    struct mpi_request *request = request_new(group);
     START_MPI(group, MPI_Ibcast(values, count, MPI_INT64_T, root, ((struct mpi_group *)group)->comm,
                                 &request->pieces[request->count++]));
     return request;

@@ -171,39 +171,39 @@ static void *queued(const struct group *group) {
     return record(((const struct nccl_group *)group)->stream);
 }
 
-static void *nccl_all_reduce(struct group *group, struct tensor x, enum reduction reduction) {
+static void *nccl_all_reduce(struct group *group, const struct tensor *x, enum reduction reduction) {
     ncclRedOp_t operation = reduction == REDUCE_MAX ? ncclMax : ncclSum;
-    CHECK_NCCL(ncclAllReduce(x.data, x.data, (size_t)tensor_count(x), type_of(x.dtype), operation,
+    CHECK_NCCL(ncclAllReduce(x->data, x->data, (size_t)tensor_count(*x), type_of(x->dtype), operation,
                              ((struct nccl_group *)group)->comm, begin(group)));
     return queued(group);
 }
 
-static void *nccl_all_gather(struct group *group, struct tensor whole, struct tensor part) {
-    CHECK_NCCL(ncclAllGather(part.data, whole.data, (size_t)tensor_count(part), type_of(part.dtype),
+static void *nccl_all_gather(struct group *group, const struct tensor *whole, const struct tensor *part) {
+    CHECK_NCCL(ncclAllGather(part->data, whole->data, (size_t)tensor_count(*part), type_of(part->dtype),
                              ((struct nccl_group *)group)->comm, begin(group)));
     return queued(group);
 }
 
-static void *nccl_reduce_scatter(struct group *group, struct tensor part, struct tensor whole) {
-    CHECK_NCCL(ncclReduceScatter(whole.data, part.data, (size_t)tensor_count(part), type_of(part.dtype), ncclSum,
+static void *nccl_reduce_scatter(struct group *group, const struct tensor *part, const struct tensor *whole) {
+    CHECK_NCCL(ncclReduceScatter(whole->data, part->data, (size_t)tensor_count(*part), type_of(part->dtype), ncclSum,
                                  ((struct nccl_group *)group)->comm, begin(group)));
     return queued(group);
 }
 
-static void *nccl_broadcast(struct group *group, struct tensor x, int root) {
-    CHECK_NCCL(ncclBroadcast(x.data, x.data, (size_t)tensor_count(x), type_of(x.dtype), root,
+static void *nccl_broadcast(struct group *group, const struct tensor *x, int root) {
+    CHECK_NCCL(ncclBroadcast(x->data, x->data, (size_t)tensor_count(*x), type_of(x->dtype), root,
                              ((struct nccl_group *)group)->comm, begin(group)));
     return queued(group);
 }
 
-static void *nccl_send(struct group *group, struct tensor x, int to) {
-    CHECK_NCCL(ncclSend(x.data, (size_t)tensor_count(x), type_of(x.dtype), to, ((struct nccl_group *)group)->comm,
+static void *nccl_send(struct group *group, const struct tensor *x, int to) {
+    CHECK_NCCL(ncclSend(x->data, (size_t)tensor_count(*x), type_of(x->dtype), to, ((struct nccl_group *)group)->comm,
                         begin(group)));
     return queued(group);
 }
 
-static void *nccl_receive(struct group *group, struct tensor x, int from) {
-    CHECK_NCCL(ncclRecv(x.data, (size_t)tensor_count(x), type_of(x.dtype), from, ((struct nccl_group *)group)->comm,
+static void *nccl_receive(struct group *group, const struct tensor *x, int from) {
+    CHECK_NCCL(ncclRecv(x->data, (size_t)tensor_count(*x), type_of(x->dtype), from, ((struct nccl_group *)group)->comm,
                         begin(group)));
     return queued(group);
 }

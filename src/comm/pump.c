@@ -32,16 +32,18 @@ struct pump *pump_new(bool (*poll)(void *context), void *context) {
 }
 
 void pump_lock(struct pump *pump) {
-    pthread_mutex_lock(&pump->lock);
+    if (pump->has_thread)
+        pthread_mutex_lock(&pump->lock);
 }
 
 void pump_unlock(struct pump *pump) {
-    pthread_mutex_unlock(&pump->lock);
+    if (pump->has_thread)
+        pthread_mutex_unlock(&pump->lock);
 }
 
 static void *run(void *argument) {
     struct pump *pump = argument;
-    pump_lock(pump);
+    pthread_mutex_lock(&pump->lock);
     while (!pump->is_ending) {
         if (!pump->is_awake) {
             pthread_cond_wait(&pump->woken, &pump->lock);
@@ -51,11 +53,11 @@ static void *run(void *argument) {
         do
             pump->is_awake = pump->poll(pump->context);
         while (pump->is_awake && clock_seconds() < end);
-        pump_unlock(pump);
+        pthread_mutex_unlock(&pump->lock);
         nanosleep(&(struct timespec){.tv_nsec = NAP_NANOSECONDS}, NULL);
-        pump_lock(pump);
+        pthread_mutex_lock(&pump->lock);
     }
-    pump_unlock(pump);
+    pthread_mutex_unlock(&pump->lock);
     return NULL;
 }
 
@@ -69,10 +71,13 @@ static bool start_thread(struct pump *pump) {
     return status == 0;
 }
 
-void pump_wake(struct pump *pump) {
+void pump_start(struct pump *pump) {
     // Without a thread transfers go on when they are waited for, which is slower and just as right.
     if (!pump->has_thread)
         pump->has_thread = start_thread(pump);
+}
+
+void pump_wake(struct pump *pump) {
     if (!pump->is_awake) {
         pump->is_awake = true;
         pthread_cond_signal(&pump->woken);

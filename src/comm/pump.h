@@ -2,7 +2,8 @@
 // collective that was started and left alone stands still under a long computation; the pump makes those calls.
 //
 // Everything that touches the transport does so with the pump's lock, also the pump itself: one thread at a time, which
-// is all that MPI_THREAD_SERIALIZED asks for. The thread starts with the first wake and sleeps while nothing flies.
+// is all that MPI_THREAD_SERIALIZED asks for. The thread sleeps while nothing flies; before it is started there is
+// nobody to lock out, and the lock costs nothing. One thread owns the pump: it alone calls these functions.
 #ifndef COMM_PUMP_H
 #define COMM_PUMP_H
 
@@ -13,6 +14,8 @@ struct pump;
 // poll is called with the lock held; it says whether anything is still on its way.
 struct pump *pump_new(bool (*poll)(void *context), void *context);
 void pump_free(struct pump *pump);  // ends the thread; NULL is fine
+// Starts the thread where it does not run yet; without the lock, before the first wake.
+void pump_start(struct pump *pump);
 void pump_lock(struct pump *pump);
 void pump_unlock(struct pump *pump);
 // Something flies. With the lock held.

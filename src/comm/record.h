@@ -25,8 +25,9 @@ struct record_entry {
     const char *name;   // of the collective: a string that lives as long as the program
     const char *group;  // lives as long as the world
     enum collective_kind kind;
-    int64_t bytes;      // of the larger side: the whole of a gather or scatter
-    double start, end;  // seconds of the monotonic clock; end is 0 while it runs
+    int64_t bytes;  // of the larger side: the whole of a gather or scatter
+    // Seconds of the monotonic clock, of a small message to its tick (some ms); end is 0 while it runs.
+    double start, end;
 };
 
 struct record {

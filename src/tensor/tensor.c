@@ -34,30 +34,6 @@ struct tensor tensor_4d(void *data, enum dtype dtype, int64_t a, int64_t b, int6
     return make(data, dtype, 4, (int64_t[TENSOR_MAX_RANK]){a, b, c, d});
 }
 
-int64_t tensor_count(struct tensor t) {
-    if (!t.data)
-        return 0;
-    int64_t count = 1;
-    for (int i = 0; i < t.rank; i++)
-        count *= t.shape[i];
-    return count;
-}
-
-size_t tensor_bytes(struct tensor t) {
-    return (size_t)tensor_count(t) * dtype_bytes(t.dtype);
-}
-
-// A dimension of length 1 is never stepped along, so its stride does not matter.
-bool tensor_is_contiguous(struct tensor t) {
-    int64_t expected = 1;
-    for (int i = t.rank - 1; i >= 0; i--) {
-        if (t.shape[i] != 1 && t.stride[i] != expected)
-            return false;
-        expected *= t.shape[i];
-    }
-    return true;
-}
-
 struct tensor tensor_rows(struct tensor t, int64_t first, int64_t count) {
     return tensor_slice(t, 0, first, count);
 }

@@ -37,9 +37,30 @@ struct tensor tensor_2d(void *data, enum dtype dtype, int64_t a, int64_t b);
 struct tensor tensor_3d(void *data, enum dtype dtype, int64_t a, int64_t b, int64_t c);
 struct tensor tensor_4d(void *data, enum dtype dtype, int64_t a, int64_t b, int64_t c, int64_t d);
 
-int64_t tensor_count(struct tensor t);  // elements; 0 where there is no tensor
-size_t tensor_bytes(struct tensor t);   // of a contiguous tensor
-bool tensor_is_contiguous(struct tensor t);
+// Here because they are asked several times of every small message and operation, and a call would copy the view.
+// Elements; 0 where there is no tensor.
+static inline int64_t tensor_count(struct tensor t) {
+    int64_t count = t.data ? 1 : 0;
+    for (int i = 0; i < t.rank && i < TENSOR_MAX_RANK; i++)
+        count *= t.shape[i];
+    return count;
+}
+
+// Of a contiguous tensor.
+static inline size_t tensor_bytes(struct tensor t) {
+    return (size_t)tensor_count(t) * dtype_bytes(t.dtype);
+}
+
+// A dimension of length 1 is never stepped along, so its stride does not matter.
+static inline bool tensor_is_contiguous(struct tensor t) {
+    int64_t expected = 1;
+    for (int i = t.rank - 1; i >= 0; i--) {
+        if (t.shape[i] != 1 && t.stride[i] != expected)
+            return false;
+        expected *= t.shape[i];
+    }
+    return true;
+}
 
 // Rows [first, first + count) of the first dimension.
 struct tensor tensor_rows(struct tensor t, int64_t first, int64_t count);

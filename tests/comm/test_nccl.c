@@ -31,11 +31,11 @@ TEST(one_rank) {
     struct tensor y = tensor_1d(device_alloc(device, sizeof *values * COUNT), DTYPE_F32, COUNT);
     device_copy_in(device, x, values);
     op_scale(device, &(struct op_scale){.x = x, .factor = 2});  // the collective must come after it
-    finish(group, nccl->all_reduce(group, x, REDUCE_SUM));
-    finish(group, nccl->all_reduce(group, x, REDUCE_MAX));
-    finish(group, nccl->all_gather(group, y, x));
-    finish(group, nccl->reduce_scatter(group, x, y));
-    finish(group, nccl->broadcast(group, x, 0));
+    finish(group, nccl->all_reduce(group, &x, REDUCE_SUM));
+    finish(group, nccl->all_reduce(group, &x, REDUCE_MAX));
+    finish(group, nccl->all_gather(group, &y, &x));
+    finish(group, nccl->reduce_scatter(group, &x, &y));
+    finish(group, nccl->broadcast(group, &x, 0));
     op_scale(device, &(struct op_scale){.x = x, .factor = 3});  // and before this
     device_copy_out(device, back, x);
     for (int i = 0; i < COUNT; i++)

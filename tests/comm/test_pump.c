@@ -24,6 +24,7 @@ static int left_of(struct pump *pump, const struct work *work) {
 }
 
 static void give(struct pump *pump, struct work *work, int left) {
+    pump_start(pump);
     pump_lock(pump);
     work->left += left;
     pump_wake(pump);
