@@ -101,6 +101,17 @@ static void say_interfaces(struct preflight *flight) {
         preflight_say(flight, VERDICT_OK, "efa", "%d interfaces", count);
 }
 
+static void say_ports(struct preflight *flight) {
+    int count = transport_ib_ports("/sys/class/infiniband");
+    if (count == 0)
+        preflight_say(
+            flight, VERDICT_BAD, "ib",
+            "no InfiniBand port is up (/sys/class/infiniband): load the card's driver, look at its cable with "
+            "`ibstat`, and give containers /dev/infiniband");
+    else
+        preflight_say(flight, VERDICT_OK, "ib", "%d ports up", count);
+}
+
 // The network this rank's log speaks of, or that of the file the user named.
 static enum transport network_of(struct preflight *flight, const char *path) {
     struct buffer log = {0};
@@ -140,6 +151,8 @@ void preflight_transport(struct preflight *flight) {
     bool is_nccl = strcmp(world_backend(flight->session->world), "nccl") == 0;
     if (wanted == TRANSPORT_EFA && flight->is_first_here)
         say_interfaces(flight);
+    if (wanted == TRANSPORT_IB && flight->is_first_here)
+        say_ports(flight);
     if (options->nccl_log) {
         if (flight->is_speaker)
             judge(flight, network_of(flight, options->nccl_log), wanted);
@@ -149,5 +162,9 @@ void preflight_transport(struct preflight *flight) {
     } else if (wanted != TRANSPORT_UNKNOWN && machines_of(flight->session) > 1 && flight->is_speaker) {
         preflight_say(flight, VERDICT_BAD, "transport", "%s is asked for, and these ranks talk over %s, not NCCL", name,
                       world_backend(flight->session->world));
+    } else if (wanted != TRANSPORT_UNKNOWN && flight->is_speaker) {
+        preflight_say(flight, VERDICT_NOTE, "transport",
+                      "one machine does not use its network: whether NCCL takes %s shows on two or more (srun, mpirun)",
+                      name);
     }
 }

@@ -1,7 +1,11 @@
-// Reading NCCL's log and fi_info. See transport.h.
+// Reading NCCL's log, fi_info and the kernel's list of cards. See transport.h.
 #include "cluster/transport.h"
+#include "base/memory.h"
 
+#include <glob.h>
 #include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 const char *transport_name(enum transport transport) {
@@ -53,6 +57,31 @@ int transport_efa_interfaces(const char *fi_info) {
             count++;
         at += length + (at[length] == '\n');
     }
+    return count;
+}
+
+// "4: ACTIVE" is all a port's file says when it is up.
+static bool is_active(const char *path) {
+    char state[32] = "";
+    FILE *file = fopen(path, "r");
+    if (!file)
+        return false;
+    bool is_up = fgets(state, sizeof state, file) && strncmp(state, "4:", 2) == 0;
+    fclose(file);
+    return is_up;
+}
+
+int transport_ib_ports(const char *folder) {
+    char *pattern = memory_printf("%s/*/ports/*/state", folder);
+    size_t skipped = strlen(folder) + 1;
+    glob_t found = {0};
+    int count = 0;
+    if (glob(pattern, 0, NULL, &found) == 0)
+        for (size_t i = 0; i < found.gl_pathc; i++)
+            count += strncmp(found.gl_pathv[i] + skipped, "efa", 3) != 0 &&
+                     strncmp(found.gl_pathv[i] + skipped, "rdmap", 5) != 0 && is_active(found.gl_pathv[i]);
+    globfree(&found);
+    free(pattern);
     return count;
 }
 

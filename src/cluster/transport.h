@@ -1,4 +1,5 @@
-// Over which network a run really talks: what NCCL says of itself with NCCL_DEBUG=INFO, what libfabric's fi_info has.
+// Over which network a run really talks: what NCCL says of itself with NCCL_DEBUG=INFO, what libfabric's fi_info and the
+// kernel have.
 #ifndef CLUSTER_TRANSPORT_H
 #define CLUSTER_TRANSPORT_H
 
@@ -12,6 +13,9 @@ const char *transport_name(enum transport transport);  // "tcp", …; "unknown"
 enum transport transport_of_log(const char *log);
 // Interfaces for EFA that libfabric sees on this machine, from fi_info's answer. 0 for none.
 int transport_efa_interfaces(const char *fi_info);
+// Ports of InfiniBand (or RoCE) cards that are up, in the kernel's tree at `folder`, /sys/class/infiniband. EFA's own
+// cards stand there too and do not count. 0 where there is no such folder.
+int transport_ib_ports(const char *folder);
 
 // What an all-reduce of 256 MiB should reach between machines of a type, bus bandwidth in GB/s; 0 where no figure is
 // known.

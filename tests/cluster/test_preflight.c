@@ -1,7 +1,12 @@
 // What preflight reads: nvidia-smi's table, NCCL's log, fi_info, with the answers of real machines and with nonsense.
+#include "base/file.h"
+#include "base/memory.h"
 #include "cluster/gpus.h"
 #include "cluster/transport.h"
 #include "test.h"
+
+#include <stdio.h>
+#include <stdlib.h>
 
 #define A100(rest) "NVIDIA A100-SXM4-40GB, 535.183.01, 40960, 1410, 1410, " rest "\n"
 
@@ -112,6 +117,45 @@ TEST(interfaces) {
     EXPECT_INT(transport_efa_interfaces("fi_getinfo: -61 (No data available)\n"), 0);
 }
 
+static void add_port(const char *root, const char *port, const char *state) {
+    char *folder = memory_printf("%s/%s", root, port), *path = file_join(folder, "state");
+    EXPECT_OK(file_make_folders(folder));
+    FILE *file = fopen(path, "w");
+    EXPECT(file && fputs(state, file) >= 0 && fclose(file) == 0);
+    free(path);
+    free(folder);
+}
+
+TEST(infiniband_ports) {
+    char root[] = "/tmp/bevatron-ports-XXXXXX";
+    EXPECT(mkdtemp(root));
+    EXPECT_INT(transport_ib_ports("/no/such/folder"), 0);
+    EXPECT_INT(transport_ib_ports(root), 0);
+    add_port(root, "mlx5_0/ports/1", "4: ACTIVE\n");
+    add_port(root, "mlx5_1/ports/1", "1: DOWN\n");
+    add_port(root, "ibp3s0/ports/2", "4: ACTIVE\n");
+    add_port(root, "mlx5_2/ports/1", "");
+    add_port(root, "efa_0/ports/1", "4: ACTIVE\n");
+    add_port(root, "rdmap16s27/ports/1", "4: ACTIVE\n");
+    EXPECT_INT(transport_ib_ports(root), 2);
+    char *command = memory_printf("rm -r %s", root);
+    EXPECT_INT(system(command), 0);
+    free(command);
+}
+
+// What `nvidia-smi` of driver 580 said on an H200 at work (2026-11): a power cap is no fault.
+TEST(an_h200_at_work) {
+    static struct gpus gpus;
+    struct buffer faults = {0};
+    EXPECT_OK(
+        gpus_parse(&gpus, "NVIDIA H200, 580.159.04, 143771, 1950, 1980, Enabled, 0, No, 0x0000000000000004, 51\n"));
+    EXPECT_INT(gpus.items[0].memory_mib, 143771);
+    EXPECT_INT(gpus.items[0].throttle, 4);
+    EXPECT_INT(gpus_faults(&gpus, 1, &faults), 0);
+    EXPECT_INT(gpus_faults(&gpus, 8, &faults), 1);
+    buffer_free(&faults);
+}
+
 TEST(expectations) {
     EXPECT_NEAR(transport_expected_busbw("p5.48xlarge", 2), 343, 0);
     EXPECT_NEAR(transport_expected_busbw("p5.48xlarge", 1), 419, 0);
@@ -120,4 +164,5 @@ TEST(expectations) {
 }
 
 TEST_MAIN(TEST_CASE(healthy_gpus), TEST_CASE(sick_gpus), TEST_CASE(fields_that_are_not_there),
-          TEST_CASE(network_of_a_log), TEST_CASE(interfaces), TEST_CASE(expectations))
+          TEST_CASE(network_of_a_log), TEST_CASE(interfaces), TEST_CASE(infiniband_ports), TEST_CASE(an_h200_at_work),
+          TEST_CASE(expectations))
