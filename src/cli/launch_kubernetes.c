@@ -110,23 +110,47 @@ static int command_words(const struct kubernetes_options *options, const struct 
     return 0;
 }
 
+// The first row whose text stands in kubectl's complaint says what to do.
+static const struct {
+    const char *text, *remedy;
+} remedies[] = {
+    {"no matches for kind", "the cluster has no operator for this kind of job: install it, or use --kind indexed-job, "
+                            "which needs none"},
+    {"executable aws", "kubectl asks aws for credentials: `aws sts get-caller-identity` shows what is wrong with them"},
+    {"context was not found", "`kubectl config get-contexts` lists yours, `kubectl config use-context NAME` takes one"},
+    {"no such host", "the cluster is gone, or kubectl has its old address: `aws eks update-kubeconfig --name CLUSTER`"},
+    {"connection to the server", "tell kubectl where the cluster is: `aws eks update-kubeconfig --name CLUSTER`"},
+    {"onnection refused", "tell kubectl where the cluster is: `aws eks update-kubeconfig --name CLUSTER`"},
+    {"must be logged in", "the cluster does not know this user: log in again, or ask for an access entry (`aws eks "
+                          "create-access-entry`)"},
+    {"Unauthorized", "the cluster does not know this user: log in again, or ask for an access entry (`aws eks "
+                     "create-access-entry`)"},
+    {"orbidden", "ask for the right named there (a role binding in the namespace)"},
+    {"namespaces \"", "make it (`kubectl create namespace NAME`), or name another with --namespace"},
+    {"immutable", "a job of this name is there: delete it, or choose another --job-name"},
+};
+
+static int refused(const char *complaint) {
+    size_t length = strlen(complaint);
+    while (length > 0 && strchr("\r\n", complaint[length - 1]))
+        length--;
+    for (size_t i = 0; i < sizeof remedies / sizeof remedies[0]; i++)
+        if (strstr(complaint, remedies[i].text))
+            return error_set("kubectl could not apply the job: %.*s; %s", (int)length, complaint, remedies[i].remedy);
+    return error_set("kubectl could not apply the job: %.*s", (int)length, complaint);
+}
+
 static int apply(const char *manifest) {
     const char *const words[] = {"kubectl", "apply", "-f", "-", NULL};
     struct process_result result;
     if (process_run(words, manifest, &result) < 0)
         return error_set("%s; install it, or print the manifest with --dry-run and apply it elsewhere",
                          error_message());
-    const char *complaint = buffer_string(&result.errors);
     int status = 0;
     if (result.exit_code == 0)
         fputs(buffer_string(&result.output), stderr);
-    else if (strstr(complaint, "no matches for kind"))
-        status =
-            error_set("the cluster has no operator for this kind of job; install it, or use --kind indexed-job, which "
-                      "needs none. kubectl: %s",
-                      complaint);
     else
-        status = error_set("kubectl could not apply the job: %s", complaint);
+        status = refused(buffer_string(&result.errors));
     process_result_free(&result);
     return status;
 }

@@ -44,8 +44,16 @@ static const struct {
     {"region needs to be set", "give --region"},
     {"incompatible ParallelCluster major version", "`pcluster list-clusters --region …` lists those that are there; a "
                                                    "cluster belongs to one region"},
+    {"keypair", "`aws ec2 describe-key-pairs` lists yours; they belong to a region"},
     {"key pair", "`aws ec2 describe-key-pairs` lists yours; they belong to a region"},
     {"subnet ID", "`aws ec2 describe-subnets` lists yours; they belong to a region"},
+    {"Cannot find official ParallelCluster AMI",
+     "that region has no image for --os: take another --os or region (`pcluster list-official-images` lists them), or "
+     "name an image with --custom-ami"},
+    {"Unknown field", "that field is not known to this version of pcluster: `pip install -U aws-parallelcluster`"},
+    {"associated with ParallelCluster image id",
+     "`pcluster list-images --image-status AVAILABLE --region …` lists yours"},
+    {"does not match '^[a-zA-Z]", "a name is a letter, then letters, digits and hyphens, two characters at least"},
     {"image id", "images belong to a region; `pcluster list-official-images` names those of ParallelCluster"},
     {"already exists", "choose another --name, or look at it with `bevatron cluster status`"},
     {"Could not connect to the endpoint", "check the network and --region"},
@@ -60,19 +68,36 @@ const char *aws_remedy(const char *complaint) {
     return NULL;
 }
 
-// The sentence of a refusal: the message, and what is wrong with the configuration, one after the other.
+// Adds a complaint as a part of a sentence: on one line, without its full stop.
+static void append_complaint(struct buffer *out, const char *text) {
+    size_t length = strlen(text);
+    while (length > 0 && strchr(". \r\n", text[length - 1]))
+        length--;
+    for (size_t i = 0; i < length; i++)
+        buffer_append(out, text[i] == '\n' || text[i] == '\r' ? " " : &text[i], 1);
+}
+
+// The sentence of a refusal: the message, and each thing that is wrong with the configuration, said once however many
+// queues have it.
 static void collect(const struct json *answer, struct buffer *out) {
     const struct json *message = json_member(answer, "message");
     if (message && message->type == JSON_STRING)
-        buffer_append_string(out, message->string);
+        append_complaint(out, message->string);
     const struct json *errors = json_member(answer, "configurationValidationErrors");
+    bool is_first = true;
     for (size_t i = 0; errors && errors->type == JSON_ARRAY && i < errors->count; i++) {
         const struct json *level = json_member(&errors->items[i], "level");
         const struct json *text = json_member(&errors->items[i], "message");
         if (!text || text->type != JSON_STRING ||
             (level && level->type == JSON_STRING && strcmp(level->string, "ERROR")))
             continue;
-        buffer_printf(out, "%s%s", out->length ? ": " : "", text->string);
+        struct buffer one = {0};
+        append_complaint(&one, text->string);
+        if (!strstr(buffer_string(out), buffer_string(&one))) {
+            buffer_printf(out, "%s%s", is_first ? ": " : "; ", buffer_string(&one));
+            is_first = false;
+        }
+        buffer_free(&one);
     }
 }
 
@@ -84,7 +109,10 @@ static void last_line(const char *text, struct buffer *out) {
     size_t begin = end;
     while (begin > 0 && text[begin - 1] != '\n')
         begin--;
-    buffer_append(out, text + begin, end - begin);
+    struct buffer line = {0};
+    buffer_append(&line, text + begin, end - begin);
+    append_complaint(out, buffer_string(&line));
+    buffer_free(&line);
 }
 
 static int refused(const char *program, const char *verb, const struct json *answer,
@@ -94,18 +122,10 @@ static int refused(const char *program, const char *verb, const struct json *ans
         collect(answer, &complaint);
     if (complaint.length == 0)
         last_line(buffer_string(result->errors.length ? &result->errors : &result->output), &complaint);
-    for (size_t i = 0; i < complaint.length; i++)
-        if (complaint.data[i] == '\n')
-            complaint.data[i] = ' ';
     const char *text = buffer_string(&complaint), *remedy = aws_remedy(text);
-    // A remedy after a full stop reads badly.
-    int length = (int)complaint.length;
-    while (length > 0 && text[length - 1] == '.')
-        length--;
-    int status = remedy ? error_set("%s %s: %.*s; %s", program, verb, length, text, remedy)
-                 : length > 0
-                     ? error_set("%s %s: %.*s", program, verb, length, text)
-                     : error_set("%s %s failed with code %d and did not say why", program, verb, result->exit_code);
+    int status = remedy  ? error_set("%s %s: %s; %s", program, verb, text, remedy)
+                 : *text ? error_set("%s %s: %s", program, verb, text)
+                         : error_set("%s %s failed with code %d and did not say why", program, verb, result->exit_code);
     buffer_free(&complaint);
     return status;
 }
