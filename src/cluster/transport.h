@@ -1,5 +1,4 @@
-// Over which network a run really talks: what NCCL says of itself with NCCL_DEBUG=INFO, what libfabric's fi_info and the
-// kernel have.
+// Over which network a run really talks: what NCCL says of itself with NCCL_DEBUG=INFO, what fi_info and the kernel have.
 #ifndef CLUSTER_TRANSPORT_H
 #define CLUSTER_TRANSPORT_H
 
