@@ -1,4 +1,4 @@
-// Over which network a run really talks: what NCCL says of itself with NCCL_DEBUG=INFO, what fi_info and the kernel have.
+// Over which network a run really talks: what NCCL says with NCCL_DEBUG=INFO, what fi_info and the kernel have.
 #ifndef CLUSTER_TRANSPORT_H
 #define CLUSTER_TRANSPORT_H
 
