@@ -3,6 +3,7 @@
 #define BASE_PROCESS_H
 
 #include "base/buffer.h"
+#include <sys/types.h>
 
 struct process_result {
     int exit_code;         // 128 + number where a signal ended it
@@ -15,5 +16,9 @@ struct process_result {
 // and failed is a result, not an error.
 int process_run(const char *const *argv, const char *input, struct process_result *result);
 void process_result_free(struct process_result *result);
+
+// Sends a signal to the processes below `ancestor`, its children and theirs, that run `program`, the path of an
+// executable file as /proc/PID/exe has it; how many it reached.
+int process_signal_below(pid_t ancestor, const char *program, int number);
 
 #endif

@@ -1,10 +1,12 @@
 // --nproc: several ranks on this machine from one command. On a machine by itself mpirun starts them; as one machine of
 // a job that only numbers machines we fork them, each told its place as torchrun would. When one of them fails the
-// others are ended, and the first failure's exit code is the answer.
+// others are ended, and the first failure's exit code is the answer. Signals go to the ranks themselves: an mpirun that
+// is told to end kills its ranks before they can save, and has a code of its own.
 #include "base/error.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/pool.h"
+#include "base/process.h"
 #include "cli/commands.h"
 #include "cli/features.h"
 #include "cli/ranks.h"
@@ -84,6 +86,9 @@ static int append_words(const char **words, const char *path, const struct comma
     return n;
 }
 
+static const int passed_signals[] = {SIGTERM, SIGINT, SIGUSR1, SIGUSR2, SIGALRM};
+enum { PASSED_SIGNALS = sizeof passed_signals / sizeof passed_signals[0] };
+
 // Replaces this process by mpirun with N ranks of the same command. Open MPI refuses root unless told twice, and binds
 // each rank to one core unless told otherwise: ranks get even shares of the cores, or none where there are too few.
 static int exec_mpirun(const struct command_line *line, int nproc) {
@@ -123,6 +128,48 @@ static int exec_mpirun(const struct command_line *line, int nproc) {
     free(command);
     return error_set("cannot start mpirun: %s; install Open MPI (apt install openmpi-bin), or leave --nproc out",
                      strerror(why));
+}
+
+// Waits for mpirun; what it exits with, which is the code of the first rank that failed. The first signal to end goes
+// to the ranks, which save and end themselves; one more, or one before they are there, to mpirun, which ends them.
+static int wait_for_mpirun(pid_t mpirun, const sigset_t *signals, const char *program) {
+    bool is_ending = false;
+    for (;;) {
+        int number = sigwaitinfo(signals, NULL), status;
+        if (waitpid(mpirun, &status, WNOHANG) == mpirun)
+            return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+        if (number <= 0 || number == SIGCHLD)
+            continue;
+        bool ends = number == SIGTERM || number == SIGINT;
+        if ((ends && is_ending) || process_signal_below(mpirun, program, number) == 0)
+            kill(mpirun, number);
+        is_ending = is_ending || ends;
+    }
+}
+
+// Starts mpirun as a child, in a group of its own, since a terminal's Ctrl-C would reach it together with us.
+static int run_mpirun(const struct command_line *line, int nproc, int *exit_code) {
+    char path[4096];
+    sigset_t signals, before;
+    TRY(own_path(path, sizeof path));
+    sigemptyset(&signals);
+    sigaddset(&signals, SIGCHLD);
+    for (int i = 0; i < PASSED_SIGNALS; i++)
+        sigaddset(&signals, passed_signals[i]);
+    sigprocmask(SIG_BLOCK, &signals, &before);
+    fflush(NULL);
+    pid_t child = fork();
+    if (child == 0) {
+        sigprocmask(SIG_SETMASK, &before, NULL);
+        setpgid(0, 0);
+        prctl(PR_SET_PDEATHSIG, SIGTERM);
+        exec_mpirun(line, nproc);
+        _exit(command_failed());
+    }
+    if (child > 0)
+        *exit_code = wait_for_mpirun(child, &signals, path);
+    sigprocmask(SIG_SETMASK, &before, NULL);
+    return child > 0 ? 0 : error_set("cannot start mpirun: %s", strerror(errno));
 }
 
 static void set_number(const char *name, int number) {
@@ -189,10 +236,9 @@ static int fork_ranks(const struct ranks *ranks, int nproc, const struct command
     TRY(own_path(path, sizeof path));
     const char **command = memory_alloc(sizeof *command * (size_t)(line->argc + 3));
     command[append_words(command, path, line)] = NULL;
-    const int passed[] = {SIGTERM, SIGINT, SIGUSR1, SIGUSR2, SIGALRM};
     struct sigaction action = {.sa_handler = note_signal};
-    for (size_t i = 0; i < sizeof passed / sizeof passed[0]; i++)
-        sigaction(passed[i], &action, NULL);
+    for (int i = 0; i < PASSED_SIGNALS; i++)
+        sigaction(passed_signals[i], &action, NULL);
     pid_t *children = memory_alloc(sizeof *children * (size_t)nproc);
     fflush(NULL);
     int status = 0;
@@ -243,7 +289,7 @@ static int start(struct command_line *line, int *exit_code, bool *is_started) {
         return 0;
     }
     if (has_feature("MPI"))
-        return exec_mpirun(line, nproc);
+        return run_mpirun(line, nproc, exit_code);
     snprintf(ranks.address, sizeof ranks.address, "127.0.0.1");
     ranks.node = 0;
     ranks.nodes = 1;

@@ -2,6 +2,10 @@
 #include "base/process.h"
 #include "test.h"
 
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
 #define RUN(result, input, ...) process_run((const char *const[]){__VA_ARGS__, NULL}, input, result)
 
 TEST(output_errors_and_code) {
@@ -47,5 +51,30 @@ TEST(no_such_program) {
     process_result_free(&result);
 }
 
-TEST_MAIN(TEST_CASE(output_errors_and_code), TEST_CASE(arguments_stay_arguments), TEST_CASE(long_conversations),
-          TEST_CASE(no_such_program))
+// A shell that starts a shell that starts two sleeps, and one sleep that is nobody's: the two get the signal.
+TEST(signals_below) {
+    struct process_result which;
+    EXPECT_OK(RUN(&which, NULL, "sh", "-c", "printf %s \"$(readlink -f \"$(command -v sleep)\")\""));
+    const char *program = buffer_string(&which.output);
+    pid_t child = fork(), other = child > 0 ? fork() : 0;
+    if (child == 0)
+        execlp("sh", "sh", "-c", "sh -c 'sleep 60 & sleep 60 & wait'; exit 9", (char *)NULL);
+    if (other == 0)
+        execlp("sleep", "sleep", "60", (char *)NULL);
+    int reached = 0, status = 0;
+    for (int i = 0; i < 200 && process_signal_below(child, program, 0) < 2; i++)
+        usleep(20000);
+    EXPECT_INT(process_signal_below(child, "/no/such/program", SIGTERM), 0);
+    reached = process_signal_below(child, program, SIGTERM);
+    EXPECT_INT(reached, 2);
+    EXPECT_INT(waitpid(child, &status, 0), child);
+    EXPECT(WIFEXITED(status) && WEXITSTATUS(status) == 9);
+    EXPECT_INT(kill(other, 0), 0);
+    kill(other, SIGKILL);
+    EXPECT_INT(waitpid(other, &status, 0), other);
+    EXPECT(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+    process_result_free(&which);
+}
+
+TEST_MAIN(TEST_CASE(signals_below), TEST_CASE(output_errors_and_code), TEST_CASE(arguments_stay_arguments),
+          TEST_CASE(long_conversations), TEST_CASE(no_such_program))

@@ -37,6 +37,25 @@ expect 2 "[rank 1] error: bevatron: unknown flag --bogus" mpirun "${options[@]}"
 expect 2 "[rank 1] error: bevatron: --hidden-size 16" mpirun "${options[@]}" -n 1 "${train[@]}" : -n 1 "${train[@]}" \
     --num-attention-heads 3
 
+# A signal to the command reaches the ranks, which save and end; the code is theirs. So with `launch local` before it.
+for command in "train" "launch local"; do
+    for signal in TERM INT USR1; do
+        rm -rf "$work/stopped"
+        # A shell's background jobs do not hear SIGINT unless told to.
+        # shellcheck disable=SC2086
+        env --default-signal=INT "$BEVATRON" $command "${train[@]:2}" --nproc 2 --train-iters 1000000 --save "$work/stopped" \
+            --save-interval 1000000 >"$work/out" 2>&1 &
+        launcher=$!
+        for _ in $(seq 300); do grep -q "iteration        3/" "$work/out" && break; sleep 0.1; done
+        kill -$signal "$launcher"
+        wait "$launcher"
+        code=$?
+        [ "$code" = 210 ] && pass || fail "$command --nproc 2 with SIG$signal: exit code $code instead of 210"
+        grep -q "exiting program after receiving SIG$signal" "$work/out" && pass || fail "$command: the ranks heard no SIG$signal"
+        [ -s "$work/stopped/latest_checkpointed_iteration.txt" ] && pass || fail "$command: no checkpoint after SIG$signal"
+    done
+done
+
 # Ranks that no MPI has started need GPUs; the message says what to do instead.
 expect 2 "MASTER_ADDR is not set" env RANK=0 WORLD_SIZE=2 LOCAL_RANK=0 "${train[@]}"
 export MASTER_ADDR=127.0.0.1 MASTER_PORT=$((20000 + RANDOM % 20000)) WORLD_SIZE=2

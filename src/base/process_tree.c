@@ -1,0 +1,85 @@
+// Signals to the processes that a launcher has started, found by their parents in /proc. See process.h.
+#include "base/process.h"
+
+#include "base/memory.h"
+#include <dirent.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+struct relative {
+    pid_t self, parent;
+    bool is_below;
+};
+
+// The parent of a process, 0 where it is gone. Its own name stands in brackets before and may hold anything.
+static pid_t parent_of(pid_t process) {
+    char path[64], text[512];
+    snprintf(path, sizeof path, "/proc/%d/stat", (int)process);
+    FILE *file = fopen(path, "r");
+    if (!file)
+        return 0;
+    size_t length = fread(text, 1, sizeof text - 1, file);
+    fclose(file);
+    text[length] = '\0';
+    const char *end = strrchr(text, ')');
+    int parent = 0;
+    return end && sscanf(end + 1, " %*c %d", &parent) == 1 ? parent : 0;
+}
+
+static struct relative *list_processes(size_t *count) {
+    struct relative *list = NULL;
+    size_t capacity = 0;
+    DIR *stream = opendir("/proc");
+    const struct dirent *entry;
+    *count = 0;
+    while (stream && (entry = readdir(stream))) {
+        char *end;
+        long number = strtol(entry->d_name, &end, 10);
+        if (*end || number <= 0 || number > INT_MAX)
+            continue;
+        if (*count == capacity) {
+            capacity = capacity ? 2 * capacity : 256;
+            list = memory_realloc(list, capacity * sizeof list[0]);
+        }
+        list[(*count)++] = (struct relative){.self = (pid_t)number, .parent = parent_of((pid_t)number)};
+    }
+    if (stream)
+        closedir(stream);
+    return list;
+}
+
+static bool runs(pid_t process, const char *program) {
+    char path[64], target[4096];
+    snprintf(path, sizeof path, "/proc/%d/exe", (int)process);
+    ssize_t length = readlink(path, target, sizeof target - 1);
+    if (length < 0)
+        return false;
+    target[length] = '\0';
+    return strcmp(target, program) == 0;
+}
+
+int process_signal_below(pid_t ancestor, const char *program, int number) {
+    size_t count;
+    struct relative *list = list_processes(&count);
+    // Generation by generation, since a child may stand before its parent in the list.
+    for (bool is_new = true; is_new;) {
+        is_new = false;
+        for (size_t i = 0; i < count; i++) {
+            bool is_below = list[i].parent == ancestor;
+            for (size_t k = 0; k < count && !is_below && !list[i].is_below; k++)
+                is_below = list[k].is_below && list[k].self == list[i].parent;
+            is_new = is_new || (is_below && !list[i].is_below);
+            list[i].is_below = list[i].is_below || is_below;
+        }
+    }
+    int reached = 0;
+    for (size_t i = 0; i < count; i++)
+        if (list[i].is_below && runs(list[i].self, program))
+            reached += kill(list[i].self, number) == 0;
+    free(list);
+    return reached;
+}
