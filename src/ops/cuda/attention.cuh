@@ -29,10 +29,11 @@ struct attention_args {
     bool is_causal;
     int first_head;
     struct cuda_dropout dropout;
-    // Masks, for the kernels on tensor cores.
+    // Masks, for the kernels that take them.
     int64_t window;
     const int32_t *key_counts, *first_keys;  // (B), (B * Tq), or NULL
     const float *bias;                       // (H, Tq + Tk - 1), or NULL
+    float *dbias;                            // (B, H, Tq + Tk - 1), or NULL
     float *dbias_parts;                      // sums along distances, see attention_tensor_backward.cu; or NULL
 };
 
@@ -58,17 +59,20 @@ static inline struct attention_view attention_view(struct tensor t) {
     return {t.data, t.stride[0], t.stride[1], t.stride[2]};
 }
 
-static inline void attention_set_inputs(struct attention_args *args, struct tensor q, struct tensor k,
-                                        struct tensor v) {
-    args->q = attention_view(q);
-    args->k = attention_view(k);
-    args->v = attention_view(v);
-    args->batches = q.shape[0];
-    args->queries = q.shape[1];
-    args->keys = k.shape[1];
-    args->heads = (int)q.shape[2];
-    args->key_heads = (int)k.shape[2];
-    args->head_size = (int)q.shape[3];
+static inline struct attention_args attention_inputs(struct tensor q, struct tensor k, struct tensor v) {
+    struct attention_args args = {};
+    args.q = attention_view(q);
+    args.k = attention_view(k);
+    args.v = attention_view(v);
+    args.batches = q.shape[0];
+    args.queries = q.shape[1];
+    args.keys = k.shape[1];
+    args.heads = (int)q.shape[2];
+    args.key_heads = (int)k.shape[2];
+    args.head_size = (int)q.shape[3];
+    if (args.head_size > MOST_HEAD_SIZE)
+        die("attention: head size %d is beyond the %d of the CUDA backend", args.head_size, (int)MOST_HEAD_SIZE);
+    return args;
 }
 
 static inline void attention_set_mask(struct attention_args *args, const struct attention_mask *mask,
@@ -79,6 +83,32 @@ static inline void attention_set_mask(struct attention_args *args, const struct 
     args->bias = (const float *)mask->relative_bias.data;
     args->first_head = dropout->first_head;
     args->dropout = cuda_dropout(dropout);
+}
+
+static inline struct attention_args attention_forward_args(const struct op_attention_forward *op) {
+    struct attention_args args = attention_inputs(op->q, op->k, op->v);
+    attention_set_mask(&args, &op->mask, &op->dropout);
+    args.out = attention_view(op->out);
+    args.lse = (float *)op->lse.data;
+    args.scale = op->scale;
+    args.is_causal = op->is_causal;
+    return args;
+}
+
+static inline struct attention_args attention_backward_args(const struct op_attention_backward *op) {
+    struct attention_args args = attention_inputs(op->q, op->k, op->v);
+    attention_set_mask(&args, &op->mask, &op->dropout);
+    args.out = attention_view(op->out);
+    args.dout = attention_view(op->dout);
+    args.dq = attention_view(op->dq);
+    args.dk = attention_view(op->dk);
+    args.dv = attention_view(op->dv);
+    args.lse = (float *)op->lse.data;
+    args.delta = (float *)op->scratch.data;
+    args.dbias = (float *)op->drelative_bias.data;
+    args.scale = op->scale;
+    args.is_causal = op->is_causal;
+    return args;
 }
 
 template <typename T>

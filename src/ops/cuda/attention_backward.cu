@@ -169,22 +169,9 @@ static void backward_launch(struct cuda_device *cuda, const struct attention_arg
 
 extern "C" void cuda_attention_backward(struct device *device, const struct op_attention_backward *op) {
     struct cuda_device *cuda = cuda_use(device);
-    struct attention_args args = {};
-    attention_set_inputs(&args, op->q, op->k, op->v);
-    attention_set_mask(&args, &op->mask, &op->dropout);
-    args.out = attention_view(op->out);
-    args.dout = attention_view(op->dout);
-    args.dq = attention_view(op->dq);
-    args.dk = attention_view(op->dk);
-    args.dv = attention_view(op->dv);
-    args.lse = (float *)op->lse.data;
-    args.delta = (float *)op->scratch.data;
-    args.scale = op->scale;
-    args.is_causal = op->is_causal;
     if (tensor_count(op->q) == 0)
         return;
-    if (args.head_size > MOST_HEAD_SIZE)
-        die("attention: head size %d is beyond the %d of the CUDA backend", args.head_size, (int)MOST_HEAD_SIZE);
+    struct attention_args args = attention_backward_args(op);
 #define BACKWARD(T, R, NC) backward_launch<T, R, NC>(cuda, &args)
     WITH_ATTENTION_SHAPE(op->q.dtype, args.head_size, BACKWARD);
 #undef BACKWARD

@@ -115,17 +115,9 @@ static void forward_launch(struct cuda_device *cuda, const struct attention_args
 
 extern "C" void cuda_attention_forward(struct device *device, const struct op_attention_forward *op) {
     struct cuda_device *cuda = cuda_use(device);
-    struct attention_args args = {};
-    attention_set_inputs(&args, op->q, op->k, op->v);
-    attention_set_mask(&args, &op->mask, &op->dropout);
-    args.out = attention_view(op->out);
-    args.lse = (float *)op->lse.data;
-    args.scale = op->scale;
-    args.is_causal = op->is_causal;
     if (tensor_count(op->q) == 0)
         return;
-    if (args.head_size > MOST_HEAD_SIZE)
-        die("attention: head size %d is beyond the %d of the CUDA backend", args.head_size, (int)MOST_HEAD_SIZE);
+    struct attention_args args = attention_forward_args(op);
 #define FORWARD(T, R, NC) forward_launch<T, R, NC>(cuda, &args)
     WITH_ATTENTION_SHAPE(op->q.dtype, args.head_size, FORWARD);
 #undef FORWARD

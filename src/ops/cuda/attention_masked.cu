@@ -5,38 +5,13 @@
 
 enum { MASKED_WARPS = 8, MOST_LANE_COLUMNS = 8 };  // 32 lanes times 8 columns: heads up to 256 wide
 
-// A (B, T, heads, D) tensor.
-struct masked_view {
-    void *data;
-    int64_t batch, time, head;  // strides, in elements
-};
-
-struct masked_args {
-    struct masked_view q, k, v, out, dout, dq, dk, dv;
-    float *lse;    // (B, H, Tq)
-    float *delta;  // (B, H, Tq): row sums of dout * out
-    float *dbias;  // (B, H, Tq + Tk - 1), or NULL
-    const int32_t *key_counts, *first_keys;
-    const float *bias;  // (H, Tq + Tk - 1), or NULL
-    int64_t batches, queries, keys, window;
-    int heads, key_heads, head_size, first_head;
-    float scale;
-    bool is_causal;
-    struct cuda_dropout dropout;
-};
-
-static struct masked_view view_of(struct tensor t) {
-    struct masked_view view = {t.data, t.stride[0], t.stride[1], t.stride[2]};
-    return view;
-}
-
 template <typename T>
-static __device__ __forceinline__ T *row_at(struct masked_view view, int64_t batch, int64_t row, int64_t head) {
+static __device__ __forceinline__ T *row_at(struct attention_view view, int64_t batch, int64_t row, int64_t head) {
     return (T *)view.data + batch * view.batch + row * view.time + head * view.head;
 }
 
 // The keys [first, end) that a query sees.
-static __device__ void keys_seen(const struct masked_args &args, int64_t batch, int64_t query, int64_t *first,
+static __device__ void keys_seen(const struct attention_args &args, int64_t batch, int64_t query, int64_t *first,
                                  int64_t *end) {
     *first = 0;
     *end = args.keys;
@@ -92,12 +67,14 @@ static __device__ __forceinline__ void add_row(float sum[MOST_LANE_COLUMNS], flo
         sum[i] += factor * y[i];
 }
 
-static __device__ __forceinline__ float bias_of(const struct masked_args &args, int head, int64_t query, int64_t key) {
+static __device__ __forceinline__ float bias_of(const struct attention_args &args, int head, int64_t query,
+                                                int64_t key) {
     return args.bias ? args.bias[head * (args.queries + args.keys - 1) + key - query + args.queries - 1] : 0.0f;
 }
 
 // The dropout factor of a score, 1 where the dropout is off.
-static __device__ float factor_of(const struct masked_args &args, int64_t batch, int head, int64_t query, int64_t key) {
+static __device__ float factor_of(const struct attention_args &args, int64_t batch, int head, int64_t query,
+                                  int64_t key) {
     if (!args.dropout.is_on)
         return 1.0f;
     float four[4];
@@ -107,7 +84,7 @@ static __device__ float factor_of(const struct masked_args &args, int64_t batch,
 }
 
 // Grid (groups of queries, heads, batches), a warp per query; the softmax is taken as it goes.
-template <typename T> static __global__ void masked_forward_kernel(struct masked_args args) {
+template <typename T> static __global__ void masked_forward_kernel(struct attention_args args) {
     int64_t query = (int64_t)blockIdx.x * MASKED_WARPS + (threadIdx.x >> 5), batch = blockIdx.z, first, end;
     int head = blockIdx.y, group = head / (args.heads / args.key_heads);
     if (query >= args.queries)
@@ -138,9 +115,9 @@ template <typename T> static __global__ void masked_forward_kernel(struct masked
 
 // What the backward pass knows of one score: probability, its dropout factor and the score's gradient.
 template <typename T>
-static __device__ __forceinline__ float score_gradient(const struct masked_args &args, const float q[MOST_LANE_COLUMNS],
-                                                       const float dout[MOST_LANE_COLUMNS], int64_t batch, int head,
-                                                       int64_t query, int64_t key, float *dropped) {
+static __device__ __forceinline__ float
+score_gradient(const struct attention_args &args, const float q[MOST_LANE_COLUMNS], const float dout[MOST_LANE_COLUMNS],
+               int64_t batch, int head, int64_t query, int64_t key, float *dropped) {
     int group = head / (args.heads / args.key_heads);
     int64_t row = (batch * args.heads + head) * args.queries + query;
     float score =
@@ -152,7 +129,7 @@ static __device__ __forceinline__ float score_gradient(const struct masked_args 
 }
 
 // A warp per query: delta, then dq.
-template <typename T> static __global__ void masked_query_kernel(struct masked_args args) {
+template <typename T> static __global__ void masked_query_kernel(struct attention_args args) {
     int64_t query = (int64_t)blockIdx.x * MASKED_WARPS + (threadIdx.x >> 5), batch = blockIdx.z, first, end;
     int head = blockIdx.y, group = head / (args.heads / args.key_heads);
     if (query >= args.queries)
@@ -172,7 +149,7 @@ template <typename T> static __global__ void masked_query_kernel(struct masked_a
 }
 
 // A warp per key: dk and dv from all queries of all heads of its group that see it, in order.
-template <typename T> static __global__ void masked_key_kernel(struct masked_args args) {
+template <typename T> static __global__ void masked_key_kernel(struct attention_args args) {
     int64_t key = (int64_t)blockIdx.x * MASKED_WARPS + (threadIdx.x >> 5), batch = blockIdx.z, first, end;
     int group = blockIdx.y, per_group = args.heads / args.key_heads;
     if (key >= args.keys)
@@ -196,7 +173,7 @@ template <typename T> static __global__ void masked_key_kernel(struct masked_arg
 }
 
 // A warp per distance: the sum of the score gradients along it.
-template <typename T> static __global__ void masked_bias_kernel(struct masked_args args) {
+template <typename T> static __global__ void masked_bias_kernel(struct attention_args args) {
     int64_t width = args.queries + args.keys - 1, column = (int64_t)blockIdx.x * MASKED_WARPS + (threadIdx.x >> 5);
     int64_t batch = blockIdx.z, first, end;
     int head = blockIdx.y;
@@ -216,27 +193,6 @@ template <typename T> static __global__ void masked_bias_kernel(struct masked_ar
         args.dbias[(batch * args.heads + head) * width + column] += sum;
 }
 
-static void set_mask(struct masked_args *args, const struct attention_mask *mask, const struct dropout *dropout) {
-    args->window = mask->window;
-    args->key_counts = (const int32_t *)mask->key_counts.data;
-    args->first_keys = (const int32_t *)mask->first_keys.data;
-    args->bias = (const float *)mask->relative_bias.data;
-    args->first_head = dropout->first_head;
-    args->dropout = cuda_dropout(dropout);
-}
-
-static void set_inputs(struct masked_args *args, struct tensor q, struct tensor k, struct tensor v) {
-    args->q = view_of(q);
-    args->k = view_of(k);
-    args->v = view_of(v);
-    args->batches = q.shape[0];
-    args->queries = q.shape[1];
-    args->keys = k.shape[1];
-    args->heads = (int)q.shape[2];
-    args->key_heads = (int)k.shape[2];
-    args->head_size = (int)q.shape[3];
-}
-
 static dim3 warps_over(int64_t rows, int64_t heads, int64_t batches) {
     return dim3(grid_x(divide_up(rows, MASKED_WARPS)), grid_yz(heads), grid_yz(batches));
 }
@@ -249,18 +205,12 @@ extern "C" void cuda_attention_forward_any(struct device *device, const struct o
         cuda_attention_forward(device, op);
         return;
     }
-    struct masked_args args = {};
-    set_inputs(&args, op->q, op->k, op->v);
-    set_mask(&args, &op->mask, &op->dropout);
-    args.out = view_of(op->out);
-    args.lse = (float *)op->lse.data;
-    args.scale = op->scale;
-    args.is_causal = op->is_causal;
+    struct attention_args args = attention_forward_args(op);
     dim3 grid = warps_over(args.queries, args.heads, args.batches);
     WITH_TYPE(op->q.dtype, T, LAUNCH(cuda, masked_forward_kernel<T>, grid, 32 * MASKED_WARPS, 0, args));
 }
 
-template <typename T> static void masked_backward(struct cuda_device *cuda, const struct masked_args &args) {
+template <typename T> static void masked_backward(struct cuda_device *cuda, const struct attention_args &args) {
     dim3 queries = warps_over(args.queries, args.heads, args.batches);
     dim3 keys = warps_over(args.keys, args.key_heads, args.batches);
     dim3 distances = warps_over(args.queries + args.keys - 1, args.heads, args.batches);
@@ -279,18 +229,6 @@ extern "C" void cuda_attention_backward_any(struct device *device, const struct 
         cuda_attention_backward(device, op);
         return;
     }
-    struct masked_args args = {};
-    set_inputs(&args, op->q, op->k, op->v);
-    set_mask(&args, &op->mask, &op->dropout);
-    args.out = view_of(op->out);
-    args.dout = view_of(op->dout);
-    args.dq = view_of(op->dq);
-    args.dk = view_of(op->dk);
-    args.dv = view_of(op->dv);
-    args.lse = (float *)op->lse.data;
-    args.delta = (float *)op->scratch.data;
-    args.dbias = (float *)op->drelative_bias.data;
-    args.scale = op->scale;
-    args.is_causal = op->is_causal;
+    struct attention_args args = attention_backward_args(op);
     WITH_TYPE(op->q.dtype, T, masked_backward<T>(cuda, args));
 }

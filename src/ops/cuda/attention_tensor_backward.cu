@@ -298,9 +298,7 @@ bool tensor_attention_backward(struct cuda_device *cuda, const struct op_attenti
     for (size_t i = 0; i < sizeof tensors / sizeof tensors[0]; i++)
         if (!tensor_takes(tensors[i]))
             return false;
-    struct attention_args args = {};
-    attention_set_inputs(&args, op->q, op->k, op->v);
-    attention_set_mask(&args, &op->mask, &op->dropout);
+    struct attention_args args = attention_backward_args(op);
     int64_t width = parts_width(&args), tiles = divide_up(args.queries, TENSOR_ROWS);
     if (op->drelative_bias.data) {
         size_t bytes = sizeof(float) * (size_t)(args.batches * args.heads * tiles * width);
@@ -308,15 +306,6 @@ bool tensor_attention_backward(struct cuda_device *cuda, const struct op_attenti
             return false;
         args.dbias_parts = (float *)op->workspace.data;
     }
-    args.out = attention_view(op->out);
-    args.dout = attention_view(op->dout);
-    args.dq = attention_view(op->dq);
-    args.dk = attention_view(op->dk);
-    args.dv = attention_view(op->dv);
-    args.lse = (float *)op->lse.data;
-    args.delta = (float *)op->scratch.data;
-    args.scale = op->scale;
-    args.is_causal = op->is_causal;
 #define BACKWARD(T, DP) launch<T, DP>(cuda, &args)
     WITH_TENSOR_SHAPE(op->q.dtype, args.head_size, BACKWARD);
 #undef BACKWARD

@@ -149,13 +149,7 @@ template <typename T, int DP> static void launch(struct cuda_device *cuda, const
 bool tensor_attention_forward(struct cuda_device *cuda, const struct op_attention_forward *op) {
     if (!tensor_takes(op->q) || !tensor_takes(op->k) || !tensor_takes(op->v) || !tensor_takes(op->out))
         return false;
-    struct attention_args args = {};
-    attention_set_inputs(&args, op->q, op->k, op->v);
-    attention_set_mask(&args, &op->mask, &op->dropout);
-    args.out = attention_view(op->out);
-    args.lse = (float *)op->lse.data;
-    args.scale = op->scale;
-    args.is_causal = op->is_causal;
+    struct attention_args args = attention_forward_args(op);
 #define FORWARD(T, DP) launch<T, DP>(cuda, &args)
     WITH_TENSOR_SHAPE(op->q.dtype, args.head_size, FORWARD);
 #undef FORWARD
