@@ -132,7 +132,7 @@ static void sum_squares(const struct adam *adam, const struct adam_update *updat
         comm_all_reduce(mesh->group[AXIS_PIPELINE], squares, REDUCE_SUM, "sum of squares");
 }
 
-void adam_apply(struct adam *adam, const struct adam_update *update) {
+void adam_begin(struct adam *adam, const struct adam_update *update) {
     sum_squares(adam, update, scalar(adam, SCALAR_SQUARES), (struct squared){.buffer = update->grads});
     op_clip_scale(update->device, &(struct op_clip_scale){.scale = scalar(adam, SCALAR_SCALE),
                                                           .norm = scalar(adam, SCALAR_NORM),
@@ -144,9 +144,13 @@ void adam_apply(struct adam *adam, const struct adam_update *update) {
                                                           .rates = adam->rates,
                                                           .skipped = scalar(adam, SCALAR_SKIPPED)});
     adam->step++;
+}
+
+void adam_apply(const struct adam *adam, const struct adam_update *update, int64_t first, int64_t end) {
     int64_t decayed = update->params->decayed;
-    apply_range(adam, update, 0, decayed, true);
-    apply_range(adam, update, decayed, update->params->total, false);
+    decayed = decayed < first ? first : decayed > end ? end : decayed;
+    apply_range(adam, update, first, decayed, true);
+    apply_range(adam, update, decayed, end, false);
 }
 
 struct tensor adam_grad_norm(const struct adam *adam) {

@@ -51,8 +51,10 @@ struct adam_pace {
 };
 // Rows (count, RATE_LENGTH) for adam->rates: paces[k] holds where k of the updates not learnt of yet were skipped.
 void adam_make_rates(const struct adam *adam, const struct adam_pace *paces, int count, float *rates);
-// The rates are in place.
-void adam_apply(struct adam *adam, const struct adam_update *update);
+// The gradients' norm and what it makes of them, for the updates of all parts that follow. The rates are in place.
+void adam_begin(struct adam *adam, const struct adam_update *update);
+// Updates what this rank holds of [first, end) of the flat buffers.
+void adam_apply(const struct adam *adam, const struct adam_update *update, int64_t first, int64_t end);
 // What became of the oldest update that is not learnt of.
 void adam_learn(struct adam *adam, bool is_skipped);
 // Norm of the gradients before clipping, (1) fp32 on the device.

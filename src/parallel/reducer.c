@@ -90,20 +90,21 @@ static int64_t needed(const struct reducer *reducer, int64_t i) {
     return i < last ? reducer->falling + i : i - last;
 }
 
-void reducer_gather(struct reducer *reducer) {
+struct piece reducer_needed(const struct reducer *reducer, int64_t n) {
+    return pieces_bucket(&reducer->pieces, needed(reducer, n));
+}
+
+void reducer_gather(struct reducer *reducer, int64_t n) {
     if (is_alone(reducer) || !is_divided(reducer))
         return;
-    int64_t buckets = pieces_bucket_count(&reducer->pieces);
-    for (int64_t n = 0; n < buckets; n++) {
-        int64_t i = needed(reducer, n);
-        reducer->parts[i] =
-            comm_all_gather_start(reducer->replicas, rows_of(reducer->values, pieces_bucket(&reducer->pieces, i)),
-                                  rows_of(reducer->values, pieces_own(&reducer->pieces, i)), "parameters");
-        if (reducer->overlaps_gather)
-            comm_overlap(&reducer->parts[i]);
-    }
-    reducer->ungathered = buckets;
-    if (!reducer->overlaps_gather)
+    int64_t i = needed(reducer, n);
+    reducer->parts[i] =
+        comm_all_gather_start(reducer->replicas, rows_of(reducer->values, pieces_bucket(&reducer->pieces, i)),
+                              rows_of(reducer->values, pieces_own(&reducer->pieces, i)), "parameters");
+    if (reducer->overlaps_gather)
+        comm_overlap(&reducer->parts[i]);
+    reducer->ungathered++;
+    if (!reducer->overlaps_gather && reducer->ungathered == pieces_bucket_count(&reducer->pieces))
         reducer_settle(reducer);
 }
 

@@ -2,8 +2,8 @@
 // soon as all of it is final, so that buckets travel while the backward pass makes the next. Gradients were scaled by
 // 1 / DP where the loss was weighted, so the sum is the mean.
 //
-// Where the optimizer is divided (see pieces.h), each rank only gets the sums of its pieces, and after the update the
-// values of all pieces are gathered, which may go on under the next forward pass.
+// Where the optimizer is divided (see pieces.h), each rank only gets the sums of its pieces, and the values of a bucket
+// are gathered as soon as its pieces are updated, under the update of the others and under the next forward pass.
 //
 // The backward pass makes the gradients of split matrices (of all matrices, where layers are not shared) final in
 // falling order of their offsets: [0, falling_end). Everything behind that is final at the end.
@@ -45,8 +45,11 @@ void reducer_sum(struct reducer *reducer);
 // Returns when this rank has the sums of its pieces.
 void reducer_wait(struct reducer *reducer);
 
-// This rank's pieces of the values are updated: sends them to the others. Nothing where the optimizer is not divided.
-void reducer_gather(struct reducer *reducer);
+// Bucket number n in the order in which a forward pass needs them.
+struct piece reducer_needed(const struct reducer *reducer, int64_t n);
+// This rank's piece of that bucket is updated: sends it to the others, in that order. Nothing where the optimizer is not
+// divided.
+void reducer_gather(struct reducer *reducer, int64_t n);
 // Returns when the values of [0, end), and of all that is not split, are there.
 void reducer_need(struct reducer *reducer, int64_t end);
 // The same of all values.

@@ -79,14 +79,21 @@ void step_reduce_gradients(struct step *step) {
     reducer_sum(&step->reducer);
 }
 
+// In the order in which the next forward pass needs them, so that the first values are on their way while the last are
+// made.
 void step_update(struct step *step) {
+    const struct adam_update update = {.device = step->device,
+                                       .mesh = &step->mesh,
+                                       .params = &step->params,
+                                       .values = step->values,
+                                       .grads = step->grads};
     reducer_wait(&step->reducer);
-    adam_apply(&step->adam, &(struct adam_update){.device = step->device,
-                                                  .mesh = &step->mesh,
-                                                  .params = &step->params,
-                                                  .values = step->values,
-                                                  .grads = step->grads});
-    reducer_gather(&step->reducer);
+    adam_begin(&step->adam, &update);
+    for (int64_t n = 0; n < pieces_bucket_count(&step->reducer.pieces); n++) {
+        struct piece bucket = reducer_needed(&step->reducer, n);
+        adam_apply(&step->adam, &update, bucket.flat_offset, bucket.flat_offset + bucket.count);
+        reducer_gather(&step->reducer, n);
+    }
 }
 
 void step_settle(struct step *step) {

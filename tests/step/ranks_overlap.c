@@ -1,5 +1,10 @@
-// Communication really runs under computation: with a link so slow that both take about as long, a step of a divided
-// optimizer takes about as long as the longer of the two, not as both together. Run under mpirun.
+// Communication really runs under computation: over a slow link a step of a divided optimizer takes at most a tenth
+// longer than the longer of the two, where a step without overlap takes as long as both together. Run under mpirun.
+//
+// Values can travel under the forward pass alone, and gradients under the backward pass, which is twice as long. In fp32
+// they have as many bytes, so a link that takes about as long as the computation leaves the forward pass waiting and is
+// itself idle under the backward pass; in bf16 values have half the bytes, and the two fit better. The ratios here lie on
+// both sides of where both must wait, which no order of the same work avoids.
 // ranks: 2
 #include "base/clock.h"
 #include "comm/backend.h"
@@ -11,8 +16,9 @@ static struct ranks ranks;
     "--num-layers 12 --hidden-size 128 --num-attention-heads 2 --seq-length 128 --max-position-embeddings 128 "        \
     "--micro-batch-size 2 --global-batch-size 4 --vocab-size 60 --make-vocab-size-divisible-by 1 --threads 1 "         \
     "--use-distributed-optimizer --ddp-bucket-size 60000 "
+#define OVERLAP "--overlap-grad-reduce --overlap-param-gather "
 
-enum { STEPS = 2, ROUNDS = 3 };
+enum { STEPS = 2, ROUNDS = 3, TRIES = 5 };
 
 // Steps that do the same: over the real link and nothing under anything, over the slow one, and overlapped there.
 enum way { REAL, IN_TURN, OVERLAPPED, WAYS };
@@ -40,55 +46,94 @@ static double time_step(struct rank_step *r) {
     return seconds;
 }
 
-// A step of its own for each way; ways take turns, so that whatever else the machine does befalls all of them.
-static void measure(struct rank_step steps[WAYS], const struct link *slow, double medians[WAYS]) {
+// A step of its own for each way; ways take turns, so that whatever else the machine does befalls all of them. Gives the
+// medians, and how much longer the longest real step was than the shortest.
+static double measure(struct rank_step steps[WAYS], const struct link *slow, double medians[WAYS]) {
     double seconds[WAYS][ROUNDS];
     for (int round = 0; round < ROUNDS; round++)
         for (int way = 0; way < WAYS; way++) {
             ranks.world->link = way == REAL ? (struct link){0} : *slow;
             seconds[way][round] = time_step(&steps[way]);
         }
+    ranks.world->link = (struct link){0};
     for (int way = 0; way < WAYS; way++)
         medians[way] = median(seconds[way], ROUNDS);
+    return seconds[REAL][ROUNDS - 1] / seconds[REAL][0];
 }
 
-// `ratio` of the time on the link to that of the computation.
-static void check(struct rank_step steps[WAYS], double compute, double ratio) {
+// All ranks take the first one's number.
+static double agree(double value) {
+    int64_t parts = (int64_t)(value * 1e9);
+    comm_broadcast_i64(world_group_all(ranks.world), &parts, 1, 0, "agree");
+    return (double)parts * 1e-9;
+}
+
+static double real_seconds(struct rank_step steps[WAYS]) {
+    double seconds[ROUNDS];
+    for (int i = 0; i < ROUNDS; i++)
+        seconds[i] = time_step(&steps[REAL]);
+    return agree(median(seconds, ROUNDS));
+}
+
+// `ratio` of the time on the link to that of the computation. Whatever else the machine does makes a step longer, never
+// shorter, so one good try of several shows what the step can do. Where even steps that do the same differ by more than
+// a tenth no try can show it, and the least that is asked is that most of the shorter one is hidden.
+static void check(struct rank_step steps[WAYS], double ratio) {
     // Gradients there and values back, half of each with two ranks.
-    double bytes = 2 * 0.5 * 4 * (double)steps[0].step->params.total, wire = ratio * compute;
-    struct link slow = {.bytes_per_second = bytes / wire, .latency_seconds = 20e-6};
-    double medians[WAYS];
-    measure(steps, &slow, medians);
-    double longer = medians[REAL] > wire ? medians[REAL] : wire, sum = medians[REAL] + wire;
-    if (ranks.place.rank == 0)
-        printf("    compute %.1f ms, link %.1f ms: in turn %.1f ms (%.2f of the sum), overlapped %.1f ms (%.2f of the "
-               "longer, %.2f of the sum)\n",
-               medians[REAL] * 1e3, wire * 1e3, medians[IN_TURN] * 1e3, medians[IN_TURN] / sum,
-               medians[OVERLAPPED] * 1e3, medians[OVERLAPPED] / longer, medians[OVERLAPPED] / sum);
-    EXPECT(medians[IN_TURN] > 0.9 * sum);
-    EXPECT(medians[OVERLAPPED] < 0.8 * sum);
+    size_t element = sizeof(float) + dtype_bytes(steps[0].step->dtype);
+    double bytes = 0.5 * (double)element * (double)steps[0].step->params.total, medians[WAYS], steadiest = 1e9;
+    bool is_good = false, is_hidden = false;
+    for (int i = 0; i < TRIES && !is_good; i++) {
+        double compute = real_seconds(steps), wire = ratio * compute;
+        struct link slow = {.bytes_per_second = bytes / wire, .latency_seconds = 20e-6};
+        double spread = measure(steps, &slow, medians);
+        double longer = medians[REAL] > wire ? medians[REAL] : wire, sum = medians[REAL] + wire;
+        steadiest = spread < steadiest ? spread : steadiest;
+        if (ranks.place.rank == 0)
+            printf("    compute %.1f ms, link %.1f ms: in turn %.1f ms (%.2f of the sum), overlapped %.1f ms (%.2f of "
+                   "the longer, %.2f of the sum)\n",
+                   medians[REAL] * 1e3, wire * 1e3, medians[IN_TURN] * 1e3, medians[IN_TURN] / sum,
+                   medians[OVERLAPPED] * 1e3, medians[OVERLAPPED] / longer, medians[OVERLAPPED] / sum);
+        bool is_slower = medians[IN_TURN] > 0.9 * sum;
+        is_good = agree(is_slower && medians[OVERLAPPED] <= 1.1 * longer) > 0;
+        is_hidden = is_hidden || (is_slower && medians[OVERLAPPED] < 0.8 * sum);
+    }
+    bool is_steady = agree(steadiest) < 1.1;
+    if (!is_good && !is_steady && ranks.place.rank == 0)
+        printf("    the machine is not quiet enough for a bound of 1.1: equal steps differ by %.2f\n", steadiest);
+    EXPECT(is_good || (!is_steady && is_hidden));
+}
+
+static void open_steps(struct rank_step steps[WAYS], const char *flags, const char *overlap) {
+    rank_step_open(&steps[REAL], &ranks, flags);
+    rank_step_open(&steps[IN_TURN], &ranks, flags);
+    rank_step_open(&steps[OVERLAPPED], &ranks, overlap);
+}
+
+static void close_steps(struct rank_step steps[WAYS]) {
+    for (int way = 0; way < WAYS; way++)
+        rank_step_close(&steps[way]);
 }
 
 TEST(a_step_takes_the_longer_of_computation_and_communication) {
     struct rank_step steps[WAYS];
-    double seconds[ROUNDS];
-    rank_step_open(&steps[REAL], &ranks, MODEL);
-    rank_step_open(&steps[IN_TURN], &ranks, MODEL);
-    rank_step_open(&steps[OVERLAPPED], &ranks, MODEL "--overlap-grad-reduce --overlap-param-gather ");
-    for (int i = 0; i < ROUNDS; i++)
-        seconds[i] = time_step(&steps[REAL]);
-    // All ranks take the first one's time for the computation.
-    int64_t nanoseconds = (int64_t)(median(seconds, ROUNDS) * 1e9);
-    comm_broadcast_i64(world_group_all(ranks.world), &nanoseconds, 1, 0, "time");
-    check(steps, (double)nanoseconds * 1e-9, 0.6);
-    check(steps, (double)nanoseconds * 1e-9, 2);
-    for (int way = 0; way < WAYS; way++)
-        rank_step_close(&steps[way]);
-    ranks.world->link = (struct link){0};
+    open_steps(steps, MODEL, MODEL OVERLAP);
+    check(steps, 0.6);
+    check(steps, 2);
+    close_steps(steps);
+}
+
+TEST(values_of_16_bits_hide_as_well_as_gradients) {
+    struct rank_step steps[WAYS];
+    open_steps(steps, MODEL "--bf16 ", MODEL "--bf16 " OVERLAP);
+    check(steps, 0.75);
+    check(steps, 1.6);
+    close_steps(steps);
 }
 
 int main(void) {
-    const struct test_case cases[] = {TEST_CASE(a_step_takes_the_longer_of_computation_and_communication)};
+    const struct test_case cases[] = {TEST_CASE(a_step_takes_the_longer_of_computation_and_communication),
+                                      TEST_CASE(values_of_16_bits_hide_as_well_as_gradients)};
     if (ranks_open(&ranks) < 0) {
         printf("%s\n", error_message());
         return 1;
