@@ -47,8 +47,8 @@ void reducer_wait(struct reducer *reducer);
 
 // Bucket number n in the order in which a forward pass needs them.
 struct piece reducer_needed(const struct reducer *reducer, int64_t n);
-// This rank's piece of that bucket is updated: sends it to the others, in that order. Nothing where the optimizer is not
-// divided.
+// This rank's piece of that bucket is updated: sends it to the others, in that order. Nothing where the optimizer is
+// not divided.
 void reducer_gather(struct reducer *reducer, int64_t n);
 // Returns when the values of [0, end), and of all that is not split, are there.
 void reducer_need(struct reducer *reducer, int64_t end);
