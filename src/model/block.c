@@ -120,60 +120,56 @@ static void norm_before(const struct sublayer *sublayer, const struct pass *pass
 }
 
 static void forward_pre_norm(const struct block *block, const struct pass *pass, struct block_saved *saved,
-                             struct tensor out, struct tensor delta) {
-    int64_t N = pass_stream_rows(pass);
-    const struct sublayer *before = NULL;
+                             struct residual_stream *stream) {
     for (int i = 0; i < block->count; i++) {
         const struct sublayer *sublayer = &block->sublayers[i];
         struct sublayer_saved *s = &saved->sublayers[i];
-        struct residual residual = {0};
-        struct tensor stream = s->x;
-        if (before) {
-            stream = saved->sublayers[i - 1].x;
-            s->x = arena_2d(pass->saved, pass->dtype, N, block->C);
-            residual = residual_of(block, pass, before, delta, s->x);
-        }
+        s->x = stream->x;
+        if (stream->residual.delta.data)
+            stream->residual.sum = s->x = arena_2d(pass->saved, pass->dtype, pass_stream_rows(pass), block->C);
         size_t mark = arena_mark(pass->scratch);
-        norm_before(sublayer, pass, s, stream, &residual);
+        norm_before(sublayer, pass, s, stream->x, &stream->residual);
         s->input = s->norm.y;
-        sublayer_forward(sublayer, pass, s, delta);
+        sublayer_forward(sublayer, pass, s, stream->room);
         arena_release(pass->scratch, mark);
-        before = sublayer;
+        stream->x = s->x;
+        stream->residual = residual_of(block, pass, sublayer, stream->room, (struct tensor){0});
     }
-    op_dropout_add(pass->device, &(struct op_dropout_add){.out = out,
-                                                          .x = delta,
-                                                          .residual = saved->sublayers[block->count - 1].x,
-                                                          .bias = linear_bias(last_linear(before)),
-                                                          .dropout = dropout_after(block, pass, before)});
 }
 
 static void forward_post_norm(const struct block *block, const struct pass *pass, struct block_saved *saved,
-                              struct tensor out, struct tensor delta) {
+                              struct residual_stream *stream, struct tensor out) {
     int64_t N = pass_stream_rows(pass);
-    struct tensor stream = saved->sublayers[0].x;
     for (int i = 0; i < block->count; i++) {
         const struct sublayer *sublayer = &block->sublayers[i];
         struct sublayer_saved *s = &saved->sublayers[i];
-        s->input = stream;
-        sublayer_forward(sublayer, pass, s, delta);
+        s->input = stream->x;
+        sublayer_forward(sublayer, pass, s, stream->room);
         s->x = arena_2d(pass->saved, pass->dtype, N, block->C);
         norm_take(&sublayer->norm, pass, &s->norm, N, i == block->count - 1 ? out : (struct tensor){0});
-        struct residual residual = residual_of(block, pass, sublayer, delta, s->x);
-        norm_forward(&sublayer->norm, pass, &s->norm, stream, &residual);
-        stream = s->norm.y;
+        struct residual residual = residual_of(block, pass, sublayer, stream->room, s->x);
+        norm_forward(&sublayer->norm, pass, &s->norm, stream->x, &residual);
+        stream->x = s->norm.y;
     }
 }
 
-void block_forward(const struct block *block, const struct pass *pass, struct block_saved *saved, struct tensor out,
-                   struct tensor x) {
-    size_t kept = arena_mark(pass->saved), mark = arena_mark(pass->scratch);
-    struct tensor delta = arena_2d(pass->scratch, pass->dtype, pass_stream_rows(pass), block->C);
-    saved->sublayers[0].x = x;
-    if (block->is_post_norm)
-        forward_post_norm(block, pass, saved, out, delta);
-    else
-        forward_pre_norm(block, pass, saved, out, delta);
-    arena_release(pass->scratch, mark);
+void block_forward(const struct block *block, const struct pass *pass, struct block_saved *saved,
+                   struct residual_stream *stream, struct tensor out) {
+    size_t kept = arena_mark(pass->saved);
+    if (block->is_post_norm) {
+        forward_post_norm(block, pass, saved, stream, out);
+    } else {
+        forward_pre_norm(block, pass, saved, stream);
+        if (out.data) {
+            op_dropout_add(pass->device, &(struct op_dropout_add){.out = out,
+                                                                  .x = stream->residual.delta,
+                                                                  .residual = stream->x,
+                                                                  .bias = stream->residual.bias,
+                                                                  .dropout = stream->residual.dropout});
+            stream->x = out;
+            stream->residual = (struct residual){0};
+        }
+    }
     if (!pass->is_training)
         arena_release(pass->saved, kept);
 }
@@ -181,59 +177,62 @@ void block_forward(const struct block *block, const struct pass *pass, struct bl
 // dnorm (N, C) is between a sublayer and its norm, which puts in its place what it gave to the sublayer. The norm of
 // one sublayer also gives the gradient of what the one before it added.
 static void backward_pre_norm(const struct block *block, const struct pass *pass, const struct block_saved *saved,
-                              struct tensor dx, struct tensor ddelta, struct tensor dnorm) {
+                              struct stream_gradient *g, const struct block *before) {
     const struct sublayer *last = &block->sublayers[block->count - 1];
-    op_dropout_backward(pass->device, &(struct op_dropout_backward){.dx = ddelta,
-                                                                    .dy = dx,
-                                                                    .dbias = linear_bias_gradient(last_linear(last)),
-                                                                    .dropout = dropout_after(block, pass, last)});
+    struct tensor dnorm = arena_2d(pass->scratch, pass->dtype, pass_stream_rows(pass), block->C);
+    if (!g->is_open)
+        op_dropout_backward(pass->device,
+                            &(struct op_dropout_backward){.dx = g->ddelta,
+                                                          .dy = g->dx,
+                                                          .dbias = linear_bias_gradient(last_linear(last)),
+                                                          .dropout = dropout_after(block, pass, last)});
     for (int i = block->count - 1; i >= 0; i--) {
         const struct sublayer_saved *s = &saved->sublayers[i];
         const struct linear *first = first_linear(&block->sublayers[i]);
         bool is_kept = linear_is_fp8(first, pass);
         size_t mark = arena_mark(pass->scratch);
-        struct tensor dfirst = sublayer_backward(&block->sublayers[i], pass, s, dnorm, ddelta);
-        struct norm_gradient gradient = {.dx = dx, .dy = dnorm, .x = s->x, .dresidual = dx};
+        struct tensor dfirst = sublayer_backward(&block->sublayers[i], pass, s, dnorm, g->ddelta);
+        struct norm_gradient gradient = {.dx = g->dx, .dy = dnorm, .x = s->x, .dresidual = g->dx};
         if (!is_kept)
             gradient.y = dnorm;
         if (i > 0)
-            gradient.residual = residual_gradient_of(block, pass, &block->sublayers[i - 1], ddelta);
+            gradient.residual = residual_gradient_of(block, pass, &block->sublayers[i - 1], g->ddelta);
+        else if (before)
+            gradient.residual = residual_gradient_of(before, pass, &before->sublayers[before->count - 1], g->ddelta);
         norm_backward(&block->sublayers[i].norm, pass, &s->norm, &gradient);
         linear_backward_weight(first, pass, dfirst, is_kept ? s->input : dnorm);
         arena_release(pass->scratch, mark);
     }
+    g->is_open = before != NULL;
 }
 
 // dx is the gradient of the stream after the norm; dsum (N, C) that before it, which goes both through the sublayer and
 // around it.
 static void backward_post_norm(const struct block *block, const struct pass *pass, const struct block_saved *saved,
-                               struct tensor dx, struct tensor ddelta, struct tensor dsum) {
+                               const struct stream_gradient *g) {
+    struct tensor dsum = arena_2d(pass->scratch, pass->dtype, pass_stream_rows(pass), block->C);
     for (int i = block->count - 1; i >= 0; i--) {
         const struct sublayer_saved *s = &saved->sublayers[i];
         struct norm_gradient gradient = {.dx = dsum,
-                                         .dy = dx,
+                                         .dy = g->dx,
                                          .x = s->x,
-                                         .residual = residual_gradient_of(block, pass, &block->sublayers[i], ddelta)};
+                                         .residual =
+                                             residual_gradient_of(block, pass, &block->sublayers[i], g->ddelta)};
         norm_backward(&block->sublayers[i].norm, pass, &s->norm, &gradient);
         size_t mark = arena_mark(pass->scratch);
-        struct tensor dfirst = sublayer_backward(&block->sublayers[i], pass, s, dx, ddelta);
+        struct tensor dfirst = sublayer_backward(&block->sublayers[i], pass, s, g->dx, g->ddelta);
         linear_backward_weight(first_linear(&block->sublayers[i]), pass, dfirst, s->input);
         arena_release(pass->scratch, mark);
-        op_dropout_add(pass->device, &(struct op_dropout_add){.out = dx, .x = dx, .residual = dsum});
+        op_dropout_add(pass->device, &(struct op_dropout_add){.out = g->dx, .x = g->dx, .residual = dsum});
     }
 }
 
 void block_backward(const struct block *block, const struct pass *pass, const struct block_saved *saved,
-                    struct tensor dx) {
-    int64_t N = pass_stream_rows(pass);
+                    struct stream_gradient *gradient, const struct block *before) {
     size_t mark = arena_mark(pass->scratch);
-    // Without dropout the gradient of what a sublayer added is that of the stream itself.
-    bool is_same = !block->is_post_norm && block->dropout == 0;
-    struct tensor ddelta = is_same ? dx : arena_2d(pass->scratch, pass->dtype, N, block->C);
-    struct tensor dnorm = arena_2d(pass->scratch, pass->dtype, N, block->C);
     if (block->is_post_norm)
-        backward_post_norm(block, pass, saved, dx, ddelta, dnorm);
+        backward_post_norm(block, pass, saved, gradient);
     else
-        backward_pre_norm(block, pass, saved, dx, ddelta, dnorm);
+        backward_pre_norm(block, pass, saved, gradient, before);
     arena_release(pass->scratch, mark);
 }

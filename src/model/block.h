@@ -86,16 +86,32 @@ struct block_saved {
     struct sublayer_saved sublayers[MOST_SUBLAYERS];
 };
 
+// The stream between two blocks: what came before, and what the last sublayer is still to add to it, which the next
+// norm does on its way. Without such a delta it is whole.
+struct residual_stream {
+    struct tensor x;           // (N, C)
+    struct residual residual;  // its sum is not set
+    struct tensor room;        // (N, C): for deltas
+};
+// The gradient of the stream on its way back.
+struct stream_gradient {
+    struct tensor dx;      // (N, C)
+    struct tensor ddelta;  // (N, C): of what a sublayer added; may be dx where norms come first and nothing is dropped
+    bool is_open;          // ddelta holds that of the last sublayer before already, and its bias has its gradient
+};
+
 void block_build(struct block *block, struct param_list *params, const char *name, const struct block_options *options);
 // The matrices that are declared first and last.
 const struct param *block_first_matrix(const struct block *block);
 const struct param *block_last_matrix(const struct block *block);
-// out (N, C) is written; x must stay until the backward. What it keeps comes from pass->saved.
-void block_forward(const struct block *block, const struct pass *pass, struct block_saved *saved, struct tensor out,
-                   struct tensor x);
-// dx (N, C) comes in as the gradient of the block's output and goes out as that of its input.
+// Moves the stream on: to out (N, C), or where there is none, which needs pre-norm, so that its last delta is still to
+// be added. The stream's x must stay until the backward. What the block keeps comes from pass->saved.
+void block_forward(const struct block *block, const struct pass *pass, struct block_saved *saved,
+                   struct residual_stream *stream, struct tensor out);
+// The gradient comes in as that of the block's output and goes out as that of its input; and, where norms come first,
+// as that of what the block before it added, which need not have been left to this one's norm. NULL: there is none.
 void block_backward(const struct block *block, const struct pass *pass, const struct block_saved *saved,
-                    struct tensor dx);
+                    struct stream_gradient *gradient, const struct block *before);
 
 // The sublayers, in attention.c and mlp.c. All leave their last bias to whoever adds the result to
 // the stream: delta (N, C) = sublayer(x) without it; dx (N, C) is written from ddelta. The gradient of the first

@@ -106,17 +106,26 @@ static struct tensor gather_rows(const struct pass *pass, struct tensor own) {
     return pass_gather(&divided, pass->saved, own, "saved input");
 }
 
-// The blocks of a group from its input; the last one writes to out.
+// Memory for a stream (N, C).
+static struct tensor take_stream(const struct stack *stack, const struct pass *pass, struct arena *arena) {
+    return arena_2d(arena, pass->dtype, pass_stream_rows(pass), stack->choices->C);
+}
+
+// Whether what a block gives is left to be added by the norm of the next one. Without a backward pass nothing of a
+// block is kept, the stream included.
+static bool leaves_open(const struct stack *stack, const struct pass *pass) {
+    return pass->is_training && !stack->choices->is_post_norm;
+}
+
+// The stream through the blocks [first, end); the last one writes to out, or leaves it open where there is none.
 static void forward_group(const struct stack *stack, const struct pass *pass, struct stack_flight *flight,
-                          int64_t first, int64_t count, struct tensor out) {
-    struct tensor x = flight->inputs[first];
-    for (int64_t layer = first; layer < first + count; layer++) {
-        bool is_last = layer == first + count - 1;
-        struct tensor next =
-            is_last ? out : arena_2d(pass->saved, pass->dtype, pass_stream_rows(pass), stack->choices->C);
+                          struct residual_stream *stream, int64_t first, int64_t end, struct tensor out) {
+    for (int64_t layer = first; layer < end; layer++) {
+        struct tensor next = out;
+        if (layer < end - 1)
+            next = leaves_open(stack, pass) ? (struct tensor){0} : take_stream(stack, pass, pass->saved);
         pass_needs(pass, block_last_matrix(&stack->blocks[layer]));
-        block_forward(&stack->blocks[layer], pass, &flight->saved[layer], next, x);
-        x = next;
+        block_forward(&stack->blocks[layer], pass, &flight->saved[layer], stream, next);
     }
 }
 
@@ -174,25 +183,27 @@ struct tensor stack_forward(const struct stack *stack, const struct pass *pass, 
     size_t mark = arena_mark(pass->scratch);
     struct tensor turns[2] = {{0}};  // (N, C): inputs that are not kept whole, by turns
     for (int i = 0; stack->choices->divides_inputs && i < 2; i++)
-        turns[i] = arena_2d(pass->scratch, pass->dtype, pass_stream_rows(pass), stack->choices->C);
+        turns[i] = take_stream(stack, pass, pass->scratch);
     set_relative_bias(stack, &inner, flight);
-    for (int64_t layer = 0, turn = 0; layer < stack->L; turn++) {
+    struct residual_stream stream = {.x = x, .room = take_stream(stack, pass, pass->scratch)};
+    for (int64_t layer = 0, turn = 0, next; layer < stack->L; turn++, layer = next) {
         struct group group = group_at(stack, &inner, layer);
-        struct tensor kept = divides_input(stack, &inner, layer) ? keep_own_rows(&inner, x) : x;
-        struct tensor out = turns[turn % 2];
-        if (!divides_input(stack, &inner, layer + group.count))
-            out = arena_2d(inner.saved, inner.dtype, pass_stream_rows(&inner), stack->choices->C);
-        flight->inputs[layer] = x;
+        next = layer + group.count;
+        // What is recomputed begins and ends with a whole stream.
+        struct tensor out = {0};
+        if (divides_input(stack, &inner, next))
+            out = turns[turn % 2];
+        else if (next == stack->L || group.is_recomputed || group_at(stack, &inner, next).is_recomputed ||
+                 !leaves_open(stack, &inner))
+            out = take_stream(stack, &inner, inner.saved);
+        flight->inputs[layer] = divides_input(stack, &inner, layer) ? keep_own_rows(&inner, stream.x) : stream.x;
         flight->marks[layer] = arena_mark(inner.saved);
-        forward_group(stack, &inner, flight, layer, group.count, out);
-        flight->inputs[layer] = kept;
+        forward_group(stack, &inner, flight, &stream, layer, next, out);
         if (group.is_recomputed)
             arena_release(inner.saved, flight->marks[layer]);
-        layer += group.count;
-        x = out;
     }
     arena_release(pass->scratch, mark);
-    return x;
+    return stream.x;
 }
 
 struct tensor stack_normalize(const struct stack *stack, const struct pass *pass, struct stack_flight *flight,
@@ -214,17 +225,24 @@ static int64_t group_before(const struct stack *stack, const struct pass *pass, 
 }
 
 static void backward_group(const struct stack *stack, const struct pass *pass, struct stack_flight *flight,
-                           int64_t first, int64_t end, struct tensor dx) {
+                           struct stream_gradient *gradient, int64_t first, int64_t end) {
     if (group_at(stack, pass, first).is_recomputed) {
         // What was kept after this group belongs to layers whose backward is done, the heads included.
         arena_release(pass->saved, flight->marks[first]);
         if (divides_input(stack, pass, first))
             flight->inputs[first] = gather_rows(pass, flight->inputs[first]);
-        struct tensor out = arena_2d(pass->saved, pass->dtype, pass_stream_rows(pass), stack->choices->C);
-        forward_group(stack, pass, flight, first, end - first, out);
+        size_t mark = arena_mark(pass->scratch);
+        struct residual_stream stream = {.x = flight->inputs[first], .room = take_stream(stack, pass, pass->scratch)};
+        // Nobody reads the group's result a second time.
+        struct tensor out = {0};
+        if (!leaves_open(stack, pass))
+            out = take_stream(stack, pass, pass->saved);
+        forward_group(stack, pass, flight, &stream, first, end, out);
+        arena_release(pass->scratch, mark);
     }
     for (int64_t layer = end - 1; layer >= first; layer--) {
-        block_backward(&stack->blocks[layer], pass, &flight->saved[layer], dx);
+        const struct block *before = layer > 0 ? &stack->blocks[layer - 1] : NULL;
+        block_backward(&stack->blocks[layer], pass, &flight->saved[layer], gradient, before);
         pass_is_through(pass, block_first_matrix(&stack->blocks[layer]));
     }
 }
@@ -238,9 +256,13 @@ void stack_backward(const struct stack *stack, const struct pass *pass, struct s
         norm_backward(&stack->final_norm, &inner, &flight->final_saved,
                       &(struct norm_gradient){.dx = dx, .dy = dy, .x = flight->x});
     take_bias_gradients(stack, flight, &inner);
+    // Without dropout the gradient of what a sublayer added is that of the stream itself.
+    struct stream_gradient gradient = {.dx = dx, .ddelta = dx};
+    if (stack->choices->is_post_norm || stack->choices->hidden_dropout > 0)
+        gradient.ddelta = take_stream(stack, pass, pass->scratch);
     for (int64_t end = stack->L; end > 0;) {
         int64_t first = group_before(stack, &inner, end);
-        backward_group(stack, &inner, flight, first, end, dx);
+        backward_group(stack, &inner, flight, &gradient, first, end);
         end = first;
     }
     backward_relative_bias(stack, &inner);

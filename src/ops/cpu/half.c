@@ -126,9 +126,30 @@ HALF(glu_backward, FIELD(glu_backward, x, READ), FIELD(glu_backward, dy, READ), 
      FIELD(glu_backward, y, WRITTEN))
 HALF(rope, FIELD(rope, x, CHANGED))
 HALF(relative_bias_forward, FIELD(relative_bias_forward, table, READ))
-HALF(norm_forward, FIELD(norm_forward, y, WRITTEN), FIELD(norm_forward, x, READ), FIELD(norm_forward, gain, READ),
-     FIELD(norm_forward, bias, READ), FIELD(norm_forward, delta, READ), FIELD(norm_forward, delta_bias, READ),
-     FIELD(norm_forward, sum, WRITTEN))
+HALF(dropout_add, FIELD(dropout_add, out, WRITTEN), FIELD(dropout_add, x, READ), FIELD(dropout_add, residual, READ),
+     FIELD(dropout_add, bias, READ))
+
+// What is normalised is the sum as it is stored, rounded: so the addition comes first.
+void half_norm_forward(struct device *device, const struct op_norm_forward *op) {
+    static const struct field fields[] = {FIELD(norm_forward, y, WRITTEN), FIELD(norm_forward, x, READ),
+                                          FIELD(norm_forward, gain, READ), FIELD(norm_forward, bias, READ)};
+    enum { COUNT = sizeof fields / sizeof fields[0] };
+    struct op_norm_forward wide = *op;
+    if (op->delta.data && is_half(&op->x)) {
+        half_dropout_add(
+            device,
+            &(struct op_dropout_add){
+                .out = op->sum, .x = op->delta, .residual = op->x, .bias = op->delta_bias, .dropout = op->dropout});
+        wide.x = op->sum;
+        wide.delta = wide.delta_bias = wide.sum = (struct tensor){0};
+        wide.dropout = (struct dropout){0};
+    }
+    bool is_widened = widen(device, &wide, fields, COUNT);
+    cpu_norm_forward(device, &wide);
+    if (is_widened)
+        narrow(device, op, &wide, fields, COUNT);
+}
+
 HALF(norm_backward, FIELD(norm_backward, dx, WRITTEN), FIELD(norm_backward, dy, READ), FIELD(norm_backward, x, READ),
      FIELD(norm_backward, gain, READ), FIELD(norm_backward, y, WRITTEN), FIELD(norm_backward, bias, READ),
      FIELD(norm_backward, dresidual, READ), FIELD(norm_backward, ddelta, WRITTEN))
@@ -141,7 +162,5 @@ HALF(attention_backward, FIELD(attention_backward, dq, WRITTEN), FIELD(attention
 HALF(embedding_forward, FIELD(embedding_forward, out, WRITTEN), FIELD(embedding_forward, table, READ),
      FIELD(embedding_forward, position_table, READ))
 HALF(embedding_backward, FIELD(embedding_backward, dout, READ))
-HALF(dropout_add, FIELD(dropout_add, out, WRITTEN), FIELD(dropout_add, x, READ), FIELD(dropout_add, residual, READ),
-     FIELD(dropout_add, bias, READ))
 HALF(dropout_backward, FIELD(dropout_backward, dx, WRITTEN), FIELD(dropout_backward, dy, READ))
 HALF(column_sum, FIELD(column_sum, x, READ))
