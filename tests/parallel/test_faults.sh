@@ -72,7 +72,8 @@ hang() {
         tr '\0' '\n' <"/proc/$process/environ" | grep -qx "OMPI_COMM_WORLD_RANK=$victim" && echo "$process"
     done)
     kill -STOP "$victim"
-    (sleep 60 && kill -9 "$launcher" "$victim") 2>/dev/null &
+    # Its sleep outlives it, and must not hold what the caller reads until everybody has closed it.
+    (sleep 60 && kill -9 "$launcher" "$victim") >/dev/null 2>&1 &
     watchdog=$!
     wait "$launcher"
     code=$?
@@ -87,6 +88,7 @@ if mpirun --version 2>/dev/null | grep -q "Open MPI"; then
         [ "$code" = 212 ] && pass || fail "exit code $code instead of 212 after a hang"
         # Whoever gives up first: it names the one that stands still, and nobody else as silent.
         grep -E "longer than --distributed-timeout" "$work/out" | head -n 1 >"$work/said"
+        grep -qE 'collective "[a-z ]+" in group "[a-z ]+"' "$work/said" && pass || fail "the collective is not named ($layout)"
         grep -qE "rank 2 on [^ ,]+( \(left no record in |$)" "$work/said" && pass || fail "rank 2 is named ($layout)"
         grep -qE "rank [013] on [^ ]+ \(left no record" "$work/said" && fail "others are blamed ($layout)" || pass
         grep -q '"waits for":' "$work"/hung/flight-*.jsonl && pass || fail "no flight records ($layout)"

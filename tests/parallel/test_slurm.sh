@@ -4,6 +4,7 @@
 # made good; a cancelled job ends with a checkpoint; a chain of short allocations ends with the bits of one long run;
 # preparation comes before training, and training does not come where it failed.
 # label: slow
+# beside: others
 cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
 . tests/cli/common.sh
 if ! command -v slurmctld >/dev/null && ! [ -x /usr/sbin/slurmctld ]; then
