@@ -5,7 +5,7 @@
 #   make test            the whole test suite: release build, sanitizer build, make check
 #   make test-slurm      launches jobs on a Slurm cluster of its own, and runs between two virtual hosts, on this machine
 #                        (part of make test where Slurm is, and root)
-#   make test-threads    the unit tests of folders with threads under ThreadSanitizer
+#   make test-threads    the unit tests with threads under ThreadSanitizer
 #   make test-layouts    trains on every layout of up to 8 ranks and compares with one rank: half an hour on 2 cores
 #                        (MODELS=… RANKS=… SHARE=… DTYPE=… RESULTS=… choose, see tests/layouts/run.sh)
 #   make test-peers      compares with Python libraries (PYTHON=… with the packages of tests/peers)
@@ -26,6 +26,7 @@ FUZZ_SECONDS ?= 60
 SETUP ?= yes
 CMAKE_FLAGS ?=
 
+THREADED = ^(base/pool|comm/|data/(compress|import|lines|loader|preprocess|wiki_bzip2)|checkpoint/space|ops/threads|train/)
 CTEST = ctest --output-on-failure --parallel $(JOBS)
 
 # $(call build,FOLDER,FLAGS): configures the folder where that was not done or flags are given, then builds.
@@ -75,10 +76,10 @@ test: setup-test
 test-slurm: setup-test release
 	@$(CTEST) --test-dir build/release -R '^parallel/(slurm|netns)'
 
-# ThreadSanitizer places its memory by itself, which a randomised address space can get in the way of.
+# The tests whose code starts threads. ThreadSanitizer wants its memory at places that randomised addresses may take.
 test-threads: setup-test
 	$(call build,build/tsan,-DCMAKE_BUILD_TYPE=RelWithDebInfo -DBEVATRON_THREAD_SANITIZE=ON)
-	@setarch -R $(CTEST) --test-dir build/tsan -LE slow -R '^(base|comm|data|checkpoint|ops|train)/'
+	@setarch -R $(CTEST) --test-dir build/tsan -LE slow -R '$(THREADED)'
 
 test-layouts: release
 	@bash tests/layouts/run.sh build/release/tests/layouts all

@@ -3,7 +3,6 @@
 #include "base/log.h"
 #include "cli/commands.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -54,9 +53,6 @@ int command_run(const struct command_call *call, int argc, char **argv) {
         exit_code = run_each(call);
     else if (status == 0)
         status = call->run(call->options);
-    // What was printed may have been the result; a full disk behind it is an error.
-    if (status == 0 && (fflush(stdout) != 0 || ferror(stdout)))
-        status = error_set("cannot write to standard output: %s", strerror(errno));
     if (status < 0)
         exit_code = command_failed();
     flags_free(call->flags, call->options);

@@ -52,11 +52,13 @@ int main(int argc, char **argv) {
         fprintf(stderr, "bevatron: there is no command \"%s\"; `bevatron help` lists them\n", name);
         return EXIT_CODE_USAGE;
     }
-    // `help train` is `train --help`.
+    // `help train` is `train --help`, and `help dataset merge` is `dataset merge --help`.
     const struct command *topic = command->run == cmd_help && argc > 2 ? find(argv[2]) : NULL;
     char option[] = "--help";
-    char *ask[] = {argc > 2 ? argv[2] : NULL, option, NULL};
-    int exit_code = topic ? topic->run(2, ask) : command->run(argc > 1 ? argc - 1 : argc, argc > 1 ? argv + 1 : argv);
+    bool has_part = argc > 3;
+    char *ask[] = {topic ? argv[2] : NULL, has_part ? argv[3] : option, has_part ? option : NULL, NULL};
+    int exit_code = topic ? topic->run(has_part ? 3 : 2, ask)
+                          : command->run(argc > 1 ? argc - 1 : argc, argc > 1 ? argv + 1 : argv);
     exit_code = check_output(exit_code);
     interrupt_end(exit_code);
     return exit_code;

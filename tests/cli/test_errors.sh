@@ -21,6 +21,7 @@ expect 2 "--num-layers" "${train[@]}" --num-layers minus
 expect 2 "no command" "$BEVATRON" trian
 expect 2 "no help on \"nosuch\"" "$BEVATRON" help nosuch
 expect 0 "--output-prefix" "$BEVATRON" help preprocess
+expect 0 "Joins datasets" "$BEVATRON" help dataset merge
 expect 0 "recompute_granularity" "${train[@]}" --data-path "$prefix" --checkpoint-activations --dry-run
 grep -q "has no effect without" "$work/out" && fail "--checkpoint-activations is said to lack the granularity it implies"
 expect 0 "note: --timing-log-option has no effect" "${train[@]}" --data-path "$prefix" --timing-log-option max --dry-run
