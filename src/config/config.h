@@ -124,6 +124,7 @@ struct config {
     bool bf16;
     bool tf32;
     bool deterministic_mode;
+    bool no_cuda_graph;
     double loss_scale;  // 0: dynamic
     double initial_loss_scale;
     double min_loss_scale;

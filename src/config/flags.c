@@ -212,6 +212,8 @@ static const struct flag rows[] = {
     SWITCH("--bf16", bf16, "bfloat16 parameters and activations, fp32 master weights"),
     SWITCH("--fp16", fp16, "half-precision parameters and activations with loss scaling"),
     SWITCH("--tf32", tf32, "GPU: products of fp32 numbers may round their factors to TF32", ADVANCED),
+    SWITCH("--no-cuda-graph", no_cuda_graph, "GPU: operations of a step are launched one by one, not recorded",
+           ADVANCED),
     SWITCH("--deterministic-mode", deterministic_mode, "GPU: the same bits in every run, at some cost in speed",
            ADVANCED),
     REAL("--loss-scale", loss_scale, NULL, 0, 1e30, "constant loss scale for fp16; dynamic if not given",

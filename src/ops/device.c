@@ -69,6 +69,27 @@ void device_synchronize(struct device *device) {
     device->ops->synchronize(device);
 }
 
+bool device_records(const struct device *device) {
+    return device->ops->record_begin != NULL;
+}
+
+void device_record_begin(struct device *device) {
+    device->ops->record_begin(device);
+}
+
+struct recording *device_record_end(struct device *device) {
+    return device->ops->record_end(device);
+}
+
+void device_replay(struct device *device, struct recording *recording) {
+    device->ops->replay(device, recording);
+}
+
+void device_recording_free(struct device *device, struct recording *recording) {
+    if (recording)
+        device->ops->recording_free(device, recording);
+}
+
 void device_profile_start(struct device *device) {
     if (device->ops->profile_start)
         device->ops->profile_start(device);

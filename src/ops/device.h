@@ -44,6 +44,16 @@ int paper_open(struct device **device);
 void cpu_list_kernels(char *text, size_t size);
 int cuda_count(void);  // GPUs that can be used; 0 where the build or the machine has none
 
+// Recordings: where a device makes them, what is queued on the compute stream between begin and end is kept and not
+// run, and replayed as often as wanted: the same operations on the same addresses, with what those hold by then. Values
+// that were given by the host stay as they were. Everything recorded must have run before, and nothing in between may
+// wait for the device or copy from the host. device_record_end returns NULL where nothing could be recorded.
+bool device_records(const struct device *device);
+void device_record_begin(struct device *device);
+struct recording *device_record_end(struct device *device);
+void device_replay(struct device *device, struct recording *recording);
+void device_recording_free(struct device *device, struct recording *recording);  // NULL is fine
+
 // The time of operations on the compute stream by kind and shape, with what they need at least; slowest first. Only on
 // devices whose table has profile_start.
 struct profile_row {

@@ -20,6 +20,7 @@
 
 struct device;
 struct event;
+struct recording;
 struct profile_row;
 
 enum stream { STREAM_COMPUTE, STREAM_COPY, STREAM_COUNT };
@@ -415,6 +416,12 @@ struct ops {
     void *(*native_stream)(struct device *device, enum stream stream);
     // 128 bits that no other device in the world has; NULL where ranks may share a device as they like.
     void (*identity)(struct device *device, int64_t words[2]);
+
+    // Recordings, see device_records; NULL where the device makes none.
+    void (*record_begin)(struct device *device);
+    struct recording *(*record_end)(struct device *device);
+    void (*replay)(struct device *device, struct recording *recording);
+    void (*recording_free)(struct device *device, struct recording *recording);
 
     // See device_profile_start; NULL where the device keeps no profile.
     void (*profile_start)(struct device *device);

@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "step/memory.h"
 #include "step/pipeline.h"
+#include "step/replay.h"
 
 // One run through the list.
 struct run {
@@ -209,6 +210,37 @@ static void run_weights(struct run *run, struct schedule_item item) {
     end_flight(flight);
 }
 
+// A micro-batch whose backward follows its forward at once, and its flight.
+struct round {
+    struct run *run;
+    const struct step_batch *batch;
+    struct step_flight *flight;
+};
+
+static void run_passes(void *context) {
+    const struct round *round = context;
+    struct model *model = &round->run->step->chunks[0].model;
+    struct pass forward = pass_of(round->run, round->batch, round->flight), backward = forward;
+    (void)model_forward(model, &forward, &round->flight->model, &round->batch->batch, (struct handover){0});
+    model_backward(model, &backward, &round->flight->model, &round->batch->batch, &(struct model_gradients){0});
+    arena_release(&round->flight->saved, 0);
+}
+
+// Where the whole model is here, its forward and backward are one piece of work that may be replayed.
+static int run_round(struct run *run, int micro_batch) {
+    struct step *step = run->step;
+    struct step_batch *batch;
+    TRY(obtain_batch(run, micro_batch, &batch));
+    struct round round = {run, batch, find_flight(&step->chunks[0], micro_batch, false)};
+    replay_run(step, &(struct replay_pass){.batch = batch,
+                                           .is_first = micro_batch == 0,
+                                           .is_last = micro_batch == run->source->count - 1,
+                                           .run = run_passes,
+                                           .context = &round});
+    batch->is_used = false;
+    return 0;
+}
+
 static int run_item(struct run *run, struct schedule_item item) {
     if (item.work == WORK_FORWARD)
         return run_forward(run, item);
@@ -227,7 +259,10 @@ int step_run_pipeline(struct step *step, const struct step_source *source, bool 
     expect_messages(&run, LINK_FORWARD_IN);
     expect_messages(&run, LINK_BACKWARD_IN);
     const struct schedule_list *list = pipeline_list(step);
-    for (int i = 0; i < list->count; i++)
+    bool is_whole = is_learning && step->mesh.length[AXIS_PIPELINE] == 1 && step->chunk_count == 1;
+    for (int i = 0; is_whole && i < source->count; i++)
+        TRY(run_round(&run, i));
+    for (int i = 0; !is_whole && i < list->count; i++)
         TRY(run_item(&run, list->items[i]));
     channel_flush(&channels[LINK_FORWARD_OUT]);
     channel_flush(&channels[LINK_BACKWARD_OUT]);

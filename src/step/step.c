@@ -4,6 +4,7 @@
 #include "base/memory.h"
 #include "step/memory.h"
 #include "step/pipeline.h"
+#include "step/replay.h"
 #include "step/results.h"
 #include "step/update.h"
 
@@ -71,6 +72,7 @@ void step_close(struct step *step) {
     if (!step)
         return;
     reducer_close(&step->reducer);
+    replay_close(step);
     step_give_memory_back(step);
     pipeline_close(step);
     param_list_free(&step->params);

@@ -125,6 +125,20 @@ struct step_shared {
     int count;
 };
 
+// What a pass's work depends on, of what may change from step to step.
+struct step_shape {
+    int64_t B, T, S;
+    uint32_t arrays;  // those that the inputs have, see step_input_arrays
+    bool is_known;    // ranges of 8 bits, see struct fp8
+};
+// A pass that was recorded, see replay.c.
+struct step_replay {
+    struct step_shape shape;
+    int runs;                     // passes of the shape that were not replayed
+    struct recording *recording;  // NULL: none yet
+    bool is_refused;              // it cannot be recorded
+};
+
 struct step_memory {
     size_t weights, gradients, optimizer, activations, scratch, total;
 };
@@ -152,6 +166,7 @@ struct step {
     struct step_slot slots[2];
     int next_slot;
     struct step_results results;
+    struct step_replay replays[2][2];  // by whether a pass is the first and the last of its step
     struct step_memory memory;
 };
 
@@ -200,6 +215,8 @@ void step_forget(struct step *step);  // empties the cache
 // tensors there.
 struct step_input step_largest_input(const struct step *step);
 size_t step_input_bytes(const struct step *step, const struct step_input *input);
+// Which arrays of enum array (step_inputs.c) it has, one bit each.
+uint32_t step_input_arrays(const struct step *step, const struct step_input *input);
 // `block` is where on the device it lies. The counts are (2) fp32, as the last two of the totals.
 struct tensor step_input_counts(const struct step *step, const struct step_input *input, struct tensor block);
 struct device_batch step_input_tensors(const struct step *step, const struct step_input *input, struct tensor block);

@@ -89,6 +89,13 @@ size_t step_input_bytes(const struct step *step, const struct step_input *input)
     return offset_of(step, input, ARRAY_COUNT);
 }
 
+uint32_t step_input_arrays(const struct step *step, const struct step_input *input) {
+    uint32_t arrays = 0;
+    for (int i = 0; i < ARRAY_COUNT; i++)
+        arrays |= (uint32_t)(elements(step, input, (enum array)i) > 0) << i;
+    return arrays;
+}
+
 struct step_input step_largest_input(const struct step *step) {
     static const int32_t some = 0;
     static const float mask = 0;

@@ -90,6 +90,7 @@ struct cuda_device {
     bool allows_tf32, is_deterministic;
     bool has_float8;               // its matrix units take floats of 8 bits
     struct cuda_profile *profile;  // NULL: none is on
+    bool is_recording;             // see record.cu
 };
 
 enum {
@@ -143,6 +144,10 @@ void column_sum(struct cuda_device *cuda, float *out, struct tensor x);
 
 // The table's entries, one file each family.
 extern "C" {
+void cuda_record_begin(struct device *device);
+struct recording *cuda_record_end(struct device *device);
+void cuda_replay(struct device *device, struct recording *recording);
+void cuda_recording_free(struct device *device, struct recording *recording);
 void cuda_profile_start(struct device *device);
 int cuda_profile_stop(struct device *device, struct profile_row *rows, int most);
 void cuda_matmul(struct device *device, const struct op_matmul *op);

@@ -245,7 +245,8 @@ void matmul_choose(struct cuda_device *cuda, struct matmul_plan *plan, const str
             return;
         }
     }
-    bool times_now = is_timed && op->beta == 0;
+    // Nothing can be timed while it is recorded.
+    bool times_now = is_timed && op->beta == 0 && !cuda->is_recording;
     if (!times_now && plan->choice.has_algorithm)
         return;
     struct candidates list = {};

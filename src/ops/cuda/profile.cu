@@ -165,6 +165,8 @@ extern "C" void cuda_profile_start(struct device *device) {
     REPLACE(scale);
     REPLACE(zero);
 #undef REPLACE
+    // A replay cannot be told apart into its parts.
+    profile->table.record_begin = NULL;
     cuda->profile = profile;
     device->ops = &profile->table;
 }

@@ -1,0 +1,43 @@
+// Recordings: work of the compute stream that is kept as a CUDA graph and launched as one. A launch costs the host some
+// microseconds however many kernels it holds, and the GPU goes from one of them to the next faster than from call to
+// call. What other streams do is part of it where events lead there and back within the recording.
+#include "ops/cuda/cuda.cuh"
+
+extern "C" void cuda_record_begin(struct device *device) {
+    struct cuda_device *cuda = cuda_use(device);
+    CHECK(!cuda->is_recording);
+    cuda->is_recording = true;
+    // Other threads of the process may go on using the GPU.
+    CHECK_CUDA(cudaStreamBeginCapture(cuda->streams[STREAM_COMPUTE], cudaStreamCaptureModeThreadLocal));
+}
+
+// A graph that cannot be made is no failure of the work in it: that is done call by call, as before.
+extern "C" struct recording *cuda_record_end(struct device *device) {
+    struct cuda_device *cuda = cuda_use(device);
+    cudaGraph_t graph = NULL;
+    cudaGraphExec_t launchable = NULL;
+    cuda->is_recording = false;
+    cudaError_t status = cudaStreamEndCapture(cuda->streams[STREAM_COMPUTE], &graph);
+    if (status == cudaSuccess)
+        status = cudaGraphInstantiate(&launchable, graph, 0);
+    if (status == cudaSuccess)
+        status = cudaGraphUpload(launchable, cuda->streams[STREAM_COMPUTE]);
+    if (graph)
+        CHECK_CUDA(cudaGraphDestroy(graph));
+    if (status == cudaSuccess)
+        return (struct recording *)launchable;
+    cudaGetLastError();
+    log_info("this GPU does not record a step (%s): its operations are launched one by one",
+             cudaGetErrorString(status));
+    return NULL;
+}
+
+extern "C" void cuda_replay(struct device *device, struct recording *recording) {
+    struct cuda_device *cuda = cuda_use(device);
+    CHECK_CUDA(cudaGraphLaunch((cudaGraphExec_t)recording, cuda->streams[STREAM_COMPUTE]));
+}
+
+extern "C" void cuda_recording_free(struct device *device, struct recording *recording) {
+    cuda_use(device);
+    CHECK_CUDA(cudaGraphExecDestroy((cudaGraphExec_t)recording));
+}

@@ -1,0 +1,75 @@
+// Passes that are recorded once and replayed. Small models are limited by how fast a host can launch kernels; a
+// recording of a pass is one launch. See replay.h, and docs/internals/ops.md for what a recording is.
+//
+// A pass is the same work on the same addresses whenever the shapes of its micro-batch are the same: one rank has one
+// block of inputs and one flight, arenas give the same memory in the same order, dropout is drawn from row numbers that
+// are inputs, and what a step changes (rates, loss scale, ranges of 8 bits) lies on the device. Whatever does not fit
+// runs as it would without recordings: ranks that talk within a pass, schedules with several micro-batches on their way,
+// the first passes of a shape (they choose algorithms and load kernels), a profile. Only host memory that the pass
+// itself sets again is left unset by a replay.
+#include "step/replay.h"
+#include "ops/device.h"
+
+#include <string.h>
+
+enum { RUNS_BEFORE = 2 };
+
+static bool is_alone(const struct step *step) {
+    const int *length = step->mesh.length;
+    return length[AXIS_TENSOR] == 1 && length[AXIS_CONTEXT] == 1 && length[AXIS_PIPELINE] == 1;
+}
+
+// Whether ranks that hold the same parameters talk within this pass.
+static bool has_reduction(const struct step *step, const struct replay_pass *pass) {
+    const struct reducer *reducer = &step->reducer;
+    return step->mesh.length[AXIS_DATA] > 1 &&
+           ((pass->is_first && reducer->overlaps_gather) || (pass->is_last && reducer->overlaps_reduction));
+}
+
+static bool can_replay(const struct step *step, const struct replay_pass *pass) {
+    return device_records(step->device) && !step->config->no_cuda_graph && is_alone(step) && step->chunk_count == 1 &&
+           step->chunks[0].flight_count == 1 && step->pipeline.batch_count == 1 && !has_reduction(step, pass);
+}
+
+static struct step_shape shape_of(const struct step *step, const struct step_batch *batch) {
+    return (struct step_shape){.B = batch->input.B,
+                               .T = batch->input.T,
+                               .S = batch->input.S,
+                               .arrays = step_input_arrays(step, &batch->input),
+                               .is_known = step->chunks[0].model.fp8.is_known};
+}
+
+static bool is_same(const struct step_shape *a, const struct step_shape *b) {
+    return a->B == b->B && a->T == b->T && a->S == b->S && a->arrays == b->arrays && a->is_known == b->is_known;
+}
+
+static void record(struct step *step, struct step_replay *replay, const struct replay_pass *pass) {
+    device_record_begin(step->device);
+    pass->run(pass->context);
+    replay->recording = device_record_end(step->device);
+    replay->is_refused = !replay->recording;
+}
+
+void replay_run(struct step *step, const struct replay_pass *pass) {
+    struct step_replay *replay = &step->replays[pass->is_first][pass->is_last];
+    if (!can_replay(step, pass) || replay->is_refused) {
+        pass->run(pass->context);
+        return;
+    }
+    struct step_shape shape = shape_of(step, pass->batch);
+    if (!is_same(&shape, &replay->shape)) {
+        device_recording_free(step->device, replay->recording);
+        *replay = (struct step_replay){.shape = shape};
+    }
+    if (!replay->recording && replay->runs++ >= RUNS_BEFORE)
+        record(step, replay, pass);
+    if (replay->recording)
+        device_replay(step->device, replay->recording);
+    else
+        pass->run(pass->context);
+}
+
+void replay_close(struct step *step) {
+    for (int i = 0; i < 4; i++)
+        device_recording_free(step->device, step->replays[i / 2][i % 2].recording);
+}

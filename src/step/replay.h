@@ -1,0 +1,18 @@
+// Passes that are recorded once and replayed, where the device can; for the files of this folder alone.
+#ifndef STEP_REPLAY_H
+#define STEP_REPLAY_H
+
+#include "step/step.h"
+
+// The forward and backward of one micro-batch.
+struct replay_pass {
+    const struct step_batch *batch;
+    bool is_first, is_last;  // of the step
+    void (*run)(void *context);
+    void *context;
+};
+// Does the work of pass->run: by calling it, or by replaying what it did when it was called for such a micro-batch.
+void replay_run(struct step *step, const struct replay_pass *pass);
+void replay_close(struct step *step);
+
+#endif
