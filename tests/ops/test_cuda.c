@@ -151,6 +151,74 @@ TEST(more_than_31_bits) {
     device_close(gpu);
 }
 
+// The work of the next test on x (N, N): a product, a norm, a copy, a sum and a scale by it.
+struct recorded {
+    struct tensor x, weight, product, normed, gain, rstd, copy, sum;
+};
+
+static void do_work(struct device *gpu, const struct recorded *r) {
+    device_zero(gpu, r->sum);
+    op_matmul(gpu,
+              &(struct op_matmul){.a = r->x, .b = r->weight, .d = r->product, .transpose_b = true, .alpha = 0.01f});
+    op_norm_forward(
+        gpu,
+        &(struct op_norm_forward){
+            .kind = NORM_RMS, .y = r->normed, .rstd = r->rstd, .x = r->product, .gain = r->gain, .epsilon = 1e-5f});
+    op_copy(gpu, &(struct op_copy){.dst = r->copy, .src = r->normed});
+    op_sum_squares(gpu, &(struct op_sum_squares){.out = r->sum, .x = tensor_flat(r->copy)});
+    op_scale(gpu, &(struct op_scale){.x = tensor_flat(r->copy), .factor = 0.5f, .by = r->sum});
+}
+
+// A recording does nothing when it is made; replayed, it gives the bits of the calls, on what is in memory by then.
+TEST(recordings) {
+    enum { N = 96, ROUNDS = 3 };
+    struct device *gpu = gpu_open();
+    unsigned char *memory = device_alloc(gpu, (size_t)8 << 20);
+    float *host = malloc(sizeof *host * N * N), *plain = malloc(sizeof *host * N * N);
+    EXPECT(memory && host && plain && device_records(gpu));
+    struct arena arena;
+    arena_init(&arena, "test", memory, (size_t)8 << 20);
+    struct recorded r = {.x = arena_2d(&arena, DTYPE_BF16, N, N),
+                         .weight = arena_2d(&arena, DTYPE_BF16, N, N),
+                         .product = arena_2d(&arena, DTYPE_BF16, N, N),
+                         .normed = arena_2d(&arena, DTYPE_BF16, N, N),
+                         .gain = arena_1d(&arena, DTYPE_BF16, N),
+                         .rstd = arena_1d(&arena, DTYPE_F32, N),
+                         .copy = arena_2d(&arena, DTYPE_F32, N, N),
+                         .sum = arena_1d(&arena, DTYPE_F32, 1)};
+    struct tensor wide = arena_2d(&arena, DTYPE_F32, N, N);
+    struct recording *recording = NULL;
+    for (int round = 0; round < ROUNDS; round++) {
+        for (int i = 0; i < N * N; i++)
+            host[i] = (float)((i * 37 + round * 101) % 211 - 105) / 50;
+        device_copy_in(gpu, wide, host);
+        op_copy(gpu, &(struct op_copy){.dst = r.x, .src = wide});
+        op_copy(gpu, &(struct op_copy){.dst = r.weight, .src = wide});
+        op_copy(gpu, &(struct op_copy){.dst = r.gain, .src = tensor_rows(tensor_flat(wide), 0, N)});
+        device_synchronize(gpu);
+        do_work(gpu, &r);
+        device_copy_out(gpu, plain, r.copy);
+        device_zero(gpu, r.copy);
+        if (!recording) {
+            device_record_begin(gpu);
+            do_work(gpu, &r);
+            recording = device_record_end(gpu);
+            EXPECT(recording != NULL);
+            device_copy_out(gpu, host, r.copy);
+            for (int i = 0; i < N * N; i++)
+                EXPECT(host[i] == 0);
+        }
+        device_replay(gpu, recording);
+        device_copy_out(gpu, host, r.copy);
+        EXPECT(memcmp(host, plain, sizeof *host * N * N) == 0 && plain[0] != 0);
+    }
+    device_recording_free(gpu, recording);
+    device_free(gpu, memory);
+    free(host);
+    free(plain);
+    device_close(gpu);
+}
+
 // A copy in, work and a copy out on two streams, ordered by events alone.
 TEST(streams) {
     enum { COUNT = 1 << 20 };
@@ -245,4 +313,4 @@ TEST(memory_and_errors) {
 
 #define CASE_ROW(name) TEST_CASE(fp32_##name), TEST_CASE(bf16_##name), TEST_CASE(fp16_##name),
 TEST_MAIN(EACH_CASE(CASE_ROW) TEST_CASE(runs_repeat_to_the_bit), TEST_CASE(more_than_31_bits), TEST_CASE(streams),
-          TEST_CASE(algorithms_are_kept), TEST_CASE(memory_and_errors))
+          TEST_CASE(recordings), TEST_CASE(algorithms_are_kept), TEST_CASE(memory_and_errors))
