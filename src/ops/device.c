@@ -69,6 +69,11 @@ void device_synchronize(struct device *device) {
     device->ops->synchronize(device);
 }
 
+void device_join(struct device *device, const struct device_peers *peers) {
+    if (device->ops->join)
+        device->ops->join(device, peers);
+}
+
 bool device_records(const struct device *device) {
     return device->ops->record_begin != NULL;
 }

@@ -44,6 +44,16 @@ int paper_open(struct device **device);
 void cpu_list_kernels(char *text, size_t size);
 int cuda_count(void);  // GPUs that can be used; 0 where the build or the machine has none
 
+// Ranks that do the same operations in the same order may do them the same way: what a device finds out by timing, the
+// one of rank 0 finds out for all of them, so that they round alike and a run repeats. Nothing on devices that time
+// nothing.
+struct device_peers {
+    int rank;
+    void (*broadcast)(void *context, void *bytes, size_t count);  // of rank 0's, in an order that all share
+    void *context;                                                // lives as long as the device is used
+};
+void device_join(struct device *device, const struct device_peers *peers);
+
 // Recordings: where a device makes them, what is queued on the compute stream between begin and end is kept and not
 // run, and replayed as often as wanted: the same operations on the same addresses, with what those hold by then. Values
 // that were given by the host stay as they were. Everything recorded must have run before, and nothing in between may

@@ -22,6 +22,7 @@ struct device;
 struct event;
 struct recording;
 struct profile_row;
+struct device_peers;
 
 enum stream { STREAM_COMPUTE, STREAM_COPY, STREAM_COUNT };
 
@@ -416,6 +417,9 @@ struct ops {
     void *(*native_stream)(struct device *device, enum stream stream);
     // 128 bits that no other device in the world has; NULL where ranks may share a device as they like.
     void (*identity)(struct device *device, int64_t words[2]);
+
+    // See device_join; NULL where nothing is timed.
+    void (*join)(struct device *device, const struct device_peers *peers);
 
     // Recordings, see device_records; NULL where the device makes none.
     void (*record_begin)(struct device *device);

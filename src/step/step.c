@@ -25,6 +25,23 @@ struct pass step_pass(struct step *step, int64_t B, int64_t T) {
                          .cache = step->mode == STEP_GENERATE ? &step->cache : NULL};
 }
 
+static void broadcast_bytes(void *context, void *bytes, size_t count) {
+    size_t words = (count + sizeof(int64_t) - 1) / sizeof(int64_t);
+    int64_t *values = memory_alloc(words * sizeof *values);
+    memcpy(values, bytes, count);
+    comm_broadcast_i64(context, values, (int)words, 0, "choices of algorithms");
+    memcpy(bytes, values, count);
+    free(values);
+}
+
+// Ranks that hold the same layers do the same operations in the same order.
+static void join_devices(struct step *step) {
+    struct group *stage = step->mesh.stage;
+    if (stage && group_size(stage) > 1)
+        device_join(step->device,
+                    &(struct device_peers){.rank = group_rank(stage), .broadcast = broadcast_bytes, .context = stage});
+}
+
 static int build(struct step *step) {
     if (!device_supports(step->device, step->dtype)) {
         char text[128];
@@ -50,7 +67,9 @@ static int build(struct step *step) {
     step->cache.keys = memory_alloc(sizeof(struct tensor) * layers);
     step->cache.values = memory_alloc(sizeof(struct tensor) * layers);
     step->cache.across = memory_alloc(sizeof(struct tensor) * layers);
-    return step_take_memory(step);
+    TRY(step_take_memory(step));
+    join_devices(step);
+    return 0;
 }
 
 int step_open(struct step **result, const struct config *config, struct device *device, const struct mesh *mesh,
