@@ -23,6 +23,7 @@ extern "C" {
 #include "base/error.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "ops/choices.h"
 #include "ops/cuda/attention_cudnn.h"
 #include "ops/device.h"
 #include "ops/ops.h"
@@ -144,6 +145,7 @@ void column_sum(struct cuda_device *cuda, float *out, struct tensor x);
 
 // The table's entries, one file each family.
 extern "C" {
+void cuda_join(struct device *device, const struct device_peers *peers);
 void cuda_record_begin(struct device *device);
 struct recording *cuda_record_end(struct device *device);
 void cuda_replay(struct device *device, struct recording *recording);

@@ -175,6 +175,7 @@ static const struct ops cuda_ops = {
     .synchronize = cuda_synchronize,
     .native_stream = cuda_native_stream,
     .identity = cuda_identity,
+    .join = cuda_join,
     .record_begin = cuda_record_begin,
     .record_end = cuda_record_end,
     .replay = cuda_replay,

@@ -165,7 +165,7 @@ static void plan_make(struct cuda_device *cuda, struct matmul_plan *plan, const 
     layout_init(&plan->first, op->b.dtype, op->b, key->b_stride);
     layout_init(&plan->second, op->a.dtype, op->a, key->a_stride);
     layout_init(&plan->result, op->d.dtype, op->d, key->d_stride);
-    matmul_choose(cuda, plan, op);
+    matmul_decide(cuda, plan, op);
 }
 
 static struct matmul_plan *plan_find(struct cuda_device *cuda, const struct op_matmul *op) {
@@ -180,7 +180,7 @@ static struct matmul_plan *plan_find(struct cuda_device *cuda, const struct op_m
         }
         if (memcmp(&plan->key, &key, sizeof key) == 0) {
             if (!plan->is_final)
-                matmul_choose(cuda, plan, op);
+                matmul_decide(cuda, plan, op);
             return plan;
         }
     }

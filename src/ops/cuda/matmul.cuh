@@ -36,17 +36,10 @@ struct matmul_plan {
     bool is_final;  // else it is chosen again by timing when that is possible
 };
 
-enum { MOST_REMEMBERED = 4096 };
-struct matmul_entry {
-    struct matmul_key key;
-    struct matmul_choice choice;
-};
-struct matmul_memory {  // choices of this and earlier runs
-    struct matmul_entry *entries;
-    int64_t count;
-    char *path;          // NULL: kept in no file
-    char identity[160];  // first line of the file: another library or GPU makes other choices
-    bool is_broken;      // the file cannot be written: said once
+struct matmul_memory {          // choices of this and earlier runs
+    struct choices choices;     // of matmul_choice by matmul_key
+    char *path;                 // NULL: kept in no file
+    struct device_peers peers;  // no broadcast: this rank chooses for itself
 };
 
 // The key of a plan; all zeros but the sizes where k is 0.
@@ -57,7 +50,13 @@ cublasStatus_t matmul_run(struct cuda_device *cuda, struct matmul_plan *plan, co
 // matmul_plain.cu: a product that cuBLASLt has no algorithm for; an epilogue on a product that is in d.
 void matmul_run_plain(struct cuda_device *cuda, const struct op_matmul *op, const struct matmul_key *key);
 void matmul_run_epilogue(struct cuda_device *cuda, const struct op_matmul *op);
-// matmul_choose.cu: fills plan->choice. The memory comes from matmul_memory_open.
+// matmul_memory.cu: what is known about a product; keeps plan->choice; fills plan->choice, together with other ranks
+// where they joined. matmul_memory_open is in cuda.cuh.
+bool matmul_memory_find(const struct matmul_memory *memory, const struct matmul_key *key, struct matmul_choice *choice);
+void matmul_memory_keep(struct matmul_memory *memory, const struct matmul_plan *plan);
+void matmul_decide(struct cuda_device *cuda, struct matmul_plan *plan, const struct op_matmul *op);
+// matmul_choose.cu: whether a product would be timed now, were it not known; fills plan->choice.
+bool matmul_can_time(const struct cuda_device *cuda, const struct matmul_key *key, const struct op_matmul *op);
 void matmul_choose(struct cuda_device *cuda, struct matmul_plan *plan, const struct op_matmul *op);
 
 #endif

@@ -9,133 +9,14 @@
 // lose bits.
 #include "ops/cuda/matmul.cuh"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-extern "C" {
-#include "base/buffer.h"
-#include "base/file.h"
-}
-
-enum { MOST_CANDIDATES = 32, ROUNDS = 4, FILE_LIMIT = 16 << 20 };
+enum { MOST_CANDIDATES = 32, ROUNDS = 4 };
 static const double LEAST_WORK = 1e9;  // multiplications that are worth a timing
 
 #define SET_PREFERENCE(preference, name, value)                                                                        \
     CHECK_CUBLAS(cublasLtMatmulPreferenceSetAttribute(preference, name, &(value), sizeof(value)))
-
-// ---- The file ----
-// A line of identity, then "KEY CHOICE" in hexadecimal, a line each.
-
-static void append_hex(struct buffer *out, const void *data, size_t count) {
-    static const char digits[] = "0123456789abcdef";
-    const unsigned char *bytes = (const unsigned char *)data;
-    for (size_t i = 0; i < count; i++) {
-        char pair[2] = {digits[bytes[i] >> 4], digits[bytes[i] & 15]};
-        buffer_append(out, pair, 2);
-    }
-}
-
-static int hex_digit(char c) {
-    return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
-// Reads count bytes and returns what follows; NULL where there are other characters.
-static const char *read_hex(const char *text, void *data, size_t count) {
-    unsigned char *bytes = (unsigned char *)data;
-    for (size_t i = 0; i < count; i++) {
-        int high = hex_digit(text[2 * i]), low = high < 0 ? -1 : hex_digit(text[2 * i + 1]);
-        if (low < 0)
-            return NULL;
-        bytes[i] = (unsigned char)(high << 4 | low);
-    }
-    return text + 2 * count;
-}
-
-static struct matmul_entry *memory_find(struct matmul_memory *memory, const struct matmul_key *key) {
-    for (int64_t i = 0; i < memory->count; i++)
-        if (memcmp(&memory->entries[i].key, key, sizeof *key) == 0)
-            return &memory->entries[i];
-    return NULL;
-}
-
-// A file of another library, another GPU or no file of ours at all is left aside and written anew.
-static void memory_load(struct matmul_memory *memory) {
-    struct buffer text = {};
-    if (!file_exists(memory->path))
-        return;
-    if (file_read_all(memory->path, FILE_LIMIT, &text) < 0) {
-        log_warn("%s; products are timed again", error_message());
-        return;
-    }
-    const char *at = buffer_string(&text);
-    size_t length = strlen(memory->identity);
-    if (strncmp(at, memory->identity, length) == 0 && at[length] == '\n') {
-        at += length + 1;
-        while (*at && memory->count < MOST_REMEMBERED) {
-            struct matmul_entry *entry = &memory->entries[memory->count];
-            at = read_hex(at, &entry->key, sizeof entry->key);
-            if (at && *at == ' ')
-                at = read_hex(at + 1, &entry->choice, sizeof entry->choice);
-            if (!at || *at++ != '\n')
-                break;
-            memory->count++;
-        }
-    }
-    buffer_free(&text);
-}
-
-static void memory_save(struct matmul_memory *memory) {
-    struct buffer text = {};
-    buffer_append(&text, memory->identity, strlen(memory->identity));
-    buffer_append(&text, "\n", 1);
-    for (int64_t i = 0; i < memory->count; i++) {
-        append_hex(&text, &memory->entries[i].key, sizeof memory->entries[i].key);
-        buffer_append(&text, " ", 1);
-        append_hex(&text, &memory->entries[i].choice, sizeof memory->entries[i].choice);
-        buffer_append(&text, "\n", 1);
-    }
-    if (file_write_all(memory->path, text.data, text.length) < 0 && !memory->is_broken) {
-        memory->is_broken = true;
-        log_warn("%s; the next run times its products again", error_message());
-    }
-    buffer_free(&text);
-}
-
-static void memory_keep(struct matmul_memory *memory, const struct matmul_plan *plan) {
-    if (memory->count == MOST_REMEMBERED)
-        return;
-    struct matmul_entry *entry = &memory->entries[memory->count++];
-    memset(entry, 0, sizeof *entry);
-    entry->key = plan->key;
-    entry->choice = plan->choice;
-    if (memory->path)
-        memory_save(memory);
-}
-
-struct matmul_memory *matmul_memory_open(int index, const char *path, bool allows_tf32) {
-    struct matmul_memory *memory = (struct matmul_memory *)memory_alloc(sizeof *memory);
-    struct cudaDeviceProp properties;
-    CHECK_CUDA(cudaGetDeviceProperties(&properties, index));
-    memory->entries = (struct matmul_entry *)memory_alloc(MOST_REMEMBERED * sizeof *memory->entries);
-    snprintf(memory->identity, sizeof memory->identity, "bevatron products 2, cuBLASLt %zu, %.64s, %d processors%s",
-             cublasLtGetVersion(), properties.name, properties.multiProcessorCount, allows_tf32 ? ", TF32" : "");
-    if (path) {
-        memory->path = memory_string(path);
-        memory_load(memory);
-    }
-    return memory;
-}
-
-void matmul_memory_close(struct matmul_memory *memory) {
-    if (!memory)
-        return;
-    free(memory->entries);
-    free(memory->path);
-    free(memory);
-}
-
-// ---- Candidates ----
 
 struct candidates {
     struct matmul_choice choice[MOST_CANDIDATES];
@@ -235,18 +116,20 @@ static bool is_valid(struct cuda_device *cuda, struct matmul_plan *plan, const s
     return status == CUBLAS_STATUS_SUCCESS && result.workspaceSize <= (size_t)BLAS_WORKSPACE_BYTES;
 }
 
+// Nothing can be timed while it is recorded.
+bool matmul_can_time(const struct cuda_device *cuda, const struct matmul_key *key, const struct op_matmul *op) {
+    return is_worth_timing(cuda, key) && op->beta == 0 && !cuda->is_recording;
+}
+
 void matmul_choose(struct cuda_device *cuda, struct matmul_plan *plan, const struct op_matmul *op) {
     bool is_timed = is_worth_timing(cuda, &plan->key);
-    if (is_timed) {
-        struct matmul_entry *known = memory_find(cuda->memory, &plan->key);
-        if (known && is_valid(cuda, plan, &known->choice)) {
-            plan->choice = known->choice;
-            plan->is_final = true;
-            return;
-        }
+    struct matmul_choice known;
+    if (is_timed && matmul_memory_find(cuda->memory, &plan->key, &known) && is_valid(cuda, plan, &known)) {
+        plan->choice = known;
+        plan->is_final = true;
+        return;
     }
-    // Nothing can be timed while it is recorded.
-    bool times_now = is_timed && op->beta == 0 && !cuda->is_recording;
+    bool times_now = matmul_can_time(cuda, &plan->key, op);
     if (!times_now && plan->choice.has_algorithm)
         return;
     struct candidates list = {};
@@ -274,5 +157,5 @@ void matmul_choose(struct cuda_device *cuda, struct matmul_plan *plan, const str
     }
     plan->choice = list.choice[best];
     if (times_now && list.best_ms[best] < INFINITY)
-        memory_keep(cuda->memory, plan);
+        matmul_memory_keep(cuda->memory, plan);
 }
