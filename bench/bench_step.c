@@ -32,7 +32,7 @@ static const struct flag own_flags[] = {
      .initial = "5",
      .minimum = 1,
      .maximum = 1000,
-     .help = "timed steps after three that warm up"},
+     .help = "timed steps after four that warm up"},
     {.name = "--floor",
      .type = FLAG_BOOL,
      .offset = offsetof(struct bench, floor),
@@ -178,9 +178,9 @@ struct times {
     double *between;  // (steps) from one result to the next, sorted
 };
 
-// Steps that warm up, one of them alone, then `steps` that are queued ahead as the trainer does.
+// Steps that warm up, until passes are recorded where the device does that; then `steps` that are queued ahead as the trainer does.
 static int time_steps(struct step *step, const struct step_source *source, int64_t steps, struct times *times) {
-    enum { WARMING = 3 };
+    enum { WARMING = 4 };
     double start = clock_seconds(), last;
     for (int i = 0; i < WARMING; i++) {
         TRY(step_train(step, source, 1e-4, 0.1));
