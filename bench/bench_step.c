@@ -178,7 +178,8 @@ struct times {
     double *between;  // (steps) from one result to the next, sorted
 };
 
-// Steps that warm up, until passes are recorded where the device does that; then `steps` that are queued ahead as the trainer does.
+// Steps that warm up, until passes are recorded where the device does that; then `steps` that are queued ahead as the
+// trainer does.
 static int time_steps(struct step *step, const struct step_source *source, int64_t steps, struct times *times) {
     enum { WARMING = 4 };
     double start = clock_seconds(), last;

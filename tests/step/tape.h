@@ -1,5 +1,5 @@
-// A CPU that makes recordings, for tests of what is recorded and replayed: while it records, operations are written on a
-// tape instead of being run. Everything else is the CPU's.
+// A CPU that makes recordings, for tests of what is recorded and replayed: while it records, operations are written on
+// a tape instead of being run. Everything else is the CPU's.
 #ifndef TESTS_STEP_TAPE_H
 #define TESTS_STEP_TAPE_H
 
