@@ -31,23 +31,10 @@ static const struct flag rows[] = {
 };
 
 static void print_verdict(const char *path, const char *error, const struct options *options) {
-    if (!options->json) {
-        if (!error)
-            printf("%s: whole%s\n", path, options->sizes_only ? " (sizes only)" : "");
-        return;
-    }
-    struct buffer text = {0};
-    struct json_writer json = {.out = &text};
-    json_begin_object(&json);
-    json_key(&json, "path");
-    json_cstring(&json, path);
-    json_key(&json, "is_whole");
-    json_bool(&json, !error);
-    json_key(&json, "error");
-    json_cstring(&json, error);
-    json_end_object(&json);
-    puts(buffer_string(&text));
-    buffer_free(&text);
+    if (options->json)
+        command_print_verdict("path", path, error);
+    else if (!error)
+        printf("%s: whole%s\n", path, options->sizes_only ? " (sizes only)" : "");
 }
 
 // A single file has no manifest: its own structure is all that can be checked.

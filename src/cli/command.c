@@ -1,5 +1,6 @@
 // What commands have in common: failing, choosing a part, parsing and running. See commands.h.
 #include "base/error.h"
+#include "base/json.h"
 #include "base/log.h"
 #include "cli/commands.h"
 
@@ -57,4 +58,19 @@ int command_run(const struct command_call *call, int argc, char **argv) {
         exit_code = command_failed();
     flags_free(call->flags, call->options);
     return exit_code;
+}
+
+void command_print_verdict(const char *kind, const char *name, const char *error) {
+    struct buffer text = {0};
+    struct json_writer json = {.out = &text};
+    json_begin_object(&json);
+    json_key(&json, kind);
+    json_cstring(&json, name);
+    json_key(&json, "is_whole");
+    json_bool(&json, !error);
+    json_key(&json, "error");
+    json_cstring(&json, error);
+    json_end_object(&json);
+    puts(buffer_string(&text));
+    buffer_free(&text);
 }

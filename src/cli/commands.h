@@ -49,4 +49,7 @@ struct command_call {
 };
 int command_run(const struct command_call *call, int argc, char **argv);
 
+// What was found of something that was proved, as JSON: {"KIND": NAME, "is_whole": …, "error": …}; NULL for no error.
+void command_print_verdict(const char *kind, const char *name, const char *error);
+
 #endif

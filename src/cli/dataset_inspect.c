@@ -113,24 +113,11 @@ static int inspect(const void *context, const char *prefix) {
 }
 
 static void print_verdict(const char *prefix, const struct index_reader *reader, const char *error, bool as_json) {
-    if (!as_json) {
-        if (!error)
-            printf("%s: whole, %" PRId64 " documents, %" PRId64 " tokens\n", prefix, reader->document_count,
-                   reader->token_count);
-        return;
-    }
-    struct buffer text = {0};
-    struct json_writer json = {.out = &text};
-    json_begin_object(&json);
-    json_key(&json, "prefix");
-    json_cstring(&json, prefix);
-    json_key(&json, "is_whole");
-    json_bool(&json, !error);
-    json_key(&json, "error");
-    json_cstring(&json, error);
-    json_end_object(&json);
-    puts(buffer_string(&text));
-    buffer_free(&text);
+    if (as_json)
+        command_print_verdict("prefix", prefix, error);
+    else if (!error)
+        printf("%s: whole, %" PRId64 " documents, %" PRId64 " tokens\n", prefix, reader->document_count,
+               reader->token_count);
 }
 
 static int verify(const void *context, const char *prefix) {
