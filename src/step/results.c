@@ -97,6 +97,16 @@ struct step_result step_take_result(struct step *step) {
     return step->results.last;
 }
 
+void step_take_losses(struct step *step, int but, struct step_losses *sum) {
+    while (step_pending(step) > but) {
+        struct step_result result = step_take_result(step);
+        sum->loss += result.loss * result.tokens;
+        sum->tokens += result.tokens;
+        sum->pair_loss += result.pair_loss * result.pairs;
+        sum->pairs += result.pairs;
+    }
+}
+
 struct step_result step_result(struct step *step) {
     while (step_pending(step) > 0)
         (void)step_take_result(step);

@@ -197,6 +197,12 @@ int step_worth_ahead(const struct step *step);
 int step_pending(const struct step *step);
 struct step_result step_take_result(struct step *step);
 struct step_result step_result(struct step *step);
+// Adds up the results of evaluations, of all that are pending but the latest `but`.
+struct step_losses {
+    double loss, tokens;      // sum of the tokens' losses, and their number
+    double pair_loss, pairs;  // the same of the pair head
+};
+void step_take_losses(struct step *step, int but, struct step_losses *sum);
 double step_params_norm(struct step *step);
 // Returns when this rank has all updated parameters, which with --overlap-param-gather may still be on their way after
 // a step. Whoever reads parameters other than by a pass calls it first.

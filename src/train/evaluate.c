@@ -51,19 +51,19 @@ int evaluate_run(const struct evaluate *evaluate, struct evaluation *result) {
     progress_begin(&progress, "evaluating", "batches", (double)batches);
     *result = (struct evaluation){.samples = source.count};
     int status = 0;
-    double loss = 0;
+    struct step_losses sum = {0};
     for (int64_t i = 0; i < batches && status == 0; i++) {
         struct step_source one = datasets_source(loader, 1);
         status = step_evaluate(step, &one);
         if (status < 0)
             break;
-        struct step_result part = step_result(step);
-        loss += part.loss * part.tokens;
-        result->tokens += part.tokens;
+        step_take_losses(step, step_worth_ahead(step), &sum);
         progress_update(&progress, (double)(i + 1), NULL);
     }
     progress_end(&progress, NULL);
-    result->loss = loss / (result->tokens > 1 ? result->tokens : 1);
+    step_take_losses(step, 0, &sum);
+    result->tokens = sum.tokens;
+    result->loss = sum.loss / (sum.tokens > 1 ? sum.tokens : 1);
     loader_close(loader);
     return status;
 }

@@ -170,22 +170,6 @@ static int64_t must_stop(const struct trainer *trainer) {
     return reasons[0] ? reasons[0] : -reasons[1];
 }
 
-// Sums over the batches of an evaluation.
-struct losses {
-    double loss, tokens, pair_loss, pairs;
-};
-
-// Adds the results that are there, all but the latest `but`.
-static void take_losses(struct step *step, int but, struct losses *sum) {
-    while (step_pending(step) > but) {
-        struct step_result result = step_take_result(step);
-        sum->loss += result.loss * result.tokens;
-        sum->tokens += result.tokens;
-        sum->pair_loss += result.pair_loss * result.pairs;
-        sum->pairs += result.pairs;
-    }
-}
-
 // The loss over --eval-iters global batches of a split. Where a signal comes in between, nothing is reported; the
 // caller looks for it next.
 static int evaluate(struct trainer *trainer, enum split split, bool is_final) {
@@ -196,17 +180,17 @@ static int evaluate(struct trainer *trainer, enum split split, bool is_final) {
         log_info("Evaluating on %" PRId64 " samples", config->eval_iters * config->global_batch_size);
     double started = clock_seconds();
     int64_t per_step = config->global_batch_size / (config->micro_batch_size * config->data_parallel_size);
-    struct losses sum = {0};
+    struct step_losses sum = {0};
     for (int64_t i = 0; i < config->eval_iters; i++) {
         if (must_stop(trainer)) {
-            take_losses(trainer->step, 0, &sum);
+            step_take_losses(trainer->step, 0, &sum);
             return 0;
         }
         struct step_source source = datasets_source(trainer->loaders[split], per_step);
         TRY(step_evaluate(trainer->step, &source));
-        take_losses(trainer->step, step_worth_ahead(trainer->step), &sum);
+        step_take_losses(trainer->step, step_worth_ahead(trainer->step), &sum);
     }
-    take_losses(trainer->step, 0, &sum);
+    step_take_losses(trainer->step, 0, &sum);
     if (split == SPLIT_VALID)
         trainer->at.consumed_valid_samples += config->eval_iters * config->global_batch_size;
     struct metrics_eval eval = {
