@@ -22,6 +22,11 @@ struct lab {
     int block_count;
 };
 
+// BEVATRON_TEST_TINY=1 leaves the larger shapes of cases with many barriers out, for runs under a race checker.
+static inline bool lab_is_tiny(void) {
+    return getenv("BEVATRON_TEST_TINY") != NULL;
+}
+
 // A tensor on the device and what it held when it was made.
 struct sample {
     struct tensor t;
