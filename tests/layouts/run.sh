@@ -14,10 +14,11 @@ touch "$results" || exit 2
 "$layouts" list >"$work/list" || exit 1
 
 # The wanted rows of the list; its columns are number, ranks, whether in the sample, model, ….
-awk -v sample="${2:-all}" -v share="${SHARE:-1/1}" -v models=" ${MODELS:-gpt llama bert t5} " -v dtype="${DTYPE:-}" '
+awk -v sample="${2:-all}" -v share="${SHARE:-1/1}" -v models=" ${MODELS:-gpt llama bert t5} " \
+    -v sizes=" ${RANKS:-1 2 3 4 5 6 7 8} " -v dtype="${DTYPE:-}" '
     BEGIN { split(share, part, "/"); split("gpt llama bert t5", names, " ") }
     dtype != "" { if ($NF > 0) next; $NF = dtype == "bf16" ? 1 : 2 }
-    (sample != "sample" || $3) && index(models, " " names[$4 + 1] " ") && ++rows % part[2] == part[1] % part[2]' \
+    (sample != "sample" || $3) && index(sizes, " " $2 " ") && index(models, " " names[$4 + 1] " ") && ++rows % part[2] == part[1] % part[2]' \
     "$work/list" >"$work/wanted"
 
 # left RANKS: wanted rows without a result, into $work/left.
@@ -27,22 +28,24 @@ left() {
     [ -s "$work/left" ]
 }
 for ranks in ${RANKS:-1 2 3 4 5 6 7 8}; do
+    idle=0
     while left "$ranks"; do
-        before=$(wc -l <"$work/left")
+        before=$(wc -l <"$results")
         bash tests/parallel/mpirun.sh "$ranks" "$layouts" run "$work/left" "$work" "${@:3}" 2>"$work/err" |
             grep --line-buffered -E "^(ok|FAIL|     )" | tee -a "$results"
+        if [ "$(wc -l <"$results")" -gt "$before" ]; then idle=0; else idle=$((idle + 1)); fi
         left "$ranks" || break
         # A rank died: what it said last; the layout it was at is the first without a row.
         { echo "FAIL $("$layouts" show "$work/left" | head -n 1): the run ended early"
           grep -vE "^(---|MPI_ABORT|with errorcode|NOTE|You may|exactly|\[|$)" "$work/err" | head -n 8 | sed 's/^/     /'; } | tee -a "$results"
-        [ "$(wc -l <"$work/left")" -le "$before" ] || exit 1
+        [ $idle -lt 2 ] || { echo "FAIL no layout of $ranks ranks can be run"; break; }
     done
 done
 # One line per model and number of ranks: how many are right, and the largest differences in fp32.
-awk 'FILENAME == ARGV[1] { wanted[$1] = 1; next }
+awk 'FILENAME == ARGV[1] { wanted[$1] = 1; all++; next }
     ($1 == "ok" || $1 == "FAIL") && wanted[$2] {
         key = $3 " " $4 " ranks" (/, bf16 /  ? ", bf16" : /, fp16 / ? ", fp16" : ""); if (!(key in total)) name[++keys] = key
-        total[key]++; good[key] += $1 == "ok"; sum++; right += $1 == "ok"
+        total[key]++; good[key] += $1 == "ok"; right += $1 == "ok"
         for (i = 5; i < NF; i++) {
             value = $(i + 1); sub(/,$/, "", value)
             if (($i == "loss" || $i == "norm" || $i == "weights" || $i == "elements") && value + 0 > most[key $i] + 0) most[key $i] = value
@@ -50,6 +53,6 @@ awk 'FILENAME == ARGV[1] { wanted[$1] = 1; next }
     } END {
         printf "%-22s %9s %10s %10s %10s %10s\n", "", "as on one", "loss", "norm", "weights", "elements"
         for (i = 1; i <= keys; i++) { k = name[i]; printf "%-22s %4d/%-4d %10s %10s %10s %10s\n", k, good[k], total[k], most[k "loss"], most[k "norm"], most[k "weights"], most[k "elements"] }
-        printf "%d of %d layouts give what one rank gives\n", right, sum
-        exit right < sum || sum == 0
+        printf "%d of %d layouts give what one rank gives\n", right, all
+        exit right < all || all == 0
     }' "$work/wanted" "$results"
