@@ -91,6 +91,7 @@ void step_close(struct step *step) {
     if (!step)
         return;
     reducer_close(&step->reducer);
+    device_synchronize(step->device);  // what is queued uses what is freed below
     replay_close(step);
     step_give_memory_back(step);
     pipeline_close(step);

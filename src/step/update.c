@@ -89,6 +89,10 @@ void step_update(struct step *step) {
                                        .grads = step->grads};
     reducer_wait(&step->reducer);
     adam_begin(&step->adam, &update);
+    if (step->reducer.pieces.parts == 1) {  // nobody waits for a part of it
+        adam_apply(&step->adam, &update, 0, step->reducer.pieces.total);
+        return;
+    }
     for (int64_t n = 0; n < pieces_bucket_count(&step->reducer.pieces); n++) {
         struct piece bucket = reducer_needed(&step->reducer, n);
         adam_apply(&step->adam, &update, bucket.flat_offset, bucket.flat_offset + bucket.count);

@@ -475,12 +475,22 @@ static int follow_intervals(struct trainer *trainer) {
     return 0;
 }
 
+// Where no iteration can be queued any more, those before it have their lines nevertheless. Returns -1 with the error
+// that was set.
+static int report_the_rest(struct trainer *trainer) {
+    struct error_note *note = error_take();
+    if (finish_iterations(trainer, 0) < 0)
+        error_clear();
+    return error_give(note);
+}
+
 static int run_iterations(struct trainer *trainer, enum ending *ending) {
     const struct config *config = trainer->config;
     *ending = GO_ON;
     while (!is_done(config, &trainer->at) && *ending == GO_ON) {
         TRY(follow_ramp_up(trainer));
-        TRY(queue_iteration(trainer));
+        if (queue_iteration(trainer) < 0)
+            return report_the_rest(trainer);
         bool knows_all = must_know(trainer);
         TRY(finish_iterations(trainer, knows_all ? 0 : step_worth_ahead(trainer->step)));
         TRY(look_after_saving(trainer));
