@@ -48,6 +48,7 @@
     X(cross_entropy)                                                                                                   \
     X(cross_entropy_parts)                                                                                             \
     X(cross_entropy_nan)                                                                                               \
+    X(cross_entropy_low)                                                                                               \
     X(sums)                                                                                                            \
     X(clip_scale)                                                                                                      \
     X(rates)                                                                                                           \

@@ -88,6 +88,9 @@ static inline void embedding_backward_variant(struct lab *lab, const int64_t siz
 }
 
 static inline void case_embedding_backward(struct lab *lab) {
+    // Positions that meet more than a hundred times.
+    embedding_backward_variant(lab, (int64_t[]){1000, 24}, 0.1f, true);
+    embedding_backward_variant(lab, (int64_t[]){1000, 13}, 0, true);
     for (int i = 0; i < LAYER_SIZES; i++) {
         if (lab_is_tiny() && layer_sizes[i][0] != 65)
             continue;

@@ -3,8 +3,9 @@
 // Backward adds rows of dout that meet in one row of the table, in an order that must not change from run to run, and
 // without atomics. The tokens are sorted: a key holds (table row, token number), so keys are unique and any correct
 // sort gives the same order; a bitonic sort needs no memory but the keys and O(N log^2 N) work, about 20 small
-// launches for 65536 tokens. Then the first key of each run of equal rows has a block that adds up the run. A text
-// with one token repeated N times still works, with N / ROW_LANES steps in a row.
+// launches for 65536 tokens. Then the first key of each run of equal rows has warps that add up the run, each over a
+// share of the columns; a run that is longer than SHORT_RUN has blocks instead. A text with one token repeated N times
+// still works, with N / ROW_LANES steps in a row.
 #include "ops/cuda/cuda.cuh"
 
 enum {
@@ -13,6 +14,9 @@ enum {
     MOST_KEYS = SCRATCH_BYTES / 8,
     COLUMN_BLOCKS = 8,    // blocks that share the columns of a run
     SCATTER_PLACES = 16,  // sorted places of a block
+    SHORT_RUN = 128,      // equal rows that one warp adds up
+    RUN_WARPS = 8,        // of a block
+    RUN_LOADS = 4,        // rows on their way at once
 };
 static const uint64_t NO_KEY = UINT64_MAX;  // sorts behind all others
 
@@ -138,8 +142,53 @@ template <typename T> struct scatter_args {
     const T *dout;         // (count, C)
     const uint64_t *keys;  // (count), sorted
     int64_t count, columns;
+    bool is_wide;
     struct cuda_dropout dropout;
 };
+
+// The row of the table that the key at a sorted place names; -1 where there is none.
+template <typename T> static __device__ __forceinline__ int64_t row_at(const scatter_args<T> &args, int64_t place) {
+    uint64_t key = place >= 0 && place < args.count ? args.keys[place] : NO_KEY;
+    return key == NO_KEY ? -1 : (int64_t)(key >> 32);
+}
+
+// Whether the run that begins here is left to scatter_kernel.
+template <typename T> static __device__ __forceinline__ bool is_long(const scatter_args<T> &args, int64_t begin) {
+    return row_at(args, begin + SHORT_RUN) == row_at(args, begin);
+}
+
+// Block (32, RUN_WARPS) at (RUN_WARPS sorted places, 256 columns): a warp whose place begins a short run adds it up in
+// order, eight columns a thread.
+template <typename T> static __global__ void scatter_short_kernel(scatter_args<T> args) {
+    int64_t begin = (int64_t)blockIdx.x * RUN_WARPS + threadIdx.y, columns = args.columns;
+    int64_t column = 8 * ((int64_t)blockIdx.y * 32 + threadIdx.x), table_row = row_at(args, begin);
+    if (table_row < 0 || table_row == row_at(args, begin - 1) || is_long(args, begin) || column >= columns)
+        return;
+    float *out = args.dtable + table_row * columns, sum[8];
+    load8(sum, out, column, columns, args.is_wide);
+    for (int64_t first = begin; row_at(args, first) == table_row; first += RUN_LOADS) {
+        eight<T> packed[RUN_LOADS];
+#pragma unroll
+        for (int i = 0; i < RUN_LOADS; i++)
+            if (row_at(args, first + i) == table_row)
+                packed[i] = fetch8(args.dout + (int64_t)(uint32_t)args.keys[first + i] * columns, column, columns,
+                                   args.is_wide);
+#pragma unroll
+        for (int i = 0; i < RUN_LOADS; i++) {
+            if (row_at(args, first + i) != table_row)
+                break;
+            int64_t row = (int64_t)(uint32_t)args.keys[first + i];
+            float value[8];
+            unpack8(value, packed[i]);
+            dropout_apply(value, args.dropout, row, column);
+            dropout_apply(value + 4, args.dropout, row, column + 4);
+#pragma unroll
+            for (int j = 0; j < 8; j++)
+                sum[j] += value[j];
+        }
+    }
+    store8(out, column, columns, args.is_wide, sum);
+}
 
 // Adds up the run of equal rows that begins at sorted place `begin`, over this block's share of the columns.
 template <typename T>
@@ -174,7 +223,7 @@ static __device__ void scatter_run(const scatter_args<T> &args, int64_t begin, f
     }
 }
 
-// Block (32, 8) at (SCATTER_PLACES sorted places, share of the columns): takes the runs that begin in its places.
+// Block (32, 8) at (SCATTER_PLACES sorted places, share of the columns): takes the long runs that begin in its places.
 template <typename T> static __global__ void scatter_kernel(scatter_args<T> args) {
     __shared__ float sums[ROW_LANES][COLUMN_TILE];
     __shared__ uint64_t keys[SCATTER_PLACES + 1];  // the one before its places comes first
@@ -186,7 +235,7 @@ template <typename T> static __global__ void scatter_kernel(scatter_args<T> args
     }
     __syncthreads();
     for (int i = 0; i < SCATTER_PLACES; i++)
-        if (keys[i + 1] != NO_KEY && (first + i == 0 || keys[i] >> 32 != keys[i + 1] >> 32))
+        if (keys[i + 1] != NO_KEY && (first + i == 0 || keys[i] >> 32 != keys[i + 1] >> 32) && is_long(args, first + i))
             scatter_run<T>(args, first + i, sums);
 }
 
@@ -213,6 +262,11 @@ static void scatter(struct cuda_device *cuda, const struct op_embedding_backward
         args.dropout = cuda_dropout(&op->dropout);
         if (args.dropout.is_on)
             args.dropout.row_ids += first;
+        const struct tensor tensors[] = {dtable, op->dout};
+        args.is_wide = rows_are_wide(columns, tensors, sizeof tensors / sizeof tensors[0]);
+        LAUNCH(cuda, scatter_short_kernel<T>,
+               dim3(grid_x(divide_up(count, RUN_WARPS)), grid_yz(divide_up(columns, 8 * 32))), dim3(32, RUN_WARPS), 0,
+               args);
         LAUNCH(cuda, scatter_kernel<T>, dim3(grid_x(divide_up(count, SCATTER_PLACES)), shares),
                dim3(COLUMN_LANES, ROW_LANES), 0, args);
     }

@@ -59,7 +59,9 @@ static __device__ __forceinline__ void running_add(struct running_sum *sum, cons
 static __device__ __forceinline__ struct running_sum running_finish(struct running_sum mine, float *shared) {
     struct running_sum all;
     all.largest = block_max(mine.largest, shared);
-    all.total = block_sum(mine.total * expf(base_of(mine.largest) - base_of(all.largest)), shared);
+    // A thread without columns has a total of 0, whatever the exponential of its distance.
+    float part = mine.total == 0 ? 0.0f : mine.total * expf(base_of(mine.largest) - base_of(all.largest));
+    all.total = block_sum(part, shared);
     return all;
 }
 

@@ -19,7 +19,8 @@ static inline unsigned threads_of_row(int64_t columns, int groups) {
 static inline int groups_of_row(int64_t columns) {
     if (columns > MOST_NORM_COLUMNS)
         die("norm: %lld columns are beyond the %d of the CUDA backend", (long long)columns, (int)MOST_NORM_COLUMNS);
-    return columns <= 8 * NORM_THREADS ? 1 : columns <= 16 * NORM_THREADS ? 2 : 8;
+    int64_t groups = divide_up(columns, 8 * NORM_THREADS);
+    return groups <= 4 ? (int)groups : 8;
 }
 
 #endif

@@ -113,17 +113,16 @@ static __device__ __forceinline__ void dequeue_row(norm_row<T, 1> *to, eight<T> 
 }
 
 // The rows of a block, one after the other, add their sums; the last one writes them. Only short rows share a block.
-template <int GROUPS>
-static __device__ __forceinline__ void write_sums(const float sums[QUANTITIES][GROUPS][8], float *partial,
-                                                  int columns) {
-    __shared__ float totals[QUANTITIES][8][SHORT_THREADS / 2];
+template <int GROUPS, int SUMS>
+static __device__ __forceinline__ void write_sums(const float sums[SUMS][GROUPS][8], float *partial, int columns) {
+    __shared__ float totals[SUMS][8][SHORT_THREADS / 2];
     for (unsigned turn = 0; turn < blockDim.y; turn++) {
         if (turn > 0)
             __syncthreads();
         if (threadIdx.y != turn)
             continue;
 #pragma unroll
-        for (int q = 0; q < QUANTITIES; q++)
+        for (int q = 0; q < SUMS; q++)
 #pragma unroll
             for (int g = 0; g < GROUPS; g++) {
                 int column = 8 * (int)(threadIdx.x + g * blockDim.x);
@@ -145,21 +144,24 @@ static __device__ __forceinline__ void write_sums(const float sums[QUANTITIES][G
 // dx = dresidual + rstd * (g - mean(g) - n * mean(g * n)) with g = dy * gain and n the normalised x; without mean(g)
 // for RMS. A thread has read its elements of dy and dresidual before it writes the same ones of ddelta, y and dx, which
 // may be the same memory. The bias of y is read for each row: it stays in the nearest cache, and registers are short.
-template <typename T, int GROUPS, int THREADS, bool IS_QUEUED>
+//
+// SUMS is QUANTITIES, or 1 where only dgain is asked for.
+template <typename T, int GROUPS, int THREADS, bool IS_QUEUED, int SUMS>
 static __global__ void __launch_bounds__(THREADS, THREADS == SHORT_THREADS ? 3
                                                   : IS_QUEUED              ? 2
                                                               : 1) norm_backward_kernel(backward_args<T> args) {
     extern __shared__ uint4 memory[];
     __shared__ float2 shared[2][THREADS / 32];
     eight<T> *queue = (eight<T> *)memory;
+    bool is_wide = IS_QUEUED || args.is_wide;
     int columns = (int)args.columns, parity = 0, stage = 0;
     int64_t step = (int64_t)gridDim.x * blockDim.y, first = (int64_t)blockIdx.x * blockDim.y;
-    float sums[QUANTITIES][GROUPS][8] = {};
+    float sums[SUMS][GROUPS][8] = {};
     eight<T> packed_gain[GROUPS];
 #pragma unroll
     for (int g = 0; g < GROUPS; g++) {
         int column = 8 * (int)(threadIdx.x + g * blockDim.x);
-        packed_gain[g] = column < columns ? fetch8(args.gain, column, columns, args.is_wide) : eight<T>();
+        packed_gain[g] = column < columns ? fetch8(args.gain, column, columns, is_wide) : eight<T>();
     }
     if constexpr (IS_QUEUED)
         for (int i = 0; i < NORM_STAGES - 1; i++)
@@ -178,58 +180,62 @@ static __global__ void __launch_bounds__(THREADS, THREADS == SHORT_THREADS ? 3
         } else {
             fetch_row(&now, args, row);
         }
-        float sum_g = 0, sum_gn = 0, dy[8], x[8], gain[8];
+        float sum_g = 0, sum_gn = 0, gain[8];
+        float product[GROUPS][8], n[GROUPS][8];  // dy * gain, and the normalised x
 #pragma unroll
         for (int g = 0; g < GROUPS; g++) {
+            float dy[8];
             unpack8(dy, now.dy[g]);
-            unpack8(x, now.x[g]);
+            unpack8(n[g], now.x[g]);
             unpack8(gain, packed_gain[g]);
 #pragma unroll
             for (int i = 0; i < 8; i++) {
-                float n = (x[i] - mean) * rstd, product = dy[i] * gain[i];
-                sum_g += product;
-                sum_gn += product * n;
-                sums[0][g][i] += dy[i] * n;
-                sums[1][g][i] += dy[i];
+                n[g][i] = (n[g][i] - mean) * rstd;
+                product[g][i] = dy[i] * gain[i];
+                sum_g += product[g][i];
+                sum_gn += product[g][i] * n[g][i];
+                sums[0][g][i] += dy[i] * n[g][i];
+                if (SUMS > 1)
+                    sums[1 % SUMS][g][i] += dy[i];
             }
         }
         float2 totals = row_sums(sum_g, sum_gn, shared[parity]);
         float mean_g = args.is_rms ? 0.0f : totals.x / (float)columns, mean_gn = totals.y / (float)columns;
+        float shift = -rstd * mean_g, slope = -rstd * mean_gn;
 #pragma unroll
         for (int g = 0; g < GROUPS; g++) {
             int column = 8 * (int)(threadIdx.x + g * blockDim.x);
-            float residual[8], dx[8];
+            float dx[8];
             if (row >= args.rows || column >= columns)
                 continue;
-            unpack8(dy, now.dy[g]);
-            unpack8(x, now.x[g]);
-            unpack8(residual, now.residual[g]);
-            unpack8(gain, packed_gain[g]);
+            unpack8(dx, now.residual[g]);
 #pragma unroll
             for (int i = 0; i < 8; i++)
-                dx[i] = residual[i] + rstd * (dy[i] * gain[i] - mean_g - (x[i] - mean) * rstd * mean_gn);
-            store8(args.dx + row * columns, column, columns, args.is_wide, dx);
+                dx[i] += shift + rstd * product[g][i] + slope * n[g][i];
+            store8(args.dx + row * columns, column, columns, is_wide, dx);
             if (args.y) {
                 float bias[8] = {0, 0, 0, 0, 0, 0, 0, 0};
                 if (args.bias)
-                    load8(bias, args.bias, column, columns, args.is_wide);
+                    load8(bias, args.bias, column, columns, is_wide);
+                unpack8(gain, packed_gain[g]);
 #pragma unroll
                 for (int i = 0; i < 8; i++)
-                    x[i] = (x[i] - mean) * rstd * gain[i] + bias[i];
-                store8(args.y + row * columns, column, columns, args.is_wide, x);
+                    bias[i] += n[g][i] * gain[i];
+                store8(args.y + row * columns, column, columns, is_wide, bias);
             }
             if (!args.ddelta)
                 continue;
             dropout_apply(dx, args.dropout, row, column);
             dropout_apply(dx + 4, args.dropout, row, column + 4);
             if (args.ddelta != args.dx)
-                store8(args.ddelta + row * columns, column, columns, args.is_wide, dx);
+                store8(args.ddelta + row * columns, column, columns, is_wide, dx);
+            if (SUMS > 1)
 #pragma unroll
-            for (int i = 0; i < 8; i++)
-                sums[2][g][i] += dx[i];
+                for (int i = 0; i < 8; i++)
+                    sums[2 % SUMS][g][i] += dx[i];
         }
     }
-    write_sums<GROUPS>(sums, args.partial, columns);
+    write_sums<GROUPS, SUMS>(sums, args.partial, columns);
 }
 
 // Runs the statement with GROUPS standing for the groups of a row that is too long, or not aligned, for the queue.
@@ -244,6 +250,14 @@ static __global__ void __launch_bounds__(THREADS, THREADS == SHORT_THREADS ? 3
             enum { GROUPS = 2 };                                                                                       \
             __VA_ARGS__;                                                                                               \
         } break;                                                                                                       \
+        case 3: {                                                                                                      \
+            enum { GROUPS = 3 };                                                                                       \
+            __VA_ARGS__;                                                                                               \
+        } break;                                                                                                       \
+        case 4: {                                                                                                      \
+            enum { GROUPS = 4 };                                                                                       \
+            __VA_ARGS__;                                                                                               \
+        } break;                                                                                                       \
         default: {                                                                                                     \
             enum { GROUPS = 8 };                                                                                       \
             __VA_ARGS__;                                                                                               \
@@ -251,11 +265,11 @@ static __global__ void __launch_bounds__(THREADS, THREADS == SHORT_THREADS ? 3
         }                                                                                                              \
     } while (0)
 
-template <typename T, int THREADS>
+template <typename T, int THREADS, int SUMS>
 static void launch_queued(struct cuda_device *cuda, const backward_args<T> &args, unsigned blocks, dim3 block) {
     size_t bytes = (size_t)NORM_STAGES * BACKWARD_TENSORS * block.x * block.y * sizeof(eight<T>);
-    norm_take_shared(norm_backward_kernel<T, 1, THREADS, true>, bytes);
-    LAUNCH(cuda, (norm_backward_kernel<T, 1, THREADS, true>), blocks, block, bytes, args);
+    norm_take_shared(norm_backward_kernel<T, 1, THREADS, true, SUMS>, bytes);
+    LAUNCH(cuda, (norm_backward_kernel<T, 1, THREADS, true, SUMS>), blocks, block, bytes, args);
 }
 
 template <typename T> static void norm_backward(struct cuda_device *cuda, const struct op_norm_backward *op) {
@@ -277,6 +291,11 @@ template <typename T> static void norm_backward(struct cuda_device *cuda, const 
     args.dropout = cuda_dropout(&op->dropout);
     const struct tensor tensors[] = {op->dx, op->ddelta, op->dy, op->x, op->gain, op->dresidual, op->y, op->bias};
     args.is_wide = rows_are_wide(args.columns, tensors, sizeof tensors / sizeof tensors[0]);
+    static void (*const launches[2][2])(struct cuda_device *, const backward_args<T> &, unsigned, dim3) = {
+        {launch_queued<T, SHORT_THREADS, 1>, launch_queued<T, SHORT_THREADS, QUANTITIES>},
+        {launch_queued<T, NORM_THREADS, 1>, launch_queued<T, NORM_THREADS, QUANTITIES>}};
+    float *out[QUANTITIES] = {(float *)op->dgain.data, (float *)op->dbias.data, (float *)op->ddelta_bias.data};
+    int quantities = out[1] || out[2] ? QUANTITIES : 1;
     int64_t blocks = min((int64_t)BACKWARD_BLOCKS, SCRATCH_FLOATS / (QUANTITIES * args.columns));
     WITH_GROUPS(args.columns, GROUPS, {
         unsigned threads = threads_of_row(args.columns, GROUPS);
@@ -285,15 +304,12 @@ template <typename T> static void norm_backward(struct cuda_device *cuda, const 
             blocks = min(blocks, (int64_t)LONG_BACKWARD_BLOCKS);
         blocks = min(blocks, divide_up(args.rows, rows));
         if (GROUPS > 1 || !args.is_wide)
-            LAUNCH(cuda, (norm_backward_kernel<T, GROUPS, NORM_THREADS, false>), grid_x(blocks), dim3(threads, rows), 0,
-                   args);
-        else if (threads <= SHORT_THREADS)
-            launch_queued<T, SHORT_THREADS>(cuda, args, grid_x(blocks), dim3(threads, rows));
+            LAUNCH(cuda, (norm_backward_kernel<T, GROUPS, NORM_THREADS, false, QUANTITIES>), grid_x(blocks),
+                   dim3(threads, rows), 0, args);
         else
-            launch_queued<T, NORM_THREADS>(cuda, args, grid_x(blocks), dim3(threads, rows));
+            launches[threads > SHORT_THREADS][quantities > 1](cuda, args, grid_x(blocks), dim3(threads, rows));
     });
-    float *out[QUANTITIES] = {(float *)op->dgain.data, (float *)op->dbias.data, (float *)op->ddelta_bias.data};
-    column_finish(cuda, out, QUANTITIES, args.partial, blocks, args.columns);
+    column_finish(cuda, out, quantities, args.partial, blocks, args.columns);
 }
 
 extern "C" void cuda_norm_backward(struct device *device, const struct op_norm_backward *op) {

@@ -15,36 +15,42 @@ template <typename T> struct forward_args {
     T *sum;                // (N, C), with delta; may be x
     float epsilon;
     int64_t rows, columns;
-    bool is_wide;  // rows are aligned to 16 bytes and their length is a multiple of 8
     bool is_rms;
     struct cuda_dropout dropout;
 };
 
 // Mean and sum of squared distances from it, of a row of which the threads hold parts: each warp finds those of its
 // part and one barrier puts the parts together, which rounds as little as two passes over the row. With is_rms the
-// mean is 0. `shared` holds one entry per warp of the block and must not be used by the call before or after.
-template <int GROUPS>
+// mean is 0. `shared` holds one entry per warp of the block and must not be used by the call before or after. With
+// IS_WIDE columns are a multiple of eight.
+template <int GROUPS, bool IS_WIDE>
 static __device__ __forceinline__ float2 row_moments(const float value[GROUPS][8], int columns, bool is_rms,
                                                      float3 *shared) {
     int lane = threadIdx.x & 31, warps = blockDim.x >> 5;
     float total = 0, squares = 0;
     int count = 0, first = threadIdx.x & ~31;  // columns of this warp
+    float mean = 0;
+    if (!is_rms) {
+#pragma unroll
+        for (int g = 0; g < GROUPS; g++) {
+            count += max(0, min(8 * 32, columns - 8 * (first + g * (int)blockDim.x)));
+#pragma unroll
+            for (int i = 0; i < 8; i++)
+                total += value[g][i];
+        }
+        if (count > 0)
+            mean = warp_sum(total) / (float)count;
+    }
 #pragma unroll
     for (int g = 0; g < GROUPS; g++) {
-        count += max(0, min(8 * 32, columns - 8 * (first + g * (int)blockDim.x)));
+        int column = 8 * (int)(threadIdx.x + g * blockDim.x);
+        if (IS_WIDE && column >= columns)
+            break;
 #pragma unroll
         for (int i = 0; i < 8; i++)
-            total += value[g][i];
-    }
-    float mean = 0;
-    if (!is_rms && count > 0)
-        mean = warp_sum(total) / (float)count;
-#pragma unroll
-    for (int g = 0; g < GROUPS; g++)
-#pragma unroll
-        for (int i = 0; i < 8; i++)
-            if (8 * (int)(threadIdx.x + g * blockDim.x) + i < columns)
+            if (IS_WIDE || column + i < columns)
                 squares += (value[g][i] - mean) * (value[g][i] - mean);
+    }
     squares = warp_sum(squares);
     if (warps == 1)
         return make_float2(mean, squares);
@@ -58,14 +64,14 @@ static __device__ __forceinline__ float2 row_moments(const float value[GROUPS][8
 }
 
 // value = value + dropout(delta + delta_bias), rounded as it is stored.
-template <typename T>
+template <bool IS_WIDE, typename T>
 static __device__ __forceinline__ void add_delta(float value[8], const eight<T> &packed, const forward_args<T> &args,
                                                  int64_t row, int column) {
     int64_t columns = args.columns;
     float delta[8], bias[8] = {0, 0, 0, 0, 0, 0, 0, 0};
     unpack8(delta, packed);
     if (args.delta_bias)
-        load8(bias, args.delta_bias, column, columns, args.is_wide);
+        load8(bias, args.delta_bias, column, columns, IS_WIDE);
 #pragma unroll
     for (int i = 0; i < 8; i++)
         delta[i] += bias[i];
@@ -73,15 +79,24 @@ static __device__ __forceinline__ void add_delta(float value[8], const eight<T> 
     dropout_apply(delta + 4, args.dropout, row, column + 4);
 #pragma unroll
     for (int i = 0; i < 8; i++)
-        value[i] = rounded<T>(value[i] + delta[i]);
-    store8(args.sum + row * args.columns, column, args.columns, args.is_wide, value);
+        delta[i] += value[i];
+    eight<T> sum;
+    pack8(&sum, delta);
+    unpack8(value, sum);
+    T *to = args.sum + row * columns;
+    if constexpr (IS_WIDE) {
+#pragma unroll
+        for (int i = 0; i < (int)sizeof sum / 16; i++)
+            ((uint4 *)(to + column))[i] = sum.word[i];
+    } else {
+        store8(to, column, columns, false, value);
+    }
 }
 
 // Eight elements of a row, zeros where they are beyond it.
-template <typename T>
-static __device__ __forceinline__ eight<T> fetch_part(const T *row, int column, int columns, bool is_wide,
-                                                      bool is_there) {
-    return is_there && column < columns ? fetch8(row, column, columns, is_wide) : eight<T>();
+template <bool IS_WIDE, typename T>
+static __device__ __forceinline__ eight<T> fetch_part(const T *row, int column, int columns, bool is_there) {
+    return is_there && column < columns ? fetch8(row, column, columns, IS_WIDE) : eight<T>();
 }
 
 // Eight results of a row as E4M3; returns the larger of `seen` and their magnitudes.
@@ -101,7 +116,7 @@ static __device__ __forceinline__ uint32_t store_float8(const forward_args<T> &a
 
 // Block (threads of a row, rows): thread x holds the columns 8 (x + blockDim.x * g) of its row, g < GROUPS. Up to 1024
 // columns a row belongs to one warp, which needs no barrier.
-template <typename T, int GROUPS>
+template <typename T, int GROUPS, bool IS_WIDE>
 static __global__ void __launch_bounds__(NORM_THREADS) norm_forward_kernel(forward_args<T> args) {
     __shared__ float3 shared[NORM_THREADS / 32];
     int64_t row = (int64_t)blockIdx.x * blockDim.y + threadIdx.y;
@@ -112,8 +127,8 @@ static __global__ void __launch_bounds__(NORM_THREADS) norm_forward_kernel(forwa
 #pragma unroll
     for (int g = 0; g < GROUPS; g++) {
         int column = 8 * (int)(threadIdx.x + g * blockDim.x);
-        x[g] = fetch_part(args.x + row * columns, column, columns, args.is_wide, is_row);
-        delta[g] = fetch_part(args.delta + row * columns, column, columns, args.is_wide, is_row && args.delta);
+        x[g] = fetch_part<IS_WIDE>(args.x + row * columns, column, columns, is_row);
+        delta[g] = fetch_part<IS_WIDE>(args.delta + row * columns, column, columns, is_row && args.delta);
     }
     float value[GROUPS][8];
 #pragma unroll
@@ -121,9 +136,9 @@ static __global__ void __launch_bounds__(NORM_THREADS) norm_forward_kernel(forwa
         int column = 8 * (int)(threadIdx.x + g * blockDim.x);
         unpack8(value[g], x[g]);
         if (args.delta && is_row && column < columns)
-            add_delta(value[g], delta[g], args, row, column);
+            add_delta<IS_WIDE>(value[g], delta[g], args, row, column);
     }
-    float2 moments = row_moments<GROUPS>(value, columns, args.is_rms, shared);
+    float2 moments = row_moments<GROUPS, IS_WIDE>(value, columns, args.is_rms, shared);
     float mean = moments.x, rstd = 1.0f / sqrtf(moments.y / (float)columns + args.epsilon);
     if (!is_row)
         return;
@@ -134,32 +149,33 @@ static __global__ void __launch_bounds__(NORM_THREADS) norm_forward_kernel(forwa
     }
     T *y = args.y + row * columns;
     uint32_t seen = 0;
-    float scale = args.y8 ? args.range[RANGE_SCALE] : 0.0f;
+    float scale = IS_WIDE && args.y8 ? args.range[RANGE_SCALE] : 0.0f;
 #pragma unroll
     for (int g = 0; g < GROUPS; g++) {
         int column = 8 * (int)(threadIdx.x + g * blockDim.x);
         float gain[8], bias[8] = {0, 0, 0, 0, 0, 0, 0, 0};
         if (column >= columns)
             break;
-        load8(gain, args.gain, column, columns, args.is_wide);
+        load8(gain, args.gain, column, columns, IS_WIDE);
         if (args.bias)
-            load8(bias, args.bias, column, columns, args.is_wide);
+            load8(bias, args.bias, column, columns, IS_WIDE);
 #pragma unroll
         for (int i = 0; i < 8; i++)
             value[g][i] = (value[g][i] - mean) * rstd * gain[i] + bias[i];
-        if (args.y8)
+        if (IS_WIDE && args.y8)
             seen = store_float8(args, row, column, value[g], scale, seen);
         else
-            store8(y, column, columns, args.is_wide, value[g]);
+            store8(y, column, columns, IS_WIDE, value[g]);
     }
-    if (args.y8)
+    if (IS_WIDE && args.y8)
         range_see(args.range, seen);
 }
 
-template <typename T, int GROUPS>
+template <typename T, int GROUPS, bool IS_WIDE>
 static void launch(struct cuda_device *cuda, const forward_args<T> &args, unsigned threads) {
     unsigned rows = threads >= SHORT_THREADS ? 1 : SHORT_THREADS / threads;
-    LAUNCH(cuda, (norm_forward_kernel<T, GROUPS>), grid_x(divide_up(args.rows, rows)), dim3(threads, rows), 0, args);
+    LAUNCH(cuda, (norm_forward_kernel<T, GROUPS, IS_WIDE>), grid_x(divide_up(args.rows, rows)), dim3(threads, rows), 0,
+           args);
 }
 
 template <typename T> static void norm_forward(struct cuda_device *cuda, const struct op_norm_forward *op) {
@@ -182,13 +198,20 @@ template <typename T> static void norm_forward(struct cuda_device *cuda, const s
     args.epsilon = op->epsilon;
     args.dropout = cuda_dropout(&op->dropout);
     const struct tensor tensors[] = {op->y, op->x, op->gain, op->bias, op->delta, op->delta_bias, op->sum};
-    args.is_wide = rows_are_wide(args.columns, tensors, sizeof tensors / sizeof tensors[0]);
+    bool is_wide = rows_are_wide(args.columns, tensors, sizeof tensors / sizeof tensors[0]);
     static void (*const launches[])(struct cuda_device *, const forward_args<T> &, unsigned) = {
-        launch<T, 1>, launch<T, 2>, launch<T, 3>, launch<T, 4>, launch<T, 5>, launch<T, 6>, launch<T, 7>, launch<T, 8>};
+        launch<T, 1, true>, launch<T, 2, true>, launch<T, 3, true>, launch<T, 4, true>,
+        launch<T, 5, true>, launch<T, 6, true>, launch<T, 7, true>, launch<T, 8, true>};
     groups_of_row(args.columns);  // says where a row is too long
     // Four groups a thread leave room for enough threads at once.
     unsigned threads = min(32 * (unsigned)divide_up(args.columns, 4 * 8 * 32), (unsigned)NORM_THREADS);
-    launches[divide_up(args.columns, 8 * threads) - 1](cuda, args, threads);
+    int64_t groups = divide_up(args.columns, 8 * threads);
+    if (is_wide)
+        launches[groups - 1](cuda, args, threads);
+    else if (groups <= 4)
+        launch<T, 4, false>(cuda, args, threads);
+    else
+        launch<T, 8, false>(cuda, args, threads);
 }
 
 extern "C" void cuda_norm_forward(struct device *device, const struct op_norm_forward *op) {
