@@ -174,6 +174,7 @@ static int run_model(struct generate_options *options, struct session *session, 
                      const char *path) {
     struct step *step;
     TRY(session_open(session, &options->config));
+    TRY(state_prove(&options->config, &session->mesh));
     TRY(step_open(&step, &options->config, session->device, &session->mesh, STEP_GENERATE));
     int status = state_load(step, path, false, NULL);
     if (status == 0)

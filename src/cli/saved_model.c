@@ -12,7 +12,7 @@ int saved_model_find(struct saved_model *model, struct config *config, int world
         return error_set_code(EXIT_CODE_USAGE, "--load is missing: the folder that training saved its checkpoints in");
     TRY(config_apply_preset(config));
     int64_t iteration;
-    TRY(state_find_here(config, false, &model->path, &iteration));
+    TRY(state_find_here(config, true, &model->path, &iteration));
     TRY(state_load_config(config, model->path));
     TRY(config_validate_for(config, world_size, use));
     return datasets_open_tokenizer(&model->tokenizer, config);

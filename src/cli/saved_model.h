@@ -11,8 +11,9 @@ struct saved_model {
     struct tokenizer *tokenizer;  // NULL where neither the checkpoint nor the flags have one
 };
 
-// Completes `config`, which holds the flags that were given, by the checkpoint's, and validates it. The result is freed
-// by saved_model_free, also after an error.
+// Completes `config`, which holds the flags that were given, by the checkpoint's, and validates it. The checkpoint's
+// checksums are state_prove's to look at, once the ranks can talk. The result is freed by saved_model_free, also after
+// an error.
 int saved_model_find(struct saved_model *model, struct config *config, int world_size, enum config_use use);
 void saved_model_free(struct saved_model *model);
 

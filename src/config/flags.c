@@ -489,6 +489,10 @@ static const struct flag_table config_table = {.flags = rows,
     "--reset-position-ids --reset-attention-mask --no-create-attention-mask-in-dataloader --mask-prob "                \
     "--short-seq-prob "                                                                                                \
     "--sample-break-mode --leave-unmasked-prob --random-token-prob --mask-whole-words"
+#define STAGE_FLAGS                                                                                                    \
+    " --decoder-first-pipeline-num-layers --decoder-last-pipeline-num-layers "                                         \
+    "--account-for-embedding-in-pipeline-split --account-for-loss-in-pipeline-split "                                  \
+    "--pipeline-model-parallel-split-rank"
 
 static const struct flag_command train_command = {
     .name = "train",
@@ -509,7 +513,7 @@ struct flag_table config_flag_table(size_t base) {
 struct flag_table config_flag_table_for(size_t base, enum config_use use) {
     struct flag_table table = config_flag_table(base);
     if (use == CONFIG_EVALUATE) {
-        table.offered = MODEL_FLAGS DATA_FLAGS;
+        table.offered = MODEL_FLAGS DATA_FLAGS STAGE_FLAGS;
         table.refusal = "is a flag of train, not of evaluate";
     } else if (use == CONFIG_GENERATE) {
         table.offered = MODEL_FLAGS;

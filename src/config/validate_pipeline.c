@@ -200,9 +200,10 @@ void validate_pipeline(const struct config *config, enum config_use use, struct 
                              "give --pipeline-model-parallel-size 2 or more with them");
     if (stages == 1 || config->num_layers == 0)
         return;
-    if (use != CONFIG_TRAIN) {
-        complain(complaints, "a pipeline trains, and neither evaluates nor generates by itself; leave "
-                             "--pipeline-model-parallel-size out");
+    if (use == CONFIG_GENERATE) {
+        complain(complaints, "a pipeline writes no text; a checkpoint loads on any layout, so leave "
+                             "--pipeline-model-parallel-size out and start fewer ranks, or divide the model by "
+                             "--tensor-model-parallel-size");
         return;
     }
     int before = complaints->count;

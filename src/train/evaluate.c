@@ -52,13 +52,16 @@ int evaluate_run(const struct evaluate *evaluate, struct evaluation *result) {
     *result = (struct evaluation){.samples = source.count};
     int status = 0;
     struct step_losses sum = {0};
-    for (int64_t i = 0; i < batches && status == 0; i++) {
-        struct step_source one = datasets_source(loader, 1);
-        status = step_evaluate(step, &one);
+    // As many at once as fill a pipeline.
+    int64_t most = step->mesh.length[AXIS_PIPELINE] > 1 ? 4 * step->mesh.length[AXIS_PIPELINE] : 1;
+    for (int64_t i = 0, count; i < batches && status == 0; i += count) {
+        count = batches - i < most ? batches - i : most;
+        struct step_source some = datasets_source(loader, count);
+        status = step_evaluate(step, &some);
         if (status < 0)
             break;
         step_take_losses(step, step_worth_ahead(step), &sum);
-        progress_update(&progress, (double)(i + 1), NULL);
+        progress_update(&progress, (double)(i + count), NULL);
     }
     progress_end(&progress, NULL);
     step_take_losses(step, 0, &sum);

@@ -177,6 +177,17 @@ int state_find_here(const struct config *config, bool skip_checksums, char **pat
     return checkpoint_find(&find, path, iteration);
 }
 
+int state_prove(const struct config *config, const struct mesh *mesh) {
+    if (model_source_is_foreign(config->load))
+        return 0;
+    char *path = NULL;
+    int64_t iteration = -1;
+    struct checkpoint_find find = {.folder = config->load, .step = config->ckpt_step, .all = mesh->all};
+    int status = checkpoint_find(&find, &path, &iteration);
+    free(path);
+    return status;
+}
+
 bool state_is_release(const char *path) {
     if (model_source_is_foreign(path))
         return true;

@@ -24,6 +24,9 @@ int state_save_start(struct step *step, const struct progress_state *progress, s
 // The checkpoint of --load for this process alone: an iter_… folder of ours, or the folder itself where it is one of
 // Hugging Face or Megatron-LM (iteration 0). Both are what state_load and state_load_config take.
 int state_find_here(const struct config *config, bool skip_checksums, char **path, int64_t *iteration);
+// Proves the checkpoint that state_find_here has found, where the caller has skipped that: all ranks call, each looks
+// at a share of the files.
+int state_prove(const struct config *config, const struct mesh *mesh);
 // Whether the checkpoint holds weights and nothing to go on from: a converted one, one of Hugging Face or Megatron-LM.
 // Loading it begins a run, as --finetune does.
 bool state_is_release(const char *path);
