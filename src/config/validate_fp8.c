@@ -2,6 +2,7 @@
 #include "config/validate.h"
 
 #include <inttypes.h>
+#include <string.h>
 
 // Sizes that 8-bit products can have.
 enum { FP8_STEP = 16 };
@@ -38,9 +39,8 @@ void validate_fp8(const struct config *config, struct complaints *complaints) {
         return;
     if (!config->bf16)
         complain(complaints, "--fp8-format is for the products of a bf16 model; give --bf16 with it");
-    if (config->pipeline_model_parallel_size > 1)
-        complain(complaints,
-                 "--fp8-format keeps one range for each tensor, and in a pipeline several micro-batches are "
-                 "on their way with ranges of their own; leave it or --pipeline-model-parallel-size out");
+    if (config->pipeline_schedule && strcmp(config->pipeline_schedule, "zero-bubble") == 0)
+        complain(complaints, "--fp8-format does not put off products of weights, as --pipeline-schedule zero-bubble "
+                             "does; choose 1f1b or interleaved");
     validate_sizes(config, complaints);
 }

@@ -13,6 +13,7 @@ void fp8_set(struct fp8 *fp8, const struct config *config) {
     *fp8 = (struct fp8){.length = config->fp8_amax_history_len,
                         .is_delayed = strcmp(config->fp8_recipe, "delayed") == 0,
                         .takes_largest = strcmp(config->fp8_amax_compute_algo, "max") == 0,
+                        .keeps_ranges = config->pipeline_model_parallel_size > 1,
                         .margin = (int)config->fp8_margin};
 }
 
@@ -43,6 +44,18 @@ struct tensor fp8_take(const struct fp8 *fp8, struct arena *arena, int layer, en
     struct tensor t = arena_2d(arena, dtype_of(role), rows, columns);
     t.range = fp8_range(fp8, layer, role).data;
     return t;
+}
+
+struct tensor fp8_take_kept(const struct fp8 *fp8, struct arena *arena, int layer, int64_t rows, int64_t columns) {
+    struct tensor t = fp8_take(fp8, arena, layer, FP8_INPUT, rows, columns);
+    if (fp8->keeps_ranges && !fp8->is_known)
+        t.range = arena_1d(arena, DTYPE_F32, RANGE_LENGTH).data;
+    return t;
+}
+
+void fp8_keep_range(struct device *device, struct tensor stored, struct tensor range) {
+    if (stored.data && stored.range != range.data)
+        op_copy(device, &(struct op_copy){.dst = tensor_1d(stored.range, DTYPE_F32, RANGE_LENGTH), .src = range});
 }
 
 void fp8_lay_out(struct fp8 *fp8, struct arena *arena) {

@@ -28,6 +28,7 @@ struct fp8 {
     struct tensor history;  // (count * FP8_ROLES, length) fp32
     int64_t length;
     bool is_delayed, takes_largest;
+    bool keeps_ranges;  // several micro-batches are on their way at once, see fp8_take_kept
     int margin;
     int64_t step;   // that were ended
     bool is_known;  // ranges hold what the steps before have seen
@@ -49,6 +50,11 @@ struct tensor fp8_range(const struct fp8 *fp8, int layer, enum fp8_role role);
 // A tensor of 8 bits for that role, with its range.
 struct tensor fp8_take(const struct fp8 *fp8, struct arena *arena, int layer, enum fp8_role role, int64_t rows,
                        int64_t columns);
+// The same for an input that is kept for the backward pass. Where its range is measured just before it is used, and the
+// next micro-batch measures before this one's backward, it has a range of its own, which fp8_keep_range fills.
+struct tensor fp8_take_kept(const struct fp8 *fp8, struct arena *arena, int layer, int64_t rows, int64_t columns);
+// After `stored` was made with `range`: its own range, where it has one, becomes that.
+void fp8_keep_range(struct device *device, struct tensor stored, struct tensor range);
 // op_quantize, with the range measured first where it is not known. With a mesh the ranks that divide the stream agree
 // on it.
 void fp8_quantize(const struct fp8 *fp8, struct device *device, const struct op_quantize *op, const struct mesh *mesh);

@@ -117,7 +117,7 @@ bool linear_is_fp8(const struct linear *linear, const struct pass *pass) {
 }
 
 struct tensor linear_take_input(const struct linear *linear, const struct pass *pass, int64_t rows) {
-    return fp8_take(linear->fp8, pass->saved, linear->fp8_layer, FP8_INPUT, rows, linear->in);
+    return fp8_take_kept(linear->fp8, pass->saved, linear->fp8_layer, rows, linear->in);
 }
 
 // Sizes are multiples of 16, so the transpose starts where memory of the arena would.
@@ -135,7 +135,10 @@ struct tensor linear_turned(struct tensor dy) {
 void linear_quantize(const struct linear *linear, const struct pass *pass, struct op_quantize op) {
     enum dtype dtype = op.y.data ? op.y.dtype : op.transposed.dtype;
     op.range = fp8_range(linear->fp8, linear->fp8_layer, dtype == DTYPE_E5M2 ? FP8_GRADIENT : FP8_INPUT);
+    struct tensor stored = op.y;
+    op.y.range = op.y.data ? op.range.data : NULL;
     fp8_quantize(linear->fp8, pass->device, &op, pass->splits_rows ? pass->mesh : NULL);
+    fp8_keep_range(pass->device, stored, op.range);
 }
 
 // x as the forward product takes it.
@@ -241,10 +244,12 @@ void linear_backward_input_add(const struct linear *linear, const struct pass *p
 // x transposed, in 8 bits and in scratch.
 static struct tensor turned_input(const struct linear *linear, const struct pass *pass, struct tensor x) {
     struct tensor turned = fp8_take(linear->fp8, pass->scratch, linear->fp8_layer, FP8_INPUT, x.shape[1], x.shape[0]);
-    if (dtype_is_float8(x.dtype))
+    if (dtype_is_float8(x.dtype)) {
+        turned.range = x.range;
         op_transpose(pass->device, &(struct op_transpose){.y = turned, .x = x});
-    else
+    } else {
         linear_quantize(linear, pass, (struct op_quantize){.transposed = turned, .x = x});
+    }
     return turned;
 }
 

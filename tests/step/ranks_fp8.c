@@ -1,0 +1,138 @@
+// Products in 8 bits on several ranks: loss and gradient of every step are those of one rank, whatever the layout, by
+// the delayed recipe and by the one that measures each tensor. In a pipeline several micro-batches are on their way at
+// once, and each must be taken back with the range it was stored with. Run under mpirun.
+// ranks: 4
+#include "base/memory.h"
+#include "base/rng.h"
+#include "step/step.h"
+#include "test.h"
+
+#include <math.h>
+
+#define MODEL                                                                                                          \
+    "train --mock-data --lr 1e-3 --train-iters 10 --tokenizer-type NullTokenizer --num-layers 4 --hidden-size 64 "     \
+    "--num-attention-heads 4 --seq-length 32 --micro-batch-size 1 --global-batch-size 8 --vocab-size 96 --bf16 "       \
+    "--make-vocab-size-divisible-by 1 --hidden-dropout 0 --attention-dropout 0 --fp8-format hybrid "
+
+enum { STEPS = 4, T = 32, V = 96, MICRO_BATCHES = 8 };
+
+static struct device *device;
+static struct world *alone, *together;
+
+struct run {
+    struct config config;
+    struct mesh mesh;
+    int64_t next;  // micro-batches of this rank so far
+    int32_t tokens[T], labels[T];
+    float mask[T];
+    int64_t sample;
+};
+
+// Micro-batches differ much: each has its own few tokens, so that their ranges do too.
+static int next_input(void *context, struct step_input *input) {
+    struct run *run = context;
+    run->sample = run->next++ * run->mesh.length[AXIS_DATA] + run->mesh.place[AXIS_DATA];
+    uint32_t kinds = 1 + (uint32_t)(run->sample % MICRO_BATCHES);
+    for (int t = 0; t < T; t++) {
+        struct philox random = philox4x32(1, (uint32_t)t, (uint32_t)run->sample, 0, 0);
+        run->tokens[t] = (int32_t)(random.word[0] % kinds * 11 + (uint32_t)run->sample) % V;
+        run->labels[t] = (int32_t)(random.word[1] % V);
+        run->mask[t] = 1;
+    }
+    *input = (struct step_input){
+        .B = 1, .T = T, .tokens = run->tokens, .labels = run->labels, .mask = run->mask, .samples = &run->sample};
+    return 0;
+}
+
+static void parse(struct config *config, const char *flags, int ranks) {
+    char *line = memory_printf("%s%s", MODEL, flags);
+    struct string_list words = {0};
+    for (char *word = line, *next; *word; word = next) {
+        size_t length = strcspn(word, " ");
+        next = word + length + (word[length] == ' ');
+        word[length] = '\0';
+        if (length > 0)
+            string_list_add(&words, word);
+    }
+    EXPECT_OK(config_parse(config, (int)words.count, words.items));
+    EXPECT_OK(config_validate_for(config, ranks, CONFIG_TRAIN));
+    EXPECT_OK(config_pad_vocab(config, config->vocab_size));
+    string_list_free(&words);
+    free(line);
+}
+
+static void train(struct world *world, const char *flags, struct step_result results[STEPS]) {
+    struct run run = {0};
+    struct step *step = NULL;
+    struct world_place place = world_place(world);
+    parse(&run.config, flags, place.size);
+    EXPECT_OK(mesh_place(&run.mesh, place.rank, place.size, (int)run.config.tensor_model_parallel_size, 1,
+                         (int)run.config.pipeline_model_parallel_size));
+    EXPECT_OK(mesh_connect(&run.mesh, world));
+    EXPECT_OK(step_open(&step, &run.config, device, &run.mesh, STEP_TRAIN));
+    step_initialize(step);
+    struct step_source source = {
+        .next = next_input, .context = &run, .count = MICRO_BATCHES / run.mesh.length[AXIS_DATA]};
+    for (int i = 0; i < STEPS; i++) {
+        EXPECT_OK(step_train(step, &source, 1e-3, 0.01));
+        results[i] = step_result(step);
+    }
+    step_close(step);
+    config_free(&run.config);
+}
+
+// Eight bits round coarsely, so that where sums have another order a gradient's norm is off by some parts in a thousand.
+// A pipeline alone has the sums of one rank; there it would be as much if micro-batches took each other's ranges.
+static const struct {
+    const char *flags;
+    double norm;  // bound on its difference
+} layouts[] = {
+    {"--pipeline-model-parallel-size 4", 1e-3},
+    {"--pipeline-model-parallel-size 4 --recompute-granularity full", 2e-3},
+    {"--pipeline-model-parallel-size 2", 1e-2},
+    {"--pipeline-model-parallel-size 2 --num-virtual-stages-per-pipeline-rank 2 --use-distributed-optimizer", 1e-2},
+    {"--pipeline-model-parallel-size 2 --tensor-model-parallel-size 2", 1e-2},
+    {"--pipeline-model-parallel-size 2 --tensor-model-parallel-size 2 --sequence-parallel", 1e-2},
+    {"", 1e-2},
+};
+
+static void compare(const char *recipe) {
+    struct step_result want[STEPS], got[STEPS];
+    train(alone, recipe, want);
+    for (size_t i = 0; i < sizeof layouts / sizeof layouts[0]; i++) {
+        char *flags = memory_printf("%s %s", recipe, layouts[i].flags);
+        train(together, flags, got);
+        double loss = 0, norm = fabs(got[0].grad_norm - want[0].grad_norm) / want[0].grad_norm;
+        for (int k = 0; k < STEPS; k++)
+            loss = fmax(loss, fabs(got[k].loss - want[k].loss) / want[k].loss);
+        if (world_place(together).rank == 0)
+            printf("    loss within %.1e, norm of the first gradient within %.1e:%s\n", loss, norm, flags);
+        EXPECT(loss <= 1e-3 && norm <= layouts[i].norm);
+        free(flags);
+    }
+}
+
+TEST(delayed_ranges) {
+    compare("");
+}
+
+TEST(measured_ranges) {
+    compare("--fp8-recipe tensorwise");
+}
+
+int main(void) {
+    const struct test_case cases[] = {TEST_CASE(delayed_ranges), TEST_CASE(measured_ranges)};
+    struct world_place place;
+    if (world_start("mpi", &place) < 0 ||
+        device_open(&device, &(struct device_options){.name = "cpu", .threads = 1}) < 0 ||
+        world_open(&together, &(struct world_options){.backend = "mpi", .deadline_seconds = 60}, device) < 0 ||
+        world_open(&alone, &(struct world_options){.backend = "self"}, device) < 0) {
+        printf("%s\n", error_message());
+        return 1;
+    }
+    int status = test_main(cases, sizeof cases / sizeof cases[0]);
+    world_close(alone);
+    world_close(together);
+    device_close(device);
+    return status;
+}
