@@ -143,9 +143,13 @@ static struct comm_request request_record(struct group *group, enum collective_k
         return request;
     request.is_small = bytes < SMALL_BYTES && group->world->link.bytes_per_second <= 0;
     request.started = read_clock(request.is_small);
-    struct record_entry entry = {
-        .name = name, .group = group->name, .kind = kind, .bytes = (int64_t)bytes, .start = request.started};
-    request.number = record_begin(&group->world->record, &entry);
+    struct record_entry *entry = record_begin(&group->world->record);
+    entry->name = name;
+    entry->group = group->name;
+    entry->kind = kind;
+    entry->bytes = (int64_t)bytes;
+    entry->start = request.started;
+    request.number = entry->number;
     request.due = link_carry(&group->world->link, kind, bytes, group->size, request.started);
     if (kind != COLLECTIVE_SEND && kind != COLLECTIVE_RECEIVE)
         request.sequence = ++group->collectives;

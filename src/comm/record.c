@@ -11,23 +11,6 @@ const char *collective_kind_name(enum collective_kind kind) {
     return names[kind];
 }
 
-static struct record_entry *entry_at(struct record *record, int64_t number) {
-    return &record->entries[(number - 1) % RECORD_ENTRIES];
-}
-
-int64_t record_begin(struct record *record, const struct record_entry *entry) {
-    int64_t number = ++record->count;
-    *entry_at(record, number) = *entry;
-    entry_at(record, number)->number = number;
-    return number;
-}
-
-void record_end(struct record *record, int64_t number, double now) {
-    struct record_entry *entry = entry_at(record, number);
-    if (entry->number == number)
-        entry->end = now;
-}
-
 void record_write(const struct record *record, int rank, FILE *file) {
     int64_t first = record->count > RECORD_ENTRIES ? record->count - RECORD_ENTRIES + 1 : 1;
     for (int64_t number = first; number <= record->count; number++) {

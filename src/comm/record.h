@@ -39,10 +39,21 @@ struct traffic {
     int64_t count, bytes;
 };
 
-// Returns the entry's number.
-int64_t record_begin(struct record *record, const struct record_entry *entry);
+// The next entry, with its number and without an end; the caller fills in the rest in place.
+static inline struct record_entry *record_begin(struct record *record) {
+    struct record_entry *entry = &record->entries[(uint64_t)record->count % RECORD_ENTRIES];
+    entry->number = ++record->count;
+    entry->end = 0;
+    return entry;
+}
+
 // Nothing where the entry has been overwritten since.
-void record_end(struct record *record, int64_t number, double now);
+static inline void record_end(struct record *record, int64_t number, double now) {
+    struct record_entry *entry = &record->entries[(uint64_t)(number - 1) % RECORD_ENTRIES];
+    if (entry->number == number)
+        entry->end = now;
+}
+
 // One JSON object per line, oldest first; unfinished ones have no "seconds".
 void record_write(const struct record *record, int rank, FILE *file);
 const char *collective_kind_name(enum collective_kind kind);
