@@ -113,9 +113,9 @@ static void srun_options(const struct slurm_job *job, struct buffer *out) {
     free(mounts);
 }
 
-// What another try can mend is tried again, as long as it gets further: a signal killed a rank (137, 139, 143), or the
-// codes of slurm.h. The file `before` holds the newest
-// checkpoint's iteration after the attempt before this one.
+// What another try can mend is tried again: a signal killed a rank (137, 139, 143), or the codes of slurm.h. One attempt
+// may end before its first checkpoint, as where machines do not find each other at once; after two in a row it is given
+// up. The file `stuck` counts them.
 static void ending(const struct slurm_job *job, struct buffer *out) {
     if (job->chain > 0) {
         buffer_append_string(out, "# The next allocation of the chain goes on from the checkpoint.\n"
@@ -129,16 +129,16 @@ static void ending(const struct slurm_job *job, struct buffer *out) {
                               "*) exit \"$code\" ;;\n"
                               "esac\n");
     if (job->save) {
-        buffer_append_string(out, "cat ");
-        shell_word(out, job->save);
-        buffer_append_string(
-            out, "/latest_checkpointed_iteration.txt 2>/dev/null >\"$logs/now\" || echo none >\"$logs/now\"\n"
-                 "echo >>\"$logs/now\"\n"
-                 "if [ \"$code\" != 210 ] && cmp -s \"$logs/now\" \"$logs/before\"; then\n"
-                 "    echo \"bevatron: no new checkpoint since the last attempt; giving up\"\n"
-                 "    exit 217\n"
-                 "fi\n"
-                 "mv \"$logs/now\" \"$logs/before\"\n");
+        buffer_append_string(out, "stuck=0\n"
+                                  "if [ \"$code\" != 210 ] && [ \"$(newest)\" = \"$begun\" ]; then\n"
+                                  "    [ -s \"$logs/stuck\" ] && stuck=$(cat \"$logs/stuck\")\n"
+                                  "    stuck=$((stuck + 1))\n"
+                                  "    if [ \"$stuck\" -ge 2 ]; then\n"
+                                  "        echo \"bevatron: two attempts without a new checkpoint; giving up\"\n"
+                                  "        exit 217\n"
+                                  "    fi\n"
+                                  "fi\n"
+                                  "echo \"$stuck\" >\"$logs/stuck\"\n");
     }
     buffer_printf(out,
                   "if [ \"${SLURM_RESTART_COUNT:-0}\" -lt %" PRId64 " ] && scontrol requeue \"$SLURM_JOB_ID\"; then\n"
@@ -155,6 +155,12 @@ static void body(const struct slurm_job *job, struct buffer *out) {
     buffer_append_string(out, "/$SLURM_JOB_ID\nmkdir -p \"$logs\"\n"
                               "# HyperPod replaces a broken machine and runs the step again.\n"
                               "[ -d /opt/sagemaker_cluster ] && options+=(--auto-resume=1)\n\n");
+    if (job->save && job->chain == 0) {
+        buffer_append_string(out, "# The newest checkpoint's iteration.\nnewest() { cat ");
+        shell_word(out, job->save);
+        buffer_append_string(out,
+                             "/latest_checkpointed_iteration.txt 2>/dev/null || echo none; }\nbegun=$(newest)\n\n");
+    }
     buffer_append_string(
         out,
         "# Slurm warns this shell; the ranks are told, save and leave with code 210.\n"
@@ -191,9 +197,45 @@ int slurm_script(const struct slurm_job *job, struct buffer *out) {
     return 0;
 }
 
-// The length of the first line.
-static int first_line(const char *text) {
-    return (int)strcspn(text, "\n");
+// The first row whose text stands in sbatch's complaint says what to do.
+static const struct {
+    const char *text, *remedy;
+} remedies[] = {
+    {"artition name", "`sinfo -s` lists the partitions"},
+    {"eservation", "`scontrol show reservation` lists those that are there"},
+    {"nvalid account", "`sacctmgr show associations user=$USER` lists your accounts"},
+    {"generic resource",
+     "that partition has no such GPUs (`sinfo -o '%P %G'`): take another, or another --gpus-per-node"},
+    {"--container-", "this Slurm does not know Pyxis, which --container-image needs (plugstack.conf)"},
+    {"node configuration is not available", "no machine of the partition has that much (`sinfo -N -l`)"},
+    {"contact slurm controller", "run this on a machine of the cluster, and ask its head whether slurmctld is up"},
+    {"configuration file", "run this on a machine of the cluster, or point SLURM_CONF to its slurm.conf"},
+};
+
+// All that sbatch said in one sentence, without its name before each part.
+static int refused(const char *complaint) {
+    static const char *const prefixes[] = {"sbatch: ", "error: ", "fatal: "};
+    struct buffer text = {0};
+    for (const char *at = complaint; *at;) {
+        size_t length = strcspn(at, "\n");
+        for (size_t i = 0; i < sizeof prefixes / sizeof prefixes[0]; i++)
+            if (strncmp(at, prefixes[i], strlen(prefixes[i])) == 0) {
+                at += strlen(prefixes[i]);
+                length -= strlen(prefixes[i]);
+            }
+        if (length > 0) {
+            buffer_append_string(&text, text.length ? "; " : "");
+            buffer_append(&text, at, length);
+        }
+        at += length + (at[length] == '\n');
+    }
+    const char *said = buffer_string(&text), *remedy = NULL;
+    for (size_t i = 0; !remedy && i < sizeof remedies / sizeof remedies[0]; i++)
+        if (strstr(said, remedies[i].text))
+            remedy = remedies[i].remedy;
+    int status = error_set("sbatch refused the job: %s%s%s", said, remedy ? "; " : "", remedy ? remedy : "");
+    buffer_free(&text);
+    return status;
 }
 
 int slurm_submit(const char *path, char **job_number) {
@@ -203,13 +245,13 @@ int slurm_submit(const char *path, char **job_number) {
         return error_set("%s; run this on a machine of the cluster, or print the script with --dry-run",
                          error_message());
     // "1234" or, of several clusters, "1234;name".
-    const char *answer = buffer_string(&result.output), *complaint = buffer_string(&result.errors);
+    const char *answer = buffer_string(&result.output);
     size_t digits = strspn(answer, "0123456789");
     int status = 0;
     if (result.exit_code != 0)
-        status = error_set("sbatch refused the job: %.*s", first_line(complaint), complaint);
+        status = refused(buffer_string(&result.errors));
     else if (digits == 0 || !strchr("\n;", answer[digits]))
-        status = error_set("sbatch's answer \"%.*s\" is not a job number", first_line(answer), answer);
+        status = error_set("sbatch's answer \"%.*s\" is not a job number", (int)strcspn(answer, "\n"), answer);
     else
         *job_number = memory_printf("%.*s", (int)digits, answer);
     process_result_free(&result);

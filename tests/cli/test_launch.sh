@@ -30,8 +30,20 @@ stand_in "echo \"\$@\" >$work/arguments; echo '4711;cluster'"
 expect 0 "job 4711" "${submit[@]}"
 grep -qE "^--parsable $work/logs/train-.*\.sbatch$" "$work/arguments" && pass || fail "sbatch got $(cat "$work/arguments")"
 head -n 1 "$work"/logs/train-*.sbatch | grep -q '^#!/bin/bash$' && pass || fail "the script was not kept"
-stand_in "echo 'sbatch: error: invalid partition specified: gpu' >&2; exit 1"
-expect 1 "sbatch refused the job: sbatch: error: invalid partition" "${submit[@]}"
+# What sbatch of Slurm 22.05.8 says, recorded.
+refuses() { stand_in "printf 'sbatch: error: $1\\n' >&2; exit ${3-1}" && expect 1 "sbatch refused the job: $2" "${submit[@]}"; }
+refuses 'invalid partition specified: gpu\nsbatch: error: Batch job submission failed: Invalid partition name specified' \
+    "invalid partition specified: gpu; Batch job submission failed: Invalid partition name specified; \`sinfo -s\` lists"
+refuses 'Batch job submission failed: Requested reservation is invalid' \
+    "Batch job submission failed: Requested reservation is invalid; \`scontrol show reservation\`"
+refuses 'Invalid generic resource (gres) specification' "Invalid generic resource (gres) specification; that partition has no such GPUs"
+refuses 'Memory specification can not be satisfied\nsbatch: error: Batch job submission failed: Requested node configuration is not available' \
+    "Memory specification can not be satisfied; Batch job submission failed: Requested node configuration is not available; no machine"
+refuses 'Batch job submission failed: Unable to contact slurm controller (connect failure)' \
+    "Batch job submission failed: Unable to contact slurm controller (connect failure); run this on a machine of the cluster"
+refuses 'Invalid --time specification' "Invalid --time specification" 255
+stand_in "printf 'sbatch: unrecognized option %s\nTry \"sbatch --help\" for more information\n' \"'--container-image=x'\" >&2; exit 255"
+expect 1 "does not know Pyxis" "${submit[@]}"
 stand_in "echo 'welcome to the cluster'"
 expect 1 "is not a job number" "${submit[@]}"
 rm "$work/bin/sbatch"

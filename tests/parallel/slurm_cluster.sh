@@ -36,7 +36,8 @@ munged --force --key-file="$folder/munge/key" --socket="$folder/munge/socket" --
     --log-file="$folder/munge/log" --seed-file="$folder/munge/seed"
 
 # TmpFS per node: the PMIx plugins of both nodes would else use the same folder. cred_expire is how long a requeued job
-# waits.
+# waits. On a busy machine daemons answer late: what Slurm gives them by default (2 s to connect, 10 to answer) makes a
+# node that is down of one that is slow.
 cat >"$folder/slurm.conf" <<EOF
 ClusterName=test
 SlurmctldHost=$host(127.0.0.1)
@@ -57,7 +58,10 @@ SelectType=select/cons_tres
 SelectTypeParameters=CR_CPU
 SchedulerParameters=bf_interval=1,sched_interval=2,batch_sched_delay=0
 SlurmdParameters=config_overrides
-KillWait=5
+KillWait=15
+TCPTimeout=30
+MessageTimeout=60
+BatchStartTimeout=120
 JobRequeue=1
 MaxArraySize=100
 ReturnToService=2
@@ -70,7 +74,7 @@ export SLURM_CONF=$folder/slurm.conf
 slurmctld -f "$SLURM_CONF"
 slurmd -N n1 -f "$SLURM_CONF"
 slurmd -N n2 -f "$SLURM_CONF"
-for _ in $(seq 100); do
+for _ in $(seq 600); do
     [ "$(sinfo -h -o %t 2>/dev/null)" = idle ] && break
     sleep 0.1
 done

@@ -25,20 +25,34 @@ job=(--nodes 2 --ntasks-per-node 2 --shared --logs "$work/logs")
 
 submit() { "$BEVATRON" launch slurm "$@" 2>"$work/out"; }
 state() { scontrol show job "$1" 2>/dev/null | grep -o 'JobState=[A-Z]*' | sort -u; }
-# Waits until the job has ended; its output is then in $work/out.
-await() {
-    for _ in $(seq 600); do
-        squeue -h -j "$1" 2>/dev/null | grep -q . || break
+# One question to slurmctld: an answer that does not come is no answer, and is asked for again.
+has_ended() {
+    state "$1" >"$work/state"
+    [ -s "$work/state" ] && ! grep -Eqv 'JobState=(COMPLETED|FAILED|CANCELLED|TIMEOUT|NODE|BOOT)' "$work/state"
+}
+# within SECONDS COMMAND…: asks again until the command says yes.
+within() {
+    local end=$((SECONDS + $1))
+    shift
+    until "$@"; do
+        [ "$SECONDS" -lt "$end" ] || return 1
         sleep 0.2
     done
+}
+# Waits until the job has ended; its output is then in $work/out.
+await() {
+    within 400 has_ended "$1" || fail "job $1 does not end: $(squeue -j "$1" 2>&1 | tail -n 1)"
     cat "$work"/logs/*-"$1"*.log >"$work/out" 2>/dev/null
 }
-await_line() {
-    for _ in $(seq 600); do
-        grep -qs "$2" "$work"/logs/"$1"/rank-0.log && return
-        sleep 0.1
+has_line() { grep -qs "$2" "$work"/logs/"$1"/rank-0.log; }
+await_line() { within 300 has_line "$1" "$2" || fail "job $1 never came to \"$2\""; }
+# A rank of the run that saves there, not srun or a shell, which have its command line too.
+kill_rank() {
+    local process
+    for process in $(pgrep -f "train .*$1"); do
+        [ "$(cat "/proc/$process/comm" 2>/dev/null)" = bevatron ] && kill -9 "$process" && return
     done
-    fail "job $1 never came to \"$2\""
+    fail "no rank to kill"
 }
 losses() { grep -ho 'iteration *[0-9]*/.*lm loss: [^|]*' "$@" | sed 's/iteration *\([0-9]*\).*lm loss: /\1 /' | sort -n -u; }
 
@@ -62,15 +76,15 @@ scancel --batch --signal=USR1 "$number"
 await "$number"
 [ "$(state "$number")" = JobState=COMPLETED ] && pass || fail "a warned job did not complete: $(state "$number")"
 grep -q "ended with code 210" "$work/out" && pass || fail "the warning did not reach the ranks"
-scontrol show job "$number" | grep -q "Restarts=1" && pass || fail "the job was not requeued once"
+scontrol show job "$number" | grep -Eq "Restarts=[1-9]" && pass || fail "the job was not requeued"
 bash tests/parallel/mpirun.sh 4 "$BEVATRON" train "${model[@]}" --train-iters 1200 --save "$work/long" >"$work/long.log" 2>&1
 expect_same "$work/long/iter_0001200/model.safetensors" "$work/warned/iter_0001200/model.safetensors" \
     "weights after a warning and a requeue"
 
 # A killed task ends the job's step; it is requeued and resumes from its last checkpoint.
 number=$(submit "${job[@]}" "${model[@]}" --train-iters 1200 --save "$work/killed" --save-interval 10)
-await_line "$number" "iteration       30/"
-pkill -9 -f -o "bevatron train .*$work/killed" || fail "no task to kill"
+within 300 [ -s "$work/killed/latest_checkpointed_iteration.txt" ] || fail "no checkpoint before the kill"
+kill_rank "$work/killed"
 await "$number"
 [ "$(state "$number")" = JobState=COMPLETED ] && pass || fail "a job with a killed task did not complete: $(state "$number")"
 expect_same "$work/long/iter_0001200/model.safetensors" "$work/killed/iter_0001200/model.safetensors" \
@@ -87,15 +101,11 @@ await "$number"
 # A time limit of a minute, and Slurm's own warning: it comes on a beat of half a minute, so the run is endless and is
 # looked at when it has gone on for the second time.
 number=$(submit "${job[@]}" --time 1 --signal-seconds 50 "${model[@]}" --train-iters 10000000 --save "$work/limited")
-for _ in $(seq 900); do
-    grep -qs "ended with code 210" "$work"/logs/*-"$number".log && break
-    sleep 0.2
-done
+was_warned() { grep -qs "ended with code 210" "$work"/logs/*-"$number".log; }
+has_restarted() { scontrol show job "$number" | grep -Eq "Restarts=[1-9]"; }
+within 300 was_warned || fail "no warning of the time limit"
 scontrol show job "$number" | grep -q "TimeLimit=00:01:00" && pass || fail "the time limit is another"
-for _ in $(seq 300); do
-    scontrol show job "$number" | grep -q "Restarts=1" && break
-    sleep 0.2
-done
+within 120 has_restarted || fail "not requeued after the time limit"
 kept=$(cat "$work/limited/latest_checkpointed_iteration.txt")
 await_line "$number" "iteration *$((kept + 20))/"
 cat "$work"/logs/*-"$number".log >"$work/out"
@@ -109,9 +119,19 @@ losses "$work/unlimited.log" >"$work/want"
 [ "$(wc -l <"$work/want")" = $((kept + 20)) ] && pass || fail "the run without a limit has no $((kept + 20)) losses"
 expect_same "$work/want" "$work/got" "losses over a time limit"
 
-# Five allocations of 240 iterations each, against one long run.
-number=$(submit "${job[@]}" --array-chain 5 "${model[@]}" --train-iters 1200 --exit-interval 240 --save "$work/chain")
-await "$number"
+# Five allocations of 240 iterations each, against one long run. Open MPI 4.1.4 over TCP on one host loses a connection
+# at the start of about one run in thirty on a busy machine (any MPI program does, measured 2026-11); a job is requeued
+# then, an allocation of a chain is spent, and the chain is run once more.
+chain() {
+    rm -rf "$work/chain"
+    number=$(submit "${job[@]}" --array-chain 5 "${model[@]}" --train-iters 1200 --exit-interval 240 --save "$work/chain")
+    await "$number"
+}
+chain
+if [ ! -d "$work/chain/iter_0001200" ] && grep -qs "failed to TCP connect" "$work"/logs/*/rank-*.log; then
+    echo "NOTE Open MPI lost a connection at its start: the chain once more"
+    chain
+fi
 expect_same "$work/long/iter_0001200/model.safetensors" "$work/chain/iter_0001200/model.safetensors" \
     "weights after a chain of allocations"
 expect_same "$work/long/iter_0001200/optimizer.safetensors" "$work/chain/iter_0001200/optimizer.safetensors" \
