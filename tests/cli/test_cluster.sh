@@ -79,7 +79,8 @@ play 1 '{"message": "Request would have succeeded, but DryRun flag is set."}'
 expect 0 "nothing was created" "${with[@]}" create "${described[@]}" --dry-run
 grep -qx -- "--dryrun" "$work/arguments" && pass || fail "no --dryrun"
 
-# Refusals, as the real program makes them.
+# Refusals: what pcluster 3.16.1 said, recorded without credentials and against a simulated AWS; that of the quota is
+# EC2's text in the answer's form.
 play 1 '{"message": "Unable to locate credentials"}'
 expect 1 "Unable to locate credentials; give credentials: \`aws configure\`" "${with[@]}" create "${described[@]}" --yes
 play 1 '' $'Traceback (most recent call last):\n  File "x"\nbotocore.exceptions.NoCredentialsError: Unable to locate credentials\n'
@@ -90,9 +91,32 @@ play 1 '{"configurationValidationErrors": [{"level": "ERROR", "type": "HeadNodeL
  {"level": "WARNING", "type": "X", "message": "never mind"}], "message": "Invalid cluster configuration."}'
 expect 1 "ask for a higher quota" "${with[@]}" create "${described[@]}" --yes
 grep -q "never mind" "$work/out" && fail "a warning among the errors" || pass
-play 1 '{"configurationValidationErrors": [{"level": "ERROR", "type": "InstanceTypeValidator", "message":
- "The following supplied instance types do not exist: [p3dn.24xlage]"}], "message": "Invalid cluster configuration."}'
-expect 1 "check the type's spelling" "${with[@]}" create "${described[@]}" --yes
+refuses() { # MESSAGE REMEDY
+    play 1 "{\"message\": \"$1\"}"
+    expect 1 "pcluster create-cluster: $1; $2" "${with[@]}" create "${described[@]}" --yes
+}
+refuses "Invalid cluster configuration: The following supplied instance types do not exist: [p3dn.24xlage]" "check the type's spelling"
+refuses "Invalid cluster configuration: The subnet ID 'subnet-0123456789abcdef1' does not exist" "\`aws ec2 describe-subnets\`"
+refuses "Invalid cluster configuration: The image id '[ami-0123456789abcdef0]' does not exist" "images belong to a region"
+refuses "Invalid cluster configuration: Cannot find official ParallelCluster AMI" "that region has no image for --os"
+refuses "Bad Request: The config profile (none) could not be found" "AWS_PROFILE names a profile"
+play 1 '{"message": "Bad Request: Configuration must be a valid YAML document. while parsing a flow node\nexpected the node content"}'
+expect 1 "YAML document. while parsing a flow node expected the node content" "${with[@]}" create "${described[@]}" --yes
+play 1 '{"configurationValidationErrors": [
+ {"level": "WARNING", "type": "CustomAmiTagValidator", "message": "The custom AMI may not have been created by pcluster."},
+ {"level": "ERROR", "type": "HeadNodeLaunchTemplateValidator", "message":
+  "Unable to validate configuration parameters for instance type c5.4xlarge. Please double check your cluster configuration. The request must contain the parameter ebs"},
+ {"level": "ERROR", "type": "KeyPairValidator", "message": "The keypair '"'{'no-key'}'"' does not exist."},
+ {"level": "ERROR", "type": "HeadNodeLaunchTemplateValidator", "message":
+  "Unable to validate configuration parameters for instance type c5.4xlarge. Please double check your cluster configuration. The request must contain the parameter ebs"}],
+ "message": "Invalid cluster configuration."}'
+expect 1 "The request must contain the parameter ebs; The keypair '{'no-key'}' does not exist; \`aws ec2 describe-key-pairs\`" \
+    "${with[@]}" create "${described[@]}" --yes
+[ "$(grep -o "Unable to validate" "$work/out" | wc -l)" = 1 ] && pass || fail "the same complaint twice"
+play 1 '{"configurationValidationErrors": [{"level": "ERROR", "type": "ConfigSchemaValidator", "message":
+ "[('"'Scheduling', {'SlurmQueues': {0: {'ComputeResources': {0: {'MaximumCount': ['Unknown field.']}}}}}"')]"}],
+ "message": "Invalid cluster configuration."}'
+expect 1 "is not known to this version of pcluster" "${with[@]}" create "${described[@]}" --yes
 play 1 '{"message": "Bad Request: invalid or unsupported region '"'us-nowhere-1'"'"}'
 expect 1 "check --region" "${with[@]}" status --name roberta --region us-nowhere-1
 play 0 'pcluster has been updated'
