@@ -75,7 +75,11 @@ if(NOT cuda_wanted STREQUAL "OFF" AND NOT BEVATRON_SANITIZE AND NOT BEVATRON_THR
     set(BEVATRON_CUDA_ARCHS "80;90" CACHE STRING "CUDA architectures to compile for")
     set(CMAKE_CUDA_ARCHITECTURES ${BEVATRON_CUDA_ARCHS})
     enable_language(CUDA)
+    # CMake 3.25 marks CUDA::nvToolsExt, which CUDA 13 no longer has, for projects that ask for that version, and fails.
+    set(minimum_version ${CMAKE_MINIMUM_REQUIRED_VERSION})
+    set(CMAKE_MINIMUM_REQUIRED_VERSION 3.24)
     find_package(CUDAToolkit QUIET)
+    set(CMAKE_MINIMUM_REQUIRED_VERSION ${minimum_version})
     if(TARGET CUDA::cublasLt AND TARGET CUDA::cudart_static)
       set(CUDA_OK TRUE)
     endif()

@@ -1,6 +1,7 @@
 #!/bin/bash
 # The steps an image is made of, one argument each; the Dockerfile makes a layer of each, enroot.sh runs them one after
-# the other. They run as root on Ubuntu 24.04 with NVIDIA's package source (NVIDIA's cuda images), on x86-64 or aarch64.
+# the other. They run as root on Ubuntu 24.04 or Debian 12 with NVIDIA's package source (NVIDIA's cuda images), on x86-64
+# or aarch64. EFA_INSTALLER_VERSION=none makes an image for other networks, with the distribution's Open MPI.
 # usage: steps.sh compilers | efa | build SOURCE | libraries | ssh | clean
 set -euo pipefail
 export DEBIAN_FRONTEND=noninteractive
@@ -14,14 +15,34 @@ get() {
     rm -rf /var/lib/apt/lists/*
 }
 
+# The first of several names that this distribution has.
+one_of() {
+    apt-get update -q >&2
+    local name
+    for name in "$@"; do
+        if apt-cache show "$name" >/dev/null 2>&1; then
+            echo "$name"
+            return
+        fi
+    done
+    echo "steps.sh: no package $*" >&2
+    return 1
+}
+
 case ${1:-} in
 compilers)
-    # What the build needs and the finished image does not: 4 GB that stay behind in the first stage.
-    get gcc libc6-dev cmake ninja-build "cuda-nvcc-$cuda" "cuda-cudart-dev-$cuda" "cuda-nvrtc-dev-$cuda" \
-        "libcublas-dev-$cuda" libcudnn9-dev-cuda-12 libnccl-dev libopenblas-dev zlib1g-dev libzstd-dev libbz2-dev \
-        liblzma-dev libutf8proc-dev
+    # What the build needs and the finished image does not: gigabytes that stay behind in the first stage. nvcc hands the
+    # host part of a file to g++, though nothing here is written in C++.
+    get gcc g++ libc6-dev cmake ninja-build "cuda-nvcc-$cuda" "cuda-cudart-dev-$cuda" "cuda-nvrtc-dev-$cuda" \
+        "libcublas-dev-$cuda" "libcudnn9-dev-cuda-${cuda%%-*}" libnccl-dev libopenblas-dev zlib1g-dev libzstd-dev \
+        libbz2-dev liblzma-dev libutf8proc-dev
+    if [ "$efa" = none ]; then get libopenmpi-dev; fi
     ;;
 efa)
+    if [ "$efa" = none ]; then
+        get openmpi-bin
+        exit
+    fi
     # AWS's installer: libfabric with EFA, Open MPI, and aws-ofi-nccl, which lets NCCL use it. The kernel module and the
     # limits are the host's business. Distributions' libibverbs are older and would be found first.
     get ca-certificates curl pciutils
@@ -45,8 +66,8 @@ build)
 libraries)
     # What the program is linked to, and no compiler: cuBLASLt, NVRTC and cuDNN for attention, NCCL, OpenBLAS, what
     # corpora are packed with; curl for launch kubernetes getdata.
-    get "libcublas-$cuda" "cuda-nvrtc-$cuda" libcudnn9-cuda-12 libnccl2 libopenblas0-pthread zlib1g libzstd1 libbz2-1.0 \
-        liblzma5 libutf8proc3 ca-certificates curl
+    get "libcublas-$cuda" "cuda-nvrtc-$cuda" "libcudnn9-cuda-${cuda%%-*}" libnccl2 libopenblas0-pthread zlib1g libzstd1 \
+        libbz2-1.0 liblzma5 "$(one_of libutf8proc3 libutf8proc2)" ca-certificates curl
     ;;
 ssh)
     # MPIJobs start their ranks over ssh with a key that the operator mounts; nothing else needs it.
@@ -59,7 +80,7 @@ clean)
     rm -rf /var/lib/apt/lists/* /var/cache/apt/archives /tmp/* /usr/share/doc /usr/share/man
     ;;
 *)
-    sed -n '2,4p' "$0" >&2
+    sed -n '2,5p' "$0" >&2
     exit 2
     ;;
 esac

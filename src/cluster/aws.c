@@ -94,7 +94,7 @@ static void collect(const struct json *answer, struct buffer *out) {
         struct buffer one = {0};
         append_complaint(&one, text->string);
         if (!strstr(buffer_string(out), buffer_string(&one))) {
-            buffer_printf(out, "%s%s", is_first ? ": " : "; ", buffer_string(&one));
+            buffer_printf(out, "%s%s", !out->length ? "" : is_first ? ": " : "; ", buffer_string(&one));
             is_first = false;
         }
         buffer_free(&one);

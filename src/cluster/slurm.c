@@ -113,7 +113,7 @@ static void srun_options(const struct slurm_job *job, struct buffer *out) {
     free(mounts);
 }
 
-// What another try can mend is tried again: a signal killed a rank (137, 139, 143), or the codes of slurm.h. One attempt
+// What another try can mend is tried again: a signal killed a rank (137, 139, 143), or the codes of slurm.h. An attempt
 // may end before its first checkpoint, as where machines do not find each other at once; after two in a row it is given
 // up. The file `stuck` counts them.
 static void ending(const struct slurm_job *job, struct buffer *out) {
@@ -233,7 +233,8 @@ static int refused(const char *complaint) {
     for (size_t i = 0; !remedy && i < sizeof remedies / sizeof remedies[0]; i++)
         if (strstr(said, remedies[i].text))
             remedy = remedies[i].remedy;
-    int status = error_set("sbatch refused the job: %s%s%s", said, remedy ? "; " : "", remedy ? remedy : "");
+    int status = error_set("sbatch refused the job%s%s%s%s", *said ? ": " : " and did not say why", said,
+                           remedy ? "; " : "", remedy ? remedy : "");
     buffer_free(&text);
     return status;
 }
