@@ -88,14 +88,24 @@ static const struct flag own_flags[] = {
      .help = "--model t5: id that the answer begins with; -1 for the tokenizer's beginning of text, else its padding"},
 };
 
-struct writer {
+// What every prompt is continued with. All ranks of a model make every token; the first one reads and writes.
+struct author {
+    const struct generate_options *options;
+    struct step *step;
     const struct tokenizer *tokenizer;
+    struct group *ranks;
 };
 
+static bool writes(const struct author *author) {
+    return group_rank(author->ranks) == 0;
+}
+
 static int write_token(void *context, int32_t token) {
-    const struct writer *writer = context;
+    const struct author *author = context;
+    if (!writes(author))
+        return 0;
     struct buffer text = {0};
-    int status = tokenizer_decode(writer->tokenizer, &token, 1, &text);
+    int status = tokenizer_decode(author->tokenizer, &token, 1, &text);
     // Text that nobody receives is not worth computing.
     if (status == 0 && (fwrite(text.data, 1, text.length, stdout) < text.length || fflush(stdout) != 0))
         status = error_set("cannot write the text to standard output: %s", strerror(errno));
@@ -114,8 +124,9 @@ static int32_t start_token(const struct generate_options *options, const struct 
     return token;
 }
 
-static int continue_prompt(const struct generate_options *options, struct step *step, const struct tokenizer *tokenizer,
-                           const char *prompt, size_t length) {
+static int continue_prompt(struct author *author, const char *prompt, size_t length) {
+    const struct generate_options *options = author->options;
+    const struct tokenizer *tokenizer = author->tokenizer;
     struct tokenizer_encoder *encoder;
     struct token_list ids = {0};
     TRY(tokenizer_encoder_create(&encoder, tokenizer));
@@ -127,13 +138,12 @@ static int continue_prompt(const struct generate_options *options, struct step *
                                                  "between documents; give a prompt");
     if (status == 0 && ids.count == 0)
         token_list_append(&ids, tokenizer_eod(tokenizer));
-    struct writer writer = {.tokenizer = tokenizer};
     for (int64_t i = 0; i < options->num_samples && status == 0; i++) {
         // An answer stands for itself, a continuation follows what it continues.
-        if (config_form(&options->config) != CONFIG_T5)
+        if (config_form(&options->config) != CONFIG_T5 && writes(author))
             fwrite(prompt, 1, length, stdout);
         struct generate generate = {
-            .step = step,
+            .step = author->step,
             .prompt = ids.ids,
             .count = ids.count,
             .max_new_tokens = options->max_new_tokens,
@@ -146,41 +156,66 @@ static int continue_prompt(const struct generate_options *options, struct step *
                          .top_p = options->top_p,
                          .seed = (uint64_t)options->config.seed + (uint64_t)i},
             .accept = write_token,
-            .context = &writer,
+            .context = author,
         };
         status = generate_run(&generate);
-        fputc('\n', stdout);
+        if (writes(author))
+            fputc('\n', stdout);
     }
     token_list_free(&ids);
     return status;
 }
 
-static int continue_lines(const struct generate_options *options, struct step *step,
-                          const struct tokenizer *tokenizer) {
+// The next line of standard input without its end, which only the first rank has: its length, or -1 after the last. All
+// ranks get a copy. Whoever types may take longer than any deadline.
+static int64_t share_line(struct author *author, char **line, size_t *capacity) {
+    int64_t length = writes(author) ? (int64_t)getline(line, capacity, stdin) : -1;
+    if (length > 0 && (*line)[length - 1] == '\n')
+        length--;
+    comm_await_i64(author->ranks, &length, 1, 0, "length of the prompt");
+    if (length <= 0)
+        return length;
+    size_t words = ((size_t)length + sizeof(int64_t) - 1) / sizeof(int64_t);
+    if (*capacity < words * sizeof(int64_t)) {
+        *capacity = words * sizeof(int64_t);
+        *line = memory_realloc(*line, *capacity);
+    }
+    int64_t *copy = memory_alloc(words * sizeof *copy);
+    if (writes(author))
+        memcpy(copy, *line, (size_t)length);
+    comm_await_i64(author->ranks, copy, (int)words, 0, "prompt");
+    memcpy(*line, copy, (size_t)length);
+    free(copy);
+    return length;
+}
+
+static int continue_lines(struct author *author) {
     char *line = NULL;
     size_t capacity = 0;
     int status = 0;
-    ssize_t length;
-    while (status == 0 && (length = getline(&line, &capacity, stdin)) >= 0) {
-        if (length > 0 && line[length - 1] == '\n')
-            length--;
-        status = continue_prompt(options, step, tokenizer, line, (size_t)length);
-    }
+    int64_t length;
+    while (status == 0 && (length = share_line(author, &line, &capacity)) >= 0)
+        status = continue_prompt(author, length > 0 ? line : "", (size_t)length);
     free(line);
     return status;
 }
 
 static int run_model(struct generate_options *options, struct session *session, const struct tokenizer *tokenizer,
                      const char *path) {
-    struct step *step;
+    struct author author = {.options = options, .tokenizer = tokenizer};
     TRY(session_open(session, &options->config));
     TRY(state_prove(&options->config, &session->mesh));
-    TRY(step_open(&step, &options->config, session->device, &session->mesh, STEP_GENERATE));
-    int status = state_load(step, path, false, NULL);
-    if (status == 0)
-        status = options->prompt ? continue_prompt(options, step, tokenizer, options->prompt, strlen(options->prompt))
-                                 : continue_lines(options, step, tokenizer);
-    step_close(step);
+    TRY(step_open(&author.step, &options->config, session->device, &session->mesh, STEP_GENERATE));
+    author.ranks = world_group_all(session->world);
+    int status = state_load(author.step, path, false, NULL);
+    if (status == 0) {
+        status = options->prompt ? continue_prompt(&author, options->prompt, strlen(options->prompt))
+                                 : continue_lines(&author);
+        // All ranks have the same text, so what is wrong with it is wrong on all of them.
+        if (status < 0)
+            error_mark_shared();
+    }
+    step_close(author.step);
     return status;
 }
 

@@ -81,6 +81,12 @@ void validate_batches(struct config *config, enum config_use use, struct complai
                  "%" PRId64 " ranks cannot be divided by tensor × pipeline × context parallelism = %" PRId64
                  "; start a multiple of it",
                  config->world_size, parts);
+    if (use == CONFIG_GENERATE && config->data_parallel_size > 1)
+        complain(complaints,
+                 "%" PRId64 " ranks would hold the whole model %" PRId64
+                 " times, and text is written by one; start %" PRId64
+                 ", or let more ranks share it with --tensor-model-parallel-size",
+                 config->world_size, config->data_parallel_size, parts);
     if (config->micro_batch_size == 0) {
         if (use == CONFIG_TRAIN)
             complain(complaints, "--micro-batch-size is missing; give the samples a rank works on at once");

@@ -254,6 +254,29 @@ void model_encode(const struct model *model, const struct pass *pass, struct mod
     flight->memory = (struct memory){.x = memory, .T = pass->T, .key_counts = batch->lengths};
 }
 
+// Logits (1, V) of one row. Ranks that share the vocabulary each make those of their own tokens and gather all: every
+// part but the last ones is full, so that the parts one after the other are the whole, with nothing in between.
+static void share_logits(const struct model *model, const struct pass *pass, struct head_flight *flight,
+                         struct tensor x, struct tensor logits) {
+    int64_t parts = pass_parts(pass), part = (model->V + parts - 1) / parts;
+    if (parts == 1) {
+        head_forward(&model->head, pass, flight, x, logits);
+        return;
+    }
+    size_t mark = arena_mark(pass->scratch);
+    struct tensor all = arena_1d(pass->scratch, DTYPE_F32, parts * part);
+    struct tensor own = tensor_rows(all, part * pass->mesh->place[AXIS_TENSOR], part);
+    head_forward(&model->head, pass, flight, x,
+                 tensor_reshape_2d(tensor_rows(own, 0, model->head.V), 1, model->head.V));
+    if (!pass->device->ops->is_paper) {
+        struct comm_request request = comm_all_gather_start(pass->mesh->group[AXIS_TENSOR], all, own, "logits");
+        comm_wait(&request);
+    }
+    op_copy(pass->device,
+            &(struct op_copy){.dst = logits, .src = tensor_reshape_2d(tensor_rows(all, 0, model->V), 1, model->V)});
+    arena_release(pass->scratch, mark);
+}
+
 void model_last_logits(const struct model *model, const struct pass *pass, struct model_flight *flight,
                        const struct device_batch *batch, struct tensor logits) {
     struct section section = last_section(model, pass, flight, batch);
@@ -263,7 +286,7 @@ void model_last_logits(const struct model *model, const struct pass *pass, struc
     struct tensor last = arena_2d(pass->saved, pass->dtype, B, C), all = tensor_reshape_4d(x, B, T, 1, C);
     op_copy(pass->device,
             &(struct op_copy){.dst = tensor_reshape_4d(last, B, 1, 1, C), .src = tensor_slice(all, 1, T - 1, 1)});
-    head_forward(&model->head, &section.pass, &flight->head, normalize(&section, last), logits);
+    share_logits(model, &section.pass, &flight->head, normalize(&section, last), logits);
     if (pass->cache)
         pass->cache->length += T;
 }

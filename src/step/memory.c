@@ -9,10 +9,10 @@
 // More than any step needs; paper memory costs nothing.
 static const size_t PAPER_BYTES = (size_t)1 << 50;
 
-// What generation keeps of the tokens so far: room for the longest sequence.
+// What generation keeps of the tokens so far: room for the longest sequence, for this rank's heads.
 static void lay_out_cache(struct step *step, struct arena *arena) {
     const struct model *model = &step->chunks[0].model;
-    int64_t G = model->choices.G, D = model->choices.D, P = model->P;
+    int64_t G = model->choices.G / model->choices.parts, D = model->choices.D, P = model->P;
     step->logits = arena_2d(arena, DTYPE_F32, 1, model->V);
     if (model->form == CONFIG_T5)
         step->encoded = arena_2d(arena, step->dtype, P, model->choices.C);

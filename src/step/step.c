@@ -50,9 +50,15 @@ static int build(struct step *step) {
                          dtype_name(step->dtype));
     }
     if (step->mode == STEP_GENERATE && config_form(step->config) == CONFIG_BERT)
-        return error_set("a BERT fills in words and writes no text; generate needs --model gpt or t5");
+        return error_set_code(EXIT_CODE_USAGE,
+                              "a BERT fills in words and writes no text; generate needs --model gpt or t5");
     if (step->mode == STEP_GENERATE && step->mesh.length[AXIS_CONTEXT] > 1)
-        return error_set("ranks that share sequences cannot write text; leave --context-parallel-size out");
+        return error_set_code(EXIT_CODE_USAGE,
+                              "ranks that share sequences cannot write text; leave --context-parallel-size out");
+    if (step->mode == STEP_GENERATE && choices_splits_rows(step->config, &step->mesh))
+        return error_set_code(
+            EXIT_CODE_USAGE,
+            "text is written one token at a time, which cannot be divided; leave --sequence-parallel out");
     if (step->config->fp8_format && !device_supports(step->device, DTYPE_E4M3)) {
         char text[128];
         device_describe(step->device, text, sizeof text);
