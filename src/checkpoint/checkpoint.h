@@ -131,6 +131,7 @@ int checkpoint_rewrite(const char *path, const char *folder, int64_t files);
 
 struct checkpoint_find {
     const char *folder;
+    const char *flag;     // that named the folder, for messages; NULL: --load
     int64_t step;         // -1: the one the marker names; without a (readable) marker the newest that is valid
     bool skip_checksums;  // sizes only
     bool allow_fallback;  // the latest is damaged: take the newest older one that is valid, with a warning on stderr

@@ -203,30 +203,31 @@ static int choose(const struct checkpoint_find *find, const struct folder_list *
     return 0;
 }
 
-// What --load names must be a folder, and the one above the checkpoints.
-static int check_folder(const char *folder) {
+// What the flag names must be a folder, and the one above the checkpoints.
+static int check_folder(const struct checkpoint_find *find) {
+    const char *folder = find->folder, *flag = find->flag ? find->flag : "--load";
     if (!file_is_folder(folder) && file_exists(folder))
         return error_set_code(EXIT_CODE_NO_CHECKPOINT,
-                              "%s is a file; give the folder that training saved its checkpoints in with --load",
-                              folder);
+                              "%s is a file; give the folder that training saved its checkpoints in with %s", folder,
+                              flag);
     if (!file_is_folder(folder))
-        return error_set_code(EXIT_CODE_NO_CHECKPOINT, "there is no folder %s to load a checkpoint from; check --load",
-                              folder);
+        return error_set_code(EXIT_CODE_NO_CHECKPOINT, "there is no folder %s to load a checkpoint from; check %s",
+                              folder, flag);
     int64_t iteration = own_iteration(folder);
     if (iteration < 0)
         return 0;
     char *absolute = realpath(folder, NULL), *parent = file_parent(absolute ? absolute : folder);
     error_set_code(EXIT_CODE_NO_CHECKPOINT,
-                   "%s is the folder of one iteration; give the folder above it and the iteration: --load %s "
+                   "%s is the folder of one iteration; give the folder above it and the iteration: %s %s "
                    "--ckpt-step %" PRId64,
-                   folder, parent, iteration);
+                   folder, flag, parent, iteration);
     free(absolute);
     free(parent);
     return -1;
 }
 
 static int find_here(const struct checkpoint_find *find, int64_t *iteration) {
-    TRY(check_folder(find->folder));
+    TRY(check_folder(find));
     folder_restore(find->folder);
     struct folder_list list;
     TRY(folder_list_read(&list, find->folder));

@@ -54,7 +54,8 @@ static int reshard(void *context) {
         return error_set("%s already holds checkpoints; give another folder", options->output);
     char *path = NULL;
     int64_t iteration = 0;
-    struct checkpoint_find find = {.folder = options->input, .step = options->ckpt_step, .skip_checksums = true};
+    struct checkpoint_find find = {
+        .folder = options->input, .flag = "--input", .step = options->ckpt_step, .skip_checksums = true};
     TRY(checkpoint_find(&find, &path, &iteration));
     int status = checkpoint_rewrite(path, options->output, options->files);
     if (status == 0)

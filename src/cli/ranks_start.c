@@ -130,6 +130,13 @@ static int exec_mpirun(const struct command_line *line, int nproc) {
                      strerror(why));
 }
 
+// What a command exits with whose rank ended so. One that was killed, by the kernel for its memory or by a person, is a
+// peer that was lost; mpirun says that as a shell does.
+static int code_of(int status) {
+    int code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+    return code == 128 + SIGKILL ? EXIT_CODE_PEER_LOST : code;
+}
+
 // Waits for mpirun; what it exits with, which is the code of the first rank that failed. The first signal to end goes
 // to the ranks, which save and end themselves; one more, or one before they are there, to mpirun, which ends them.
 static int wait_for_mpirun(pid_t mpirun, const sigset_t *signals, const char *program) {
@@ -137,7 +144,7 @@ static int wait_for_mpirun(pid_t mpirun, const sigset_t *signals, const char *pr
     for (;;) {
         int number = sigwaitinfo(signals, NULL), status;
         if (waitpid(mpirun, &status, WNOHANG) == mpirun)
-            return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+            return code_of(status);
         if (number <= 0 || number == SIGCHLD)
             continue;
         bool ends = number == SIGTERM || number == SIGINT;
@@ -218,7 +225,7 @@ static int wait_for_ranks(const pid_t *children, int nproc) {
         if (child < 0)
             break;
         left--;
-        int ended = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+        int ended = code_of(status);
         if (ended == 0 || is_ending)
             continue;
         code = ended;

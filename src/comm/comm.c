@@ -45,9 +45,8 @@ static int open_backend(struct world **world, const struct world_options *option
     if (is_mpi)
         return 0;
     world_close(*world);
-    return error_set(
-        "several ranks that were not started by mpirun or srun can only work on GPUs, one each, in a build "
-        "with NCCL; for CPUs, or several ranks on a GPU, start them with mpirun");
+    return error_set("several ranks that MPI has not started can only work on GPUs, one each, in a build "
+                     "with NCCL; for CPUs, or several ranks on a GPU, start them with mpirun or srun --mpi=pmix");
 }
 
 int world_open(struct world **world, const struct world_options *given, struct device *device) {
@@ -131,6 +130,7 @@ const struct record *world_record(const struct world *world) {
 // A message below this many bytes takes about as long as reading the clock twice.
 enum { SMALL_BYTES = 64 << 10 };
 
+// The tick may lie before what the exact clock said of the collective before; the record takes the later.
 static double read_clock(bool is_small) {
     return is_small ? clock_tick_seconds() : clock_seconds();
 }
@@ -142,13 +142,12 @@ static struct comm_request request_record(struct group *group, enum collective_k
     if (group->size == 1)
         return request;
     request.is_small = bytes < SMALL_BYTES && group->world->link.bytes_per_second <= 0;
-    request.started = read_clock(request.is_small);
-    struct record_entry *entry = record_begin(&group->world->record);
+    struct record_entry *entry = record_begin(&group->world->record, read_clock(request.is_small));
     entry->name = name;
     entry->group = group->name;
     entry->kind = kind;
     entry->bytes = (int64_t)bytes;
-    entry->start = request.started;
+    request.started = entry->start;
     request.number = entry->number;
     request.due = link_carry(&group->world->link, kind, bytes, group->size, request.started);
     if (kind != COLLECTIVE_SEND && kind != COLLECTIVE_RECEIVE)

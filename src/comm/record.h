@@ -39,10 +39,13 @@ struct traffic {
     int64_t count, bytes;
 };
 
-// The next entry, with its number and without an end; the caller fills in the rest in place.
-static inline struct record_entry *record_begin(struct record *record) {
+// The next entry, with its number and without an end; the caller fills in the rest in place. It starts now, or with the
+// one before where that was read from a clock that is ahead.
+static inline struct record_entry *record_begin(struct record *record, double now) {
+    double before = record->entries[(uint64_t)(record->count - 1) % RECORD_ENTRIES].start;
     struct record_entry *entry = &record->entries[(uint64_t)record->count % RECORD_ENTRIES];
     entry->number = ++record->count;
+    entry->start = now > before ? now : before;
     entry->end = 0;
     return entry;
 }
@@ -51,7 +54,7 @@ static inline struct record_entry *record_begin(struct record *record) {
 static inline void record_end(struct record *record, int64_t number, double now) {
     struct record_entry *entry = &record->entries[(uint64_t)(number - 1) % RECORD_ENTRIES];
     if (entry->number == number)
-        entry->end = now;
+        entry->end = now > entry->start ? now : entry->start;
 }
 
 // One JSON object per line, oldest first; unfinished ones have no "seconds".

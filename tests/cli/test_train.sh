@@ -52,6 +52,8 @@ expect 0 "iteration 15" "$BEVATRON" checkpoint reshard --input "$work/many" --ou
 [ -f "$work/one/iter_0000015/model.safetensors" ] && pass || fail "one file"
 expect 1 "already holds checkpoints" "$BEVATRON" checkpoint reshard --input "$work/many" --output "$work/one"
 expect 2 "--output DIR" "$BEVATRON" checkpoint reshard --input "$work/many"
+expect 216 "iteration: --input $work/many --ckpt-step 15" "$BEVATRON" checkpoint reshard --input "$work/many/iter_0000015" \
+    --output "$work/two"
 
 # A schedule that changed is noticed; the user says which one counts.
 expect 2 "lr_decay_steps" "$BEVATRON" train "${model[@]}" --train-iters 30 --load "$work/resumed"

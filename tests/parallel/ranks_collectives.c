@@ -198,6 +198,25 @@ TEST(flight_record) {
     device_free(device, x.data);
 }
 
+// Large and small messages in turn, timed by an exact clock and by its tick: starts never go back, and none ends before.
+TEST(record_goes_forward) {
+    enum { LARGE = 32 << 10, TURNS = 40 };
+    static const float values[LARGE];
+    struct tensor large = upload(values, LARGE), small = tensor_rows(large, 0, 1);
+    int64_t first = world_record(world)->count;
+    for (int i = 0; i < TURNS; i++) {
+        comm_all_reduce(all, large, REDUCE_SUM, "large");
+        comm_all_reduce(all, small, REDUCE_SUM, "small");
+    }
+    const struct record *record = world_record(world);
+    for (int64_t i = first; i < record->count; i++) {
+        const struct record_entry *entry = &record->entries[i % RECORD_ENTRIES];
+        EXPECT(entry->end >= entry->start);
+        EXPECT(i == first || entry->start >= record->entries[(i - 1) % RECORD_ENTRIES].start);
+    }
+    device_free(device, large.data);
+}
+
 // A sum that was started and left alone is there without another call: a thread of the backend's has made them. What is
 // looked at belongs to the collective meanwhile, so only its last element is, once in a while.
 TEST(overlapped_sums_arrive_while_nobody_calls) {
@@ -232,6 +251,7 @@ int main(void) {
         TEST_CASE(groups_of_a_mesh),
         TEST_CASE(groups_along_several_axes),
         TEST_CASE(flight_record),
+        TEST_CASE(record_goes_forward),
         TEST_CASE(fp16_sums),
     };
     struct world_place place;

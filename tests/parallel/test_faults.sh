@@ -63,6 +63,8 @@ fi
 hang() {
     local victim=$1 launcher watchdog
     shift
+    # What the run before wrote must not be taken for this one's.
+    : >"$work/out"
     "${train[@]}" --train-iters 1000000 --distributed-timeout-minutes 0.05 --save "$work/hung" --save-interval 1000000 \
         --log-interval 1 "$@" \
         >"$work/out" 2>&1 &

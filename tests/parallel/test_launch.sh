@@ -41,6 +41,8 @@ expect 2 "[rank 1] error: bevatron: --hidden-size 16" mpirun "${options[@]}" -n 
 for command in "train" "launch local"; do
     for signal in TERM INT USR1; do
         rm -rf "$work/stopped"
+        # What the run before wrote must not be taken for this one's.
+        : >"$work/out"
         # A shell's background jobs do not hear SIGINT unless told to.
         # shellcheck disable=SC2086
         env --default-signal=INT "$BEVATRON" $command "${train[@]:2}" --nproc 2 --train-iters 1000000 --save "$work/stopped" \
@@ -56,11 +58,22 @@ for command in "train" "launch local"; do
     done
 done
 
+# A rank that is killed is a peer that was lost.
+: >"$work/out"
+"${train[@]}" --nproc 2 --train-iters 1000000 --seed 4711 >"$work/out" 2>&1 &
+launcher=$!
+for _ in $(seq 300); do grep -q "iteration        3/" "$work/out" && break; sleep 0.1; done
+mpirun=$(pgrep -P "$launcher")
+kill -9 "$(pgrep -P "$mpirun" -f "train .*--seed 4711" | head -n 1)"
+wait "$launcher"
+code=$?
+[ "$code" = 211 ] && pass || fail "--nproc 2 with a rank that is killed: exit code $code instead of 211"
+
 # Ranks that no MPI has started need GPUs; the message says what to do instead.
 expect 2 "MASTER_ADDR is not set" env RANK=0 WORLD_SIZE=2 LOCAL_RANK=0 "${train[@]}"
 export MASTER_ADDR=127.0.0.1 MASTER_PORT=$((20000 + RANDOM % 20000)) WORLD_SIZE=2
 RANK=1 LOCAL_RANK=1 "${train[@]}" >/dev/null 2>&1 &
-expect 1 "start them with mpirun" env RANK=0 LOCAL_RANK=0 "${train[@]}"
+expect 1 "start them with mpirun or srun --mpi=pmix" env RANK=0 LOCAL_RANK=0 "${train[@]}"
 wait
 unset WORLD_SIZE
 # A machine of a job that numbers machines starts its own ranks.
