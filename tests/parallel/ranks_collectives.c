@@ -198,7 +198,7 @@ TEST(flight_record) {
     device_free(device, x.data);
 }
 
-// Large and small messages in turn, timed by an exact clock and by its tick: starts never go back, and none ends before.
+// Large and small messages in turn, timed by an exact clock and by its tick: starts never go back, nor do ends precede.
 TEST(record_goes_forward) {
     enum { LARGE = 32 << 10, TURNS = 40 };
     static const float values[LARGE];
