@@ -54,8 +54,10 @@ TEST(fairseq_has_its_own) {
 TEST(roberta_of_hugging_face) {
     const char *shared = getenv("BEVATRON_SHARED");
     char *path = memory_printf("%s/data/roberta/tokenizer.json", shared ? shared : "");
-    if (!shared || !file_exists(path))
-        test_skip("no %s", path);
+    if (!shared || !file_exists(path)) {
+        free(path);
+        test_skip("$BEVATRON_SHARED/data/roberta/tokenizer.json is not there");
+    }
     struct tokenizer *tokenizer;
     struct tokenizer_options options = {.type = "HuggingFaceTokenizer", .model_file = path};
     EXPECT_OK(tokenizer_open(&tokenizer, &options));
