@@ -7,6 +7,10 @@ static struct ranks ranks;
 #define MODEL                                                                                                          \
     "--num-layers 3 --hidden-size 32 --num-attention-heads 4 --seq-length 16 --max-position-embeddings 16 "            \
     "--micro-batch-size 2 --global-batch-size 16 --vocab-size 97 --make-vocab-size-divisible-by 1 --threads 1 "
+#define LLAMA                                                                                                          \
+    "--swiglu --normalization RMSNorm --position-embedding-type rope --untie-embeddings-and-output-weights "           \
+    "--disable-bias-linear --group-query-attention --num-query-groups 4 "
+#define WHOLE_LAYERS "--recompute-granularity full --recompute-method uniform --recompute-num-layers 1 "
 enum { L = 3, C = 32, N = 2 * 16 };
 
 struct volume {
@@ -46,8 +50,9 @@ static void expect_volume(struct volume volume, int64_t all_reduce, int64_t redu
 }
 
 TEST(data_parallel_ranks_sum_every_gradient_once) {
-    const char *const overlaps[] = {MODEL, MODEL "--overlap-grad-reduce --ddp-num-buckets 5 "};
-    for (int i = 0; i < 2; i++)
+    const char *const overlaps[] = {MODEL, MODEL "--overlap-grad-reduce --ddp-num-buckets 5 ",
+                                    MODEL LLAMA WHOLE_LAYERS};
+    for (int i = 0; i < 3; i++)
         for (int64_t micro_batches = 1; micro_batches <= 2; micro_batches++) {
             struct rank_step r;
             struct volume replicas, tensor;
@@ -79,33 +84,57 @@ TEST(a_divided_optimizer_scatters_gradients_and_gathers_values) {
     }
 }
 
+// What recompute adds to the collectives of each layer: of whole layers, those of their forward pass once more; of
+// attention alone or the MLP's activation, none.
+struct kind_of_layer {
+    const char *flags;
+    int64_t again;  // sums of the stream, or scatters and gathers of it where it is divided
+};
+
+static const struct kind_of_layer kinds[] = {
+    {"", 0},
+    {"--recompute-granularity selective ", 0},
+    {"--recompute-granularity selective --recompute-modules core_attn mlp_act ", 0},
+    {WHOLE_LAYERS, 2},
+    {LLAMA, 0},
+    {LLAMA "--recompute-granularity selective ", 0},
+    {LLAMA WHOLE_LAYERS, 2},
+};
+enum { KINDS = sizeof kinds / sizeof kinds[0] };
+
 TEST(tensor_parallel_ranks_sum_the_stream) {
-    struct rank_step r;
-    struct volume replicas, tensor;
     int parts = ranks.place.size;
-    char *line = memory_printf(MODEL "--tensor-model-parallel-size %d ", parts);
-    rank_step_open(&r, &ranks, line);
-    count(&r, 2, &replicas, &tensor);
     int64_t stream = 4 * N * C, statistics = 4 * N * 3 * parts;
-    expect_volume(tensor, 2 * (4 * L + 2) * stream + NORM, 0, 2 * statistics);
-    expect_volume(replicas, 0, 0, 0);
-    rank_step_close(&r);
-    free(line);
+    for (int i = 0; i < KINDS; i++) {
+        struct rank_step r;
+        struct volume replicas, tensor;
+        char *line = memory_printf(MODEL "--tensor-model-parallel-size %d %s", parts, kinds[i].flags);
+        rank_step_open(&r, &ranks, line);
+        count(&r, 2, &replicas, &tensor);
+        expect_volume(tensor, 2 * ((4 + kinds[i].again) * L + 2) * stream + NORM, 0, 2 * statistics);
+        expect_volume(replicas, 0, 0, 0);
+        rank_step_close(&r);
+        free(line);
+    }
 }
 
 TEST(a_divided_stream_is_gathered_and_scattered) {
-    struct rank_step r;
-    struct volume replicas, tensor;
     int parts = ranks.place.size;
-    char *line = memory_printf(MODEL "--tensor-model-parallel-size %d --sequence-parallel ", parts);
-    rank_step_open(&r, &ranks, line);
-    count(&r, 2, &replicas, &tensor);
     int64_t stream = 4 * N * C, statistics = 4 * N * 3 * parts;
-    int64_t summed = 4 * (r.step->params.summed_end - r.step->params.summed_first);
-    EXPECT(summed > 0);
-    expect_volume(tensor, summed + NORM, 2 * (4 * L + 2) * stream, 2 * ((6 * L + 2) * stream + statistics));
-    rank_step_close(&r);
-    free(line);
+    for (int i = 0; i < KINDS; i++) {
+        struct rank_step r;
+        struct volume replicas, tensor;
+        char *line =
+            memory_printf(MODEL "--tensor-model-parallel-size %d --sequence-parallel %s", parts, kinds[i].flags);
+        rank_step_open(&r, &ranks, line);
+        count(&r, 2, &replicas, &tensor);
+        int64_t summed = 4 * (r.step->params.summed_end - r.step->params.summed_first);
+        EXPECT(summed > 0);
+        expect_volume(tensor, summed + NORM, 2 * ((4 + kinds[i].again) * L + 2) * stream,
+                      2 * (((6 + kinds[i].again) * L + 2) * stream + statistics));
+        rank_step_close(&r);
+        free(line);
+    }
 }
 
 static int64_t sent(const struct group *group) {
@@ -119,9 +148,12 @@ TEST(stages_send_the_stream_and_its_gradient_once) {
     static const struct {
         const char *flags;
         int chunks;
-    } cases[] = {{"", 1}, {"--pipeline-schedule zero-bubble", 1}, {"--num-virtual-stages-per-pipeline-rank 2", 2}};
+    } cases[] = {{"", 1},
+                 {"--pipeline-schedule zero-bubble", 1},
+                 {"--num-virtual-stages-per-pipeline-rank 2", 2},
+                 {WHOLE_LAYERS, 1}};
     int stages = ranks.place.size;
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < 4; i++) {
         struct rank_step r;
         char *line = memory_printf("--num-layers 8 --hidden-size 32 --num-attention-heads 4 --seq-length 16 "
                                    "--micro-batch-size 2 --global-batch-size 8 --vocab-size 97 "
