@@ -265,7 +265,8 @@ static void share_logits(const struct model *model, const struct pass *pass, str
     }
     size_t mark = arena_mark(pass->scratch);
     struct tensor all = arena_1d(pass->scratch, DTYPE_F32, parts * part);
-    struct tensor own = tensor_rows(all, part * pass->mesh->place[AXIS_TENSOR], part);
+    // Of its own, because a part of the whole need not begin where products on a GPU want it to.
+    struct tensor own = arena_1d(pass->scratch, DTYPE_F32, part);
     head_forward(&model->head, pass, flight, x,
                  tensor_reshape_2d(tensor_rows(own, 0, model->head.V), 1, model->head.V));
     if (!pass->device->ops->is_paper) {
