@@ -289,6 +289,11 @@ void comm_wait(struct comm_request *request) {
     record_end(&world->record, request->number, is_instant ? request->started : read_clock(request->is_small));
 }
 
+void comm_await(struct comm_request *request) {
+    request->is_patient = true;
+    comm_wait(request);
+}
+
 void comm_all_reduce(struct group *group, struct tensor x, enum reduction reduction, const char *name) {
     struct comm_request request = comm_all_reduce_start(group, x, reduction, name);
     comm_wait(&request);

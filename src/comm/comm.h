@@ -100,6 +100,8 @@ struct comm_request comm_receive_start(struct group *group, struct tensor x, int
 // a thread of its own until it is waited for.
 void comm_overlap(struct comm_request *request);
 void comm_wait(struct comm_request *request);
+// The same without a deadline, where the other side does something with files in between.
+void comm_await(struct comm_request *request);
 
 // Start and wait in one.
 void comm_all_reduce(struct group *group, struct tensor x, enum reduction reduction, const char *name);

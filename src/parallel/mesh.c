@@ -86,6 +86,7 @@ static int connect_links(struct mesh *mesh, struct world *world) {
     return 0;
 }
 
+// Names must differ: by them ranks that hang find in each other's records how far a group has come.
 int mesh_connect(struct mesh *mesh, struct world *world) {
     mesh->all = world_group_all(world);
     for (int axis = 0; axis < AXIS_COUNT; axis++) {
@@ -94,7 +95,7 @@ int mesh_connect(struct mesh *mesh, struct world *world) {
         TRY(connect(mesh, world, &mesh->group[axis], varies, axis_name((enum axis)axis)));
     }
     TRY(connect(mesh, world, &mesh->replicas, (const bool[AXIS_COUNT]){[AXIS_CONTEXT] = true, [AXIS_DATA] = true},
-                mesh->length[AXIS_CONTEXT] > 1 ? "data and context" : "data"));
+                "replicas"));
     TRY(connect(mesh, world, &mesh->stage,
                 (const bool[AXIS_COUNT]){[AXIS_TENSOR] = true, [AXIS_CONTEXT] = true, [AXIS_DATA] = true}, "stage"));
     return connect_links(mesh, world);
