@@ -32,11 +32,13 @@ struct checkpoint_job {
     // This rank's share; a process that is alone may have several, as many ranks would. Then it counts as all of them.
     struct share *shares;
     int share_count;
-    int64_t *sizes;  // bytes of every rank's files, SHARE_FILES for each
+    int64_t *sizes;    // bytes of every rank's files, SHARE_FILES for each
+    int64_t *digests;  // and their SHA-256, DIGEST_WORDS for each, once all are written
+    // What is done in the background: first every rank writes its share, then the first one publishes.
     pthread_t thread;
-    bool has_thread;
-    atomic_bool is_written;
-    int status;               // of this rank's share
+    bool has_thread, is_publishing;
+    atomic_bool is_ready;     // the thread, if there is one, is done
+    int status;               // of what this rank did last
     struct error_note *note;  // and why
 };
 
@@ -82,7 +84,7 @@ static void share_sizes(struct checkpoint_job *job) {
 }
 
 // Every rank's files, with the digests all have sent.
-static void list_files(const struct checkpoint_job *job, const int64_t *words, struct manifest *manifest) {
+static void list_files(const struct checkpoint_job *job, struct manifest *manifest) {
     for (int i = 0; i < SHARE_FILES; i++)
         for (int rank = 0; rank < job->ranks; rank++) {
             int at = SHARE_FILES * rank + i;
@@ -93,7 +95,7 @@ static void list_files(const struct checkpoint_job *job, const int64_t *words, s
                                          .bytes = (uint64_t)job->sizes[at]};
             for (int w = 0; w < DIGEST_WORDS; w++)
                 (void)snprintf(file.sha256 + 8 * w, sizeof file.sha256 - 8 * (size_t)w, "%08x",
-                               (unsigned)words[DIGEST_WORDS * at + w]);
+                               (unsigned)job->digests[DIGEST_WORDS * at + w]);
             manifest_add(manifest, file);
         }
 }
@@ -106,18 +108,20 @@ static void put_digest(int64_t words[DIGEST_WORDS], const char *text) {
     }
 }
 
-static void gather_digests(const struct checkpoint_job *job, int64_t *words) {
+static void gather_digests(struct checkpoint_job *job) {
+    int count = DIGEST_WORDS * SHARE_FILES * job->ranks;
+    int64_t *words = job->digests = memory_alloc((size_t)count * sizeof words[0]);
     for (int k = 0; k < job->share_count; k++)
         for (int i = 0; i < SHARE_FILES; i++)
             put_digest(words + DIGEST_WORDS * (SHARE_FILES * (job->rank + k) + i), job->shares[k].files[i].sha256);
     if (job->all)
-        comm_max_i64(job->all, words, DIGEST_WORDS * SHARE_FILES * job->ranks, "digests of a checkpoint's files");
+        comm_max_i64(job->all, words, count, "digests of a checkpoint's files");
 }
 
 // What is left when all ranks' files stand in the folder.
-static int complete_folder(struct checkpoint_job *job, const int64_t *words) {
+static int complete_folder(const struct checkpoint_job *job) {
     struct manifest manifest = {.iteration = job->state.iteration};
-    list_files(job, words, &manifest);
+    list_files(job, &manifest);
     int result = state_write(&job->state, job->temporary, &manifest);
     if (result == 0)
         result = extra_write(&job->save.files, job->temporary, &manifest);
@@ -176,8 +180,8 @@ static void remove_old(const struct checkpoint_job *job) {
     error_clear();
 }
 
-// The folder is written; gives it its name and makes it the latest.
-static int publish(const struct checkpoint_job *job) {
+// The folder is complete; gives it its name and makes it the latest.
+static int give_name(const struct checkpoint_job *job) {
     char *path = checkpoint_path(job->save.folder, job->state.iteration);
     int result = folder_replace(job->temporary, path);
     if (result == 0) {
@@ -189,6 +193,14 @@ static int publish(const struct checkpoint_job *job) {
     }
     free(path);
     return result;
+}
+
+// What the first rank does when the shares of all are written.
+static int publish(const struct checkpoint_job *job) {
+    TRY(complete_folder(job));
+    TRY(give_name(job));
+    remove_old(job);
+    return 0;
 }
 
 // ---- a save from its beginning to its end ----
@@ -221,6 +233,7 @@ static void close_job(struct checkpoint_job *job) {
     free((char *)(uintptr_t)job->save.folder);
     free(job->temporary);
     free(job->sizes);
+    free(job->digests);
     free(job);
 }
 
@@ -257,43 +270,49 @@ static int write_shares(struct checkpoint_job *job, const struct checkpoint_save
     return 0;
 }
 
-// From a share that is written, or not, to the published checkpoint.
-static int finish(struct checkpoint_job *job, int status) {
-    status = agree(job, status, "checkpoint written");
-    if (status == 0) {
-        int64_t *words = memory_alloc((size_t)(DIGEST_WORDS * SHARE_FILES * job->ranks) * sizeof words[0]);
-        gather_digests(job, words);
-        if (job->rank == 0)
-            status = complete_folder(job, words);
-        if (job->rank == 0 && status == 0)
-            status = publish(job);
-        free(words);
-        status = agree(job, status, "checkpoint published");
-    }
-    if (status < 0)
+// A share is written, or not: whether all are, and what it takes to publish them.
+static int end_writing(struct checkpoint_job *job, int status) {
+    if (agree(job, status, "checkpoint written") < 0)
         return undo(job);
-    if (job->rank == 0)
-        remove_old(job);
+    gather_digests(job);
     return 0;
+}
+
+// The others wait until the first rank has published the checkpoint and removed old ones, without a deadline.
+static int end_publishing(const struct checkpoint_job *job, int status) {
+    return agree(job, status, "checkpoint published") < 0 ? undo(job) : 0;
 }
 
 int checkpoint_save(const struct checkpoint_save *save) {
     struct checkpoint_job *job = open_job(save);
     int status = begin(job, save);
-    if (status == 0)
-        status = finish(job, write_shares(job, save));
-    else
+    if (status < 0)
         undo(job);
+    else
+        status = end_writing(job, write_shares(job, save));
+    if (status == 0)
+        status = end_publishing(job, job->rank == 0 ? publish(job) : 0);
     close_job(job);
     return status;
 }
 
-static void *write_in_background(void *context) {
+static void keep_status(struct checkpoint_job *job, int status) {
+    job->status = status;
+    job->note = status < 0 ? error_take() : NULL;
+    atomic_store(&job->is_ready, true);
+}
+
+static void *work_in_background(void *context) {
     struct checkpoint_job *job = context;
-    job->status = share_write_kept(&job->shares[0], job->temporary);
-    job->note = job->status < 0 ? error_take() : NULL;
-    atomic_store(&job->is_written, true);
+    keep_status(job, job->is_publishing ? publish(job) : share_write_kept(&job->shares[0], job->temporary));
     return NULL;
+}
+
+static void start_thread(struct checkpoint_job *job) {
+    atomic_store(&job->is_ready, false);
+    job->has_thread = pthread_create(&job->thread, NULL, work_in_background, job) == 0;
+    if (!job->has_thread)
+        work_in_background(job);
 }
 
 // Of the ranks on one machine one is enough to speak.
@@ -333,32 +352,44 @@ int checkpoint_save_start(struct checkpoint_job **result, const struct checkpoin
     }
     *result = job;
     if (!has_room_for_copies(job)) {
-        job->status = write_shares(job, save);
-        job->note = job->status < 0 ? error_take() : NULL;
-        atomic_store(&job->is_written, true);
+        keep_status(job, write_shares(job, save));
         return 0;
     }
     share_keep(&job->shares[0], save);
-    job->has_thread = pthread_create(&job->thread, NULL, write_in_background, job) == 0;
-    if (!job->has_thread)
-        write_in_background(job);
+    start_thread(job);
     return 0;
 }
 
-bool checkpoint_save_is_written(struct checkpoint_job *job) {
-    return atomic_load(&job->is_written);
+bool checkpoint_save_is_ready(struct checkpoint_job *job) {
+    return atomic_load(&job->is_ready);
 }
 
 static void wait_for_thread(struct checkpoint_job *job) {
     if (job->has_thread)
         pthread_join(job->thread, NULL);
+    job->has_thread = false;
+}
+
+int checkpoint_save_go_on(struct checkpoint_job **pending) {
+    struct checkpoint_job *job = *pending;
+    wait_for_thread(job);
+    int status = job->status < 0 ? error_give(job->note) : 0;
+    if (!job->is_publishing && end_writing(job, status) == 0) {
+        job->is_publishing = true;
+        if (job->rank == 0)
+            start_thread(job);
+        return 0;
+    }
+    status = job->is_publishing ? end_publishing(job, status) : -1;
+    close_job(job);
+    *pending = NULL;
+    return status;
 }
 
 int checkpoint_save_end(struct checkpoint_job *job) {
-    wait_for_thread(job);
-    int status = finish(job, job->status < 0 ? error_give(job->note) : 0);
-    close_job(job);
-    return status;
+    while (job)
+        TRY(checkpoint_save_go_on(&job));
+    return 0;
 }
 
 void checkpoint_save_drop(struct checkpoint_job *job) {

@@ -19,7 +19,7 @@ struct progress_state {
 int state_prepare_save(const struct config *config, const struct mesh *mesh);
 // All ranks call, and write their share.
 int state_save(struct step *step, const struct progress_state *progress);
-// The same in the background: returns when the state is copied. checkpoint_save_end publishes it.
+// The same in the background: returns when the state is copied. checkpoint_save_go_on publishes it.
 int state_save_start(struct step *step, const struct progress_state *progress, struct checkpoint_job **job);
 // The checkpoint of --load for this process alone: an iter_… folder of ours, or the folder itself where it is one of
 // Hugging Face or Megatron-LM (iteration 0). Both are what state_load and state_load_config take.

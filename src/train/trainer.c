@@ -233,13 +233,18 @@ static int finish_saving(struct trainer *trainer) {
     return 0;
 }
 
-// The same where every rank has written its share: nobody waits.
+// The same without waiting: the next part of it begins once no rank is busy with the one before.
 static int look_after_saving(struct trainer *trainer) {
     if (!trainer->job)
         return 0;
-    int64_t is_busy = !checkpoint_save_is_written(trainer->job);
+    int64_t is_busy = !checkpoint_save_is_ready(trainer->job);
     comm_max_i64(trainer->mesh->all, &is_busy, 1, "checkpoint in the background");
-    return is_busy ? 0 : finish_saving(trainer);
+    if (is_busy)
+        return 0;
+    TRY(checkpoint_save_go_on(&trainer->job));
+    if (!trainer->job)
+        say_saved(trainer, trainer->saved_iteration);
+    return 0;
 }
 
 static int save(struct trainer *trainer) {

@@ -53,7 +53,7 @@ static void save_with_room(const char *folder, uint64_t room, bool expect_writte
     EXPECT_INT(setrlimit(RLIMIT_AS, &before), 0);
     EXPECT_INT(status, 0);
     if (expect_written)
-        EXPECT(checkpoint_save_is_written(job));
+        EXPECT(checkpoint_save_is_ready(job));
     // What is saved is what was there, however it was done.
     weight[LARGE_COUNT - 1] = -1;
     EXPECT_OK(checkpoint_save_end(job));

@@ -1,0 +1,45 @@
+// A file system that is slow, to be preloaded: every write of more than a few bytes to a file whose path contains
+// $SLOW_WRITES, and every removal below a folder whose path contains $SLOW_REMOVALS, takes $SLOW_SECONDS longer.
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { SMALL = 16 };
+
+static void *original(const char *name) {
+    return dlsym(RTLD_NEXT, name);
+}
+
+static void delay(const char *path, const char *variable) {
+    const char *wanted = getenv(variable), *seconds = getenv("SLOW_SECONDS");
+    if (!wanted || !seconds || !strstr(path, wanted))
+        return;
+    double time = strtod(seconds, NULL);
+    struct timespec rest = {.tv_sec = (time_t)time, .tv_nsec = (long)((time - (double)(time_t)time) * 1e9)};
+    (void)nanosleep(&rest, NULL);
+}
+
+ssize_t write(int descriptor, const void *bytes, size_t count) {
+    char link[64], path[4096];
+    (void)snprintf(link, sizeof link, "/proc/self/fd/%d", descriptor);
+    ssize_t length = count > SMALL ? readlink(link, path, sizeof path - 1) : -1;
+    if (length > 0) {
+        path[length] = '\0';
+        delay(path, "SLOW_WRITES");
+    }
+    ssize_t (*next)(int, const void *, size_t);
+    void *symbol = original("write");
+    memcpy(&next, &symbol, sizeof next);
+    return next(descriptor, bytes, count);
+}
+
+int remove(const char *path) {
+    delay(path, "SLOW_REMOVALS");
+    int (*next)(const char *);
+    void *symbol = original("remove");
+    memcpy(&next, &symbol, sizeof next);
+    return next(path);
+}
