@@ -11,6 +11,7 @@
 #include "data/sample/roberta.h"
 #include "data/sample/sentence.h"
 #include "train/data_paths.h"
+#include "train/same_data.h"
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -46,7 +47,7 @@ int corpus_build_everywhere(const struct corpus_place *place, int (*build)(const
         if (turn == 0)
             comm_await_i64(mesh->all, &failed, 1, 0, "dataset index built");
         else
-            comm_max_i64(mesh->all, &failed, 1, "dataset index built everywhere");
+            comm_await_max_i64(mesh->all, &failed, 1, "dataset index built everywhere");
         if (failed)
             return status < 0 ? -1
                               : error_set_code(EXIT_CODE_BAD_DATA, "another rank could not build the dataset's index");
@@ -226,7 +227,9 @@ static int open_paths(struct corpus **corpus, const struct corpus_options *optio
         return 0;
     struct blend_list list;
     TRY(blend_list_parse(&list, paths->items.items, paths->items.count, paths->flag));
-    int status = is_too_small(options, paths->split, &list, &empty);
+    int status = same_data_check(options->place.mesh->all, (const char *const *)list.prefixes, list.count);
+    if (status == 0)
+        status = is_too_small(options, paths->split, &list, &empty);
     if (status == 0 && !empty) {
         *corpus = memory_alloc(sizeof **corpus);
         status = open_parts(*corpus, options, paths, &list);

@@ -1,0 +1,53 @@
+#!/usr/bin/env bash
+# Ranks on machines with copies of the data of their own: one that has another copy than rank 0 is refused by name before
+# training begins. Here two working folders stand for two machines.
+# beside: others
+cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
+. tests/cli/common.sh
+command -v mpirun >/dev/null || { echo "skipped: no mpirun"; exit 77; }
+mpirun --version 2>/dev/null | grep -q "Open MPI" || { echo "skipped: not Open MPI"; exit 77; }
+"$BEVATRON" version | grep -q "MPI *yes" || { echo "skipped: built without MPI"; exit 77; }
+
+tokenizer=(--tokenizer-type NullTokenizer --vocab-size 1000)
+# corpus FIRST: five hundred documents of numbers.
+corpus() {
+    awk -v first="$1" 'BEGIN { for (i = 0; i < 500; i++) { printf "{\"text\": \""
+        for (k = 0; k < 20 + i % 7; k++) printf "%d ", (first + i * 31 + k * 7) % 900; print "\"}" } }'
+}
+mkdir "$work/a" "$work/b"
+for machine in a b; do
+    corpus 1 >"$work/$machine/text.jsonl"
+    expect 0 "" "$BEVATRON" preprocess --input "$work/$machine/text.jsonl" --output-prefix "$work/$machine/data" \
+        "${tokenizer[@]}" --append-eod --workers 1
+done
+
+export OMPI_MCA_btl_vader_single_copy_mechanism=none OMPI_MCA_mpi_yield_when_idle=1
+[ "$(id -u)" = 0 ] && export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+train=("$BEVATRON" train --data-path data_text_document "${tokenizer[@]}" --num-layers 2 --hidden-size 32
+    --num-attention-heads 4 --seq-length 16 --micro-batch-size 1 --global-batch-size 2 --lr 1e-3 --train-iters 2
+    --log-interval 1 --eval-iters 0 --threads 1 --data-cache-path "$work/cache" --distributed-timeout-minutes 0.5)
+# both FLAGS…: a rank in each folder.
+both() {
+    mpirun --oversubscribe --bind-to none -n 1 -wdir "$work/a" "${train[@]}" "$@" : -n 1 -wdir "$work/b" "${train[@]}" "$@"
+}
+
+for layout in "" "--tensor-model-parallel-size 2" "--pipeline-model-parallel-size 2"; do
+    # shellcheck disable=SC2086
+    expect 0 "iteration        2/" both $layout
+done
+# Another first token, and nothing else.
+printf '\002' | dd of="$work/b/data_text_document.bin" bs=1 seek=0 conv=notrunc status=none
+expect 215 "rank 1: data_text_document.bin is another file than rank 0's, of the same size" both --tensor-model-parallel-size 2
+[ "$(grep -c "another file" "$work/out")" = 1 ] && pass || fail "one rank says it"
+# More documents.
+(corpus 1; corpus 2) >"$work/b/text.jsonl"
+expect 0 "" "$BEVATRON" preprocess --input "$work/b/text.jsonl" --output-prefix "$work/b/data" "${tokenizer[@]}" \
+    --append-eod --workers 1
+for layout in "" "--pipeline-model-parallel-size 2"; do
+    # shellcheck disable=SC2086
+    expect 215 "rank 1: data_text_document.idx is another file than rank 0's: it has " both $layout
+done
+rm "$work/b/data_text_document.bin"
+cp "$work/a/data_text_document.idx" "$work/b/"
+expect 215 "rank 1: data_text_document.bin cannot be read here, but can by rank 0" both --tensor-model-parallel-size 2
+finish
