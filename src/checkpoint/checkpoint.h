@@ -115,8 +115,8 @@ int checkpoint_save(const struct checkpoint_save *save);
 // The same in parts, so that training can go on while files are written. The first returns when this rank's share is
 // copied to host memory, and a thread writes it; the second hears that all shares are written, and a thread of the
 // first rank publishes the checkpoint and removes old ones; the third hears of that and ends the job. All ranks call
-// each, and only one job may be under way. `save` and what it points to may go after the first part. Where a machine has
-// no memory for the copies, the first part warns, and returns when the files are written.
+// each, and only one job may be under way. `save` and what it points to may go after the first part. Where a machine
+// has no memory for the copies, the first part warns, and returns when the files are written.
 struct checkpoint_job;
 int checkpoint_save_start(struct checkpoint_job **job, const struct checkpoint_save *save);
 // Whether this rank's thread is done. Where it is on all ranks the next part has nothing to wait for.
@@ -124,7 +124,8 @@ bool checkpoint_save_is_ready(struct checkpoint_job *job);
 // The next part; *job is NULL where it was the last one, or failed.
 int checkpoint_save_go_on(struct checkpoint_job **job);
 int checkpoint_save_end(struct checkpoint_job *job);  // all parts that are left, waiting for each; frees the job
-// Instead of the parts that are left, by one rank for itself: the checkpoint will not be. The next save removes what it left.
+// Instead of the parts that are left, by one rank for itself: a checkpoint that is not being published yet will not be,
+// and the next save removes what it left.
 void checkpoint_save_drop(struct checkpoint_job *job);
 
 // The checkpoint of an iter_… folder once more in another SAVE folder, in so many files of each list (0: one for every

@@ -8,7 +8,8 @@
 
 // All ranks of the group call with the same number of prefixes. -1 on all of them where one has another PREFIX.idx or
 // PREFIX.bin than the first rank: the message names rank and file. The sizes are compared, and a few pieces of each
-// file, spread over all of it; so it takes no longer for large ones. A file that nobody has is left to whoever opens it.
+// file, spread over all of it; so it takes no longer for large ones. A file that nobody has is left to whoever opens
+// it.
 int same_data_check(struct group *all, const char *const *prefixes, int64_t count);
 
 #endif

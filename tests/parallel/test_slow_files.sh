@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # A file system that is slower than the deadline of collectives ends no run: who waits for files waits without one,
-# whatever is slow: the tensors, the manifest, the removal of an old checkpoint.
+# whatever is slow: the tensors, the manifest, the removal of an old checkpoint. A rank that is lost meanwhile ends it.
 # beside: others
 cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
 . tests/cli/common.sh
@@ -12,16 +12,30 @@ slow=$(dirname "$BEVATRON")/tests/libslow_files.so
 train=(bash tests/parallel/mpirun.sh 2 env LD_PRELOAD="$slow" "$BEVATRON" train --mock-data --num-layers 2 --hidden-size 32
     --num-attention-heads 4 --seq-length 16 --vocab-size 97 --make-vocab-size-divisible-by 1 --tokenizer-type
     NullTokenizer --micro-batch-size 1 --global-batch-size 4 --lr 1e-3 --log-interval 1 --eval-iters 0 --threads 1
-    --tensor-model-parallel-size 2 --distributed-timeout-minutes 0.05 --train-iters 2 --save-interval 1 --ckpt-writers 2
+    --tensor-model-parallel-size 2 --distributed-timeout-minutes 0.05 --train-iters 2 --save-interval 1
     --keep-last 1)
 
 export SLOW_SECONDS=4
-for case in SLOW_WRITES=model-0 SLOW_WRITES=manifest.json SLOW_REMOVALS=/model- "SLOW_WRITES=manifest.json --async-save" \
-    "SLOW_REMOVALS=/model- --async-save"; do
+for case in SLOW_WRITES=model.safe SLOW_WRITES=manifest.json SLOW_REMOVALS=/model.safe "SLOW_WRITES=manifest.json --async-save" \
+    "SLOW_REMOVALS=/model.safe --async-save"; do
     read -r what mode <<<"$case"
     # shellcheck disable=SC2086
     expect 0 "successfully saved checkpoint from iteration       2" env "$what" "${train[@]}" --save "$work/run" $mode
     [ "$(find "$work/run" -name 'iter_*' | wc -l)" = 1 ] && pass || fail "the old checkpoint is removed ($case)"
     rm -r "$work/run"
 done
+
+if mpirun --version 2>/dev/null | grep -q "Open MPI"; then
+    SLOW_SECONDS=120 SLOW_WRITES=model.safe "${train[@]}" --save "$work/run" >"$work/out" 2>&1 &
+    launcher=$!
+    for _ in $(seq 300); do [ -n "$(find "$work/run" -name 'model.safe*' 2>/dev/null)" ] && break; sleep 0.1; done
+    for process in $(pgrep -P "$launcher" -f "bevatron train"); do
+        tr '\0' '\n' <"/proc/$process/environ" | grep -qx "OMPI_COMM_WORLD_RANK=1" && kill -9 "$process"
+    done
+    (sleep 60 && kill -9 "$launcher") >/dev/null 2>&1 &
+    watchdog=$!
+    wait "$launcher"
+    code=$?
+    [ "$code" != 0 ] && kill "$watchdog" 2>/dev/null && pass || fail "exit code $code after a rank was lost during a save"
+fi
 finish
