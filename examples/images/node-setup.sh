@@ -4,7 +4,12 @@
 # Where PREFIX is on a file system that all machines share, the first one builds and the others find it done.
 # usage: node-setup.sh SOURCE [PREFIX]      SOURCE: s3://…, https://… or a file; PREFIX: /opt/bevatron by default
 set -euo pipefail
-source=${1:?usage: node-setup.sh SOURCE [PREFIX]}
+if [ $# -lt 1 ]; then
+    echo "node-setup: no SOURCE, the tar file of bevatron's source (s3://…, https://… or a file): on-node-configured takes \
+it after the script's URL, build-image a script made by image-script.sh, which has the source in it" >&2
+    exit 2
+fi
+source=$1
 prefix=${2:-/opt/bevatron}
 etc=${NODE_SETUP_ETC:-/etc}
 scratch=$(mktemp -d)
@@ -21,19 +26,20 @@ fetch() {
     esac
 }
 
-# What a build needs besides CUDA, EFA and Open MPI, which the images of ParallelCluster have.
+# What a build needs besides CUDA, EFA and Open MPI, which the images of ParallelCluster have. nvcc hands the host part
+# of a file to g++. NCCL may also have come another way than by a package: the build tells.
 packages() {
     if command -v apt-get >/dev/null; then
         export DEBIAN_FRONTEND=noninteractive
         apt-get update -q
-        apt-get install -y -q --no-install-recommends gcc libc6-dev make cmake ninja-build python3-venv libopenblas-dev \
+        apt-get install -y -q --no-install-recommends gcc g++ libc6-dev make cmake ninja-build python3-venv libopenblas-dev \
             zlib1g-dev libzstd-dev libbz2-dev liblzma-dev libutf8proc-dev
         # From NVIDIA's package source, where the image has it.
-        apt-get install -y -q --no-install-recommends libnccl-dev || say "no libnccl-dev: GPUs of several machines need it"
+        apt-get install -y -q --no-install-recommends libnccl-dev || say "no package libnccl-dev"
     else
-        dnf install -y -q gcc make cmake ninja-build openblas-devel zlib-devel libzstd-devel bzip2-devel xz-devel \
-            utf8proc-devel || dnf install -y -q gcc make cmake openblas-devel zlib-devel libzstd-devel bzip2-devel xz-devel
-        dnf install -y -q libnccl-devel || say "no libnccl-devel: GPUs of several machines need it"
+        dnf install -y -q gcc gcc-c++ make cmake ninja-build openblas-devel zlib-devel libzstd-devel bzip2-devel xz-devel \
+            utf8proc-devel || dnf install -y -q gcc gcc-c++ make cmake openblas-devel zlib-devel libzstd-devel bzip2-devel xz-devel
+        dnf install -y -q libnccl-devel || say "no package libnccl-devel"
     fi
 }
 
@@ -50,12 +56,18 @@ modern_cmake() {
 
 build() {
     local cuda=AUTO
-    [ -x /usr/local/cuda/bin/nvcc ] && cuda=ON
+    command -v nvcc >/dev/null && cuda=ON
     packages
     modern_cmake
     mkdir "$scratch/source"
     tar -xf "$scratch/source.tar" -C "$scratch/source" --strip-components=1
-    cmake -S "$scratch/source" -B "$scratch/build" -DCMAKE_BUILD_TYPE=Release -DBEVATRON_CUDA=$cuda -DBEVATRON_MPI=ON
+    # Where there is CUDA there must be NCCL: without it a machine comes up and its GPUs cannot work with another's.
+    if ! cmake -S "$scratch/source" -B "$scratch/build" -DCMAKE_BUILD_TYPE=Release -DBEVATRON_CUDA=$cuda \
+        -DBEVATRON_NCCL=$cuda -DBEVATRON_MPI=ON; then
+        say "the build lacks what is named above; NCCL comes from NVIDIA's package source (libnccl-dev, libnccl-devel): add \
+that source to the image, or a script before this one" >&2
+        exit 1
+    fi
     cmake --build "$scratch/build" --target bevatron --parallel "$(nproc)"
     cmake --install "$scratch/build" --prefix "$prefix" --strip
 }

@@ -15,7 +15,7 @@
 struct image_options {
     struct flag_given given;
     char *image_id, *region, *parent, *instance_type, *subnet, *output;
-    struct string_list scripts;
+    struct string_list scripts, policies;
     int64_t disk;
     bool yes, dry_run;
 };
@@ -44,7 +44,15 @@ static const struct flag image_flags[] = {
      .offset = OFFSET(scripts),
      .value_name = "URL",
      .repeats_add = true,
-     .help = "what is run on it, s3://… or https://…; examples/images/node-setup.sh installs bevatron"},
+     .help =
+         "what is run on it, s3://… or https://…, without arguments; examples/images/image-script.sh makes one that "
+         "installs bevatron"},
+    {.name = "--policy",
+     .type = FLAG_STRING_LIST,
+     .offset = OFFSET(policies),
+     .value_name = "ARN",
+     .repeats_add = true,
+     .help = "policies of IAM for that machine; without one, scripts read nothing else from S3"},
     {.name = "--disk",
      .type = FLAG_INT,
      .offset = OFFSET(disk),
@@ -80,11 +88,13 @@ static int submit_image(const struct image_options *options, const struct buffer
 
 static int build_image(void *given) {
     const struct image_options *options = given;
-    struct parallelcluster_image image = {.region = options->region,
+    struct parallelcluster_image image = {.id = options->image_id,
+                                          .region = options->region,
                                           .parent = options->parent,
                                           .instance_type = options->instance_type,
                                           .subnet = options->subnet,
                                           .scripts = &options->scripts,
+                                          .policies = &options->policies,
                                           .disk_gib = options->disk};
     struct buffer yaml = {0};
     int status = parallelcluster_image_yaml(&image, &yaml);
@@ -112,9 +122,10 @@ int cluster_build_image(int argc, char **argv) {
         .summary = "Makes a machine image (AMI) for clusters, through pcluster and EC2 Image Builder.",
         .tables = &table,
         .table_count = 1,
-        .epilogue =
-            "Example:\n  bevatron cluster build-image --image-id bevatron-1 --region us-west-2 --parent ami-0123 \\\n"
-            "    --script s3://my-bucket/node-setup.sh\n"};
+        .epilogue = "Example:\n  examples/images/image-script.sh bevatron.tar | aws s3 cp - s3://my-bucket/image.sh\n"
+                    "  bevatron cluster build-image --image-id bevatron-1 --region us-west-2 --parent "
+                    "ami-0123456789abcdef0 \\\n"
+                    "    --script s3://my-bucket/image.sh\n"};
     struct image_options options;
     return command_run(&(struct command_call){.flags = &command, .options = &options, .run = build_image}, argc, argv);
 }

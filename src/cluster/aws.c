@@ -42,6 +42,7 @@ static const struct {
     {"does not support EFA", "leave efa out of the queue, or take a type that has it"},
     {"invalid or unsupported region", "check --region"},
     {"region needs to be set", "give --region"},
+    {"must specify a region", "give --region"},
     {"incompatible ParallelCluster major version", "`pcluster list-clusters --region …` lists those that are there; a "
                                                    "cluster belongs to one region"},
     {"keypair", "`aws ec2 describe-key-pairs` lists yours; they belong to a region"},

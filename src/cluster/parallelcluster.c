@@ -32,6 +32,14 @@ static void bucket(struct yaml *y, const char *name) {
     yaml_end(y);
 }
 
+static void own_policies(struct yaml *y, const struct string_list *policies) {
+    for (int64_t i = 0; i < policies->count; i++) {
+        yaml_item(y);
+        yaml_text(y, "Policy", policies->items[i]);
+        yaml_end(y);
+    }
+}
+
 static void rights(struct yaml *y, const struct parallelcluster *cluster) {
     bool has_policies = cluster->has_ssm || cluster->policies->count > 0;
     bool has_linked = cluster->fsx_s3 != NULL;
@@ -42,11 +50,7 @@ static void rights(struct yaml *y, const struct parallelcluster *cluster) {
         yaml_list(y, "AdditionalIamPolicies");
         if (cluster->has_ssm)
             managed_policy(y, cluster->region, "AmazonSSMManagedInstanceCore");
-        for (int64_t i = 0; i < cluster->policies->count; i++) {
-            yaml_item(y);
-            yaml_text(y, "Policy", cluster->policies->items[i]);
-            yaml_end(y);
-        }
+        own_policies(y, cluster->policies);
         yaml_end(y);
     }
     if (has_linked || cluster->buckets->count > 0) {
@@ -367,6 +371,13 @@ int parallelcluster_image_yaml(const struct parallelcluster_image *image, struct
     yaml_text(y, "InstanceType", image->instance_type);
     yaml_text(y, "ParentImage", image->parent);
     yaml_text(y, "SubnetId", image->subnet);
+    if (image->policies->count > 0) {
+        yaml_map(y, "Iam");
+        yaml_list(y, "AdditionalIamPolicies");
+        own_policies(y, image->policies);
+        yaml_end(y);
+        yaml_end(y);
+    }
     if (image->scripts->count > 0) {
         yaml_list(y, "Components");
         for (int64_t i = 0; i < image->scripts->count; i++) {

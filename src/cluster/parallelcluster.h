@@ -57,9 +57,10 @@ int parallelcluster_yaml(const struct parallelcluster *cluster, struct buffer *o
 void parallelcluster_cost(const struct parallelcluster *cluster, struct buffer *out);
 
 struct parallelcluster_image {
-    const char *region, *parent, *instance_type;
-    const char *subnet;                 // NULL: the default one
-    const struct string_list *scripts;  // run on the machine that becomes the image
+    const char *id, *region, *parent, *instance_type;
+    const char *subnet;                  // NULL: the default one
+    const struct string_list *scripts;   // run on the machine that becomes the image, without arguments
+    const struct string_list *policies;  // of IAM, added to that machine
     int64_t disk_gib;
 };
 int parallelcluster_image_yaml(const struct parallelcluster_image *image, struct buffer *out);

@@ -6,6 +6,7 @@
 #include <ctype.h>
 #include <inttypes.h>
 #include <string.h>
+#include <strings.h>
 
 // Letters, digits and dashes, a letter first.
 static int check_name(const char *flag, const char *text, size_t most) {
@@ -78,6 +79,63 @@ static int check_pairs(const char *flag, const struct string_list *list) {
         if (!equals || equals == list->items[i])
             return error_set_code(EXIT_CODE_USAGE, "%s \"%s\" is not KEY=VALUE", flag, list->items[i]);
     }
+    return 0;
+}
+
+// Each setting is one line of slurm.conf; those that ParallelCluster writes itself it refuses.
+static int check_slurm_settings(const struct string_list *list) {
+    static const char *const taken[] = {"CommunicationParameters",
+                                        "Prolog",
+                                        "Epilog",
+                                        "ResumeProgram",
+                                        "ResumeFailProgram",
+                                        "ResumeTimeout",
+                                        "SuspendProgram",
+                                        "SuspendTime",
+                                        "SuspendExcNodes",
+                                        "SlurmctldHost",
+                                        "SlurmctldParameters",
+                                        "SlurmUser",
+                                        "SlurmctldLogFile",
+                                        "SlurmdLogFile",
+                                        "TaskPlugin",
+                                        "TreeWidth",
+                                        "GresTypes",
+                                        "LaunchParameters",
+                                        "ReconfigFlags"};
+    TRY(check_pairs("--slurm-setting", list));
+    for (int64_t i = 0; i < list->count; i++) {
+        const char *text = list->items[i];
+        size_t length = strcspn(text, "=");
+        for (const char *at = text; *at; at++)
+            if (iscntrl((unsigned char)*at))
+                return error_set_code(
+                    EXIT_CODE_USAGE,
+                    "--slurm-setting \"%.*s\" has a control character in it; each setting is one line "
+                    "of slurm.conf, give the next with another --slurm-setting",
+                    (int)strcspn(text, "\r\n"), text);
+        for (size_t k = 0; k < length; k++)
+            if (!isalnum((unsigned char)text[k]) && text[k] != '_')
+                return error_set_code(EXIT_CODE_USAGE,
+                                      "--slurm-setting \"%s\": a key of slurm.conf is letters and digits", text);
+        for (size_t k = 0; k < sizeof taken / sizeof taken[0]; k++)
+            if (strlen(taken[k]) == length && strncasecmp(taken[k], text, length) == 0)
+                return error_set_code(
+                    EXIT_CODE_USAGE,
+                    "--slurm-setting %s: ParallelCluster sets it itself and refuses another; leave it "
+                    "out",
+                    taken[k]);
+    }
+    return 0;
+}
+
+static int check_policies(const struct string_list *policies) {
+    for (int64_t i = 0; i < policies->count; i++)
+        if (strncmp(policies->items[i], "arn:", 4) != 0 || !strstr(policies->items[i], ":policy/"))
+            return error_set_code(EXIT_CODE_USAGE,
+                                  "--policy \"%s\" is not the ARN of a policy, as "
+                                  "arn:aws:iam::aws:policy/AmazonEC2ContainerRegistryReadOnly",
+                                  policies->items[i]);
     return 0;
 }
 
@@ -182,18 +240,14 @@ int parallelcluster_check(const struct parallelcluster *cluster) {
     TRY(check_lustre(cluster));
     TRY(check_queues(cluster));
     TRY(check_buckets(cluster->buckets));
-    for (int64_t i = 0; i < cluster->policies->count; i++)
-        if (strncmp(cluster->policies->items[i], "arn:", 4) != 0)
-            return error_set_code(EXIT_CODE_USAGE,
-                                  "--policy \"%s\" is not the ARN of a policy, as "
-                                  "arn:aws:iam::aws:policy/AmazonEC2ContainerRegistryReadOnly",
-                                  cluster->policies->items[i]);
+    TRY(check_policies(cluster->policies));
     TRY(check_scripts(cluster->scripts));
-    TRY(check_pairs("--slurm-setting", cluster->slurm_settings));
+    TRY(check_slurm_settings(cluster->slurm_settings));
     return check_pairs("--tag", cluster->tags);
 }
 
 int parallelcluster_image_check(const struct parallelcluster_image *image) {
+    TRY(check_name("--image-id", image->id, 128));
     TRY(check_region(image->region));
     if (!image->parent)
         return error_set_code(EXIT_CODE_USAGE, "an image is made from another: give --parent ami-… (`pcluster "
@@ -201,6 +255,13 @@ int parallelcluster_image_check(const struct parallelcluster_image *image) {
     TRY(check_id("--parent", image->parent, "ami-"));
     TRY(check_id("--subnet", image->subnet, "subnet-"));
     TRY(check_type("--instance-type", image->instance_type));
+    TRY(check_policies(image->policies));
+    for (int64_t i = 0; i < image->scripts->count; i++)
+        if (strchr(image->scripts->items[i], ' '))
+            return error_set_code(EXIT_CODE_USAGE,
+                                  "--script \"%s\": scripts of an image get no arguments; put them into the script, as "
+                                  "examples/images/image-script.sh does",
+                                  image->scripts->items[i]);
     return check_scripts(image->scripts);
 }
 

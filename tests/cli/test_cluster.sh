@@ -9,8 +9,8 @@ for example in "${examples[@]}"; do
     expect_same "tests/golden/cluster/$example.yaml" "$work/$example.yaml" "configuration of $example"
     grep -q "dollars an hour" "$work/out" && pass || fail "no cost of $example"
 done
-"$BEVATRON" cluster build-image --image-id b --region us-east-1 --parent ami-0123456789abcdef0 --subnet subnet-0123456789abcdef0 --script \
-    s3://b/node-setup.sh --dry-run >"$work/image.yaml" 2>"$work/out" && pass || fail "build-image --dry-run"
+"$BEVATRON" cluster build-image --image-id bb --region us-east-1 --parent ami-0123456789abcdef0 --subnet subnet-0123456789abcdef0 --script \
+    s3://b/image.sh --policy arn:aws:iam::aws:policy/AmazonS3ReadOnlyAccess --dry-run >"$work/image.yaml" 2>"$work/out" && pass || fail "build-image --dry-run"
 schemas=$BEVATRON_SHARED/data/pcluster
 if [ -f "$schemas/validate.py" ] && python3 -c 'import yaml, jsonschema' 2>/dev/null; then
     expect 0 "ok" python3 "$schemas/validate.py" "$schemas"/pcluster-3.12.schema.json "$work"/p*.yaml
@@ -23,12 +23,17 @@ expect 0 "build-image" "$BEVATRON" cluster --help
 expect 0 "--on-node-configured" "$BEVATRON" cluster create --help
 expect 2 "there is no command \"cluster moon\"" "$BEVATRON" cluster moon
 expect 2 "is none of efa" "$BEVATRON" cluster render --name ab --region us-east-1 --key k --subnet subnet-0123456789abcdef0 --queue "gpu p4d.24xlarge 4 faster"
+expect 2 "control character" "$BEVATRON" cluster render --config examples/clusters/p3dn-roberta.yaml --slurm-setting $'Foo=1\nProlog=/tmp/x'
+expect 2 "TreeWidth: ParallelCluster sets it" "$BEVATRON" cluster render --config examples/clusters/p3dn-roberta.yaml --slurm-setting treewidth=9
+expect 2 "letters, digits and dashes" "$BEVATRON" cluster build-image --image-id "../x y" --region us-east-1 --parent ami-0123456789abcdef0 --yes
+[ ! -e "../x y.image.yaml" ] && pass || fail "a file outside was written"
+expect 2 "get no arguments" "$BEVATRON" cluster build-image --image-id bb --region us-east-1 --parent ami-0123456789abcdef0 --script "s3://b/x y"
 expect 2 "is a flag of render and create" "$BEVATRON" cluster status --name ab --queue "gpu p4d.24xlarge 4"
 
 # Whatever a text holds, it is that text in the configuration.
 hostile=$'x: "y"\n- $(touch z) \'{"a": 1}\' #'
 "$BEVATRON" cluster render --name ab --region us-east-1 --key "$hostile" --subnet subnet-0123456789abcdef0 --queue "gpu c5.4xlarge 4" \
-    --tag "$hostile=$hostile" --slurm-setting "A=$hostile" --allowed-ips "$hostile" \
+    --tag "$hostile=$hostile" --slurm-setting "A=${hostile//$'\n'/}" --allowed-ips "$hostile" \
     --on-node-configured "s3://b/x \"\$(touch z)\" 'q;'" >"$work/hostile.yaml" 2>"$work/out" &&
     pass || fail "hostile texts"
 if python3 -c 'import yaml' 2>/dev/null; then
@@ -38,7 +43,7 @@ hostile, c = os.environ["HOSTILE"], yaml.safe_load(open(sys.argv[1]))
 assert c["HeadNode"]["Ssh"] == {"KeyName": hostile, "AllowedIps": hostile}
 assert c["HeadNode"]["CustomActions"]["OnNodeConfigured"]["Sequence"] == [{"Script": "s3://b/x", "Args": ['"$(touch', 'z)"', "'q;'"]}]
 assert c["Tags"] == [{"Key": hostile, "Value": hostile}]
-assert c["Scheduling"]["SlurmSettings"]["CustomSlurmSettings"] == [{"A": hostile}]
+assert c["Scheduling"]["SlurmSettings"]["CustomSlurmSettings"] == [{"A": hostile.replace("\n", "")}]
 PY
 fi
 [ ! -e z ] && pass || fail "a hostile text was run"
@@ -165,7 +170,7 @@ expect 1 "list-clusters" "${with[@]}" delete --name roberta --region us-east-1 -
 # Images and exports.
 play 0 '{"image": {"imageId": "bevatron-1", "imageBuildStatus": "BUILD_IN_PROGRESS", "region": "us-east-1", "version": "3.16.1"}}'
 expect 0 "bevatron-1: BUILD_IN_PROGRESS" "${with[@]}" build-image --image-id bevatron-1 --region us-east-1 --parent ami-0123456789abcdef0 \
-    --script s3://b/node-setup.sh --output "$work/image.written.yaml" --yes
+    --script s3://b/image.sh --output "$work/image.written.yaml" --yes
 printf '%s\n' build-image --image-id bevatron-1 --image-configuration "$work/image.written.yaml" --region us-east-1 -- >"$work/want"
 expect_same "$work/want" "$work/arguments" "arguments of build-image"
 play 0 '{"DataRepositoryTask": {"TaskId": "task-0123", "Lifecycle": "PENDING", "Type": "EXPORT_TO_REPOSITORY"}}'

@@ -72,6 +72,25 @@ expect 0 "done" "${setup[@]}" "$work/source.tar" "$work/opt"
 grep -q "^cmake --build" "$work/did" && pass || fail "another source was not built"
 printf '#!/bin/sh\nexit 1\n' >"$work/bin/aws"
 "${setup[@]}" s3://bucket/none.tar "$work/opt" >"$work/out" 2>&1 && fail "no source, and no word" || pass
+expect 2 "no SOURCE" "${setup[@]}"
+# CUDA without NCCL ends it; nvcc's compiler is among the packages.
+grep -q "^apt-get install .* g++ " "$work/did" && pass || fail "no g++ for nvcc"
+printf '#!/bin/sh\n' >"$work/bin/nvcc"
+cp "$work/bin/cmake" "$work/bin/cmake.good"
+printf '#!/bin/sh\necho "cmake $*" >>%s/did\n[ "$1" != -S ] || exit 1\necho "cmake version 3.28.3"\n' "$work" >"$work/bin/cmake"
+chmod +x "$work/bin/nvcc"
+echo third >"$work/bevatron/file"
+tar -cf "$work/source.tar" -C "$work" bevatron
+expect 1 "NCCL comes from NVIDIA's package source" "${setup[@]}" "$work/source.tar" "$work/opt"
+grep -q -- "-DBEVATRON_CUDA=ON -DBEVATRON_NCCL=ON" "$work/did" && pass || fail "NCCL is not asked for"
+mv "$work/bin/cmake.good" "$work/bin/cmake"
+# The script of a machine image: no arguments, nothing fetched.
+expect 2 "usage" "$images/image-script.sh"
+"$images/image-script.sh" "$work/source.tar" >"$work/image.sh" && pass || fail "image-script.sh"
+sed -i "s|/opt/bevatron}|$work/opt}|" "$work/image.sh"
+rm "$work/did"
+expect 0 "done" env PATH="$work/bin:$PATH" NODE_SETUP_ETC="$work/etc" bash "$work/image.sh"
+grep -q "^cmake --build" "$work/did" && ! grep -q "^aws" "$work/did" && pass || fail "the image's script did not build what is in it"
 grep -h conda "$images"/*.sh | grep -v "no conda" && fail "a script wants conda" || pass
 
 # enroot.sh.

@@ -105,6 +105,15 @@ static void expect_error(const struct parallelcluster *cluster, const char *mess
         release(&e);                                                                                                   \
     } while (0)
 
+static void expect_setting_error(const char *setting, const char *message) {
+    struct example e;
+    make(&e, "gpu p4d.24xlarge 0-4 efa placement-group");
+    string_list_add(&e.hostile, setting);
+    e.cluster.slurm_settings = &e.hostile;
+    expect_error(&e.cluster, message);
+    release(&e);
+}
+
 TEST(clusters_that_are_refused) {
     struct example e;
     EXPECT_REFUSED(name = NULL, "give --name");
@@ -132,6 +141,11 @@ TEST(clusters_that_are_refused) {
     e.cluster.fsx_s3 = "bucket";
     expect_error(&e.cluster, "not a place in S3");
     e.cluster.fsx_s3 = NULL;
+    expect_setting_error("Foo=1\nProlog=/tmp/x", "control character");
+    expect_setting_error("Foo", "not KEY=VALUE");
+    expect_setting_error("Foo Bar=1", "letters and digits");
+    expect_setting_error("Epilog=/x", "--slurm-setting Epilog: ParallelCluster sets it itself");
+    expect_setting_error("treewidth=16", "--slurm-setting TreeWidth: ParallelCluster sets it itself");
     e.cluster.key = NULL;
     e.cluster.has_ssm = false;
     expect_error(&e.cluster, "nobody could log in");
@@ -168,7 +182,6 @@ TEST(hostile_texts) {
     make(&e, "gpu p4d.24xlarge 0-4 efa placement-group");
     string_list_add(&e.hostile, "k\"\nHeadNode: {}=a: \"b\"\n- $(id) # \\");
     e.cluster.tags = &e.hostile;
-    e.cluster.slurm_settings = &e.hostile;
     e.cluster.key = "'; rm -rf /; \"\n";
     EXPECT_OK(parallelcluster_yaml(&e.cluster, &out, &notes));
     const char *text = buffer_string(&out);
@@ -201,16 +214,26 @@ TEST(cost) {
 }
 
 TEST(images) {
-    struct string_list scripts = {0};
-    struct parallelcluster_image image = {.region = "us-east-1",
+    struct string_list scripts = {0}, policies = {0};
+    struct parallelcluster_image image = {.id = "bevatron-1",
+                                          .region = "us-east-1",
                                           .parent = "ami-0123456789abcdef0",
                                           .instance_type = "g5.xlarge",
                                           .scripts = &scripts,
+                                          .policies = &policies,
                                           .disk_gib = 60};
     struct buffer out = {0};
     string_list_add(&scripts, "s3://b/node-setup.sh");
     EXPECT_OK(parallelcluster_image_yaml(&image, &out));
     EXPECT(strstr(buffer_string(&out), "ParentImage: \"ami-0123456789abcdef0\""));
+    EXPECT(!strstr(buffer_string(&out), "Iam"));
+    string_list_add(&policies, "arn:aws:iam::aws:policy/AmazonS3ReadOnlyAccess");
+    EXPECT_OK(parallelcluster_image_yaml(&image, &out));
+    EXPECT(strstr(buffer_string(&out), "  Iam:\n    AdditionalIamPolicies:\n"
+                                       "      - Policy: \"arn:aws:iam::aws:policy/AmazonS3ReadOnlyAccess\"\n"));
+    image.id = "../x y";
+    EXPECT_ERROR(parallelcluster_image_yaml(&image, &out), "--image-id \"../x y\"");
+    image.id = "bevatron-1";
     image.parent = NULL;
     EXPECT_ERROR(parallelcluster_image_yaml(&image, &out), "give --parent");
     image.parent = "ami-0123456789abcdef0";
@@ -218,6 +241,7 @@ TEST(images) {
     EXPECT_ERROR(parallelcluster_image_yaml(&image, &out), "where the machines can fetch it");
     buffer_free(&out);
     string_list_free(&scripts);
+    string_list_free(&policies);
 }
 
 TEST(remedies) {

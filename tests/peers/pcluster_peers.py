@@ -102,7 +102,7 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         for number, flags in enumerate(CLUSTERS):
             open(os.path.join(folder, f"cluster-{number}.yaml"), "w").write(render(["render"] + flags))
-        image = ["build-image", "--dry-run", "--image-id", "b", "--region", "us-west-2", "--parent", f"ami-{ID}", "--script", "s3://b/x.sh"]
+        image = ["build-image", "--dry-run", "--image-id", "bb", "--region", "us-west-2", "--parent", f"ami-{ID}", "--script", "s3://b/x.sh"]
         open(os.path.join(folder, "image.yaml"), "w").write(render(image))
         # The schema does refuse: a field it does not know.
         broken = render(["render"] + CLUSTERS[0]).replace("HeadNode:", "HeadNode:\n  Instancetype: x", 1)
