@@ -23,6 +23,7 @@ struct preflight {
     bool is_first_here;  // the rank that speaks for its machine
     bool is_speaker;     // the rank that speaks for all
     bool has_model;      // the flags describe a run that train would take
+    int64_t vocab_size;  // of the tokenizer; 0 where there is none
     char *nccl_log;      // where this rank's NCCL writes what it does; NULL: nowhere
     enum exit_code worst;
 };

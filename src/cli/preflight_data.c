@@ -16,10 +16,20 @@ void preflight_tokenizer(struct preflight *flight) {
         return;
     if (datasets_open_tokenizer(&tokenizer, config) < 0)
         preflight_say_error(flight, "tokenizer");
-    else if (tokenizer)
+    else if (tokenizer) {
+        flight->vocab_size = tokenizer_vocab_size(tokenizer);
         preflight_say(flight, VERDICT_OK, "tokenizer", "%s, %" PRId64 " ids", config->tokenizer_type,
-                      tokenizer_vocab_size(tokenizer));
+                      flight->vocab_size);
+    }
     tokenizer_free(tokenizer);
+}
+
+// The bound that train holds tokens against: ids that only padding made room for are none.
+static int64_t vocab_size_of(const struct preflight *flight) {
+    const struct config *config = &flight->options->config;
+    return flight->vocab_size > 0   ? flight->vocab_size
+           : config->vocab_size > 0 ? config->vocab_size
+                                    : config->padded_vocab_size;
 }
 
 // One dataset: whole, and with --deep every token within the vocabulary.
@@ -30,8 +40,7 @@ static void look_into(struct preflight *flight, const char *prefix) {
     if (status == 0)
         status = index_verify(reader);
     if (status == 0 && options->deep)
-        status = index_verify_tokens(reader, options->config.padded_vocab_size > 0 ? options->config.padded_vocab_size
-                                                                                   : options->config.vocab_size);
+        status = index_verify_tokens(reader, vocab_size_of(flight));
     if (status < 0)
         preflight_say_error(flight, "data");
     else

@@ -32,14 +32,18 @@ void preflight_gpus(struct preflight *flight) {
     int expected = flag_is_given(&options->given, "--gpus") ? (int)options->gpus : machine ? machine->gpus : 0;
     struct gpus *gpus = memory_alloc(sizeof *gpus);
     struct buffer faults = {0};
-    if (gpus_query(gpus) < 0) {
+    bool has_answer = gpus_query(gpus) == 0;
+    int fault_count = has_answer ? gpus_faults(gpus, expected, &faults) : 0;
+    if (has_answer && machine && expected > 0)
+        fault_count += gpus_differ(gpus, machine, &faults);
+    if (!has_answer) {
         if (expected > 0) {
             preflight_say_error(flight, "gpus");
         } else {
             preflight_say(flight, VERDICT_NOTE, "gpus", "none (%s)", error_message());
             error_clear();
         }
-    } else if (gpus_faults(gpus, expected, &faults) > 0) {
+    } else if (fault_count > 0) {
         say_faults(flight, buffer_string(&faults));
     } else if (gpus->count > 0) {
         const struct gpu *gpu = &gpus->items[0];

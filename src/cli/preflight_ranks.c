@@ -47,8 +47,17 @@ void preflight_clocks(struct preflight *flight) {
 void preflight_bandwidth(struct preflight *flight) {
     const struct preflight_options *options = flight->options;
     struct session *session = flight->session;
-    if (session->place.size == 1)
+    if (session->place.size == 1) {
+        if (options->min_busbw > 0)
+            preflight_say(flight, VERDICT_BAD, "network",
+                          "%.2f GB/s are asked for, and one rank alone cannot measure it; start several (srun, mpirun, "
+                          "--nproc)",
+                          options->min_busbw);
+        else if (options->machine)
+            preflight_say(flight, VERDICT_NOTE, "network",
+                          "unproved: one rank alone measures nothing; start one for each GPU (srun, mpirun, --nproc)");
         return;
+    }
     double seconds;
     if (bench_all_reduce(session, options->bytes, &seconds) < 0) {
         preflight_say_error(flight, "network");

@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "base/process.h"
 
+#include <ctype.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -57,6 +58,7 @@ static int parse_line(struct gpu *gpu, char *line) {
                         .clock_mhz = number(fields[3]),
                         .most_mhz = number(fields[4]),
                         .has_ecc = strcmp(fields[5], "Enabled") == 0,
+                        .is_ecc_off = strcmp(fields[5], "Disabled") == 0,
                         .uncorrected = number(fields[6]),
                         .pending = strcmp(fields[7], "Yes") == 0  ? 1
                                    : strcmp(fields[7], "No") == 0 ? 0
@@ -107,6 +109,32 @@ static int fault(struct buffer *out, int i, const char *text) {
     return 1;
 }
 
+// Whether the name has this word in it: L4 is none of "NVIDIA L40S".
+static bool has_word(const char *name, const char *word) {
+    size_t length = strlen(word);
+    for (const char *at = strstr(name, word); at; at = strstr(at + 1, word))
+        if ((at == name || !isalnum((unsigned char)at[-1])) && !isalnum((unsigned char)at[length]))
+            return true;
+    return false;
+}
+
+// Cards of data centres come with error correction on; those of workstations with it off.
+static bool is_data_centre(const char *name) {
+    static const char *const cards[] = {"V100", "A100", "A30",  "A10",   "A10G", "A40",  "T4",    "L4",   "L40",
+                                        "L40S", "H100", "H200", "GH200", "B200", "B300", "GB200", "GB300"};
+    for (size_t i = 0; i < sizeof cards / sizeof cards[0]; i++)
+        if (has_word(name, cards[i]))
+            return true;
+    return false;
+}
+
+static bool has_any_ecc(const struct gpus *gpus) {
+    for (int i = 0; i < gpus->count; i++)
+        if (gpus->items[i].has_ecc)
+            return true;
+    return false;
+}
+
 static int faults_of(const struct gpus *gpus, int i, struct buffer *out) {
     const struct gpu *gpu = &gpus->items[i], *first = &gpus->items[0];
     int count = 0;
@@ -126,9 +154,28 @@ static int faults_of(const struct gpus *gpus, int i, struct buffer *out) {
         count += fault(out, i, "its clocks are held down by the hardware (heat or power); replace the machine");
     else if (gpu->throttle > 0 && gpu->throttle & THROTTLE_SOFTWARE_THERMAL)
         count += fault(out, i, "its clocks are held down because it is hot");
-    // Cards of data centres come with it on; where one of several has it off, somebody turned it off.
-    if (!gpu->has_ecc && first->has_ecc)
+    // Where one of several has it off, somebody turned it off.
+    if (gpu->is_ecc_off && (is_data_centre(gpu->name) || has_any_ecc(gpus)))
         count += fault(out, i, "error correction is off (nvidia-smi --ecc-config=1, then restart)");
+    return count;
+}
+
+int gpus_differ(const struct gpus *gpus, const struct machine *machine, struct buffer *out) {
+    // Drivers keep some of a card's memory for themselves, and count the rest in MiB.
+    int64_t mib = (int64_t)machine->gpu_gib * 1024, slack = mib / 10;
+    int count = 0;
+    for (int i = 0; machine->gpu && i < gpus->count; i++) {
+        const struct gpu *gpu = &gpus->items[i];
+        char text[200];
+        if (!has_word(gpu->name, machine->gpu))
+            snprintf(text, sizeof text, "is a %s, those of a %s are %s", gpu->name, machine->name, machine->gpu);
+        else if (gpu->memory_mib >= 0 && (gpu->memory_mib < mib - slack || gpu->memory_mib > mib + slack))
+            snprintf(text, sizeof text, "has %" PRId64 " MiB, those of a %s have %d GiB", gpu->memory_mib,
+                     machine->name, machine->gpu_gib);
+        else
+            continue;
+        count += fault(out, i, text);
+    }
     return count;
 }
 

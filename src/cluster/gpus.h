@@ -3,6 +3,7 @@
 #define CLUSTER_GPUS_H
 
 #include "base/buffer.h"
+#include "cluster/machine.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -13,7 +14,7 @@ struct gpu {
     char name[64], driver[32];
     int64_t memory_mib;
     int64_t clock_mhz, most_mhz;  // of the multiprocessors, now and at most; -1: not said
-    bool has_ecc;                 // error correction is on
+    bool has_ecc, is_ecc_off;     // error correction is on; is there and turned off
     int64_t uncorrected;          // memory errors it could not correct since the driver started; -1: not said
     int64_t pending;              // rows or pages that wait for a restart to be replaced; -1: not said
     int64_t throttle;             // bits: why the clocks are held down; -1: not said
@@ -34,5 +35,7 @@ const char *gpus_fields(void);
 // Appends, a sentence per line, what must not be so; `expected` is how many there should be, 0 where unknown.
 // Returns how many sentences.
 int gpus_faults(const struct gpus *gpus, int expected, struct buffer *out);
+// The same for what a machine of EC2 has: GPUs of another kind or with other memory.
+int gpus_differ(const struct gpus *gpus, const struct machine *machine, struct buffer *out);
 
 #endif

@@ -64,6 +64,10 @@ static const struct {
     {"r5.24xlarge", 6.048},    {"t3.medium", 0.0416},
 };
 
+bool machine_is_known(const char *name) {
+    return machine_look_up(name) || machine_price(name) > 0;
+}
+
 double machine_price(const char *name) {
     for (size_t i = 0; i < sizeof prices / sizeof prices[0]; i++)
         if (strcmp(prices[i].name, name) == 0)

@@ -2,6 +2,8 @@
 #ifndef CLUSTER_MACHINE_H
 #define CLUSTER_MACHINE_H
 
+#include <stdbool.h>
+
 struct machine {
     const char *name;  // "p4d.24xlarge"
     const char *gpu;   // NULL where there is none
@@ -18,6 +20,8 @@ const struct machine *machine_look_up(const char *name);
 // Dollars an hour on demand (Linux, us-east-1), 0 where none is known; also of machines that are not in the table
 // above, as head nodes are.
 double machine_price(const char *name);
+// Whether the name is in one of the tables: a type that is in neither may be misspelt.
+bool machine_is_known(const char *name);
 // When and where those prices were read, for people.
 const char *machine_price_note(void);
 

@@ -265,11 +265,21 @@ int parallelcluster_image_check(const struct parallelcluster_image *image) {
     return check_scripts(image->scripts);
 }
 
+static void note_types(const struct cluster_queue *queue, struct buffer *notes) {
+    for (int i = 0; i < queue->type_count; i++)
+        if (!machine_is_known(queue->types[i]))
+            buffer_printf(notes,
+                          "note: queue %s: no table here has a %s; check its spelling (`aws ec2 "
+                          "describe-instance-types`). Its price is unknown and not in the sum.\n",
+                          queue->name, queue->types[i]);
+}
+
 void parallelcluster_notes(const struct parallelcluster *cluster, struct buffer *notes) {
     for (int i = 0; i < cluster->queue_count; i++) {
         const struct cluster_queue *queue = &cluster->queues[i];
         const struct machine *machine = machine_look_up(queue->types[0]);
         bool has_gpus = machine && machine->gpus > 0;
+        note_types(queue, notes);
         if (has_gpus && machine->efa > 0 && !queue->has_efa && queue->most > 1)
             buffer_printf(
                 notes,

@@ -19,6 +19,9 @@ grep -q "ok .* gpus .*8 × NVIDIA A100-SXM4-40GB, 40960 MiB, driver 535.183.01, 
 [ "$has_cuda" = 1 ] || { grep -q "BAD .*this bevatron cannot use them" "$work/out" && pass || fail "GPUs without CUDA"; }
 stand_in nvidia-smi "$eight | head -n 7"
 expect 1 "7 GPUs where there should be 8" "${flight[@]}" --machine p4d.24xlarge
+expect 1 "GPU 0: is a NVIDIA A100-SXM4-40GB, those of a p5.48xlarge are H100" "${flight[@]}" --machine p5.48xlarge
+grep -q "note .* network .*unproved" "$work/out" && pass || fail "no word about the network"
+expect 1 "one rank alone cannot measure it" "${flight[@]}" --min-busbw 10
 stand_in nvidia-smi "$eight | sed '3s/, 0, No/, 2, No/'"
 expect 1 "GPU 2: 2 memory errors" "${flight[@]}" --gpus 8
 stand_in nvidia-smi "echo No devices were found"
@@ -70,6 +73,10 @@ expect 0 "50 documents" "${flight[@]}" "${tokenizer[@]}" --data-path "$work/data
 grep -q "ok .* tokenizer .*GPT2BPETokenizer, 2[0-9][0-9] ids" "$work/out" && pass || fail "no word about the tokenizer"
 expect 0 "all read" "${flight[@]}" "${tokenizer[@]}" --data-path "$work/data_text_document" --deep
 expect 215 "BAD" "${flight[@]}" --vocab-size 10 --data-path "$work/data_text_document" --deep
+# A model padded to more ids than the tokenizer has does not make them ids of the data: train's bound.
+for i in 1 2; do echo '{"text": "260 261"}'; done >"$work/ids.jsonl"
+"$BEVATRON" preprocess --input "$work/ids.jsonl" --output-prefix "$work/ids" --tokenizer-type NullTokenizer --vocab-size 262 >"$work/out" 2>&1 || fail "no ids"
+expect 215 "beyond the vocabulary of" "${flight[@]}" --tokenizer-type NullTokenizer --vocab-size 258 --data-path "$work/ids_text_document" --deep
 truncate -s -1 "$work/data_text_document.bin"
 expect 215 "BAD" "${flight[@]}" "${tokenizer[@]}" --data-path 0.5 "$work/data_text_document" 0.5 "$work/data_text_document"
 expect 1 "BAD" "${flight[@]}" --data-path "$work/none_text_document"

@@ -210,6 +210,22 @@ TEST(cost) {
     parallelcluster_cost(&e.cluster, &out);
     EXPECT(strstr(buffer_string(&out), "not in the sum"));
     release(&e);
+    // Of several types the dearest may come, and the cheapest.
+    buffer_clear(&out);
+    make(&e, "gpu p4d.24xlarge,p5.48xlarge 1-2 efa");
+    parallelcluster_cost(&e.cluster, &out);
+    EXPECT(strstr(buffer_string(&out), "p5.48xlarge              1-2     55.040      21.96       110.08\n"));
+    release(&e);
+    buffer_clear(&out);
+    make(&e, "gpu p4d.24xlarge,p4d.24xlargee 1-2 efa placement-group");
+    parallelcluster_cost(&e.cluster, &out);
+    EXPECT(strstr(buffer_string(&out), "p4d.24xlargee            1-2    unknown    unknown      unknown\n"));
+    struct buffer yaml = {0}, notes = {0};
+    EXPECT_OK(parallelcluster_yaml(&e.cluster, &yaml, &notes));
+    EXPECT(strstr(buffer_string(&notes), "no table here has a p4d.24xlargee; check its spelling"));
+    release(&e);
+    buffer_free(&yaml);
+    buffer_free(&notes);
     buffer_free(&out);
 }
 
@@ -249,6 +265,9 @@ TEST(remedies) {
     EXPECT(
         strstr(aws_remedy("You have requested more vCPU capacity than your current vCPU limit of 0 allows"), "quota"));
     EXPECT(strstr(aws_remedy("The key pair 'x' does not exist"), "key-pairs"));
+    EXPECT_STRING(
+        aws_remedy("You must specify a region. You can also configure your region by running \"aws configure\"."),
+        "give --region");
     EXPECT(aws_remedy("Nothing known") == NULL);
 }
 

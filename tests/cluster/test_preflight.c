@@ -52,6 +52,45 @@ TEST(sick_gpus) {
     expect_fault("Tesla V100-SXM2-32GB, 535.183.01, 32768, 135, 1530, Enabled, 0, [N/A], 0x1, 31", "is a Tesla V100");
 }
 
+// Error correction that is off on the first, on all cards of a data centre, and on a workstation's, where it may be.
+TEST(error_correction) {
+    static struct gpus gpus;
+    struct buffer faults = {0};
+    EXPECT_OK(gpus_parse(&gpus, A100("Disabled, [N/A], No, 0x0, 31") A100("Enabled, 0, No, 0x0, 31")));
+    EXPECT_INT(gpus_faults(&gpus, 2, &faults), 1);
+    EXPECT(strncmp(buffer_string(&faults), "GPU 0: error correction is off", 30) == 0);
+    EXPECT_OK(gpus_parse(&gpus, A100("Disabled, [N/A], No, 0x0, 31") A100("Disabled, [N/A], No, 0x0, 31")));
+    EXPECT_INT(gpus_faults(&gpus, 2, &faults), 2);
+    EXPECT_OK(gpus_parse(&gpus, "NVIDIA RTX A6000, 550.1, 49140, 210, 2100, Disabled, [N/A], No, 0x0, 40"));
+    EXPECT_INT(gpus_faults(&gpus, 1, &faults), 0);
+    buffer_free(&faults);
+}
+
+static void expect_kind(const char *line, const char *machine, const char *text) {
+    static struct gpus gpus;
+    struct buffer faults = {0};
+    EXPECT_OK(gpus_parse(&gpus, line));
+    EXPECT_INT(gpus_differ(&gpus, machine_look_up(machine), &faults), text ? 1 : 0);
+    if (text && !strstr(buffer_string(&faults), text))
+        test_fail("\"%s\" lacks \"%s\"", buffer_string(&faults), text);
+    buffer_free(&faults);
+}
+
+#define CARD(name, memory) name ", 550.1, " memory ", 210, 1980, Enabled, 0, No, 0x0, 40"
+
+TEST(kind_of_a_machine) {
+    expect_kind(CARD("NVIDIA A10G", "23028"), "p5.48xlarge", "is a NVIDIA A10G, those of a p5.48xlarge are H100");
+    expect_kind(CARD("NVIDIA A100-SXM4-40GB", "40960"), "p4d.24xlarge", NULL);
+    expect_kind(CARD("NVIDIA A100-SXM4-40GB", "40960"), "p4de.24xlarge",
+                "has 40960 MiB, those of a p4de.24xlarge have 80");
+    expect_kind(CARD("NVIDIA H100 80GB HBM3", "81559"), "p5.48xlarge", NULL);
+    expect_kind(CARD("NVIDIA H200", "143771"), "p5en.48xlarge", NULL);
+    expect_kind(CARD("NVIDIA L40S", "46068"), "g6.48xlarge", "those of a g6.48xlarge are L4");
+    expect_kind(CARD("NVIDIA L40S", "46068"), "g6e.48xlarge", NULL);
+    expect_kind(CARD("Tesla V100-SXM2-32GB", "32768"), "p3dn.24xlarge", NULL);
+    expect_kind(CARD("NVIDIA H200", "143771"), "c5n.18xlarge", NULL);
+}
+
 // Cards without such things say so, and that is no fault.
 TEST(fields_that_are_not_there) {
     static struct gpus gpus;
@@ -163,6 +202,6 @@ TEST(expectations) {
     EXPECT_NEAR(transport_expected_busbw("c5n.18xlarge", 2), 0, 0);
 }
 
-TEST_MAIN(TEST_CASE(healthy_gpus), TEST_CASE(sick_gpus), TEST_CASE(fields_that_are_not_there),
-          TEST_CASE(network_of_a_log), TEST_CASE(interfaces), TEST_CASE(infiniband_ports), TEST_CASE(an_h200_at_work),
-          TEST_CASE(expectations))
+TEST_MAIN(TEST_CASE(healthy_gpus), TEST_CASE(sick_gpus), TEST_CASE(error_correction), TEST_CASE(kind_of_a_machine),
+          TEST_CASE(fields_that_are_not_there), TEST_CASE(network_of_a_log), TEST_CASE(interfaces),
+          TEST_CASE(infiniband_ports), TEST_CASE(an_h200_at_work), TEST_CASE(expectations))

@@ -19,6 +19,7 @@ static void try_gpus(const char *text) {
             CHECK(memchr(gpus.items[i].name, '\0', sizeof gpus.items[i].name) != NULL &&
                   memchr(gpus.items[i].driver, '\0', sizeof gpus.items[i].driver) != NULL);
         CHECK(gpus_faults(&gpus, 8, &out) >= 0);
+        CHECK(gpus_differ(&gpus, machine_look_up("p5.48xlarge"), &out) >= 0);
     }
     buffer_free(&out);
 }
