@@ -84,25 +84,11 @@ static int check_pairs(const char *flag, const struct string_list *list) {
 
 // Each setting is one line of slurm.conf; those that ParallelCluster writes itself it refuses.
 static int check_slurm_settings(const struct string_list *list) {
-    static const char *const taken[] = {"CommunicationParameters",
-                                        "Prolog",
-                                        "Epilog",
-                                        "ResumeProgram",
-                                        "ResumeFailProgram",
-                                        "ResumeTimeout",
-                                        "SuspendProgram",
-                                        "SuspendTime",
-                                        "SuspendExcNodes",
-                                        "SlurmctldHost",
-                                        "SlurmctldParameters",
-                                        "SlurmUser",
-                                        "SlurmctldLogFile",
-                                        "SlurmdLogFile",
-                                        "TaskPlugin",
-                                        "TreeWidth",
-                                        "GresTypes",
-                                        "LaunchParameters",
-                                        "ReconfigFlags"};
+    static const char *const taken[] = {
+        "Prolog",         "Epilog",           "ResumeProgram",   "ResumeFailProgram", "ResumeTimeout",
+        "SuspendProgram", "SuspendTime",      "SuspendExcNodes", "SlurmctldHost",     "SlurmctldParameters",
+        "SlurmUser",      "SlurmctldLogFile", "SlurmdLogFile",   "TaskPlugin",        "TreeWidth",
+        "GresTypes",      "LaunchParameters", "ReconfigFlags"};
     TRY(check_pairs("--slurm-setting", list));
     for (int64_t i = 0; i < list->count; i++) {
         const char *text = list->items[i];
