@@ -348,16 +348,15 @@ static int run(void *context) {
     return status;
 }
 
-int cmd_preprocess(int argc, char **argv) {
-    const struct flag_table tables[] = {
-        {.flags = rows,
-         .count = sizeof rows / sizeof rows[0],
-         .given = OFFSET(given),
-         .names = names,
-         .names_count = sizeof names / sizeof names[0]},
-        tokenizer_flag_table(OFFSET(tokenizer)),
-    };
-    const struct flag_command command = {
+// The tables are made anew by each caller, as one of them is another file's.
+static struct flag_command preprocess_flags(struct flag_table tables[2]) {
+    tables[0] = (struct flag_table){.flags = rows,
+                                    .count = sizeof rows / sizeof rows[0],
+                                    .given = OFFSET(given),
+                                    .names = names,
+                                    .names_count = sizeof names / sizeof names[0]};
+    tables[1] = tokenizer_flag_table(OFFSET(tokenizer));
+    return (struct flag_command){
         .name = "preprocess",
         .summary = "Tokenizes JSON Lines into datasets that `bevatron train` and Megatron-LM read.",
         .tables = tables,
@@ -366,6 +365,22 @@ int cmd_preprocess(int argc, char **argv) {
                     "  bevatron preprocess --input 'corpus/*.jsonl.zst' --output-prefix data/corpus --append-eod \\\n"
                     "      --vocab-file vocab.json --merge-file merges.txt\n",
     };
+}
+
+int preprocess_check(const struct preprocess_reader *reader, int argc, char **argv) {
+    struct flag_table tables[2];
+    const struct flag_command command = preprocess_flags(tables);
+    struct options options;
+    int status = flags_parse(&command, &options, argc, argv);
+    if (status == 0)
+        reader->read(reader->context, &command, &options);
+    flags_free(&command, &options);
+    return status;
+}
+
+int cmd_preprocess(int argc, char **argv) {
+    struct flag_table tables[2];
+    const struct flag_command command = preprocess_flags(tables);
     struct options options;
     return command_run(&(struct command_call){.flags = &command, .options = &options, .run = run}, argc, argv);
 }

@@ -49,6 +49,14 @@ struct command_call {
 };
 int command_run(const struct command_call *call, int argc, char **argv);
 
+// Who is shown the flags of preprocess after they were parsed.
+struct preprocess_reader {
+    void (*read)(void *context, const struct flag_command *flags, const void *options);
+    void *context;
+};
+// The flags of preprocess, checked and shown, for those who start it elsewhere. 0, FLAGS_HELP or -1.
+int preprocess_check(const struct preprocess_reader *reader, int argc, char **argv);
+
 // What was found of something that was proved, as JSON: {"KIND": NAME, "is_whole": …, "error": …}; NULL for no error.
 void command_print_verdict(const char *kind, const char *name, const char *error);
 

@@ -14,17 +14,23 @@ struct launch_command {
     int own_count;
     char **rest;  // the command's name, "train" where none is given, and its flags; NULL at the end
     int rest_count;
+    // The command will run in a container, where the files of --config are not: what they say is written out as flags.
+    bool is_elsewhere;
+    struct string_list written;  // those flags
 };
 // Tells them apart by the rows of the launcher's table. A word that is a command's name ends the launcher's flags;
-// without one, flags of both kinds may be mixed. The strings stay argv's.
+// without one, and with preprocess and getdata, flags of both kinds may be mixed. The strings stay argv's.
 void launch_split(struct launch_command *command, const struct flag_table *own, int argc, char **argv);
 void launch_command_free(struct launch_command *command);
 // Appends a flag and its value.
 void launch_command_add(struct launch_command *command, const char *flag, const char *value);
 
+// Checks the flags of a command that is not train, as far as it can be done without running it (preprocess). 0,
+// FLAGS_HELP where they ask for help, which has been printed, or -1.
+int launch_check(struct launch_command *command);
 // The flags of a train command, checked as train itself will check them on `ranks` ranks. The config is to be freed
 // with launch_config_free in any case.
-int launch_config(struct config *config, const struct launch_command *command, int64_t ranks);
+int launch_config(struct config *config, struct launch_command *command, int64_t ranks);
 void launch_config_free(struct config *config);
 // A launcher from its command line to its exit code: splits, parses, calls `launch`, which returns -1 or the exit code,
 // and frees.

@@ -44,8 +44,8 @@ void launch_split(struct launch_command *command, const struct flag_table *own, 
         const struct flag *row = own_row(own, argv[i], &has_value);
         if (!row && command->rest_count == 1 && is_command(argv[i])) {
             command->rest[0] = argv[i];
-            // Getting data is the launcher's own business, flags and all.
-            if (strcmp(argv[i], "getdata") == 0)
+            // Getting data is the launcher's own business, flags and all; preprocess has no flag of a launcher's name.
+            if (strcmp(argv[i], "getdata") == 0 || strcmp(argv[i], "preprocess") == 0)
                 continue;
             while (++i < argc)
                 command->rest[command->rest_count++] = argv[i];
@@ -78,16 +78,83 @@ void launch_command_add(struct launch_command *command, const char *flag, const 
 void launch_command_free(struct launch_command *command) {
     free(command->own);
     free(command->rest);
+    string_list_free(&command->written);
 }
 
 static struct flag_command train_command(const struct flag_table *table) {
     return (struct flag_command){.name = "train", .summary = "", .tables = table, .table_count = 1};
 }
 
-int launch_config(struct config *config, const struct launch_command *command, int64_t ranks) {
+// One row as it would be typed. A value that begins with two dashes must stand behind an equals sign.
+static void write_row(struct string_list *out, const struct flag *flag, const void *base) {
+    const char *value = (const char *)base + flag->offset;
+    struct buffer text = {0};
+    if (flag->type == FLAG_STRING_LIST) {
+        const struct string_list *items = (const struct string_list *)(const void *)value;
+        if (items->count > 0)
+            string_list_add(out, flag->name);
+        for (int64_t i = 0; i < items->count; i++)
+            string_list_add(out, items->items[i]);
+    } else if (flag->type == FLAG_BOOL || flag->type == FLAG_BOOL_OFF) {
+        bool is_said = *(const bool *)value == (flag->type == FLAG_BOOL);
+        buffer_printf(&text, "%s%s", flag->name, is_said ? "" : "=false");
+        string_list_add(out, buffer_string(&text));
+    } else {
+        flag_format(flag, base, &text);
+        const char *written = buffer_string(&text);
+        if (strncmp(written, "--", 2) == 0) {
+            char *joined = memory_printf("%s=%s", flag->name, written);
+            string_list_add(out, joined);
+            free(joined);
+        } else {
+            string_list_add(out, flag->name);
+            string_list_add(out, written);
+        }
+    }
+    buffer_free(&text);
+}
+
+// Puts what came from files before the command's own flags, which then count as they did before, and drops --config.
+static void write_out(void *context, const struct flag_command *flags, const void *options) {
+    struct launch_command *command = context;
+    if (!command->is_elsewhere)
+        return;
+    for (size_t t = 0; t < flags->table_count; t++) {
+        const struct flag_table *table = &flags->tables[t];
+        const char *base = (const char *)options + table->base;
+        const struct flag_given *given = (const struct flag_given *)(const void *)(base + table->given);
+        for (size_t i = 0; i < table->count; i++)
+            if (given->source[i] == FLAG_FROM_FILE)
+                write_row(&command->written, &table->flags[i], base);
+    }
+    size_t room = (size_t)command->rest_count + (size_t)command->written.count + 6;
+    char **rest = memory_alloc(sizeof *rest * room);
+    int count = 0, i = 1;
+    rest[count++] = command->rest[0];
+    for (int64_t w = 0; w < command->written.count; w++)
+        rest[count++] = command->written.items[w];
+    for (; i < command->rest_count; i++) {
+        if (strcmp(command->rest[i], "--config") == 0)
+            i++;
+        else if (strncmp(command->rest[i], "--config=", 9) != 0)
+            rest[count++] = command->rest[i];
+    }
+    free(command->rest);
+    command->rest = rest;
+    command->rest_count = count;
+}
+
+int launch_check(struct launch_command *command) {
+    if (strcmp(command->rest[0], "preprocess") != 0)
+        return 0;
+    return preprocess_check(&(struct preprocess_reader){write_out, command}, command->rest_count, command->rest);
+}
+
+int launch_config(struct config *config, struct launch_command *command, int64_t ranks) {
     const struct flag_table table = config_flag_table(0);
     const struct flag_command train = train_command(&table);
     TRY(flags_parse(&train, config, command->rest_count, command->rest));
+    write_out(command, &train, config);
     TRY(config_apply_preset(config));
     return config_validate(config, (int)ranks);
 }

@@ -239,6 +239,10 @@ static int launch(void *given_options, struct launch_command *command, struct co
     if (job.kind == KUBERNETES_JOB && job.nodes > 1)
         return error_set_code(EXIT_CODE_USAGE, "a job is one pod; leave --nodes at 1");
     const char **words = NULL;
+    command->is_elsewhere = true;
+    int checked = launch_check(command);
+    if (checked != 0)
+        return checked == FLAGS_HELP ? EXIT_CODE_OK : -1;
     if (is_train) {
         TRY(launch_config(config, command, job.nodes * job.ranks_per_node));
         launch_resume(command, config);

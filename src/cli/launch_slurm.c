@@ -161,6 +161,7 @@ static int launch(void *given_options, struct launch_command *command, struct co
                    : machine                                         ? machine->gpus
                                                                      : 0;
     int64_t tasks = options->ntasks_per_node > 0 ? options->ntasks_per_node : gpus > 0 ? gpus : 1;
+    command->is_elsewhere = options->container_image != NULL;
     if (strcmp(command->rest[0], "train") == 0)
         TRY(prepare_train(command, options, options->nodes * tasks, config));
     else if (options->nodes * tasks > 1)
@@ -168,6 +169,9 @@ static int launch(void *given_options, struct launch_command *command, struct co
                               "%s runs as one process with many threads; leave --nodes and "
                               "--ntasks-per-node at 1",
                               command->rest[0]);
+    int checked = launch_check(command);
+    if (checked != 0)
+        return checked == FLAGS_HELP ? EXIT_CODE_OK : -1;
     char self[PATH_MAX] = "bevatron";
     ssize_t length = options->container_image ? 0 : readlink("/proc/self/exe", self, sizeof self - 1);
     if (length > 0)

@@ -59,5 +59,19 @@ refuses 'Error from server (Forbidden): jobs.batch is forbidden: User "x" cannot
 refuses 'Error from server (NotFound): error when creating "STDIN": namespaces "team" not found' "make it"
 expect 2 "cannot be the name of a job" "${launch[@]}" --job-name 'A b' --dry-run "${model[@]}"
 expect 2 "needs --url" "${launch[@]}" --dry-run getdata
+# What a file here says becomes flags there, unless the command line says otherwise.
+printf 'num-layers: 7\nhidden-size: 24\nbf16: true\ntie: no\n' >"$work/bad.yaml"
+printf 'num-layers: 7\nhidden-size: 24\nlog-throughput: true\ndata-path: 0.3 /fsx/a 0.7 c\n' >"$work/run.yml"
+expect 2 "tie" "${launch[@]}" --dry-run "${model[@]}" --config "$work/bad.yaml"
+expect 0 '"--hidden-size"' "${launch[@]}" --dry-run "${model[@]:1}" --config "$work/run.yml"
+grep -q config "$work/out" && fail "a file of this machine is named" || pass
+tr -d '\n' <"$work/out" | grep -q -- '- "7"' && fail "the file counts more than the command line" || pass
+tr -d '\n' <"$work/out" | grep -q -- '- "--data-path" *- "0.3" *- "/fsx/a" *- "0.7" *- "c"' && pass || fail "a list of a file"
+grep -q -- '- "--log-throughput"$' "$work/out" && pass || fail "a switch of a file"
+printf 'workers: 3\n' >"$work/run.yml"
+expect 0 '"--workers"' "${launch[@]}" --dry-run preprocess --input a --output-prefix b --config="$work/run.yml"
+grep -q config "$work/out" && fail "a file of this machine is named" || pass
+expect 2 "unknown flag --inpt" "${launch[@]}" --dry-run preprocess --inpt a --output-prefix b
+expect 0 'image: "registry/x"' "$BEVATRON" launch kubernetes preprocess --image registry/x --input a b --dry-run --output-prefix b
 expect 2 "is for train" "${launch[@]}" --dry-run --kind jobset preprocess --input x
 finish
