@@ -74,6 +74,11 @@ ssh)
     get openssh-server openssh-client
     mkdir -p /run/sshd
     printf 'StrictModes no\nPermitRootLogin prohibit-password\n' >/etc/ssh/sshd_config.d/mpi.conf
+    # A session has nothing of the image's environment, and mpirun's daemon must be found in it.
+    printf 'SetEnv PATH=%s LD_LIBRARY_PATH=%s\n' \
+        /opt/bevatron/bin:/opt/amazon/openmpi/bin:/opt/amazon/efa/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
+        /opt/amazon/ofi-nccl/lib:/opt/amazon/efa/lib:/opt/amazon/openmpi/lib:/usr/local/cuda/lib64 \
+        >>/etc/ssh/sshd_config.d/mpi.conf
     printf 'Host *\n    StrictHostKeyChecking no\n    UserKnownHostsFile /dev/null\n' >/etc/ssh/ssh_config.d/mpi.conf
     ;;
 clean)

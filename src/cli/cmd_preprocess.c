@@ -348,8 +348,9 @@ static int run(void *context) {
     return status;
 }
 
-// The tables are made anew by each caller, as one of them is another file's.
-static struct flag_command preprocess_flags(struct flag_table tables[2]) {
+enum { TABLES = 2 };
+
+static struct flag_command flag_command(struct flag_table tables[TABLES]) {
     tables[0] = (struct flag_table){.flags = rows,
                                     .count = sizeof rows / sizeof rows[0],
                                     .given = OFFSET(given),
@@ -360,7 +361,7 @@ static struct flag_command preprocess_flags(struct flag_table tables[2]) {
         .name = "preprocess",
         .summary = "Tokenizes JSON Lines into datasets that `bevatron train` and Megatron-LM read.",
         .tables = tables,
-        .table_count = 2,
+        .table_count = TABLES,
         .epilogue = "Example:\n"
                     "  bevatron preprocess --input 'corpus/*.jsonl.zst' --output-prefix data/corpus --append-eod \\\n"
                     "      --vocab-file vocab.json --merge-file merges.txt\n",
@@ -368,8 +369,8 @@ static struct flag_command preprocess_flags(struct flag_table tables[2]) {
 }
 
 int preprocess_check(const struct preprocess_reader *reader, int argc, char **argv) {
-    struct flag_table tables[2];
-    const struct flag_command command = preprocess_flags(tables);
+    struct flag_table tables[TABLES];
+    const struct flag_command command = flag_command(tables);
     struct options options;
     int status = flags_parse(&command, &options, argc, argv);
     if (status == 0)
@@ -379,8 +380,8 @@ int preprocess_check(const struct preprocess_reader *reader, int argc, char **ar
 }
 
 int cmd_preprocess(int argc, char **argv) {
-    struct flag_table tables[2];
-    const struct flag_command command = preprocess_flags(tables);
+    struct flag_table tables[TABLES];
+    const struct flag_command command = flag_command(tables);
     struct options options;
     return command_run(&(struct command_call){.flags = &command, .options = &options, .run = run}, argc, argv);
 }

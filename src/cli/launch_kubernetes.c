@@ -49,7 +49,9 @@ static const struct flag own_flags[] = {
     COUNT("--gpus-per-node", gpus_per_node, NULL, 64, "GPUs of each; those of --machine by default"),
     COUNT("--efa-per-node", efa_per_node, NULL, 64, "EFA interfaces of each; those of --machine by default"),
     TEXT("--cpu", cpu, NULL, "AMOUNT", "processors of each, as 90"),
-    TEXT("--memory", memory, NULL, "AMOUNT", "memory of each, as 1000Gi"),
+    TEXT("--memory", memory, NULL, "AMOUNT",
+         "memory of each, as 1000Gi; where huge pages are asked for, which want it said, nine tenths of --machine's by "
+         "default, else at least 16Gi"),
     TEXT("--hugepages", hugepages, NULL, "AMOUNT", "huge pages of 2 MiB; 5120Mi by default where there is EFA"),
     TEXT("--shm-size", shm_size, "64Gi", "AMOUNT", "/dev/shm, which NCCL uses between the GPUs of a machine"),
     TEXT("--claim", claim, NULL, "NAME", "persistent volume claim (FSx for Lustre) that all pods see"),
@@ -62,7 +64,8 @@ static const struct flag own_flags[] = {
      .repeats_add = true,
      .help = "environment of the ranks"},
     COUNT("--max-restarts", max_restarts, "10", 1e6, "how often the job is started again when it fails"),
-    TEXT("--binary", binary, "bevatron", "PATH", "bevatron in the image"),
+    TEXT("--binary", binary, NULL, "PATH",
+         "bevatron in the image; bevatron by default, /opt/bevatron/bin/bevatron for an mpijob"),
     {.name = "--dry-run", .type = FLAG_BOOL, .offset = OFFSET(dry_run), .help = "prints the manifest only"},
     {.name = "--watch", .type = FLAG_BOOL, .offset = OFFSET(watch), .help = "follows the log of the first rank"},
     {.name = "getdata: fetches files to the claim", .type = FLAG_GROUP},
@@ -105,7 +108,9 @@ static int getdata_words(const struct kubernetes_options *options, const char **
 static int command_words(const struct kubernetes_options *options, const struct launch_command *command,
                          const char ***words) {
     *words = memory_alloc(sizeof **words * (size_t)(command->rest_count + 2));
-    (*words)[0] = options->binary;
+    // mpirun starts ranks over ssh, where PATH is not the image's.
+    bool is_mpi = options->kind && strcmp(options->kind, "mpijob") == 0;
+    (*words)[0] = options->binary ? options->binary : is_mpi ? "/opt/bevatron/bin/bevatron" : "bevatron";
     memcpy(*words + 1, command->rest, sizeof **words * (size_t)command->rest_count);
     return 0;
 }
@@ -235,6 +240,11 @@ static int launch(void *given_options, struct launch_command *command, struct co
     job.gpus = has_gpus ? options->gpus_per_node : machine && is_train ? machine->gpus : 0;
     job.efa = has_efa ? options->efa_per_node : machine && is_train && job.nodes > 1 ? machine->efa : 0;
     job.huge_pages = options->hugepages ? options->hugepages : job.efa > 0 ? "5120Mi" : NULL;
+    char memory[32];
+    if (job.huge_pages && machine && !job.cpu && !job.memory) {
+        snprintf(memory, sizeof memory, "%dGi", machine->memory_gib * 9 / 10);
+        job.memory = memory;
+    }
     job.ranks_per_node = options->nproc > 0 ? options->nproc : job.gpus > 0 ? job.gpus : 1;
     if (job.kind == KUBERNETES_JOB && job.nodes > 1)
         return error_set_code(EXIT_CODE_USAGE, "a job is one pod; leave --nodes at 1");

@@ -2,10 +2,12 @@
 #include "cluster/kubernetes.h"
 #include "base/error.h"
 #include "base/memory.h"
+#include "base/utf8.h"
 #include "cluster/yaml.h"
 
 #include <ctype.h>
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -38,6 +40,46 @@ static int check_quantity(const char *what, const char *text) {
     return error_set_code(EXIT_CODE_USAGE, "%s \"%s\" is not a quantity of Kubernetes, as 64Gi or 500m", what, text);
 }
 
+// Huge pages are whole ones of 2 MiB.
+static int check_huge_pages(const char *text) {
+    static const struct {
+        const char *unit;
+        double bytes;
+    } units[] = {{"", 1},        {"k", 1e3},     {"M", 1e6},     {"G", 1e9},    {"T", 1e12},
+                 {"Ki", 0x1p10}, {"Mi", 0x1p20}, {"Gi", 0x1p30}, {"Ti", 0x1p40}};
+    TRY(check_quantity("--hugepages", text));
+    if (!text)
+        return 0;
+    size_t digits = strspn(text, "0123456789");
+    for (size_t i = 0; i < sizeof units / sizeof units[0]; i++) {
+        double pages = strtod(text, NULL) * units[i].bytes / 0x1p21;
+        if (strcmp(text + digits, units[i].unit) == 0 && pages >= 1 && pages == floor(pages))
+            return 0;
+    }
+    return error_set_code(EXIT_CODE_USAGE, "--hugepages %s is not a multiple of 2Mi, the size of a page", text);
+}
+
+// A manifest is UTF-8; the API server refuses what is not, without saying where it stands.
+static int check_text(const char *what, const char *text) {
+    size_t length = text ? strlen(text) : 0, good = utf8_check(text ? text : "", length);
+    if (good == length)
+        return 0;
+    return error_set_code(EXIT_CODE_USAGE, "%s \"%.*s\" is not UTF-8 from byte %zu on, and a manifest must be", what,
+                          (int)good, text, good);
+}
+
+static int check_variable(const char *pair) {
+    size_t length = strcspn(pair, "=");
+    bool is_good = length > 0 && pair[length] == '=' && !isdigit((unsigned char)pair[0]);
+    for (size_t i = 0; i < length; i++)
+        is_good = is_good && (isalnum((unsigned char)pair[i]) || pair[i] == '_');
+    TRY(check_text("--env", pair));
+    if (is_good)
+        return 0;
+    return error_set_code(EXIT_CODE_USAGE,
+                          "--env \"%s\" is not NAME=value with a name of letters, digits and underscores", pair);
+}
+
 static int check_job(const struct kubernetes_job *job) {
     TRY(check_name("the name of a job", job->name, 40));
     if (job->name_space)
@@ -46,15 +88,19 @@ static int check_job(const struct kubernetes_job *job) {
         TRY(check_name("a volume claim", job->claim, 63));
     TRY(check_quantity("--cpu", job->cpu));
     TRY(check_quantity("--memory", job->memory));
-    TRY(check_quantity("--hugepages", job->huge_pages));
+    TRY(check_huge_pages(job->huge_pages));
     TRY(check_quantity("--shm-size", job->shared_memory));
     if (!job->image || !*job->image)
         return error_set_code(EXIT_CODE_USAGE, "a job of Kubernetes needs --image, the container image to run");
     if (job->mount && job->mount[0] != '/')
         return error_set_code(EXIT_CODE_USAGE, "--mount %s is not an absolute path", job->mount);
     for (int64_t i = 0; job->environment && i < job->environment->count; i++)
-        if (strcspn(job->environment->items[i], "=") == 0 || !strchr(job->environment->items[i], '='))
-            return error_set_code(EXIT_CODE_USAGE, "--env \"%s\" is not NAME=value", job->environment->items[i]);
+        TRY(check_variable(job->environment->items[i]));
+    TRY(check_text("--image", job->image));
+    TRY(check_text("--mount", job->mount));
+    TRY(check_text("--service-account", job->service_account));
+    for (const char *const *word = job->command; *word; word++)
+        TRY(check_text("the argument", *word));
     return 0;
 }
 
@@ -71,11 +117,33 @@ static void begin(struct yaml *y, const struct kubernetes_job *job, const char *
     yaml_map(y, "spec");
 }
 
+// Kubernetes puts variables' values for $(NAME) in commands and in the environment, and one $ for two. Nothing here is
+// meant that way, so every $ is doubled.
+static char *literal(const char *text) {
+    struct buffer out = {0};
+    for (const char *c = text; *c; c++) {
+        if (*c == '$')
+            buffer_append_byte(&out, '$');
+        buffer_append_byte(&out, *c);
+    }
+    char *whole = memory_string(buffer_string(&out));
+    buffer_free(&out);
+    return whole;
+}
+
 static void variable(struct yaml *y, const char *name, const char *value) {
+    char *text = literal(value);
     yaml_item(y);
     yaml_text(y, "name", name);
-    yaml_text(y, "value", value);
+    yaml_text(y, "value", text);
     yaml_end(y);
+    free(text);
+}
+
+static void word(struct yaml *y, const char *value) {
+    char *text = literal(value);
+    yaml_item_text(y, text);
+    free(text);
 }
 
 static void variable_number(struct yaml *y, const char *name, int64_t value) {
@@ -83,6 +151,11 @@ static void variable_number(struct yaml *y, const char *name, int64_t value) {
     snprintf(text, sizeof text, "%" PRId64, value);
     variable(y, name, text);
 }
+
+static const struct {
+    const char *name, *value;
+} efa_variables[] = {{"FI_PROVIDER", "efa"}, {"NCCL_SOCKET_IFNAME", "^docker,lo,veth"}};
+enum { EFA_VARIABLES = sizeof efa_variables / sizeof efa_variables[0] };
 
 // Where the first pod is, for those kinds whose operator does not say it, and what the user adds.
 static void variables(struct yaml *y, const struct kubernetes_job *job, const char *master) {
@@ -96,10 +169,8 @@ static void variables(struct yaml *y, const struct kubernetes_job *job, const ch
         variable_number(y, "BEVATRON_NODES", job->nodes);
         variable(y, "BEVATRON_JOB_TOKEN", job->name);
     }
-    if (job->efa > 0) {
-        variable(y, "FI_PROVIDER", "efa");
-        variable(y, "NCCL_SOCKET_IFNAME", "^docker,lo,veth");
-    }
+    for (int i = 0; job->efa > 0 && i < EFA_VARIABLES; i++)
+        variable(y, efa_variables[i].name, efa_variables[i].value);
     for (int64_t i = 0; has_own && i < job->environment->count; i++) {
         const char *pair = job->environment->items[i];
         char *name = memory_printf("%.*s", (int)strcspn(pair, "="), pair);
@@ -118,6 +189,9 @@ static void amounts(struct yaml *y, const struct kubernetes_job *job, const char
     yaml_text(y, "hugepages-2Mi", job->huge_pages);
     yaml_text(y, "cpu", job->cpu);
     yaml_text(y, "memory", job->memory);
+    // Huge pages alone are forbidden: the API server wants processors or memory with them.
+    if (job->huge_pages && !job->cpu && !job->memory && strcmp(key, "requests") == 0)
+        yaml_text(y, "memory", "16Gi");
     yaml_end(y);
 }
 
@@ -175,22 +249,22 @@ static void volumes(struct yaml *y, const struct kubernetes_job *job) {
 }
 
 struct pod {
-    const char *container;      // its name
-    const char *master;         // NULL: the operator says it
-    const char *subdomain;      // NULL: none
-    const char *restart;        // policy; NULL: not the pod's to say
-    const char *const *before;  // words before the command, NULL for none
-    bool has_nproc;             // the pod starts its own ranks
-    bool is_launcher;           // needs no GPUs
-    int port;                   // 0: none
+    const char *container;             // its name
+    const char *master;                // NULL: the operator says it
+    const char *subdomain;             // NULL: none
+    const char *restart;               // policy; NULL: not the pod's to say
+    const struct string_list *before;  // words before the command, NULL for none
+    bool has_nproc;                    // the pod starts its own ranks
+    bool is_launcher;                  // needs no GPUs
+    int port;                          // 0: none
 };
 
 static void command(struct yaml *y, const struct kubernetes_job *job, const struct pod *pod) {
     yaml_list(y, "command");
-    for (const char *const *word = pod->before; word && *word; word++)
-        yaml_item_text(y, *word);
-    for (const char *const *word = job->command; *word; word++)
-        yaml_item_text(y, *word);
+    for (int64_t i = 0; pod->before && i < pod->before->count; i++)
+        word(y, pod->before->items[i]);
+    for (const char *const *each = job->command; *each; each++)
+        word(y, *each);
     if (pod->has_nproc) {
         char count[24];
         snprintf(count, sizeof count, "%" PRId64, job->ranks_per_node);
@@ -239,11 +313,34 @@ static void pod_template(struct yaml *y, const struct kubernetes_job *job, const
     yaml_end(y);
 }
 
+// A Job ends at once where no restart mends what is wrong: flags, numbers that are not finite, memory, data,
+// checkpoints. Such a rule wants pods that are never restarted in place.
+static void failure_policy(struct yaml *y, const struct pod *pod) {
+    static const int codes[] = {EXIT_CODE_USAGE, EXIT_CODE_NOT_FINITE, EXIT_CODE_OUT_OF_MEMORY, EXIT_CODE_BAD_DATA,
+                                EXIT_CODE_NO_CHECKPOINT};
+    yaml_map(y, "podFailurePolicy");
+    yaml_list(y, "rules");
+    yaml_item(y);
+    yaml_text(y, "action", "FailJob");
+    yaml_map(y, "onExitCodes");
+    yaml_text(y, "containerName", pod->container);
+    yaml_text(y, "operator", "In");
+    yaml_list(y, "values");
+    for (size_t i = 0; i < sizeof codes / sizeof codes[0]; i++)
+        yaml_item_number(y, codes[i]);
+    yaml_end(y);
+    yaml_end(y);
+    yaml_end(y);
+    yaml_end(y);
+    yaml_end(y);
+}
+
 // An Indexed Job's own fields; every pod is a machine.
 static void indexed(struct yaml *y, const struct kubernetes_job *job, const struct pod *pod) {
     yaml_text(y, "completionMode", "Indexed");
     yaml_number(y, "completions", job->nodes);
     yaml_number(y, "parallelism", job->nodes);
+    failure_policy(y, pod);
     pod_template(y, job, pod, true);
 }
 
@@ -259,6 +356,15 @@ static void job_set(struct yaml *y, const struct kubernetes_job *job) {
     yaml_map(y, "failurePolicy");
     yaml_number(y, "maxRestarts", job->max_restarts);
     yaml_text(y, "restartStrategy", "BlockingRecreate");
+    yaml_list(y, "rules");
+    yaml_item(y);
+    yaml_text(y, "name", "beyondRestarts");
+    yaml_text(y, "action", "FailJobSet");
+    yaml_list(y, "onJobFailureReasons");
+    yaml_item_text(y, "PodFailurePolicy");
+    yaml_end(y);
+    yaml_end(y);
+    yaml_end(y);
     yaml_end(y);
     yaml_list(y, "replicatedJobs");
     yaml_item(y);
@@ -310,18 +416,46 @@ static void single_job(struct yaml *y, const struct kubernetes_job *job) {
     struct pod pod = {.container = "bevatron", .restart = "Never"};
     begin(y, job, "batch/v1", "Job");
     yaml_number(y, "backoffLimit", job->max_restarts);
+    // getdata is curl, whose codes mean other things.
+    if (strcmp(job->command[0], "curl") != 0)
+        failure_policy(y, &pod);
     pod_template(y, job, &pod, true);
     yaml_end(y);
 }
 
-static void mpi_job(struct yaml *y, const struct kubernetes_job *job) {
+// A variable of the launcher's that the ranks get as well, named once.
+static void passed_on(struct string_list *words, const char *name, size_t length) {
+    for (int64_t i = 1; i < words->count; i++)
+        if (strcmp(words->items[i - 1], "-x") == 0 && strlen(words->items[i]) == length &&
+            memcmp(words->items[i], name, length) == 0)
+            return;
+    char *text = memory_printf("%.*s", (int)length, name);
+    string_list_add(words, "-x");
+    string_list_add(words, text);
+    free(text);
+}
+
+static void mpirun_words(const struct kubernetes_job *job, struct string_list *words) {
     char ranks[24];
     snprintf(ranks, sizeof ranks, "%" PRId64, job->nodes * job->ranks_per_node);
     // mpirun kills a second after it was told to stop, which is too soon to save in.
-    const char *const mpirun[] = {"mpirun", "--allow-run-as-root",       "-n",  ranks,   "--bind-to", "none",
-                                  "--mca",  "odls_base_sigkill_timeout", "240", "--mca", "pml",       "^ucx",
-                                  NULL};
-    struct pod launcher = {.container = "launcher", .restart = "OnFailure", .before = mpirun, .is_launcher = true};
+    const char *const fixed[] = {"mpirun", "--allow-run-as-root",       "-n",  ranks,   "--bind-to", "none",
+                                 "--mca",  "odls_base_sigkill_timeout", "240", "--mca", "pml",       "^ucx"};
+    for (size_t i = 0; i < sizeof fixed / sizeof fixed[0]; i++)
+        string_list_add(words, fixed[i]);
+    // Ranks are started over ssh, whose sessions have nothing of the container's environment.
+    passed_on(words, "PATH", 4);
+    passed_on(words, "LD_LIBRARY_PATH", 15);
+    for (int i = 0; job->efa > 0 && i < EFA_VARIABLES; i++)
+        passed_on(words, efa_variables[i].name, strlen(efa_variables[i].name));
+    for (int64_t i = 0; job->environment && i < job->environment->count; i++)
+        passed_on(words, job->environment->items[i], strcspn(job->environment->items[i], "="));
+}
+
+static void mpi_job(struct yaml *y, const struct kubernetes_job *job) {
+    struct string_list mpirun = {0};
+    mpirun_words(job, &mpirun);
+    struct pod launcher = {.container = "launcher", .restart = "OnFailure", .before = &mpirun, .is_launcher = true};
     struct pod worker = {.container = "worker"};
     begin(y, job, "kubeflow.org/v2beta1", "MPIJob");
     yaml_number(y, "slotsPerWorker", job->ranks_per_node);
@@ -340,6 +474,7 @@ static void mpi_job(struct yaml *y, const struct kubernetes_job *job) {
     yaml_end(y);
     yaml_end(y);
     yaml_end(y);
+    string_list_free(&mpirun);
 }
 
 static void pytorch_job(struct yaml *y, const struct kubernetes_job *job) {

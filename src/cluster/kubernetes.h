@@ -37,6 +37,7 @@ struct kubernetes_job {
     int64_t max_restarts;
 };
 
+// Words of the command and values of variables arrive as they are given: nothing in them is a reference to a variable.
 // -1 where a field cannot stand in a manifest.
 int kubernetes_manifest(const struct kubernetes_job *job, struct buffer *out);
 

@@ -78,6 +78,11 @@ void yaml_item_text(struct yaml *yaml, const char *value) {
     buffer_append_byte(yaml->out, '\n');
 }
 
+void yaml_item_number(struct yaml *yaml, int64_t value) {
+    indent(yaml);
+    buffer_printf(yaml->out, "- %" PRId64 "\n", value);
+}
+
 void yaml_end(struct yaml *yaml) {
     CHECK(yaml->depth > 0 && !yaml->is_at_dash);
     yaml->depth--;

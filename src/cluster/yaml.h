@@ -21,9 +21,10 @@ void yaml_bool(struct yaml *yaml, const char *key, bool value);
 void yaml_map(struct yaml *yaml, const char *key);                      // opens a map below the key
 void yaml_list(struct yaml *yaml, const char *key);                     // opens a list below the key
 void yaml_pair(struct yaml *yaml, const char *key, const char *value);  // a key that is quoted too
-// In a list: an item that is a map (closed with yaml_end), or a string.
+// In a list: an item that is a map (closed with yaml_end), a string, or a number.
 void yaml_item(struct yaml *yaml);
 void yaml_item_text(struct yaml *yaml, const char *value);
+void yaml_item_number(struct yaml *yaml, int64_t value);
 void yaml_end(struct yaml *yaml);       // of a map, a list or an item
 void yaml_document(struct yaml *yaml);  // the next document of the stream
 

@@ -19,7 +19,8 @@ grep -q '"https://example.org/b"' "$work/getdata.yaml" && pass || fail "getdata 
 if python3 -c 'import yaml' 2>/dev/null; then
     HOSTILE=$hostile python3 - "$work"/*.yaml <<'EOF' && pass || fail "a hostile string did not survive"
 import os, sys, yaml
-hostile, seen = os.environ["HOSTILE"], 0
+# Kubernetes makes one $ of two.
+hostile, seen = os.environ["HOSTILE"].replace("$", "$$"), 0
 for path in sys.argv[1:]:
     for document in yaml.safe_load_all(open(path)):
         text = repr(document)
@@ -73,5 +74,24 @@ expect 0 '"--workers"' "${launch[@]}" --dry-run preprocess --input a --output-pr
 grep -q config "$work/out" && fail "a file of this machine is named" || pass
 expect 2 "unknown flag --inpt" "${launch[@]}" --dry-run preprocess --inpt a --output-prefix b
 expect 0 'image: "registry/x"' "$BEVATRON" launch kubernetes preprocess --image registry/x --input a b --dry-run --output-prefix b
+# Nothing is a reference to a variable.
+expect 0 '"X"' "${launch[@]}" --dry-run "${model[@]}" --save '/d/$(MASTER_ADDR)/$$a' --save-interval 5 --env 'X=$(MASTER_ADDR)'
+grep -qF '"/d/$$(MASTER_ADDR)/$$$$a"' "$work/out" && grep -qF 'value: "$$(MASTER_ADDR)"' "$work/out" && pass || fail "references"
+expect 0 '"/fsx/$$(A)"' "${launch[@]}" --dry-run getdata --url https://example.org/a --to '/fsx/$(A)'
+grep -q podFailurePolicy "$work/out" && fail "codes of curl are taken for others" || pass
+# Ranks over ssh get the environment by name, and the program by its whole path.
+tr -d ' \n"' <"$work/mpijob.yaml" >"$work/mpijob.line"
+grep -q -- '-x-PATH--x-LD_LIBRARY_PATH--x-FI_PROVIDER-.*-x-GIVEN-/opt/bevatron/bin/bevatron-train' "$work/mpijob.line" &&
+    pass || fail "mpirun: $(cat "$work/mpijob.line")"
+for kind in jobset indexed-job mpijob pytorchjob; do
+    expect 0 'memory: "1843Gi"' "${launch[@]}" --kind $kind --nodes 2 --machine p5.48xlarge --dry-run "${model[@]}"
+done
+for kind in jobset indexed-job job; do
+    tr -d ' \n"' <"$work/$kind.yaml" | grep -q 'action:FailJob.*values:-2-213-214-215-216' && pass || fail "$kind restarts whatever happened"
+done
+grep -q 'action: "FailJobSet"' "$work/jobset.yaml" && pass || fail "the set restarts whatever happened"
+expect 2 '--env "A B=1"' "${launch[@]}" --dry-run "${model[@]}" --env 'A B=1'
+expect 2 "not a multiple of 2Mi" "${launch[@]}" --dry-run "${model[@]}" --hugepages 3Mi
+expect 2 "not UTF-8" "${launch[@]}" --dry-run "${model[@]}" --save $'/d/\xff' --save-interval 5
 expect 2 "is for train" "${launch[@]}" --dry-run --kind jobset preprocess --input x
 finish

@@ -13,6 +13,7 @@ static const struct kubernetes_job plain = {.kind = KUBERNETES_JOBSET,
                                             .ranks_per_node = 8,
                                             .gpus = 8,
                                             .efa = 32,
+                                            .huge_pages = "5120Mi",
                                             .shared_memory = "64Gi",
                                             .claim = "fsx-claim",
                                             .mount = "/fsx",
@@ -62,7 +63,10 @@ TEST(every_kind_has_its_fields) {
             if (!strstr(buffer_string(&out), wanted[kind][i]))
                 test_fail("kind %d has no %s", kind, wanted[kind][i]);
         EXPECT(strstr(buffer_string(&out), "vpc.amazonaws.com/efa: 32") != NULL);
-        EXPECT(strstr(buffer_string(&out), "\"a \\\"b\\\" $(c)\\n- d: {e}\"\n") != NULL);
+        // Huge pages want memory or processors with them; a request will do.
+        EXPECT(strstr(buffer_string(&out), "hugepages-2Mi: \"5120Mi\"\n") != NULL);
+        EXPECT(strstr(buffer_string(&out), "memory: \"16Gi\"\n") != NULL);
+        EXPECT(strstr(buffer_string(&out), "\"a \\\"b\\\" $$(c)\\n- d: {e}\"\n") != NULL);
         buffer_free(&out);
     }
 }
@@ -79,6 +83,23 @@ TEST(bad_fields) {
     job = plain;
     job.memory = "much";
     EXPECT_ERROR(kubernetes_manifest(&job, &out), "--memory \"much\"");
+    static const char *const pages[] = {"3Mi", "0", "1", "2M", "1024Ki", "5120m"};
+    for (size_t i = 0; i < sizeof pages / sizeof pages[0]; i++) {
+        job = plain;
+        job.huge_pages = pages[i];
+        EXPECT_ERROR(kubernetes_manifest(&job, &out), "not a multiple of 2Mi");
+    }
+    static char *variables[] = {"A B=1", "=1", "A", "1A=1", "A=\xff"};
+    for (size_t i = 0; i < sizeof variables / sizeof variables[0]; i++) {
+        struct string_list environment = {.items = &variables[i], .count = 1};
+        job = plain;
+        job.environment = &environment;
+        EXPECT_ERROR(kubernetes_manifest(&job, &out), "--env \"");
+    }
+    static const char *const words[] = {"bevatron", "train", "--save", "/d/\xc3(", NULL};
+    job = plain;
+    job.command = words;
+    EXPECT_ERROR(kubernetes_manifest(&job, &out), "\"/d/\" is not UTF-8 from byte 3 on");
     job = plain;
     job.mount = "fsx";
     EXPECT_ERROR(kubernetes_manifest(&job, &out), "absolute");
