@@ -14,14 +14,14 @@ static void remember(int number) {
 }
 
 void interrupt_watch(void) {
-    static const int numbers[] = {SIGINT, SIGTERM, SIGHUP};
+    static const int numbers[] = {SIGINT, SIGTERM, SIGHUP, SIGUSR1};
     for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
         struct sigaction action;
         if (sigaction(numbers[i], NULL, &action) == 0 && action.sa_handler == SIG_IGN)
             continue;
         memset(&action, 0, sizeof action);
         action.sa_handler = remember;
-        action.sa_flags = SA_RESTART | (int)SA_RESETHAND;
+        action.sa_flags = SA_RESTART | (numbers[i] == SIGUSR1 ? 0 : (int)SA_RESETHAND);
         sigaction(numbers[i], &action, NULL);
     }
 }
@@ -32,13 +32,17 @@ int interrupt_check(void) {
         return 0;
     return error_set("stopped by %s before the end; run it again", number == SIGINT    ? "Ctrl-C (SIGINT)"
                                                                    : number == SIGTERM ? "SIGTERM"
+                                                                   : number == SIGUSR1 ? "SIGUSR1"
                                                                                        : "SIGHUP");
 }
 
-void interrupt_end(int exit_code) {
+int interrupt_end(int exit_code) {
     int number = received;
     if (number == 0 || exit_code == EXIT_CODE_OK)
-        return;
+        return exit_code;
+    if (number == SIGUSR1)
+        return EXIT_CODE_STOPPED;
     signal(number, SIG_DFL);
     raise(number);
+    return exit_code;
 }

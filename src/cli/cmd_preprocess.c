@@ -379,6 +379,19 @@ int preprocess_check(const struct preprocess_reader *reader, int argc, char **ar
     return status;
 }
 
+int preprocess_check_flags(int argc, char **argv, char **journal) {
+    struct flag_table tables[TABLES];
+    const struct flag_command command = flag_command(tables);
+    struct options options;
+    int status = flags_parse(&command, &options, argc, argv);
+    bool can_continue = status == 0 && !options.restart;
+    for (int64_t i = 0; can_continue && i < options.input.count; i++)
+        can_continue = strcmp(options.input.items[i], "-") != 0;
+    *journal = can_continue ? memory_printf("%s.unfinished/journal", options.output_prefix) : NULL;
+    flags_free(&command, &options);
+    return status;
+}
+
 int cmd_preprocess(int argc, char **argv) {
     struct flag_table tables[TABLES];
     const struct flag_command command = flag_command(tables);

@@ -21,6 +21,10 @@ int cmd_tokenizer(int argc, char **argv);
 int cmd_train(int argc, char **argv);
 int cmd_version(int argc, char **argv);
 
+// The flags of a preprocess command, checked and not run: 0, FLAGS_HELP or -1. *journal, to be freed, is the file that
+// changes as the work gets on and from which the same command continues; NULL where it would begin anew.
+int preprocess_check_flags(int argc, char **argv, char **journal);
+
 // Prints the thread's error on stderr and returns its exit code: `return command_failed();`
 int command_failed(void);
 

@@ -61,12 +61,39 @@ static void pass_on(int number) {
         kill((pid_t)child_now, number);
 }
 
+static const int passed_signals[] = {SIGTERM, SIGINT, SIGUSR1};
+
+// Between the look at `passed_on` and a child that signals can be passed on to, they wait; not in the child, which has
+// the mask of before. 0 in *child where one had come already.
+static int spawn(char *const *words, pid_t *child) {
+    sigset_t waiting, before;
+    sigemptyset(&waiting);
+    for (size_t i = 0; i < sizeof passed_signals / sizeof passed_signals[0]; i++)
+        sigaddset(&waiting, passed_signals[i]);
+    sigprocmask(SIG_BLOCK, &waiting, &before);
+    posix_spawnattr_t attributes;
+    int status = posix_spawnattr_init(&attributes);
+    if (status == 0) {
+        posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK);
+        posix_spawnattr_setsigmask(&attributes, &before);
+        *child = 0;
+        if (!passed_on)
+            status = posix_spawn(child, "/proc/self/exe", NULL, &attributes, words, environ);
+        child_now = status == 0 ? (sig_atomic_t)*child : 0;
+        posix_spawnattr_destroy(&attributes);
+    }
+    sigprocmask(SIG_SETMASK, &before, NULL);
+    return status == 0 ? 0 : error_set("cannot start this program again: %s", strerror(status));
+}
+
 static int run_once(char *const *words, int *exit_code) {
     pid_t child;
-    int status = posix_spawn(&child, "/proc/self/exe", NULL, NULL, words, environ), ended = 0;
-    if (status != 0)
-        return error_set("cannot start this program again: %s", strerror(status));
-    child_now = (sig_atomic_t)child;
+    int ended = 0;
+    TRY(spawn(words, &child));
+    if (child == 0) {
+        *exit_code = *exit_code == EXIT_CODE_OK ? 128 + passed_on : *exit_code;
+        return 0;
+    }
     while (waitpid(child, &ended, 0) < 0 && errno == EINTR) {
     }
     child_now = 0;
@@ -102,10 +129,9 @@ static bool may_retry(int exit_code) {
 }
 
 static int watch(const struct local_options *options, char *const *words, const char *save, int *exit_code) {
-    const int signals[] = {SIGTERM, SIGINT, SIGUSR1};
     struct sigaction action = {.sa_handler = pass_on};
-    for (size_t i = 0; i < sizeof signals / sizeof signals[0]; i++)
-        sigaction(signals[i], &action, NULL);
+    for (size_t i = 0; i < sizeof passed_signals / sizeof passed_signals[0]; i++)
+        sigaction(passed_signals[i], &action, NULL);
     int without_progress = 0;
     for (int64_t restarts = 0;; restarts++) {
         int64_t before = progress(save);

@@ -60,6 +60,5 @@ int main(int argc, char **argv) {
     int exit_code = topic ? topic->run(has_part ? 3 : 2, ask)
                           : command->run(argc > 1 ? argc - 1 : argc, argc > 1 ? argv + 1 : argv);
     exit_code = check_output(exit_code);
-    interrupt_end(exit_code);
-    return exit_code;
+    return interrupt_end(exit_code);
 }

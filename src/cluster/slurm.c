@@ -29,7 +29,20 @@ static void directive_number(struct buffer *out, const char *option, int64_t val
         buffer_printf(out, "#SBATCH --%s=%" PRId64 "\n", option, value);
 }
 
+// The name is also that of files in the folder of logs.
+static int check_name(const char *name) {
+    bool is_plain = *name && *name != '.' && *name != '-' && !strchr(name, '/');
+    for (const char *c = name; *c; c++)
+        is_plain = is_plain && (unsigned char)*c >= ' ' && *c != 127;
+    return is_plain ? 0
+                    : error_set_code(EXIT_CODE_USAGE,
+                                     "\"%s\" cannot be the name of a job, which names files too: no \"/\", no control "
+                                     "characters, no \".\" or \"-\" at its beginning",
+                                     name);
+}
+
 static int directives(const struct slurm_job *job, struct buffer *out) {
+    TRY(check_name(job->name));
     TRY(directive(out, "job-name", job->name));
     TRY(directive(out, "partition", job->partition));
     TRY(directive(out, "account", job->account));
@@ -40,7 +53,7 @@ static int directives(const struct slurm_job *job, struct buffer *out) {
     directive_number(out, "nodes", job->nodes);
     directive_number(out, "ntasks-per-node", job->tasks_per_node);
     directive_number(out, "cpus-per-task", job->cpus_per_task);
-    directive_number(out, "gpus-per-node", job->gpus_per_node);
+    directive_number(out, "gpus-per-node", job->has_no_gres ? 0 : job->gpus_per_node);
     if (job->is_exclusive)
         buffer_append_string(out, "#SBATCH --exclusive\n");
     if (job->nodes > 1)
@@ -55,8 +68,9 @@ static int directives(const struct slurm_job *job, struct buffer *out) {
     if (job->chain > 0)
         buffer_printf(out, "#SBATCH --array=1-%" PRId64 "%%1\n", job->chain);
     // The shell below gets the warning and passes it on; a requeued job goes on in the same file.
-    buffer_printf(out, "#SBATCH --signal=B:USR1@%" PRId64 "\n#SBATCH --requeue\n#SBATCH --open-mode=append\n",
-                  job->warning_seconds);
+    if (job->warning_seconds > 0)
+        buffer_printf(out, "#SBATCH --signal=B:USR1@%" PRId64 "\n", job->warning_seconds);
+    buffer_append_string(out, "#SBATCH --requeue\n#SBATCH --open-mode=append\n");
     char *output = memory_printf("%s/%s", job->logs, job->chain > 0 ? "%x-%A-%a.log" : "%x-%j.log");
     int status = directive(out, "output", output);
     free(output);
@@ -69,6 +83,9 @@ static int environment(const struct slurm_job *job, struct buffer *out) {
         buffer_append_string(out,
                              "# NCCL over EFA: fail rather than fall back to TCP; bootstrap on the real interface.\n");
         TRY(shell_export(out, "FI_PROVIDER", "efa"));
+        // The plugin's name for itself up to 1.11; later ones answer to it too. One machine needs no network.
+        if (job->nodes > 1)
+            TRY(shell_export(out, "NCCL_NET", "AWS Libfabric"));
         TRY(shell_export(out, "NCCL_SOCKET_IFNAME", "^docker,lo,veth"));
     }
     if (job->has_mpi) {
@@ -113,9 +130,10 @@ static void srun_options(const struct slurm_job *job, struct buffer *out) {
     free(mounts);
 }
 
-// What another try can mend is tried again: a signal killed a rank (137, 139, 143), or the codes of slurm.h. An attempt
-// may end before its first checkpoint, as where machines do not find each other at once; after two in a row it is given
-// up. The file `stuck` counts them.
+// What another try can mend is tried again: a signal killed a rank (137, 139, 143; 138 is a warning that came before
+// its handler), or the codes of slurm.h. An attempt may end before its first checkpoint, as where machines do not find
+// each other at once; after two in a row it is given up. The file `stuck` counts them. A preprocessing whose last part
+// does not fit into the time limit ends with 210 each time, with the same journal.
 static void ending(const struct slurm_job *job, struct buffer *out) {
     if (job->chain > 0) {
         buffer_append_string(out, "# The next allocation of the chain goes on from the checkpoint.\n"
@@ -125,16 +143,18 @@ static void ending(const struct slurm_job *job, struct buffer *out) {
     buffer_append_string(out, "# Who cancels a job wants it to end; who requeues it needs no help.\n"
                               "[ -n \"$cancelled\" ] && exit \"$code\"\n"
                               "case $code in\n"
-                              "137 | 139 | 143 | 210 | 211 | 212) ;;\n"
+                              "137 | 138 | 139 | 143 | 210 | 211 | 212) ;;\n"
                               "*) exit \"$code\" ;;\n"
                               "esac\n");
-    if (job->save) {
-        buffer_append_string(out, "stuck=0\n"
-                                  "if [ \"$code\" != 210 ] && [ \"$(newest)\" = \"$begun\" ]; then\n"
-                                  "    [ -s \"$logs/stuck\" ] && stuck=$(cat \"$logs/stuck\")\n"
+    if (job->save || job->journal) {
+        buffer_append_string(out, "stuck=0\n");
+        buffer_append_string(out, job->save
+                                      ? "if [ \"$code\" != 210 ] && [ \"$(newest)\" = \"$begun\" ]; then\n"
+                                      : "if [ \"$code$begun\" != 210none ] && [ \"$(newest)\" = \"$begun\" ]; then\n");
+        buffer_append_string(out, "    [ -s \"$logs/stuck\" ] && stuck=$(cat \"$logs/stuck\")\n"
                                   "    stuck=$((stuck + 1))\n"
                                   "    if [ \"$stuck\" -ge 2 ]; then\n"
-                                  "        echo \"bevatron: two attempts without a new checkpoint; giving up\"\n"
+                                  "        echo \"bevatron: two attempts got no further; giving up\"\n"
                                   "        exit 217\n"
                                   "    fi\n"
                                   "fi\n"
@@ -160,15 +180,20 @@ static void body(const struct slurm_job *job, struct buffer *out) {
         shell_word(out, job->save);
         buffer_append_string(out,
                              "/latest_checkpointed_iteration.txt 2>/dev/null || echo none; }\nbegun=$(newest)\n\n");
+    } else if (job->journal && job->chain == 0) {
+        buffer_append_string(out, "# How far the work is.\nnewest() { cat ");
+        shell_word(out, job->journal);
+        buffer_append_string(out, " 2>/dev/null || echo none; }\nbegun=$(newest)\n\n");
     }
     buffer_append_string(
         out,
         "# Slurm warns this shell; the ranks are told, save and leave with code 210.\n"
-        "interrupted= cancelled=\n"
-        "trap 'interrupted=1; kill -USR1 \"$step\" 2>/dev/null' USR1\n"
-        "trap 'interrupted=1 cancelled=1; kill -TERM \"$step\" 2>/dev/null' TERM\n"
+        "interrupted= cancelled= warned= step=\n"
+        "trap 'interrupted=1 warned=USR1; [ -n \"$step\" ] && kill -USR1 \"$step\" 2>/dev/null' USR1\n"
+        "trap 'interrupted=1 cancelled=1 warned=TERM; [ -n \"$step\" ] && kill -TERM \"$step\" 2>/dev/null' TERM\n"
         "srun \"${options[@]}\" --output=\"$logs/rank-%t.log\" \"${command[@]}\" &\n"
         "step=$!\n"
+        "[ -n \"$warned\" ] && kill -\"$warned\" \"$step\" 2>/dev/null\n"
         "tail -n +1 -F --pid=\"$step\" \"$logs/rank-0.log\" 2>/dev/null &\n"
         "while :; do\n"
         "    interrupted=\n"
@@ -209,6 +234,7 @@ static const struct {
     {"--container-", "this Slurm does not know Pyxis, which --container-image needs (plugstack.conf)"},
     {"node configuration is not available", "no machine of the partition has that much (`sinfo -N -l`)"},
     {"contact slurm controller", "run this on a machine of the cluster, and ask its head whether slurmctld is up"},
+    {"configuration source", "run this on a machine of the cluster, or point SLURM_CONF to its slurm.conf"},
     {"configuration file", "run this on a machine of the cluster, or point SLURM_CONF to its slurm.conf"},
 };
 

@@ -18,12 +18,14 @@ struct slurm_job {
     const char *dependency;  // job number that must have ended well; NULL: none
     const char *logs;        // folder of the job's output and the ranks' logs
     int64_t nodes, tasks_per_node;
-    int64_t gpus_per_node;    // 0: none are asked for
+    int64_t gpus_per_node;    // that the ranks of a machine use
+    bool has_no_gres;         // Slurm is not asked for them: whole machines, whose GPUs it does not count
     int64_t cpus_per_task;    // 0: Slurm's default
-    int64_t warning_seconds;  // before the time limit the ranks are told to save and stop
+    int64_t warning_seconds;  // before the time limit the ranks are told to save and stop; 0: they are not
     int64_t max_requeues;
-    const char *save;  // folder of the run's checkpoints; NULL: none
-    int64_t chain;     // 0: one allocation; else so many, one after the other
+    const char *save;     // folder of the run's checkpoints; NULL: none
+    const char *journal;  // file of a preprocessing that says how far it is; NULL: none
+    int64_t chain;        // 0: one allocation; else so many, one after the other
     bool is_exclusive;
     bool has_mpi;                                    // ranks are started by PMIx; else they find each other
     const char *container_image, *container_mounts;  // for Pyxis; NULL: none

@@ -21,6 +21,50 @@ expect 2 "p99.large" "$BEVATRON" launch slurm --dry-run --machine p99.large "${m
 expect 2 "needs --save" "$BEVATRON" launch slurm --dry-run --array-chain 3 "${model[@]}" --train-iters 5
 expect 2 "sbatch's --partition" "$BEVATRON" launch slurm --dry-run --partition 'a b' "${model[@]}" --train-iters 5
 expect 2 "one process with many threads" "$BEVATRON" launch slurm --dry-run --nodes 2 preprocess --input x
+slurm=("$BEVATRON" launch slurm --dry-run)
+prepare=(preprocess --input "$work/a.jsonl" --output-prefix "$work/b")
+has() { grep -q -- "$1" "$work/out" && pass || fail "no $1 in the script"; }
+has_not() { grep -q -- "$1" "$work/out" && fail "$1 in the script" || pass; }
+expect 2 "did you mean --input" "${slurm[@]}" preprocess --inpt "$work/a.jsonl" --output-prefix b
+expect 0 "usage: bevatron preprocess" "${slurm[@]}" preprocess --help
+has_not "#SBATCH"
+expect 2 "--array-chain is for train" "${slurm[@]}" --array-chain 3 "${prepare[@]}"
+
+# The job's name is one of files.
+for name in ../../evil a/b .hidden -x "" $'a\tb'; do
+    expect 2 "cannot be the name of a job" "$BEVATRON" launch slurm --logs "$work/deep/logs" --job-name="$name" "${model[@]}" --train-iters 5
+done
+[ -e "$work/deep" ] && fail "a refused job left files" || pass
+
+# What goes on where it stopped is warned and put back; what would begin anew is not.
+expect 0 "$work/b.unfinished/journal" "${slurm[@]}" --max-requeues 7 "${prepare[@]}"
+has "#SBATCH --signal=B:USR1@180" && has "-lt 7 \]"
+expect 0 "-lt 0 ]" "${slurm[@]}" "${prepare[@]}" --restart
+has_not "--signal="
+expect 0 "-lt 0 ]" "${slurm[@]}" tokenizer train --input x
+has_not "--signal="
+expect 2 "without --save would begin anew" "${slurm[@]}" --max-requeues 7 "${model[@]}" --train-iters 5
+expect 2 "this command would begin anew" "${slurm[@]}" --max-requeues 7 "${prepare[@]}" --restart
+expect 0 "-lt 0 ]" "${slurm[@]}" --max-requeues 0 "${model[@]}" --train-iters 5
+
+# A warning has room in the time limit.
+for limit in 10 10:00 0:10:00 0-0:10; do
+    expect 2 "which is 600 s: the job would be stopped as soon as it begins; give 539 or less" \
+        "${slurm[@]}" --time "$limit" --signal-seconds 86400 "${model[@]}" --train-iters 5
+    expect 0 "USR1@539" "${slurm[@]}" --time "$limit" --signal-seconds 539 "${model[@]}" --train-iters 5
+    has_not "Slurm may warn"
+done
+expect 0 "note: --time 3 is short: the ranks are warned 45 s before its end" "${slurm[@]}" --time 3 "${model[@]}" --train-iters 5
+has "USR1@45"
+expect 0 "Slurm may warn 60 s early" "${slurm[@]}" --time 1 --signal-seconds 50 "${model[@]}" --train-iters 5
+for limit in 1-00 2-0:0:1 UNLIMITED 300 5; do
+    expect 0 "USR1@180" "${slurm[@]}" --time "$limit" "${model[@]}" --train-iters 5
+done
+
+# GPUs that Slurm is not asked for have ranks all the same; a preparation on such a machine is still one process.
+expect 0 "#SBATCH --ntasks-per-node=8" "${slurm[@]}" --machine p4d.24xlarge --gpus-per-node 0 "${model[@]}" --train-iters 5 --global-batch-size 8
+has_not "#SBATCH --gpus-per-node" && has "--cpu-bind=none"
+expect 0 "#SBATCH --ntasks-per-node=1" "${slurm[@]}" --machine p4d.24xlarge "${prepare[@]}"
 
 # sbatch by a stand-in.
 mkdir "$work/bin"
@@ -42,6 +86,8 @@ refuses 'Memory specification can not be satisfied\nsbatch: error: Batch job sub
 refuses 'Batch job submission failed: Unable to contact slurm controller (connect failure)' \
     "Batch job submission failed: Unable to contact slurm controller (connect failure); run this on a machine of the cluster"
 refuses 'Invalid --time specification' "Invalid --time specification" 255
+refuses 'resolve_ctls_from_dns_srv: res_nsearch error: Unknown host\nsbatch: error: fetch_config: DNS SRV lookup failed\nsbatch: fatal: Could not establish a configuration source' \
+    "resolve_ctls_from_dns_srv: res_nsearch error: Unknown host; fetch_config: DNS SRV lookup failed; Could not establish a configuration source; run this on a machine of the cluster"
 stand_in "printf 'sbatch: unrecognized option %s\nTry \"sbatch --help\" for more information\n' \"'--container-image=x'\" >&2; exit 255"
 expect 1 "does not know Pyxis" "${submit[@]}"
 stand_in "echo 'welcome to the cluster'"

@@ -31,6 +31,8 @@ until_done() {
     shift
     RANDOM=$seed
     for ((tries = 0; tries < 200; tries++)); do
+        # One killed before it opens them must not be taken for the one before.
+        : >"$work/out.txt" >"$work/out"
         "${run[@]}" "$@" >"$work/out.txt" 2>"$work/out" &
         pid=$!
         # The longer it takes, the longer it is left alone.
@@ -128,23 +130,29 @@ expect 1 "another process is at work" "${run[@]}"
 exec 3>&-
 wait "$pid"
 
-# A signal keeps what is done; the same command continues it.
-rm -rf "$work/out.unfinished" "$work"/out_text_document.*
-"${run[@]}" >"$work/out" 2>&1 &
-pid=$!
-for _ in $(seq 400); do
-    [ -e "$work/out.unfinished/journal" ] && break
-    sleep 0.005
+# A signal keeps what is done; the same command continues it. A scheduler's warning may come twice, and the exit code
+# asks for another run.
+for signal in TERM USR1; do
+    rm -rf "$work/out.unfinished" "$work"/out_text_document.*
+    "${run[@]}" >"$work/out" 2>&1 &
+    pid=$!
+    for _ in $(seq 400); do
+        [ -e "$work/out.unfinished/journal" ] && break
+        sleep 0.005
+    done
+    if kill -"$signal" "$pid" 2>/dev/null; then
+        [ "$signal" = USR1 ] && kill -USR1 "$pid" 2>/dev/null
+        wait "$pid"
+        code=$?
+        [ "$code" = "$([ "$signal" = TERM ] && echo 143 || echo 210)" ] && pass || fail "exit code $code after SIG$signal"
+        grep -q "the same command continues it" "$work/out" && pass || fail "nothing said about what is kept"
+        expect 0 "continuing a run" "${run[@]}"
+    else
+        wait "$pid"
+    fi
+    expect_same "$work/out_text_document.bin" "$work/whole_text_document.bin" "tokens after SIG$signal"
+    expect_same "$work/out_text_document.idx" "$work/whole_text_document.idx" "index after SIG$signal"
 done
-if kill -TERM "$pid" 2>/dev/null; then
-    wait "$pid"
-    grep -q "the same command continues it" "$work/out" && pass || fail "nothing said about what is kept"
-    expect 0 "continuing a run" "${run[@]}"
-else
-    wait "$pid"
-fi
-expect_same "$work/out_text_document.bin" "$work/whole_text_document.bin" "tokens after SIGTERM"
-expect_same "$work/out_text_document.idx" "$work/whole_text_document.idx" "index after SIGTERM"
 
 # A bad line stops a run, and --skip-bad-lines continues it.
 sed '59990s/.*/broken/' "$work/all.jsonl" >"$work/bad.jsonl"

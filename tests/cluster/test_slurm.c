@@ -1,10 +1,12 @@
 // Scripts for Slurm: what a user gives is a word of the script and never code, and what cannot stand in a line for
 // sbatch is refused.
+#include "base/memory.h"
 #include "base/process.h"
 #include "cluster/shell.h"
 #include "cluster/slurm.h"
 #include "test.h"
 
+#include <stdlib.h>
 #include <unistd.h>
 
 static const char *const hostile[] = {"plain",
@@ -91,6 +93,8 @@ TEST(script_has_what_was_asked_for) {
                                  "#SBATCH --kill-on-invalid-dep=yes\n",
                                  "#SBATCH --output=/fsx/logs/%x-%j.log\n",
                                  "export FI_PROVIDER=efa\n",
+                                 "export NCCL_NET='AWS Libfabric'\n",
+                                 "137 | 138 | 139",
                                  "    --mpi=pmix\n",
                                  "    '--container-image=/fsx/image with blank.sqsh'\n",
                                  "    --data-path 'a b'\n",
@@ -105,6 +109,69 @@ TEST(script_has_what_was_asked_for) {
     EXPECT_STRING(buffer_string(&result.errors), "");
     process_result_free(&result);
     buffer_free(&script);
+}
+
+// One machine needs no network; HyperPod's jobs do not ask for GPUs.
+TEST(one_machine_without_gres) {
+    struct slurm_job job = plain;
+    struct buffer script = {0};
+    job.machine = machine_find("p4d.24xlarge");
+    job.nodes = 1;
+    job.has_no_gres = true;
+    job.warning_seconds = 0;
+    EXPECT_OK(slurm_script(&job, &script));
+    const char *text = buffer_string(&script);
+    EXPECT(strstr(text, "NCCL_NET=") == NULL);
+    EXPECT(strstr(text, "#SBATCH --gpus-per-node") == NULL);
+    EXPECT(strstr(text, "#SBATCH --signal") == NULL);
+    EXPECT(strstr(text, "--cpu-bind=none") != NULL);
+    buffer_free(&script);
+}
+
+// Runs a script's job of preprocessing whose step ends with a code; scontrol says what it gets.
+static int attempt(const char *logs, const char *journal, const char *step, struct process_result *result) {
+    struct slurm_job job = plain;
+    struct buffer script = {0};
+    job.logs = logs;
+    job.journal = journal;
+    buffer_printf(&script,
+                  "srun() { %s; }\ntail() { :; }\nsleep() { :; }\nscontrol() { echo \"scontrol $*\"; }\n"
+                  "SLURM_JOB_ID=1\n",
+                  step);
+    int status = slurm_script(&job, &script);
+    if (status == 0)
+        status = process_run((const char *const[]){"bash", "-s", NULL}, buffer_string(&script), result);
+    buffer_free(&script);
+    return status;
+}
+
+TEST(preprocessing_goes_on_while_it_gets_further) {
+    char folder[] = "/tmp/bevatron-slurm-XXXXXX";
+    EXPECT(mkdtemp(folder) != NULL);
+    char *journal = memory_printf("%s/journal", folder), *further = memory_printf("echo x >>%s; return 210", journal);
+    const struct {
+        const char *step;
+        int exit_code;
+        bool is_requeued;
+    } attempts[] = {
+        {further, 210, true},       {"return 138", 138, true},
+        {further, 210, true},       {"return 210", 210, true},
+        {"return 210", 217, false}, {"return 2", 2, false},
+        {"return 0", 0, false},     {"kill -TERM $$; return 143", 143, false},
+    };
+    for (size_t i = 0; i < sizeof attempts / sizeof attempts[0]; i++) {
+        struct process_result result;
+        EXPECT_OK(attempt(folder, journal, attempts[i].step, &result));
+        EXPECT_INT(result.exit_code, attempts[i].exit_code);
+        EXPECT((strstr(buffer_string(&result.output), "scontrol requeue 1") != NULL) == attempts[i].is_requeued);
+        EXPECT(strstr(buffer_string(&result.errors), "unbound") == NULL);
+        process_result_free(&result);
+    }
+    struct process_result result;
+    EXPECT_OK(process_run((const char *const[]){"rm", "-r", folder, NULL}, NULL, &result));
+    process_result_free(&result);
+    free(journal);
+    free(further);
 }
 
 TEST(chain_does_not_requeue) {
@@ -169,5 +236,6 @@ TEST(machines) {
 }
 
 TEST_MAIN(TEST_CASE(words_survive_a_shell), TEST_CASE(variables), TEST_CASE(script_has_what_was_asked_for),
-          TEST_CASE(chain_does_not_requeue), TEST_CASE(nothing_becomes_code), TEST_CASE(lines_for_sbatch_are_plain),
-          TEST_CASE(machines))
+          TEST_CASE(chain_does_not_requeue), TEST_CASE(one_machine_without_gres),
+          TEST_CASE(preprocessing_goes_on_while_it_gets_further), TEST_CASE(nothing_becomes_code),
+          TEST_CASE(lines_for_sbatch_are_plain), TEST_CASE(machines))
