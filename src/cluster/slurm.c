@@ -201,6 +201,8 @@ static void body(const struct slurm_job *job, struct buffer *out) {
         "    code=$?\n"
         "    [ -z \"$interrupted\" ] && break\n"
         "done\n"
+        "# Bash 5.2 loses the code of a step that ends in the instant of a signal: it counts as ended by the warning.\n"
+        "[ \"$code\" -lt 0 ] && code=138\n"
         "wait\n"
         "for log in \"$logs\"/rank-*.log; do\n"
         "    [ \"$code\" = 0 ] || [ \"$log\" = \"$logs/rank-0.log\" ] || ! [ -s \"$log\" ] || tail -n 3 -v \"$log\"\n"
