@@ -26,7 +26,7 @@ prepare=(preprocess --input "$work/a.jsonl" --output-prefix "$work/b")
 has() { grep -q -- "$1" "$work/out" && pass || fail "no $1 in the script"; }
 has_not() { grep -q -- "$1" "$work/out" && fail "$1 in the script" || pass; }
 expect 2 "did you mean --input" "${slurm[@]}" preprocess --inpt "$work/a.jsonl" --output-prefix b
-expect 0 "usage: bevatron preprocess" "${slurm[@]}" preprocess --help
+expect 0 "usage: bevatron" "${slurm[@]}" preprocess --help
 has_not "#SBATCH"
 expect 2 "--array-chain is for train" "${slurm[@]}" --array-chain 3 "${prepare[@]}"
 
