@@ -30,15 +30,23 @@ static unsigned char *entry_at(const struct choices *choices, int64_t i) {
     return choices->entries + (size_t)i * entry_bytes(choices);
 }
 
-const void *choices_find(const struct choices *choices, const void *key) {
+static unsigned char *find_entry(const struct choices *choices, const void *key) {
     for (int64_t i = 0; i < choices->count; i++)
         if (memcmp(entry_at(choices, i), key, choices->key_bytes) == 0)
-            return entry_at(choices, i) + choices->key_bytes;
+            return entry_at(choices, i);
     return NULL;
 }
 
+const void *choices_find(const struct choices *choices, const void *key) {
+    const unsigned char *entry = find_entry(choices, key);
+    return entry ? entry + choices->key_bytes : NULL;
+}
+
 void choices_add(struct choices *choices, const void *key, const void *value) {
-    if (choices->count == CHOICES_MOST || choices_find(choices, key))
+    unsigned char *known = find_entry(choices, key);
+    if (known)
+        memcpy(known + choices->key_bytes, value, choices->value_bytes);
+    if (known || choices->count == CHOICES_MOST)
         return;
     if (choices->count == choices->capacity) {
         choices->capacity = choices->capacity ? 2 * choices->capacity : 64;
@@ -96,7 +104,8 @@ void choices_read(struct choices *choices, const char *text) {
             at = NULL;
         if (!at || *at++ != '\n')
             break;
-        choices_add(choices, entry, value);
+        if (!find_entry(choices, entry))
+            choices_add(choices, entry, value);
     }
     free(entry);
 }
@@ -128,8 +137,13 @@ void choices_share(struct choices *choices, const struct device_peers *peers) {
 
 void choices_save(struct choices *choices, const char *path) {
     struct buffer text = {0};
-    choices_load(choices, path);
-    choices_print(choices, &text);
+    struct choices all;
+    choices_open(&all, choices->identity, choices->key_bytes, choices->value_bytes);
+    for (int64_t i = 0; i < choices->count; i++)
+        choices_add(&all, entry_at(choices, i), entry_at(choices, i) + choices->key_bytes);
+    choices_load(&all, path);
+    choices_print(&all, &text);
+    choices_close(&all);
     if (file_write_all(path, text.data, text.length) < 0) {
         if (!choices->is_broken)
             log_warn("%s; the next run finds out again what is fastest", error_message());

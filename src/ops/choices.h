@@ -23,7 +23,7 @@ void choices_close(struct choices *choices);
 
 // The value of a key, or NULL.
 const void *choices_find(const struct choices *choices, const void *key);
-// Nothing where the key is known already, or where there is no more room.
+// In place of what the key had; nothing where it is new and there is no more room.
 void choices_add(struct choices *choices, const void *key, const void *value);
 
 // The text of a file: the identity, then "KEY VALUE" in hexadecimal, a line each. Reading adds what is not known, up to
@@ -31,8 +31,8 @@ void choices_add(struct choices *choices, const void *key, const void *value);
 void choices_print(const struct choices *choices, struct buffer *out);
 void choices_read(struct choices *choices, const char *text);
 
-// A file that is not there, or cannot be read, is as good as an empty one. Saving takes in what others have written to
-// the file meanwhile.
+// A file that is not there, or cannot be read, is as good as an empty one. Saving leaves in the file what others have
+// written to it meanwhile, and takes none of it into the list, which may have to stay the same as other ranks'.
 void choices_load(struct choices *choices, const char *path);
 void choices_save(struct choices *choices, const char *path);
 

@@ -205,15 +205,16 @@ bool matmul_can_time(const struct cuda_device *cuda, const struct matmul_key *ke
 
 void matmul_choose(struct cuda_device *cuda, struct matmul_plan *plan, const struct op_matmul *op) {
     bool is_timed = is_worth_timing(cuda, &plan->key);
-    struct matmul_choice known;
-    if (is_timed && matmul_memory_find(cuda->memory, &plan->key, &known) && is_valid(cuda, plan, &known)) {
-        plan->choice = known;
-        plan->is_final = true;
-        return;
-    }
     bool times_now = matmul_can_time(cuda, &plan->key, op);
     if (!times_now && plan->choice.has_algorithm)
         return;
+    struct matmul_choice known;
+    if (is_timed && matmul_memory_find(cuda->memory, &plan->key, &known) && is_valid(cuda, plan, &known)) {
+        plan->choice = known;
+        // Ranks that joined come to an end together, when the product can be timed, whatever their libraries take.
+        plan->is_final = times_now || !cuda->memory->peers.broadcast;
+        return;
+    }
     struct candidates list = {};
     int wanted = times_now ? MOST_CANDIDATES / 2 : 1;
     if (can_fuse(&plan->key))

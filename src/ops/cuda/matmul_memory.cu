@@ -1,8 +1,9 @@
 // The algorithms that were chosen for matrix products, in this run and in earlier ones, and by which rank. The list and
 // its file are ops/choices.c's; what it names is checked by the library before it is used.
 //
-// Of the ranks that joined (see device_join) the first times products for all: everybody comes to a product of a new
-// shape with the same list, so everybody knows that it is timed now, and those behind wait for the answer.
+// Of the ranks that joined (see device_join) the first chooses for all: everybody comes to the products in the same
+// order, so those behind wait for the answer when they come to a new one. They do so also where they know it from the
+// list, because the first may find that its library refuses what the list says and time it again.
 #include "ops/cuda/matmul.cuh"
 
 #include <stdio.h>
@@ -58,17 +59,15 @@ extern "C" void cuda_join(struct device *device, const struct device_peers *peer
 
 void matmul_decide(struct cuda_device *cuda, struct matmul_plan *plan, const struct op_matmul *op) {
     struct matmul_memory *memory = cuda->memory;
-    struct matmul_choice choice = {};
-    bool is_joint = memory->peers.broadcast && matmul_can_time(cuda, &plan->key, op) &&
-                    !matmul_memory_find(memory, &plan->key, &choice);
+    bool is_joint = memory->peers.broadcast && matmul_can_time(cuda, &plan->key, op);
     if (!is_joint || memory->peers.rank == 0)
         matmul_choose(cuda, plan, op);
     if (!is_joint)
         return;
-    choice = plan->choice;
+    struct matmul_choice choice = plan->choice;
     memory->peers.broadcast(memory->peers.context, &choice, sizeof choice);
-    // The first rank too, where none of its candidates ran: all must know the same shapes.
+    if (memory->peers.rank == 0)
+        return;
     choices_add(&memory->choices, &plan->key, &choice);
-    if (memory->peers.rank != 0)
-        matmul_choose(cuda, plan, op);
+    matmul_choose(cuda, plan, op);
 }
