@@ -221,7 +221,9 @@ static int run_model(struct evaluate_options *options, struct session *session, 
         status = state_load(step, path, false, NULL);
     if (status == 0)
         status = (options->cloze ? run_cloze : run_perplexity)(options, session, step, tokenizer);
-    step_close(step);
+    // Of several ranks one that failed ends them all; its device may wait for a message that nobody will send.
+    if (status == 0 || session->place.size == 1)
+        step_close(step);
     return status;
 }
 

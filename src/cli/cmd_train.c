@@ -5,6 +5,7 @@
 #include "cli/session.h"
 #include "config/config.h"
 #include "train/dry_run.h"
+#include "train/signals.h"
 #include "train/state.h"
 #include "train/trainer.h"
 
@@ -126,6 +127,7 @@ int cmd_train(int argc, char **argv) {
     int started_code;
     if (ranks_start(NULL, &argc, argv, &started_code))
         return started_code;
+    signals_install_warning();
     // Ranks first: what is said about the flags is said by rank 0 alone.
     if (session_start(&session) < 0)
         return command_failed();

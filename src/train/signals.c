@@ -19,14 +19,22 @@ static void remember(int number) {
     received = number;
 }
 
-void signals_install(void) {
+static void install(int number) {
     struct sigaction action;
     memset(&action, 0, sizeof action);
     action.sa_handler = remember;
     action.sa_flags = SA_RESTART;
-    sigaction(SIGTERM, &action, NULL);
-    sigaction(SIGINT, &action, NULL);
-    sigaction(SIGUSR1, &action, NULL);
+    sigaction(number, &action, NULL);
+}
+
+void signals_install_warning(void) {
+    install(SIGUSR1);
+}
+
+void signals_install(void) {
+    install(SIGTERM);
+    install(SIGINT);
+    install(SIGUSR1);
     // Someone who looks at a run through a pipe and goes away must not end it.
     signal(SIGPIPE, SIG_IGN);
 }

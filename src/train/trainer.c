@@ -26,8 +26,8 @@
 // What has gathered since the last log line.
 struct interval {
     double seconds, tokens;
-    double loss, pair_loss;  // sum over iterations that were not skipped
-    int64_t iterations, skipped, nan;
+    double loss, pair_loss;  // sum over the good iterations, whose loss and gradient are finite
+    int64_t iterations, good, skipped, nan;
 };
 
 struct trainer {
@@ -178,6 +178,9 @@ static int evaluate(struct trainer *trainer, enum split split, bool is_final) {
         return 0;
     if (is_final)
         log_info("Evaluating on %" PRId64 " samples", config->eval_iters * config->global_batch_size);
+    // As a whole also where it is cut short: the validations after a resume then see the samples they would have seen.
+    if (split == SPLIT_VALID)
+        trainer->at.consumed_valid_samples += config->eval_iters * config->global_batch_size;
     double started = clock_seconds();
     int64_t per_step = config->global_batch_size / (config->micro_batch_size * config->data_parallel_size);
     struct step_losses sum = {0};
@@ -191,8 +194,6 @@ static int evaluate(struct trainer *trainer, enum split split, bool is_final) {
         step_take_losses(trainer->step, step_worth_ahead(trainer->step), &sum);
     }
     step_take_losses(trainer->step, 0, &sum);
-    if (split == SPLIT_VALID)
-        trainer->at.consumed_valid_samples += config->eval_iters * config->global_batch_size;
     struct metrics_eval eval = {
         .wall_seconds = clock_wall_seconds(),
         .iteration = trainer->at.iteration,
@@ -340,7 +341,7 @@ static void report_iteration(struct trainer *trainer, const struct step_result *
     report_step(trainer->report, &metrics);
     if (!has_line(trainer, trainer->at.iteration))
         return;
-    int64_t good = interval->iterations - interval->skipped;
+    int64_t good = interval->good;
     double mean = interval->seconds / (double)interval->iterations;
     metrics.elapsed_ms = mean * 1e3;
     metrics.tokens_per_second = interval->tokens / interval->seconds;
@@ -370,6 +371,7 @@ static int finish_iteration(struct trainer *trainer) {
     if (isfinite(result.grad_norm))
         trainer->at.schedule_samples += batch_size;
     if (isfinite(result.loss) && isfinite(result.grad_norm)) {
+        trainer->interval.good++;
         trainer->interval.loss += result.loss;
         trainer->interval.pair_loss += result.pair_loss;
     } else {
@@ -567,6 +569,9 @@ int trainer_run(const struct trainer_options *options, enum exit_code *exit_code
     if (status == 0 && options->plot && trainer.report)
         report_plot_loss(trainer.report, stdout);
     report_close(trainer.report);
+    // The device may wait for a message that nobody will send, and closing waits for the device.
+    if (status < 0 && options->mesh->size > 1)
+        return -1;
     for (int split = 0; split < SPLIT_COUNT; split++)
         loader_close(trainer.loaders[split]);
     datasets_close(&trainer.datasets);

@@ -16,7 +16,7 @@ struct trainer_options {
 };
 
 // Runs until the iterations are done or something ends it. *exit_code is EXIT_CODE_OK or EXIT_CODE_STOPPED; -1 on
-// error.
+// error, and then what one of several ranks holds stays open: the process must end, see session_failed.
 int trainer_run(const struct trainer_options *options, enum exit_code *exit_code);
 
 #endif

@@ -125,6 +125,9 @@ wait "$pid"
 code=$?
 [ "$code" = 210 ] && pass || fail "exit code $code instead of 210 after two SIGUSR1 during evaluation"
 [ -f "$work/warned/latest_checkpointed_iteration.txt" ] && pass || fail "no checkpoint after a signal during evaluation"
+# The evaluation counts as a whole, so that those after a resume see the samples they would have seen.
+expect 0 "600000" "$BEVATRON" checkpoint inspect "$work/warned"
+grep "600000" "$work/out" | grep -q "consumed_valid_samples" && pass || fail "samples of an evaluation that was cut short"
 
 # Evaluation that becomes rarer on resume, and a smaller batch: the data must last all the same.
 expect 0 "exiting program at iteration 4" "$BEVATRON" train "${model[@]}" --train-iters 8 --eval-interval 1 \
