@@ -368,26 +368,22 @@ static struct flag_command flag_command(struct flag_table tables[TABLES]) {
     };
 }
 
-int preprocess_check(const struct preprocess_reader *reader, int argc, char **argv) {
+// Where the work has got to, from which the same command continues; NULL where it would begin anew.
+static char *journal_of(const struct options *options) {
+    for (int64_t i = 0; i < options->input.count; i++)
+        if (strcmp(options->input.items[i], "-") == 0)
+            return NULL;
+    return options->restart ? NULL : memory_printf("%s.unfinished/journal", options->output_prefix);
+}
+
+int preprocess_check(const struct preprocess_reader *reader, int argc, char **argv, char **journal) {
     struct flag_table tables[TABLES];
     const struct flag_command command = flag_command(tables);
     struct options options;
     int status = flags_parse(&command, &options, argc, argv);
     if (status == 0)
         reader->read(reader->context, &command, &options);
-    flags_free(&command, &options);
-    return status;
-}
-
-int preprocess_check_flags(int argc, char **argv, char **journal) {
-    struct flag_table tables[TABLES];
-    const struct flag_command command = flag_command(tables);
-    struct options options;
-    int status = flags_parse(&command, &options, argc, argv);
-    bool can_continue = status == 0 && !options.restart;
-    for (int64_t i = 0; can_continue && i < options.input.count; i++)
-        can_continue = strcmp(options.input.items[i], "-") != 0;
-    *journal = can_continue ? memory_printf("%s.unfinished/journal", options.output_prefix) : NULL;
+    *journal = status == 0 ? journal_of(&options) : NULL;
     flags_free(&command, &options);
     return status;
 }

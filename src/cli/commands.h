@@ -21,10 +21,6 @@ int cmd_tokenizer(int argc, char **argv);
 int cmd_train(int argc, char **argv);
 int cmd_version(int argc, char **argv);
 
-// The flags of a preprocess command, checked and not run: 0, FLAGS_HELP or -1. *journal, to be freed, is the file that
-// changes as the work gets on and from which the same command continues; NULL where it would begin anew.
-int preprocess_check_flags(int argc, char **argv, char **journal);
-
 // Prints the thread's error on stderr and returns its exit code: `return command_failed();`
 int command_failed(void);
 
@@ -58,8 +54,9 @@ struct preprocess_reader {
     void (*read)(void *context, const struct flag_command *flags, const void *options);
     void *context;
 };
-// The flags of preprocess, checked and shown, for those who start it elsewhere. 0, FLAGS_HELP or -1.
-int preprocess_check(const struct preprocess_reader *reader, int argc, char **argv);
+// The flags of preprocess, checked and shown, for those who start it elsewhere. 0, FLAGS_HELP or -1; *journal as
+// launch_check has it.
+int preprocess_check(const struct preprocess_reader *reader, int argc, char **argv, char **journal);
 
 // What was found of something that was proved, as JSON: {"KIND": NAME, "is_whole": …, "error": …}; NULL for no error.
 void command_print_verdict(const char *kind, const char *name, const char *error);

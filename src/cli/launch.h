@@ -26,8 +26,9 @@ void launch_command_free(struct launch_command *command);
 void launch_command_add(struct launch_command *command, const char *flag, const char *value);
 
 // Checks the flags of a command that is not train, as far as it can be done without running it (preprocess). 0,
-// FLAGS_HELP where they ask for help, which has been printed, or -1.
-int launch_check(struct launch_command *command);
+// FLAGS_HELP where they ask for help, which has been printed, or -1. *journal, to be freed, is the file that changes as
+// the work gets on and from which the same command continues; NULL where it would begin anew.
+int launch_check(struct launch_command *command, char **journal);
 // The flags of a train command, checked as train itself will check them on `ranks` ranks. The config is to be freed
 // with launch_config_free in any case.
 int launch_config(struct config *config, struct launch_command *command, int64_t ranks);

@@ -144,10 +144,12 @@ static void write_out(void *context, const struct flag_command *flags, const voi
     command->rest_count = count;
 }
 
-int launch_check(struct launch_command *command) {
+int launch_check(struct launch_command *command, char **journal) {
+    *journal = NULL;
     if (strcmp(command->rest[0], "preprocess") != 0)
         return 0;
-    return preprocess_check(&(struct preprocess_reader){write_out, command}, command->rest_count, command->rest);
+    return preprocess_check(&(struct preprocess_reader){write_out, command}, command->rest_count, command->rest,
+                            journal);
 }
 
 int launch_config(struct config *config, struct launch_command *command, int64_t ranks) {

@@ -1,6 +1,7 @@
 // bevatron launch kubernetes: checks the flags of the run, writes the manifest of a job and applies it with kubectl.
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/log.h"
 #include "base/memory.h"
 #include "base/process.h"
 #include "cli/launch.h"
@@ -173,32 +174,39 @@ static char *first_pod(const struct kubernetes_job *job) {
     return memory_printf("%.*s%s%s", (int)(at - pattern), pattern, job->name, at + 2);
 }
 
-// Waits for the pod to be there, then this process becomes kubectl logs.
+// Waits until the pod runs or has ended. A cluster that grows for a job, or a large image, takes its time: what is
+// waited for is said once a minute.
+static int wait_for_pod(const char *selector, const char *flag, const char *name_space) {
+    const char *const get[] = {"kubectl", "get",      "pods", "-l", selector, "-o", "jsonpath={.items[*].status.phase}",
+                               flag,      name_space, NULL};
+    enum { PAUSE = 2, MINUTE = 60 };
+    for (int64_t waited = 0;; waited += PAUSE) {
+        struct process_result result;
+        TRY(process_run(get, NULL, &result));
+        const char *phase = buffer_string(&result.output);
+        bool has_begun = result.exit_code == 0 && *phase && !strstr(phase, "Pending");
+        int status = result.exit_code == 0 ? 0
+                                           : error_set("the job is there, but kubectl cannot find its pods: %s",
+                                                       buffer_string(&result.errors));
+        process_result_free(&result);
+        if (status < 0 || has_begun)
+            return status;
+        if (waited % MINUTE == 0 && waited > 0)
+            log_info("waiting for the first pod; `kubectl describe pods -l %s` says what for", selector);
+        clock_sleep(PAUSE);
+    }
+}
+
+// Waits for the first rank's pod, then this process becomes kubectl logs.
 static int follow(const struct kubernetes_job *job) {
     char *selector = first_pod(job);
-    const char *name_space = job->name_space ? job->name_space : "";
+    const char *name_space = job->name_space;
     const char *flag = job->name_space ? "--namespace" : "--v=0";
-    const char *const wait[] = {"kubectl",
-                                "wait",
-                                "--for=condition=Ready",
-                                "pod",
-                                "-l",
-                                selector,
-                                "--timeout=600s",
-                                flag,
-                                job->name_space ? name_space : NULL,
-                                NULL};
-    for (int attempt = 0; attempt < 60; attempt++) {
-        struct process_result result;
-        int status = process_run(wait, NULL, &result), code = result.exit_code;
-        bool is_early = status == 0 && code != 0 && strstr(buffer_string(&result.errors), "no matching resources");
-        process_result_free(&result);
-        if (status < 0 || !is_early)
-            break;
-        clock_sleep(2);
+    if (wait_for_pod(selector, flag, name_space) < 0) {
+        free(selector);
+        return -1;
     }
-    const char *const logs[] = {
-        "kubectl", "logs", "--follow", "--tail=-1", "-l", selector, flag, job->name_space ? name_space : NULL, NULL};
+    const char *const logs[] = {"kubectl", "logs", "--follow", "--tail=-1", "-l", selector, flag, name_space, NULL};
     fflush(NULL);
     execvp("kubectl", (char *const *)(uintptr_t)logs);
     free(selector);
@@ -250,7 +258,9 @@ static int launch(void *given_options, struct launch_command *command, struct co
         return error_set_code(EXIT_CODE_USAGE, "a job is one pod; leave --nodes at 1");
     const char **words = NULL;
     command->is_elsewhere = true;
-    int checked = launch_check(command);
+    char *journal = NULL;  // a pod that is started again continues by itself
+    int checked = launch_check(command, &journal);
+    free(journal);
     if (checked != 0)
         return checked == FLAGS_HELP ? EXIT_CODE_OK : -1;
     if (is_train) {

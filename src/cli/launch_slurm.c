@@ -178,8 +178,7 @@ static int prepare_train(struct launch_command *command, struct slurm_options *o
 }
 
 // A command of one process. Only preprocess goes on where it stopped: *journal. FLAGS_HELP where help was asked for.
-static int prepare_other(const struct launch_command *command, struct slurm_options *options, int64_t ranks,
-                         char **journal) {
+static int prepare_other(struct launch_command *command, struct slurm_options *options, int64_t ranks, char **journal) {
     const char *name = command->rest[0];
     if (ranks > 1)
         return error_set_code(EXIT_CODE_USAGE,
@@ -188,8 +187,7 @@ static int prepare_other(const struct launch_command *command, struct slurm_opti
                               name);
     if (options->array_chain > 0)
         return error_set_code(EXIT_CODE_USAGE, "--array-chain is for train; %s is one job", name);
-    int status =
-        strcmp(name, "preprocess") == 0 ? preprocess_check_flags(command->rest_count, command->rest, journal) : 0;
+    int status = launch_check(command, journal);
     return status == 0 && *journal ? fit_warning(options) : status;
 }
 
@@ -280,8 +278,6 @@ static int launch(void *given_options, struct launch_command *command, struct co
     bool can_continue = config->save || journal;
     if (status == 0)
         status = fit_requeues(options, can_continue, name);
-    if (status == 0)
-        status = launch_check(command);
     if (status != 0) {
         free(journal);
         return status < 0 ? -1 : EXIT_CODE_OK;

@@ -152,10 +152,15 @@ static void variable_number(struct yaml *y, const char *name, int64_t value) {
     variable(y, name, text);
 }
 
+// The last, without which NCCL would fall back to TCP, is for jobs of several machines: one needs no network.
 static const struct {
     const char *name, *value;
-} efa_variables[] = {{"FI_PROVIDER", "efa"}, {"NCCL_SOCKET_IFNAME", "^docker,lo,veth"}};
-enum { EFA_VARIABLES = sizeof efa_variables / sizeof efa_variables[0] };
+} efa_variables[] = {{"FI_PROVIDER", "efa"}, {"NCCL_SOCKET_IFNAME", "^docker,lo,veth"}, {"NCCL_NET", "AWS Libfabric"}};
+
+static int efa_variable_count(const struct kubernetes_job *job) {
+    int count = sizeof efa_variables / sizeof efa_variables[0];
+    return job->efa <= 0 ? 0 : job->nodes > 1 ? count : count - 1;
+}
 
 // Where the first pod is, for those kinds whose operator does not say it, and what the user adds.
 static void variables(struct yaml *y, const struct kubernetes_job *job, const char *master) {
@@ -169,7 +174,7 @@ static void variables(struct yaml *y, const struct kubernetes_job *job, const ch
         variable_number(y, "BEVATRON_NODES", job->nodes);
         variable(y, "BEVATRON_JOB_TOKEN", job->name);
     }
-    for (int i = 0; job->efa > 0 && i < EFA_VARIABLES; i++)
+    for (int i = 0; i < efa_variable_count(job); i++)
         variable(y, efa_variables[i].name, efa_variables[i].value);
     for (int64_t i = 0; has_own && i < job->environment->count; i++) {
         const char *pair = job->environment->items[i];
@@ -446,7 +451,7 @@ static void mpirun_words(const struct kubernetes_job *job, struct string_list *w
     // Ranks are started over ssh, whose sessions have nothing of the container's environment.
     passed_on(words, "PATH", 4);
     passed_on(words, "LD_LIBRARY_PATH", 15);
-    for (int i = 0; job->efa > 0 && i < EFA_VARIABLES; i++)
+    for (int i = 0; i < efa_variable_count(job); i++)
         passed_on(words, efa_variables[i].name, strlen(efa_variables[i].name));
     for (int64_t i = 0; job->environment && i < job->environment->count; i++)
         passed_on(words, job->environment->items[i], strcspn(job->environment->items[i], "="));

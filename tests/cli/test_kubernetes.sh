@@ -44,6 +44,11 @@ expect 0 "done" "${submit[@]}" --watch --namespace team
 grep -q "^apply -f -" "$work/arguments" && grep -q "^logs --follow .*jobset-name=train.*--namespace team" "$work/arguments" &&
     pass || fail "kubectl got $(cat "$work/arguments")"
 grep -q 'kind: "JobSet"' "$work/applied" && pass || fail "nothing was applied"
+# A pod that waits first, and one that has ended before anybody looked, are followed alike; where pods cannot be asked for, that is said.
+stand_in "case \$1 in apply) cat >/dev/null ;; get) [ -e $work/asked ] && echo Succeeded || echo Pending; touch $work/asked ;; logs) echo the log ;; esac"
+expect 0 "the log" "${submit[@]}" --watch
+stand_in "case \$1 in apply) cat >/dev/null ;; get) echo 'pods is forbidden' >&2; exit 1 ;; logs) echo the log ;; esac"
+expect 1 "kubectl cannot find its pods: pods is forbidden" "${submit[@]}" --watch
 # What kubectl says: the first three of 1.20.2, recorded; the others in the words of newer ones and of the API server.
 refuses() {
     printf '%s\n' "$1" >"$work/complaint"

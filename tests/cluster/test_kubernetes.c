@@ -63,6 +63,7 @@ TEST(every_kind_has_its_fields) {
             if (!strstr(buffer_string(&out), wanted[kind][i]))
                 test_fail("kind %d has no %s", kind, wanted[kind][i]);
         EXPECT(strstr(buffer_string(&out), "vpc.amazonaws.com/efa: 32") != NULL);
+        EXPECT((strstr(buffer_string(&out), "\"NCCL_NET\"") != NULL) == (job.nodes > 1));
         // Huge pages want memory or processors with them; a request will do.
         EXPECT(strstr(buffer_string(&out), "hugepages-2Mi: \"5120Mi\"\n") != NULL);
         EXPECT(strstr(buffer_string(&out), "memory: \"16Gi\"\n") != NULL);
