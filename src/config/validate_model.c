@@ -180,8 +180,9 @@ static void validate_recompute(struct config *config, struct complaints *complai
         const char *name = config->recompute_modules.items[i];
         if (!is(name, "core_attn") && !is(name, "mlp_act") && !is(name, "layernorm"))
             complain(complaints,
-                     "--recompute-modules %s is not implemented in this version; core_attn and mlp_act are, and "
-                     "layernorm is always recomputed",
+                     "--recompute-modules %s cannot be recomputed alone; core_attn and mlp_act can, layernorm always "
+                     "is, and "
+                     "--recompute-granularity full recomputes whole layers",
                      name);
     }
     if (is(config->recompute_granularity, "full") && !config->recompute_method)

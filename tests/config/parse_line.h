@@ -4,6 +4,7 @@
 
 #include "base/memory.h"
 #include "config/config.h"
+#include "words.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,14 +14,7 @@ static inline int parse_line(struct config *config, const char *line) {
     struct string_list words = {0};
     char *copy = memory_string(line);
     string_list_add(&words, "train");
-    for (char *word = copy; *word;) {
-        size_t length = strcspn(word, " ");
-        char *next = word + length + (word[length] == ' ');
-        word[length] = '\0';
-        if (length)
-            string_list_add(&words, word);
-        word = next;
-    }
+    split_words(&words, copy);
     int status = config_parse(config, (int)words.count, words.items);
     string_list_free(&words);
     free(copy);

@@ -4,6 +4,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "config/flag.h"
+#include "words.h"
 #include <stddef.h>
 
 struct inner {
@@ -104,14 +105,7 @@ static int parse(const char *line) {
     flags_free(&command, &options);
     struct string_list words = {0};
     char *copy = memory_printf("try %s --num-layers 2", line);
-    for (char *word = copy; *word;) {
-        size_t length = strcspn(word, " ");
-        char *next = word + length + (word[length] == ' ');
-        word[length] = '\0';
-        if (length)
-            string_list_add(&words, word);
-        word = next;
-    }
+    split_words(&words, copy);
     int status = flags_parse(&command, &options, (int)words.count, words.items);
     string_list_free(&words);
     free(copy);

@@ -240,7 +240,8 @@ TEST(models) {
 
 TEST(not_implemented) {
     static const char *const bad[][2] = {
-        {"--recompute-activations --recompute-modules core_attn mlp", "--recompute-modules mlp is not implemented"},
+        {"--recompute-activations --recompute-modules core_attn mlp",
+         "--recompute-modules mlp cannot be recomputed alone"},
         {"--optimizer sgd", "--optimizer sgd is not implemented in this version; leave it out or give adam"},
         {"--overlap-param-gather", "give --use-distributed-optimizer and --overlap-grad-reduce too"},
         {"--dataloader-type cyclic", "--dataloader-type cyclic"},

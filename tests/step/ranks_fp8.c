@@ -6,6 +6,7 @@
 #include "base/rng.h"
 #include "step/step.h"
 #include "test.h"
+#include "words.h"
 
 #include <math.h>
 
@@ -47,13 +48,7 @@ static int next_input(void *context, struct step_input *input) {
 static void parse(struct config *config, const char *flags, int ranks) {
     char *line = memory_printf("%s%s", MODEL, flags);
     struct string_list words = {0};
-    for (char *word = line, *next; *word; word = next) {
-        size_t length = strcspn(word, " ");
-        next = word + length + (word[length] == ' ');
-        word[length] = '\0';
-        if (length > 0)
-            string_list_add(&words, word);
-    }
+    split_words(&words, line);
     EXPECT_OK(config_parse(config, (int)words.count, words.items));
     EXPECT_OK(config_validate_for(config, ranks, CONFIG_TRAIN));
     EXPECT_OK(config_pad_vocab(config, config->vocab_size));

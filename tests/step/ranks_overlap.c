@@ -138,11 +138,5 @@ TEST(computation_and_communication_of_the_same_length_hide_each_other) {
 int main(void) {
     const struct test_case cases[] = {TEST_CASE(a_step_takes_the_longer_of_computation_and_communication),
                                       TEST_CASE(computation_and_communication_of_the_same_length_hide_each_other)};
-    if (ranks_open(&ranks) < 0) {
-        printf("%s\n", error_message());
-        return 1;
-    }
-    int status = test_main(cases, sizeof cases / sizeof cases[0]);
-    ranks_close(&ranks);
-    return status;
+    return ranks_test_main(&ranks, cases, sizeof cases / sizeof cases[0]);
 }

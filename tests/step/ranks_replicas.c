@@ -79,11 +79,5 @@ int main(void) {
     const struct test_case cases[] = {TEST_CASE(a_bit_on_one_data_parallel_rank),
                                       TEST_CASE(a_bit_of_what_ranks_that_share_layers_hold_whole),
                                       TEST_CASE(a_bit_of_what_two_stages_hold)};
-    if (ranks_open(&ranks) < 0) {
-        printf("%s\n", error_message());
-        return 1;
-    }
-    int status = test_main(cases, sizeof cases / sizeof cases[0]);
-    ranks_close(&ranks);
-    return status;
+    return ranks_test_main(&ranks, cases, sizeof cases / sizeof cases[0]);
 }

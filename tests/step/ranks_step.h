@@ -6,6 +6,7 @@
 #include "base/rng.h"
 #include "step/step.h"
 #include "test.h"
+#include "words.h"
 
 enum { RANKS_MOST_PARTS = 8 };
 
@@ -41,13 +42,7 @@ static inline void ranks_close(struct ranks *ranks) {
 static inline void rank_step_parse(struct config *config, const char *flags, int ranks) {
     char *line = memory_printf("train --mock-data --lr 1e-3 --train-iters 10 --tokenizer-type NullTokenizer %s", flags);
     struct string_list words = {0};
-    for (char *word = line, *next; *word; word = next) {
-        size_t length = strcspn(word, " ");
-        next = word + length + (word[length] == ' ');
-        word[length] = '\0';
-        if (length > 0)
-            string_list_add(&words, word);
-    }
+    split_words(&words, line);
     EXPECT_OK(config_parse(config, (int)words.count, words.items));
     EXPECT_OK(config_validate_for(config, ranks, CONFIG_TRAIN));
     EXPECT_OK(config_pad_vocab(config, config->vocab_size));
@@ -106,6 +101,17 @@ static inline struct step_result rank_step_train(struct rank_step *r, int64_t mi
     struct step_source source = {.next = rank_step_next, .context = r, .count = micro_batches};
     EXPECT_OK(step_train(r->step, &source, 1e-3, 0.01));
     return step_result(r->step);
+}
+
+// The main of a program of several ranks: their world is open while the cases run.
+static inline int ranks_test_main(struct ranks *ranks, const struct test_case *cases, size_t count) {
+    if (ranks_open(ranks) < 0) {
+        printf("%s\n", error_message());
+        return 1;
+    }
+    int status = test_main(cases, count);
+    ranks_close(ranks);
+    return status;
 }
 
 #endif

@@ -185,11 +185,5 @@ int main(void) {
                                       TEST_CASE(tensor_parallel_ranks_sum_the_stream),
                                       TEST_CASE(a_divided_stream_is_gathered_and_scattered),
                                       TEST_CASE(stages_send_the_stream_and_its_gradient_once)};
-    if (ranks_open(&ranks) < 0) {
-        printf("%s\n", error_message());
-        return 1;
-    }
-    int status = test_main(cases, sizeof cases / sizeof cases[0]);
-    ranks_close(&ranks);
-    return status;
+    return ranks_test_main(&ranks, cases, sizeof cases / sizeof cases[0]);
 }

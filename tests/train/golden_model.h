@@ -7,6 +7,7 @@
 #include "checkpoint/safetensors.h"
 #include "step/step.h"
 #include "test.h"
+#include "words.h"
 
 enum { GOLDEN_STEPS = 10 };
 
@@ -56,13 +57,7 @@ static inline void golden_parse(struct golden_model *g, const char *more) {
                                "--vocab-size 37 %s",
                                safetensors_metadata(&g->file, "flags"), more);
     struct string_list words = {0};
-    for (char *word = line, *next; *word; word = next) {
-        size_t length = strcspn(word, " ");
-        next = word + length + (word[length] == ' ');
-        word[length] = '\0';
-        if (length > 0)
-            string_list_add(&words, word);
-    }
+    split_words(&words, line);
     EXPECT_OK(config_parse(&g->config, (int)words.count, words.items));
     EXPECT_OK(config_validate_for(&g->config, 1, CONFIG_TRAIN));
     string_list_free(&words);

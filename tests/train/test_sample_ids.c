@@ -9,6 +9,7 @@
 #include "ops/device.h"
 #include "test.h"
 #include "train/datasets.h"
+#include "words.h"
 
 #include <inttypes.h>
 #include <unistd.h>
@@ -48,12 +49,7 @@ static void parse(struct config *config, const struct layout *layout, const char
         " --tensor-model-parallel-size %d --pipeline-model-parallel-size %d",
         prefix, T, SAMPLES, layout->micro_batch, layout->tensor, layout->pipeline);
     struct string_list words = {0};
-    for (char *word = flags, *next; *word; word = next) {
-        size_t length = strcspn(word, " ");
-        next = word + length + (word[length] == ' ');
-        word[length] = '\0';
-        string_list_add(&words, word);
-    }
+    split_words(&words, flags);
     EXPECT_OK(config_parse(config, (int)words.count, words.items));
     EXPECT_OK(config_validate_for(config, layout->ranks, CONFIG_TRAIN));
     EXPECT_OK(config_pad_vocab(config, config->vocab_size));
