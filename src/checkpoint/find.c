@@ -84,7 +84,7 @@ static int prove_share(const struct checkpoint_find *find, struct request *reque
     int result = read_manifest(&manifest, path);
     if (self == 0)
         request->digest = result == 0 ? manifest_digest(&manifest) : -1;
-    comm_await_i64(find->all, &request->digest, 1, 0, "manifest of the checkpoint");
+    comm_broadcast_i64(find->all, &request->digest, 1, 0, "manifest of the checkpoint");
     // Where the first rank has none to compare with, its own message is what counts.
     if (result == 0 && request->digest >= 0 && request->digest != manifest_digest(&manifest))
         result = error_set("%s holds another checkpoint here than on rank 0; --load must be a folder that all machines "
@@ -104,7 +104,7 @@ static int prove_share(const struct checkpoint_find *find, struct request *reque
 static void assist(const struct checkpoint_find *find) {
     for (;;) {
         struct request request = {0};
-        comm_await_i64(find->all, &request.iteration, 1, 0, "checkpoint to prove");
+        comm_broadcast_i64(find->all, &request.iteration, 1, 0, "checkpoint to prove");
         if (request.iteration < 0)
             break;
         (void)prove_share(find, &request);
@@ -114,14 +114,14 @@ static void assist(const struct checkpoint_find *find) {
 
 static void dismiss(const struct checkpoint_find *find) {
     int64_t none = -1;
-    comm_await_i64(find->all, &none, 1, 0, "checkpoint to prove");
+    comm_broadcast_i64(find->all, &none, 1, 0, "checkpoint to prove");
 }
 
 // Whether the checkpoint of an iteration is whole.
 static int prove(const struct checkpoint_find *find, int64_t iteration) {
     if (find->all) {
         struct request request = {.iteration = iteration};
-        comm_await_i64(find->all, &request.iteration, 1, 0, "checkpoint to prove");
+        comm_broadcast_i64(find->all, &request.iteration, 1, 0, "checkpoint to prove");
         return prove_share(find, &request);
     }
     char *path = checkpoint_path(find->folder, iteration);
@@ -239,6 +239,8 @@ static int find_here(const struct checkpoint_find *find, int64_t *iteration) {
 int checkpoint_find(const struct checkpoint_find *find, char **path, int64_t *iteration) {
     *path = NULL;
     int result = 0;
+    if (find->all)
+        comm_patience_begin(find->all, "looking for a checkpoint and proving it");
     if (!find->all || group_rank(find->all) == 0)
         result = find_here(find, iteration);
     else
@@ -247,7 +249,8 @@ int checkpoint_find(const struct checkpoint_find *find, char **path, int64_t *it
         if (group_rank(find->all) == 0)
             dismiss(find);
         result = comm_agree(find->all, result, "checkpoint found");
-        comm_await_i64(find->all, iteration, 1, 0, "iteration of the checkpoint");
+        comm_broadcast_i64(find->all, iteration, 1, 0, "iteration of the checkpoint");
+        comm_patience_end(find->all);
     }
     if (result == 0)
         *path = checkpoint_path(find->folder, *iteration);

@@ -43,7 +43,7 @@ static void place_slice(unsigned char *whole, const unsigned char *slice, const 
 // heads: first every other replica sends its pieces to the head that has the same slice, then the heads send whole
 // slices to the writer. Every rank goes through tensors and senders in the same order, so nobody waits in a circle.
 // Who is waited for may be writing what it was given before, which a slow file system can take any time for: so there
-// is no deadline here. A rank that is lost meanwhile is the launcher's to notice.
+// is no deadline here (comm_patience_begin).
 
 struct place {
     int part, replica;
@@ -70,14 +70,14 @@ static void receive(const struct gather *gather, int from, int64_t count, void *
         die("%s; the slices of a checkpoint need room for the largest one", error_message());
     struct tensor staging = tensor_1d(memory, dtype, count);
     struct comm_request request = comm_receive_start(gather->ranks->stage, staging, from, "checkpoint");
-    comm_await(&request);
+    comm_wait(&request);
     device_copy_out(gather->device, to, staging);
     device_free(gather->device, memory);
 }
 
 static void send(const struct gather *gather, int to, struct tensor x) {
     struct comm_request request = comm_send_start(gather->ranks->stage, x, to, "checkpoint");
-    comm_await(&request);
+    comm_wait(&request);
 }
 
 // The slice of pieces that all replicas hold, put together in host memory by a head.

@@ -141,7 +141,7 @@ static int undo(const struct checkpoint_job *job) {
         log_warn("%s", error_message());
     if (job->all) {
         int64_t nothing = 0;
-        comm_await_i64(job->all, &nothing, 1, 0, "checkpoint undone");
+        comm_broadcast_i64(job->all, &nothing, 1, 0, "checkpoint undone");
     }
     return error_give(note);
 }
@@ -278,13 +278,25 @@ static int end_writing(struct checkpoint_job *job, int status) {
     return 0;
 }
 
-// The others wait until the first rank has published the checkpoint and removed old ones, without a deadline.
+// The others wait until the first rank has published the checkpoint and removed old ones.
 static int end_publishing(const struct checkpoint_job *job, int status) {
     return agree(job, status, "checkpoint published") < 0 ? undo(job) : 0;
 }
 
+// While ranks work with files nobody waits with a deadline, and everybody sees who is lost.
+static void begin_patience(const struct checkpoint_job *job) {
+    if (job->all)
+        comm_patience_begin(job->all, "saving a checkpoint");
+}
+
+static void end_patience(struct group *all) {
+    if (all)
+        comm_patience_end(all);
+}
+
 int checkpoint_save(const struct checkpoint_save *save) {
     struct checkpoint_job *job = open_job(save);
+    begin_patience(job);
     int status = begin(job, save);
     if (status < 0)
         undo(job);
@@ -292,6 +304,7 @@ int checkpoint_save(const struct checkpoint_save *save) {
         status = end_writing(job, write_shares(job, save));
     if (status == 0)
         status = end_publishing(job, job->rank == 0 ? publish(job) : 0);
+    end_patience(job->all);
     close_job(job);
     return status;
 }
@@ -344,20 +357,22 @@ static bool has_room_for_copies(const struct checkpoint_job *job) {
 int checkpoint_save_start(struct checkpoint_job **result, const struct checkpoint_save *save) {
     CHECK(!save->produce);
     struct checkpoint_job *job = open_job(save);
-    *result = NULL;
-    if (begin(job, save) < 0) {
+    struct group *all = job->all;
+    begin_patience(job);
+    int status = begin(job, save);
+    if (status < 0) {
         undo(job);
         close_job(job);
-        return -1;
-    }
-    *result = job;
-    if (!has_room_for_copies(job)) {
+        job = NULL;
+    } else if (!has_room_for_copies(job)) {
         keep_status(job, write_shares(job, save));
-        return 0;
+    } else {
+        share_keep(&job->shares[0], save);
+        start_thread(job);
     }
-    share_keep(&job->shares[0], save);
-    start_thread(job);
-    return 0;
+    end_patience(all);
+    *result = job;
+    return status;
 }
 
 bool checkpoint_save_is_ready(struct checkpoint_job *job) {
@@ -370,19 +385,32 @@ static void wait_for_thread(struct checkpoint_job *job) {
     job->has_thread = false;
 }
 
-int checkpoint_save_go_on(struct checkpoint_job **pending) {
-    struct checkpoint_job *job = *pending;
+// The shares are written, and now the first rank publishes; or that is done too, and so is the job.
+static int end_part(struct checkpoint_job *job, bool *is_over) {
     wait_for_thread(job);
     int status = job->status < 0 ? error_give(job->note) : 0;
-    if (!job->is_publishing && end_writing(job, status) == 0) {
-        job->is_publishing = true;
-        if (job->rank == 0)
-            start_thread(job);
-        return 0;
+    *is_over = true;
+    if (job->is_publishing)
+        return end_publishing(job, status);
+    TRY(end_writing(job, status));
+    *is_over = false;
+    job->is_publishing = true;
+    if (job->rank == 0)
+        start_thread(job);
+    return 0;
+}
+
+int checkpoint_save_go_on(struct checkpoint_job **pending) {
+    struct checkpoint_job *job = *pending;
+    struct group *all = job->all;
+    bool is_over;
+    begin_patience(job);
+    int status = end_part(job, &is_over);
+    end_patience(all);
+    if (is_over) {
+        close_job(job);
+        *pending = NULL;
     }
-    status = job->is_publishing ? end_publishing(job, status) : -1;
-    close_job(job);
-    *pending = NULL;
     return status;
 }
 

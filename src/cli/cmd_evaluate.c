@@ -214,11 +214,14 @@ static int run_model(struct evaluate_options *options, struct session *session, 
                      const char *path) {
     struct step *step = NULL;
     TRY(session_open(session, &options->config));
+    comm_patience_begin(session->mesh.all, "loading the checkpoint");
     TRY(state_prove(&options->config, &session->mesh));
     int status = step_open(&step, &options->config, session->device, &session->mesh,
                            options->cloze ? STEP_GENERATE : STEP_EVALUATE);
     if (status == 0)
         status = state_load(step, path, false, NULL);
+    if (status == 0)
+        comm_patience_end(session->mesh.all);
     if (status == 0)
         status = (options->cloze ? run_cloze : run_perplexity)(options, session, step, tokenizer);
     // Of several ranks one that failed ends them all; its device may wait for a message that nobody will send.

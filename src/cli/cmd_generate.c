@@ -169,10 +169,12 @@ static int continue_prompt(struct author *author, const char *prompt, size_t len
 // The next line of standard input without its end, which only the first rank has: its length, or -1 after the last. All
 // ranks get a copy. Whoever types may take longer than any deadline.
 static int64_t share_line(struct author *author, char **line, size_t *capacity) {
+    comm_patience_begin(author->ranks, "reading the next prompt");
     int64_t length = writes(author) ? (int64_t)getline(line, capacity, stdin) : -1;
     if (length > 0 && (*line)[length - 1] == '\n')
         length--;
-    comm_await_i64(author->ranks, &length, 1, 0, "length of the prompt");
+    comm_broadcast_i64(author->ranks, &length, 1, 0, "length of the prompt");
+    comm_patience_end(author->ranks);
     if (length <= 0)
         return length;
     size_t words = ((size_t)length + sizeof(int64_t) - 1) / sizeof(int64_t);
@@ -183,7 +185,7 @@ static int64_t share_line(struct author *author, char **line, size_t *capacity) 
     int64_t *copy = memory_alloc(words * sizeof *copy);
     if (writes(author))
         memcpy(copy, *line, (size_t)length);
-    comm_await_i64(author->ranks, copy, (int)words, 0, "prompt");
+    comm_broadcast_i64(author->ranks, copy, (int)words, 0, "prompt");
     memcpy(*line, copy, (size_t)length);
     free(copy);
     return length;
@@ -204,11 +206,13 @@ static int run_model(struct generate_options *options, struct session *session, 
                      const char *path) {
     struct author author = {.options = options, .tokenizer = tokenizer};
     TRY(session_open(session, &options->config));
+    comm_patience_begin(session->mesh.all, "loading the checkpoint");
     TRY(state_prove(&options->config, &session->mesh));
     TRY(step_open(&author.step, &options->config, session->device, &session->mesh, STEP_GENERATE));
     author.ranks = world_group_all(session->world);
     int status = state_load(author.step, path, false, NULL);
     if (status == 0) {
+        comm_patience_end(session->mesh.all);
         status = options->prompt ? continue_prompt(&author, options->prompt, strlen(options->prompt))
                                  : continue_lines(&author);
         // All ranks have the same text, so what is wrong with it is wrong on all of them.

@@ -138,15 +138,16 @@ static int look(struct preflight *flight, struct preflight_options *options) {
     }
     // From here on ranks need each other; where they do not find each other, that is said and nothing else can be.
     TRY(session_open(session, &options->config));
+    struct group *all = world_group_all(session->world);
+    comm_patience_begin(all, "looking at files and data");
     if (flight->is_first_here)
         preflight_files(flight);
-    comm_barrier(world_group_all(session->world), "files");
+    comm_barrier(all, "files");
     if (flight->is_speaker) {
         preflight_tokenizer(flight);
         preflight_data(flight);
     }
-    int64_t done = 1;
-    comm_await_i64(world_group_all(session->world), &done, 1, 0, "data");
+    comm_patience_end(all);
     preflight_clocks(flight);
     preflight_bandwidth(flight);
     preflight_transport(flight);

@@ -127,6 +127,8 @@ int session_failed(const struct session *session) {
     bool is_said_elsewhere = is_everybodys && session->place.rank != 0;
     int code = is_said_elsewhere ? (int)error_exit_code() : command_failed();
     if (session->place.size > 1) {
+        if (session->world)
+            world_failed(session->world);
         // The first rank says it and ends everybody; whoever were faster would end it before it has spoken. A rank
         // that is still there afterwards has other flags than the first one, which nobody else can tell.
         if (is_said_elsewhere) {

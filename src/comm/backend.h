@@ -21,6 +21,9 @@ struct collective {
     void *(*receive)(struct group *group, const struct tensor *x, int from);
     bool (*test)(struct group *group, void *handle);     // true: done, and the handle is freed
     void (*overlap)(struct group *group, void *handle);  // see comm_overlap; NULL: transfers need no help
+    // Another thread will ask for host values of a group of its own, or does no more; the owner tells it while none
+    // runs. False: MPI may be called by one thread only. NULL: nothing to tell.
+    bool (*share)(struct world *world, bool is_shared);
     // The group of a wrapped world that carries host values; NULL: this one's own do.
     struct group *(*host_group)(struct group *group);
     // Host values; these too are waited for with test.
@@ -46,6 +49,8 @@ struct world {
     struct link link;
     const char *record_folder;  // where the record is written when a collective hangs; NULL: nowhere
     struct host_name *hosts;    // (size + 1), see hosts.c
+    struct pulse *pulse;        // NULL: none, see pulse.h
+    int patience;               // how many comm_patience_begin have not ended
 };
 
 struct group {

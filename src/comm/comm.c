@@ -6,6 +6,7 @@
 #include "base/memory.h"
 #include "comm/backend.h"
 #include "comm/hang.h"
+#include "comm/pulse.h"
 #include "ops/device.h"
 
 #include <inttypes.h>
@@ -45,6 +46,7 @@ static int open_backend(struct world **world, const struct world_options *option
     if (is_mpi)
         return 0;
     world_close(*world);
+    *world = NULL;
     return error_set("several ranks that MPI has not started can only work on GPUs, one each, in a build "
                      "with NCCL; for CPUs, or several ranks on a GPU, start them with mpirun or srun --mpi=pmix");
 }
@@ -63,18 +65,21 @@ int world_open(struct world **world, const struct world_options *given, struct d
     struct group *all;
     int status = world_group(*world, &all, ranks, (*world)->place.size, "all");
     free(ranks);
+    if (status == 0) {
+        hosts_gather(*world);
+        status = pulse_open(&(*world)->pulse, *world);
+    }
     if (status < 0) {
         world_close(*world);
         *world = NULL;
-        return -1;
     }
-    hosts_gather(*world);
-    return 0;
+    return status;
 }
 
 void world_close(struct world *world) {
     if (!world)
         return;
+    pulse_close(world->pulse);
     for (int i = world->group_count - 1; i >= 0; i--) {
         free(world->groups[i]->ranks);
         world->collective->group_free(world->groups[i]);
@@ -263,7 +268,8 @@ void comm_wait(struct comm_request *request) {
     // clock here, which a wait that is soon over never takes.
     struct world *world = request->group->world;
     double deadline = world->deadline_seconds, begun = 0;
-    bool has_left = false;
+    // Who waits for files has the pulse to say who is lost, and leaves no file beside the pulse's.
+    bool is_patient = request->is_patient || world->patience > 0, has_left = false;
     int64_t polls = 0;
     for (; !is_complete(request); polls++) {
         // Ranks of one machine share its cores: a rank that only waits must let the others compute.
@@ -275,11 +281,11 @@ void comm_wait(struct comm_request *request) {
         if (begun <= 0)
             begun = now;
         // All that wait leave their records before the first of them gives up and reads them.
-        if (now - begun > 0.75 * deadline && !has_left) {
+        if (now - begun > 0.75 * deadline && !has_left && !is_patient) {
             hang_leave(request);
             has_left = true;
         }
-        if (now - begun > deadline && !request->is_patient)
+        if (now - begun > deadline && !is_patient)
             give_up(request);
     }
     if (has_left)
@@ -289,9 +295,23 @@ void comm_wait(struct comm_request *request) {
     record_end(&world->record, request->number, is_instant ? request->started : read_clock(request->is_small));
 }
 
-void comm_await(struct comm_request *request) {
-    request->is_patient = true;
-    comm_wait(request);
+void comm_patience_begin(struct group *all, const char *what) {
+    struct world *world = all->world;
+    CHECK(all->size == world->place.size);
+    if (world->patience++ == 0 && world->pulse)
+        pulse_start(world->pulse, what);
+}
+
+void comm_patience_end(struct group *all) {
+    struct world *world = all->world;
+    CHECK(world->patience > 0);
+    if (--world->patience == 0 && world->pulse)
+        pulse_stop(world->pulse);
+}
+
+void world_failed(struct world *world) {
+    if (world->pulse)
+        pulse_drop(world->pulse);
 }
 
 void comm_all_reduce(struct group *group, struct tensor x, enum reduction reduction, const char *name) {
@@ -317,40 +337,22 @@ static struct group *host_of(struct group *group) {
     return collective->host_group ? collective->host_group(group) : group;
 }
 
-// Waits for a handle of a host collective, with the deadline of all others or without.
-static void wait_host(struct group *group, void *handle, int count, const char *name, bool has_deadline) {
-    struct comm_request request = request_record(group, COLLECTIVE_HOST, sizeof(int64_t) * (size_t)count, name);
-    request.is_patient = !has_deadline;
+// Waits for a handle of a host collective. Where another world carries them, the patience is the asking one's.
+static void wait_host(struct group *group, struct group *host, void *handle, int count, const char *name) {
+    struct comm_request request = request_record(host, COLLECTIVE_HOST, sizeof(int64_t) * (size_t)count, name);
+    request.is_patient = group->world->patience > 0;
     request.handle = handle;
     comm_wait(&request);
 }
 
-static void host_max(struct group *group, int64_t *values, int count, const char *name, bool has_deadline) {
-    struct group *host = host_of(group);
-    if (host)
-        wait_host(host, host->world->collective->host_max_i64(host, values, count), count, name, has_deadline);
-}
-
-static void host_broadcast(struct group *group, int64_t *values, int count, int root, const char *name,
-                           bool has_deadline) {
-    struct group *host = host_of(group);
-    if (host)
-        wait_host(host, host->world->collective->host_broadcast_i64(host, values, count, root), count, name,
-                  has_deadline);
-}
-
 void comm_max_i64(struct group *group, int64_t *values, int count, const char *name) {
-    host_max(group, values, count, name, true);
+    struct group *host = host_of(group);
+    if (host)
+        wait_host(group, host, host->world->collective->host_max_i64(host, values, count), count, name);
 }
 
 void comm_broadcast_i64(struct group *group, int64_t *values, int count, int root, const char *name) {
-    host_broadcast(group, values, count, root, name, true);
-}
-
-void comm_await_i64(struct group *group, int64_t *values, int count, int root, const char *name) {
-    host_broadcast(group, values, count, root, name, false);
-}
-
-void comm_await_max_i64(struct group *group, int64_t *values, int count, const char *name) {
-    host_max(group, values, count, name, false);
+    struct group *host = host_of(group);
+    if (host)
+        wait_host(group, host, host->world->collective->host_broadcast_i64(host, values, count, root), count, name);
 }

@@ -3,7 +3,8 @@
 // communication can run under computation.
 //
 //  - A collective names itself ("gradients", "loss"), and has a deadline: a wait that outlasts it dies with that
-//    name, the group and the rank, which ends the whole job (exit code 212) instead of hanging it.
+//    name, the group and the rank, which ends the whole job (exit code 212) instead of hanging it. Where ranks work
+//    with files it has none, see comm_patience_begin.
 //  - Every rank of a group calls the same collectives in the same order with the same sizes.
 //  - Buffers are contiguous tensors in the memory of the world's device. Start is ordered after the operations queued
 //    on the compute stream so far, and operations queued after wait see the result. A buffer must not be touched
@@ -32,7 +33,7 @@ struct comm_request {
     int64_t number;    // in the flight record
     int64_t sequence;  // among the collectives of the group
     int peer;          // whom it is sent to or received from, a rank of the group; -1: it is everybody's
-    bool is_patient;   // has no deadline
+    bool is_patient;   // has no deadline, see comm_patience_begin
     bool is_small;     // timed to the tick of the clock only
     void *handle;      // the backend's; NULL where the work is done
 };
@@ -68,6 +69,8 @@ int world_start(const char *backend, struct world_place *place);
 void world_close(struct world *world);  // all ranks, at the good end of a run
 // Ends what world_start began where no world was opened.
 void world_stop(const char *backend);
+// This rank will end the job: where it is in the middle of comm_patience_begin and _end, it leaves that to itself.
+void world_failed(struct world *world);
 // One rank has failed: ends all of them with this exit code. Returns where there is only one.
 void world_abort(const char *backend, enum exit_code code);
 struct world_place world_place(const struct world *world);
@@ -100,8 +103,6 @@ struct comm_request comm_receive_start(struct group *group, struct tensor x, int
 // a thread of its own until it is waited for.
 void comm_overlap(struct comm_request *request);
 void comm_wait(struct comm_request *request);
-// The same without a deadline, where the other side does something with files in between.
-void comm_await(struct comm_request *request);
 
 // Start and wait in one.
 void comm_all_reduce(struct group *group, struct tensor x, enum reduction reduction, const char *name);
@@ -110,15 +111,17 @@ void comm_barrier(struct group *group, const char *name);
 // Host values, for decisions all ranks must share (a signal arrived, a checkpoint was saved).
 void comm_max_i64(struct group *group, int64_t *values, int count, const char *name);
 void comm_broadcast_i64(struct group *group, int64_t *values, int count, int root, const char *name);
-// The same without a deadline, for what rank `root` does alone with files: saving and proving a checkpoint, building
-// an index. A root that is lost meanwhile is the launcher's to notice.
-void comm_await_i64(struct group *group, int64_t *values, int count, int root, const char *name);
-// The maximum, for what every rank does with files.
-void comm_await_max_i64(struct group *group, int64_t *values, int count, const char *name);
 // Whether all of the group have been successful at something they did with files: 0, or -1 on every rank with the
-// message of the first that was not, and its number. Has no deadline.
+// message of the first that was not, and its number.
 int comm_agree(struct group *group, int status, const char *name);
-// A text of rank `root`, which the others get a copy of to free. Has no deadline.
+// A text of rank `root`, which the others get a copy of to free.
 void comm_broadcast_text(struct group *group, char **text, int root, const char *name);
+
+// Between these two no wait of this rank's has a deadline: some ranks work with files, which takes as long as it takes,
+// and others wait for them. All ranks of the world call both, with the group of all; the second returns when all have
+// called it. A rank that is killed or stopped meanwhile is noticed nevertheless, by the deadline, and ends the job
+// (exit code 212), see pulse.h. They may be nested. `what` names the work and lives as long as the program.
+void comm_patience_begin(struct group *all, const char *what);
+void comm_patience_end(struct group *all);
 
 #endif

@@ -28,7 +28,8 @@ char *hang_path(const struct world *world, int rank) {
     return world->record_folder ? memory_printf("%s/flight-%d.jsonl", world->record_folder, rank) : NULL;
 }
 
-static void write_first_line(const struct comm_request *request, struct buffer *out) {
+static void write_first_line(const struct comm_request *request, struct group *const *groups, int count,
+                             struct buffer *out) {
     const struct world *world = request->group->world;
     struct json_writer json = {.out = out};
     json_begin_object(&json);
@@ -42,37 +43,48 @@ static void write_first_line(const struct comm_request *request, struct buffer *
     json_cstring(&json, request->group->name);
     json_key(&json, "begun");
     json_begin_object(&json);
-    for (int i = 0; i < world->group_count; i++) {
-        if (world->groups[i]->size == 1)
+    for (int i = 0; i < count; i++) {
+        if (groups[i]->size == 1)
             continue;
-        json_key(&json, world->groups[i]->name);
-        json_int(&json, world->groups[i]->collectives);
+        json_key(&json, groups[i]->name);
+        json_int(&json, groups[i]->collectives);
     }
     json_end_object(&json);
     json_end_object(&json);
     buffer_append_byte(out, '\n');
 }
 
+static void leave(const struct world *world, struct buffer *content) {
+    char *path = hang_path(world, world->place.rank);
+    if (path && file_write_all(path, content->data, content->length) < 0)
+        log_warn("the flight record is lost: %s", error_message());
+    error_clear();
+    free(path);
+    buffer_free(content);
+}
+
 void hang_leave(const struct comm_request *request) {
     const struct world *world = request->group->world;
-    char *path = hang_path(world, world->place.rank), *text = NULL;
-    if (!path)
+    if (!world->record_folder)
         return;
     struct buffer content = {0};
+    char *text = NULL;
     size_t length = 0;
-    write_first_line(request, &content);
+    write_first_line(request, world->groups, world->group_count, &content);
     FILE *record = open_memstream(&text, &length);
     if (record) {
         record_write(&world->record, world->place.rank, record);
         fclose(record);
         buffer_append(&content, text, length);
     }
-    if (file_write_all(path, content.data, content.length) < 0)
-        log_warn("the flight record is lost: %s", error_message());
-    error_clear();
     free(text);
-    free(path);
-    buffer_free(&content);
+    leave(world, &content);
+}
+
+void hang_leave_name(const struct comm_request *request) {
+    struct buffer content = {0};
+    write_first_line(request, &(struct group *){request->group}, 1, &content);
+    leave(request->group->world, &content);
 }
 
 void hang_forget(const struct world *world) {

@@ -11,6 +11,8 @@
 
 // This rank waits for long: leaves its file. What cannot be written is only said.
 void hang_leave(const struct comm_request *request);
+// The same from a thread beside the one that the groups belong to: the first line alone, with the request's group only.
+void hang_leave_name(const struct comm_request *request);
 // The wait has ended after all.
 void hang_forget(const struct world *world);
 // Who of the group has not come, and what those who have not are doing; waits a little for the others' files.

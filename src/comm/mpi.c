@@ -40,7 +40,7 @@ struct mpi_world {
     struct world base;
     MPI_Op sum_bf16, sum_f16;
     struct pump *pump;
-    bool allows_pump;            // calls from another thread
+    bool allows_pump;            // and other threads: one at a time may call
     struct mpi_request *flying;  // what the pump looks after
     struct mpi_request *spare;   // requests that are done, for those to come: a small message costs no allocation
 };
@@ -182,10 +182,13 @@ static void unlock(const struct group *group) {
 
 static struct mpi_request *request_new(const struct group *group) {
     struct mpi_world *w = (struct mpi_world *)group->world;
+    lock(group);
     struct mpi_request *request = w->spare;
+    if (request)
+        w->spare = request->next;
+    unlock(group);
     if (!request)
         return memory_alloc(sizeof *request);
-    w->spare = request->next;
     request->count = 0;
     request->staging_in = request->staging_out = NULL;
     request->next = NULL;
@@ -365,9 +368,18 @@ static bool mpi_test(struct group *group, void *handle) {
     }
     free(request->staging_in);
     free(request->staging_out);
+    lock(group);
     request->next = w->spare;
     w->spare = request;
+    unlock(group);
     return true;
+}
+
+static bool mpi_share(struct world *world, bool is_shared) {
+    struct mpi_world *w = (struct mpi_world *)world;
+    if (w->allows_pump)
+        pump_share(w->pump, is_shared);
+    return w->allows_pump;
 }
 
 static void *mpi_host_max_i64(struct group *group, int64_t *values, int count) {
@@ -397,6 +409,7 @@ static const struct collective mpi_collective = {
     .receive = mpi_receive,
     .test = mpi_test,
     .overlap = mpi_overlap,
+    .share = mpi_share,
     .host_max_i64 = mpi_host_max_i64,
     .host_broadcast_i64 = mpi_host_broadcast_i64,
 };

@@ -3,9 +3,8 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/memory.h"
+#include "base/thread.h"
 
-#include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <time.h>
 
@@ -20,7 +19,7 @@ struct pump {
     pthread_mutex_t lock;
     pthread_cond_t woken;
     pthread_t thread;
-    bool has_thread, is_awake, is_ending;
+    bool has_thread, is_shared, is_awake, is_ending;
 };
 
 struct pump *pump_new(bool (*poll)(void *context), void *context) {
@@ -32,13 +31,17 @@ struct pump *pump_new(bool (*poll)(void *context), void *context) {
 }
 
 void pump_lock(struct pump *pump) {
-    if (pump->has_thread)
+    if (pump->is_shared || pump->has_thread)
         pthread_mutex_lock(&pump->lock);
 }
 
 void pump_unlock(struct pump *pump) {
-    if (pump->has_thread)
+    if (pump->is_shared || pump->has_thread)
         pthread_mutex_unlock(&pump->lock);
+}
+
+void pump_share(struct pump *pump, bool is_shared) {
+    pump->is_shared = is_shared;
 }
 
 static void *run(void *argument) {
@@ -61,20 +64,10 @@ static void *run(void *argument) {
     return NULL;
 }
 
-// Signals are for the threads that were there before.
-static bool start_thread(struct pump *pump) {
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int status = pthread_create(&pump->thread, NULL, run, pump);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return status == 0;
-}
-
 void pump_start(struct pump *pump) {
     // Without a thread transfers go on when they are waited for, which is slower and just as right.
     if (!pump->has_thread)
-        pump->has_thread = start_thread(pump);
+        pump->has_thread = thread_start(&pump->thread, run, pump);
 }
 
 void pump_wake(struct pump *pump) {

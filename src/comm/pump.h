@@ -3,7 +3,8 @@
 //
 // Everything that touches the transport does so with the pump's lock, also the pump itself: one thread at a time, which
 // is all that MPI_THREAD_SERIALIZED asks for. The thread sleeps while nothing flies; before it is started there is
-// nobody to lock out, and the lock costs nothing. One thread owns the pump: it alone calls these functions.
+// nobody to lock out, and the lock costs nothing. One thread owns the pump: it alone calls these functions, but while
+// the pump is shared, others may lock too.
 #ifndef COMM_PUMP_H
 #define COMM_PUMP_H
 
@@ -16,6 +17,8 @@ struct pump *pump_new(bool (*poll)(void *context), void *context);
 void pump_free(struct pump *pump);  // ends the thread; NULL is fine
 // Starts the thread where it does not run yet; without the lock, before the first wake.
 void pump_start(struct pump *pump);
+// Other threads will touch the transport too, or do no more; without the lock, while none of them runs.
+void pump_share(struct pump *pump, bool is_shared);
 void pump_lock(struct pump *pump);
 void pump_unlock(struct pump *pump);
 // Something flies. With the lock held.

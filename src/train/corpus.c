@@ -45,9 +45,9 @@ int corpus_build_everywhere(const struct corpus_place *place, int (*build)(const
         int status = is_mine ? build(options) : 0;
         int64_t failed = status < 0;
         if (turn == 0)
-            comm_await_i64(mesh->all, &failed, 1, 0, "dataset index built");
+            comm_broadcast_i64(mesh->all, &failed, 1, 0, "dataset index built");
         else
-            comm_await_max_i64(mesh->all, &failed, 1, "dataset index built everywhere");
+            comm_max_i64(mesh->all, &failed, 1, "dataset index built everywhere");
         if (failed)
             return status < 0 ? -1
                               : error_set_code(EXIT_CODE_BAD_DATA, "another rank could not build the dataset's index");

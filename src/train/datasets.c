@@ -195,9 +195,12 @@ static int open_corpora(struct datasets *datasets, const struct datasets_options
 
 int datasets_open_epoch(struct datasets *datasets, const struct datasets_options *from) {
     *datasets = (struct datasets){.eod = from->tokenizer ? tokenizer_eod(from->tokenizer) : -1};
+    comm_patience_begin(from->mesh->all, "opening the data");
     if (check_tokenizer(datasets, from->config, from->tokenizer) == 0 &&
-        open_corpus(datasets, from, SPLIT_VALID, -1) == 0)
+        open_corpus(datasets, from, SPLIT_VALID, -1) == 0) {
+        comm_patience_end(from->mesh->all);
         return 0;
+    }
     datasets_close(datasets);
     return -1;
 }

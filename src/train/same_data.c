@@ -59,7 +59,7 @@ int same_data_check(struct group *all, const char *const *prefixes, int64_t coun
         first[i] = own[i] = print_of(path);
         free(path);
     }
-    comm_await_i64(all, (int64_t *)first, (int)(PRINT_WORDS * FILES * count), 0, "datasets of rank 0");
+    comm_broadcast_i64(all, (int64_t *)first, (int)(PRINT_WORDS * FILES * count), 0, "datasets of rank 0");
     for (int64_t i = 0; i < FILES * count && status == 0; i++) {
         char *path = memory_printf("%s%s", prefixes[i / FILES], endings[i % FILES]);
         status = compare(path, own[i], first[i]);

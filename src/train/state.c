@@ -208,7 +208,7 @@ int state_find(const struct config *config, const struct mesh *mesh, char **path
         return 0;
     }
     int64_t exists = mesh->rank == 0 && checkpoint_exists(config->load);
-    comm_await_i64(mesh->all, &exists, 1, 0, "checkpoint exists");
+    comm_broadcast_i64(mesh->all, &exists, 1, 0, "checkpoint exists");
     if (exists) {
         struct checkpoint_find find = {.folder = config->load,
                                        .step = config->ckpt_step,

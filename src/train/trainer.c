@@ -560,7 +560,11 @@ int trainer_run(const struct trainer_options *options, enum exit_code *exit_code
                               .saved_iteration = -1,
                               .started = clock_seconds()};
     signals_install();
+    // Ranks load weights and look at data each in their own time. One that fails ends the job, and need not end this.
+    comm_patience_begin(options->mesh->all, "opening the checkpoint and the data");
     int status = set_up(&trainer);
+    if (status == 0)
+        comm_patience_end(options->mesh->all);
     trainer.first_iteration = trainer.at.iteration + 1;
     if (status == 0)
         status = run(&trainer, exit_code);

@@ -2,11 +2,13 @@
 // away with a reason, and nobody waits longer than the deadline.
 #include "base/clock.h"
 #include "comm/backend.h"
+#include "comm/pulse.h"
 #include "comm/star.h"
 #include "ops/device.h"
 #include "test.h"
 
 #include <netinet/in.h>
+#include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -167,4 +169,64 @@ TEST(a_lost_rank) {
     EXPECT_INT(end_of(children[2]), EXIT_CODE_PEER_LOST);
 }
 
-TEST_MAIN(TEST_CASE(ranks_meet), TEST_CASE(strangers_are_turned_away), TEST_CASE(nobody_there), TEST_CASE(a_lost_rank))
+// Three ranks that work with files while each waits for the others; the deadline is a second.
+static void be_patient(int rank, bool is_stopped) {
+    struct world *world;
+    struct group *all;
+    REQUIRE(open_rank(&world, rank, 3, "job 7", 1) == 0);
+    REQUIRE(world_group(world, &all, (int[]){0, 1, 2}, 3, "all") == 0);
+    hosts_gather(world);
+    REQUIRE(pulse_open(&world->pulse, world) == 0 && world->pulse);
+    for (int round = 0; round < 2; round++) {
+        comm_patience_begin(all, "a test");
+        comm_patience_begin(all, "more of it");
+        if (rank == 1 && is_stopped)
+            raise(SIGSTOP);
+        clock_sleep(rank == 2 ? 1.5 : 0);
+        int64_t most = rank;
+        comm_max_i64(all, &most, 1, "most");
+        REQUIRE(most == 2);
+        comm_patience_end(all);
+        clock_sleep(rank == 0 ? 1.5 : 0);
+        comm_patience_end(all);
+        // Outside of it the ranks are where they must be within the deadline.
+        comm_barrier(all, "barrier");
+    }
+    world_close(world);
+    _exit(0);
+}
+
+static void start_patient(pid_t children[3], bool is_stopped) {
+    find_port();
+    for (int rank = 0; rank < 3; rank++) {
+        fflush(NULL);
+        if ((children[rank] = fork()) == 0)
+            be_patient(rank, is_stopped);
+    }
+}
+
+// Slow files are no hang.
+TEST(slow_ranks_are_waited_for) {
+    pid_t children[3];
+    start_patient(children, false);
+    for (int rank = 0; rank < 3; rank++)
+        EXPECT_INT(end_of(children[rank]), 0);
+}
+
+// A rank that stands still is one, though the others only wait for files.
+TEST(a_stopped_rank) {
+    pid_t children[3];
+    double start = clock_seconds();
+    start_patient(children, true);
+    // Who ends first closes its connections: the other may hear of that before its own deadline.
+    int first = end_of(children[0]), third = end_of(children[2]);
+    EXPECT(clock_seconds() - start < 20);
+    EXPECT(first == EXIT_CODE_HANG || third == EXIT_CODE_HANG);
+    EXPECT(first == EXIT_CODE_HANG || first == EXIT_CODE_PEER_LOST);
+    EXPECT(third == EXIT_CODE_HANG || third == EXIT_CODE_PEER_LOST);
+    kill(children[1], SIGKILL);
+    EXPECT_INT(end_of(children[1]), 256);
+}
+
+TEST_MAIN(TEST_CASE(ranks_meet), TEST_CASE(strangers_are_turned_away), TEST_CASE(nobody_there), TEST_CASE(a_lost_rank),
+          TEST_CASE(slow_ranks_are_waited_for), TEST_CASE(a_stopped_rank))

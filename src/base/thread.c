@@ -1,0 +1,13 @@
+// See thread.h.
+#include "base/thread.h"
+
+#include <signal.h>
+
+bool thread_start(pthread_t *thread, void *(*run)(void *argument), void *argument) {
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int status = pthread_create(thread, NULL, run, argument);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return status == 0;
+}

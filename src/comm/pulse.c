@@ -1,0 +1,170 @@
+// Rounds of the pulse. See pulse.h.
+#include "comm/pulse.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/memory.h"
+#include "base/thread.h"
+#include "comm/hang.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <time.h>
+
+struct pulse {
+    struct group *line;  // what the rounds go over, of the world that carries host values
+    struct group ranks;  // the same ranks by number and name, for messages only
+    const char *what;    // the ranks do meanwhile
+    double pause;        // between two rounds
+    int64_t is_busy;     // of this rank, and then of any
+    pthread_t thread;
+    bool has_thread;
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    bool is_done, is_dropped;  // with the lock
+};
+
+static const char GROUP_NAME[] = "pulse";
+
+int pulse_open(struct pulse **pulse, struct world *world) {
+    *pulse = NULL;
+    struct group *all = world_group_all(world);
+    if (all->size == 1)
+        return 0;
+    struct world *host = world->collective->host_group ? world->collective->host_group(all)->world : world;
+    if (host->collective->share && !host->collective->share(host, false))
+        return 0;
+    struct pulse *p = memory_alloc(sizeof *p);
+    p->ranks = (struct group){
+        .world = world, .name = memory_string(GROUP_NAME), .rank = all->rank, .size = all->size, .ranks = all->ranks};
+    p->pause = fmin(1, world->deadline_seconds / 20);
+    pthread_condattr_t monotonic;
+    CHECK(pthread_condattr_init(&monotonic) == 0 && pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC) == 0);
+    CHECK(pthread_mutex_init(&p->lock, NULL) == 0 && pthread_cond_init(&p->changed, &monotonic) == 0);
+    pthread_condattr_destroy(&monotonic);
+    if (host->collective->group_create(host, &p->line, all->ranks, all->size, GROUP_NAME) < 0) {
+        pulse_close(p);
+        return -1;
+    }
+    *pulse = p;
+    return 0;
+}
+
+void pulse_close(struct pulse *pulse) {
+    if (!pulse)
+        return;
+    pulse_drop(pulse);
+    if (pulse->line)
+        pulse->line->world->collective->group_free(pulse->line);
+    pthread_cond_destroy(&pulse->changed);
+    pthread_mutex_destroy(&pulse->lock);
+    free(pulse->ranks.name);
+    free(pulse);
+}
+
+static void give_up(const struct pulse *pulse, const struct comm_request *request) {
+    struct buffer peers = {0};
+    hang_describe(request, &peers);
+    die_code(EXIT_CODE_HANG,
+             "not all ranks have shown that they are alive while they worked with files (%s) for %.0f s, longer than "
+             "--distributed-timeout-minutes allows; a rank does that however slow its files are; %s",
+             pulse->what, pulse->ranks.world->deadline_seconds, buffer_string(&peers));
+}
+
+static bool is_dropped(struct pulse *pulse) {
+    pthread_mutex_lock(&pulse->lock);
+    bool is = pulse->is_dropped;
+    pthread_mutex_unlock(&pulse->lock);
+    return is;
+}
+
+// One round; false where this rank has ended it before the others came.
+static bool exchange(struct pulse *pulse) {
+    const struct collective *collective = pulse->line->world->collective;
+    struct comm_request request = {.group = &pulse->ranks, .name = GROUP_NAME, .peer = -1};
+    request.sequence = ++pulse->ranks.collectives;
+    void *handle = collective->host_max_i64(pulse->line, &pulse->is_busy, 1);
+    double deadline = pulse->ranks.world->deadline_seconds, waited = 0, last = clock_seconds(), nap = 20e-6;
+    bool has_left = false;
+    while (!collective->test(pulse->line, handle)) {
+        if (is_dropped(pulse))
+            return false;
+        clock_sleep(nap);
+        nap = fmin(2 * nap, 5e-3);
+        // A whole job that was suspended has not waited meanwhile.
+        double now = clock_seconds();
+        waited += fmin(now - last, 1);
+        last = now;
+        if (waited > 0.75 * deadline && !has_left) {
+            hang_leave_name(&request);
+            has_left = true;
+        }
+        if (waited > deadline)
+            give_up(pulse, &request);
+    }
+    if (has_left)
+        hang_forget(pulse->ranks.world);
+    return true;
+}
+
+// Until it is time for the next round: at once where this rank is done. False where there is to be none.
+static bool wait_for_turn(struct pulse *pulse) {
+    struct timespec until;
+    (void)clock_gettime(CLOCK_MONOTONIC, &until);
+    double end = (double)until.tv_nsec * 1e-9 + pulse->pause, whole = floor(end);
+    until.tv_sec += (time_t)whole;
+    until.tv_nsec = (long)((end - whole) * 1e9);
+    int status = 0;
+    pthread_mutex_lock(&pulse->lock);
+    while (!pulse->is_done && !pulse->is_dropped && status != ETIMEDOUT)
+        status = pthread_cond_timedwait(&pulse->changed, &pulse->lock, &until);
+    pulse->is_busy = !pulse->is_done;
+    bool goes_on = !pulse->is_dropped;
+    pthread_mutex_unlock(&pulse->lock);
+    return goes_on;
+}
+
+static void *run(void *argument) {
+    struct pulse *pulse = argument;
+    do {
+        if (!wait_for_turn(pulse) || !exchange(pulse))
+            break;
+    } while (pulse->is_busy);
+    return NULL;
+}
+
+static void share_line(const struct pulse *pulse, bool is_shared) {
+    struct world *host = pulse->line->world;
+    if (host->collective->share)
+        host->collective->share(host, is_shared);
+}
+
+void pulse_start(struct pulse *pulse, const char *what) {
+    pulse->what = what;
+    pulse->is_done = false;
+    share_line(pulse, true);
+    pulse->has_thread = thread_start(&pulse->thread, run, pulse);
+    if (!pulse->has_thread)
+        die("cannot start a thread: ranks that work with files must answer the others; raise the limit of threads "
+            "(ulimit -u)");
+}
+
+static void end_thread(struct pulse *pulse, bool *reason) {
+    pthread_mutex_lock(&pulse->lock);
+    *reason = true;
+    pthread_cond_signal(&pulse->changed);
+    pthread_mutex_unlock(&pulse->lock);
+    if (!pulse->has_thread)
+        return;
+    pthread_join(pulse->thread, NULL);
+    pulse->has_thread = false;
+    share_line(pulse, false);
+}
+
+void pulse_stop(struct pulse *pulse) {
+    end_thread(pulse, &pulse->is_done);
+}
+
+void pulse_drop(struct pulse *pulse) {
+    end_thread(pulse, &pulse->is_dropped);
+}
