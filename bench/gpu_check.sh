@@ -5,7 +5,8 @@
 # (out-of-bounds and misaligned accesses, reads of what nobody wrote, races in shared memory). Needs nothing but a compiler, CMake, OpenBLAS and CUDA: compressions,
 # Unicode tables and MPI are left out where they are missing. Nothing is installed. Exits 0 where everything passed.
 # GPU_CHECK_ARCHS is the list of architectures to compile for (90 by default, which saves half the compile time);
-# GPU_CHECK_MEMCHECK=0 leaves the memory checker out.
+# GPU_CHECK_MEMCHECK=0 leaves compute-sanitizer out, GPU_CHECK_TESTS=0 the plain runs of the tests before it;
+# GPU_CHECK_SECONDS is how long one of its pieces may take, GPU_CHECK_LOGS a folder that keeps what they say.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 build=${1:-build/gpu}
@@ -39,26 +40,59 @@ step() {
     return "$code"
 }
 
-# pieces SECONDS NAMES…: test_ops_cuda under racecheck, which is slow, side by side in pieces: each runs the tests that hold
-# one of its NAMES (a,b,c). Larger shapes of slow tests and those of more than 2^31 elements are in none.
-pieces() {
-    local limit=$1 logs code=0 ids=() id piece
-    shift
-    logs=$(mktemp -d)
-    for piece in "$@"; do
-        # shellcheck disable=SC2086  # names of a piece are arguments
-        BEVATRON_TEST_TINY=1 timeout "$limit" compute-sanitizer --tool racecheck --error-exitcode 9 --report-api-errors no \
-            --kernel-regex-exclude kns=cudnn "$build/tests/test_ops_cuda" ${piece//,/ } >"$logs/$piece" 2>&1 &
-        ids+=($!)
-    done
-    for piece in "$@"; do
-        id=${ids[0]}
-        ids=("${ids[@]:1}")
-        wait "$id" || { code=$?; echo "$piece: status $code"; grep -v '^  ' "$logs/$piece" | head -n 12; }
-        tail -n 2 "$logs/$piece"
-    done
-    rm -r "$logs"
+# What of one program one tool of compute-sanitizer says: a piece is every Nth of its tests, so that pieces side by side
+# take a minute or two where the whole would take half an hour. Prints its verdict; fails where it found something, where
+# a test failed, and where it did not end in time.
+piece() {
+    local tool=$1 program=$2 part=$3 log=$logs/$1-$2-${3%/*} start=$SECONDS code=0 words=()
+    # cuDNN's kernels order their accesses in ways that racecheck and initcheck do not follow: they are left to NVIDIA.
+    # To name ours instead does not do: what cuBLASLt's wrote is then taken for unwritten, and racecheck breaks in them.
+    [ "$tool" = memcheck ] || words=("$exclude" kns=cudnn)
+    # Barriers are what racecheck is slow at.
+    [ "$tool" = racecheck ] && export BEVATRON_TEST_TINY=1
+    BEVATRON_TEST_PART=$part timeout "$limit" compute-sanitizer --tool "$tool" --error-exitcode 9 --report-api-errors no \
+        "${words[@]}" "$build/tests/$program" >"$log" 2>&1 || code=$?
+    [ "$code" = 77 ] && code=0  # all of a piece may be too large for this
+    printf '%-9s %-21s %5s  %3d s  status %d: %s; %s\n' "$tool" "$program" "$part" $((SECONDS - start)) "$code" \
+        "$(grep -E '^[0-9]+ passed' "$log" || echo "did not end, at $(grep -E '^  [a-z]' "$log" | tail -n 1)")" \
+        "$(grep -E '^=+ (ERROR|RACECHECK) SUMMARY' "$log" | tail -n 1 | tr -d =)"
+    [ "$code" = 0 ] || grep -A 3 -E '^========= (Error|Warning|Uninit|Invalid|Race|Internal)|^error|^    [^ ]+:[0-9]+:' "$log" |
+        head -n 12
+    echo "$code $(sed -nE 's/^([0-9]+) passed.*/\1/p' "$log")" >"$log.done"
     return "$code"
+}
+
+# pieces TOOL PROGRAM N: adds its pieces to the list of all_pieces.
+pieces() {
+    local k
+    for ((k = 1; k <= $3; k++)); do
+        list+=("$1 $2 $k/$3")
+    done
+}
+
+# Runs the list, as many at a time as there are processors, and counts that every test that passes was in a piece.
+all_pieces() {
+    local entry failed=0 tool program part tests
+    for entry in "${list[@]}"; do
+        while [ "$(jobs -rp | wc -l)" -ge "$(nproc)" ]; do
+            wait -n
+        done
+        # shellcheck disable=SC2086  # tool, program and part are words
+        piece $entry &
+    done
+    wait
+    for entry in "${list[@]}"; do
+        read -r tool program part <<<"$entry"
+        grep -q '^0 ' "$logs/$tool-$program-${part%/*}.done" 2>/dev/null || failed=$((failed + 1))
+    done
+    for program in test_ops_cuda test_ops_cuda_compare; do
+        for tool in racecheck memcheck initcheck; do
+            tests=$(($(sed -n 's/^[0-9]* //p' "$logs/$tool-$program"-*.done | grep . | paste -sd+ -)))
+            echo "$tool of $program: $tests tests of ${count[$program]}"
+            [ "$tests" -gt 0 ] && [ "$tests" = "${count[$program]}" ] || failed=$((failed + 1))
+        done
+    done
+    return $((failed > 0))
 }
 
 finish() {
@@ -87,7 +121,7 @@ step "build tests" cmake --build "$build" --parallel "$(nproc)" --target "${test
 step "build program" cmake --build "$build" --parallel "$(nproc)" --target bevatron
 
 for name in "${tests[@]}"; do
-    if [ -x "$build/tests/$name" ]; then
+    if [ -x "$build/tests/$name" ] && [ "${GPU_CHECK_TESTS:-1}" = 1 ]; then
         step "$name" "$build/tests/$name"
     fi
 done
@@ -98,19 +132,24 @@ fi
 if [ "${GPU_CHECK_MEMCHECK:-1}" = 1 ]; then
     if command -v compute-sanitizer >/dev/null; then
         export BEVATRON_TEST_SMALL=1
-        for name in test_ops_cuda_compare test_ops_cuda; do
-            step "memcheck $name" timeout 150 compute-sanitizer --tool memcheck --error-exitcode 9 \
-                --report-api-errors no "$build/tests/$name"
+        logs=${GPU_CHECK_LOGS:-$(mktemp -d)}
+        mkdir -p "$logs"
+        limit=${GPU_CHECK_SECONDS:-180}
+        exclude=--kernel-regex-exclude  # its name up to CUDA 12
+        compute-sanitizer --help 2>/dev/null | grep -q -- --kernel-name-exclude && exclude=--kernel-name-exclude
+        declare -A count
+        for name in test_ops_cuda test_ops_cuda_compare; do
+            count[$name]=$("$build/tests/$name" | sed -nE 's/^([0-9]+) passed.*/\1/p')
         done
-        # cuDNN's kernels order their accesses in ways that these two do not follow: they are left to NVIDIA. To name our
-        # kernels in place of theirs does not do: what cuBLASLt's wrote is then taken for unwritten, and racecheck breaks.
-        for tool in racecheck initcheck; do
-            step "$tool test_ops_cuda_compare" timeout 150 compute-sanitizer --tool "$tool" --error-exitcode 9 \
-                --report-api-errors no --kernel-regex-exclude kns=cudnn "$build/tests/test_ops_cuda_compare"
-        done
-        step "racecheck test_ops_cuda" pieces 100 fp32_mat bf16_mat fp16_mat fp32_mo,fp32_n fp32_r,fp32_d,fp32_e fp32_a \
-            fp32_c,fp32_s,fp32_q,fp32_t,fp32_g bf16_mo,bf16_n bf16_r,bf16_d,bf16_e bf16_c,bf16_s,bf16_q,bf16_t,bf16_g \
-            bf16_a fp16_mo,fp16_q,fp16_t fp16_n,fp16_c,fp16_g fp16_r,fp16_d,fp16_e,fp16_s fp16_a repeat,streams
+        list=()
+        pieces racecheck test_ops_cuda 24
+        pieces racecheck test_ops_cuda_compare 6
+        pieces memcheck test_ops_cuda 12
+        pieces initcheck test_ops_cuda 12
+        pieces memcheck test_ops_cuda_compare 2
+        pieces initcheck test_ops_cuda_compare 2
+        step "compute-sanitizer, ${#list[@]} pieces" all_pieces
+        [ -n "${GPU_CHECK_LOGS:-}" ] || rm -r "$logs"
     else
         summary+="left out             memcheck: there is no compute-sanitizer on PATH"$'\n'
     fi

@@ -1,16 +1,25 @@
 #!/usr/bin/env bash
 # The same run on the CPU and on the GPU: the loss curves must lie on each other.
-#   bench/gpu_curve.sh BEVATRON DATASET_PREFIX VOCAB_SIZE [ITERATIONS]
-# Trains the demo's model with the CPU backend in fp32 and in bf16, then with CUDA in both, and on two ranks that share the
-# GPU through host memory where there is MPI. Prints the largest relative difference of a loss and fails where it is above 1e-4
-# in fp32. What bf16 itself does to the curve is between the two CPU runs: its steep part answers rounding as it answers any small
-# disturbance, so with bf16 the means of 20 losses are compared, within 2 %. The GPU rounds more (the weights of attention).
+#   bench/gpu_curve.sh [BUILD_FOLDER] [ITERATIONS]        (build/gpu and 200 by default)
+# Makes a dataset of the demo's stories, trains the demo's model on it with the CPU backend in fp32 and in bf16, then with
+# CUDA in both, and on two ranks that share the GPU through host memory where there is MPI. Prints the largest relative
+# difference of a loss and fails where it is above 1e-4 in fp32. What bf16 itself does to the curve is between the two CPU
+# runs: its steep part answers rounding as it answers any small disturbance, so with bf16 the means of 20 losses are
+# compared, within 2 %. The GPU rounds more (the weights of attention).
 set -u
-bevatron=$1 prefix=$2 vocabulary=$3 iterations=${4:-200}
+cd "$(dirname "$0")/.." || exit 1
+build=${1:-build/gpu} iterations=${2:-200} vocabulary=2048
+bevatron=$build/bevatron
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-cd "$(dirname "$0")/.." || exit 1
 failures=0
+
+"$build/make_stories" --megabytes 2 --seed 1 >"$work/stories.jsonl" &&
+    "$bevatron" tokenizer train --input "$work/stories.jsonl" --vocab-size $vocabulary --output-prefix "$work/stories" &&
+    "$bevatron" preprocess --input "$work/stories.jsonl" --output-prefix "$work/stories" --append-eod \
+        --tokenizer-type GPT2BPETokenizer --vocab-file "$work/stories-vocab.json" \
+        --merge-file "$work/stories-merges.txt" --workers "$(nproc)" || exit 1
+prefix=$work/stories_text_document
 
 train=("$bevatron" train --vocab-size "$vocabulary" --data-path "$prefix" --data-cache-path "$work/cache" --split 98,2,0
     --num-layers 4 --hidden-size 128 --num-attention-heads 4 --seq-length 128 --max-position-embeddings 128

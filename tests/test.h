@@ -1,7 +1,8 @@
 // A test program is a list of functions: TEST(name) { … EXPECT… } and one TEST_MAIN(name, …) at the end.
 // Each EXPECT names file, line and both values; a failed one ends its test, and the program goes on with the next.
 // skip() marks a test that needs something this machine lacks: it is printed, and counted apart. The program's
-// arguments choose: only tests whose name holds one of them run.
+// arguments choose: only tests whose name holds one of them run. BEVATRON_TEST_PART=K/N runs every Nth of those, from
+// the Kth on, so that a slow program can be run as N side by side.
 #ifndef TESTS_TEST_H
 #define TESTS_TEST_H
 
@@ -104,11 +105,25 @@ static inline bool test_is_wanted(const struct test_case *test, int wanted, char
     return is_wanted;
 }
 
+// Of which part the test with this number among the wanted ones is: whether it is ours.
+static inline bool test_is_in_part(int number) {
+    const char *text = getenv("BEVATRON_TEST_PART");
+    char *slash = NULL;
+    if (!text || !*text)
+        return true;
+    long part = strtol(text, &slash, 10), parts = *slash == '/' ? strtol(slash + 1, NULL, 10) : 0;
+    if (part < 1 || part > parts) {
+        printf("BEVATRON_TEST_PART is \"%s\", expected K/N with 1 <= K <= N\n", text);
+        exit(2);
+    }
+    return number % parts == part - 1;
+}
+
 // Of the cases those that hold one of the `wanted` names; all where none is given.
 static inline int test_main_of(const struct test_case *cases, size_t count, int wanted, char **names) {
-    int passed = 0, failed = 0, skipped = 0;
+    int passed = 0, failed = 0, skipped = 0, number = 0;
     for (size_t i = 0; i < count; i++) {
-        if (!test_is_wanted(&cases[i], wanted, names))
+        if (!test_is_wanted(&cases[i], wanted, names) || !test_is_in_part(number++))
             continue;
         printf("  %s\n", cases[i].name);
         fflush(stdout);

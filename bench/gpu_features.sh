@@ -1,0 +1,169 @@
+#!/usr/bin/env bash
+# What runs on a GPU in ways that no test of an operation reaches, on a machine with one:
+#   bench/gpu_features.sh [BUILD_FOLDER] [PART…]        (build/gpu and all parts by default)
+#   recordings   steps that are replayed print what steps launched call by call print, to the last digit
+#   float8       8-bit products in a pipeline beside one rank
+#   algorithms   ranks that find no file of algorithms agree on what they time; the next run reads it
+#   text         ranks that share a model write what one rank writes
+#   lost         the other ranks of a pipeline end when one is killed
+# Ranks share the GPU and talk over MPI through the host. Prints a line for each check; exits 0 where all passed.
+set -u
+cd "$(dirname "$0")/.." || exit 1
+build=${1:-build/gpu}
+[ $# -gt 0 ] && shift
+[ $# -gt 0 ] || set -- recordings float8 algorithms text lost
+export BEVATRON=$PWD/$build/bevatron
+. tests/cli/common.sh
+. tests/parallel/layouts.sh
+export XDG_CACHE_HOME=$work/cache
+
+small=(--mock-data --tokenizer-type NullTokenizer --vocab-size 997 --make-vocab-size-divisible-by 8 --hidden-size 256
+    --num-attention-heads 4 --micro-batch-size 2 --global-batch-size 4 --lr 1e-3 --log-interval 1 --eval-interval 8
+    --eval-iters 1 --device cuda)
+length=(--train-iters 20)
+
+# numbers FILE: what a run printed of each iteration, without times.
+numbers() {
+    grep -oE "iteration +[0-9]+/|learning rate: [^|]*|(lm|sop) loss: [^|]*|loss scale: [^|]*|grad norm: [^|]*|lm loss value: [^|]*" \
+        "$1"
+}
+
+# differ A B: the largest relative difference of a loss of two outputs.
+differ() {
+    paste -d' ' <(grep -oE "lm loss: [^|]*" "$1") <(grep -oE "lm loss: [^|]*" "$2") | awk '
+        { d = $3 / $6 - 1; d = d < 0 ? -d : d; most = d > most ? d : most } END { printf "%.2g", (NR >= 20 ? most : 9) }'
+}
+
+below() {
+    awk -v a="$1" -v b="$2" 'BEGIN { exit !(a < b) }'
+}
+
+ranks_of() {
+    bash tests/parallel/mpirun.sh "$@"
+}
+
+# replays NAME FLAGS…
+replays() {
+    local name=$1 skipped
+    shift
+    expect 0 "iteration       15/" "$BEVATRON" train "${small[@]}" "${length[@]}" --deterministic-mode "$@" --no-cuda-graph
+    numbers "$work/out" >"$work/plain"
+    expect 0 "iteration       15/" "$BEVATRON" train "${small[@]}" "${length[@]}" --deterministic-mode "$@"
+    numbers "$work/out" >"$work/replayed"
+    expect_same "$work/plain" "$work/replayed" "recordings: $name"
+    skipped=$(grep -oE "number of skipped iterations: +[0-9]+" "$work/out" | awk '{ n += $NF } END { print n + 0 }')
+    echo "recordings: $name: $(wc -l <"$work/plain") numbers, $(cmp -s "$work/plain" "$work/replayed" && echo equal ||
+        echo DIFFERENT), $skipped iterations skipped, last $(grep "lm loss:" "$work/replayed" | tail -n 1)"
+}
+
+part_recordings() {
+    local gpt=(--num-layers 4 --seq-length 256 --max-position-embeddings 256)
+    local bert=(--num-layers 4 --seq-length 256 --max-position-embeddings 256 --model bert --norm-placement post
+        --num-token-types 2)
+    local t5=(--num-layers 2 --seq-length 256 --max-position-embeddings 256 --model t5 --decoder-seq-length 64
+        --position-embedding-type relative)
+    replays "gpt bf16" "${gpt[@]}" --bf16
+    replays "gpt bf16, one micro-batch a step" "${gpt[@]}" --bf16 --micro-batch-size 4
+    replays "gpt bf16, full recompute" "${gpt[@]}" --bf16 --recompute-granularity full
+    replays "gpt fp32" "${gpt[@]}"
+    replays "gpt fp16 with overflows" "${gpt[@]}" --fp16 --initial-loss-scale 268435456
+    replays "gpt fp16 with overflows, one micro-batch" "${gpt[@]}" --fp16 --initial-loss-scale 268435456 --micro-batch-size 4
+    replays "gpt fp8" "${gpt[@]}" --bf16 --fp8-format hybrid
+    replays "gpt fp8, measured scales" "${gpt[@]}" --bf16 --fp8-format hybrid --fp8-recipe tensorwise --micro-batch-size 4
+    replays "gpt fp8, history of 5" "${gpt[@]}" --bf16 --fp8-format hybrid --fp8-amax-history-len 5 --fp8-amax-compute-algo max \
+        --micro-batch-size 4
+    replays "bert bf16" "${bert[@]}" --bf16
+    replays "bert fp16 with overflows" "${bert[@]}" --fp16 --initial-loss-scale 268435456
+    replays "t5 bf16" "${t5[@]}" --bf16
+    replays "t5 bf16, one micro-batch a step" "${t5[@]}" --bf16 --micro-batch-size 4
+    local length=(--train-samples 100 --rampup-batch-size 2 2 30 --global-batch-size 8)
+    replays "gpt, batches that grow" "${gpt[@]}" --bf16
+    replays "bert, batches that grow" "${bert[@]}" --bf16
+}
+
+part_float8() {
+    local model=(--num-layers 4 --seq-length 256 --max-position-embeddings 256 --bf16 --fp8-format hybrid) recipe layout most
+    for recipe in delayed tensorwise; do
+        expect 0 "iteration       20/" "$BEVATRON" train "${small[@]}" "${length[@]}" "${model[@]}" --fp8-recipe $recipe
+        cp "$work/out" "$work/one"
+        for layout in "--pipeline-model-parallel-size 2" \
+            "--pipeline-model-parallel-size 2 --num-virtual-stages-per-pipeline-rank 2" "--tensor-model-parallel-size 2"; do
+            # shellcheck disable=SC2086
+            expect 0 "iteration       20/" ranks_of 2 "$BEVATRON" train "${small[@]}" "${length[@]}" "${model[@]}" --fp8-recipe $recipe $layout
+            most=$(differ "$work/one" "$work/out")
+            echo "float8: $recipe $layout: largest relative difference of a loss $most"
+            below "$most" 5e-3 && pass || fail "float8: $recipe $layout"
+        done
+    done
+}
+
+# Products of 8.6e9 multiplications and more, so that they are timed.
+part_algorithms() {
+    local model=(--num-layers 4 --seq-length 1024 --max-position-embeddings 1024 --hidden-size 1024 --bf16
+        --eval-iters 0) layout file=$XDG_CACHE_HOME/bevatron/products first most
+    for layout in "--pipeline-model-parallel-size 2" "--tensor-model-parallel-size 2" "--use-distributed-optimizer"; do
+        rm -rf "$XDG_CACHE_HOME"
+        # shellcheck disable=SC2086
+        expect 0 "iteration       20/" timeout 100 bash tests/parallel/mpirun.sh 2 "$BEVATRON" train "${small[@]}" "${length[@]}" "${model[@]}" \
+            $layout
+        cp "$work/out" "$work/cold"
+        [ -s "$file" ] && pass || fail "algorithms: $layout: no file was written"
+        cp "$file" "$work/products"
+        first=$(sort "$file" | uniq -d | wc -l)
+        # shellcheck disable=SC2086
+        expect 0 "iteration       20/" timeout 100 bash tests/parallel/mpirun.sh 2 "$BEVATRON" train "${small[@]}" "${length[@]}" "${model[@]}" \
+            $layout
+        expect_same "$work/products" "$file" "algorithms: $layout: the second run times nothing"
+        most=$(differ "$work/cold" "$work/out")
+        below "$most" 1e-3 && [ "$first" = 0 ] && pass || fail "algorithms: $layout: the second run is another"
+        echo "algorithms: $layout: $(($(wc -l <"$file") - 1)) products in the file; the next run's losses within $most"
+    done
+    rm -rf "$XDG_CACHE_HOME"
+    expect 0 "iteration       20/" timeout 100 "$BEVATRON" train "${small[@]}" "${length[@]}" "${model[@]}" --nproc 2
+    [ -s "$file" ] && pass || fail "algorithms: --nproc 2"
+}
+
+part_text() {
+    local ranks model words=(--num-layers 4 --seq-length 64 --max-position-embeddings 64 --init-method-std 0.3)
+    for model in "" --bf16; do
+        rm -rf "$work/saved"
+        # shellcheck disable=SC2086
+        expect 0 "iteration       20/" "$BEVATRON" train "${small[@]}" "${length[@]}" "${words[@]}" $model --save "$work/saved" --save-interval 20
+        for ranks in 1 2; do
+            ranks_of $ranks "$BEVATRON" generate --load "$work/saved" --device cuda --tensor-model-parallel-size $ranks \
+                --prompt "1 2 3" --greedy --max-new-tokens 40 >"$work/text.$ranks" 2>"$work/out" || fail "text: $ranks ranks"
+        done
+        "$BEVATRON" generate --load "$work/saved" --device cpu --prompt "1 2 3" --greedy --max-new-tokens 40 \
+            >"$work/text.cpu" 2>"$work/out" || fail "text: cpu"
+        echo "text${model:+ $model}: $(tr '\n' ' ' <"$work/text.2" | cut -c1-100)"
+        expect_same "$work/text.1" "$work/text.2" "text: two ranks write what one does"
+        expect_same "$work/text.1" "$work/text.cpu" "text: the CPU writes what the GPU does"
+    done
+}
+
+# A rank of two is killed after some iterations: the run ends, within seconds, and not with success.
+part_lost() {
+    local launcher victim layout start code
+    for layout in "--pipeline-model-parallel-size 2" "--tensor-model-parallel-size 2"; do
+        : >"$work/out"
+        # shellcheck disable=SC2086
+        bash tests/parallel/mpirun.sh 2 "$BEVATRON" train "${small[@]}" --num-layers 4 --seq-length 256 --max-position-embeddings 256 \
+            --bf16 --train-iters 1000000 --eval-iters 0 $layout >"$work/out" 2>&1 &
+        launcher=$!
+        for _ in $(seq 300); do grep -q "iteration        9/" "$work/out" && break; sleep 0.1; done
+        victim=$(pgrep -P "$launcher" -f "bevatron train" | tail -n 1)
+        start=$SECONDS
+        kill -9 "$victim" || fail "lost: $layout: no rank to kill"
+        (sleep 60 && kill -9 "$launcher") >/dev/null 2>&1 &
+        wait "$launcher"
+        code=$?
+        kill $! 2>/dev/null
+        echo "lost: $layout: ended $((SECONDS - start)) s after, status $code"
+        [ "$code" != 0 ] && [ $((SECONDS - start)) -lt 30 ] && ! pgrep -P "$launcher" >/dev/null && pass || fail "lost: $layout"
+    done
+}
+
+for part in "$@"; do
+    "part_$part"
+done
+finish
