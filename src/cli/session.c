@@ -96,7 +96,7 @@ int session_open(struct session *session, const struct config *config) {
     const struct ranks *ranks = &session->ranks;
     struct world_meeting meeting = {
         .place = ranks->place, .address = ranks->address, .port = ranks->port, .token = ranks->token};
-    char *algorithm_cache = strcmp(config->device, "cpu") == 0 ? NULL : find_algorithm_cache();
+    char *algorithm_cache = device_times_algorithms(config->device) ? find_algorithm_cache() : NULL;
     struct device_options options = {.name = config->device,
                                      .threads = choose_threads(config, &session->place),
                                      .cpu_kernels = config->cpu_kernels,

@@ -3,11 +3,19 @@
 #include "base/error.h"
 #include <string.h>
 
+static const char *resolve(const char *name) {
+    if (strcmp(name, "auto") != 0)
+        return name;
+    return cuda_count() > 0 ? "cuda" : "cpu";
+}
+
+bool device_times_algorithms(const char *name) {
+    return strcmp(resolve(name), "cuda") == 0;
+}
+
 int device_open(struct device **device, const struct device_options *options) {
     *device = NULL;
-    const char *name = options->name;
-    if (strcmp(name, "auto") == 0)
-        name = cuda_count() > 0 ? "cuda" : "cpu";
+    const char *name = resolve(options->name);
     if (strcmp(name, "cpu") == 0)
         return cpu_open(device, options);
     if (strcmp(name, "cuda") == 0) {

@@ -19,6 +19,8 @@ struct device_options {
 };
 
 int device_open(struct device **device, const struct device_options *options);
+// Whether the device of this name times algorithms, and so has something to keep in a file: algorithm_cache above.
+bool device_times_algorithms(const char *name);
 void device_close(struct device *device);  // NULL is fine
 // The paper twin of a device: same dtypes, no memory, no work.
 int device_open_paper(struct device **device);

@@ -290,6 +290,7 @@ TEST(no_gpu) {
     EXPECT(opened == NULL);
     EXPECT_OK(device_open(&opened, &(struct device_options){.name = "auto", .threads = 1}));
     EXPECT_STRING(opened->ops->name, "cpu");
+    EXPECT(!device_times_algorithms("auto") && device_times_algorithms("cuda"));
     device_close(opened);
 }
 
