@@ -143,6 +143,9 @@ void adam_begin(struct adam *adam, const struct adam_update *update) {
                                                           .rate = adam->rate,
                                                           .rates = adam->rates,
                                                           .skipped = scalar(adam, SCALAR_SKIPPED)});
+}
+
+void adam_count(struct adam *adam) {
     adam->step++;
 }
 

@@ -55,6 +55,8 @@ void adam_make_rates(const struct adam *adam, const struct adam_pace *paces, int
 void adam_begin(struct adam *adam, const struct adam_update *update);
 // Updates what this rank holds of [first, end) of the flat buffers.
 void adam_apply(const struct adam *adam, const struct adam_update *update, int64_t first, int64_t end);
+// The above are device work alone, which may be replayed; this tells the host that an update was queued.
+void adam_count(struct adam *adam);
 // What became of the oldest update that is not learnt of.
 void adam_learn(struct adam *adam, bool is_skipped);
 // Norm of the gradients before clipping, (1) fp32 on the device.

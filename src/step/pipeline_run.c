@@ -6,6 +6,7 @@
 #include "step/memory.h"
 #include "step/pipeline.h"
 #include "step/replay.h"
+#include "step/update.h"
 
 // One run through the list.
 struct run {
@@ -36,10 +37,15 @@ static void expect_messages(struct run *run, enum mesh_link link) {
     }
 }
 
+static bool is_last(const struct run *run, const struct step_batch *batch) {
+    return run->source && batch->micro_batch == run->source->count - 1;
+}
+
 // The last micro-batch knows how many tokens and samples of the step count on this rank.
-static void set_counts(struct step *step, const struct step_batch *last) {
-    struct tensor counts = step_input_counts(step, &last->input, last->block);
-    if (counts.data)
+static void set_counts(const struct run *run, const struct step_batch *batch) {
+    struct step *step = run->step;
+    struct tensor counts = step_input_counts(step, &batch->input, batch->block);
+    if (is_last(run, batch) && counts.data)
         op_copy(step->device, &(struct op_copy){.dst = tensor_rows(step->totals, TOTAL_TOKENS, 2), .src = counts});
 }
 
@@ -64,8 +70,6 @@ static int obtain_batch(struct run *run, int micro_batch, struct step_batch **re
                                      .counts = run->counts};
         step_upload_input(step, spare->block, &spare->input, &upload);
         run->counts = upload.counts;
-        if (run->loaded == run->source->count)
-            set_counts(step, spare);
     }
     spare->batch = step_input_tensors(step, &spare->input, spare->block);
     if (!run->is_learning)
@@ -99,7 +103,7 @@ static struct pass pass_of(const struct run *run, const struct step_batch *batch
     pass.is_first = batch->micro_batch == 0;
     // In halves of a backward, gradients of weights come later than the blocks' backward.
     bool is_halved = run->step->pipeline.schedule.shape.kind == SCHEDULE_ZERO_BUBBLE;
-    pass.is_last = run->source && batch->micro_batch == run->source->count - 1 && !is_halved;
+    pass.is_last = is_last(run, batch) && !is_halved;
     pass.reducer = run->source ? &run->step->reducer : NULL;
     return pass;
 }
@@ -150,6 +154,7 @@ static int run_forward(struct run *run, struct schedule_item item) {
     flight->micro_batch = item.micro_batch;
     flight->is_used = true;
     struct pass pass = pass_of(run, batch, flight);
+    set_counts(run, batch);
     struct handover in = receive(run, item.chunk, flight);
     send(run, item.chunk, model_forward(&chunk->model, &pass, &flight->model, &batch->batch, in));
     if (run->is_learning)
@@ -217,13 +222,21 @@ struct round {
     struct step_flight *flight;
 };
 
+// Device work alone, because it may be recorded. A rank without peers has all of its step in it.
 static void run_passes(void *context) {
     const struct round *round = context;
-    struct model *model = &round->run->step->chunks[0].model;
-    struct pass forward = pass_of(round->run, round->batch, round->flight), backward = forward;
+    const struct run *run = round->run;
+    struct step *step = run->step;
+    struct model *model = &step->chunks[0].model;
+    struct pass forward = pass_of(run, round->batch, round->flight), backward = forward;
+    if (round->batch->micro_batch == 0)
+        step_begin(step, true);
+    set_counts(run, round->batch);
     (void)model_forward(model, &forward, &round->flight->model, &round->batch->batch, (struct handover){0});
     model_backward(model, &backward, &round->flight->model, &round->batch->batch, &(struct model_gradients){0});
     arena_release(&round->flight->saved, 0);
+    if (is_last(run, round->batch) && step_is_alone(step))
+        step_update(step);
 }
 
 // Where the whole model is here, its forward and backward are one piece of work that may be replayed.
@@ -234,7 +247,7 @@ static int run_round(struct run *run, int micro_batch) {
     struct round round = {run, batch, find_flight(&step->chunks[0], micro_batch, false)};
     replay_run(step, &(struct replay_pass){.batch = batch,
                                            .is_first = micro_batch == 0,
-                                           .is_last = micro_batch == run->source->count - 1,
+                                           .is_last = is_last(run, batch),
                                            .run = run_passes,
                                            .context = &round});
     batch->is_used = false;
@@ -260,6 +273,8 @@ int step_run_pipeline(struct step *step, const struct step_source *source, bool 
     expect_messages(&run, LINK_BACKWARD_IN);
     const struct schedule_list *list = pipeline_list(step);
     bool is_whole = is_learning && step->mesh.length[AXIS_PIPELINE] == 1 && step->chunk_count == 1;
+    if (!is_whole)
+        step_begin(step, is_learning);
     for (int i = 0; is_whole && i < source->count; i++)
         TRY(run_round(&run, i));
     for (int i = 0; !is_whole && i < list->count; i++)

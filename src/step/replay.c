@@ -3,10 +3,11 @@
 //
 // A pass is the same work on the same addresses whenever the shapes of its micro-batch are the same: one rank has one
 // block of inputs and one flight, arenas give the same memory in the same order, dropout is drawn from row numbers that
-// are inputs, and what a step changes (rates, loss scale, ranges of 8 bits) lies on the device. Whatever does not fit
-// runs as it would without recordings: ranks that talk within a pass, schedules with several micro-batches on their
-// way, the first passes of a shape (they choose algorithms and load kernels), a profile. What a pass leaves in host
-// memory, a replay does not; nothing after it reads that.
+// are inputs, and what a step changes (rates, loss scale, ranges of 8 bits) lies on the device. The first pass of a
+// step begins with what clears its sums, and on a rank without peers the last one ends with the optimizer: a step of
+// one micro-batch is one launch. Whatever does not fit runs as it would without recordings: ranks that talk within a
+// pass, schedules with several micro-batches on their way, the first passes of a shape (they choose algorithms and load
+// kernels), a profile. What a pass leaves in host memory, a replay does not; nothing after it reads that.
 #include "step/replay.h"
 #include "ops/device.h"
 

@@ -4,7 +4,8 @@
 
 #include "step/step.h"
 
-// The forward and backward of one micro-batch.
+// The forward and backward of one micro-batch, with the beginning of a step before the first and, on a rank without
+// peers, its end behind the last.
 struct replay_pass {
     const struct step_batch *batch;
     bool is_first, is_last;  // of the step

@@ -109,7 +109,6 @@ void step_close(struct step *step) {
 }
 
 static int run_all(struct step *step, const struct step_source *source, bool is_learning) {
-    device_zero(step->device, step->totals);
     TRY(step_run_pipeline(step, source, is_learning));
     if (is_learning)
         step_reduce_gradients(step);
@@ -119,27 +118,18 @@ static int run_all(struct step *step, const struct step_source *source, bool is_
     return 0;
 }
 
-// The gradients that no product writes: of what has no weight decay, and of tables that are looked up.
-static void clear_gradients(struct step *step) {
-    int64_t decayed = step->params.decayed;
-    device_zero(step->device, tensor_rows(step->grads, decayed, step->params.total - decayed));
-    for (int i = 0; i < step->chunk_count; i++)
-        model_clear_tables(&step->chunks[i].model, step->device);
-}
-
 int step_train_paced(struct step *step, const struct step_source *source, const struct adam_pace *paces) {
     CHECK(step->mode == STEP_TRAIN);
     results_send_rates(step, paces);
-    clear_gradients(step);
     // Weights are rounded to 8 bits before the first pass.
     if (step->config->fp8_format)
         step_settle(step);
-    for (int i = 0; i < step->chunk_count; i++)
-        fp8_begin_step(&step->chunks[i].model.fp8, step->device);
     TRY(run_all(step, source, true));
     for (int i = 0; i < step->chunk_count; i++)
         fp8_end_step(&step->chunks[i].model.fp8, step->device, &step->mesh);
-    step_update(step);
+    if (!step_is_alone(step))
+        step_update(step);
+    adam_count(&step->adam);
     results_queue(step, true);
     return 0;
 }

@@ -1,4 +1,5 @@
-// What follows the backward passes of a step: reduction, the optimizer, new parameters; and the weights it starts from.
+// What comes before the passes of a step and after them: cleared sums and gradients; reduction, the optimizer, new
+// parameters; and the weights a run starts from.
 // Where the optimizer is divided, a rank has it for its pieces of the flat buffers alone, see parallel/pieces.h.
 #include "step/update.h"
 #include "base/memory.h"
@@ -58,6 +59,30 @@ void step_initialize(struct step *step) {
     init_params(step->device, &step->params, target.data == step->values.data ? (struct tensor){0} : target,
                 (uint64_t)step->config->seed);
     step_weights_are_set(step);
+}
+
+// The gradients that no product writes: of what has no weight decay, and of tables that are looked up.
+static void clear_gradients(struct step *step) {
+    int64_t decayed = step->params.decayed;
+    device_zero(step->device, tensor_rows(step->grads, decayed, step->params.total - decayed));
+    for (int i = 0; i < step->chunk_count; i++)
+        model_clear_tables(&step->chunks[i].model, step->device);
+}
+
+void step_begin(struct step *step, bool is_learning) {
+    device_zero(step->device, step->totals);
+    if (!is_learning)
+        return;
+    clear_gradients(step);
+    for (int i = 0; i < step->chunk_count; i++)
+        fp8_begin_step(&step->chunks[i].model.fp8, step->device);
+}
+
+bool step_is_alone(const struct step *step) {
+    bool is_alone = step->chunk_count == 1;
+    for (int axis = 0; axis < AXIS_COUNT; axis++)
+        is_alone = is_alone && step->mesh.length[axis] == 1;
+    return is_alone;
 }
 
 // Of a stream that is divided, each rank has the gradients of its rows for what is used along it.

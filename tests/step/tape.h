@@ -60,8 +60,8 @@ struct recording {
 struct tape {
     struct ops table;
     const struct ops *real;
-    struct recording *now;  // NULL: nothing is recorded
-    int64_t recorded, replayed;
+    struct recording *now;               // NULL: nothing is recorded
+    int64_t recorded, replayed, called;  // called: operations that were run by themselves
 };
 static struct tape tape;
 
@@ -81,6 +81,7 @@ static inline struct tape_entry *tape_add(void) {
     }                                                                                                                  \
     static inline void tape_##name_(struct device *device, const struct op_##name_ *op) {                              \
         if (!tape.now) {                                                                                               \
+            tape.called++;                                                                                             \
             tape.real->name_(device, op);                                                                              \
             return;                                                                                                    \
         }                                                                                                              \
@@ -93,6 +94,7 @@ TAPE_OPERATIONS(X)
 
 static inline void tape_zero(struct device *device, void *memory, size_t bytes, enum stream stream) {
     if (!tape.now) {
+        tape.called++;
         tape.real->zero(device, memory, bytes, stream);
         return;
     }

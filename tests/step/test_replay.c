@@ -11,6 +11,7 @@ struct course {
     double loss[STEPS], norm[STEPS], evaluated;
     uint64_t weights;
     int64_t recorded, replayed;
+    int64_t called;  // operations of the last step that were not part of a recording
 };
 
 static uint64_t sum_weights(const struct step *step) {
@@ -64,7 +65,9 @@ static struct course run(const char *flags, const struct changes *changes, bool 
         if (changes->shorter_from > 0 && i == changes->shorter_from)
             r.config.micro_batch_size = 1;
         struct step_source source = {.next = next_input, .context = &r, .count = changes->micro_batches[i]};
+        course.called = tape.called;
         EXPECT_OK(step_train(r.step, &source, 1e-3 * (i + 1), 0.01));
+        course.called = tape.called - course.called;
         course.loss[i] = step_result(r.step).loss;
         course.norm[i] = step_result(r.step).grad_norm;
         if (changes->has_evaluations && i % 2 == 1) {
@@ -127,4 +130,24 @@ TEST(batches_of_other_sizes) {
     EXPECT_INT(course.recorded, 4);
 }
 
-TEST_MAIN(TEST_CASE(replays_give_the_same_bits), TEST_CASE(batches_of_other_sizes))
+// A step of one micro-batch is one launch, from cleared gradients to new weights. What stays outside: its inputs are
+// copied to their place, in fp16 their weights are scaled, in 8 bits ranges move to a place that changes.
+TEST(a_step_is_one_recording) {
+    static const struct {
+        const char *flags;
+        int64_t called;
+    } models[] = {
+        {"", 1},
+        {"--bf16", 1},
+        {"--fp16 --initial-loss-scale 4194304", 2},
+        {"--bf16 --fp8-format hybrid --ffn-hidden-size 64 --seq-length 32 --max-position-embeddings 32", 2},
+        {"--model bert --norm-placement post --activation gelu", 1},
+    };
+    struct changes changes = {.micro_batches = {1, 1, 1, 1, 1, 1, 1, 1, 1}};
+    for (size_t i = 0; i < sizeof models / sizeof models[0]; i++)
+        EXPECT_INT(compare(models[i].flags, &changes).called, models[i].called);
+    changes = (struct changes){.micro_batches = {3, 3, 3, 3, 3, 3, 3, 3, 3}};
+    EXPECT_INT(compare("--bf16", &changes).called, 3);
+}
+
+TEST_MAIN(TEST_CASE(a_step_is_one_recording), TEST_CASE(replays_give_the_same_bits), TEST_CASE(batches_of_other_sizes))
