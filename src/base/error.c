@@ -121,6 +121,10 @@ int error_give(struct error_note *note) {
     return -1;
 }
 
+void error_drop(struct error_note *note) {
+    free(note);
+}
+
 void die_set_handler(void (*handler)(enum exit_code code)) {
     atomic_store(&die_handler, handler);
 }

@@ -44,11 +44,12 @@ void error_clear(void);
 void error_mark_shared(void);
 bool error_is_shared(void);
 
-// Moves a message between threads: error_take returns a copy the caller frees (NULL where there is none) and clears;
-// error_give sets it on this thread, frees it, and returns -1.
+// Moves a message between threads: error_take returns a copy (NULL where there is none) and clears; error_give sets it
+// on this thread, frees it, and returns -1; error_drop frees it and leaves this thread's message alone.
 struct error_note;
 struct error_note *error_take(void);
 int error_give(struct error_note *note);
+void error_drop(struct error_note *note);
 
 #define TRY(call)                                                                                                      \
     do {                                                                                                               \

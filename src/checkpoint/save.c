@@ -422,7 +422,6 @@ int checkpoint_save_end(struct checkpoint_job *job) {
 
 void checkpoint_save_drop(struct checkpoint_job *job) {
     wait_for_thread(job);
-    if (job->note)
-        error_give(job->note);
+    error_drop(job->note);
     close_job(job);
 }

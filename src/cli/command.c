@@ -8,6 +8,9 @@
 #include <string.h>
 
 int command_failed(void) {
+    // A failure never counts as done, even where its message was lost on the way.
+    if (error_exit_code() == EXIT_CODE_OK)
+        error_set("the command failed without saying why; please report it with the command line");
     log_error("bevatron: %s", error_message());
     return error_exit_code();
 }

@@ -193,10 +193,7 @@ void loader_close(struct loader *loader) {
     pthread_cond_signal(&loader->released);
     pthread_mutex_unlock(&loader->lock);
     pthread_join(loader->thread, NULL);
-    if (loader->error) {
-        error_give(loader->error);
-        error_clear();
-    }
+    error_drop(loader->error);  // of a micro-batch that nobody asked for; the caller may be on its way out with another
     pthread_mutex_destroy(&loader->lock);
     pthread_cond_destroy(&loader->produced);
     pthread_cond_destroy(&loader->released);

@@ -126,12 +126,8 @@ static void *helper_main(void *argument) {
 
 // Frees the messages of items that failed after the first one did.
 static void drop_errors(struct run *run) {
-    for (int i = 0; i < run->pipeline->items; i++) {
-        if (run->places[i].error) {
-            error_give(run->places[i].error);
-            error_clear();
-        }
-    }
+    for (int i = 0; i < run->pipeline->items; i++)
+        error_drop(run->places[i].error);
 }
 
 int pipeline_run(const struct pipeline *pipeline) {

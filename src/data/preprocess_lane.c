@@ -16,12 +16,10 @@ void lanes_wake(struct lanes *lanes) {
 }
 
 void lanes_stop(struct lanes *lanes, struct error_note *error) {
-    if (!lanes->stopped) {
+    if (!lanes->stopped)
         lanes->error = error;
-    } else if (error) {
-        error_give(error);
-        error_clear();
-    }
+    else
+        error_drop(error);
     lanes->stopped = true;
     lanes_wake(lanes);
 }

@@ -305,10 +305,7 @@ static void free_items(struct lanes *lanes) {
         preprocess_state_free(&item->after);
         buffer_free(&item->bad_lines);
         free(item->at);
-        if (item->error) {
-            error_give(item->error);
-            error_clear();
-        }
+        error_drop(item->error);
     }
     free(lanes->items);
 }

@@ -57,6 +57,12 @@ TEST(messages_belong_to_threads) {
     EXPECT(pthread_create(&thread, NULL, fail_in_thread, NULL) == 0);
     EXPECT(pthread_join(thread, &note) == 0);
     EXPECT_STRING(error_message(), "mine");
+    EXPECT(pthread_create(&thread, NULL, fail_in_thread, NULL) == 0);
+    void *other;
+    EXPECT(pthread_join(thread, &other) == 0);
+    error_drop(other);
+    error_drop(NULL);
+    EXPECT_STRING(error_message(), "mine");
     EXPECT_INT(error_give(note), -1);
     EXPECT_STRING(error_message(), "from a thread");
     EXPECT_INT(error_exit_code(), EXIT_CODE_HANG);

@@ -168,6 +168,13 @@ TEST(errors_cross_the_thread) {
     error_clear();
     loader_close(loader);
     EXPECT_STRING(error_message(), "");
+    // The caller is leaving with an error of its own, perhaps of another loader that met the same damage.
+    EXPECT_OK(loader_open(&loader, &options));
+    clock_sleep(0.05);
+    error_set_code(EXIT_CODE_BAD_DATA, "the first one");
+    loader_close(loader);
+    EXPECT_STRING(error_message(), "the first one");
+    EXPECT_INT(error_exit_code(), EXIT_CODE_BAD_DATA);
 }
 
 TEST(it_runs_ahead_and_no_further) {

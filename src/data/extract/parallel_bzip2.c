@@ -272,7 +272,6 @@ int parallel_bzip2_open(struct parallel_bzip2 **opened, const struct parallel_bz
 void parallel_bzip2_close(struct parallel_bzip2 *bzip2) {
     if (!bzip2)
         return;
-    struct error_note *present = error_take();  // the caller may be on its way out with an error of its own
     pthread_mutex_lock(&bzip2->lock);
     bzip2->stopped = true;
     pthread_cond_broadcast(&bzip2->changed);
@@ -283,10 +282,7 @@ void parallel_bzip2_close(struct parallel_bzip2 *bzip2) {
         struct place *place = &bzip2->places[i];
         free(place->piece.bytes);
         buffer_free(&place->plain);
-        if (place->error) {
-            error_give(place->error);
-            error_clear();
-        }
+        error_drop(place->error);
     }
     bzip2_scan_free(bzip2->scan);
     buffer_free(&bzip2->packed);
@@ -295,6 +291,4 @@ void parallel_bzip2_close(struct parallel_bzip2 *bzip2) {
     free(bzip2->places);
     free(bzip2->threads);
     free(bzip2);
-    if (present)
-        error_give(present);
 }

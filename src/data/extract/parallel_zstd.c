@@ -317,7 +317,6 @@ int parallel_zstd_open(struct parallel_zstd **opened, int descriptor, const char
 void parallel_zstd_close(struct parallel_zstd *zstd) {
     if (!zstd)
         return;
-    struct error_note *present = error_take();  // the caller may be on its way out with an error of its own
     pthread_mutex_lock(&zstd->lock);
     zstd->stopped = true;
     pthread_cond_broadcast(&zstd->changed);
@@ -326,10 +325,7 @@ void parallel_zstd_close(struct parallel_zstd *zstd) {
         pthread_join(zstd->threads[i], NULL);
     for (int64_t i = 0; i < zstd->place_count; i++) {
         buffer_free(&zstd->places[i].plain);
-        if (zstd->places[i].error) {
-            error_give(zstd->places[i].error);
-            error_clear();
-        }
+        error_drop(zstd->places[i].error);
     }
     ZSTD_freeDCtx(zstd->context);
     buffer_free(&zstd->packed);
@@ -338,6 +334,4 @@ void parallel_zstd_close(struct parallel_zstd *zstd) {
     free(zstd->places);
     free(zstd->threads);
     free(zstd);
-    if (present)
-        error_give(present);
 }

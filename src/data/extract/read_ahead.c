@@ -84,16 +84,10 @@ void read_ahead_close(struct read_ahead *ahead) {
     pthread_cond_signal(&ahead->changed);
     pthread_mutex_unlock(&ahead->lock);
     pthread_join(ahead->thread, NULL);
-    struct error_note *present = error_take();
     for (int i = 0; i < PARTS; i++) {
-        if (ahead->parts[i].error) {
-            error_give(ahead->parts[i].error);
-            error_clear();
-        }
+        error_drop(ahead->parts[i].error);
         free(ahead->parts[i].bytes);
     }
-    if (present)
-        error_give(present);
     pthread_mutex_destroy(&ahead->lock);
     pthread_cond_destroy(&ahead->changed);
     reader_close(ahead->reader);
