@@ -81,15 +81,6 @@ void console_saved(struct buffer *out, double wall_seconds, const struct console
                   checkpoint->pipeline_ranks);
 }
 
-void console_loading(struct buffer *out, int64_t iteration, const char *folder) {
-    buffer_printf(out, " loading checkpoint from %s at iteration %" PRId64 "\n", folder, iteration);
-}
-
-void console_loaded(struct buffer *out, const struct console_checkpoint *checkpoint) {
-    buffer_printf(out, "  successfully loaded checkpoint from %s [ t 1/%d, p 1/%d ] at iteration %" PRId64 "\n",
-                  checkpoint->folder, checkpoint->tensor_ranks, checkpoint->pipeline_ranks, checkpoint->iteration);
-}
-
 void console_datetime(struct buffer *out, const char *event, double wall_seconds) {
     char time[32];
     clock_format(wall_seconds, time, sizeof time);

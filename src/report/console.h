@@ -11,19 +11,16 @@ void console_train(struct buffer *out, const struct metrics *metrics);
 // The dashed block " validation loss at iteration 100 | lm loss value: … | lm loss PPL: … | ".
 void console_eval(struct buffer *out, const struct metrics_eval *eval);
 
-// "saving checkpoint at iteration      10 to DIR in bevatron format", "  successfully saved checkpoint from
-// iteration …", " loading checkpoint from DIR at iteration 10", "  successfully loaded checkpoint from DIR [ t 1/1,
-// p 1/1 ] at iteration 10".
+// "saving checkpoint at iteration      10 to DIR in bevatron format"
 void console_saving(struct buffer *out, double wall_seconds, int64_t iteration, const char *folder);
-// A checkpoint, and the ranks that share layers and stages of the run.
+// A checkpoint, and how many ranks the run has along the tensor and pipeline axes.
 struct console_checkpoint {
     int64_t iteration;
     const char *folder;
     int tensor_ranks, pipeline_ranks;
 };
+// "  successfully saved checkpoint from iteration      10 to DIR [ t 1/1, p 1/1 ]"
 void console_saved(struct buffer *out, double wall_seconds, const struct console_checkpoint *checkpoint);
-void console_loading(struct buffer *out, int64_t iteration, const char *folder);
-void console_loaded(struct buffer *out, const struct console_checkpoint *checkpoint);
 // "[after model is built] datetime: 2026-01-02 03:04:05.678901 " (the trailing blank is Megatron's).
 void console_datetime(struct buffer *out, const char *event, double wall_seconds);
 

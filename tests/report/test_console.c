@@ -110,16 +110,12 @@ TEST(checkpoint_messages) {
     console_saving(&out, moment, 10, "ckpt");
     struct console_checkpoint checkpoint = {.iteration = 10, .folder = "ckpt", .tensor_ranks = 1, .pipeline_ranks = 1};
     console_saved(&out, moment, &checkpoint);
-    console_loading(&out, 10, "ckpt");
-    console_loaded(&out, &checkpoint);
     console_datetime(&out, "after training is done", moment);
     EXPECT_STRING(
         buffer_string(&out),
         "[2026-01-02 03:04:05.678901] saving checkpoint at iteration      10 to ckpt in bevatron format\n"
         "  [2026-01-02 03:04:05.678901] successfully saved checkpoint from iteration      10 to ckpt [ t 1/1, p "
         "1/1 ]\n"
-        " loading checkpoint from ckpt at iteration 10\n"
-        "  successfully loaded checkpoint from ckpt [ t 1/1, p 1/1 ] at iteration 10\n"
         "[after training is done] datetime: 2026-01-02 03:04:05.678901 \n");
     buffer_free(&out);
 }

@@ -1,0 +1,111 @@
+// Metrics of iterations and of intervals of them. See meter.h.
+#include "train/meter.h"
+#include "base/clock.h"
+#include "model/flops.h"
+#include "optim/schedule.h"
+
+#include <math.h>
+
+bool meter_result_is_good(const struct step_result *result) {
+    return isfinite(result->loss) && isfinite(result->grad_norm);
+}
+
+// The tokens that the speed counts. In masked-word training few tokens count for the loss, but all are computed.
+static double count_tokens(const struct config *config, const struct meter_reading *reading) {
+    if (config_form(config) == CONFIG_GPT)
+        return reading->result.tokens;
+    int64_t decoder = config_form(config) == CONFIG_T5 ? config->decoder_seq_length : 0;
+    return (double)(reading->batch_size * (config->seq_length + decoder));
+}
+
+// In TFLOP/s of one device, for a step that took so many seconds.
+static double device_teraflops(const struct meter *meter, int64_t batch_size, double seconds) {
+    return flops_per_step(meter->config, batch_size) / (seconds * 1e12 * meter->mesh->size);
+}
+
+static struct metrics make_metrics(const struct meter *meter, const struct meter_reading *reading) {
+    const struct config *config = meter->config;
+    const struct step_result *result = &reading->result;
+    return (struct metrics){
+        .wall_seconds = clock_wall_seconds(),
+        .iteration = reading->at.iteration,
+        .train_iters = config->train_iters,
+        .consumed_samples = reading->at.consumed_train_samples,
+        .elapsed_ms = reading->seconds * 1e3,
+        .tokens_per_second = count_tokens(config, reading) / reading->seconds,
+        .teraflops = device_teraflops(meter, reading->batch_size, reading->seconds),
+        .learning_rate = schedule_lr(config, reading->at.schedule_samples),
+        .global_batch_size = reading->batch_size,
+        .losses = {{.name = "lm loss", .value = result->loss}, {.name = "sop loss", .value = result->pair_loss}},
+        .loss_count = result->pairs > 0 ? 2 : 1,
+        .loss_scale = result->loss_scale,
+        .grad_norm = result->grad_norm,
+        .has_throughput = config->log_throughput,
+        .has_grad_norm = isfinite(result->grad_norm)};
+}
+
+static void add_weight_metrics(const struct meter *meter, struct metrics *metrics) {
+    const struct config *config = meter->config;
+    metrics->has_params_norm = config->log_params_norm;
+    if (config->log_params_norm)
+        metrics->params_norm = step_params_norm(meter->step);
+    metrics->has_num_zeros = config->log_num_zeros_in_grad;
+    if (config->log_num_zeros_in_grad)
+        metrics->num_zeros = (double)step_count_zero_gradients(meter->step);
+}
+
+// Replaces what `metrics` says of the last iteration by what holds for the interval.
+static void take_interval(const struct meter *meter, struct metrics *metrics) {
+    const struct meter_interval *interval = &meter->interval;
+    double mean_seconds = interval->seconds / (double)interval->iterations;
+    bool has_loss = interval->good > 0;
+    metrics->elapsed_ms = mean_seconds * 1e3;
+    metrics->tokens_per_second = interval->tokens / interval->seconds;
+    metrics->teraflops = device_teraflops(meter, metrics->global_batch_size, mean_seconds);
+    metrics->losses[0].value = has_loss ? interval->loss / (double)interval->good : NAN;
+    metrics->losses[1].value = has_loss ? interval->pair_loss / (double)interval->good : NAN;
+    metrics->loss_count = has_loss ? metrics->loss_count : 0;
+    metrics->skipped_iterations = interval->skipped;
+    metrics->nan_iterations = interval->nan;
+}
+
+static void add_to_interval(struct meter *meter, const struct meter_reading *reading) {
+    struct meter_interval *interval = &meter->interval;
+    const struct step_result *result = &reading->result;
+    interval->iterations++;
+    interval->seconds += reading->seconds;
+    interval->tokens += count_tokens(meter->config, reading);
+    interval->skipped += !isfinite(result->grad_norm);
+    interval->nan += !isfinite(result->loss);
+    if (!meter_result_is_good(result))
+        return;
+    interval->good++;
+    interval->loss += result->loss;
+    interval->pair_loss += result->pair_loss;
+}
+
+static bool has_log_line(const struct meter *meter, int64_t iteration) {
+    return iteration % meter->config->log_interval == 0 || iteration == meter->first_iteration;
+}
+
+bool meter_needs_weights(const struct meter *meter, int64_t iteration) {
+    const struct config *config = meter->config;
+    bool has_events = config->tensorboard_dir && iteration % config->tensorboard_log_interval == 0;
+    return (config->log_params_norm || config->log_num_zeros_in_grad) && (has_events || has_log_line(meter, iteration));
+}
+
+void meter_add(struct meter *meter, const struct meter_reading *reading) {
+    int64_t iteration = reading->at.iteration;
+    add_to_interval(meter, reading);
+    struct metrics metrics = make_metrics(meter, reading);
+    if (meter_needs_weights(meter, iteration))
+        add_weight_metrics(meter, &metrics);
+    report_step(meter->report, &metrics);
+    if (!has_log_line(meter, iteration))
+        return;
+    take_interval(meter, &metrics);
+    report_interval(meter->report, &metrics);
+    // The line of the first iteration is an extra one: its numbers also count for the interval it belongs to.
+    if (iteration % meter->config->log_interval == 0)
+        meter->interval = (struct meter_interval){0};
+}
