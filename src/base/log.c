@@ -36,10 +36,6 @@ void log_set_level(enum log_level level) {
     state.level = level;
 }
 
-const char *log_identity(void) {
-    return state.identity;
-}
-
 // One system call for all pieces. A reader that went away must not end a run, so failures to write are dropped.
 static void write_pieces(const char *const *pieces, int count) {
     struct iovec vector[3];

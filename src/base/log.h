@@ -19,7 +19,4 @@ void log_debug(const char *format, ...) __attribute__((format(printf, 1, 2)));
 // away.
 void log_status(const char *line);
 
-// "rank 3" or "" : for messages built elsewhere.
-const char *log_identity(void);
-
 #endif

@@ -186,7 +186,7 @@ static void release(const struct flag *flag, void *base) {
 }
 
 // Sets the zero of the type, then the default over it. A default that its own row refuses is a mistake in the table.
-void flag_reset(const struct flag *flag, void *base) {
+static void reset(const struct flag *flag, void *base) {
     void *slot = (char *)base + flag->offset;
     release(flag, base);
     if (flag->type == FLAG_BOOL || flag->type == FLAG_BOOL_OFF)
@@ -222,7 +222,7 @@ void flags_set_defaults(const struct flag_command *command, void *options) {
                 *(char **)(base + flag->offset) = NULL;
             else if (flag->type == FLAG_STRING_LIST)
                 *(struct string_list *)(base + flag->offset) = (struct string_list){0};
-            flag_reset(flag, base);
+            reset(flag, base);
         }
     }
     if (command->positional_name)

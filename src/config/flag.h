@@ -151,8 +151,7 @@ void flags_free(const struct flag_command *command, void *options);
 
 // The parts, for those who build options otherwise (presets, checkpoints, tests).
 void flags_set_defaults(const struct flag_command *command, void *options);
-int flags_read_file(const struct flag_command *command, void *options, const char *path);
-// The same from memory; errors call it `name`.
+// Reads the text of a configuration file (--config) from memory; errors call it `name`.
 int flags_read_text(const struct flag_command *command, void *options, const char *name, const char *text,
                     size_t length);
 // Sets one flag from text, checked like the command line; a list is split at blanks. name with or without "--".

@@ -56,7 +56,6 @@ int flag_apply(struct flag_parse *parse, const struct flag_match *match, const s
 
 // Sets a row from its values; `add` keeps the items a list has.
 int flag_set_values(const struct flag *flag, void *base, const struct string_list *items, bool add);
-void flag_reset(const struct flag *flag, void *base);
 void flag_mark(const struct flag_table *table, void *options, const struct flag *flag, enum flag_source source);
 
 // Reads a configuration file into the parse.

@@ -236,10 +236,3 @@ int flags_parse(const struct flag_command *command, void *options, int argc, cha
     string_list_free(&parse.noted);
     return status;
 }
-
-int flags_read_file(const struct flag_command *command, void *options, const char *path) {
-    struct flag_parse parse = {.command = command, .options = options};
-    int status = flag_parse_file(&parse, path);
-    string_list_free(&parse.noted);
-    return status;
-}

@@ -34,7 +34,8 @@ static bool is_oldest(const struct lanes *lanes, const struct item *item) {
     return true;
 }
 
-void lanes_charge(void *context, struct line_piece *piece, size_t bytes) {
+// Line files call this before a long line grows further: see line_file.h.
+static void charge(void *context, struct line_piece *piece, size_t bytes) {
     struct lanes *lanes = context;
     struct item *item = lanes->items;
     while (&item->batch->piece != piece)
@@ -148,7 +149,7 @@ static int open_file(struct lanes *lanes, struct line_file **file, int64_t numbe
         .piece_bytes = run->piece_bytes,
         .line_limit = run->line_limit,
         .begin = number == lanes->begin_file ? lanes->begin_offset : 0,
-        .charge = lanes_charge,
+        .charge = charge,
         .context = lanes,
     };
     return line_file_open(file, &options);

@@ -74,7 +74,5 @@ bool lanes_cut(struct lanes *lanes, struct item **item);
 // Takes lanes away that are done with.
 void lanes_advance(struct lanes *lanes);
 void lane_free(struct lane *lane);
-// Line files ask before a line grows long: see line_file.h.
-void lanes_charge(void *context, struct line_piece *piece, size_t bytes);
 
 #endif

@@ -41,7 +41,8 @@ static int64_t piece_of(const struct step *step, int chunk) {
     return (int64_t)chunk * step->mesh.length[AXIS_PIPELINE] + step->mesh.place[AXIS_PIPELINE];
 }
 
-bool pipeline_is_last(const struct schedule *schedule, enum work work) {
+// Whether this is the work after which nothing of a micro-batch stays in its chunk.
+static bool is_last_work(const struct schedule *schedule, enum work work) {
     return work == (schedule->shape.kind == SCHEDULE_ZERO_BUBBLE ? WORK_BACKWARD_WEIGHT : WORK_BACKWARD);
 }
 
@@ -58,7 +59,7 @@ static int most_flights(const struct step *step, int chunk) {
             continue;
         held += list->items[i].work == WORK_FORWARD;
         most = held > most ? held : most;
-        held -= pipeline_is_last(&step->pipeline.schedule, list->items[i].work);
+        held -= is_last_work(&step->pipeline.schedule, list->items[i].work);
     }
     return most;
 }

@@ -20,8 +20,6 @@ void pipeline_bind_flights(struct step *step);
 // The schedule of so many micro-batches, kept while their number stays the same; and this stage's list of it.
 int pipeline_schedule(struct step *step, int64_t micro_batches);
 const struct schedule_list *pipeline_list(const struct step *step);
-// The work after which nothing of a micro-batch stays in its chunk.
-bool pipeline_is_last(const struct schedule *schedule, enum work work);
 // Whether it gives the gradient of the chunk's input; a micro-batch's inputs are no longer needed then.
 bool pipeline_is_backward(enum work work);
 

@@ -38,7 +38,9 @@ enum corpus_kind corpus_kind_of(const struct config *config) {
     return CORPUS_GPT;
 }
 
-int corpus_build_everywhere(const struct corpus_place *place, int (*build)(const void *options), const void *options) {
+// Builds the index files that are missing: first rank 0, then the first rank of every machine, which finds them on a
+// shared file system and builds its own on a local one. All ranks call.
+static int build_everywhere(const struct corpus_place *place, int (*build)(const void *options), const void *options) {
     const struct mesh *mesh = place->mesh;
     for (int turn = 0; turn < 2; turn++) {
         bool is_mine = turn == 0 ? mesh->rank == 0 : mesh->rank != 0 && place->local_rank == 0;
@@ -84,7 +86,7 @@ static int open_gpt(struct part *part, struct sample_source *source, const struc
                                   .seed = config->seed,
                                   .cache_folder = config->data_cache_path,
                                   .vocab_size = request->options->vocab_size};
-    TRY(corpus_build_everywhere(&request->options->place, build_gpt, &options));
+    TRY(build_everywhere(&request->options->place, build_gpt, &options));
     TRY(gpt_dataset_open(&part->gpt, &options));
     *source = gpt_dataset_source(part->gpt);
     return 0;
@@ -107,7 +109,7 @@ static int open_sentences(struct part *part, struct sample_source *source, const
                                        .has_binary_head = is_bert && !config->bert_no_binary_head,
                                        .cache_folder = config->data_cache_path,
                                        .vocabulary = request->options->vocabulary};
-    TRY(corpus_build_everywhere(&request->options->place, build_sentences, &options));
+    TRY(build_everywhere(&request->options->place, build_sentences, &options));
     TRY(sentence_dataset_open(&part->sentences, &options));
     *source = sentence_dataset_source(part->sentences);
     return 0;
@@ -151,7 +153,7 @@ static int open_blend(struct corpus *corpus, const struct corpus_options *option
                                   .which = options->which,
                                   .seed = options->config->seed,
                                   .cache_folder = options->config->data_cache_path};
-    TRY(corpus_build_everywhere(&options->place, build_blend, &blend));
+    TRY(build_everywhere(&options->place, build_blend, &blend));
     return blend_open(&corpus->blend, &blend);
 }
 

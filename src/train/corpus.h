@@ -12,13 +12,11 @@ enum corpus_kind { CORPUS_GPT, CORPUS_BERT, CORPUS_ROBERTA, CORPUS_T5 };
 
 enum corpus_kind corpus_kind_of(const struct config *config);
 
-// Builds index files where they are missing: rank 0 first, then the first rank of each machine, which finds them on a
-// shared file system and builds its own on a local one. All ranks call.
+// The rank that opens a corpus; it decides who builds index files that are missing.
 struct corpus_place {
     const struct mesh *mesh;
     int local_rank;
 };
-int corpus_build_everywhere(const struct corpus_place *place, int (*build)(const void *options), const void *options);
 
 struct corpus_options {
     const struct config *config;

@@ -151,7 +151,7 @@ static void log_at_all_levels(void) {
     log_set_rank(1, 2);
     log_info("i4");
     log_status("hidden");
-    log_warn("w3 %s", log_identity());
+    log_warn("w3");
     char *text = memory_alloc(10000);
     memset(text, 'x', 9999);
     log_error("%s", text);
@@ -170,7 +170,7 @@ static void log_around_a_bar(void) {
 TEST(log_lines) {
     static struct capture capture;
     capture_run(&capture, log_at_all_levels);
-    const char *expected = "i1\ndebug: d2\nerror: e1\nwarning: w2\n[rank 0] i3\n[rank 1] warning: w3 rank 1\n"
+    const char *expected = "i1\ndebug: d2\nerror: e1\nwarning: w2\n[rank 0] i3\n[rank 1] warning: w3\n"
                            "[rank 1] error: xxx";
     EXPECT(strncmp(capture.text, expected, strlen(expected)) == 0);
     size_t length = strlen(capture.text);

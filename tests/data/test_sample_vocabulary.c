@@ -13,6 +13,16 @@ static struct tokenizer *open_bert(int64_t extra_ids) {
     return tokenizer;
 }
 
+static int32_t find_token(const struct tokenizer *tokenizer, const char *token) {
+    size_t wanted = strlen(token), length;
+    for (int32_t id = 0; id < tokenizer_vocab_size(tokenizer); id++) {
+        const char *text = tokenizer_token(tokenizer, id, &length);
+        if (text && length == wanted && memcmp(text, token, length) == 0)
+            return id;
+    }
+    return -1;
+}
+
 TEST(bert_has_brackets_and_pieces) {
     scratch_open();
     struct tokenizer *tokenizer = open_bert(3);
@@ -24,8 +34,8 @@ TEST(bert_has_brackets_and_pieces) {
     EXPECT(v.sentinels[0] == 12 && v.sentinels[2] == 14);
     for (int id = 0; id < 15; id++)
         EXPECT_INT(v.continues[id], id == 6 || id == 8);
-    EXPECT_INT(tokenizer_find(tokenizer, "##ing"), 6);
-    EXPECT_INT(tokenizer_find(tokenizer, "##in"), -1);
+    EXPECT_INT(find_token(tokenizer, "##ing"), 6);
+    EXPECT_INT(find_token(tokenizer, "##in"), -1);
     sample_vocabulary_free(&v);
     tokenizer_free(tokenizer);
     scratch_close();
@@ -65,7 +75,7 @@ TEST(roberta_of_hugging_face) {
     sample_vocabulary_make(&v, tokenizer);
     EXPECT(v.cls == 0 && v.pad == 1 && v.sep == 2 && v.mask == 50264 && v.size == 50265);
     unsigned char *begins = roberta_word_beginnings(tokenizer);
-    EXPECT(begins[tokenizer_find(tokenizer, "\xC4\xA0the")] && !begins[tokenizer_find(tokenizer, "the")]);
+    EXPECT(begins[find_token(tokenizer, "\xC4\xA0the")] && !begins[find_token(tokenizer, "the")]);
     free(begins);
     sample_vocabulary_free(&v);
     tokenizer_free(tokenizer);

@@ -131,10 +131,6 @@ void line_file_close(struct line_file *file) {
         release(file);
 }
 
-const char *line_file_name(const struct line_file *file) {
-    return file->name;
-}
-
 bool line_file_is_plain(const struct line_file *file) {
     return file->descriptor >= 0;
 }

@@ -39,9 +39,8 @@ struct line_file_options {
 int line_file_open(struct line_file **file, const struct line_file_options *options);
 void line_file_close(struct line_file *file);  // NULL is fine; pieces that are not filled yet keep what they need
 
-const char *line_file_name(const struct line_file *file);  // the path, or "standard input"
-bool line_file_is_plain(const struct line_file *file);     // cutting does not read
-uint64_t line_file_memory(const struct line_file *file);   // what decompressing takes, about
+bool line_file_is_plain(const struct line_file *file);    // cutting does not read
+uint64_t line_file_memory(const struct line_file *file);  // what decompressing takes, about
 
 // 1 with the next piece, 0 after the last, -1 on error.
 int line_file_next(struct line_file *file, struct line_piece *piece);

@@ -22,8 +22,6 @@ enum {
     WIKI_DROP = 0x1F,   // something was left out here: blanks and brackets around it are tidied up
 };
 
-// Appends text so that no later pass sees markup in it; new lines become WIKI_BREAK.
-void wiki_shield(struct buffer *out, struct wiki_slice text);
 // The character that a shield stands for, or the byte itself.
 char wiki_unshield(char byte);
 

@@ -74,25 +74,6 @@ static void plain_title(struct buffer *out, struct wiki_slice title) {
     }
 }
 
-void wiki_store_add(struct wiki_store *store, struct wiki_slice title, struct wiki_slice text) {
-    struct buffer name = {0}, included = {0}, body = {0};
-    plain_title(&name, title);
-    wiki_included_text(&included, text);
-    wiki_strip(&body, (struct wiki_slice){buffer_string(&included), included.length});
-    buffer_free(&included);
-    buffer_append(&name, "", 0);
-    buffer_append(&body, "", 0);
-    struct entry *entry = place_of(store, name.data, name.length);
-    store->count += entry->name == NULL;
-    free(entry->name);
-    free(entry->body);
-    *entry = (struct entry){name.data, memory_realloc(body.data, body.length + 1), name.length, body.length};
-    if (store->count * 2 > store->capacity)
-        grow(store);
-}
-
-// ---- what is transcluded ----
-
 // The text of the next element of that name from *at on, with what stands before it; false where there is none.
 static bool next_element(struct wiki_slice *rest, const char *name, struct wiki_slice *before,
                          struct wiki_slice *inside) {
@@ -117,7 +98,9 @@ static bool next_element(struct wiki_slice *rest, const char *name, struct wiki_
     return true;
 }
 
-void wiki_included_text(struct buffer *out, struct wiki_slice text) {
+// Appends the part of a template's text that is transcluded: without <noinclude>, with the content of <includeonly>,
+// and nothing but <onlyinclude> if there is one.
+static void append_included(struct buffer *out, struct wiki_slice text) {
     struct wiki_slice rest = text, before, inside;
     if (next_element(&rest, "onlyinclude", &before, &inside)) {
         do
@@ -137,6 +120,23 @@ void wiki_included_text(struct buffer *out, struct wiki_slice text) {
     }
     wiki_append(out, rest);
     buffer_free(&shown);
+}
+
+void wiki_store_add(struct wiki_store *store, struct wiki_slice title, struct wiki_slice text) {
+    struct buffer name = {0}, included = {0}, body = {0};
+    plain_title(&name, title);
+    append_included(&included, text);
+    wiki_strip(&body, (struct wiki_slice){buffer_string(&included), included.length});
+    buffer_free(&included);
+    buffer_append(&name, "", 0);
+    buffer_append(&body, "", 0);
+    struct entry *entry = place_of(store, name.data, name.length);
+    store->count += entry->name == NULL;
+    free(entry->name);
+    free(entry->body);
+    *entry = (struct entry){name.data, memory_realloc(body.data, body.length + 1), name.length, body.length};
+    if (store->count * 2 > store->capacity)
+        grow(store);
 }
 
 // ---- expansion ----

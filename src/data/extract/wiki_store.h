@@ -18,7 +18,4 @@ int64_t wiki_store_count(const struct wiki_store *store);
 // Appends what the template of that name makes of the call; nothing where there is none or a bound is reached.
 void wiki_store_expand(struct wiki_context *context, struct buffer *out, const struct wiki_call *call);
 
-// What of a template's text is transcluded: <noinclude> goes, <includeonly> stays, <onlyinclude> excludes all else.
-void wiki_included_text(struct buffer *out, struct wiki_slice text);
-
 #endif

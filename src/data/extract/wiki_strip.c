@@ -133,7 +133,8 @@ struct found {
     const char *after;
 };
 
-void wiki_shield(struct buffer *out, struct wiki_slice text) {
+// Appends text so that no later pass sees markup in it; new lines become WIKI_BREAK.
+static void append_shielded(struct buffer *out, struct wiki_slice text) {
     buffer_reserve(out, text.length);
     for (size_t i = 0; i < text.length; i++) {
         char byte = text.data[i];
@@ -288,7 +289,7 @@ static void put_math(struct buffer *out, struct wiki_slice latex) {
             byte = ' ';
         if (doubled)
             buffer_append_byte(out, ' ');
-        wiki_shield(out, (struct wiki_slice){&byte, 1});
+        append_shielded(out, (struct wiki_slice){&byte, 1});
     }
     buffer_append_byte(out, '$');
 }
@@ -301,7 +302,7 @@ static void put_code(struct buffer *out, struct wiki_slice code) {
         code.length--;
     if (has_lines)
         buffer_append_string(out, "\n\n");
-    wiki_shield(out, code);
+    append_shielded(out, code);
     if (has_lines)
         buffer_append_string(out, "\n\n");
 }
@@ -320,7 +321,7 @@ static const char *strip_element(struct stripper *s, const struct found *found) 
     else if (found->tag->action == TO_CODE)
         put_code(s->out, content);
     else if (found->tag->action == TO_SHIELD)
-        wiki_shield(s->out, content);
+        append_shielded(s->out, content);
     return after;
 }
 

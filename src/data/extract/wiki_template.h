@@ -14,7 +14,6 @@ struct wiki_native {
 
 // NULL where the name (lower case) is not known.
 const struct wiki_native *wiki_native_find(const char *name);
-const struct wiki_native *wiki_native_at(size_t index);  // NULL after the last
 
 void wiki_convert(struct buffer *out, const struct wiki_call *call);
 

@@ -489,7 +489,3 @@ static int compare_native(const void *name, const void *native) {
 const struct wiki_native *wiki_native_find(const char *name) {
     return bsearch(name, natives, NATIVE_COUNT, sizeof natives[0], compare_native);
 }
-
-const struct wiki_native *wiki_native_at(size_t index) {
-    return index < NATIVE_COUNT ? &natives[index] : NULL;
-}

@@ -77,10 +77,6 @@ static void radix_sort(uint64_t *records, int64_t count, int words, int digit) {
             radix_sort(records + begin[bucket] * words, begin[bucket + 1] - begin[bucket], words, digit + 1);
 }
 
-void external_sort_in_memory(uint64_t *records, int64_t count, int words) {
-    radix_sort(records, count, words, 0);
-}
-
 // ---- runs ----
 
 void external_sort_open(struct external_sort *sort, int words, size_t memory_bytes, const char *beside) {
@@ -105,7 +101,7 @@ static int write_run(struct external_sort *sort) {
         TRY(spill_open(&sort->spill, sort->beside));
         sort->is_spilled = true;
     }
-    external_sort_in_memory(sort->records, sort->count, sort->words);
+    radix_sort(sort->records, sort->count, sort->words, 0);
     TRY(spill_write(&sort->spill, sort->records, (size_t)sort->count * record_bytes(sort)));
     add_run(sort);
     sort->count = 0;
@@ -219,7 +215,7 @@ static int merge_round(struct external_sort *sort, int64_t most) {
 
 int external_sort_finish(struct external_sort *sort) {
     if (!sort->is_spilled) {
-        external_sort_in_memory(sort->records, sort->count, sort->words);
+        radix_sort(sort->records, sort->count, sort->words, 0);
         return 0;
     }
     TRY(write_run(sort));

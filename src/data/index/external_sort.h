@@ -44,7 +44,4 @@ int external_sort_next(struct external_sort *sort, uint64_t *record);
 int external_sort_rewind(struct external_sort *sort);
 void external_sort_close(struct external_sort *sort);  // safe on a zeroed one
 
-// Sorts records in place: by the bytes of their words, highest first.
-void external_sort_in_memory(uint64_t *records, int64_t count, int words);
-
 #endif

@@ -187,7 +187,6 @@ bool hf_get_bool(const struct json *object, const char *key, bool otherwise);
 int hf_get_string(const struct hf *hf, const struct json *object, const char *key, const struct json **string);
 // {"String": …} or {"Regex": …}
 int hf_load_pattern(struct hf *hf, const struct json *pattern, const char *part, struct hf_pattern *out);
-void hf_pattern_free(struct hf_pattern *pattern);
 // Calls add for an object with a "type", or for each in a "Sequence", whose list is the member `list`.
 int hf_for_each(struct hf *hf, const struct json *value, const char *list,
                 int (*add)(struct hf *hf, const struct json *value, const char *type));

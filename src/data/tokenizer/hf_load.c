@@ -69,7 +69,7 @@ int hf_load_pattern(struct hf *hf, const struct json *pattern, const char *part,
     return status;
 }
 
-void hf_pattern_free(struct hf_pattern *pattern) {
+static void free_pattern(struct hf_pattern *pattern) {
     free(pattern->literal.text);
     pattern_free(pattern->general);
 }
@@ -351,16 +351,16 @@ int hf_parse(struct hf **hf, const char *text, size_t length, const char *name) 
 static void free_steps(struct hf *hf) {
     for (size_t i = 0; i < hf->normalizer_count; i++) {
         charsmap_free(&hf->normalizers[i].map);
-        hf_pattern_free(&hf->normalizers[i].pattern);
+        free_pattern(&hf->normalizers[i].pattern);
         free(hf->normalizers[i].content.text);
     }
     for (size_t i = 0; i < hf->pretokenizer_count; i++) {
         free(hf->pretokenizers[i].replacement.text);
-        hf_pattern_free(&hf->pretokenizers[i].pattern);
+        free_pattern(&hf->pretokenizers[i].pattern);
     }
     for (size_t i = 0; i < hf->decoder_count; i++) {
         free(hf->decoders[i].text.text);
-        hf_pattern_free(&hf->decoders[i].pattern);
+        free_pattern(&hf->decoders[i].pattern);
     }
     free(hf->normalizers);
     free(hf->pretokenizers);

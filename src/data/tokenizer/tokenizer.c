@@ -34,14 +34,14 @@ struct tokenizer_encoder {
     void *state;
 };
 
-void tokenizer_list_types(struct buffer *out) {
+static void list_types(struct buffer *out) {
     for (size_t i = 0; i < KIND_COUNT; i++)
         buffer_printf(out, "%s%s", i ? ", " : "", kinds[i]->name);
 }
 
 static int unknown_type(const char *type) {
     struct buffer names = {0};
-    tokenizer_list_types(&names);
+    list_types(&names);
     const char *why = "is no tokenizer type";
     for (size_t i = 0; i < sizeof known_elsewhere / sizeof known_elsewhere[0]; i++)
         if (strcmp(type, known_elsewhere[i]) == 0)
@@ -113,16 +113,6 @@ const char *tokenizer_token(const struct tokenizer *tokenizer, int32_t id, size_
     if (!tokenizer->kind->token || id < 0 || id >= tokenizer->vocab_size)
         return NULL;
     return tokenizer->kind->token(tokenizer, id, length);
-}
-
-int32_t tokenizer_find(const struct tokenizer *tokenizer, const char *token) {
-    size_t wanted = strlen(token), length;
-    for (int64_t id = 0; id < tokenizer->vocab_size; id++) {
-        const char *text = tokenizer_token(tokenizer, (int32_t)id, &length);
-        if (text && length == wanted && memcmp(text, token, length) == 0)
-            return (int32_t)id;
-    }
-    return -1;
 }
 
 int tokenizer_encoder_create(struct tokenizer_encoder **encoder, const struct tokenizer *tokenizer) {

@@ -43,11 +43,9 @@ int32_t tokenizer_eod(const struct tokenizer *tokenizer);         // the id that
 // Appends the bytes that the ids stand for. An id without a token is an error, and then nothing is appended.
 int tokenizer_decode(const struct tokenizer *tokenizer, const int32_t *ids, int64_t count, struct buffer *out);
 
-// One token as the vocabulary writes it ("##ing", "[MASK]", "<extra_id_0>"), not NUL-terminated; NULL where the id has
-// none or the kind has no such names. tokenizer_find is the other way, by looking at all of them: -1 where there is
-// none.
+// One token as the vocabulary writes it ("##ing", "[MASK]", "<extra_id_0>"), not NUL-terminated; NULL if the id has no
+// token or this kind of tokenizer does not name its tokens.
 const char *tokenizer_token(const struct tokenizer *tokenizer, int32_t id, size_t *length);
-int32_t tokenizer_find(const struct tokenizer *tokenizer, const char *token);
 
 struct tokenizer_encoder;
 
@@ -60,8 +58,5 @@ void tokenizer_encoder_free(struct tokenizer_encoder *encoder);  // NULL is fine
 // Appends the ids of the text, after what the kind puts before every text (Llama2Tokenizer: the token that begins
 // one). Nothing is put at the end. On error the list is as it was.
 int tokenizer_encode(struct tokenizer_encoder *encoder, const char *text, size_t length, struct token_list *out);
-
-// "GPT2BPETokenizer, NullTokenizer": for help and messages; appends.
-void tokenizer_list_types(struct buffer *out);
 
 #endif
