@@ -1,12 +1,12 @@
-// The choices that make a transformer a GPT, a Llama, a BERT or a T5, read once from the flags. Layers look here, never
-// at the flags themselves.
+// The choices that make a transformer a GPT, a Llama, a BERT or a T5, read once from the flags. Layers look here and
+// never at the flags themselves.
 #ifndef MODEL_CHOICES_H
 #define MODEL_CHOICES_H
 
 #include "config/config.h"
 #include "model/layer.h"
 
-// Rotary positions: how many pairs of channels turn, and how fast each.
+// Rotary positions: how many pairs of channels are rotated, and how fast each of them.
 struct rope {
     int64_t pairs;  // 0: no rotary positions
     bool is_interleaved;
@@ -14,35 +14,35 @@ struct rope {
 };
 
 struct choices {
-    int64_t C, H, G, D, F;  // width, query heads, key/value heads, width of a head and of the MLP
+    int64_t C, H, G, D, F;  // width, query heads, key/value heads, size of a head, width of the MLP
     struct norm_options norm;
     bool is_post_norm;  // norm after the residual addition instead of before the sublayer
     enum activation activation;
     bool is_gated;
     bool has_qkv_bias, has_attention_bias, has_mlp_bias;  // of the linear layers
     float scale;                                          // of attention scores
-    int64_t window;                                       // of causal attention, 0: none
+    int64_t window;                                       // of causal attention; 0 for none
     struct rope rope;
     bool has_relative_bias;
-    struct relative_rule relative;  // first_distance and direction are left to each stack
+    struct relative_rule relative;  // first_distance and the direction are set by each stack
     double standard_deviation;
     double hidden_dropout, attention_dropout;
-    int parts, part;            // ranks that share each layer, and which of them this is
-    bool splits_rows;           // they divide the stream between them, see struct pass
-    bool recomputes_attention;  // selective recompute: of attention, and of the activation of an MLP
+    int parts, part;            // how many ranks share each layer, and which of them this is
+    bool splits_rows;           // sequence parallelism: they divide the stream, see pass_stream_rows
+    bool recomputes_attention;  // selective recompute: of attention, and (next) of the activation of an MLP
     bool recomputes_activation;
-    int64_t recomputed_layers;  // full recompute: 0 off; uniform: layers together; block: the first so many, one by one
+    int64_t recomputed_layers;  // full recompute, 0: none; uniform: layers per group; else how many, one by one
     bool is_recompute_uniform;
-    bool divides_inputs;  // full recompute: ranks that share layers keep some rows each of the layers' inputs
-    struct fp8 *fp8;      // of the model: the products of blocks are in 8 bits; or NULL
+    bool divides_inputs;  // full recompute: ranks that share layers each keep some rows of the layers' inputs
+    struct fp8 *fp8;      // of the model, if the products of its blocks are in 8 bits; else NULL
 };
 
 void choices_set(struct choices *choices, const struct config *config, const struct mesh *mesh);
 // The activation that a flag names.
 enum activation choices_activation(const char *name);
-// Whether ranks that share layers divide the stream as well.
+// Whether the ranks that share layers divide the stream as well.
 bool choices_splits_rows(const struct config *config, const struct mesh *mesh);
-// The shape as this rank holds it, split along a dimension among those that share the layer.
+// The shape as this rank holds it, split along a dimension among the ranks that share the layer.
 struct shard choices_split(const struct choices *choices, struct shard whole, int dimension);
 
 #endif

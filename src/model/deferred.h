@@ -1,6 +1,7 @@
-// Products for the gradients of weights that are put off: of a backward pass only the gradient of its input is waited
-// for, and the other half can be made whenever there is time (zero-bubble schedules). What a product needs is kept: the
-// output's gradient and the input, where they would be gone with the scratch.
+// Weight gradients that are computed later. The stage before waits only for the gradient of a backward pass's input;
+// the weight gradients can be computed whenever there is time (zero-bubble schedules). Until then, what their products
+// need is kept: the gradient of the output and the input, copied if they would otherwise disappear with the scratch
+// memory.
 #ifndef MODEL_DEFERRED_H
 #define MODEL_DEFERRED_H
 
@@ -12,18 +13,18 @@ struct deferred_product {
 };
 
 struct deferred {
-    struct arena arena;  // what is kept
-    bool copies_inputs;  // they lie in memory that is used again before: activations that are recomputed
+    struct arena arena;  // memory for what is kept
+    bool copies_inputs;  // inputs lie in memory that is reused earlier: activations that are recomputed
     struct deferred_product *items;
     int count, capacity;
-    bool is_used;  // a micro-batch is between the halves
+    bool is_used;  // a micro-batch is between the two halves of its backward
 };
 
-// Room for so many products.
+// Makes room for this many products.
 void deferred_reserve(struct deferred *deferred, int count);
 void deferred_free(struct deferred *deferred);
 void deferred_add(struct deferred *deferred, const struct pass *pass, const struct deferred_product *product);
-// Makes all of them, in order, and forgets them; not used any more.
+// Computes all products in order and forgets them; the object is free for another micro-batch.
 void deferred_run(struct deferred *deferred, const struct pass *pass);
 
 #endif

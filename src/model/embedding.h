@@ -1,5 +1,6 @@
-// The way in: token embeddings, with learned positions and token types added where the model has them, then dropout. A
-// post-norm BERT normalises before the dropout. Tokens may be narrower than the stream; then a product widens them.
+// The input of a model: token embeddings, plus learned positions and token types if the model has them, then dropout. A
+// post-norm BERT normalises before the dropout. If token embeddings are narrower than the stream, a product widens
+// them.
 #ifndef MODEL_EMBEDDING_H
 #define MODEL_EMBEDDING_H
 
@@ -10,25 +11,25 @@ struct embedding {
     struct param *positions;  // (P + offset, C), or NULL
     struct param *types;      // (types, C), or NULL
     int64_t C, E, position_offset;
-    struct linear projection;  // (C, E); without a weight where E is C
-    int64_t vocabulary_start;  // the first token this rank has
+    struct linear projection;  // (C, E); has no weight if E is C
+    int64_t vocabulary_start;  // the first token that this rank holds
     bool has_norm;
     struct norm norm;
     double dropout;
 };
 
-// Of a micro-batch on its way: what backward needs of a model with a projection or a norm here.
+// What backward needs of a micro-batch if the model has a projection or a norm here.
 struct embedding_flight {
     struct tensor words;  // (N, E)
     struct tensor sum;    // (N, C)
     struct norm_saved norm;
 };
 
-// What one stack is given.
+// The input of one stack.
 struct embedding_input {
     struct tensor tokens;     // (N) i32
     struct tensor positions;  // (N) i32
-    struct tensor types;      // (N) i32; where the model has token types
+    struct tensor types;      // (N) i32, if the model has token types
     int64_t dropout_layer;    // see struct block_options
 };
 
@@ -36,7 +37,7 @@ struct embedding_input {
 struct param *embedding_tokens(struct param_list *params, const struct config *config, const struct choices *choices);
 void embedding_build(struct embedding *embedding, struct param_list *params, const struct config *config,
                      const struct choices *choices);
-// The stream before the first block, (N, C).
+// Returns the stream before the first block, (N, C).
 struct tensor embedding_forward(const struct embedding *embedding, const struct pass *pass,
                                 struct embedding_flight *flight, const struct embedding_input *input);
 // Adds to the gradients of all tables; dx (N, C) is overwritten.

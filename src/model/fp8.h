@@ -1,10 +1,10 @@
-// Matrix products in 8 bits: inputs and weights in E4M3, gradients in E5M2, each tensor with one range. A range follows
-// the largest magnitude of the tensor: by delay, from the steps before, or measured each time just before it is used
-// (always in the first step of a run, when nothing is known yet). Products sum in fp32; everything between them, the
-// heads and all evaluation stay in the activations' dtype.
+// Matrix products in 8 bits: inputs and weights in E4M3, gradients in E5M2, each tensor with one range. The range
+// follows the largest magnitude in the tensor. It is either delayed, taken from earlier steps, or measured each time
+// just before it is used (always so in the first step of a run, when nothing is known yet). Products sum in fp32.
+// Everything between them, the heads and all evaluation stay in the activations' dtype.
 //
-// The weights are stored in 8 bits twice, as they are and transposed, because 8-bit products read both factors along
-// the dimension that is summed over. They are made anew at the start of each step.
+// Weights are stored in 8 bits twice, as they are and transposed, because 8-bit products read both factors along the
+// dimension that is summed over. They are converted at the start of each step.
 #ifndef MODEL_FP8_H
 #define MODEL_FP8_H
 
@@ -28,35 +28,37 @@ struct fp8 {
     struct tensor history;  // (count * FP8_ROLES, length) fp32
     int64_t length;
     bool is_delayed, takes_largest;
-    bool keeps_ranges;  // several micro-batches are on their way at once, see fp8_take_kept
+    bool keeps_ranges;  // several micro-batches are in flight at once, see fp8_take_kept
     int margin;
-    int64_t step;   // that were ended
-    bool is_known;  // ranges hold what the steps before have seen
+    int64_t step;   // steps ended so far
+    bool is_known;  // the ranges hold what earlier steps have seen
 };
 
 void fp8_set(struct fp8 *fp8, const struct config *config);
-// A layer whose products are in 8 bits; returns its number.
+// Adds a layer whose products are in 8 bits; returns its number.
 int fp8_add(struct fp8 *fp8, const struct param *weight);
 void fp8_free(struct fp8 *fp8);
 // Takes its tensors from the arena.
 void fp8_lay_out(struct fp8 *fp8, struct arena *arena);
-// Forgets all ranges; before the first step.
+// Forgets all ranges. Call before the first step.
 void fp8_reset(struct fp8 *fp8, struct device *device);
-// The weights in 8 bits, for the micro-batches of a step; and what follows from what they have seen. All ranks call.
+// fp8_begin_step converts the weights for the micro-batches of a step; fp8_end_step moves the ranges by what those have
+// seen. All ranks call both.
 void fp8_begin_step(struct fp8 *fp8, struct device *device);
 void fp8_end_step(struct fp8 *fp8, struct device *device, const struct mesh *mesh);
 
 struct tensor fp8_range(const struct fp8 *fp8, int layer, enum fp8_role role);
-// A tensor of 8 bits for that role, with its range.
+// Takes an 8-bit tensor for this role, with its range.
 struct tensor fp8_take(const struct fp8 *fp8, struct arena *arena, int layer, enum fp8_role role, int64_t rows,
                        int64_t columns);
-// The same for an input that is kept for the backward pass. Where its range is measured just before it is used, and the
-// next micro-batch measures before this one's backward, it has a range of its own, which fp8_keep_range fills.
+// The same for an input that is kept for the backward pass. If ranges are measured just before use, the next
+// micro-batch may measure before this one's backward; then the input gets a range of its own, which fp8_keep_range
+// fills.
 struct tensor fp8_take_kept(const struct fp8 *fp8, struct arena *arena, int layer, int64_t rows, int64_t columns);
-// After `stored` was made with `range`: its own range, where it has one, becomes that.
+// To be called after `stored` was written with `range`: copies that range to the tensor's own, if it has one.
 void fp8_keep_range(struct device *device, struct tensor stored, struct tensor range);
-// op_quantize, with the range measured first where it is not known. With a mesh the ranks that divide the stream agree
-// on it.
+// op_quantize, measuring the range first if it is not known. If a mesh is given, the ranks that divide the stream agree
+// on the range.
 void fp8_quantize(const struct fp8 *fp8, struct device *device, const struct op_quantize *op, const struct mesh *mesh);
 
 #endif

@@ -1,45 +1,46 @@
-// The ways out of a model. The token head gives logits over the vocabulary, with the embedding's matrix or one of its
-// own; BERT's first transforms the stream (dense, GELU, norm), and where the vocabulary's rows are narrower than the
-// stream, a product narrows it. The pair head is BERT's second one: the first token of a
-// sample through a dense layer and tanh, then two classes.
+// The outputs of a model. The token head computes logits over the vocabulary, with the embedding's matrix or one of its
+// own. BERT's token head first transforms the stream (dense, GELU, norm); and if the vocabulary's rows are narrower
+// than the stream, a product narrows it. The pair head is BERT's second head: the first token of a sample goes through
+// a dense layer and tanh, then to two classes.
 #ifndef MODEL_HEAD_H
 #define MODEL_HEAD_H
 
 #include "model/choices.h"
 
-// What a head's rows are compared with, and where their losses are added up. Losses of rows count as `mask` says; their
-// gradients are scaled by `weights`, none where nothing is learnt.
+// What the rows of a head are compared with, and where their losses are summed. `mask` says which rows' losses count;
+// `weights` scales their gradients and is none when nothing is learnt.
 struct targets {
     struct tensor labels;    // (rows) i32
     struct tensor mask;      // (rows) fp32
     struct tensor weights;   // (rows) fp32, or none
-    struct tensor loss_sum;  // (1) fp32: sum of mask * loss is added
+    struct tensor loss_sum;  // (1) fp32: the sum of mask * loss is added to it
 };
 
 struct head {
-    struct param *weight;  // (V, E), split along V: the embedding's where tied
+    struct param *weight;  // (V, E), split along V; the embedding's if tied
     struct param *bias;    // (V), or NULL
     float scale;           // of the logits
-    int64_t V, C, E;       // vocabulary of this rank
+    int64_t V, C, E;       // V: the part of the vocabulary that this rank holds
     int64_t vocabulary_start;
     bool has_transform;
     struct linear dense;  // (C, C)
     struct norm norm;
     enum activation activation;
-    struct linear projection;  // (E, C); without a weight where E is C
+    struct linear projection;  // (E, C); has no weight if E is C
 };
 
-// Of a micro-batch on its way: what backward needs.
+// What backward needs of a micro-batch.
 struct head_flight {
-    struct tensor x, before, after;  // (N, C): the stream; around the activation of the transform
+    struct tensor x, before, after;  // (N, C): the stream; before and after the activation of the transform
     struct norm_saved norm;
-    struct tensor features;  // (N, E): what the product with the vocabulary is given
-    struct tensor logits;    // (N, V): holds their gradient after the loss
+    struct tensor features;  // (N, E): what is multiplied with the vocabulary's matrix
+    struct tensor logits;    // (N, V): after the loss it holds their gradient
 };
 
 void head_build(struct head *head, struct param_list *params, const struct config *config,
                 const struct choices *choices);
-// Logits of x (rows, C) into flight->logits, or into `logits`, (rows, V) fp32 or the pass's dtype, where that is given.
+// Computes the logits of x (rows, C), into `logits` (rows, V), fp32 or the pass's dtype, if that is given, else into
+// flight->logits.
 void head_forward(const struct head *head, const struct pass *pass, struct head_flight *flight, struct tensor x,
                   struct tensor logits);
 void head_loss(const struct head *head, const struct pass *pass, struct head_flight *flight,
@@ -54,8 +55,8 @@ struct pair_head {
 };
 
 struct pair_head_flight {
-    struct tensor first;          // (B, C), rows T * C apart: the first tokens
-    struct tensor before, after;  // (B, C): around tanh
+    struct tensor first;          // (B, C), rows T * C apart: the first token of each sample
+    struct tensor before, after;  // (B, C): before and after tanh
     struct tensor logits;         // (B, 2)
 };
 

@@ -1,5 +1,5 @@
-// Initial values, drawn by what an element is: seed, name of the parameter, index in the whole tensor. A rank that
-// holds a slice draws exactly the numbers a single rank would have there.
+// Initial values. They are a function of what an element is: the seed, the parameter's name and the index in the whole
+// tensor. A rank that holds a slice draws exactly the numbers that a single rank would have there.
 #ifndef MODEL_INIT_H
 #define MODEL_INIT_H
 
@@ -7,7 +7,7 @@
 
 struct device;
 
-// Fills the values of all parameters, and the fp32 master copy (a flat buffer of the list's layout) where there is one.
+// Sets the values of all parameters, and of the fp32 master copy (a flat buffer in the list's layout) if there is one.
 void init_params(struct device *device, const struct param_list *params, struct tensor master, uint64_t seed);
 
 #endif

@@ -1,6 +1,7 @@
-// A stack of blocks, an encoder or a decoder, with its final norm, its relative positions, and recompute: what a group
-// of blocks keeps for the backward pass is thrown away after the forward and computed again from the group's input
-// when it is needed. Dropout masks depend on place alone, so it comes out the same to the bit.
+// A stack of blocks, an encoder or a decoder, with its final norm, its relative positions and its recompute. Under
+// recompute, what a group of blocks keeps for the backward pass is dropped after the forward and computed again from
+// the group's input when it is needed. Dropout masks depend only on what an element is, so the result is the same bit
+// for bit.
 #ifndef MODEL_STACK_H
 #define MODEL_STACK_H
 
@@ -8,7 +9,7 @@
 #include "model/context.h"
 
 struct stack {
-    int64_t first, L, layers;  // layers [first, first + L) of so many in the whole stack
+    int64_t first, L, layers;  // layers [first, first + L) of the `layers` in the whole stack
     struct block *blocks;      // L of them
     const struct choices *choices;
     bool is_causal, has_final_norm;
@@ -16,11 +17,11 @@ struct stack {
     struct param *relative;  // (buckets, H), or NULL
 };
 
-// Of a micro-batch on its way: what backward needs.
+// What backward needs of a micro-batch.
 struct stack_flight {
     struct block_saved *saved;                         // L of them
-    struct tensor *inputs;                             // (N, C), L of them: what each group of blocks was given
-    size_t *marks;                                     // of pass->saved, L of them: where what a group keeps begins
+    struct tensor *inputs;                             // (N, C), L of them: the input of each group of blocks
+    size_t *marks;                                     // L marks of pass->saved: where the memory of each group begins
     struct tensor relative_bias[CONTEXT_MOST_CHUNKS];  // see struct pass
     struct tensor x;                                   // (N, C): input of the final norm
     struct norm_saved final_saved;
@@ -35,21 +36,21 @@ struct stack_options {
 };
 void stack_build(struct stack *stack, struct param_list *params, const struct stack_options *options);
 void stack_free(struct stack *stack);
-// Whether it has the first, and the last, layer of the whole stack.
+// Whether it has the first, or the last, layer of the whole stack.
 bool stack_begins(const struct stack *stack);
 bool stack_ends(const struct stack *stack);
-// Room for one micro-batch; several may be on their way through a stack, each with its own.
+// Memory for one micro-batch; several may be in flight through a stack, each with its own.
 void stack_flight_open(struct stack_flight *flight, const struct stack *stack);
 void stack_flight_close(struct stack_flight *flight);
 
-// x (N, C) through all blocks; x must stay until the backward. The result is what the final norm takes.
+// Takes x (N, C) through all blocks; x must stay until the backward. Returns the input of the final norm.
 struct tensor stack_forward(const struct stack *stack, const struct pass *pass, struct stack_flight *flight,
                             struct tensor x);
-// The final norm of any rows of that result; the same rows where the stack has none.
+// Applies the final norm to any rows of that result; returns the same rows if the stack has none.
 struct tensor stack_normalize(const struct stack *stack, const struct pass *pass, struct stack_flight *flight,
                               struct tensor x);
-// dy (N, C) is the gradient of what stack_normalize gave, dx (N, C) becomes that of stack_forward's x. Without a final
-// norm they must be the same tensor, with one they must not.
+// dy (N, C) is the gradient of what stack_normalize returned; dx (N, C) receives that of stack_forward's x. They must
+// be the same tensor if there is no final norm, and must not be if there is one.
 void stack_backward(const struct stack *stack, const struct pass *pass, struct stack_flight *flight, struct tensor dx,
                     struct tensor dy);
 

@@ -1,6 +1,6 @@
 // Messages between two neighbouring stages, in one direction: a ring of buffers over a link of the mesh. What is sent
-// is copied into a buffer first, and a message is received before it is asked for, so neither side waits for the
-// other's next move. How many messages must find room between two stages follows from the schedule.
+// is copied into a buffer first, and receiving starts before the message is asked for, so neither side waits for the
+// other's next move. How many messages must fit between two stages follows from the schedule.
 #ifndef STEP_CHANNEL_H
 #define STEP_CHANNEL_H
 
@@ -9,29 +9,31 @@
 
 struct channel {
     struct group *group;     // its first rank sends, its second receives; NULL on paper
-    struct tensor *buffers;  // (elements of the longest message), `count` of them
+    struct tensor *buffers;  // `count` buffers, each as long as the longest message
     struct comm_request *requests;
     int count;
-    int64_t started, finished;  // messages so far
+    int64_t started, finished;  // how many messages so far
     const char *name;
 };
 
-// A ring of so many buffers, of which both ends have one.
+// A ring of `count` buffers at each end.
 void channel_open(struct channel *channel, int count, const char *name);
 void channel_close(struct channel *channel);
-// Takes the buffers; with 0 elements there are none, and nothing may be sent.
+// Takes memory for the buffers. With 0 elements there are none, and nothing may be sent.
 void channel_lay_out(struct channel *channel, struct arena *arena, enum dtype dtype, int64_t elements);
 
-// Sending: the buffer for the next message, which may be written now, then off with its first `count` elements.
+// Sending: channel_outgoing returns the buffer for the next message, ready to be written; channel_send sends its first
+// `count` elements.
 struct tensor channel_outgoing(struct channel *channel);
 void channel_send(struct channel *channel, int64_t count);
 // Waits until everything sent has left its buffer.
 void channel_flush(struct channel *channel);
 
-// Receiving: a message of `count` elements will come; told in the order in which they do, while there is room.
+// Receiving: announces a message of `count` elements. Messages are announced in the order in which they are sent, while
+// there is room.
 bool channel_has_room(const struct channel *channel);
 void channel_expect(struct channel *channel, int64_t count);
-// The oldest one expected, once it is there. It stays until channel_release.
+// The oldest announced message, once it has arrived. It stays until channel_release.
 struct tensor channel_take(struct channel *channel);
 void channel_release(struct channel *channel);
 

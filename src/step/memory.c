@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "step/pipeline.h"
 #include "step/results.h"
+#include "step/step_inputs.h"
 
 #include <string.h>
 

@@ -4,6 +4,7 @@
 #include "base/memory.h"
 #include "ops/device.h"
 #include "step/memory.h"
+#include "step/step_inputs.h"
 
 #include <stdlib.h>
 #include <string.h>

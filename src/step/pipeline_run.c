@@ -6,6 +6,7 @@
 #include "step/memory.h"
 #include "step/pipeline.h"
 #include "step/replay.h"
+#include "step/step_inputs.h"
 #include "step/update.h"
 
 // One run through the list.

@@ -10,6 +10,7 @@
 // kernels), a profile. What a pass leaves in host memory, a replay does not; nothing after it reads that.
 #include "step/replay.h"
 #include "ops/device.h"
+#include "step/step_inputs.h"
 
 #include <string.h>
 

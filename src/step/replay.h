@@ -1,4 +1,4 @@
-// Passes that are recorded once and replayed, where the device can; for the files of this folder alone.
+// Passes that are recorded once and then replayed, if the device can do so. Only for the files of this folder.
 #ifndef STEP_REPLAY_H
 #define STEP_REPLAY_H
 
@@ -12,7 +12,7 @@ struct replay_pass {
     void (*run)(void *context);
     void *context;
 };
-// Does the work of pass->run: by calling it, or by replaying what it did when it was called for such a micro-batch.
+// Does the work of pass->run, by calling it or by replaying what an earlier call for such a micro-batch has done.
 void replay_run(struct step *step, const struct replay_pass *pass);
 void replay_close(struct step *step);
 

@@ -1,5 +1,5 @@
-// A step's numbers on their way back to the host; for the files of this folder alone. See results.c, and step.h for
-// what others call.
+// The numbers of a step on their way back to the host. Only for the files of this folder; see results.c, and step.h for
+// the functions that others call.
 #ifndef STEP_RESULTS_H
 #define STEP_RESULTS_H
 
@@ -7,11 +7,11 @@
 
 int results_open(struct step *step);
 void results_close(struct step *step);
-// Takes the oldest results, unseen, until another step can be queued.
+// Takes and drops the oldest results until another step can be queued.
 void results_make_room(struct step *step);
-// Before a training step: paces for every number of steps, of those pending, that may have been skipped.
+// Before a training step: sends the paces, one for every number of pending steps that may turn out to be skipped.
 void results_send_rates(struct step *step, const struct adam_pace *paces);
-// Behind a step: its totals, and of a training step its gradient norm and loss scale.
+// After a step: fetches its totals and, for a training step, its gradient norm and loss scale.
 void results_queue(struct step *step, bool is_training);
 
 #endif

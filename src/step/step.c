@@ -6,6 +6,7 @@
 #include "step/pipeline.h"
 #include "step/replay.h"
 #include "step/results.h"
+#include "step/step_inputs.h"
 #include "step/update.h"
 
 #include <stdlib.h>

@@ -1,8 +1,9 @@
-// One training step: the model, the reducer and the optimizer put together, with the memory they need. It knows no
-// files, clocks or logs; the trainer brings micro-batches and takes numbers away.
+// One training step: the model, the reducer and the optimizer put together, with the memory they need. A step knows no
+// files, clocks or logs; the trainer brings micro-batches and takes the numbers away.
 //
-// All memory is taken when a step is opened. How much is found by running the step itself once on the paper backend,
-// with arenas that only count; so nothing is allocated later, and what does not fit is said before anything starts.
+// All memory is taken when a step is opened. How much is needed is measured by running the step itself once on the
+// paper backend, with arenas that only count. So nothing is allocated later, and a run that does not fit is refused
+// before it starts.
 #ifndef STEP_STEP_H
 #define STEP_STEP_H
 
@@ -19,25 +20,25 @@
 
 enum step_mode { STEP_TRAIN, STEP_EVALUATE, STEP_GENERATE };
 
-// A micro-batch on the host. What its model does not have is NULL; of T5, tokens and what goes with them are the
-// encoder's, and labels and mask have S columns.
+// A micro-batch on the host. What the model does not use is NULL. For T5, tokens and the arrays that go with them
+// belong to the encoder, and labels and mask have S columns.
 struct step_input {
     int64_t B, T;
-    int64_t S;                         // tokens of a decoder's sample; 0 without a decoder over an encoder
+    int64_t S;                         // tokens per sample of the decoder; 0 unless there is a decoder over an encoder
     const int32_t *tokens;             // (B, T)
     const int32_t *positions;          // (B, T), or NULL: 0, 1, …
     const int32_t *labels;             // (B, T or S)
     const float *mask;                 // (B, T or S): 1 where the token counts
     const int32_t *types;              // (B, T), or NULL: all 0
-    const int32_t *lengths;            // (B), or NULL: tokens of each sample that are no padding
+    const int32_t *lengths;            // (B), or NULL: how many tokens of each sample are not padding
     const int32_t *first_keys;         // (B, T), or NULL: the column where each token's document begins
     const int32_t *decoder_tokens;     // (B, S)
     const int32_t *decoder_positions;  // (B, S), or NULL: 0, 1, …
-    const int32_t *pair_labels;        // (B): of the pair head; NULL: its loss is left out
-    const int64_t *samples;            // (B): global number of each sample, below 0 for padding
+    const int32_t *pair_labels;        // (B): for the pair head; NULL to leave out its loss
+    const int64_t *samples;            // (B): global number of each sample, negative for padding
 };
 
-// Hands out the micro-batches of a step in order; -1 where there is none to be had.
+// Provides the micro-batches of a step in order; `next` returns -1 on failure.
 struct step_source {
     int (*next)(void *context, struct step_input *input);
     void *context;
@@ -45,63 +46,64 @@ struct step_source {
 };
 
 struct step_result {
-    double loss;        // sum of the counted tokens' losses over all ranks, by their number
-    double tokens;      // how many that were
+    double loss;        // mean over the counted tokens of all ranks
+    double tokens;      // how many tokens counted
     double grad_norm;   // before clipping
-    double pair_loss;   // of BERT's pair head, mean over the samples of all ranks
-    double pairs;       // how many samples that were; 0 without that head
-    double loss_scale;  // after the step; 1 without one
+    double pair_loss;   // of BERT's pair head: mean over the samples of all ranks
+    double pairs;       // how many samples the pair head saw; 0 without that head
+    double loss_scale;  // after the step; 1 if there is no loss scaling
 };
 
-// A step's sums on the device; the first two are added up there, the others come with the inputs.
+// A step's sums on the device. The first two are accumulated there; the others arrive with the inputs.
 enum { TOTAL_LOSS, TOTAL_PAIR_LOSS, TOTAL_TOKENS, TOTAL_PAIRS, TOTAL_COUNT };
 
-// So many steps may be queued behind the one whose result is taken next.
+// How many steps may be queued behind the one whose result is taken next.
 enum { STEP_MOST_AHEAD = ADAM_MOST_RATES - 1, STEP_ROWS = STEP_MOST_AHEAD + 1 };
 
 struct step_row {
-    float *numbers;      // page-locked host memory: what comes back of a step
-    float *rates;        // (ADAM_MOST_RATES, RATE_LENGTH), the same: what goes there
-    struct event *done;  // the numbers are there
+    float *numbers;      // page-locked host memory: what comes back from a step
+    float *rates;        // (ADAM_MOST_RATES, RATE_LENGTH), page-locked: what is sent to it
+    struct event *done;  // recorded when the numbers have arrived
     bool is_training;
 };
 struct step_results {
     struct step_row rows[STEP_ROWS];
-    float *memory;          // of the rows
-    int64_t queued, taken;  // rows so far
+    float *memory;          // backs all rows
+    int64_t queued, taken;  // how many rows so far
     struct step_result last;
 };
 
-// Micro-batches travel beside the computation: from `host` to `landing` on the copy stream, from there to their block
-// on the compute stream, when its turn comes. With two slots one travels while another is written.
+// Micro-batches are copied while the device computes: from `host` to `landing` on the copy stream, and from there to
+// their block on the compute stream, when it is their turn. There are two slots, so that one can travel while the other
+// is written.
 struct step_slot {
-    unsigned char *host;    // page-locked staging, laid out as the block
+    unsigned char *host;    // page-locked staging memory with the block's layout
     struct tensor landing;  // on the device
-    struct event *copied;   // to the landing: the host memory may be written again
+    struct event *copied;   // to the landing: the host memory may be overwritten
     struct event *taken;    // from the landing
     bool is_used;
 };
 
-// A micro-batch on its way through a chunk: what backward needs of it.
+// What backward needs of a micro-batch that is in flight through a chunk.
 struct step_flight {
     struct model_flight model;
     struct arena saved;
-    struct deferred *deferred;  // between the halves of a backward pass
+    struct deferred *deferred;  // only between the two halves of a backward pass
     int micro_batch;
     bool is_used;
 };
 
-// A piece of the model that this rank has: all of it without a pipeline.
+// A piece of the model that this rank holds; the whole model if there is no pipeline.
 struct step_chunk {
     struct model model;
     struct step_flight *flights;
-    int flight_count;           // how many micro-batches are on their way through it at most
-    struct deferred *deferred;  // and what those between the halves of their backward put off
+    int flight_count;           // how many micro-batches are in flight through it at most
+    struct deferred *deferred;  // weight gradients put off by those that are between the halves of their backward
     int deferred_count;
-    size_t saved_bytes, deferred_bytes;  // of the arenas of each of the former, and of the latter
+    size_t saved_bytes, deferred_bytes;  // of each flight's arena, and of each deferred one
 };
 
-// The inputs of a micro-batch, while it is on its way.
+// The inputs of a micro-batch while it is in flight.
 struct step_batch {
     struct tensor block;  // on the device, see step_inputs.c
     struct step_input input;
@@ -111,30 +113,30 @@ struct step_batch {
 };
 
 struct step_pipeline {
-    struct schedule schedule;  // for as many micro-batches as there were last
+    struct schedule schedule;  // for the number of micro-batches of the last step
     struct channel channels[LINK_COUNT];
     struct step_batch *batches;
     int batch_count;
 };
 
-// A parameter that several stages hold; all stages know all of them, in the same order.
+// A parameter that several stages hold. All stages list the same ones in the same order.
 struct step_shared {
     char *name;
-    struct param *param;  // NULL where this stage is not one of them
-    int *holders;         // the stages, in order; the first one's is no copy
+    struct param *param;  // NULL if this stage does not hold it
+    int *holders;         // the stages that do, in order; all but the first hold a copy
     int count;
 };
 
-// What a pass's work depends on, of what may change from step to step.
+// What the work of a pass depends on, apart from what stays the same over all steps.
 struct step_shape {
     int64_t B, T, S;
-    uint32_t arrays;  // those that the inputs have, see step_input_arrays
-    bool is_known;    // ranges of 8 bits, see struct fp8
+    uint32_t arrays;  // which arrays the inputs have, see step_input_arrays
+    bool is_known;    // whether the 8-bit ranges are, see struct fp8
 };
-// A pass that was recorded, see replay.c.
+// A recorded pass, see replay.c.
 struct step_replay {
     struct step_shape shape;
-    int runs;                     // passes of the shape that were not replayed
+    int runs;                     // passes of this shape that were not replayed
     struct recording *recording;  // NULL: none yet
     bool is_refused;              // it cannot be recorded
 };
@@ -166,78 +168,56 @@ struct step {
     struct step_slot slots[2];
     int next_slot;
     struct step_results results;
-    struct step_replay replays[2][2];  // by whether a pass is the first and the last of its step
+    struct step_replay replays[2][2];  // indexed by whether a pass is the first, and the last, of its step
     struct step_memory memory;
 };
 
-// Builds the model on the device and takes its memory; weights are not set yet.
+// Builds the model on the device and takes its memory. The weights are not set yet.
 int step_open(struct step **step, const struct config *config, struct device *device, const struct mesh *mesh,
               enum step_mode mode);
 void step_close(struct step *step);  // NULL is fine
 
-// Random weights from the run's seed, optimizer cleared.
+// Sets random weights from the run's seed and clears the optimizer.
 void step_initialize(struct step *step);
-// Where whole weights are put, a flat buffer of the parameters' layout: the parameters, or where the optimizer has
-// master copies a buffer of fp32 (the gradients'). step_weights_are_set then takes them from there.
+// Where to put whole weights, as a flat buffer in the parameters' layout: the parameters themselves or, if the
+// optimizer has master copies, an fp32 buffer (that of the gradients). step_weights_are_set then takes them from there.
 struct tensor step_weights_target(struct step *step);
 void step_weights_are_set(struct step *step);
 
-// Queues one step: forward and backward of all micro-batches, reduction, update. -1 where the source failed; the
-// weights are then as before. The device may be busy with it, and with steps before it, when this returns.
+// Queues one step: forward and backward of all micro-batches, reduction, update. Returns -1 if the source failed; the
+// weights are then unchanged. When it returns, the device may still be busy with this step and with earlier ones.
 int step_train(struct step *step, const struct step_source *source, double lr, double weight_decay);
-// The same where the pace depends on how many steps were skipped: paces[k] holds where k of the pending ones were.
-// There are step_pending + 1 of them, and at most STEP_MOST_AHEAD steps are pending.
+// The same when the pace depends on how many steps were skipped: paces[k] applies if k of the pending ones were. There
+// are step_pending + 1 paces, and at most STEP_MOST_AHEAD steps are pending.
 int step_train_paced(struct step *step, const struct step_source *source, const struct adam_pace *paces);
-// Losses without learning, added up over the source.
+// Computes losses without learning, summed over the source.
 int step_evaluate(struct step *step, const struct step_source *source);
-// How many steps it is worth to queue ahead: none where they are done when they are queued.
+// How many steps are worth queueing ahead: none if the device completes a step while it is being queued.
 int step_worth_ahead(const struct step *step);
-// Calls of the above whose result was not taken; taking the oldest one's, which waits for it and for nothing after it;
-// and what the last call gave. Whoever takes none loses the oldest ones.
+// step_pending counts the calls of the functions above whose results have not been taken. step_take_result takes the
+// oldest one; it waits for that step and for nothing after it. step_result returns the result of the last call. Results
+// that are never taken are lost, oldest first.
 int step_pending(const struct step *step);
 struct step_result step_take_result(struct step *step);
 struct step_result step_result(struct step *step);
-// Adds up the results of evaluations, of all that are pending but the latest `but`.
+// Adds up the results of all pending evaluations except the latest `but`.
 struct step_losses {
-    double loss, tokens;      // sum of the tokens' losses, and their number
-    double pair_loss, pairs;  // the same of the pair head
+    double loss, tokens;      // sum of the tokens' losses, and how many tokens
+    double pair_loss, pairs;  // the same for the pair head
 };
 void step_take_losses(struct step *step, int but, struct step_losses *sum);
 double step_params_norm(struct step *step);
-// Returns when this rank has all updated parameters, which with --overlap-param-gather may still be on their way after
-// a step. Whoever reads parameters other than by a pass calls it first.
+// Returns when this rank has all updated parameters; with --overlap-param-gather they may still be on their way after a
+// step. Must be called before parameters are read in any way other than by a pass.
 void step_settle(struct step *step);
-// In replicas.c: -1, naming the parameter, where ranks that should hold the same do not. All ranks call.
+// Returns -1, naming the parameter, if ranks that should hold the same values do not. All ranks call. See replicas.c.
 int step_check_replicas(struct step *step);
 int64_t step_count_zero_gradients(struct step *step);
 
-// Logits (V, the unpadded part is the caller's business) after the T tokens, which follow those in the cache. Of T5
-// they are the decoder's, and step_encode comes before the first.
+// Logits after these T tokens, which follow those in the cache. There are V of them, padding included. For T5 the
+// tokens are the decoder's, and step_encode must have been called before the first.
 void step_logits(struct step *step, const int32_t *tokens, int64_t T, float *logits);
 void step_encode(struct step *step, const int32_t *tokens, int64_t T);
 void step_forget(struct step *step);  // empties the cache
-
-// Implemented in step_inputs.c: the largest micro-batch of the step, its bytes on the device; copying one there and its
-// tensors there.
-struct step_input step_largest_input(const struct step *step);
-size_t step_input_bytes(const struct step *step, const struct step_input *input);
-// Which arrays of enum array (step_inputs.c) it has, one bit each.
-uint32_t step_input_arrays(const struct step *step, const struct step_input *input);
-// `block` is where on the device it lies. The counts are (2) fp32, as the last two of the totals.
-struct tensor step_input_counts(const struct step *step, const struct step_input *input, struct tensor block);
-struct device_batch step_input_tensors(const struct step *step, const struct step_input *input, struct tensor block);
-struct step_counts {
-    double tokens, pairs;
-};
-struct step_upload {
-    bool has_weights;
-    double divisor;          // of the weights: micro-batches × data-parallel ranks
-    int64_t first_position;  // where positions that are not given begin
-    // How many tokens of this rank count, and how many samples of the pair head, in the micro-batches so far; this
-    // one's are added.
-    struct step_counts counts;
-};
-void step_upload_input(struct step *step, struct tensor block, const struct step_input *input,
-                       struct step_upload *upload);
 
 #endif

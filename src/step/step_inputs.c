@@ -1,8 +1,9 @@
-// A micro-batch on its way to the device: its arrays in one block, copied as one. Which arrays there are follows from
-// the model and the input; they follow each other in the order of enum array, the wide ones first, without gaps. Of
-// sequences that ranks share, each rank's block has its own chunks alone, see parallel/context.h.
+// The block of a micro-batch on the device. See step_inputs.h.
+//
+// Which arrays a block has follows from the model and the input. They come in the order of enum array, the wide ones
+// first, without gaps. If ranks share sequences, each rank's block only has its own chunks, see parallel/context.h.
+#include "step/step_inputs.h"
 #include "base/error.h"
-#include "step/step.h"
 
 #include <string.h>
 
