@@ -1,8 +1,8 @@
-// Some processes and the sockets between them: the first is the hub and holds one to each of the others. It carries
-// what a launcher without MPI leaves open: a few numbers at a time, ids and decisions, never tensors.
+// Processes joined by sockets: the first is the hub and holds a connection to each of the others. The star carries what
+// a launcher without MPI leaves open: a few numbers at a time, ids and decisions, never tensors.
 //
-// Who joins says a token of the job, the protocol, how many there are and which one it is; the hub turns away what does
-// not fit and says why. All waiting has a deadline.
+// A process that joins presents the job's token, the protocol, the number of processes and its own number. The hub
+// turns away what does not fit and says why. Every wait has a deadline.
 #ifndef COMM_STAR_H
 #define COMM_STAR_H
 
@@ -15,12 +15,12 @@ enum { STAR_TOKEN_BYTES = 32, STAR_MAX_SIZE = 1 << 16 };
 struct star_options {
     const char *name;  // of what is joined, for messages
     int rank, size;
-    unsigned char token[STAR_TOKEN_BYTES];  // the same for all processes of a job, and of no other
+    unsigned char token[STAR_TOKEN_BYTES];  // the same for all processes of a job, and for no other
     double deadline_seconds;
 };
 
 struct star_link {
-    int socket;  // -1 where there is none
+    int socket;  // -1 if there is none
     struct sockaddr_storage address;
 };
 
@@ -30,21 +30,21 @@ struct star {
     struct star_link *links;  // of the hub: one per rank, its own empty; of the others: links[0] leads to the hub
 };
 
-// A socket that listens on the interface with this address (port 0: any free one); the port it got.
+// Opens a socket that listens on the interface with this address (port 0: any free one) and returns its port.
 int star_listen(const struct sockaddr_storage *address, int *listener, int *port);
-// The address of a host name and port; where `is_own`, one of this machine's own: the one that leads there, since names
+// The address of a host name and port. With `is_own`, the address of this machine that leads there, since the names
 // given to jobs may be those of a proxy.
 int star_resolve(const char *host, int port, bool is_own, struct sockaddr_storage *address);
 struct sockaddr_storage star_with_port(const struct sockaddr_storage *address, int port);
 
-// The hub: waits for all others on the listener, which stays open.
+// For the hub: waits for all others on the listener, which stays open.
 int star_gather(struct star *star, const struct star_options *options, int listener);
-// The others: go to the hub, waiting until it is there.
+// For the others: connect to the hub, waiting until it is there.
 int star_join(struct star *star, const struct star_options *options, const struct sockaddr_storage *hub);
 void star_close(struct star *star);
 
-// An exchange in which every rank gives `count` numbers and gets the result back. `values` stays the caller's and holds
-// the result when star_test says true. A peer that is gone, or that asks for something else, ends the job.
+// An exchange in which every rank contributes `count` numbers and receives the result. `values` stays the caller's and
+// holds the result once star_test returns true. A peer that is gone, or that asks for something else, ends the job.
 enum star_result { STAR_MAX, STAR_FROM };  // the largest of each; those of rank `root`
 struct star_exchange;
 struct star_exchange *star_start(struct star *star, enum star_result result, int root, int64_t *values, int count);

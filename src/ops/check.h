@@ -1,37 +1,37 @@
-// Helpers of the checked entry points. Each compares a tensor with what the contract in ops.h promises and dies with
-// the operation, the argument and both descriptions where they differ. Private to ops/.
+// Helpers of the checked entry points. Each compares a tensor with what the contract in ops.h requires and, if they
+// differ, dies with the operation, the argument and both descriptions. Private to ops/.
 #ifndef OPS_CHECK_H
 #define OPS_CHECK_H
 
 #include "ops/ops.h"
 
-// `t` must be there, contiguous, and have the dtype and shape of `expected` (made with check_1d … check_4d).
+// `t` must exist, be contiguous, and have the dtype and shape of `expected` (made with check_1d … check_4d).
 void check_tensor(const char *op, const char *name, struct tensor t, struct tensor expected);
-// The same where there is a tensor at all.
+// The same, if there is a tensor at all.
 void check_optional(const char *op, const char *name, struct tensor t, struct tensor expected);
 // `t` must be contiguous fp32 of any shape with `count` elements.
 void check_flat(const char *op, const char *name, struct tensor t, int64_t count);
 // `t` may have any strides but must be contiguous in its last dimension.
 void check_strided(const char *op, const char *name, struct tensor t, struct tensor expected);
 
-// Shapes to compare with: no memory behind them.
+// Shapes to compare with; there is no memory behind them.
 struct tensor check_1d(enum dtype dtype, int64_t a);
 struct tensor check_2d(enum dtype dtype, int64_t a, int64_t b);
 struct tensor check_3d(enum dtype dtype, int64_t a, int64_t b, int64_t c);
 
-// `t` must be there, have that rank and a float dtype the device computes in; its own shape then sets the others.
+// `t` must exist, have this rank and a float dtype that the device computes in; its shape then determines the others.
 void check_activation(struct device *device, const char *op, const char *name, struct tensor t, int rank);
-// `t` must be of 8 bits, which the device multiplies, and have a range on a multiple of 16 bytes.
+// `t` must be in 8 bits, which the device must be able to multiply, and have a range at a multiple of 16 bytes.
 void check_float8(struct device *device, const char *op, const char *name, struct tensor t);
 void check_matmul_float8(struct device *device, const char *op, const struct op_matmul *m);
-// Two tensors must share no memory, or be the very same elements. Strided views are compared by their address alone:
-// slices of one packed tensor interleave without sharing elements.
+// Two tensors must share no memory, or be the very same elements. Strided views are compared by address only: slices of
+// one packed tensor interleave without sharing elements.
 void check_apart(const char *op, const char *name, struct tensor t, const char *other_name, struct tensor other);
 void check_apart_or_same(const char *op, const char *name, struct tensor t, const char *other_name,
                          struct tensor other);
 void check_dropout(const char *op, const struct dropout *dropout, int64_t rows);
 
-// Any other rule: dies with the operation and the rule where it does not hold.
+// Any other rule: dies with the operation and the rule if it does not hold.
 #define check_rule(op, condition, rule)                                                                                \
     do {                                                                                                               \
         if (!(condition))                                                                                              \

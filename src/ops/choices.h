@@ -1,7 +1,7 @@
-// What was found fastest, for the next time: a list of keys (what an operation looks like) and values (how it is best
-// done), both plain bytes of a fixed size that mean something to the backend alone. It may be kept in a file, whose
-// first line is an identity: another library or another device makes other choices. The file is never trusted: what it
-// says is checked by whoever uses it.
+// Remembers what was fastest: a list of keys (what an operation looks like) and values (how it is best done), both
+// plain bytes of fixed size that only mean something to the backend. The list may be kept in a file whose first line is
+// an identity, because another library or another device makes other choices. The file is never trusted: whoever uses
+// an entry checks it.
 #ifndef OPS_CHOICES_H
 #define OPS_CHOICES_H
 
@@ -12,9 +12,9 @@
 struct choices {
     char *identity;
     size_t key_bytes, value_bytes;
-    unsigned char *entries;  // (count) of a key and a value each
+    unsigned char *entries;  // `count` pairs of a key and a value
     int64_t count, capacity;
-    bool is_broken;  // the file cannot be written: said once
+    bool is_broken;  // the file cannot be written; a message has said so once
 };
 enum { CHOICES_MOST = 4096 };
 
@@ -23,20 +23,20 @@ void choices_close(struct choices *choices);
 
 // The value of a key, or NULL.
 const void *choices_find(const struct choices *choices, const void *key);
-// In place of what the key had; nothing where it is new and there is no more room.
+// Replaces the key's value, if it has one. Does nothing if the key is new and there is no more room.
 void choices_add(struct choices *choices, const void *key, const void *value);
 
-// The text of a file: the identity, then "KEY VALUE" in hexadecimal, a line each. Reading adds what is not known, up to
-// the first line that is none of these, and nothing of another identity's.
+// The text of a file: the identity, then a line "KEY VALUE" in hexadecimal for each entry. Reading adds entries that
+// are not known yet and stops at the first line of another form; it adds nothing if the identity differs.
 void choices_print(const struct choices *choices, struct buffer *out);
 void choices_read(struct choices *choices, const char *text);
 
-// A file that is not there, or cannot be read, is as good as an empty one. Saving leaves in the file what others have
-// written to it meanwhile, and takes none of it into the list, which may have to stay the same as other ranks'.
+// A file that does not exist or cannot be read counts as empty. Saving keeps what others have written to the file in
+// the meantime, but takes none of it into the list, which may have to stay equal to that of other ranks.
 void choices_load(struct choices *choices, const char *path);
 void choices_save(struct choices *choices, const char *path);
 
-// Rank 0's list becomes everybody's, whatever their identities, so that all of them know the same keys. broadcast
+// Replaces the list of every rank by rank 0's, whatever their identities, so that all know the same keys. `broadcast`
 // sends rank 0's bytes to the others.
 struct device_peers;
 void choices_share(struct choices *choices, const struct device_peers *peers);

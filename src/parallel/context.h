@@ -1,9 +1,11 @@
-// Which tokens of a sequence a rank holds where ranks share sequences. A sequence of T tokens is cut into 2 · ranks
-// equal chunks; rank r has chunks r and 2 · ranks - 1 - r, one from the front and one from the back, so that causal
-// attention is the same work for all of them. Where a rank has its sequences for itself they are one chunk.
+// Which tokens of a sequence a rank holds when ranks share sequences (context parallelism). A sequence of T tokens is
+// cut into 2 · ranks equal chunks. Rank r holds chunks r and 2 · ranks - 1 - r, one from the front and one from the
+// back, so that causal attention is the same amount of work for every rank. A rank that holds its sequences alone has
+// one chunk.
 //
-// A rank's rows of a micro-batch of B sequences are its first chunk of all of them, then its second: (chunks, B, T /
-// all chunks). Everything along the stream works on rows, whatever their order; attention takes one chunk at a time.
+// The rows of a rank's part of a micro-batch of B sequences are its first chunk of all of them, then its second:
+// (chunks, B, T / all chunks). The layers along the stream work on rows in any order; attention takes one chunk at a
+// time.
 #ifndef PARALLEL_CONTEXT_H
 #define PARALLEL_CONTEXT_H
 
@@ -11,10 +13,10 @@
 
 enum { CONTEXT_MOST_CHUNKS = 2 };
 
-// How many chunks of each sequence a rank has, and how many there are.
+// How many chunks of each sequence a rank holds, and how many there are in all.
 int context_chunks(const struct mesh *mesh);
 int context_all_chunks(const struct mesh *mesh);
-// The place in the sequence of chunk `which` of a context-parallel rank.
+// Which chunk of the sequence is chunk `which` of a context-parallel rank.
 int context_chunk(const struct mesh *mesh, int rank, int which);
 // This rank's part of the columns of an array (B, T), as (chunks, B, T / all chunks).
 struct context_slice {

@@ -1,12 +1,13 @@
-// What the ranks that hold the same parameters exchange in a step. Gradients are summed over them, in buckets, each as
-// soon as all of it is final, so that buckets travel while the backward pass makes the next. Gradients were scaled by
-// 1 / DP where the loss was weighted, so the sum is the mean.
+// What the ranks that hold the same parameters exchange in a step. Their gradients are summed in buckets, each as soon
+// as all of it is final, so that a bucket travels while the backward pass computes the next. Gradients were scaled by 1
+// / DP when the loss was weighted, so the sum is the mean.
 //
-// Where the optimizer is divided (see pieces.h), each rank only gets the sums of its pieces, and the values of a bucket
-// are gathered as soon as its pieces are updated, under the update of the others and under the next forward pass.
+// If the optimizer is divided (see pieces.h), each rank only receives the sums of its own pieces. The values of a
+// bucket are gathered as soon as its pieces are updated, while other buckets are updated and during the next forward
+// pass.
 //
-// The backward pass makes the gradients of split matrices (of all matrices, where layers are not shared) final in
-// falling order of their offsets: [0, falling_end). Everything behind that is final at the end.
+// The backward pass finishes the gradients of split matrices (of all matrices, if layers are not shared) in descending
+// order of their offsets: [0, falling_end). Everything behind that is final only at the end.
 #ifndef PARALLEL_REDUCER_H
 #define PARALLEL_REDUCER_H
 
@@ -17,42 +18,42 @@
 struct reducer {
     struct group *replicas;
     struct pieces pieces;
-    int64_t falling;             // buckets [0, falling) become final in falling order
-    bool overlaps_reduction;     // buckets are started as they become final, not all at the end
-    bool overlaps_gather;        // buckets are waited for as they are needed, not all at once
+    int64_t falling;             // buckets [0, falling) become final in descending order
+    bool overlaps_reduction;     // buckets are started when they become final, not all at the end
+    bool overlaps_gather;        // buckets are waited for when they are needed, not all at once
     struct tensor values;        // (n)
     struct tensor grads;         // (n) fp32
-    struct comm_request *sums;   // one for each bucket
+    struct comm_request *sums;   // one per bucket
     struct comm_request *parts;  // the same
-    int64_t unsummed;            // of [0, falling), those not started yet are [0, unsummed)
-    int64_t ungathered;          // buckets whose values are on their way, the last ones in the order they are needed
+    int64_t unsummed;            // of buckets [0, falling), those not started yet are [0, unsummed)
+    int64_t ungathered;          // buckets whose values are on their way: the last ones in the order of need
 };
 
 struct reducer_options {
-    struct group *replicas;  // none on paper
+    struct group *replicas;  // NULL on paper
     struct pieces pieces;
     bool overlaps_reduction, overlaps_gather;
 };
 void reducer_open(struct reducer *reducer, const struct param_list *params, const struct reducer_options *options);
 void reducer_close(struct reducer *reducer);
-// Where the flat buffers are.
+// Says where the flat buffers are.
 void reducer_bind(struct reducer *reducer, struct tensor values, struct tensor grads);
 
 // In the last backward pass of a step: the gradients of [offset, falling_end) are final.
 void reducer_final_from(struct reducer *reducer, int64_t offset);
-// All gradients are final. Starts what has not been started.
+// All gradients are final. Starts the buckets that have not been started.
 void reducer_sum(struct reducer *reducer);
-// Returns when this rank has the sums of its pieces.
+// Waits until this rank has the sums of its pieces.
 void reducer_wait(struct reducer *reducer);
 
-// Bucket number n in the order in which a forward pass needs them.
+// Bucket number n, in the order in which a forward pass needs them.
 struct piece reducer_needed(const struct reducer *reducer, int64_t n);
-// This rank's piece of that bucket is updated: sends it to the others, in that order. Nothing where the optimizer is
-// not divided.
+// This rank's piece of that bucket is updated: sends it to the others. Buckets come in the order above. Does nothing if
+// the optimizer is not divided.
 void reducer_gather(struct reducer *reducer, int64_t n);
-// Returns when the values of [0, end), and of all that is not split, are there.
+// Waits until the values of [0, end), and of all parameters that are not split, have arrived.
 void reducer_need(struct reducer *reducer, int64_t end);
-// The same of all values.
+// The same for all values.
 void reducer_settle(struct reducer *reducer);
 
 #endif

@@ -1,11 +1,12 @@
-// Who holds which slice of a tensor. This is the one place that answers it: initial values, tensor parallelism, the
-// sharded optimizer, checkpoints and their resharding all ask here.
+// Who holds which slice of a tensor. This is the only place that answers the question: initial values, tensor
+// parallelism, the distributed optimizer, checkpoints and their resharding all ask here.
 //
-// A tensor is split along one dimension into `parts` slices, equal but for the last ones where the length does not
-// divide (a vocabulary): those are shorter, or empty. Where that dimension is made of segments (q, k and v
-// rows of a packed projection, gate and up rows of a gated MLP), every segment is split on its own, so that each rank
-// holds its heads' q, k and v; the local tensor keeps the order of the segments, which must divide. A slice is handed
-// out as runs: stretches of elements that are contiguous both in the whole tensor and in the slice.
+// A tensor is split along one dimension into `parts` slices. They are equal, except that the last ones are shorter, or
+// empty, if the length cannot be divided evenly (a vocabulary). If the dimension consists of segments (q, k and v rows
+// of a packed projection, gate and up rows of a gated MLP), every segment is split on its own, so that each rank holds
+// the q, k and v of its heads. Then the local tensor keeps the order of the segments, and every segment must divide
+// evenly. A slice is described by runs: ranges of elements that are contiguous both in the whole tensor and in the
+// slice.
 #ifndef PARALLEL_SHARD_H
 #define PARALLEL_SHARD_H
 
@@ -17,8 +18,8 @@ struct shard {
     int rank;                              // 1 or 2 dimensions
     int64_t global[2];                     // shape of the whole tensor
     int dimension;                         // which one is split
-    int segment_count;                     // 1 where the dimension is one piece
-    int64_t segments[SHARD_MAX_SEGMENTS];  // lengths, adding up to global[dimension]
+    int segment_count;                     // 1 if the dimension is in one piece
+    int64_t segments[SHARD_MAX_SEGMENTS];  // lengths, which add up to global[dimension]
     int parts, part;                       // this is slice `part` of `parts`
 };
 
@@ -30,15 +31,16 @@ struct shard_run {
 
 // A tensor that every rank holds whole.
 struct shard shard_whole(int rank, int64_t rows, int64_t columns);
-// Slice `part` of `parts` along a dimension. One of several segments that does not divide is a broken invariant.
+// Slice `part` of `parts` along a dimension. If there are several segments, one that does not divide evenly is a broken
+// invariant.
 struct shard shard_split(struct shard whole, int dimension, int parts, int part);
 
 int64_t shard_local_size(const struct shard *shard, int dimension);
-// Where the slice begins along the dimension that is split; 0 of a whole tensor. Only of one segment.
+// Where the slice begins along the dimension that is split; 0 for a whole tensor. Only for a single segment.
 int64_t shard_local_start(const struct shard *shard);
 int64_t shard_local_count(const struct shard *shard);
 int64_t shard_global_count(const struct shard *shard);
-// Number of runs, and run number i in increasing order of both offsets.
+// The number of runs, and run number i in increasing order of both offsets.
 int64_t shard_run_count(const struct shard *shard);
 struct shard_run shard_run(const struct shard *shard, int64_t i);
 
