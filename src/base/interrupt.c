@@ -1,12 +1,12 @@
-// Signals that stop a command. See interrupt.h. The flag is the one thing a handler may touch, and so the one static
-// variable.
+// Signals that stop a command. See interrupt.h. The flag is the one thing a handler may touch, and so a static
+// variable; whether it is heeded goes with it.
 #include "base/interrupt.h"
 
 #include "base/error.h"
 #include <signal.h>
 #include <string.h>
 
-static volatile sig_atomic_t received;
+static volatile sig_atomic_t received, is_deferred;
 
 // SA_RESETHAND has given the signal its deadly meaning back, for the impatient.
 static void remember(int number) {
@@ -26,19 +26,29 @@ void interrupt_watch(void) {
     }
 }
 
+void interrupt_defer(void) {
+    is_deferred = 1;
+}
+
+int interrupt_received(void) {
+    return received;
+}
+
+const char *interrupt_name(int number) {
+    return number == SIGINT ? "SIGINT" : number == SIGTERM ? "SIGTERM" : number == SIGUSR1 ? "SIGUSR1" : "SIGHUP";
+}
+
 int interrupt_check(void) {
     int number = received;
-    if (number == 0)
+    if (number == 0 || is_deferred)
         return 0;
-    return error_set("stopped by %s before the end; run it again", number == SIGINT    ? "Ctrl-C (SIGINT)"
-                                                                   : number == SIGTERM ? "SIGTERM"
-                                                                   : number == SIGUSR1 ? "SIGUSR1"
-                                                                                       : "SIGHUP");
+    return error_set_code(EXIT_CODE_STOPPED, "stopped by %s before the end; run it again",
+                          number == SIGINT ? "Ctrl-C (SIGINT)" : interrupt_name(number));
 }
 
 int interrupt_end(int exit_code) {
     int number = received;
-    if (number == 0 || exit_code == EXIT_CODE_OK)
+    if (number == 0 || is_deferred || exit_code == EXIT_CODE_OK)
         return exit_code;
     if (number == SIGUSR1)
         return EXIT_CODE_STOPPED;

@@ -3,6 +3,7 @@
 #define BASE_PROCESS_H
 
 #include "base/buffer.h"
+#include <stdbool.h>
 #include <sys/types.h>
 
 struct process_result {
@@ -20,5 +21,8 @@ void process_result_free(struct process_result *result);
 // Sends a signal to the processes below `ancestor`, its children and theirs, that run `program`, the path of an
 // executable file as /proc/PID/exe has it; how many it reached.
 int process_signal_below(pid_t ancestor, const char *program, int number);
+// How many of them have a handler for the signal: one that has just been started would die of it.
+int process_catching_below(pid_t ancestor, const char *program, int number);
+bool process_catches(pid_t process, int number);
 
 #endif

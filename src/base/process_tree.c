@@ -62,7 +62,21 @@ static bool runs(pid_t process, const char *program) {
     return strcmp(target, program) == 0;
 }
 
-int process_signal_below(pid_t ancestor, const char *program, int number) {
+bool process_catches(pid_t process, int number) {
+    char path[64], line[128];
+    unsigned long long mask = 0;
+    snprintf(path, sizeof path, "/proc/%d/status", (int)process);
+    FILE *file = fopen(path, "r");
+    while (file && fgets(line, sizeof line, file))
+        if (sscanf(line, "SigCgt: %llx", &mask) == 1)
+            break;
+    if (file)
+        fclose(file);
+    return mask >> (number - 1) & 1;
+}
+
+// What is done with each process that runs `program` below `ancestor`; how often it was successful.
+static int for_all_below(pid_t ancestor, const char *program, bool (*act)(pid_t process, int number), int number) {
     size_t count;
     struct relative *list = list_processes(&count);
     // Generation by generation, since a child may stand before its parent in the list.
@@ -76,10 +90,22 @@ int process_signal_below(pid_t ancestor, const char *program, int number) {
             list[i].is_below = list[i].is_below || is_below;
         }
     }
-    int reached = 0;
+    int successes = 0;
     for (size_t i = 0; i < count; i++)
         if (list[i].is_below && runs(list[i].self, program))
-            reached += kill(list[i].self, number) == 0;
+            successes += act(list[i].self, number);
     free(list);
-    return reached;
+    return successes;
+}
+
+static bool reaches(pid_t process, int number) {
+    return kill(process, number) == 0;
+}
+
+int process_signal_below(pid_t ancestor, const char *program, int number) {
+    return for_all_below(ancestor, program, reaches, number);
+}
+
+int process_catching_below(pid_t ancestor, const char *program, int number) {
+    return for_all_below(ancestor, program, process_catches, number);
 }

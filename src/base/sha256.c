@@ -3,6 +3,7 @@
 #include "base/sha256_blocks.h"
 
 #include "base/error.h"
+#include "base/interrupt.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -137,14 +138,17 @@ void sha256_hex(const unsigned char digest[32], char text[65]) {
     text[64] = '\0';
 }
 
-// Adds all of an open file; the bytes read, or -1.
-static int add_file(struct sha256 *hash, int descriptor, unsigned char *chunk) {
+// Adds all of an open file.
+static int add_file(struct sha256 *hash, int descriptor, unsigned char *chunk, const char *path) {
     for (;;) {
+        TRY(interrupt_check());
         ssize_t count = read(descriptor, chunk, FILE_CHUNK_BYTES);
         if (count < 0 && errno == EINTR)
             continue;
-        if (count <= 0)
-            return count < 0 ? -1 : 0;
+        if (count < 0)
+            return error_set("cannot read %s: %s", path, strerror(errno));
+        if (count == 0)
+            return 0;
         sha256_update(hash, chunk, (size_t)count);
     }
 }
@@ -158,8 +162,8 @@ int sha256_file(const char *path, char text[65]) {
     unsigned char *chunk = malloc(FILE_CHUNK_BYTES);
     int result = chunk ? 0 : error_set_code(EXIT_CODE_OUT_OF_MEMORY, "no memory to read %s", path);
     sha256_init(&hash);
-    if (result == 0 && add_file(&hash, descriptor, chunk) < 0)
-        result = error_set("cannot read %s: %s", path, strerror(errno));
+    if (result == 0)
+        result = add_file(&hash, descriptor, chunk, path);
     sha256_final(&hash, digest);
     sha256_hex(digest, text);
     free(chunk);

@@ -142,6 +142,11 @@ static char *describe_list(const struct folder_list *list) {
     return copy;
 }
 
+// A proof that a signal has cut short says nothing about the checkpoint.
+static bool was_stopped(void) {
+    return error_exit_code() == EXIT_CODE_STOPPED;
+}
+
 // Adds to the present message what can be done about it.
 static int refuse(const struct checkpoint_find *find, int64_t iteration, const struct folder_list *list) {
     char *why = memory_string(error_message()), *others = describe_list(list);
@@ -166,6 +171,8 @@ static int search(const struct checkpoint_find *find, const struct folder_list *
             *iteration = list->iterations[i];
             return 0;
         }
+        if (was_stopped())
+            return -1;
         log_warn("the checkpoint of iteration %" PRId64 " is damaged: %s", list->iterations[i], error_message());
     }
     return error_set_code(EXIT_CODE_NO_CHECKPOINT,
@@ -180,6 +187,8 @@ static int take(const struct checkpoint_find *find, const struct folder_list *li
         *iteration = wanted;
         return 0;
     }
+    if (was_stopped())
+        return -1;
     if (find->step >= 0 || !find->allow_fallback)
         return refuse(find, wanted, list);
     log_warn("the latest checkpoint, iteration %" PRId64 ", is damaged: %s", wanted, error_message());

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/interrupt.h"
 #include "base/memory.h"
 #include "checkpoint/convert.h"
 #include "checkpoint/gather.h"
@@ -135,7 +136,9 @@ int checkpoint_load_tensors(const struct checkpoint_load *load) {
         for (size_t i = 0; i < load->count && result == 0; i++) {
             const struct checkpoint_tensor *wanted = &load->tensors[i];
             const struct safetensors_tensor *found = part_find(&part, wanted->name);
-            result = gather_take(&stage, wanted, found);
+            result = interrupt_check();
+            if (result == 0)
+                result = gather_take(&stage, wanted, found);
         }
         stage_end(&stage);
     }

@@ -1,14 +1,16 @@
 // bevatron train: parses the flags, opens ranks and device, runs the trainer.
 #include "base/error.h"
+#include "base/interrupt.h"
 #include "base/log.h"
+#include "base/memory.h"
 #include "cli/commands.h"
 #include "cli/session.h"
 #include "config/config.h"
 #include "train/dry_run.h"
-#include "train/signals.h"
 #include "train/state.h"
 #include "train/trainer.h"
 
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -95,6 +97,7 @@ static int run(struct train_options *options, struct session *session, enum exit
     }
     if (options->dry_run)
         return session->place.rank == 0 ? print_dry_run(config, world_size) : 0;
+    TRY(interrupt_check());
     TRY(session_open(session, config));
     return trainer_run(&(struct trainer_options){.config = config,
                                                  .device = session->device,
@@ -102,6 +105,20 @@ static int run(struct train_options *options, struct session *session, enum exit
                                                  .local_rank = session->place.local_rank,
                                                  .plot = options->plot},
                        exit_code);
+}
+
+// A signal before training begins has stopped it: the exit code says "run me again" where a run that is stopped later
+// would say so too.
+static void take_exit_code(const struct config *config) {
+    int number = interrupt_received();
+    if (error_exit_code() != EXIT_CODE_STOPPED || config->save)
+        return;
+    char *message = memory_string(error_message());
+    bool is_shared = error_is_shared();
+    error_set_code((enum exit_code)(128 + (number ? number : SIGTERM)), "%s", message);
+    if (is_shared)
+        error_mark_shared();
+    free(message);
 }
 
 int cmd_train(int argc, char **argv) {
@@ -127,7 +144,7 @@ int cmd_train(int argc, char **argv) {
     int started_code;
     if (ranks_start(NULL, &argc, argv, &started_code))
         return started_code;
-    signals_install_warning();
+    interrupt_watch();
     // Ranks first: what is said about the flags is said by rank 0 alone.
     if (session_start(&session) < 0)
         return command_failed();
@@ -135,6 +152,9 @@ int cmd_train(int argc, char **argv) {
     int status = flags_parse(&command, &options, argc, argv);
     if (status == 0)
         status = run(&options, &session, &exit_code);
+    if (status < 0)
+        take_exit_code(&options.config);
+    interrupt_defer();
     if (status < 0)
         exit_code = (enum exit_code)session_failed(&session);
     session_close(&session);

@@ -2,6 +2,7 @@
 // a job that only numbers machines we fork them, each told its place as torchrun would. When one of them fails the
 // others are ended, and the first failure's exit code is the answer. Signals go to the ranks themselves: an mpirun that
 // is told to end kills its ranks before they can save, and has a code of its own.
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "base/memory.h"
@@ -137,9 +138,17 @@ static int code_of(int status) {
     return code == 128 + SIGKILL ? EXIT_CODE_PEER_LOST : code;
 }
 
+// Ranks that have just been started do not yet know what to do with a signal and would die of it. A command that
+// never will knows it after this time.
+static const double READY_SECONDS = 2;
+
+static bool may_get_ready(int number) {
+    return number == SIGTERM || number == SIGINT || number == SIGUSR1;
+}
+
 // Waits for mpirun; what it exits with, which is the code of the first rank that failed. The first signal to end goes
-// to the ranks, which save and end themselves; one more, or one before they are there, to mpirun, which ends them.
-static int wait_for_mpirun(pid_t mpirun, const sigset_t *signals, const char *program) {
+// to the ranks, which save and end themselves; one more, or one where no ranks come, to mpirun, which ends them.
+static int wait_for_mpirun(pid_t mpirun, const sigset_t *signals, const char *program, int nproc) {
     bool is_ending = false;
     for (;;) {
         int number = sigwaitinfo(signals, NULL), status;
@@ -148,6 +157,10 @@ static int wait_for_mpirun(pid_t mpirun, const sigset_t *signals, const char *pr
         if (number <= 0 || number == SIGCHLD)
             continue;
         bool ends = number == SIGTERM || number == SIGINT;
+        for (double until = clock_seconds() + READY_SECONDS; may_get_ready(number) && !is_ending &&
+                                                             clock_seconds() < until &&
+                                                             process_catching_below(mpirun, program, number) < nproc;)
+            clock_sleep(0.02);
         if ((ends && is_ending) || process_signal_below(mpirun, program, number) == 0)
             kill(mpirun, number);
         is_ending = is_ending || ends;
@@ -174,7 +187,7 @@ static int run_mpirun(const struct command_line *line, int nproc, int *exit_code
         _exit(command_failed());
     }
     if (child > 0)
-        *exit_code = wait_for_mpirun(child, &signals, path);
+        *exit_code = wait_for_mpirun(child, &signals, path, nproc);
     sigprocmask(SIG_SETMASK, &before, NULL);
     return child > 0 ? 0 : error_set("cannot start mpirun: %s", strerror(errno));
 }
@@ -218,8 +231,12 @@ static int wait_for_ranks(const pid_t *children, int nproc) {
         if (child < 0 && errno == EINTR) {
             int number = signal_to_pass;
             signal_to_pass = 0;
-            for (int i = 0; i < nproc && number; i++)
+            double until = clock_seconds() + READY_SECONDS;
+            for (int i = 0; i < nproc && number; i++) {
+                while (may_get_ready(number) && clock_seconds() < until && !process_catches(children[i], number))
+                    clock_sleep(0.02);
                 kill(children[i], number == SIGALRM ? SIGKILL : number);
+            }
             continue;
         }
         if (child < 0)

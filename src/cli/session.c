@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/hash.h"
+#include "base/interrupt.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/pool.h"
@@ -123,12 +124,16 @@ int session_open(struct session *session, const struct config *config) {
 }
 
 int session_failed(const struct session *session) {
-    bool is_everybodys = error_exit_code() == EXIT_CODE_USAGE || error_is_shared();
+    bool is_stopped = interrupt_received() != 0;
+    bool is_everybodys = error_exit_code() == EXIT_CODE_USAGE || error_is_shared() || is_stopped;
     bool is_said_elsewhere = is_everybodys && session->place.rank != 0;
     int code = is_said_elsewhere ? (int)error_exit_code() : command_failed();
     if (session->place.size > 1) {
         if (session->world)
             world_failed(session->world);
+        // Ranks that have got the same signal take away what they have begun to write.
+        if (is_stopped && !is_said_elsewhere)
+            clock_sleep(1);
         // The first rank says it and ends everybody; whoever were faster would end it before it has spoken. A rank
         // that is still there afterwards has other flags than the first one, which nobody else can tell.
         if (is_said_elsewhere) {

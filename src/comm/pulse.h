@@ -1,9 +1,9 @@
 // The pulse of ranks that work with files. What takes as long as a file system takes can have no deadline: a rank that
 // waits for another's files would call a slow disk a hang. Instead every rank has, between comm_patience_begin and
-// _end, a thread that answers the others' while the rank itself reads and writes: round after round, each a maximum over all
-// ranks of "I am not done yet", until nobody says so. A rank whose thread does not answer for as long as the deadline
-// is not slow but gone: killed, stopped, or on a machine that is. The rounds have a group of their own of the backend
-// that carries host values, so they cross nothing that the ranks say to each other meanwhile.
+// _end, a thread that answers the others' while the rank itself reads and writes: round after round, each a maximum
+// over all ranks of "I am not done yet", until nobody says so. A rank whose thread does not answer for as long as the
+// deadline is not slow but gone: killed, stopped, or on a machine that is. The rounds have a group of their own of the
+// backend that carries host values, so they cross nothing that the ranks say to each other meanwhile.
 #ifndef COMM_PULSE_H
 #define COMM_PULSE_H
 

@@ -2,6 +2,7 @@
 #include "comm/star.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/interrupt.h"
 #include "base/log.h"
 #include "base/memory.h"
 
@@ -218,8 +219,9 @@ int star_gather(struct star *star, const struct star_options *options, int liste
     for (int here = 1; here < star->size;) {
         double left = until - clock_seconds();
         struct pollfd wait = {.fd = listener, .events = POLLIN};
-        if (left <= 0) {
-            missing_ranks(star, options);
+        if (interrupt_check() < 0 || left <= 0) {
+            if (left <= 0)
+                missing_ranks(star, options);
             star_close(star);
             return -1;
         }
@@ -270,6 +272,8 @@ int star_join(struct star *star, const struct star_options *options, const struc
     double until = clock_seconds() + options->deadline_seconds;
     int status = 1;
     for (double pause = 0.01; (status = try_join(star, options, hub, until)) == 1; pause = pause < 1 ? 2 * pause : 1) {
+        if ((status = interrupt_check()) < 0)
+            break;
         if (clock_seconds() + pause > until) {
             char text[96];
             describe(hub, text, sizeof text);

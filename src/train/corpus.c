@@ -44,15 +44,7 @@ static int build_everywhere(const struct corpus_place *place, int (*build)(const
     const struct mesh *mesh = place->mesh;
     for (int turn = 0; turn < 2; turn++) {
         bool is_mine = turn == 0 ? mesh->rank == 0 : mesh->rank != 0 && place->local_rank == 0;
-        int status = is_mine ? build(options) : 0;
-        int64_t failed = status < 0;
-        if (turn == 0)
-            comm_broadcast_i64(mesh->all, &failed, 1, 0, "dataset index built");
-        else
-            comm_max_i64(mesh->all, &failed, 1, "dataset index built everywhere");
-        if (failed)
-            return status < 0 ? -1
-                              : error_set_code(EXIT_CODE_BAD_DATA, "another rank could not build the dataset's index");
+        TRY(comm_agree(mesh->all, is_mine ? build(options) : 0, "dataset index built"));
     }
     return 0;
 }

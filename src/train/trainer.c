@@ -7,6 +7,7 @@
 #include "train/trainer.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/interrupt.h"
 #include "base/log.h"
 #include "model/flops.h"
 #include "optim/schedule.h"
@@ -15,7 +16,6 @@
 #include "train/datasets.h"
 #include "train/meter.h"
 #include "train/saver.h"
-#include "train/signals.h"
 #include "train/state.h"
 
 #include <inttypes.h>
@@ -138,6 +138,7 @@ static void log_step(const struct trainer *trainer) {
              (double)step->memory.optimizer / 1e9, (double)(step->memory.activations + step->memory.scratch) / 1e9);
 }
 
+// A signal cuts this short, with EXIT_CODE_STOPPED: what was begun is taken away, and the run as it was before.
 static int set_up(struct trainer *trainer) {
     struct config *config = trainer->config;
     log_info("using world size: %d, data-parallel size: %" PRId64 ", context-parallel size: %" PRId64
@@ -149,7 +150,9 @@ static int set_up(struct trainer *trainer) {
     log_info("> learning rate decay style: %s", config->lr_decay_style);
     TRY(step_open(&trainer->step, config, trainer->device, trainer->mesh, STEP_TRAIN));
     log_step(trainer);
+    TRY(interrupt_check());
     TRY(set_weights(trainer));
+    TRY(interrupt_check());
     TRY(open_loaders(trainer));
     TRY(open_report(trainer));
     trainer->meter = (struct meter){.config = config,
@@ -166,7 +169,7 @@ static int set_up(struct trainer *trainer) {
 // ranks must decide alike, so they share their reasons first.
 static int64_t must_stop(const struct trainer *trainer) {
     double minutes = (clock_seconds() - trainer->started) / 60, limit = trainer->config->exit_duration_in_mins;
-    int64_t reasons[2] = {signals_received(), limit > 0 && minutes > limit};
+    int64_t reasons[2] = {interrupt_received(), limit > 0 && minutes > limit};
     comm_max_i64(trainer->mesh->all, reasons, 2, "reasons to stop");
     return reasons[0] ? reasons[0] : -reasons[1];
 }
@@ -282,10 +285,7 @@ static enum ending find_ending(struct trainer *trainer, int64_t reason) {
     const struct config *config = trainer->config;
     char event[96];
     if (reason > 0)
-        snprintf(event, sizeof event, "exiting program after receiving SIG%s.",
-                 reason == SIGTERM  ? "TERM"
-                 : reason == SIGINT ? "INT"
-                                    : "USR1");
+        snprintf(event, sizeof event, "exiting program after receiving %s.", interrupt_name((int)reason));
     else if (reason < 0)
         snprintf(event, sizeof event, "exiting program after %.1f minutes", (clock_seconds() - trainer->started) / 60);
     else if (config->exit_interval > 0 && trainer->at.iteration % config->exit_interval == 0)
@@ -351,7 +351,11 @@ static int report_the_rest(struct trainer *trainer) {
 
 static int run_iterations(struct trainer *trainer, enum ending *ending) {
     const struct config *config = trainer->config;
-    *ending = GO_ON;
+    // A signal that came too late to cut the start short: nothing is new to save. The time limit waits for a step.
+    int64_t early = must_stop(trainer);
+    *ending = early > 0 ? find_ending(trainer, early) : GO_ON;
+    if (early > 0)
+        trainer->saver.iteration = trainer->at.iteration;
     while (!is_done(config, &trainer->at) && *ending == GO_ON) {
         TRY(follow_ramp_up(trainer));
         if (queue_iteration(trainer) < 0)
@@ -404,10 +408,12 @@ int trainer_run(const struct trainer_options *options, enum exit_code *exit_code
                               .local_rank = options->local_rank,
                               .device = options->device,
                               .started = clock_seconds()};
-    signals_install();
+    // Someone who looks at a run through a pipe and goes away must not end it.
+    signal(SIGPIPE, SIG_IGN);
     // Ranks load weights and look at data each in their own time. One that fails ends the job, and need not end this.
     comm_patience_begin(options->mesh->all, "opening the checkpoint and the data");
     int status = set_up(&trainer);
+    interrupt_defer();
     if (status == 0)
         comm_patience_end(options->mesh->all);
     if (status == 0)

@@ -51,6 +51,10 @@ TEST(no_such_program) {
     process_result_free(&result);
 }
 
+static void hear_nothing(int number) {
+    (void)number;
+}
+
 // A shell that starts a shell that starts two sleeps, and one sleep that is nobody's: the two get the signal.
 TEST(signals_below) {
     struct process_result which;
@@ -65,6 +69,11 @@ TEST(signals_below) {
     for (int i = 0; i < 200 && process_signal_below(child, program, 0) < 2; i++)
         usleep(20000);
     EXPECT_INT(process_signal_below(child, "/no/such/program", SIGTERM), 0);
+    EXPECT_INT(process_catching_below(child, program, SIGTERM), 0);
+    EXPECT(!process_catches(getpid(), SIGUSR2));
+    signal(SIGUSR2, hear_nothing);
+    EXPECT(process_catches(getpid(), SIGUSR2));
+    EXPECT(!process_catches(getpid(), SIGUSR1));
     reached = process_signal_below(child, program, SIGTERM);
     EXPECT_INT(reached, 2);
     EXPECT_INT(waitpid(child, &status, 0), child);

@@ -1,5 +1,6 @@
 // A file system that is slow, to be preloaded: every write of more than a few bytes to a file whose path contains
-// $SLOW_WRITES, and every removal below a folder whose path contains $SLOW_REMOVALS, takes $SLOW_SECONDS longer.
+// $SLOW_WRITES, every such read of one whose path contains $SLOW_READS, and every removal below a folder whose path
+// contains $SLOW_REMOVALS, takes $SLOW_SECONDS longer, or until a signal comes.
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,16 +23,29 @@ static void delay(const char *path, const char *variable) {
     (void)nanosleep(&rest, NULL);
 }
 
-ssize_t write(int descriptor, const void *bytes, size_t count) {
+static void delay_file(int descriptor, size_t count, const char *variable) {
     char link[64], path[4096];
     (void)snprintf(link, sizeof link, "/proc/self/fd/%d", descriptor);
     ssize_t length = count > SMALL ? readlink(link, path, sizeof path - 1) : -1;
     if (length > 0) {
         path[length] = '\0';
-        delay(path, "SLOW_WRITES");
+        delay(path, variable);
     }
+}
+
+ssize_t write(int descriptor, const void *bytes, size_t count) {
+    delay_file(descriptor, count, "SLOW_WRITES");
     ssize_t (*next)(int, const void *, size_t);
     void *symbol = original("write");
+    memcpy(&next, &symbol, sizeof next);
+    return next(descriptor, bytes, count);
+}
+
+ssize_t read(int descriptor, void *bytes, size_t count) {
+    if (getenv("SLOW_READS"))
+        delay_file(descriptor, count, "SLOW_READS");
+    ssize_t (*next)(int, void *, size_t);
+    void *symbol = original("read");
     memcpy(&next, &symbol, sizeof next);
     return next(descriptor, bytes, count);
 }

@@ -4,6 +4,7 @@
 #include "data/sample/gpt_index.h"
 
 #include "base/error.h"
+#include "base/interrupt.h"
 #include "base/memory.h"
 #include "base/rng.h"
 #include "data/bad_data.h"
@@ -180,12 +181,17 @@ int gpt_index_build(struct gpt_index *index, const struct gpt_shape *shape, stru
     struct mt19937 rng;
     mt19937_seed(&rng, seed);
     fill_documents(index->documents, shape, range, &rng);
-    fill_samples(index, shape, range);
+    int status = interrupt_check();
+    if (status == 0)
+        fill_samples(index, shape, range);
     int64_t middle = shape->is_last_separate ? shape->samples_before_last : shape->samples;
-    fill_order(index->order, shape->wide_order, 0, middle, &rng);
-    if (shape->is_last_separate)
+    if (status == 0 && (status = interrupt_check()) == 0)
+        fill_order(index->order, shape->wide_order, 0, middle, &rng);
+    if (status == 0 && shape->is_last_separate)
         fill_order(index->order, shape->wide_order, middle, shape->samples, &rng);
-    return 0;
+    if (status < 0)
+        gpt_index_free(index);
+    return status;
 }
 
 void gpt_index_free(struct gpt_index *index) {

@@ -107,9 +107,10 @@ static int write_files(const struct index_cache *cache, const struct index_cache
 }
 
 int index_cache_write(const struct index_cache *cache, const struct index_cache_array *arrays, int count) {
-    if (write_files(cache, arrays, count) < 0)
+    int status = write_files(cache, arrays, count);
+    if (status < 0 && error_exit_code() != EXIT_CODE_STOPPED)
         return error_context("cannot keep the sample index (choose a writable folder with --data-cache-path)");
-    return 0;
+    return status;
 }
 
 // ---- reading ----

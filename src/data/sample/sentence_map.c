@@ -2,6 +2,7 @@
 #include "data/sample/sentence_map.h"
 
 #include "base/error.h"
+#include "base/interrupt.h"
 #include "base/memory.h"
 #include "base/rng.h"
 #include "data/bad_data.h"
@@ -75,8 +76,10 @@ static int add_epochs(struct builder *b) {
     const struct sentence_map_options *options = b->options;
     do {
         int64_t before = b->map->count;
-        for (int64_t document = options->first_document; document < options->end_document; document++)
+        for (int64_t document = options->first_document; document < options->end_document; document++) {
+            TRY(interrupt_check());
             TRY(add_document(b, document));
+        }
         if (b->map->count == before)
             return bad_data("%s: none of its documents %" PRId64 " to %" PRId64 " has %" PRId64
                             " sentence%s of at most %d tokens; write it with `preprocess --split-sentences`",

@@ -1,0 +1,79 @@
+#!/usr/bin/env bash
+# A signal that comes before training begins, while data is indexed, a checkpoint proved or ranks meet, ends a run as one
+# that comes later does: with the code that asks for another run, on all ranks, and with nothing half-written.
+# beside: others
+cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
+. tests/cli/common.sh
+command -v mpirun >/dev/null || { echo "skipped: no mpirun"; exit 77; }
+mpirun --version 2>/dev/null | grep -q "Open MPI" || { echo "skipped: not Open MPI"; exit 77; }
+"$BEVATRON" version | grep -q "MPI *yes" || { echo "skipped: built without MPI"; exit 77; }
+slow=$(dirname "$BEVATRON")/tests/libslow_files.so
+[ -f "$slow" ] || { echo "skipped: no $slow"; exit 77; }
+
+tokenizer=(--tokenizer-type NullTokenizer --vocab-size 1000)
+awk 'BEGIN { for (i = 0; i < 200; i++) { printf "{\"text\": \""; for (k = 0; k < 20; k++) printf "%d ", (i * 31 + k) % 900
+    print "\"}" } }' >"$work/text.jsonl"
+expect 0 "" "$BEVATRON" preprocess --input "$work/text.jsonl" --output-prefix "$work/data" "${tokenizer[@]}" --append-eod \
+    --workers 1
+train=("$BEVATRON" train --data-path "$work/data_text_document" "${tokenizer[@]}" --num-layers 2 --hidden-size 32
+    --num-attention-heads 4 --seq-length 16 --micro-batch-size 1 --global-batch-size 2 --lr 1e-3 --log-interval 1
+    --eval-iters 0 --threads 1 --data-cache-path "$work/cache" --save-interval 1000000)
+expect 0 "successfully saved checkpoint from iteration       4" "${train[@]}" --train-iters 4 --save "$work/before"
+
+# stop SIGNAL PATTERN COMMAND…: that signal to the command as soon as PATTERN stands in its output; $code is its end.
+stop() {
+    local signal=$1 pattern=$2 process
+    shift 2
+    : >"$work/out"
+    env --default-signal=INT "$@" >"$work/out" 2>&1 &
+    process=$!
+    for _ in $(seq 300); do
+        grep -q "$pattern" "$work/out" && break
+        kill -0 "$process" 2>/dev/null || break
+        sleep 0.1
+    done
+    sleep 0.5
+    kill "-$signal" "$process"
+    wait "$process"
+    code=$?
+}
+
+# What is said before the run comes to the place, and what takes long there: the index is written, the checkpoint proved.
+for place in "datasets target sizes|SLOW_WRITES=sample_index" "number of parameters|SLOW_READS=safetensors"; do
+    for ranks in 1 2; do
+        for signal in TERM INT USR1; do
+            rm -rf "$work/run" "$work/cache"
+            cp -r "$work/before" "$work/run"
+            find "$work/run" -type f -exec sha256sum {} + | sort >"$work/sums.before"
+            stop $signal "${place%%|*}" env "${place#*|}" SLOW_SECONDS=20 LD_PRELOAD="$slow" "${train[@]}" --train-iters 100000 \
+                --nproc $ranks --load "$work/run" --save "$work/run" --override-opt_param-scheduler
+            [ "$code" = 210 ] && pass || fail "exit code $code instead of 210: SIG$signal, $ranks ranks, ${place#*|}"
+            grep -q "stopped by .*SIG$signal.* before the end" "$work/out" && pass || fail "SIG$signal is not said (${place#*|})"
+            grep -q "iteration        5/" "$work/out" && fail "it trained nevertheless" || pass
+            find "$work/run" -type f -exec sha256sum {} + | sort >"$work/sums.after"
+            expect_same "$work/sums.before" "$work/sums.after" "the checkpoint after SIG$signal"
+            [ -z "$(find "$work/run" "$work/cache" -name '*.tmp.*' 2>/dev/null)" ] && pass || fail "leftovers after SIG$signal"
+        done
+    done
+done
+# Without a folder to save in nobody is asked to run it again, and the checkpoint is not called damaged.
+rm -rf "$work/cache"
+stop TERM "number of parameters" env SLOW_READS=safetensors SLOW_SECONDS=20 LD_PRELOAD="$slow" "${train[@]}" \
+    --train-iters 4 --load "$work/before"
+[ "$code" = 143 ] && pass || fail "exit code $code instead of 143 without --save"
+grep -qi "damaged\|falling back" "$work/out" && fail "a proof that was cut short is called damage" || pass
+
+# At any time between the start of the launcher and the first iterations.
+for delay in 0 0.05 0.1 0.2 0.3 0.4 0.6; do
+    rm -rf "$work/run" "$work/cache"
+    "${train[@]}" --train-iters 1000000 --nproc 2 --save "$work/run" >"$work/out" 2>&1 &
+    launcher=$!
+    until pgrep -P "$launcher" >/dev/null; do sleep 0.01; done
+    sleep "$delay"
+    kill -TERM "$launcher"
+    wait "$launcher"
+    code=$?
+    [ "$code" = 210 ] && pass || fail "exit code $code instead of 210 after SIGTERM $delay s after the start"
+    [ -z "$(find "$work/run" "$work/cache" -name '*.tmp.*' 2>/dev/null)" ] && pass || fail "leftovers after $delay s"
+done
+finish
