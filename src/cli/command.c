@@ -2,6 +2,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "base/nearest.h"
 #include "cli/commands.h"
 
 #include <stdio.h>
@@ -31,7 +32,12 @@ int command_group_run(const struct command_group *group, int argc, char **argv) 
         print_usage(group, stdout);
         return EXIT_CODE_OK;
     }
-    if (*name)
+    struct nearest nearest = nearest_begin(name, strlen(name));
+    for (size_t i = 0; i < group->count; i++)
+        nearest_consider(&nearest, group->parts[i].name);
+    if (*name && nearest.best)
+        fprintf(stderr, "bevatron: there is no command \"%s %s\"; did you mean %s?\n", group->name, name, nearest.best);
+    else if (*name)
         fprintf(stderr, "bevatron: there is no command \"%s %s\"\n", group->name, name);
     print_usage(group, stderr);
     return EXIT_CODE_USAGE;

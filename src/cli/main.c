@@ -2,6 +2,7 @@
 #include "base/error.h"
 #include "base/interrupt.h"
 #include "base/log.h"
+#include "base/nearest.h"
 #include "cli/commands.h"
 
 #include <errno.h>
@@ -26,6 +27,15 @@ static const struct command *find(const char *name) {
     return NULL;
 }
 
+static int refuse(const char *name) {
+    struct nearest nearest = nearest_begin(name, strlen(name));
+    for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++)
+        nearest_consider(&nearest, commands[i].name);
+    fprintf(stderr, "bevatron: there is no command \"%s\"; %s%s%s`bevatron help` lists them\n", name,
+            nearest.best ? "did you mean " : "", nearest.best ? nearest.best : "", nearest.best ? "? " : "");
+    return EXIT_CODE_USAGE;
+}
+
 // Results that nobody received are a failure, whatever the command thinks. A reader that went away (a pipe to head)
 // knows it already and is told nothing.
 static int check_output(int exit_code) {
@@ -48,10 +58,8 @@ int main(int argc, char **argv) {
     if (strcmp(name, "--version") == 0)
         name = "version";
     const struct command *command = find(name);
-    if (!command) {
-        fprintf(stderr, "bevatron: there is no command \"%s\"; `bevatron help` lists them\n", name);
-        return EXIT_CODE_USAGE;
-    }
+    if (!command)
+        return refuse(name);
     // `help train` is `train --help`, and `help dataset merge` is `dataset merge --help`.
     const struct command *topic = command->run == cmd_help && argc > 2 ? find(argv[2]) : NULL;
     char option[] = "--help";

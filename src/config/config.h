@@ -281,7 +281,8 @@ int config_parse(struct config *config, int argc, char **argv);
 void config_defaults(struct config *config);
 void config_free(struct config *config);
 
-// Gives the flags of config->preset (nothing where it is NULL) to every flag the user did not give. Called by
+// Gives the flags of config->preset (nothing where it is NULL), and of the family that --model names, to every flag the
+// user did not give; model is gpt, bert or t5 from then on. Called by
 // config_parse; commands with their own flag_command call it after flags_parse.
 int config_apply_preset(struct config *config);
 // Appends a table of the presets with their sizes, for people.

@@ -26,7 +26,7 @@ struct file_reader {
     struct flag_match match;
     struct flag_values values;
     int64_t key_line;
-    bool has_key, is_null;
+    bool has_key, is_null, is_refused;  // refused: its values are passed over
     struct seen_key *seen;
     size_t seen_count;
 };
@@ -46,9 +46,15 @@ static int refuse(const struct file_reader *reader, const char *message) {
 static int begin_key(struct file_reader *reader, const char *name, size_t length) {
     if (flag_name_equal(name, length, "config"))
         return refuse(reader, "a configuration file cannot name another one; give several --config flags instead");
-    if (!flag_resolve(reader->parse->command, name, length, &reader->match)) {
+    reader->has_key = true;
+    reader->is_null = false;
+    reader->key_line = reader->line;
+    reader->is_refused = !flag_resolve(reader->parse->command, name, length, &reader->match);
+    if (reader->is_refused) {
         flag_unknown(reader->parse->command, name, length);
-        return at_line(reader, reader->line);
+        at_line(reader, reader->line);
+        flag_put_off(reader->parse);
+        return 0;
     }
     const struct flag_match *match = &reader->match;
     const void *meaning = match->flag    ? (const void *)match->flag
@@ -62,27 +68,25 @@ static int begin_key(struct file_reader *reader, const char *name, size_t length
         }
     reader->seen = memory_realloc(reader->seen, (reader->seen_count + 1) * sizeof *reader->seen);
     reader->seen[reader->seen_count++] = (struct seen_key){meaning, reader->line};
-    reader->has_key = true;
-    reader->is_null = false;
-    reader->key_line = reader->line;
     return 0;
 }
 
-// Gives the collected values to their flag.
-static int end_key(struct file_reader *reader) {
+// Gives the collected values to their flag. What the flag does not take is put off; the file can be read further.
+static void end_key(struct file_reader *reader) {
     if (!reader->has_key)
-        return 0;
+        return;
     int status = 0;
-    if (!reader->is_null && reader->values.items.count == 0)
+    if (!reader->is_refused && !reader->is_null && reader->values.items.count == 0)
         status = error_set_code(EXIT_CODE_USAGE, "a value is missing; write null to leave the flag at its default");
-    else if (!reader->is_null)
+    else if (!reader->is_refused && !reader->is_null)
         status = flag_apply(reader->parse, &reader->match, &reader->values, FLAG_FROM_FILE);
-    if (status < 0)
+    if (status < 0) {
         at_line(reader, reader->key_line);
+        flag_put_off(reader->parse);
+    }
     string_list_free(&reader->values.items);
     reader->values.quoted = false;
     reader->has_key = false;
-    return status;
 }
 
 static const char *skip_blanks(const char *p) {
@@ -201,7 +205,7 @@ static int read_item(struct file_reader *reader, const char *p) {
 }
 
 static int read_entry(struct file_reader *reader, const char *p) {
-    TRY(end_key(reader));
+    end_key(reader);
     struct buffer key = {0};
     int status = read_scalar(reader, &p, ":", &key);
     if (status == 0 && (*p != ':' || (p[1] && p[1] != ' ') || key.length == 0))
@@ -263,7 +267,8 @@ static int read_yaml(struct file_reader *reader, char *text) {
         TRY(read_line(reader, line));
         line = end ? end + 1 : NULL;
     }
-    return end_key(reader);
+    end_key(reader);
+    return 0;
 }
 
 // The line of a key, found by its text: the tree does not keep places. 0 where it is written with escapes.
@@ -319,7 +324,7 @@ static int read_json(struct file_reader *reader, const char *text, size_t length
             status = add_json_value(reader, value);
         reader->values.quoted = is_list;
         if (status == 0)
-            status = end_key(reader);
+            end_key(reader);
     }
     json_free(root);
     return status;
@@ -361,8 +366,8 @@ int flags_read_text(const struct flag_command *command, void *options, const cha
     struct flag_parse parse = {.command = command, .options = options};
     struct buffer copy = {0};
     buffer_append(&copy, text, length);
-    int status = parse_text(&parse, name, &copy);
+    if (parse_text(&parse, name, &copy) < 0)
+        flag_put_off(&parse);
     buffer_free(&copy);
-    string_list_free(&parse.noted);
-    return status;
+    return flag_parse_end(&parse);
 }

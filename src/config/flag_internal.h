@@ -6,6 +6,7 @@
 #ifndef CONFIG_FLAG_INTERNAL_H
 #define CONFIG_FLAG_INTERNAL_H
 
+#include "config/complaints.h"
 #include "config/flag.h"
 
 enum flag_arity { ARITY_NONE, ARITY_ONE, ARITY_MANY };
@@ -20,12 +21,19 @@ struct flag_match {
     enum flag_arity arity;
 };
 
-// One parse: the command, its options and the names that were already commented on.
+// One parse: the command, its options, the names that were already commented on, and the mistakes so far, which are
+// told together at the end.
 struct flag_parse {
     const struct flag_command *command;
     void *options;
     struct string_list noted;
+    struct complaints complaints;
 };
+
+// Keeps the present error for the end.
+void flag_put_off(struct flag_parse *parse);
+// Frees the parse; -1 with all its mistakes where there were any.
+int flag_parse_end(struct flag_parse *parse);
 
 // The values of one flag as written. `quoted` keeps a single text with blanks in one piece for a list.
 struct flag_values {

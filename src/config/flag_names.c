@@ -3,6 +3,7 @@
 #include "config/flag.h"
 #include "config/flag_internal.h"
 #include "base/error.h"
+#include "base/nearest.h"
 #include <string.h>
 
 static enum flag_arity row_arity(const struct flag *flag) {
@@ -83,69 +84,25 @@ bool flag_resolve(const struct flag_command *command, const char *name, size_t l
     return false;
 }
 
-enum { LONGEST_NAME = 80 };
-
-// Edits (insert, delete, replace, swap of neighbours) that turn one name into the other.
-static int edit_distance(const char *a, size_t a_length, const char *b) {
-    size_t b_length = strlen(b);
-    if (a_length > LONGEST_NAME || b_length > LONGEST_NAME)
-        return LONGEST_NAME;
-    int rows[3][LONGEST_NAME + 1];
-    int *before = rows[0], *last = rows[1], *now = rows[2];
-    for (size_t j = 0; j <= b_length; j++)
-        last[j] = (int)j;
-    for (size_t i = 1; i <= a_length; i++) {
-        now[0] = (int)i;
-        for (size_t j = 1; j <= b_length; j++) {
-            bool same = a[i - 1] == b[j - 1] || (a[i - 1] == '_' && b[j - 1] == '-');
-            int best = last[j - 1] + !same;
-            best = last[j] + 1 < best ? last[j] + 1 : best;
-            best = now[j - 1] + 1 < best ? now[j - 1] + 1 : best;
-            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
-                best = before[j - 2] + 1 < best ? before[j - 2] + 1 : best;
-            now[j] = best;
-        }
-        int *oldest = before;
-        before = last;
-        last = now;
-        now = oldest;
-    }
-    return last[b_length];
-}
-
-static void consider(const char *name, size_t length, const char *candidate, const char **nearest, int *distance) {
-    int edits = edit_distance(name, length, candidate);
-    // A name cut short, as Python's argparse completes it, is nearer than its missing letters say.
-    if (length >= 5 && strncmp(candidate, name, length) == 0)
-        edits = edits > 2 ? 2 : edits;
-    if (edits < *distance) {
-        *distance = edits;
-        *nearest = candidate;
-    }
-}
-
 int flag_unknown(const struct flag_command *command, const char *name, size_t length) {
-    const char *nearest = NULL;
     struct buffer dashed = {0};
     if (length < 2 || name[0] != '-')
         buffer_append_string(&dashed, "--");
     buffer_append(&dashed, name, length);
-    // Beyond a third of its letters a name is another name.
-    int distance = (int)(dashed.length - 2) / 3 + 1;
-    distance = distance < 3 ? 3 : distance;
+    struct nearest nearest = nearest_begin(dashed.data, dashed.length);
     for (size_t t = 0; t < command->table_count; t++) {
         const struct flag_table *table = &command->tables[t];
         for (size_t i = 0; i < table->count; i++)
             if (table->flags[i].type != FLAG_GROUP && flag_is_offered(table, &table->flags[i]))
-                consider(dashed.data, dashed.length, table->flags[i].name, &nearest, &distance);
+                nearest_consider(&nearest, table->flags[i].name);
         for (size_t i = 0; i < table->alias_count; i++)
-            consider(dashed.data, dashed.length, table->aliases[i].name, &nearest, &distance);
+            nearest_consider(&nearest, table->aliases[i].name);
     }
     static const char *const own[] = {"--config", "--help", "--help-all"};
     for (size_t i = 0; i < sizeof own / sizeof own[0]; i++)
-        consider(dashed.data, dashed.length, own[i], &nearest, &distance);
-    if (nearest)
-        error_set_code(EXIT_CODE_USAGE, "unknown flag %s; did you mean %s?", dashed.data, nearest);
+        nearest_consider(&nearest, own[i]);
+    if (nearest.best)
+        error_set_code(EXIT_CODE_USAGE, "unknown flag %s; did you mean %s?", dashed.data, nearest.best);
     else
         error_set_code(EXIT_CODE_USAGE, "unknown flag %s; `bevatron %s --help-all` lists all flags", dashed.data,
                        command->name);

@@ -10,6 +10,16 @@
 #include <stdlib.h>
 #include <string.h>
 
+void flag_put_off(struct flag_parse *parse) {
+    complain(&parse->complaints, "%s", error_message());
+    error_clear();
+}
+
+int flag_parse_end(struct flag_parse *parse) {
+    string_list_free(&parse->noted);
+    return complaints_report(&parse->complaints);
+}
+
 static void note_once(struct flag_parse *parse, const char *name, const char *note) {
     size_t length = strcspn(name, "= ");
     for (int64_t i = 0; i < parse->noted.count; i++)
@@ -149,59 +159,68 @@ static int parse_flag(struct flag_parse *parse, int argc, char **argv) {
     return taken;
 }
 
-static int parse_files(struct flag_parse *parse, int argc, char **argv) {
+static void parse_files(struct flag_parse *parse, int argc, char **argv) {
     for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++) {
         const char *path = NULL;
         if (strncmp(argv[i], "--config=", 9) == 0)
             path = argv[i] + 9;
         else if (strcmp(argv[i], "--config") == 0 && i + 1 < argc && !is_flag(argv[i + 1]))
             path = argv[i + 1];
-        if (path)
-            TRY(flag_parse_file(parse, path));
+        if (path && flag_parse_file(parse, path) < 0)
+            flag_put_off(parse);
     }
-    return 0;
 }
 
-static int parse_flags(struct flag_parse *parse, int argc, char **argv, struct string_list *positional) {
+// Values of a flag that is wrong are no mistakes of their own.
+static int count_values(int argc, char **argv) {
+    int count = 0;
+    while (count + 1 < argc && !is_flag(argv[count + 1]))
+        count++;
+    return count;
+}
+
+static void parse_flags(struct flag_parse *parse, int argc, char **argv, struct string_list *positional) {
     bool flags_ended = false;
     for (int i = 1; i < argc; i++) {
         const char *argument = argv[i];
-        if (!flags_ended && strcmp(argument, "--") == 0) {
+        int taken = 0;
+        if (!flags_ended && strcmp(argument, "--") == 0)
             flags_ended = true;
-        } else if (!flags_ended && is_flag(argument)) {
-            int taken = parse_flag(parse, argc - i, argv + i);
-            TRY(taken);
-            i += taken;
-        } else if (!flags_ended && argument[0] == '-' && isalpha((unsigned char)argument[1])) {
-            return error_set_code(EXIT_CODE_USAGE, "unknown flag %s; flags begin with two dashes", argument);
-        } else if (!positional) {
-            return error_set_code(EXIT_CODE_USAGE, "unexpected argument \"%s\": %s takes only flags", argument,
-                                  parse->command->name);
-        } else {
+        else if (!flags_ended && is_flag(argument))
+            taken = parse_flag(parse, argc - i, argv + i);
+        else if (!flags_ended && argument[0] == '-' && isalpha((unsigned char)argument[1]))
+            taken = error_set_code(EXIT_CODE_USAGE, "unknown flag %s; flags begin with two dashes", argument);
+        else if (!positional)
+            taken = error_set_code(EXIT_CODE_USAGE, "unexpected argument \"%s\": %s takes only flags", argument,
+                                   parse->command->name);
+        else
             string_list_add(positional, argument);
+        if (taken < 0) {
+            flag_put_off(parse);
+            taken = positional ? 0 : count_values(argc - i, argv + i);
         }
+        i += taken;
     }
-    return 0;
 }
 
-static int check_complete(const struct flag_command *command, const void *options,
-                          const struct string_list *positional) {
+static void check_complete(struct flag_parse *parse, const struct string_list *positional) {
+    const struct flag_command *command = parse->command;
+    struct complaints *complaints = &parse->complaints;
     for (size_t t = 0; t < command->table_count; t++) {
         const struct flag_table *table = &command->tables[t];
         const struct flag_given *given =
-            (const struct flag_given *)((const char *)options + table->base + table->given);
+            (const struct flag_given *)((const char *)parse->options + table->base + table->given);
         for (size_t i = 0; i < table->count; i++)
             if (table->flags[i].required && given->source[i] == FLAG_FROM_DEFAULT)
-                return error_set_code(EXIT_CODE_USAGE, "%s needs %s (%s); see `bevatron %s --help`", command->name,
-                                      table->flags[i].name, table->flags[i].help, command->name);
+                complain(complaints, "%s needs %s (%s); see `bevatron %s --help`", command->name, table->flags[i].name,
+                         table->flags[i].help, command->name);
     }
     if (positional && positional->count < command->positional_minimum)
-        return error_set_code(EXIT_CODE_USAGE, "%s needs %s; see `bevatron %s --help`", command->name,
-                              command->positional_name, command->name);
+        complain(complaints, "%s needs %s; see `bevatron %s --help`", command->name, command->positional_name,
+                 command->name);
     if (positional && positional->count > command->positional_maximum)
-        return error_set_code(EXIT_CODE_USAGE, "unexpected argument \"%s\"; see `bevatron %s --help`",
-                              positional->items[command->positional_maximum], command->name);
-    return 0;
+        complain(complaints, "unexpected argument \"%s\"; see `bevatron %s --help`",
+                 positional->items[command->positional_maximum], command->name);
 }
 
 // Help wins over everything else on the line, mistakes included: who asks for it may be looking for them.
@@ -228,11 +247,10 @@ int flags_parse(const struct flag_command *command, void *options, int argc, cha
     if (command->positional_name)
         positional = (struct string_list *)((char *)options + command->positional_offset);
     struct flag_parse parse = {.command = command, .options = options};
-    int status = parse_files(&parse, argc, argv);
-    if (status == 0)
-        status = parse_flags(&parse, argc, argv, positional);
-    if (status == 0)
-        status = check_complete(command, options, positional);
-    string_list_free(&parse.noted);
-    return status;
+    parse_files(&parse, argc, argv);
+    parse_flags(&parse, argc, argv, positional);
+    // A misspelt flag is not missing besides.
+    if (parse.complaints.count == 0)
+        check_complete(&parse, positional);
+    return flag_parse_end(&parse);
 }

@@ -25,7 +25,7 @@
 #define CHOICE(flag, field, start, names, ...)                                                                         \
     { ROW(flag, FLAG_CHOICE, field), .initial = start, .choices = names, .help = __VA_ARGS__ }
 
-static const char *const model_names[] = {"gpt", "bert", "t5", NULL};
+static const char *const model_names[] = {"gpt", "llama", "opt", "bert", "roberta", "t5", NULL};
 static const char *const position_names[] = {"learned_absolute", "rope", "relative", "none", NULL};
 static const char *const norm_names[] = {"LayerNorm", "RMSNorm", NULL};
 static const char *const placement_names[] = {"pre", "post", NULL};
@@ -56,7 +56,9 @@ static const struct flag rows[] = {
     TEXT("--preset", preset, NULL, "NAME",
          "take the model's flags from a published model (`bevatron help presets` lists them); flags given here win"),
     CHOICE("--model", model, "gpt", model_names,
-           "form of the model: gpt is a decoder (Llama, OPT and Mistral too), bert an encoder (RoBERTa too), t5 both"),
+           "family of the model: gpt is a decoder, bert an encoder, t5 both; llama and opt are gpt, and roberta is "
+           "bert, with "
+           "their families' flags, which flags given here override"),
     INT("--num-layers", num_layers, NULL, 1, 100000, "transformer layers"),
     INT("--hidden-size", hidden_size, NULL, 1, 1 << 20, "width of the residual stream"),
     INT("--word-embedding-size", word_embedding_size, "0", 0, 1 << 20,

@@ -3,6 +3,7 @@
 #include "config/presets.h"
 #include "base/error.h"
 #include "base/memory.h"
+#include "base/nearest.h"
 #include "config/config.h"
 #include <inttypes.h>
 #include <stdlib.h>
@@ -16,13 +17,13 @@ static const struct preset *find_preset(const char *name) {
 }
 
 static int unknown_preset(const char *name) {
-    struct buffer names = {0};
+    struct nearest nearest = nearest_begin(name, strlen(name));
     const struct preset *preset = NULL;
     for (size_t i = 0; (preset = preset_at(i)); i++)
-        buffer_printf(&names, "%s%s", i ? ", " : "", preset->name);
-    error_set_code(EXIT_CODE_USAGE, "--preset %s is not known; there are %s", name, buffer_string(&names));
-    buffer_free(&names);
-    return -1;
+        nearest_consider(&nearest, preset->name);
+    return error_set_code(EXIT_CODE_USAGE, "--preset %s is not known%s%s%s; `bevatron help presets` lists them", name,
+                          nearest.best ? "; did you mean " : "", nearest.best ? nearest.best : "",
+                          nearest.best ? "?" : "");
 }
 
 static int give_text(struct config *config, const char *flag, const char *text) {
@@ -50,12 +51,7 @@ static int give_all(struct config *config, const char *flags) {
     return status;
 }
 
-int config_apply_preset(struct config *config) {
-    if (!config->preset)
-        return 0;
-    const struct preset *preset = find_preset(config->preset);
-    if (!preset)
-        return unknown_preset(config->preset);
+static int apply_sizes(struct config *config, const struct preset *preset) {
     TRY(give(config, "--num-layers", preset->layers));
     TRY(give(config, "--hidden-size", preset->hidden));
     TRY(give(config, "--num-attention-heads", preset->heads));
@@ -65,6 +61,27 @@ int config_apply_preset(struct config *config) {
     // A longer --seq-length wants a longer table, unless the user says otherwise.
     int64_t positions = preset->positions > config->seq_length ? preset->positions : config->seq_length;
     return give(config, "--max-position-embeddings", positions);
+}
+
+// What --model names becomes a form and its flags, so that nothing behind this needs to know families.
+static int apply_family(struct config *config) {
+    const struct preset_family *family = NULL;
+    for (size_t i = 0; (family = preset_family_at(i)) && strcmp(family->name, config->model) != 0; i++)
+        ;
+    if (!family)
+        return 0;
+    free(config->model);
+    config->model = memory_string(family->form);
+    return give_all(config, family->kind);
+}
+
+int config_apply_preset(struct config *config) {
+    const struct preset *preset = config->preset ? find_preset(config->preset) : NULL;
+    if (config->preset && !preset)
+        return unknown_preset(config->preset);
+    if (preset)
+        TRY(apply_sizes(config, preset));
+    return apply_family(config);
 }
 
 void config_list_presets(struct buffer *out) {

@@ -15,7 +15,14 @@ struct preset {
     const char *source;
 };
 
-// Row i of the table, NULL after the last.
+// A family that --model names but that is another form with other flags.
+struct preset_family {
+    const char *name, *form;
+    const char *kind;  // "--flag value …"
+};
+
+// Row i of each table, NULL after the last.
 const struct preset *preset_at(size_t i);
+const struct preset_family *preset_family_at(size_t i);
 
 #endif

@@ -116,6 +116,13 @@ static const struct preset presets[] = {
     {"t5-1.1-xxl", 24, 4096, 64, 512, 128, T511, "--ffn-hidden-size 10240", "11B", T511_PAPER},
 };
 
+static const struct preset_family families[] = {
+    {"llama", "gpt", LLAMA}, {"opt", "gpt", OPT}, {"roberta", "bert", ROBERTA}};
+
+const struct preset_family *preset_family_at(size_t i) {
+    return i < sizeof families / sizeof families[0] ? &families[i] : NULL;
+}
+
 const struct preset *preset_at(size_t i) {
     return i < sizeof presets / sizeof presets[0] ? &presets[i] : NULL;
 }

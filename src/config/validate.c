@@ -6,24 +6,9 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include <inttypes.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-enum { MOST_COMPLAINTS = 12 };
-
-void complain(struct complaints *complaints, const char *format, ...) {
-    complaints->count++;
-    if (complaints->count > MOST_COMPLAINTS)
-        return;
-    char text[1024];
-    va_list arguments;
-    va_start(arguments, format);
-    vsnprintf(text, sizeof text, format, arguments);
-    va_end(arguments);
-    buffer_printf(&complaints->text, "\n  %d. %s", complaints->count, text);
-}
 
 const char *divisors(int64_t number, char *text, size_t size) {
     enum { MOST = 1024 };  // larger ones help nobody
@@ -35,18 +20,6 @@ const char *divisors(int64_t number, char *text, size_t size) {
             used += written > 0 ? (size_t)written : 0;
         }
     return text;
-}
-
-int complaints_report(struct complaints *complaints) {
-    int count = complaints->count;
-    const char *text = buffer_string(&complaints->text);
-    if (count == 1)
-        error_set_code(EXIT_CODE_USAGE, "%s", text + strlen("\n  1. "));
-    else if (count > 1)
-        error_set_code(EXIT_CODE_USAGE, "%d problems with the flags:%s%s", count, text,
-                       count > MOST_COMPLAINTS ? "\n  …" : "");
-    buffer_free(&complaints->text);
-    return count ? -1 : 0;
 }
 
 static void validate_precision(struct config *config, struct complaints *complaints) {
@@ -107,8 +80,11 @@ static void validate_data(struct config *config, enum config_use use, struct com
 }
 
 static void validate_tokenizer(struct config *config, struct complaints *complaints) {
+    // As pretrain_bert.py and pretrain_t5.py have it, and pretrain_gpt.py.
+    bool is_gpt = strcmp(config->model, "gpt") == 0;
     if (!config->tokenizer_type && (config->vocab_file || config->merge_file))
-        config->tokenizer_type = memory_string("GPT2BPETokenizer");
+        config->tokenizer_type =
+            memory_string(is_gpt || config->merge_file ? "GPT2BPETokenizer" : "BertWordPieceLowerCase");
     if (!config->tokenizer_type && !config->tokenizer_model && config->vocab_size == 0) {
         complain(complaints, "the vocabulary is not known; give --vocab-file and --merge-file, or --vocab-size");
         return;

@@ -3,15 +3,8 @@
 #ifndef CONFIG_VALIDATE_H
 #define CONFIG_VALIDATE_H
 
+#include "config/complaints.h"
 #include "config/config.h"
-
-struct complaints {
-    struct buffer text;
-    int count;
-};
-
-// Adds one sentence: what contradicts what, and the remedy.
-void complain(struct complaints *complaints, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 // The divisors of a number up to 1024, as far as they fit into the text: "1, 2, 3, 6". Returns the text.
 const char *divisors(int64_t number, char *text, size_t size);
@@ -24,8 +17,6 @@ void validate_batches(struct config *config, enum config_use use, struct complai
 void validate_pipeline(const struct config *config, enum config_use use, struct complaints *complaints);
 // Limits of the operations and of memory; needs the model, the batch sizes and, once it is known, the vocabulary.
 void validate_size(const struct config *config, struct complaints *complaints);
-// Tells all complaints in one error; -1 where there are any. Frees them.
-int complaints_report(struct complaints *complaints);
 // Length of the run, learning-rate and weight-decay schedules; needs the batch sizes.
 void validate_schedule(struct config *config, struct complaints *complaints);
 // What products in 8 bits ask of the other flags; needs the model and the batch sizes.

@@ -168,11 +168,32 @@ TEST(presets) {
     EXPECT_INT(config.hidden_size, 768);
     EXPECT_INT(config.max_position_embeddings, 4096);
     EXPECT_INT(flag_source(&config.given, "--hidden-size"), FLAG_FROM_PRESET);
-    EXPECT_ERROR(parse("--preset gpt5"), "--preset gpt5 is not known; there are gpt2-124m, ");
+    EXPECT_ERROR(parse("--preset gpt5"), "--preset gpt5 is not known; `bevatron help presets` lists them");
+    EXPECT_ERROR(parse("--preset gpt2"), "--preset gpt2 is not known; did you mean gpt2-124m?");
+    EXPECT_ERROR(parse("--preset lama2-7b"), "did you mean llama2-7b?");
+    EXPECT_ERROR(parse("--preset bert-base-uncased"), "did you mean bert-base?");
     struct buffer list = {0};
     config_list_presets(&list);
     EXPECT(strstr(list.data, "gpt3-175b                175B      96   12288     96       2048") != NULL);
     buffer_free(&list);
+}
+
+TEST(families) {
+    EXPECT_OK(parse("--model llama --hidden-dropout 0.2"));
+    EXPECT_STRING(config.model, "gpt");
+    EXPECT_STRING(config.normalization, "RMSNorm");
+    EXPECT(config.swiglu && config.untie_embeddings_and_output_weights && config.disable_bias_linear);
+    EXPECT(config.hidden_dropout == 0.2 && config.attention_dropout == 0);
+    EXPECT_OK(parse("--model opt"));
+    EXPECT_STRING(config.model, "gpt");
+    EXPECT_STRING(config.activation, "relu");
+    EXPECT_OK(parse("--model roberta --sample-break-mode eos"));
+    EXPECT_STRING(config.model, "bert");
+    EXPECT_STRING(config.sample_break_mode, "eos");
+    EXPECT(config.bert_no_binary_head && config.position_offset == 2);
+    EXPECT_OK(parse("--preset bert-large --model roberta"));  // the user's word goes before the preset's
+    EXPECT_INT(config.hidden_size, 1024);
+    EXPECT_INT(config.num_token_types, 1);
 }
 
 // 13 terms of a layer at odd sizes, by hand: kv-channels and ffn free.
@@ -371,6 +392,6 @@ TEST(schedules_of_others) {
 }
 
 TEST_MAIN(TEST_CASE(tables_are_sound), TEST_CASE(defaults_are_megatrons), TEST_CASE(script_of_2020),
-          TEST_CASE(other_names), TEST_CASE(presets), TEST_CASE(parameter_count), TEST_CASE(pad_vocab), TEST_CASE(dump),
-          TEST_CASE(json_round_trip), TEST_CASE(json_is_a_configuration_file), TEST_CASE(json_of_others),
-          TEST_CASE(schedules_of_others))
+          TEST_CASE(other_names), TEST_CASE(presets), TEST_CASE(families), TEST_CASE(parameter_count),
+          TEST_CASE(pad_vocab), TEST_CASE(dump), TEST_CASE(json_round_trip), TEST_CASE(json_is_a_configuration_file),
+          TEST_CASE(json_of_others), TEST_CASE(schedules_of_others))

@@ -182,6 +182,26 @@ TEST(malformed) {
     EXPECT_ERROR(flags_parse(&command, &options, 2, without), "try needs --num-layers (layers)");
 }
 
+// Mistakes are told together, in their order, and the values of a wrong flag are none of their own.
+TEST(all_mistakes_at_once) {
+    EXPECT_ERROR(parse("--cuont 3 --ratio 7 --text a --color pink"),
+                 "3 problems with the flags:\n  1. unknown flag --cuont; did you mean --count?\n  2. --ratio takes a "
+                 "number, from 0 to less than 1, not \"7\"\n  3. --color takes one of red, Green, blue, not \"pink\"");
+    EXPECT_INT(error_exit_code(), EXIT_CODE_USAGE);
+    char *missing[] = {"try", "--colr", "red"};
+    flags_free(&command, &options);
+    EXPECT_ERROR(flags_parse(&command, &options, 3, missing), "unknown flag --colr; did you mean --color?");
+    EXPECT(strstr(error_message(), "num-layers") == NULL);
+    // A command without positional arguments.
+    struct flag_command plain = command;
+    plain.positional_name = NULL;
+    char *stray[] = {"try", "--num-layers", "1", "--colr", "red", "green", "--count", "99", "--on", "stray"};
+    flags_free(&command, &options);
+    EXPECT_ERROR(flags_parse(&plain, &options, 10, stray), "3 problems");
+    EXPECT(strstr(error_message(), "unexpected argument \"stray\"") != NULL);
+    EXPECT(strstr(error_message(), "green") == NULL);
+}
+
 TEST(suggestions) {
     EXPECT_ERROR(parse("--cuont 3"), "unknown flag --cuont; did you mean --count?");
     EXPECT_ERROR(parse("--num-layer 3"), "did you mean --num-layers?");
@@ -333,6 +353,6 @@ TEST(set_and_format) {
     flags_free(&command, &options);
 }
 
-TEST_MAIN(TEST_CASE(defaults), TEST_CASE(values), TEST_CASE(malformed), TEST_CASE(suggestions),
-          TEST_CASE(aliases_and_names), TEST_CASE(offered), TEST_CASE(positionals), TEST_CASE(help),
-          TEST_CASE(set_and_format))
+TEST_MAIN(TEST_CASE(defaults), TEST_CASE(values), TEST_CASE(malformed), TEST_CASE(all_mistakes_at_once),
+          TEST_CASE(suggestions), TEST_CASE(aliases_and_names), TEST_CASE(offered), TEST_CASE(positionals),
+          TEST_CASE(help), TEST_CASE(set_and_format))

@@ -142,6 +142,15 @@ TEST(yaml_mistakes) {
     EXPECT_ERROR(flags_read_text(&command, &options, "run.yaml", "lr: 1\0002", 7), "NUL bytes");
 }
 
+TEST(mistakes_at_once) {
+    EXPECT_ERROR(
+        read_text("num-layer:\n  - 1\n  - 2\nlr: 0.5\nnum-layers: twelve\n"),
+        "2 problems with the flags:\n  1. run.yaml:1: unknown flag --num-layer; did you mean --num-layers?\n  2. "
+        "run.yaml:5: --num-layers takes a whole number");
+    EXPECT(options.lr == 0.5);
+    EXPECT_ERROR(read_text("{\"num-layer\": [1], \"fp-16\": true}"), "2 problems with the flags");
+}
+
 TEST(json) {
     EXPECT_OK(read_text(" {\"num_layers\": 24, \"lr\": 1e-3, \"--fp16\": true, \"no-checks\": false,\n"
                         "  \"save\": \"a b\", \"style\": null, \"data-path\": [\"x\", 0.5, \"y z\"]}"));
@@ -205,5 +214,5 @@ TEST(order) {
     flags_free(&command, &options);
 }
 
-TEST_MAIN(TEST_CASE(yaml_values), TEST_CASE(yaml_texts_and_lists), TEST_CASE(yaml_mistakes), TEST_CASE(json),
-          TEST_CASE(derived_members), TEST_CASE(order))
+TEST_MAIN(TEST_CASE(yaml_values), TEST_CASE(yaml_texts_and_lists), TEST_CASE(yaml_mistakes),
+          TEST_CASE(mistakes_at_once), TEST_CASE(json), TEST_CASE(derived_members), TEST_CASE(order))

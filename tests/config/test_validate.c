@@ -238,6 +238,22 @@ TEST(models) {
     log_set_level(LOG_INFO);
 }
 
+// pretrain_bert.py and pretrain_t5.py have another tokenizer than pretrain_gpt.py where none is named.
+TEST(tokenizers_of_models) {
+    static const char *const rows[][2] = {{"--model gpt --merge-file m", "GPT2BPETokenizer"},
+                                          {"--model bert", "BertWordPieceLowerCase"},
+                                          {"--model t5", "BertWordPieceLowerCase"},
+                                          {"--model bert --merge-file m", "GPT2BPETokenizer"},
+                                          {"--model bert --tokenizer-type BertWordPieceCase", "BertWordPieceCase"}};
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        char *line = memory_printf(BY_ITERS "--decoder-seq-length 8 --vocab-file v %s", rows[i][0]);
+        EXPECT_OK(parse(line));
+        (void)config_validate(&config, 1);  // --decoder-seq-length is T5's alone
+        EXPECT_STRING(config.tokenizer_type, rows[i][1]);
+        free(line);
+    }
+}
+
 TEST(not_implemented) {
     static const char *const bad[][2] = {
         {"--recompute-activations --recompute-modules core_attn mlp",
@@ -323,5 +339,5 @@ TEST(other_uses) {
 }
 
 TEST_MAIN(TEST_CASE(derives_the_model), TEST_CASE(derives_batches), TEST_CASE(derives_schedules), TEST_CASE(rampup),
-          TEST_CASE(contradictions), TEST_CASE(models), TEST_CASE(not_implemented), TEST_CASE(all_at_once),
-          TEST_CASE(sizes), TEST_CASE(other_uses))
+          TEST_CASE(contradictions), TEST_CASE(models), TEST_CASE(tokenizers_of_models), TEST_CASE(not_implemented),
+          TEST_CASE(all_at_once), TEST_CASE(sizes), TEST_CASE(other_uses))

@@ -1,0 +1,60 @@
+// Nearness is the number of edits between two names. A name cut short, as Python's argparse completes it, and one with
+// something behind it (bert-base-uncased) are nearer than the letters in which they differ say.
+#include "base/nearest.h"
+
+#include <stdbool.h>
+#include <string.h>
+
+enum { LONGEST_NAME = 80, LEAST_LETTERS = 3, FAR_AWAY = 1 << 20 };
+
+// Edits (insert, delete, replace, swap of neighbours) that turn one name into the other.
+static int edit_distance(const char *a, size_t a_length, const char *b) {
+    size_t b_length = strlen(b);
+    if (a_length > LONGEST_NAME || b_length > LONGEST_NAME)
+        return FAR_AWAY;
+    int rows[3][LONGEST_NAME + 1];
+    int *before = rows[0], *last = rows[1], *now = rows[2];
+    for (size_t j = 0; j <= b_length; j++)
+        last[j] = (int)j;
+    for (size_t i = 1; i <= a_length; i++) {
+        now[0] = (int)i;
+        for (size_t j = 1; j <= b_length; j++) {
+            bool same = a[i - 1] == b[j - 1] || (a[i - 1] == '_' && b[j - 1] == '-');
+            int best = last[j - 1] + !same;
+            best = last[j] + 1 < best ? last[j] + 1 : best;
+            best = now[j - 1] + 1 < best ? now[j - 1] + 1 : best;
+            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
+                best = before[j - 2] + 1 < best ? before[j - 2] + 1 : best;
+            now[j] = best;
+        }
+        int *oldest = before;
+        before = last;
+        last = now;
+        now = oldest;
+    }
+    return last[b_length];
+}
+
+static size_t count_letters(const char *name, size_t length) {
+    size_t dashes = strspn(name, "-");
+    return length > dashes ? length - dashes : 0;
+}
+
+struct nearest nearest_begin(const char *name, size_t length) {
+    // Beyond a third of its letters a name is another name.
+    int distance = (int)count_letters(name, length) / 3 + 1;
+    return (struct nearest){.name = name, .length = length, .distance = distance < 3 ? 3 : distance};
+}
+
+void nearest_consider(struct nearest *nearest, const char *candidate) {
+    int edits = edit_distance(nearest->name, nearest->length, candidate);
+    size_t length = strlen(candidate), shorter = length < nearest->length ? length : nearest->length;
+    bool begins_it =
+        count_letters(candidate, shorter) >= LEAST_LETTERS && strncmp(candidate, nearest->name, shorter) == 0;
+    if (begins_it && edits > 2)
+        edits = 2;
+    if (edits < nearest->distance) {
+        nearest->distance = edits;
+        nearest->best = candidate;
+    }
+}

@@ -1,0 +1,18 @@
+// A list of what is wrong with the flags, told in one error: a job that waited hours in a queue, or a long command line
+// that comes from another program, should not fail on its mistakes one by one.
+#ifndef CONFIG_COMPLAINTS_H
+#define CONFIG_COMPLAINTS_H
+
+#include "base/buffer.h"
+
+struct complaints {
+    struct buffer text;
+    int count;
+};
+
+// Adds one sentence: what contradicts what, and the remedy.
+void complain(struct complaints *complaints, const char *format, ...) __attribute__((format(printf, 2, 3)));
+// Tells all complaints in one error; -1 where there are any. Frees them.
+int complaints_report(struct complaints *complaints);
+
+#endif

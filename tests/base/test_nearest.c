@@ -1,0 +1,35 @@
+// Names that were mistyped, and names that are others.
+#include "base/nearest.h"
+
+#include "test.h"
+#include <string.h>
+
+static const char *const commands[] = {"train", "tokenizer", "preprocess", "generate", "bert-base", "--num-layers"};
+
+static const char *find(const char *name) {
+    struct nearest nearest = nearest_begin(name, strlen(name));
+    for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++)
+        nearest_consider(&nearest, commands[i]);
+    return nearest.best ? nearest.best : "none";
+}
+
+TEST(nearness) {
+    EXPECT_STRING(find("trian"), "train");
+    EXPECT_STRING(find("tran"), "train");
+    EXPECT_STRING(find("tok"), "tokenizer");
+    EXPECT_STRING(find("gen"), "generate");
+    EXPECT_STRING(find("preprocess_data"), "preprocess");
+    EXPECT_STRING(find("bert-base-uncased"), "bert-base");
+    EXPECT_STRING(find("--num_layer"), "--num-layers");
+    EXPECT_STRING(find("--num"), "--num-layers");
+    EXPECT_STRING(find("moon"), "none");
+    EXPECT_STRING(find("to"), "none");
+    EXPECT_STRING(find(""), "none");
+    EXPECT_STRING(find("--"), "none");
+    char name[300];
+    memset(name, 'a', sizeof name - 1);
+    name[sizeof name - 1] = 0;
+    EXPECT_STRING(find(name), "none");
+}
+
+TEST_MAIN(TEST_CASE(nearness))
