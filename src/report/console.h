@@ -1,5 +1,5 @@
-// The lines people know from Megatron-LM, character for character, so that scripts that read its logs read these.
-// Each function appends to a buffer, newline included.
+// The log lines of Megatron-LM, character for character, so that scripts that read its logs can read these. Each
+// function appends to a buffer, including the newline.
 #ifndef REPORT_CONSOLE_H
 #define REPORT_CONSOLE_H
 

@@ -1,5 +1,5 @@
-// One TensorBoard event as bytes: a protocol-buffer Event in a TFRecord frame. Internal to this folder; apart from
-// the file so that the bytes can be tested.
+// One TensorBoard event as bytes: a protocol-buffer Event in a TFRecord frame. Internal to this folder, and separate
+// from the file so that the bytes can be tested.
 #ifndef REPORT_EVENT_H
 #define REPORT_EVENT_H
 

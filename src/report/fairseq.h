@@ -1,5 +1,5 @@
-// fairseq's lines with --log-format json, for the scripts that read them: "TIME | INFO | train_inner | {…}", all
-// values as strings of six digits, losses in bits (base 2). What only fairseq knows (its epochs) is left out.
+// The log lines of fairseq's --log-format json, for scripts that read them: "TIME | INFO | train_inner | {…}", with all
+// values as strings of six digits and losses in bits (base 2). What only fairseq knows (its epochs) is left out.
 #ifndef REPORT_FAIRSEQ_H
 #define REPORT_FAIRSEQ_H
 

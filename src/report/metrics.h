@@ -1,6 +1,6 @@
-// What is known after a training iteration, or an interval of them, and after an evaluation. The trainer fills these
-// and the rest of this folder turns them into a console line, a line of JSON, TensorBoard events and a picture. The
-// has_ members say which optional parts are there.
+// What is known after a training iteration, after an interval of iterations, and after an evaluation. The trainer fills
+// these in, and the rest of this folder turns them into a console line, a line of JSON, TensorBoard events and a plot.
+// The has_ members say which optional parts are present.
 #ifndef REPORT_METRICS_H
 #define REPORT_METRICS_H
 
@@ -11,22 +11,22 @@ enum { METRICS_MAX_LOSSES = 4 };
 
 struct metrics_loss {
     const char *name;  // "lm loss"; borrowed
-    double value;      // average over the iterations since the last line that were not skipped
+    double value;      // mean over the iterations since the last line that were not skipped
 };
 
 struct metrics {
     double wall_seconds;  // since the epoch, when the line is made
     int64_t iteration, train_iters;
     int64_t consumed_samples;
-    int64_t skipped_samples;   // shown where above 0
-    double elapsed_ms;         // per iteration, evaluation and saving excluded
-    double tokens_per_second;  // of the whole run; 0 where unknown
+    int64_t skipped_samples;   // shown if above 0
+    double elapsed_ms;         // per iteration, without evaluation and saving
+    double tokens_per_second;  // of the whole run; 0 if unknown
     double teraflops;          // per device; with has_throughput
     double learning_rate;      // of the next update, as Megatron logs it
     int64_t global_batch_size;
     struct metrics_loss losses[METRICS_MAX_LOSSES];
     int loss_count;
-    double loss_scale;  // 1 where there is none
+    double loss_scale;  // 1 if there is none
     double grad_norm;   // before clipping
     double num_zeros;
     double params_norm;
@@ -39,7 +39,7 @@ struct metrics_eval {
     int64_t iteration, consumed_samples;
     const char *set;    // "validation" or "test"
     bool is_final;      // after training: the line says "on validation set"
-    double elapsed_ms;  // of the whole evaluation; 0 where unknown
+    double elapsed_ms;  // of the whole evaluation; 0 if unknown
     struct metrics_loss losses[METRICS_MAX_LOSSES];
     int loss_count;
 };

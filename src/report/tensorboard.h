@@ -1,6 +1,6 @@
-// TensorBoard event files, written natively: TFRecord frames around protocol-buffer Events
-// (docs/internals/tensorboard.md). Tags are Megatron's, each scalar also as "TAG vs samples" over consumed samples.
-// A failed write is said once and then ignored: a full disk must not end a run.
+// Writes TensorBoard event files natively: TFRecord frames around protocol-buffer Events
+// (docs/internals/tensorboard.md). Tags are Megatron's; each scalar is also written as "TAG vs samples" over consumed
+// samples. A failed write is reported once and then ignored: a full disk must not end a run.
 #ifndef REPORT_TENSORBOARD_H
 #define REPORT_TENSORBOARD_H
 
@@ -12,7 +12,7 @@ struct tensorboard;
 // Creates FOLDER/events.out.tfevents.SECONDS.HOST.PID.0.
 int tensorboard_open(struct tensorboard **board, const char *folder);
 void tensorboard_close(struct tensorboard *board);  // flushes; NULL is fine
-void tensorboard_flush(struct tensorboard *board);  // what was written can be seen by others
+void tensorboard_flush(struct tensorboard *board);  // makes what was written visible to readers
 
 // The primitives.
 void tensorboard_scalar(struct tensorboard *board, const char *tag, double value, int64_t step);

@@ -1,5 +1,5 @@
-// Cloze accuracy, as LAMBADA is scored: of each text the last word must be what the model finds most likely, token by
-// token, after what comes before it.
+// Cloze accuracy, as LAMBADA is scored: after the rest of a text, the model must find every token of its last word the
+// most likely one.
 #ifndef TRAIN_CLOZE_H
 #define TRAIN_CLOZE_H
 
@@ -10,8 +10,8 @@ struct cloze {
     struct step *step;  // STEP_GENERATE
     const struct tokenizer *tokenizer;
     const char *path;  // JSON Lines with "text"
-    // Strict: the last word of the text, with the blank before it, is encoded by itself. Else its last token is asked
-    // for, however much of a word that is.
+    // Strict: the last word of the text, with the space before it, is encoded on its own. Otherwise the model is asked
+    // for the text's last token, which may be only part of a word.
     bool is_strict;
     int64_t max_samples;  // 0: all
 };

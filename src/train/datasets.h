@@ -16,35 +16,35 @@ struct mock_data {
 };
 
 struct datasets {
-    struct corpus *corpora[SPLIT_COUNT];  // NULL where the split is empty
-    struct sample_vocabulary vocabulary;  // of models other than GPT
+    struct corpus *corpora[SPLIT_COUNT];  // NULL if the split is empty
+    struct sample_vocabulary vocabulary;  // for models other than GPT
     unsigned char *begins_word;           // RoBERTa with --mask-whole-words
     struct mock_data mock;
-    struct sample_source sources[SPLIT_COUNT];  // count 0 where there is none
+    struct sample_source sources[SPLIT_COUNT];  // count is 0 if there is none
     int32_t eod;
 };
 
-// The tokenizer of the flags, or NULL where --vocab-size or --mock-data make one unnecessary. Sets
+// Opens the tokenizer that the flags describe; NULL if --vocab-size or --mock-data makes one unnecessary. Sets
 // config->padded_vocab_size.
 int datasets_open_tokenizer(struct tokenizer **tokenizer, struct config *config);
 struct datasets_options {
     const struct config *config;
     const struct mesh *mesh;
     int local_rank;
-    const struct tokenizer *tokenizer;  // NULL where --vocab-size is all that is known
-    // Where the run stands: the datasets must last from here to its end.
+    const struct tokenizer *tokenizer;  // NULL if only --vocab-size is known
+    // Where the run stands: the datasets must suffice from here to its end.
     int64_t iteration, consumed_train_samples, consumed_valid_samples;
 };
 int datasets_open(struct datasets *datasets, const struct datasets_options *options);
-// For evaluation: one epoch of the data of --data-path (with --split of its validation part) or --valid-data-path, as
-// the validation split.
+// For evaluation: one epoch of the data of --valid-data-path, or of --data-path (of its validation part if --split is
+// given), as the validation split.
 int datasets_open_epoch(struct datasets *datasets, const struct datasets_options *options);
 void datasets_close(struct datasets *datasets);  // safe on a zeroed one
 
-// A loader for this rank from the given number of consumed samples.
+// A loader for this rank that begins after the given number of consumed samples.
 int datasets_loader(struct loader **loader, const struct datasets *datasets, enum split split,
                     const struct config *config, const struct mesh *mesh, int64_t consumed_samples);
-// `count` micro-batches of a loader as a step wants them.
+// `count` micro-batches of a loader, in the form that a step takes.
 struct step_source datasets_source(struct loader *loader, int64_t count);
 
 #endif

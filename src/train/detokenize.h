@@ -1,5 +1,5 @@
-// WikiText's files have blanks around punctuation (" @-@ ", " , "). Megatron takes them back, in a way of its own,
-// before it tokenizes such a file, and counts words in the file as it was; so do we, to give the same perplexities.
+// WikiText's files have spaces around punctuation (" @-@ ", " , "). Megatron removes them, in a way of its own, before
+// it tokenizes such a file, but counts words in the original file. We do the same, to arrive at the same perplexities.
 #ifndef TRAIN_DETOKENIZE_H
 #define TRAIN_DETOKENIZE_H
 
@@ -8,7 +8,7 @@
 
 void detokenize_wikitext(struct buffer *text);
 
-// Pieces between single blanks, line ends being part of them, after whitespace at both ends was taken off.
+// Counts the pieces between single spaces, after removing whitespace at both ends. Line ends belong to the pieces.
 int64_t detokenize_count_words(const char *text, size_t length);
 
 #endif

@@ -1,4 +1,4 @@
-// Loss and perplexity of a model on data it does not learn from.
+// Loss and perplexity of a model on data that it does not learn from.
 #ifndef TRAIN_EVALUATE_H
 #define TRAIN_EVALUATE_H
 
@@ -7,7 +7,7 @@
 
 struct evaluation {
     double loss;    // mean over the counted tokens
-    double tokens;  // how many those are
+    double tokens;  // how many tokens counted
     int64_t samples;
 };
 
@@ -19,8 +19,8 @@ struct evaluate {
 
 int evaluate_run(const struct evaluate *evaluate, struct evaluation *result);
 
-// A text of token ids as samples: each begins `stride` tokens after the one before, the last is padded. Tokens after
-// the first of the text are each counted once, in the first sample that has them: with a stride below seq_length each
+// Cuts a text of token ids into samples: each begins `stride` tokens after the previous one, and the last is padded.
+// Every token but the first is counted once, in the first sample that contains it. With a stride below seq_length, each
 // is predicted from more of the text.
 struct token_text {
     const int32_t *ids;

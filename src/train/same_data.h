@@ -1,15 +1,15 @@
-// Proving that all ranks see the same datasets. Ranks that share a sample each read it themselves; where machines have
-// copies of their own and one of them is an old one, they would train on rows that do not belong together, and nothing
-// else would tell.
+// Checks that all ranks see the same datasets. Each of the ranks that share a sample reads it by itself. If machines
+// have their own copies and one of them is outdated, the ranks would train on rows that do not belong together, and
+// nothing else would reveal it.
 #ifndef TRAIN_SAME_DATA_H
 #define TRAIN_SAME_DATA_H
 
 #include "comm/comm.h"
 
-// All ranks of the group call with the same number of prefixes. -1 on all of them where one has another PREFIX.idx or
-// PREFIX.bin than the first rank: the message names rank and file. The sizes are compared, and a few pieces of each
-// file, spread over all of it; so it takes no longer for large ones. A file that nobody has is left to whoever opens
-// it.
+// All ranks of the group call with the same number of prefixes. Returns -1 on all of them if any rank's PREFIX.idx or
+// PREFIX.bin differs from the first rank's; the message names the rank and the file. Compares the sizes and a few
+// pieces of each file, spread over its length, so large files take no longer. A file that no rank has is left to
+// whoever opens it.
 int same_data_check(struct group *all, const char *const *prefixes, int64_t count);
 
 #endif
