@@ -156,6 +156,7 @@ static MPI_Datatype type_of(enum dtype dtype) {
     case DTYPE_E4M3:
     case DTYPE_E5M2:
         return MPI_UINT8_T;
+    case DTYPE_I16:
     case DTYPE_COUNT:
         break;
     }

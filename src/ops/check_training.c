@@ -94,7 +94,12 @@ void op_clip_scale(struct device *device, const struct op_clip_scale *op) {
 void op_adam(struct device *device, const struct op_adam *op) {
     const char *name = "op_adam";
     int64_t count = tensor_count(op->master);
-    check_flat(name, "master", op->master, count);
+    if (op->master.dtype == DTYPE_I16) {
+        check_tensor(name, "master", op->master, check_1d(DTYPE_I16, count));
+        check_tensor(name, "copy", op->copy, check_1d(DTYPE_BF16, count));
+    } else {
+        check_flat(name, "master", op->master, count);
+    }
     check_flat(name, "grad", op->grad, count);
     check_flat(name, "m", op->m, count);
     check_flat(name, "v", op->v, count);
@@ -108,6 +113,26 @@ void op_adam(struct device *device, const struct op_adam *op) {
     check_rule(name, op->beta1 >= 0 && op->beta1 < 1 && op->beta2 >= 0 && op->beta2 < 1,
                "beta1 and beta2 must be at least 0 and below 1");
     device->ops->adam(device, op);
+}
+
+static void check_halves(const char *name, struct tensor x, struct tensor value, struct tensor rest) {
+    int64_t count = tensor_count(x);
+    check_flat(name, "x", x, count);
+    check_tensor(name, "value", value, check_1d(DTYPE_BF16, count));
+    check_tensor(name, "rest", rest, check_1d(DTYPE_I16, count));
+    check_apart(name, "value", value, "x", x);
+    check_apart(name, "rest", rest, "x", x);
+    check_apart(name, "rest", rest, "value", value);
+}
+
+void op_split(struct device *device, const struct op_split *op) {
+    check_halves("op_split", op->x, op->value, op->rest);
+    device->ops->split(device, op);
+}
+
+void op_merge(struct device *device, const struct op_merge *op) {
+    check_halves("op_merge", op->x, op->value, op->rest);
+    device->ops->merge(device, op);
 }
 
 static bool is_float(enum dtype dtype) {

@@ -360,9 +360,10 @@ struct op_clip_scale {
 
 // Adam with decoupled decay over a flat range: g = grad * scale; m and v follow g and g^2 by beta1 and beta2; then
 // master -= rate[STEP] * m / (sqrt(v * rate[CORRECTION]) + epsilon) + rate[DECAY] * master, without the last term
-// where not is_decayed; copy = master in its dtype. A scale that is not finite leaves everything as it was.
+// where not is_decayed; copy = master in its dtype. A scale that is not finite leaves everything as it was. With a copy
+// in bf16 the master may be kept as what the copy lacks of it, see struct op_split; both are then read and written.
 struct op_adam {
-    struct tensor master;  // (n) fp32
+    struct tensor master;  // (n) fp32, or int16 with a copy in bf16
     struct tensor copy;    // (n) in the parameter dtype, or none where parameters are fp32 (master is the parameter)
     struct tensor grad;    // (n) fp32
     struct tensor m, v;    // (n) fp32
@@ -370,6 +371,19 @@ struct op_adam {
     struct tensor rate;    // (RATE_LENGTH) fp32
     float beta1, beta2, epsilon;
     bool is_decayed;
+};
+
+// An fp32 as the bf16 nearest to it and a rest of 16 bits, and back. It comes back as it was, but for a tie that was
+// rounded towards zero, which comes back one last place nearer to zero; see half.h.
+struct op_split {
+    struct tensor value;  // (n) bf16 out
+    struct tensor rest;   // (n) int16 out
+    struct tensor x;      // (n) fp32
+};
+struct op_merge {
+    struct tensor x;      // (n) fp32 out
+    struct tensor value;  // (n) bf16
+    struct tensor rest;   // (n) int16
 };
 
 // dst = src, any strides (same shape), same or another float dtype.
@@ -458,6 +472,8 @@ struct ops {
     void (*sum_squares)(struct device *device, const struct op_sum_squares *op);
     void (*clip_scale)(struct device *device, const struct op_clip_scale *op);
     void (*adam)(struct device *device, const struct op_adam *op);
+    void (*split)(struct device *device, const struct op_split *op);
+    void (*merge)(struct device *device, const struct op_merge *op);
     void (*copy)(struct device *device, const struct op_copy *op);
     void (*scale)(struct device *device, const struct op_scale *op);
 };
@@ -494,6 +510,8 @@ void op_dot(struct device *device, const struct op_dot *op);
 void op_sum_squares(struct device *device, const struct op_sum_squares *op);
 void op_clip_scale(struct device *device, const struct op_clip_scale *op);
 void op_adam(struct device *device, const struct op_adam *op);
+void op_split(struct device *device, const struct op_split *op);
+void op_merge(struct device *device, const struct op_merge *op);
 void op_copy(struct device *device, const struct op_copy *op);
 void op_scale(struct device *device, const struct op_scale *op);
 

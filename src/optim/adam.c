@@ -20,7 +20,7 @@ void adam_build(struct adam *adam, struct arena *arena, const struct pieces *pie
                           .max_norm = (float)config->clip_grad};
     int64_t count = pieces_local_count(pieces);
     if (dtype != DTYPE_F32)
-        adam->master = arena_1d(arena, DTYPE_F32, count);
+        adam->master = arena_1d(arena, dtype == DTYPE_BF16 ? DTYPE_I16 : DTYPE_F32, count);
     adam->m = arena_1d(arena, DTYPE_F32, count);
     adam->v = arena_1d(arena, DTYPE_F32, count);
     adam->scalars = arena_1d(arena, DTYPE_F32, SCALAR_COUNT);
@@ -39,11 +39,52 @@ void adam_reset(struct adam *adam, struct device *device) {
     adam->step = adam->skipped = 0;
 }
 
-void adam_set_master(struct adam *adam, struct device *device, struct tensor values) {
+static bool is_in_halves(const struct adam *adam) {
+    return adam->master.data && adam->master.dtype == DTYPE_I16;
+}
+
+static struct tensor masters_room(const struct adam *adam, const struct adam_update *update) {
+    return is_in_halves(adam) ? tensor_rows(update->grads, 0, tensor_count(adam->master)) : adam->master;
+}
+
+struct tensor adam_open_masters(const struct adam *adam, const struct adam_update *update) {
+    struct tensor masters = masters_room(adam, update);
     struct piece run;
-    for (int64_t at = 0; adam->master.data && pieces_next(&adam->pieces, &at, adam->pieces.total, &run);)
-        op_copy(device, &(struct op_copy){.dst = tensor_rows(adam->master, run.local_offset, run.count),
-                                          .src = tensor_rows(values, run.flat_offset, run.count)});
+    for (int64_t at = 0; is_in_halves(adam) && pieces_next(&adam->pieces, &at, adam->pieces.total, &run);)
+        op_merge(update->device, &(struct op_merge){.x = tensor_rows(masters, run.local_offset, run.count),
+                                                    .value = tensor_rows(update->values, run.flat_offset, run.count),
+                                                    .rest = tensor_rows(adam->master, run.local_offset, run.count)});
+    return masters;
+}
+
+static void split_run(const struct adam *adam, const struct adam_update *update, struct piece run, struct tensor x) {
+    op_split(update->device, &(struct op_split){.value = tensor_rows(update->values, run.flat_offset, run.count),
+                                                .rest = tensor_rows(adam->master, run.local_offset, run.count),
+                                                .x = x});
+}
+
+void adam_close_masters(const struct adam *adam, const struct adam_update *update, bool are_changed) {
+    if (!is_in_halves(adam))
+        return;
+    struct tensor masters = masters_room(adam, update);
+    struct piece run;
+    for (int64_t at = 0; are_changed && pieces_next(&adam->pieces, &at, adam->pieces.total, &run);)
+        split_run(adam, update, run, tensor_rows(masters, run.local_offset, run.count));
+    device_zero(update->device, update->grads);
+}
+
+void adam_take_weights(const struct adam *adam, const struct adam_update *update) {
+    struct piece run;
+    op_copy(update->device, &(struct op_copy){.dst = update->values, .src = update->grads});
+    for (int64_t at = 0; pieces_next(&adam->pieces, &at, adam->pieces.total, &run);) {
+        struct tensor weights = tensor_rows(update->grads, run.flat_offset, run.count);
+        if (is_in_halves(adam))
+            split_run(adam, update, run, weights);
+        else
+            op_copy(update->device,
+                    &(struct op_copy){.dst = tensor_rows(adam->master, run.local_offset, run.count), .src = weights});
+    }
+    device_zero(update->device, update->grads);
 }
 
 // Update number t, from 1 on. The numbers of a run were fp32 before they were divided, and stay so.
@@ -163,9 +204,11 @@ struct tensor adam_grad_norm(const struct adam *adam) {
 double adam_params_norm(const struct adam *adam, const struct adam_update *update) {
     float squares = 0;
     struct tensor sum = scalar(adam, SCALAR_PARAM_SQUARES);
-    bool is_mixed = adam->master.data != NULL;
+    struct tensor masters = adam_open_masters(adam, update);
     sum_squares(adam, update, sum,
-                (struct squared){.buffer = is_mixed ? adam->master : update->values, .is_local = is_mixed});
+                masters.data ? (struct squared){.buffer = masters, .is_local = true}
+                             : (struct squared){.buffer = update->values});
+    adam_close_masters(adam, update, false);
     device_copy_out(update->device, &squares, sum);
     return sqrt((double)squares);
 }

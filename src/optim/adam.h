@@ -1,8 +1,11 @@
 // Adam with decoupled weight decay over the flat buffers of a parameter list. In fp32 the parameters are their own
-// master copy; in 16 bits the master copy lives here and the parameters are its rounded image. The gradient norm,
-// clipping, the loss scale and the update stay on the device: a step asks it nothing. Nor does the host know at once
-// whether an update was made or skipped (a norm that is not finite): it tells how far the next one goes for every
-// number of skipped ones there can be, and learns later, see adam_learn.
+// master copy; in fp16 the master copy lives here and the parameters are its rounded image. In bf16 the parameters are
+// the upper half of the master copy and what they lack lives here, in 16 bits: 16 bytes a parameter in all, where a
+// whole copy would make it 18. See tensor/half.h: nothing is lost but the last place of a tie.
+//
+// The gradient norm, clipping, the loss scale and the update stay on the device: a step asks it nothing. Nor does the
+// host know at once whether an update was made or skipped (a norm that is not finite): it tells how far the next one
+// goes for every number of skipped ones there can be, and learns later, see adam_learn.
 //
 // The optimizer may be divided among the ranks that hold the same parameters: then each has moments and masters of its
 // pieces alone and updates those parameters, and the caller gathers the others' afterwards.
@@ -19,7 +22,7 @@
 
 struct adam {
     struct pieces pieces;   // what this rank holds of the flat buffers of n elements
-    struct tensor master;   // (n / parts) fp32; none where the parameters are fp32
+    struct tensor master;   // (n / parts) fp32, or int16 where the parameters are bf16; none where they are fp32
     struct tensor m, v;     // (n / parts) fp32
     struct tensor scalars;  // (5) fp32: sum of squares, norm, scale, squares of the parameters, skipped updates
     struct tensor rate;     // (RATE_LENGTH) fp32: of this update
@@ -35,9 +38,6 @@ enum { ADAM_MOST_RATES = 3 };
 void adam_build(struct adam *adam, struct arena *arena, const struct pieces *pieces, enum dtype dtype,
                 const struct config *config);
 void adam_reset(struct adam *adam, struct device *device);
-// Takes the master copies of this rank's pieces from the flat buffer `values` (n) fp32; nothing where there are none.
-void adam_set_master(struct adam *adam, struct device *device, struct tensor values);
-
 struct adam_update {
     struct device *device;
     const struct mesh *mesh;
@@ -45,6 +45,15 @@ struct adam_update {
     struct tensor values;  // (n), the parameters, flat
     struct tensor grads;   // (n) fp32, reduced over the data-parallel ranks where this rank's pieces are
 };
+// The master copies of this rank's pieces, (n / parts) fp32; none where the parameters are fp32. Those in halves are
+// put together at the beginning of the gradients' buffer, which is theirs until adam_close_masters: that takes them
+// back if they were changed, and clears the buffer.
+struct tensor adam_open_masters(const struct adam *adam, const struct adam_update *update);
+void adam_close_masters(const struct adam *adam, const struct adam_update *update, bool are_changed);
+// Rounds the parameters from whole weights, which lie in the gradients' buffer, takes the master copies of this rank's
+// pieces from there, and clears it. Not for parameters in fp32.
+void adam_take_weights(const struct adam *adam, const struct adam_update *update);
+
 // How far an update goes.
 struct adam_pace {
     double lr, weight_decay;
@@ -61,7 +70,7 @@ void adam_count(struct adam *adam);
 void adam_learn(struct adam *adam, bool is_skipped);
 // Norm of the gradients before clipping, (1) fp32 on the device.
 struct tensor adam_grad_norm(const struct adam *adam);
-// Norm of the (master) parameters; waits for the device.
+// Norm of the (master) parameters; waits for the device. It opens the masters, so the gradients are gone then.
 double adam_params_norm(const struct adam *adam, const struct adam_update *update);
 
 #endif

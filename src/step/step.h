@@ -183,6 +183,10 @@ void step_initialize(struct step *step);
 // optimizer has master copies, an fp32 buffer (that of the gradients). step_weights_are_set then takes them from there.
 struct tensor step_weights_target(struct step *step);
 void step_weights_are_set(struct step *step);
+// The optimizer's master copies of what this rank updates, (n / parts) fp32, none where parameters are fp32. They may
+// lie in the gradients' buffer, so no step comes before step_close_masters, which takes them back if they were changed.
+struct tensor step_open_masters(struct step *step);
+void step_close_masters(struct step *step, bool are_changed);
 
 // Queues one step: forward and backward of all micro-batches, reduction, update. Returns -1 if the source failed; the
 // weights are then unchanged. When it returns, the device may still be busy with this step and with earlier ones.
@@ -206,6 +210,7 @@ struct step_losses {
     double pair_loss, pairs;  // the same for the pair head
 };
 void step_take_losses(struct step *step, int but, struct step_losses *sum);
+// Of the masters, where there are any; the gradients are gone then.
 double step_params_norm(struct step *step);
 // Returns when this rank has all updated parameters; with --overlap-param-gather they may still be on their way after a
 // step. Must be called before parameters are read in any way other than by a pass.

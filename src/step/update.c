@@ -44,12 +44,29 @@ struct tensor step_weights_target(struct step *step) {
     return step->mode == STEP_TRAIN && step->adam.master.data ? step->grads : step->values;
 }
 
+static struct adam_update update_of(const struct step *step) {
+    return (struct adam_update){.device = step->device,
+                                .mesh = &step->mesh,
+                                .params = &step->params,
+                                .values = step->values,
+                                .grads = step->grads};
+}
+
 void step_weights_are_set(struct step *step) {
-    if (step->mode != STEP_TRAIN || !step->adam.master.data)
-        return;
-    adam_set_master(&step->adam, step->device, step->grads);
-    op_copy(step->device, &(struct op_copy){.dst = step->values, .src = step->grads});
-    device_zero(step->device, step->grads);
+    const struct adam_update update = update_of(step);
+    if (step->mode == STEP_TRAIN && step->adam.master.data)
+        adam_take_weights(&step->adam, &update);
+}
+
+struct tensor step_open_masters(struct step *step) {
+    const struct adam_update update = update_of(step);
+    step_settle(step);
+    return adam_open_masters(&step->adam, &update);
+}
+
+void step_close_masters(struct step *step, bool are_changed) {
+    const struct adam_update update = update_of(step);
+    adam_close_masters(&step->adam, &update, are_changed);
 }
 
 void step_initialize(struct step *step) {
@@ -107,11 +124,7 @@ void step_reduce_gradients(struct step *step) {
 // In the order in which the next forward pass needs them, so that the first values are on their way while the last are
 // made.
 void step_update(struct step *step) {
-    const struct adam_update update = {.device = step->device,
-                                       .mesh = &step->mesh,
-                                       .params = &step->params,
-                                       .values = step->values,
-                                       .grads = step->grads};
+    const struct adam_update update = update_of(step);
     reducer_wait(&step->reducer);
     adam_begin(&step->adam, &update);
     if (step->reducer.pieces.parts == 1) {  // nobody waits for a part of it
@@ -130,9 +143,9 @@ void step_settle(struct step *step) {
 }
 
 double step_params_norm(struct step *step) {
-    return adam_params_norm(
-        &step->adam, &(struct adam_update){
-                         .device = step->device, .mesh = &step->mesh, .params = &step->params, .values = step->values});
+    const struct adam_update update = update_of(step);
+    step_settle(step);
+    return adam_params_norm(&step->adam, &update);
 }
 
 static int64_t count_zeros(struct device *device, struct tensor grad, float *piece, int64_t most) {

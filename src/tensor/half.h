@@ -51,4 +51,20 @@ HALF_INLINE uint16_t half_to_f16(float value) {
     return (uint16_t)(sign | result);
 }
 
+// An fp32 in two halves of 16 bits: the bf16 nearest to it and the rest, the difference of the bit patterns, from which
+// the fp32 comes back. As a pattern grows with its number's magnitude, this holds for either sign, for numbers too
+// small to be normal and for those that round to infinity. The rest lies within -0x8000 and 0x8000, and 16 bits hold
+// all of it but the last, which is a tie that was rounded towards zero: there the fp32 comes back one last place nearer
+// to zero. NaN has no rest and stays NaN.
+HALF_INLINE int16_t half_rest(float value, uint16_t bf16) {
+    uint32_t bits = half_float_bits(value);
+    uint32_t rest = bits - ((uint32_t)bf16 << 16);
+    rest = rest == 0x8000u ? 0x7FFFu : rest;
+    return (int16_t)((bits & 0x7FFFFFFFu) > 0x7F800000u ? 0 : rest);
+}
+
+HALF_INLINE float half_merge(uint16_t bf16, int16_t rest) {
+    return half_bits_float(((uint32_t)bf16 << 16) + (uint32_t)(int32_t)rest);
+}
+
 #endif

@@ -8,8 +8,20 @@
 #include <stddef.h>
 #include <stdint.h>
 
-// The last two are floats of 8 bits, for matrix products on a GPU; see float8.h. No file holds them.
-enum dtype { DTYPE_F32, DTYPE_BF16, DTYPE_F16, DTYPE_I32, DTYPE_I64, DTYPE_U8, DTYPE_E4M3, DTYPE_E5M2, DTYPE_COUNT };
+// E4M3 and E5M2 are floats of 8 bits, for matrix products on a GPU, see float8.h; I16 is what a bf16 lacks of an fp32,
+// see half.h. No file holds these three.
+enum dtype {
+    DTYPE_F32,
+    DTYPE_BF16,
+    DTYPE_F16,
+    DTYPE_I16,
+    DTYPE_I32,
+    DTYPE_I64,
+    DTYPE_U8,
+    DTYPE_E4M3,
+    DTYPE_E5M2,
+    DTYPE_COUNT
+};
 
 size_t dtype_bytes(enum dtype dtype);
 const char *dtype_name(enum dtype dtype);              // "fp32", "bf16", …

@@ -46,12 +46,13 @@ static struct metrics make_metrics(const struct meter *meter, const struct meter
 
 static void add_weight_metrics(const struct meter *meter, struct metrics *metrics) {
     const struct config *config = meter->config;
-    metrics->has_params_norm = config->log_params_norm;
-    if (config->log_params_norm)
-        metrics->params_norm = step_params_norm(meter->step);
+    // The zeros first: the norm takes the gradients' place.
     metrics->has_num_zeros = config->log_num_zeros_in_grad;
     if (config->log_num_zeros_in_grad)
         metrics->num_zeros = (double)step_count_zero_gradients(meter->step);
+    metrics->has_params_norm = config->log_params_norm;
+    if (config->log_params_norm)
+        metrics->params_norm = step_params_norm(meter->step);
 }
 
 // Replaces what `metrics` says of the last iteration by what holds for the interval.

@@ -29,17 +29,17 @@ static struct checkpoint_tensor moment_of(const struct adam *adam, const struct 
                                       .offset = param->offset};
 }
 
-// The optimizer's list: for every parameter m, v and, in 16 bits, the master copy. Names are owned by the list.
-// Without masters the list leaves those out: a checkpoint of an fp32 run has none.
-static struct checkpoint_tensor *list_optimizer(const struct step *step, enum list_use use, bool with_masters,
+// The optimizer's list: for every parameter m, v and, where there are masters, its master copy. Names are owned by the
+// list.
+static struct checkpoint_tensor *list_optimizer(const struct step *step, enum list_use use, struct tensor masters,
                                                 size_t *count) {
     const struct adam *adam = &step->adam;
     const char *const prefixes[MOMENTS] = {"exp_avg", "exp_avg_sq", "master"};
-    const struct tensor flats[MOMENTS] = {adam->m, adam->v, adam->master};
+    const struct tensor flats[MOMENTS] = {adam->m, adam->v, masters};
     struct checkpoint_tensor *list = memory_alloc(sizeof *list * (size_t)step->params.count * MOMENTS);
     *count = 0;
     for (int which = 0; which < MOMENTS; which++) {
-        if (!flats[which].data || (flats[which].data == adam->master.data && !with_masters))
+        if (!flats[which].data)
             continue;
         for (int i = 0; i < step->params.count; i++) {
             const struct param *param = step->params.items[i];
@@ -115,8 +115,9 @@ static int save(struct step *step, const struct progress_state *progress, struct
     size_t optimizer_count = 0;
     size_t model_count;
     struct checkpoint_tensor *model = list_model(step, TO_SAVE, &model_count);
-    struct checkpoint_tensor *optimizer =
-        config->no_save_optim ? NULL : list_optimizer(step, TO_SAVE, true, &optimizer_count);
+    struct checkpoint_tensor *optimizer = NULL;
+    if (!config->no_save_optim)
+        optimizer = list_optimizer(step, TO_SAVE, step_open_masters(step), &optimizer_count);
     struct checkpoint_file_list files = {0};
     if (step->mesh.rank == 0) {
         add_file(&files, config, "vocab-file", config->vocab_file);
@@ -138,6 +139,8 @@ static int save(struct step *step, const struct progress_state *progress, struct
                                             .keep_last = config->keep_last,
                                             .retain_interval = config->save_retain_interval};
     int status = job ? checkpoint_save_start(job, &options) : checkpoint_save(&options);
+    if (optimizer)
+        step_close_masters(step, false);
     free(model);
     free_optimizer_list(optimizer, optimizer_count);
     checkpoint_file_list_free(&files);
@@ -261,13 +264,16 @@ static int load_optimizer(struct step *step, const char *path) {
     bool with_masters = checkpoint_has_tensor(path, CHECKPOINT_OPTIMIZER, first);
     free(first);
     size_t count;
-    struct checkpoint_tensor *list = list_optimizer(step, TO_LOAD, with_masters, &count);
+    struct tensor masters = with_masters ? step_open_masters(step) : (struct tensor){0};
+    struct checkpoint_tensor *list = list_optimizer(step, TO_LOAD, masters, &count);
     int status = checkpoint_load_tensors(&(struct checkpoint_load){.path = path,
                                                                    .part = CHECKPOINT_OPTIMIZER,
                                                                    .device = step->device,
                                                                    .tensors = list,
                                                                    .count = count,
                                                                    .is_partial = true});
+    if (with_masters)
+        step_close_masters(step, true);
     free_optimizer_list(list, count);
     return status;
 }

@@ -53,6 +53,8 @@
     X(clip_scale)                                                                                                      \
     X(rates)                                                                                                           \
     X(adam)                                                                                                            \
+    X(adam_halves)                                                                                                     \
+    X(split)                                                                                                           \
     X(copy)                                                                                                            \
     X(scale)
 

@@ -329,6 +329,93 @@ static inline void case_adam(struct lab *lab) {
     }
 }
 
+// fp32 numbers of all kinds for splitting: most are ordinary, every fourth has bits at random, some are at the borders.
+static inline uint32_t *split_bits(struct lab *lab, int64_t count) {
+    static const uint32_t borders[] = {0,          0x80000000, 1,          0x80007FFF, 0x3F808000,
+                                       0x3F818000, 0xBF807FFF, 0x3F80FFFF, 0x7F7F7FFF, 0x7F7F8000,
+                                       0x7F7FFFFF, 0x7F800000, 0xFF800000, 0x7F800001, 0x7FC00000,
+                                       0xFFFFFFFF, 0x00008000, 0x00018000, 0x007FFFFF};
+    enum { BORDERS = sizeof borders / sizeof borders[0] };
+    uint32_t *bits = lab_host(lab, (size_t)count * sizeof *bits);
+    for (int64_t i = 0; i < count; i++) {
+        struct philox r = philox4x32(5, (uint32_t)i, 0, 0, 0);
+        bits[i] = i % 4 == 0 ? r.word[0] : (r.word[0] & 0x807FFFFFu) | (0x38000000u + (r.word[1] & 0x07800000u));
+        if (count > BORDERS && i < BORDERS)
+            bits[i] = borders[i];
+    }
+    return bits;
+}
+
+// Halves are the nearest bf16 and what it lacks, whatever the alignment of either array.
+static inline void case_split(struct lab *lab) {
+    static const int64_t counts[] = {1, 3, 17, 66, 70001, 200000};
+    for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++) {
+        int64_t count = counts[i], shift = (int64_t)i % 3;
+        struct tensor x = arena_1d(&lab->arena, DTYPE_F32, count), back = arena_1d(&lab->arena, DTYPE_F32, count);
+        struct tensor value = tensor_rows(arena_1d(&lab->arena, DTYPE_BF16, count + 2), shift, count);
+        struct tensor rest = tensor_rows(arena_1d(&lab->arena, DTYPE_I16, count + 2), 2 - shift, count);
+        uint32_t *bits = split_bits(lab, count), *merged = lab_host(lab, (size_t)count * sizeof *merged);
+        uint16_t *values = lab_host(lab, (size_t)count * sizeof *values);
+        device_copy_in(lab->device, x, bits);
+        op_split(lab->device, &(struct op_split){.value = value, .rest = rest, .x = x});
+        op_merge(lab->device, &(struct op_merge){.x = back, .value = value, .rest = rest});
+        device_copy_out(lab->device, merged, back);
+        device_copy_out(lab->device, values, value);
+        for (int64_t n = 0; n < count; n++) {
+            float number, returned;
+            memcpy(&number, &bits[n], sizeof number);
+            memcpy(&returned, &merged[n], sizeof returned);
+            bool is_tie_down = (bits[n] & 0x1FFFFu) == 0x8000u;
+            if (isnan(number))
+                EXPECT(isnan(returned) && isnan(lab_from_bf16(values[n])));
+            else
+                EXPECT(merged[n] == bits[n] - is_tie_down && values[n] == lab_bf16(number));
+        }
+        lab_clear(lab);
+    }
+}
+
+// An update of masters in halves is that of whole ones, bit for bit but for ties; one that is skipped changes nothing.
+static inline void case_adam_halves(struct lab *lab) {
+    static const int64_t counts[] = {1, 3, 17, 66, 1025, 70001, 200000};
+    enum dtype dtype = lab->dtype;
+    lab->dtype = DTYPE_BF16;
+    for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++) {
+        struct adam_setup s;
+        int64_t count = counts[i], shift = (int64_t)i % 2;
+        adam_setup(lab, &s, count, i == 4 ? NAN : 0.5, true);
+        struct op_adam op = s.op;
+        op.copy = tensor_rows(arena_1d(&lab->arena, DTYPE_BF16, count + 1), shift, count);
+        op.master = tensor_rows(arena_1d(&lab->arena, DTYPE_I16, count + 1), shift, count);
+        op.m = lab_sample(lab, arena_1d(&lab->arena, DTYPE_F32, count), 1).t;
+        op.v = lab_sample(lab, arena_1d(&lab->arena, DTYPE_F32, count), 1).t;
+        op_copy(lab->device, &(struct op_copy){.dst = op.m, .src = s.op.m});
+        op_copy(lab->device, &(struct op_copy){.dst = op.v, .src = s.op.v});
+        op_copy(lab->device, &(struct op_copy){.dst = s.op.copy, .src = s.op.master});
+        op_split(lab->device, &(struct op_split){.value = op.copy, .rest = op.master, .x = s.op.master});
+        op_merge(lab->device, &(struct op_merge){.x = s.op.master, .value = op.copy, .rest = op.master});
+        op_adam(lab->device, &s.op);
+        op_adam(lab->device, &op);
+        struct tensor merged = arena_1d(&lab->arena, DTYPE_F32, count);
+        op_merge(lab->device, &(struct op_merge){.x = merged, .value = op.copy, .rest = op.master});
+        double *whole[] = {lab_read(lab, s.op.m), lab_read(lab, s.op.v), lab_read(lab, s.op.copy)};
+        double *halves[] = {lab_read(lab, op.m), lab_read(lab, op.v), lab_read(lab, op.copy)};
+        float *master = lab_host(lab, (size_t)count * sizeof *master),
+              *other = lab_host(lab, (size_t)count * sizeof *other);
+        device_copy_out(lab->device, master, s.op.master);
+        device_copy_out(lab->device, other, merged);
+        for (int64_t n = 0; n < count; n++) {
+            uint32_t bits, returned;
+            memcpy(&bits, &master[n], sizeof bits);
+            memcpy(&returned, &other[n], sizeof returned);
+            EXPECT(returned == bits - ((bits & 0x1FFFFu) == 0x8000u));
+            EXPECT(whole[0][n] == halves[0][n] && whole[1][n] == halves[1][n] && whole[2][n] == halves[2][n]);
+        }
+        lab_clear(lab);
+    }
+    lab->dtype = dtype;
+}
+
 // Copies with any strides keep every element, and leave what lies between the rows of the target alone.
 static inline void case_copy(struct lab *lab) {
     static const int64_t shapes[][4] = {{1, 1, 1, 1}, {3, 1, 17, 2}, {2, 65, 3, 5}, {2, 3, 4, 700}, {1, 200, 3, 64}};

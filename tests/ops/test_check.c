@@ -232,6 +232,20 @@ static void adam_without_rate(void) {
                                       .scale = vector_at(400, 1)});
 }
 
+static void adam_of_halves_without_copy(void) {
+    op_adam(device, &(struct op_adam){.master = tensor_1d(memory, DTYPE_I16, 9),
+                                      .grad = vector_at(100, 9),
+                                      .m = vector_at(200, 9),
+                                      .v = vector_at(300, 9),
+                                      .scale = vector_at(400, 1)});
+}
+
+static void split_into_itself(void) {
+    op_split(device, &(struct op_split){.value = tensor_1d(memory, DTYPE_BF16, 9),
+                                        .rest = tensor_1d((char *)memory + 100, DTYPE_I16, 9),
+                                        .x = vector_at(0, 9)});
+}
+
 static void copy_to_integers(void) {
     op_copy(device, &(struct op_copy){.dst = tensor_1d(memory, DTYPE_I32, 9), .src = vector_at(100, 9)});
 }
@@ -264,6 +278,8 @@ TEST(broken_contracts) {
     expect_death(missing_positions, "op_embedding_forward: positions and position_table go together");
     expect_death(position_beyond_table, "position 9, but the position table has 9 rows");
     expect_death(adam_without_rate, "op_adam: rate is no tensor, expected fp32 (4)");
+    expect_death(adam_of_halves_without_copy, "op_adam: copy is no tensor, expected bf16 (9)");
+    expect_death(split_into_itself, "op_split: value and x share memory");
     expect_death(copy_to_integers, "op_copy: only float dtypes are converted");
     device_close(device);
 }

@@ -1,7 +1,8 @@
-// The optimizer's update, and the other passes over flat ranges: scaling and copying. Elements are independent, so a
-// range is cut into chunks that threads take as they come.
+// The optimizer's update, and the other passes over flat ranges: splitting an fp32 into halves, merging and scaling.
+// Elements are independent, so a range is cut into chunks that threads take as they come.
 #include "ops/cpu/cpu.h"
 #include "ops/cpu/convert.h"
+#include "tensor/half.h"
 #include <math.h>
 
 struct adam_range {
@@ -28,13 +29,46 @@ CPU_CLONES static void adam_update(const struct adam_range *r, int64_t count) {
     }
 }
 
+CPU_CLONES static void split_range(uint16_t *restrict value, int16_t *restrict rest, const float *restrict x,
+                                   int64_t count) {
+#pragma omp simd
+    for (int64_t i = 0; i < count; i++) {
+        value[i] = half_to_bf16(x[i]);
+        rest[i] = half_rest(x[i], value[i]);
+    }
+}
+
+CPU_CLONES static void merge_range(float *restrict x, const uint16_t *restrict value, const int16_t *restrict rest,
+                                   int64_t count) {
+#pragma omp simd
+    for (int64_t i = 0; i < count; i++)
+        x[i] = half_merge(value[i], rest[i]);
+}
+
+// The same where the master is in halves, from `first` on: piece by piece in memory that stays in the cache.
+static void adam_update_halves(struct adam_range r, const struct op_adam *op, int64_t first, int64_t count) {
+    enum { PIECE = 1024 };
+    float master[PIECE];
+    uint16_t *value = (uint16_t *)op->copy.data + first;
+    int16_t *rest = (int16_t *)op->master.data + first;
+    r.master = master;
+    for (int64_t i = 0; i < count; i += PIECE) {
+        int64_t length = count - i < PIECE ? count - i : PIECE;
+        merge_range(master, value + i, rest + i, length);
+        adam_update(&r, length);
+        split_range(value + i, rest + i, master, length);
+        r.m += length;
+        r.v += length;
+        r.grad += length;
+    }
+}
+
 static void adam_task(void *context, int64_t index, int thread) {
     (void)thread;
     const struct op_adam *op = context;
     struct cpu_range range = cpu_piece(tensor_count(op->master), CPU_FLAT_CHUNK, index);
     const float *rate = op->rate.data;
     struct adam_range r = {
-        .master = (float *)op->master.data + range.first,
         .m = (float *)op->m.data + range.first,
         .v = (float *)op->v.data + range.first,
         .grad = (const float *)op->grad.data + range.first,
@@ -46,6 +80,11 @@ static void adam_task(void *context, int64_t index, int thread) {
         .step_size = rate[RATE_STEP],
         .correction = rate[RATE_CORRECTION],
     };
+    if (op->master.dtype == DTYPE_I16) {
+        adam_update_halves(r, op, range.first, range.end - range.first);
+        return;
+    }
+    r.master = (float *)op->master.data + range.first;
     adam_update(&r, range.end - range.first);
     if (op->copy.data) {
         unsigned char *copy = (unsigned char *)op->copy.data + (size_t)range.first * dtype_bytes(op->copy.dtype);
@@ -57,6 +96,30 @@ void cpu_adam(struct device *device, const struct op_adam *op) {
     if (!isfinite(*(const float *)op->scale.data))
         return;
     cpu_run(device, cpu_pieces(tensor_count(op->master), CPU_FLAT_CHUNK), adam_task, op);
+}
+
+static void split_task(void *context, int64_t index, int thread) {
+    (void)thread;
+    const struct op_split *op = context;
+    struct cpu_range range = cpu_piece(tensor_count(op->x), CPU_FLAT_CHUNK, index);
+    split_range((uint16_t *)op->value.data + range.first, (int16_t *)op->rest.data + range.first,
+                (const float *)op->x.data + range.first, range.end - range.first);
+}
+
+void cpu_split(struct device *device, const struct op_split *op) {
+    cpu_run(device, cpu_pieces(tensor_count(op->x), CPU_FLAT_CHUNK), split_task, op);
+}
+
+static void merge_task(void *context, int64_t index, int thread) {
+    (void)thread;
+    const struct op_merge *op = context;
+    struct cpu_range range = cpu_piece(tensor_count(op->x), CPU_FLAT_CHUNK, index);
+    merge_range((float *)op->x.data + range.first, (const uint16_t *)op->value.data + range.first,
+                (const int16_t *)op->rest.data + range.first, range.end - range.first);
+}
+
+void cpu_merge(struct device *device, const struct op_merge *op) {
+    cpu_run(device, cpu_pieces(tensor_count(op->x), CPU_FLAT_CHUNK), merge_task, op);
 }
 
 CPU_CLONES static void scale_range(float *x, float factor, int64_t count) {

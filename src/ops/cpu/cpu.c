@@ -187,6 +187,8 @@ static const struct ops cpu_ops = {
     .sum_squares = cpu_sum_squares,
     .clip_scale = cpu_clip_scale,
     .adam = cpu_adam,
+    .split = cpu_split,
+    .merge = cpu_merge,
     .copy = cpu_copy,
     .scale = cpu_scale,
 };

@@ -77,6 +77,8 @@ void cpu_dot(struct device *device, const struct op_dot *op);
 void cpu_sum_squares(struct device *device, const struct op_sum_squares *op);
 void cpu_clip_scale(struct device *device, const struct op_clip_scale *op);
 void cpu_adam(struct device *device, const struct op_adam *op);
+void cpu_split(struct device *device, const struct op_split *op);
+void cpu_merge(struct device *device, const struct op_merge *op);
 void cpu_copy(struct device *device, const struct op_copy *op);
 void cpu_scale(struct device *device, const struct op_scale *op);
 

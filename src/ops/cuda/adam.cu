@@ -1,5 +1,5 @@
-// Adam with decoupled weight decay over a flat range, and scaling. Element-wise: a thread walks the range in steps of
-// the whole grid.
+// Adam with decoupled weight decay over a flat range, fp32 in two halves (see tensor/half.h), and scaling. Element-wise:
+// a thread walks the range in steps of the whole grid.
 #include "ops/cuda/cuda.cuh"
 
 enum { FLAT_THREADS = 256, FLAT_BLOCKS = 4096 };
@@ -10,7 +10,7 @@ static unsigned flat_blocks(int64_t count) {
 }
 
 struct adam_args {
-    float *master, *m, *v;  // (count)
+    float *master, *m, *v;  // (count); no master where it is in halves
     const float *grad;      // (count)
     const float *scale;     // (1)
     const float *rate;      // (RATE_LENGTH)
@@ -36,10 +36,68 @@ static __device__ __forceinline__ void adam_update(const struct adam_args &args,
     }
 }
 
-// Four elements a thread and step.
-template <typename T> static __global__ void adam_kernel(struct adam_args args, T *copy) {
+static __device__ __forceinline__ struct adam_factors read_factors(const struct adam_args &args) {
     struct adam_factors factors = {*args.scale, args.rate[RATE_STEP], args.rate[RATE_CORRECTION],
                                    args.is_decayed ? args.rate[RATE_DECAY] : 0.0f};
+    return factors;
+}
+
+// The halves of (count) numbers: bf16 and what it lacks.
+struct halves {
+    __nv_bfloat16 *value;
+    int16_t *rest;
+};
+
+static __device__ __forceinline__ float merge_halves(uint32_t value, uint32_t rest) {
+    return __uint_as_float((value << 16) + (uint32_t)(int32_t)(int16_t)rest);
+}
+
+// The lower half of the result is the bf16, the upper one the rest.
+static __device__ __forceinline__ uint32_t split_halves(float x) {
+    uint32_t bits = __float_as_uint(x), value = __bfloat16_as_ushort(__float2bfloat16_rn(x));
+    uint32_t rest = bits - (value << 16);
+    rest = rest == 0x8000u ? 0x7FFFu : rest;
+    return value | (isnan(x) ? 0 : rest << 16);
+}
+
+// Elements [i, i + 4); what lies beyond count reads as 0 and is not written. Four 16-bit numbers are aligned for one
+// access where the first is, and both arrays are looked at.
+static __device__ __forceinline__ bool halves_are_wide(struct halves from, int64_t i, int64_t count) {
+    return i + 4 <= count && (((uintptr_t)(from.value + i) | (uintptr_t)(from.rest + i)) & 7) == 0;
+}
+
+static __device__ __forceinline__ void load_halves4(float out[4], struct halves from, int64_t i, int64_t count) {
+    if (halves_are_wide(from, i, count)) {
+        uint2 value = *(const uint2 *)(from.value + i), rest = *(const uint2 *)(from.rest + i);
+        out[0] = merge_halves(value.x, rest.x), out[1] = merge_halves(value.x >> 16, rest.x >> 16);
+        out[2] = merge_halves(value.y, rest.y), out[3] = merge_halves(value.y >> 16, rest.y >> 16);
+        return;
+    }
+#pragma unroll
+    for (int n = 0; n < 4; n++)
+        out[n] = i + n < count ? merge_halves(__bfloat16_as_ushort(from.value[i + n]), (uint16_t)from.rest[i + n]) : 0;
+}
+
+static __device__ __forceinline__ void store_halves4(struct halves to, int64_t i, int64_t count, const float x[4]) {
+    uint32_t halves[4] = {split_halves(x[0]), split_halves(x[1]), split_halves(x[2]), split_halves(x[3])};
+    if (halves_are_wide(to, i, count)) {
+        *(uint2 *)(to.value + i) =
+            make_uint2(__byte_perm(halves[0], halves[1], 0x5410), __byte_perm(halves[2], halves[3], 0x5410));
+        *(uint2 *)(to.rest + i) =
+            make_uint2(__byte_perm(halves[0], halves[1], 0x7632), __byte_perm(halves[2], halves[3], 0x7632));
+        return;
+    }
+#pragma unroll
+    for (int n = 0; n < 4; n++)
+        if (i + n < count) {
+            to.value[i + n] = __ushort_as_bfloat16((uint16_t)halves[n]);
+            to.rest[i + n] = (int16_t)(halves[n] >> 16);
+        }
+}
+
+// Four elements a thread and step.
+template <typename T> static __global__ void adam_kernel(struct adam_args args, T *copy) {
+    struct adam_factors factors = read_factors(args);
     if (!isfinite(factors.scale))
         return;
     int64_t step = 4 * (int64_t)gridDim.x * blockDim.x;
@@ -58,10 +116,27 @@ template <typename T> static __global__ void adam_kernel(struct adam_args args, 
     }
 }
 
+static __global__ void adam_halves_kernel(struct adam_args args, struct halves halves) {
+    struct adam_factors factors = read_factors(args);
+    if (!isfinite(factors.scale))
+        return;
+    int64_t step = 4 * (int64_t)gridDim.x * blockDim.x;
+    for (int64_t i = 4 * ((int64_t)blockIdx.x * blockDim.x + threadIdx.x); i < args.count; i += step) {
+        float grad[4], master[4], m[4], v[4];
+        load4(grad, args.grad, i, args.count);
+        load_halves4(master, halves, i, args.count);
+        load4(m, args.m, i, args.count);
+        load4(v, args.v, i, args.count);
+        adam_update(args, factors, grad, master, m, v);
+        store4(args.m, i, args.count, m);
+        store4(args.v, i, args.count, v);
+        store_halves4(halves, i, args.count, master);
+    }
+}
+
 extern "C" void cuda_adam(struct device *device, const struct op_adam *op) {
     struct cuda_device *cuda = cuda_use(device);
     struct adam_args args = {};
-    args.master = (float *)op->master.data;
     args.m = (float *)op->m.data;
     args.v = (float *)op->v.data;
     args.grad = (const float *)op->grad.data;
@@ -74,9 +149,51 @@ extern "C" void cuda_adam(struct device *device, const struct op_adam *op) {
     args.is_decayed = op->is_decayed;
     if (args.count == 0)
         return;
-    WITH_TYPE(
-        op->copy.data ? op->copy.dtype : DTYPE_F32, T,
-        LAUNCH(cuda, adam_kernel<T>, flat_blocks(divide_up(args.count, 4)), FLAT_THREADS, 0, args, (T *)op->copy.data));
+    unsigned blocks = flat_blocks(divide_up(args.count, 4));
+    if (op->master.dtype == DTYPE_I16) {
+        struct halves halves = {(__nv_bfloat16 *)op->copy.data, (int16_t *)op->master.data};
+        LAUNCH(cuda, adam_halves_kernel, blocks, FLAT_THREADS, 0, args, halves);
+        return;
+    }
+    args.master = (float *)op->master.data;
+    WITH_TYPE(op->copy.data ? op->copy.dtype : DTYPE_F32, T,
+              LAUNCH(cuda, adam_kernel<T>, blocks, FLAT_THREADS, 0, args, (T *)op->copy.data));
+}
+
+static __global__ void split_kernel(struct halves halves, const float *x, int64_t count) {
+    int64_t step = 4 * (int64_t)gridDim.x * blockDim.x;
+    for (int64_t i = 4 * ((int64_t)blockIdx.x * blockDim.x + threadIdx.x); i < count; i += step) {
+        float values[4];
+        load4(values, x, i, count);
+        store_halves4(halves, i, count, values);
+    }
+}
+
+extern "C" void cuda_split(struct device *device, const struct op_split *op) {
+    struct cuda_device *cuda = cuda_use(device);
+    int64_t count = tensor_count(op->x);
+    struct halves halves = {(__nv_bfloat16 *)op->value.data, (int16_t *)op->rest.data};
+    if (count > 0)
+        LAUNCH(cuda, split_kernel, flat_blocks(divide_up(count, 4)), FLAT_THREADS, 0, halves, (const float *)op->x.data,
+               count);
+}
+
+static __global__ void merge_kernel(float *x, struct halves halves, int64_t count) {
+    int64_t step = 4 * (int64_t)gridDim.x * blockDim.x;
+    for (int64_t i = 4 * ((int64_t)blockIdx.x * blockDim.x + threadIdx.x); i < count; i += step) {
+        float values[4];
+        load_halves4(values, halves, i, count);
+        store4(x, i, count, values);
+    }
+}
+
+extern "C" void cuda_merge(struct device *device, const struct op_merge *op) {
+    struct cuda_device *cuda = cuda_use(device);
+    int64_t count = tensor_count(op->x);
+    struct halves halves = {(__nv_bfloat16 *)op->value.data, (int16_t *)op->rest.data};
+    if (count > 0)
+        LAUNCH(cuda, merge_kernel, flat_blocks(divide_up(count, 4)), FLAT_THREADS, 0, (float *)op->x.data, halves,
+               count);
 }
 
 static __global__ void scale_kernel(float *x, int64_t count, float factor, const float *by) {

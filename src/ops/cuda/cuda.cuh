@@ -182,6 +182,8 @@ void cuda_dot(struct device *device, const struct op_dot *op);
 void cuda_sum_squares(struct device *device, const struct op_sum_squares *op);
 void cuda_clip_scale(struct device *device, const struct op_clip_scale *op);
 void cuda_adam(struct device *device, const struct op_adam *op);
+void cuda_split(struct device *device, const struct op_split *op);
+void cuda_merge(struct device *device, const struct op_merge *op);
 void cuda_copy(struct device *device, const struct op_copy *op);
 void cuda_scale(struct device *device, const struct op_scale *op);
 }

@@ -209,6 +209,8 @@ static const struct ops cuda_ops = {
     .sum_squares = cuda_sum_squares,
     .clip_scale = cuda_clip_scale,
     .adam = cuda_adam,
+    .split = cuda_split,
+    .merge = cuda_merge,
     .copy = cuda_copy,
     .scale = cuda_scale,
 };

@@ -248,7 +248,17 @@ static void paper_clip_scale(struct device *device, const struct op_clip_scale *
 }
 
 static void paper_adam(struct device *device, const struct op_adam *op) {
-    COUNT_BYTES(device, op->master, op->master, op->copy, op->grad, op->m, op->m, op->v, op->v, op->scale, op->rate);
+    struct tensor halves = op->master.dtype == DTYPE_I16 ? op->copy : (struct tensor){0};
+    COUNT_BYTES(device, op->master, op->master, op->copy, halves, op->grad, op->m, op->m, op->v, op->v, op->scale,
+                op->rate);
+}
+
+static void paper_split(struct device *device, const struct op_split *op) {
+    COUNT_BYTES(device, op->value, op->rest, op->x);
+}
+
+static void paper_merge(struct device *device, const struct op_merge *op) {
+    COUNT_BYTES(device, op->x, op->value, op->rest);
 }
 
 static void paper_copy(struct device *device, const struct op_copy *op) {
@@ -305,6 +315,8 @@ static const struct ops paper_ops = {
     .sum_squares = paper_sum_squares,
     .clip_scale = paper_clip_scale,
     .adam = paper_adam,
+    .split = paper_split,
+    .merge = paper_merge,
     .copy = paper_copy,
     .scale = paper_scale,
 };
