@@ -9,7 +9,7 @@ const char flags_always_so[] =
     "--flash-attention-version= --disable-bf16-reduced-precision-matmul --openai-gelu --onnx-safe "
     "--use-flash-attn --te-rng-tracker --inference-rng-tracker --use-mp-args-from-checkpoint-args "
     "--verify-integrity --bias-gelu-fusion --bias-dropout-fusion --scaled-upper-triang-masked-softmax-fusion "
-    "--scaled-masked-softmax-fusion --legacy-tokenizer ";
+    "--scaled-masked-softmax-fusion --legacy-tokenizer --use-precision-aware-optimizer ";
 
 // Fusions, overlap, buckets, graphs and the mechanics of saving.
 const char flags_only_speed[] =
@@ -262,7 +262,7 @@ const char flags_refused[] =
     // Transformer-Engine.
     "--fp4-param-gather --fp8-param-gather --te-precision-config-file= "
     // Experimental.
-    "--spec= --hybrid-layer-pattern= --hybrid-override-pattern= --yaml-cfg= --use-precision-aware-optimizer "
+    "--spec= --hybrid-layer-pattern= --hybrid-override-pattern= --yaml-cfg= "
     "--main-grads-dtype=fp32 --main-params-dtype=fp32 --exp-avg-dtype=fp32 --exp-avg-sq-dtype=fp32 "
     "--megatron-fsdp-main-params-dtype=fp32 --megatron-fsdp-main-grads-dtype=auto "
     "--megatron-fsdp-grad-comm-dtype=auto --megatron-fsdp-enable-fine-grained-param-gather "
