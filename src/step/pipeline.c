@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "ops/device.h"
+#include "step/borrow.h"
 #include "step/memory.h"
 #include "step/step_inputs.h"
 
@@ -208,7 +209,8 @@ size_t pipeline_saved_bytes(const struct step *step) {
     size_t bytes = 0;
     for (int i = 0; i < step->chunk_count; i++) {
         const struct step_chunk *chunk = &step->chunks[i];
-        bytes += chunk->saved_bytes * (size_t)chunk->flight_count;
+        size_t own = step->borrow.border > 0 ? step->borrow.border : chunk->saved_bytes;
+        bytes += own * (size_t)chunk->flight_count;
         bytes += chunk->deferred_bytes * (size_t)chunk->deferred_count;
     }
     return bytes;
@@ -218,8 +220,10 @@ void pipeline_bind_flights(struct step *step) {
     unsigned char *memory = step->saved.base;
     for (int i = 0; i < step->chunk_count; i++) {
         struct step_chunk *chunk = &step->chunks[i];
-        for (int f = 0; f < chunk->flight_count; f++, memory += chunk->saved_bytes)
+        for (int f = 0; f < chunk->flight_count; f++, memory += chunk->saved_bytes) {
             arena_init(&chunk->flights[f].saved, "activations", memory, chunk->saved_bytes);
+            borrow_apply(step, &chunk->flights[f].saved);
+        }
         for (int d = 0; d < chunk->deferred_count; d++, memory += chunk->deferred_bytes) {
             arena_init(&chunk->deferred[d].arena, "weight gradients put off", memory, chunk->deferred_bytes);
             deferred_reserve(&chunk->deferred[d], chunk->deferred[0].capacity);

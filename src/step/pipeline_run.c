@@ -3,6 +3,7 @@
 // What a micro-batch needs on its way through a piece is a flight: its own arenas, and what the layers keep. What is
 // received is copied into the flight, because the backward needs it; what is sent is copied out of it.
 #include "base/error.h"
+#include "step/borrow.h"
 #include "step/memory.h"
 #include "step/pipeline.h"
 #include "step/replay.h"
@@ -299,25 +300,46 @@ static void measure_chunk(struct step *step, int chunk, bool is_learning) {
     for (int i = 0; i < step->pipeline.batch_count; i++)
         step->pipeline.batches[i].is_used = false;
     (void)run_item(&run, (struct schedule_item){.work = WORK_FORWARD, .chunk = chunk});
+    const struct arena *saved = &step->chunks[chunk].flights[0].saved;
+    size_t forward_peak = saved->peak;
     bool has_halves = step->pipeline.schedule.shape.kind == SCHEDULE_ZERO_BUBBLE;
     enum work work = has_halves ? WORK_BACKWARD_INPUT : WORK_BACKWARD;
     (void)run_item(&run, (struct schedule_item){.work = work, .chunk = chunk});
     if (has_halves)
         (void)run_item(&run, (struct schedule_item){.work = WORK_BACKWARD_WEIGHT, .chunk = chunk});
+    step->chunks[chunk].grows_backward |= saved->peak > forward_peak;
+}
+
+// Returns what could be borrowed, as the training pass has it.
+static struct step_borrow measure_all(struct step *step) {
+    struct step_borrow borrow = {0};
+    for (int i = 0; i < step->chunk_count; i++) {
+        struct step_chunk *chunk = &step->chunks[i];
+        struct arena *saved = &chunk->flights[0].saved;
+        size_t half = step->saved.capacity / 2;
+        arena_init(saved, step->saved.name, step->saved.base, half);
+        borrow_apply(step, saved);
+        if (chunk->deferred_count > 0)
+            arena_init(&chunk->deferred[0].arena, step->saved.name, step->saved.base + half, half);
+        measure_chunk(step, i, step->mode == STEP_TRAIN);
+        chunk->saved_bytes = saved->peak;
+        borrow = borrow_find(step);
+        // An evaluation between steps may need more than a step: it has no products in 8 bits.
+        measure_chunk(step, i, false);
+        chunk->saved_bytes = saved->peak;
+        if (chunk->deferred_count > 0)
+            chunk->deferred_bytes = chunk->deferred[0].arena.peak;
+    }
+    return borrow;
 }
 
 void pipeline_measure(struct step *step) {
-    for (int i = 0; i < step->chunk_count; i++) {
-        struct step_flight *flight = &step->chunks[i].flights[0];
-        size_t half = step->saved.capacity / 2;
-        arena_init(&flight->saved, step->saved.name, step->saved.base, half);
-        if (step->chunks[i].deferred_count > 0)
-            arena_init(&step->chunks[i].deferred[0].arena, step->saved.name, step->saved.base + half, half);
-        measure_chunk(step, i, step->mode == STEP_TRAIN);
-        // An evaluation between steps may need more than a step: it has no products in 8 bits.
-        measure_chunk(step, i, false);
-        step->chunks[i].saved_bytes = flight->saved.peak;
-        if (step->chunks[i].deferred_count > 0)
-            step->chunks[i].deferred_bytes = step->chunks[i].deferred[0].arena.peak;
-    }
+    step->borrow = measure_all(step);
+    if (step->borrow.border == 0)
+        return;
+    (void)measure_all(step);
+    if (borrow_fits(step))
+        return;
+    step->borrow = (struct step_borrow){0};
+    (void)measure_all(step);
 }

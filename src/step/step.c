@@ -121,6 +121,7 @@ static int run_all(struct step *step, const struct step_source *source, bool is_
 
 int step_train_paced(struct step *step, const struct step_source *source, const struct adam_pace *paces) {
     CHECK(step->mode == STEP_TRAIN);
+    CHECK(step->borrow.border == 0 || source->count == 1);  // else the second pass would find no sum of gradients
     results_send_rates(step, paces);
     // Weights are rounded to 8 bits before the first pass.
     if (step->config->fp8_format)

@@ -101,6 +101,7 @@ struct step_chunk {
     struct deferred *deferred;  // weight gradients put off by those that are between the halves of their backward
     int deferred_count;
     size_t saved_bytes, deferred_bytes;  // of each flight's arena, and of each deferred one
+    bool grows_backward;                 // a backward pass keeps more than the forward pass before it
 };
 
 // The inputs of a micro-batch while it is in flight.
@@ -141,6 +142,13 @@ struct step_replay {
     bool is_refused;              // it cannot be recorded
 };
 
+// Where a flight's arena turns into the gradients' buffer, see borrow.h.
+struct step_borrow {
+    size_t border;  // height of the arena; 0: it does not
+    size_t room;    // bytes there
+    int64_t first;  // element of the gradients where they begin
+};
+
 struct step_memory {
     size_t weights, gradients, optimizer, activations, scratch, total;
 };
@@ -169,6 +177,7 @@ struct step {
     int next_slot;
     struct step_results results;
     struct step_replay replays[2][2];  // indexed by whether a pass is the first, and the last, of its step
+    struct step_borrow borrow;
     struct step_memory memory;
 };
 

@@ -8,13 +8,22 @@ void arena_init(struct arena *arena, const char *name, void *memory, size_t capa
     *arena = (struct arena){.name = name, .base = memory, .capacity = capacity_bytes};
 }
 
+void arena_set_border(struct arena *arena, size_t border, void *beyond) {
+    CHECK(arena->used == 0 && border % ARENA_ALIGNMENT == 0 && (uintptr_t)beyond % ARENA_ALIGNMENT == 0);
+    arena->border = border;
+    arena->beyond = beyond;
+}
+
 void *arena_alloc(struct arena *arena, size_t bytes) {
-    size_t left = arena->capacity - arena->used;
     size_t rounded = (bytes + ARENA_ALIGNMENT - 1) & ~(size_t)(ARENA_ALIGNMENT - 1);
+    if (arena->used < arena->border && rounded > arena->border - arena->used)
+        arena->used = arena->border;
+    size_t left = arena->capacity - arena->used;
     if (rounded < bytes || rounded > left)
         die("the arena \"%s\" holds %zu bytes, %zu are used and %zu more were asked for", arena->name, arena->capacity,
             arena->used, bytes);
-    void *memory = arena->base + arena->used;
+    bool is_beyond = arena->border > 0 && arena->used >= arena->border;
+    void *memory = is_beyond ? arena->beyond + (arena->used - arena->border) : arena->base + arena->used;
     arena->used += rounded;
     if (arena->used > arena->peak)
         arena->peak = arena->used;

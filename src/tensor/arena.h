@@ -1,6 +1,9 @@
 // A stack of tensors in one block of device memory. Nothing is freed one by one: a mark is taken, and releasing to it
 // drops everything allocated since. The peak is what a run needs: a step run once on the paper backend, with arenas
 // over its endless memory, measures how large the real ones must be.
+//
+// Its upper part may lie elsewhere, in memory that somebody else needs at other times only: what is allocated from a
+// certain height on. No block lies across the border; one that would begins beyond it.
 #ifndef TENSOR_ARENA_H
 #define TENSOR_ARENA_H
 
@@ -14,9 +17,14 @@ struct arena {
     size_t capacity;
     size_t used;
     size_t peak;
+    size_t border;          // 0: there is none
+    unsigned char *beyond;  // where the border is
 };
 
 void arena_init(struct arena *arena, const char *name, void *memory, size_t capacity_bytes);
+
+// From this height on it lies in other memory; before anything is allocated.
+void arena_set_border(struct arena *arena, size_t border, void *beyond);
 
 // Running out is a broken invariant (the arena was measured beforehand) and dies with the arena's name and sizes.
 void *arena_alloc(struct arena *arena, size_t bytes);

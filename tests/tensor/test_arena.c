@@ -37,6 +37,24 @@ TEST(measuring) {
     EXPECT((uintptr_t)next.data - (uintptr_t)large.data == (uintptr_t)1 << 42);
 }
 
+// From its border on it lies elsewhere, and no block lies across.
+TEST(border) {
+    static _Alignas(ARENA_ALIGNMENT) unsigned char elsewhere[1024];
+    struct arena arena;
+    arena_init(&arena, "two parts", memory, 2048);
+    arena_set_border(&arena, 1024, elsewhere);
+    EXPECT(arena_alloc(&arena, 768) == memory);
+    size_t mark = arena_mark(&arena);
+    EXPECT(arena_alloc(&arena, 512) == elsewhere && arena.used == 1024 + 512);
+    EXPECT(arena_alloc(&arena, 100) == elsewhere + 512);
+    arena_release(&arena, mark);
+    EXPECT(arena_alloc(&arena, 256) == memory + 768);
+    EXPECT(arena_alloc(&arena, 1024) == elsewhere && arena.peak == 2048);
+    arena_release(&arena, 0);
+    EXPECT(arena_alloc(&arena, 1024) == memory);
+    EXPECT(arena_alloc(&arena, 0) == elsewhere);
+}
+
 // Exit status of a child that asks `arena` for this many bytes.
 static bool dies(size_t capacity, size_t bytes) {
     (void)fflush(stdout);
@@ -62,4 +80,4 @@ TEST(running_out) {
     EXPECT(dies(0, 1));
 }
 
-TEST_MAIN(TEST_CASE(stack_of_tensors), TEST_CASE(measuring), TEST_CASE(running_out))
+TEST_MAIN(TEST_CASE(stack_of_tensors), TEST_CASE(measuring), TEST_CASE(border), TEST_CASE(running_out))

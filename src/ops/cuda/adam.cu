@@ -1,5 +1,5 @@
-// Adam with decoupled weight decay over a flat range, fp32 in two halves (see tensor/half.h), and scaling. Element-wise:
-// a thread walks the range in steps of the whole grid.
+// Adam with decoupled weight decay over a flat range, fp32 in two halves (see tensor/half.h), and scaling. All element
+// by element: a thread walks the range in steps of the whole grid.
 #include "ops/cuda/cuda.cuh"
 
 enum { FLAT_THREADS = 256, FLAT_BLOCKS = 4096 };

@@ -1,0 +1,116 @@
+// Activations in the gradients' place give the bits of a step that has memory for both: losses, gradients and weights,
+// in all families that borrow, with dropout, with shorter micro-batches and with evaluations in between.
+#include "ranks_step.h"
+
+enum { STEPS = 5 };
+
+struct course {
+    double loss[STEPS], norm[STEPS], evaluated;
+    uint64_t weights, gradients;
+    struct step_borrow borrow;
+    struct step_memory memory;
+};
+
+static uint64_t sum_bytes(const struct step *step, struct tensor t) {
+    unsigned char *bytes = memory_alloc(tensor_bytes(t));
+    uint64_t sum = 0;
+    device_copy_out(step->device, bytes, t);
+    for (size_t i = 0; i < tensor_bytes(t); i++)
+        sum = sum * 31 + bytes[i];
+    free(bytes);
+    return sum;
+}
+
+static int next_input(void *context, struct step_input *input) {
+    static const int32_t lengths[2] = {13, 16}, pairs[2] = {1, 0};
+    const struct rank_step *r = context;
+    TRY(rank_step_next(context, input));
+    enum config_form form = config_form(&r->config);
+    if (form != CONFIG_GPT)
+        input->lengths = lengths;
+    if (form == CONFIG_BERT)
+        input->pair_labels = pairs;
+    if (form == CONFIG_T5) {
+        input->S = r->config.decoder_seq_length;
+        input->decoder_tokens = r->labels;
+    }
+    return 0;
+}
+
+static void run_steps(struct rank_step *r, struct course *course) {
+    struct step_source source = {.next = next_input, .context = r, .count = 1};
+    for (int i = 0; i < STEPS; i++) {
+        if (i == 3)
+            r->config.micro_batch_size = 1;
+        EXPECT_OK(step_train(r->step, &source, 1e-2, 0.01));
+        course->loss[i] = step_result(r->step).loss;
+        course->norm[i] = step_result(r->step).grad_norm;
+        course->gradients = course->gradients * 7 + sum_bytes(r->step, r->step->grads);
+        if (i % 2 == 1) {
+            EXPECT_OK(step_evaluate(r->step, &source));
+            course->evaluated += step_result(r->step).loss;
+        }
+    }
+    course->weights = sum_bytes(r->step, r->step->values);
+}
+
+// Without `borrows` the step is opened for two micro-batches; it is given one all the same.
+static struct course run(const char *flags, bool borrows) {
+    struct ranks ranks = {.place = {.rank = 0, .size = 1, .local_rank = 0, .local_size = 1}};
+    struct rank_step r;
+    struct course course = {0};
+    EXPECT_OK(device_open(&ranks.device, &(struct device_options){.name = "cpu", .threads = 1}));
+    EXPECT_OK(world_open(&ranks.world, &(struct world_options){.backend = "self"}, ranks.device));
+    char *line = memory_printf("--num-layers 6 --hidden-size 64 --num-attention-heads 2 --seq-length 16 --vocab-size "
+                               "48 --max-position-embeddings 16 --micro-batch-size 2 %s %s",
+                               borrows ? "" : "--global-batch-size 4", flags);
+    rank_step_open(&r, &ranks, line);
+    course.borrow = r.step->borrow;
+    course.memory = r.step->memory;
+    run_steps(&r, &course);
+    rank_step_close(&r);
+    ranks_close(&ranks);
+    free(line);
+    return course;
+}
+
+static const char *const models[] = {
+    "--hidden-dropout 0 --attention-dropout 0",
+    "--bf16",
+    "--fp16 --initial-loss-scale 1024",
+    "--bf16 --use-distributed-optimizer",
+    "--recompute-granularity selective",
+    "--bf16 --fp8-format hybrid --seq-length 32 --max-position-embeddings 32",
+    "--position-embedding-type rope --swiglu --normalization RMSNorm --disable-bias-linear "
+    "--untie-embeddings-and-output-weights --group-query-attention --num-query-groups 1",
+    "--model bert --norm-placement post --activation gelu",
+};
+
+TEST(the_same_bits) {
+    for (size_t i = 0; i < sizeof models / sizeof models[0]; i++) {
+        struct course borrowed = run(models[i], true), plain = run(models[i], false);
+        EXPECT(borrowed.borrow.border > 0 && plain.borrow.border == 0);
+        EXPECT(borrowed.memory.activations == borrowed.borrow.border);
+        EXPECT(borrowed.memory.activations < plain.memory.activations);
+        EXPECT(borrowed.memory.total < plain.memory.total);
+        for (int n = 0; n < STEPS; n++)
+            EXPECT(borrowed.loss[n] == plain.loss[n] && borrowed.norm[n] == plain.norm[n]);
+        EXPECT(borrowed.evaluated == plain.evaluated && borrowed.weights == plain.weights);
+        EXPECT(borrowed.gradients == plain.gradients);
+        EXPECT(borrowed.loss[0] != borrowed.loss[2]);
+    }
+}
+
+// Sums of gradients, activations that are computed again, two stacks, and gaps between weights.
+TEST(what_does_not_borrow) {
+    static const char *const flags[] = {
+        "--global-batch-size 4",
+        "--recompute-granularity full --recompute-method uniform --recompute-num-layers 1",
+        "--model t5 --decoder-seq-length 16",
+        "--hidden-size 20 --ffn-hidden-size 30",
+    };
+    for (size_t i = 0; i < sizeof flags / sizeof flags[0]; i++)
+        EXPECT(run(flags[i], true).borrow.border == 0);
+}
+
+TEST_MAIN(TEST_CASE(the_same_bits), TEST_CASE(what_does_not_borrow))
