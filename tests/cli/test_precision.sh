@@ -59,6 +59,22 @@ a=$(cd "$work/straight/iter_0000040" && sha256sum model.safetensors optimizer.sa
 b=$(cd "$work/resumed/iter_0000040" && sha256sum model.safetensors optimizer.safetensors)
 [ "$a" = "$b" ] && pass || fail "stop and resume in fp16: the states differ"
 
+# The same in bf16, whose masters are in halves, with one micro-batch in a step, whose activations lie among the gradients:
+# neither a save in between, in the background or not, nor norms of the masters change a bit.
+short=("${model[@]}" --hidden-size 64 --num-attention-heads 4 --num-layers 5 --global-batch-size 2 --train-iters 14 --bf16 --log-params-norm --log-num-zeros-in-grad)
+lines() { grep "lm loss" "$work/out" | sed 's/.*consumed/consumed/; s/elapsed[^|]*|//'; }
+expect 0 "iteration       14/      14" "$BEVATRON" train "${short[@]}" --save "$work/straight16" --save-interval 14
+lines >"$work/straight16.lines"
+expect 0 "exiting program at iteration 8" "$BEVATRON" train "${short[@]}" --exit-interval 8 --save "$work/resumed16" --save-interval 2 --async-save
+lines >"$work/resumed16.lines"
+expect 0 "iteration       14/      14" "$BEVATRON" train "${short[@]}" --load "$work/resumed16" --save "$work/resumed16" --save-interval 14
+lines >>"$work/resumed16.lines"
+[ "$(wc -l <"$work/straight16.lines")" = 14 ] && pass || fail "lines of a bf16 run"
+expect_same "$work/straight16.lines" "$work/resumed16.lines" "lines of a resumed bf16 run"
+a=$(cd "$work/straight16/iter_0000014" && sha256sum model.safetensors optimizer.safetensors)
+b=$(cd "$work/resumed16/iter_0000014" && sha256sum model.safetensors optimizer.safetensors)
+[ "$a" = "$b" ] && pass || fail "stop and resume in bf16: the states differ"
+
 # Any kernel of matrix products learns the same but for rounding; one that the processor has not is an error.
 for kernels in $("$BEVATRON" version | sed -n 's/^ *kernels *//p' | tr -d ,) openblas; do
     for precision in "" --bf16; do
