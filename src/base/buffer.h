@@ -1,5 +1,6 @@
-// A growing run of bytes, always followed by a NUL so that it can be used as a string. Zeroed is empty and valid.
-// Growth that fails ends in die(): a buffer holds text and small things; bulk data has its own, checked, memory.
+// A growing array of bytes, always followed by a NUL so that it can be used as a string. A zeroed buffer is empty and
+// valid. If it cannot grow, it calls die(): buffers hold text and small things; bulk data has memory of its own, with
+// checks.
 #ifndef BASE_BUFFER_H
 #define BASE_BUFFER_H
 

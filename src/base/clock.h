@@ -6,7 +6,7 @@
 #include <stdint.h>
 
 double clock_seconds(void);       // monotonic
-double clock_tick_seconds(void);  // the same clock at its last tick, milliseconds ago at most: a third of the price
+double clock_tick_seconds(void);  // the same clock as of its last tick, at most milliseconds ago: a third of the cost
 double clock_wall_seconds(void);  // since the epoch
 void clock_sleep(double seconds);
 // "2026-01-02 03:04:05.678901" in local time; at least 27 bytes.

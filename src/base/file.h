@@ -1,6 +1,6 @@
 // Files that are either whole or not there. A file_writer writes to a temporary file beside its target; file_commit
 // syncs it, renames it into place and syncs the folder; file_abort removes it, and so does every call that fails. Only
-// regular files are replaced: a device or a pipe of that name is an error. A reader maps a whole file read-only.
+// regular files are replaced: a device or a pipe of that name is an error. Reading maps a whole file read-only.
 #ifndef BASE_FILE_H
 #define BASE_FILE_H
 
@@ -10,35 +10,35 @@
 #include <stdint.h>
 
 struct file_writer {
-    int descriptor;          // -1 where closed
+    int descriptor;          // -1 if closed
     char *path;              // final name
     char *temporary;         // name while writing
     unsigned char *pending;  // buffered bytes
     size_t pending_bytes;
-    uint64_t written_bytes;  // bytes accepted so far, pending ones included
+    uint64_t written_bytes;  // bytes accepted so far, including pending ones
 };
 
 int file_create(struct file_writer *writer, const char *path);
 int file_write(struct file_writer *writer, const void *bytes, size_t count);
-// The file stands under its name, durable; the writer is closed either way.
+// Afterwards the file has its final name and is durable. The writer is closed, also on failure.
 int file_commit(struct file_writer *writer);
-// The two halves of file_commit, for files that belong together: all are finished before the first is published.
-int file_finish(struct file_writer *writer);   // all bytes are on disk, under the temporary name; takes no more
-int file_publish(struct file_writer *writer);  // the finished file takes its name
-void file_abort(struct file_writer *writer);   // nothing is left; safe on a zeroed or closed writer
+// The two halves of file_commit, for files that belong together: finish all of them before the first is published.
+int file_finish(struct file_writer *writer);   // all bytes are on disk under the temporary name; no more can be written
+int file_publish(struct file_writer *writer);  // gives the finished file its name
+void file_abort(struct file_writer *writer);   // leaves nothing behind; safe on a zeroed or closed writer
 
-// A fresh name for what is to become path, to be freed: PATH.tmp.HOST.PID.RANDOM. No two calls anywhere give the same
-// one, but for an accident in 2^32; so it is created with O_EXCL or mkdir.
+// A new name for what is to become `path`, to be freed: PATH.tmp.HOST.PID.RANDOM. No two calls anywhere return the same
+// name, except by an accident of 1 in 2^32; so create it with O_EXCL or mkdir.
 char *file_temporary_name(const char *path);
 enum file_temporary_owner {
-    FILE_TEMPORARY_LIVE,  // another process may be at work on it
-    FILE_TEMPORARY_OWN,   // this process, or a dead one that had its number
-    FILE_TEMPORARY_DEAD,  // its process on this host is gone, or nobody touched it for a day
+    FILE_TEMPORARY_LIVE,  // another process may be working on it
+    FILE_TEMPORARY_OWN,   // made by this process, or by a dead one that had the same number
+    FILE_TEMPORARY_DEAD,  // its process on this host is gone, or nobody has touched it for a day
 };
-// Whose is the file or folder of a name with ".tmp." in it?
+// Who made the file or folder of a name that contains ".tmp."?
 enum file_temporary_owner file_temporary_owner(const char *path);
 
-// Removes the temporary files of path that dead processes left; file_create does it. What cannot be removed stays.
+// Removes temporary files of `path` that dead processes left; file_create does so too. What cannot be removed stays.
 void file_sweep(const char *path);
 
 // Writes a whole small file at once, atomically.
@@ -53,22 +53,22 @@ struct file_map {
 
 int file_map_open(struct file_map *map, const char *path);
 void file_map_close(struct file_map *map);
-// The pages inside [begin, end) leave this process's memory and come back when they are touched: for those who walk
-// through a file larger than memory.
+// Drops the pages within [begin, end) from this process's memory; they come back when they are touched. For callers
+// that walk through a file larger than memory.
 void file_map_release(const struct file_map *map, size_t begin, size_t end);
 
 bool file_exists(const char *path);
 bool file_is_folder(const char *path);
 int file_size(const char *path, uint64_t *size);
-int file_make_folders(const char *path);            // mkdir -p; what is new is durable
-int file_remove_tree(const char *path);             // rm -rf; a missing path is no error
-int file_rename(const char *from, const char *to);  // and syncs the folder
+int file_make_folders(const char *path);            // mkdir -p; new folders are durable
+int file_remove_tree(const char *path);             // rm -rf; a missing path is not an error
+int file_rename(const char *from, const char *to);  // also syncs the folder
 int file_sync_folder(const char *path);
 // Free bytes on the file system that holds path (or the nearest folder above it that exists).
 int file_free_bytes(const char *path, uint64_t *bytes);
 // folder/name, to be freed.
 char *file_join(const char *folder, const char *name);
-// The folder that holds path ("." where it names none), to be freed.
+// The folder that contains `path` ("." if it names none), to be freed.
 char *file_parent(const char *path);
 
 #endif

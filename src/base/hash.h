@@ -1,6 +1,6 @@
-// SHA-256 (FIPS 180-4) for manifests, with the processor's own instructions where it has them; CRC-32C, plain and
-// masked as TensorBoard's record files want it; MD5 (RFC 1321) for the names of Megatron's index caches; and a fast
-// 64-bit mixing hash for tables in memory.
+// SHA-256 (FIPS 180-4) for manifests, using the processor's own instructions if it has them; CRC-32C, plain and masked
+// as TensorBoard's record files need it; MD5 (RFC 1321) for the names of Megatron's index caches; and a fast 64-bit
+// mixing hash for tables in memory.
 #ifndef BASE_HASH_H
 #define BASE_HASH_H
 

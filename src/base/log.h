@@ -1,6 +1,6 @@
-// Messages for people, on stderr: `[rank 3] area: text` where there are several ranks, plain text where there is one.
-// Results go to stdout and are not written through here. Which rank this process is, and how much it says, is the one
-// piece of process-wide state; it is set once by the command line before threads start.
+// Messages for people, on stderr: `[rank 3] text` if there are several ranks, plain text if there is one. Results go to
+// stdout and are not written here. Which rank this process is, and how much it says, is the only process-wide state;
+// the command line sets it once, before threads start.
 #ifndef BASE_LOG_H
 #define BASE_LOG_H
 
@@ -9,14 +9,14 @@ enum log_level { LOG_ERROR, LOG_WARN, LOG_INFO, LOG_DEBUG };
 void log_set_rank(int rank, int world_size);
 void log_set_level(enum log_level level);
 
-// Info lines are written by rank 0 alone, warnings and errors by every rank.
+// Only rank 0 writes info lines; every rank writes warnings and errors.
 void log_info(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void log_warn(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void log_error(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void log_debug(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-// A passing line at the bottom of a terminal (the progress bar): other messages are written above it. NULL takes it
-// away.
+// A temporary line at the bottom of a terminal (the progress bar): other messages are written above it. NULL removes
+// it.
 void log_status(const char *line);
 
 #endif

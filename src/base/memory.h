@@ -1,4 +1,4 @@
-// Memory that is either there or ends the process (small, host-side), and arithmetic on sizes that come from files.
+// Allocation that succeeds or ends the process (for small host memory), and arithmetic on sizes that come from files.
 #ifndef BASE_MEMORY_H
 #define BASE_MEMORY_H
 
@@ -6,12 +6,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
-void *memory_alloc(size_t bytes);                  // dies where there is none; zeroed
-void *memory_realloc(void *memory, size_t bytes);  // dies where there is none; new bytes are not zeroed
+void *memory_alloc(size_t bytes);                  // dies if there is none; zeroed
+void *memory_realloc(void *memory, size_t bytes);  // dies if there is none; new bytes are not zeroed
 char *memory_string(const char *string);           // a copy; NULL stays NULL
 char *memory_printf(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-// For sizes read from files: false on overflow, nothing stored.
+// For sizes read from files: false on overflow, and nothing is stored.
 bool size_mul(size_t a, size_t b, size_t *product);
 bool size_add(size_t a, size_t b, size_t *sum);
 

@@ -10,19 +10,19 @@
 struct progress {
     const char *label;
     const char *unit;  // "documents", "MB", …
-    double total;      // 0 where unknown
+    double total;      // 0 if unknown
     double done;
     double started, last_shown;
     bool is_terminal;
-    bool is_quiet;  // set it after progress_begin to show nothing
+    bool is_quiet;  // set after progress_begin to show nothing
 };
 
 void progress_begin(struct progress *p, const char *label, const char *unit, double total);
-// note may be NULL; else a short text shown after the rate ("12.3k docs/s, loss 4.56").
+// `note` is NULL or a short text shown after the rate ("12.3k docs/s, loss 4.56").
 void progress_update(struct progress *p, double done, const char *note);
 void progress_end(struct progress *p, const char *note);
 
-// 950, 12.3k, 4.56M: five characters or so for any count.
+// 950, 12.3k, 4.56M: about five characters for any count.
 void progress_append_count(struct buffer *out, double value);
 // 1:23, 1:23:45, 2 d 03:04 h
 void progress_append_duration(struct buffer *out, double seconds);

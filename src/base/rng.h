@@ -31,8 +31,8 @@ static inline struct philox philox4x32(uint64_t key, uint32_t c0, uint32_t c1, u
     return (struct philox){{c0, c1, c2, c3}};
 }
 
-// Normal deviates by element index: out[i] is deviate number first + i of stream `stream` under `seed`; mean 0, the
-// given standard deviation. Any split of a range gives the same numbers.
+// Normal deviates by element index: out[i] is deviate number first + i of stream `stream` under `seed`, with mean 0 and
+// the given standard deviation. However a range is divided, the numbers are the same.
 void philox_normal(float *out, int64_t count, int64_t first, uint64_t seed, uint64_t stream, double standard_deviation);
 
 struct mt19937 {

@@ -6,13 +6,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
-// Decodes the character at text (length > 0 bytes left); stores it and returns its bytes. Ill-formed input stores
-// U+FFFD and returns the length of the maximal subpart (1 to 3), as Python's "replace" does; *valid (may be NULL) says
-// which.
+// Decodes the character at `text` (length > 0 bytes are left), stores it and returns how many bytes it has. For
+// ill-formed input it stores U+FFFD and returns the length of the maximal subpart (1 to 3), as Python's "replace" does.
+// *valid (may be NULL) says which was the case.
 size_t utf8_decode(const unsigned char *text, size_t length, uint32_t *character, bool *valid);
-// Writes 1 to 4 bytes; returns how many. A value that is no character is written as U+FFFD.
+// Writes 1 to 4 bytes and returns how many. A value that is not a character is written as U+FFFD.
 size_t utf8_encode(uint32_t character, char out[4]);
-// Offset of the first ill-formed byte, or length where all is well.
+// The offset of the first ill-formed byte, or `length` if there is none.
 size_t utf8_check(const char *text, size_t length);
 
 #endif

@@ -1,5 +1,5 @@
-// Elements of one float type as another, for checkpoints that were written in another precision than they are read
-// in.
+// Converts elements from one float type to another, for checkpoints that are read in another precision than they were
+// written in.
 #ifndef CHECKPOINT_CONVERT_H
 #define CHECKPOINT_CONVERT_H
 
@@ -7,10 +7,10 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-// The same type, or both of fp32, bf16, fp16.
+// Whether they are the same type, or both among fp32, bf16 and fp16.
 bool convert_is_possible(enum dtype from, enum dtype to);
-// `from` may be unaligned; `to` and `from` do not overlap. Rounds to nearest, ties to even; what is too large becomes
-// infinite, NaN stays NaN.
+// `from` may be unaligned; `to` and `from` must not overlap. Rounds to nearest, ties to even; values that are too large
+// become infinite, NaN stays NaN.
 struct convert {
     void *to;
     enum dtype to_dtype;

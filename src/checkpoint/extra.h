@@ -1,4 +1,4 @@
-// Copying the files that belong to a checkpoint into its folder. Internal to this folder.
+// Copies the files that belong to a checkpoint into its folder. Internal to this folder.
 #ifndef CHECKPOINT_EXTRA_H
 #define CHECKPOINT_EXTRA_H
 

@@ -6,10 +6,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-// "iter_" and at least seven digits, nothing else; -1 for any other name.
+// "iter_" and at least seven digits, and nothing else; -1 for any other name.
 int64_t folder_iteration(const char *name);
 
-// The iterations that have a folder, rising.
+// The iterations that have a folder, in increasing order.
 struct folder_list {
     int64_t *iterations;
     size_t count;
@@ -17,20 +17,21 @@ struct folder_list {
 int folder_list_read(struct folder_list *list, const char *folder);
 void folder_list_free(struct folder_list *list);
 
-// The marker. Reading: 1 and the iteration; 0 where there is no marker; -1 with a message where it makes no sense.
+// The marker. Reading returns 1 and the iteration; 0 if there is no marker; -1, with a message, if its content is
+// invalid.
 int folder_marker_read(const char *folder, int64_t *iteration);
 int folder_marker_write(const char *folder, int64_t iteration);
 bool folder_marker_exists(const char *folder);
 
-// Where two renames had to stand for an exchange and a kill came between them, puts the folder of the first back.
+// If two renames had to stand in for an exchange and the process was killed between them, restores the folder's name.
 void folder_restore(const char *folder);
-// Removes iter_*.tmp.* folders and temporary markers that saves of this host which were killed have left, and those of
-// other hosts that are a day old.
+// Removes iter_*.tmp.* folders and temporary markers left by killed saves on this host, and those of other hosts that
+// are a day old.
 int folder_remove_leftovers(const char *folder);
-// Puts the folder `from` under the name `to`, both inside one folder; whatever had that name is removed. On file
-// systems that can exchange two names there is no moment without a whole folder called `to`.
+// Gives the folder `from` the name `to` in the same parent; whatever had that name is removed. On file systems that can
+// exchange two names, a complete folder called `to` exists at every moment.
 int folder_replace(const char *from, const char *to);
-// Removes a checkpoint by renaming it first, so that a killed removal leaves a leftover and no half checkpoint.
+// Removes a checkpoint, renaming it first, so that a killed removal leaves a leftover and not half a checkpoint.
 int folder_discard(const char *path);
 
 #endif

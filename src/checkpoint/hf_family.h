@@ -1,5 +1,5 @@
-// The families of Hugging Face models as tables: what their configurations and tensors are called and how each becomes
-// ours. One engine reads the tables in both directions, so what can be imported can be exported and the two cannot
+// The families of Hugging Face models as tables: the names in their configurations and tensors, and how each becomes
+// ours. One engine reads the tables in both directions, so what can be imported can be exported, and the two cannot
 // drift apart. Internal to this folder.
 #ifndef CHECKPOINT_HF_FAMILY_H
 #define CHECKPOINT_HF_FAMILY_H
@@ -10,13 +10,13 @@
 // How theirs becomes ours; exporting does the reverse.
 enum hf_transform {
     HF_SAME,       // the same elements in the same order
-    HF_TRANSPOSE,  // GPT-2 keeps (in, out)
-    HF_JOIN,       // several of theirs, one below another, are one of ours: its segments
+    HF_TRANSPOSE,  // GPT-2 stores (in, out)
+    HF_JOIN,       // several of theirs, one below the other, are the segments of one of ours
 };
 
 enum { HF_MAX_PIECES = 3 };
 
-// One kind of tensor. A * stands for the layer's number.
+// One kind of tensor. A * stands for the number of the layer.
 struct hf_row {
     const char *ours;
     enum hf_transform transform;
@@ -25,7 +25,7 @@ struct hf_row {
 
 enum hf_key_kind {
     HF_NUMBER,  // the flag's number
-    HF_SWITCH,  // the flag's truth
+    HF_SWITCH,  // the flag's truth value
     HF_MAP,     // texts "theirs=ours" separated by blanks; ours may be "a/b" for flags "--a/--b", and empty without
                 // flags: then theirs is simply the only value that is supported
 };
@@ -34,12 +34,12 @@ enum hf_key_kind {
 struct hf_key {
     const char *key;
     enum hf_key_kind kind;
-    const char *flags;  // NULL: nothing of ours
+    const char *flags;  // NULL: we have no counterpart
     const char
         *fallback;  // where the member is absent or null; NULL: it must be there; "-": the flag keeps its default
     const char *map;
     int added;      // of a number: theirs is ours + added
-    bool has_null;  // 0 of ours is null there
+    bool has_null;  // our 0 is null there
 };
 
 // A flag that every model of the family has.
@@ -51,9 +51,9 @@ struct hf_family {
     const char *model_type;
     const char *architecture;      // of the model with its head
     const char *architecture_mlm;  // of a BERT without the sentence head, else NULL
-    const char *prefix;            // before all names but the head's; files of a bare model lack it
-    const char *embedding, *head;  // theirs; the head is absent where it is tied
-    const char *tie;               // "true" or "false" where config.json does not say
+    const char *prefix;            // of all names but the head's; files of a bare model lack it
+    const char *embedding, *head;  // theirs; the head is absent if it is tied
+    const char *tie;               // "true" or "false" if config.json does not say
     const struct hf_row *rows;
     const char *const *ignored;  // patterns of buffers that are no parameters; NULL at the end
     const struct hf_key *keys;

@@ -1,7 +1,7 @@
-// A model on disk as our parameters: what they are called, their shapes, and their elements one parameter at a time,
-// so that a model of any size can be converted with memory for its largest tensor. Three kinds of folders can stand
-// behind it: checkpoints of ours, of Hugging Face (config.json and safetensors or torch files) and of Megatron-LM
-// (mp_rank_…/model_optim_rng.pt, any tensor and pipeline parallelism). Nothing in a folder is ever executed.
+// A model on disk in terms of our parameters: their names, shapes, and their elements one parameter at a time, so that
+// a model of any size can be converted with memory for its largest tensor. Three kinds of folders can be behind it: our
+// own checkpoints, those of Hugging Face (config.json and safetensors or torch files), and those of Megatron-LM
+// (mp_rank_…/model_optim_rng.pt, with any tensor and pipeline parallelism). Nothing in a folder is ever executed.
 #ifndef CHECKPOINT_MODEL_SOURCE_H
 #define CHECKPOINT_MODEL_SOURCE_H
 
@@ -20,13 +20,13 @@ struct source_tensor {
 struct model_source {
     const char *kind;      // "bevatron", "huggingface", "megatron"
     char *path;            // the folder that was opened
-    struct config config;  // the flags of the model and, where it has one, of its tokenizer; validated
+    struct config config;  // the flags of the model and, if it has one, of its tokenizer; validated
     struct param_list params;
     struct source_tensor *tensors;  // one per parameter, in their order
     size_t count;
-    struct checkpoint_state state;       // iteration, samples; zero where it says nothing
-    struct checkpoint_file_list files;   // tokenizer and other files that belong to the model
-    struct json *foreign_config;         // config.json of Hugging Face, NULL otherwise
+    struct checkpoint_state state;       // iteration and samples; zero if the folder does not say
+    struct checkpoint_file_list files;   // the tokenizer's and other files that belong to the model
+    struct json *foreign_config;         // config.json of Hugging Face; NULL otherwise
     const struct model_source_kind *of;  // how tensors are read
     void *detail;
 };
@@ -34,17 +34,17 @@ struct model_source {
 struct model_source_options {
     const char *path;
     int64_t step;             // --ckpt-step: -1 for the latest; not for Hugging Face
-    int64_t attention_heads;  // for Megatron's oldest files, which do not say; 0 where not given
-    bool skip_checksums;      // of our own checkpoints
+    int64_t attention_heads;  // for Megatron's oldest files, which do not say; 0 if not given
+    bool skip_checksums;      // for our own checkpoints
 };
 
 // Finds out what the folder is, reads its configuration, and checks that it has every parameter of the model in the
-// right shape and nothing else; what is missing, left over or of another shape is named.
+// right shape and nothing else. What is missing, left over or of another shape is named.
 int model_source_open(struct model_source *source, const struct model_source_options *options);
 void model_source_close(struct model_source *source);  // safe on a zeroed one
-// The elements of tensor i, row-major, into `to` of its bytes.
+// Reads the elements of tensor i, row-major, into `to`, which holds its bytes.
 int model_source_read(struct model_source *source, size_t i, void *to);
-// Whether the folder is one of Hugging Face or Megatron: model_source_open reads it and checkpoint_find does not.
+// Whether the folder is one of Hugging Face or Megatron, which model_source_open reads and checkpoint_find does not.
 bool model_source_is_foreign(const char *path);
 
 // Fills named tensors on a device, as checkpoint_load_tensors does.
@@ -55,17 +55,17 @@ int model_source_load(struct model_source *source, struct device *device, const 
 
 struct model_write {
     struct model_source *source;
-    const char *folder;    // must not exist yet, or be empty; of ours: the folder of --save
-    bool has_dtype;        // else every tensor keeps its own
+    const char *folder;    // must not exist yet, or be empty; for our own format, the folder of --save
+    bool has_dtype;        // otherwise every tensor keeps its own
     enum dtype dtype;      // fp32, bf16 or fp16
     const char *family;    // Hugging Face: NULL for the first that fits
-    uint64_t shard_bytes;  // Hugging Face: the most a file holds
-    int64_t vocab_size;    // Hugging Face: rows of the vocabulary that are written; 0 for all
+    uint64_t shard_bytes;  // Hugging Face: the most that a file holds
+    int64_t vocab_size;    // Hugging Face: how many rows of the vocabulary are written; 0 for all
 };
 
-// A checkpoint of ours, without an optimizer.
+// Our own format, without an optimizer.
 int model_write_ours(const struct model_write *write);
-// config.json, model.safetensors (or several with an index) and the tokenizer's files, as from_pretrained wants them.
+// config.json, model.safetensors (or several with an index) and the tokenizer's files, as from_pretrained expects them.
 int model_write_huggingface(const struct model_write *write);
 
 #endif

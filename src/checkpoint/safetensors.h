@@ -1,14 +1,14 @@
-// Safetensors, the file format of Hugging Face for tensors: nothing in it is ever executed.
+// Safetensors, Hugging Face's file format for tensors. Nothing in it is ever executed.
 //
 //   byte 0    u64 little-endian   N, bytes of the header
 //   byte 8    N bytes of JSON     {"__metadata__": {"key": "text", …},
 //                                  "name": {"dtype": "F32", "shape": [2, 3], "data_offsets": [begin, end]}, …}
 //                                 padded with blanks, so that the data begins at a multiple of 8
-//   8 + N     the data            offsets count from here; tensors lie one behind another without holes
+//   8 + N     the data            offsets count from here; tensors follow each other without holes
 //
-// The writer is told all tensors first and then takes their bytes in that order, in pieces of any size, so that
-// nothing but a piece need be in host memory. The reader treats its file as hostile: it accepts exactly files in
-// which every byte of the data belongs to exactly one tensor. Values are not looked at.
+// The writer is told about all tensors first and then takes their bytes in that order, in pieces of any size, so that
+// only one piece needs to be in host memory. The reader treats its file as hostile: it only accepts files in which
+// every byte of the data belongs to exactly one tensor. It does not look at values.
 #ifndef CHECKPOINT_SAFETENSORS_H
 #define CHECKPOINT_SAFETENSORS_H
 
@@ -18,7 +18,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-// More than any real file has; it bounds what a hostile one can make the parser allocate.
+// More than any real file has; bounds what a hostile file can make the parser allocate.
 enum { SAFETENSORS_MAX_HEADER_BYTES = 16 << 20 };
 
 struct safetensors_tensor {
@@ -37,7 +37,7 @@ struct safetensors_text {
     const char *key, *value;
 };
 
-// What a file is to hold; everything is borrowed.
+// What a file is to contain; everything is borrowed.
 struct safetensors_layout {
     const struct safetensors_tensor *tensors;
     size_t count;
@@ -53,21 +53,22 @@ struct safetensors_writer {
     uint64_t expected_bytes;  // of the whole file
 };
 
-// Size of the file a layout makes. -1 where the layout cannot be written: names twice, reserved or with NULs, sizes
-// beyond 64 bits.
+// The size of the file that a layout makes. -1 if the layout cannot be written: duplicate names, names that are
+// reserved or contain NULs, or sizes beyond 64 bits.
 int safetensors_file_bytes(const struct safetensors_layout *layout, uint64_t *bytes);
 // Creates the file under its temporary name and writes the header.
 int safetensors_create(struct safetensors_writer *writer, const char *path, const struct safetensors_layout *layout);
-// The next bytes of the data. After an error the writer is closed and nothing is left.
+// Writes the next bytes of the data. After an error the writer is closed and nothing is left.
 int safetensors_write(struct safetensors_writer *writer, const void *bytes, size_t count);
-// Ends the file once all bytes were given: durable under its name; the hash is of the whole file. text may be NULL.
+// Completes the file after all bytes were written: it is durable and has its name. The hash covers the whole file;
+// `text` may be NULL.
 int safetensors_commit(struct safetensors_writer *writer, char text[65]);
 void safetensors_abort(struct safetensors_writer *writer);
 
 // ---- reading ----
 
 struct safetensors {
-    struct file_map map;                 // nothing where the bytes are borrowed
+    struct file_map map;                 // empty if the bytes are borrowed
     char *path;                          // for messages; owned
     struct safetensors_tensor *tensors;  // sorted by name
     size_t count;
@@ -77,15 +78,15 @@ struct safetensors {
 };
 
 int safetensors_open(struct safetensors *file, const char *path);
-// The same over bytes that stay where they are until safetensors_close.
+// The same over bytes that must not move until safetensors_close.
 int safetensors_parse(struct safetensors *file, const void *bytes, size_t size, const char *name);
 void safetensors_close(struct safetensors *file);  // safe on a zeroed or closed one
 
-// NULL where there is none.
+// NULL if there is none.
 const struct safetensors_tensor *safetensors_find(const struct safetensors *file, const char *name);
 const char *safetensors_metadata(const struct safetensors *file, const char *key);
 
-// "fp32 (4, 256)" into text, for messages.
+// Writes "fp32 (4, 256)" to text, for messages.
 void safetensors_describe(const struct safetensors_tensor *tensor, char *text, size_t size);
 
 #endif

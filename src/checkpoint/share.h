@@ -1,7 +1,7 @@
-// A rank's share of a checkpoint. Tensors are written whole, each by one rank of those that hold it; they are dealt out
-// by size, so that all writers have about as much to do, and they go in turns: in each turn every writer is given one
-// tensor by those that hold slices of it, and then all write at once. So the largest tensor is all the host memory that
-// saving takes, unless it is to go on in the background. Internal to this folder.
+// A rank's share of a checkpoint. Tensors are written whole, each by one of the ranks that hold it. They are assigned
+// by size, so that all writers have about the same amount of work, and written in turns: in each turn, every writer
+// receives one tensor from the ranks that hold slices of it, and then all write at once. So saving needs host memory
+// for the largest tensor only, unless it goes on in the background. Internal to this folder.
 #ifndef CHECKPOINT_SHARE_H
 #define CHECKPOINT_SHARE_H
 
@@ -14,8 +14,8 @@ extern const char *const share_holds[SHARE_FILES];  // "model", "optimizer"
 // A tensor of either list.
 struct share_item {
     const struct checkpoint_tensor *tensor;
-    size_t number;  // in its list
-    int file;       // of which it is
+    size_t number;  // its index in its list
+    int file;       // which of the two files it belongs to
     int writer;     // rank of the stage
     int64_t turn;   // of its writer
     size_t bytes;
@@ -25,10 +25,10 @@ struct share_item {
 struct share_file {
     struct safetensors_tensor *entries;  // names are owned
     size_t count;
-    unsigned char **kept;  // host copies of the entries' elements, or NULL where they are not kept
+    unsigned char **kept;  // host copies of the entries' elements, or NULL if they are not kept
     struct safetensors_text metadata[3];
     char iteration[24];
-    uint64_t bytes;  // of the file; 0 where this rank has none
+    uint64_t bytes;  // of the file; 0 if this rank has none
     char *name;      // owned
     char sha256[65];
 };
@@ -40,8 +40,8 @@ struct share {
     int self, size;  // which share this is, of how many
 };
 
-// Who writes what: a stage's size shares, of which at most `writers` have something; this is number `self`. -1 where
-// the tensors make no file.
+// Decides who writes what: there are as many shares as ranks in the stage, of which at most `writers` are not empty;
+// this is number `self`. Returns -1 if the tensors cannot form a file.
 struct share_options {
     int self, size;
     int64_t writers;  // 0: one for every 64 MiB
@@ -52,10 +52,10 @@ void share_free(struct share *share);
 // file].
 char *share_file_name(int file, const int64_t *sizes, int rank, int ranks);
 
-// Takes part in all turns and writes this rank's files into the folder. On -1 nothing of them is left; the turns are
-// gone through all the same, so that no other rank waits for this one.
+// Takes part in all turns and writes this rank's files to the folder. If it fails, nothing of them is left, but it
+// still goes through the turns, so that no other rank waits for this one.
 int share_write(struct share *share, const struct checkpoint_save *save, const char *folder);
-// The same in two halves: copies everything to host memory, and writes it.
+// The same in two halves: copies everything to host memory, then writes it.
 int share_keep(struct share *share, const struct checkpoint_save *save);
 int share_write_kept(struct share *share, const char *folder);
 

@@ -1,5 +1,5 @@
-// Moving tensors between a device and a file in pieces, so that host memory for one piece is all that is needed.
-// Where device memory is host memory there is no piece and no copy. Internal to this folder.
+// Moves tensors between a device and a file in pieces, so that host memory for one piece is enough. If device memory is
+// host memory, there is no piece and no copy. Internal to this folder.
 #ifndef CHECKPOINT_STAGE_H
 #define CHECKPOINT_STAGE_H
 
@@ -8,13 +8,13 @@
 
 struct stage {
     struct device *device;
-    void *piece;  // NULL until needed
+    void *piece;  // NULL until it is needed
 };
 
 // Appends the elements of a contiguous tensor to the file.
 int stage_out(struct stage *stage, struct tensor from, struct safetensors_writer *writer);
-// Fills a contiguous tensor from a file's tensor of as many elements, converting where the float types differ. The
-// file must stay open until stage_end.
+// Fills a contiguous tensor from a file's tensor with as many elements, converting if the float types differ. The file
+// must stay open until stage_end.
 int stage_in(struct stage *stage, struct tensor to, const struct safetensors_tensor *from);
 // Waits for the copies and frees the piece.
 void stage_end(struct stage *stage);

@@ -1,6 +1,6 @@
-// Files of torch.save, both containers: the zip archive (since torch 1.6) and the run of pickles before it. Reading
-// executes nothing; see torch_pickle.h for what is accepted. Tensors keep the strides they were saved with, and their
-// bytes are compared with the archive's checksum when they are first read.
+// Files of torch.save in both containers: the zip archive (since torch 1.6) and the sequence of pickles before it.
+// Reading executes nothing; see torch_pickle.h for what is accepted. Tensors keep the strides they were saved with, and
+// their bytes are compared with the archive's checksum when they are first read.
 #ifndef CHECKPOINT_TORCH_FILE_H
 #define CHECKPOINT_TORCH_FILE_H
 
@@ -9,18 +9,18 @@
 #include "checkpoint/torch_zip.h"
 
 struct torch_file {
-    struct file_map map;         // nothing where the bytes are borrowed
+    struct file_map map;         // empty if the bytes are borrowed
     char *path;                  // for messages; owned
     struct torch_zip zip;        // empty for the legacy container
-    struct torch_pickle pickle;  // pickle.root is what was saved
+    struct torch_pickle pickle;  // pickle.root is the object that was saved
 };
 
 int torch_open(struct torch_file *file, const char *path);
-// The same over bytes that stay where they are until torch_close.
+// The same over bytes that must not move until torch_close.
 int torch_parse(struct torch_file *file, const void *bytes, size_t size, const char *name);
 void torch_close(struct torch_file *file);  // safe on a zeroed one
 
-// Elements of a tensor of a readable type, in row-major order, into `to` of count × dtype bytes.
+// The elements of a tensor of a readable type, in row-major order, into `to`, which holds count × dtype bytes.
 int torch_read(const struct torch_file *file, const struct torch_tensor *tensor, void *to);
 int64_t torch_tensor_count(const struct torch_tensor *tensor);
 // "float32 (4, 256)" into text, for messages.

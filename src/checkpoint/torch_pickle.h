@@ -1,10 +1,10 @@
-// A pickle read as data. Python's pickle is a program for a small stack machine whose REDUCE may call anything; here
-// the machine builds plain values and calls nothing. The only names a file may mention are those of a list: containers,
-// tensors and their storages become values, the rest of the list (numpy arrays, enumerations of Megatron, …) become
-// opaque values that nobody looks into, and every other name is an error that says it.
+// Reads a pickle as data. Python's pickle is a program for a small stack machine whose REDUCE may call anything; here
+// the machine builds plain values and calls nothing. A file may only mention the names on a list. Containers, tensors
+// and their storages become values; the other names on the list (numpy arrays, Megatron's enumerations, …) become
+// opaque values that nobody looks into; and any other name is an error that says so.
 //
-// Values live in one arena and may refer to each other in any way, circles included: whoever walks them bounds his
-// depth. What a file can make the reader allocate is bounded by its own length.
+// Values live in one arena and may refer to each other in any way, including cycles, so whoever walks them must bound
+// the depth. What a file can make the reader allocate is bounded by its own length.
 #ifndef CHECKPOINT_TORCH_PICKLE_H
 #define CHECKPOINT_TORCH_PICKLE_H
 
@@ -24,16 +24,16 @@ enum torch_type {
     TORCH_STORAGE,
     TORCH_TENSOR,
     TORCH_NAME,    // module.name, for instance torch.FloatStorage
-    TORCH_OPAQUE,  // made by a name that is not looked into; `name` says which
+    TORCH_OPAQUE,  // made by a name that is not looked into; `name` says by which
 };
 
-// Element types of storages. Those without a counterpart among ours can be skipped but not read.
+// Element types of storages. Those without a counterpart of ours can be skipped but not read.
 struct torch_dtype {
     const char *storage;  // "FloatStorage"
     const char *name;     // "float32"
     size_t bytes;
     bool is_readable;
-    enum dtype dtype;  // where readable
+    enum dtype dtype;  // if readable
 };
 
 struct torch_storage {
@@ -42,7 +42,7 @@ struct torch_storage {
     int64_t count;  // elements
     // Set by the container.
     const unsigned char *data;
-    const void *entry;  // what proves its bytes, or NULL
+    const void *entry;  // what verifies its bytes, or NULL
     bool is_proven;
 };
 
@@ -61,12 +61,12 @@ struct torch_value {
         int64_t integer;
         double real;
         struct {
-            const char *text;  // NUL-terminated copy; may hold NULs
+            const char *text;  // NUL-terminated copy; may contain NULs
             size_t length;
         };
         struct {
             struct torch_value **items;  // dict: key, value, key, value, …
-            size_t count, capacity;      // dict: of pairs times two
+            size_t count, capacity;      // dict: twice the number of pairs
         };
         struct torch_storage *storage;
         struct torch_tensor tensor;
@@ -77,22 +77,22 @@ struct torch_value {
 struct torch_pickle {
     struct torch_value *root;
     struct torch_block *blocks;       // the arena
-    struct torch_storage **storages;  // every one mentioned, each key once
+    struct torch_storage **storages;  // every one that is mentioned, each key once
     size_t storage_count;
-    size_t *slots;  // hash table over storages: index + 1, 0 where free
+    size_t *slots;  // hash table over storages: index + 1, 0 if free
     size_t slot_count;
     size_t used_bytes;  // where the pickle ended
 };
 
 enum { TORCH_MAX_PICKLE_BYTES = 32 << 20 };
 
-// Runs one pickle that begins at bytes; more may follow it.
+// Runs the pickle that begins at `bytes`; more may follow it.
 int torch_pickle_parse(struct torch_pickle *pickle, const unsigned char *bytes, size_t size);
 void torch_pickle_free(struct torch_pickle *pickle);  // safe on a zeroed one
 
-// The value of a text key, NULL where there is none or it is no dict. Of equal keys the last counts, as in Python.
+// The value of a text key; NULL if there is none or this is not a dict. Of equal keys the last counts, as in Python.
 const struct torch_value *torch_get(const struct torch_value *dict, const char *key);
-// The storage of a key, NULL where it is not mentioned.
+// The storage of a key; NULL if it is not mentioned.
 struct torch_storage *torch_find_storage(const struct torch_pickle *pickle, const char *key);
 
 #endif

@@ -1,6 +1,6 @@
-// The zip container of torch.save: entries that are stored, never compressed, so that an entry is a stretch of the
-// file. The reader treats its file as hostile: it accepts no compressed or encrypted entry (so nothing can swell), no
-// two entries of one name, no two that share a byte, and no entry that reaches outside the file. Zip64 is understood.
+// The zip container of torch.save. Its entries are stored, never compressed, so an entry is a range of the file. The
+// reader treats its file as hostile: it accepts no compressed or encrypted entry (so nothing can expand), no two
+// entries with the same name or a common byte, and no entry that reaches outside the file. Zip64 is understood.
 // Internal to this folder.
 #ifndef CHECKPOINT_TORCH_ZIP_H
 #define CHECKPOINT_TORCH_ZIP_H
@@ -21,7 +21,7 @@ struct torch_zip {
     size_t count;
 };
 
-// Messages say what is wrong with the file and not which file it is: that is the caller's to add.
+// Messages say what is wrong with the file but not which file it is; the caller adds that.
 int torch_zip_parse(struct torch_zip *zip, const unsigned char *bytes, size_t size);
 void torch_zip_free(struct torch_zip *zip);  // safe on a zeroed one
 // NULL where there is none.

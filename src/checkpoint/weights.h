@@ -1,5 +1,5 @@
-// The named tensors of one or several files, safetensors or torch, as one list. Nothing is copied on opening: files
-// are mapped, and a tensor's elements are read when they are asked for.
+// The named tensors of one or several files, safetensors or torch, as one list. Opening copies nothing: files are
+// mapped, and a tensor's elements are read when they are asked for.
 #ifndef CHECKPOINT_WEIGHTS_H
 #define CHECKPOINT_WEIGHTS_H
 
@@ -9,8 +9,8 @@
 struct weight {
     char *name;  // owned
     bool is_readable;
-    enum dtype dtype;         // where readable
-    const char *other_dtype;  // of safetensors that are not
+    enum dtype dtype;         // if readable
+    const char *other_dtype;  // of unreadable safetensors
     int rank;
     int64_t shape[TENSOR_MAX_RANK];
     size_t bytes;  // of all elements
@@ -31,25 +31,25 @@ struct weights {
 
 // Adds every tensor of a file.
 int weights_add_safetensors(struct weights *weights, const char *path);
-// Adds every tensor that the members of a dict are; values of other types are left out.
+// Adds every tensor among the members of a dict; values of other types are left out.
 int weights_add_torch(struct weights *weights, const char *path);
 // Adds a tensor of a file that is already in the list; the name is copied.
 void weights_add_tensor(struct weights *weights, const char *name, const struct torch_file *file,
                         const struct torch_tensor *tensor);
-// Opens a torch file that stays open as long as the list, without adding anything.
+// Opens a torch file that stays open as long as the list does, without adding anything.
 int weights_open_torch(struct weights *weights, const char *path, const struct torch_file **file);
-// Sorts; -1 where two tensors have one name.
+// Sorts the list; -1 if two tensors have the same name.
 int weights_sort(struct weights *weights);
 void weights_close(struct weights *weights);  // safe on a zeroed one
 
 // The model of a Hugging Face folder: model.safetensors or pytorch_model.bin, whole or in the files that an index
-// names. An index that does not agree with its files is an error that lists the names.
+// names. An index that disagrees with its files is an error that lists the names.
 int weights_open_folder(struct weights *weights, const char *folder);
-// A part of an iter_… folder of ours: "model" or "optimizer".
+// One part of our own iter_… folder: "model" or "optimizer".
 int weights_open_checkpoint(struct weights *weights, const char *path, const char *part);
 
 const struct weight *weights_find(const struct weights *weights, const char *name);  // NULL where there is none
-// The elements, row-major, into `to` of weight->bytes.
+// The elements, row-major, into `to`, which holds weight->bytes.
 int weight_read(const struct weight *weight, void *to);
 // "fp32 (4, 256)" into text, for messages.
 void weight_describe(const struct weight *weight, char *text, size_t size);
