@@ -20,6 +20,16 @@ void sha256_final(struct sha256 *hash, unsigned char digest[32]);
 void sha256_hex(const unsigned char digest[32], char text[65]);
 int sha256_file(const char *path, char text[65]);
 
+// Places in a stream whose running digest is wanted: what the SHA-256 would be if the stream ended there, its first 48
+// bits. Two streams that agree at one place and differ at the next differ in the bytes between them.
+struct sha256_marks {
+    const uint64_t *ends;  // ascending
+    uint64_t *sums;        // set as the places are passed
+    size_t count, next;    // next: how many are set
+};
+void sha256_update_marked(struct sha256 *hash, const void *bytes, size_t count, struct sha256_marks *marks);
+int sha256_file_marked(const char *path, char text[65], struct sha256_marks *marks);
+
 void md5_hex(const void *bytes, size_t count, char text[33]);
 uint32_t crc32c(const void *bytes, size_t count);
 uint32_t crc32c_masked(const void *bytes, size_t count);

@@ -138,8 +138,34 @@ void sha256_hex(const unsigned char digest[32], char text[65]) {
     text[64] = '\0';
 }
 
+static uint64_t running_sum(const struct sha256 *hash) {
+    struct sha256 copy = *hash;
+    unsigned char digest[32];
+    uint64_t sum = 0;
+    sha256_final(&copy, digest);
+    for (int i = 0; i < 6; i++)
+        sum = sum << 8 | digest[i];
+    return sum;
+}
+
+void sha256_update_marked(struct sha256 *hash, const void *bytes, size_t count, struct sha256_marks *marks) {
+    const unsigned char *at = bytes;
+    for (;;) {
+        for (; marks->next < marks->count && marks->ends[marks->next] <= hash->total_bytes; marks->next++)
+            marks->sums[marks->next] = running_sum(hash);
+        if (count == 0)
+            return;
+        uint64_t left = marks->next < marks->count ? marks->ends[marks->next] - hash->total_bytes : count;
+        size_t piece = left < count ? (size_t)left : count;
+        sha256_update(hash, at, piece);
+        at += piece;
+        count -= piece;
+    }
+}
+
 // Adds all of an open file.
-static int add_file(struct sha256 *hash, int descriptor, unsigned char *chunk, const char *path) {
+static int add_file(struct sha256 *hash, int descriptor, unsigned char *chunk, struct sha256_marks *marks,
+                    const char *path) {
     for (;;) {
         TRY(interrupt_check());
         ssize_t count = read(descriptor, chunk, FILE_CHUNK_BYTES);
@@ -149,11 +175,16 @@ static int add_file(struct sha256 *hash, int descriptor, unsigned char *chunk, c
             return error_set("cannot read %s: %s", path, strerror(errno));
         if (count == 0)
             return 0;
-        sha256_update(hash, chunk, (size_t)count);
+        sha256_update_marked(hash, chunk, (size_t)count, marks);
     }
 }
 
 int sha256_file(const char *path, char text[65]) {
+    struct sha256_marks none = {0};
+    return sha256_file_marked(path, text, &none);
+}
+
+int sha256_file_marked(const char *path, char text[65], struct sha256_marks *marks) {
     struct sha256 hash;
     unsigned char digest[32];
     int descriptor = open(path, O_RDONLY | O_CLOEXEC);
@@ -163,7 +194,7 @@ int sha256_file(const char *path, char text[65]) {
     int result = chunk ? 0 : error_set_code(EXIT_CODE_OUT_OF_MEMORY, "no memory to read %s", path);
     sha256_init(&hash);
     if (result == 0)
-        result = add_file(&hash, descriptor, chunk, path);
+        result = add_file(&hash, descriptor, chunk, marks, path);
     sha256_final(&hash, digest);
     sha256_hex(digest, text);
     free(chunk);

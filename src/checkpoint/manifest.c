@@ -7,7 +7,9 @@
 #include "base/hash.h"
 #include "base/json.h"
 #include "base/memory.h"
+#include "checkpoint/proof.h"
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,7 +17,10 @@ static const char file_name[] = "manifest.json";
 static const char format_name[] = "bevatron-checkpoint";
 
 // Bounds on what a hostile manifest can cost; a checkpoint has a handful of files.
-enum { MAX_BYTES = 4 << 20, MAX_FILES = 10000 };
+enum { MAX_BYTES = 16 << 20, MAX_FILES = 10000 };
+
+// The digits of a running sum.
+enum { SUM_DIGITS = 12 };
 
 void manifest_add(struct manifest *manifest, struct manifest_file file) {
     manifest->files = memory_realloc(manifest->files, (manifest->count + 1) * sizeof manifest->files[0]);
@@ -26,9 +31,21 @@ void manifest_free(struct manifest *manifest) {
     for (size_t i = 0; i < manifest->count; i++) {
         free(manifest->files[i].name);
         free(manifest->files[i].holds);
+        free(manifest->files[i].sums);
     }
     free(manifest->files);
     *manifest = (struct manifest){0};
+}
+
+static void write_sums(struct json_writer *json, const struct manifest_file *file) {
+    json_key(json, "sums");
+    json_begin_array(json);
+    for (size_t i = 0; i < file->sum_count; i++) {
+        char text[SUM_DIGITS + 8];
+        (void)snprintf(text, sizeof text, "%0*" PRIx64, SUM_DIGITS, file->sums[i]);
+        json_cstring(json, text);
+    }
+    json_end_array(json);
 }
 
 int manifest_write(const struct manifest *manifest, const char *folder) {
@@ -54,6 +71,8 @@ int manifest_write(const struct manifest *manifest, const char *folder) {
         json_int(&json, (int64_t)file->bytes);
         json_key(&json, "sha256");
         json_cstring(&json, file->sha256);
+        if (file->sums)
+            write_sums(&json, file);
         json_end_object(&json);
     }
     json_end_array(&json);
@@ -84,9 +103,42 @@ static bool is_known_part(const char *holds) {
     return false;
 }
 
+static int read_sums(struct manifest_file *file, const struct json *sums) {
+    if (!sums)
+        return 0;
+    if (sums->type != JSON_ARRAY || sums->count == 0)
+        return error_set("the sums of \"%.64s\" are no list", file->name);
+    file->sums = memory_alloc(sums->count * sizeof file->sums[0]);
+    file->sum_count = sums->count;
+    for (size_t i = 0; i < sums->count; i++) {
+        const struct json *sum = &sums->items[i];
+        if (sum->type != JSON_STRING || sum->length != SUM_DIGITS ||
+            strspn(sum->string, "0123456789abcdef") != SUM_DIGITS)
+            return error_set("sum %zu of \"%.64s\" is not %d hexadecimal digits", i, file->name, SUM_DIGITS);
+        file->sums[i] = strtoull(sum->string, NULL, 16);
+    }
+    return 0;
+}
+
+// What may be left out must not be lost by a changed letter either, so there are no other members.
+static int check_members(const struct json *entry) {
+    static const char *const known[] = {"name", "holds", "bytes", "sha256", "sums"};
+    for (size_t i = 0; entry->type == JSON_OBJECT && i < entry->count; i++) {
+        bool is_known = false;
+        for (size_t k = 0; k < sizeof known / sizeof known[0]; k++)
+            is_known = is_known || strcmp(entry->keys[i].string, known[k]) == 0;
+        if (!is_known)
+            return error_set("a file's entry has a member \"%.64s\", which this program does not know; the manifest "
+                             "was changed, or a newer program wrote it",
+                             entry->keys[i].string);
+    }
+    return 0;
+}
+
 static int read_file_entry(struct manifest *manifest, const struct json *entry) {
     const char *name = NULL, *holds = NULL, *sha256 = NULL;
     int64_t bytes = 0;
+    TRY(check_members(entry));
     TRY(json_get_string(entry, "name", &name));
     TRY(json_get_string(entry, "holds", &holds));
     TRY(json_get_string(entry, "sha256", &sha256));
@@ -105,8 +157,9 @@ static int read_file_entry(struct manifest *manifest, const struct json *entry) 
     }
     struct manifest_file file = {.name = memory_string(name), .holds = memory_string(holds), .bytes = (uint64_t)bytes};
     memcpy(file.sha256, sha256, 65);
+    int result = read_sums(&file, json_member(entry, "sums"));
     manifest_add(manifest, file);
-    return 0;
+    return result;
 }
 
 static int read_tree(struct manifest *manifest, const struct json *root) {
@@ -159,24 +212,6 @@ int manifest_read(struct manifest *manifest, const char *folder) {
     return result;
 }
 
-static int verify_file(const struct manifest_file *file, const char *path, bool skip_checksums) {
-    uint64_t bytes = 0;
-    TRY(file_size(path, &bytes));
-    if (bytes != file->bytes)
-        return error_set("%s has %" PRIu64 " bytes and the manifest says %" PRIu64 "; it was cut, changed or swapped",
-                         path, bytes, file->bytes);
-    if (skip_checksums)
-        return 0;
-    char sha256[65];
-    TRY(sha256_file(path, sha256));
-    if (strcmp(sha256, file->sha256) != 0)
-        return error_set(
-            "%s has the right size but not the SHA-256 of the manifest (%.12s…, expected %.12s…): its bytes "
-            "have changed",
-            path, sha256, file->sha256);
-    return 0;
-}
-
 struct dealt_file {
     size_t number;
     uint64_t bytes;
@@ -217,7 +252,7 @@ int manifest_verify(const struct manifest *manifest, const char *folder, const s
         if (!is_own[i])
             continue;
         char *path = file_join(folder, manifest->files[i].name);
-        result = verify_file(&manifest->files[i], path, proof->skip_checksums);
+        result = proof_file(&manifest->files[i], path, proof->skip_checksums);
         free(path);
     }
     free(is_own);

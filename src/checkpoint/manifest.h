@@ -3,7 +3,11 @@
 // over several files; a reader looks for a tensor in all that hold the part.
 //
 //   {"format": "bevatron-checkpoint", "version": 1, "iteration": 10,
-//    "files": [{"name": "model.safetensors", "holds": "model", "bytes": 1234, "sha256": "…"}, …]}
+//    "files": [{"name": "model.safetensors", "holds": "model", "bytes": 1234, "sha256": "…",
+//               "sums": ["0123456789ab", …]}, …]}
+//
+// The sums of a safetensors file are running ones, at the end of its header and of each of its tensors in the order of
+// their bytes (see sha256_marks): where a file is damaged, they tell in which tensor first.
 #ifndef CHECKPOINT_MANIFEST_H
 #define CHECKPOINT_MANIFEST_H
 
@@ -18,6 +22,8 @@ struct manifest_file {
     char *holds;  // "model", "optimizer", "state", "config", "file"
     uint64_t bytes;
     char sha256[65];
+    uint64_t *sums;  // owned; NULL where the file has none: of older programs, and where it holds no tensors
+    size_t sum_count;
 };
 
 struct manifest {

@@ -50,7 +50,16 @@ struct safetensors_layout {
 struct safetensors_writer {
     struct file_writer file;
     struct sha256 hash;
-    uint64_t expected_bytes;  // of the whole file
+    uint64_t expected_bytes;    // of the whole file
+    uint64_t *ends;             // where the header ends, and each tensor; owned
+    struct sha256_marks marks;  // at those places; the sums are owned until they are handed out
+};
+
+// What a file was written as.
+struct safetensors_digest {
+    char sha256[65];
+    uint64_t *sums;  // running sums at the end of the header and of each tensor of the layout; to be freed
+    size_t count;
 };
 
 // The size of the file that a layout makes. -1 if the layout cannot be written: duplicate names, names that are
@@ -60,9 +69,9 @@ int safetensors_file_bytes(const struct safetensors_layout *layout, uint64_t *by
 int safetensors_create(struct safetensors_writer *writer, const char *path, const struct safetensors_layout *layout);
 // Writes the next bytes of the data. After an error the writer is closed and nothing is left.
 int safetensors_write(struct safetensors_writer *writer, const void *bytes, size_t count);
-// Completes the file after all bytes were written: it is durable and has its name. The hash covers the whole file;
-// `text` may be NULL.
-int safetensors_commit(struct safetensors_writer *writer, char text[65]);
+// Completes the file after all bytes were written: it is durable and has its name. `digest` may be NULL; it is not set
+// on -1.
+int safetensors_commit(struct safetensors_writer *writer, struct safetensors_digest *digest);
 void safetensors_abort(struct safetensors_writer *writer);
 
 // ---- reading ----
@@ -86,6 +95,8 @@ void safetensors_close(struct safetensors *file);  // safe on a zeroed or closed
 const struct safetensors_tensor *safetensors_find(const struct safetensors *file, const char *name);
 const char *safetensors_metadata(const struct safetensors *file, const char *key);
 
+// The tensors in the order of their bytes, to be freed.
+const struct safetensors_tensor **safetensors_order(const struct safetensors *file);
 // Writes "fp32 (4, 256)" to text, for messages.
 void safetensors_describe(const struct safetensors_tensor *tensor, char *text, size_t size);
 

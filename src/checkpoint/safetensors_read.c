@@ -271,3 +271,20 @@ void safetensors_describe(const struct safetensors_tensor *tensor, char *text, s
     (void)snprintf(text, size, "%s", buffer_string(&out));
     buffer_free(&out);
 }
+
+// A tensor without bytes stands before the one that begins where it does.
+static int compare_data(const void *a, const void *b) {
+    const struct safetensors_tensor *x = *(const struct safetensors_tensor *const *)a,
+                                    *y = *(const struct safetensors_tensor *const *)b;
+    if (x->data != y->data)
+        return x->data < y->data ? -1 : 1;
+    return x->bytes < y->bytes ? -1 : x->bytes > y->bytes;
+}
+
+const struct safetensors_tensor **safetensors_order(const struct safetensors *file) {
+    const struct safetensors_tensor **order = memory_alloc((file->count + 1) * sizeof order[0]);
+    for (size_t i = 0; i < file->count; i++)
+        order[i] = &file->tensors[i];
+    qsort(order, file->count, sizeof order[0], compare_data);
+    return order;
+}

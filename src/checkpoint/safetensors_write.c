@@ -69,8 +69,8 @@ static void write_tensor(struct json_writer *json, const struct safetensors_tens
     json_end_object(json);
 }
 
-// Appends the length field and the padded JSON; *file_bytes is header and data together.
-static int make_header(struct buffer *out, const struct safetensors_layout *layout, uint64_t *file_bytes) {
+// Appends the length field and the padded JSON; ends[0] is where the data begins, ends[i + 1] where tensor i ends.
+static int make_header(struct buffer *out, const struct safetensors_layout *layout, uint64_t *ends) {
     TRY(check_names(layout));
     buffer_append(out, "\0\0\0\0\0\0\0", 8);
     struct json_writer json = {.out = out};
@@ -85,6 +85,7 @@ static int make_header(struct buffer *out, const struct safetensors_layout *layo
             return error_set("the tensors up to \"%s\" have more bytes than 63 bits can count",
                              layout->tensors[i].name);
         write_tensor(&json, &layout->tensors[i], begin, end);
+        ends[i + 1] = end;
     }
     json_end_object(&json);
     while (out->length % 8 != 0)
@@ -94,25 +95,46 @@ static int make_header(struct buffer *out, const struct safetensors_layout *layo
         return error_set("%zu tensors make a header of %zu bytes, and the reader takes %d at most; write several files",
                          layout->count, out->length - 8, SAFETENSORS_MAX_HEADER_BYTES);
     memcpy(out->data, &length, 8);  // little-endian, as everything this program runs on
-    *file_bytes = out->length + end;
+    ends[0] = 0;
+    for (size_t i = 0; i <= layout->count; i++)
+        ends[i] += out->length;
     return 0;
+}
+
+static uint64_t *alloc_ends(const struct safetensors_layout *layout) {
+    return memory_alloc((layout->count + 1) * sizeof(uint64_t));
 }
 
 int safetensors_file_bytes(const struct safetensors_layout *layout, uint64_t *bytes) {
     struct buffer header = {0};
-    int result = make_header(&header, layout, bytes);
+    uint64_t *ends = alloc_ends(layout);
+    int result = make_header(&header, layout, ends);
+    *bytes = ends[layout->count];
+    free(ends);
     buffer_free(&header);
     return result;
+}
+
+static void free_marks(struct safetensors_writer *writer) {
+    free(writer->ends);
+    free(writer->marks.sums);
+    writer->ends = NULL;
+    writer->marks = (struct sha256_marks){0};
 }
 
 int safetensors_create(struct safetensors_writer *writer, const char *path, const struct safetensors_layout *layout) {
     *writer = (struct safetensors_writer){.file.descriptor = -1};
     struct buffer header = {0};
-    int result = make_header(&header, layout, &writer->expected_bytes);
+    writer->ends = alloc_ends(layout);
+    writer->marks = (struct sha256_marks){.ends = writer->ends, .sums = alloc_ends(layout), .count = layout->count + 1};
+    int result = make_header(&header, layout, writer->ends);
+    writer->expected_bytes = writer->ends[layout->count];
     if (result < 0)
         error_context("cannot write %s", path);
     else
         result = file_create(&writer->file, path);
+    if (result < 0)
+        free_marks(writer);
     if (result == 0) {
         sha256_init(&writer->hash);
         result = safetensors_write(writer, header.data, header.length);
@@ -123,20 +145,30 @@ int safetensors_create(struct safetensors_writer *writer, const char *path, cons
 
 int safetensors_write(struct safetensors_writer *writer, const void *bytes, size_t count) {
     CHECK(writer->file.written_bytes + count <= writer->expected_bytes);
-    TRY(file_write(&writer->file, bytes, count));
-    sha256_update(&writer->hash, bytes, count);
+    if (file_write(&writer->file, bytes, count) < 0) {
+        free_marks(writer);
+        return -1;
+    }
+    sha256_update_marked(&writer->hash, bytes, count, &writer->marks);
     return 0;
 }
 
-int safetensors_commit(struct safetensors_writer *writer, char text[65]) {
-    CHECK(writer->file.written_bytes == writer->expected_bytes);
-    unsigned char digest[32];
-    sha256_final(&writer->hash, digest);
-    if (text)
-        sha256_hex(digest, text);
-    return file_commit(&writer->file);
+int safetensors_commit(struct safetensors_writer *writer, struct safetensors_digest *digest) {
+    CHECK(writer->file.written_bytes == writer->expected_bytes && writer->marks.next == writer->marks.count);
+    int result = file_commit(&writer->file);
+    if (result == 0 && digest) {
+        unsigned char bytes[32];
+        sha256_final(&writer->hash, bytes);
+        sha256_hex(bytes, digest->sha256);
+        digest->sums = writer->marks.sums;
+        digest->count = writer->marks.count;
+        writer->marks.sums = NULL;
+    }
+    free_marks(writer);
+    return result;
 }
 
 void safetensors_abort(struct safetensors_writer *writer) {
     file_abort(&writer->file);
+    free_marks(writer);
 }

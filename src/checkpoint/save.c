@@ -23,6 +23,9 @@
 
 enum { DIGEST_WORDS = 8 };
 
+// More tensors than any model has; with more the manifest would grow beyond what its reader takes, and has no sums.
+enum { MOST_SUMS = 1 << 19 };
+
 struct checkpoint_job {
     struct checkpoint_save save;  // with copies of what is needed at the end
     struct checkpoint_state state;
@@ -33,7 +36,10 @@ struct checkpoint_job {
     struct share *shares;
     int share_count;
     int64_t *sizes;    // bytes of every rank's files, SHARE_FILES for each
+    int64_t *counts;   // how many tensors they hold
+    int64_t *firsts;   // where the sums of each begin, and where the last end
     int64_t *digests;  // and their SHA-256, DIGEST_WORDS for each, once all are written
+    int64_t *sums;     // running sums of all of them, one file's after another's, counts + 1 for each
     // What is done in the background: first every rank writes its share, then the first one publishes.
     pthread_t thread;
     bool has_thread, is_publishing;
@@ -75,12 +81,19 @@ static int make_folder(struct checkpoint_job *job) {
 }
 
 static void share_sizes(struct checkpoint_job *job) {
-    job->sizes = memory_alloc((size_t)(SHARE_FILES * job->ranks) * sizeof job->sizes[0]);
+    int files = SHARE_FILES * job->ranks;
+    job->sizes = memory_alloc((size_t)(3 * files + 1) * sizeof job->sizes[0]);
+    job->counts = job->sizes + files;
+    job->firsts = job->counts + files;
     for (int k = 0; k < job->share_count; k++)
-        for (int i = 0; i < SHARE_FILES; i++)
+        for (int i = 0; i < SHARE_FILES; i++) {
             job->sizes[SHARE_FILES * (job->rank + k) + i] = (int64_t)job->shares[k].files[i].bytes;
+            job->counts[SHARE_FILES * (job->rank + k) + i] = (int64_t)job->shares[k].files[i].count;
+        }
     if (job->all)
-        comm_max_i64(job->all, job->sizes, SHARE_FILES * job->ranks, "sizes of a checkpoint's files");
+        comm_max_i64(job->all, job->sizes, 2 * files, "sizes of a checkpoint's files");
+    for (int i = 0; i < files; i++)
+        job->firsts[i + 1] = job->firsts[i] + (job->sizes[i] > 0 ? job->counts[i] + 1 : 0);
 }
 
 // Every rank's files, with the digests all have sent.
@@ -96,6 +109,13 @@ static void list_files(const struct checkpoint_job *job, struct manifest *manife
             for (int w = 0; w < DIGEST_WORDS; w++)
                 (void)snprintf(file.sha256 + 8 * w, sizeof file.sha256 - 8 * (size_t)w, "%08x",
                                (unsigned)job->digests[DIGEST_WORDS * at + w]);
+            if (job->sums) {
+                const int64_t *sums = job->sums + job->firsts[at];
+                file.sum_count = (size_t)job->counts[at] + 1;
+                file.sums = memory_alloc(file.sum_count * sizeof file.sums[0]);
+                for (size_t s = 0; s < file.sum_count; s++)
+                    file.sums[s] = (uint64_t)sums[s];
+            }
             manifest_add(manifest, file);
         }
 }
@@ -113,9 +133,26 @@ static void gather_digests(struct checkpoint_job *job) {
     int64_t *words = job->digests = memory_alloc((size_t)count * sizeof words[0]);
     for (int k = 0; k < job->share_count; k++)
         for (int i = 0; i < SHARE_FILES; i++)
-            put_digest(words + DIGEST_WORDS * (SHARE_FILES * (job->rank + k) + i), job->shares[k].files[i].sha256);
+            put_digest(words + DIGEST_WORDS * (SHARE_FILES * (job->rank + k) + i),
+                       job->shares[k].files[i].digest.sha256);
     if (job->all)
         comm_max_i64(job->all, words, count, "digests of a checkpoint's files");
+}
+
+static void gather_sums(struct checkpoint_job *job) {
+    int64_t total = job->firsts[SHARE_FILES * job->ranks];
+    if (total > MOST_SUMS)
+        return;
+    job->sums = memory_alloc((size_t)(total + 1) * sizeof job->sums[0]);
+    for (int k = 0; k < job->share_count; k++)
+        for (int i = 0; i < SHARE_FILES; i++) {
+            const struct safetensors_digest *digest = &job->shares[k].files[i].digest;
+            int64_t *sums = job->sums + job->firsts[SHARE_FILES * (job->rank + k) + i];
+            for (size_t s = 0; s < digest->count; s++)
+                sums[s] = (int64_t)digest->sums[s];
+        }
+    if (job->all)
+        comm_max_i64(job->all, job->sums, (int)total, "sums of a checkpoint's tensors");
 }
 
 // What is left when all ranks' files stand in the folder.
@@ -234,6 +271,7 @@ static void close_job(struct checkpoint_job *job) {
     free(job->temporary);
     free(job->sizes);
     free(job->digests);
+    free(job->sums);
     free(job);
 }
 
@@ -275,6 +313,7 @@ static int end_writing(struct checkpoint_job *job, int status) {
     if (agree(job, status, "checkpoint written") < 0)
         return undo(job);
     gather_digests(job);
+    gather_sums(job);
     return 0;
 }
 

@@ -133,6 +133,7 @@ void share_free(struct share *share) {
         free(file->kept);
         free(file->entries);
         free(file->name);
+        free(file->digest.sums);
     }
     free(share->items);
     *share = (struct share){0};
@@ -178,7 +179,7 @@ static int go_on(struct writing *writing) {
         if (writing->written < file->count)
             return 0;
         if (file->bytes > 0) {
-            int result = safetensors_commit(&writing->writer, file->sha256);
+            int result = safetensors_commit(&writing->writer, &file->digest);
             writing->writer.file.descriptor = -1;
             TRY(result);
         }
@@ -279,7 +280,7 @@ static int write_kept_file(struct share_file *file, const char *folder) {
         file->kept[i] = NULL;
     }
     if (result == 0)
-        result = safetensors_commit(&writer, file->sha256);
+        result = safetensors_commit(&writer, &file->digest);
     if (result < 0)
         safetensors_abort(&writer);
     return result;

@@ -28,9 +28,9 @@ struct share_file {
     unsigned char **kept;  // host copies of the entries' elements, or NULL if they are not kept
     struct safetensors_text metadata[3];
     char iteration[24];
-    uint64_t bytes;  // of the file; 0 if this rank has none
-    char *name;      // owned
-    char sha256[65];
+    uint64_t bytes;                    // of the file; 0 if this rank has none
+    char *name;                        // owned
+    struct safetensors_digest digest;  // once it is written
 };
 
 struct share {

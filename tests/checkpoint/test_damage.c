@@ -1,5 +1,7 @@
 // Damage of every kind: each must be noticed, named and survived; none may crash a reader that skips the checksums.
+#include "base/memory.h"
 #include "checkpoint/manifest.h"
+#include "checkpoint/safetensors.h"
 #include "checkpoint/small_run.h"
 #include "checkpoint/temporary.h"
 #include "test.h"
@@ -63,6 +65,56 @@ TEST(flipped_bits) {
         buffer_free(&content);
         free(path);
     }
+    scene_remove(&scene);
+}
+
+// Which tensor a byte of a file belongs to, by the file's own header; NULL for the header.
+static const struct safetensors_tensor *tensor_at(const struct safetensors *file, size_t byte) {
+    for (size_t i = 0; i < file->count; i++) {
+        size_t begin = (size_t)(file->tensors[i].data - file->map.data);
+        if (byte >= begin && byte - begin < file->tensors[i].bytes)
+            return &file->tensors[i];
+    }
+    return NULL;
+}
+
+// Every byte of the tensors' files is damaged in turn: the message names the tensor and where it lies.
+TEST(tensors_are_named) {
+    struct scene scene = scene_create();
+    for (size_t f = 0; f < 2; f++) {
+        char *path = file_join(scene.path, files[f]), *copy = memory_printf("%s.copy", path);
+        struct buffer content = read_whole(path);
+        write_whole(copy, content.data, content.length);
+        struct safetensors whole;
+        EXPECT_OK(safetensors_open(&whole, copy));
+        for (size_t byte = 0; byte < content.length; byte += 3) {
+            const struct safetensors_tensor *tensor = tensor_at(&whole, byte);
+            char *expected = memory_string("in its header");
+            if (tensor) {
+                size_t begin = (size_t)(tensor->data - whole.map.data);
+                free(expected);
+                expected = memory_printf("tensor \"%s\", bytes %zu to %zu of the file", tensor->name, begin,
+                                         begin + tensor->bytes - 1);
+            }
+            content.data[byte] = (char)(content.data[byte] ^ 4);
+            // What comes behind the first damage changes nothing.
+            content.data[content.length - 1] = (char)(content.data[content.length - 1] ^ 1);
+            write_whole(path, content.data, content.length);
+            EXPECT_INT(checkpoint_verify(scene.path, false), -1);
+            if (!strstr(error_message(), expected))
+                test_fail("byte %zu of %s: \"%s\" is not in: %s", byte, files[f], expected, error_message());
+            content.data[byte] = (char)(content.data[byte] ^ 4);
+            content.data[content.length - 1] = (char)(content.data[content.length - 1] ^ 1);
+            free(expected);
+        }
+        write_whole(path, content.data, content.length);
+        safetensors_close(&whole);
+        EXPECT_INT(unlink(copy), 0);
+        buffer_free(&content);
+        free(path);
+        free(copy);
+    }
+    EXPECT_OK(checkpoint_verify(scene.path, false));
     scene_remove(&scene);
 }
 
@@ -275,6 +327,6 @@ TEST(divided_proof) {
     scene_remove(&scene);
 }
 
-TEST_MAIN(TEST_CASE(divided_proof), TEST_CASE(flipped_bits), TEST_CASE(cut_files), TEST_CASE(missing_and_swapped),
-          TEST_CASE(asked_for_by_number), TEST_CASE(garbled_marker), TEST_CASE(nothing_there),
-          TEST_CASE(hostile_manifest), TEST_CASE(moved_aside))
+TEST_MAIN(TEST_CASE(divided_proof), TEST_CASE(flipped_bits), TEST_CASE(tensors_are_named), TEST_CASE(cut_files),
+          TEST_CASE(missing_and_swapped), TEST_CASE(asked_for_by_number), TEST_CASE(garbled_marker),
+          TEST_CASE(nothing_there), TEST_CASE(hostile_manifest), TEST_CASE(moved_aside))

@@ -20,7 +20,7 @@ static const struct safetensors_text texts[] = {{"format", "pt"}, {"note", "line
 static const struct safetensors_layout example_layout = {
     .tensors = example, .count = 5, .metadata = texts, .metadata_count = 2};
 
-static int write_example(const char *path, char sha256[65]) {
+static int write_example(const char *path, struct safetensors_digest *digest) {
     struct safetensors_writer writer;
     TRY(safetensors_create(&writer, path, &example_layout));
     // In pieces that do not end where tensors end.
@@ -29,7 +29,7 @@ static int write_example(const char *path, char sha256[65]) {
     TRY(safetensors_write(&writer, brain, sizeof brain));
     TRY(safetensors_write(&writer, numbers, sizeof numbers));
     TRY(safetensors_write(&writer, "!", 1));
-    return safetensors_commit(&writer, sha256);
+    return safetensors_commit(&writer, digest);
 }
 
 static void check_example(const struct safetensors *file) {
@@ -55,11 +55,18 @@ static void check_example(const struct safetensors *file) {
 TEST(round_trip) {
     struct temporary folder = temporary_create();
     char *path = file_join(folder.path, "x.safetensors");
-    char written_hash[65], file_hash[65];
+    struct safetensors_digest written = {0};
+    char file_hash[65];
     uint64_t expected_bytes = 0, bytes = 0;
-    EXPECT_OK(write_example(path, written_hash));
+    EXPECT_OK(write_example(path, &written));
     EXPECT_OK(sha256_file(path, file_hash));
-    EXPECT_STRING(written_hash, file_hash);
+    EXPECT_STRING(written.sha256, file_hash);
+    // The running sums are those of the file up to each place, the last one the file's own.
+    EXPECT_INT(written.count, 6);
+    char last[13];
+    (void)snprintf(last, sizeof last, "%012llx", (unsigned long long)written.sums[5]);
+    EXPECT(strncmp(last, file_hash, 12) == 0);
+    free(written.sums);
     EXPECT_OK(safetensors_file_bytes(&example_layout, &expected_bytes));
     EXPECT_OK(file_size(path, &bytes));
     EXPECT_INT(bytes, expected_bytes);

@@ -23,6 +23,8 @@ file=$work/run/iter_0000004/optimizer-00003-of-00004.safetensors
 damage "$file"
 expect 0 "FALLING BACK to the checkpoint of iteration 2" "${train[@]}" --exit-interval 4 --load "$work/run"
 grep -q "rank [0-3]: $file has the right size but not the SHA-256" "$work/out" && pass || fail "the file is named"
+grep -qE 'the first damage is in tensor "exp_avg[a-z_.0-9]+", bytes [0-9]+ to [0-9]+ of the file' "$work/out" && pass ||
+    fail "the tensor is named"
 grep -q "iteration        3/" "$work/out" && pass || fail "it goes on from iteration 2"
 expect 216 "optimizer-00003-of-00004.safetensors" "${train[@]}" --exit-interval 4 --load "$work/run" --ckpt-step 4
 [ "$(grep -c "cannot be used" "$work/out")" = 1 ] && pass || fail "one rank says it"

@@ -1,0 +1,97 @@
+// One pass over the file gives its SHA-256 and the running sums on the way. See proof.h.
+#include "checkpoint/proof.h"
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/hash.h"
+#include "base/memory.h"
+#include "checkpoint/safetensors.h"
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+// Where the header of a file of tensors and each of its tensors end, as the file itself says.
+struct places {
+    struct safetensors file;
+    const struct safetensors_tensor **order;
+    uint64_t *ends;  // (count)
+    size_t count;
+};
+
+static void places_close(struct places *places) {
+    free(places->order);
+    free(places->ends);
+    safetensors_close(&places->file);
+}
+
+// A file that is damaged may have a header that makes no sense: then there are no places in it.
+static void places_open(struct places *places, const char *path) {
+    *places = (struct places){0};
+    if (safetensors_open(&places->file, path) < 0) {
+        error_clear();
+        return;
+    }
+    places->order = safetensors_order(&places->file);
+    places->count = places->file.count + 1;
+    places->ends = memory_alloc(places->count * sizeof places->ends[0]);
+    size_t data = 0;
+    for (size_t i = 0; i < places->file.count; i++)
+        data += places->order[i]->bytes;
+    places->ends[0] = places->file.map.size - data;
+    for (size_t i = 0; i < places->file.count; i++)
+        places->ends[i + 1] = places->ends[i] + places->order[i]->bytes;
+}
+
+// Adds to the present message where the first damaged byte is.
+static int name_place(const struct places *places, const struct manifest_file *file, const uint64_t *sums) {
+    size_t i = 0;
+    while (places->count == file->sum_count && i < file->sum_count && sums[i] == file->sums[i])
+        i++;
+    char *message = memory_string(error_message());
+    if (places->count != file->sum_count || i == 0)
+        error_set("%s; the damage is in its header, which says where each tensor lies", message);
+    else if (i < places->count)
+        error_set("%s; the first damage is in tensor \"%.200s\", bytes %" PRIu64 " to %" PRIu64 " of the file%s",
+                  message, places->order[i - 1]->name, places->ends[i - 1], places->ends[i] - 1,
+                  i + 1 < places->count ? ", and nothing is known of those behind it" : "");
+    free(message);
+    return -1;
+}
+
+static int prove_bytes(const struct manifest_file *file, const char *path, const struct places *places) {
+    uint64_t *sums = memory_alloc((places->count + 1) * sizeof sums[0]);
+    struct sha256_marks marks = {.ends = places->ends, .sums = sums, .count = places->count};
+    char sha256[65];
+    int result = sha256_file_marked(path, sha256, &marks);
+    if (result == 0 && strcmp(sha256, file->sha256) != 0) {
+        result =
+            error_set("%s has the right size but not the SHA-256 of the manifest (%.12s…, expected %.12s…): its bytes "
+                      "have changed",
+                      path, sha256, file->sha256);
+        if (file->sums)
+            result = name_place(places, file, sums);
+    } else if (result == 0 && file->sums &&
+               (places->count != file->sum_count || memcmp(sums, file->sums, file->sum_count * sizeof sums[0]) != 0)) {
+        result = error_set("%s is whole, but the sums that the manifest has of its tensors are others: the manifest "
+                           "was changed",
+                           path);
+    }
+    free(sums);
+    return result;
+}
+
+int proof_file(const struct manifest_file *file, const char *path, bool skip_checksums) {
+    uint64_t bytes = 0;
+    TRY(file_size(path, &bytes));
+    if (bytes != file->bytes)
+        return error_set("%s has %" PRIu64 " bytes and the manifest says %" PRIu64 "; it was cut, changed or swapped",
+                         path, bytes, file->bytes);
+    if (skip_checksums)
+        return 0;
+    struct places places = {0};
+    if (file->sums)
+        places_open(&places, path);
+    int result = prove_bytes(file, path, &places);
+    places_close(&places);
+    return result;
+}
