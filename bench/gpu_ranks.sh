@@ -1,37 +1,114 @@
 #!/usr/bin/env bash
-# Several ranks on one GPU: NCCL refuses them, so they talk over MPI through the host, and everything else is what a
-# cluster runs. Each layout's losses must be those of one rank on the same GPU within one part in ten thousand:
-#   bench/gpu_ranks.sh [BUILD_FOLDER]        (build/gpu by default, built where it is not)
+# Several ranks on one GPU: first over MPI through the host, then over NCCL, as on a cluster. NCCL refuses ranks of one
+# machine that share a GPU, so each says it is a machine of its own (NCCL_HOSTID), and they talk over sockets. Each
+# layout's losses must be those of one rank on the same GPU within one part in ten thousand, and a rank that stands still
+# or is killed must end the others:
+#   bench/gpu_ranks.sh [BUILD_FOLDER [mpi|nccl]]        (build/gpu by default, built where it is not; both)
+# GPU_RANKS_FLAGS are given to all runs, GPU_RANKS_MODELS are trained instead of gpt and llama.
+# Processes take turns on a GPU by time slices of milliseconds, and a collective needs several: the pass over NCCL has
+# small batches, and both run much faster where NVIDIA's MPS can be started.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 build=${1:-build/gpu}
 [ -x "$build/bevatron" ] || {
     cmake -S . -B "$build" -DCMAKE_BUILD_TYPE=Release -DBEVATRON_CUDA=ON "-DBEVATRON_CUDA_ARCHS=${GPU_CHECK_ARCHS:-90}" >/dev/null &&
-        cmake --build "$build" -j "$(nproc)" --target bevatron test_comm_nccl >/dev/null || exit 1
+        cmake --build "$build" -j "$(nproc)" --target bevatron test_comm_nccl test_step_ranks_replay >/dev/null || exit 1
 }
 export BEVATRON=$PWD/$build/bevatron
 . tests/cli/common.sh
 . tests/parallel/layouts.sh
-training+=(--device cuda)
+# shellcheck disable=SC2206
+training+=(--device cuda ${GPU_RANKS_FLAGS:-})
+# shellcheck disable=SC2206
+models=(${GPU_RANKS_MODELS:-gpt llama})
 
-# losses MODEL LAYOUT: of 20 steps, into $work/log.
+if [ -z "${CUDA_MPS_PIPE_DIRECTORY:-}" ] && command -v nvidia-cuda-mps-control >/dev/null; then
+    export CUDA_MPS_PIPE_DIRECTORY=$work/mps CUDA_MPS_LOG_DIRECTORY=$work/mps
+    mkdir -p "$work/mps"
+    nvidia-cuda-mps-control -d && mps=yes
+    # Where the daemon starts and serves nobody, as in some containers, it is of no use.
+    timeout 20 "$build/tests/test_comm_nccl" one_rank >/dev/null 2>&1 || {
+        [ -z "${mps:-}" ] || echo quit | timeout 10 nvidia-cuda-mps-control >/dev/null
+        unset mps CUDA_MPS_PIPE_DIRECTORY CUDA_MPS_LOG_DIRECTORY
+    }
+fi
+echo "kernels of several processes $([ -n "${CUDA_MPS_PIPE_DIRECTORY:-}" ] && echo "run side by side (MPS)" || echo "take turns")"
+
+# mpi RANKS PROGRAM…, nccl RANKS PROGRAM…
+mpi() { bash tests/parallel/mpirun.sh "$@"; }
+nccl() {
+    local ranks=$1
+    shift
+    NCCL_SOCKET_IFNAME=lo NCCL_IB_DISABLE=1 NCCL_P2P_DISABLE=1 NCCL_SHM_DISABLE=1 NCCL_MAX_NCHANNELS=1 \
+        bash tests/parallel/mpirun.sh "$ranks" bash -c 'NCCL_HOSTID=rank-$OMPI_COMM_WORLD_RANK exec "$@"' rank "$@"
+}
+
+# losses CARRIER MODEL LAYOUT: of all steps, into $work/log.
 losses() {
-    model_flags "$1"
-    layout "$2"
-    expect 0 "iteration       20/" bash tests/parallel/mpirun.sh "$ranks" "$BEVATRON" train "${training[@]}" "${model[@]}" \
-        "${flags[@]}"
+    local carrier=$1 more=() last
+    printf -v last "iteration %8d/" "$iterations"
+    model_flags "$2"
+    layout "$3"
+    [ "$ranks" = 1 ] || more=(--distributed-backend "$carrier")
+    expect 0 "$last" "$carrier" "$ranks" "$BEVATRON" train "${training[@]}" "${model[@]}" "${flags[@]}" "${more[@]}"
     grep -oE "lm loss: [^|]*" "$work/out" >"$work/log"
 }
-"$build/tests/test_comm_nccl" && pass || fail "NCCL with one rank"
-for name in gpt llama; do
-    losses $name ""
-    cp "$work/log" "$work/one"
-    for with in "tp=2 sp=yes" "pp=2 vp=2" "pp=4" "pp=2 zb=yes" "dp=2 zero=yes" "cp=2" "tp=2 pp=2 re=full" "tp=2 dp=2 zero=yes"; do
-        losses $name "$with"
-        paste -d' ' "$work/one" "$work/log" | awk -v what="$name $with" '{
-                d = $3 / $6 - 1; d = d < 0 ? -d : d; most = d > most ? d : most
-            } END { printf "%-30s largest relative difference of a loss %.2g\n", what, most; exit !(NR >= 20 && most < 1e-4) }' &&
-            pass || fail "$name with $with"
+
+# all_layouts CARRIER ITERATIONS BATCH MODEL…
+all_layouts() {
+    local carrier=$1 name with start
+    iterations=$2
+    training+=(--train-iters "$2" --global-batch-size "$3")
+    shift 3
+    for name in "$@"; do
+        losses "$carrier" "$name" ""
+        cp "$work/log" "$work/one"
+        for with in "tp=2" "tp=2 sp=yes" "pp=2 vp=2" "pp=4" "pp=2 zb=yes" "dp=2" "dp=2 zero=yes" "cp=2" "tp=2 pp=2 re=full" "tp=2 dp=2 zero=yes"; do
+            start=$SECONDS
+            losses "$carrier" "$name" "$with"
+            paste -d' ' "$work/one" "$work/log" | awk -v what="$carrier $name $with" -v least="$iterations" -v took=$((SECONDS - start)) '{
+                    d = $3 / $6 - 1; d = d < 0 ? -d : d; most = d > most ? d : most
+                } END {
+                    printf "%-34s %3d s, largest relative difference of a loss %.2g\n", what, took, most
+                    exit !(NR >= least && most < 1e-4)
+                }' && pass || fail "$carrier $name with $with"
+        done
     done
-done
+}
+
+# stopped SIGNAL CODES TEXT: of two ranks one gets the signal after some steps; the other says why it ends.
+stopped() {
+    local launcher victim code
+    model_flags gpt
+    : >"$work/out"
+    nccl 2 "$BEVATRON" train "${training[@]}" "${model[@]}" --tensor-model-parallel-size 2 --distributed-backend nccl \
+        --train-iters 1000000 --distributed-timeout-minutes 0.1 --save "$work/hung" --save-interval 1000000 >"$work/out" 2>&1 &
+    launcher=$!
+    for _ in $(seq 300); do grep -q "iteration        3/" "$work/out" && break; sleep 0.1; done
+    victim=$(for process in $(pgrep -f "^$BEVATRON train"); do
+        tr '\0' '\n' <"/proc/$process/environ" | grep -qx "NCCL_HOSTID=rank-1" && echo "$process"
+    done)
+    kill "-$1" "$victim"
+    (sleep 40 && kill -9 "$victim" "$launcher") >/dev/null 2>&1 &
+    wait "$launcher"
+    code=$?
+    kill -9 "$victim" 2>/dev/null
+    [[ " $2 " == *" $code "* ]] && grep -qE "$3" "$work/out" && pass || fail "code $code after a rank got SIG$1"
+    grep -hE "$3" "$work/out" | head -n 1
+}
+
+case ${2:-mpi} in mpi)
+    "$build/tests/test_comm_nccl" && pass || fail "NCCL with one rank"
+    all_layouts mpi 20 16 "${models[@]}" ;;
+esac
+case ${2:-nccl} in nccl)
+    for ranks in 2 4; do
+        nccl $ranks "$build/tests/test_comm_nccl" && pass || fail "NCCL with $ranks ranks"
+    done
+    stopped STOP 212 'collective "[a-z ]+" in group "[a-z ]+" .* lost or stuck: rank 1 on '
+    stopped KILL "137 211" 'NCCL has failed in group|exited on signal 9'
+    nccl 2 "$build/tests/test_step_ranks_replay" && pass || fail "recordings of two ranks"
+    all_layouts nccl 6 4 "${models[@]}" ;;
+esac
+[ -z "${mps:-}" ] || echo quit | nvidia-cuda-mps-control
 finish

@@ -114,6 +114,7 @@ int session_open(struct session *session, const struct config *config) {
     TRY(world_open(&session->world,
                    &(struct world_options){.backend = session->backend,
                                            .meeting = &meeting,
+                                           .carrier = config->distributed_backend,
                                            .deadline_seconds = config->distributed_timeout_minutes * 60,
                                            .record_folder = config->save && *config->save ? config->save : "."},
                    session->device));

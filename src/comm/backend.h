@@ -6,6 +6,7 @@
 #include "base/buffer.h"
 #include "comm/comm.h"
 #include "comm/record.h"
+#include "comm/watch.h"
 
 // Tensors come by address: a copy of a view costs a small message more than its start does.
 struct collective {
@@ -19,7 +20,13 @@ struct collective {
     void *(*broadcast)(struct group *group, const struct tensor *x, int root);
     void *(*send)(struct group *group, const struct tensor *x, int to);
     void *(*receive)(struct group *group, const struct tensor *x, int from);
-    bool (*test)(struct group *group, void *handle);     // true: done, and the handle is freed
+    bool (*test)(struct group *group, void *handle);  // true: done, and the handle is freed; with the watch's lock
+    // Lets the device wait: what it is given from now on comes after the collective. True: the handle stays until test
+    // says that it is done. False: the device records, there is no end to see, and the handle is gone. NULL: the host
+    // waits. A world whose table has it has a watch.
+    bool (*order)(struct group *group, void *handle);
+    // A handle for the end of all that the device has been given so far; NULL: collectives cannot be recorded.
+    void *(*mark)(struct group *group);
     void (*overlap)(struct group *group, void *handle);  // see comm_overlap; NULL: transfers need no help
     // Another thread will ask for host values of a group of its own, or does no more; the owner tells it while none
     // runs. False: MPI may be called by one thread only. NULL: nothing to tell.
@@ -46,6 +53,7 @@ struct world {
     struct group *groups[WORLD_MAX_GROUPS];  // all groups made, freed with the world; the first holds all ranks
     int group_count;
     struct record record;
+    struct watch *watch;  // see watch.h; NULL where the host does all waiting
     struct link link;
     const char *record_folder;  // where the record is written when a collective hangs; NULL: nowhere
     struct host_name *hosts;    // (size + 1), see hosts.c
@@ -71,10 +79,15 @@ void hosts_name(const struct world *world, int rank, struct buffer *out);
 // "rank 1 on n2, …": the other ranks of a group.
 void hosts_name_peers(const struct group *group, struct buffer *out);
 
+// Whether NCCL can carry the tensors of these ranks. All ranks of `host` call and get the same answer.
+enum nccl_fit {
+    NCCL_MISSING,  // it is not built in, or some device is no GPU
+    NCCL_SHARED,   // ranks share a GPU: it refuses them, unless NCCL_HOSTID says that they are on different machines
+    NCCL_FITS
+};
+enum nccl_fit nccl_fit(struct device *device, struct world *host);
 // Collectives that wrap another world: `host` (NULL for a single rank) carries ids and host values, and is freed with
-// it. nccl_fits: built in, the devices are GPUs, and no two ranks share one; all ranks of `host` call and get the same
-// answer.
-bool nccl_fits(struct device *device, struct world *host);
+// it.
 int nccl_world_open(struct world **world, struct device *device, struct world *host);
 
 int self_world_open(struct world **world, struct device *device);

@@ -41,14 +41,23 @@ static int open_backend(struct world **world, const struct world_options *option
         return self_world_open(world, device);
     TRY(is_mpi ? mpi_world_open(world, device) : tcp_world_open(world, device, options));
     (*world)->deadline_seconds = options->deadline_seconds;
-    if (nccl_fits(device, *world))
+    bool insists = options->carrier && strcmp(options->carrier, "nccl") == 0;
+    enum nccl_fit fit = options->carrier && !insists ? NCCL_MISSING : nccl_fit(device, *world);
+    if (fit == NCCL_FITS || (fit == NCCL_SHARED && insists))
         return nccl_world_open(world, device, *world);
-    if (is_mpi)
+    if (is_mpi && !insists)
         return 0;
     world_close(*world);
     *world = NULL;
-    return error_set("several ranks that MPI has not started can only work on GPUs, one each, in a build "
-                     "with NCCL; for CPUs, or several ranks on a GPU, start them with mpirun or srun --mpi=pmix");
+    if (is_mpi)
+        error_set(
+            "--distributed-backend nccl needs a GPU for every rank and a build with NCCL; leave it out, and ranks "
+            "talk over MPI");
+    else
+        error_set("several ranks that MPI has not started can only work on GPUs, one each, in a build with NCCL; for "
+                  "CPUs, or several ranks on a GPU, start them with mpirun or srun --mpi=pmix");
+    error_mark_shared();  // all have decided alike
+    return -1;
 }
 
 int world_open(struct world **world, const struct world_options *given, struct device *device) {
@@ -80,6 +89,7 @@ void world_close(struct world *world) {
     if (!world)
         return;
     pulse_close(world->pulse);
+    watch_settle(world->watch);
     for (int i = world->group_count - 1; i >= 0; i--) {
         free(world->groups[i]->ranks);
         world->collective->group_free(world->groups[i]);
@@ -101,9 +111,11 @@ int world_group(struct world *world, struct group **group, const int *ranks, int
     *group = NULL;
     TRY(world->collective->group_create(world, group, ranks, count, name));
     if (*group) {
-        world->groups[world->group_count++] = *group;
         (*group)->ranks = memory_alloc(sizeof(int) * (size_t)count);
         memcpy((*group)->ranks, ranks, sizeof(int) * (size_t)count);
+        watch_lock(world->watch);
+        world->groups[world->group_count++] = *group;
+        watch_unlock(world->watch);
     }
     return 0;
 }
@@ -146,17 +158,20 @@ static struct comm_request request_record(struct group *group, enum collective_k
     struct comm_request request = {.group = group, .name = name, .collective = group->world->collective, .peer = -1};
     if (group->size == 1)
         return request;
-    request.is_small = bytes < SMALL_BYTES && group->world->link.bytes_per_second <= 0;
-    struct record_entry *entry = record_begin(&group->world->record, read_clock(request.is_small));
+    struct world *world = group->world;
+    request.is_small = bytes < SMALL_BYTES && world->link.bytes_per_second <= 0;
+    watch_lock(world->watch);
+    struct record_entry *entry = record_begin(&world->record, read_clock(request.is_small));
     entry->name = name;
     entry->group = group->name;
     entry->kind = kind;
     entry->bytes = (int64_t)bytes;
     request.started = entry->start;
     request.number = entry->number;
-    request.due = link_carry(&group->world->link, kind, bytes, group->size, request.started);
     if (kind != COLLECTIVE_SEND && kind != COLLECTIVE_RECEIVE)
         request.sequence = ++group->collectives;
+    watch_unlock(world->watch);
+    request.due = link_carry(&world->link, kind, bytes, group->size, request.started);
     group->traffic[kind].count++;
     group->traffic[kind].bytes += (int64_t)bytes;
     return request;
@@ -235,20 +250,6 @@ struct comm_request comm_receive_start(struct group *group, struct tensor x, int
     return request;
 }
 
-static void give_up(const struct comm_request *request) {
-    const struct group *group = request->group;
-    struct buffer peers = {0};
-    char *path = hang_path(group->world, group->world->place.rank);
-    if (path)
-        log_error("the last %d collectives of this rank are in %s", RECORD_ENTRIES, path);
-    hang_describe(request, &peers);
-    die_code(EXIT_CODE_HANG,
-             "collective \"%s\" in group \"%s\" (rank %d of %d) has waited %.0f s, longer than "
-             "--distributed-timeout-minutes allows; %s",
-             request->name, group->name, group->rank, group->size, group->world->deadline_seconds,
-             buffer_string(&peers));
-}
-
 void comm_overlap(struct comm_request *request) {
     if (request->handle && request->collective->overlap)
         request->collective->overlap(request->group, request->handle);
@@ -256,13 +257,33 @@ void comm_overlap(struct comm_request *request) {
 
 // Whether the request is complete; its handle is gone as soon as the backend is done with it.
 static bool is_complete(struct comm_request *request) {
+    struct watch *watch = request->group->world->watch;
+    watch_lock(watch);
     if (request->handle && request->collective->test(request->group, request->handle))
         request->handle = NULL;
+    watch_unlock(watch);
     return !request->handle && (request->due <= 0 || clock_seconds() >= request->due);
 }
 
+// Where the device can wait by itself the host goes on, unless it is held back or must know the end.
+static bool leave_to_device(struct comm_request *request) {
+    if (!request->collective->order)
+        return false;
+    struct world *world = request->group->world;
+    bool is_recorded = !request->collective->order(request->group, request->handle);
+    if (is_recorded) {
+        watch_lock(world->watch);
+        record_end(&world->record, request->number, request->started);
+        watch_unlock(world->watch);
+    }
+    bool is_left = is_recorded || (world->patience == 0 && request->due <= 0 && watch_add(world->watch, request));
+    if (is_left)
+        request->handle = NULL;
+    return is_left;
+}
+
 void comm_wait(struct comm_request *request) {
-    if (!request->handle)
+    if (!request->handle || leave_to_device(request))
         return;
     // A request may have flown for long before anybody asks for it: the deadline counts from the first look at the
     // clock here, which a wait that is soon over never takes.
@@ -282,17 +303,33 @@ void comm_wait(struct comm_request *request) {
             begun = now;
         // All that wait leave their records before the first of them gives up and reads them.
         if (now - begun > 0.75 * deadline && !has_left && !is_patient) {
+            watch_lock(world->watch);
             hang_leave(request);
+            watch_unlock(world->watch);
             has_left = true;
         }
         if (now - begun > deadline && !is_patient)
-            give_up(request);
+            hang_give_up(request);
     }
     if (has_left)
         hang_forget(world);
     // A small message that is there at the first look took less than a tick, as far as anybody waited for it.
     bool is_instant = request->is_small && polls == 0;
+    watch_lock(world->watch);
     record_end(&world->record, request->number, is_instant ? request->started : read_clock(request->is_small));
+    watch_unlock(world->watch);
+}
+
+bool comm_records(const struct group *group) {
+    return group->size == 1 || group->world->collective->mark != NULL;
+}
+
+void comm_replayed(struct group *group, const char *name) {
+    if (group->size == 1)
+        return;
+    struct comm_request request = request_record(group, COLLECTIVE_RECORDED, 0, name);
+    request.handle = request.collective->mark(group);
+    comm_wait(&request);
 }
 
 void comm_patience_begin(struct group *all, const char *what) {

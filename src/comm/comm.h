@@ -8,7 +8,8 @@
 //  - Every rank of a group calls the same collectives in the same order with the same sizes.
 //  - Buffers are contiguous tensors in the memory of the world's device. Start is ordered after the operations queued
 //    on the compute stream so far, and operations queued after wait see the result. A buffer must not be touched
-//    between the two.
+//    between the two. That is order on the device: the host may be past a wait before the collective has begun, so it
+//    reads and frees memory as after any operation, when the compute stream has passed, and other streams need events.
 //  - Sums are fp32 for fp32 tensors, in rank order where the backend can promise it.
 //  - A group of one rank does nothing, at once, whatever the backend.
 #ifndef COMM_COMM_H
@@ -55,6 +56,9 @@ struct world_meeting {
 struct world_options {
     const char *backend;                  // "self", "mpi" or "tcp"
     const struct world_meeting *meeting;  // of "tcp"
+    // What carries tensors between the GPUs of several ranks: "nccl", or it is an error; "mpi", through the host; or
+    // NULL, whichever can.
+    const char *carrier;
     double deadline_seconds;
     // Where a rank whose collective outlasts the deadline leaves its flight record, as flight-RANK.jsonl, and looks
     // for those of the others; NULL: nowhere.
@@ -103,6 +107,12 @@ struct comm_request comm_receive_start(struct group *group, struct tensor x, int
 // a thread of its own until it is waited for.
 void comm_overlap(struct comm_request *request);
 void comm_wait(struct comm_request *request);
+
+// Whether collectives of the group may be part of a device's recording (device_record_begin): those that are started
+// and waited for within it.
+bool comm_records(const struct group *group);
+// A recording with collectives of this group has been replayed: one of them that hangs is noticed by this name.
+void comm_replayed(struct group *group, const char *name);
 
 // Start and wait in one.
 void comm_all_reduce(struct group *group, struct tensor x, enum reduction reduction, const char *name);

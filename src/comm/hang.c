@@ -24,13 +24,15 @@ struct peer {
     char *waits;  // "activations" in group "pipeline"; NULL where nothing is known. Owned
 };
 
-char *hang_path(const struct world *world, int rank) {
+// The file of a rank, to be freed; NULL where the world has no folder for them.
+static char *hang_path(const struct world *world, int rank) {
     return world->record_folder ? memory_printf("%s/flight-%d.jsonl", world->record_folder, rank) : NULL;
 }
 
 static void write_first_line(const struct comm_request *request, struct group *const *groups, int count,
                              struct buffer *out) {
     const struct world *world = request->group->world;
+    const struct watch *watch = groups == world->groups ? world->watch : NULL;  // a thread's own group it never sees
     struct json_writer json = {.out = out};
     json_begin_object(&json);
     json_key(&json, "rank");
@@ -47,7 +49,7 @@ static void write_first_line(const struct comm_request *request, struct group *c
         if (groups[i]->size == 1)
             continue;
         json_key(&json, groups[i]->name);
-        json_int(&json, groups[i]->collectives);
+        json_int(&json, watch_begun(watch, groups[i]));
     }
     json_end_object(&json);
     json_end_object(&json);
@@ -221,4 +223,18 @@ void hang_describe(const struct comm_request *request, struct buffer *out) {
     for (int i = 0; i < group->size; i++)
         free(peers[i].waits);
     free(peers);
+}
+
+void hang_give_up(const struct comm_request *request) {
+    const struct group *group = request->group;
+    struct buffer peers = {0};
+    char *path = hang_path(group->world, group->world->place.rank);
+    if (path)
+        log_error("the last %d collectives of this rank are in %s", RECORD_ENTRIES, path);
+    hang_describe(request, &peers);
+    die_code(EXIT_CODE_HANG,
+             "collective \"%s\" in group \"%s\" (rank %d of %d) has waited %.0f s, longer than "
+             "--distributed-timeout-minutes allows; %s",
+             request->name, group->name, group->rank, group->size, group->world->deadline_seconds,
+             buffer_string(&peers));
 }

@@ -17,7 +17,7 @@ void hang_leave_name(const struct comm_request *request);
 void hang_forget(const struct world *world);
 // Who of the group has not come, and what those who have not are doing; waits a little for the others' files.
 void hang_describe(const struct comm_request *request, struct buffer *out);
-// The file of a rank, to be freed; NULL where the world has no folder for them.
-char *hang_path(const struct world *world, int rank);
+// The wait has outlasted the deadline: ends the job, and says that.
+_Noreturn void hang_give_up(const struct comm_request *request);
 
 #endif

@@ -18,6 +18,10 @@
 // A message is cut into pieces of at most this many elements: counts are int in MPI 3.
 enum { PIECE_ELEMENTS = 1 << 28, MAX_PIECES = 64 };
 
+// A transfer through shared memory needs many calls one after the other, one through a network now and then one. The
+// pump calls for a while and sleeps longer than that, so that it never takes more than a third of a core.
+static const struct pump_pace pump_pace = {.poll_seconds = 50e-6, .nap_seconds = 100e-6};
+
 // Who waits asks several times before the pump may: each turn of the lock costs as much as a question.
 enum { TESTS_PER_LOCK = 64 };
 
@@ -428,7 +432,7 @@ int mpi_world_open(struct world **world, struct device *device) {
     int level = 0;
     CHECK_MPI(MPI_Query_thread(&level));
     w->allows_pump = level >= MPI_THREAD_SERIALIZED;
-    w->pump = pump_new(poll_flying, w);
+    w->pump = pump_new(poll_flying, w, pump_pace);
     *world = &w->base;
     return 0;
 }

@@ -1,9 +1,11 @@
 // Collectives between GPUs over NCCL. Every group has a stream of its own: a collective first waits for what the
-// compute stream has been given so far, and the compute stream waits for it when the request is done, but groups never
+// compute stream has been given so far, and the compute stream waits for it where it is waited for, but groups never
 // wait for each other. So a message that a pipeline expects early holds up nothing that is sent meanwhile, and the sum
-// of a bucket of gradients none of those inside a layer. Ids, and the host's own values, travel over the world that
-// this one wraps. NCCL sums bf16 in fp32 inside a kernel and refuses two ranks on one GPU, which then use the wrapped
-// world alone.
+// of a bucket of gradients none of those inside a layer. The host queues all that and goes on; whether collectives end,
+// and whether NCCL has met an error, the world's watch sees.
+//
+// Ids, and the host's own values, travel over the world that this one wraps. NCCL sums bf16 in fp32 inside a kernel. It
+// refuses two ranks of one machine on one GPU, which then use the wrapped world alone.
 #include "base/error.h"
 #include "base/log.h"
 #include "base/memory.h"
@@ -18,7 +20,8 @@
     do {                                                                                                               \
         ncclResult_t status_ = (call);                                                                                 \
         if (status_ != ncclSuccess)                                                                                    \
-            die_code(EXIT_CODE_PEER_LOST, "%s failed: %s", #call, ncclGetErrorString(status_));                        \
+            die_code(EXIT_CODE_PEER_LOST, "%s failed: %s: %s", #call, ncclGetErrorString(status_),                     \
+                     ncclGetLastError(NULL));                                                                          \
     } while (0)
 
 #define CHECK_STREAM(call)                                                                                             \
@@ -31,6 +34,12 @@
 struct nccl_world {
     struct world base;
     struct world *host;
+    struct nccl_request *spare;  // those that are done, for those to come; with the watch's lock
+};
+
+struct nccl_request {
+    cudaEvent_t passed;  // by the collective
+    struct nccl_request *next;
 };
 
 struct nccl_group {
@@ -38,11 +47,12 @@ struct nccl_group {
     struct group *host;  // NULL in a world of one rank
     ncclComm_t comm;
     cudaStream_t stream;
+    cudaEvent_t ready;  // what a collective comes after; free again as soon as the stream has been told to wait
 };
 
 // Every rank writes its GPU's identity into its own place of an array of smallest numbers; the maximum over all ranks
 // is then the whole table, the same for all, so that all decide alike.
-bool nccl_fits(struct device *device, struct world *host) {
+enum nccl_fit nccl_fit(struct device *device, struct world *host) {
     int size = host ? host->place.size : 1, mine = host ? host->place.rank : 0;
     int64_t *table = memory_alloc(sizeof *table * 2 * (size_t)size);
     for (int i = 0; i < 2 * size; i++)
@@ -60,14 +70,14 @@ bool nccl_fits(struct device *device, struct world *host) {
         host->collective->group_free(all);
         free(ranks);
     }
-    bool fits = true;
+    bool is_missing = false, is_shared = false;
     for (int i = 0; i < size; i++) {
-        fits = fits && table[2 * i] != INT64_MIN;
+        is_missing = is_missing || table[2 * i] == INT64_MIN;
         for (int k = 0; k < i; k++)
-            fits = fits && (table[2 * i] != table[2 * k] || table[2 * i + 1] != table[2 * k + 1]);
+            is_shared = is_shared || (table[2 * i] == table[2 * k] && table[2 * i + 1] == table[2 * k + 1]);
     }
     free(table);
-    return fits;
+    return is_missing ? NCCL_MISSING : is_shared ? NCCL_SHARED : NCCL_FITS;
 }
 
 // The first rank makes the id, the others learn it.
@@ -82,6 +92,12 @@ static ncclUniqueId share_id(const struct nccl_group *g) {
         comm_broadcast_i64(g->host, words, sizeof words / sizeof words[0], 0, "id of a group");
     memcpy(&id, words, sizeof id);
     return id;
+}
+
+static cudaEvent_t new_event(void) {
+    cudaEvent_t event;
+    CHECK_STREAM(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
+    return event;
 }
 
 static int nccl_group_create(struct world *world, struct group **group, const int *ranks, int count, const char *name) {
@@ -99,6 +115,7 @@ static int nccl_group_create(struct world *world, struct group **group, const in
     if (g->base.size > 1 || !w->host) {
         CHECK_NCCL(ncclCommInitRank(&g->comm, g->base.size, share_id(g), g->base.rank));
         CHECK_STREAM(cudaStreamCreateWithFlags(&g->stream, cudaStreamNonBlocking));
+        g->ready = new_event();
     }
     *group = &g->base;
     return 0;
@@ -109,6 +126,7 @@ static void nccl_group_free(struct group *group) {
     if (g->comm) {
         CHECK_NCCL(ncclCommDestroy(g->comm));
         CHECK_STREAM(cudaStreamDestroy(g->stream));
+        CHECK_STREAM(cudaEventDestroy(g->ready));
     }
     if (g->host)
         g->host->world->collective->group_free(g->host);
@@ -118,6 +136,12 @@ static void nccl_group_free(struct group *group) {
 
 static void nccl_world_free(struct world *world) {
     struct nccl_world *w = (struct nccl_world *)world;
+    watch_free(world->watch);
+    for (struct nccl_request *next; w->spare; w->spare = next) {
+        next = w->spare->next;
+        CHECK_STREAM(cudaEventDestroy(w->spare->passed));
+        free(w->spare);
+    }
     if (w->host)
         w->host->collective->world_free(w->host);
     free(w);
@@ -151,25 +175,32 @@ static cudaStream_t compute_stream(const struct group *group) {
     return device->ops->native_stream(device, STREAM_COMPUTE);
 }
 
-static cudaEvent_t record(cudaStream_t stream) {
-    cudaEvent_t event;
-    CHECK_STREAM(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
-    CHECK_STREAM(cudaEventRecord(event, stream));
-    return event;
-}
-
 // The stream to queue a collective on, in order after the computation so far.
 static cudaStream_t begin(const struct group *group) {
-    cudaStream_t stream = ((const struct nccl_group *)group)->stream;
-    cudaEvent_t ready = record(compute_stream(group));
-    CHECK_STREAM(cudaStreamWaitEvent(stream, ready, 0));
-    CHECK_STREAM(cudaEventDestroy(ready));
-    return stream;
+    const struct nccl_group *g = (const struct nccl_group *)group;
+    CHECK_STREAM(cudaEventRecord(g->ready, compute_stream(group)));
+    CHECK_STREAM(cudaStreamWaitEvent(g->stream, g->ready, 0));
+    return g->stream;
 }
 
-// The handle of a request: the event that its collective has passed.
+static struct nccl_request *request_new(struct nccl_world *w) {
+    watch_lock(w->base.watch);
+    struct nccl_request *request = w->spare;
+    if (request)
+        w->spare = request->next;
+    watch_unlock(w->base.watch);
+    if (!request) {
+        request = memory_alloc(sizeof *request);
+        request->passed = new_event();
+    }
+    return request;
+}
+
+// The handle of what was queued last.
 static void *queued(const struct group *group) {
-    return record(((const struct nccl_group *)group)->stream);
+    struct nccl_request *request = request_new((struct nccl_world *)group->world);
+    CHECK_STREAM(cudaEventRecord(request->passed, ((const struct nccl_group *)group)->stream));
+    return request;
 }
 
 static void *nccl_all_reduce(struct group *group, const struct tensor *x, enum reduction reduction) {
@@ -213,17 +244,49 @@ static struct group *nccl_host_group(struct group *group) {
     return ((struct nccl_group *)group)->host;
 }
 
-// The host looks on until the collective has ended, so that a deadline can be kept and an error of NCCL's own is seen.
+static void request_free(struct nccl_world *w, struct nccl_request *request) {
+    request->next = w->spare;
+    w->spare = request;
+}
+
+// In a recording the group's stream joins the compute stream's by the event that the collective waits for, and this
+// leads back. Such an event may not be asked for; it can be used again at once.
+static bool nccl_order(struct group *group, void *handle) {
+    struct nccl_world *w = (struct nccl_world *)group->world;
+    struct nccl_request *request = handle;
+    enum cudaStreamCaptureStatus status;
+    CHECK_STREAM(cudaStreamWaitEvent(compute_stream(group), request->passed, 0));
+    CHECK_STREAM(cudaStreamIsCapturing(compute_stream(group), &status));
+    if (status == cudaStreamCaptureStatusNone)
+        return true;
+    watch_lock(w->base.watch);
+    request_free(w, request);
+    watch_unlock(w->base.watch);
+    return false;
+}
+
+static void *nccl_mark(struct group *group) {
+    struct nccl_request *request = request_new((struct nccl_world *)group->world);
+    CHECK_STREAM(cudaEventRecord(request->passed, compute_stream(group)));
+    return request;
+}
+
+// Called by the watch's thread too, for which compute_stream chooses the GPU: a thread that has chosen none would make
+// itself at home on the first one.
 static bool nccl_test(struct group *group, void *handle) {
+    struct nccl_world *w = (struct nccl_world *)group->world;
+    struct nccl_request *request = handle;
+    (void)compute_stream(group);
     ncclResult_t state = ncclSuccess;
     CHECK_NCCL(ncclCommGetAsyncError(((struct nccl_group *)group)->comm, &state));
-    CHECK_NCCL(state);
-    cudaError_t progress = cudaEventQuery(handle);
+    if (state != ncclSuccess)
+        die_code(EXIT_CODE_PEER_LOST, "NCCL has failed in group \"%s\": %s: %s; a rank of it is lost, or its network",
+                 group->name, ncclGetErrorString(state), ncclGetLastError(NULL));
+    cudaError_t progress = cudaEventQuery(request->passed);
     if (progress == cudaErrorNotReady)
         return false;
     CHECK_STREAM(progress);
-    CHECK_STREAM(cudaStreamWaitEvent(compute_stream(group), handle, 0));
-    CHECK_STREAM(cudaEventDestroy(handle));
+    request_free(w, request);
     return true;
 }
 
@@ -239,6 +302,8 @@ static const struct collective nccl_collective = {
     .send = nccl_send,
     .receive = nccl_receive,
     .test = nccl_test,
+    .order = nccl_order,
+    .mark = nccl_mark,
     .host_group = nccl_host_group,
 };
 
@@ -247,6 +312,7 @@ int nccl_world_open(struct world **world, struct device *device, struct world *h
     w->base.collective = &nccl_collective;
     w->base.device = device;
     w->base.place = host ? host->place : (struct world_place){.rank = 0, .size = 1, .local_rank = 0, .local_size = 1};
+    w->base.watch = watch_new(&w->base);
     w->host = host;
     log_info("GPUs talk over NCCL");
     *world = &w->base;

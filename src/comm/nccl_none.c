@@ -2,10 +2,10 @@
 #include "base/error.h"
 #include "comm/backend.h"
 
-bool nccl_fits(struct device *device, struct world *host) {
+enum nccl_fit nccl_fit(struct device *device, struct world *host) {
     (void)device;
     (void)host;
-    return false;
+    return NCCL_MISSING;
 }
 
 int nccl_world_open(struct world **world, struct device *device, struct world *host) {

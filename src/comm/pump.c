@@ -6,26 +6,22 @@
 #include "base/thread.h"
 
 #include <stdlib.h>
-#include <time.h>
-
-// A transfer through shared memory needs many calls one after the other, one through a network now and then one. The
-// pump calls for a while and sleeps longer than that, so that it never takes more than a third of a core.
-static const double POLL_SECONDS = 50e-6;
-static const long NAP_NANOSECONDS = 100000;
 
 struct pump {
     bool (*poll)(void *context);
     void *context;
+    struct pump_pace pace;
     pthread_mutex_t lock;
     pthread_cond_t woken;
     pthread_t thread;
     bool has_thread, is_shared, is_awake, is_ending;
 };
 
-struct pump *pump_new(bool (*poll)(void *context), void *context) {
+struct pump *pump_new(bool (*poll)(void *context), void *context, struct pump_pace pace) {
     struct pump *pump = memory_alloc(sizeof *pump);
     pump->poll = poll;
     pump->context = context;
+    pump->pace = pace;
     CHECK(pthread_mutex_init(&pump->lock, NULL) == 0 && pthread_cond_init(&pump->woken, NULL) == 0);
     return pump;
 }
@@ -52,22 +48,23 @@ static void *run(void *argument) {
             pthread_cond_wait(&pump->woken, &pump->lock);
             continue;
         }
-        double end = clock_seconds() + POLL_SECONDS;
+        double end = clock_seconds() + pump->pace.poll_seconds;
         do
             pump->is_awake = pump->poll(pump->context);
         while (pump->is_awake && clock_seconds() < end);
         pthread_mutex_unlock(&pump->lock);
-        nanosleep(&(struct timespec){.tv_nsec = NAP_NANOSECONDS}, NULL);
+        clock_sleep(pump->pace.nap_seconds);
         pthread_mutex_lock(&pump->lock);
     }
     pthread_mutex_unlock(&pump->lock);
     return NULL;
 }
 
-void pump_start(struct pump *pump) {
+bool pump_start(struct pump *pump) {
     // Without a thread transfers go on when they are waited for, which is slower and just as right.
     if (!pump->has_thread)
         pump->has_thread = thread_start(&pump->thread, run, pump);
+    return pump->has_thread;
 }
 
 void pump_wake(struct pump *pump) {

@@ -5,8 +5,8 @@
 #include <inttypes.h>
 
 const char *collective_kind_name(enum collective_kind kind) {
-    static const char *const names[COLLECTIVE_KINDS] = {
-        "all_reduce", "all_gather", "reduce_scatter", "broadcast", "send", "receive", "host"};
+    static const char *const names[COLLECTIVE_KINDS] = {"all_reduce", "all_gather", "reduce_scatter", "broadcast",
+                                                        "send",       "receive",    "host",           "recorded"};
     CHECK(kind < COLLECTIVE_KINDS);
     return names[kind];
 }

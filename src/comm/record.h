@@ -14,7 +14,8 @@ enum collective_kind {
     COLLECTIVE_BROADCAST,
     COLLECTIVE_SEND,
     COLLECTIVE_RECEIVE,
-    COLLECTIVE_HOST,  // values of the host's, not tensors
+    COLLECTIVE_HOST,      // values of the host's, not tensors
+    COLLECTIVE_RECORDED,  // all those of one recording, replayed
     COLLECTIVE_KINDS
 };
 

@@ -236,6 +236,7 @@ struct config {
     bool overlap_grad_reduce;
     bool overlap_param_gather;
     int64_t ddp_bucket_size, ddp_num_buckets;
+    char *distributed_backend;  // NULL | "nccl" | "mpi" | "gloo"
     double distributed_timeout_minutes;
     char *attention_backend;
     char *recompute_granularity;  // NULL | "selective" | "full"

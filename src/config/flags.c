@@ -46,6 +46,7 @@ static const char *const format_names[] = {"bevatron", "torch",        "torch_di
 static const char *const log_names[] = {"megatron", "json", NULL};
 static const char *const pipeline_names[] = {"1f1b", "interleaved", "zero-bubble", NULL};
 static const char *const timing_names[] = {"minmax", "max", "all", NULL};
+static const char *const backend_names[] = {"nccl", "mpi", "gloo", NULL};
 static const char *const device_names[] = {"auto", "cpu", "cuda", NULL};
 static const char *const attention_names[] = {"auto", "flash", "fused", "unfused", "local", NULL};
 static const char *const granularity_names[] = {"selective", "full", NULL};
@@ -384,6 +385,11 @@ static const struct flag rows[] = {
         ADVANCED),
     INT("--check-replicas", check_replicas, NULL, 1, FLAG_ENDLESS,
         "every so many iterations, prove that ranks which should hold the same parameters do"),
+    CHOICE(
+        "--distributed-backend", distributed_backend, NULL, backend_names,
+        "what carries tensors between GPUs: nccl, or it is an error; mpi or gloo, MPI through the host; if not given, "
+        "NCCL where every rank has a GPU of its own",
+        ADVANCED),
     REAL("--distributed-timeout-minutes", distributed_timeout_minutes, "10", 0, 1e6,
          "how long a rank waits for the others", .bounds = FLAG_ABOVE_MINIMUM, ADVANCED),
     CHOICE("--attention-backend", attention_backend, "auto", attention_names,
@@ -484,8 +490,8 @@ static const struct flag_table config_table = {.flags = rows,
     "--seq-length --seed --bf16 --fp16 --tokenizer-type --vocab-file --merge-file --tokenizer-model --vocab-size "     \
     "--vocab-extra-ids --no-legacy-tokenizer --null-tokenizer-eod-id --load --ckpt-step --use-checkpoint-args "        \
     "--auto-detect-ckpt-format --ckpt-format --device --threads --cpu-kernels --tensor-model-parallel-size "           \
-    "--pipeline-model-parallel-size --context-parallel-size --sequence-parallel --distributed-timeout-minutes "        \
-    "--attention-backend"
+    "--pipeline-model-parallel-size --context-parallel-size --sequence-parallel --distributed-backend "                \
+    "--distributed-timeout-minutes --attention-backend"
 #define DATA_FLAGS                                                                                                     \
     " --micro-batch-size --data-path --data-args-path --valid-data-path --split --data-cache-path --eod-mask-loss "    \
     "--reset-position-ids --reset-attention-mask --no-create-attention-mask-in-dataloader --mask-prob "                \

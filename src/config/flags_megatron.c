@@ -66,7 +66,7 @@ const char flags_no_meaning[] =
     "--one-logger-async --app-tag-run-name= --app-tag-run-version= --enable-ft-package --calc-ft-timeouts "
     "--ft-num-warmup-iters= --rerun-mode= --enable-msc --disable-msc --allow-ambiguous-pad-tokens "
     "--use-mcore-models --enable-experimental --DDP-impl= --data-impl= --use-legacy-models "
-    "--distributed-backend= --use-dist-ckpt --num-workers= --distributed-timeout-seconds-after-init= "
+    "--use-dist-ckpt --num-workers= --distributed-timeout-seconds-after-init= "
     "--dist-ckpt-format= --transformer-impl= --local-rank= --lazy-mpu-init ";
 
 const char flags_refused[] =

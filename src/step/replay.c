@@ -5,9 +5,11 @@
 // block of inputs and one flight, arenas give the same memory in the same order, dropout is drawn from row numbers that
 // are inputs, and what a step changes (rates, loss scale, ranges of 8 bits) lies on the device. The first pass of a
 // step begins with what clears its sums, and on a rank without peers the last one ends with the optimizer: a step of
-// one micro-batch is one launch. Whatever does not fit runs as it would without recordings: ranks that talk within a
-// pass, schedules with several micro-batches on their way, the first passes of a shape (they choose algorithms and load
-// kernels), a profile. What a pass leaves in host memory, a replay does not; nothing after it reads that.
+// one micro-batch is one launch. What ranks say to each other within a pass is part of the recording where the device
+// itself waits for it. Whatever does not fit runs as it would without recordings: ranks that talk through the host,
+// sums and gathers that are started in one pass and waited for in another, schedules with several micro-batches on
+// their way, the first passes of a shape (they choose algorithms, load kernels and connect ranks), a profile. What a
+// pass leaves in host memory, a replay does not; nothing after it reads that.
 #include "step/replay.h"
 #include "ops/device.h"
 #include "step/step_inputs.h"
@@ -16,9 +18,15 @@
 
 enum { RUNS_BEFORE = 2 };
 
-static bool is_alone(const struct step *step) {
-    const int *length = step->mesh.length;
-    return length[AXIS_TENSOR] == 1 && length[AXIS_CONTEXT] == 1 && length[AXIS_PIPELINE] == 1;
+// The axes whose ranks talk within a pass.
+static const enum axis talking[] = {AXIS_TENSOR, AXIS_CONTEXT};
+enum { TALKING = sizeof talking / sizeof talking[0] };
+
+static bool can_record_talk(const struct step *step) {
+    bool can = step->mesh.length[AXIS_PIPELINE] == 1;
+    for (int i = 0; i < TALKING; i++)
+        can = can && comm_records(step->mesh.group[talking[i]]);
+    return can;
 }
 
 // Whether ranks that hold the same parameters talk within this pass.
@@ -29,8 +37,9 @@ static bool has_reduction(const struct step *step, const struct replay_pass *pas
 }
 
 static bool can_replay(const struct step *step, const struct replay_pass *pass) {
-    return device_records(step->device) && !step->config->no_cuda_graph && is_alone(step) && step->chunk_count == 1 &&
-           step->chunks[0].flight_count == 1 && step->pipeline.batch_count == 1 && !has_reduction(step, pass);
+    return device_records(step->device) && !step->config->no_cuda_graph && can_record_talk(step) &&
+           step->chunk_count == 1 && step->chunks[0].flight_count == 1 && step->pipeline.batch_count == 1 &&
+           !has_reduction(step, pass);
 }
 
 static struct step_shape shape_of(const struct step *step, const struct step_batch *batch) {
@@ -65,10 +74,13 @@ void replay_run(struct step *step, const struct replay_pass *pass) {
     }
     if (!replay->recording && replay->runs++ >= RUNS_BEFORE)
         record(step, replay, pass);
-    if (replay->recording)
-        device_replay(step->device, replay->recording);
-    else
+    if (!replay->recording) {
         pass->run(pass->context);
+        return;
+    }
+    device_replay(step->device, replay->recording);
+    for (int i = 0; i < TALKING; i++)
+        comm_replayed(step->mesh.group[talking[i]], "recorded pass");
 }
 
 void replay_close(struct step *step) {

@@ -1,27 +1,34 @@
-// NCCL on one GPU: a communicator of one rank, asked directly, since comm.c lets groups of one do nothing. What
-// several ranks compute is tested with the wrapped MPI world (tests/parallel); this shows that streams, types and
-// requests are right.
+// NCCL on GPUs. Alone: a communicator of one rank, asked directly, since comm.c lets groups of one do nothing; this
+// shows that streams, types and requests are right. Under mpirun: what several ranks get, through comm.h, and that no
+// host waits for it. Ranks that share a GPU need an NCCL_HOSTID each, see bench/gpu_ranks.sh.
+#include "base/clock.h"
 #include "comm/backend.h"
 #include "ops/device.h"
 #include "test.h"
 
 enum { COUNT = 1 << 20 };
 
+static struct world *open_alone(struct device **device) {
+    struct world *world;
+    if (cuda_count() == 0)
+        test_skip("no GPU");
+    EXPECT_OK(device_open(device, &(struct device_options){.name = "cuda"}));
+    if (nccl_fit(*device, NULL) != NCCL_FITS)
+        test_skip("built without NCCL");
+    EXPECT_OK(nccl_world_open(&world, *device, NULL));
+    return world;
+}
+
 static void finish(struct group *group, void *handle) {
+    group->world->collective->order(group, handle);
     while (!group->world->collective->test(group, handle))
         ;
 }
 
 TEST(one_rank) {
     struct device *device;
-    struct world *world;
+    struct world *world = open_alone(&device);
     struct group *group;
-    if (cuda_count() == 0)
-        test_skip("no GPU");
-    EXPECT_OK(device_open(&device, &(struct device_options){.name = "cuda"}));
-    if (!nccl_fits(device, NULL))
-        test_skip("built without NCCL");
-    EXPECT_OK(nccl_world_open(&world, device, NULL));
     EXPECT_OK(world->collective->group_create(world, &group, (int[]){0}, 1, "one"));
     const struct collective *nccl = world->collective;
     float *values = malloc(sizeof *values * COUNT), *back = malloc(sizeof *back * COUNT);
@@ -49,4 +56,152 @@ TEST(one_rank) {
     device_close(device);
 }
 
-TEST_MAIN(TEST_CASE(one_rank))
+// The ranks of mpirun, with a group of all and one of each two neighbours.
+struct together {
+    struct device *device;
+    struct world *world;
+    struct group *all, *pair;
+    int rank, size;
+    struct tensor x, y;  // (COUNT) fp32
+    float *host;         // (COUNT)
+};
+
+static struct together together_open(void) {
+    struct together t = {0};
+    struct world_place place;
+    const char *size = getenv("OMPI_COMM_WORLD_SIZE");
+    if (!size || strtol(size, NULL, 10) < 2)
+        test_skip("one rank; start it with mpirun");
+    if (cuda_count() == 0)
+        test_skip("no GPU");
+    EXPECT_OK(world_start("mpi", &place));
+    EXPECT_OK(device_open(&t.device, &(struct device_options){.name = "cuda", .index = place.local_rank}));
+    struct world_options options = {.backend = "mpi", .carrier = "nccl", .deadline_seconds = 60};
+    EXPECT_OK(world_open(&t.world, &options, t.device));
+    EXPECT_STRING(world_backend(t.world), "nccl");
+    t.all = world_group_all(t.world);
+    t.rank = place.rank;
+    t.size = place.size;
+    int first = t.rank / 2 * 2, count = first + 1 < t.size ? 2 : 1;
+    EXPECT_OK(world_group(t.world, &t.pair, (int[]){first, first + 1}, count, "pair"));
+    t.x = tensor_1d(device_alloc(t.device, sizeof(float) * COUNT), DTYPE_F32, COUNT);
+    t.y = tensor_1d(device_alloc(t.device, sizeof(float) * COUNT), DTYPE_F32, COUNT);
+    t.host = malloc(sizeof(float) * COUNT);
+    return t;
+}
+
+// x becomes (i + rank) % 13: sums of it are exact.
+static void fill(const struct together *t, struct tensor x) {
+    for (int64_t i = 0; i < tensor_count(x); i++)
+        t->host[i] = (float)((i + t->rank) % 13);
+    device_copy_in(t->device, x, t->host);
+    device_synchronize(t->device);
+}
+
+static float sum_at(const struct together *t, int64_t i) {
+    float sum = 0;
+    for (int rank = 0; rank < t->size; rank++)
+        sum += (float)((i + rank) % 13);
+    return sum;
+}
+
+static void expect_sum(const struct together *t, struct tensor x, int64_t first, float factor) {
+    device_copy_out(t->device, t->host, x);
+    for (int64_t i = 0; i < tensor_count(x); i++)
+        EXPECT(t->host[i] == factor * sum_at(t, first + i));
+}
+
+static void check_collectives(const struct together *t) {
+    int64_t share = 1000, whole = share * t->size;
+    struct tensor x = tensor_rows(t->x, 0, whole), y = tensor_rows(t->y, 0, whole);
+    fill(t, x);
+    op_scale(t->device, &(struct op_scale){.x = x, .factor = 2});
+    comm_all_reduce(t->all, x, REDUCE_SUM, "sum");
+    op_scale(t->device, &(struct op_scale){.x = x, .factor = 3});
+    expect_sum(t, x, 0, 6);
+    fill(t, x);
+    struct tensor own = tensor_rows(x, t->rank * share, share);
+    struct comm_request request = comm_reduce_scatter_start(t->all, own, x, "scatter");
+    comm_wait(&request);
+    expect_sum(t, own, t->rank * share, 1);
+    request = comm_all_gather_start(t->all, x, own, "gather");
+    comm_wait(&request);
+    expect_sum(t, x, 0, 1);
+    fill(t, y);
+    comm_broadcast(t->all, y, t->size - 1, "last rank's");
+    comm_all_reduce(t->all, y, REDUCE_MAX, "the same");
+    device_copy_out(t->device, t->host, y);
+    for (int64_t i = 0; i < whole; i++)
+        EXPECT(t->host[i] == (float)((i + t->size - 1) % 13));
+}
+
+// Two ranks, large messages both ways, each on a group of its own as pipelines have them.
+static void check_messages(struct together *t) {
+    struct group *there, *back;
+    EXPECT_OK(world_group(t->world, &there, (int[]){0, 1}, t->rank < 2 ? 2 : 0, "there"));
+    EXPECT_OK(world_group(t->world, &back, (int[]){1, 0}, t->rank < 2 ? 2 : 0, "back"));
+    if (t->rank >= 2)
+        return;
+    struct group *out = t->rank == 0 ? there : back, *in = t->rank == 0 ? back : there;
+    fill(t, t->x);
+    struct comm_request receive = comm_receive_start(in, t->y, 0, "message");
+    struct comm_request send = comm_send_start(out, t->x, 1, "message");
+    comm_wait(&receive);
+    comm_wait(&send);
+    device_copy_out(t->device, t->host, t->y);
+    for (int64_t i = 0; i < COUNT; i++)
+        EXPECT(t->host[i] == (float)((i + 1 - t->rank) % 13));
+}
+
+// While rank 0 takes its time, the hosts of the others are past their waits. Patient ones are not.
+static void check_host_goes_on(const struct together *t) {
+    struct tensor x = tensor_rows(t->x, 0, 1000);
+    fill(t, x);
+    comm_barrier(t->all, "start");
+    double start = clock_seconds();
+    if (t->rank == 0)
+        clock_sleep(0.5);
+    comm_all_reduce(t->all, x, REDUCE_SUM, "late");
+    double past = clock_seconds() - start;
+    expect_sum(t, x, 0, 1);
+    EXPECT(t->rank == 0 || (past < 0.4 && clock_seconds() - start > 0.4));
+    comm_barrier(t->all, "start");
+    start = clock_seconds();
+    if (t->rank == 0)
+        clock_sleep(0.5);
+    comm_patience_begin(t->all, "test");
+    comm_all_reduce(t->all, x, REDUCE_MAX, "late");
+    EXPECT(clock_seconds() - start > 0.4);
+    comm_patience_end(t->all);
+}
+
+// Many in flight, on two groups by turns; the record has the end of each once the watch has seen it.
+static void check_many(const struct together *t) {
+    struct tensor x = tensor_rows(t->x, 0, 8), y = tensor_rows(t->y, 0, 8);
+    device_zero(t->device, x);
+    device_zero(t->device, y);
+    for (int i = 0; i < 400; i++) {
+        comm_all_reduce(i % 2 ? t->all : t->pair, i % 3 ? x : y, REDUCE_SUM, "one of many");
+        op_scale(t->device, &(struct op_scale){.x = x, .factor = 0.5f});
+    }
+    device_synchronize(t->device);
+    watch_settle(t->world->watch);
+    const struct record *record = world_record(t->world);
+    for (int i = 0; i < RECORD_ENTRIES; i++)
+        EXPECT(record->entries[i].end >= record->entries[i].start);
+}
+
+TEST(several_ranks) {
+    struct together t = together_open();
+    check_collectives(&t);
+    check_messages(&t);
+    check_host_goes_on(&t);
+    check_many(&t);
+    free(t.host);
+    device_free(t.device, t.x.data);
+    device_free(t.device, t.y.data);
+    world_close(t.world);
+    device_close(t.device);
+}
+
+TEST_MAIN(TEST_CASE(one_rank), TEST_CASE(several_ranks))

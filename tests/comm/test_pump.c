@@ -5,6 +5,8 @@
 
 #include <sched.h>
 
+static const struct pump_pace pace = {.poll_seconds = 50e-6, .nap_seconds = 100e-6};
+
 struct work {
     int left, polls;
 };
@@ -33,7 +35,7 @@ static void give(struct pump *pump, struct work *work, int left) {
 
 TEST(work_is_done_while_nobody_waits) {
     struct work work = {0};
-    struct pump *pump = pump_new(do_some, &work);
+    struct pump *pump = pump_new(do_some, &work, pace);
     for (int round = 1; round <= 50; round++) {
         give(pump, &work, round);
         // Touching the work with the lock, as the owner of a transfer does, disturbs nothing.
@@ -50,9 +52,9 @@ TEST(work_is_done_while_nobody_waits) {
 
 TEST(a_pump_may_end_with_work_left_or_without_any) {
     struct work work = {0};
-    pump_free(pump_new(do_some, &work));
+    pump_free(pump_new(do_some, &work, pace));
     EXPECT_INT(work.polls, 0);
-    struct pump *pump = pump_new(do_some, &work);
+    struct pump *pump = pump_new(do_some, &work, pace);
     give(pump, &work, 1 << 30);
     pump_free(pump);
     EXPECT(work.left > 0);

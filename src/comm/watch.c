@@ -1,0 +1,142 @@
+// The thread that sees whether collectives end which nobody waits for. See watch.h.
+#include "comm/watch.h"
+#include "base/clock.h"
+#include "base/memory.h"
+#include "comm/backend.h"
+#include "comm/hang.h"
+#include "comm/pump.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+// A look takes the driver's lock, which launches of kernels need too, so it is rare. A hang is found soon enough.
+static const struct pump_pace pace = {.poll_seconds = 0, .nap_seconds = 0.01};
+
+enum { FIRST_CAPACITY = 256 };
+
+struct watched {
+    struct comm_request request;
+    int64_t before;  // the last number in the flight record when the device was told to wait
+};
+
+struct watch {
+    struct world *world;
+    struct pump *pump;
+    struct watched *ring;  // (capacity) oldest at `first`
+    int64_t first, count, capacity;
+    double waited;  // how long the oldest has been that, in seconds, as far as anybody has looked
+    double looked;  // when that was
+    bool has_left;  // its file, see hang.h
+};
+
+static struct watched *at(const struct watch *watch, int64_t i) {
+    return &watch->ring[(watch->first + i) % watch->capacity];
+}
+
+// Gives up what is done, oldest first; whether anything is left.
+static bool look(void *context) {
+    struct watch *watch = context;
+    struct world *world = watch->world;
+    double now = clock_seconds();
+    // A whole job that was suspended has not waited meanwhile.
+    watch->waited += fmin(now - watch->looked, 1);
+    watch->looked = now;
+    while (watch->count > 0) {
+        const struct comm_request *oldest = &at(watch, 0)->request;
+        if (!oldest->collective->test(oldest->group, oldest->handle))
+            break;
+        record_end(&world->record, oldest->number, now);
+        watch->first = (watch->first + 1) % watch->capacity;
+        watch->count--;
+        watch->waited = 0;
+        if (watch->has_left)
+            hang_forget(world);
+        watch->has_left = false;
+    }
+    if (watch->count == 0)
+        return false;
+    const struct comm_request *oldest = &at(watch, 0)->request;
+    // All that wait leave their records before the first of them gives up and reads them.
+    if (watch->waited > 0.75 * world->deadline_seconds && !watch->has_left) {
+        hang_leave(oldest);
+        watch->has_left = true;
+    }
+    if (watch->waited > world->deadline_seconds)
+        hang_give_up(oldest);
+    return true;
+}
+
+struct watch *watch_new(struct world *world) {
+    struct watch *watch = memory_alloc(sizeof *watch);
+    *watch = (struct watch){.world = world, .capacity = FIRST_CAPACITY, .pump = pump_new(look, watch, pace)};
+    watch->ring = memory_alloc(sizeof *watch->ring * FIRST_CAPACITY);
+    return watch;
+}
+
+void watch_free(struct watch *watch) {
+    if (!watch)
+        return;
+    pump_free(watch->pump);
+    free(watch->ring);
+    free(watch);
+}
+
+// The device's own queue bounds how far the host can be ahead of it, so this ends soon.
+static void grow(struct watch *watch) {
+    struct watched *ring = memory_alloc(sizeof *ring * 2 * (size_t)watch->capacity);
+    for (int64_t i = 0; i < watch->count; i++)
+        ring[i] = *at(watch, i);
+    free(watch->ring);
+    watch->ring = ring;
+    watch->first = 0;
+    watch->capacity *= 2;
+}
+
+bool watch_add(struct watch *watch, const struct comm_request *request) {
+    if (!watch || !pump_start(watch->pump))
+        return false;
+    watch_lock(watch);
+    if (watch->count == watch->capacity)
+        grow(watch);
+    if (watch->count == 0) {
+        watch->waited = 0;
+        watch->looked = clock_seconds();
+    }
+    *at(watch, watch->count++) = (struct watched){.request = *request, .before = watch->world->record.count};
+    pump_wake(watch->pump);
+    watch_unlock(watch);
+    return true;
+}
+
+// What was begun after the device was told to wait for the oldest stands behind that; in the group of the oldest, so
+// does all that was begun after it.
+int64_t watch_begun(const struct watch *watch, const struct group *group) {
+    int64_t begun = group->collectives;
+    for (int64_t i = 1; watch && i < watch->count; i++) {
+        const struct comm_request *later = &at(watch, i)->request;
+        bool is_behind = later->number > at(watch, 0)->before || group == at(watch, 0)->request.group;
+        if (later->group == group && later->sequence > 0 && later->sequence <= begun && is_behind)
+            begun = later->sequence - 1;
+    }
+    return begun;
+}
+
+void watch_settle(struct watch *watch) {
+    for (bool is_done = !watch; !is_done;) {
+        watch_lock(watch);
+        is_done = !look(watch);
+        watch_unlock(watch);
+        if (!is_done)
+            clock_sleep(1e-3);
+    }
+}
+
+void watch_lock(struct watch *watch) {
+    if (watch)
+        pump_lock(watch->pump);
+}
+
+void watch_unlock(struct watch *watch) {
+    if (watch)
+        pump_unlock(watch->pump);
+}

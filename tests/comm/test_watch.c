@@ -1,0 +1,294 @@
+// Collectives that a device waits for, with a transport of the test's own that ends them when told to: the host goes
+// on, ends are noted oldest first, and one that does not end ends the process although the host is stuck.
+#include "../base/capture.h"
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/memory.h"
+#include "comm/backend.h"
+#include "test.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <string.h>
+
+enum { MOST = 2000 };
+
+struct operation {
+    atomic_bool is_done;
+    atomic_int orders, tests;
+};
+
+// Two ranks, this one the first.
+static struct fake {
+    struct world world;
+    struct group group;
+    struct host_name hosts[3];
+    int ranks[2];
+    struct operation operations[MOST];
+    int count;  // begun so far
+    bool records;
+    atomic_bool is_broken;
+} fake;
+
+static void *fake_all_reduce(struct group *group, const struct tensor *x, enum reduction reduction) {
+    (void)group;
+    (void)x;
+    (void)reduction;
+    CHECK(fake.count < MOST);
+    return &fake.operations[fake.count++];
+}
+
+static bool fake_test(struct group *group, void *handle) {
+    struct operation *operation = handle;
+    if (atomic_load(&fake.is_broken))
+        die_code(EXIT_CODE_PEER_LOST, "the transport of group \"%s\" is broken", group->name);
+    atomic_fetch_add(&operation->tests, 1);
+    return atomic_load(&operation->is_done);
+}
+
+static bool fake_order(struct group *group, void *handle) {
+    (void)group;
+    atomic_fetch_add(&((struct operation *)handle)->orders, 1);
+    return !fake.records;
+}
+
+static void *fake_mark(struct group *group) {
+    (void)group;
+    CHECK(fake.count < MOST);
+    return &fake.operations[fake.count++];
+}
+
+static const struct collective fake_collective = {
+    .name = "fake", .all_reduce = fake_all_reduce, .test = fake_test, .order = fake_order, .mark = fake_mark};
+
+static void open_fake(double deadline) {
+    memset(&fake, 0, sizeof fake);
+    fake.world.collective = &fake_collective;
+    fake.world.place = (struct world_place){.rank = 0, .size = 2, .local_rank = 0, .local_size = 1};
+    fake.world.deadline_seconds = deadline;
+    fake.world.hosts = fake.hosts;
+    memcpy(&fake.hosts[0], "n1", 2);
+    memcpy(&fake.hosts[1], "n2", 2);
+    fake.ranks[1] = 1;
+    fake.group = (struct group){.world = &fake.world, .name = "pair", .rank = 0, .size = 2, .ranks = fake.ranks};
+    fake.world.groups[fake.world.group_count++] = &fake.group;
+    fake.world.watch = watch_new(&fake.world);
+}
+
+static void close_fake(void) {
+    watch_settle(fake.world.watch);
+    watch_free(fake.world.watch);
+}
+
+static float memory[4];
+
+static void reduce(const char *name) {
+    comm_all_reduce(&fake.group, tensor_1d(memory, DTYPE_F32, 4), REDUCE_SUM, name);
+}
+
+static void end(int operation) {
+    atomic_store(&fake.operations[operation].is_done, true);
+}
+
+// Of the nth collective, with the lock that the watch writes it under.
+static double end_of(int64_t number) {
+    watch_lock(fake.world.watch);
+    double seconds = fake.world.record.entries[(number - 1) % RECORD_ENTRIES].end;
+    watch_unlock(fake.world.watch);
+    return seconds;
+}
+
+static int64_t looks_at(int operation, int more) {
+    int before = atomic_load(&fake.operations[operation].tests);
+    for (double until = clock_seconds() + 60; clock_seconds() < until;) {
+        if (atomic_load(&fake.operations[operation].tests) >= before + more)
+            break;
+        clock_sleep(1e-3);
+    }
+    return atomic_load(&fake.operations[operation].tests) - before;
+}
+
+TEST(the_host_goes_on) {
+    open_fake(600);
+    reduce("first");
+    reduce("second");
+    EXPECT_INT(atomic_load(&fake.operations[0].orders), 1);
+    EXPECT_INT(atomic_load(&fake.operations[1].orders), 1);
+    // What ended out of turn is not asked after before its turn.
+    end(1);
+    EXPECT(looks_at(0, 3) >= 3);
+    EXPECT_INT(atomic_load(&fake.operations[1].tests), 0);
+    EXPECT(end_of(1) == 0 && end_of(2) == 0);
+    end(0);
+    watch_settle(fake.world.watch);
+    EXPECT(end_of(1) > 0 && end_of(2) > 0);
+    EXPECT_INT(atomic_load(&fake.operations[1].tests), 1);
+    close_fake();
+}
+
+TEST(many_at_once) {
+    open_fake(600);
+    for (int i = 0; i < MOST; i++) {
+        reduce("one of many");
+        // Some of them end on the way.
+        if (i < MOST / 2)
+            end(i / 2);
+        if (i % 500 == 0)
+            clock_sleep(0.02);
+    }
+    for (int i = 0; i < MOST; i++)
+        end(i);
+    watch_settle(fake.world.watch);
+    for (int i = MOST - RECORD_ENTRIES; i < MOST; i++)
+        EXPECT(end_of(i + 1) > 0);
+    for (int i = 0; i < MOST; i++)
+        EXPECT(atomic_load(&fake.operations[i].tests) >= 1);
+    EXPECT_INT(fake.group.traffic[COLLECTIVE_ALL_REDUCE].count, MOST);
+    close_fake();
+}
+
+static void *end_later(void *argument) {
+    (void)argument;
+    clock_sleep(0.1);
+    end(0);
+    return NULL;
+}
+
+// Where ranks work with files the host knows when a wait is over.
+TEST(a_patient_host_waits) {
+    open_fake(600);
+    pthread_t thread;
+    double start = clock_seconds();
+    EXPECT_INT(pthread_create(&thread, NULL, end_later, NULL), 0);
+    fake.world.patience = 1;
+    reduce("waited for");
+    fake.world.patience = 0;
+    EXPECT(clock_seconds() - start > 0.09);
+    EXPECT(end_of(1) > 0);
+    EXPECT_INT(atomic_load(&fake.operations[0].orders), 1);
+    pthread_join(thread, NULL);
+    close_fake();
+}
+
+// What is recorded is not watched; its replay is, as one.
+TEST(recordings) {
+    open_fake(600);
+    EXPECT(comm_records(&fake.group));
+    fake.records = true;
+    reduce("recorded");
+    reduce("recorded");
+    fake.records = false;
+    EXPECT(end_of(1) > 0 && end_of(2) > 0);
+    comm_replayed(&fake.group, "replay");
+    EXPECT(looks_at(2, 2) >= 2);
+    EXPECT(end_of(3) == 0);
+    end(2);
+    watch_settle(fake.world.watch);
+    EXPECT(end_of(3) > 0);
+    EXPECT_INT(atomic_load(&fake.operations[0].tests), 0);
+    EXPECT_INT(fake.group.collectives, 3);
+    close_fake();
+}
+
+static char folder[64];
+
+static char *flight_path(int rank) {
+    return memory_printf("%s/flight-%d.jsonl", folder, rank);
+}
+
+static bool has_left(int rank) {
+    char *path = flight_path(rank);
+    bool exists = access(path, F_OK) == 0;
+    free(path);
+    return exists;
+}
+
+static void make_folder(void) {
+    snprintf(folder, sizeof folder, "/tmp/test_watch.XXXXXX");
+    EXPECT(mkdtemp(folder) != NULL);
+}
+
+static void remove_folder(void) {
+    for (int rank = 0; rank < 2; rank++) {
+        char *path = flight_path(rank);
+        unlink(path);
+        free(path);
+    }
+    rmdir(folder);
+}
+
+// A wait that ends after three quarters of the deadline takes its file away again, and the next one counts anew.
+TEST(a_late_end) {
+    make_folder();
+    open_fake(2);
+    fake.world.record_folder = folder;
+    reduce("late");
+    for (double until = clock_seconds() + 60; !has_left(0) && clock_seconds() < until;)
+        clock_sleep(1e-3);
+    EXPECT(has_left(0));
+    reduce("after it");
+    end(0);
+    EXPECT(looks_at(1, 20) >= 20);
+    EXPECT(!has_left(0));
+    end(1);
+    close_fake();
+    remove_folder();
+}
+
+static void hang(void) {
+    open_fake(0.5);
+    fake.world.record_folder = folder;
+    reduce("gradients");
+    reduce("loss");
+    reduce("after it");
+    reduce("after that");
+    end(0);
+    clock_sleep(60);  // as a host inside a driver
+}
+
+TEST(a_hang_ends_a_stuck_host) {
+    make_folder();
+    static struct capture capture;
+    double start = clock_seconds();
+    capture_run(&capture, hang);
+    EXPECT_INT(capture.status, EXIT_CODE_HANG);
+    EXPECT(clock_seconds() - start < 30);
+    EXPECT(strstr(capture.text, "collective \"loss\" in group \"pair\" (rank 0 of 2)"));
+    EXPECT(strstr(capture.text, "0 of the others have come; lost or stuck: rank 1 on n2 (left no record in"));
+    // The host has begun four, its device has come to the second.
+    EXPECT(has_left(0));
+    char *own = flight_path(0);
+    struct buffer text = {0};
+    EXPECT_OK(file_read_all(own, 1 << 20, &text));
+    EXPECT(strstr(buffer_string(&text), "\"waits for\":\"loss\""));
+    EXPECT(strstr(buffer_string(&text), "\"begun\":{\"pair\":2}"));
+    buffer_free(&text);
+    free(own);
+    // A peer that waits for something else has not come.
+    char *path = flight_path(1);
+    const char *line =
+        "{\"rank\": 1, \"run\": 0, \"waits for\": \"x\", \"of group\": \"y\", \"begun\": {\"pair\": 1}}\n";
+    EXPECT_OK(file_write_all(path, line, strlen(line)));
+    free(path);
+    capture_run(&capture, hang);
+    EXPECT_INT(capture.status, EXIT_CODE_HANG);
+    EXPECT(strstr(capture.text, "lost or stuck: rank 1 on n2 (waits for \"x\""));
+    remove_folder();
+}
+
+static void break_down(void) {
+    open_fake(600);
+    reduce("gradients");
+    atomic_store(&fake.is_broken, true);
+    clock_sleep(60);
+}
+
+TEST(a_broken_transport_ends_a_stuck_host) {
+    static struct capture capture;
+    capture_run(&capture, break_down);
+    EXPECT_INT(capture.status, EXIT_CODE_PEER_LOST);
+    EXPECT(strstr(capture.text, "the transport of group \"pair\" is broken"));
+}
+
+TEST_MAIN(TEST_CASE(the_host_goes_on), TEST_CASE(many_at_once), TEST_CASE(a_patient_host_waits), TEST_CASE(recordings),
+          TEST_CASE(a_late_end), TEST_CASE(a_hang_ends_a_stuck_host), TEST_CASE(a_broken_transport_ends_a_stuck_host))
