@@ -13,8 +13,9 @@ struct pump {
     struct pump_pace pace;
     pthread_mutex_t lock;
     pthread_cond_t woken;
+    bool is_awake, is_ending;  // with the lock
     pthread_t thread;
-    bool has_thread, is_shared, is_awake, is_ending;
+    bool has_thread, is_shared;  // the owner's; apart from the others, so that a compiler reads them apart
 };
 
 struct pump *pump_new(bool (*poll)(void *context), void *context, struct pump_pace pace) {
