@@ -40,7 +40,7 @@ nccl() {
     local ranks=$1
     shift
     NCCL_SOCKET_IFNAME=lo NCCL_IB_DISABLE=1 NCCL_P2P_DISABLE=1 NCCL_SHM_DISABLE=1 NCCL_MAX_NCHANNELS=1 \
-        bash tests/parallel/mpirun.sh "$ranks" bash -c 'NCCL_HOSTID=rank-$OMPI_COMM_WORLD_RANK exec "$@"' rank "$@"
+        bash tests/parallel/mpirun.sh "$ranks" bash -c 'NCCL_HOSTID=$0-$OMPI_COMM_WORLD_RANK exec "$@"' "rank-$$" "$@"
 }
 
 # losses CARRIER MODEL LAYOUT: of all steps, into $work/log.
@@ -78,7 +78,7 @@ all_layouts() {
 
 # stopped SIGNAL CODES TEXT: of two ranks one gets the signal after some steps; the other says why it ends.
 stopped() {
-    local launcher victim code
+    local launcher victim watchdog code
     model_flags gpt
     : >"$work/out"
     nccl 2 "$BEVATRON" train "${training[@]}" "${model[@]}" --tensor-model-parallel-size 2 --distributed-backend nccl \
@@ -86,12 +86,14 @@ stopped() {
     launcher=$!
     for _ in $(seq 300); do grep -q "iteration        3/" "$work/out" && break; sleep 0.1; done
     victim=$(for process in $(pgrep -f "^$BEVATRON train"); do
-        tr '\0' '\n' <"/proc/$process/environ" | grep -qx "NCCL_HOSTID=rank-1" && echo "$process"
+        tr '\0' '\n' <"/proc/$process/environ" | grep -qx "NCCL_HOSTID=rank-$$-1" && echo "$process"
     done)
     kill "-$1" "$victim"
-    (sleep 40 && kill -9 "$victim" "$launcher") >/dev/null 2>&1 &
+    (sleep 40 && kill -9 "$victim") >/dev/null 2>&1 &
+    watchdog=$!
     wait "$launcher"
     code=$?
+    kill "$watchdog" 2>/dev/null
     kill -9 "$victim" 2>/dev/null
     [[ " $2 " == *" $code "* ]] && grep -qE "$3" "$work/out" && pass || fail "code $code after a rank got SIG$1"
     grep -hE "$3" "$work/out" | head -n 1
