@@ -178,6 +178,8 @@ TEST(recordings) {
     EXPECT(memory && host && plain && device_records(gpu));
     struct arena arena;
     arena_init(&arena, "test", memory, (size_t)8 << 20);
+    // initcheck does not see what cuBLASLt's kernels write to the product.
+    device_zero(gpu, tensor_1d(memory, DTYPE_U8, 8 << 20));
     struct recorded r = {.x = arena_2d(&arena, DTYPE_BF16, N, N),
                          .weight = arena_2d(&arena, DTYPE_BF16, N, N),
                          .product = arena_2d(&arena, DTYPE_BF16, N, N),
@@ -271,6 +273,8 @@ TEST(algorithms_are_kept) {
     enum { COUNT = 1 << 20 };
     if (cuda_count() == 0)
         test_skip("no GPU can be used");
+    if (lab_is_tiny())
+        test_skip("runs dozens of cuBLASLt's kernels, where racecheck sees hazards, and none of ours");
     char folder[] = "/tmp/bevatron-test-XXXXXX";
     EXPECT(mkdtemp(folder) != NULL);
     char *path = memory_printf("%s/products", folder);
