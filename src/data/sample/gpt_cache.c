@@ -10,20 +10,13 @@ void gpt_cache_name(struct index_cache *cache, const struct gpt_options *options
     struct buffer text = {0};
     struct json_writer w = {.out = &text, .indent = 4};
     json_begin_object(&w);
-    json_key(&w, "class");
-    json_cstring(&w, "GPTDataset");
-    json_key(&w, "dataset_path");
-    json_cstring(&w, options->prefix);
-    json_key(&w, "num_samples");
-    json_int(&w, options->sample_count);
-    json_key(&w, "index_split");
-    json_cstring(&w, split_name(options->which));
-    json_key(&w, "random_seed");
-    json_int(&w, options->seed);
-    json_key(&w, "sequence_length");
-    json_int(&w, options->seq_length);
-    json_key(&w, "split");
-    json_cstring(&w, options->split);
+    index_cache_describe_samples(&w, &(struct index_cache_samples){.class = "GPTDataset",
+                                                                   .prefix = options->prefix,
+                                                                   .split = options->split,
+                                                                   .which = options->which,
+                                                                   .sample_count = options->sample_count,
+                                                                   .seq_length = options->seq_length,
+                                                                   .seed = options->seed});
     index_cache_describe_dataset(&w, reader);
     json_end_object(&w);
     char *folder = options->cache_folder ? memory_string(options->cache_folder)

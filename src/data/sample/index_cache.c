@@ -14,6 +14,23 @@ static char *file_name(const struct index_cache *cache, const char *what) {
     return memory_printf("%s-%s", cache->stem, what);
 }
 
+void index_cache_describe_samples(struct json_writer *w, const struct index_cache_samples *samples) {
+    json_key(w, "class");
+    json_cstring(w, samples->class);
+    json_key(w, "dataset_path");
+    json_cstring(w, samples->prefix);
+    json_key(w, "num_samples");
+    json_int(w, samples->sample_count);
+    json_key(w, "index_split");
+    json_cstring(w, split_name(samples->which));
+    json_key(w, "random_seed");
+    json_int(w, samples->seed);
+    json_key(w, "sequence_length");
+    json_int(w, samples->seq_length);
+    json_key(w, "split");
+    json_cstring(w, samples->split);
+}
+
 void index_cache_describe_dataset(struct json_writer *w, const struct index_reader *reader) {
     json_key(w, "sequences");
     json_int(w, reader->sequence_count);

@@ -13,6 +13,7 @@
 #include "base/json.h"
 #include "data/index/index.h"
 #include "data/sample/npy.h"
+#include "data/sample/split.h"
 #include <stdbool.h>
 
 struct index_cache {
@@ -39,7 +40,15 @@ int index_cache_write(const struct index_cache *cache, const struct index_cache_
 int index_cache_open(const struct index_cache *cache, const struct index_cache_array *arrays, int count,
                      struct npy *opened);
 
-// Members of a description that tell a dataset from another one under the same name.
+// The members that begin every description, by Megatron's names and in its order.
+struct index_cache_samples {
+    const char *class;  // "GPTDataset"
+    const char *prefix, *split;
+    enum split which;
+    int64_t sample_count, seq_length, seed;
+};
+void index_cache_describe_samples(struct json_writer *w, const struct index_cache_samples *samples);
+// Members of a description that distinguish a dataset from another one of the same name.
 void index_cache_describe_dataset(struct json_writer *w, const struct index_reader *reader);
 
 #endif

@@ -85,20 +85,13 @@ static void name_cache(struct index_cache *cache, const struct sentence_dataset 
     struct buffer text = {0};
     struct json_writer w = {.out = &text, .indent = 4};
     json_begin_object(&w);
-    json_key(&w, "class");
-    json_cstring(&w, class);
-    json_key(&w, "dataset_path");
-    json_cstring(&w, options->prefix);
-    json_key(&w, "num_samples");
-    json_int(&w, options->sample_count);
-    json_key(&w, "index_split");
-    json_cstring(&w, split_name(options->which));
-    json_key(&w, "random_seed");
-    json_int(&w, options->seed);
-    json_key(&w, "sequence_length");
-    json_int(&w, options->seq_length);
-    json_key(&w, "split");
-    json_cstring(&w, options->split);
+    index_cache_describe_samples(&w, &(struct index_cache_samples){.class = class,
+                                                                   .prefix = options->prefix,
+                                                                   .split = options->split,
+                                                                   .which = options->which,
+                                                                   .sample_count = options->sample_count,
+                                                                   .seq_length = options->seq_length,
+                                                                   .seed = options->seed});
     json_key(&w, "short_sequence_probability");
     json_double(&w, options->short_seq_prob);
     json_key(&w, "min_sentences");

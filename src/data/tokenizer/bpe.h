@@ -77,6 +77,8 @@ struct bpe_scratch {
 
 void bpe_scratch_free(struct bpe_scratch *scratch);
 
+// 0, or -1 with a message if a piece of so many bytes is too long to be merged: 2^31 - 1 is the limit.
+int bpe_check_length(size_t length);
 // Appends the ids of one piece. Time grows as n log n with its length. A piece of 2^31 bytes or more is an error.
 int bpe_encode(const struct bpe *bpe, struct bpe_scratch *scratch, const unsigned char *piece, size_t length,
                struct token_list *out);

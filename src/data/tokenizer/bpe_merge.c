@@ -182,15 +182,20 @@ static void encode_long(const struct bpe *bpe, struct bpe_scratch *scratch, cons
         token_list_append(out, nodes[i].id);
 }
 
+int bpe_check_length(size_t length) {
+    if (length < INT32_MAX)
+        return 0;
+    return error_set("a run of %zu bytes without a place to split is too long to tokenize; the limit is 2^31 - 1",
+                     length);
+}
+
 int bpe_encode(const struct bpe *bpe, struct bpe_scratch *scratch, const unsigned char *piece, size_t length,
                struct token_list *out) {
     if (length <= SHORT_BYTES) {
         encode_short(bpe, piece, (int)length, out);
         return 0;
     }
-    if (length >= INT32_MAX)
-        return error_set("a run of %zu bytes without a place to split is too long to tokenize; the limit is 2^31 - 1",
-                         length);
+    TRY(bpe_check_length(length));
     encode_long(bpe, scratch, piece, (int32_t)length, out);
     if (scratch->capacity > KEPT_NODES)
         bpe_scratch_free(scratch);

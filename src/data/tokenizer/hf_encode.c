@@ -54,15 +54,7 @@ static int encode_byte_piece(const void *opaque, void *opaque_state, const unsig
             return 0;
         }
     }
-    if (length >= INT32_MAX)
-        return error_set("a run of %zu bytes without a place to split is too long to tokenize; the limit is 2^31 - 1",
-                         length);
-    token_list_reserve(out, (int64_t)length);
-    int32_t *ids = out->ids + out->count;
-    for (size_t i = 0; i < length; i++)
-        ids[i] = hf->bpe.byte_id[piece[i]];
-    out->count += merge_ids(&hf->bpe, &state->merge, ids, (int64_t)length);
-    return 0;
+    return merge_bytes(&hf->bpe, &state->merge, piece, length, out);
 }
 
 static int encode_bytes(const struct hf *hf, struct hf_state *state, const char *text, size_t length,

@@ -76,9 +76,7 @@ int hf_encode_bpe(const struct hf *hf, struct hf_state *state, const char *word,
             return 0;
         }
     }
-    if (length >= INT32_MAX)
-        return error_set("a run of %zu bytes without a place to split is too long to tokenize; the limit is 2^31 - 1",
-                         length);
+    TRY(bpe_check_length(length));
     int64_t before = out->count;
     struct unknown_run run = {hf, out, false};
     for (size_t at = 0; at < length;) {
@@ -111,9 +109,7 @@ static int add_unknown_pieces(const struct hf *hf, const char *text, size_t leng
 
 static int encode_unigram(const struct hf *hf, struct hf_state *state, const char *word, size_t length,
                           struct token_list *out) {
-    if (length >= INT32_MAX)
-        return error_set("a run of %zu bytes without a place to split is too long to tokenize; the limit is 2^31 - 1",
-                         length);
+    TRY(bpe_check_length(length));
     unigram_best(&hf->unigram, &state->unigram, word, length);
     size_t at = 0, unknown = 0;  // bytes of unknown pieces before `at`
     for (int64_t i = 0; i < state->unigram.count; i++) {

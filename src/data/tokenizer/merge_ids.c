@@ -1,5 +1,6 @@
 // Short runs are scanned for the lowest rank after each merge; long ones have a linked list and a heap of candidates.
 #include "data/tokenizer/merge_ids.h"
+#include "base/error.h"
 #include "base/memory.h"
 #include <stdlib.h>
 #include <string.h>
@@ -138,4 +139,15 @@ static int64_t merge_long(const struct bpe *bpe, struct merge_scratch *scratch, 
 
 int64_t merge_ids(const struct bpe *bpe, struct merge_scratch *scratch, int32_t *ids, int64_t count) {
     return count <= SHORT_IDS ? merge_short(bpe, ids, (int)count) : merge_long(bpe, scratch, ids, (int32_t)count);
+}
+
+int merge_bytes(const struct bpe *bpe, struct merge_scratch *scratch, const unsigned char *piece, size_t length,
+                struct token_list *out) {
+    TRY(bpe_check_length(length));
+    token_list_reserve(out, (int64_t)length);
+    int32_t *ids = out->ids + out->count;
+    for (size_t i = 0; i < length; i++)
+        ids[i] = bpe->byte_id[piece[i]];
+    out->count += merge_ids(bpe, scratch, ids, (int64_t)length);
+    return 0;
 }

@@ -1,7 +1,7 @@
-// Byte-pair merging as tiktoken and Hugging Face do it: of all pairs of neighbours that can be merged the one of
-// lowest rank is, the leftmost of equals, and the pairs it makes take part at once. (GPT-2's own code, bpe_encode,
-// merges all occurrences of a pair in a round; the two differ only where a merge ranks before one that it is made
-// of.)
+// Byte-pair merging as tiktoken and Hugging Face do it: of all neighbouring pairs that can be merged, the one of lowest
+// rank is merged first (the leftmost among equals), and the pairs it forms take part at once. GPT-2's own code
+// (bpe_encode) merges all occurrences of a pair in one round. The two differ only if a merge ranks before one that it is
+// made of.
 #ifndef DATA_TOKENIZER_MERGE_IDS_H
 #define DATA_TOKENIZER_MERGE_IDS_H
 
@@ -18,5 +18,8 @@ void merge_scratch_free(struct merge_scratch *scratch);
 
 // Merges ids[0…count) in place by the pairs of bpe and returns the new count. count < 2^31. Time grows as n log n.
 int64_t merge_ids(const struct bpe *bpe, struct merge_scratch *scratch, int32_t *ids, int64_t count);
+// Appends the ids of a piece: those of its bytes, merged. Fails if the piece is too long.
+int merge_bytes(const struct bpe *bpe, struct merge_scratch *scratch, const unsigned char *piece, size_t length,
+                struct token_list *out);
 
 #endif

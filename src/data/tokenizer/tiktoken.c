@@ -222,15 +222,7 @@ static int encode_piece(const void *opaque, void *opaque_state, const unsigned c
         token_list_append(out, rank + model->shift);
         return 0;
     }
-    if (length >= INT32_MAX)
-        return error_set("a run of %zu bytes without a place to split is too long to tokenize; the limit is 2^31 - 1",
-                         length);
-    token_list_reserve(out, (int64_t)length);
-    int32_t *ids = out->ids + out->count;
-    for (size_t i = 0; i < length; i++)
-        ids[i] = model->bpe.byte_id[piece[i]];
-    out->count += merge_ids(&model->bpe, &state->scratch, ids, (int64_t)length);
-    return 0;
+    return merge_bytes(&model->bpe, &state->scratch, piece, length, out);
 }
 
 static int encode_ordinary(const struct tiktoken_model *model, struct tiktoken_state *state, const char *begin,

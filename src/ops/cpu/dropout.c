@@ -64,15 +64,10 @@ CPU_CLONES void dropout_factors(float *factors, const struct dropout_row *row, i
     }
 }
 
-// out = residual + factors * (x + bias); all but out and x may be NULL.
-struct dropout_add_row {
-    float *out;
-    const float *x, *residual, *bias, *factors;
-};
-
-CPU_CLONES static void add_row(const struct dropout_add_row *row, int64_t count) {
+// `factors` may be NULL.
+CPU_CLONES static void add_row(const struct dropout_add_row *row, const float *factors, int64_t count) {
     float *out = row->out;
-    const float *x = row->x, *residual = row->residual, *bias = row->bias, *factors = row->factors;
+    const float *x = row->x, *residual = row->residual, *bias = row->bias;
 #pragma omp simd
     for (int64_t c = 0; c < count; c++) {
         float value = x[c];
@@ -83,6 +78,22 @@ CPU_CLONES static void add_row(const struct dropout_add_row *row, int64_t count)
         if (residual)
             value += residual[c];
         out[c] = value;
+    }
+}
+
+void dropout_add(const struct dropout_add_row *add, const struct dropout *dropout, int64_t row, int64_t channels) {
+    if (dropout->rate == 0) {
+        add_row(add, NULL, channels);
+        return;
+    }
+    struct dropout_row mask = dropout_row(dropout, row);
+    float factors[DROPOUT_PIECE];
+    for (int64_t c = 0; c < channels; c += DROPOUT_PIECE) {
+        int64_t count = channels - c < DROPOUT_PIECE ? channels - c : DROPOUT_PIECE;
+        dropout_factors(factors, &mask, c, count);
+        struct dropout_add_row piece = {add->out + c, add->x + c, add->residual ? add->residual + c : NULL,
+                                        add->bias ? add->bias + c : NULL};
+        add_row(&piece, factors, count);
     }
 }
 
@@ -98,19 +109,7 @@ static void dropout_add_task(void *context, int64_t index, int thread) {
             .residual = op->residual.data ? (const float *)op->residual.data + n * channels : NULL,
             .bias = op->bias.data,
         };
-        if (op->dropout.rate == 0) {
-            add_row(&row, channels);
-            continue;
-        }
-        struct dropout_row dropout = dropout_row(&op->dropout, n);
-        float factors[DROPOUT_PIECE];
-        for (int64_t c = 0; c < channels; c += DROPOUT_PIECE) {
-            int64_t count = channels - c < DROPOUT_PIECE ? channels - c : DROPOUT_PIECE;
-            dropout_factors(factors, &dropout, c, count);
-            struct dropout_add_row piece = {row.out + c, row.x + c, row.residual ? row.residual + c : NULL,
-                                            row.bias ? row.bias + c : NULL, factors};
-            add_row(&piece, count);
-        }
+        dropout_add(&row, &op->dropout, n, channels);
     }
 }
 

@@ -1,5 +1,5 @@
-// The dropout mask of a row, as factors to multiply with: 0 where dropped, 1 / (1 - rate) where kept. Which is which
-// depends on seed, site, global row number and column alone (see struct dropout in ops.h).
+// The dropout mask of a row, as factors to multiply with: 0 for dropped elements, 1 / (1 - rate) for kept ones. Which
+// elements are kept depends only on seed, site, global row number and column (see struct dropout in ops.h).
 #ifndef OPS_CPU_DROPOUT_H
 #define OPS_CPU_DROPOUT_H
 
@@ -21,5 +21,13 @@ struct dropout_row dropout_attention_row(const struct dropout *dropout, int64_t 
 // factors[i] belongs to column first_column + i. There must be room for count rounded up to a multiple of
 // DROPOUT_GRAIN: that many are drawn at once.
 void dropout_factors(float *factors, const struct dropout_row *row, int64_t first_column, int64_t count);
+
+// out = residual + factors * (x + bias), for one row; residual and bias may be NULL. out may be residual or x.
+struct dropout_add_row {
+    float *out;
+    const float *x, *residual, *bias;
+};
+// Row number `row` of the dropout, or without factors if its rate is 0.
+void dropout_add(const struct dropout_add_row *add, const struct dropout *dropout, int64_t row, int64_t channels);
 
 #endif

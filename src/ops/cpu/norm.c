@@ -1,43 +1,10 @@
-// LayerNorm and RMSNorm, which is the same with a mean of 0 and no bias, with the residual addition and dropout that
-// stand before them. Forward: each row in one task. Backward: first
-// the column sums of gain and bias (they read dy, which ddelta may overwrite), then the rows, then the column sums of
-// ddelta.
+// LayerNorm and RMSNorm (which is LayerNorm with a mean of 0 and no bias), with the residual addition and dropout that
+// come before them. Forward handles each row in one task. Backward first computes the column sums for gain and bias
+// (they read dy, which ddelta may overwrite), then the rows, then the column sums of ddelta.
 #include "ops/cpu/cpu.h"
 #include "ops/cpu/dropout.h"
 #include <math.h>
 #include <string.h>
-
-// sum = x + factors * (delta + delta_bias); factors and delta_bias may be NULL.
-struct residual_row {
-    float *sum;
-    const float *x, *delta, *delta_bias, *factors;
-};
-
-CPU_CLONES static void add_residual(const struct residual_row *row, int64_t count) {
-    float *sum = row->sum;
-    const float *x = row->x, *delta = row->delta, *delta_bias = row->delta_bias, *factors = row->factors;
-#pragma omp simd
-    for (int64_t c = 0; c < count; c++) {
-        float value = delta[c];
-        if (delta_bias)
-            value += delta_bias[c];
-        if (factors)
-            value *= factors[c];
-        sum[c] = x[c] + value;
-    }
-}
-
-static void add_residual_dropped(const struct residual_row *whole, const struct dropout_row *dropout,
-                                 int64_t channels) {
-    float factors[DROPOUT_PIECE];
-    for (int64_t c = 0; c < channels; c += DROPOUT_PIECE) {
-        int64_t count = channels - c < DROPOUT_PIECE ? channels - c : DROPOUT_PIECE;
-        dropout_factors(factors, dropout, c, count);
-        struct residual_row piece = {whole->sum + c, whole->x + c, whole->delta + c,
-                                     whole->delta_bias ? whole->delta_bias + c : NULL, factors};
-        add_residual(&piece, count);
-    }
-}
 
 struct norm_row {
     float *y;
@@ -88,14 +55,11 @@ static void norm_forward_task(void *context, int64_t index, int thread) {
         const float *x = (const float *)op->x.data + n * channels;
         if (op->delta.data) {
             float *sum = (float *)op->sum.data + n * channels;
-            struct residual_row residual = {sum, x, (const float *)op->delta.data + n * channels, op->delta_bias.data,
-                                            NULL};
-            if (op->dropout.rate == 0) {
-                add_residual(&residual, channels);
-            } else {
-                struct dropout_row dropout = dropout_row(&op->dropout, n);
-                add_residual_dropped(&residual, &dropout, channels);
-            }
+            struct dropout_add_row row = {.out = sum,
+                                          .x = (const float *)op->delta.data + n * channels,
+                                          .residual = x,
+                                          .bias = op->delta_bias.data};
+            dropout_add(&row, &op->dropout, n, channels);
             x = sum;
         }
         struct norm_row row = {.y = (float *)op->y.data + n * channels,
