@@ -1,13 +1,10 @@
-// The stack machine. Every opcode takes at least one byte and makes at most one value, memo slots are numbered below
-// the pickle's length, and bytes of texts are copied once: so memory is a small multiple of the input. There is no
-// recursion anywhere.
+// The opcodes of a pickle, run on the machine of torch_machine.h. There is no recursion anywhere.
 #include "checkpoint/torch_pickle.h"
 
 #include "base/error.h"
-#include "base/memory.h"
 #include "checkpoint/torch_build.h"
+#include "checkpoint/torch_machine.h"
 #include <inttypes.h>
-#include <stdlib.h>
 #include <string.h>
 
 // Opcodes of protocols 1 to 5; those of protocol 0, which are lines of text, no version of torch writes.
@@ -68,144 +65,23 @@ enum {
 };
 enum { MAX_PROTOCOL = 5, MAX_NAME_BYTES = 512 };
 
-struct machine {
-    struct torch_pickle *pickle;
-    const unsigned char *bytes;
-    size_t size, at;
-    struct torch_value **stack;
-    size_t depth, stack_capacity;
-    size_t *marks;
-    size_t mark_count, mark_capacity;
-    struct torch_value **memo;
-    size_t memo_count, memo_capacity;
-};
-
-// ---- bytes ----
-
-static int take(struct machine *m, size_t count, const unsigned char **bytes) {
-    if (count > m->size - m->at)
-        return error_set("it asks for %zu bytes at byte %zu of %zu; the file was cut or lies", count, m->at, m->size);
-    *bytes = m->bytes + m->at;
-    m->at += count;
-    return 0;
-}
-
-// A little-endian number of `width` bytes.
-static int take_number(struct machine *m, size_t width, uint64_t *number) {
-    const unsigned char *bytes = NULL;
-    TRY(take(m, width, &bytes));
-    *number = 0;
-    memcpy(number, bytes, width);
-    return 0;
-}
-
-// A text whose length stands in front of it in `width` bytes.
-static int take_text(struct machine *m, size_t width, const unsigned char **bytes, size_t *length) {
-    uint64_t count = 0;
-    TRY(take_number(m, width, &count));
-    if (count > m->size - m->at)
-        return error_set("it has a text of %" PRIu64 " bytes at byte %zu of %zu; the file was cut or lies", count,
-                         m->at, m->size);
-    *length = (size_t)count;
-    return take(m, *length, bytes);
-}
-
-// Up to the end of the line.
-static int take_line(struct machine *m, char *line, size_t size) {
-    const unsigned char *start = m->bytes + m->at, *end = memchr(start, '\n', m->size - m->at);
-    size_t length = end ? (size_t)(end - start) : size;
-    if (length >= size || memchr(start, 0, length))
-        return error_set("it has a name at byte %zu that is too long, cut or not text", m->at);
-    memcpy(line, start, length);
-    line[length] = '\0';
-    m->at += length + 1;
-    return 0;
-}
-
-// ---- stack, marks and memo ----
-
-static void grow(void *array, size_t *capacity, size_t needed, size_t item_bytes) {
-    if (needed <= *capacity)
-        return;
-    size_t wanted = *capacity * 2 > needed ? *capacity * 2 : needed + 64;
-    void *old = NULL;
-    memcpy(&old, array, sizeof old);
-    void *fresh = memory_realloc(old, wanted * item_bytes);
-    memset((char *)fresh + *capacity * item_bytes, 0, (wanted - *capacity) * item_bytes);
-    memcpy(array, &fresh, sizeof fresh);
-    *capacity = wanted;
-}
-
-static int push(struct machine *m, struct torch_value *value) {
-    grow(&m->stack, &m->stack_capacity, m->depth + 1, sizeof m->stack[0]);
-    m->stack[m->depth++] = value;
-    return 0;
-}
-
-static size_t floor_of(const struct machine *m) {
-    return m->mark_count > 0 ? m->marks[m->mark_count - 1] : 0;
-}
-
-static int pop(struct machine *m, struct torch_value **value) {
-    if (m->depth <= floor_of(m))
-        return error_set("at byte %zu it takes more from its stack than it put there", m->at);
-    *value = m->stack[--m->depth];
-    return 0;
-}
-
-static int top(struct machine *m, struct torch_value **value) {
-    TRY(pop(m, value));
-    m->depth++;
-    return 0;
-}
-
-// Everything above the last mark; stays valid until the next push.
-static int pop_to_mark(struct machine *m, struct torch_value ***items, size_t *count) {
-    if (m->mark_count == 0)
-        return error_set("at byte %zu it goes back to a mark it never set", m->at);
-    size_t mark = m->marks[--m->mark_count];
-    *items = m->stack ? m->stack + mark : NULL;
-    *count = m->depth - mark;
-    m->depth = mark;
-    return 0;
-}
-
-static int put(struct machine *m, uint64_t index) {
-    struct torch_value *value = NULL;
-    TRY(top(m, &value));
-    // No pickle uses a number above how many values it could have made.
-    if (index > m->size)
-        return error_set("at byte %zu it remembers a value under the number %" PRIu64, m->at, index);
-    grow(&m->memo, &m->memo_capacity, (size_t)index + 1, sizeof m->memo[0]);
-    if (index >= m->memo_count)
-        m->memo_count = (size_t)index + 1;
-    m->memo[index] = value;
-    return 0;
-}
-
-static int get(struct machine *m, uint64_t index) {
-    if (index >= m->memo_count || !m->memo[index])
-        return error_set("at byte %zu it recalls value number %" PRIu64 ", which it never remembered", m->at, index);
-    return push(m, m->memo[index]);
-}
-
 // ---- values ----
 
 static int push_int(struct machine *m, int64_t number) {
     struct torch_value *value = torch_new(m->pickle, TORCH_INT);
     value->integer = number;
-    return push(m, value);
+    return machine_push(m, value);
 }
 
 // Two's complement of any length. What does not fit 64 bits is opaque: only the legacy container's magic number is.
 static int push_long(struct machine *m, size_t width) {
     const unsigned char *bytes = NULL;
     size_t length = 0;
-    TRY(take_text(m, width, &bytes, &length));
+    TRY(machine_take_text(m, width, &bytes, &length));
     if (length > sizeof(int64_t)) {
         struct torch_value *value = torch_new(m->pickle, TORCH_OPAQUE);
         value->name = "a number of more than 64 bits";
-        return push(m, value);
+        return machine_push(m, value);
     }
     int64_t number = length > 0 && bytes[length - 1] >= 0x80 ? -1 : 0;
     memcpy(&number, bytes, length);
@@ -214,48 +90,48 @@ static int push_long(struct machine *m, size_t width) {
 
 static int push_float(struct machine *m) {
     const unsigned char *bytes = NULL;
-    TRY(take(m, 8, &bytes));
+    TRY(machine_take(m, 8, &bytes));
     uint64_t bits = 0;
     for (int i = 0; i < 8; i++)  // the one big-endian thing in a pickle
         bits = bits << 8 | bytes[i];
     struct torch_value *value = torch_new(m->pickle, TORCH_FLOAT);
     memcpy(&value->real, &bits, sizeof bits);
-    return push(m, value);
+    return machine_push(m, value);
 }
 
 static int push_text(struct machine *m, size_t width) {
     const unsigned char *bytes = NULL;
     size_t length = 0;
-    TRY(take_text(m, width, &bytes, &length));
-    return push(m, torch_new_text(m->pickle, bytes, length));
+    TRY(machine_take_text(m, width, &bytes, &length));
+    return machine_push(m, torch_new_text(m->pickle, bytes, length));
 }
 
 static int push_list(struct machine *m, struct torch_value **items, size_t count) {
     struct torch_value *list = torch_new(m->pickle, TORCH_LIST);
     for (size_t i = 0; i < count; i++)
         torch_append(m->pickle, list, items[i]);
-    return push(m, list);
+    return machine_push(m, list);
 }
 
 static int push_last(struct machine *m, size_t count) {
     struct torch_value *items[3] = {0};
     for (size_t i = count; i-- > 0;)
-        TRY(pop(m, &items[i]));
+        TRY(machine_pop(m, &items[i]));
     return push_list(m, items, count);
 }
 
 static int push_marked_list(struct machine *m) {
     struct torch_value **items = NULL;
     size_t count = 0;
-    TRY(pop_to_mark(m, &items, &count));
+    TRY(machine_pop_to_mark(m, &items, &count));
     return push_list(m, items, count);
 }
 
 static int append_marked(struct machine *m) {
     struct torch_value **items = NULL, *list = NULL;
     size_t count = 0;
-    TRY(pop_to_mark(m, &items, &count));
-    TRY(top(m, &list));
+    TRY(machine_pop_to_mark(m, &items, &count));
+    TRY(machine_top(m, &list));
     if (list->type == TORCH_OPAQUE)
         return 0;
     if (list->type != TORCH_LIST)
@@ -278,24 +154,24 @@ static int set_items(struct machine *m, struct torch_value *dict, struct torch_v
 static int set_marked(struct machine *m) {
     struct torch_value **items = NULL, *dict = NULL;
     size_t count = 0;
-    TRY(pop_to_mark(m, &items, &count));
-    TRY(top(m, &dict));
+    TRY(machine_pop_to_mark(m, &items, &count));
+    TRY(machine_top(m, &dict));
     return set_items(m, dict, items, count);
 }
 
 static int push_marked_dict(struct machine *m) {
     struct torch_value **items = NULL, *dict = torch_new(m->pickle, TORCH_DICT);
     size_t count = 0;
-    TRY(pop_to_mark(m, &items, &count));
+    TRY(machine_pop_to_mark(m, &items, &count));
     TRY(set_items(m, dict, items, count));
-    return push(m, dict);
+    return machine_push(m, dict);
 }
 
 static int set_one(struct machine *m) {
     struct torch_value *items[2] = {0}, *dict = NULL;
-    TRY(pop(m, &items[1]));
-    TRY(pop(m, &items[0]));
-    TRY(top(m, &dict));
+    TRY(machine_pop(m, &items[1]));
+    TRY(machine_pop(m, &items[0]));
+    TRY(machine_top(m, &dict));
     return set_items(m, dict, items, 2);
 }
 
@@ -304,20 +180,20 @@ static int set_one(struct machine *m) {
 static int push_name(struct machine *m, const char *module, const char *attribute) {
     struct torch_value *value = NULL;
     TRY(torch_make_name(m->pickle, module, attribute, &value));
-    return push(m, value);
+    return machine_push(m, value);
 }
 
 static int push_global(struct machine *m) {
     char module[MAX_NAME_BYTES], attribute[MAX_NAME_BYTES];
-    TRY(take_line(m, module, sizeof module));
-    TRY(take_line(m, attribute, sizeof attribute));
+    TRY(machine_take_line(m, module, sizeof module));
+    TRY(machine_take_line(m, attribute, sizeof attribute));
     return push_name(m, module, attribute);
 }
 
 static int push_stack_global(struct machine *m) {
     struct torch_value *module = NULL, *attribute = NULL;
-    TRY(pop(m, &attribute));
-    TRY(pop(m, &module));
+    TRY(machine_pop(m, &attribute));
+    TRY(machine_pop(m, &module));
     if (module->type != TORCH_STRING || attribute->type != TORCH_STRING || module->length >= MAX_NAME_BYTES ||
         attribute->length >= MAX_NAME_BYTES || strlen(module->text) != module->length ||
         strlen(attribute->text) != attribute->length)
@@ -329,32 +205,32 @@ static int push_stack_global(struct machine *m) {
 static int push_made(struct machine *m, bool has_keywords) {
     struct torch_value *keywords = NULL, *arguments = NULL, *name = NULL, *value = NULL;
     if (has_keywords)
-        TRY(pop(m, &keywords));
-    TRY(pop(m, &arguments));
-    TRY(pop(m, &name));
+        TRY(machine_pop(m, &keywords));
+    TRY(machine_pop(m, &arguments));
+    TRY(machine_pop(m, &name));
     TRY(torch_make(m->pickle, name, arguments, &value));
-    return push(m, value);
+    return machine_push(m, value);
 }
 
 static int build(struct machine *m) {
     struct torch_value *state = NULL, *object = NULL;
-    TRY(pop(m, &state));
-    TRY(top(m, &object));
+    TRY(machine_pop(m, &state));
+    TRY(machine_top(m, &object));
     return torch_set_state(m->pickle, object, state);
 }
 
 static int push_storage(struct machine *m) {
     struct torch_value *id = NULL, *value = NULL;
-    TRY(pop(m, &id));
+    TRY(machine_pop(m, &id));
     TRY(torch_make_storage(m->pickle, id, &value));
-    return push(m, value);
+    return machine_push(m, value);
 }
 
 // ---- the loop ----
 
 static int check_protocol(struct machine *m) {
     uint64_t protocol = 0;
-    TRY(take_number(m, 1, &protocol));
+    TRY(machine_take_number(m, 1, &protocol));
     return protocol <= MAX_PROTOCOL
                ? 0
                : error_set("its pickle has protocol %" PRIu64 ", and %d is the newest known", protocol, MAX_PROTOCOL);
@@ -363,36 +239,30 @@ static int check_protocol(struct machine *m) {
 static int push_boolean(struct machine *m, bool boolean) {
     struct torch_value *value = torch_new(m->pickle, TORCH_BOOL);
     value->boolean = boolean;
-    return push(m, value);
-}
-
-static int mark(struct machine *m) {
-    grow(&m->marks, &m->mark_capacity, m->mark_count + 1, sizeof m->marks[0]);
-    m->marks[m->mark_count++] = m->depth;
-    return 0;
+    return machine_push(m, value);
 }
 
 static int pop_one(struct machine *m) {
     struct torch_value *dropped = NULL;
-    if (m->mark_count > 0 && m->depth == floor_of(m)) {  // POP also removes a mark
+    if (m->mark_count > 0 && m->depth == m->marks[m->mark_count - 1]) {  // POP also removes a mark
         m->mark_count--;
         return 0;
     }
-    return pop(m, &dropped);
+    return machine_pop(m, &dropped);
 }
 
 static int append_one(struct machine *m) {
     struct torch_value *item = NULL;
-    TRY(pop(m, &item));
-    TRY(mark(m));
-    TRY(push(m, item));
+    TRY(machine_pop(m, &item));
+    TRY(machine_mark(m));
+    TRY(machine_push(m, item));
     return append_marked(m);
 }
 
 static int duplicate(struct machine *m) {
     struct torch_value *value = NULL;
-    TRY(top(m, &value));
-    return push(m, value);
+    TRY(machine_top(m, &value));
+    return machine_push(m, value);
 }
 
 // Opcodes that take a number from the pickle.
@@ -407,7 +277,7 @@ static int run_numbered(struct machine *m, unsigned opcode) {
     if (!widths[row].opcode)
         return error_set("at byte %zu it has the opcode 0x%02x, which no checkpoint needs", m->at - 1, opcode);
     uint64_t number = 0;
-    TRY(take_number(m, widths[row].width, &number));
+    TRY(machine_take_number(m, widths[row].width, &number));
     switch (opcode) {
     case OP_BININT:
         return push_int(m, (int32_t)(uint32_t)number);
@@ -416,10 +286,10 @@ static int run_numbered(struct machine *m, unsigned opcode) {
         return push_int(m, (int64_t)number);
     case OP_BINGET:
     case OP_LONG_BINGET:
-        return get(m, number);
+        return machine_memo_get(m, number);
     case OP_BINPUT:
     case OP_LONG_BINPUT:
-        return put(m, number);
+        return machine_memo_put(m, number);
     default:  // a frame says how much may be read ahead
         return 0;
     }
@@ -457,7 +327,7 @@ static int run_text(struct machine *m, unsigned opcode) {
 static int run_container(struct machine *m, unsigned opcode) {
     switch (opcode) {
     case OP_EMPTY_DICT:
-        return push(m, torch_new(m->pickle, TORCH_DICT));
+        return machine_push(m, torch_new(m->pickle, TORCH_DICT));
     case OP_EMPTY_LIST:
     case OP_EMPTY_TUPLE:
     case OP_EMPTY_SET:
@@ -491,15 +361,15 @@ static int run_opcode(struct machine *m, unsigned opcode) {
     size_t count = 0;
     switch (opcode) {
     case OP_MARK:
-        return mark(m);
+        return machine_mark(m);
     case OP_POP:
         return pop_one(m);
     case OP_POP_MARK:
-        return pop_to_mark(m, &items, &count);
+        return machine_pop_to_mark(m, &items, &count);
     case OP_DUP:
         return duplicate(m);
     case OP_NONE:
-        return push(m, torch_new(m->pickle, TORCH_NONE));
+        return machine_push(m, torch_new(m->pickle, TORCH_NONE));
     case OP_NEWTRUE:
     case OP_NEWFALSE:
         return push_boolean(m, opcode == OP_NEWTRUE);
@@ -515,7 +385,7 @@ static int run_opcode(struct machine *m, unsigned opcode) {
     case OP_STACK_GLOBAL:
         return push_stack_global(m);
     case OP_MEMOIZE:
-        return put(m, m->memo_count);
+        return machine_memo_put(m, m->memo_count);
     default:
         return run_container(m, opcode);
     }
@@ -524,12 +394,12 @@ static int run_opcode(struct machine *m, unsigned opcode) {
 static int run(struct machine *m) {
     for (;;) {
         const unsigned char *opcode = NULL;
-        TRY(take(m, 1, &opcode));
+        TRY(machine_take(m, 1, &opcode));
         if (*opcode == OP_STOP)
             break;
         TRY(run_opcode(m, *opcode));
     }
-    TRY(pop(m, &m->pickle->root));
+    TRY(machine_pop(m, &m->pickle->root));
     m->pickle->used_bytes = m->at;
     return 0;
 }
@@ -539,9 +409,7 @@ int torch_pickle_parse(struct torch_pickle *pickle, const unsigned char *bytes, 
     size_t limit = size < TORCH_MAX_PICKLE_BYTES ? size : TORCH_MAX_PICKLE_BYTES;
     struct machine machine = {.pickle = pickle, .bytes = bytes, .size = limit};
     int result = run(&machine);
-    free(machine.stack);
-    free(machine.marks);
-    free(machine.memo);
+    machine_free(&machine);
     if (result < 0)
         torch_pickle_free(pickle);
     return result;
