@@ -1,7 +1,7 @@
-// The state of the stack machine that reads pickles: the bytes it has yet to run, its stack, the marks on it, and the memo
-// of values to be used again. Every opcode takes at least one byte and makes at most one value, memo slots are numbered
-// below the length of the pickle, and the bytes of texts are copied once, so memory is a small multiple of the input. All
-// functions fail with a message if the pickle asks for what is not there. Internal to this folder.
+// The state of the stack machine that reads pickles: the bytes it has yet to run, its stack, the marks on it, and the
+// memo of values to be used again. Every opcode takes at least one byte and makes at most one value, memo slots are
+// numbered below the length of the pickle, and the bytes of texts are copied once, so memory is a small multiple of the
+// input. All functions fail with a message if the pickle asks for what is not there. Internal to this folder.
 #ifndef CHECKPOINT_TORCH_MACHINE_H
 #define CHECKPOINT_TORCH_MACHINE_H
 
@@ -19,8 +19,8 @@ struct machine {
     size_t memo_count, memo_capacity;
 };
 
-// The next bytes of the pickle; a little-endian number of `width` bytes; a text preceded by its length in `width` bytes;
-// the rest of a line, as a string.
+// The next bytes of the pickle; a little-endian number of `width` bytes; a text preceded by its length in `width`
+// bytes; the rest of a line, as a string.
 int machine_take(struct machine *m, size_t count, const unsigned char **bytes);
 int machine_take_number(struct machine *m, size_t width, uint64_t *number);
 int machine_take_text(struct machine *m, size_t width, const unsigned char **bytes, size_t *length);

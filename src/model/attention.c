@@ -1,6 +1,6 @@
-// Attention of a sequence to itself, or across to a memory: products for q, k and v, the attention itself, one product
-// back. A packed projection holds all queries, then all keys, then all values, so that each is a view with even
-// strides. Rotary positions turn queries and keys in place. Queries are taken a chunk at a time, see context.h.
+// Self-attention, or cross-attention to a memory: products for q, k and v, the attention itself, and one product back.
+// A packed projection holds all queries, then all keys, then all values, so that each of them is a view with regular
+// strides. Rotary positions rotate queries and keys in place. Queries are processed chunk by chunk, see context.h.
 #include "base/memory.h"
 #include "model/block.h"
 #include "model/context.h"
@@ -57,13 +57,13 @@ static struct tensor heads(const struct attention *attention, struct tensor pack
     return tensor_slice(tensor_reshape_4d(packed, B, packed.shape[0] / B, all, attention->D), 2, first, count);
 }
 
-// Queries of a chunk, keys and values as attention takes them.
+// The queries of a chunk, and keys and values, in the form that attention takes.
 struct views {
     struct tensor q, k, v;  // (B, T, H, D), (B, Tk, G, D) twice
 };
 
-// Queries stand in the first columns of `q`, keys and values in the last ones of `kv`. A causal chunk sees no key after
-// its last query.
+// Queries are the first columns of `q`, keys and values the last columns of `kv`. A causal chunk sees no key after its
+// last query.
 static struct views views_of(const struct attention *attention, const struct chunk *chunk, struct tensor q,
                              struct tensor kv) {
     int64_t B = chunk->B, G = attention->G, first = kv.shape[1] / attention->D - 2 * G;
@@ -76,7 +76,7 @@ static struct views views_of(const struct attention *attention, const struct chu
     return views;
 }
 
-// Turns the queries and keys of a packed tensor, which lie side by side; back with is_inverse.
+// Rotates the queries and keys of a packed tensor, which lie side by side; back if is_inverse.
 static void turn(const struct attention *attention, const struct pass *pass, struct tensor qkv, bool is_inverse) {
     const struct rope *rope = &attention->rope;
     if (rope->pairs > 0)
@@ -98,7 +98,7 @@ static struct attention_mask mask_of(const struct attention *attention, const st
                                    .relative_bias = pass->relative_bias[which]};
 }
 
-// Appends these tokens' keys and values to the cache and makes the views those of all of it so far.
+// Appends the keys and values of these tokens to the cache, and replaces the views by views of the whole cache so far.
 static void extend_cache(const struct attention *attention, const struct pass *pass, struct views *views) {
     struct kv_cache *cache = pass->cache;
     int64_t layer = attention->layer;
@@ -110,7 +110,7 @@ static void extend_cache(const struct attention *attention, const struct pass *p
     views->v = values;
 }
 
-// The projections of x, and of the memory where this is cross-attention, kept in `saved`.
+// The projections of x, and of the memory for cross-attention, kept in `saved`.
 static void project(const struct attention *attention, const struct pass *pass, struct attention_saved *saved,
                     struct tensor x) {
     int64_t N = pass_rows(pass);
@@ -132,7 +132,7 @@ static void project(const struct attention *attention, const struct pass *pass, 
         linear_forward(&attention->kv, pass, saved->kv, pass->memory.x, EPILOGUE_BIAS, none);
 }
 
-// Masks are drawn by the head's number in the whole layer.
+// Masks are drawn by the number of the head in the whole layer.
 static struct dropout dropout_of(const struct attention *attention, const struct pass *pass, int which) {
     struct dropout dropout = pass_dropout(pass, attention->dropout, attention->dropout_layer, DROPOUT_ATTENTION);
     struct chunk chunk = pass_chunk(pass, which);
@@ -141,7 +141,7 @@ static struct dropout dropout_of(const struct attention *attention, const struct
     return dropout;
 }
 
-// The packed tensor with the queries, and that with the keys and values of this rank.
+// The packed tensor with the queries, and the one with the keys and values of this rank.
 static struct tensor queries_of(const struct attention *attention, const struct attention_saved *saved) {
     return attention->is_cross ? saved->q : saved->qkv;
 }
@@ -152,7 +152,7 @@ static int64_t key_columns(const struct attention *attention) {
     return 2 * attention->G * attention->D;
 }
 
-// What attention made for one chunk of queries.
+// What attention computes for one chunk of queries.
 struct result {
     struct tensor out;  // (B, T, H, D)
     struct tensor lse;  // (B, H, T), or none
@@ -168,7 +168,7 @@ static struct tensor take_lse(const struct attention *attention, const struct pa
     return arena_3d(arena, DTYPE_F32, chunks * pass->B, attention->H, pass->T / chunks);
 }
 
-// out (N, H D) and, for a backward pass, lse from the projections.
+// Computes out (N, H D) and, for a backward pass, lse from the projections.
 static void attend(const struct attention *attention, const struct pass *pass, struct tensor q, struct tensor kv,
                    struct tensor out, struct tensor lse) {
     for (int which = 0; which < pass_chunks(pass); which++) {
@@ -205,8 +205,8 @@ void attention_forward(const struct attention *attention, const struct pass *pas
     arena_release(pass->scratch, mark);
 }
 
-// From the gradients of the projections to those of their inputs, and of the weights that take the memory. Returns the
-// first one's as its weight's gradient takes it.
+// From the gradients of the projections to those of their inputs, and of the weights applied to the memory. Returns the
+// gradient of the first projection, in the form that its weight's gradient takes.
 static struct tensor backward_projections(const struct attention *attention, const struct pass *pass,
                                           struct tensor dqkv, struct tensor dkv, struct tensor dx) {
     const struct linear *first = attention->is_cross ? &attention->q : &attention->qkv;
@@ -224,15 +224,15 @@ static struct tensor backward_projections(const struct attention *attention, con
     return dqkv;
 }
 
-// What the backward of attention itself takes and gives, all chunks together.
+// The inputs and outputs of the backward of attention itself, for all chunks.
 struct attention_gradient {
-    struct tensor q, kv;     // packed: queries of this rank, keys and values that they see
+    struct tensor q, kv;     // packed: the queries of this rank, and the keys and values that they see
     struct tensor out, lse;  // as in the forward pass
     struct tensor dout;      // (N, H D)
-    struct tensor dq, dkv;   // packed: out, for this rank's tokens
+    struct tensor dq, dkv;   // packed, out: for this rank's tokens
 };
 
-// Of one chunk; returns what its queries gave to keys and values.
+// For one chunk; returns what its queries contribute to the gradients of keys and values.
 static struct tensor backward_chunk(const struct attention *attention, const struct pass *pass,
                                     const struct attention_gradient *g, int which) {
     struct chunk chunk = pass_chunk(pass, which);

@@ -4,7 +4,7 @@
 
 #include <stdlib.h>
 
-// The names of a sublayer and of its norm, before or after it.
+// The names of a sublayer and of the norm before or after it.
 static const struct {
     const char *layer, *pre_norm, *post_norm;
 } names[] = {
@@ -64,14 +64,14 @@ static struct tensor sublayer_backward(const struct sublayer *sublayer, const st
     return attention_backward(&sublayer->attention, pass, &saved->attention, dx, ddelta);
 }
 
-// The first product of a sublayer, which takes what its norm gives.
+// The first product of a sublayer, whose input is the result of the norm.
 static const struct linear *first_linear(const struct sublayer *sublayer) {
     if (sublayer->kind == SUBLAYER_MLP)
         return &sublayer->mlp.fc1;
     return sublayer->kind == SUBLAYER_CROSS ? &sublayer->attention.q : &sublayer->attention.qkv;
 }
 
-// The last product of a sublayer, whose bias is added with its result.
+// The last product of a sublayer, whose bias is added together with its result.
 static const struct linear *last_linear(const struct sublayer *sublayer) {
     return sublayer->kind == SUBLAYER_MLP ? &sublayer->mlp.fc2 : &sublayer->attention.proj;
 }
@@ -82,7 +82,7 @@ static struct dropout dropout_after(const struct block *block, const struct pass
                         sublayer->kind == SUBLAYER_MLP ? DROPOUT_AFTER_MLP : DROPOUT_AFTER_ATTENTION);
 }
 
-// What this sublayer's result adds to the stream, `sum` (N, C) being where it goes.
+// What this sublayer's result adds to the stream; `sum` (N, C) is where the addition goes.
 static struct residual residual_of(const struct block *block, const struct pass *pass, const struct sublayer *sublayer,
                                    struct tensor delta, struct tensor sum) {
     return (struct residual){.delta = delta,
@@ -98,8 +98,8 @@ static struct residual_gradient residual_gradient_of(const struct block *block, 
                                       .dropout = dropout_after(block, pass, sublayer)};
 }
 
-// The norm before a sublayer; its result is kept in 8 bits, or lies in scratch. One in 8 bits whose range is not known
-// yet, or which the device does not store by itself, is made in two steps.
+// The norm before a sublayer. Its result is kept in 8 bits, or lies in scratch. A result in 8 bits takes two steps if
+// its range is not known yet, or if the device cannot store it by itself.
 static void norm_before(const struct sublayer *sublayer, const struct pass *pass, struct sublayer_saved *saved,
                         struct tensor stream, const struct residual *residual) {
     const struct linear *first = first_linear(sublayer);
@@ -174,8 +174,8 @@ void block_forward(const struct block *block, const struct pass *pass, struct bl
         arena_release(pass->saved, kept);
 }
 
-// dnorm (N, C) is between a sublayer and its norm, which puts in its place what it gave to the sublayer. The norm of
-// one sublayer also gives the gradient of what the one before it added.
+// dnorm (N, C) is the gradient between a sublayer and its norm; the norm replaces it by the result it passed to the
+// sublayer. The norm of one sublayer also computes the gradient of what the sublayer before it added.
 static void backward_pre_norm(const struct block *block, const struct pass *pass, const struct block_saved *saved,
                               struct stream_gradient *g, const struct block *before) {
     const struct sublayer *last = &block->sublayers[block->count - 1];
@@ -206,8 +206,8 @@ static void backward_pre_norm(const struct block *block, const struct pass *pass
     g->is_open = before != NULL;
 }
 
-// dx is the gradient of the stream after the norm; dsum (N, C) that before it, which goes both through the sublayer and
-// around it.
+// dx is the gradient of the stream after the norm; dsum (N, C) receives that before the norm, which flows both through
+// the sublayer and around it.
 static void backward_post_norm(const struct block *block, const struct pass *pass, const struct block_saved *saved,
                                const struct stream_gradient *g) {
     struct tensor dsum = arena_2d(pass->scratch, pass->dtype, pass_stream_rows(pass), block->C);

@@ -26,7 +26,7 @@ enum activation choices_activation(const char *name) {
 }
 
 // Llama 3.1 stretches low frequencies for longer contexts: wavelengths above the original length / low factor by the
-// whole factor, those below the original length / high factor not at all, those between by a blend.
+// full factor, those below the original length / high factor not at all, and those in between by a blend.
 static double scaled_frequency(const struct config *config, double frequency) {
     double length = (double)config->rope_original_length, wavelength = TWO_PI / frequency;
     double low = config->rope_low_freq_factor, high = config->rope_high_freq_factor;
@@ -38,14 +38,14 @@ static double scaled_frequency(const struct config *config, double frequency) {
     return (1 - part) * frequency / config->rope_scaling_factor + part * frequency;
 }
 
-// The channel, of `channels`, that turns `turns` times within the original length.
+// The channel, out of `channels`, that completes `turns` turns within the original length.
 static double yarn_channel(const struct config *config, double channels, double turns) {
     double length = (double)config->rope_original_length;
     return channels * log(length / (turns * TWO_PI)) / (2 * log((double)config->rotary_base));
 }
 
-// YaRN: pairs below the first of two bounds stay as they are, those above the second are stretched by the factor, and
-// a ramp lies between.
+// YaRN: pairs below the first of two bounds stay as they are, those above the second are stretched by the factor, with
+// a ramp in between.
 static double yarn_frequency(const struct config *config, int64_t pair, double frequency) {
     double channels = (double)config_rotary_channels(config);
     double low = fmax(floor(yarn_channel(config, channels, config->yarn_beta_fast)), 0);
@@ -72,7 +72,7 @@ static void set_rope(struct rope *rope, const struct config *config) {
     }
 }
 
-// Queries and keys that rotary scaling multiplies make scores larger by the factor's square.
+// If rotary scaling multiplies queries and keys by a factor, scores grow by its square.
 static float scale_of(const struct config *config) {
     double factor = config_rope_attention_factor(config);
     float scale = config->softmax_scale > 0 ? (float)config->softmax_scale : 1.0f / sqrtf((float)config->kv_channels);

@@ -1,4 +1,4 @@
-// Keys and values gathered from the ranks that share a sequence, and their gradients given back. See context.h.
+// Gathers keys and values from the ranks that share a sequence, and returns their gradients. See context.h.
 #include "model/context.h"
 #include "model/block.h"
 #include "ops/device.h"
@@ -21,7 +21,7 @@ int64_t pass_whole_length(const struct pass *pass, int64_t T) {
     return T * pass->mesh->length[AXIS_CONTEXT];
 }
 
-// Gathered chunks lie by the ranks that have them, (ranks, chunks, B, T, W): those of one.
+// Gathered chunks are ordered by the ranks that own them, (ranks, chunks, B, T, W): the chunks of one rank.
 static struct tensor chunk_of_rank(const struct pass *pass, struct tensor parts, int rank, int which) {
     int64_t rows = parts.shape[0] / context_all_chunks(pass->mesh);
     return tensor_rows(parts, (rank * pass_chunks(pass) + which) * rows, rows);
@@ -73,7 +73,8 @@ struct tensor context_gradient(const struct pass *pass, struct tensor dpacked, i
     return pass_chunks(pass) == 1 ? dpacked : arena_2d(pass->scratch, dpacked.dtype, pass->B * keys, W);
 }
 
-// to (B T, W) = the sum of the parts' gradients of tokens [first, first + T), as far as they go. `one` is like `to`.
+// Sets to (B T, W) to the sum of the parts' gradients for tokens [first, first + T), as far as each part reaches. `one`
+// has the shape of `to`.
 static void sum_parts(const struct pass *pass, struct tensor to, struct tensor one, int64_t first,
                       const struct tensor parts[CONTEXT_MOST_CHUNKS]) {
     int64_t T = to.shape[0] / pass->B, W = to.shape[1];

@@ -1,4 +1,4 @@
-// Products that are put off. See deferred.h.
+// Weight gradients that are computed later. See deferred.h.
 #include "model/deferred.h"
 #include "base/error.h"
 #include "base/memory.h"

@@ -43,13 +43,14 @@ void embedding_build(struct embedding *embedding, struct param_list *params, con
         norm_build(&embedding->norm, params, "embedding.layernorm", &choices->norm);
 }
 
-// The rows of the position table from that of position 0 on.
+// The rows of the position table, from that of position 0 on.
 static struct tensor position_rows(const struct embedding *embedding, struct tensor table) {
     int64_t offset = embedding->position_offset;
     return tensor_rows(table, offset, table.shape[0] - offset);
 }
 
-// Whether dropout is all that follows the sum of tokens and positions, as in a GPT: then it is one operation.
+// Whether the sum of tokens and positions is followed by nothing but dropout, as in a GPT: then it is a single
+// operation.
 static bool is_plain(const struct embedding *embedding) {
     return !embedding->types && !embedding->has_norm && !embedding->projection.weight;
 }
@@ -70,7 +71,7 @@ static void add_rows(const struct embedding *embedding, const struct pass *pass,
     arena_release(pass->scratch, mark);
 }
 
-// Ranks that share the vocabulary each look up the tokens they have; what is not theirs is 0, and the sum is the whole.
+// Ranks that share the vocabulary each look up the tokens they hold. Other tokens give 0, so the sum is complete.
 static void look_up_words(const struct embedding *embedding, const struct pass *pass,
                           const struct embedding_input *input, struct tensor out) {
     size_t mark = arena_mark(pass->scratch);
@@ -83,7 +84,7 @@ static void look_up_words(const struct embedding *embedding, const struct pass *
     arena_release(pass->scratch, mark);
 }
 
-// One after another: the words, what widens them, positions and dropout.
+// One after the other: the words, the product that widens them, positions and dropout.
 static void look_up_in_steps(const struct embedding *embedding, const struct pass *pass,
                              struct embedding_flight *flight, const struct embedding_input *input, struct tensor out) {
     if (embedding->projection.weight) {
@@ -137,7 +138,8 @@ struct tensor embedding_forward(const struct embedding *embedding, const struct 
     return x;
 }
 
-// dx through the dropout, and through the norm where there is one; returns the gradient of the sum of the tables' rows.
+// Takes dx through the dropout, and through the norm if there is one; returns the gradient of the sum of the tables'
+// rows.
 static struct tensor backward_sum(const struct embedding *embedding, const struct pass *pass,
                                   const struct embedding_flight *flight, const struct embedding_input *input,
                                   struct tensor dx) {
@@ -152,7 +154,7 @@ static struct tensor backward_sum(const struct embedding *embedding, const struc
     return dsum;
 }
 
-// Of a table whose rows were added to the stream; of a stream that is divided, its part.
+// For a table whose rows were added to the stream; if the stream is divided, for this rank's part.
 static void backward_rows(const struct pass *pass, struct tensor which, struct tensor dtable, struct tensor dout) {
     op_embedding_backward(pass->device, &(struct op_embedding_backward){
                                             .dtable = dtable, .dout = dout, .tokens = pass_own_rows(pass, which)});

@@ -1,7 +1,7 @@
 // FLOPs of a training step. See flops.h.
 #include "model/flops.h"
 
-// Multiplications of one token in the products of a stack's layers.
+// Multiplications per token in the products of a stack's layers.
 static double stack_products(const struct config *config, int64_t layers, bool has_cross) {
     double h = (double)config->hidden_size, f = (double)config->ffn_hidden_size;
     double q = (double)config->num_attention_heads * (double)config->kv_channels;
@@ -18,7 +18,7 @@ double flops_per_step(const struct config *config, int64_t global_batch_size) {
     int64_t encoder = config_encoder_layers(config), decoder = config_decoder_layers(config);
     if (config_form(config) == CONFIG_GPT)
         return 6 * B * s * (stack_products(config, decoder, false) + head) + 6 * B * s * s * q * (double)decoder;
-    // Attention that sees both ways has no half.
+    // Bidirectional attention is not halved.
     double both = 12 * B * s * s * q * (double)encoder;
     if (config_form(config) == CONFIG_BERT)
         return 6 * B * s * (stack_products(config, encoder, false) + head) + both;

@@ -114,8 +114,8 @@ void fp8_begin_step(struct fp8 *fp8, struct device *device) {
     }
 }
 
-// The ranks of a run agree on the largest magnitude of each tensor, so that how it is divided among them does not
-// matter. The other numbers of a range are the same on all of them but after the first step, and are then set anew.
+// All ranks agree on the largest magnitude of each tensor, so that it does not matter how the tensor is divided among
+// them. The other numbers of a range are the same on all ranks, except after the first step, when they are set anew.
 void fp8_end_step(struct fp8 *fp8, struct device *device, const struct mesh *mesh) {
     if (fp8->count == 0)
         return;

@@ -53,7 +53,7 @@ static struct tensor transform(const struct head *head, const struct pass *pass,
     return flight->norm.y;
 }
 
-// What the vocabulary's rows are multiplied with, (rows, E).
+// What is multiplied with the vocabulary's rows, (rows, E).
 static struct tensor features_of(const struct head *head, const struct pass *pass, struct head_flight *flight,
                                  struct tensor x) {
     if (head->has_transform)
@@ -79,8 +79,8 @@ void head_forward(const struct head *head, const struct pass *pass, struct head_
                                                 .bias = head->bias ? head->bias->value : (struct tensor){0}});
 }
 
-// The statistics of a softmax whose classes several ranks share: each takes those of its own classes, all are gathered,
-// and everyone merges them.
+// The statistics of a softmax whose classes several ranks share: each rank computes those of its own classes, all are
+// gathered, and every rank merges them.
 static void share_stats(const struct pass *pass, const struct op_cross_entropy *op) {
     int64_t rows = op->logits.shape[0], parts = pass_parts(pass);
     size_t mark = arena_mark(pass->scratch);
@@ -104,8 +104,8 @@ static void share_stats(const struct pass *pass, const struct op_cross_entropy *
     arena_release(pass->scratch, mark);
 }
 
-// Adds the losses of logits (rows, classes) to the targets' sum; with weights, logits become their gradients. Where
-// ranks share the classes, `first_class` is this rank's first one; -1 where they do not.
+// Adds the losses of logits (rows, classes) to the targets' sum; if there are weights, the logits become their
+// gradients. If ranks share the classes, `first_class` is the first class of this rank; otherwise it is -1.
 static void add_loss(const struct pass *pass, struct tensor logits, const struct targets *targets,
                      int64_t first_class) {
     int64_t rows = logits.shape[0];
@@ -182,8 +182,8 @@ void pair_head_build(struct pair_head *head, struct param_list *params, const st
     linear_build(&head->output, params, "binary_head", &output);
 }
 
-// The rows of first tokens of x (B * T, C). Of ranks that share sequences the first has them; the others take the first
-// tokens of their own first chunks, for which their losses do not count.
+// The rows of the first tokens of x (B * T, C). If ranks share sequences, the first rank has them; the others take the
+// first tokens of their own first chunks, for which their losses do not count.
 static struct tensor first_tokens(const struct pass *pass, struct tensor x) {
     struct chunk chunk = pass_chunk(pass, 0);
     int64_t C = x.shape[1];
@@ -215,7 +215,7 @@ void pair_head_backward(const struct pair_head *head, const struct pass *pass, c
                            &(struct op_activation_backward){
                                .dx = dbefore, .dy = dbefore, .x = flight->before, .activation = ACTIVATION_TANH});
     if (pass->splits_rows) {
-        // Every rank has all of this gradient; its rows of it go to the stream.
+        // Every rank has the whole gradient; this rank's rows of it go to the stream.
         struct tensor whole = arena_2d(pass->scratch, pass->dtype, pass_rows(pass), dx.shape[1]);
         device_zero(pass->device, whole);
         linear_backward_input_add(&head->dense, pass, first_tokens(pass, whole), dbefore);

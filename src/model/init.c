@@ -8,7 +8,7 @@
 
 enum { PIECE = 1 << 20 };
 
-// FNV-1a: the stream of a parameter must stay the same for good, or old runs could not be repeated.
+// FNV-1a. The random stream of a parameter must never change, or old runs could not be repeated.
 static uint64_t stream_of(const char *name) {
     uint64_t hash = 0xcbf29ce484222325u;
     for (; *name; name++)
@@ -28,7 +28,7 @@ static void draw(const struct param *param, float *out, int64_t count, int64_t f
 
 static void init_param(struct device *device, const struct param *param, struct tensor master, float *piece,
                        uint64_t seed) {
-    // Values in 16 bits are the rounded master values; where values are fp32 they are the master.
+    // Values in 16 bits are the rounded master values; fp32 values are the master values themselves.
     struct tensor target = master.data ? tensor_flat(param_in(param, master)) : tensor_flat(param->value);
     for (int64_t r = 0; r < shard_run_count(&param->shard); r++) {
         struct shard_run run = shard_run(&param->shard, r);

@@ -1,4 +1,4 @@
-// The layers every block is made of: linear and norm, and what a pass gives them. See layer.h.
+// The layers that every block is made of, linear and norm, and what a pass provides to them. See layer.h.
 #include "model/layer.h"
 #include "base/error.h"
 #include "base/memory.h"
@@ -82,7 +82,7 @@ void linear_build(struct linear *linear, struct param_list *params, const char *
                   const struct linear_options *options) {
     struct shard weight = options->weight;
     char *weight_name = memory_printf("%s.weight", name), *bias_name = memory_printf("%s.bias", name);
-    // The bias follows the rows of the weight; a weight split along its columns has a whole bias on every rank.
+    // The bias is split like the rows of the weight; a weight split along its columns has a whole bias on every rank.
     struct shard bias = shard_whole(1, weight.global[0], 1);
     bias.segment_count = weight.segment_count;
     for (int i = 0; i < weight.segment_count; i++)
@@ -120,7 +120,7 @@ struct tensor linear_take_input(const struct linear *linear, const struct pass *
     return fp8_take_kept(linear->fp8, pass->saved, linear->fp8_layer, rows, linear->in);
 }
 
-// Sizes are multiples of 16, so the transpose starts where memory of the arena would.
+// Sizes are multiples of 16, so the transpose starts where an allocation from the arena would.
 struct tensor linear_take_gradient(const struct linear *linear, const struct pass *pass, int64_t rows) {
     struct tensor both = fp8_take(linear->fp8, pass->scratch, linear->fp8_layer, FP8_GRADIENT, 2 * rows, linear->out);
     return tensor_rows(both, 0, rows);
@@ -141,7 +141,7 @@ void linear_quantize(const struct linear *linear, const struct pass *pass, struc
     fp8_keep_range(pass->device, stored, op.range);
 }
 
-// x as the forward product takes it.
+// x in the form that the forward product takes.
 static struct tensor product_input(const struct linear *linear, const struct pass *pass, struct tensor x) {
     if (!linear_is_fp8(linear, pass) || dtype_is_float8(x.dtype))
         return x;
@@ -241,7 +241,7 @@ void linear_backward_input_add(const struct linear *linear, const struct pass *p
     arena_release(pass->scratch, mark);
 }
 
-// x transposed, in 8 bits and in scratch.
+// The transpose of x, in 8 bits and in scratch.
 static struct tensor turned_input(const struct linear *linear, const struct pass *pass, struct tensor x) {
     struct tensor turned = fp8_take(linear->fp8, pass->scratch, linear->fp8_layer, FP8_INPUT, x.shape[1], x.shape[0]);
     if (dtype_is_float8(x.dtype)) {

@@ -1,6 +1,6 @@
-// The feed-forward part of a block: C → F, activation, F → C; gated: C → 2F, activation of one half times the other,
-// F → C. The tanh GELU of a layer with a bias is part of the products around it; other activations are a step of their
-// own, whose backward makes its result again, so that it need not be kept.
+// The feed-forward part of a block: C → F, activation, F → C; gated: C → 2F, the activation of one half times the
+// other, F → C. The tanh GELU of a layer with a bias is fused into the products around it. Other activations are
+// separate steps, whose backward recomputes their result, so that it need not be kept.
 #include "base/memory.h"
 #include "model/block.h"
 
@@ -36,15 +36,15 @@ static bool is_fused(const struct mlp *mlp) {
     return mlp->activation == ACTIVATION_GELU_TANH && !mlp->is_gated && mlp->fc1.bias;
 }
 
-// What goes through the activation is kept for the backward pass. Without one it may be overwritten, and a fused
-// product never stores it.
+// The input of the activation is kept for the backward pass. Without one it may be overwritten, and a fused product
+// never stores it.
 static struct tensor take_before(const struct mlp *mlp, const struct pass *pass, struct tensor after) {
     if (pass->is_training || mlp->is_gated)
         return arena_2d(pass->saved, pass->dtype, pass_rows(pass), mlp->fc1.out);
     return is_fused(mlp) ? (struct tensor){0} : after;
 }
 
-// Whether the activation's result is kept: to make it again beside a fused product costs a step of its own.
+// Whether the activation's result is kept: beside a fused product, recomputing it would cost a separate step.
 static bool keeps_after(const struct mlp *mlp) {
     return is_fused(mlp) && !mlp->is_recomputed;
 }
@@ -66,7 +66,7 @@ static void forward_plain(const struct mlp *mlp, const struct pass *pass, struct
     }
 }
 
-// In 8 bits the bias and the activation are part of what stores the input of the second product.
+// In 8 bits, the bias and the activation are computed while the input of the second product is stored.
 static void forward_fp8(const struct mlp *mlp, const struct pass *pass, struct mlp_saved *saved, struct tensor x) {
     saved->after = linear_take_input(&mlp->fc2, pass, pass_rows(pass));
     saved->before = arena_2d(pass->saved, pass->dtype, pass_rows(pass), mlp->fc1.out);
@@ -90,7 +90,7 @@ void mlp_forward(const struct mlp *mlp, const struct pass *pass, struct mlp_save
     arena_release(pass->scratch, mark);
 }
 
-// The gradient of the activation's input in 8 bits, as the first product takes it.
+// The gradient of the activation's input in 8 bits, in the form that the first product takes.
 static struct tensor backward_activation_fp8(const struct mlp *mlp, const struct pass *pass,
                                              const struct mlp_saved *saved, struct tensor ddelta) {
     struct tensor stored = linear_take_gradient(&mlp->fc1, pass, pass_rows(pass));
@@ -115,8 +115,8 @@ struct around {
     struct tensor dbefore, after;
 };
 
-// From ddelta, the gradient of the MLP's output. Without room of their own: what was made again lies where its gradient
-// or the activation's input were, and that gradient where the input was.
+// Both from ddelta, the gradient of the MLP's output. They need no memory of their own: the recomputed result replaces
+// its own gradient or the activation's input, and the gradient of the input replaces the input.
 static struct around backward_activation(const struct mlp *mlp, const struct pass *pass, const struct mlp_saved *saved,
                                          struct tensor ddelta) {
     int64_t N = pass_rows(pass);

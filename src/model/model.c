@@ -1,4 +1,4 @@
-// How the parts of a model are put together, and the way of a micro-batch through them. See model.h.
+// Puts the parts of a model together, and takes micro-batches through them. See model.h.
 #include "model/model.h"
 #include "base/error.h"
 #include "ops/device.h"
@@ -73,7 +73,7 @@ void model_flight_close(struct model_flight *flight) {
     *flight = (struct model_flight){0};
 }
 
-// A stack with the embeddings before it, and one micro-batch's way through them.
+// A stack with the embeddings before it, and what they keep of one micro-batch.
 struct section {
     const struct stack *stack;
     struct stack_flight *stack_flight;
@@ -82,7 +82,7 @@ struct section {
     struct embedding_input input;
 };
 
-// The only stack, or the encoder under a decoder: the way of what `tokens` holds.
+// The only stack, or the encoder under a decoder: the one that `tokens` goes through.
 static struct section first_section(const struct model *model, const struct pass *pass, struct model_flight *flight,
                                     const struct device_batch *batch) {
     bool is_encoder = model->form != CONFIG_GPT;
@@ -98,7 +98,7 @@ static struct section first_section(const struct model *model, const struct pass
     return section;
 }
 
-// A decoder over an encoder. Its padding stands at the end, where no counted token sees it.
+// A decoder over an encoder. Its padding is at the end, where no counted token sees it.
 static struct section second_section(const struct model *model, const struct pass *pass, struct model_flight *flight,
                                      const struct device_batch *batch) {
     struct section section = {.stack = &model->decoder,
@@ -115,13 +115,13 @@ static struct section second_section(const struct model *model, const struct pas
     return section;
 }
 
-// The one whose output the heads are given.
+// The section whose output goes to the heads.
 static struct section last_section(const struct model *model, const struct pass *pass, struct model_flight *flight,
                                    const struct device_batch *batch) {
     return has_both(model) ? second_section(model, pass, flight, batch) : first_section(model, pass, flight, batch);
 }
 
-// From tokens, or from x where an earlier piece has them, to what the final norm takes.
+// From tokens, or from x if an earlier piece has the embeddings, to the input of the final norm.
 static struct tensor run(const struct model *model, const struct section *section, struct tensor x) {
     if (stack_begins(section->stack)) {
         // The tables are declared before the blocks.
@@ -170,13 +170,13 @@ void model_clear_tables(const struct model *model, struct device *device) {
         device_zero(device, model->embedding.tokens->grad);
 }
 
-// A gradient (N, C) of the section's stream, in scratch.
+// Memory for a gradient (N, C) of the section's stream, in scratch.
 static struct tensor take_gradient(const struct model *model, const struct pass *pass) {
     return arena_2d(pass->scratch, pass->dtype, pass_stream_rows(pass), model->choices.C);
 }
 
-// From dy (N, C), the gradient of a section's output, to that of its input: din where an earlier piece waits for it,
-// else the tables'.
+// From dy (N, C), the gradient of a section's output, to that of its input: to din if an earlier piece waits for it,
+// otherwise to the tables.
 static void backward_section(const struct model *model, const struct section *section, struct tensor din,
                              struct tensor dy) {
     const struct pass *pass = &section->pass;
@@ -193,13 +193,13 @@ static void backward_section(const struct model *model, const struct section *se
     }
 }
 
-// The last section of the model, with the heads behind it where this piece has them.
+// The last section of the model, followed by the heads if this piece has them.
 static void backward_last(const struct model *model, const struct section *section, struct model_flight *flight,
                           const struct model_gradients *gradients) {
     const struct pass *pass = &section->pass;
     size_t mark = arena_mark(pass->scratch);
     struct tensor dy = gradients->dout.x;
-    // The gradients of the heads' weights are never put off: it would keep the logits.
+    // The weight gradients of the heads are never deferred, because that would keep the logits.
     struct pass at_once = *pass;
     at_once.deferred = NULL;
     if (model->has_head) {
@@ -212,7 +212,8 @@ static void backward_last(const struct model *model, const struct section *secti
     arena_release(pass->scratch, mark);
 }
 
-// A decoder adds to the gradient of the memory: of all decoder pieces, from the last to the first, then the encoder's.
+// Decoders add to the gradient of the memory: all decoder pieces do, from the last to the first; then the encoder uses
+// it.
 static void backward_both(const struct model *model, const struct pass *pass, struct model_flight *flight,
                           const struct device_batch *batch, const struct model_gradients *gradients) {
     struct section first = first_section(model, pass, flight, batch);
@@ -254,8 +255,8 @@ void model_encode(const struct model *model, const struct pass *pass, struct mod
     flight->memory = (struct memory){.x = memory, .T = pass->T, .key_counts = batch->lengths};
 }
 
-// Logits (1, V) of one row. Ranks that share the vocabulary each make those of their own tokens and gather all: every
-// part but the last ones is full, so that the parts one after the other are the whole, with nothing in between.
+// Logits (1, V) of one row. Ranks that share the vocabulary each compute those of their own tokens, and then gather all
+// of them. Every part but the last ones is full, so the parts one after the other are the whole, without gaps.
 static void share_logits(const struct model *model, const struct pass *pass, struct head_flight *flight,
                          struct tensor x, struct tensor logits) {
     int64_t parts = pass_parts(pass), part = (model->V + parts - 1) / parts;
@@ -265,7 +266,7 @@ static void share_logits(const struct model *model, const struct pass *pass, str
     }
     size_t mark = arena_mark(pass->scratch);
     struct tensor all = arena_1d(pass->scratch, DTYPE_F32, parts * part);
-    // Of its own, because a part of the whole need not begin where products on a GPU want it to.
+    // Separate memory, because a part of the whole need not be aligned as products on a GPU want it.
     struct tensor own = arena_1d(pass->scratch, DTYPE_F32, part);
     head_forward(&model->head, pass, flight, x,
                  tensor_reshape_2d(tensor_rows(own, 0, model->head.V), 1, model->head.V));
@@ -282,7 +283,7 @@ void model_last_logits(const struct model *model, const struct pass *pass, struc
                        const struct device_batch *batch, struct tensor logits) {
     struct section section = last_section(model, pass, flight, batch);
     struct tensor x = run(model, &section, (struct tensor){0});
-    // Only the last row of each sequence is wanted.
+    // Only the last row of each sequence is needed.
     int64_t C = model->choices.C, B = section.pass.B, T = section.pass.T;
     struct tensor last = arena_2d(pass->saved, pass->dtype, B, C), all = tensor_reshape_4d(x, B, T, 1, C);
     op_copy(pass->device,

@@ -84,14 +84,14 @@ static struct group group_at(const struct stack *stack, const struct pass *pass,
     return (struct group){together < left ? together : left, true};
 }
 
-// Whether ranks that share layers keep only some rows each of a recomputed group's input, and gather it when it is
-// recomputed. The first group's input is there whole anyway; of a stream that is divided a rank has its rows only.
+// Whether ranks that share layers each keep only some rows of a recomputed group's input, and gather it for the
+// recomputation. The first group's input is kept whole anyway, and if the stream is divided, a rank has only its rows.
 static bool divides_input(const struct stack *stack, const struct pass *pass, int64_t first) {
     return stack->choices->divides_inputs && first > 0 && first < stack->L && !pass->splits_rows &&
            pass_rows(pass) % pass_parts(pass) == 0 && group_at(stack, pass, first).is_recomputed;
 }
 
-// This rank's rows of x (N, C), kept.
+// This rank's rows of x (N, C), to be kept.
 static struct tensor keep_own_rows(const struct pass *pass, struct tensor x) {
     int64_t rows = x.shape[0] / pass_parts(pass);
     struct tensor own = arena_2d(pass->saved, x.dtype, rows, x.shape[1]);
@@ -111,13 +111,14 @@ static struct tensor take_stream(const struct stack *stack, const struct pass *p
     return arena_2d(arena, pass->dtype, pass_stream_rows(pass), stack->choices->C);
 }
 
-// Whether what a block gives is left to be added by the norm of the next one. Without a backward pass nothing of a
-// block is kept, the stream included.
+// Whether a block's result is left for the next block's norm to add. Without a backward pass nothing of a block is
+// kept, not even the stream.
 static bool leaves_open(const struct stack *stack, const struct pass *pass) {
     return pass->is_training && !stack->choices->is_post_norm;
 }
 
-// The stream through the blocks [first, end); the last one writes to out, or leaves it open where there is none.
+// Takes the stream through blocks [first, end). The last one writes to `out`, or leaves its addition open if there is
+// none.
 static void forward_group(const struct stack *stack, const struct pass *pass, struct stack_flight *flight,
                           struct residual_stream *stream, int64_t first, int64_t end, struct tensor out) {
     for (int64_t layer = first; layer < end; layer++) {
@@ -129,7 +130,7 @@ static void forward_group(const struct stack *stack, const struct pass *pass, st
     }
 }
 
-// Column 0 of a chunk's biases is the distance from its last query to the sequence's first key.
+// Column 0 of a chunk's biases is the distance from its last query to the first key of the sequence.
 static struct relative_rule rule_of(const struct stack *stack, const struct chunk *chunk) {
     struct relative_rule rule = stack->choices->relative;
     rule.is_bidirectional = !stack->is_causal;
@@ -137,7 +138,7 @@ static struct relative_rule rule_of(const struct stack *stack, const struct chun
     return rule;
 }
 
-// How many distances there are between the queries of a chunk and the keys they see.
+// The number of distances between the queries of a chunk and the keys they see.
 static int64_t distances(const struct stack *stack, const struct pass *pass, const struct chunk *chunk) {
     return chunk->T + (stack->is_causal ? chunk->end : pass_whole_length(pass, pass->T)) - 1;
 }
@@ -155,7 +156,7 @@ static void set_relative_bias(const struct stack *stack, struct pass *pass, stru
     }
 }
 
-// Gives the pass its biases, and room for their gradients from scratch.
+// Provides the pass with its biases, and with scratch memory for their gradients.
 static void take_bias_gradients(const struct stack *stack, const struct stack_flight *flight, struct pass *pass) {
     for (int which = 0; stack->relative && which < pass_chunks(pass); which++) {
         struct chunk chunk = pass_chunk(pass, which);
@@ -181,7 +182,7 @@ struct tensor stack_forward(const struct stack *stack, const struct pass *pass, 
                             struct tensor x) {
     struct pass inner = *pass;
     size_t mark = arena_mark(pass->scratch);
-    struct tensor turns[2] = {{0}};  // (N, C): inputs that are not kept whole, by turns
+    struct tensor turns[2] = {{0}};  // (N, C): inputs that are not kept whole, used alternately
     for (int i = 0; stack->choices->divides_inputs && i < 2; i++)
         turns[i] = take_stream(stack, pass, pass->scratch);
     set_relative_bias(stack, &inner, flight);
@@ -189,7 +190,7 @@ struct tensor stack_forward(const struct stack *stack, const struct pass *pass, 
     for (int64_t layer = 0, turn = 0, next; layer < stack->L; turn++, layer = next) {
         struct group group = group_at(stack, &inner, layer);
         next = layer + group.count;
-        // What is recomputed begins and ends with a whole stream.
+        // What is recomputed begins and ends with a complete stream.
         struct tensor out = {0};
         if (divides_input(stack, &inner, next))
             out = turns[turn % 2];
@@ -227,7 +228,7 @@ static int64_t group_before(const struct stack *stack, const struct pass *pass, 
 static void backward_group(const struct stack *stack, const struct pass *pass, struct stack_flight *flight,
                            struct stream_gradient *gradient, int64_t first, int64_t end) {
     if (group_at(stack, pass, first).is_recomputed) {
-        // What was kept after this group belongs to layers whose backward is done, the heads included.
+        // What was kept after this group belongs to layers whose backward is done, including the heads.
         arena_release(pass->saved, flight->marks[first]);
         if (divides_input(stack, pass, first))
             flight->inputs[first] = gather_rows(pass, flight->inputs[first]);
@@ -256,7 +257,7 @@ void stack_backward(const struct stack *stack, const struct pass *pass, struct s
         norm_backward(&stack->final_norm, &inner, &flight->final_saved,
                       &(struct norm_gradient){.dx = dx, .dy = dy, .x = flight->x});
     take_bias_gradients(stack, flight, &inner);
-    // Without dropout the gradient of what a sublayer added is that of the stream itself.
+    // Without dropout, the gradient of what a sublayer added is that of the stream itself.
     struct stream_gradient gradient = {.dx = dx, .ddelta = dx};
     if (stack->choices->is_post_norm || stack->choices->hidden_dropout > 0)
         gradient.ddelta = take_stream(stack, pass, pass->scratch);

@@ -1,7 +1,7 @@
 // Byte-pair merging as tiktoken and Hugging Face do it: of all neighbouring pairs that can be merged, the one of lowest
 // rank is merged first (the leftmost among equals), and the pairs it forms take part at once. GPT-2's own code
-// (bpe_encode) merges all occurrences of a pair in one round. The two differ only if a merge ranks before one that it is
-// made of.
+// (bpe_encode) merges all occurrences of a pair in one round. The two differ only if a merge ranks before one that it
+// is made of.
 #ifndef DATA_TOKENIZER_MERGE_IDS_H
 #define DATA_TOKENIZER_MERGE_IDS_H
 
