@@ -1,18 +1,19 @@
-// The table of operations. A model, a schedule or an optimizer is written once, against the functions op_*() below;
-// what runs behind them is the backend of the device: the CPU (the truth: plain, fp32 accumulation), CUDA (the speed)
-// or paper (computes nothing, adds up bytes and FLOPs). Nothing above this folder names a backend.
+// The table of operations. Models, schedules and optimizers are written once, against the functions op_*() below. The
+// device's backend does the work: the CPU (the reference: plain, with fp32 accumulation), CUDA (the fast one) or paper
+// (which computes nothing and adds up bytes and FLOPs). Nothing above this folder names a backend.
 //
-// The rules all entries share:
-//  - op_*() in check.c verifies shapes, dtypes and strides once for all backends, then calls the table. A mismatch is a
-//    bug of ours and dies, naming the operation and the tensors.
+// Rules for all entries:
+//  - op_*() (check*.c) verifies shapes, dtypes and strides once for all backends, then calls the table. A mismatch is a
+//    bug in this program and dies, naming the operation and the rule.
 //  - An operation is queued on the device's compute stream and may finish later; operations of a stream run in order.
-//    Reading a result on the host needs device_copy_out, which waits for the stream. CPU operations finish at once.
-//  - "activation dtype" is the dtype of the pass: fp32 or bf16 (fp16). Parameters have it too. Gradients of
-//    parameters are fp32 and are accumulated (+=) unless said otherwise; so are losses, norms and statistics. Sums
-//    are taken in fp32 or better.
-//  - Outputs alias inputs only where the comment allows it. Tensors are contiguous unless a stride is mentioned.
-//  - No operation allocates. Results do not depend on the number of threads.
+//    To read a result on the host, use device_copy_out, which waits for the stream. CPU operations finish at once.
+//  - The "activation dtype" is the dtype of the pass: fp32, bf16 or fp16. Parameters have it too. Gradients of
+//    parameters are fp32 and are accumulated (+=) unless stated otherwise. Losses, norms and statistics are fp32. Sums
+//    are computed in fp32 or better.
+//  - Outputs alias inputs only where a comment allows it. Tensors are contiguous unless a stride is mentioned.
+//  - No operation allocates memory. Results do not depend on the number of threads.
 //  - Shapes in comments: N rows (tokens, B*T), C channels, V vocabulary, H query heads, G key/value heads, D head size.
+//    An optional tensor is left out ("none") by a zeroed struct tensor.
 #ifndef OPS_OPS_H
 #define OPS_OPS_H
 
@@ -26,36 +27,38 @@ struct device_peers;
 
 enum stream { STREAM_COMPUTE, STREAM_COPY, STREAM_COUNT };
 
-// Dropout drawn by Philox from what an element is, not where it is computed: element (row, column) keeps its value
-// where word column % 4 of philox4x32(seed, column / 4, row id low, row id high, site) is at least rate * 2^32, and
-// is then scaled by 1 / (1 - rate). Attention uses column = key position and site + (head << 16).
+// Dropout, drawn by Philox from what an element is, not from where it is computed. Element (row, column) is kept if
+// word column % 4 of philox4x32(seed, column / 4, row id low, row id high, site) is at least rate * 2^32; it is then
+// scaled by 1 / (1 - rate). Attention uses column = key position and site + (head << 16).
 struct dropout {
-    float rate;  // 0: off, nothing else is read
+    float rate;  // 0: off, and nothing else is read
     uint64_t seed;
-    uint32_t site;          // which dropout of the model: below 65536
+    uint32_t site;          // which dropout of the model, below 65536
     struct tensor row_ids;  // (N) i64: global token number of each row (sample * T + position)
-    int first_head;         // global number of head 0, where heads are sharded
+    int first_head;         // global number of head 0, if heads are sharded
 };
 
 enum activation {
     ACTIVATION_GELU_TANH,  // 0.5 x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3)))
-    ACTIVATION_GELU,       // x times the normal distribution of x, by erf
+    ACTIVATION_GELU,       // x times the cumulative normal distribution of x, computed with erf
     ACTIVATION_RELU,
     ACTIVATION_SILU,  // x times the logistic function of x
     ACTIVATION_TANH,
     ACTIVATION_COUNT
 };
 
-// d = epilogue(alpha * op(a) op(b) + beta * d). Matrices are 2-D, rows may be further apart than their length.
-//   a (M, K) or its transpose (K, M); b (K, N) or its transpose (N, K); d (M, N).
-// a and b have the same dtype; d has it too or is fp32. In 8 bits a and b may differ and d is of an activation dtype or
-// fp32; each stands for its numbers times its range's factor (see struct op_quantize), b alone is transposed, rows lie
-// on multiples of 16 bytes, M, N and K are multiples of 16, and the only epilogue is a bias (N) in d's dtype.
+// d = epilogue(alpha * op(a) op(b) + beta * d). Matrices are 2-D; their rows may be further apart than their length.
+//   a (M, K) or transposed (K, M); b (K, N) or transposed (N, K); d (M, N).
+// a and b have the same dtype; d has it too, or is fp32.
+//
+// In 8 bits, a and b may have different 8-bit dtypes, and d has an activation dtype or is fp32. Each operand stands for
+// its numbers times the factor of its range (see struct op_quantize). Only b may be transposed, and must be; rows begin
+// at multiples of 16 bytes; M, N and K are multiples of 16; and the only epilogue is a bias (N) in d's dtype.
 enum epilogue {
     EPILOGUE_NONE,
     EPILOGUE_BIAS,  // + bias (N)
-    // The next two take ACTIVATION_GELU_TANH alone; the others have operations of their own below.
-    EPILOGUE_BIAS_ACTIVATION,      // aux (M, N) = … + bias; d = activation(aux). aux may be left out (inference)
+    // The next two support ACTIVATION_GELU_TANH only; other activations have operations of their own below.
+    EPILOGUE_BIAS_ACTIVATION,      // aux (M, N) = … + bias; d = activation(aux). aux may be none (inference)
     EPILOGUE_ACTIVATION_GRADIENT,  // d = … * activation'(aux)
 };
 struct op_matmul {
@@ -68,71 +71,71 @@ struct op_matmul {
     struct tensor aux;   // (M, N), contiguous
 };
 
-// Floats of 8 bits have a range, four fp32 numbers on the device on a multiple of 16 bytes: the factor that a stored
-// number is multiplied by to give the one it stands for; the scale it was multiplied by when it was stored; the largest
-// magnitude that was seen since the range was last moved; and the largest number the type holds. See float8.h.
+// An 8-bit tensor has a range: four fp32 numbers on the device, at a multiple of 16 bytes. They are the factor by which
+// a stored number is multiplied to obtain the one it stands for; the scale by which a number was multiplied when it was
+// stored; the largest magnitude seen since the range was last moved; and the largest number of the dtype. See float8.h.
 enum { RANGE_FACTOR, RANGE_SCALE, RANGE_SEEN, RANGE_LARGEST, RANGE_LENGTH };
 
-// Values in 8 bits, and their transpose, from tensors of an activation dtype. What is stored is the value times the
-// range's scale. What the activations of a block give, as E4M3, and their gradients, as E5M2, can be made on the way in
-// fp32; plain values can be either.
+// Converts tensors of an activation dtype to 8 bits, and optionally transposes them. What is stored is the value times
+// the range's scale. The activation of a block (as E4M3) and its gradient (as E5M2) can be computed on the way, in
+// fp32; plain values may be either.
 enum quantize_kind {
     QUANTIZE_PLAIN,                // x
     QUANTIZE_ACTIVATION,           // activation(x + bias)
     QUANTIZE_GLU,                  // x + bias is (N, 2C), [gate | up]: activation(gate) * up
     QUANTIZE_ACTIVATION_GRADIENT,  // dy * activation'(x + bias)
-    QUANTIZE_GLU_GRADIENT,         // as op_glu_backward: x and the values (N, C), dy (N, C / 2)
+    QUANTIZE_GLU_GRADIENT,         // as op_glu_backward: x and the values are (N, C), dy is (N, C / 2)
 };
 struct op_quantize {
     enum quantize_kind kind;
     enum activation activation;
-    struct tensor y;           // (N, C) 8 bits out, or none
-    struct tensor transposed;  // (C, N) 8 bits out, or none; without both the values are only seen
+    struct tensor y;           // (N, C), 8 bits, out; or none
+    struct tensor transposed;  // (C, N), 8 bits, out; or none. If both are none, the range only sees the values
     struct tensor x;           // (N, C), with QUANTIZE_GLU (N, 2C); contiguous, C a multiple of 16, N of 4
-    struct tensor bias;        // a row of x, or none; never with QUANTIZE_PLAIN
-    struct tensor dy;          // with the gradients
-    struct tensor dbias;       // (C) fp32, accumulated: column sums of the values before they are rounded; or none
-    struct tensor range;       // (RANGE_LENGTH) fp32: of the outputs; its largest magnitude seen is raised
+    struct tensor bias;        // one row of x, or none; never with QUANTIZE_PLAIN
+    struct tensor dy;          // for the gradients
+    struct tensor dbias;       // (C) fp32, accumulated: column sums of the values before rounding; or none
+    struct tensor range;       // (RANGE_LENGTH) fp32, of the outputs: its largest magnitude seen is raised
 };
-// y (C, N) = the transpose of x (N, C), both of 8 bits, C a multiple of 16, N of 4.
+// y (C, N) = the transpose of x (N, C), both in 8 bits; C is a multiple of 16, N of 4.
 struct op_transpose {
     struct tensor y, x;
 };
-// After a step: the magnitude seen in each range joins its history, and the scale becomes what takes the magnitude that
-// is expected (the latest one or the largest of the history) to the largest number of the type, divided by 2^margin.
-// Where that magnitude is 0 or not finite the range stays. Then nothing counts as seen.
+// After a step: appends the magnitude seen in each range to its history, and sets the scale such that the expected
+// magnitude (the latest one, or the largest in the history) maps to the largest number of the dtype, divided by
+// 2^margin. If the expected magnitude is 0 or not finite, the range stays as it is. Then the magnitude seen is reset.
 struct op_move_ranges {
     struct tensor ranges;   // (R, RANGE_LENGTH) fp32
-    struct tensor history;  // (R, length) fp32, or none: the latest counts
-    int64_t place;          // column of the history for the latest
+    struct tensor history;  // (R, length) fp32; or none: the latest magnitude counts
+    int64_t place;          // column of the history for the latest magnitude
     bool takes_largest;
     int margin;
 };
 
 // y = activation(x), element by element.
 struct op_activation_forward {
-    struct tensor y;  // (N, F) out; may alias x where no backward follows
+    struct tensor y;  // (N, F) out; may alias x if no backward follows
     struct tensor x;  // (N, F)
     enum activation activation;
 };
-// dx = dy * activation'(x); and activation(x) once more, for who did not keep it.
+// dx = dy * activation'(x). Can also compute activation(x) again, for a caller that did not keep it.
 struct op_activation_backward {
     struct tensor dx;  // (N, F) out; may alias dy or x
-    struct tensor y;   // (N, F) out or none; may alias dy where dx does not
+    struct tensor y;   // (N, F) out or none; may alias dy if dx does not
     struct tensor dy;  // (N, F)
     struct tensor x;   // (N, F)
     enum activation activation;
 };
 
-// A gated unit over a packed tensor whose rows are [gate | up]: y = activation(gate) * up. SwiGLU with SILU, GeGLU with
-// either GELU.
+// A gated unit over a packed tensor with rows [gate | up]: y = activation(gate) * up. This is SwiGLU with SILU, GeGLU
+// with either GELU.
 struct op_glu_forward {
     struct tensor y;  // (N, F) out
     struct tensor x;  // (N, 2F)
     enum activation activation;
 };
-// dx [gate | up] = [dy * up * activation'(gate) | dy * activation(gate)]; and activation(gate) * up once more, for who
-// did not keep it.
+// dx [gate | up] = [dy * up * activation'(gate) | dy * activation(gate)]. Can also compute activation(gate) * up again,
+// for a caller that did not keep it.
 struct op_glu_backward {
     struct tensor dx;  // (N, 2F) out; may alias x
     struct tensor y;   // (N, F) out or none; may alias dy
@@ -141,11 +144,11 @@ struct op_glu_backward {
     enum activation activation;
 };
 
-// Rotary positions, in place: the pair of channels j of each head of row n is turned by the angle positions[n] *
-// frequencies[j], in fp32. Pair j is (j, j + pairs), or (2j, 2j + 1) where interleaved; channels from 2 * pairs on stay
-// as they are. The inverse turns back, which is the gradient.
+// Rotary positions, in place: pair j of the channels of each head in row n is rotated by the angle positions[n] *
+// frequencies[j], in fp32. Pair j is (j, j + pairs), or (2j, 2j + 1) if interleaved; channels from 2 * pairs on are
+// left alone. The inverse rotates back, which is the gradient.
 struct op_rope {
-    struct tensor x;           // (B, T, H, D): any strides but contiguous in D, in and out
+    struct tensor x;           // (B, T, H, D), in and out: any strides, but contiguous in D
     struct tensor positions;   // (B * T) i32
     const float *frequencies;  // (pairs), in host memory; read before the call returns
     int64_t pairs;             // at most ROPE_MOST_PAIRS and D / 2
@@ -154,12 +157,12 @@ struct op_rope {
 enum { ROPE_MOST_PAIRS = 128 };
 
 // LayerNorm over C: y = (x - mean) * rstd * gain + bias, rstd = 1 / sqrt(variance + epsilon). RMSNorm: y = x * rstd *
-// gain, rstd = 1 / sqrt(mean square + epsilon); it has no mean and no bias. With `delta` the residual addition is part
-// of it: sum = x + dropout(delta + delta_bias), and sum is what is normalised. sum may alias x.
+// gain, rstd = 1 / sqrt(mean square + epsilon), without mean and bias. If `delta` is given, the residual addition is
+// fused: sum = x + dropout(delta + delta_bias), and sum is normalised. sum may alias x.
 enum norm_kind { NORM_LAYER, NORM_RMS };
 struct op_norm_forward {
     enum norm_kind kind;
-    struct tensor y;           // (N, C) out; of 8 bits too where the device fuses_quantize, as op_quantize stores it
+    struct tensor y;           // (N, C) out; may be in 8 bits, stored as by op_quantize, if the device fuses_quantize
     struct tensor mean, rstd;  // (N) fp32 out; no mean with RMS
     struct tensor x;           // (N, C)
     struct tensor gain, bias;  // (C); no bias with RMS
@@ -170,55 +173,55 @@ struct op_norm_forward {
     struct dropout dropout;
 };
 
-// dx = dresidual + the gradient of the norm's input. With ddelta: ddelta = dx through the dropout (kept elements
-// scaled, dropped ones 0), and ddelta_bias += its column sums. With y the norm's output is made once more, for who did
-// not keep it.
+// dx = dresidual + the gradient of the norm's input. If ddelta is given: ddelta = dx through the dropout (kept elements
+// scaled, dropped ones 0), and ddelta_bias += its column sums. If y is given, the norm's output is computed again, for
+// a caller that did not keep it.
 struct op_norm_backward {
     enum norm_kind kind;
     struct tensor dx;            // (N, C) out; may alias dresidual, may not alias dy
     struct tensor dgain, dbias;  // (C) fp32, accumulated; no dbias with RMS
     struct tensor dy;            // (N, C)
-    struct tensor x;             // (N, C): what was normalised (sum where there was a delta)
+    struct tensor x;             // (N, C): what was normalised (sum, if there was a delta)
     struct tensor gain;          // (C)
     struct tensor mean, rstd;    // (N) fp32; no mean with RMS
-    struct tensor y;             // (N, C) out or none; may alias dy where ddelta does not
-    struct tensor bias;          // (C), with y; none with RMS
+    struct tensor y;             // (N, C) out or none; may alias dy if ddelta does not
+    struct tensor bias;          // (C), if y is given; none with RMS
     struct tensor dresidual;     // (N, C) or none
-    struct tensor ddelta;        // (N, C) out or none; may alias dy, and dx where the dropout is off
+    struct tensor ddelta;        // (N, C) out or none; may alias dy, and also dx if the dropout is off
     struct tensor ddelta_bias;   // (C) fp32 accumulated, or none
     struct dropout dropout;
 };
 
-// Scaled dot-product attention that never stores a (Tq, Tk) matrix. Query head h uses key/value head h / (H / G).
-// Causal: query i of Tq sees keys j <= i + Tk - Tq, so with a cache the last query sees everything.
-// q, out (B, Tq, H, D); k, v (B, Tk, G, D): any strides (they are views of one packed tensor) but contiguous in D.
+// Scaled dot-product attention that never stores a (Tq, Tk) matrix. Query head h uses key/value head h / (H / G). If
+// causal, query i of Tq sees keys j <= i + Tk - Tq, so with a cache the last query sees everything. q and out are (B,
+// Tq, H, D), k and v (B, Tk, G, D), with any strides (they are views of one packed tensor) but contiguous in D.
 //
-// A mask narrows what a query sees: it sees the one range of keys that every rule allows. A query that sees none gets 0
-// and a log-sum-exp of -infinity, and has no gradient.
+// A mask narrows what a query sees to the range of keys that all its rules allow. A query that sees no key gets the
+// output 0 and a log-sum-exp of -infinity, and has no gradient.
 struct attention_mask {
-    int64_t window;            // with causal: the last `window` keys of those alone; 0 for all
-    struct tensor key_counts;  // (B) i32 or none: the keys of sample b from key_counts[b] on are padding
-    struct tensor first_keys;  // (B * Tq) i32 or none: no key before this one (where the query's document begins)
+    int64_t window;            // if causal: only the last `window` of the visible keys; 0 for all
+    struct tensor key_counts;  // (B) i32 or none: keys of sample b from key_counts[b] on are padding
+    struct tensor first_keys;  // (B * Tq) i32 or none: the first key that is seen (where the query's document begins)
     // (H, Tq + Tk - 1) fp32 or none: column j - i + Tq - 1 is added to the scaled score of query i and key j.
     struct tensor relative_bias;
 };
 struct op_attention_forward {
     struct tensor out;  // (B, Tq, H, D)
-    struct tensor lse;  // (B, H, Tq) fp32 out: log-sum-exp of the scaled scores; none where no backward follows
+    struct tensor lse;  // (B, H, Tq) fp32 out: log-sum-exp of the scaled scores; none if no backward follows
     struct tensor q, k, v;
     float scale;
     bool is_causal;
     struct attention_mask mask;
-    struct dropout dropout;  // row_ids (B * Tq): of the queries
+    struct dropout dropout;  // row_ids (B * Tq): those of the queries
 };
-// dq, dk, dv are written, not accumulated; they have the shapes of q, k, v.
+// dq, dk and dv are written, not accumulated; they have the shapes of q, k and v.
 struct op_attention_backward {
     struct tensor dq, dk, dv;
-    struct tensor drelative_bias;  // (B, H, Tq + Tk - 1) fp32, accumulated; with a relative bias, else none
+    struct tensor drelative_bias;  // (B, H, Tq + Tk - 1) fp32, accumulated; none if there is no relative bias
     struct tensor dout, out;       // (B, Tq, H, D)
     struct tensor lse;             // (B, H, Tq) fp32
     struct tensor scratch;         // (B, H, Tq) fp32: holds the row sums of dout * out
-    struct tensor workspace;       // (attention_workspace_bytes) u8, or none: then a slower way may be taken
+    struct tensor workspace;       // (attention_workspace_bytes) u8; if none, a slower algorithm may be used
     struct tensor q, k, v;
     float scale;
     bool is_causal;
@@ -229,13 +232,13 @@ static inline bool attention_has_mask(const struct attention_mask *mask) {
     return mask->window > 0 || mask->key_counts.data || mask->first_keys.data || mask->relative_bias.data;
 }
 
-// T5's bias by distance: a learned number for each head and bucket of distances (key's position minus query's). Column
-// w of the bias belongs to distance first_distance + w; see relative.h for the buckets.
+// T5's relative positions: a learned number for each head and each bucket of distances (key position minus query
+// position). Column w of the bias is for distance first_distance + w. See relative.h for the buckets.
 struct relative_rule {
     int64_t first_distance;
-    int64_t buckets;        // of the table, at most RELATIVE_MOST_BUCKETS; even where bidirectional
-    int64_t max_distance;   // from here on all distances share a bucket
-    bool is_bidirectional;  // half of the buckets are for keys after the query; else those share bucket 0
+    int64_t buckets;        // in the table, at most RELATIVE_MOST_BUCKETS; even if bidirectional
+    int64_t max_distance;   // all distances from here on share a bucket
+    bool is_bidirectional;  // half of the buckets are for keys after the query; otherwise those share bucket 0
 };
 enum { RELATIVE_MOST_BUCKETS = 256 };
 struct op_relative_bias_forward {
@@ -249,11 +252,11 @@ struct op_relative_bias_backward {
     struct relative_rule rule;
 };
 
-// Memory that attention's backward can use beside its outputs; at least 1.
+// How much memory the backward of attention can use beside its outputs; at least 1.
 int64_t attention_workspace_bytes(struct tensor q, struct tensor k);
 
-// out = dropout(table[tokens] + positions). A token outside [vocabulary_start, + V) contributes nothing: another rank
-// has it.
+// out = dropout(table[tokens] + positions). A token outside [vocabulary_start, vocabulary_start + V) contributes
+// nothing: another rank holds it.
 struct op_embedding_forward {
     struct tensor out;     // (N, C)
     struct tensor tokens;  // (N) i32
@@ -272,35 +275,34 @@ struct op_embedding_backward {
     struct dropout dropout;
 };
 
-// Softmax cross entropy in two halves, so that ranks that each hold a part of the vocabulary can combine the statistics
-// in between. First half, over the local columns of logits (N, V):
+// Softmax cross entropy in two halves, so that ranks that each hold part of the vocabulary can combine their statistics
+// in between. First half, over the local columns of the logits (N, V):
 struct op_softmax_stats {
     struct tensor row_max;     // (N) fp32 out
     struct tensor row_sum;     // (N) fp32 out: sum of exp(logit - row_max)
-    struct tensor row_target;  // (N) fp32 out: the label's logit, 0 where another rank has it
+    struct tensor row_target;  // (N) fp32 out: the label's logit, 0 if another rank holds it
     struct tensor logits;      // (N, V)
     struct tensor labels;      // (N) i32
     int64_t vocabulary_start;
 };
-// In between: the statistics of every part of the vocabulary become those of the whole.
+// In between: merges the statistics of all parts of the vocabulary.
 struct op_softmax_merge {
     struct tensor row_max, row_sum, row_target;  // (N) fp32 out
     struct tensor parts;                         // (P, 3, N) fp32: row_max, row_sum and row_target of each part
 };
-// Second half, with statistics of the whole vocabulary: losses = log(row_sum) + row_max - row_target; and, where
-// weights are given, logits are overwritten by weights[n] * (softmax - one_hot(label)). Rows with weight 0 get
-// gradient 0.
+// Second half, with the statistics of the whole vocabulary: losses = log(row_sum) + row_max - row_target. If weights
+// are given, logits are overwritten by weights[n] * (softmax - one_hot(label)); rows with weight 0 get gradient 0.
 struct op_cross_entropy {
     struct tensor losses;  // (N) fp32 out
     struct tensor logits;  // (N, V) in, gradient out
     struct tensor row_max, row_sum, row_target;
-    bool makes_stats;  // the first half is part of it: all of the vocabulary is here, and the statistics are outputs
+    bool makes_stats;  // do the first half as well: the whole vocabulary is here, and the statistics are outputs
     struct tensor labels;
     struct tensor weights;  // (N) fp32, or none: losses only
     int64_t vocabulary_start;
 };
 
-// out = residual + dropout(x + bias). out may alias residual or x. bias and residual may be none.
+// out = residual + dropout(x + bias). out may alias residual or x; bias and residual may be none.
 struct op_dropout_add {
     struct tensor out, x, residual;  // (N, C)
     struct tensor bias;              // (C)
@@ -318,32 +320,32 @@ struct op_column_sum {
     struct tensor out, x;
 };
 
-// Small things on (1) fp32 tensors that stay on the device, so that a step needs no answer from it.
-// out += sum of a[n] * b[n]; out += sum of x[n]^2 (x any length, fp32).
+// Small things on (1) fp32 tensors that stay on the device, so that a step never waits for an answer from it: out +=
+// sum of a[n] * b[n], and out += sum of x[n]^2 (x fp32, of any length).
 struct op_dot {
     struct tensor out, a, b;
 };
 struct op_sum_squares {
     struct tensor out, x;
 };
-// norm = sqrt(sum_squares); scale = max_norm / (norm + 1e-6) where that is below 1 and max_norm > 0, else 1; where
-// norm is not finite scale is NaN, which tells the optimizer to leave everything as it is.
+// norm = sqrt(sum_squares); scale = max_norm / (norm + 1e-6) if that is below 1 and max_norm > 0, else 1. If norm is
+// not finite, scale is NaN, which tells the optimizer to leave everything as it is.
 //
-// With a loss scale the gradients are larger by it: norm and scale are divided by it, and then it is moved on. State 0
-// is the scale, 1 the steps since it grew or overflowed, 2 the overflows it still stands before it shrinks. An overflow
-// (a norm that is not finite) sets the steps to 0 and takes one from the overflows left; where none are left the scale
-// is halved, down to `least`. The `window`th good step in a row doubles it and grants all overflows anew. A window of 0
-// keeps the scale as it is.
+// With a loss scale, gradients are larger by that factor: norm and scale are divided by it, and then the loss scale is
+// updated. Its state is [0] the scale, [1] the steps since it last grew or overflowed, [2] the overflows it tolerates
+// before it shrinks. An overflow (a norm that is not finite) resets the steps and uses up one tolerated overflow; if
+// none is left, the scale is halved, down to `least`. After `window` good steps in a row the scale doubles and the
+// tolerance is restored. A window of 0 keeps the scale constant.
 struct loss_scale_rule {
     int64_t window, hysteresis;
     float least;
 };
-// How far an update goes depends on how many updates there were before, which the host does not know while steps are
-// on their way: so it sends a row of rates for every number of skipped steps that there may have been. `rate` becomes
-// the row of `rates` whose RATE_SKIPPED equals `skipped`; then a norm that is not finite adds 1 to `skipped`.
+// How far an update goes depends on how many updates were made before it. The host does not know that number while
+// steps are still pending, so it sends one row of rates for every possible number of skipped steps. `rate` becomes the
+// row of `rates` whose RATE_SKIPPED equals `skipped`; then, if the norm is not finite, `skipped` is incremented.
 enum {
-    RATE_SKIPPED,     // steps skipped so far, as the row has it
-    RATE_STEP,        // lr / (1 - beta1^t), of update number t from 1 on
+    RATE_SKIPPED,     // the number of skipped steps that this row is for
+    RATE_STEP,        // lr / (1 - beta1^t), for update number t, counted from 1
     RATE_CORRECTION,  // 1 / (1 - beta2^t)
     RATE_DECAY,       // lr * weight decay
     RATE_LENGTH
@@ -351,20 +353,20 @@ enum {
 struct op_clip_scale {
     struct tensor scale, norm, sum_squares;
     float max_norm;
-    struct tensor loss_scale;  // (3) fp32, changed; or none
+    struct tensor loss_scale;  // (3) fp32, updated; or none
     struct loss_scale_rule rule;
-    struct tensor rate;     // (RATE_LENGTH) fp32 out; or none, and then the next two are not there either
+    struct tensor rate;     // (RATE_LENGTH) fp32 out; or none, and then the next two are none too
     struct tensor rates;    // (R, RATE_LENGTH) fp32
-    struct tensor skipped;  // (1) fp32, changed
+    struct tensor skipped;  // (1) fp32, updated
 };
 
-// Adam with decoupled decay over a flat range: g = grad * scale; m and v follow g and g^2 by beta1 and beta2; then
-// master -= rate[STEP] * m / (sqrt(v * rate[CORRECTION]) + epsilon) + rate[DECAY] * master, without the last term
-// where not is_decayed; copy = master in its dtype. A scale that is not finite leaves everything as it was. With a copy
-// in bf16 the master may be kept as what the copy lacks of it, see struct op_split; both are then read and written.
+// Adam with decoupled weight decay over a flat range: g = grad * scale; m and v follow g and g^2 with beta1 and beta2;
+// then master -= rate[STEP] * m / (sqrt(v * rate[CORRECTION]) + epsilon) + rate[DECAY] * master, without the last term
+// unless is_decayed; copy = master in its dtype. If scale is not finite, everything stays as it was. With a copy in
+// bf16, the master may be stored as what the copy lacks of it, see struct op_split; both are then read and written.
 struct op_adam {
     struct tensor master;  // (n) fp32, or int16 with a copy in bf16
-    struct tensor copy;    // (n) in the parameter dtype, or none where parameters are fp32 (master is the parameter)
+    struct tensor copy;    // (n) in the parameter dtype; none if parameters are fp32 (then master is the parameter)
     struct tensor grad;    // (n) fp32
     struct tensor m, v;    // (n) fp32
     struct tensor scale;   // (1) fp32
@@ -373,8 +375,8 @@ struct op_adam {
     bool is_decayed;
 };
 
-// An fp32 as the bf16 nearest to it and a rest of 16 bits, and back. It comes back as it was, but for a tie that was
-// rounded towards zero, which comes back one last place nearer to zero; see half.h.
+// Splits an fp32 into the nearest bf16 and a rest of 16 bits, and joins them again. The result equals the original,
+// except for a tie that was rounded towards zero, which comes back one last place nearer to zero; see half.h.
 struct op_split {
     struct tensor value;  // (n) bf16 out
     struct tensor rest;   // (n) int16 out
@@ -386,31 +388,31 @@ struct op_merge {
     struct tensor rest;   // (n) int16
 };
 
-// dst = src, any strides (same shape), same or another float dtype.
+// dst = src, of any strides and the same shape, in the same or another floating-point dtype.
 struct op_copy {
     struct tensor dst, src;
 };
-// x *= factor, and where `by` is given x *= by too, any length, fp32.
+// x *= factor, and also x *= by if that is given; x is fp32, of any length.
 struct op_scale {
     struct tensor x;
     float factor;
     struct tensor by;  // (1) fp32, or none
 };
 
-// What a backend is. `struct device` begins with its table; a backend's own struct begins with a struct device.
+// A backend. `struct device` begins with its table; a backend's own struct begins with a struct device.
 struct ops {
     const char *name;
-    bool is_host_memory;  // device memory can be read and written by the host (after a synchronise)
+    bool is_host_memory;  // the host can read and write device memory (after a synchronise)
     bool is_paper;        // computes nothing; memory is not real
-    bool fuses_stats;     // cross_entropy can make the statistics itself; else check_training.c calls both halves
+    bool fuses_stats;  // cross_entropy can compute the statistics itself; otherwise check_training.c calls both halves
     bool fuses_quantize;  // norm_forward can store its result in 8 bits
 
     void (*close)(struct device *device);
     bool (*supports)(const struct device *device, enum dtype dtype);
     void (*describe)(const struct device *device, char *text, size_t size);
 
-    // Memory. alloc returns NULL after error_set where there is none (exit code OUT_OF_MEMORY). Host memory is memory
-    // from which copies are asynchronous.
+    // Memory. alloc returns NULL after error_set if there is not enough (exit code OUT_OF_MEMORY). host_alloc returns
+    // memory from which copies are asynchronous.
     void *(*alloc)(struct device *device, size_t bytes);
     void (*free)(struct device *device, void *memory);
     void *(*host_alloc)(struct device *device, size_t bytes);
@@ -426,10 +428,9 @@ struct ops {
     void (*stream_wait)(struct device *device, enum stream stream, struct event *event);
     void (*event_wait)(struct device *device, struct event *event);  // the host waits
     void (*synchronize)(struct device *device);                      // the host waits for everything
-    // The vendor's own stream, for a library of the same vendor that queues work behind ours; NULL where there are
-    // none.
+    // The vendor's own stream, for a library of the same vendor that queues work behind ours; NULL if there is none.
     void *(*native_stream)(struct device *device, enum stream stream);
-    // 128 bits that no other device in the world has; NULL where ranks may share a device as they like.
+    // 128 bits that no other device in the world has; NULL if ranks may share a device freely.
     void (*identity)(struct device *device, int64_t words[2]);
 
     // See device_join; NULL where nothing is timed.

@@ -1,9 +1,9 @@
-// A stack of tensors in one block of device memory. Nothing is freed one by one: a mark is taken, and releasing to it
-// drops everything allocated since. The peak is what a run needs: a step run once on the paper backend, with arenas
-// over its endless memory, measures how large the real ones must be.
+// A stack of tensors in one block of device memory. Tensors are not freed one by one: take a mark, and releasing to it
+// drops everything allocated since. The peak says how much a run needs: running a step once on the paper backend, with
+// arenas over its endless memory, measures how large the real arenas must be.
 //
-// Its upper part may lie elsewhere, in memory that somebody else needs at other times only: what is allocated from a
-// certain height on. No block lies across the border; one that would begins beyond it.
+// The upper part of an arena, from a certain height on, may lie elsewhere, in memory that somebody else needs only at
+// other times. No allocation crosses the border; one that would begins beyond it.
 #ifndef TENSOR_ARENA_H
 #define TENSOR_ARENA_H
 
@@ -26,7 +26,7 @@ void arena_init(struct arena *arena, const char *name, void *memory, size_t capa
 // From this height on it lies in other memory; before anything is allocated.
 void arena_set_border(struct arena *arena, size_t border, void *beyond);
 
-// Running out is a broken invariant (the arena was measured beforehand) and dies with the arena's name and sizes.
+// Running out is a broken invariant, because the arena was measured beforehand: dies with the arena's name and sizes.
 void *arena_alloc(struct arena *arena, size_t bytes);
 struct tensor arena_1d(struct arena *arena, enum dtype dtype, int64_t a);
 struct tensor arena_2d(struct arena *arena, enum dtype dtype, int64_t a, int64_t b);

@@ -1,6 +1,7 @@
-// Floats of 8 bits in plain arithmetic, exact on every machine. E4M3 has 4 bits of exponent and 3 of mantissa, goes up
-// to 448 and has no infinity; E5M2 has 5 and 2, and goes up to 57344. Numbers round to nearest, ties to even; those
-// beyond the largest, infinities included, become the largest; NaN stays NaN. fp32 holds all values of both.
+// The 8-bit float types in plain arithmetic, exact on every machine. E4M3 has 4 bits of exponent and 3 of mantissa,
+// reaches 448 and has no infinity; E5M2 has 5 and 2 bits and reaches 57344. Numbers round to nearest, ties to even;
+// those beyond the largest, including infinities, become the largest; NaN stays NaN. fp32 can represent all values of
+// both.
 #ifndef TENSOR_FLOAT8_H
 #define TENSOR_FLOAT8_H
 
@@ -29,7 +30,7 @@ static inline uint8_t float8_encode(enum dtype dtype, float value) {
     float size = half_bits_float(magnitude);
     if (size >= kind.largest)
         return sign | kind.largest_code;
-    // Below the smallest normal number all steps are equal.
+    // Below the smallest normal number the spacing is constant.
     if (size < ldexpf(1, 1 - kind.bias))
         return sign | (uint8_t)lrintf(ldexpf(size, kind.bias - 1 + kind.mantissa));
     int shift = 23 - kind.mantissa;

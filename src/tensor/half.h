@@ -1,12 +1,12 @@
 // The 16-bit float types in plain integer arithmetic, exact on every machine: bf16 is the upper half of an fp32, fp16
-// is IEEE's binary16. Numbers round to nearest, ties to even; NaN stays NaN. fp32 holds all values of both.
+// is IEEE's binary16. Numbers round to nearest, ties to even; NaN stays NaN. fp32 can represent all values of both.
 #ifndef TENSOR_HALF_H
 #define TENSOR_HALF_H
 
 #include <stdint.h>
 #include <string.h>
 
-// Always inlined, so that a loop around one of them is compiled for the processor that the loop is compiled for.
+// Always inlined, so that they are compiled for the same processor as the loop around them.
 #define HALF_INLINE static inline __attribute__((always_inline))
 
 HALF_INLINE uint32_t half_float_bits(float value) {
@@ -39,8 +39,8 @@ HALF_INLINE float half_from_f16(uint16_t half) {
     return half_bits_float(sign | (magnitude < 0x400u ? half_float_bits(small) : normal));
 }
 
-// Normal results: the exponent is rebiased and 13 bits are rounded away, carrying into the exponent where needed. Small
-// ones: adding 0.5 makes the addition itself round to multiples of 2^-24, the spacing of fp16's smallest numbers.
+// Normal results: the exponent is rebiased and 13 bits are rounded away, carrying into the exponent if needed. Small
+// results: adding 0.5 makes the addition itself round to multiples of 2^-24, the spacing of fp16's smallest numbers.
 HALF_INLINE uint16_t half_to_f16(float value) {
     uint32_t bits = half_float_bits(value);
     uint32_t sign = (bits >> 16) & 0x8000u, magnitude = bits & 0x7FFFFFFFu;

@@ -1,6 +1,6 @@
-// A tensor is a view: where the elements are, what type they have, how many and how far apart. It owns nothing; memory
-// comes from an arena. Data may lie in a device's memory, so nothing here reads or writes elements.
-// Strides count elements. The last dimension is always contiguous; most tensors are contiguous throughout.
+// A tensor is a view: where the elements are, their type, how many there are and how far apart. It owns nothing; memory
+// comes from an arena. The data may lie in a device's memory, so nothing here reads or writes elements. Strides count
+// elements. The last dimension is always contiguous; most tensors are contiguous throughout.
 #ifndef TENSOR_TENSOR_H
 #define TENSOR_TENSOR_H
 
@@ -8,8 +8,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-// E4M3 and E5M2 are floats of 8 bits, for matrix products on a GPU, see float8.h; I16 is what a bf16 lacks of an fp32,
-// see half.h. No file holds these three.
+// E4M3 and E5M2 are 8-bit floats for matrix products on a GPU, see float8.h; I16 is what a bf16 lacks of an fp32, see
+// half.h. These three never occur in files.
 enum dtype {
     DTYPE_F32,
     DTYPE_BF16,
@@ -31,12 +31,12 @@ int dtype_from_safetensors_name(enum dtype *dtype, const char *name);
 enum { TENSOR_MAX_RANK = 4 };
 
 struct tensor {
-    void *data;  // NULL: no tensor (an optional argument left out)
+    void *data;  // NULL: no tensor (an optional argument that is left out)
     enum dtype dtype;
     int rank;
     int64_t shape[TENSOR_MAX_RANK];
     int64_t stride[TENSOR_MAX_RANK];
-    void *range;  // of floats of 8 bits: what they stand for, see struct op_quantize; else NULL
+    void *range;  // for 8-bit floats, what the numbers stand for, see struct op_quantize; else NULL
 };
 
 static inline bool dtype_is_float8(enum dtype dtype) {
@@ -49,8 +49,8 @@ struct tensor tensor_2d(void *data, enum dtype dtype, int64_t a, int64_t b);
 struct tensor tensor_3d(void *data, enum dtype dtype, int64_t a, int64_t b, int64_t c);
 struct tensor tensor_4d(void *data, enum dtype dtype, int64_t a, int64_t b, int64_t c, int64_t d);
 
-// Here because they are asked several times of every small message and operation, and a call would copy the view.
-// Elements; 0 where there is no tensor.
+// The next three are inline because every small message and operation calls them several times, and a call would copy
+// the view. tensor_count is 0 if there is no tensor.
 static inline int64_t tensor_count(struct tensor t) {
     int64_t count = t.data ? 1 : 0;
     for (int i = 0; i < t.rank && i < TENSOR_MAX_RANK; i++)
@@ -58,7 +58,7 @@ static inline int64_t tensor_count(struct tensor t) {
     return count;
 }
 
-// Of a contiguous tensor.
+// For contiguous tensors only.
 static inline size_t tensor_bytes(struct tensor t) {
     return (size_t)tensor_count(t) * dtype_bytes(t.dtype);
 }
@@ -76,14 +76,14 @@ static inline bool tensor_is_contiguous(struct tensor t) {
 
 // Rows [first, first + count) of the first dimension.
 struct tensor tensor_rows(struct tensor t, int64_t first, int64_t count);
-// Columns [first, first + count) of dimension `dimension`; the result keeps the strides.
+// Columns [first, first + count) of dimension `dimension`; the strides stay the same.
 struct tensor tensor_slice(struct tensor t, int dimension, int64_t first, int64_t count);
-// The same contiguous elements with another shape; the number of elements must agree.
+// The same contiguous elements in another shape with as many elements.
 struct tensor tensor_reshape_2d(struct tensor t, int64_t a, int64_t b);
 struct tensor tensor_reshape_4d(struct tensor t, int64_t a, int64_t b, int64_t c, int64_t d);
 struct tensor tensor_flat(struct tensor t);
 
-// "fp32 (4, 256, 768)" into text, for messages.
+// Writes "fp32 (4, 256, 768)" to text, for messages.
 void tensor_describe(struct tensor t, char *text, size_t size);
 
 #endif
