@@ -87,7 +87,7 @@ void adam_take_weights(const struct adam *adam, const struct adam_update *update
     device_zero(update->device, update->grads);
 }
 
-// Update number t, from 1 on. The numbers of a run were fp32 before they were divided, and stay so.
+// Update number t, counted from 1. The learning rate is rounded to fp32 before it is divided, as in earlier versions.
 static void make_rate(const struct adam *adam, const struct adam_pace *pace, int64_t t, float *rate) {
     float lr = (float)pace->lr;
     rate[RATE_STEP] = (float)((double)lr / (1.0 - pow((double)adam->beta1, (double)t)));
@@ -97,7 +97,7 @@ static void make_rate(const struct adam *adam, const struct adam_pace *pace, int
 
 void adam_make_rates(const struct adam *adam, const struct adam_pace *paces, int count, float *rates) {
     CHECK(count >= 1 && count <= ADAM_MOST_RATES);
-    // Rows beyond are never chosen, because they are for as many as the last.
+    // Rows beyond those are never chosen; they repeat the last.
     for (int i = 0; i < ADAM_MOST_RATES; i++, rates += RATE_LENGTH) {
         int k = i < count ? i : count - 1;
         int64_t t = adam->step + 1 - k;
@@ -135,7 +135,7 @@ static void apply_range(const struct adam *adam, const struct adam_update *updat
         apply_run(adam, update, run, is_decayed);
 }
 
-// A buffer whose squares are summed: of the flat layout, or this rank's pieces alone.
+// A buffer whose squares are summed: in the flat layout, or only this rank's pieces.
 struct squared {
     struct tensor buffer;
     bool is_local;
@@ -152,8 +152,8 @@ static void add_squares(const struct adam *adam, const struct adam_update *updat
                            .x = tensor_rows(x.buffer, x.is_local ? run.local_offset : run.flat_offset, run.count)});
 }
 
-// squares = the sum of squares over the whole model: what ranks share is split among them and summed, what every rank
-// holds whole counts once, and what several stages of a pipeline hold on the first of them.
+// squares = the sum of squares over the whole model. What ranks share is split among them and summed; what every rank
+// holds whole counts once; what several stages of a pipeline hold counts on the first of them.
 static void sum_squares(const struct adam *adam, const struct adam_update *update, struct tensor squares,
                         struct squared x) {
     const struct mesh *mesh = update->mesh;

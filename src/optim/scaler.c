@@ -1,4 +1,4 @@
-// See scaler.h.
+// The loss scale of fp16 training. See scaler.h.
 #include "optim/scaler.h"
 #include "ops/device.h"
 

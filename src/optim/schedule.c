@@ -1,5 +1,5 @@
-// The schedules of Megatron-LM, old and new, and fairseq's polynomial decay, in samples. M is the highest rate, m the
-// lowest, W warm-up, D decay, A the WSD tail.
+// The schedules of Megatron-LM, old and new, and fairseq's polynomial decay, counted in samples. M is the highest rate,
+// m the lowest, W the warm-up, D the decay, A the tail of WSD.
 #include "optim/schedule.h"
 #include "base/error.h"
 
@@ -8,7 +8,7 @@
 
 static const double PI = 3.14159265358979323846;
 
-// How much of (M - m) is left in the tail of warmup-stable-decay, q in [0, 1].
+// How much of (M - m) is left at q in [0, 1] of the tail of warmup-stable-decay.
 static double wsd_coefficient(const char *style, double q) {
     if (strcmp(style, "linear") == 0)
         return 1 - q;

@@ -33,7 +33,7 @@ int mesh_rank_at(const struct mesh *mesh, const int place[AXIS_COUNT]) {
     return rank;
 }
 
-// The ranks that differ from this one along the given axes alone, the first of the axes fastest.
+// The ranks that differ from this one only along the given axes; the first axis is the fastest.
 static int connect(struct mesh *mesh, struct world *world, struct group **group, const bool varies[AXIS_COUNT],
                    const char *name) {
     int *ranks = memory_alloc(sizeof(int) * (size_t)mesh->size), count = 0;
@@ -59,8 +59,8 @@ static int rank_of_stage(const struct mesh *mesh, int stage) {
     return mesh_rank_at(mesh, place);
 }
 
-// Pairs of stages (p, p + 1) that are made in one call must be disjoint: even p, odd p, and of an odd number of stages
-// the last with the first.
+// Pairs of stages (p, p + 1) that are created in one call must be disjoint: even p, odd p and, if the number of stages
+// is odd, the last with the first.
 static int round_of(const struct mesh *mesh, int stage) {
     int stages = mesh->length[AXIS_PIPELINE];
     return stage == stages - 1 && stages % 2 != 0 ? 2 : stage % 2;
@@ -86,7 +86,7 @@ static int connect_links(struct mesh *mesh, struct world *world) {
     return 0;
 }
 
-// Names must differ: by them ranks that hang find in each other's records how far a group has come.
+// Names must differ: they tell hanging ranks, in each other's records, how far a group has come.
 int mesh_connect(struct mesh *mesh, struct world *world) {
     mesh->all = world_group_all(world);
     for (int axis = 0; axis < AXIS_COUNT; axis++) {

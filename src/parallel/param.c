@@ -46,7 +46,8 @@ static enum kind kind_of(const struct param *param) {
     return param->sums_gradient ? KIND_SUMMED : KIND_WHOLE;
 }
 
-// Places the parameters of one kind from `next` on, those first that other stages hold too; returns where they end.
+// Places the parameters of one kind from `next` on, beginning with those that other stages hold too; returns where they
+// end.
 static int64_t place(struct param_list *list, bool has_decay, enum kind kind, int64_t next) {
     for (int i = 0; i < 2 * list->count; i++) {
         struct param *param = list->items[i % list->count];

@@ -76,7 +76,7 @@ void reducer_sum(struct reducer *reducer) {
 void reducer_wait(struct reducer *reducer) {
     if (is_alone(reducer))
         return;
-    // In the order they were started.
+    // In the order in which they were started.
     for (int64_t i = reducer->falling - 1; i >= 0; i--)
         comm_wait(&reducer->sums[i]);
     for (int64_t i = reducer->falling; i < pieces_bucket_count(&reducer->pieces); i++)
@@ -84,7 +84,7 @@ void reducer_wait(struct reducer *reducer) {
     reducer->unsummed = reducer->falling;
 }
 
-// The buckets in the order a forward pass needs them: norms and biases are in the first block already.
+// The buckets in the order in which a forward pass needs them: the first block already needs norms and biases.
 static int64_t needed(const struct reducer *reducer, int64_t i) {
     int64_t last = pieces_bucket_count(&reducer->pieces) - reducer->falling;
     return i < last ? reducer->falling + i : i - last;

@@ -1,4 +1,4 @@
-// What all schedules share: shapes, memory, who waits for whom, and running the lists on paper. See schedule.h.
+// What all schedules share: shapes, memory, dependencies, and running the lists on paper. See schedule.h.
 #include "parallel/schedule.h"
 #include "base/error.h"
 #include "base/memory.h"
@@ -34,7 +34,7 @@ int schedule_build(struct schedule *schedule, const struct schedule_shape *shape
     *schedule = (struct schedule){.shape = *shape};
     if (!schedule->shape.group)
         schedule->shape.group = shape->stages;
-    // Halves make three items of a micro-batch's work.
+    // In halves, a micro-batch's work has three items.
     size_t room =
         (shape->kind == SCHEDULE_ZERO_BUBBLE ? 3u : 2u) * (size_t)shape->micro_batches * (size_t)shape->chunks;
     schedule->stages = memory_alloc(sizeof *schedule->stages * (size_t)shape->stages);
@@ -63,7 +63,7 @@ void schedule_free(struct schedule *schedule) {
 
 static const struct schedule_message no_message = {.stage = -1};
 
-// The same kind of work on the piece `step` further on (+1) or back (-1).
+// The same kind of work on the next piece (`step` +1) or the previous one (-1).
 static struct schedule_message neighbour(const struct schedule_shape *shape, int stage, struct schedule_item item,
                                          int step) {
     int piece = item.chunk * shape->stages + stage + step;
@@ -85,7 +85,7 @@ struct schedule_message schedule_destination(const struct schedule_shape *shape,
     return neighbour(shape, stage, item, item.work == WORK_FORWARD ? 1 : -1);
 }
 
-// The state of a run on paper: when each piece of work ended, negative where it has not.
+// The state of a run on paper: when each piece of work ended, negative if it has not.
 struct paper_run {
     const struct schedule *schedule;
     const struct schedule_cost *cost;
@@ -93,7 +93,7 @@ struct paper_run {
     int *next;                 // (stages): position in the list
     double *free_at;           // (stages)
     double *busy;              // (stages)
-    int *held, *most_held;     // (stages): chunk activations
+    int *held, *most_held;     // (stages): activations of chunks
     const struct schedule_watcher *watcher;
 };
 
@@ -102,7 +102,7 @@ static size_t slot(const struct schedule_shape *shape, int stage, struct schedul
     return (size_t)item.micro_batch * pieces + (size_t)item.chunk * (size_t)shape->stages + (size_t)stage;
 }
 
-// When everything the item waits for is there; negative where it is not.
+// When everything that the item waits for has arrived; negative if it has not.
 static double ready_at(const struct paper_run *run, int stage, struct schedule_item item) {
     const struct schedule_shape *shape = &run->schedule->shape;
     double ready = 0;
@@ -123,7 +123,7 @@ static double ready_at(const struct paper_run *run, int stage, struct schedule_i
     return ready;
 }
 
-// Runs what the stage can run now; true where it got further.
+// Runs what the stage can run now; returns whether it made progress.
 static bool advance(struct paper_run *run, int stage) {
     const struct schedule_list *list = &run->schedule->stages[stage];
     int before = run->next[stage];

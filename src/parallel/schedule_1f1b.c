@@ -1,9 +1,9 @@
-// One forward, one backward. A stage first does as many forwards as there are stages behind it, so that the first
-// gradient finds it waiting; from then on forwards and backwards alternate, and it never holds more than
-// stages - stage micro-batches. Narayanan et al., "Memory-Efficient Pipeline-Parallel DNN Training".
+// One forward, one backward. A stage first does as many forwards as there are stages after it, so that the first
+// gradient finds it waiting. From then on forwards and backwards alternate, and the stage never holds more than stages
+// - stage micro-batches. Narayanan et al., "Memory-Efficient Pipeline-Parallel DNN Training".
 //
 // The interleaved form (Narayanan et al., "Efficient Large-Scale Language Model Training on GPU Clusters Using
-// Megatron-LM") walks through chunks in groups of micro-batches: a group through chunk 0, then through chunk 1, …;
+// Megatron-LM") goes through chunks in groups of micro-batches: a group through chunk 0, then through chunk 1, …;
 // backwards take the chunks in reverse. It is the same alternation over a longer list.
 #include "base/error.h"
 #include "parallel/schedule.h"
@@ -19,7 +19,7 @@ static struct schedule_item virtual_item(const struct schedule_shape *shape, int
         .work = work, .micro_batch = first + within % members, .chunk = work == WORK_FORWARD ? chunk : V - 1 - chunk};
 }
 
-// `warmup` forwards, then pairs, then the backwards that are left.
+// `warmup` forwards, then pairs, then the remaining backwards.
 static void alternate(struct schedule *schedule, int stage, int warmup) {
     struct schedule_list *list = &schedule->stages[stage];
     int total = schedule->shape.micro_batches * schedule->shape.chunks;

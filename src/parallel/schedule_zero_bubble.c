@@ -1,23 +1,23 @@
-// Zero bubble, the form with the memory of 1F1B (ZB-H1; Qi et al., "Zero Bubble Pipeline Parallelism"). The backward is
-// cut into the gradient of the input, which the stage before waits for, and the gradient of the weights, which nobody
-// waits for and which fills what would be idle time.
+// Zero bubble, in the form with the memory of 1F1B (ZB-H1; Qi et al., "Zero Bubble Pipeline Parallelism"). The backward
+// is split into the gradient of the input, which the previous stage waits for, and the gradient of the weights, which
+// nobody waits for and which fills time that would otherwise be idle.
 //
-// The lists come from playing the pipeline with all three kinds of work equally long. A stage that is free takes, in
-// this order: a forward that has arrived, while fewer than 1F1B's stages - stage micro-batches wait for their gradient
-// and fewer than `stages` are held in all; a gradient that has arrived; a weight half, oldest first. The play, and
-// with it the list, is the same everywhere.
+// The lists come from simulating the pipeline with all three kinds of work equally long. A free stage takes, in this
+// order: a forward that has arrived, while fewer than 1F1B's stages - stage micro-batches wait for their gradient and
+// fewer than `stages` are held in all; a gradient that has arrived; a weight half, oldest first. The simulation, and
+// with it the list, is the same on every rank.
 #include "base/error.h"
 #include "base/memory.h"
 #include "parallel/schedule.h"
 
 #include <stdlib.h>
 
-// A stage in the play: how many of each kind it has done (they go in order of micro-batches).
+// A stage in the simulation: how many items of each kind it has done (in the order of micro-batches).
 struct player {
     int done[WORK_COUNT];
 };
 
-// What a free stage does next, by what all stages had done when the tick began.
+// What a free stage does next, given what all stages had done when the tick began.
 static enum work choose(const struct schedule_shape *shape, const struct player *players, int stage, bool *is_idle) {
     const struct player *me = &players[stage];
     int M = shape->micro_batches, last = shape->stages - 1;

@@ -25,7 +25,7 @@ static int64_t least(int64_t a, int64_t b) {
     return a < b ? a : b;
 }
 
-// Slice `part` of a stretch of `length`: where it begins and how long it is.
+// Slice `part` of a range of `length`: where it begins and how long it is.
 static int64_t slice_start(const struct shard *shard, int64_t length) {
     int64_t most = (length + shard->parts - 1) / shard->parts;
     return least(most * shard->part, length);
@@ -60,7 +60,7 @@ int64_t shard_global_count(const struct shard *shard) {
     return shard->global[0] * shard->global[1];
 }
 
-// A split of the rows gives one run per segment; a split of the columns one run per row and segment.
+// A split of the rows gives one run per segment; a split of the columns gives one run per row and segment.
 int64_t shard_run_count(const struct shard *shard) {
     if (shard->parts == 1)
         return 1;

@@ -1,8 +1,8 @@
 // Which activations may lie where which gradients will be. See borrow.h.
 //
-// Layers [0, k) lend the place of their gradients to the activations of layers [k, L) and of the heads: when the
-// backward pass comes to layer k - 1, all of those are used up. Weights of consecutive layers follow each other in the
-// flat buffers, see parallel/param.h. Gaps between them must stay zero, so where there are any nothing is lent.
+// Layers [0, k) lend the memory of their gradients to the activations of layers [k, L) and of the heads: when the
+// backward pass reaches layer k - 1, all of those are used up. The weights of consecutive layers follow each other in
+// the flat buffers, see parallel/param.h. Gaps between them must stay zero, so nothing is lent if there are any.
 #include "step/borrow.h"
 #include "base/error.h"
 
@@ -15,7 +15,8 @@ static const size_t *marks_of(const struct step_chunk *chunk) {
     return chunk->model.form == CONFIG_BERT ? flight->encoder.marks : flight->decoder.marks;
 }
 
-// One micro-batch in every step, through one stack that is all here, and what is kept is kept until it is used.
+// One micro-batch per step, through a single stack that is all on this rank, and whatever is kept is kept until it is
+// used.
 static bool is_possible(const struct step *step) {
     const struct step_chunk *chunk = &step->chunks[0];
     return step->mode == STEP_TRAIN && step->mesh.length[AXIS_PIPELINE] == 1 && step->chunk_count == 1 &&
@@ -41,7 +42,7 @@ static bool has_gaps(const struct param_list *params, int64_t first, int64_t end
     return count != end - first;
 }
 
-// The first k with room enough, because the fewer layers lend, the more borrow.
+// The first k with enough room, because the fewer layers lend, the more can borrow.
 struct step_borrow borrow_find(const struct step *step) {
     const struct step_chunk *chunk = &step->chunks[0];
     const struct stack *stack = only_stack(chunk);

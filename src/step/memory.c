@@ -1,4 +1,4 @@
-// The memory of a step: measured on paper, then taken, then laid out the same way for real. See step.h.
+// The memory of a step: measured on paper, then taken, then laid out in the same way for real. See step.h.
 #include "step/memory.h"
 #include "base/error.h"
 #include "step/pipeline.h"
@@ -54,7 +54,7 @@ static void lay_out_state(struct step *step, struct arena *arena) {
     step->memory.weights += arena->used - start;
 }
 
-// The largest micro-batch, through the same functions as the real one.
+// Runs the largest micro-batch through the same functions as a real one.
 static void run_on_paper(struct step *step) {
     if (step->mode != STEP_GENERATE) {
         pipeline_measure(step);

@@ -1,4 +1,4 @@
-// The pieces of the model that a rank has, and the memory of what is on its way through them. See pipeline.h.
+// The pieces of the model that a rank holds, and the memory of what is in flight through them. See pipeline.h.
 #include "step/pipeline.h"
 #include "base/error.h"
 #include "base/memory.h"
@@ -52,7 +52,7 @@ bool pipeline_is_backward(enum work work) {
     return work == WORK_BACKWARD || work == WORK_BACKWARD_INPUT;
 }
 
-// How many flights of a chunk, and how many micro-batches, the list has on their way at most.
+// The most flights of a chunk, and the most micro-batches, that the list has under way at once.
 static int most_flights(const struct step *step, int chunk) {
     const struct schedule_list *list = pipeline_list(step);
     int held = 0, most = 1;
@@ -66,7 +66,7 @@ static int most_flights(const struct step *step, int chunk) {
     return most;
 }
 
-// How many micro-batches of a chunk are between the halves of their backward at most.
+// The most micro-batches of a chunk that are between the halves of their backward at once.
 static int most_deferred(const struct step *step, int chunk) {
     const struct schedule_list *list = pipeline_list(step);
     int held = 0, most = 0;
@@ -95,8 +95,9 @@ static int most_batches(const struct step *step) {
     return most;
 }
 
-// Of a group of micro-batches that is larger than the stages, the first come round to the next chunk before the last
-// have gone through this one: that many wait between the last stage and the first. Both ends of a channel have buffers.
+// If a group of micro-batches is larger than the number of stages, its first ones come around to the next chunk before
+// the last have gone through this one; that many wait between the last stage and the first. Both ends of a channel have
+// buffers.
 static void open_channels(struct step *step) {
     static const char *const names[LINK_COUNT] = {"activations", "activations", "activation gradients",
                                                   "activation gradients"};
@@ -153,7 +154,7 @@ void pipeline_close(struct step *step) {
     shared_close(step);
 }
 
-// The piece that the message of a chunk over this link goes into, or whose input's gradient it is.
+// The piece that the message of a chunk over this link goes into, or whose input it is the gradient of.
 static int64_t piece_over(const struct step *step, enum mesh_link link, int chunk) {
     return piece_of(step, chunk) + (link == LINK_FORWARD_OUT || link == LINK_BACKWARD_IN);
 }

@@ -1,7 +1,7 @@
-// The runner. See pipeline.h.
+// Runs a schedule. See pipeline.h.
 //
-// What a micro-batch needs on its way through a piece is a flight: its own arenas, and what the layers keep. What is
-// received is copied into the flight, because the backward needs it; what is sent is copied out of it.
+// What a micro-batch needs while it goes through a piece is called a flight: its own arenas, and what the layers keep.
+// What is received is copied into the flight, because the backward needs it; what is sent is copied out of it.
 #include "base/error.h"
 #include "step/borrow.h"
 #include "step/memory.h"
@@ -15,16 +15,16 @@ struct run {
     struct step *step;
     const struct step_source *source;  // NULL on paper
     bool is_learning;
-    struct step_counts counts;  // of the micro-batches so far
-    int loaded;                 // how many those are
-    int looked[LINK_COUNT];     // how far in the list messages have been looked for
+    struct step_counts counts;  // of the micro-batches loaded so far
+    int loaded;                 // how many micro-batches are loaded
+    int looked[LINK_COUNT];     // how far ahead in the list messages have been announced
 };
 
 static bool is_over(enum mesh_link link, enum work work) {
     return link == LINK_FORWARD_IN ? work == WORK_FORWARD : pipeline_is_backward(work);
 }
 
-// Lets the messages that the list needs next come in, as many as there is room for.
+// Starts to receive the messages that the list needs next, as many as there is room for.
 static void expect_messages(struct run *run, enum mesh_link link) {
     struct step *step = run->step;
     const struct schedule_list *list = pipeline_list(step);
@@ -43,7 +43,7 @@ static bool is_last(const struct run *run, const struct step_batch *batch) {
     return run->source && batch->micro_batch == run->source->count - 1;
 }
 
-// The last micro-batch knows how many tokens and samples of the step count on this rank.
+// The last micro-batch carries the number of tokens and samples of the step that count on this rank.
 static void set_counts(const struct run *run, const struct step_batch *batch) {
     struct step *step = run->step;
     struct tensor counts = step_input_counts(step, &batch->input, batch->block);
@@ -51,7 +51,7 @@ static void set_counts(const struct run *run, const struct step_batch *batch) {
         op_copy(step->device, &(struct op_copy){.dst = tensor_rows(step->totals, TOTAL_TOKENS, 2), .src = counts});
 }
 
-// The inputs of a micro-batch, which come in order.
+// The inputs of a micro-batch; they arrive in order.
 static int obtain_batch(struct run *run, int micro_batch, struct step_batch **result) {
     struct step *step = run->step;
     struct step_pipeline *pipeline = &step->pipeline;
@@ -83,7 +83,7 @@ static int obtain_batch(struct run *run, int micro_batch, struct step_batch **re
     return 0;
 }
 
-// The flight of a micro-batch through a chunk, or a free one where it has none yet.
+// The flight of a micro-batch through a chunk, or a free one if it has none yet.
 static struct step_flight *find_flight(struct step_chunk *chunk, int micro_batch, bool is_used) {
     for (int i = 0; i < chunk->flight_count; i++) {
         struct step_flight *flight = &chunk->flights[i];
@@ -103,7 +103,7 @@ static struct pass pass_of(const struct run *run, const struct step_batch *batch
     pass.saved = &flight->saved;
     pass.is_training = run->is_learning;
     pass.is_first = batch->micro_batch == 0;
-    // In halves of a backward, gradients of weights come later than the blocks' backward.
+    // If the backward comes in halves, the weight gradients come later than the blocks' backward.
     bool is_halved = run->step->pipeline.schedule.shape.kind == SCHEDULE_ZERO_BUBBLE;
     pass.is_last = is_last(run, batch) && !is_halved;
     pass.reducer = run->source ? &run->step->reducer : NULL;
@@ -118,7 +118,7 @@ static struct tensor keep(const struct step *step, struct arena *arena, struct t
     return kept;
 }
 
-// What the piece before sent, kept in the flight.
+// What the previous piece sent, kept in the flight.
 static struct handover receive(struct run *run, int chunk, struct step_flight *flight) {
     struct step *step = run->step;
     struct channel *channel = &step->pipeline.channels[LINK_FORWARD_IN];
@@ -206,7 +206,7 @@ static int run_backward(struct run *run, struct schedule_item item) {
     return 0;
 }
 
-// The half that was put off.
+// The half that was deferred.
 static void run_weights(struct run *run, struct schedule_item item) {
     struct step *step = run->step;
     struct step_flight *flight = find_flight(&step->chunks[item.chunk], item.micro_batch, true);
@@ -217,14 +217,14 @@ static void run_weights(struct run *run, struct schedule_item item) {
     end_flight(flight);
 }
 
-// A micro-batch whose backward follows its forward at once, and its flight.
+// A micro-batch whose backward immediately follows its forward, and its flight.
 struct round {
     struct run *run;
     const struct step_batch *batch;
     struct step_flight *flight;
 };
 
-// Device work alone, because it may be recorded. A rank without peers has all of its step in it.
+// Only queues work on the device, because it may be recorded. On a rank without peers it contains the whole step.
 static void run_passes(void *context) {
     const struct round *round = context;
     const struct run *run = round->run;
@@ -241,7 +241,7 @@ static void run_passes(void *context) {
         step_update(step);
 }
 
-// Where the whole model is here, its forward and backward are one piece of work that may be replayed.
+// If the whole model is on this rank, forward and backward are one piece of work that may be replayed.
 static int run_round(struct run *run, int micro_batch) {
     struct step *step = run->step;
     struct step_batch *batch;
@@ -286,7 +286,7 @@ int step_run_pipeline(struct step *step, const struct step_source *source, bool 
     return 0;
 }
 
-// One micro-batch through a chunk, with all the messages it needs there already.
+// One micro-batch through a chunk, with all the messages it needs already there.
 static void measure_chunk(struct step *step, int chunk, bool is_learning) {
     struct run run = {.step = step, .is_learning = is_learning};
     run.looked[LINK_FORWARD_IN] = run.looked[LINK_BACKWARD_IN] = pipeline_list(step)->count;
@@ -310,7 +310,7 @@ static void measure_chunk(struct step *step, int chunk, bool is_learning) {
     step->chunks[chunk].grows_backward |= saved->peak > forward_peak;
 }
 
-// Returns what could be borrowed, as the training pass has it.
+// Returns what could be borrowed, as in the training pass.
 static struct step_borrow measure_all(struct step *step) {
     struct step_borrow borrow = {0};
     for (int i = 0; i < step->chunk_count; i++) {
@@ -324,7 +324,7 @@ static struct step_borrow measure_all(struct step *step) {
         measure_chunk(step, i, step->mode == STEP_TRAIN);
         chunk->saved_bytes = saved->peak;
         borrow = borrow_find(step);
-        // An evaluation between steps may need more than a step: it has no products in 8 bits.
+        // An evaluation between steps may need more memory than a step: it has no products in 8 bits.
         measure_chunk(step, i, false);
         chunk->saved_bytes = saved->peak;
         if (chunk->deferred_count > 0)

@@ -1,6 +1,6 @@
-// Proving that what several ranks hold is the same on all of them: parameters over the data-parallel ranks, and those
-// that are not split over the ranks that share layers. A bit that flipped, or a collective that gave ranks different
-// sums, shows here instead of in a curve that drifts.
+// Checks that what several ranks hold is the same on all of them: parameters over the data-parallel ranks, and those
+// that are not split over the ranks that share layers. A flipped bit, or a collective that gave ranks different sums,
+// shows up here instead of in a drifting loss curve.
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/memory.h"
@@ -23,8 +23,8 @@ static int64_t digest(struct device *device, struct tensor values, void *piece) 
     return (int64_t)hash;
 }
 
-// The first parameter whose digests differ over the group, -1 where none does. ~x turns the order round, so the largest
-// of both is the largest and the smallest digest.
+// The first parameter whose digests differ within the group, or -1. ~x reverses the order, so that one maximum over
+// both gives the largest and the smallest digest.
 static int first_difference(struct group *group, const int64_t *digests, const bool *is_compared, int count) {
     int64_t *ends = memory_alloc(sizeof *ends * 2 * (size_t)count);
     for (int i = 0; i < count; i++) {
@@ -39,7 +39,7 @@ static int first_difference(struct group *group, const int64_t *digests, const b
     return found;
 }
 
-// The first parameter that several stages hold and of which they have different values; -1 where there is none.
+// The first parameter that several stages hold with different values, or -1.
 static int shared_difference(const struct step *step, const int64_t *digests) {
     int count = step->shared_count, found = -1;
     int64_t *ends = memory_alloc(sizeof *ends * 2 * (size_t)count);

@@ -1,8 +1,9 @@
-// What steps give, on its way back to the host. Steps are queued ahead of the device, so a step's numbers are copied
-// behind it to a row of host memory of their own and read when its event has passed: the host waits for that step, not
-// for those queued after it. In the other direction each row carries the rates of its step's update, see optim/adam.h.
+// The results of steps on their way back to the host. Steps are queued ahead of the device. The numbers of each step
+// are copied after it to a row of host memory of its own, and read once its event has passed, so the host waits for
+// that step and not for those queued after it. In the other direction, each row carries the rates of its step's update,
+// see optim/adam.h.
 //
-// Rows are taken in the order they were queued; a row is written again only after it was taken.
+// Rows are taken in the order in which they were queued; a row is reused only after it was taken.
 #include "step/results.h"
 #include "base/error.h"
 #include "ops/device.h"

@@ -1,7 +1,7 @@
 // Parameters that several stages of a pipeline hold: a tied embedding on the first and the last stage, the tables of
-// relative positions on every stage of their stack. Which they are follows from declaring what every stage has. Each
-// stage has its own gradient of such a parameter; their sum is the whole one. The first stage that holds it adds up and
-// sends the sum back, so that all copies stay the same to the bit.
+// relative positions on every stage of their stack. Which they are is found by declaring the parameters of every stage.
+// Each stage has its own gradient of such a parameter; the true gradient is their sum. The first stage that holds the
+// parameter adds them up and sends the sum back, so that all copies stay the same bit for bit.
 #include "base/memory.h"
 #include "ops/device.h"
 #include "step/pipeline.h"
@@ -21,7 +21,7 @@ static void declare_stage(const struct step *step, int stage, struct param_list 
     }
 }
 
-// Notes parameter `name`, which stage `first` holds, where that is the first of several.
+// Notes parameter `name`, which stage `first` holds, if that is the first of several stages.
 static void add_if_shared(struct step *step, const struct param_list *lists, int first, const char *name) {
     int stages = step->mesh.length[AXIS_PIPELINE], mine = step->mesh.place[AXIS_PIPELINE], count = 0;
     int *holders = memory_alloc(sizeof *holders * (size_t)stages);
@@ -49,7 +49,7 @@ void shared_open(struct step *step) {
     struct param_list *lists = memory_alloc(sizeof *lists * (size_t)stages);
     for (int stage = 0; stage < stages; stage++)
         declare_stage(step, stage, &lists[stage]);
-    // All stages go through the same list in the same order, so that their exchanges meet.
+    // All stages go through the same list in the same order, so that their exchanges match.
     for (int stage = 0; stage < stages; stage++)
         for (int i = 0; i < lists[stage].count; i++)
             add_if_shared(step, lists, stage, lists[stage].items[i]->name);
@@ -66,7 +66,7 @@ void shared_close(struct step *step) {
     free(step->shared);
 }
 
-// Parameters and their gradients have two dimensions where several stages hold them.
+// Parameters that several stages hold, and their gradients, are two-dimensional.
 static void exchange(struct step *step, const struct step_shared *shared) {
     struct group *pipeline = step->mesh.group[AXIS_PIPELINE];
     struct tensor grad = shared->param->grad;

@@ -1,4 +1,4 @@
-// One training step, evaluation and generation over the same model. See step.h.
+// One training step, evaluation and generation with the same model. See step.h.
 #include "step/step.h"
 #include "base/error.h"
 #include "base/memory.h"
@@ -98,7 +98,7 @@ void step_close(struct step *step) {
     if (!step)
         return;
     reducer_close(&step->reducer);
-    device_synchronize(step->device);  // what is queued uses what is freed below
+    device_synchronize(step->device);  // what is queued still uses what is freed below
     replay_close(step);
     step_give_memory_back(step);
     pipeline_close(step);
@@ -155,7 +155,8 @@ void step_forget(struct step *step) {
     step->cache.length = 0;
 }
 
-// Tokens of one sequence on their way in: the encoder's where `is_encoder`, else those whose logits are wanted.
+// The tokens of one sequence, to be copied to the device: the encoder's if `is_encoder`, else those whose logits are
+// wanted.
 static struct device_batch upload_tokens(struct step *step, const int32_t *tokens, int64_t T, bool is_encoder,
                                          struct pass *pass) {
     bool is_decoder = step->chunks[0].model.form == CONFIG_T5 && !is_encoder;

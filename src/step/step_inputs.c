@@ -19,11 +19,11 @@ enum array {
     LENGTHS,      // (B) i32
     LABELS,       // (B, T or S) i32
     MASK,         // (B, T or S) fp32
-    WEIGHTS,      // the same
+    WEIGHTS,      // same shape
     PAIR_LABELS,  // (B) i32
     PAIR_MASK,    // (B) fp32
     PAIR_WEIGHTS,
-    COUNTS,  // (2) fp32: tokens and samples of the pair head that count, in this micro-batch and those before
+    COUNTS,  // (2) fp32: tokens and pair samples that count, in this micro-batch and those before it
     ARRAY_COUNT
 };
 
@@ -38,7 +38,7 @@ static bool has_position_table(const struct step *step) {
     return has_one;
 }
 
-// Elements of an array on this rank, 0 where the input or the model does not have it.
+// The number of elements of an array on this rank; 0 if the input or the model does not have it.
 static int64_t elements(const struct step *step, const struct step_input *input, enum array array) {
     const struct model *model = &step->chunks[0].model;
     int64_t T = input->T / step->mesh.length[AXIS_CONTEXT], S = input->S / step->mesh.length[AXIS_CONTEXT];
@@ -171,7 +171,7 @@ static void *place(const struct staging *staging, enum array array) {
     return staging->host + offset_of(staging->step, staging->input, array);
 }
 
-// Copies an array of one element per sample; where there is no source, zeros.
+// Copies an array with one element per sample; writes zeros if there is no source.
 static void put(const struct staging *staging, enum array array, const void *source) {
     size_t bytes = (size_t)elements(staging->step, staging->input, array) * element_bytes(array);
     if (bytes > 0 && source)
@@ -190,7 +190,7 @@ static void put_columns(const struct staging *staging, enum array array, const v
                  &(struct context_slice){staging->input->B, columns, element_bytes(array)});
 }
 
-// The column of the whole array that element n of this rank's part of it comes from.
+// The column of the whole array from which element n of this rank's part comes.
 static int64_t column_of(const struct staging *staging, int64_t n, int64_t columns) {
     const struct mesh *mesh = &staging->step->mesh;
     int64_t length = columns / context_all_chunks(mesh);
@@ -198,7 +198,7 @@ static int64_t column_of(const struct staging *staging, int64_t n, int64_t colum
     return length * context_chunk(mesh, mesh->place[AXIS_CONTEXT], which) + n % length;
 }
 
-// Rotary models count places in the row whatever the data says about positions, as Megatron does.
+// Rotary models number the columns of a row, whatever the data says about positions, as Megatron does.
 static void put_positions(const struct staging *staging, enum array array, const int32_t *source,
                           int64_t first_position) {
     int64_t count = elements(staging->step, staging->input, array);
@@ -212,7 +212,7 @@ static void put_positions(const struct staging *staging, enum array array, const
         positions[n] = (int32_t)(first_position + column_of(staging, n, columns));
 }
 
-// Dropout masks are keyed by the token's place in the run: sample number and position.
+// Dropout masks are keyed by the token's place in the run: its sample number and position.
 static void put_row_ids(const struct staging *staging, enum array array, int64_t columns) {
     const struct step_input *input = staging->input;
     int64_t count = elements(staging->step, input, array), *row_ids = place(staging, array);
@@ -223,7 +223,7 @@ static void put_row_ids(const struct staging *staging, enum array array, int64_t
     }
 }
 
-// Megatron's mean of means: each micro-batch divides by its own count, which is `count`. Returns what this rank has of
+// Megatron's mean of means: each micro-batch divides by its own count, which is `count`. Returns this rank's part of
 // it.
 static double put_weights(const struct staging *staging, enum array mask_array, enum array weights_array, double count,
                           const struct step_upload *upload) {
@@ -245,8 +245,8 @@ static double count_tokens(const struct step_input *input, int64_t columns) {
     return count;
 }
 
-// Rows of padding, and rows without a label, do not count for the pair head; nor does any where another rank has the
-// first tokens. Returns how many count, on whatever rank.
+// Padding rows and rows without a label do not count for the pair head; none count if another rank has the first
+// tokens. Returns how many count over all ranks.
 static double put_pair_mask(const struct staging *staging) {
     const struct step_input *input = staging->input;
     float *mask = place(staging, PAIR_MASK);

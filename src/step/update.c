@@ -1,6 +1,6 @@
-// What comes before the passes of a step and after them: cleared sums and gradients; reduction, the optimizer, new
-// parameters; and the weights a run starts from.
-// Where the optimizer is divided, a rank has it for its pieces of the flat buffers alone, see parallel/pieces.h.
+// What comes before the passes of a step and after them: clearing sums and gradients; reduction, the optimizer and the
+// new parameters; and the weights that a run starts from. If the optimizer is divided, a rank only has it for its own
+// pieces of the flat buffers, see parallel/pieces.h.
 #include "step/update.h"
 #include "base/memory.h"
 #include "model/init.h"
@@ -8,8 +8,8 @@
 
 #include <stdlib.h>
 
-// Long enough that latency does not count, and with many ranks so long that a rank's piece is worth sending. Where they
-// travel under a pass there must be several, because the first to be full and the last are not hidden.
+// Long enough that latency does not matter and, with many ranks, that a rank's piece is worth sending. If buckets
+// travel during a pass, there must be several, because the first one to be full and the last one cannot be hidden.
 static int64_t bucket_elements(const struct config *config, int64_t total, int replicas) {
     const int64_t usual = (int64_t)8 << 20, usual_piece = (int64_t)256 << 10, least = (int64_t)64 << 10;
     if (config->ddp_bucket_size > 0)
@@ -78,7 +78,7 @@ void step_initialize(struct step *step) {
     step_weights_are_set(step);
 }
 
-// The gradients that no product writes: of what has no weight decay, and of tables that are looked up.
+// The gradients that no product overwrites: those of parameters without weight decay, and of lookup tables.
 static void clear_gradients(struct step *step) {
     int64_t decayed = step->params.decayed;
     device_zero(step->device, tensor_rows(step->grads, decayed, step->params.total - decayed));
@@ -102,7 +102,7 @@ bool step_is_alone(const struct step *step) {
     return is_alone;
 }
 
-// Of a stream that is divided, each rank has the gradients of its rows for what is used along it.
+// If the stream is divided, each rank has the gradients of its own rows for parameters that are applied along it.
 static void sum_stream_gradients(struct step *step) {
     int64_t first = step->params.summed_first, count = step->params.summed_end - first;
     if (count > 0)
@@ -121,8 +121,7 @@ void step_reduce_gradients(struct step *step) {
     reducer_sum(&step->reducer);
 }
 
-// In the order in which the next forward pass needs them, so that the first values are on their way while the last are
-// made.
+// In the order in which the next forward pass needs them, so that the first values travel while the last are computed.
 void step_update(struct step *step) {
     const struct adam_update update = update_of(step);
     reducer_wait(&step->reducer);
@@ -168,7 +167,7 @@ static int64_t count_own_zeros(const struct step *step, const struct param *para
     return zeros;
 }
 
-// The sum over a group: every rank fills in its own place, and the maximum is the whole table.
+// The sum over a group: every rank fills in its own entry, and the maximum over ranks is the complete table.
 static int64_t sum_over(struct group *group, int64_t own, const char *name) {
     int size = group_size(group);
     int64_t *table = memory_alloc(sizeof *table * (size_t)size), sum = 0;
