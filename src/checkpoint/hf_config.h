@@ -4,6 +4,7 @@
 
 #include "base/json.h"
 #include "checkpoint/hf_family.h"
+#include "checkpoint/hf_tokenizer_files.h"
 #include "checkpoint/weights.h"
 #include "config/config.h"
 
@@ -22,7 +23,8 @@ struct hf_config_write {
     const struct hf_family *family;
     const struct config *config;
     const struct json *base;
-    const char *dtype;  // "float32"
+    const char *dtype;        // "float32"
+    struct hf_token_ids ids;  // where there is no base
 };
 void hf_config_write(const struct hf_config_write *write, struct buffer *out);
 

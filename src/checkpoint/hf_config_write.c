@@ -372,11 +372,37 @@ static void set_base(struct members *members, const struct json *base) {
     }
 }
 
+static bool has_member(const struct members *members, const char *key) {
+    for (size_t i = 0; i < members->count; i++)
+        if (strcmp(members->items[i].key, key) == 0)
+            return true;
+    return false;
+}
+
+// What the tokenizer says goes before what the family's own tokenizers have: an id that it lacks is another token's.
+static void set_ids(struct members *members, const struct hf_token_ids *ids) {
+    const struct {
+        const char *key;
+        int32_t id;
+    } rows[] = {{"bos_token_id", ids->bos},
+                {"eos_token_id", ids->eos},
+                {"pad_token_id", ids->pad},
+                {"decoder_start_token_id", ids->decoder_start}};
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0] && ids->is_known; i++) {
+        if (rows[i].id >= 0)
+            set_member(members, rows[i].key, memory_printf("%d", rows[i].id));
+        else if (has_member(members, rows[i].key))
+            set_member(members, rows[i].key, memory_string("null"));
+    }
+}
+
 static void set_members(struct members *members, const struct hf_config_write *write) {
     const struct hf_family *family = write->family;
     const struct config *config = write->config;
     for (size_t i = 0; i < family->written_count; i++)
         set_member(members, family->written[i].flag, memory_string(family->written[i].value));
+    if (!write->base)
+        set_ids(members, &write->ids);
     set_base(members, write->base);
     bool is_mlm = family->architecture_mlm && !config_has_binary_head(config);
     set_member(members, "model_type", quoted(family->model_type));

@@ -8,9 +8,9 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "checkpoint/convert.h"
-#include "checkpoint/extra.h"
 #include "checkpoint/hf_config.h"
 #include "checkpoint/hf_names.h"
+#include "checkpoint/hf_tokenizer_files.h"
 #include "checkpoint/model_bytes.h"
 #include "checkpoint/safetensors.h"
 #include <dirent.h>
@@ -36,6 +36,7 @@ struct job {
     struct output *outputs;
     size_t count;
     struct model_bytes bytes;
+    struct hf_tokenizer tokenizer;
     size_t *file_ends;  // outputs [file_ends[f - 1], file_ends[f]) are in file f
     size_t file_count;
 };
@@ -207,79 +208,13 @@ static int write_config(const struct job *job) {
     hf_config_write(&(struct hf_config_write){.family = job->family,
                                               .config = config,
                                               .base = job->write->source->foreign_config,
-                                              .dtype = main_dtype(job)},
+                                              .dtype = main_dtype(job),
+                                              .ids = hf_tokenizer_ids(&job->tokenizer, job->family)},
                     &text);
     config->padded_vocab_size = padded;
     int result = write_text(job, "config.json", &text);
     buffer_free(&text);
     return result;
-}
-
-static const char *extension(const char *path) {
-    const char *slash = strrchr(path, '/'), *dot = strrchr(path, '.');
-    return dot && (!slash || dot > slash) ? dot : "";
-}
-
-// What the file is called there; NULL where Hugging Face has no use for it. To be freed.
-static char *tokenizer_name(const struct checkpoint_file *file) {
-    if (strcmp(file->role, "huggingface") == 0) {
-        const char *slash = strrchr(file->path, '/'), *name = slash ? slash + 1 : file->path;
-        name = strncmp(name, "huggingface_", 12) == 0 ? name + 12 : name;
-        return strcmp(name, "config.json") == 0 ? NULL : memory_string(name);
-    }
-    if (strcmp(file->role, "merge-file") == 0)
-        return memory_string("merges.txt");
-    if (strcmp(file->role, "vocab-file") == 0)
-        return memory_string(strcmp(extension(file->path), ".txt") == 0 ? "vocab.txt" : "vocab.json");
-    bool is_json = strcmp(extension(file->path), ".json") == 0;
-    bool is_spiece = strstr(file->path, "spiece.model") != NULL;
-    return memory_string(is_json ? "tokenizer.json" : is_spiece ? "spiece.model" : "tokenizer.model");
-}
-
-// So that AutoTokenizer finds its class where the model was not Hugging Face's before.
-static int write_tokenizer_config(const struct job *job) {
-    static const struct {
-        const char *file, *class;
-    } rows[] = {{"tokenizer.json", "PreTrainedTokenizerFast"},
-                {"vocab.json", "GPT2Tokenizer"},
-                {"vocab.txt", "BertTokenizer"},
-                {"tokenizer.model", "LlamaTokenizer"},
-                {"spiece.model", "T5Tokenizer"}};
-    char *path = file_join(job->folder, "tokenizer_config.json");
-    bool exists = file_exists(path);
-    free(path);
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0] && !exists; i++) {
-        path = file_join(job->folder, rows[i].file);
-        exists = file_exists(path);
-        free(path);
-        if (!exists)
-            continue;
-        struct buffer text = {0};
-        const char *type = job->write->source->config.tokenizer_type;
-        bool is_cased = type && strcmp(type, "BertWordPieceCase") == 0;  // their BERT lowers unless it is told
-        buffer_printf(&text, "{\n  \"tokenizer_class\": \"%s\"%s\n}\n", rows[i].class,
-                      is_cased ? ",\n  \"do_lower_case\": false" : "");
-        int result = write_text(job, "tokenizer_config.json", &text);
-        buffer_free(&text);
-        return result;
-    }
-    return 0;
-}
-
-static int write_tokenizer(const struct job *job) {
-    const struct checkpoint_file_list *files = &job->write->source->files;
-    int result = 0;
-    for (size_t i = 0; i < files->count && result == 0; i++) {
-        char *name = tokenizer_name(&files->items[i]);
-        if (!name)
-            continue;
-        char *to = file_join(job->folder, name);
-        uint64_t bytes = 0;
-        result = extra_copy(files->items[i].path, to, &bytes, NULL);
-        free(to);
-        free(name);
-    }
-    return result == 0 ? write_tokenizer_config(job) : result;
 }
 
 static int write_all(struct job *job) {
@@ -289,7 +224,7 @@ static int write_all(struct job *job) {
         TRY(write_file(job, f));
     TRY(write_index(job));
     TRY(write_config(job));
-    TRY(write_tokenizer(job));
+    TRY(hf_tokenizer_write(&job->tokenizer, job->write->source, job->folder));
     return file_sync_folder(job->folder);
 }
 
@@ -332,6 +267,7 @@ int model_write_huggingface(const struct model_write *write) {
         return -1;
     char *parent = file_parent(write->folder), *temporary = file_temporary_name(write->folder);
     job.folder = temporary;
+    hf_tokenizer_open(&job.tokenizer, write->source);
     int result = file_make_folders(parent);
     if (result == 0)
         result = write_all(&job);
@@ -350,6 +286,7 @@ int model_write_huggingface(const struct model_write *write) {
     free(job.outputs);
     free(job.file_ends);
     model_bytes_free(&job.bytes);
+    hf_tokenizer_close(&job.tokenizer);
     free(parent);
     free(temporary);
     return result;

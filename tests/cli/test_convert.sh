@@ -41,6 +41,10 @@ for file in config.json model.safetensors vocab.json merges.txt tokenizer_config
     [ -f "$work/hf/$file" ] && pass || fail "$file for Hugging Face"
 done
 expect_same "$work/hf/vocab.json" "$work/gone/t-vocab.json" "the vocabulary"
+# transformers' generate() stops where a document ends: <|endoftext|> is the last of 300.
+for key in bos eos; do
+    grep -q "\"${key}_token_id\": 299" "$work/hf/config.json" && pass || fail "${key}_token_id of the tokenizer"
+done
 expect 0 "→ $work/back: bevatron" "$BEVATRON" checkpoint convert --input "$work/hf" --output "$work/back"
 for folder in hf back; do
     expect 0 "the cats" "$BEVATRON" generate --load "$work/$folder" "${say[@]}"
@@ -52,6 +56,25 @@ expect 1 "is not an empty folder" "$BEVATRON" checkpoint convert --input "$work/
 expect 0 '"to":"huggingface"' "$BEVATRON" checkpoint convert --input "$work/run" --output "$work/hf16" --dtype bf16 \
     --max-shard-size 0.01MB --json
 [ -f "$work/hf16/model.safetensors.index.json" ] && grep -q '"bfloat16"' "$work/hf16/config.json" && pass || fail "files in bf16"
+
+# fairseq's dictionary lists GPT-2's ids in an order of its own; transformers wants one vocabulary in that order.
+{ for i in $(seq 299 -1 0); do echo "$i 1"; done; } >"$work/dict.txt"
+bpe=(--vocab-file "$work/gone/t-vocab.json" --merge-file "$work/gone/t-merges.txt")
+expect 0 "" "$BEVATRON" dataset import --text "$work/text.txt" --output-prefix "$work/lines" --tokenizer-type FairseqTokenizer \
+    --tokenizer-model "$work/dict.txt" "${bpe[@]}"
+expect 0 "iteration        2/       2" "$BEVATRON" train --model roberta "${model[@]}" --data-path "$work/lines" --micro-batch-size 2 \
+    --lr 1e-2 --eval-iters 0 --device cpu --threads 1 --tokenizer-type FairseqTokenizer --tokenizer-model "$work/dict.txt" \
+    "${bpe[@]}" --seq-length 64 --train-iters 2 --log-interval 1 --save "$work/roberta" --save-interval 2
+expect 0 "huggingface" "$BEVATRON" checkpoint convert --input "$work/roberta" --output "$work/roberta-hf"
+grep -q '"tokenizer_class": "RobertaTokenizer"' "$work/roberta-hf/tokenizer_config.json" && [ ! -e "$work/roberta-hf/tokenizer.model" ] && pass ||
+    fail "the tokenizer of a RoBERTa"
+grep -q '{"<s>":0,"<pad>":1,"</s>":2,"<unk>":3,' "$work/roberta-hf/vocab.json" && pass || fail "the first ids of a RoBERTa"
+"$BEVATRON" tokenizer encode --tokenizer-type FairseqTokenizer --tokenizer-model "$work/dict.txt" "${bpe[@]}" --lines \
+    <"$work/text.txt" >"$work/ids" 2>/dev/null
+"$BEVATRON" tokenizer encode --vocab-file "$work/roberta-hf/vocab.json" --merge-file "$work/roberta-hf/merges.txt" --lines \
+    <"$work/text.txt" >"$work/ids.hf" 2>/dev/null
+[ -s "$work/ids" ] && pass || fail "ids of the lines"
+expect_same "$work/ids" "$work/ids.hf" "ids of fairseq's tokenizer and of the one for Hugging Face"
 
 # Weights alone begin a run at iteration 0, with or without --finetune.
 for flags in "" "--finetune"; do
@@ -88,6 +111,8 @@ expect 0 "iteration        2/       2" "$BEVATRON" train "${mock[@]}" --model be
     --activation gelu --train-iters 2 --save "$work/cased" --save-interval 2
 expect 0 "huggingface" "$BEVATRON" checkpoint convert --input "$work/cased" --output "$work/cased-hf"
 grep -q '"do_lower_case": false' "$work/cased-hf/tokenizer_config.json" && pass || fail "the case of a BERT for Hugging Face"
+# The two tokens that Megatron's tokenizer has behind the file's own.
+[ "$(tail -n 2 "$work/cased-hf/vocab.txt" | tr '\n' ' ')" = "[BOS] [EOS] " ] && pass || fail "the vocabulary of a BERT for Hugging Face"
 expect 0 "iteration        2/       2" "$BEVATRON" train "${mock[@]}" --load "$work/cased-hf" --use-checkpoint-args --train-iters 2
 grep -q "tokenizer_type .* BertWordPieceCase" "$work/out" && pass || fail "the case of a BERT of Hugging Face"
 

@@ -12,7 +12,8 @@ static void round_trip(const struct hf_family *family, const struct config *conf
     struct weights weights = {0};
     struct config again;
     struct json *written = NULL, *flags = NULL;
-    hf_config_write(&(struct hf_config_write){family, config, root, "float32"}, &text);
+    hf_config_write(&(struct hf_config_write){.family = family, .config = config, .base = root, .dtype = "float32"},
+                    &text);
     CHECK(json_parse(&written, text.data, text.length, "config.json") == 0);
     config_defaults(&again);
     CHECK(hf_config_read(family, written, &weights, &again) == 0);

@@ -1,0 +1,29 @@
+// The tokenizer of a model that is handed to Hugging Face: its files as AutoTokenizer finds them, and the ids that
+// config.json names. Internal to this folder.
+#ifndef CHECKPOINT_HF_TOKENIZER_FILES_H
+#define CHECKPOINT_HF_TOKENIZER_FILES_H
+
+#include "checkpoint/hf_family.h"
+#include "checkpoint/model_source.h"
+#include "data/sample/vocabulary.h"
+
+struct hf_tokenizer {
+    struct tokenizer *tokenizer;  // NULL where the model has none, or one that Hugging Face wrote itself
+    struct sample_vocabulary vocabulary;
+};
+
+// A tokenizer that cannot be opened is warned of: the weights are worth writing without.
+void hf_tokenizer_open(struct hf_tokenizer *tokenizer, const struct model_source *source);
+void hf_tokenizer_close(struct hf_tokenizer *tokenizer);
+
+// Ids as config.json calls them; -1 where the tokenizer has none, or the family no use for it.
+struct hf_token_ids {
+    bool is_known;  // false where there is no tokenizer to ask
+    int32_t bos, eos, pad, decoder_start;
+};
+struct hf_token_ids hf_tokenizer_ids(const struct hf_tokenizer *tokenizer, const struct hf_family *family);
+
+// Writes the files into the folder.
+int hf_tokenizer_write(const struct hf_tokenizer *tokenizer, const struct model_source *source, const char *folder);
+
+#endif
