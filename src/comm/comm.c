@@ -128,10 +128,6 @@ int group_size(const struct group *group) {
     return group->size;
 }
 
-const char *group_name(const struct group *group) {
-    return group->name;
-}
-
 struct traffic group_traffic(const struct group *group, enum collective_kind kind) {
     return group->traffic[kind];
 }

@@ -1,23 +1,24 @@
-// Who is missing where a collective hangs. A rank that has waited for most of the deadline leaves a file in the
-// folder of records, flight-RANK.jsonl: its first line says what it waits for and how many collectives of each of its
-// groups it has begun, the others are its flight record. It takes the file away where the wait ends after all, so a
-// file of this run means a rank that waits now. Who gives up reads its peers' first lines: a peer that has begun
-// fewer collectives of the group has not come, and one without a file is lost or busy outside of collectives.
+// Finds out who is missing when a collective hangs. A rank that has waited for most of the deadline leaves a file in
+// the folder of records, flight-RANK.jsonl. Its first line says what the rank waits for and how many collectives of
+// each of its groups it has begun; the other lines are its flight record. The file is removed if the wait ends after
+// all, so a file of this run means a rank that is waiting now. A rank that gives up reads the first lines of its peers:
+// a peer that has begun fewer collectives of the group has not arrived, and one without a file is lost, or busy outside
+// of collectives.
 #ifndef COMM_HANG_H
 #define COMM_HANG_H
 
 #include "base/buffer.h"
 #include "comm/comm.h"
 
-// This rank waits for long: leaves its file. What cannot be written is only said.
+// This rank has waited for long: leaves its file. If that cannot be written, it only says so.
 void hang_leave(const struct comm_request *request);
-// The same from a thread beside the one that the groups belong to: the first line alone, with the request's group only.
+// The same from a thread other than the one that owns the groups: only the first line, and only the request's group.
 void hang_leave_name(const struct comm_request *request);
 // The wait has ended after all.
 void hang_forget(const struct world *world);
-// Who of the group has not come, and what those who have not are doing; waits a little for the others' files.
+// Says which ranks of the group have not arrived, and what they are doing; waits a little for the others' files.
 void hang_describe(const struct comm_request *request, struct buffer *out);
-// The wait has outlasted the deadline: ends the job, and says that.
+// The wait has outlasted the deadline: says so and ends the job.
 _Noreturn void hang_give_up(const struct comm_request *request);
 
 #endif

@@ -1,11 +1,11 @@
-// A thread that looks after transfers while nobody waits for them. MPI moves a message on only inside calls to it, so a
-// collective that was started and left alone stands still under a long computation; the pump makes those calls. NCCL's
-// go on by themselves, and the pump sees whether they do (watch.h).
+// A thread that looks after transfers while nobody waits for them. MPI only moves a message forward inside calls to it,
+// so a collective that was started and left alone would stand still during a long computation; the pump makes those
+// calls. NCCL's transfers go on by themselves, and the pump checks whether they do (watch.h).
 //
-// Everything that touches the transport does so with the pump's lock, also the pump itself: one thread at a time, which
-// is all that MPI_THREAD_SERIALIZED asks for. The thread sleeps while nothing flies; before it is started there is
-// nobody to lock out, and the lock costs nothing. One thread owns the pump: it alone calls these functions, but while
-// the pump is shared, others may lock too.
+// Everything that touches the transport, including the pump, holds the pump's lock while it does so: one thread at a
+// time, as MPI_THREAD_SERIALIZED requires. The thread sleeps while nothing is in flight. Before it is started there is
+// nobody to lock out, and the lock costs nothing. One thread owns the pump, and only that thread calls these functions;
+// but while the pump is shared, others may lock it too.
 #ifndef COMM_PUMP_H
 #define COMM_PUMP_H
 
@@ -13,21 +13,23 @@
 
 struct pump;
 
-// How long the thread calls poll before it sleeps, and for how long it then does.
+// How long the thread calls `poll` before it sleeps, and for how long it then sleeps.
 struct pump_pace {
     double poll_seconds, nap_seconds;
 };
 
-// poll is called with the lock held; it says whether anything is still on its way.
+// `poll` is called with the lock held and says whether anything is still in flight.
 struct pump *pump_new(bool (*poll)(void *context), void *context, struct pump_pace pace);
 void pump_free(struct pump *pump);  // ends the thread; NULL is fine
-// Starts the thread where it does not run yet, and says whether there is one; without the lock, before the first wake.
+// Starts the thread if it does not run yet, and returns whether there is one. Call without the lock, before the first
+// wake.
 bool pump_start(struct pump *pump);
-// Other threads will touch the transport too, or do no more; without the lock, while none of them runs.
+// Other threads are going to touch the transport too, or have stopped doing so. Call without the lock, while none of
+// them runs.
 void pump_share(struct pump *pump, bool is_shared);
 void pump_lock(struct pump *pump);
 void pump_unlock(struct pump *pump);
-// Something flies. With the lock held.
+// Something is in flight. Call with the lock held.
 void pump_wake(struct pump *pump);
 
 #endif
