@@ -1,4 +1,4 @@
-// Another program, started without a shell: arguments stay arguments, whatever is in them.
+// Runs another program without a shell: arguments stay arguments, whatever they contain.
 #ifndef BASE_PROCESS_H
 #define BASE_PROCESS_H
 
@@ -7,19 +7,19 @@
 #include <sys/types.h>
 
 struct process_result {
-    int exit_code;         // 128 + number where a signal ended it
-    struct buffer output;  // what it wrote on stdout; the caller frees it
-    struct buffer errors;  // and on stderr
+    int exit_code;         // 128 + number if a signal ended it
+    struct buffer output;  // what it wrote to stdout; the caller frees it
+    struct buffer errors;  // what it wrote to stderr
 };
 
-// Runs argv (NULL at the end), found on PATH, and waits for it; `input` (may be NULL) is its stdin. -1 where it could
-// not be started: the message names the program and says that it was not found where that is so. A program that ran
-// and failed is a result, not an error.
+// Runs argv (ended by NULL), found on PATH, and waits for it; `input` (may be NULL) is its stdin. Returns -1 if it
+// could not be started: the message names the program and says if it was not found. A program that ran and failed is a
+// result, not an error.
 int process_run(const char *const *argv, const char *input, struct process_result *result);
 void process_result_free(struct process_result *result);
 
-// Sends a signal to the processes below `ancestor`, its children and theirs, that run `program`, the path of an
-// executable file as /proc/PID/exe has it; how many it reached.
+// Sends a signal to the descendants of `ancestor` that run `program`, the path of an executable file as in
+// /proc/PID/exe; returns how many it reached.
 int process_signal_below(pid_t ancestor, const char *program, int number);
 // How many of them have a handler for the signal: one that has just been started would die of it.
 int process_catching_below(pid_t ancestor, const char *program, int number);

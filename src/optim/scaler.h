@@ -1,6 +1,6 @@
-// The loss scale of training in fp16, as Megatron's: gradients that would vanish in 16 bits are kept by multiplying the
-// loss with a large number, which is found by trying. It lives on the device: the loss is scaled, an overflow noticed,
-// the step skipped and the scale moved without asking the host. The rule is that of op_clip_scale.
+// The loss scale of fp16 training, as in Megatron. Gradients that would vanish in 16 bits are preserved by multiplying
+// the loss by a large number, which is found by trying. The scale lives on the device: the loss is scaled, an overflow
+// noticed, the step skipped and the scale adjusted without asking the host. The rule is that of op_clip_scale.
 #ifndef OPTIM_SCALER_H
 #define OPTIM_SCALER_H
 
@@ -9,7 +9,7 @@
 #include "tensor/arena.h"
 
 struct scaler {
-    struct tensor state;  // (3) fp32: scale, steps since it moved, overflows it still stands; none without fp16
+    struct tensor state;  // (3) fp32: scale, steps since it changed, overflows still tolerated; none without fp16
     struct loss_scale_rule rule;
     double initial;
 };
@@ -20,16 +20,16 @@ struct scaler_state {
     int64_t steps, overflows_left;
 };
 
-// Without --fp16 there is nothing to build, and everything below does nothing.
+// Without --fp16 there is nothing to build, and the functions below do nothing.
 void scaler_build(struct scaler *scaler, struct arena *arena, const struct config *config);
 void scaler_reset(struct scaler *scaler, struct device *device);
 
 // weights *= scale: what the gradient of the loss is multiplied by.
 void scaler_scale_loss(const struct scaler *scaler, struct device *device, struct tensor weights);
 
-// The scale, (1) fp32 on the device; no tensor where there is no scaler.
+// The scale, (1) fp32 on the device; no tensor if there is no scaler.
 struct tensor scaler_scale(const struct scaler *scaler);
-// 1 where there is no scaler; waits for the device.
+// The scale is 1 if there is no scaler. Waits for the device.
 struct scaler_state scaler_read(const struct scaler *scaler, struct device *device);
 // A constant --loss-scale stays what the flag says, and the state of a run without a scaler (1, 0, 0) changes nothing.
 void scaler_write(struct scaler *scaler, struct device *device, const struct scaler_state *state);

@@ -1,5 +1,5 @@
-// Learning rate and weight decay as functions of the samples used so far. Pure: the same place in the run gives the
-// same value, which is why a resumed run needs no schedule state but that number.
+// Learning rate and weight decay as functions of the samples used so far. They are pure functions: a resumed run needs
+// no schedule state but that number.
 #ifndef OPTIM_SCHEDULE_H
 #define OPTIM_SCHEDULE_H
 

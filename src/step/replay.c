@@ -1,15 +1,16 @@
-// Passes that are recorded once and replayed. Small models are limited by how fast a host can launch kernels; a
-// recording of a pass is one launch. See replay.h, and docs/internals/ops.md for what a recording is.
+// Passes that are recorded once and then replayed. Small models are limited by how fast the host can launch kernels; a
+// recorded pass is a single launch. See replay.h, and docs/internals/ops.md for what a recording is.
 //
-// A pass is the same work on the same addresses whenever the shapes of its micro-batch are the same: one rank has one
-// block of inputs and one flight, arenas give the same memory in the same order, dropout is drawn from row numbers that
-// are inputs, and what a step changes (rates, loss scale, ranges of 8 bits) lies on the device. The first pass of a
-// step begins with what clears its sums, and on a rank without peers the last one ends with the optimizer: a step of
-// one micro-batch is one launch. What ranks say to each other within a pass is part of the recording where the device
-// itself waits for it. Whatever does not fit runs as it would without recordings: ranks that talk through the host,
-// sums and gathers that are started in one pass and waited for in another, schedules with several micro-batches on
-// their way, the first passes of a shape (they choose algorithms, load kernels and connect ranks), a profile. What a
-// pass leaves in host memory, a replay does not; nothing after it reads that.
+// A pass does the same work on the same addresses whenever the shapes of its micro-batch are the same: one rank has one
+// block of inputs and one flight, arenas return the same memory in the same order, dropout is drawn from row numbers
+// that are inputs, and what a step changes (rates, loss scale, 8-bit ranges) lies on the device. The first pass of a
+// step begins by clearing its sums, and on a rank without peers the last one ends with the optimizer, so a step of one
+// micro-batch is one launch. Communication within a pass is part of the recording if the device itself waits for it.
+//
+// Whatever does not fit runs as it would without recordings: ranks that communicate through the host, sums and gathers
+// that are started in one pass and waited for in another, schedules with several micro-batches in flight, the first
+// passes of a shape (they choose algorithms, load kernels and connect ranks), and profiles. What a pass leaves in host
+// memory, a replay does not; nothing after it reads that.
 #include "step/replay.h"
 #include "ops/device.h"
 #include "step/step_inputs.h"
@@ -18,7 +19,7 @@
 
 enum { RUNS_BEFORE = 2 };
 
-// The axes whose ranks talk within a pass.
+// The axes whose ranks communicate within a pass.
 static const enum axis talking[] = {AXIS_TENSOR, AXIS_CONTEXT};
 enum { TALKING = sizeof talking / sizeof talking[0] };
 
@@ -29,7 +30,7 @@ static bool can_record_talk(const struct step *step) {
     return can;
 }
 
-// Whether ranks that hold the same parameters talk within this pass.
+// Whether ranks that hold the same parameters communicate within this pass.
 static bool has_reduction(const struct step *step, const struct replay_pass *pass) {
     const struct reducer *reducer = &step->reducer;
     return step->mesh.length[AXIS_DATA] > 1 &&
