@@ -26,7 +26,8 @@ static void host_waits(struct group *group, void *handle) {
 static void device_waits(struct group *group, void *handle) {
     const struct collective *collective = group->world->collective;
     CHECK(collective->order(group, handle));
-    struct comm_request request = {.group = group, .name = "bench", .collective = collective, .handle = handle};
+    struct comm_request request = {
+        .group = group, .carrier = group, .name = "bench", .collective = collective, .handle = handle};
     CHECK(watch_add(group->world->watch, &request));
 }
 

@@ -151,7 +151,8 @@ static double read_clock(bool is_small) {
 // Notes the collective in the flight record. A group of one has no traffic.
 static struct comm_request request_record(struct group *group, enum collective_kind kind, size_t bytes,
                                           const char *name) {
-    struct comm_request request = {.group = group, .name = name, .collective = group->world->collective, .peer = -1};
+    struct comm_request request = {
+        .group = group, .carrier = group, .name = name, .collective = group->world->collective, .peer = -1};
     if (group->size == 1)
         return request;
     struct world *world = group->world;
@@ -255,7 +256,7 @@ void comm_overlap(struct comm_request *request) {
 static bool is_complete(struct comm_request *request) {
     struct watch *watch = request->group->world->watch;
     watch_lock(watch);
-    if (request->handle && request->collective->test(request->group, request->handle))
+    if (request->handle && request->collective->test(request->carrier, request->handle))
         request->handle = NULL;
     watch_unlock(watch);
     return !request->handle && (request->due <= 0 || clock_seconds() >= request->due);
@@ -286,7 +287,7 @@ void comm_wait(struct comm_request *request) {
     struct world *world = request->group->world;
     double deadline = world->deadline_seconds, begun = 0;
     // Who waits for files has the pulse to say who is lost, and leaves no file beside the pulse's.
-    bool is_patient = request->is_patient || world->patience > 0, has_left = false;
+    bool is_patient = world->patience > 0, has_left = false;
     int64_t polls = 0;
     for (; !is_complete(request); polls++) {
         // Ranks of one machine share its cores: a rank that only waits must let the others compute.
@@ -370,10 +371,12 @@ static struct group *host_of(struct group *group) {
     return collective->host_group ? collective->host_group(group) : group;
 }
 
-// Waits for a handle of a host collective. Where another world carries them, the patience is the asking one's.
+// Waits for a handle of a host collective. Where another world carries them, they are the asking one's all the same: in
+// its record, by its patience, and with the names of its ranks.
 static void wait_host(struct group *group, struct group *host, void *handle, int count, const char *name) {
-    struct comm_request request = request_record(host, COLLECTIVE_HOST, sizeof(int64_t) * (size_t)count, name);
-    request.is_patient = group->world->patience > 0;
+    struct comm_request request = request_record(group, COLLECTIVE_HOST, sizeof(int64_t) * (size_t)count, name);
+    request.carrier = host;
+    request.collective = host->world->collective;
     request.handle = handle;
     comm_wait(&request);
 }

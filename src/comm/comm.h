@@ -28,14 +28,14 @@ struct group;
 
 struct comm_request {
     struct group *group;
+    struct group *carrier;  // whose backend moves it: the group itself, or for host values that of a wrapped world
     const char *name;
-    const struct collective *collective;
+    const struct collective *collective;  // the carrier's
     double started;
     double due;        // not complete before this time, see link.h; 0 on a real link
     int64_t number;    // in the flight record
-    int64_t sequence;  // the other side of a send or receive, a rank of the group; -1 for collectives of all
-    int peer;          // whom it is sent to or received from, a rank of the group; -1: it is everybody's
-    bool is_patient;   // has no deadline, see comm_patience_begin
+    int64_t sequence;  // among the collectives of the group; 0 for a send or receive
+    int peer;          // the other side of a send or receive, a rank of the group; -1 for collectives of all
     bool is_small;     // timed with the coarse clock only
     void *handle;      // the backend's; NULL once the work is done
 };

@@ -43,7 +43,7 @@ static bool look(void *context) {
     watch->looked = now;
     while (watch->count > 0) {
         const struct comm_request *oldest = &at(watch, 0)->request;
-        if (!oldest->collective->test(oldest->group, oldest->handle))
+        if (!oldest->collective->test(oldest->carrier, oldest->handle))
             break;
         record_end(&world->record, oldest->number, now);
         watch->first = (watch->first + 1) % watch->capacity;

@@ -22,6 +22,8 @@ struct operation {
 static struct fake {
     struct world world;
     struct group group;
+    struct world host;
+    struct group host_group;
     struct host_name hosts[3];
     int ranks[2];
     struct operation operations[MOST];
@@ -58,8 +60,32 @@ static void *fake_mark(struct group *group) {
     return &fake.operations[fake.count++];
 }
 
-static const struct collective fake_collective = {
-    .name = "fake", .all_reduce = fake_all_reduce, .test = fake_test, .order = fake_order, .mark = fake_mark};
+// A wrapped world whose host values never come.
+static bool never_test(struct group *group, void *handle) {
+    (void)group;
+    (void)handle;
+    return false;
+}
+
+static void *never_max(struct group *group, int64_t *values, int count) {
+    (void)group;
+    (void)count;
+    return values;
+}
+
+static const struct collective never = {.name = "never", .test = never_test, .host_max_i64 = never_max};
+
+static struct group *fake_host_group(struct group *group) {
+    (void)group;
+    return &fake.host_group;
+}
+
+static const struct collective fake_collective = {.name = "fake",
+                                                  .all_reduce = fake_all_reduce,
+                                                  .test = fake_test,
+                                                  .order = fake_order,
+                                                  .mark = fake_mark,
+                                                  .host_group = fake_host_group};
 
 static void open_fake(double deadline) {
     memset(&fake, 0, sizeof fake);
@@ -72,6 +98,8 @@ static void open_fake(double deadline) {
     fake.ranks[1] = 1;
     fake.group = (struct group){.world = &fake.world, .name = "pair", .rank = 0, .size = 2, .ranks = fake.ranks};
     fake.world.groups[fake.world.group_count++] = &fake.group;
+    fake.host = (struct world){.collective = &never};
+    fake.host_group = (struct group){.world = &fake.host, .name = "host", .size = 2};
     fake.world.watch = watch_new(&fake.world);
 }
 
@@ -276,6 +304,26 @@ TEST(a_hang_ends_a_stuck_host) {
     remove_folder();
 }
 
+static void hang_at_barrier(void) {
+    open_fake(0.5);
+    fake.world.record_folder = folder;
+    reduce("gradients");
+    end(0);
+    comm_barrier(&fake.group, "all are here");
+}
+
+// Host values belong to the world that asks for them, whoever carries them.
+TEST(a_hang_of_host_values) {
+    make_folder();
+    static struct capture capture;
+    capture_run(&capture, hang_at_barrier);
+    EXPECT_INT(capture.status, EXIT_CODE_HANG);
+    EXPECT(strstr(capture.text, "collective \"all are here\" in group \"pair\" (rank 0 of 2)"));
+    EXPECT(strstr(capture.text, "lost or stuck: rank 1 on n2 (left no record in"));
+    EXPECT(has_left(0));
+    remove_folder();
+}
+
 static void break_down(void) {
     open_fake(600);
     reduce("gradients");
@@ -291,4 +339,5 @@ TEST(a_broken_transport_ends_a_stuck_host) {
 }
 
 TEST_MAIN(TEST_CASE(the_host_goes_on), TEST_CASE(many_at_once), TEST_CASE(a_patient_host_waits), TEST_CASE(recordings),
-          TEST_CASE(a_late_end), TEST_CASE(a_hang_ends_a_stuck_host), TEST_CASE(a_broken_transport_ends_a_stuck_host))
+          TEST_CASE(a_late_end), TEST_CASE(a_hang_ends_a_stuck_host), TEST_CASE(a_hang_of_host_values),
+          TEST_CASE(a_broken_transport_ends_a_stuck_host))
