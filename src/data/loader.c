@@ -5,6 +5,7 @@
 #include "data/loader.h"
 
 #include "base/error.h"
+#include "base/hash.h"
 #include "base/memory.h"
 #include <inttypes.h>
 #include <pthread.h>
@@ -26,6 +27,7 @@ struct loader {
     bool is_stopped;
     struct error_note *error;  // why micro-batch number `filled` could not be made
     bool has_failed;
+    uint64_t digest;  // of all rows that were given out
 };
 
 int64_t loader_batch_count(const struct loader_options *options) {
@@ -170,6 +172,14 @@ static int explain_end(struct loader *loader) {
                       : past_the_end(loader);
 }
 
+static uint64_t add_to_digest(const struct batch *batch, uint64_t digest) {
+    size_t inputs = (size_t)(batch->rows * batch->columns), labels = (size_t)(batch->rows * batch->label_columns);
+    digest = hash_bytes(batch->tokens, inputs * sizeof batch->tokens[0], digest);
+    digest = hash_bytes(batch->labels, labels * sizeof batch->labels[0], digest);
+    return batch->decoder_tokens ? hash_bytes(batch->decoder_tokens, labels * sizeof batch->decoder_tokens[0], digest)
+                                 : digest;
+}
+
 int loader_next(struct loader *loader, const struct batch **batch) {
     pthread_mutex_lock(&loader->lock);
     if (loader->is_held) {
@@ -182,7 +192,13 @@ int loader_next(struct loader *loader, const struct batch **batch) {
     bool is_held = loader->is_held = loader->filled > number;
     pthread_mutex_unlock(&loader->lock);
     *batch = is_held ? &loader->ring[number % loader->slots] : NULL;
+    if (is_held)
+        loader->digest = add_to_digest(*batch, loader->digest);
     return is_held ? 0 : explain_end(loader);
+}
+
+uint64_t loader_digest(const struct loader *loader) {
+    return loader->digest;
 }
 
 void loader_close(struct loader *loader) {

@@ -31,6 +31,8 @@ struct loader;
 int loader_open(struct loader **loader, const struct loader_options *options);
 // The next micro-batch; it is valid until the next call. Past the last sample, and where reading failed, an error.
 int loader_next(struct loader *loader, const struct batch **batch);
+// A number that tells apart what two loaders have given so far: the same for the same rows in the same order.
+uint64_t loader_digest(const struct loader *loader);
 void loader_close(struct loader *loader);  // NULL is fine
 
 // How many micro-batches a loader with these options gives.

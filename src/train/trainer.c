@@ -15,6 +15,7 @@
 #include "report/report.h"
 #include "train/datasets.h"
 #include "train/meter.h"
+#include "train/same_data.h"
 #include "train/saver.h"
 #include "train/state.h"
 
@@ -297,6 +298,13 @@ static enum ending find_ending(struct trainer *trainer, int64_t reason) {
     return reason ? END_STOPPED : END_INTERVAL;
 }
 
+// No checkpoint is made of rows that do not belong together.
+static int save(struct trainer *trainer) {
+    if (trainer->config->save && trainer->loaders[SPLIT_TRAIN])
+        TRY(same_data_check_rows(trainer->mesh, loader_digest(trainer->loaders[SPLIT_TRAIN])));
+    return saver_save(&trainer->saver, &trainer->at);
+}
+
 // Saves before the batch size grows, as Megatron does: it is a good point to come back to.
 static int follow_ramp_up(struct trainer *trainer) {
     int64_t before = trainer->batch_size;
@@ -304,7 +312,7 @@ static int follow_ramp_up(struct trainer *trainer) {
     if (before == next || before == 0)
         return 0;
     log_info("ramping up batch size from %" PRId64 " to %" PRId64, before, next);
-    return saver_save(&trainer->saver, &trainer->at);
+    return save(trainer);
 }
 
 static bool is_done(const struct config *config, const struct progress_state *at) {
@@ -336,7 +344,7 @@ static int follow_intervals(struct trainer *trainer) {
     if (is_multiple(at, config->eval_interval))
         TRY(evaluate(trainer, SPLIT_VALID, false));
     if (is_multiple(at, config->save_interval))
-        TRY(saver_save(&trainer->saver, &trainer->at));
+        TRY(save(trainer));
     return 0;
 }
 
@@ -388,7 +396,7 @@ static int run(struct trainer *trainer, enum exit_code *exit_code) {
         print_datetime(trainer, "before the start of training step");
         TRY(run_iterations(trainer, &ending));
         print_datetime(trainer, "after training is done");
-        TRY(saver_save(&trainer->saver, &trainer->at));
+        TRY(save(trainer));
         TRY(saver_finish(&trainer->saver));
     }
     if (ending == GO_ON) {

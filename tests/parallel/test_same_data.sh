@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Ranks on machines with copies of the data of their own: one that has another copy than rank 0 is refused by name before
-# training begins. Here two working folders stand for two machines.
+# training begins, and one that has read other rows before the next checkpoint is saved. Here two working folders stand
+# for two machines.
 # beside: others
 cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
 . tests/cli/common.sh
@@ -50,4 +51,49 @@ done
 rm "$work/b/data_text_document.bin"
 cp "$work/a/data_text_document.idx" "$work/b/"
 expect 215 "rank 1: data_text_document.bin cannot be read here, but can by rank 0" both --tensor-model-parallel-size 2
+
+# One token in the middle of a larger file.
+(for i in $(seq 200); do corpus "$i"; done) >"$work/a/text.jsonl"
+expect 0 "" "$BEVATRON" preprocess --input "$work/a/text.jsonl" --output-prefix "$work/a/data" "${tokenizer[@]}" \
+    --append-eod --workers 1
+cp "$work/a"/data_text_document.* "$work/b/"
+expect 0 "iteration        2/" both --tensor-model-parallel-size 2
+size=$(stat -c %s "$work/a/data_text_document.bin")
+printf '\377\001' | dd of="$work/b/data_text_document.bin" bs=2 seek=$((size / 4 + 4321)) conv=notrunc status=none
+expect 215 "rank 1: data_text_document.bin is another file than rank 0's, of the same size" both --tensor-model-parallel-size 2
+
+# Of a file that is too large to be read whole, a stretch longer than two of the parts that are looked at.
+parts=()
+for _ in 1 2 3 4 5 6 7 8; do parts+=("$work/a/data_text_document"); done
+expect 0 "" "$BEVATRON" dataset merge "${parts[@]}" --output-prefix "$work/a/large"
+cp "$work/a/large".* "$work/b/"
+size=$(stat -c %s "$work/a/large.bin")
+[ "$size" -gt $((32 << 20)) ] && pass || fail "large.bin has only $size bytes"
+for at in $((size / 3)) $((size * 5 / 7)); do
+    cp "$work/a/large.bin" "$work/b/large.bin"
+    expect 0 "iteration        2/" both --tensor-model-parallel-size 2 --data-path large
+    head -c $((size / 512)) /dev/zero | dd of="$work/b/large.bin" bs=65536 seek="$at" oflag=seek_bytes conv=notrunc status=none
+    expect 215 "rank 1: large.bin is another file than rank 0's, of the same size" both --tensor-model-parallel-size 2 \
+        --data-path large
+done
+
+# What changes after the start is noticed before it gets into a checkpoint, on ranks that share rows.
+for layout in "--tensor-model-parallel-size 2" "--pipeline-model-parallel-size 2" "--context-parallel-size 2"; do
+    cp "$work/a/data_text_document.bin" "$work/b/"
+    : >"$work/out"
+    # shellcheck disable=SC2086
+    both $layout --train-iters 1000000 --save "$work/run" --save-interval 200 >"$work/out" 2>&1 &
+    launcher=$!
+    for _ in $(seq 300); do grep -q "successfully saved" "$work/out" && break; sleep 0.1; done
+    head -c "$(stat -c %s "$work/b/data_text_document.bin")" /dev/zero |
+        dd of="$work/b/data_text_document.bin" conv=notrunc status=none
+    saved=$(cat "$work/run/latest_checkpointed_iteration.txt")
+    wait "$launcher"
+    code=$?
+    [ "$code" = 215 ] && pass || fail "exit code $code instead of 215 after the data has changed ($layout)"
+    grep -q "rank 1: since the start it has read other rows of the training data than rank 0" "$work/out" && pass ||
+        fail "the rank is named ($layout)"
+    [ "$(cat "$work/run/latest_checkpointed_iteration.txt")" -le $((saved + 200)) ] && pass || fail "saved nevertheless ($layout)"
+    rm -r "$work/run"
+done
 finish
