@@ -5,7 +5,7 @@
 #include "cli/session.h"
 
 int bench_collectives(int argc, char **argv);
-// Seconds of one all-reduce of so many bytes over all ranks, those of the slowest; every rank calls.
+// The seconds that one all-reduce of this many bytes over all ranks takes on the slowest rank. Every rank calls.
 int bench_all_reduce(struct session *session, int64_t bytes, double *seconds);
 
 #endif

@@ -26,15 +26,15 @@ int cluster_export(int argc, char **argv);
 // All flags of a cluster; with `offered`, only those (see struct flag_table).
 struct flag_table cluster_flag_table(const char *offered);
 
-// Asks on the terminal unless --yes was given; -1 where the answer is no, or nobody is there to ask.
+// Asks on the terminal unless --yes was given. Returns -1 if the answer is no, or if nobody is there to answer.
 int cluster_confirm(const char *question, bool is_answered);
-// pcluster VERB --cluster-name NAME --region REGION and up to four more words (NULL at the end).
+// pcluster VERB --cluster-name NAME --region REGION and up to four more words (ended by NULL).
 int cluster_call(const struct cluster_options *options, const char *verb, const char *const *more,
                  struct json **answer);
-// A string member of an object, "" where there is none.
+// A string member of an object; "" if there is none.
 const char *cluster_text(const struct json *object, const char *key);
-// Waits until the cluster is in no passing state; its last description's status is printed as it changes. -1 where it
-// ended in a failure, with the reasons.
+// Waits until the cluster has left all transitional states, printing its status whenever it changes. Returns -1, with
+// the reasons, if it ended in a failure.
 int cluster_await(const struct cluster_options *options);
 
 #endif

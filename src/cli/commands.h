@@ -1,5 +1,5 @@
-// The subcommands. Each takes its own arguments (argv[0] is the command's name) and returns the program's exit code;
-// it prints its results on stdout and its error, once, on stderr.
+// The subcommands. Each takes its own arguments (argv[0] is the command's name) and returns the program's exit code. It
+// prints its results to stdout and its error, once, to stderr.
 #ifndef CLI_COMMANDS_H
 #define CLI_COMMANDS_H
 
@@ -21,10 +21,10 @@ int cmd_tokenizer(int argc, char **argv);
 int cmd_train(int argc, char **argv);
 int cmd_version(int argc, char **argv);
 
-// Prints the thread's error on stderr and returns its exit code: `return command_failed();`
+// Prints the thread's error to stderr and returns its exit code: `return command_failed();`
 int command_failed(void);
 
-// A command of several, as `bevatron cluster create`: the word after its name says which.
+// A command with subcommands, such as `bevatron cluster create`: the word after its name selects one.
 struct command_part {
     const char *name, *summary;
     int (*run)(int argc, char **argv);
@@ -36,11 +36,11 @@ struct command_group {
     const struct command_part *parts;
     size_t count;
 };
-// Runs the part that argv[1] names, or says which there are.
+// Runs the part that argv[1] names, or lists the parts.
 int command_group_run(const struct command_group *group, int argc, char **argv);
 
-// A command that only parses its flags and runs: `run` gets the options it parsed. Where there is `run_each` instead,
-// it gets them once for each positional argument, whatever became of the others; the exit code is the first error's.
+// A command that only parses its flags and runs: `run` gets the parsed options. If `run_each` is given instead, it is
+// called once for each positional argument, even if it failed for others; the exit code is that of the first error.
 struct command_call {
     const struct flag_command *flags;
     void *options;
@@ -49,16 +49,16 @@ struct command_call {
 };
 int command_run(const struct command_call *call, int argc, char **argv);
 
-// Who is shown the flags of preprocess after they were parsed.
+// Receives the flags of preprocess after they were parsed.
 struct preprocess_reader {
     void (*read)(void *context, const struct flag_command *flags, const void *options);
     void *context;
 };
-// The flags of preprocess, checked and shown, for those who start it elsewhere. 0, FLAGS_HELP or -1; *journal as
-// launch_check has it.
+// Parses and checks the flags of preprocess and passes them on, for callers that start it elsewhere. Returns 0,
+// FLAGS_HELP or -1; *journal is as in launch_check.
 int preprocess_check(const struct preprocess_reader *reader, int argc, char **argv, char **journal);
 
-// What was found of something that was proved, as JSON: {"KIND": NAME, "is_whole": …, "error": …}; NULL for no error.
+// The result of a verification as JSON: {"KIND": NAME, "is_whole": …, "error": …}; `error` is NULL for none.
 void command_print_verdict(const char *kind, const char *name, const char *error);
 
 #endif

@@ -1,4 +1,4 @@
-// The parts of `bevatron dataset`. Each takes its own arguments, argv[0] being its name, and returns an exit code.
+// The parts of `bevatron dataset`. Each takes its own arguments (argv[0] is its name) and returns an exit code.
 #ifndef CLI_DATASET_H
 #define CLI_DATASET_H
 

@@ -1,4 +1,4 @@
-// What this build has, as CMake decided; features.c is made from features.c.in.
+// What this build includes, as CMake decided; features.c is made from features.c.in.
 #ifndef CLI_FEATURES_H
 #define CLI_FEATURES_H
 

@@ -10,27 +10,28 @@ int launch_slurm(int argc, char **argv);
 
 // A launcher's command line: its own flags, then those of the command to be launched.
 struct launch_command {
-    char **own;  // argv[0] and the launcher's flags; NULL at the end
+    char **own;  // argv[0] and the launcher's flags, ended by NULL
     int own_count;
-    char **rest;  // the command's name, "train" where none is given, and its flags; NULL at the end
+    char **rest;  // the command's name ("train" if none is given) and its flags, ended by NULL
     int rest_count;
-    // The command will run in a container, where the files of --config are not: what they say is written out as flags.
+    // The command will run in a container that does not have the files of --config: their content is written out as
+    // flags.
     bool is_elsewhere;
     struct string_list written;  // those flags
 };
-// Tells them apart by the rows of the launcher's table. A word that is a command's name ends the launcher's flags;
-// without one, and with preprocess and getdata, flags of both kinds may be mixed. The strings stay argv's.
+// Tells them apart by the rows of the launcher's table. A word that is a command's name ends the launcher's flags.
+// Without one, and with preprocess and getdata, flags of both kinds may be mixed. The strings remain argv's.
 void launch_split(struct launch_command *command, const struct flag_table *own, int argc, char **argv);
 void launch_command_free(struct launch_command *command);
 // Appends a flag and its value.
 void launch_command_add(struct launch_command *command, const char *flag, const char *value);
 
-// Checks the flags of a command that is not train, as far as it can be done without running it (preprocess). 0,
-// FLAGS_HELP where they ask for help, which has been printed, or -1. *journal, to be freed, is the file that changes as
-// the work gets on and from which the same command continues; NULL where it would begin anew.
+// Checks the flags of a command other than train, as far as possible without running it (preprocess). Returns 0,
+// FLAGS_HELP if they ask for help, which has then been printed, or -1. *journal, to be freed, is the file that changes
+// as the work progresses and from which the same command continues; NULL if it would begin anew.
 int launch_check(struct launch_command *command, char **journal);
-// The flags of a train command, checked as train itself will check them on `ranks` ranks. The config is to be freed
-// with launch_config_free in any case.
+// Parses the flags of a train command and checks them as train itself will on `ranks` ranks. Always free the config
+// with launch_config_free, also after an error.
 int launch_config(struct config *config, struct launch_command *command, int64_t ranks);
 void launch_config_free(struct config *config);
 // A launcher from its command line to its exit code: splits, parses, calls `launch`, which returns -1 or the exit code,
@@ -41,7 +42,7 @@ struct launch_call {
     int (*launch)(void *options, struct launch_command *command, struct config *config);
 };
 int launch_run(const struct launch_call *call, int argc, char **argv);
-// Makes a run that is started again go on where it stopped: --load is the folder of --save unless it is given.
+// Makes a restarted run continue where it stopped: --load becomes the folder of --save unless it is given.
 void launch_resume(struct launch_command *command, const struct config *config);
 
 #endif

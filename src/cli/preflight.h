@@ -1,5 +1,5 @@
-// The parts of `bevatron preflight`. Each looks at one thing and says how it is: a line on stdout, and for the exit
-// code whether it was bad. None of them stops the others: one run shows everything that is wrong.
+// The parts of `bevatron preflight`. Each checks one thing and reports it in a line on stdout and, if it is bad, in the
+// exit code. None of them stops the others: one run shows everything that is wrong.
 #ifndef CLI_PREFLIGHT_H
 #define CLI_PREFLIGHT_H
 
@@ -22,15 +22,15 @@ struct preflight {
     char host[64];
     bool is_first_here;  // the rank that speaks for its machine
     bool is_speaker;     // the rank that speaks for all
-    bool has_model;      // the flags describe a run that train would take
-    int64_t vocab_size;  // of the tokenizer; 0 where there is none
-    char *nccl_log;      // where this rank's NCCL writes what it does; NULL: nowhere
+    bool has_model;      // the flags describe a run that train would accept
+    int64_t vocab_size;  // of the tokenizer; 0 if there is none
+    char *nccl_log;      // where this rank's NCCL logs what it does; NULL for nowhere
     enum exit_code worst;
 };
 
 void preflight_say(struct preflight *flight, enum verdict verdict, const char *check, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
-// The present error as a verdict: bad, with its exit code kept where it says more than "error".
+// The current error as a verdict: bad, keeping its exit code if that says more than "error".
 void preflight_say_error(struct preflight *flight, const char *check);
 
 // On every machine, without other ranks.

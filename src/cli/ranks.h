@@ -1,6 +1,6 @@
-// Which of how many ranks this process is, from what its launcher left in the environment, in the order of the
-// launchers one meets: mpirun, srun, torchrun and its kin, and the jobs of Kubernetes, which number machines rather
-// than ranks.
+// Finds out which of how many ranks this process is, from what its launcher left in the environment. Launchers are
+// tried in this order: mpirun, srun, torchrun and similar ones, and Kubernetes jobs, which number machines instead of
+// ranks.
 #ifndef CLI_RANKS_H
 #define CLI_RANKS_H
 
@@ -15,22 +15,22 @@ enum ranks_kind {
 
 struct ranks {
     enum ranks_kind kind;
-    struct world_place place;  // of RANKS_TCP
-    int node, nodes;           // of RANKS_NODE; nodes is 0 where the launcher does not say
-    char address[256];         // of rank 0's machine; empty where the launcher does not say
+    struct world_place place;  // for RANKS_TCP
+    int node, nodes;           // for RANKS_NODE; nodes is 0 if the launcher does not say
+    char address[256];         // of rank 0's machine; empty if the launcher does not say
     int port;
     char token[160];  // tells this job from others on the same network
 };
 
-// `get` is getenv, or a test's.
+// `get` is getenv, or a test's replacement.
 int ranks_detect(struct ranks *ranks, const char *(*get)(const char *name));
-// The first host of a Slurm list: "p4d-[003-007,9],head" gives "p4d-003". False where there is none that fits.
+// The first host of a Slurm list: "p4d-[003-007,9],head" gives "p4d-003". False if there is none that fits.
 bool ranks_first_host(const char *list, char *host, size_t size);
 
-// `--nproc N` among the arguments of a command: starts N ranks of it on this machine, waits for them and returns true
-// with their exit code; under a launcher that has started ranks already it is an error. False where there is no --nproc
-// (or one of 1, outside a job of several machines): the command runs in this process, with the flag taken out.
-// `before` is the word before argv[0] where there is one ("bench" of bench collectives), or NULL.
+// Handles `--nproc N` among the arguments of a command: starts N ranks of it on this machine, waits for them and
+// returns true with their exit code. Under a launcher that has started ranks already, that is an error. Returns false
+// if there is no --nproc (or --nproc 1, outside a job of several machines): the command then runs in this process, with
+// the flag removed. `before` is the word before argv[0] if there is one ("bench" for bench collectives), or NULL.
 bool ranks_start(const char *before, int *argc, char **argv, int *exit_code);
 
 #endif

@@ -18,18 +18,18 @@ struct session {
     struct mesh mesh;
 };
 
-// Reads the environment (see ranks.h) and starts the collectives; to be called before the flags are validated.
+// Reads the environment (see ranks.h) and starts the collectives. Call before the flags are validated.
 int session_start(struct session *session);
-// Opens the device and the mesh for a validated configuration. A rank whose flags differ from rank 0's is an error.
+// Opens the device and the mesh for a validated configuration. It is an error if a rank's flags differ from rank 0's.
 int session_open(struct session *session, const struct config *config);
-// Prints the error and returns its exit code. One of several ranks does not return: it must not wait for the others
-// in the collective farewell, and its exit makes the launcher end them. A usage error, the same on all, and one
-// that ranks have agreed on are said by rank 0 alone.
+// Prints the error and returns its exit code. If there are several ranks, it does not return: the rank must not wait
+// for the others when the collectives are closed, and its exit makes the launcher end them. Only rank 0 prints a usage
+// error, which is the same on all ranks, and an error that the ranks have agreed on.
 int session_failed(const struct session *session);
 void session_close(struct session *session);
 
-// A command whose `run` gets the options it parsed and a session that was started; it opens it itself, once the
-// configuration is whole. Returns the exit code.
+// A command whose `run` gets the parsed options and a session that was started; `run` opens the session itself, once
+// the configuration is complete. Returns the exit code.
 struct session_call {
     const struct flag_command *flags;
     void *options;

@@ -1,4 +1,4 @@
-// The flags that name a tokenizer, shared by the commands that need one and no model.
+// The flags that name a tokenizer, shared by commands that need one but no model.
 #ifndef CLI_TOKENIZER_FLAGS_H
 #define CLI_TOKENIZER_FLAGS_H
 
@@ -20,7 +20,7 @@ struct tokenizer_flags {
     int64_t tiktoken_specials;
 };
 
-// The table for options that hold a struct tokenizer_flags at offset base.
+// The table for options that contain a struct tokenizer_flags at offset `base`.
 struct flag_table tokenizer_flag_table(size_t base);
 int tokenizer_open_from_flags(struct tokenizer **tokenizer, const struct tokenizer_flags *flags);
 

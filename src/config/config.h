@@ -1,9 +1,9 @@
-// The description of a training run. Each field is a flag with _ for -: --num-layers is num_layers. What a flag
-// means, its range and its default stand in the tables (flags.c), once; this header only gives the types.
+// The description of a training run. Each field is a flag with _ for -: --num-layers is num_layers. The meaning, range
+// and default of a flag are defined once, in the tables (flags.c); this header only gives the types.
 //
-// Conventions: a number the user did not give and that has no default is 0, a string NULL, a list empty; where 0
-// could be meant, the comment says what stands for "not given". After config_validate the fields are consistent and
-// complete: everything below "derived" is set, and the sizes that have a default (ffn_hidden_size, global_batch_size,
+// Conventions: a number that the user did not give and that has no default is 0, a string NULL, a list empty; where 0
+// could be meant, a comment says what stands for "not given". After config_validate the fields are consistent and
+// complete: everything below "derived" is set, and sizes that have a default (ffn_hidden_size, global_batch_size,
 // train_iters, …) hold it. Strings are owned; config_free releases them. Nothing here depends on the rank: every rank
 // holds the same config.
 #ifndef CONFIG_CONFIG_H
@@ -18,14 +18,14 @@ struct config {
     struct flag_given given;  // which flags the user gave
 
     // Model. H = hidden_size, L = num_layers.
-    char *preset;  // NULL for none
+    char *preset;  // 0 for H
     char *model;   // "gpt" | "bert" | "t5"
     int64_t num_layers;
     int64_t hidden_size;
     int64_t word_embedding_size;  // 0: H
-    int64_t ffn_hidden_size;      // 4H where not given
+    int64_t ffn_hidden_size;      // 4H if not given
     int64_t num_attention_heads;
-    int64_t kv_channels;  // H / heads where not given
+    int64_t kv_channels;  // H / heads if not given
     bool group_query_attention;
     int64_t num_query_groups;  // see config_query_groups
     int64_t max_position_embeddings;
@@ -36,7 +36,7 @@ struct config {
     double rotary_percent;
     bool rotary_interleaved;
     double rotary_seq_len_interpolation_factor;  // positions are divided by it
-    bool use_rope_scaling;                       // as the type below says, with what follows it
+    bool use_rope_scaling;                       // as rope_scaling_type says, with the fields after it
     char *rope_scaling_type;                     // "llama3" | "yarn" | "dynamic"
     double rope_scaling_factor;
     double rope_low_freq_factor;
@@ -47,7 +47,7 @@ struct config {
     double yarn_attention_factor;  // 0: see config_rope_attention_factor
     int64_t relative_attention_num_buckets;
     int64_t relative_attention_max_distance;
-    int64_t sliding_window;  // 0: none
+    int64_t sliding_window;  // 0 for none
     double softmax_scale;    // 0: 1 / sqrt(kv_channels)
     char *normalization;     // "LayerNorm" | "RMSNorm"
     char *norm_placement;    // "pre" | "post"
@@ -56,7 +56,7 @@ struct config {
     char *lm_head_activation;  // see config_head_activation
     bool gated_linear_unit;
     bool swiglu;
-    bool no_bias_gelu_fusion;  // exact (erf) GELU instead of the tanh form
+    bool no_bias_gelu_fusion;  // the exact GELU (erf) instead of the tanh form
     bool disable_bias_linear;
     bool add_qkv_bias;
     bool add_attention_bias;
@@ -67,7 +67,7 @@ struct config {
     bool apply_query_key_layer_scaling;
     bool attention_softmax_in_fp32;
     int64_t make_vocab_size_divisible_by;
-    int64_t padded_vocab_size;  // 0 until the tokenizer is known: config_pad_vocab sets it
+    int64_t padded_vocab_size;  // 0 until the tokenizer is known and config_pad_vocab sets it
     double hidden_dropout;
     double attention_dropout;
     double init_method_std;
@@ -77,14 +77,14 @@ struct config {
     int64_t num_token_types;  // -1: not given, see config_token_types
 
     // Batches and length of the run.
-    int64_t seq_length;          // of T5: the encoder's
+    int64_t seq_length;          // for T5: the encoder's
     int64_t encoder_seq_length;  // seq_length
-    int64_t decoder_seq_length;  // seq_length where not given
+    int64_t decoder_seq_length;  // seq_length if not given
     int64_t micro_batch_size;
-    int64_t global_batch_size;             // micro_batch_size × data_parallel_size where not given
+    int64_t global_batch_size;             // micro_batch_size × data_parallel_size if not given
     struct string_list rampup_batch_size;  // START INCREMENT SAMPLES, see rampup_start below
     char *step_batch_size_schedule;
-    int64_t train_iters;    // derived from train_samples where those are given
+    int64_t train_iters;    // derived from train_samples if those are given
     int64_t train_samples;  // 0: the run is counted in iterations
     int64_t exit_interval;
     double exit_duration_in_mins;  // 0: no limit
@@ -107,13 +107,13 @@ struct config {
     char *lr_wsd_decay_style;  // "exponential" | "linear" | "cosine" | "minus_sqrt"
     int64_t lr_wsd_decay_iters;
     int64_t lr_wsd_decay_samples;
-    bool override_opt_param_scheduler;        // schedule values of the command line win over those of a checkpoint
-    bool use_checkpoint_opt_param_scheduler;  // those of the checkpoint win
+    bool override_opt_param_scheduler;        // the command line's schedule wins over the checkpoint's
+    bool use_checkpoint_opt_param_scheduler;  // the checkpoint's wins
     double weight_decay;
-    double start_weight_decay;  // weight_decay where the style is constant
+    double start_weight_decay;  // weight_decay if the style is constant
     double end_weight_decay;
     char *weight_decay_incr_style;  // "constant" | "linear" | "cosine"
-    double clip_grad;               // 0: no clipping
+    double clip_grad;               // 0 for no clipping
     double adam_beta1;
     double adam_beta2;
     double adam_eps;
@@ -130,7 +130,7 @@ struct config {
     double min_loss_scale;
     int64_t loss_scale_window;
     int64_t hysteresis;
-    char *fp8_format;    // "hybrid", or NULL: no products in 8 bits
+    char *fp8_format;    // "hybrid", or NULL for no products in 8 bits
     char *fp8_recipe;    // "delayed" | "tensorwise"
     int64_t fp8_margin;  // powers of two left free above the largest magnitude
     int64_t fp8_amax_history_len;
@@ -145,7 +145,7 @@ struct config {
     struct string_list test_data_path;
     char *data_args_path;  // a file with the words of data_path
     char *per_split_data_args_path;
-    char *split;  // "969, 30, 1" where data_path is given without it to train on
+    char *split;  // "969, 30, 1" if data_path is given without it for training
     char *data_cache_path;
     bool mock_data;
     char *dataloader_type;  // "single"
@@ -155,7 +155,7 @@ struct config {
     bool no_create_attention_mask_in_dataloader;
     double mask_prob;
     double short_seq_prob;
-    char *sample_break_mode;  // NULL: samples of BERT
+    char *sample_break_mode;  // NULL for samples of BERT
     double leave_unmasked_prob;
     double random_token_prob;
     bool mask_whole_words;
@@ -178,8 +178,8 @@ struct config {
     // Checkpoints.
     char *save;
     int64_t save_interval;
-    int64_t keep_last;             // how many checkpoints stay, 0: all
-    int64_t save_retain_interval;  // multiples of it stay whatever keep_last says; 0: none
+    int64_t keep_last;             // how many checkpoints are kept; 0 for all
+    int64_t save_retain_interval;  // multiples of it are kept whatever keep_last says; 0 for none
     char *load;
     int64_t ckpt_step;  // -1: the latest
     bool finetune;
@@ -192,7 +192,7 @@ struct config {
     char *ckpt_format;  // "bevatron"
     bool auto_detect_ckpt_format;
     bool async_save;
-    int64_t ckpt_writers;  // ranks of a stage that write a checkpoint; 0: by its size
+    int64_t ckpt_writers;  // how many ranks of a stage write a checkpoint; 0 to decide by its size
 
     // Logging.
     int64_t log_interval;
@@ -211,12 +211,12 @@ struct config {
     bool log_validation_ppl_to_tensorboard;
     bool log_memory_to_tensorboard;
     bool log_world_size_to_tensorboard;
-    char *metrics_file;  // JSON lines; metrics.jsonl in the save folder where not given, NULL without one
+    char *metrics_file;  // JSON lines; by default metrics.jsonl in the save folder, NULL without one
 
     // Machine, parallelism and memory.
     char *device;       // "auto" | "cpu" | "cuda"
-    int64_t threads;    // CPU threads of a rank, 0: all it may use
-    char *cpu_kernels;  // of matrix products, by name; NULL for the best of the processor
+    int64_t threads;    // CPU threads of a rank; 0 for all it may use
+    char *cpu_kernels;  // for matrix products, by name; NULL for the best on this processor
     int64_t seed;
     int64_t check_replicas;
     int64_t tensor_model_parallel_size;
@@ -225,8 +225,8 @@ struct config {
     bool sequence_parallel;
     int64_t num_layers_per_virtual_pipeline_stage;
     int64_t num_virtual_stages_per_pipeline_rank;
-    int64_t microbatch_group_size_per_virtual_pipeline_stage;  // 0: as many as there are stages
-    int64_t decoder_first_pipeline_num_layers;                 // of the first and last stage; 0: as the others
+    int64_t microbatch_group_size_per_virtual_pipeline_stage;  // 0 for as many as there are stages
+    int64_t decoder_first_pipeline_num_layers;  // of the first and last stage; 0 for as many as the others
     int64_t decoder_last_pipeline_num_layers;
     bool account_for_embedding_in_pipeline_split;  // the embedding counts as a layer of the first stage,
     bool account_for_loss_in_pipeline_split;       // the head as one of the last
@@ -242,57 +242,57 @@ struct config {
     char *recompute_granularity;  // NULL | "selective" | "full"
     char *recompute_method;       // NULL | "uniform" | "block"
     int64_t recompute_num_layers;
-    struct string_list recompute_modules;  // core_attn | mlp_act | layernorm; none: core_attn
+    struct string_list recompute_modules;  // core_attn | mlp_act | layernorm; empty for core_attn
     bool distribute_saved_activations;
 
     // Derived by config_validate, undefined before it.
     int64_t world_size;
     int64_t data_parallel_size;  // world_size / (tensor × pipeline × context)
     const char *params_dtype;    // "fp32" | "bf16" | "fp16"; not owned
-    int64_t rampup_start;        // 0: no ramp-up, every batch is global_batch_size
+    int64_t rampup_start;        // 0: no ramp-up, every batch has global_batch_size
     int64_t rampup_increment;
     int64_t rampup_samples;
     // The learning-rate and weight-decay schedules, counted in samples as Megatron counts them.
     int64_t lr_decay_steps;
-    double lr_warmup_steps;  // a fraction of lr_decay_steps is not rounded
+    double lr_warmup_steps;  // not rounded if it is a fraction of lr_decay_steps
     int64_t lr_wsd_decay_steps;
     int64_t wd_incr_steps;
 };
 
-// The rows of all flags above, over a struct config at offset 0. A command that adds flags of its own puts a struct
-// config among its options and this table, with its base, beside its own.
+// The rows of all flags above, for a struct config at offset 0. A command that adds flags of its own includes a struct
+// config in its options, and this table, with its base, beside its own.
 struct flag_table config_flag_table(size_t base);
 
-// What a command is going to do with the config, and so what must be there.
+// What a command is going to do with the config, which decides what must be given.
 enum config_use {
     CONFIG_TRAIN,     // everything
     CONFIG_EVALUATE,  // model and tokenizer; data if it is given; no schedule
     CONFIG_GENERATE,  // model and tokenizer
 };
-// The same for a command that only evaluates or generates: the flags that mean nothing there are refused.
+// The same for a command that only evaluates or generates: flags that have no meaning there are refused.
 struct flag_table config_flag_table_for(size_t base, enum config_use use);
 
 // The command "train": only the flags of struct config.
 const struct flag_command *config_command(void);
 
-// Parses argv[1…argc) (argv[0] is the command's name), applies the preset. Returns 0, FLAGS_HELP where help was
-// printed, or -1. config_free must follow in every case. Contradictions are config_validate's.
+// Parses argv[1…argc) (argv[0] is the command's name) and applies the preset. Returns 0, FLAGS_HELP if help was
+// printed, or -1. config_free must follow in every case. Contradictions are left to config_validate.
 int config_parse(struct config *config, int argc, char **argv);
 // All defaults, as from an empty command line.
 void config_defaults(struct config *config);
 void config_free(struct config *config);
 
-// Gives the flags of config->preset (nothing where it is NULL), and of the family that --model names, to every flag the
-// user did not give; model is gpt, bert or t5 from then on. Called by
-// config_parse; commands with their own flag_command call it after flags_parse.
+// Sets every flag that the user did not give to the value that config->preset (if not NULL) and the family named by
+// --model give it. From then on `model` is gpt, bert or t5. config_parse calls this; commands with a flag_command of
+// their own call it after flags_parse.
 int config_apply_preset(struct config *config);
 // Appends a table of the presets with their sizes, for people.
 void config_list_presets(struct buffer *out);
 // Name of preset i, NULL after the last.
 const char *config_preset_name(size_t i);
 
-// Derives what follows from the flags and refuses what contradicts itself or is not implemented, all complaints in
-// one message, each with its remedy. world_size is the number of ranks.
+// Derives what follows from the flags, and refuses what is contradictory or not implemented: all complaints in one
+// message, each with its remedy. world_size is the number of ranks.
 int config_validate(struct config *config, int world_size);
 int config_validate_for(struct config *config, int world_size, enum config_use use);
 
@@ -300,8 +300,8 @@ int config_validate_for(struct config *config, int world_size, enum config_use u
 // unless --padded-vocab-size was given, which is then checked against the tokenizer's vocab_size.
 int config_pad_vocab(struct config *config, int64_t vocab_size);
 
-// What the model's flags mean together (config_model.c). The fields themselves stay as they were given, so that a
-// checkpoint's can be compared with them.
+// What the model's flags mean in combination (config_model.c). The fields themselves stay as they were given, so that
+// they can be compared with a checkpoint's.
 enum config_form { CONFIG_GPT, CONFIG_BERT, CONFIG_T5 };
 enum config_form config_form(const struct config *config);
 int64_t config_query_groups(const struct config *config);  // heads of keys and values
@@ -318,16 +318,16 @@ bool config_has_mlp_bias(const struct config *config);
 const char *config_head_activation(const struct config *config);
 // A post-norm BERT normalises the sum of its embeddings; pre-norm stacks end with a norm.
 bool config_has_embedding_norm(const struct config *config);
-// Width of a row of the vocabulary; where it is not the hidden size, it is projected there and back.
+// The width of a row of the vocabulary. If it is not the hidden size, rows are projected to it and back.
 int64_t config_word_embedding_size(const struct config *config);
-// What rotary scaling multiplies queries and keys by, 1 where it does not.
+// What rotary scaling multiplies queries and keys by; 1 if it does not.
 double config_rope_attention_factor(const struct config *config);
-// Layers of each stack, 0 where the form has none: GPT is a decoder, BERT an encoder, T5 both.
+// The layers of each stack, 0 if the form does not have it: GPT is a decoder, BERT an encoder, T5 has both.
 int64_t config_encoder_layers(const struct config *config);
 int64_t config_decoder_layers(const struct config *config);
 int64_t config_layers(const struct config *config);  // of both
-// The pipeline (config_pipeline.c): chunks of each stage, layers of a stage, the first stage that has decoder layers of
-// a T5 (0 where there is one stage, and for other models), and which layers of each stack a piece has.
+// The pipeline (config_pipeline.c): the chunks of each stage, the layers of a stage, the first stage with decoder
+// layers of a T5 (0 if there is only one stage, and for other models), and which layers of each stack a piece has.
 int64_t config_chunks(const struct config *config);
 int64_t config_stage_layers(const struct config *config, int64_t stage);
 bool config_weighs_ends(const struct config *config);  // --account-for-…-in-pipeline-split
@@ -336,13 +336,13 @@ struct config_piece {
     int64_t encoder_first, encoder_count, decoder_first, decoder_count;
 };
 struct config_piece config_piece(const struct config *config, int64_t piece);
-// Rotated channels of a head: int(kv_channels × rotary_percent).
+// The number of rotated channels of a head: int(kv_channels × rotary_percent).
 int64_t config_rotary_channels(const struct config *config);
-// Parameters of the model; padded_vocab_size must be set.
+// The number of parameters of the model; padded_vocab_size must be set.
 int64_t config_parameter_count(const struct config *config);
 
-// Size of the global batch that begins after consumed_samples (ramp-up), and how many such iterations train_samples
-// make.
+// The size of the global batch that begins after consumed_samples (with ramp-up), and how many such iterations
+// train_samples make.
 int64_t config_global_batch_size(const struct config *config, int64_t consumed_samples);
 
 // The reference page of all flags, docs/flags.md.
@@ -353,15 +353,16 @@ void config_dump(const struct config *config, struct buffer *out);
 
 // All fields as one JSON object: {"num_layers": 12, …}; unset ones are null.
 void config_to_json(const struct config *config, struct json_writer *writer);
-// Takes the fields that define the model (and tokenizer) from such an object into flags the user did not give.
+// Takes the fields that define the model (and the tokenizer) from such an object, for flags that the user did not give.
 int config_from_json(struct config *config, const struct json *object);
-// Compares the fields that define the model with such an object; -1 names every difference. `name` is the file it
-// came from.
+// Compares the fields that define the model with such an object; -1, naming every difference, if there are any. `name`
+// is the file it came from.
 int config_check_json(const struct config *config, const struct json *object, const char *name);
 // The learning-rate and weight-decay schedules as one JSON object; config_to_json writes it as its member "schedule".
 void config_schedule_to_json(const struct config *config, struct json_writer *writer);
-// A run that goes on: its schedules must be those of such an object, unless --override-opt_param-scheduler keeps the
-// flags' or --use-checkpoint-opt_param-scheduler takes the object's. -1 names every difference.
+// For a run that is continued: its schedules must equal those of such an object, unless --override-opt_param-scheduler
+// keeps the flags' or --use-checkpoint-opt_param-scheduler takes the object's. -1, naming every difference, if they do
+// not.
 int config_match_schedule(struct config *config, const struct json *object, const char *name);
 
 #endif
