@@ -30,7 +30,7 @@ struct alternative {
 
 struct rule {
     char *name;
-    char *fields[GRAMMAR_MAX_FIELDS];  // none where a rule gives plain text
+    char *fields[GRAMMAR_MAX_FIELDS];  // none if a rule gives plain text
     int field_count;
     struct alternative *alternatives;
     int count;
@@ -44,7 +44,7 @@ struct grammar {
     int total;  // alternatives of all rules
 };
 
-// Reads the file; -1 where it cannot, after a message on stderr.
+// Reads the file; -1 if it cannot, after a message on stderr.
 int grammar_read(struct grammar *grammar, const char *path);
 void grammar_free(struct grammar *grammar);
 

@@ -38,7 +38,7 @@ static int parse_number(const char *flag, const char *text, uint64_t *value) {
     return 0;
 }
 
-// 0 to go on, 1 where help was asked for, -1 where an argument is wrong.
+// 0 to go on, 1 where help was asked for, -1 if an argument is wrong.
 static int parse_options(struct options *options, int argc, char **argv) {
     *options =
         (struct options){.grammar = "examples/demo/stories.txt", .bytes = 4000000, .stories = UINT64_MAX, .seed = 1};

@@ -8,14 +8,14 @@
 #include <stdint.h>
 
 struct text {
-    char *data;  // NUL-terminated where there is any
+    char *data;  // NUL-terminated if there is any
     size_t length, capacity;
 };
 
 void text_add(struct text *text, const char *bytes, size_t length);
 void text_free(struct text *text);
 
-// Writes story number `number` into out, replacing what it held; -1 where the grammar is wrong, after a message.
+// Writes story number `number` into out, replacing what it held; -1 if the grammar is wrong, after a message.
 int story_tell(const struct grammar *grammar, uint64_t seed, uint64_t number, struct text *out);
 
 #endif

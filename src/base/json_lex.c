@@ -48,7 +48,7 @@ static const char escaped[256] = {
     ['"'] = '"', ['\\'] = '\\', ['/'] = '/', ['b'] = '\b', ['f'] = '\f', ['n'] = '\n', ['r'] = '\r', ['t'] = '\t',
 };
 
-// Four hexadecimal digits at byte `at`; -1 where they are not there.
+// Four hexadecimal digits at byte `at`; -1 if they are not there.
 static int32_t hex_four(const struct json_lexer *lexer, size_t at) {
     if (lexer->length - at < 4)
         return -1;

@@ -118,7 +118,7 @@ static int report(const struct json_lexer *lexer, const char *name) {
                      lexer->problem);
 }
 
-// Nodes, keys and text in one block; false where the sum does not fit a size_t.
+// Nodes, keys and text in one block; false if the sum does not fit a size_t.
 static bool block_bytes(const struct json_measure *measure, size_t *bytes) {
     size_t nodes, keys;
     return size_mul(measure->nodes, sizeof(struct json), &nodes) &&

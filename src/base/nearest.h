@@ -7,7 +7,7 @@
 struct nearest {
     const char *name;  // as typed; _ and - are the same letter
     size_t length;
-    const char *best;  // NULL where no candidate is near enough
+    const char *best;  // NULL if no candidate is near enough
     int distance;
 };
 

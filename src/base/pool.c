@@ -58,7 +58,7 @@ struct job {
     int64_t first, last;  // indices [first, last)
 };
 
-// Takes the next ticket; false where the present run has none left.
+// Takes the next ticket; false if the present run has none left.
 static bool claim(struct pool *pool, struct job *job) {
     uint64_t ticket = atomic_load_explicit(&pool->ticket, memory_order_acquire);
     for (;;) {

@@ -15,7 +15,7 @@ struct relative {
     bool is_below;
 };
 
-// The parent of a process, 0 where it is gone. Its own name stands in brackets before and may hold anything.
+// The parent of a process, 0 if it is gone. Its own name stands in brackets before and may hold anything.
 static pid_t parent_of(pid_t process) {
     char path[64], text[512];
     snprintf(path, sizeof path, "/proc/%d/stat", (int)process);

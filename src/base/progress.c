@@ -99,7 +99,7 @@ static int width(const struct buffer *text) {
     return shown;
 }
 
-// As much as fits into the columns; the bar takes what room is left, and goes first where there is none.
+// As much as fits into the columns; the bar takes what room is left, and goes first if there is none.
 static void compose(const struct progress *p, double now, const char *note, int columns, struct buffer *out) {
     struct buffer rest = {0};
     bool has_bar = p->is_terminal && p->total > 0;

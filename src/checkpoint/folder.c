@@ -25,7 +25,7 @@ static const char temporary_mark[] = ".tmp.";
 static const char aside_suffix[] = ".tmp.old";
 static const char aside_mark[] = ".tmp.old.tmp.";
 
-// Digits of a non-negative number that fits; *end is the first other character. -1 where there are none or too many.
+// Digits of a non-negative number that fits; *end is the first other character. -1 if there are none or too many.
 static int64_t parse_digits(const char *text, const char **end) {
     int64_t value = 0;
     const char *at = text;

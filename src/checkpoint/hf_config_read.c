@@ -33,7 +33,7 @@ static const struct json *member(const struct json *object, const char *key) {
     return value && value->type != JSON_NULL ? value : NULL;
 }
 
-// "12", "1e-05", "true", "gelu_new"; NULL where it is an array or an object.
+// "12", "1e-05", "true", "gelu_new"; NULL if it is an array or an object.
 static const char *text_of(const struct json *value) {
     if (value->type == JSON_TRUE || value->type == JSON_FALSE)
         return value->type == JSON_TRUE ? "true" : "false";
@@ -55,7 +55,7 @@ static int set_number(struct config *config, const char *flag, const char *text,
     return result;
 }
 
-// Finds "theirs=" among the map's words; *ours points behind it, *length to its end. False where it is not there.
+// Finds "theirs=" among the map's words; *ours points behind it, *length to its end. False if it is not there.
 static bool find_mapped(const char *map, const char *theirs, const char **ours, size_t *length) {
     size_t name = strlen(theirs);
     for (const char *word = map; *word;) {
@@ -119,7 +119,7 @@ static int read_original_length(const struct json *root, const struct json *scal
     return set_from(config, "--rope-original-length", root, "max_position_embeddings");
 }
 
-// 0 where it is not a number: absent, null.
+// 0 if it is not a number: absent, null.
 static double real_of(const struct json *object, const char *key) {
     const struct json *value = member(object, key);
     return value && value->type == JSON_NUMBER ? value->number : 0;

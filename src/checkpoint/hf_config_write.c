@@ -74,7 +74,7 @@ static bool is_value(const struct config *config, const char *flag, const char *
     return is_same;
 }
 
-// The word of a map whose flags all have the values it gives them, to be freed; NULL where there is none. Of several
+// The word of a map whose flags all have the values it gives them, to be freed; NULL if there is none. Of several
 // it is the `preferred` one, which may be NULL, else the first.
 static char *find_theirs(const struct config *config, const struct hf_key *key, const char *preferred) {
     char *found = NULL;
@@ -147,7 +147,7 @@ static bool is_plain(const struct config *config, const char *flag) {
     return is_same;
 }
 
-// The first flag that the family cannot express; NULL where it can express them all.
+// The first flag that the family cannot express; NULL if it can express them all.
 static const char *find_obstacle(const struct hf_family *family, const struct config *config) {
     for (size_t i = 0; i < family->flag_count; i++) {
         // Dropout is how a model is trained and not what it is.

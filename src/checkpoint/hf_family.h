@@ -63,7 +63,7 @@ struct hf_family {
     size_t row_count, key_count, flag_count, written_count;
 };
 
-const struct hf_family *hf_family_find(const char *model_type);  // NULL where it is not known
+const struct hf_family *hf_family_find(const char *model_type);  // NULL if it is not known
 const struct hf_family *hf_family_at(size_t i);                  // NULL after the last
 // "gpt2, opt, …", to be freed.
 char *hf_family_list(void);

@@ -6,8 +6,8 @@
 #include "parallel/param.h"
 
 struct hf_match {
-    const struct hf_row *row;  // NULL where the family has no such tensor
-    int64_t layer;             // -1 where there is none
+    const struct hf_row *row;  // NULL if the family has no such tensor
+    int64_t layer;             // -1 if there is none
     int pieces;
 };
 struct hf_match hf_match(const struct hf_family *family, const struct param *param);

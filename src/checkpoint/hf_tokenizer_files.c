@@ -70,7 +70,7 @@ static const char *extension(const char *path) {
     return dot && (!slash || dot > slash) ? dot : "";
 }
 
-// What the file is called there; NULL where Hugging Face has no use for it. To be freed.
+// What the file is called there; NULL if Hugging Face has no use for it. To be freed.
 static char *name_there(const struct model_source *source, const struct checkpoint_file *file) {
     if (strcmp(file->role, "huggingface") == 0) {
         const char *slash = strrchr(file->path, '/'), *name = slash ? slash + 1 : file->path;

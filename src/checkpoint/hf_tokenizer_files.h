@@ -8,7 +8,7 @@
 #include "data/sample/vocabulary.h"
 
 struct hf_tokenizer {
-    struct tokenizer *tokenizer;  // NULL where the model has none, or one that Hugging Face wrote itself
+    struct tokenizer *tokenizer;  // NULL if the model has none, or one that Hugging Face wrote itself
     struct sample_vocabulary vocabulary;
 };
 
@@ -16,9 +16,9 @@ struct hf_tokenizer {
 void hf_tokenizer_open(struct hf_tokenizer *tokenizer, const struct model_source *source);
 void hf_tokenizer_close(struct hf_tokenizer *tokenizer);
 
-// Ids as config.json calls them; -1 where the tokenizer has none, or the family no use for it.
+// Ids as config.json calls them; -1 if the tokenizer has none, or the family no use for it.
 struct hf_token_ids {
-    bool is_known;  // false where there is no tokenizer to ask
+    bool is_known;  // false if there is no tokenizer to ask
     int32_t bos, eos, pad, decoder_start;
 };
 struct hf_token_ids hf_tokenizer_ids(const struct hf_tokenizer *tokenizer, const struct hf_family *family);

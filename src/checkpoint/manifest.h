@@ -22,7 +22,7 @@ struct manifest_file {
     char *holds;  // "model", "optimizer", "state", "config", "file"
     uint64_t bytes;
     char sha256[65];
-    uint64_t *sums;  // owned; NULL where the file has none: of older programs, and where it holds no tensors
+    uint64_t *sums;  // owned; NULL if the file has none: of older programs, and where it holds no tensors
     size_t sum_count;
 };
 

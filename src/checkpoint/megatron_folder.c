@@ -16,7 +16,7 @@ enum { MAX_DEPTH = 16, MAX_CHUNKS = 64, MAX_RANKS = 1024, MAX_ENTRIES = 1 << 22 
 
 static const char *const file_names[] = {"model_optim_rng.pt", "model_rng.pt"};
 
-// The file of one rank, NULL where there is none; to be freed. Stage -1 is the name without stages.
+// The file of one rank, NULL if there is none; to be freed. Stage -1 is the name without stages.
 static char *rank_file(const char *path, int tensor_rank, int stage) {
     char *folder = stage < 0 ? memory_printf("%s/mp_rank_%02d", path, tensor_rank)
                              : memory_printf("%s/mp_rank_%02d_%03d", path, tensor_rank, stage);
@@ -42,7 +42,7 @@ static bool has_ranks(const char *path) {
     return has_rank(path, 0, -1) || has_rank(path, 0, 0);
 }
 
-// SAVE/iter_0000100, SAVE/release, or SAVE itself where it is one of them; NULL where there is none. To be freed.
+// SAVE/iter_0000100, SAVE/release, or SAVE itself where it is one of them; NULL if there is none. To be freed.
 static char *find_path(const char *path, int64_t step) {
     if (has_ranks(path))
         return memory_string(path);
@@ -128,7 +128,7 @@ static int flatten(struct flattening *flat, const struct torch_value *dict, cons
     return 0;
 }
 
-// Chunk c of the virtual stages; without them there is one. NULL where there is no such chunk.
+// Chunk c of the virtual stages; without them there is one. NULL if there is no such chunk.
 static const struct torch_value *chunk_of(const struct torch_file *file, int chunk) {
     const struct torch_value *root = file->pickle.root, *model = torch_get(root, "model");
     char *name = memory_printf("model%d", chunk);

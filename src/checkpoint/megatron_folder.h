@@ -11,12 +11,12 @@
 struct megatron_folder {
     char *path;                // iter_… or release
     int tensor_ranks, stages;  // tensor- and pipeline-parallel sizes
-    double version;            // checkpoint_version: 0 where the file does not say
+    double version;            // checkpoint_version: 0 if the file does not say
     int64_t iteration;
     enum config_form form;
     int64_t layers[MEGATRON_STACKS];
     struct weights weights;          // "TT/our name", TT the tensor-parallel rank
-    const struct torch_value *args;  // of the first file; NULL where it has none
+    const struct torch_value *args;  // of the first file; NULL if it has none
     struct name_list unknown;        // tensors whose names are not known
 };
 
@@ -25,9 +25,9 @@ bool megatron_is_folder(const char *path);
 // step: -1 for what the marker says.
 int megatron_open(struct megatron_folder *folder, const char *path, int64_t step);
 void megatron_close(struct megatron_folder *folder);  // safe on a zeroed one
-// A shard of a parameter; NULL where there is none.
+// A shard of a parameter; NULL if there is none.
 const struct weight *megatron_find(const struct megatron_folder *folder, int tensor_rank, const char *ours);
-// Sets the model's flags from the arguments, and where there are none from the tensors themselves.
+// Sets the model's flags from the arguments, and if there are none from the tensors themselves.
 int megatron_read_config(const struct megatron_folder *folder, int64_t attention_heads, struct config *config);
 
 #endif

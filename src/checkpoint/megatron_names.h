@@ -25,9 +25,9 @@ struct megatron_place {
     int64_t first_layer[MEGATRON_STACKS];
 };
 struct megatron_found {
-    char *ours;       // to be freed; NULL where it is none that matters or not known
+    char *ours;       // to be freed; NULL if it is none that matters or not known
     bool is_ignored;  // the former
-    int64_t layer;    // its number in the file, -1 where it has none; `ours` is for that layer + first_layer
+    int64_t layer;    // its number in the file, -1 if it has none; `ours` is for that layer + first_layer
     int stack;
 };
 // Of BERT and T5 the heads are known too.

@@ -39,7 +39,7 @@ static const struct {
 } other_dtypes[] = {{"BOOL", 1}, {"I8", 1},  {"I16", 2},     {"U16", 2},    {"U32", 4},
                     {"U64", 8},  {"F64", 8}, {"F8_E4M3", 1}, {"F8_E5M2", 1}};
 
-// Bytes of an element; 0 where the type is not known.
+// Bytes of an element; 0 if the type is not known.
 static size_t parse_dtype(struct safetensors_tensor *tensor, const char *name) {
     if (dtype_from_safetensors_name(&tensor->dtype, name) == 0)
         return dtype_bytes(tensor->dtype);

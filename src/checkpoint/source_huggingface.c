@@ -61,7 +61,7 @@ static void refine_wordpiece(struct model_source *source) {
     buffer_free(&text);
 }
 
-// The tokenizer: tokenizer.json where there is one, since it says everything; else the files of the older classes.
+// The tokenizer: tokenizer.json if there is one, since it says everything; else the files of the older classes.
 static void find_tokenizer(struct model_source *source) {
     static const struct {
         const char *name, *role, *type, *second;

@@ -27,8 +27,8 @@ struct source_problems {
     struct name_list missing, extra, misshaped, mistyped;
     struct name_list mixed;  // of another type than those they are joined with
 };
-int source_report(struct source_problems *problems, const char *path);  // 0 where there are none; frees them
-// Notes where a tensor is not of the wanted shape or not a float; true where it is fine.
+int source_report(struct source_problems *problems, const char *path);  // 0 if there are none; frees them
+// Notes where a tensor is not of the wanted shape or not a float; true if it is fine.
 bool source_check_weight(struct source_problems *problems, const struct weight *weight, int rank, const int64_t *shape);
 
 #endif

@@ -10,7 +10,7 @@ struct torch_value *torch_new_text(struct torch_pickle *pickle, const unsigned c
 // To a list; to a dict keys and values in turn.
 void torch_append(struct torch_pickle *pickle, struct torch_value *list, struct torch_value *item);
 
-// A mentioned name; -1 where it is not on the list.
+// A mentioned name; -1 if it is not on the list.
 int torch_make_name(struct torch_pickle *pickle, const char *module, const char *attribute, struct torch_value **value);
 // What the name would make of the arguments. Nothing is called.
 int torch_make(struct torch_pickle *pickle, const struct torch_value *name, const struct torch_value *arguments,

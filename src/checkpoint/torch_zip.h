@@ -24,7 +24,7 @@ struct torch_zip {
 // Messages say what is wrong with the file but not which file it is; the caller adds that.
 int torch_zip_parse(struct torch_zip *zip, const unsigned char *bytes, size_t size);
 void torch_zip_free(struct torch_zip *zip);  // safe on a zeroed one
-// NULL where there is none.
+// NULL if there is none.
 const struct torch_zip_entry *torch_zip_find(const struct torch_zip *zip, const char *name);
 // Compares the entry's bytes with its checksum.
 int torch_zip_check(const struct torch_zip_entry *entry);

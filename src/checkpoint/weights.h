@@ -48,7 +48,7 @@ int weights_open_folder(struct weights *weights, const char *folder);
 // One part of our own iter_… folder: "model" or "optimizer".
 int weights_open_checkpoint(struct weights *weights, const char *path, const char *part);
 
-const struct weight *weights_find(const struct weights *weights, const char *name);  // NULL where there is none
+const struct weight *weights_find(const struct weights *weights, const char *name);  // NULL if there is none
 // The elements, row-major, into `to`, which holds weight->bytes.
 int weight_read(const struct weight *weight, void *to);
 // "fp32 (4, 256)" into text, for messages.

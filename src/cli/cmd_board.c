@@ -85,7 +85,7 @@ static int compare_strings(const void *a, const void *b) {
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-// Last finite value of the first training curve, or of the first evaluation curve; NAN where there is none.
+// Last finite value of the first training curve, or of the first evaluation curve; NAN if there is none.
 static double last_value(const struct metrics_history *history, bool is_validation) {
     for (size_t i = 0; i < history->count; i++) {
         const struct metrics_curve *curve = &history->curves[i];

@@ -98,7 +98,7 @@ void preflight_say_error(struct preflight *flight, const char *check) {
     error_clear();
 }
 
-// NCCL says what it does only where it is told to, and before it starts.
+// NCCL says what it does only if it is told to, and before it starts.
 static void listen_to_nccl(struct preflight *flight) {
     if (flight->session->place.size == 1)
         return;

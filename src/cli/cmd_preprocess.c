@@ -368,7 +368,7 @@ static struct flag_command flag_command(struct flag_table tables[TABLES]) {
     };
 }
 
-// Where the work has got to, from which the same command continues; NULL where it would begin anew.
+// Where the work has got to, from which the same command continues; NULL if it would begin anew.
 static char *journal_of(const struct options *options) {
     for (int64_t i = 0; i < options->input.count; i++)
         if (strcmp(options->input.items[i], "-") == 0)

@@ -76,7 +76,7 @@ static const struct flag rows[] = {
     {.name = "--json", .type = FLAG_BOOL, .offset = OFFSET(json), .help = "print the summary as JSON"},
 };
 
-// dict.txt beside the input, to be freed; NULL where there is none.
+// dict.txt beside the input, to be freed; NULL if there is none.
 static char *dictionary_beside(const char *prefix) {
     char *folder = file_parent(prefix), *path = file_join(folder, "dict.txt");
     free(folder);

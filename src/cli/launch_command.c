@@ -16,7 +16,7 @@ static bool is_command(const char *word) {
     return false;
 }
 
-// The launcher's row of an argument, NULL where it is not one of its flags; *has_value: the value is in it already.
+// The launcher's row of an argument, NULL if it is not one of its flags; *has_value: the value is in it already.
 static const struct flag *own_row(const struct flag_table *own, const char *argument, bool *has_value) {
     size_t length = strcspn(argument, "=");
     *has_value = argument[length] == '=';

@@ -90,7 +90,7 @@ static const struct flag_command kubernetes_command = {
         "  bevatron launch kubernetes --image IMAGE --claim fsx-claim --nodes 4 --machine p5.48xlarge --watch \\\n"
         "    --preset gpt3-1.3b --data-path /fsx/data/… --save /fsx/run --save-interval 500\n"};
 
-// curl takes all of them in one go, continues what is there in part, and fails where a server says no.
+// curl takes all of them in one go, continues what is there in part, and fails if a server says no.
 static int getdata_words(const struct kubernetes_options *options, const char ***words) {
     if (options->urls.count == 0 || !options->to)
         return error_set_code(EXIT_CODE_USAGE, "getdata needs --url, what to fetch, and --to, the folder to put it in");

@@ -101,7 +101,7 @@ static int run_once(char *const *words, int *exit_code) {
     return 0;
 }
 
-// The iteration of the newest checkpoint, -1 where there is none.
+// The iteration of the newest checkpoint, -1 if there is none.
 static int64_t progress(const char *folder) {
     char *path = NULL;
     int64_t iteration = -1;

@@ -116,7 +116,7 @@ static char *absolute(const char *path) {
     return file_join(here, path);
 }
 
-// Seconds of a limit as sbatch reads it: MINUTES, MINUTES:SECONDS, H:M:S, DAYS-H[:M[:S]]. 0 where it is none, or a word
+// Seconds of a limit as sbatch reads it: MINUTES, MINUTES:SECONDS, H:M:S, DAYS-H[:M[:S]]. 0 if it is none, or a word
 // for no limit: sbatch will say so.
 static int64_t limit_seconds(const char *text) {
     int64_t parts[4] = {0};
@@ -230,7 +230,7 @@ static int write_script(const struct slurm_options *options, const char *logs, c
     return status;
 }
 
-// HyperPod replaces a broken machine of a job only where the job did not ask Slurm for GPUs; whole machines bring
+// HyperPod replaces a broken machine of a job only if the job did not ask Slurm for GPUs; whole machines bring
 // theirs.
 static bool has_no_gres(const struct slurm_options *options) {
     bool is_hyperpod = file_is_folder("/opt/sagemaker_cluster");

@@ -113,7 +113,7 @@ void preflight_limits(struct preflight *flight) {
     shared_memory(flight);
 }
 
-// Seconds of writing `mib` MiB to the descriptor until they are on the disk, -1 where it fails.
+// Seconds of writing `mib` MiB to the descriptor until they are on the disk, -1 if it fails.
 static double write_seconds(int file, int64_t mib, const char *piece) {
     double start = clock_seconds();
     for (int64_t i = 0; i < mib; i++)

@@ -79,7 +79,7 @@ void preflight_bandwidth(struct preflight *flight) {
                       least > 0 ? "" : "; no figure to hold it against");
 }
 
-// What fi_info says about EFA on this machine: -1 where there is no fi_info.
+// What fi_info says about EFA on this machine: -1 if there is no fi_info.
 static int count_efa(void) {
     const char *const words[] = {"fi_info", "-p", "efa", NULL};
     struct process_result result;

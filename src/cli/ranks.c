@@ -9,7 +9,7 @@
 
 enum { DEFAULT_PORT = 29500 };
 
-// A number in the environment: -1 where the variable is not set; one that is not a number is an error.
+// A number in the environment: -1 if the variable is not set; one that is not a number is an error.
 static int read_number(const char *(*get)(const char *), const char *name, int *value) {
     const char *text = get(name);
     *value = -1;

@@ -34,7 +34,7 @@ static bool has_feature(const char *name) {
     return false;
 }
 
-// Takes --nproc N or --nproc=N out of the arguments; *nproc is 0 where it is not among them.
+// Takes --nproc N or --nproc=N out of the arguments; *nproc is 0 if it is not among them.
 static int take_nproc(int *argc, char **argv, int *nproc) {
     *nproc = 0;
     int kept = 0;
@@ -91,7 +91,7 @@ static const int passed_signals[] = {SIGTERM, SIGINT, SIGUSR1, SIGUSR2, SIGALRM}
 enum { PASSED_SIGNALS = sizeof passed_signals / sizeof passed_signals[0] };
 
 // Replaces this process by mpirun with N ranks of the same command. Open MPI refuses root unless told twice, and binds
-// each rank to one core unless told otherwise: ranks get even shares of the cores, or none where there are too few.
+// each rank to one core unless told otherwise: ranks get even shares of the cores, or none if there are too few.
 static int exec_mpirun(const struct command_line *line, int nproc) {
     char path[4096], count[16], share[32];
     TRY(own_path(path, sizeof path));

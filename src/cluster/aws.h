@@ -6,9 +6,9 @@
 #include "base/json.h"
 
 // Runs the words (the program first, NULL at the end) and reads the JSON on its stdout into *answer, to be freed with
-// json_free; NULL where it printed nothing.
+// json_free; NULL if it printed nothing.
 int aws_run(const char *const *words, struct json **answer);
-// The remedy for what a program of AWS said, NULL where none is known.
+// The remedy for what a program of AWS said, NULL if none is known.
 const char *aws_remedy(const char *complaint);
 
 #endif

@@ -25,14 +25,14 @@ const char *gpus_fields(void) {
            "ecc.errors.uncorrected.volatile.total,remapped_rows.pending,clocks_throttle_reasons.active,temperature.gpu";
 }
 
-// -1 where the text is not a number.
+// -1 if the text is not a number.
 static int64_t number(const char *text) {
     char *end;
     long long value = strtoll(text, &end, 0);
     return end > text && !*end && value >= 0 ? (int64_t)value : -1;
 }
 
-// Splits "a, b, c" in place; false where there are not FIELDS of them.
+// Splits "a, b, c" in place; false if there are not FIELDS of them.
 static bool split(char *line, char *fields[FIELDS]) {
     int n = 0;
     for (char *at = line; n < FIELDS; n++) {

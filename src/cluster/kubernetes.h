@@ -38,7 +38,7 @@ struct kubernetes_job {
 };
 
 // Words of the command and values of variables arrive as they are given: nothing in them is a reference to a variable.
-// -1 where a field cannot stand in a manifest.
+// -1 if a field cannot stand in a manifest.
 int kubernetes_manifest(const struct kubernetes_job *job, struct buffer *out);
 
 #endif

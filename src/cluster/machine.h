@@ -6,18 +6,18 @@
 
 struct machine {
     const char *name;  // "p4d.24xlarge"
-    const char *gpu;   // NULL where there is none
+    const char *gpu;   // NULL if there is none
     int gpus, gpu_gib, cpus, memory_gib;
     int network_gbit;
     int efa;  // interfaces for Elastic Fabric Adapter
 };
 
-// NULL, after error_set with the names that come near, where there is none of that name.
+// NULL, after error_set with the names that come near, if there is none of that name.
 const struct machine *machine_find(const char *name);
 // The same without a word about what is missing.
 const struct machine *machine_look_up(const char *name);
 
-// Dollars an hour on demand (Linux, us-east-1), 0 where none is known; also of machines that are not in the table
+// Dollars an hour on demand (Linux, us-east-1), 0 if none is known; also of machines that are not in the table
 // above, as head nodes are.
 double machine_price(const char *name);
 // Whether the name is in one of the tables: a type that is in neither may be misspelt.

@@ -51,7 +51,7 @@ struct parallelcluster {
     bool has_ssm;
 };
 
-// -1 where a field cannot stand in a cluster. Appends to `notes`, a sentence per line, what will work but badly.
+// -1 if a field cannot stand in a cluster. Appends to `notes`, a sentence per line, what will work but badly.
 int parallelcluster_yaml(const struct parallelcluster *cluster, struct buffer *out, struct buffer *notes);
 // What an hour costs with the fewest and the most nodes, as a table for people.
 void parallelcluster_cost(const struct parallelcluster *cluster, struct buffer *out);

@@ -11,7 +11,7 @@ void parallelcluster_notes(const struct parallelcluster *cluster, struct buffer 
 bool aws_is_id(const char *text, const char *prefix);
 // "p4d.24xlarge": a family and a size. Whether EC2 has such a machine is another question.
 bool aws_is_instance_type(const char *text);
-// -1 where the text is not "s3://bucket…"; `flag` names it in the message.
+// -1 if the text is not "s3://bucket…"; `flag` names it in the message.
 int parallelcluster_check_s3(const char *flag, const char *text);
 
 #endif

@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-// One line: machines of which the cheapest and the dearest cost this much an hour; 0 where that is not known.
+// One line: machines of which the cheapest and the dearest cost this much an hour; 0 if that is not known.
 struct line {
     const char *what, *machine;
     int64_t least, most;

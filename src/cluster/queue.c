@@ -11,7 +11,7 @@
 
 enum { MOST_NODES = 10000, LONGEST_NAME = 25 };
 
-// The next word of *cursor, ended in place; NULL where there is none.
+// The next word of *cursor, ended in place; NULL if there is none.
 static char *next_word(char **cursor) {
     char *word = *cursor + strspn(*cursor, " \t");
     if (!*word)
@@ -70,7 +70,7 @@ static int read_count(struct cluster_queue *queue, const char *text) {
     return is_good ? 0 : refuse(queue, "its count must be a number of nodes, 4, or from fewest to most, 0-4");
 }
 
-// "word=value" gives the value, NULL where it is another word.
+// "word=value" gives the value, NULL if it is another word.
 static const char *value_of(const char *word, const char *name) {
     size_t length = strlen(name);
     return strncmp(word, name, length) == 0 && word[length] == '=' ? word + length + 1 : NULL;

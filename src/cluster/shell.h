@@ -6,7 +6,7 @@
 
 // Appends text as one word: as it is where it is plain, else between single quotes.
 void shell_word(struct buffer *out, const char *text);
-// Appends "export NAME=word\n". -1 where the name is not one of a variable.
+// Appends "export NAME=word\n". -1 if the name is not one of a variable.
 int shell_export(struct buffer *out, const char *name, const char *value);
 // The same from "NAME=value".
 int shell_export_pair(struct buffer *out, const char *pair);

@@ -34,7 +34,7 @@ struct slurm_job {
     const char *const *command;                      // what each rank runs, NULL at the end
 };
 
-// -1 where a field cannot stand in a script.
+// -1 if a field cannot stand in a script.
 int slurm_script(const struct slurm_job *job, struct buffer *out);
 // Hands the script to sbatch; the job's number as text, to be freed.
 int slurm_submit(const char *path, char **job_number);

@@ -15,7 +15,7 @@ struct yaml {
 };
 
 // A key of the map that is open; the key itself is the program's, not the user's, unless it is given to yaml_pair.
-void yaml_text(struct yaml *yaml, const char *key, const char *value);  // nothing where value is NULL
+void yaml_text(struct yaml *yaml, const char *key, const char *value);  // nothing if value is NULL
 void yaml_number(struct yaml *yaml, const char *key, int64_t value);
 void yaml_bool(struct yaml *yaml, const char *key, bool value);
 void yaml_map(struct yaml *yaml, const char *key);                      // opens a map below the key

@@ -363,7 +363,7 @@ void comm_barrier(struct group *group, const char *name) {
     comm_max_i64(group, &nothing, 1, name);
 }
 
-// A host collective of the group, or of the one that carries them for it; NULL where there is nobody to talk to.
+// A host collective of the group, or of the one that carries them for it; NULL if there is nobody to talk to.
 static struct group *host_of(struct group *group) {
     if (group->size == 1)
         return NULL;

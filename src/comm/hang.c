@@ -21,10 +21,10 @@ enum arrival { NO_FILE, NOT_COME, HAS_COME };
 
 struct peer {
     enum arrival arrival;
-    char *waits;  // "activations" in group "pipeline"; NULL where nothing is known. Owned
+    char *waits;  // "activations" in group "pipeline"; NULL if nothing is known. Owned
 };
 
-// The file of a rank, to be freed; NULL where the world has no folder for them.
+// The file of a rank, to be freed; NULL if the world has no folder for them.
 static char *hang_path(const struct world *world, int rank) {
     return world->record_folder ? memory_printf("%s/flight-%d.jsonl", world->record_folder, rank) : NULL;
 }
@@ -96,7 +96,7 @@ void hang_forget(const struct world *world) {
     free(path);
 }
 
-// The first line of a rank's file as JSON; NULL where there is none of this run.
+// The first line of a rank's file as JSON; NULL if there is none of this run.
 static struct json *read_first_line(const struct world *world, int rank) {
     char *path = hang_path(world, rank), *line = memory_alloc(FIRST_LINE_BYTES);
     struct json *root = NULL;

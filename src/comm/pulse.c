@@ -78,7 +78,7 @@ static bool is_dropped(struct pulse *pulse) {
     return is;
 }
 
-// One round; false where this rank has ended it before the others came.
+// One round; false if this rank has ended it before the others came.
 static bool exchange(struct pulse *pulse) {
     const struct collective *collective = pulse->line->world->collective;
     struct comm_request request = {.group = &pulse->ranks, .name = GROUP_NAME, .peer = -1};
@@ -107,7 +107,7 @@ static bool exchange(struct pulse *pulse) {
     return true;
 }
 
-// Until it is time for the next round: at once where this rank is done. False where there is to be none.
+// Until it is time for the next round: at once where this rank is done. False if there is to be none.
 static bool wait_for_turn(struct pulse *pulse) {
     struct timespec until;
     (void)clock_gettime(CLOCK_MONOTONIC, &until);

@@ -107,7 +107,7 @@ int star_listen(const struct sockaddr_storage *address, int *listener, int *port
     return 0;
 }
 
-// Moves a whole message on a socket that never blocks; -1 where the peer is gone or the deadline passes.
+// Moves a whole message on a socket that never blocks; -1 if the peer is gone or the deadline passes.
 static int move_all(int fd, void *bytes, size_t size, bool is_sending, double until) {
     for (size_t done = 0; done < size;) {
         ssize_t moved = is_sending ? send(fd, (char *)bytes + done, size - done, MSG_NOSIGNAL)
@@ -177,7 +177,7 @@ static void judge(const struct star *star, const struct star_options *options, c
         answer->is_refused = 0;
 }
 
-// One visitor: 1 where it is a rank of ours, 0 where it was turned away. A stranger who says nothing may not hold up
+// One visitor: 1 if it is a rank of ours, 0 if it was turned away. A stranger who says nothing may not hold up
 // the others for long.
 static int receive_visitor(struct star *star, const struct star_options *options, int fd,
                            const struct sockaddr_storage *from, double until) {

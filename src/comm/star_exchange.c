@@ -48,7 +48,7 @@ struct star_exchange *star_start(struct star *star, enum star_result result, int
     return x;
 }
 
-// Moves what can be moved on one link; true where its half is through.
+// Moves what can be moved on one link; true if its half is through.
 static bool move_some(struct star_exchange *x, int i, bool is_sending) {
     struct star *star = x->star;
     while (x->moved[i] < x->bytes) {

@@ -12,7 +12,7 @@ struct complaints {
 
 // Adds one sentence: what contradicts what, and the remedy.
 void complain(struct complaints *complaints, const char *format, ...) __attribute__((format(printf, 2, 3)));
-// Tells all complaints in one error; -1 where there are any. Frees them.
+// Tells all complaints in one error; -1 if there are any. Frees them.
 int complaints_report(struct complaints *complaints);
 
 #endif

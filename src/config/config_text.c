@@ -221,7 +221,7 @@ void config_to_json(const struct config *config, struct json_writer *writer) {
     buffer_free(&name);
 }
 
-// The text a scalar of a checkpoint would have on the command line; NULL where it is none.
+// The text a scalar of a checkpoint would have on the command line; NULL if it is none.
 static const char *json_text(const struct json *value) {
     if (value->type == JSON_TRUE || value->type == JSON_FALSE)
         return value->type == JSON_TRUE ? "true" : "false";

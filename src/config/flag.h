@@ -27,7 +27,7 @@
 //         …
 //     flags_free(&command, &options);
 //
-// Values: an int64_t for FLAG_INT, double for FLAG_DOUBLE, bool for the switches, an owned char * (NULL where unset)
+// Values: an int64_t for FLAG_INT, double for FLAG_DOUBLE, bool for the switches, an owned char * (NULL if unset)
 // for FLAG_STRING and FLAG_CHOICE, a struct string_list for FLAG_STRING_LIST. A number without a default is 0 until
 // it is given. The same flag twice: the last one counts, as in Megatron (except with repeats_add).
 #ifndef CONFIG_FLAG_H
@@ -80,7 +80,7 @@ struct flag {
 };
 
 // Another name: sets `target` to `value`, or, where that is NULL, to what follows on the command line. Several rows
-// with one name set several flags. Where there is a note, it is printed once: "note: --old is the old name of …".
+// with one name set several flags. If there is a note, it is printed once: "note: --old is the old name of …".
 struct flag_alias {
     const char *name;
     const char *target;
@@ -159,10 +159,10 @@ int flag_set(const struct flag_table *table, void *options, const char *name, co
              enum flag_source source);
 // Where the value of `name` came from; asking for a name that is in no row is a broken invariant.
 enum flag_source flag_source(const struct flag_given *given, const char *name);
-// True where the user said it, in a file or on the command line.
+// True if the user said it, in a file or on the command line.
 bool flag_is_given(const struct flag_given *given, const char *name);
 
-// The row of a name, with or without "--", NULL where there is none.
+// The row of a name, with or without "--", NULL if there is none.
 const struct flag *flag_find(const struct flag_table *table, const char *name);
 // Appends a value as text: the number, the string, items with blanks between; "None" where unset.
 // `base` is the struct the row's offset counts from.

@@ -21,7 +21,7 @@ struct seen_key {
 struct file_reader {
     struct flag_parse *parse;
     const char *path;
-    int64_t line;  // 0 where unknown
+    int64_t line;  // 0 if unknown
     // The key whose values are being collected.
     struct flag_match match;
     struct flag_values values;
@@ -220,7 +220,7 @@ static int read_entry(struct file_reader *reader, const char *p) {
 }
 
 // Cuts a comment and blanks off the end of a line. # opens a comment at the start or after a blank, outside quotes; a
-// quote counts only where a value begins, so that don't is a word.
+// quote counts only if a value begins, so that don't is a word.
 static void trim_line(char *line) {
     char quote = 0, before = ' ';
     size_t end = 0;
@@ -271,7 +271,7 @@ static int read_yaml(struct file_reader *reader, char *text) {
     return 0;
 }
 
-// The line of a key, found by its text: the tree does not keep places. 0 where it is written with escapes.
+// The line of a key, found by its text: the tree does not keep places. 0 if it is written with escapes.
 static int64_t json_line(const char *text, const char *key) {
     struct buffer quoted = {0};
     buffer_printf(&quoted, "\"%s\"", key);

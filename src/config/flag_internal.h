@@ -54,7 +54,7 @@ bool flag_name_listed(const char *name, size_t length, const char *names);
 // Whether the table's command has this row at all.
 bool flag_is_offered(const struct flag_table *table, const struct flag *flag);
 
-// Finds a name ("--x" or "x"), false where nothing is known about it.
+// Finds a name ("--x" or "x"), false if nothing is known about it.
 bool flag_resolve(const struct flag_command *command, const char *name, size_t length, struct flag_match *match);
 // The error for a name that does not resolve, with the nearest one that would.
 int flag_unknown(const struct flag_command *command, const char *name, size_t length);
@@ -69,11 +69,11 @@ void flag_mark(const struct flag_table *table, void *options, const struct flag 
 // Reads a configuration file into the parse.
 int flag_parse_file(struct flag_parse *parse, const char *path);
 
-// "true", "off", …: 1, 0, or -1 where the text is no truth value.
+// "true", "off", …: 1, 0, or -1 if the text is no truth value.
 int flag_truth(const char *text);
 // A number in the fewest digits that read back as the same double.
 void flag_format_double(double value, struct buffer *out);
-// "from 0 to less than 1", "at least 1"; nothing where the row has no range.
+// "from 0 to less than 1", "at least 1"; nothing if the row has no range.
 void flag_format_range(const struct flag *flag, struct buffer *out);
 // Splits text at blanks and adds the pieces.
 void string_list_add_words(struct string_list *list, const char *text);

@@ -80,7 +80,7 @@ static bool can_split(const struct config *config, int64_t stages, int64_t split
 }
 
 // Where both stacks divide: "2, 4", for a number of stages the stages where the decoder may begin, for 0 the numbers of
-// stages that have such a place; "" where there is none.
+// stages that have such a place; "" if there is none.
 static const char *working_splits(const struct config *config, int64_t stages, char *text, size_t size) {
     size_t length = 0;
     int64_t most = stages > 0 ? stages - 1 : config_layers(config) < 1024 ? config_layers(config) : 1024;

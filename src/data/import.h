@@ -13,7 +13,7 @@
 
 struct import_options {
     const char *output;        // prefix of ours
-    int64_t vocab_size;        // ids beyond it are errors, and it decides the dtype; 0 where unknown
+    int64_t vocab_size;        // ids beyond it are errors, and it decides the dtype; 0 if unknown
     int32_t eos;               // the only token of an empty line
     bool lines_are_documents;  // every item is a document of its own
 };

@@ -57,7 +57,7 @@ static void fill_masks(const struct loader_options *options, const struct batch_
             row->document_starts[t] = (int32_t)document;
         if (is_eod)
             document = t + 1;
-        // The model must find a row of its table even where there is no token.
+        // The model must find a row of its table even if there is no token.
         tokens[t] = tokens[t] < 0 ? 0 : tokens[t];
         labels[t] = labels[t] < 0 ? 0 : labels[t];
     }
@@ -91,7 +91,7 @@ static int fill_batch(struct loader *loader, int64_t number, struct batch *batch
     return 0;
 }
 
-// Waits for a free slot; false where the loader is being closed.
+// Waits for a free slot; false if the loader is being closed.
 static bool wait_for_slot(struct loader *loader) {
     pthread_mutex_lock(&loader->lock);
     while (!loader->is_stopped && loader->filled == loader->taken + loader->slots)

@@ -32,7 +32,7 @@ struct preprocessing {
     const struct preprocess_options *options;
     const struct tokenizer *tokenizer;
     struct string_list files;
-    uint64_t input_bytes;  // of the files; 0 where unknown
+    uint64_t input_bytes;  // of the files; 0 if unknown
     bool is_resumable;     // all inputs can be read again
     struct buffer settings;
     char **targets;   // (keys)
@@ -44,7 +44,7 @@ struct preprocessing {
     // Progress:
     struct progress progress;
     struct text_counts counts;        // of this run
-    uint64_t done_bytes, left_bytes;  // of input, by this run: done, and to do when it began; 0 where unknown
+    uint64_t done_bytes, left_bytes;  // of input, by this run: done, and to do when it began; 0 if unknown
     double started;
     int64_t next_log;  // at this many documents
     int64_t shown_problems;

@@ -40,7 +40,7 @@ struct preprocess_summary {
     struct text_counts counts;
     double seconds;          // of this run
     int64_t documents_kept;  // that an earlier, stopped run had done
-    char *bad_lines;         // name of the list of bad lines, to be freed; NULL where there are none
+    char *bad_lines;         // name of the list of bad lines, to be freed; NULL if there are none
 };
 
 // Input without a single document is an error. On error older files of the output's names stay as they were.

@@ -166,7 +166,7 @@ static bool is_of_kind(struct lanes *lanes, struct lane *lane) {
     return is_plain == lane->is_plain;
 }
 
-// Cuts the next piece of the lane's files: 1, 0 where it has no more, -1. Without the lock; the lane is busy.
+// Cuts the next piece of the lane's files: 1, 0 if it has no more, -1. Without the lock; the lane is busy.
 static int cut(struct lanes *lanes, struct lane *lane, struct line_piece *piece) {
     for (;;) {
         if (!lane->file) {

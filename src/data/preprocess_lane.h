@@ -68,8 +68,8 @@ struct lanes {
 void lanes_wake(struct lanes *lanes);
 void lanes_stop(struct lanes *lanes, struct error_note *error);
 
-// Takes a free item and cuts the next piece of some lane into it, which the caller then works on: *item, NULL where the
-// lane had none. False where there is no lane to cut at present. With the lock held, which is given up in between.
+// Takes a free item and cuts the next piece of some lane into it, which the caller then works on: *item, NULL if the
+// lane had none. False if there is no lane to cut at present. With the lock held, which is given up in between.
 bool lanes_cut(struct lanes *lanes, struct item **item);
 // Takes lanes away that are done with.
 void lanes_advance(struct lanes *lanes);

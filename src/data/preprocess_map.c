@@ -54,7 +54,7 @@ static bool begin_window(struct write_map *map, struct map_window *window, uint6
     return true;
 }
 
-// The window of this number, in use by one more; NULL where there is no place for it. With the lock held.
+// The window of this number, in use by one more; NULL if there is no place for it. With the lock held.
 static struct map_window *take_window(struct write_map *map, uint64_t number) {
     struct map_window *place = NULL;
     for (int i = 0; i < MAP_WINDOWS; i++) {

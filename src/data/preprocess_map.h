@@ -13,7 +13,7 @@
 enum { MAP_WINDOWS = 4 };
 
 struct map_window {
-    unsigned char *data;  // NULL where free
+    unsigned char *data;  // NULL if free
     uint64_t number;      // it begins at this many windows
     int users;            // threads that write to it
 };
@@ -28,7 +28,7 @@ struct write_map {
 
 void write_map_open(struct write_map *map, int descriptor);
 void write_map_close(struct write_map *map);  // safe on a zeroed one; the file keeps its size, which is to be cut
-// Writes from the beginning what it can; returns how many bytes that is, 0 where none.
+// Writes from the beginning what it can; returns how many bytes that is, 0 if none.
 size_t write_map_write(struct write_map *map, uint64_t offset, const void *bytes, size_t count);
 
 #endif

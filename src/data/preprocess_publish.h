@@ -24,7 +24,7 @@ struct preprocess_publish {
 int preprocess_finish(const struct preprocess_publish *publish, struct store *store, struct preprocess_state *state);
 // Gives what is finished its name.
 int preprocess_publish(const struct preprocess_publish *publish, const struct preprocess_state *state);
-// The list of bad lines alone, where there are any.
+// The list of bad lines alone, if there are any.
 int preprocess_publish_bad_lines(const struct preprocess_publish *publish, const struct preprocess_state *state);
 
 #endif

@@ -11,7 +11,7 @@ static const char *const leading[] = {
     "approx", "ca", "cf", "e.g", "eg", "i.e", "ie", "v", "viz", "vs",
 };
 
-// These count only where they begin with a capital.
+// These count only if they begin with a capital.
 static const char *const titles[] = {
     "adm",   "atty", "brig", "capt",   "cmdr", "col", "comdr", "cpl", "dr", "drs",  "fr",   "gen",   "gov",  "hon",
     "insp",  "lt",   "maj",  "messrs", "mlle", "mme", "mr",    "mrs", "ms", "msgr", "mt",   "pfc",   "pres", "prof",
@@ -70,7 +70,7 @@ static bool is_listed(const char *word, const char *const *list, size_t bytes) {
 
 #define IS_LISTED(word, list) is_listed(word, list, sizeof(list))
 
-// Copies the word in lower case; false where it is too long to be listed.
+// Copies the word in lower case; false if it is too long to be listed.
 static bool lower(const char *word, size_t length, char out[LONGEST_WORD + 1]) {
     if (length > LONGEST_WORD)
         return false;

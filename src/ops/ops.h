@@ -10,7 +10,7 @@
 //  - The "activation dtype" is the dtype of the pass: fp32, bf16 or fp16. Parameters have it too. Gradients of
 //    parameters are fp32 and are accumulated (+=) unless stated otherwise. Losses, norms and statistics are fp32. Sums
 //    are computed in fp32 or better.
-//  - Outputs alias inputs only where a comment allows it. Tensors are contiguous unless a stride is mentioned.
+//  - Outputs alias inputs only if a comment allows it. Tensors are contiguous unless a stride is mentioned.
 //  - No operation allocates memory. Results do not depend on the number of threads.
 //  - Shapes in comments: N rows (tokens, B*T), C channels, V vocabulary, H query heads, G key/value heads, D head size.
 //    An optional tensor is left out ("none") by a zeroed struct tensor.
@@ -433,16 +433,16 @@ struct ops {
     // 128 bits that no other device in the world has; NULL if ranks may share a device freely.
     void (*identity)(struct device *device, int64_t words[2]);
 
-    // See device_join; NULL where nothing is timed.
+    // See device_join; NULL if nothing is timed.
     void (*join)(struct device *device, const struct device_peers *peers);
 
-    // Recordings, see device_records; NULL where the device makes none.
+    // Recordings, see device_records; NULL if the device makes none.
     void (*record_begin)(struct device *device);
     struct recording *(*record_end)(struct device *device);
     void (*replay)(struct device *device, struct recording *recording);
     void (*recording_free)(struct device *device, struct recording *recording);
 
-    // See device_profile_start; NULL where the device keeps no profile.
+    // See device_profile_start; NULL if the device keeps no profile.
     void (*profile_start)(struct device *device);
     int (*profile_stop)(struct device *device, struct profile_row *rows, int most);
 

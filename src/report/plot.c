@@ -34,7 +34,7 @@ static bool is_point(const struct plot *plot, size_t i) {
     return isfinite(plot->x[i]) && isfinite(plot->y[i]);
 }
 
-// Range of the finite points; false where there are none. A range of nothing is widened, so that it can be divided
+// Range of the finite points; false if there are none. A range of nothing is widened, so that it can be divided
 // by.
 static bool find_range(const struct plot *plot, const double *values, struct range *range) {
     bool has_any = false;

@@ -28,7 +28,7 @@ struct step_input {
     const int32_t *tokens;             // (B, T)
     const int32_t *positions;          // (B, T), or NULL: 0, 1, …
     const int32_t *labels;             // (B, T or S)
-    const float *mask;                 // (B, T or S): 1 where the token counts
+    const float *mask;                 // (B, T or S): 1 if the token counts
     const int32_t *types;              // (B, T), or NULL: all 0
     const int32_t *lengths;            // (B), or NULL: how many tokens of each sample are not padding
     const int32_t *first_keys;         // (B, T), or NULL: the column where each token's document begins
@@ -192,7 +192,7 @@ void step_initialize(struct step *step);
 // optimizer has master copies, an fp32 buffer (that of the gradients). step_weights_are_set then takes them from there.
 struct tensor step_weights_target(struct step *step);
 void step_weights_are_set(struct step *step);
-// The optimizer's master copies of what this rank updates, (n / parts) fp32, none where parameters are fp32. They may
+// The optimizer's master copies of what this rank updates, (n / parts) fp32, none if parameters are fp32. They may
 // lie in the gradients' buffer, so no step comes before step_close_masters, which takes them back if they were changed.
 struct tensor step_open_masters(struct step *step);
 void step_close_masters(struct step *step, bool are_changed);
@@ -219,7 +219,7 @@ struct step_losses {
     double pair_loss, pairs;  // the same for the pair head
 };
 void step_take_losses(struct step *step, int but, struct step_losses *sum);
-// Of the masters, where there are any; the gradients are gone then.
+// Of the masters, if there are any; the gradients are gone then.
 double step_params_norm(struct step *step);
 // Returns when this rank has all updated parameters; with --overlap-param-gather they may still be on their way after a
 // step. Must be called before parameters are read in any way other than by a pass.

@@ -62,7 +62,7 @@ int dry_run_complete(struct config *config) {
     return 0;
 }
 
-// What follows the layer's number in "decoder.layers.7.mlp…"; NULL where the name has none.
+// What follows the layer's number in "decoder.layers.7.mlp…"; NULL if the name has none.
 static const char *behind_layer(const char *name) {
     const char *layers = strstr(name, ".layers.");
     return layers ? strchr(layers + strlen(".layers."), '.') : NULL;
@@ -75,7 +75,7 @@ static bool are_alike(const char *a, const char *b) {
     return rest_a && rest_b && strcmp(rest_a, rest_b) == 0 && strncmp(a, b, stack + 1) == 0;
 }
 
-// How many parameters are like number i, itself included; 0 where one before it is: that one stands for all.
+// How many parameters are like number i, itself included; 0 if one before it is: that one stands for all.
 static int64_t count_alike(const struct param_list *params, int i) {
     const char *name = params->items[i]->name;
     int64_t count = 1;

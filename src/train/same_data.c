@@ -16,7 +16,7 @@ enum { WHOLE_BYTES = 32 << 20, PIECES = 1024, PIECE_BYTES = 4096, FILES = 2 };
 static const char *const endings[FILES] = {".idx", ".bin"};
 
 struct print {
-    int64_t bytes;  // -1 where the file cannot be read
+    int64_t bytes;  // -1 if the file cannot be read
     int64_t hash;   // of all of it or of pieces, see print_of
 };
 enum { PRINT_WORDS = sizeof(struct print) / sizeof(int64_t) };

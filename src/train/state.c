@@ -227,7 +227,7 @@ int state_find(const struct config *config, const struct mesh *mesh, char **path
     return -1;
 }
 
-// The configuration in a checkpoint; *object is NULL where it has none.
+// The configuration in a checkpoint; *object is NULL if it has none.
 static int parse_config(struct json **object, const struct checkpoint_state *state, const char *path) {
     *object = NULL;
     if (!state->config_json)

@@ -8,7 +8,7 @@
 
 struct capture {
     char text[16384];
-    int status;  // exit status, or -1 where a signal ended it
+    int status;  // exit status, or -1 if a signal ended it
 };
 
 static void capture_run(struct capture *capture, void (*function)(void)) {

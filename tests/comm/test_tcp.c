@@ -101,7 +101,7 @@ TEST(ranks_meet) {
     }
 }
 
-// A visitor of the hub in another process; exits 0 where it was turned away with this reason.
+// A visitor of the hub in another process; exits 0 if it was turned away with this reason.
 static pid_t visit(int rank, int size, const char *token, const char *reason) {
     fflush(NULL);
     pid_t child = fork();

@@ -137,7 +137,7 @@ static void remove_results(void) {
         EXPECT_OK(file_remove_tree(scratch_path(names[i])));
 }
 
-// Runs in a process of its own that dies at the given touch. False where it did not: there are not so many.
+// Runs in a process of its own that dies at the given touch. False if it did not: there are not so many.
 static bool dies_at(struct job *job, int number) {
     pid_t child = fork();
     if (child == 0) {

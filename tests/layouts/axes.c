@@ -125,7 +125,7 @@ static void add_uneven_split(struct buffer *line, int stages, int chunks, bool h
     }
 }
 
-// -1 where there are no such stages.
+// -1 if there are no such stages.
 static int add_stages(struct buffer *line, const struct layout *layout) {
     const int *v = layout->value;
     size_t before = line->length;

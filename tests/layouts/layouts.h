@@ -57,11 +57,11 @@ int64_t layout_global_batch(const struct layout *layout);
 int64_t layout_micro_batch(const struct layout *layout);  // samples of one
 // Roughly how long a layout takes, in some unit.
 int64_t layout_cost(const struct layout *layout);
-// The configuration of a layout; `more` are further flags. -1 where it is not legal, with the reason in
+// The configuration of a layout; `more` are further flags. -1 if it is not legal, with the reason in
 // error_message().
 int layout_config(struct config *config, const struct layout *layout, const char *more);
 
-// All legal layouts of all models. -1 where the flags of a model by itself are not even legal.
+// All legal layouts of all models. -1 if the flags of a model by itself are not even legal.
 int layouts_make(struct layout_list *list);
 void layouts_free(struct layout_list *list);
 // One layout a line, in numbers.

@@ -69,7 +69,7 @@ static double wanted(struct pairs *pairs, const struct layout *layout, int axis)
     return sum;
 }
 
-// Gives a layout its values of the paired axes. False where it is legal with none.
+// Gives a layout its values of the paired axes. False if it is legal with none.
 static bool choose_paired(struct pairs *pairs, struct layout *layout) {
     for (int axis = LAYOUT_PAIRED; axis < LAYOUT_DTYPE; axis++) {
         double most = -1;
@@ -89,7 +89,7 @@ static bool choose_paired(struct pairs *pairs, struct layout *layout) {
     return true;
 }
 
-// Gives the axes [first, end) one of all their combinations of values. False where there is no such number.
+// Gives the axes [first, end) one of all their combinations of values. False if there is no such number.
 static bool take_setting(struct layout *layout, int first, int end, int number) {
     for (int axis = first; axis < end; axis++) {
         layout->value[axis] = number % layout_values((enum layout_axis)axis);
@@ -136,7 +136,7 @@ static bool has_reference(const struct layout_list *list, const struct layout *l
     return false;
 }
 
-// How many pairs a layout brings for its cost, and for that of one rank's run where there is none yet.
+// How many pairs a layout brings for its cost, and for that of one rank's run if there is none yet.
 static double gain(const struct layout_list *list, struct pairs *pairs, const struct layout *layout) {
     struct layout kind = by_kind(layout);
     int found = layout->ranks == 1 ? 0 : new_pairs(pairs, &kind);

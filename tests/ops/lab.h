@@ -204,7 +204,7 @@ static inline struct dropout lab_dropout(struct lab *lab, float rate, int64_t ro
     return dropout;
 }
 
-// The factor of element (row, column) as the contract in ops.h spells it; `site` includes the head where there is one.
+// The factor of element (row, column) as the contract in ops.h spells it; `site` includes the head if there is one.
 static inline double lab_factor(const struct dropout *dropout, int64_t row, int64_t column, uint32_t site) {
     if (dropout->rate == 0)
         return 1;

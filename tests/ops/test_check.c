@@ -6,7 +6,7 @@
 
 static struct device *device;
 
-// Runs `attempt` in a child; true where it died with exit by die() and its message contains the text.
+// Runs `attempt` in a child; true if it died with exit by die() and its message contains the text.
 static void expect_death(void (*attempt)(void), const char *text) {
     int ends[2];
     EXPECT(pipe(ends) == 0);

@@ -42,7 +42,7 @@ static inline float golden_float(const struct golden_model *g, const char *name,
     return value;
 }
 
-// Row `row` of an array of samples, NULL where the family has none.
+// Row `row` of an array of samples, NULL if the family has none.
 static inline const void *golden_row(const struct golden_model *g, const char *name, int64_t row) {
     char *full = memory_printf("data.%s", name);
     const struct safetensors_tensor *found = safetensors_find(&g->file, full);

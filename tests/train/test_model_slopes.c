@@ -94,7 +94,7 @@ static void move(struct lab *lab, const struct param *param, const float *from, 
     free(moved);
 }
 
-// Along its own gradient a parameter changes the loss by the gradient's norm. Returns the relative error, 0 where the
+// Along its own gradient a parameter changes the loss by the gradient's norm. Returns the relative error, 0 if the
 // gradient is too small to be measured (as that of the keys' biases, which is nothing but rounding).
 static double slope_error(struct lab *lab, const struct param *param, const float *gradient) {
     int64_t count = tensor_count(param->value);

@@ -15,7 +15,7 @@ int inputs_expand(struct string_list *files, const struct string_list *names);
 // their paths. What begins with a dot is left out, and links to folders are not followed. None at all is an error.
 int inputs_expand_folders(struct string_list *files, const struct string_list *names, const char *const *endings);
 
-// Their size on disk altogether; 0 where it is not known (standard input, a pipe).
+// Their size on disk altogether; 0 if it is not known (standard input, a pipe).
 uint64_t inputs_bytes(const struct string_list *files);
 
 #endif

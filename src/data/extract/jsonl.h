@@ -26,10 +26,10 @@ struct jsonl_parser {
 void jsonl_parser_init(struct jsonl_parser *parser, const struct jsonl_options *options);
 void jsonl_parser_free(struct jsonl_parser *parser);
 
-// Parses a line: 1 with every key in found, 0 where it is blank, -1 where it is bad; the message has no file and line.
+// Parses a line: 1 with every key in found, 0 if it is blank, -1 if it is bad; the message has no file and line.
 int jsonl_find(struct jsonl_parser *parser, const char *line, size_t length);
 
-// Parses the cursor's line: 1 with every key in found, 0 where the line is to be passed over, -1 on error.
+// Parses the cursor's line: 1 with every key in found, 0 if the line is to be passed over, -1 on error.
 int jsonl_parse(struct jsonl_parser *parser, const struct line_cursor *cursor);
 
 #endif

@@ -20,7 +20,7 @@ struct line_piece {
     uint64_t begin, end;     // bytes of the file's text, decompressed
     uint64_t input_bytes;    // of the file as it is on disk, used up by the end of this piece
     bool too_long;           // one more line follows those in text, longer than the limit
-    struct line_file *file;  // still to be read by line_piece_fill; NULL where the text is there
+    struct line_file *file;  // still to be read by line_piece_fill; NULL if the text is there
 };
 
 struct line_file_options {

@@ -69,7 +69,7 @@ static void make_stream(struct buffer *packed, const struct bzip2_piece *piece) 
     packed->length = (bit + 7) / 8;
 }
 
-// False where libbz2 does not take it.
+// False if libbz2 does not take it.
 static bool decode(struct buffer *plain, struct buffer *packed, const struct bzip2_piece *piece) {
     if (piece->bits < MARK_BITS + 32)
         return false;

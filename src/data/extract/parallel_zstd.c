@@ -49,7 +49,7 @@ struct parallel_zstd {
     ZSTD_DCtx *context;    // for large frames
     struct buffer packed;  // of a large frame: what was read of it last
     size_t packed_used;
-    uint64_t large_at;  // byte of the file that is read next; 0 where no large frame is begun
+    uint64_t large_at;  // byte of the file that is read next; 0 if no large frame is begun
 };
 
 // ---- decompressing ----
@@ -75,7 +75,7 @@ static int damaged(const struct parallel_zstd *zstd, uint64_t position, const ch
                     position, problem);
 }
 
-// Decompresses a small frame: 1, 0 where its text is not small, -1 on error.
+// Decompresses a small frame: 1, 0 if its text is not small, -1 on error.
 static int decode(const struct parallel_zstd *zstd, struct place *place, ZSTD_DCtx *context, struct buffer *packed) {
     const struct zstd_frame *frame = &place->frame;
     struct buffer *plain = &place->plain;
@@ -203,7 +203,7 @@ static void release_oldest(struct parallel_zstd *zstd) {
     zstd->large_at = 0;
 }
 
-// More of a large frame: how many bytes, 0 where it has ended.
+// More of a large frame: how many bytes, 0 if it has ended.
 static int64_t read_large(struct parallel_zstd *zstd, const struct zstd_frame *frame, void *out, size_t capacity) {
     if (zstd->large_at == 0) {
         zstd->context = zstd->context ? zstd->context : new_context();

@@ -13,7 +13,7 @@ enum { PARTS = 4, PART_BYTES = 1 << 20 };
 struct part {
     char *bytes;  // (PART_BYTES)
     size_t count, taken;
-    int64_t status;            // as reader_read has it: above 0 where there are bytes, 0 at the end, -1 on error
+    int64_t status;            // as reader_read has it: above 0 if there are bytes, 0 at the end, -1 on error
     struct error_note *error;  // of the last
     uint64_t input_bytes, memory;
 };

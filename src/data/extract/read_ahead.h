@@ -7,7 +7,7 @@
 
 struct read_ahead;
 
-// Takes the reader over, which nobody else may use any more. NULL where no thread can be started: the reader is the
+// Takes the reader over, which nobody else may use any more. NULL if no thread can be started: the reader is the
 // caller's then, as before.
 struct read_ahead *read_ahead_start(struct reader *reader);
 void read_ahead_close(struct read_ahead *ahead);  // closes the reader too; NULL is fine

@@ -21,7 +21,7 @@ int64_t reader_read(struct reader *reader, void *out, size_t capacity);
 
 // Bytes taken from the file so far, compressed as they are there: for progress.
 uint64_t reader_input_bytes(const struct reader *reader);
-// Bytes that decompressing takes at present; 0 where that is little. It is known once something was read.
+// Bytes that decompressing takes at present; 0 if that is little. It is known once something was read.
 uint64_t reader_memory(const struct reader *reader);
 const char *reader_format(const struct reader *reader);  // "plain", "gzip", …
 

@@ -17,7 +17,7 @@ struct quantity {
     int count;
 };
 
-// "1,234.5", "5+1/2", "3/4", "-2"; false where it is no number.
+// "1,234.5", "5+1/2", "3/4", "-2"; false if it is no number.
 static bool read_value(struct wiki_slice text, double *value, int *decimals) {
     char plain[LONGEST_VALUE];
     size_t length = 0;

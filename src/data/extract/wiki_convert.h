@@ -32,7 +32,7 @@ struct wiki_unit {
     const char *target;  // what it is converted to by default
 };
 
-const struct wiki_unit *wiki_unit_find(struct wiki_slice code);  // NULL where unknown
+const struct wiki_unit *wiki_unit_find(struct wiki_slice code);  // NULL if unknown
 bool wiki_unit_is_temperature(const struct wiki_unit *unit);
 double wiki_unit_change(double value, const struct wiki_unit *from, const struct wiki_unit *to);
 

@@ -197,7 +197,7 @@ int wiki_page_parse(struct wiki_page *page, const struct wiki_site *site, struct
 
 // ---- entities of XML ----
 
-// Resolves the entity at text[0] == '&': appends it and returns its length, or 0 where it is none.
+// Resolves the entity at text[0] == '&': appends it and returns its length, or 0 if it is none.
 static size_t unescape_one(struct buffer *out, struct wiki_slice text) {
     static const struct {
         const char *entity;

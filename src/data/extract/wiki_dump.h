@@ -20,8 +20,8 @@ struct wiki_namespace {
 
 // Made once per file, then only read: threads share it.
 struct wiki_site {
-    char *url;       // "https://en.wikipedia.org/wiki", "" where the header does not say
-    char *language;  // "en", "" where unknown
+    char *url;       // "https://en.wikipedia.org/wiki", "" if the header does not say
+    char *language;  // "en", "" if unknown
     struct wiki_namespace *namespaces;
     int64_t namespace_count;
 };
@@ -29,7 +29,7 @@ struct wiki_site {
 // Everything before the first <page>. Whatever is missing gets the English names and an empty address.
 void wiki_site_parse(struct wiki_site *site, struct wiki_slice header);
 void wiki_site_free(struct wiki_site *site);
-// The number of the namespace that a name stands for, in the language of the site or in English; false where none.
+// The number of the namespace that a name stands for, in the language of the site or in English; false if none.
 bool wiki_site_namespace(const struct wiki_site *site, struct wiki_slice name, int64_t *key);
 
 struct wiki_page {

@@ -109,7 +109,7 @@ static void convert_page(struct extraction *run, struct worker *worker, struct i
     put_json(&item->json, item->batch.site, page->id, worker);
 }
 
-// Reads the next page of the batch: 1, 0 after the last, -1 where it is bad and not to be skipped; a bad one that is
+// Reads the next page of the batch: 1, 0 after the last, -1 if it is bad and not to be skipped; a bad one that is
 // skipped has no text.
 static int next_page(struct extraction *run, struct item *item, size_t *position, struct wiki_page *page) {
     struct wiki_slice xml;

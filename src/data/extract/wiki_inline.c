@@ -9,7 +9,7 @@ struct line {
     const char *at, *end;
     bool after_drop;  // something was left out since the last character
     const char
-        *next_bracket;     // the first ']' from some place on, so that it is looked for once; end where there is none
+        *next_bracket;     // the first ']' from some place on, so that it is looked for once; end if there is none
     const char *link_end;  // the ']' of an external link whose label is being taken
     int64_t apostrophe_to_add;  // offset of a run of quotes that holds an apostrophe, or -1
 };
@@ -25,7 +25,7 @@ static void drop_last(struct line *line, const char *bytes) {
         line->out->length--;
 }
 
-// False where the byte is to be left out as well, being what remains around something that was.
+// False if the byte is to be left out as well, being what remains around something that was.
 static bool tidy(struct line *line, char byte) {
     char last = last_byte(line);
     if (byte == ' ')
@@ -84,7 +84,7 @@ static size_t protocol_length(struct wiki_slice text) {
     return 0;
 }
 
-// [http://… label]: the label stays, a bare one leaves nothing. False where it is only a bracket.
+// [http://… label]: the label stays, a bare one leaves nothing. False if it is only a bracket.
 static bool take_external_link(struct line *line) {
     struct wiki_slice rest = {line->at + 1, (size_t)(line->end - line->at) - 1};
     if (!protocol_length(rest))
@@ -189,7 +189,7 @@ static void take_special(struct line *line) {
 
 // An odd number of bold and of italic marks means that one mark of three is an apostrophe and an italic mark, as in
 // ''Titanic'''s: as in MediaWiki the first after a single letter, else the first after a word, else the first. Returns
-// how far from the end of the line it is, -1 where there is none.
+// how far from the end of the line it is, -1 if there is none.
 static int64_t find_apostrophe(const char *at, const char *end) {
     const char *begin = at;
     int64_t bold = 0, italic = 0, after_letter = -1, after_word = -1, after_space = -1;

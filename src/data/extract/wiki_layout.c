@@ -79,7 +79,7 @@ static bool is_reference_heading(struct wiki_slice title) {
     return false;
 }
 
-// == Title ==: its level, 0 where the line is none.
+// == Title ==: its level, 0 if the line is none.
 static int64_t read_heading(struct wiki_slice line, struct wiki_slice *title) {
     size_t left = 0, right = 0;
     while (left < line.length && line.data[left] == '=')

@@ -52,7 +52,7 @@ static struct wiki_slice pipe_trick(struct wiki_slice target) {
     return wiki_trim(target);
 }
 
-// True where the link is there for its effect and not for its text.
+// True if the link is there for its effect and not for its text.
 static bool leaves_nothing(const struct wiki_context *context, struct wiki_slice target, bool has_label) {
     struct wiki_slice prefix, rest;
     int64_t key;

@@ -88,7 +88,7 @@ static int begin_dump(struct wiki_pages *pages) {
     return 0;
 }
 
-// After the last "</page>" from `from` on, 0 where there is none. Text holds no raw '<', so they are few.
+// After the last "</page>" from `from` on, 0 if there is none. Text holds no raw '<', so they are few.
 static size_t after_last_page(const struct buffer *text, size_t from) {
     size_t end = text->length;
     const char *tag;
@@ -131,7 +131,7 @@ static int end_dump(struct wiki_pages *pages, const struct buffer *rest) {
     return 0;
 }
 
-// Fills the batch from the present dump: 1, or 0 where it holds no further page.
+// Fills the batch from the present dump: 1, or 0 if it holds no further page.
 static int fill_batch(struct wiki_pages *pages, struct wiki_batch *batch) {
     struct buffer swapped = batch->xml;
     batch->xml = pages->tail;

@@ -35,10 +35,10 @@ struct wiki_layout_options {
 };
 void wiki_layout(struct buffer *out, struct wiki_slice text, const struct wiki_layout_options *options);
 
-// One line without its list or heading marks; appends nothing where nothing is left of it.
+// One line without its list or heading marks; appends nothing if nothing is left of it.
 void wiki_inline(struct buffer *out, struct wiki_slice line);
 
-// The character reference at text[0] == '&', with or without a number: its length, 0 where it is none.
+// The character reference at text[0] == '&', with or without a number: its length, 0 if it is none.
 size_t wiki_entity(struct buffer *out, struct wiki_slice text);
 
 #endif

@@ -21,7 +21,7 @@ struct wiki_call {
     int64_t count;
 };
 
-// The value of an argument by name or number, trimmed; empty where there is none. The last of equal names counts.
+// The value of an argument by name or number, trimmed; empty if there is none. The last of equal names counts.
 struct wiki_slice wiki_call_get(const struct wiki_call *call, const char *key);
 bool wiki_call_find(const struct wiki_call *call, struct wiki_slice key, struct wiki_slice *value);
 // "yes", "y", "on", "1" …
@@ -39,7 +39,7 @@ struct wiki_context {
     const struct wiki_context *outside;  // what called it, NULL in the page itself
     struct wiki_slice expanding;         // its name
     int depth;
-    size_t *budget;  // bytes that templates may still add to the page; NULL where there is no store
+    size_t *budget;  // bytes that templates may still add to the page; NULL if there is no store
 };
 
 void wiki_resolve(struct wiki_context *context, struct buffer *out, struct wiki_slice text);
@@ -47,7 +47,7 @@ void wiki_resolve(struct wiki_context *context, struct buffer *out, struct wiki_
 // The parts that wiki_resolve calls, one file each.
 void wiki_link(const struct wiki_context *context, struct buffer *out, struct wiki_slice content);
 void wiki_template(struct wiki_context *context, struct buffer *out, const struct wiki_call *call);
-// {{#if: …}}, {{formatnum: …}}, {{PAGENAME}}; false where the name is none of them.
+// {{#if: …}}, {{formatnum: …}}, {{PAGENAME}}; false if the name is none of them.
 bool wiki_function(const struct wiki_context *context, struct buffer *out, const struct wiki_call *call);
 // A number with commas between thousands.
 void wiki_format_number(struct buffer *out, struct wiki_slice number);

@@ -9,7 +9,7 @@
 enum { MOST_REDIRECTS = 4 };
 
 struct entry {
-    char *name;  // NULL where free
+    char *name;  // NULL if free
     char *body;
     size_t name_length, body_length;
 };
@@ -74,7 +74,7 @@ static void plain_title(struct buffer *out, struct wiki_slice title) {
     }
 }
 
-// The text of the next element of that name from *at on, with what stands before it; false where there is none.
+// The text of the next element of that name from *at on, with what stands before it; false if there is none.
 static bool next_element(struct wiki_slice *rest, const char *name, struct wiki_slice *before,
                          struct wiki_slice *inside) {
     char open[32], close[32];

@@ -15,7 +15,7 @@ void wiki_store_free(struct wiki_store *store);  // NULL is fine
 void wiki_store_add(struct wiki_store *store, struct wiki_slice title, struct wiki_slice text);
 int64_t wiki_store_count(const struct wiki_store *store);
 
-// Appends what the template of that name makes of the call; nothing where there is none or a bound is reached.
+// Appends what the template of that name makes of the call; nothing if there is none or a bound is reached.
 void wiki_store_expand(struct wiki_context *context, struct buffer *out, const struct wiki_call *call);
 
 #endif

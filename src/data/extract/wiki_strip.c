@@ -159,7 +159,7 @@ static int compare_tag(const void *name, const void *tag) {
     return strcmp(name, ((const struct tag *)tag)->name);
 }
 
-// Reads the tag at text[0] == '<'; false where it is none that we know. A '<' ends it: no attribute holds one.
+// Reads the tag at text[0] == '<'; false if it is none that we know. A '<' ends it: no attribute holds one.
 static bool read_tag(const struct stripper *s, const char *text, struct found *found) {
     char name[LONGEST_NAME];
     size_t length = 0;

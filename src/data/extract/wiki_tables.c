@@ -6,7 +6,7 @@
 #include <stdlib.h>
 
 struct table {
-    size_t begin, end;  // end is 0 where it is never closed
+    size_t begin, end;  // end is 0 if it is never closed
 };
 
 struct tables {

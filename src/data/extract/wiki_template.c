@@ -173,7 +173,7 @@ static bool put_family(struct buffer *out, const struct wiki_call *call, const c
 
 // ---- the call ----
 
-// Lower case, '_' as blank, without "Template:"; false where it is too long to be one of ours.
+// Lower case, '_' as blank, without "Template:"; false if it is too long to be one of ours.
 static bool plain_name(struct wiki_slice name, char plain[LONGEST_NAME]) {
     if (name.length > strlen("template:") && strncasecmp(name.data, "template:", strlen("template:")) == 0)
         name = wiki_trim((struct wiki_slice){name.data + strlen("template:"), name.length - strlen("template:")});

@@ -12,7 +12,7 @@ struct wiki_native {
     void (*render)(struct buffer *out, const struct wiki_call *call);
 };
 
-// NULL where the name (lower case) is not known.
+// NULL if the name (lower case) is not known.
 const struct wiki_native *wiki_native_find(const char *name);
 
 void wiki_convert(struct buffer *out, const struct wiki_call *call);

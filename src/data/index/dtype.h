@@ -14,7 +14,7 @@ int64_t index_decode(enum index_dtype dtype, const unsigned char *bytes, int64_t
 // that the dtype cannot hold, count where all are well; where not, out is undefined.
 int64_t index_encode(enum index_dtype dtype, const int32_t *tokens, int64_t count, unsigned char *out);
 
-// Position of the first token outside [0, limit), count where there is none.
+// Position of the first token outside [0, limit), count if there is none.
 int64_t index_find_outside(const int32_t *tokens, int64_t count, int64_t limit);
 
 #endif

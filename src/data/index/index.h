@@ -46,7 +46,7 @@ struct index_writer;
 int index_writer_open(struct index_writer **w, const char *prefix, enum index_dtype dtype);
 // Adds one sequence to the present document; a count of 0 adds nothing. An id that the dtype cannot hold is an error.
 int index_writer_add(struct index_writer *w, const int32_t *tokens, int64_t count);
-// Ends the present document, which is empty where nothing was added.
+// Ends the present document, which is empty if nothing was added.
 int index_writer_end_document(struct index_writer *w);
 // The same as whole runs, for those who bring them in another order than document by document: bytes of .bin in the
 // writer's dtype, lengths of sequences, and where a document ends, as a sequence number. They must agree at the commit.

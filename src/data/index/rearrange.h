@@ -4,7 +4,7 @@
 // order.
 //
 // Several datasets are treated as one whose documents have several parts (preprocess writes one for each key): document
-// i of all of them stays together, and it is a duplicate only where all parts are equal.
+// i of all of them stays together, and it is a duplicate only if all parts are equal.
 //
 // Deduplication keeps the first of equal documents, those with the same sequences of the same tokens. Equal hashes are
 // never believed: the bytes are compared. The shuffle sorts the documents that are left by

@@ -11,7 +11,7 @@
 
 static const double SURPLUS = 0.005;
 
-// False where the text is no number, as Python's float() sees it.
+// False if the text is no number, as Python's float() sees it.
 static bool parse_weight(const char *text, double *weight) {
     char *end;
     *weight = strtod(text, &end);

@@ -9,7 +9,7 @@
 
 void gpt_cache_name(struct index_cache *cache, const struct gpt_options *options, const struct index_reader *reader);
 
-// True where some file of the cache is there, whole or not.
+// True if some file of the cache is there, whole or not.
 bool gpt_cache_exists(const struct index_cache *cache, const struct gpt_shape *shape);
 int gpt_cache_write(const struct index_cache *cache, const struct gpt_shape *shape, const struct gpt_index *index);
 // Maps the arrays into dataset->arrays and proves them: shapes, checksums, every entry in range.

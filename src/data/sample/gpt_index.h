@@ -39,7 +39,7 @@ struct gpt_index {
     void *order;    // uint32_t or int64_t
 };
 
-// requested = 0 stands for one epoch. Fails where there are no tokens or a number outgrows 63 bits.
+// requested = 0 stands for one epoch. Fails if there are no tokens or a number outgrows 63 bits.
 int gpt_shape_make(struct gpt_shape *shape, struct gpt_range range, int64_t seq_length, int64_t requested);
 int64_t gpt_shape_documents(const struct gpt_shape *shape);  // entries of `documents`
 

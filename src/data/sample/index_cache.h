@@ -32,7 +32,7 @@ struct index_cache_array {
 void index_cache_name(struct index_cache *cache, const char *folder, const char *name, struct buffer *description);
 void index_cache_free(struct index_cache *cache);
 
-// True where some array of the cache is there, whole or not.
+// True if some array of the cache is there, whole or not.
 bool index_cache_exists(const struct index_cache *cache, const struct index_cache_array *arrays, int count);
 int index_cache_write(const struct index_cache *cache, const struct index_cache_array *arrays, int count);
 // Maps the arrays and compares their shapes and checksums. On error nothing is left open. That entries are in range is

@@ -55,7 +55,7 @@ int npy_write(const char *path, struct npy_shape shape, const void *data) {
     return file_commit(&writer);
 }
 
-// Reads the header's dictionary. `at` never passes `end`; every function returns false where the text is not as
+// Reads the header's dictionary. `at` never passes `end`; every function returns false if the text is not as
 // expected.
 struct cursor {
     const char *at, *end;

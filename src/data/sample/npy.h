@@ -13,7 +13,7 @@ struct npy_shape {
     enum npy_dtype dtype;
     int dimensions;  // 1 or 2
     int64_t rows;
-    int64_t columns;  // 1 where there is one dimension
+    int64_t columns;  // 1 if there is one dimension
 };
 
 struct npy {

@@ -22,7 +22,7 @@ struct sentence_map {
     uint32_t *rows;  // (count, 3): first sentence, the one after the last, target length
 };
 
-// Fails where no document has a sample, or the index is damaged.
+// Fails if no document has a sample, or the index is damaged.
 int sentence_map_build(struct sentence_map *map, const struct index_reader *reader,
                        const struct sentence_map_options *options);
 void sentence_map_free(struct sentence_map *map);

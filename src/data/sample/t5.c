@@ -31,7 +31,7 @@ static int check_spans(const struct sentence_dataset *dataset, int64_t sample) {
     return 0;
 }
 
-// What a span leaves in the encoder's text ends with its last token, even where a separator stood between its words.
+// What a span leaves in the encoder's text ends with its last token, even if a separator stood between its words.
 static int64_t write_encoder(const struct sentence_dataset *dataset, const int32_t *tokens, int64_t count,
                              int32_t *out) {
     const struct word_mask *mask = &dataset->mask;

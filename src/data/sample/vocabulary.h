@@ -14,7 +14,7 @@ struct sample_vocabulary {
     int32_t bos, eos;          // of a decoder's text
     int64_t sentinel_count;    // <extra_id_0>, …
     int32_t *sentinels;        // (sentinel_count)
-    unsigned char *continues;  // (size) 1 where the token goes on with the word before it (##ing)
+    unsigned char *continues;  // (size) 1 if the token goes on with the word before it (##ing)
 };
 
 void sample_vocabulary_make(struct sample_vocabulary *vocabulary, const struct tokenizer *tokenizer);

@@ -75,7 +75,7 @@ static int64_t draw_length(const struct word_mask *mask, struct mt19937 *random)
     return n + 1;
 }
 
-// The longest run of at most n words from `word` on that the budget still holds; empty where there is none.
+// The longest run of at most n words from `word` on that the budget still holds; empty if there is none.
 static struct word_span fit_run(const struct word_mask *mask, int64_t word, int64_t n, double left) {
     struct word_span span = {mask->words[word], mask->words[word]};
     for (; n > 0; n--) {

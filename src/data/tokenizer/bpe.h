@@ -56,7 +56,7 @@ static inline size_t bpe_pair_slot(const struct bpe *bpe, int32_t left, int32_t 
     return (size_t)(key * 0x9E3779B97F4A7C15u >> bpe->pair_shift);
 }
 
-// The merge of two neighbours, NULL where there is none.
+// The merge of two neighbours, NULL if there is none.
 static inline const struct bpe_pair *bpe_pair_find(const struct bpe *bpe, int32_t left, int32_t right) {
     for (size_t slot = bpe_pair_slot(bpe, left, right);; slot = (slot + 1) & bpe->pair_mask) {
         const struct bpe_pair *pair = &bpe->pairs[slot];

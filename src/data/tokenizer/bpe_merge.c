@@ -1,7 +1,7 @@
 // Merging one piece. Short pieces, which nearly all are, sit in arrays on the stack that are scanned for the lowest
 // rank; long ones are a linked list with a heap of candidate pairs, so that no input takes quadratic time. Both do the
 // same: a round takes the lowest rank there is and merges every occurrence of its pair from left to right. Pairs that
-// come about in a round wait for the next one, even where a strange merge file ranks them lower.
+// come about in a round wait for the next one, even if a strange merge file ranks them lower.
 #include "data/tokenizer/bpe.h"
 #include "base/error.h"
 #include "base/memory.h"
@@ -126,7 +126,7 @@ void bpe_scratch_free(struct bpe_scratch *scratch) {
     *scratch = (struct bpe_scratch){0};
 }
 
-// Adds the pair that begins at node to a list, where it can be merged.
+// Adds the pair that begins at node to a list, if it can be merged.
 static void note_candidate(const struct bpe *bpe, const struct bpe_node *nodes, int32_t node,
                            struct bpe_candidate *later, size_t *count) {
     if (node < 0 || nodes[node].next < 0)
@@ -136,7 +136,7 @@ static void note_candidate(const struct bpe *bpe, const struct bpe_node *nodes, 
         later[(*count)++] = (struct bpe_candidate){rank, node};
 }
 
-// Merges the pair at a candidate's node. False where the node or its neighbour has changed since it was found.
+// Merges the pair at a candidate's node. False if the node or its neighbour has changed since it was found.
 static bool merge_candidate(const struct bpe *bpe, struct bpe_node *nodes, struct bpe_candidate candidate) {
     struct bpe_node *left = &nodes[candidate.node];
     if (left->id < 0 || left->next < 0)

@@ -13,7 +13,7 @@ enum { BYTE_MAP_CHARACTERS = 324 };  // 256 + 68: all mapped characters are belo
 
 struct byte_map {
     uint16_t character[256];            // of a byte
-    int16_t byte[BYTE_MAP_CHARACTERS];  // of a character; -1 where it stands for none
+    int16_t byte[BYTE_MAP_CHARACTERS];  // of a character; -1 if it stands for none
     unsigned char in_order[256];        // byte number n in the order of the characters
 };
 

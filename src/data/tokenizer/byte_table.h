@@ -21,7 +21,7 @@ void byte_table_free(struct byte_table *table);
 int byte_table_add(struct byte_table *table, const void *bytes, size_t length, int32_t id);
 // Adds a string, or gives the one that is there another id.
 void byte_table_set(struct byte_table *table, const void *bytes, size_t length, int32_t id);
-// Id of a string, -1 where it is not there.
+// Id of a string, -1 if it is not there.
 int32_t byte_table_find(const struct byte_table *table, const void *bytes, size_t length);
 
 #endif

@@ -42,7 +42,7 @@ void charsmap_free(struct charsmap *map) {
     *map = (struct charsmap){0};
 }
 
-// Takes the step by a byte from unit *at; false where there is none.
+// Takes the step by a byte from unit *at; false if there is none.
 static bool step(const struct charsmap *map, uint32_t *at, unsigned char byte) {
     uint32_t next = *at ^ distance(map->units[*at]) ^ byte;
     if (next >= map->unit_count || (map->units[next] & (1u << 31 | 0xFF)) != byte)

@@ -26,7 +26,7 @@ int32_t fairseq_dictionary_append(struct fairseq_dictionary *dictionary, const c
 
 // Whether Python's split takes a character for a blank.
 bool fairseq_is_blank(uint32_t character);
-// The next word of text at or after *at, cut at blanks: false where there is none.
+// The next word of text at or after *at, cut at blanks: false if there is none.
 bool fairseq_next_word(const char *text, size_t length, size_t *at, size_t *word_length);
 
 // Counts the words of a text.

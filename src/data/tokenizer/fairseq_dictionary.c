@@ -65,7 +65,7 @@ static struct line next_line(const char **at, const char *end) {
     return line;
 }
 
-// Takes what stands after the last blank off a line; false where there is none.
+// Takes what stands after the last blank off a line; false if there is none.
 static bool cut_field(struct line *line, struct line *field) {
     size_t at = line->length;
     while (at > 0 && line->text[at - 1] != ' ')

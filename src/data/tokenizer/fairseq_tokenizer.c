@@ -20,7 +20,7 @@ struct fairseq_model {
     struct fairseq_dictionary dictionary;
     struct bpe *bpe;  // NULL: words
     int32_t *of_bpe;  // (bpe->vocab_size) dictionary's id of one of the BPE's
-    int32_t *bpe_of;  // (dictionary.size) the other way, -1 where there is none
+    int32_t *bpe_of;  // (dictionary.size) the other way, -1 if there is none
     struct unicode_table *table;
 };
 

@@ -133,7 +133,7 @@ struct hf {
 
     struct hf_added *added;
     int64_t added_count;
-    struct trie raw_trie, normal_trie;  // values are indices of added; size 0 where there are none
+    struct trie raw_trie, normal_trie;  // values are indices of added; size 0 if there are none
     struct hf_starts raw_starts, normal_starts;
 
     struct hf_normalizer_step *normalizers;
@@ -149,13 +149,13 @@ struct hf {
     struct bpe bpe;
     bool byte_fallback, fuse_unknown, ignore_merges, drops_unknown;
     bool cuts_at_mark;         // no merge has U+2581 after another character: words can be cut before it
-    int32_t byte_tokens[256];  // <0x00>…, -1 where there is none
+    int32_t byte_tokens[256];  // <0x00>…, -1 if there is none
     bool has_byte_tokens;
     struct hf_string prefix, suffix;  // of pieces inside a word, and at its end
     struct wordpiece wordpiece;
     struct trie wordpiece_trie;
     struct unigram unigram;
-    int32_t unknown;  // -1 where there is none
+    int32_t unknown;  // -1 if there is none
 
     bool is_bert;  // the whole way is BERT's: bert_encode does it
     struct bert bert;

@@ -58,7 +58,7 @@ static bool may_start_in_block(const struct hf_starts *starts, const unsigned ch
     return any;
 }
 
-// The first place at or after `at` where an added token may begin; length where there is none.
+// The first place at or after `at` where an added token may begin; length if there is none.
 static size_t next_start(const struct hf_starts *starts, const char *text, size_t length, size_t at) {
     const unsigned char *bytes = (const unsigned char *)text;
     while (at < length) {

@@ -92,7 +92,7 @@ static int hex_digit(char c) {
                                   : -1;
 }
 
-// The byte of "<0x41>", -1 where it is none.
+// The byte of "<0x41>", -1 if it is none.
 static int byte_of(struct hf_string token) {
     if (token.length != 6 || memcmp(token.text, "<0x", 3) != 0 || token.text[5] != '>')
         return -1;

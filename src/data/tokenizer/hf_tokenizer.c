@@ -25,7 +25,7 @@ static int32_t find_token(const struct hf *hf, const char *name, size_t length) 
     return byte_table_find(&hf->vocab, name, length);
 }
 
-// "eos_token": "</s>" or {"content": "</s>", …}. -1 where the configuration has none that is a token.
+// "eos_token": "</s>" or {"content": "</s>", …}. -1 if the configuration has none that is a token.
 static int32_t configured_end(const struct hf *hf, const char *path) {
     struct json *root;
     if (!file_exists(path))

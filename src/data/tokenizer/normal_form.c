@@ -31,7 +31,7 @@ static bool is_hangul_syllable(uint32_t c) {
     return c >= HANGUL_S && c < HANGUL_S + HANGUL_L_COUNT * HANGUL_V_COUNT * HANGUL_T_COUNT;
 }
 
-// Writes the full decomposition of a character; returns its length, 1 where it is the character itself.
+// Writes the full decomposition of a character; returns its length, 1 if it is the character itself.
 static size_t decompose(uint32_t c, bool compatible, uint32_t out[LONGEST_DECOMPOSITION]) {
     int boundary = 0;
     utf8proc_int32_t decomposed[LONGEST_DECOMPOSITION];
@@ -102,7 +102,7 @@ void normal_form_pairs_free(struct normal_form_pairs *pairs) {
     free(pairs);
 }
 
-// The character that two compose to, 0 where there is none.
+// The character that two compose to, 0 if there is none.
 static uint32_t compose(const struct normal_form_pairs *pairs, uint32_t first, uint32_t second) {
     if (first >= HANGUL_L && first < HANGUL_L + HANGUL_L_COUNT && second >= HANGUL_V &&
         second < HANGUL_V + HANGUL_V_COUNT)

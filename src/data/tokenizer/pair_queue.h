@@ -40,7 +40,7 @@ void pair_queue_add(struct pair_queue *queue, int32_t left, int32_t right, int64
 void pair_queue_remove(struct pair_queue *queue, int32_t left, int32_t right, int64_t weight);
 // Puts the pairs that were added to since the last call into the queue.
 void pair_queue_refresh(struct pair_queue *queue);
-// Takes out the most frequent pair, ties by the smaller (left, right). False where none is left that occurs at all. The
+// Takes out the most frequent pair, ties by the smaller (left, right). False if none is left that occurs at all. The
 // caller frees pair->places, and says with pair_queue_settle that all occurrences are merged.
 bool pair_queue_pop(struct pair_queue *queue, struct pair *pair);
 void pair_queue_settle(struct pair_queue *queue, int32_t left, int32_t right);

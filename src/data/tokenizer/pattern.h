@@ -31,7 +31,7 @@ struct pattern_match {
     size_t begin, end;
 };
 
-// The first match that begins at or after *from: 1 and the match, 0 where there is none, -1 where matching takes too
+// The first match that begins at or after *from: 1 and the match, 0 if there is none, -1 where matching takes too
 // many steps.
 int pattern_find(const struct pattern *pattern, struct pattern_scratch *scratch, const unsigned char *text,
                  size_t length, size_t from, struct pattern_match *match);

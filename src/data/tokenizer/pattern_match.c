@@ -89,7 +89,7 @@ static void push(struct pattern_scratch *scratch, struct pattern_place place) {
     scratch->places[scratch->count++] = place;
 }
 
-// Begins a run: false where there are too few characters. Moves *at over those it takes.
+// Begins a run: false if there are too few characters. Moves *at over those it takes.
 static bool begin_run(const struct pattern *pattern, struct pattern_scratch *scratch, int32_t here, struct text text,
                       size_t *at) {
     const struct pattern_instruction *run = &pattern->program[here];
@@ -111,7 +111,7 @@ static bool begin_run(const struct pattern *pattern, struct pattern_scratch *scr
     return true;
 }
 
-// Comes back to a run: one character less, or lazily one more. False where that cannot be.
+// Comes back to a run: one character less, or lazily one more. False if that cannot be.
 static bool resume_run(const struct pattern *pattern, struct pattern_scratch *scratch, struct pattern_place place,
                        struct text text, size_t *at) {
     const struct pattern_instruction *run = &pattern->program[place.instruction];
@@ -143,7 +143,7 @@ static int run_part(const struct pattern *pattern, struct pattern_scratch *scrat
     return matched;
 }
 
-// One instruction other than END, SPLIT and JUMP at *at: 1 where it holds, *at moved.
+// One instruction other than END, SPLIT and JUMP at *at: 1 if it holds, *at moved.
 static int run_instruction(const struct pattern *pattern, struct pattern_scratch *scratch, struct text text,
                            int32_t here, size_t *at) {
     const struct pattern_instruction *instruction = &pattern->program[here];
@@ -172,7 +172,7 @@ static int run_instruction(const struct pattern *pattern, struct pattern_scratch
     }
 }
 
-// Runs from an instruction to END: 1 and where it ended, 0 where nothing matches.
+// Runs from an instruction to END: 1 and where it ended, 0 if nothing matches.
 static int run_program(const struct pattern *pattern, struct pattern_scratch *scratch, struct text text, int32_t here,
                        size_t *at) {
     const size_t bottom = scratch->count;

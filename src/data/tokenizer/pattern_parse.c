@@ -160,7 +160,7 @@ static int parse_count(struct pattern_parser *parser, int32_t *count) {
     return 0;
 }
 
-// Parses a repetition: 1 where there is one.
+// Parses a repetition: 1 if there is one.
 static int parse_repeat(struct pattern_parser *parser, struct pattern_node *repeat) {
     bool braces = false;
     *repeat = (struct pattern_node){.kind = NODE_REPEAT, .max = -1};

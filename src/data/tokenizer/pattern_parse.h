@@ -17,7 +17,7 @@ enum pattern_node_kind {
 
 struct pattern_node {
     enum pattern_node_kind kind;
-    int32_t first, next;  // child and sibling, -1 where there is none
+    int32_t first, next;  // child and sibling, -1 if there is none
     int32_t value;
     int32_t min, max;  // of a repetition; max < 0: any number
     enum pattern_greed greed;
@@ -52,7 +52,7 @@ int pattern_set_add_character(const struct pattern_parser *parser, struct patter
 
 // Parses one character of the text, an escape for one included; [ ] ( ) and so on are the caller's.
 int pattern_parse_character(struct pattern_parser *parser, uint32_t *character);
-// Parses \s, \p{L} and the like into a set: 1 where one stands there, else 0 and nothing is consumed.
+// Parses \s, \p{L} and the like into a set: 1 if one stands there, else 0 and nothing is consumed.
 int pattern_parse_class(struct pattern_parser *parser, struct pattern_set *set);
 // Parses what stands after [.
 int pattern_parse_brackets(struct pattern_parser *parser, int32_t *set);

@@ -105,7 +105,7 @@ int pattern_parse_character(struct pattern_parser *parser, uint32_t *character) 
 
 // ---- classes ----
 
-// The set of a general category or of a group of them, 0 where the name is neither.
+// The set of a general category or of a group of them, 0 if the name is neither.
 static uint32_t category_by_name(const char *name, size_t length) {
     static const char categories[] = "CnLuLlLtLmLoMnMcMeNdNlNoPcPdPsPePiPfPoSmScSkSoZsZlZpCcCfCo";
     static const struct {

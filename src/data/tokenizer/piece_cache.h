@@ -48,7 +48,7 @@ static inline uint32_t piece_cache_place(struct word_key key, int bits) {
     return (uint32_t)(mixed >> (64 - bits));
 }
 
-// The entry of a key that is not in its own bucket; NULL where it is not in the next ones either.
+// The entry of a key that is not in its own bucket; NULL if it is not in the next ones either.
 const struct piece_entry *piece_cache_find_next(struct piece_cache *cache, uint32_t place, struct word_key key);
 
 // Keeps ids[0…count) for a key that was not found.

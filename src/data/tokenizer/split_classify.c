@@ -36,7 +36,7 @@ static inline uint64_t all_if(uint32_t set, enum unicode_category category) {
     return -(uint64_t)(set >> category & 1);
 }
 
-// The classes of the characters that begin in block i; false where they make it hard.
+// The classes of the characters that begin in block i; false if they make it hard.
 static bool add_characters(struct split_chunk *chunk, const struct split_needs *needs, int i, struct carried *carried) {
     struct split_block *block = &chunk->blocks[i];
     size_t base = (size_t)i * SPLIT_BLOCK;

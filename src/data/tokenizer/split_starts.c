@@ -27,7 +27,7 @@ static inline uint64_t last_blanks(const struct split_block *block, const struct
     return block->blanks & ~block->tails & ~goes_on;
 }
 
-// Length of the contraction at byte `at`, an apostrophe; 0 where there is none.
+// Length of the contraction at byte `at`, an apostrophe; 0 if there is none.
 static inline size_t contraction_at(const struct split_chunk *chunk, size_t at, bool any_case) {
     return split_contraction(chunk->text + at, chunk->length - at, any_case);
 }

@@ -73,7 +73,7 @@ static size_t contraction(const struct view *view, size_t at, bool any_case) {
 
 // ---- words ----
 
-// [CAPITALS]*[SMALLS]+ from `at`: the end, 0 where it does not match. Where no small letter follows the capitals,
+// [CAPITALS]*[SMALLS]+ from `at`: the end, 0 if it does not match. Where no small letter follows the capitals,
 // they end with the last one that counts as small too.
 static size_t small_word(const struct view *view, size_t at) {
     size_t bytes, both_end = 0;
@@ -88,7 +88,7 @@ static size_t small_word(const struct view *view, size_t at) {
     return both_end;
 }
 
-// The words of SPLIT_WORDS_CASE, 0 where none stands here. `first` is the set and `bytes` the length of the first
+// The words of SPLIT_WORDS_CASE, 0 if none stands here. `first` is the set and `bytes` the length of the first
 // character. A mark can be the character before a word or its first one: the former is tried first, both for
 // [CAPITALS]*[SMALLS]+, then both for [CAPITALS]+[SMALLS]*.
 static size_t case_word(const struct view *view, uint32_t first, size_t bytes) {
@@ -126,7 +126,7 @@ static size_t number(const struct view *view, int most_digits) {
     return at;
 }
 
-// ␣?[^\s\p{L}\p{N}]+ and what may follow; 0 where it does not match.
+// ␣?[^\s\p{L}\p{N}]+ and what may follow; 0 if it does not match.
 static size_t others(const struct split_rules *rules, const struct view *view) {
     size_t begin = view->text[0] == ' ', end = skip(view, begin, OTHERS);
     if (end == begin)
@@ -154,7 +154,7 @@ static size_t blanks(const struct split_rules *rules, const struct view *view) {
     return at == view->length || last == 0 ? at : last;
 }
 
-// ␣?\p{L}+|␣?\p{N}+|␣?[^\s\p{L}\p{N}]+: a blank, then the longest run of one class; 0 where a blank follows.
+// ␣?\p{L}+|␣?\p{N}+|␣?[^\s\p{L}\p{N}]+: a blank, then the longest run of one class; 0 if a blank follows.
 static size_t blank_word(const struct view *view) {
     size_t begin = view->text[0] == ' ', bytes;
     if (begin == view->length)

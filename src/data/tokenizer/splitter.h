@@ -44,7 +44,7 @@ struct split_pattern {
 // The rules of "gpt2".
 extern const struct split_rules split_rules_gpt2;
 
-// A known pattern by its name or its text; NULL where there is none.
+// A known pattern by its name or its text; NULL if there is none.
 const struct split_pattern *split_pattern_by_name(const char *name);
 const struct split_pattern *split_pattern_by_text(const char *text, size_t length);
 
@@ -60,7 +60,7 @@ size_t split_text(const struct split_rules *rules, const struct unicode_table *t
 // Whether a byte is ASCII and neither a letter, a digit nor a blank.
 bool split_is_ascii_other(unsigned char byte);
 
-// Length of the contraction that the text begins with, 0 where it begins with none.
+// Length of the contraction that the text begins with, 0 if it begins with none.
 size_t split_contraction(const unsigned char *text, size_t length, bool any_case);
 
 // The first pieces of text[0…length), length > 0: as many as are found at once, at least one and at most SPLIT_MOST.

@@ -32,7 +32,7 @@ struct spm_bpe_node {
 };
 
 struct spm_bpe_history {
-    int32_t left, right;  // symbols; -1 where there is nothing
+    int32_t left, right;  // symbols; -1 if there is nothing
 };
 
 void spm_bpe_scratch_free(struct spm_bpe_scratch *scratch) {

@@ -20,7 +20,7 @@ struct spm_bpe {
     int32_t *symbol_ids;       // (symbol count): the id each is written as; unknown_id where it has none
     int32_t *symbol_lengths;   // (symbol count): bytes
     uint32_t *ranks;           // (piece_count): 0 for the highest score, equal for equal scores
-    bool *is_unused;           // (piece_count), NULL where no piece is of that type
+    bool *is_unused;           // (piece_count), NULL if no piece is of that type
     struct spm_pair *pairs;    // hash table
     int pair_shift;            // 64 less the bits of an index
     struct trie user_defined;  // texts that are one symbol and never merge; values are ids

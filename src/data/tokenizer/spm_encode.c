@@ -90,7 +90,7 @@ static void append_word(const struct spm_encoder *encoder, const int32_t *ids, i
 
 // ---- words ----
 
-// The entry of a word, NULL where there is none. Of the two in a bucket the one used last is put first, so that a new
+// The entry of a word, NULL if there is none. Of the two in a bucket the one used last is put first, so that a new
 // word takes the place of the other.
 static inline const struct word_entry *find_entry(const struct spm_word *word) {
     if (!word->bucket)
@@ -209,7 +209,7 @@ static void learn_unigram_word(struct spm_encoder *encoder, const struct spm_wor
     word_cache_add(word->bucket, word->key, ids, WORD_CACHE_MAX_IDS);
 }
 
-// Appends a remembered word; false where the sum has grown too large for it.
+// Appends a remembered word; false if the sum has grown too large for it.
 static bool append_unigram_entry(struct spm_encoder *encoder, const struct word_entry *entry, struct token_list *out) {
     float largest;
     memcpy(&largest, &entry->ids[UNIGRAM_IDS], sizeof largest);

@@ -13,7 +13,7 @@ enum spm_model_type { SPM_UNIGRAM = 1, SPM_BPE, SPM_WORD, SPM_CHAR };
 
 // Bytes of the file.
 struct spm_text {
-    const char *data;  // not ended by a NUL; NULL where the field is absent
+    const char *data;  // not ended by a NUL; NULL if the field is absent
     size_t length;
 };
 

@@ -19,20 +19,20 @@ struct spm_model {
     struct buffer bytes;  // the file
     struct spm_file file;
     int32_t unknown_id;
-    int32_t bos_id, eos_id, pad_id;  // -1 where the model has none
+    int32_t bos_id, eos_id, pad_id;  // -1 if the model has none
     int32_t byte_ids[256];           // with byte fallback
     struct spm_normaliser normaliser;
     struct spm_normaliser denormaliser;
     bool has_denormaliser;
     struct trie reserved;      // folded texts of control, unknown and byte pieces
     struct buffer folded;      // texts of pieces as they occur in normalised text
-    struct spm_piece *pieces;  // (piece_count) with folded texts; data NULL where it cannot occur
+    struct spm_piece *pieces;  // (piece_count) with folded texts; data NULL if it cannot occur
     // One of these, by file.model_type.
     struct unigram unigram;
     struct spm_bpe bpe;
     struct trie whole;              // word and character models: texts to ids
     struct trie user_defined;       // character models
-    unsigned char cuts[SPM_PAIRS];  // 1 where no piece has the one byte before the other; see spm_words.h
+    unsigned char cuts[SPM_PAIRS];  // 1 if no piece has the one byte before the other; see spm_words.h
     bool is_cut;
     bool is_raw;        // well-formed text needs no normaliser, except for its first word
     double most_score;  // unigram: no score is further from 0

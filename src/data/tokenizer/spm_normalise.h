@@ -37,7 +37,7 @@ void spm_normaliser_free(struct spm_normaliser *normaliser);
 // Appends the normalised text. Ill-formed bytes become U+FFFD, one by one.
 void spm_normalise(const struct spm_normaliser *normaliser, const char *text, size_t length, struct buffer *out);
 
-// Appends text with every U+2581 as a blank. False where it has a blank already, which then could not be told apart.
+// Appends text with every U+2581 as a blank. False if it has a blank already, which then could not be told apart.
 bool spm_fold(const char *text, size_t length, struct buffer *out);
 
 // SentencePiece's search for user-defined symbols: the longest of the first 64 that text begins with; length 0 for

@@ -96,7 +96,7 @@ void spm_specials_free(struct spm_specials *specials) {
     *specials = (struct spm_specials){0};
 }
 
-// The special token at the beginning of text that was added first, -1 where none stands there.
+// The special token at the beginning of text that was added first, -1 if none stands there.
 static int32_t match(const struct trie *trie, const char *text, size_t length) {
     int32_t first = -1, node = TRIE_ROOT;
     for (size_t i = 0; i < length; i++) {

@@ -17,7 +17,7 @@ struct spm_specials {
     struct spm_special *items;  // in the order they were added, which decides between two at one place
     int64_t count;
     struct trie trie;         // texts to indices
-    int first_byte;           // of all of them; -1 where they differ
+    int first_byte;           // of all of them; -1 if they differ
     int32_t *by_id;           // (vocab_size): index of the special token, -1 for a piece that is none
     int32_t vocab_size;       // pieces and added tokens
     int32_t end_of_document;  // id of <EOD>
@@ -27,7 +27,7 @@ int spm_specials_create(struct spm_specials *specials, const struct spm_model *m
                         const char *name);
 void spm_specials_free(struct spm_specials *specials);
 
-// The first special token in text[0…length): where it begins, or length where there is none, and its index.
+// The first special token in text[0…length): where it begins, or length if there is none, and its index.
 size_t spm_specials_find(const struct spm_specials *specials, const char *text, size_t length, int32_t *index);
 
 #endif

@@ -26,7 +26,7 @@ struct spm_word {
 struct spm_words {
     const unsigned char *text;
     size_t length;
-    const unsigned char *is_cut;  // (SPM_PAIRS) 1 where a word may end between the two
+    const unsigned char *is_cut;  // (SPM_PAIRS) 1 if a word may end between the two
     const struct word_cache *cache;
     size_t begin;  // of the word that is not handed out yet
     size_t at;     // the next place to look at: before text[at]

@@ -24,7 +24,7 @@ struct tiktoken_model {
     struct split_rules rules;
     struct unicode_table *table;
     struct byte_table specials;
-    struct trie special_trie;  // empty where specials are ordinary text
+    struct trie special_trie;  // empty if specials are ordinary text
     bool begins_special[256];  // which bytes one begins with
 };
 

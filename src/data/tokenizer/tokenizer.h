@@ -38,7 +38,7 @@ void tokenizer_free(struct tokenizer *tokenizer);  // NULL is fine
 
 const char *tokenizer_type(const struct tokenizer *tokenizer);
 int64_t tokenizer_vocab_size(const struct tokenizer *tokenizer);  // every id is below it; unpadded
-int32_t tokenizer_eod(const struct tokenizer *tokenizer);         // the id that ends a document; -1 where none does
+int32_t tokenizer_eod(const struct tokenizer *tokenizer);         // the id that ends a document; -1 if none does
 
 // Appends the bytes that the ids stand for. An id without a token is an error, and then nothing is appended.
 int tokenizer_decode(const struct tokenizer *tokenizer, const int32_t *ids, int64_t count, struct buffer *out);
@@ -50,7 +50,7 @@ const char *tokenizer_token(const struct tokenizer *tokenizer, int32_t id, size_
 struct tokenizer_encoder;
 
 // The tokenizer must outlive its encoders. Memory of an encoder is bounded: up to 20 MiB for its caches, and what the
-// longest piece of text needs that cannot be split. Fails where this build lacks what encoding needs, while opening and
+// longest piece of text needs that cannot be split. Fails if this build lacks what encoding needs, while opening and
 // decoding work: training and generating want no more than those.
 int tokenizer_encoder_create(struct tokenizer_encoder **encoder, const struct tokenizer *tokenizer);
 void tokenizer_encoder_free(struct tokenizer_encoder *encoder);  // NULL is fine

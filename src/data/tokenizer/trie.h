@@ -9,12 +9,12 @@
 
 struct trie_unit {
     int32_t base;
-    int32_t parent;  // -1 where no node is
+    int32_t parent;  // -1 if no node is
 };
 
 struct trie {
     struct trie_unit *units;
-    int32_t *values;  // of the string that ends at a node, -1 where none does
+    int32_t *values;  // of the string that ends at a node, -1 if none does
     int64_t size;     // units
 };
 
@@ -31,13 +31,13 @@ enum { TRIE_ROOT = 0 };
 void trie_build(struct trie *trie, struct trie_key *keys, int64_t count);
 void trie_free(struct trie *trie);
 
-// The node after one more byte, -1 where no string goes on so.
+// The node after one more byte, -1 if no string goes on so.
 static inline int32_t trie_step(const struct trie *trie, int32_t node, unsigned char byte) {
     int32_t next = trie->units[node].base + byte;
     return trie->units[next].parent == node ? next : -1;
 }
 
-// The value of a whole string, -1 where it is none.
+// The value of a whole string, -1 if it is none.
 int32_t trie_find(const struct trie *trie, const char *text, size_t length);
 
 struct trie_match {

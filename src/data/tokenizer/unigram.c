@@ -10,7 +10,7 @@
 struct unigram_node {
     double score;   // of the best way to here
     double gap;     // to the second best last step
-    int32_t begin;  // of the last piece; -1 where no way leads here
+    int32_t begin;  // of the last piece; -1 if no way leads here
     int32_t id;
 };
 

@@ -28,7 +28,7 @@ int vocabulary_read_json(struct vocabulary *vocabulary, const char *path);
 int vocabulary_parse_json(struct vocabulary *vocabulary, const char *text, size_t length, const char *name);
 void vocabulary_free(struct vocabulary *vocabulary);
 
-// Id of a string, -1 where it is no token.
+// Id of a string, -1 if it is no token.
 int32_t vocabulary_find(const struct vocabulary *vocabulary, const char *string, size_t length);
 // String of an id in [0, size), NUL-terminated; NULL and length 0 for a hole.
 const char *vocabulary_string(const struct vocabulary *vocabulary, int32_t id, size_t *length);

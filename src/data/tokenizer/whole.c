@@ -27,7 +27,7 @@ static const struct known files[] = {
     {"RoBERTa's dict.txt", 603290, {0x3E9FAE90, 0xF6D74CCE, 0xA5B53001, 0x9C6DDDF2, 0xF73FB55C, 0xBB9049A9}},
 };
 
-// The smallest known file that the text is the beginning of; NULL where there is none, or where the text is all of one,
+// The smallest known file that the text is the beginning of; NULL if there is none, or where the text is all of one,
 // with or without the last line end.
 static const struct known *find_longer(const char *text, size_t length) {
     int head = HEADS - 1;

@@ -52,7 +52,7 @@ static inline struct word_bucket *word_cache_bucket(const struct word_cache *cac
     return &cache->buckets[hash >> (64 - WORD_CACHE_BUCKET_BITS)];
 }
 
-// The entry of a key, NULL where it is not there.
+// The entry of a key, NULL if it is not there.
 static inline const struct word_entry *word_cache_find(const struct word_bucket *bucket, struct word_key key) {
     for (int i = 0; i < 2; i++)
         if (bucket->entries[i].key.low == key.low && bucket->entries[i].key.high == key.high)

@@ -23,7 +23,7 @@ struct word_table {
 };
 
 void word_table_free(struct word_table *table);
-// The word's entry, new with value 0 where it was not there. Valid until the next call.
+// The word's entry, new with value 0 if it was not there. Valid until the next call.
 struct word *word_table_get(struct word_table *table, const unsigned char *bytes, size_t length);
 // Adds the values of all words of `from`.
 void word_table_add(struct word_table *table, const struct word_table *from);

@@ -17,8 +17,8 @@
 
 struct wordpiece {
     const struct trie *trie;  // of the tokens as they are written; not owned
-    int32_t continued;        // node of the prefix; -1 where no token has it
-    int32_t unknown;          // id of [UNK]; -1 where there is none, and then an unknown word is an error
+    int32_t continued;        // node of the prefix; -1 if no token has it
+    int32_t unknown;          // id of [UNK]; -1 if there is none, and then an unknown word is an error
     int64_t most_chars;       // of a word
 };
 

@@ -57,7 +57,7 @@ static inline struct cpu_range attention_within(struct cpu_range seen, int64_t f
     return (struct cpu_range){start, end};
 }
 
-// The relative bias of a query's score with key 0; later keys follow. NULL where there is none.
+// The relative bias of a query's score with key 0; later keys follow. NULL if there is none.
 static inline const float *attention_bias_row(const struct attention_rules *rules, int64_t head, int64_t query) {
     const struct tensor *bias = &rules->mask->relative_bias;
     return bias->data ? (const float *)bias->data + head * bias->shape[1] + rules->query_count - 1 - query : NULL;

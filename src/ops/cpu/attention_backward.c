@@ -188,7 +188,7 @@ static void pack_keys(const struct op_attention_backward *op, struct backward_ti
     block_pack_right(&tile->keys_turned, &key_block, tile->kernel);
 }
 
-// What the queries see of [first_key, first_key + keys): how far the furthest of them, 0 where none sees any.
+// What the queries see of [first_key, first_key + keys): how far the furthest of them, 0 if none sees any.
 static int64_t tile_keys(const struct backward_place *at, int64_t keys) {
     int64_t most = 0;
     // Without a mask later queries never see less.

@@ -1,5 +1,5 @@
 // Products of small blocks inside one task, as attention is made of: operands are packed by hand, once for several
-// products where they can be, and multiplied by the micro-kernel. Where there is none, by OpenBLAS. Private to ops/cpu.
+// products where they can be, and multiplied by the micro-kernel. If there is none, by OpenBLAS. Private to ops/cpu.
 #ifndef OPS_CPU_BLOCK_H
 #define OPS_CPU_BLOCK_H
 

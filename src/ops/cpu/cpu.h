@@ -19,7 +19,7 @@ struct cpu_device {
     size_t wide_bytes;
 };
 
-// The best micro-kernel for a dtype; NULL where there is none, and OpenBLAS does the work.
+// The best micro-kernel for a dtype; NULL if there is none, and OpenBLAS does the work.
 const struct cpu_kernel *cpu_kernel(const struct device *device, enum dtype dtype);
 
 // Runs task(context, 0…count-1) on the device's threads and returns when all are done.

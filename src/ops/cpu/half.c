@@ -53,7 +53,7 @@ static struct tensor widened(const struct tensor *t, void *memory) {
     return wide;
 }
 
-// Puts fp32 tensors in the place of 16-bit ones; false where there are none.
+// Puts fp32 tensors in the place of 16-bit ones; false if there are none.
 static bool widen(struct device *device, void *op, const struct field *fields, size_t count) {
     struct cpu_device *cpu = (struct cpu_device *)device;
     size_t bytes = 0;

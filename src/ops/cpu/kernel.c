@@ -29,7 +29,7 @@ void cpu_list_kernels(char *text, size_t size) {
         (void)snprintf(text + used, size - used, "openblas");
 }
 
-// Adds the kernel of a name to those chosen; -1 where the processor has none of that name.
+// Adds the kernel of a name to those chosen; -1 if the processor has none of that name.
 static int mark(bool is_chosen[KERNEL_COUNT], const char *name, size_t length) {
     for (int i = 0; i < KERNEL_COUNT; i++) {
         const struct cpu_kernel *kernel = known[i]();

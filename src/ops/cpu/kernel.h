@@ -24,7 +24,7 @@ struct kernel_tile {
     int64_t inner;      // steps, a multiple of the panels' unit
     const void *a, *b;  // panels of `inner` steps
     const float *addend;
-    int64_t addend_stride;  // 0 where all rows get the same
+    int64_t addend_stride;  // 0 if all rows get the same
     float *d;               // may be the addend
     int64_t stride;
 };
@@ -37,7 +37,7 @@ struct cpu_kernel {
     int64_t move_cost;        // multiplications in the time that packing or fetching an element takes, about
     // Every element is one sum from the first step to the last, to which the addend is added, first or last.
     void (*multiply)(const struct kernel_tile *tile);
-    // What a thread does before its first and behind its last product of a task; NULL where there is nothing to do.
+    // What a thread does before its first and behind its last product of a task; NULL if there is nothing to do.
     void (*enter)(void);
     void (*leave)(void);
 };
@@ -58,7 +58,7 @@ void kernel_multiply_part(const struct cpu_kernel *kernel, const struct kernel_t
 // commas. "openblas" is none.
 int kernel_choose(const struct cpu_kernel *chosen[KERNEL_COUNT + 1], const char *names);
 
-// Each is NULL where the processor is of another kind or lacks the instructions.
+// Each is NULL if the processor is of another kind or lacks the instructions.
 const struct cpu_kernel *kernel_neon(void);         // fp32, aarch64
 const struct cpu_kernel *kernel_bfmmla(void);       // bf16, aarch64 with the BF16 extension
 const struct cpu_kernel *kernel_avx2(void);         // fp32, x86-64 with AVX2 and FMA

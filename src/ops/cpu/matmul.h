@@ -34,7 +34,7 @@ struct matmul_part {
 void matmul_finish(const struct op_matmul *op, const struct matmul_part *part);
 
 // The micro-kernel that a product goes through, by the dtype of a and b: the best of those whose tiles it fills. NULL
-// where there is none, as with the few rows of text that is being generated: then packing is not worth its while.
+// if there is none, as with the few rows of text that is being generated: then packing is not worth its while.
 const struct cpu_kernel *matmul_kernel(const struct device *device, const struct op_matmul *op);
 
 // The product in tiles of OpenBLAS calls, and in panels through a micro-kernel.

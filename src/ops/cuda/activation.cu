@@ -12,7 +12,7 @@ struct activation_args {
     bool is_wide;  // gated units: rows are aligned to 16 bytes
 };
 
-// The row and first column of this thread's four elements; false where there are none.
+// The row and first column of this thread's four elements; false if there are none.
 static __device__ __forceinline__ bool find_place(const struct activation_args &args, int64_t *row, int64_t *column) {
     int64_t index = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
     *row = index / args.quads;

@@ -37,7 +37,7 @@ struct attention_args {
     float *dbias_parts;                      // sums along distances, see attention_tensor_backward.cu; or NULL
 };
 
-// The kernels on tensor cores; false where they do not take the operation and did nothing.
+// The kernels on tensor cores; false if they do not take the operation and did nothing.
 bool tensor_attention_forward(struct cuda_device *cuda, const struct op_attention_forward *op);
 bool tensor_attention_backward(struct cuda_device *cuda, const struct op_attention_backward *op);
 
@@ -224,7 +224,7 @@ static __device__ __forceinline__ bool is_visible(const struct attention_args &a
     return query < args.queries && key < args.keys && (!args.is_causal || key <= query + args.keys - args.queries);
 }
 
-// Dropout factors of R neighbouring keys from `key` (a multiple of R) of one query; 1 where the dropout is off.
+// Dropout factors of R neighbouring keys from `key` (a multiple of R) of one query; 1 if the dropout is off.
 template <int R>
 static __device__ __forceinline__ void key_factors(float factor[R], const struct attention_args &args, int64_t batch,
                                                    int head, int64_t query, int64_t key) {

@@ -271,7 +271,7 @@ static struct cudnn_graph *plan_find(struct cudnn_attention *attention, const st
     return &plan->graph;
 }
 
-// Notes a tensor in the key; false where its place in memory is not for cuDNN.
+// Notes a tensor in the key; false if its place in memory is not for cuDNN.
 static bool note_tensor(struct plan_key *key, enum tensor_place place, struct tensor t) {
     bool is_aligned = (uintptr_t)t.data % 16 == 0;
     for (int i = 0; i < 3; i++) {

@@ -72,7 +72,7 @@ static __device__ __forceinline__ float bias_of(const struct attention_args &arg
     return args.bias ? args.bias[head * (args.queries + args.keys - 1) + key - query + args.queries - 1] : 0.0f;
 }
 
-// The dropout factor of a score, 1 where the dropout is off.
+// The dropout factor of a score, 1 if the dropout is off.
 static __device__ float factor_of(const struct attention_args &args, int64_t batch, int head, int64_t query,
                                   int64_t key) {
     if (!args.dropout.is_on)

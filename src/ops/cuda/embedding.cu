@@ -146,7 +146,7 @@ template <typename T> struct scatter_args {
     struct cuda_dropout dropout;
 };
 
-// The row of the table that the key at a sorted place names; -1 where there is none.
+// The row of the table that the key at a sorted place names; -1 if there is none.
 template <typename T> static __device__ __forceinline__ int64_t row_at(const scatter_args<T> &args, int64_t place) {
     uint64_t key = place >= 0 && place < args.count ? args.keys[place] : NO_KEY;
     return key == NO_KEY ? -1 : (int64_t)(key >> 32);
