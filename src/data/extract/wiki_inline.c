@@ -7,10 +7,9 @@ struct line {
     struct buffer *out;
     size_t begin;  // of this line in out
     const char *at, *end;
-    bool after_drop;  // something was left out since the last character
-    const char
-        *next_bracket;     // the first ']' from some place on, so that it is looked for once; end if there is none
-    const char *link_end;  // the ']' of an external link whose label is being taken
+    bool after_drop;            // something was left out since the last character
+    const char *next_bracket;   // the first ']' from some place on, so that it is looked for once; end if there is none
+    const char *link_end;       // the ']' of an external link whose label is being taken
     int64_t apostrophe_to_add;  // offset of a run of quotes that holds an apostrophe, or -1
 };
 
