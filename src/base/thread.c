@@ -1,4 +1,4 @@
-// See thread.h.
+// Threads to which no signal is delivered. See thread.h.
 #include "base/thread.h"
 
 #include <signal.h>

@@ -43,7 +43,7 @@ static const struct flag own_flags[] = {
      .help = "starts this many ranks on this machine (with mpirun; as one machine of a Kubernetes job by itself)"},
 };
 
-// Model flags that were not given come from the checkpoint with --use-checkpoint-args.
+// With --use-checkpoint-args, model flags that were not given come from the checkpoint.
 static int use_checkpoint_args(struct config *config) {
     if (!config->use_checkpoint_args)
         return 0;
@@ -57,7 +57,7 @@ static int use_checkpoint_args(struct config *config) {
     return status;
 }
 
-// A checkpoint remembers the tokenizer's files; by their full names it finds them from any folder.
+// A checkpoint remembers the tokenizer's files by their full names, so that they are found from any folder.
 static void make_absolute(char **path) {
     char *full = *path ? realpath(*path, NULL) : NULL;
     if (!full)
@@ -88,7 +88,7 @@ static int run(struct train_options *options, struct session *session, enum exit
     make_absolute(&config->vocab_file);
     make_absolute(&config->merge_file);
     make_absolute(&config->tokenizer_model);
-    // A log wants all arguments; a person at a terminal does not, unless asked for.
+    // A log should have all arguments; a person at a terminal does not need them unless they ask.
     if (session->place.rank == 0 && (options->dry_run || !isatty(STDERR_FILENO))) {
         struct buffer dump = {0};
         config_dump(config, &dump);
@@ -107,8 +107,8 @@ static int run(struct train_options *options, struct session *session, enum exit
                        exit_code);
 }
 
-// A signal before training begins has stopped it: the exit code says "run me again" where a run that is stopped later
-// would say so too.
+// A signal has stopped the command before training began. The exit code says "run me again" only if it would for a run
+// that is stopped later.
 static void take_exit_code(const struct config *config) {
     int number = interrupt_received();
     if (error_exit_code() != EXIT_CODE_STOPPED || config->save)
@@ -145,7 +145,7 @@ int cmd_train(int argc, char **argv) {
     if (ranks_start(NULL, &argc, argv, &started_code))
         return started_code;
     interrupt_watch();
-    // Ranks first: what is said about the flags is said by rank 0 alone.
+    // Ranks come first: only rank 0 talks about the flags.
     if (session_start(&session) < 0)
         return command_failed();
     enum exit_code exit_code = EXIT_CODE_OK;

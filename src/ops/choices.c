@@ -1,4 +1,4 @@
-// See choices.h.
+// The list of the fastest algorithms, and its file. See choices.h.
 #include "ops/choices.h"
 #include "base/error.h"
 #include "base/file.h"

@@ -1,4 +1,4 @@
-// See fairseq.h.
+// Log lines in fairseq's JSON. See fairseq.h.
 #include "report/fairseq.h"
 
 #include "base/clock.h"
@@ -15,7 +15,7 @@ static void begin(struct buffer *out, double wall_seconds, const char *logger) {
     buffer_printf(out, "%s | INFO | %s | {", time, logger);
 }
 
-// A number rounded to `digits` behind the point, then written as %g.
+// A number rounded to `digits` decimals, then written as %g.
 static void put(struct buffer *out, const char *name, double value, int digits) {
     double unit = pow(10, digits);
     if (isfinite(value))

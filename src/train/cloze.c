@@ -1,4 +1,4 @@
-// See cloze.h.
+// Scoring the last words of texts. See cloze.h.
 #include "train/cloze.h"
 
 #include "base/error.h"
@@ -13,7 +13,7 @@
 
 enum { LARGEST_FILE = 1 << 30 };
 
-// One text, in two parts: what is given and what is asked for.
+// One text in two parts: what is given and what is asked for.
 struct question {
     struct token_list given, asked;
 };
@@ -57,7 +57,7 @@ static int64_t most_likely(const float *logits, int64_t count) {
     return best;
 }
 
-// What does not fit into the model is left out at the beginning of the text.
+// If a text is too long for the model, its beginning is left out.
 static bool is_right(const struct cloze *cloze, const struct question *question, float *logits) {
     struct step *step = cloze->step;
     int64_t room = step->config->max_position_embeddings - question->asked.count + 1;

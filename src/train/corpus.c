@@ -1,4 +1,4 @@
-// See corpus.h.
+// Opens the datasets of a split and blends them. See corpus.h.
 #include "train/corpus.h"
 
 #include "base/error.h"
@@ -16,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// One dataset; which pointer is set follows from the kind.
+// One dataset; the kind decides which pointer is set.
 struct part {
     struct gpt_dataset *gpt;
     struct sentence_dataset *sentences;
@@ -27,7 +27,7 @@ struct corpus {
     struct part *parts;             // (count)
     struct sample_source *sources;  // (count)
     int64_t count;
-    struct blend *blend;  // NULL: there is one part and that is all
+    struct blend *blend;  // NULL if there is a single part
 };
 
 enum corpus_kind corpus_kind_of(const struct config *config) {
@@ -61,7 +61,7 @@ static int build_blend(const void *options) {
     return blend_build(options);
 }
 
-// One dataset as it is asked for.
+// A request for one dataset.
 struct request {
     const struct corpus_options *options;
     const char *prefix, *split;
@@ -149,9 +149,9 @@ static int open_blend(struct corpus *corpus, const struct corpus_options *option
     return blend_open(&corpus->blend, &blend);
 }
 
-// Megatron's sizes: with weights each dataset is asked for a little more than its share, and the blend is as long as
-// the rounded shares together; without, each gives one epoch. A single prefix is no blend, unless --data-path weighs
-// it.
+// Megatron's sizes: with weights, each dataset is asked for a little more than its share, and the blend is as long as
+// the rounded shares together; without weights, each gives one epoch. A single prefix is not a blend, unless
+// --data-path gives it a weight.
 static int open_parts(struct corpus *corpus, const struct corpus_options *options, const struct data_paths *paths,
                       const struct blend_list *list) {
     bool is_plain = list->count == 1 && (!list->weights || !paths->split);
@@ -186,7 +186,7 @@ static int is_empty(const char *split, enum split which, bool *empty) {
     return 0;
 }
 
-// Where nobody chose the shares, a small dataset may have nothing for validation or test; a run then goes without.
+// With default shares, a small dataset may have nothing for validation or test; the run then goes without.
 static int is_too_small(const struct corpus_options *options, const char *split, const struct blend_list *list,
                         bool *too_small) {
     *too_small = false;

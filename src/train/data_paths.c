@@ -1,4 +1,4 @@
-// See data_paths.h.
+// Finds the flag or file that names the data of a split. See data_paths.h.
 #include "train/data_paths.h"
 
 #include "base/error.h"

@@ -1,4 +1,4 @@
-// Opening the data of a run. See datasets.h.
+// Opens the data of a run. See datasets.h.
 #include "train/datasets.h"
 #include "base/error.h"
 #include "base/log.h"
@@ -9,7 +9,7 @@
 
 enum { PREFETCH_DEPTH = 4 };
 
-// Where the files are those that a checkpoint names, the user may never have heard of them.
+// If the files are named by a checkpoint, the user may never have heard of them.
 static int explain_tokenizer(const struct config *config) {
     bool is_given = flag_is_given(&config->given, "--vocab-file") || flag_is_given(&config->given, "--merge-file") ||
                     flag_is_given(&config->given, "--tokenizer-model");
@@ -51,8 +51,8 @@ int datasets_open_tokenizer(struct tokenizer **tokenizer, struct config *config)
     return 0;
 }
 
-// --mock-data: each sample counts upward from a number of its own, so that a model can learn it and a slow disk
-// cannot disturb.
+// --mock-data: each sample counts upward from a number of its own, so that a model can learn it and a slow disk cannot
+// disturb measurements.
 static int64_t mock_start(const struct mock_data *mock, int64_t sample) {
     struct philox random = philox4x32(0, (uint32_t)sample, (uint32_t)(sample >> 32), 0, 0);
     return (int64_t)(random.word[0] % (uint64_t)mock->vocab_size);
@@ -67,7 +67,7 @@ static int read_mock(void *context, int64_t sample, int32_t *tokens) {
     return 0;
 }
 
-// Of BERT every seventh token is hidden behind token 0; T5's decoder goes on counting where the encoder ends.
+// For BERT, every seventh token is hidden behind token 0; T5's decoder continues to count where the encoder ends.
 static int fill_mock(void *context, int64_t sample, const struct batch_row *row) {
     enum { PERIOD = 7 };
     const struct mock_data *mock = &((const struct datasets *)context)->mock;
@@ -119,8 +119,8 @@ static void open_mock(struct datasets *datasets, const struct config *config, co
                                                           .fill = kind == CORPUS_GPT ? NULL : fill_mock};
 }
 
-// How many samples of each split the run needs. A run that goes on with other flags than it began with (rarer
-// evaluation, a smaller batch) may have consumed more than the flags alone would ask for.
+// How many samples of each split the run needs. A run continued with other flags than it began with (rarer evaluation,
+// a smaller batch) may have consumed more than the flags alone would ask for.
 static int count_samples(const struct datasets_options *from, int64_t counts[SPLIT_COUNT]) {
     const struct config *config = from->config;
     struct split_demand demand = {.train_iters = config->train_iters,
@@ -143,7 +143,7 @@ static int count_samples(const struct datasets_options *from, int64_t counts[SPL
     return 0;
 }
 
-// What a model's samples need to know of the vocabulary.
+// What the samples of a model need to know about the vocabulary.
 static int check_tokenizer(struct datasets *datasets, const struct config *config, const struct tokenizer *tokenizer) {
     bool uses_eod = config->eod_mask_loss || config->reset_position_ids || config->reset_attention_mask;
     if (uses_eod && datasets->eod < 0)

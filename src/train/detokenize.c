@@ -1,4 +1,4 @@
-// Replacements one after the other over the whole text; their order matters. See detokenize.h.
+// Replacements one after the other over the whole text, in an order that matters. See detokenize.h.
 #include "train/detokenize.h"
 
 #include "base/utf8.h"

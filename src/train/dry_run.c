@@ -62,20 +62,20 @@ int dry_run_complete(struct config *config) {
     return 0;
 }
 
-// What follows the layer's number in "decoder.layers.7.mlp…"; NULL if the name has none.
+// What follows the layer number in "decoder.layers.7.mlp…"; NULL if the name has none.
 static const char *behind_layer(const char *name) {
     const char *layers = strstr(name, ".layers.");
     return layers ? strchr(layers + strlen(".layers."), '.') : NULL;
 }
 
-// Whether two parameters are the same one of different layers of a stack.
+// Whether two parameters are the same one in different layers of a stack.
 static bool are_alike(const char *a, const char *b) {
     const char *rest_a = behind_layer(a), *rest_b = behind_layer(b);
     size_t stack = strcspn(a, ".");
     return rest_a && rest_b && strcmp(rest_a, rest_b) == 0 && strncmp(a, b, stack + 1) == 0;
 }
 
-// How many parameters are like number i, itself included; 0 if one before it is: that one stands for all.
+// How many parameters are like number i, including itself; 0 if an earlier one is, which then stands for all of them.
 static int64_t count_alike(const struct param_list *params, int i) {
     const char *name = params->items[i]->name;
     int64_t count = 1;
@@ -96,7 +96,7 @@ static void append_lengths(struct buffer *out, int rank, int64_t rows, int64_t c
         buffer_printf(out, "(%" PRId64 ", %" PRId64 ")", rows, columns);
 }
 
-// The whole shape, and where ranks share the parameter what one of them holds.
+// The whole shape and, if ranks share the parameter, what one of them holds.
 static void append_shape(const struct param *param, struct buffer *out) {
     const struct shard *shard = &param->shard;
     int64_t rows = shard_local_size(shard, 0), columns = shard->rank == 1 ? 1 : shard_local_size(shard, 1);
@@ -107,7 +107,7 @@ static void append_shape(const struct param *param, struct buffer *out) {
     }
 }
 
-// All layers of a stack are alike: the first one stands for them.
+// All layers of a stack are alike, so the first one stands for all.
 static void append_parameters(const struct step *step, struct buffer *out) {
     for (int i = 0; i < step->params.count; i++) {
         const struct param *param = step->params.items[i];
@@ -148,7 +148,7 @@ static void append_report(const struct step *step, struct buffer *out) {
     append_memory(&step->memory, out);
 }
 
-// Stages of a pipeline hold different layers, and the first ones more micro-batches on their way.
+// The stages of a pipeline hold different layers, and the first ones have more micro-batches in flight.
 static int append_stages(const struct config *config, struct device *paper, struct mesh mesh, struct buffer *out) {
     int stages = mesh.length[AXIS_PIPELINE];
     for (int stage = 0; stages > 1 && stage < stages; stage++) {

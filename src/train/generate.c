@@ -13,7 +13,7 @@ struct choice {
     int32_t token;
 };
 
-// Likeliest first; of equals the smaller token, so that the order is the same everywhere.
+// Most likely first; among equals the smaller token, so that the order is the same everywhere.
 static int compare_choices(const void *a, const void *b) {
     const struct choice *x = a, *y = b;
     if (x->logit != y->logit)
@@ -29,7 +29,7 @@ static int32_t likeliest(const float *logits, int64_t vocab_size) {
     return (int32_t)best;
 }
 
-// A number in [0, 1) that depends on seed and draw alone.
+// A number in [0, 1) that depends only on seed and draw.
 static double uniform(uint64_t seed, uint64_t draw) {
     struct philox random = philox4x32(seed, (uint32_t)draw, (uint32_t)(draw >> 32), 0x67656e65u, 0);
     return ((double)(random.word[0] >> 5) * 67108864.0 + (double)(random.word[1] >> 6)) / 9007199254740992.0;
@@ -67,7 +67,7 @@ int32_t sample_token(const struct sampling *sampling, float *logits, int64_t voc
     return token;
 }
 
-// All tokens so far, prompt included.
+// All tokens so far, including the prompt.
 struct history {
     int32_t *tokens;
     int64_t count;
@@ -104,7 +104,7 @@ static int check_prompt(const struct generate *generate) {
     return 0;
 }
 
-// What the decoder has before the first new token: the prompt, or where an encoder reads that, the start token.
+// What the decoder has before the first new token: the prompt or, if an encoder reads that, the start token.
 static struct history begin(const struct generate *generate) {
     bool is_answer = generate->step->chunks[0].model.form == CONFIG_T5;
     struct history history = {.count = is_answer ? 1 : generate->count};

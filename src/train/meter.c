@@ -46,7 +46,7 @@ static struct metrics make_metrics(const struct meter *meter, const struct meter
 
 static void add_weight_metrics(const struct meter *meter, struct metrics *metrics) {
     const struct config *config = meter->config;
-    // The zeros first: the norm takes the gradients' place.
+    // The zeros come first: the norm overwrites the gradients.
     metrics->has_num_zeros = config->log_num_zeros_in_grad;
     if (config->log_num_zeros_in_grad)
         metrics->num_zeros = (double)step_count_zero_gradients(meter->step);

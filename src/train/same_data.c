@@ -1,4 +1,4 @@
-// See same_data.h.
+// Compares digests of the dataset files that ranks see. See same_data.h.
 #include "train/same_data.h"
 
 #include "base/clock.h"

@@ -139,7 +139,7 @@ static void log_step(const struct trainer *trainer) {
              (double)step->memory.optimizer / 1e9, (double)(step->memory.activations + step->memory.scratch) / 1e9);
 }
 
-// A signal cuts this short, with EXIT_CODE_STOPPED: what was begun is taken away, and the run as it was before.
+// A signal cuts this short with EXIT_CODE_STOPPED: what was begun is removed, and the run is as it was before.
 static int set_up(struct trainer *trainer) {
     struct config *config = trainer->config;
     log_info("using world size: %d, data-parallel size: %" PRId64 ", context-parallel size: %" PRId64
@@ -359,7 +359,8 @@ static int report_the_rest(struct trainer *trainer) {
 
 static int run_iterations(struct trainer *trainer, enum ending *ending) {
     const struct config *config = trainer->config;
-    // A signal that came too late to cut the start short: nothing is new to save. The time limit waits for a step.
+    // A signal that came too late to cut the start short; there is nothing new to save. The time limit waits for a
+    // step.
     int64_t early = must_stop(trainer);
     *ending = early > 0 ? find_ending(trainer, early) : GO_ON;
     if (early > 0)
@@ -416,9 +417,9 @@ int trainer_run(const struct trainer_options *options, enum exit_code *exit_code
                               .local_rank = options->local_rank,
                               .device = options->device,
                               .started = clock_seconds()};
-    // Someone who looks at a run through a pipe and goes away must not end it.
+    // Someone who watches a run through a pipe and goes away must not end it.
     signal(SIGPIPE, SIG_IGN);
-    // Ranks load weights and look at data each in their own time. One that fails ends the job, and need not end this.
+    // Ranks load weights and read data at their own pace. A rank that fails ends the job, and need not end this.
     comm_patience_begin(options->mesh->all, "opening the checkpoint and the data");
     int status = set_up(&trainer);
     interrupt_defer();

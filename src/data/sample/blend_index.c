@@ -1,4 +1,4 @@
-// See blend_index.h.
+// The arithmetic of blends. See blend_index.h.
 #include "data/sample/blend_index.h"
 
 #include "base/error.h"

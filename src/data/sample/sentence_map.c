@@ -1,4 +1,4 @@
-// See sentence_map.h.
+// Cuts documents into runs of sentences for BERT and T5. See sentence_map.h.
 #include "data/sample/sentence_map.h"
 
 #include "base/error.h"

@@ -1,4 +1,4 @@
-// See text_block.h.
+// Cuts a stream of sentences into blocks, as fairseq does. See text_block.h.
 #include "data/sample/text_block.h"
 
 #include "base/error.h"
