@@ -90,10 +90,33 @@ static const struct flag_command kubernetes_command = {
         "  bevatron launch kubernetes --image IMAGE --claim fsx-claim --nodes 4 --machine p5.48xlarge --watch \\\n"
         "    --preset gpt3-1.3b --data-path /fsx/data/… --save /fsx/run --save-interval 500\n"};
 
+// What is fetched must outlive the pod.
+static int check_target(const struct kubernetes_options *options) {
+    if (!options->claim)
+        return error_set_code(
+            EXIT_CODE_USAGE,
+            "getdata needs --claim: without one the files would be on the pod's own disk and gone with "
+            "it; give the persistent volume claim that the other jobs mount too (`kubectl get pvc` "
+            "lists them)");
+    size_t length = strlen(options->mount);
+    while (length > 1 && options->mount[length - 1] == '/')
+        length--;
+    bool is_below = strncmp(options->to, options->mount, length) == 0 &&
+                    (length == 1 || options->to[length] == '/' || options->to[length] == '\0');
+    if (!is_below || strstr(options->to, "/.."))
+        return error_set_code(
+            EXIT_CODE_USAGE,
+            "--to %s is not below --mount %s, where the claim is: the files would be on the pod's own "
+            "disk and gone with it",
+            options->to, options->mount);
+    return 0;
+}
+
 // curl takes all of them in one go, continues what is there in part, and fails if a server says no.
 static int getdata_words(const struct kubernetes_options *options, const char ***words) {
     if (options->urls.count == 0 || !options->to)
         return error_set_code(EXIT_CODE_USAGE, "getdata needs --url, what to fetch, and --to, the folder to put it in");
+    TRY(check_target(options));
     static const char *const curl[] = {"curl",          "--fail", "--location",    "--retry",           "10",
                                        "--continue-at", "-",      "--create-dirs", "--remote-name-all", "--output-dir"};
     size_t fixed = sizeof curl / sizeof curl[0], n = fixed;

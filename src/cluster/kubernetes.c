@@ -319,10 +319,10 @@ static void pod_template(struct yaml *y, const struct kubernetes_job *job, const
 }
 
 // A Job ends at once where no restart mends what is wrong: flags, numbers that are not finite, memory, data,
-// checkpoints. Such a rule wants pods that are never restarted in place.
+// checkpoints, restarts that got nowhere. Such a rule wants pods that are never restarted in place.
 static void failure_policy(struct yaml *y, const struct pod *pod) {
-    static const int codes[] = {EXIT_CODE_USAGE, EXIT_CODE_NOT_FINITE, EXIT_CODE_OUT_OF_MEMORY, EXIT_CODE_BAD_DATA,
-                                EXIT_CODE_NO_CHECKPOINT};
+    static const int codes[] = {EXIT_CODE_USAGE,    EXIT_CODE_NOT_FINITE,    EXIT_CODE_OUT_OF_MEMORY,
+                                EXIT_CODE_BAD_DATA, EXIT_CODE_NO_CHECKPOINT, EXIT_CODE_NO_PROGRESS};
     yaml_map(y, "podFailurePolicy");
     yaml_list(y, "rules");
     yaml_item(y);

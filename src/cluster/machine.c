@@ -16,6 +16,9 @@ static const struct machine machines[] = {
     {"p5en.48xlarge", "H200", 8, 141, 192, 2048, 3200, 16},
     {"p6-b200.48xlarge", "B200", 8, 179, 192, 2048, 3200, 8},
     {"p6-b300.48xlarge", "B300", 8, 269, 192, 4096, 6400, 16},
+    // One of the 18 machines of an UltraServer, whose 28.8 Tbit/s are shared out; its processors are arm64.
+    {"p6e-gb200.36xlarge", "GB200", 4, 185, 144, 960, 1600, 4},
+    {"g5.12xlarge", "A10G", 4, 22, 48, 192, 40, 1},
     {"g5.48xlarge", "A10G", 8, 22, 192, 768, 100, 1},
     {"g6.48xlarge", "L4", 8, 22, 192, 768, 100, 1},
     {"g6e.48xlarge", "L40S", 8, 45, 192, 1536, 400, 4},
@@ -49,19 +52,19 @@ const char *machine_price_note(void) {
            "capacity cost otherwise; storage and traffic are not counted.";
 }
 
-// p5e has no price on demand: it is sold by capacity block.
+// p5e and p6e have no price on demand: they are sold by capacity block.
 static const struct {
     const char *name;
     double dollars;
 } prices[] = {
     {"p3dn.24xlarge", 31.212}, {"p4d.24xlarge", 21.9576}, {"p4de.24xlarge", 27.4471},    {"p5.4xlarge", 6.88},
     {"p5.48xlarge", 55.04},    {"p5en.48xlarge", 63.296}, {"p6-b200.48xlarge", 113.933}, {"p6-b300.48xlarge", 142.416},
-    {"g5.48xlarge", 16.288},   {"g6.48xlarge", 13.3504},  {"g6e.48xlarge", 30.1312},     {"c5n.2xlarge", 0.432},
-    {"c5n.18xlarge", 3.888},   {"c5.xlarge", 0.17},       {"c5.2xlarge", 0.34},          {"c5.4xlarge", 0.68},
-    {"c5.9xlarge", 1.53},      {"c5.18xlarge", 3.06},     {"c5.24xlarge", 4.08},         {"c6i.4xlarge", 0.68},
-    {"c6i.16xlarge", 2.72},    {"c6i.32xlarge", 5.44},    {"m5.xlarge", 0.192},          {"m5.2xlarge", 0.384},
-    {"m5.4xlarge", 0.768},     {"m5.8xlarge", 1.536},     {"m6i.8xlarge", 1.536},        {"m6i.32xlarge", 6.144},
-    {"r5.24xlarge", 6.048},    {"t3.medium", 0.0416},
+    {"g5.12xlarge", 5.672},    {"g5.48xlarge", 16.288},   {"g6.48xlarge", 13.3504},      {"g6e.48xlarge", 30.1312},
+    {"c5n.2xlarge", 0.432},    {"c5n.18xlarge", 3.888},   {"c5.xlarge", 0.17},           {"c5.2xlarge", 0.34},
+    {"c5.4xlarge", 0.68},      {"c5.9xlarge", 1.53},      {"c5.18xlarge", 3.06},         {"c5.24xlarge", 4.08},
+    {"c6i.4xlarge", 0.68},     {"c6i.16xlarge", 2.72},    {"c6i.32xlarge", 5.44},        {"m5.xlarge", 0.192},
+    {"m5.2xlarge", 0.384},     {"m5.4xlarge", 0.768},     {"m5.8xlarge", 1.536},         {"m6i.8xlarge", 1.536},
+    {"m6i.32xlarge", 6.144},   {"r5.24xlarge", 6.048},    {"t3.medium", 0.0416},
 };
 
 bool machine_is_known(const char *name) {

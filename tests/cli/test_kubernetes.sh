@@ -65,6 +65,14 @@ refuses 'Error from server (Forbidden): jobs.batch is forbidden: User "x" cannot
 refuses 'Error from server (NotFound): error when creating "STDIN": namespaces "team" not found' "make it"
 expect 2 "cannot be the name of a job" "${launch[@]}" --job-name 'A b' --dry-run "${model[@]}"
 expect 2 "needs --url" "${launch[@]}" --dry-run getdata
+expect 2 "getdata needs --claim" "$BEVATRON" launch kubernetes --image i --dry-run getdata --url https://example.org/a --to /fsx/raw
+for to in /raw /fsxraw /fsx/../raw; do
+    expect 2 "not below --mount /fsx" "${launch[@]}" --dry-run getdata --url https://example.org/a --to "$to"
+done
+expect 0 '"/data"' "${launch[@]}" --mount / --dry-run getdata --url https://example.org/a --to /data
+# Four GPUs of a machine, as many as it has, and what EC2 sells it with.
+expect 0 'nvidia.com/gpu: 4' "${launch[@]}" --nodes 2 --machine p6e-gb200.36xlarge --dry-run "${model[@]}"
+expect 0 'vpc.amazonaws.com/efa: 1' "${launch[@]}" --nodes 2 --machine g5.12xlarge --dry-run "${model[@]}"
 # What a file here says becomes flags there, unless the command line says otherwise.
 printf 'num-layers: 7\nhidden-size: 24\nbf16: true\ntie: no\n' >"$work/bad.yaml"
 printf 'num-layers: 7\nhidden-size: 24\nlog-throughput: true\ndata-path: 0.3 /fsx/a 0.7 c\n' >"$work/run.yml"
@@ -92,7 +100,7 @@ for kind in jobset indexed-job mpijob pytorchjob; do
     expect 0 'memory: "1843Gi"' "${launch[@]}" --kind $kind --nodes 2 --machine p5.48xlarge --dry-run "${model[@]}"
 done
 for kind in jobset indexed-job job; do
-    tr -d ' \n"' <"$work/$kind.yaml" | grep -q 'action:FailJob.*values:-2-213-214-215-216' && pass || fail "$kind restarts whatever happened"
+    tr -d ' \n"' <"$work/$kind.yaml" | grep -q 'action:FailJob.*values:-2-213-214-215-216-217' && pass || fail "$kind restarts whatever happened"
 done
 grep -q 'action: "FailJobSet"' "$work/jobset.yaml" && pass || fail "the set restarts whatever happened"
 expect 2 '--env "A B=1"' "${launch[@]}" --dry-run "${model[@]}" --env 'A B=1'
