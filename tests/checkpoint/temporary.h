@@ -5,7 +5,9 @@
 #include "base/buffer.h"
 #include "base/file.h"
 #include "test.h"
+#include <dirent.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 struct temporary {
@@ -40,6 +42,18 @@ static inline void write_whole(const char *path, const void *bytes, size_t count
     EXPECT(file != NULL);
     EXPECT_INT(fwrite(bytes, 1, count, file), count);
     EXPECT_INT(fclose(file), 0);
+}
+
+// Names in the folder that hold ".tmp.".
+static inline int count_leftovers(const char *folder) {
+    DIR *stream = opendir(folder);
+    EXPECT(stream != NULL);
+    int count = 0;
+    const struct dirent *entry;
+    while ((entry = readdir(stream)))
+        count += strstr(entry->d_name, ".tmp.") != NULL;
+    closedir(stream);
+    return count;
 }
 
 #endif

@@ -5,7 +5,6 @@
 #include "checkpoint/temporary.h"
 #include "base/log.h"
 #include "test.h"
-#include <dirent.h>
 #include <signal.h>
 #include <sys/ptrace.h>
 #include <sys/resource.h>
@@ -37,18 +36,6 @@ static bool save_killed_at(const char *folder, int64_t iteration, int64_t keep_l
     EXPECT_INT(kill(child, SIGKILL), 0);
     EXPECT_INT(waitpid(child, &status, 0), child);
     return false;
-}
-
-// Names in the folder that hold ".tmp.".
-static int count_leftovers(const char *folder) {
-    DIR *stream = opendir(folder);
-    EXPECT(stream != NULL);
-    int count = 0;
-    const struct dirent *entry;
-    while ((entry = readdir(stream)))
-        count += strstr(entry->d_name, ".tmp.") != NULL;
-    closedir(stream);
-    return count;
 }
 
 TEST(killed_anywhere) {

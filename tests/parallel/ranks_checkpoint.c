@@ -5,12 +5,12 @@
 #include "base/memory.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/manifest.h"
+#include "checkpoint/temporary.h"
 #include "checkpoint/weights.h"
 #include "parallel/mesh.h"
 #include "parallel/param.h"
 #include "test.h"
 
-#include <dirent.h>
 #include <signal.h>
 #include <sys/resource.h>
 
@@ -220,18 +220,6 @@ TEST(every_layout_writes_the_same_and_reads_any) {
             }
 }
 
-// Names in the folder that hold ".tmp.".
-static int count_temporary(void) {
-    DIR *stream = opendir(folder);
-    EXPECT(stream != NULL);
-    int count = 0;
-    const struct dirent *entry;
-    while ((entry = readdir(stream)))
-        count += strstr(entry->d_name, ".tmp.") != NULL;
-    closedir(stream);
-    return count;
-}
-
 // The last rank cannot write: nobody has a new checkpoint, and all have the old one.
 TEST(one_rank_that_fails_is_everybodys_failure) {
     int rank = group_rank(all), size = group_size(all);
@@ -257,7 +245,7 @@ TEST(one_rank_that_fails_is_everybodys_failure) {
         EXPECT(strstr(error_message(), "File too large") != NULL);
         EXPECT(strstr(error_message(), ".safetensors") != NULL);
         EXPECT(error_is_shared());
-        EXPECT_INT(count_temporary(), 0);
+        EXPECT_INT(count_leftovers(folder), 0);
         char *path = NULL;
         int64_t found = -1;
         EXPECT_OK(checkpoint_find(&(struct checkpoint_find){.folder = folder, .step = -1}, &path, &found));

@@ -29,17 +29,6 @@ static struct adam_pace pace_of(int64_t updates) {
     return (struct adam_pace){.lr = 1e-2 / (double)(1 + updates), .weight_decay = 0.1 * (double)updates};
 }
 
-static uint64_t sum_weights(const struct step *step) {
-    int64_t count = tensor_count(step->values);
-    uint16_t *values = memory_alloc(sizeof *values * (size_t)count);
-    uint64_t sum = 0;
-    device_copy_out(step->device, values, step->values);
-    for (int64_t i = 0; i < count; i++)
-        sum = sum * 31 + values[i];
-    free(values);
-    return sum;
-}
-
 static struct course run(int ahead) {
     struct ranks ranks;
     struct rank_step r;

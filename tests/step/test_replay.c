@@ -14,17 +14,6 @@ struct course {
     int64_t called;  // operations of the last step that were not part of a recording
 };
 
-static uint64_t sum_weights(const struct step *step) {
-    size_t bytes = tensor_bytes(step->values);
-    unsigned char *values = memory_alloc(bytes);
-    uint64_t sum = 0;
-    device_copy_out(step->device, values, step->values);
-    for (size_t i = 0; i < bytes; i++)
-        sum = sum * 31 + values[i];
-    free(values);
-    return sum;
-}
-
 // What changes from step to step.
 struct changes {
     bool has_evaluations;
