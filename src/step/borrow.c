@@ -4,7 +4,6 @@
 // backward pass reaches layer k - 1, all of those are used up. The weights of consecutive layers follow each other in
 // the flat buffers, see parallel/param.h. Gaps between them must stay zero, so nothing is lent if there are any.
 #include "step/borrow.h"
-#include "base/error.h"
 
 static const struct stack *only_stack(const struct step_chunk *chunk) {
     return chunk->model.form == CONFIG_BERT ? &chunk->model.encoder : &chunk->model.decoder;
