@@ -190,9 +190,11 @@ static inline void norm_backward_variant(struct lab *lab, const int64_t size[2],
 }
 
 static inline void case_norm_backward(struct lab *lab) {
-    static const int64_t long_rows[][2] = {{5, 4096}, {2, 9000}, {3, 9016}};
-    for (size_t i = 0; i < sizeof long_rows / sizeof long_rows[0]; i++)
-        norm_backward_variant(lab, long_rows[i], 0.3f, NORM_APART);
+    // Long rows, and enough rows for a GPU's blocks to take several in turn: some blocks one round more than others.
+    static const int64_t sizes[][2] = {{5, 4096},  {2, 9000},   {3, 9016},    {3, 5128},
+                                       {2, 12288}, {13001, 40}, {1701, 1032}, {543, 3072}};
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
+        norm_backward_variant(lab, sizes[i], 0.3f, NORM_APART);
     for (int i = 2; i < LAYER_SIZES; i++) {
         norm_backward_variant(lab, layer_sizes[i], 0, NORM_APART);
         norm_backward_variant(lab, layer_sizes[i], 0.3f, NORM_APART);

@@ -97,10 +97,13 @@ static inline void rms_norm_variant(struct lab *lab, const int64_t size[2], bool
 }
 
 static inline void case_rms_norm(struct lab *lab) {
+    static const int64_t many_rows[2] = {1701, 1032}, long_rows[2] = {3, 5128};
     for (int i = 0; i < LAYER_SIZES; i++) {
         rms_norm_variant(lab, layer_sizes[i], false);
         rms_norm_variant(lab, layer_sizes[i], true);
     }
+    rms_norm_variant(lab, many_rows, true);
+    rms_norm_variant(lab, long_rows, true);
 }
 
 static inline void case_rms_norm_slope(struct lab *lab) {
@@ -263,8 +266,9 @@ static inline void rope_variant(struct lab *lab, const struct rope_case *c) {
 
 static inline void case_rope(struct lab *lab) {
     static const struct rope_case cases[] = {
-        {1, 1, 1, 2, 1, false}, {2, 7, 3, 8, 4, false},    {2, 7, 3, 8, 4, true},    {1, 9, 5, 10, 3, false},
-        {1, 9, 5, 10, 3, true}, {3, 20, 2, 64, 32, false}, {1, 3, 2, 256, 128, true}};
+        {1, 1, 1, 2, 1, false},    {2, 7, 3, 8, 4, false},    {2, 7, 3, 8, 4, true},
+        {1, 9, 5, 10, 3, false},   {1, 9, 5, 10, 3, true},    {3, 20, 2, 64, 32, false},
+        {1, 3, 2, 256, 128, true}, {3, 7, 70, 64, 32, false}, {1, 5, 33, 80, 32, false}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
         rope_variant(lab, &cases[i]);
 }

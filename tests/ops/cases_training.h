@@ -175,7 +175,8 @@ static inline void case_cross_entropy_low(struct lab *lab) {
 }
 
 static inline void case_sums(struct lab *lab) {
-    static const int64_t sizes[][2] = {{1, 1}, {3, 17}, {17, 3}, {65, 65}, {1000, 100}, {7, 20000}, {130, 10000}};
+    static const int64_t sizes[][2] = {{1, 1},     {3, 17},      {17, 3},     {65, 65},   {1000, 100},
+                                       {7, 20000}, {130, 10000}, {3001, 264}, {999, 1000}};
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
         int64_t rows = sizes[i][0], columns = sizes[i][1], count = rows * columns;
         struct sample x = lab_2d(lab, rows, columns, 1), out = lab_fp32_1d(lab, columns, 1);

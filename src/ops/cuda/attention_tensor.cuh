@@ -31,14 +31,6 @@ static __device__ __forceinline__ void mma(float d[4], const uint32_t a[4], cons
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
 
-static __device__ __forceinline__ uint32_t pack2(float low, float high, __nv_bfloat16) {
-    return pack_pair(low, high);
-}
-
-static __device__ __forceinline__ uint32_t pack2(float low, float high, __half) {
-    return pack_half_pair(low, high);
-}
-
 static __device__ __forceinline__ void load_matrices(uint32_t out[4], const void *shared) {
     uint32_t address = (uint32_t)__cvta_generic_to_shared(shared);
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"

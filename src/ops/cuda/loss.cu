@@ -153,29 +153,75 @@ static __device__ __forceinline__ float power_of_two(float x) {
     return y;
 }
 
-// The gradient of a row in shared memory: weight * softmax is one power of two, and the label's column is mended.
+// Eight gradients of a row in shared memory: weight * softmax is one power of two and a sign.
+template <typename T>
+static __device__ __forceinline__ void gradient8(float value[8], const T *kept, float shift, float sign) {
+    load8(value, kept, 0, 8, true);
+#pragma unroll
+    for (int i = 0; i < 8; i++)
+        value[i] = sign * power_of_two(fmaf(value[i], LOG2_E, shift));
+}
+
+// The gradient of a row in shared memory, and then the label's column once more, by the thread that has it.
 template <typename T>
 static __device__ __forceinline__ void write_row(const loss_args<T> &args, int64_t row, struct running_sum sum,
                                                  const T *kept) {
     int columns = (int)args.columns;
     int64_t label = args.labels[row] - args.vocabulary_start;
-    float weight = args.weights[row], sign = weight < 0 ? -1.0f : 1.0f;
+    float weight = args.weights[row], value[8] = {0, 0, 0, 0, 0, 0, 0, 0};
     float shift = log2f(fabsf(weight) / sum.total) - sum.largest * LOG2_E;
     T *out = args.logits + row * args.columns;
-    for (int column = 8 * threadIdx.x; column < columns; column += 8 * blockDim.x) {
-        float value[8] = {0, 0, 0, 0, 0, 0, 0, 0};
-        if (weight != 0) {
-            load8(value, kept, column, columns, true);
-#pragma unroll
-            for (int i = 0; i < 8; i++)
-                value[i] = sign * power_of_two(fmaf(value[i], LOG2_E, shift));
+    if (weight > 0)
+        for (int column = 8 * threadIdx.x; column < columns; column += 8 * blockDim.x) {
+            gradient8(value, kept + column, shift, 1.0f);
+            store8(out + column, 0, 8, true, value);
         }
-        if (label >= column && label < column + 8)
+    else
+        for (int column = 8 * threadIdx.x; column < columns; column += 8 * blockDim.x) {
+            if (weight != 0)
+                gradient8(value, kept + column, shift, -1.0f);
+            store8(out + column, 0, 8, true, value);
+        }
+    if (label < 0 || label >= columns || label / 8 % blockDim.x != threadIdx.x || weight == 0)
+        return;
+    gradient8(value, kept + label / 8 * 8, shift, weight < 0 ? -1.0f : 1.0f);
 #pragma unroll
-            for (int i = 0; i < 8; i++)
-                value[i] -= column + i == label ? weight : 0.0f;
-        store8(out, column, columns, true, value);
+    for (int i = 0; i < 8; i++)
+        value[i] -= i == label % 8 ? weight : 0.0f;
+    store8(out + label / 8 * 8, 0, 8, true, value);
+}
+
+static __device__ __forceinline__ uint32_t larger_pair(uint32_t a, uint32_t b, __nv_bfloat16) {
+    __nv_bfloat162 pair = __hmax2(*(const __nv_bfloat162 *)&a, *(const __nv_bfloat162 *)&b);
+    return *(const uint32_t *)&pair;
+}
+
+static __device__ __forceinline__ uint32_t larger_pair(uint32_t a, uint32_t b, __half) {
+    __half2 pair = __hmax2(*(const __half2 *)&a, *(const __half2 *)&b);
+    return *(const uint32_t *)&pair;
+}
+
+// There is no kernel for whole rows of fp32.
+static __device__ __forceinline__ uint32_t larger_pair(uint32_t a, uint32_t b, float) {
+    return a > b ? a : b;
+}
+
+// The largest of a thread's columns of a row in shared memory, which are compared two at a time as they lie there.
+template <typename T> static __device__ __forceinline__ float largest_of(const T *kept, int columns) {
+    eight<T> largest;
+    float value[8] = {-INFINITY, -INFINITY, -INFINITY, -INFINITY, -INFINITY, -INFINITY, -INFINITY, -INFINITY};
+    pack8(&largest, value);
+    uint4 *a = &largest.word[0];
+    for (int column = 8 * threadIdx.x; column < columns; column += 8 * blockDim.x) {
+        uint4 b = *(const uint4 *)(kept + column);
+        *a = make_uint4(larger_pair(a->x, b.x, T()), larger_pair(a->y, b.y, T()), larger_pair(a->z, b.z, T()),
+                        larger_pair(a->w, b.w, T()));
     }
+    unpack8(value, largest);
+#pragma unroll
+    for (int i = 1; i < 8; i++)
+        value[0] = fmaxf(value[0], value[i]);
+    return value[0];
 }
 
 // Both halves for aligned rows of 16-bit logits, that fit shared memory twice: the next row is on its way while this
@@ -192,14 +238,7 @@ template <typename T> static __global__ void __launch_bounds__(ROW_THREADS, 1) w
         struct running_sum sum = {-INFINITY, 0};
         T *kept = rows + turn * columns;
         async_wait<1>();
-        for (int column = 8 * threadIdx.x; column < columns; column += 8 * blockDim.x) {
-            float value[8];
-            load8(value, kept, column, columns, true);
-#pragma unroll
-            for (int i = 0; i < 8; i++)
-                sum.largest = fmaxf(sum.largest, value[i]);
-        }
-        sum.largest = block_max(sum.largest, shared);
+        sum.largest = block_max(largest_of(kept, columns), shared);
         int64_t label = args.labels[row] - args.vocabulary_start;
         bool is_here = label >= 0 && label < columns;
         float target = threadIdx.x == 0 && is_here ? to_float(kept[label]) : 0.0f;

@@ -4,6 +4,8 @@ extern "C" {
 #include "ops/relative.h"
 }
 
+enum { ROPE_THREADS = 256 };
+
 struct rope_args {
     void *x;
     int64_t batch, time, head;  // strides, in elements
@@ -41,26 +43,54 @@ template <typename T> static __global__ void rope_kernel(struct rope_args args) 
     }
 }
 
-// The same for eight neighbouring pairs at a time, whose halves are aligned to 16 bytes.
-template <typename T> static __global__ void rope_wide_kernel(struct rope_args args) {
-    __shared__ float sine[ROPE_MOST_PAIRS], cosine[ROPE_MOST_PAIRS];
-    int64_t row = blockIdx.x;
-    int groups = args.pairs / 8;
-    T *x = (T *)args.x + row / args.tokens * args.batch + row % args.tokens * args.time;
-    turn_angles(args, row, sine, cosine);
-    for (int i = threadIdx.x; i < args.heads * groups; i += blockDim.x) {
-        int pair = 8 * (i % groups);
-        T *at = x + i / groups * args.head;
-        float a[8], b[8], low[8], high[8];
-        load8(a, at, pair, args.pairs, true);
-        load8(b, at + args.pairs, pair, args.pairs, true);
+// Eight neighbouring pairs of a head, whose halves are aligned to 16 bytes.
+template <typename T> struct rope_part {
+    T *at;
+    eight<T> low, high;
+    int pair;
+};
+
+// Sends for the part with this number; nothing where there is none.
+template <typename T>
+static __device__ __forceinline__ void rope_fetch(rope_part<T> *part, const struct rope_args &args, T *x, int number) {
+    int groups = args.pairs / 8, head = number / groups;
+    if (head >= args.heads)
+        return;
+    part->pair = 8 * (number % groups);
+    part->at = x + head * args.head + part->pair;
+    part->low = fetch8(part->at, 0, 8, true);
+    part->high = fetch8(part->at + args.pairs, 0, 8, true);
+}
+
+template <typename T>
+static __device__ __forceinline__ void rope_turn(const rope_part<T> &part, int pairs, const float *sine,
+                                                 const float *cosine) {
+    float a[8], b[8], s[8], c[8], low[8], high[8];
+    unpack8(a, part.low);
+    unpack8(b, part.high);
+    load8(s, sine, part.pair, pairs, true);
+    load8(c, cosine, part.pair, pairs, true);
 #pragma unroll
-        for (int j = 0; j < 8; j++) {
-            low[j] = a[j] * cosine[pair + j] - b[j] * sine[pair + j];
-            high[j] = b[j] * cosine[pair + j] + a[j] * sine[pair + j];
-        }
-        store8(at, pair, args.pairs, true, low);
-        store8(at + args.pairs, pair, args.pairs, true, high);
+    for (int i = 0; i < 8; i++) {
+        low[i] = a[i] * c[i] - b[i] * s[i];
+        high[i] = b[i] * c[i] + a[i] * s[i];
+    }
+    store8(part.at, 0, 8, true, low);
+    store8(part.at + pairs, 0, 8, true, high);
+}
+
+// A block per row. What a thread turns first, often all it has, is on its way while the angles are worked out.
+template <typename T> static __global__ void __launch_bounds__(ROPE_THREADS) rope_wide_kernel(struct rope_args args) {
+    __shared__ __align__(16) float sine[ROPE_MOST_PAIRS], cosine[ROPE_MOST_PAIRS];
+    int64_t row = blockIdx.x;
+    int count = args.heads * (args.pairs / 8);
+    T *x = (T *)args.x + row / args.tokens * args.batch + row % args.tokens * args.time;
+    rope_part<T> part;
+    rope_fetch(&part, args, x, threadIdx.x);
+    turn_angles(args, row, sine, cosine);
+    for (int number = threadIdx.x; number < count; number += blockDim.x) {
+        rope_turn(part, args.pairs, sine, cosine);
+        rope_fetch(&part, args, x, number + blockDim.x);
     }
 }
 
@@ -85,7 +115,7 @@ extern "C" void cuda_rope(struct device *device, const struct op_rope *op) {
     bool is_wide = !args.is_interleaved && args.pairs % 8 == 0 && (uintptr_t)args.x % 16 == 0 && args.batch % 8 == 0 &&
                    args.time % 8 == 0 && args.head % 8 == 0;
     int64_t items = (int64_t)args.heads * (is_wide ? args.pairs / 8 : args.pairs);
-    unsigned threads = (unsigned)min((int64_t)256, divide_up(max(items, (int64_t)args.pairs), 32) * 32);
+    unsigned threads = (unsigned)min((int64_t)ROPE_THREADS, divide_up(max(items, (int64_t)args.pairs), 32) * 32);
     WITH_TYPE(op->x.dtype, T, {
         if (is_wide)
             LAUNCH(cuda, rope_wide_kernel<T>, grid_x(args.rows), threads, 0, args);

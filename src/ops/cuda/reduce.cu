@@ -4,19 +4,21 @@
 #include "ops/cuda/cuda.cuh"
 
 enum {
-    MOST_SPLITS = 128,
+    COLUMN_BLOCKS =
+        528,  // four for each of the 132 processors of an H100; a constant, so that sums are the same anywhere
     FEWEST_ROWS_PER_SPLIT = 64,
+    ROWS_AHEAD = 8,     // of a thread, on their way at once
     SUM_BLOCKS = 1056,  // partial sums of a flat range: a multiple of the 132 processors of an H100
     SUM_THREADS = 256,
     SUM_TILE = 8 * COLUMN_LANES,  // columns of a block
+    SQUARES_AHEAD = 4,
     FINISH_LANES = 32,
 };
 
 struct column_split column_split(int64_t rows, int64_t columns, int quantities) {
     struct column_split split;
     split.splits = divide_up(rows, FEWEST_ROWS_PER_SPLIT);
-    if (split.splits > MOST_SPLITS)
-        split.splits = MOST_SPLITS;
+    split.splits = min(split.splits, max((int64_t)1, COLUMN_BLOCKS / divide_up(columns, SUM_TILE)));
     int64_t room = SCRATCH_FLOATS / (quantities * columns);
     if (split.splits > room)
         split.splits = room;
@@ -62,24 +64,38 @@ void column_finish(struct cuda_device *cuda, float *const *out, int quantities, 
     LAUNCH(cuda, column_finish_kernel, grid, dim3(COLUMN_LANES, FINISH_LANES), 0, outputs, partial, splits, columns);
 }
 
+template <typename T> static __device__ __forceinline__ void add8(float sum[8], const eight<T> &packed) {
+    float value[8];
+    unpack8(value, packed);
+#pragma unroll
+    for (int i = 0; i < 8; i++)
+        sum[i] += value[i];
+}
+
 // Block (32, 8) at (column tile, split): each thread sums eight columns of every eighth row of the split.
-template <typename T>
-static __global__ void column_sum_kernel(float *partial, const T *x, struct column_split split, int64_t rows,
-                                         int64_t columns, bool is_wide) {
+template <typename T, bool IS_WIDE>
+static __global__ void __launch_bounds__(256)
+    column_sum_kernel(float *partial, const T *x, struct column_split split, int64_t rows, int64_t columns) {
     __shared__ float sums[ROW_LANES][8][COLUMN_LANES];
     int64_t tile = (int64_t)blockIdx.x * SUM_TILE, column = tile + 8 * threadIdx.x;
     int64_t first = blockIdx.y * split.rows_per_split;
     int64_t last = min(first + split.rows_per_split, rows);
     float sum[8] = {0, 0, 0, 0, 0, 0, 0, 0};
-    if (column < columns)
-#pragma unroll 4
-        for (int64_t row = first + threadIdx.y; row < last; row += ROW_LANES) {
-            float value[8];
-            load8(value, x + row * columns, column, columns, is_wide);
+    int64_t row = first + threadIdx.y;
+    x += column;
+    if (column < columns) {
+        for (; row + (ROWS_AHEAD - 1) * ROW_LANES < last; row += ROWS_AHEAD * ROW_LANES) {
+            eight<T> packed[ROWS_AHEAD];  // all on their way before the first is used
 #pragma unroll
-            for (int i = 0; i < 8; i++)
-                sum[i] += value[i];
+            for (int j = 0; j < ROWS_AHEAD; j++)
+                packed[j] = fetch8(x + (row + j * ROW_LANES) * columns, 0, columns - column, IS_WIDE);
+#pragma unroll
+            for (int j = 0; j < ROWS_AHEAD; j++)
+                add8(sum, packed[j]);
         }
+        for (; row < last; row += ROW_LANES)
+            add8(sum, fetch8(x + row * columns, 0, columns - column, IS_WIDE));
+    }
 #pragma unroll
     for (int i = 0; i < 8; i++)
         sums[threadIdx.y][i][threadIdx.x] = sum[i];
@@ -100,9 +116,12 @@ void column_sum(struct cuda_device *cuda, float *out, struct tensor x) {
         return;
     struct column_split split = column_split(rows, columns, 1);
     dim3 grid(grid_x(divide_up(columns, SUM_TILE)), grid_yz(split.splits));
-    WITH_TYPE(x.dtype, T,
-              LAUNCH(cuda, column_sum_kernel<T>, grid, dim3(COLUMN_LANES, ROW_LANES), 0, cuda->scratch,
-                     (const T *)x.data, split, rows, columns, rows_are_wide(columns, &x, 1)));
+    WITH_TYPE(x.dtype, T, {
+        void (*kernel)(float *, const T *, struct column_split, int64_t, int64_t) =
+            rows_are_wide(columns, &x, 1) ? column_sum_kernel<T, true> : column_sum_kernel<T, false>;
+        LAUNCH(cuda, kernel, grid, dim3(COLUMN_LANES, ROW_LANES), 0, cuda->scratch, (const T *)x.data, split, rows,
+               columns);
+    });
     column_finish(cuda, &out, 1, cuda->scratch, split.splits, columns);
 }
 
@@ -129,7 +148,7 @@ static __global__ void dot_kernel(double *partial, const float *a, const float *
 }
 
 // One block; out += the sum of SUM_BLOCKS partial sums.
-static __global__ void dot_finish_kernel(float *out, const double *partial) {
+static __global__ void sum_finish_kernel(float *out, const double *partial) {
     __shared__ double shared[32];
     double sum = 0;
     for (int i = threadIdx.x; i < SUM_BLOCKS; i += SUM_THREADS)
@@ -139,21 +158,51 @@ static __global__ void dot_finish_kernel(float *out, const double *partial) {
         *out = (float)((double)*out + sum);
 }
 
-static void dot(struct cuda_device *cuda, float *out, const float *a, const float *b, int64_t count) {
-    double *partial = (double *)cuda->scratch;
-    int64_t wide = ((uintptr_t)a | (uintptr_t)b) % 16 == 0 ? count / 4 : 0;
-    LAUNCH(cuda, dot_kernel, SUM_BLOCKS, SUM_THREADS, 0, partial, a, b, count, wide);
-    LAUNCH(cuda, dot_finish_kernel, 1, SUM_THREADS, 0, out, partial);
+static __device__ __forceinline__ double squares_of(float4 x) {
+    return ((double)x.x * (double)x.x + (double)x.y * (double)x.y) +
+           ((double)x.z * (double)x.z + (double)x.w * (double)x.w);
+}
+
+static __global__ void __launch_bounds__(SUM_THREADS)
+    sum_squares_kernel(double *partial, const float *x, int64_t count, int64_t wide) {
+    __shared__ double shared[32];
+    double sum = 0;
+    int64_t step = (int64_t)SUM_BLOCKS * SUM_THREADS, first = (int64_t)blockIdx.x * SUM_THREADS + threadIdx.x,
+            i = first;
+    for (; i + (SQUARES_AHEAD - 1) * step < wide; i += SQUARES_AHEAD * step) {
+        float4 four[SQUARES_AHEAD];
+#pragma unroll
+        for (int j = 0; j < SQUARES_AHEAD; j++)
+            four[j] = ((const float4 *)x)[i + j * step];
+#pragma unroll
+        for (int j = 0; j < SQUARES_AHEAD; j++)
+            sum += squares_of(four[j]);
+    }
+    for (; i < wide; i += step)
+        sum += squares_of(((const float4 *)x)[i]);
+    for (i = 4 * wide + first; i < count; i += step)
+        sum += (double)x[i] * (double)x[i];
+    sum = block_sum(sum, shared);
+    if (threadIdx.x == 0)
+        partial[blockIdx.x] = sum;
 }
 
 extern "C" void cuda_dot(struct device *device, const struct op_dot *op) {
-    dot(cuda_use(device), (float *)op->out.data, (const float *)op->a.data, (const float *)op->b.data,
-        tensor_count(op->a));
+    struct cuda_device *cuda = cuda_use(device);
+    double *partial = (double *)cuda->scratch;
+    const float *a = (const float *)op->a.data, *b = (const float *)op->b.data;
+    int64_t count = tensor_count(op->a), wide = ((uintptr_t)a | (uintptr_t)b) % 16 == 0 ? count / 4 : 0;
+    LAUNCH(cuda, dot_kernel, SUM_BLOCKS, SUM_THREADS, 0, partial, a, b, count, wide);
+    LAUNCH(cuda, sum_finish_kernel, 1, SUM_THREADS, 0, (float *)op->out.data, partial);
 }
 
 extern "C" void cuda_sum_squares(struct device *device, const struct op_sum_squares *op) {
+    struct cuda_device *cuda = cuda_use(device);
+    double *partial = (double *)cuda->scratch;
     const float *x = (const float *)op->x.data;
-    dot(cuda_use(device), (float *)op->out.data, x, x, tensor_count(op->x));
+    int64_t count = tensor_count(op->x), wide = (uintptr_t)x % 16 == 0 ? count / 4 : 0;
+    LAUNCH(cuda, sum_squares_kernel, SUM_BLOCKS, SUM_THREADS, 0, partial, x, count, wide);
+    LAUNCH(cuda, sum_finish_kernel, 1, SUM_THREADS, 0, (float *)op->out.data, partial);
 }
 
 // Changes (scale, steps, overflows left) after a step; see ops.h.

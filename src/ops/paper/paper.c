@@ -168,8 +168,10 @@ static void paper_norm_forward(struct device *device, const struct op_norm_forwa
 }
 
 static void paper_norm_backward(struct device *device, const struct op_norm_backward *op) {
+    // Where they are one, ddelta is written as dx.
+    struct tensor none = {0}, ddelta = op->ddelta.data == op->dx.data ? none : op->ddelta;
     COUNT_BYTES(device, op->dx, op->dgain, op->dgain, op->dbias, op->dbias, op->dy, op->x, op->gain, op->mean, op->rstd,
-                op->y, op->bias, op->dresidual, op->ddelta, op->ddelta_bias, op->ddelta_bias);
+                op->y, op->bias, op->dresidual, ddelta, op->ddelta_bias, op->ddelta_bias);
 }
 
 // Scores that are computed: all, or with a causal mask those at or below its diagonal, of which a window leaves a band.
