@@ -2,8 +2,8 @@
 // by element: a thread walks the range in steps of the whole grid.
 #include "ops/cuda/cuda.cuh"
 
-// Blocks that each have a piece of memory for themselves are faster than few that walk all of it (Adam moves 4.2 TB/s on
-// an H200 where 4096 blocks moved 3.95), so that the step of the whole grid is for ranges beyond MOST_FLAT_BLOCKS.
+// Blocks that each have a piece of memory for themselves are faster than few that walk all of it: on an H200 Adam moves
+// 4.2 TB/s so, and 3.95 with 4096 blocks. The step of the whole grid is for ranges beyond MOST_FLAT_BLOCKS.
 enum { FLAT_THREADS = 256, MOST_FLAT_BLOCKS = 1 << 30 };
 
 static unsigned flat_blocks(int64_t count) {

@@ -1,181 +1,7 @@
 // LayerNorm and RMSNorm backward in one pass over the tensors. The sums down columns (dgain, dbias, ddelta_bias) are
 // taken on the way: a block adds up its rows in registers, and column_finish adds up the blocks, whose number depends
 // on shapes alone.
-#include "ops/cuda/norm.cuh"
-
-enum {
-    PROCESSORS = 132,      // of an H100; a constant, so that sums are the same anywhere
-    BACKWARD_TENSORS = 3,  // dy, x, dresidual
-    QUANTITIES = 3,        // dgain, dbias, ddelta_bias
-    MOST_QUEUE_BYTES = 160 << 10,
-};
-
-template <typename T> struct backward_args {
-    T *dx;               // (N, C); may be dresidual
-    T *ddelta;           // (N, C) or NULL; may be dy, and dx where the dropout is off
-    T *y;                // (N, C) or NULL: the norm's output once more; may be dy
-    const T *dy, *x;     // (N, C)
-    const T *dresidual;  // (N, C) or NULL
-    const T *gain;       // (C)
-    const T *bias;       // (C) or NULL
-    const float *mean;   // (N); NULL with RMS
-    const float *rstd;   // (N)
-    float *partial;      // (QUANTITIES, blocks, C)
-    int64_t rows, columns;
-    float share;   // one by columns
-    bool is_wide;  // rows are aligned to 16 bytes and their length is a multiple of 8
-    bool is_rms;
-    struct cuda_dropout dropout;
-};
-
-// The sums of V numbers (a power of two) over a warp, in half as many exchanges as one after the other: lane l gets that
-// of number l / (32 / V).
-template <int V> static __device__ __forceinline__ float warp_sums(float value[V]) {
-    int lane = threadIdx.x & 31, offset = 16;
-#pragma unroll
-    for (int half = V / 2; half > 0; half /= 2, offset /= 2)
-#pragma unroll
-        for (int i = 0; i < half; i++) {
-            bool is_upper = lane & offset;
-            float given = is_upper ? value[i] : value[i + half];
-            value[i] = (is_upper ? value[i + half] : value[i]) + __shfl_xor_sync(0xFFFFFFFFu, given, offset);
-        }
-#pragma unroll
-    for (offset = 16 / V; offset > 0; offset /= 2)
-        value[0] += __shfl_xor_sync(0xFFFFFFFFu, value[0], offset);
-    return value[0];
-}
-
-// V sums over the threads (x) of a row of threads; every thread of the block calls it and gets them all. `shared` holds
-// V numbers per warp of the block and must not be used by the call before or after.
-template <int V> static __device__ __forceinline__ void row_sums(float value[V], float *shared) {
-    enum { SHARE = 32 / V, TURNS = (NORM_THREADS / 32 + SHARE - 1) / SHARE };
-    int lane = threadIdx.x & 31, warps = blockDim.x >> 5, number = lane / SHARE;
-    float *mine = shared + V * warps * threadIdx.y;
-    float sum = warp_sums<V>(value);
-    if (warps > 1) {
-        if (lane % SHARE == 0)
-            mine[V * (threadIdx.x >> 5) + number] = sum;
-        __syncthreads();
-        sum = 0;
-#pragma unroll
-        for (int i = 0; i < TURNS; i++) {
-            int warp = lane % SHARE + i * SHARE;
-            sum += warp < warps ? mine[V * warp + number] : 0.0f;
-        }
-#pragma unroll
-        for (int offset = SHARE / 2; offset > 0; offset /= 2)
-            sum += __shfl_xor_sync(0xFFFFFFFFu, sum, offset);
-    }
-#pragma unroll
-    for (int i = 0; i < V; i++)
-        value[i] = __shfl_sync(0xFFFFFFFFu, sum, i * SHARE);
-}
-
-// Mean and rstd of a row; 0 where there is none.
-template <typename T> static __device__ __forceinline__ float2 stats_of(const backward_args<T> &args, int64_t row) {
-    bool is_row = row < args.rows;
-    return make_float2(is_row && !args.is_rms ? args.mean[row] : 0.0f, is_row ? args.rstd[row] : 0.0f);
-}
-
-// Eight elements of the input tensors of a row, where they are read from: global memory or the queue in shared memory,
-// each thread's part behind the other's.
-template <typename T> struct norm_source {
-    const T *dy, *x, *dresidual;  // dresidual may be NULL
-    int columns;                  // elements left from there on
-    bool is_wide;
-};
-
-// The sums over a row of g = dy * gain and of g * n, n the normalised x; and down the columns of dy * n and of dy.
-template <typename T, int SUMS>
-static __device__ __forceinline__ void add_row(const norm_source<T> &from, const eight<T> &packed_gain, float2 stats,
-                                               float *sum_g, float *sum_gn, float sums[SUMS][8]) {
-    float dy[8], n[8], gain[8];
-    load8(dy, from.dy, 0, from.columns, from.is_wide);
-    load8(n, from.x, 0, from.columns, from.is_wide);
-    unpack8(gain, packed_gain);
-#pragma unroll
-    for (int i = 0; i < 8; i++) {
-        float product = dy[i] * gain[i];
-        n[i] = (n[i] - stats.x) * stats.y;
-        *sum_g += product;
-        *sum_gn += product * n[i];
-        sums[0][i] += dy[i] * n[i];
-        if (SUMS > 1)
-            sums[1 % SUMS][i] += dy[i];
-    }
-}
-
-// dx = dresidual + rstd * (g - mean(g) - n * mean(g * n)), without mean(g) for RMS; and with it y and ddelta. A thread
-// has read its elements of dy and dresidual before it writes the same ones of ddelta, y and dx, which may be the same
-// memory. The bias of y is read for each row: it stays in the nearest cache, and registers are short.
-template <typename T, int SUMS>
-static __device__ __forceinline__ void write_part(const backward_args<T> &args, const norm_source<T> &from,
-                                                  const eight<T> &packed_gain, float2 stats, float2 means, int64_t row,
-                                                  int column, float sums[SUMS][8]) {
-    int columns = (int)args.columns;
-    float dx[8] = {0, 0, 0, 0, 0, 0, 0, 0}, n[8], dy[8], gain[8];
-    float shift = -stats.y * means.x, slope = -stats.y * means.y;
-    load8(dy, from.dy, 0, from.columns, from.is_wide);
-    load8(n, from.x, 0, from.columns, from.is_wide);
-    if (from.dresidual)
-        load8(dx, from.dresidual, 0, from.columns, from.is_wide);
-    unpack8(gain, packed_gain);
-#pragma unroll
-    for (int i = 0; i < 8; i++) {
-        n[i] = (n[i] - stats.x) * stats.y;
-        dx[i] += shift + stats.y * (dy[i] * gain[i]) + slope * n[i];
-    }
-    store8(args.dx + row * columns, column, columns, from.is_wide, dx);
-    if (args.y) {
-        float y[8] = {0, 0, 0, 0, 0, 0, 0, 0};
-        if (args.bias)
-            load8(y, args.bias, column, columns, from.is_wide);
-#pragma unroll
-        for (int i = 0; i < 8; i++)
-            y[i] += n[i] * gain[i];
-        store8(args.y + row * columns, column, columns, from.is_wide, y);
-    }
-    if (!args.ddelta)
-        return;
-    dropout_apply(dx, args.dropout, row, column);
-    dropout_apply(dx + 4, args.dropout, row, column + 4);
-    if (args.ddelta != args.dx)
-        store8(args.ddelta + row * columns, column, columns, from.is_wide, dx);
-    if (SUMS > 1)
-#pragma unroll
-        for (int i = 0; i < 8; i++)
-            sums[2 % SUMS][i] += dx[i];
-}
-
-// The rows of threads of a block, one after the other, add their sums in `totals` (SUMS, 8, threads of a row); the last
-// one writes them. Only short rows share a block.
-template <int GROUPS, int SUMS>
-static __device__ __forceinline__ void write_sums(const float sums[GROUPS][SUMS][8], float *partial, float *totals,
-                                                  int columns, bool is_wide) {
-    for (unsigned turn = 0; turn < blockDim.y; turn++) {
-        if (blockDim.y > 1)
-            __syncthreads();
-        if (threadIdx.y != turn)
-            continue;
-#pragma unroll
-        for (int g = 0; g < GROUPS; g++)
-#pragma unroll
-            for (int q = 0; q < SUMS; q++) {
-                int column = 8 * (int)(threadIdx.x + g * blockDim.x);
-                float total[8];
-#pragma unroll
-                for (int i = 0; i < 8; i++) {
-                    float *place = totals + (8 * q + i) * blockDim.x + threadIdx.x;
-                    total[i] = sums[g][q][i] + (turn > 0 ? *place : 0.0f);
-                    if (turn + 1 < blockDim.y)
-                        *place = total[i];
-                }
-                if (turn + 1 == blockDim.y && column < columns)
-                    store8(partial + ((int64_t)q * gridDim.x + blockIdx.x) * columns, column, columns, is_wide, total);
-            }
-    }
-}
+#include "ops/cuda/norm_backward.cuh"
 
 // ---- Aligned rows, through a queue in shared memory ----
 //
@@ -217,15 +43,15 @@ static __device__ __forceinline__ void queue_round(eight<T> *queue, int stage, c
 }
 
 template <typename T, int GROUPS, int ROWS>
-static __device__ __forceinline__ norm_source<T> queue_source(eight<T> *queue, int stage, int row, int g,
-                                                              const backward_args<T> &args) {
-    norm_source<T> from;
-    from.dy = (const T *)queue_place<T, GROUPS, ROWS>(queue, stage, row, 0, g);
-    from.x = (const T *)queue_place<T, GROUPS, ROWS>(queue, stage, row, 1, g);
-    from.dresidual = args.dresidual ? (const T *)queue_place<T, GROUPS, ROWS>(queue, stage, row, 2, g) : NULL;
-    from.columns = 8;
-    from.is_wide = true;
-    return from;
+static __device__ __forceinline__ norm_part<T> queue_part(eight<T> *queue, int stage, int row, int g) {
+    norm_part<T> part;
+    part.dy = (const T *)queue_place<T, GROUPS, ROWS>(queue, stage, row, 0, g);
+    part.x = (const T *)queue_place<T, GROUPS, ROWS>(queue, stage, row, 1, g);
+    part.dresidual = (const T *)queue_place<T, GROUPS, ROWS>(queue, stage, row, 2, g);
+    part.column = 8 * (int)(threadIdx.x + g * blockDim.x);
+    part.left = 8;
+    part.is_wide = true;
+    return part;
 }
 
 // SUMS is QUANTITIES, or 1 where only dgain is asked for. BLOCKS is how many a multiprocessor should hold.
@@ -251,7 +77,7 @@ static __global__ void __launch_bounds__(THREADS, BLOCKS) norm_backward_queued_k
     for (int r = 0; r < ROWS; r++)
         next[r] = stats_of(args, first + r);
     for (; begin < args.rows; begin += step, first += step, parity ^= 1) {
-        float value[2 * ROWS] = {};
+        float sum[2 * ROWS] = {};  // of row r: two numbers from 2 r on
         float2 stats[ROWS];
         async_wait<STAGES - 2>();
         queue_round<T, GROUPS, ROWS>(queue, (stage + STAGES - 1) % STAGES, args, first + (STAGES - 1) * step);
@@ -259,22 +85,25 @@ static __global__ void __launch_bounds__(THREADS, BLOCKS) norm_backward_queued_k
         for (int r = 0; r < ROWS; r++) {
             stats[r] = next[r];
             next[r] = stats_of(args, first + step + r);
-#pragma unroll
-            for (int g = 0; g < GROUPS; g++)
-                if (first + r < args.rows && 8 * (int)(threadIdx.x + g * blockDim.x) < columns)
-                    add_row<T, SUMS>(queue_source<T, GROUPS, ROWS>(queue, stage, r, g, args), gain[g], stats[r],
-                                     &value[2 * r], &value[2 * r + 1], sums[g]);
         }
-        row_sums<2 * ROWS>(value, shared[parity]);
 #pragma unroll
-        for (int r = 0; r < ROWS; r++) {
-            float2 means = make_float2(args.is_rms ? 0.0f : value[2 * r] * args.share, value[2 * r + 1] * args.share);
+        for (int turn = 0; turn < 2; turn++) {
+            if (turn == 1)
+                row_sums<2 * ROWS>(sum, shared[parity]);
 #pragma unroll
-            for (int g = 0; g < GROUPS; g++) {
-                int column = 8 * (int)(threadIdx.x + g * blockDim.x);
-                if (first + r < args.rows && column < columns)
-                    write_part<T, SUMS>(args, queue_source<T, GROUPS, ROWS>(queue, stage, r, g, args), gain[g],
-                                        stats[r], means, first + r, column, sums[g]);
+            for (int i = 0; i < ROWS * GROUPS; i++) {
+                int r = i / GROUPS, g = i % GROUPS;
+                norm_part<T> part = queue_part<T, GROUPS, ROWS>(queue, stage, r, g);
+                part.row = first + r;
+                part.stats = stats[r];
+                part.gain = gain[g];
+                part.dresidual = args.dresidual ? part.dresidual : NULL;
+                if (part.row >= args.rows || part.column >= columns)
+                    continue;
+                if (turn == 0)
+                    add_part<T, SUMS>(&sum[2 * r], sums[g], part);
+                else
+                    write_part<T, SUMS>(args, sums[g], part, &sum[2 * r]);
             }
         }
         stage = (stage + 1) % STAGES;
@@ -311,17 +140,6 @@ static __global__ void __launch_bounds__(THREADS, BLOCKS) norm_backward_queued_k
 
 // ---- All other rows, from global memory ----
 
-template <typename T>
-static __device__ __forceinline__ norm_source<T> row_source(const backward_args<T> &args, int64_t offset, int column) {
-    norm_source<T> from;
-    from.dy = args.dy + offset + column;
-    from.x = args.x + offset + column;
-    from.dresidual = args.dresidual ? args.dresidual + offset + column : NULL;
-    from.columns = (int)args.columns - column;
-    from.is_wide = args.is_wide;
-    return from;
-}
-
 template <typename T, int GROUPS>
 static __global__ void __launch_bounds__(NORM_THREADS, 1) norm_backward_kernel(backward_args<T> args) {
     extern __shared__ uint4 memory[];
@@ -336,23 +154,31 @@ static __global__ void __launch_bounds__(NORM_THREADS, 1) norm_backward_kernel(b
         gain[g] = column < columns ? fetch8(args.gain, column, columns, args.is_wide) : eight<T>();
     }
     for (; begin < args.rows; begin += step, parity ^= 1) {
-        int64_t row = begin + threadIdx.y, offset = row * columns;
-        float2 stats = stats_of(args, row);
-        float value[2] = {};
+        float sum[2] = {};
+        norm_part<T> part;
+        part.row = begin + threadIdx.y;
+        part.stats = stats_of(args, part.row);
+        part.is_wide = args.is_wide;
 #pragma unroll
-        for (int g = 0; g < GROUPS; g++) {
-            int column = 8 * (int)(threadIdx.x + g * blockDim.x);
-            if (row < args.rows && column < columns)
-                add_row<T, QUANTITIES>(row_source(args, offset, column), gain[g], stats, &value[0], &value[1], sums[g]);
-        }
-        row_sums<2>(value, shared[parity]);
-        float2 means = make_float2(args.is_rms ? 0.0f : value[0] * args.share, value[1] * args.share);
+        for (int turn = 0; turn < 2; turn++) {
+            if (turn == 1)
+                row_sums<2>(sum, shared[parity]);
 #pragma unroll
-        for (int g = 0; g < GROUPS; g++) {
-            int column = 8 * (int)(threadIdx.x + g * blockDim.x);
-            if (row < args.rows && column < columns)
-                write_part<T, QUANTITIES>(args, row_source(args, offset, column), gain[g], stats, means, row, column,
-                                          sums[g]);
+            for (int g = 0; g < GROUPS; g++) {
+                part.column = 8 * (int)(threadIdx.x + g * blockDim.x);
+                int64_t offset = part.row * columns + part.column;
+                part.left = columns - part.column;
+                part.gain = gain[g];
+                part.dy = args.dy + offset;
+                part.x = args.x + offset;
+                part.dresidual = args.dresidual ? args.dresidual + offset : NULL;
+                if (part.row >= args.rows || part.left <= 0)
+                    continue;
+                if (turn == 0)
+                    add_part<T, QUANTITIES>(sum, sums[g], part);
+                else
+                    write_part<T, QUANTITIES>(args, sums[g], part, sum);
+            }
         }
     }
     write_sums<GROUPS, QUANTITIES>(sums, args.partial, (float *)memory, columns, args.is_wide);
