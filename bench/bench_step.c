@@ -17,7 +17,7 @@
 
 struct bench {
     struct flag_given given;
-    int64_t steps;
+    int64_t steps, pairs;
     bool floor, parts, quick_weights;
     char *algorithm_cache;
     double tflops, gigabytes;
@@ -41,6 +41,12 @@ static const struct flag own_flags[] = {
      .type = FLAG_BOOL,
      .offset = offsetof(struct bench, parts),
      .help = "prints the time of one more step by kind of operation, on a GPU"},
+    {.name = "--pairs",
+     .type = FLAG_INT,
+     .offset = offsetof(struct bench, pairs),
+     .initial = "0",
+     .maximum = 100,
+     .help = "times the steps this many times more in turn as recordings and call by call, on a GPU"},
     {.name = "--quick-weights",
      .type = FLAG_BOOL,
      .offset = offsetof(struct bench, quick_weights),
@@ -206,6 +212,20 @@ static int time_steps(struct step *step, const struct step_source *source, int64
     return 0;
 }
 
+// The same steps as recordings and call by call, in turn, so that both meet the GPU as warm as the other.
+static int print_pairs(struct bench *bench, struct step *step, const struct step_source *source) {
+    struct times times = {.between = memory_alloc(sizeof(double) * (size_t)bench->steps)};
+    int status = 0;
+    for (int64_t i = 0; i < 2 * bench->pairs && status == 0; i++) {
+        bench->config.no_cuda_graph = i % 2 == 1;
+        status = time_steps(step, source, bench->steps, &times);
+        printf("%s: mean %.3f ms, median %.3f ms a step\n", i % 2 == 1 ? "call by call" : "recorded", times.mean * 1e3,
+               times.between[bench->steps / 2] * 1e3);
+    }
+    free(times.between);
+    return status;
+}
+
 static int run(struct bench *bench) {
     struct config *config = &bench->config;
     struct device *device;
@@ -242,6 +262,7 @@ static int run(struct bench *bench) {
            "\"loss\": %.5f}\n",
            times.mean, times.between[bench->steps / 2], (double)(tokens.B * tokens.T) / times.mean,
            (double)usage.ru_maxrss / 1024, (double)step->memory.total / 1e9, times.first, times.loss);
+    TRY(print_pairs(bench, step, &source));
     if (bench->parts)
         TRY(print_parts(bench, step, &source));
     step_close(step);
