@@ -163,6 +163,13 @@ int file_make_folders(const char *path) {
     return result;
 }
 
+int file_make_parent(const char *path) {
+    char *parent = file_parent(path);
+    int result = file_make_folders(parent);
+    free(parent);
+    return result;
+}
+
 static int remove_entry(const char *path, const struct stat *status, int kind, struct FTW *place) {
     (void)status, (void)kind, (void)place;
     if (remove(path) == 0 || errno == ENOENT)

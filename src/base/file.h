@@ -61,6 +61,7 @@ bool file_exists(const char *path);
 bool file_is_folder(const char *path);
 int file_size(const char *path, uint64_t *size);
 int file_make_folders(const char *path);            // mkdir -p; new folders are durable
+int file_make_parent(const char *path);             // the folders that the file or prefix `path` is to be in
 int file_remove_tree(const char *path);             // rm -rf; a missing path is not an error
 int file_rename(const char *from, const char *to);  // also syncs the folder
 int file_sync_folder(const char *path);

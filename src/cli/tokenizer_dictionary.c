@@ -100,6 +100,7 @@ static int run_dictionary(void *opaque) {
     const struct dictionary_options *options = opaque;
     struct word_table words = {0};
     struct buffer text = {0};
+    TRY(file_make_parent(options->output));
     int status = count_files(&words, &options->input);
     if (status == 0) {
         struct fairseq_build build = {options->threshold, options->most_words, options->multiple};

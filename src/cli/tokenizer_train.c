@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define COUNT(array) (sizeof(array) / sizeof(array)[0])
 
@@ -89,31 +90,53 @@ static const struct flag train_rows[] = {
      .help = "writes FOLDER/vocab.json, FOLDER/merges.txt and FOLDER/tokenizer.json"},
 };
 
-static int save_trained(const struct train_options *options, const struct bpe_merges *merges) {
+struct outputs {
     char *vocab_file, *merge_file, *json_file;
-    if (options->save) {
-        TRY(file_make_folders(options->save));
-        vocab_file = file_join(options->save, "vocab.json");
-        merge_file = file_join(options->save, "merges.txt");
-        json_file = file_join(options->save, "tokenizer.json");
-    } else {
-        vocab_file = memory_printf("%s-vocab.json", options->output_prefix);
-        merge_file = memory_printf("%s-merges.txt", options->output_prefix);
-        json_file = memory_printf("%s-tokenizer.json", options->output_prefix);
-    }
-    int status = bpe_save(merges, vocab_file, merge_file);
-    if (status == 0)
-        status = hf_save_bpe(vocab_file, merge_file, json_file);
-    if (status == 0)
-        printf("wrote %s (%" PRId64 " tokens), %s (%" PRId64 " merges) and %s\n", vocab_file, merges->token_count + 1,
-               merge_file, merges->count, json_file);
-    free(vocab_file);
-    free(merge_file);
-    free(json_file);
-    return status;
+    char *new_folder;  // where it was not there before
+};
+
+static void free_outputs(struct outputs *outputs) {
+    free(outputs->new_folder);
+    free(outputs->vocab_file);
+    free(outputs->merge_file);
+    free(outputs->json_file);
 }
 
-static int train_on(const struct train_options *options, const struct word_table *words) {
+// Names the files, and finds out before the work whether they can be written.
+static int prepare_outputs(struct outputs *outputs, const struct train_options *options) {
+    if (options->save) {
+        outputs->vocab_file = file_join(options->save, "vocab.json");
+        outputs->merge_file = file_join(options->save, "merges.txt");
+        outputs->json_file = file_join(options->save, "tokenizer.json");
+    } else {
+        outputs->vocab_file = memory_printf("%s-vocab.json", options->output_prefix);
+        outputs->merge_file = memory_printf("%s-merges.txt", options->output_prefix);
+        outputs->json_file = memory_printf("%s-tokenizer.json", options->output_prefix);
+    }
+    char *folder = file_parent(outputs->vocab_file);
+    bool exists = file_exists(folder);
+    int status = file_make_folders(folder);
+    if (exists || status < 0)
+        free(folder);
+    else
+        outputs->new_folder = folder;
+    TRY(status);
+    struct file_writer trial;
+    TRY(file_create(&trial, outputs->vocab_file));
+    file_abort(&trial);
+    return 0;
+}
+
+static int save_trained(const struct outputs *outputs, const struct bpe_merges *merges) {
+    TRY(bpe_save(merges, outputs->vocab_file, outputs->merge_file));
+    TRY(hf_save_bpe(outputs->vocab_file, outputs->merge_file, outputs->json_file));
+    printf("wrote %s (%" PRId64 " tokens), %s (%" PRId64 " merges) and %s\n", outputs->vocab_file,
+           merges->token_count + 1, outputs->merge_file, merges->count, outputs->json_file);
+    return 0;
+}
+
+static int train_on(const struct train_options *options, const struct word_table *words,
+                    const struct outputs *outputs) {
     struct bpe_train_options training = {
         .vocab_size = options->vocab_size,
         .min_frequency = options->min_frequency,
@@ -126,7 +149,7 @@ static int train_on(const struct train_options *options, const struct word_table
                  "; use more text or a smaller --min-frequency",
                  options->min_frequency, merges.token_count + 1, options->vocab_size);
     if (status == 0)
-        status = save_trained(options, &merges);
+        status = save_trained(outputs, &merges);
     bpe_merges_free(&merges);
     return status;
 }
@@ -146,13 +169,19 @@ static int run_train(void *opaque) {
     };
     struct word_table words = {0};
     struct bpe_corpus_summary summary;
-    int status = bpe_count_corpus(&words, &corpus, &summary);
+    struct outputs outputs = {0};
+    int status = prepare_outputs(&outputs, options);
+    if (status == 0)
+        status = bpe_count_corpus(&words, &corpus, &summary);
     if (status == 0) {
         log_info("%.1f MB, %" PRId64 " distinct pieces%s", (double)summary.text_bytes / 1e6, words.count,
                  summary.bad_lines ? ", bad lines skipped" : "");
-        status = train_on(options, &words);
+        status = train_on(options, &words, &outputs);
     }
+    if (status < 0 && outputs.new_folder)
+        (void)rmdir(outputs.new_folder);
     word_table_free(&words);
+    free_outputs(&outputs);
     return status;
 }
 

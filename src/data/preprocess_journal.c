@@ -242,9 +242,7 @@ static int find_begun(struct journal *journal, const char *settings, enum journa
 
 static int begin(struct journal *journal, const struct journal_options *options, enum journal_phase *phase,
                  struct preprocess_state *state) {
-    if (mkdir(journal->folder, 0777) < 0 && errno != EEXIST)
-        return error_set("cannot create %s: %s; %s", journal->folder, strerror(errno),
-                         errno == ENOENT ? "create the folder first" : "choose a folder that you may write to");
+    TRY(file_make_folders(journal->folder));
     TRY(take_lock(journal));
     if (!options->restart)
         TRY(find_begun(journal, options->settings, phase, state));

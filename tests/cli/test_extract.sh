@@ -76,7 +76,8 @@ expect 215 "it has no <title>" "$BEVATRON" extract wiki --input "$work/bad.xml" 
 expect 0 "1 bad pages skipped" "$BEVATRON" extract wiki --input "$work/bad.xml" --output "$work/skipped.jsonl" --skip-bad-pages
 expect 215 "no article" "$BEVATRON" extract wiki --input "$work/dump.xml" --output "$work/x.jsonl" --namespaces 99
 expect 1 "no such file" "$BEVATRON" extract wiki --input "$work/none.xml" --output "$work/x.jsonl"
-expect 1 "no/folder" "$BEVATRON" extract wiki --input "$work/dump.xml" --output "$work/no/folder.jsonl"
+expect 0 "new/folder/y.jsonl" "$BEVATRON" extract wiki --input "$work/dump.xml" --output "$work/new/folder/y.jsonl"
+expect 1 "cannot create the folder" "$BEVATRON" extract wiki --input "$work/dump.xml" --output "$work/dump.xml/x.jsonl"
 [ -z "$(find "$work" -name 'x.jsonl*' -o -name 'cut.jsonl*' -o -name '*.tmp*')" ] && pass || fail "errors leave nothing behind"
 
 # A pipe cannot be read twice.

@@ -67,6 +67,11 @@ expect 2 "--merge-file" "$BEVATRON" tokenizer inspect --vocab-file tests/golden/
 sed '5s/.*/q zqz/' tests/golden/bpe/merges.txt >"$work/merges.txt"
 expect 1 "merges.txt:5: \"zqz\" is not a token" "$BEVATRON" tokenizer inspect --vocab-file tests/golden/bpe/vocab.json \
     --merge-file "$work/merges.txt"
+# Folders of an output are made, and one that cannot be is noticed before the work.
+expect 0 "wrote $work/new/folder/t-vocab.json" "$BEVATRON" tokenizer train --input tests/golden/bpe/corpus.txt --vocab-size 300 \
+    --output-prefix "$work/new/folder/t"
+expect 1 "cannot create the folder" "$BEVATRON" tokenizer train --input tests/golden/bpe/corpus.txt --vocab-size 300 --save "$work/merges.txt/x"
+grep -q "distinct pieces" "$work/out" && fail "text was read for an output that cannot be written" || pass
 expect 1 "cannot write to standard output" bash -c "$(printf '%q ' "$BEVATRON" tokenizer inspect --tokens "${golden[@]}") >/dev/full"
 
 finish

@@ -227,7 +227,17 @@ TEST(missing_and_replaced_files) {
     EXPECT_INT(scratch_entries(), 2);
     EXPECT_OK(index_verify_tokens(r, 100));
     index_close(r);
-    EXPECT_ERROR(index_writer_open(&w, scratch_path("no/folder/a"), INDEX_U16), "no/folder/a");
+    // A folder that is not there is made; one that cannot be is named.
+    write_example(scratch_path("new/folder/b_text_document"), INDEX_U16);
+    EXPECT_OK(index_open(&r, scratch_path("new/folder/b_text_document")));
+    index_close(r);
+    EXPECT_ERROR(index_writer_open(&w, scratch_path("a.bin/folder/a"), INDEX_U16), "a.bin");
+    EXPECT_ERROR(index_open(&r, scratch_path("new/folder/b")), "did you mean");
+    EXPECT(strstr(error_message(), "/new/folder/b_text_document?") != NULL);
+    EXPECT_ERROR(index_open(&r, scratch_path("a.bin")), "did you mean");
+    EXPECT(strstr(error_message(), "/a?") != NULL);
+    EXPECT_ERROR(index_open(&r, scratch_path("new/folder/c")), "without .bin or .idx");
+    EXPECT_ERROR(index_open(&r, scratch_path("elsewhere/c.bin")), "without .bin or .idx");
     scratch_close();
 }
 

@@ -22,6 +22,32 @@ TEST(types_are_found_by_name) {
     tokenizer_encoder_free(NULL);
 }
 
+// A file of another kind is named as what it is.
+TEST(wrong_files) {
+    static const struct {
+        struct tokenizer_options options;
+        const char *said;
+    } rows[] = {
+        {{.vocab_file = GOLDEN "merges.txt", .merge_file = GOLDEN "vocab.json"}, "goes with --merge-file"},
+        {{.vocab_file = GOLDEN "vocab.json", .merge_file = GOLDEN "vocab.json"}, "looks like GPT-2's vocab.json"},
+        {{.type = "HuggingFaceTokenizer", .model_file = "tests/golden/spm/bpe.model"}, "a model of SentencePiece"},
+        {{.type = "HuggingFaceTokenizer", .model_file = "gpt2"}, "nothing is downloaded"},
+        {{.type = "Llama2Tokenizer", .model_file = "tests/golden/hf/gpt2.json"}, "type HuggingFaceTokenizer"},
+        {{.type = "Llama2Tokenizer", .model_file = "tests/golden/tiktoken/small.tiktoken"}, "a rank file of tiktoken"},
+        {{.type = "TikTokenizer", .model_file = "tests/golden/wordpiece/vocab.txt"}, "looks like BERT's vocab.txt"},
+        {{.type = "TikTokenizer", .model_file = "tests/golden/fairseq/words.txt"}, "a dictionary of fairseq"},
+        {{.type = "BertWordPieceCase", .vocab_file = GOLDEN "vocab.json"}, "type GPT2BPETokenizer --vocab-file"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct tokenizer *tokenizer;
+        EXPECT_ERROR(tokenizer_open(&tokenizer, &rows[i].options), rows[i].said);
+    }
+    struct tokenizer *tokenizer;
+    EXPECT_ERROR(tokenizer_open(&tokenizer, &(struct tokenizer_options){.vocab_file = "tests/golden/bpe/ids.jsonl",
+                                                                        .merge_file = GOLDEN "merges.txt"}),
+                 "ids.jsonl");
+}
+
 TEST(golden_tokenizer_describes_itself) {
     struct tokenizer *tokenizer = open_golden();
     EXPECT_STRING(tokenizer_type(tokenizer), "GPT2BPETokenizer");
@@ -193,7 +219,7 @@ TEST(gpt2_tinyshakespeare_has_338025_tokens) {
     free(path);
 }
 
-TEST_MAIN(TEST_CASE(types_are_found_by_name), TEST_CASE(golden_tokenizer_describes_itself),
+TEST_MAIN(TEST_CASE(types_are_found_by_name), TEST_CASE(wrong_files), TEST_CASE(golden_tokenizer_describes_itself),
           TEST_CASE(opening_and_decoding), TEST_CASE(null_tokenizer_reads_ids),
           TEST_CASE(null_tokenizer_with_its_own_end), TEST_CASE(ids_do_not_depend_on_the_encoder),
           TEST_CASE(gpt2_known_ids), TEST_CASE(gpt2_tinyshakespeare_has_338025_tokens))

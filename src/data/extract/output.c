@@ -27,7 +27,9 @@ int output_open(struct output *output, const char *path) {
     // A build without the library says so now and not after hours of work.
     int status = output->pack ? output->pack(&trial, "", 0) : 0;
     buffer_free(&trial);
-    return status < 0 ? -1 : file_create(&output->file, path);
+    TRY(status);
+    TRY(file_make_parent(path));
+    return file_create(&output->file, path);
 }
 
 int output_pack(const struct output *output, struct buffer *packed, struct buffer *plain) {

@@ -7,6 +7,7 @@
 #include "base/memory.h"
 #include "data/bad_data.h"
 #include "data/index/dtype.h"
+#include <dirent.h>
 #include <inttypes.h>
 #include <stdlib.h>
 
@@ -103,13 +104,50 @@ static int check(struct index_reader *r) {
     return check_tokens(r);
 }
 
+// The name of a dataset beside the wrong one: what people forget is _text_document, or that the ending is left out.
+// NULL where there is none; to be freed.
+static char *find_near(const char *prefix) {
+    size_t length = strlen(prefix);
+    if (length > 4 && (strcmp(prefix + length - 4, ".bin") == 0 || strcmp(prefix + length - 4, ".idx") == 0) &&
+        file_exists(prefix))
+        return memory_printf("%.*s", (int)(length - 4), prefix);
+    char *folder = file_parent(prefix), *found = NULL;
+    const char *slash = strrchr(prefix, '/'), *name = slash ? slash + 1 : prefix;
+    DIR *entries = *name ? opendir(folder) : NULL;
+    for (const struct dirent *entry; entries && (entry = readdir(entries));) {
+        size_t bytes = strlen(entry->d_name), begin = strlen(name);
+        bool is_near = bytes > begin + 4 && strncmp(entry->d_name, name, begin) == 0 && entry->d_name[begin] == '_' &&
+                       strcmp(entry->d_name + bytes - 4, ".idx") == 0;
+        char *near =
+            is_near ? memory_printf("%.*s%.*s", (int)(name - prefix), prefix, (int)(bytes - 4), entry->d_name) : NULL;
+        // The first of several, so that the message is always the same.
+        if (near && (!found || strcmp(near, found) < 0)) {
+            free(found);
+            found = near;
+        } else {
+            free(near);
+        }
+    }
+    if (entries)
+        closedir(entries);
+    free(folder);
+    return found;
+}
+
+static int refuse_missing(const char *prefix, const char *path) {
+    char *near = find_near(prefix);
+    int result = error_set("cannot open dataset %s: %s does not exist; %s%s%s", prefix, path,
+                           near ? "did you mean " : "give the path of the pair of files without .bin or .idx",
+                           near ? near : "", near ? "?" : "");
+    free(near);
+    return result;
+}
+
 static int map_file(struct file_map *map, const char *prefix, const char *extension) {
     char *path = memory_printf("%s.%s", prefix, extension);
     int result;
     if (!file_exists(path))
-        result = error_set("cannot open dataset %s: %s does not exist; give the path of the pair of files without .bin "
-                           "or .idx",
-                           prefix, path);
+        result = refuse_missing(prefix, path);
     else
         result = file_map_open(map, path);
     free(path);

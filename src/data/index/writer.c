@@ -53,7 +53,9 @@ int index_writer_put_boundary(struct index_writer *w, int64_t sequence) {
 
 static int open_files(struct index_writer *w) {
     char *tokens_path = memory_printf("%s.bin", w->prefix);
-    int result = file_create(&w->tokens, tokens_path);
+    int result = file_make_parent(tokens_path);
+    if (result == 0)
+        result = file_create(&w->tokens, tokens_path);
     free(tokens_path);
     TRY(result);
     TRY(spill_open(&w->lengths, w->index_path));

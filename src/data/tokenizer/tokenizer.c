@@ -1,5 +1,6 @@
 // The table of tokenizer kinds and what is common to all: finding a kind by its name, ownership, range checks.
 #include "data/tokenizer/tokenizer.h"
+#include "data/tokenizer/file_kind.h"
 #include "data/tokenizer/kind.h"
 #include "base/error.h"
 #include "base/memory.h"
@@ -23,7 +24,6 @@ enum { KIND_COUNT = sizeof kinds / sizeof kinds[0] };
 
 // Megatron's other types, so that asking for one is told apart from a misspelling.
 static const char *const known_elsewhere[] = {
-    "HuggingFaceTokenizer",
     "MultimodalTokenizer",
     "NullMultimodalTokenizer",
     "SFTTokenizer",
@@ -64,7 +64,7 @@ int tokenizer_open(struct tokenizer **tokenizer, const struct tokenizer_options 
     opened->kind = kind;
     if (kind->open(opened, options) < 0) {
         free(opened);
-        return -1;
+        return file_kind_explain(type, options);
     }
     CHECK(opened->vocab_size > 0 && opened->vocab_size <= INT32_MAX);
     CHECK(opened->eod >= -1 && opened->eod < opened->vocab_size);

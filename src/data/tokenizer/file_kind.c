@@ -1,0 +1,99 @@
+// Files of tokenizers are told apart by how they begin: which type reads a file is the first thing people get wrong.
+#include "data/tokenizer/file_kind.h"
+
+#include "base/error.h"
+#include "base/file.h"
+#include <ctype.h>
+#include <stdbool.h>
+#include <string.h>
+
+enum kind { OTHER, VOCAB_JSON, TOKENIZER_JSON, MERGES, VOCAB_TXT, SENTENCEPIECE, RANKS, DICTIONARY, KIND_COUNT };
+
+static const struct {
+    const char *look;   // "it looks like …"
+    const char *types;  // names of types that read it begin so, with blanks between
+    const char *advice;
+} kinds[KIND_COUNT] = {
+    [OTHER] = {"", "", ""},
+    [VOCAB_JSON] = {"GPT-2's vocab.json", "GPT2BPE Fairseq", "--tokenizer-type GPT2BPETokenizer --vocab-file"},
+    [TOKENIZER_JSON] = {"a tokenizer.json of Hugging Face", "HuggingFace",
+                        "--tokenizer-type HuggingFaceTokenizer --tokenizer-model"},
+    [MERGES] = {"GPT-2's merges.txt", "", "--merge-file"},
+    [VOCAB_TXT] = {"BERT's vocab.txt", "BertWordPiece",
+                   "--tokenizer-type BertWordPieceLowerCase or BertWordPieceCase --vocab-file"},
+    [SENTENCEPIECE] = {"a model of SentencePiece", "SentencePiece GPTSentencePiece Llama2",
+                       "--tokenizer-type Llama2Tokenizer, GPTSentencePieceTokenizer or SentencePieceTokenizer "
+                       "--tokenizer-model"},
+    [RANKS] = {"a rank file of tiktoken", "TikTokenizer", "--tokenizer-type TikTokenizer --tokenizer-model"},
+    [DICTIONARY] = {"a dictionary of fairseq", "Fairseq", "--tokenizer-type FairseqTokenizer --tokenizer-model"},
+};
+
+// The first line is two words, the second of which is a number.
+static bool is_word_and_number(const char *text, size_t length, bool is_base64) {
+    const char *end = memchr(text, '\n', length), *blank = memchr(text, ' ', length);
+    if (!end || !blank || blank > end || blank == text || end - blank < 2)
+        return false;
+    for (const char *p = blank + 1; p < end; p++)
+        if (!isdigit((unsigned char)*p))
+            return false;
+    return !is_base64 || blank[-1] == '=';
+}
+
+static enum kind look_at(const char *path) {
+    struct file_map map;
+    if (!path || !file_exists(path) || file_is_folder(path))
+        return OTHER;
+    if (file_map_open(&map, path) < 0)
+        return OTHER;
+    enum { BEGINNING = 4096 };
+    char text[BEGINNING + 1];
+    size_t length = map.size < BEGINNING ? map.size : BEGINNING;
+    memcpy(text, length ? map.data : (const void *)"", length);
+    text[length] = '\0';
+    file_map_close(&map);
+    enum kind kind = OTHER;
+    if (text[strspn(text, " \t\r\n")] == '{')
+        kind = strstr(text, "\"added_tokens\"") || strstr(text, "\"normalizer\"") ? TOKENIZER_JSON : VOCAB_JSON;
+    else if (strncmp(text, "#version", 8) == 0)
+        kind = MERGES;
+    else if (strncmp(text, "[PAD]\n", 6) == 0 || strstr(text, "\n[CLS]\n"))
+        kind = VOCAB_TXT;
+    else if (length > 2 && text[0] == '\n' && memchr(text, '\0', length))
+        kind = SENTENCEPIECE;
+    else if (is_word_and_number(text, length, true))
+        kind = RANKS;
+    else if (is_word_and_number(text, length, false))
+        kind = DICTIONARY;
+    return kind;
+}
+
+static bool reads(const char *type, const char *types) {
+    while (*types) {
+        size_t length = strcspn(types, " ");
+        if (strncmp(type, types, length) == 0)
+            return true;
+        types += length + (types[length] == ' ');
+    }
+    return false;
+}
+
+static bool add_look(const char *type, const char *path, bool is_merges) {
+    enum kind kind = look_at(path);
+    bool is_right = is_merges ? kind == MERGES : reads(type, kinds[kind].types);
+    if (kind == OTHER || is_right)
+        return false;
+    error_set_code(error_exit_code(), "%s; %s looks like %s, which goes with %s", error_message(), path,
+                   kinds[kind].look, kinds[kind].advice);
+    return true;
+}
+
+int file_kind_explain(const char *type, const struct tokenizer_options *options) {
+    const char *model = options->model_file;
+    if (model && !file_exists(model) && strcmp(type, "HuggingFaceTokenizer") == 0)
+        return error_set_code(error_exit_code(),
+                              "%s; nothing is downloaded by a name of the Hub: give a tokenizer.json, or its folder",
+                              error_message());
+    if (!add_look(type, options->vocab_file, false) && !add_look(type, options->merge_file, true))
+        add_look(type, model, false);
+    return -1;
+}
