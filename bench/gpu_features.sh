@@ -6,12 +6,13 @@
 #   algorithms   ranks that find no file of algorithms agree on what they time; the next run reads it
 #   text         ranks that share a model write what one rank writes
 #   lost         the other ranks of a pipeline end when one is killed
+#   memory       a few whole steps of every family under compute-sanitizer's memcheck
 # Ranks share the GPU and talk over MPI through the host. Prints a line for each check; exits 0 where all passed.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 build=${1:-build/gpu}
 [ $# -gt 0 ] && shift
-[ $# -gt 0 ] || set -- recordings float8 algorithms text lost
+[ $# -gt 0 ] || set -- recordings float8 algorithms text lost memory
 export BEVATRON=$PWD/$build/bevatron
 . tests/cli/common.sh
 . tests/parallel/layouts.sh
@@ -160,6 +161,39 @@ part_lost() {
         kill $! 2>/dev/null
         echo "lost: $layout: ended $((SECONDS - start)) s after, status $code"
         [ "$code" != 0 ] && [ $((SECONDS - start)) -lt 30 ] && ! pgrep -P "$launcher" >/dev/null && pass || fail "lost: $layout"
+    done
+}
+
+# checked NAME FLAGS…: starts five steps, an evaluation among them, under memcheck.
+checked() {
+    local name=$1
+    shift
+    (timeout 150 compute-sanitizer --tool memcheck --error-exitcode 9 --report-api-errors no "$BEVATRON" train \
+        "${small[@]}" --seq-length 64 --max-position-embeddings 64 --train-iters 5 --eval-interval 4 "$@" >"$work/memory-$name" 2>&1
+        echo $? >"$work/memory-$name.code") &
+}
+
+part_memory() {
+    local name code
+    command -v compute-sanitizer >/dev/null || export PATH=$PATH:/usr/local/cuda/bin
+    command -v compute-sanitizer >/dev/null || { echo "memory: left out, there is no compute-sanitizer on PATH"; return; }
+    checked gpt --num-layers 2 --bf16
+    checked one --num-layers 2 --bf16 --micro-batch-size 4
+    checked odd --num-layers 2 --bf16 --micro-batch-size 4 --hidden-size 258 --num-attention-heads 3 --seq-length 61
+    checked fp32 --num-layers 2 --recompute-granularity full
+    checked fp16 --num-layers 2 --fp16 --initial-loss-scale 4096
+    checked float8 --num-layers 2 --bf16 --fp8-format hybrid
+    checked llama --num-layers 2 --bf16 --swiglu --normalization RMSNorm --position-embedding-type rope \
+        --untie-embeddings-and-output-weights --disable-bias-linear --group-query-attention --num-query-groups 2
+    checked bert --num-layers 2 --bf16 --model bert --norm-placement post --num-token-types 2
+    checked t5 --num-layers 2 --bf16 --model t5 --decoder-seq-length 16 --position-embedding-type relative
+    wait
+    for name in gpt one odd fp32 fp16 float8 llama bert t5; do
+        code=$(cat "$work/memory-$name.code")
+        cp "$work/memory-$name" "$work/out"
+        echo "memory: $name: status $code, $(grep -c "lm loss:" "$work/out") steps,$(grep "ERROR SUMMARY" "$work/out" | tr -d =)"
+        [ "$code" = 0 ] && grep -q "ERROR SUMMARY: 0 errors" "$work/out" && grep -q "iteration        5/" "$work/out" && pass ||
+            fail "memory: $name"
     done
 }
 
