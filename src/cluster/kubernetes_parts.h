@@ -1,0 +1,34 @@
+// What kubernetes.c puts manifests together from: the checks of a job, and its pod. Internal to this folder.
+#ifndef CLUSTER_KUBERNETES_PARTS_H
+#define CLUSTER_KUBERNETES_PARTS_H
+
+#include "cluster/kubernetes.h"
+#include "cluster/yaml.h"
+
+enum { KUBERNETES_PORT = 29500, PYTORCHJOB_PORT = 23456 };
+
+// -1, naming the flag, if a field of the job cannot appear in a manifest.
+int kubernetes_check(const struct kubernetes_job *job);
+
+// How the pod of one kind of job differs from that of another.
+struct kubernetes_pod {
+    const char *container;             // its name
+    const char *master;                // host name of the first pod; NULL if the operator provides it
+    const char *subdomain;             // NULL for none
+    const char *restart;               // policy; NULL if the pod does not set it
+    const struct string_list *before;  // words before the command; NULL for none
+    bool has_nproc;                    // the pod starts its own ranks
+    bool is_launcher;                  // needs no GPUs
+    int port;                          // 0 for none
+};
+// Writes the pod's spec under the key "template".
+void kubernetes_pod(struct yaml *y, const struct kubernetes_job *job, const struct kubernetes_pod *pod,
+                    bool has_command);
+
+struct kubernetes_variable {
+    const char *name, *value;
+};
+// The variables that a job with EFA needs; *count is 0 without EFA.
+const struct kubernetes_variable *kubernetes_efa_variables(const struct kubernetes_job *job, int *count);
+
+#endif

@@ -1,0 +1,202 @@
+// The pod that all kinds of jobs share. See kubernetes_parts.h.
+#include "base/memory.h"
+#include "cluster/kubernetes_parts.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { GRACE_SECONDS = 300 };
+
+// Kubernetes replaces $(NAME) by a variable's value, and $$ by $, in commands and in the environment. Nothing here is
+// meant that way, so every $ is doubled.
+static char *literal(const char *text) {
+    struct buffer out = {0};
+    for (const char *c = text; *c; c++) {
+        if (*c == '$')
+            buffer_append_byte(&out, '$');
+        buffer_append_byte(&out, *c);
+    }
+    char *whole = memory_string(buffer_string(&out));
+    buffer_free(&out);
+    return whole;
+}
+
+static void variable(struct yaml *y, const char *name, const char *value) {
+    char *text = literal(value);
+    yaml_item(y);
+    yaml_text(y, "name", name);
+    yaml_text(y, "value", text);
+    yaml_end(y);
+    free(text);
+}
+
+static void word(struct yaml *y, const char *value) {
+    char *text = literal(value);
+    yaml_item_text(y, text);
+    free(text);
+}
+
+static void variable_number(struct yaml *y, const char *name, int64_t value) {
+    char text[24];
+    snprintf(text, sizeof text, "%" PRId64, value);
+    variable(y, name, text);
+}
+
+// The last one, without which NCCL would fall back to TCP, is for jobs of several machines: one needs no network.
+static const struct kubernetes_variable efa_variables[] = {
+    {"FI_PROVIDER", "efa"}, {"NCCL_SOCKET_IFNAME", "^docker,lo,veth"}, {"NCCL_NET", "AWS Libfabric"}};
+
+const struct kubernetes_variable *kubernetes_efa_variables(const struct kubernetes_job *job, int *count) {
+    int all = sizeof efa_variables / sizeof efa_variables[0];
+    *count = job->efa <= 0 ? 0 : job->nodes > 1 ? all : all - 1;
+    return efa_variables;
+}
+
+// Tells where the first pod is, for kinds of jobs whose operator does not, and adds the user's variables.
+static void variables(struct yaml *y, const struct kubernetes_job *job, const char *master) {
+    bool has_own = job->environment && job->environment->count > 0;
+    if (!master && !has_own && !job->efa)
+        return;
+    yaml_list(y, "env");
+    if (master) {
+        variable(y, "MASTER_ADDR", master);
+        variable_number(y, "MASTER_PORT", KUBERNETES_PORT);
+        variable_number(y, "BEVATRON_NODES", job->nodes);
+        variable(y, "BEVATRON_JOB_TOKEN", job->name);
+    }
+    int efa_count;
+    const struct kubernetes_variable *efa = kubernetes_efa_variables(job, &efa_count);
+    for (int i = 0; i < efa_count; i++)
+        variable(y, efa[i].name, efa[i].value);
+    for (int64_t i = 0; has_own && i < job->environment->count; i++) {
+        const char *pair = job->environment->items[i];
+        char *name = memory_printf("%.*s", (int)strcspn(pair, "="), pair);
+        variable(y, name, strchr(pair, '=') + 1);
+        free(name);
+    }
+    yaml_end(y);
+}
+
+static void amounts(struct yaml *y, const struct kubernetes_job *job, const char *key) {
+    yaml_map(y, key);
+    if (job->gpus > 0)
+        yaml_number(y, "nvidia.com/gpu", job->gpus);
+    if (job->efa > 0)
+        yaml_number(y, "vpc.amazonaws.com/efa", job->efa);
+    yaml_text(y, "hugepages-2Mi", job->huge_pages);
+    yaml_text(y, "cpu", job->cpu);
+    yaml_text(y, "memory", job->memory);
+    // Huge pages alone are forbidden: the API server wants processors or memory with them.
+    if (job->huge_pages && !job->cpu && !job->memory && strcmp(key, "requests") == 0)
+        yaml_text(y, "memory", "16Gi");
+    yaml_end(y);
+}
+
+// Extended resources must be the same as request and limit.
+static void resources(struct yaml *y, const struct kubernetes_job *job) {
+    if (!job->gpus && !job->efa && !job->huge_pages && !job->cpu && !job->memory)
+        return;
+    yaml_map(y, "resources");
+    amounts(y, job, "requests");
+    amounts(y, job, "limits");
+    yaml_end(y);
+}
+
+static void mounts(struct yaml *y, const struct kubernetes_job *job) {
+    if (!job->shared_memory && !job->claim)
+        return;
+    yaml_list(y, "volumeMounts");
+    if (job->shared_memory) {
+        yaml_item(y);
+        yaml_text(y, "name", "shm");
+        yaml_text(y, "mountPath", "/dev/shm");
+        yaml_end(y);
+    }
+    if (job->claim) {
+        yaml_item(y);
+        yaml_text(y, "name", "data");
+        yaml_text(y, "mountPath", job->mount);
+        yaml_end(y);
+    }
+    yaml_end(y);
+}
+
+static void volumes(struct yaml *y, const struct kubernetes_job *job) {
+    if (!job->shared_memory && !job->claim)
+        return;
+    yaml_list(y, "volumes");
+    if (job->shared_memory) {
+        yaml_item(y);
+        yaml_text(y, "name", "shm");
+        yaml_map(y, "emptyDir");
+        yaml_text(y, "medium", "Memory");
+        yaml_text(y, "sizeLimit", job->shared_memory);
+        yaml_end(y);
+        yaml_end(y);
+    }
+    if (job->claim) {
+        yaml_item(y);
+        yaml_text(y, "name", "data");
+        yaml_map(y, "persistentVolumeClaim");
+        yaml_text(y, "claimName", job->claim);
+        yaml_end(y);
+        yaml_end(y);
+    }
+    yaml_end(y);
+}
+
+static void command(struct yaml *y, const struct kubernetes_job *job, const struct kubernetes_pod *pod) {
+    yaml_list(y, "command");
+    for (int64_t i = 0; pod->before && i < pod->before->count; i++)
+        word(y, pod->before->items[i]);
+    for (const char *const *each = job->command; *each; each++)
+        word(y, *each);
+    if (pod->has_nproc) {
+        char count[24];
+        snprintf(count, sizeof count, "%" PRId64, job->ranks_per_node);
+        yaml_item_text(y, "--nproc");
+        yaml_item_text(y, count);
+    }
+    yaml_end(y);
+}
+
+void kubernetes_pod(struct yaml *y, const struct kubernetes_job *job, const struct kubernetes_pod *pod,
+                    bool has_command) {
+    yaml_map(y, "template");
+    yaml_map(y, "spec");
+    yaml_text(y, "restartPolicy", pod->restart);
+    yaml_text(y, "subdomain", pod->subdomain);
+    yaml_text(y, "serviceAccountName", job->service_account);
+    // SIGTERM, save, leave.
+    yaml_number(y, "terminationGracePeriodSeconds", GRACE_SECONDS);
+    if (job->machine && !pod->is_launcher) {
+        yaml_map(y, "nodeSelector");
+        yaml_text(y, "node.kubernetes.io/instance-type", job->machine);
+        yaml_end(y);
+    }
+    yaml_list(y, "containers");
+    yaml_item(y);
+    yaml_text(y, "name", pod->container);
+    yaml_text(y, "image", job->image);
+    if (has_command)
+        command(y, job, pod);
+    if (pod->port) {
+        yaml_list(y, "ports");
+        yaml_item(y);
+        yaml_text(y, "name", pod->port == PYTORCHJOB_PORT ? "pytorchjob-port" : "rendezvous");
+        yaml_number(y, "containerPort", pod->port);
+        yaml_end(y);
+        yaml_end(y);
+    }
+    variables(y, job, pod->master);
+    if (!pod->is_launcher)
+        resources(y, job);
+    mounts(y, job);
+    yaml_end(y);
+    yaml_end(y);
+    volumes(y, job);
+    yaml_end(y);
+    yaml_end(y);
+}
