@@ -3,7 +3,8 @@
 #include "config/config.h"
 #include "base/error.h"
 #include "base/memory.h"
-
+#include "config/flag_internal.h"
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -99,6 +100,24 @@ static bool is_equal(const struct config *config, const struct member *member, c
     return text && strcmp(text, reading->text) == 0;
 }
 
+static void append_value(const struct config *config, const struct member *member, struct buffer *out) {
+    const void *slot = (const char *)config + member->offset;
+    if (member->kind == KIND_INT)
+        buffer_printf(out, "%" PRId64, *(const int64_t *)slot);
+    else if (member->kind == KIND_DOUBLE)
+        flag_format_double(*(const double *)slot, out);
+    else
+        buffer_append_string(out, *(char *const *)slot ? *(char *const *)slot : "None");
+}
+
+// "lr_decay_steps is 960 there and 1120 here (in samples)".
+static void append_difference(const struct config *config, const struct member *member, const char *there,
+                              struct buffer *out) {
+    buffer_printf(out, "%s%s is %s there and ", out->length ? ", " : "", member->name, there);
+    append_value(config, member, out);
+    buffer_append_string(out, strstr(member->name, "_steps") ? " here (in samples)" : " here");
+}
+
 static void take(struct config *config, const struct member *member, const struct reading *reading) {
     void *slot = (char *)config + member->offset;
     if (member->kind == KIND_INT) {
@@ -127,8 +146,7 @@ int config_match_schedule(struct config *config, const struct json *run, const c
         if (config->use_checkpoint_opt_param_scheduler)
             take(config, &members[i], &readings[i]);
         else
-            buffer_printf(&differences, "%s%s is %s there", differences.length ? ", " : "", members[i].name,
-                          json_member(schedule, members[i].name)->string);
+            append_difference(config, &members[i], json_member(schedule, members[i].name)->string, &differences);
     }
     int status = 0;
     if (differences.length)

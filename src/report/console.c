@@ -15,6 +15,15 @@ static double without_nan_sign(double value) {
     return isnan(value) ? fabs(value) : value;
 }
 
+// Besides Megatron's throughput, and behind all that a script of Megatron's may look for.
+static void append_pace(struct buffer *out, const struct metrics *m) {
+    double left = (double)(m->train_iters - m->iteration) * m->elapsed_ms / 1e3;
+    int64_t seconds = left > 0 && left < 1e12 ? (int64_t)(left + 0.5) : 0;
+    buffer_printf(out, " tokens per second: %.0f |", m->tokens_per_second);
+    buffer_printf(out, " time left: %" PRId64 ":%02d:%02d |", seconds / 3600, (int)(seconds / 60 % 60),
+                  (int)(seconds % 60));
+}
+
 void console_train(struct buffer *out, const struct metrics *m) {
     char time[32];
     clock_format(m->wall_seconds, time, sizeof time);
@@ -24,7 +33,7 @@ void console_train(struct buffer *out, const struct metrics *m) {
         buffer_printf(out, " skipped samples: %12" PRId64 " |", m->skipped_samples);
     buffer_printf(out, " elapsed time per iteration (ms): %.1f |", m->elapsed_ms);
     if (m->has_throughput)
-        buffer_printf(out, " throughput per GPU (TFLOP/s/GPU): %.1f |", m->teraflops);
+        buffer_printf(out, " throughput per GPU (TFLOP/s/GPU): %.*f |", m->teraflops < 1 ? 4 : 1, m->teraflops);
     buffer_printf(out, " learning rate: %.6E |", m->learning_rate);
     buffer_printf(out, " global batch size: %5" PRId64 " |", m->global_batch_size);
     for (int i = 0; i < m->loss_count; i++) {
@@ -39,7 +48,10 @@ void console_train(struct buffer *out, const struct metrics *m) {
     if (m->has_params_norm)
         buffer_printf(out, " params norm: %.3f |", without_nan_sign(m->params_norm));
     buffer_printf(out, " number of skipped iterations: %3" PRId64 " |", m->skipped_iterations);
-    buffer_printf(out, " number of nan iterations: %3" PRId64 " |\n", m->nan_iterations);
+    buffer_printf(out, " number of nan iterations: %3" PRId64 " |", m->nan_iterations);
+    if (m->has_throughput)
+        append_pace(out, m);
+    buffer_append_byte(out, '\n');
 }
 
 static void append_dashes(struct buffer *out, size_t count) {

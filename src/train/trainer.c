@@ -391,9 +391,22 @@ static enum exit_code stopped_code(const struct trainer *trainer) {
     return trainer->stop_reason > 0 ? (enum exit_code)(128 + trainer->stop_reason) : EXIT_CODE_OK;
 }
 
+// A run that was done before has nothing new to save where its checkpoint came from.
+static void note_finished_run(struct trainer *trainer) {
+    const struct config *config = trainer->config;
+    if (trainer->at.iteration == 0 || !is_done(config, &trainer->at))
+        return;
+    log_info("note: the checkpoint has all of the run's %" PRId64 " iterations, so nothing is left to train; raise "
+             "--train-iters or --train-samples to go on",
+             trainer->at.iteration);
+    if (config->load && config->save && strcmp(config->load, config->save) == 0)
+        trainer->saver.iteration = trainer->at.iteration;
+}
+
 static int run(struct trainer *trainer, enum exit_code *exit_code) {
     enum ending ending = GO_ON;
     if (!trainer->config->skip_train) {
+        note_finished_run(trainer);
         print_datetime(trainer, "before the start of training step");
         TRY(run_iterations(trainer, &ending));
         print_datetime(trainer, "after training is done");

@@ -31,6 +31,13 @@ expect 0 "successfully loaded checkpoint" "$BEVATRON" train "${model[@]}" --thre
 losses "$work/out" >>"$work/resumed.losses"
 expect_same_state "$work/straight/iter_0000020" "$work/resumed/iter_0000020" "stop and resume"
 expect_same "$work/straight.losses" "$work/resumed.losses" "losses of a resumed run"
+# Started once more it has nothing to do, says so, and leaves its checkpoint alone.
+expect 0 "nothing is left to train" "$BEVATRON" train "${model[@]}" --threads 1 --train-iters 20 \
+    --load "$work/resumed" --save "$work/resumed" --save-interval 5
+grep -q "saving checkpoint" "$work/out" && fail "a finished run saves again" || pass
+# Both values of a schedule that differs.
+expect 2 "lr_decay_steps is" "$BEVATRON" train "${model[@]}" --threads 1 --train-iters 30 --load "$work/resumed"
+grep -q "lr_decay_steps is [0-9]* there and [0-9]* here (in samples)" "$work/out" && pass || fail "both values of a schedule"
 
 # Written while training goes on, and read again.
 expect 0 "successfully saved checkpoint from iteration      20" "$BEVATRON" train "${model[@]}" --threads 2 \

@@ -387,7 +387,9 @@ TEST(schedules_of_others) {
     EXPECT(config.lr == 2 && config.lr_decay_steps == 1000 && strcmp(config.lr_decay_style, "cosine") == 0);
     EXPECT_OK(parse("--lr 0.5"));
     EXPECT_OK(match_schedule("{\"schedule\": {\"lr\": 0.5}}"));
-    EXPECT_ERROR(match_schedule("{\"schedule\": {\"lr\": 0.25}}"), "lr is 0.25 there");
+    EXPECT_ERROR(match_schedule("{\"schedule\": {\"lr\": 0.25}}"), "lr is 0.25 there and 0.5 here.");
+    EXPECT_ERROR(match_schedule("{\"schedule\": {\"lr_decay_steps\": 960, \"lr_decay_style\": \"cosine\"}}"),
+                 "lr_decay_style is cosine there and linear here, lr_decay_steps is 960 there and 0 here (in samples)");
     config_free(&config);
 }
 

@@ -47,6 +47,8 @@ TEST(every_part) {
     m.skipped_samples = 64;
     m.has_throughput = m.has_num_zeros = m.has_params_norm = true;
     m.teraflops = 412.345;
+    m.tokens_per_second = 265639.9;
+    m.train_iters = 40600;  // 40500 × 123.4 ms
     m.num_zeros = 123;
     m.params_norm = 98.76549;
     m.losses[m.loss_count++] = (struct metrics_loss){"sop loss", 0.693147};
@@ -56,11 +58,17 @@ TEST(every_part) {
     console_train(&out, &m);
     EXPECT_STRING(
         buffer_string(&out),
-        " [2026-01-02 03:04:05.678901] iteration      100/     500 | consumed samples:         3200 | skipped "
+        " [2026-01-02 03:04:05.678901] iteration      100/   40600 | consumed samples:         3200 | skipped "
         "samples:           64 | elapsed time per iteration (ms): 123.4 | throughput per GPU (TFLOP/s/GPU): 412.3 "
         "| learning rate: 1.000000E-04 | global batch size:    32 | lm loss: 7.654321E+00 | sop loss: "
         "6.931470E-01 | loss scale: 4294967296.0 | grad norm: 1.234 | num zeros: 123.0 | params norm: 98.765 | "
-        "number of skipped iterations:   2 | number of nan iterations:   1 |\n");
+        "number of skipped iterations:   2 | number of nan iterations:   1 | tokens per second: 265640 | time left: "
+        "1:23:18 |\n");
+    // A CPU's throughput shows too.
+    buffer_clear(&out);
+    m.teraflops = 0.00714;
+    console_train(&out, &m);
+    EXPECT(strstr(buffer_string(&out), "(TFLOP/s/GPU): 0.0071 |") != NULL);
     buffer_free(&out);
 }
 
