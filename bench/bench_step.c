@@ -152,7 +152,7 @@ static void set_quick_weights(struct step *step) {
             device_synchronize(step->device);
         }
     }
-    step_weights_are_set(step);
+    step_accept_weights(step);
     free(piece);
     free(plain[0]);
     free(plain[1]);
@@ -196,7 +196,7 @@ static int time_steps(struct step *step, const struct step_source *source, int64
     }
     start = last = clock_seconds();
     for (int64_t queued = 0, taken = 0; taken < steps;) {
-        bool queues = queued < steps && step_pending(step) <= step_worth_ahead(step);
+        bool queues = queued < steps && step_pending(step) <= step_lookahead(step);
         if (queues) {
             TRY(step_train(step, source, 1e-4, 0.1));
             queued++;

@@ -117,7 +117,7 @@ int checkpoint_save(const struct checkpoint_save *save);
 //   1. checkpoint_save_start returns when this rank's share is copied to host memory; a thread then writes it. `save`
 //      and what it points to are not needed any more. If a machine has no memory for the copies, this part warns, and
 //      returns when the files are written.
-//   2. The first checkpoint_save_go_on waits until all shares are written; a thread of the first rank then publishes
+//   2. The first checkpoint_save_advance waits until all shares are written; a thread of the first rank then publishes
 //      the checkpoint and removes old ones.
 //   3. The second one waits for that and ends the job.
 struct checkpoint_job;
@@ -125,11 +125,11 @@ int checkpoint_save_start(struct checkpoint_job **job, const struct checkpoint_s
 // Whether this rank's thread is done. If it is on all ranks, the next part need not wait.
 bool checkpoint_save_is_ready(struct checkpoint_job *job);
 // The next part. Sets *job to NULL if it was the last one, or if it failed.
-int checkpoint_save_go_on(struct checkpoint_job **job);
-int checkpoint_save_end(struct checkpoint_job *job);  // all remaining parts, waiting for each; frees the job
+int checkpoint_save_advance(struct checkpoint_job **job);
+int checkpoint_save_finish(struct checkpoint_job *job);  // all remaining parts, waiting for each; frees the job
 // Called by a single rank instead of the remaining parts: a checkpoint that is not being published yet never will be,
 // and the next save removes what is left of it.
-void checkpoint_save_drop(struct checkpoint_job *job);
+void checkpoint_save_abandon(struct checkpoint_job *job);
 
 // Writes the checkpoint of an iter_… folder again to another SAVE folder, with this many files of each list (0: one per
 // 64 MiB, up to 10000). Nothing else changes: every file holds whole tensors.

@@ -439,7 +439,7 @@ static int end_part(struct checkpoint_job *job, bool *is_over) {
     return 0;
 }
 
-int checkpoint_save_go_on(struct checkpoint_job **pending) {
+int checkpoint_save_advance(struct checkpoint_job **pending) {
     struct checkpoint_job *job = *pending;
     struct group *all = job->all;
     bool is_over;
@@ -453,13 +453,13 @@ int checkpoint_save_go_on(struct checkpoint_job **pending) {
     return status;
 }
 
-int checkpoint_save_end(struct checkpoint_job *job) {
+int checkpoint_save_finish(struct checkpoint_job *job) {
     while (job)
-        TRY(checkpoint_save_go_on(&job));
+        TRY(checkpoint_save_advance(&job));
     return 0;
 }
 
-void checkpoint_save_drop(struct checkpoint_job *job) {
+void checkpoint_save_abandon(struct checkpoint_job *job) {
     wait_for_thread(job);
     error_drop(job->note);
     close_job(job);

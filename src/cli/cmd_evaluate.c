@@ -215,7 +215,7 @@ static int run_model(struct evaluate_options *options, struct session *session, 
     struct step *step = NULL;
     TRY(session_open(session, &options->config));
     comm_patience_begin(session->mesh.all, "loading the checkpoint");
-    TRY(state_prove(&options->config, &session->mesh));
+    TRY(state_verify(&options->config, &session->mesh));
     int status = step_open(&step, &options->config, session->device, &session->mesh,
                            options->cloze ? STEP_GENERATE : STEP_EVALUATE);
     if (status == 0)

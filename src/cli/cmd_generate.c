@@ -207,7 +207,7 @@ static int run_model(struct generate_options *options, struct session *session, 
     struct author author = {.options = options, .tokenizer = tokenizer};
     TRY(session_open(session, &options->config));
     comm_patience_begin(session->mesh.all, "loading the checkpoint");
-    TRY(state_prove(&options->config, &session->mesh));
+    TRY(state_verify(&options->config, &session->mesh));
     TRY(step_open(&author.step, &options->config, session->device, &session->mesh, STEP_GENERATE));
     author.ranks = world_group_all(session->world);
     int status = state_load(author.step, path, false, NULL);

@@ -12,7 +12,7 @@ struct saved_model {
 };
 
 // Completes `config`, which holds the flags that were given, from the checkpoint, and validates it. Verifying checksums
-// is left to state_prove, once the ranks can communicate. Free the result with saved_model_free, also after an error.
+// is left to state_verify, once the ranks can communicate. Free the result with saved_model_free, also after an error.
 int saved_model_find(struct saved_model *model, struct config *config, int world_size, enum config_use use);
 void saved_model_free(struct saved_model *model);
 

@@ -43,12 +43,12 @@ void pass_sum(const struct pass *pass, struct tensor out, struct tensor whole, c
     comm_wait(&request);
 }
 
-void pass_needs(const struct pass *pass, const struct param *param) {
+void pass_await_param(const struct pass *pass, const struct param *param) {
     if (pass->reducer && param)
-        reducer_need(pass->reducer, param->offset + shard_local_count(&param->shard));
+        reducer_await(pass->reducer, param->offset + shard_local_count(&param->shard));
 }
 
-void pass_is_through(const struct pass *pass, const struct param *param) {
+void pass_gradients_final(const struct pass *pass, const struct param *param) {
     if (pass->reducer && pass->is_last)
         reducer_final_from(pass->reducer, param->offset);
 }
@@ -126,7 +126,7 @@ struct tensor linear_take_gradient(const struct linear *linear, const struct pas
     return tensor_rows(both, 0, rows);
 }
 
-struct tensor linear_turned(struct tensor dy) {
+struct tensor linear_transposed(struct tensor dy) {
     struct tensor turned = tensor_2d((unsigned char *)dy.data + tensor_bytes(dy), dy.dtype, dy.shape[1], dy.shape[0]);
     turned.range = dy.range;
     return turned;
@@ -183,8 +183,9 @@ static struct tensor stored_gradient(const struct linear *linear, const struct p
     if (!linear_is_fp8(linear, pass))
         return dy;
     struct tensor stored = linear_take_gradient(linear, pass, dy.shape[0]);
-    linear_quantize(linear, pass,
-                    (struct op_quantize){.y = stored, .transposed = linear_turned(stored), .x = dy, .dbias = dbias});
+    linear_quantize(
+        linear, pass,
+        (struct op_quantize){.y = stored, .transposed = linear_transposed(stored), .x = dy, .dbias = dbias});
     return stored;
 }
 
@@ -262,7 +263,7 @@ void linear_backward_weight(const struct linear *linear, const struct pass *pass
     bool is_fp8 = linear_is_fp8(linear, pass);
     if (linear->sums_input)
         x = pass_gather(pass, pass->scratch, x, "layer input");
-    op_matmul(pass->device, &(struct op_matmul){.a = is_fp8 ? linear_turned(dy) : dy,
+    op_matmul(pass->device, &(struct op_matmul){.a = is_fp8 ? linear_transposed(dy) : dy,
                                                 .b = is_fp8 ? turned_input(linear, pass, x) : x,
                                                 .d = linear->weight->grad,
                                                 .transpose_a = !is_fp8,

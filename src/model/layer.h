@@ -67,9 +67,9 @@ struct tensor pass_gather(const struct pass *pass, struct arena *arena, struct t
 void pass_sum(const struct pass *pass, struct tensor out, struct tensor whole, const char *name);
 // Called before a parameter is read, or any parameter declared before it: a distributed optimizer may still be sending
 // their values. NULL is fine.
-void pass_needs(const struct pass *pass, const struct param *param);
+void pass_await_param(const struct pass *pass, const struct param *param);
 // Tells that the backward of everything declared from this matrix on is done.
-void pass_is_through(const struct pass *pass, const struct param *param);
+void pass_gradients_final(const struct pass *pass, const struct param *param);
 // How many ranks share each layer.
 int pass_parts(const struct pass *pass);
 
@@ -103,12 +103,12 @@ void linear_build(struct linear *linear, struct param_list *params, const char *
 struct shard linear_segments(int64_t columns, const int64_t segments[SHARD_MAX_SEGMENTS]);
 
 // Whether this pass multiplies in 8 bits here. If so, x may be in 8 bits, in memory from linear_take_input, and dy must
-// be, in memory from linear_take_gradient. Behind dy that memory holds its transpose (out, N), which linear_turned
+// be, in memory from linear_take_gradient. Behind dy that memory holds its transpose (out, N), which linear_transposed
 // returns.
 bool linear_is_fp8(const struct linear *linear, const struct pass *pass);
 struct tensor linear_take_input(const struct linear *linear, const struct pass *pass, int64_t rows);
 struct tensor linear_take_gradient(const struct linear *linear, const struct pass *pass, int64_t rows);
-struct tensor linear_turned(struct tensor dy);
+struct tensor linear_transposed(struct tensor dy);
 // op_quantize to an input or a gradient of this layer.
 void linear_quantize(const struct linear *linear, const struct pass *pass, struct op_quantize op);
 

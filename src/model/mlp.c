@@ -101,7 +101,7 @@ static struct tensor backward_activation_fp8(const struct mlp *mlp, const struct
                     (struct op_quantize){.kind = mlp->is_gated ? QUANTIZE_GLU_GRADIENT : QUANTIZE_ACTIVATION_GRADIENT,
                                          .activation = mlp->activation,
                                          .y = stored,
-                                         .transposed = linear_turned(stored),
+                                         .transposed = linear_transposed(stored),
                                          .x = saved->before,
                                          .bias = linear_bias(&mlp->fc1),
                                          .dy = dafter,

@@ -125,7 +125,7 @@ static struct section last_section(const struct model *model, const struct pass 
 static struct tensor run(const struct model *model, const struct section *section, struct tensor x) {
     if (stack_begins(section->stack)) {
         // The tables are declared before the blocks.
-        pass_needs(&section->pass, block_first_matrix(&section->stack->blocks[0]));
+        pass_await_param(&section->pass, block_first_matrix(&section->stack->blocks[0]));
         x = embedding_forward(&model->embedding, &section->pass, section->embedding_flight, &section->input);
     }
     return stack_forward(section->stack, &section->pass, section->stack_flight, x);

@@ -125,7 +125,7 @@ static void forward_group(const struct stack *stack, const struct pass *pass, st
         struct tensor next = out;
         if (layer < end - 1)
             next = leaves_open(stack, pass) ? (struct tensor){0} : take_stream(stack, pass, pass->saved);
-        pass_needs(pass, block_last_matrix(&stack->blocks[layer]));
+        pass_await_param(pass, block_last_matrix(&stack->blocks[layer]));
         block_forward(&stack->blocks[layer], pass, &flight->saved[layer], stream, next);
     }
 }
@@ -144,7 +144,7 @@ static int64_t distances(const struct stack *stack, const struct pass *pass, con
 }
 
 static void set_relative_bias(const struct stack *stack, struct pass *pass, struct stack_flight *flight) {
-    pass_needs(pass, stack->relative);
+    pass_await_param(pass, stack->relative);
     for (int which = 0; stack->relative && which < pass_chunks(pass); which++) {
         struct chunk chunk = pass_chunk(pass, which);
         flight->relative_bias[which] =
@@ -244,7 +244,7 @@ static void backward_group(const struct stack *stack, const struct pass *pass, s
     for (int64_t layer = end - 1; layer >= first; layer--) {
         const struct block *before = layer > 0 ? &stack->blocks[layer - 1] : NULL;
         block_backward(&stack->blocks[layer], pass, &flight->saved[layer], gradient, before);
-        pass_is_through(pass, block_first_matrix(&stack->blocks[layer]));
+        pass_gradients_final(pass, block_first_matrix(&stack->blocks[layer]));
     }
 }
 

@@ -108,7 +108,7 @@ void reducer_gather(struct reducer *reducer, int64_t n) {
         reducer_settle(reducer);
 }
 
-void reducer_need(struct reducer *reducer, int64_t end) {
+void reducer_await(struct reducer *reducer, int64_t end) {
     int64_t buckets = pieces_bucket_count(&reducer->pieces), bucket = reducer->pieces.bucket;
     int64_t falling = (end + bucket - 1) / bucket < reducer->falling ? (end + bucket - 1) / bucket : reducer->falling;
     for (; reducer->ungathered > reducer->falling - falling; reducer->ungathered--)
@@ -116,5 +116,5 @@ void reducer_need(struct reducer *reducer, int64_t end) {
 }
 
 void reducer_settle(struct reducer *reducer) {
-    reducer_need(reducer, reducer->pieces.total);
+    reducer_await(reducer, reducer->pieces.total);
 }

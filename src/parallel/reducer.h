@@ -52,7 +52,7 @@ struct piece reducer_needed(const struct reducer *reducer, int64_t n);
 // the optimizer is not divided.
 void reducer_gather(struct reducer *reducer, int64_t n);
 // Waits until the values of [0, end), and of all parameters that are not split, have arrived.
-void reducer_need(struct reducer *reducer, int64_t end);
+void reducer_await(struct reducer *reducer, int64_t end);
 // The same for all values.
 void reducer_settle(struct reducer *reducer);
 

@@ -35,7 +35,7 @@ void results_close(struct step *step) {
     device_host_free(step->device, step->results.memory);
 }
 
-int step_worth_ahead(const struct step *step) {
+int step_lookahead(const struct step *step) {
     return step->device->ops->is_host_memory ? 0 : STEP_MOST_AHEAD;
 }
 

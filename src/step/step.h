@@ -189,9 +189,9 @@ void step_close(struct step *step);  // NULL is fine
 // Sets random weights from the run's seed and clears the optimizer.
 void step_initialize(struct step *step);
 // Where to put whole weights, as a flat buffer in the parameters' layout: the parameters themselves or, if the
-// optimizer has master copies, an fp32 buffer (that of the gradients). step_weights_are_set then takes them from there.
+// optimizer has master copies, an fp32 buffer (that of the gradients). step_accept_weights then takes them from there.
 struct tensor step_weights_target(struct step *step);
-void step_weights_are_set(struct step *step);
+void step_accept_weights(struct step *step);
 // The optimizer's master copies of what this rank updates, (n / parts) fp32, none if parameters are fp32. They may
 // lie in the gradients' buffer, so no step comes before step_close_masters, which takes them back if they were changed.
 struct tensor step_open_masters(struct step *step);
@@ -206,7 +206,7 @@ int step_train_paced(struct step *step, const struct step_source *source, const 
 // Computes losses without learning, summed over the source.
 int step_evaluate(struct step *step, const struct step_source *source);
 // How many steps are worth queueing ahead: none if the device completes a step while it is being queued.
-int step_worth_ahead(const struct step *step);
+int step_lookahead(const struct step *step);
 // step_pending counts the calls of the functions above whose results have not been taken. step_take_result takes the
 // oldest one; it waits for that step and for nothing after it. step_result returns the result of the last call. Results
 // that are never taken are lost, oldest first.

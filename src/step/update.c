@@ -52,7 +52,7 @@ static struct adam_update update_of(const struct step *step) {
                                 .grads = step->grads};
 }
 
-void step_weights_are_set(struct step *step) {
+void step_accept_weights(struct step *step) {
     const struct adam_update update = update_of(step);
     if (step->mode == STEP_TRAIN && step->adam.master.data)
         adam_take_weights(&step->adam, &update);
@@ -75,7 +75,7 @@ void step_initialize(struct step *step) {
     struct tensor target = step_weights_target(step);
     init_params(step->device, &step->params, target.data == step->values.data ? (struct tensor){0} : target,
                 (uint64_t)step->config->seed);
-    step_weights_are_set(step);
+    step_accept_weights(step);
 }
 
 // The gradients that no product overwrites: those of parameters without weight decay, and of lookup tables.

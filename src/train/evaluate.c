@@ -60,7 +60,7 @@ int evaluate_run(const struct evaluate *evaluate, struct evaluation *result) {
         status = step_evaluate(step, &some);
         if (status < 0)
             break;
-        step_take_losses(step, step_worth_ahead(step), &sum);
+        step_take_losses(step, step_lookahead(step), &sum);
         progress_update(&progress, (double)(i + count), NULL);
     }
     progress_end(&progress, NULL);

@@ -43,7 +43,7 @@ int saver_advance(struct saver *saver) {
     comm_max_i64(saver->mesh->all, &is_busy, 1, "checkpoint in the background");
     if (is_busy)
         return 0;
-    TRY(checkpoint_save_go_on(&saver->job));
+    TRY(checkpoint_save_advance(&saver->job));
     if (!saver->job)
         print_saved(saver);
     return 0;
@@ -54,7 +54,7 @@ int saver_finish(struct saver *saver) {
         return 0;
     struct checkpoint_job *job = saver->job;
     saver->job = NULL;
-    TRY(checkpoint_save_end(job));
+    TRY(checkpoint_save_finish(job));
     print_saved(saver);
     return 0;
 }
@@ -66,7 +66,7 @@ void saver_abandon(struct saver *saver) {
     bool is_known_to_all = error_exit_code() == EXIT_CODE_NOT_FINITE;
     struct error_note *note = error_take();
     if (!is_known_to_all)
-        checkpoint_save_drop(saver->job);
+        checkpoint_save_abandon(saver->job);
     else if (saver_finish(saver) < 0)
         log_warn("%s", error_message());
     error_give(note);

@@ -180,7 +180,7 @@ int state_find_here(const struct config *config, bool skip_checksums, char **pat
     return checkpoint_find(&find, path, iteration);
 }
 
-int state_prove(const struct config *config, const struct mesh *mesh) {
+int state_verify(const struct config *config, const struct mesh *mesh) {
     if (model_source_is_foreign(config->load))
         return 0;
     char *path = NULL;
@@ -316,7 +316,7 @@ static int load_weights(struct step *step, const char *path) {
                                                                    .is_partial = is_stage});
     free(list);
     if (status == 0)
-        step_weights_are_set(step);
+        step_accept_weights(step);
     return status;
 }
 

@@ -19,14 +19,14 @@ struct progress_state {
 int state_prepare_save(const struct config *config, const struct mesh *mesh);
 // All ranks call, and each writes its share.
 int state_save(struct step *step, const struct progress_state *progress);
-// The same in the background: returns once the state is copied. checkpoint_save_go_on publishes it.
+// The same in the background: returns once the state is copied. checkpoint_save_advance publishes it.
 int state_save_start(struct step *step, const struct progress_state *progress, struct checkpoint_job **job);
 // Finds the checkpoint of --load for this process alone: an iter_… folder of this program, or the folder itself if it
 // was written by Hugging Face or Megatron-LM (iteration 0). state_load and state_load_config take either.
 int state_find_here(const struct config *config, bool skip_checksums, char **path, int64_t *iteration);
 // Verifies the checkpoint that state_find_here found with skip_checksums. All ranks call, and each checks a share of
 // the files.
-int state_prove(const struct config *config, const struct mesh *mesh);
+int state_verify(const struct config *config, const struct mesh *mesh);
 // Whether the checkpoint holds weights only and no state to continue from, as a converted one or one of Hugging Face or
 // Megatron-LM does. Loading it begins a new run, as --finetune does.
 bool state_is_release(const char *path);

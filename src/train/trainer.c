@@ -196,7 +196,7 @@ static int evaluate(struct trainer *trainer, enum split split, bool is_final) {
         }
         struct step_source source = datasets_source(trainer->loaders[split], per_step);
         TRY(step_evaluate(trainer->step, &source));
-        step_take_losses(trainer->step, step_worth_ahead(trainer->step), &sum);
+        step_take_losses(trainer->step, step_lookahead(trainer->step), &sum);
     }
     step_take_losses(trainer->step, 0, &sum);
     struct metrics_eval eval = {
@@ -325,7 +325,7 @@ static bool is_multiple(int64_t iteration, int64_t interval) {
 }
 
 // Whether what comes after the iteration queued last depends on its result.
-static bool must_know(const struct trainer *trainer) {
+static bool needs_results(const struct trainer *trainer) {
     const struct config *config = trainer->config;
     struct progress_state ahead = look_ahead(trainer);
     int64_t at = ahead.iteration;
@@ -369,8 +369,8 @@ static int run_iterations(struct trainer *trainer, enum ending *ending) {
         TRY(follow_ramp_up(trainer));
         if (queue_iteration(trainer) < 0)
             return report_the_rest(trainer);
-        bool knows_all = must_know(trainer);
-        TRY(finish_iterations(trainer, knows_all ? 0 : step_worth_ahead(trainer->step)));
+        bool knows_all = needs_results(trainer);
+        TRY(finish_iterations(trainer, knows_all ? 0 : step_lookahead(trainer->step)));
         TRY(saver_advance(&trainer->saver));
         if (knows_all)
             TRY(follow_intervals(trainer));

@@ -24,7 +24,7 @@ static void save_on_slow_files(struct device *device, const char *folder, int64_
         while (!checkpoint_save_is_ready(job))
             clock_sleep(0.01);
         double before = clock_seconds();
-        EXPECT_OK(checkpoint_save_go_on(&job));
+        EXPECT_OK(checkpoint_save_advance(&job));
         *busy += clock_seconds() - before;
     }
     *whole = clock_seconds() - begun;

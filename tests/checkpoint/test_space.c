@@ -56,7 +56,7 @@ static void save_with_room(const char *folder, uint64_t room, bool expect_writte
         EXPECT(checkpoint_save_is_ready(job));
     // What is saved is what was there, however it was done.
     weight[LARGE_COUNT - 1] = -1;
-    EXPECT_OK(checkpoint_save_end(job));
+    EXPECT_OK(checkpoint_save_finish(job));
     char *path = checkpoint_path(folder, state.iteration);
     EXPECT_OK(checkpoint_verify(path, false));
     EXPECT_OK(checkpoint_load_tensors(&(struct checkpoint_load){

@@ -152,7 +152,7 @@ static int save_lab(const struct lab *lab, int64_t writers, bool is_background) 
     // What is saved is what was there at the start.
     lab->values[0] += 1;
     lab->moments[0] += 1;
-    int status = checkpoint_save_end(job);
+    int status = checkpoint_save_finish(job);
     lab->values[0] -= 1;
     lab->moments[0] -= 1;
     return status;

@@ -91,7 +91,7 @@ static inline void golden_open(struct golden_model *g, const char *name, const c
         EXPECT_INT(value->shape[0], target.shape[0]);
         device_copy_in(g->device, target, value->data);
     }
-    step_weights_are_set(g->step);
+    step_accept_weights(g->step);
 }
 
 static inline void golden_close(struct golden_model *g) {
