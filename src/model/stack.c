@@ -59,7 +59,7 @@ void stack_flight_open(struct stack_flight *flight, const struct stack *stack) {
     size_t layers = (size_t)stack->L;
     *flight = (struct stack_flight){.saved = memory_alloc(sizeof *flight->saved * layers),
                                     .inputs = memory_alloc(sizeof *flight->inputs * layers),
-                                    .marks = memory_alloc(sizeof *flight->marks * layers)};
+                                    .marks = memory_alloc(sizeof *flight->marks * (layers + 1))};
 }
 
 void stack_flight_close(struct stack_flight *flight) {
@@ -203,6 +203,7 @@ struct tensor stack_forward(const struct stack *stack, const struct pass *pass, 
         if (group.is_recomputed)
             arena_release(inner.saved, flight->marks[layer]);
     }
+    flight->marks[stack->L] = arena_mark(inner.saved);
     arena_release(pass->scratch, mark);
     return stream.x;
 }

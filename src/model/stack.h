@@ -19,9 +19,9 @@ struct stack {
 
 // What backward needs of a micro-batch.
 struct stack_flight {
-    struct block_saved *saved;                         // L of them
-    struct tensor *inputs;                             // (N, C), L of them: the input of each group of blocks
-    size_t *marks;                                     // L marks of pass->saved: where the memory of each group begins
+    struct block_saved *saved;  // L of them
+    struct tensor *inputs;      // (N, C), L of them: the input of each group of blocks
+    size_t *marks;  // L + 1 marks of pass->saved: where the memory of each group begins, and where all of it ends
     struct tensor relative_bias[CONTEXT_MOST_CHUNKS];  // see struct pass
     struct tensor x;                                   // (N, C): input of the final norm
     struct norm_saved final_saved;

@@ -1,8 +1,9 @@
 // Which activations may lie where which gradients will be. See borrow.h.
 //
 // Layers [0, k) lend the memory of their gradients to the activations of layers [k, L) and of the heads: when the
-// backward pass reaches layer k - 1, all of those are used up. The weights of consecutive layers follow each other in
-// the flat buffers, see parallel/param.h. Gaps between them must stay zero, so nothing is lent if there are any.
+// backward pass reaches layer k - 1, all of those are used up. With k = L only the heads borrow. The weights of
+// consecutive layers follow each other in the flat buffers, see parallel/param.h. Gaps between them must stay zero, so
+// nothing is lent if there are any.
 #include "step/borrow.h"
 
 static const struct stack *only_stack(const struct step_chunk *chunk) {
@@ -47,7 +48,7 @@ struct step_borrow borrow_find(const struct step *step) {
     const struct stack *stack = only_stack(chunk);
     bool is_found = false;
     struct step_borrow borrow = {0};
-    for (int64_t k = 1; is_possible(step) && k < stack->L && !is_found; k++) {
+    for (int64_t k = 1; is_possible(step) && k <= stack->L && !is_found; k++) {
         int64_t first = first_element(stack), end = end_element(stack, k);
         borrow = (struct step_borrow){
             .border = marks_of(chunk)[k], .room = sizeof(float) * (size_t)(end - first), .first = first};
