@@ -29,7 +29,8 @@ CMAKE_FLAGS ?=
 THREADED = ^(base/pool|comm/|data/(compress|import|lines|loader|preprocess|wiki_bzip2)|checkpoint/space|ops/threads|train/)
 CTEST = ctest --output-on-failure --parallel $(JOBS)
 
-# $(call build,FOLDER,FLAGS): configures the folder where that was not done or flags are given, then builds.
+# $(call build,FOLDER,FLAGS,TARGETS): configures the folder where that was not done or flags are given, then builds the
+# targets, or everything. Who only wants the program does not wait for the tests, which take as long again.
 # The generator is chosen once per folder: Ninja where there is one.
 define build
 	@if [ ! -f $(1)/build.ninja ] && [ ! -f $(1)/Makefile ]; then \
@@ -37,12 +38,13 @@ define build
 	elif [ -n "$(CMAKE_FLAGS)" ]; then \
 	    cmake -S . -B $(1) $(2) $(CMAKE_FLAGS); \
 	fi
-	@cmake --build $(1) --parallel $(JOBS)
+	@cmake --build $(1) --parallel $(JOBS) $(if $(3),--target $(3))
 endef
 
 .PHONY: all release asan demo pictures test test-slurm test-threads test-layouts test-peers bench check format fuzz install clean setup-build setup-test setup-fuzz
 
-all: release
+all:
+	$(call build,build/release,,bevatron)
 
 release:
 	$(call build,build/release)
@@ -54,7 +56,7 @@ setup-build setup-test setup-fuzz:
 	@[ "$(SETUP)" = no ] || tools/install_packages $(@:setup-%=%)
 
 demo: setup-build
-	@$(MAKE) --no-print-directory release
+	$(call build,build/release,,bevatron make_stories)
 	@BEVATRON=build/release/bevatron MAKE_STORIES=build/release/make_stories bash examples/demo/run.sh
 
 pictures: release
@@ -110,7 +112,7 @@ fuzz: setup-fuzz
 	$(call build,build/fuzz,-DCMAKE_C_COMPILER=clang -DBEVATRON_FUZZ=ON -DBEVATRON_WERROR=OFF)
 	@tools/run_fuzzers build/fuzz $(FUZZ_SECONDS)
 
-install: release
+install: all
 	cmake --install build/release --prefix $(PREFIX) --strip
 
 clean:

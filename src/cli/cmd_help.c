@@ -7,6 +7,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <sys/utsname.h>
 
 static const char summary[] =
     "bevatron: language-model pretraining in C\n"
@@ -74,5 +75,9 @@ int cmd_version(int argc, char **argv) {
     char kernels[128];
     cpu_list_kernels(kernels, sizeof kernels);
     printf("  %-9s %s\n", "kernels", kernels);
+    struct utsname system;
+    if (uname(&system) == 0)
+        printf("  %-9s %s %s, %s\n", "system", system.sysname, system.release, system.machine);
+    printf("  %-9s %s\n", "compiler", __VERSION__);
     return EXIT_CODE_OK;
 }
