@@ -233,11 +233,6 @@ static int run_model(struct evaluate_options *options, struct session *session, 
 // The next token of a plain text is what a decoder was trained for; the others' samples are masked by their datasets.
 static int check_form(const struct evaluate_options *options) {
     bool is_decoder = config_form(&options->config) == CONFIG_GPT;
-    if (options->cloze && options->config.pipeline_model_parallel_size > 1)
-        return error_set_code(
-            EXIT_CODE_USAGE, "--cloze takes one text at a time, which a pipeline does not; a checkpoint loads on any "
-                             "layout, so leave --pipeline-model-parallel-size out and start fewer ranks, or divide the "
-                             "model by --tensor-model-parallel-size");
     if (is_decoder || (!options->text && !options->cloze))
         return 0;
     return error_set_code(EXIT_CODE_USAGE,

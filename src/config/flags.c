@@ -525,7 +525,7 @@ struct flag_table config_flag_table_for(size_t base, enum config_use use) {
         table.offered = MODEL_FLAGS DATA_FLAGS STAGE_FLAGS;
         table.refusal = "is a flag of train, not of evaluate";
     } else if (use == CONFIG_GENERATE) {
-        table.offered = MODEL_FLAGS;
+        table.offered = MODEL_FLAGS STAGE_FLAGS;
         table.refusal = "is a flag of train, not of generate";
     }
     return table;

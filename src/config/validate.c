@@ -136,7 +136,7 @@ int config_validate_for(struct config *config, int world_size, enum config_use u
     validate_features(config, &complaints);
     validate_precision(config, &complaints);
     validate_batches(config, use, &complaints);
-    validate_pipeline(config, use, &complaints);
+    validate_pipeline(config, &complaints);
     validate_fp8(config, &complaints);
     validate_size(config, &complaints);
     if (use == CONFIG_TRAIN)

@@ -14,7 +14,7 @@ void validate_model(struct config *config, struct complaints *complaints);
 // Data-parallel size, batch sizes and ramp-up; needs world_size.
 void validate_batches(struct config *config, enum config_use use, struct complaints *complaints);
 // The stages of a pipeline and their schedule; needs the model and the batch sizes.
-void validate_pipeline(const struct config *config, enum config_use use, struct complaints *complaints);
+void validate_pipeline(const struct config *config, struct complaints *complaints);
 // Limits of the operations and of memory; needs the model, the batch sizes and, once it is known, the vocabulary.
 void validate_size(const struct config *config, struct complaints *complaints);
 // Length of the run, learning-rate and weight-decay schedules; needs the batch sizes.

@@ -189,7 +189,7 @@ static void validate_kind(const struct config *config, struct complaints *compla
                             : "give --num-virtual-stages-per-pipeline-rank 2 or more");
 }
 
-void validate_pipeline(const struct config *config, enum config_use use, struct complaints *complaints) {
+void validate_pipeline(const struct config *config, struct complaints *complaints) {
     int64_t stages = config->pipeline_model_parallel_size;
     bool has_more = config_weighs_ends(config) || config->num_layers_per_virtual_pipeline_stage > 0 ||
                     config->num_virtual_stages_per_pipeline_rank > 1 ||
@@ -200,12 +200,6 @@ void validate_pipeline(const struct config *config, enum config_use use, struct 
                              "give --pipeline-model-parallel-size 2 or more with them");
     if (stages == 1 || config->num_layers == 0)
         return;
-    if (use == CONFIG_GENERATE) {
-        complain(complaints, "a pipeline writes no text; a checkpoint loads on any layout, so leave "
-                             "--pipeline-model-parallel-size out and start fewer ranks, or divide the model by "
-                             "--tensor-model-parallel-size");
-        return;
-    }
     int before = complaints->count;
     if (config_form(config) != CONFIG_T5 && config->pipeline_model_parallel_split_rank > 0)
         complain(complaints,

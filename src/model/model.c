@@ -279,16 +279,19 @@ static void share_logits(const struct model *model, const struct pass *pass, str
     arena_release(pass->scratch, mark);
 }
 
-void model_last_logits(const struct model *model, const struct pass *pass, struct model_flight *flight,
-                       const struct device_batch *batch, struct tensor logits) {
+struct tensor model_last_logits(const struct model *model, const struct pass *pass, struct model_flight *flight,
+                                const struct device_batch *batch, struct tensor x, struct tensor logits) {
     struct section section = last_section(model, pass, flight, batch);
-    struct tensor x = run(model, &section, (struct tensor){0});
-    // Only the last row of each sequence is needed.
+    x = run(model, &section, x);
     int64_t C = model->choices.C, B = section.pass.B, T = section.pass.T;
+    if (pass->cache)
+        pass->cache->length += T;
+    if (!model->has_head)
+        return x;
+    // Only the last row of each sequence is needed.
     struct tensor last = arena_2d(pass->saved, pass->dtype, B, C), all = tensor_reshape_4d(x, B, T, 1, C);
     op_copy(pass->device,
             &(struct op_copy){.dst = tensor_reshape_4d(last, B, 1, 1, C), .src = tensor_slice(all, 1, T - 1, 1)});
     share_logits(model, &section.pass, &flight->head, normalize(&section, last), logits);
-    if (pass->cache)
-        pass->cache->length += T;
+    return (struct tensor){0};
 }

@@ -86,8 +86,9 @@ void model_backward(const struct model *model, const struct pass *pass, struct m
 void model_encode(const struct model *model, const struct pass *pass, struct model_flight *flight,
                   const struct device_batch *batch, struct tensor memory);
 // Logits (B, V) fp32 of the last token of each sequence. Uses and extends pass->cache if there is one. A decoder over
-// an encoder takes its tokens from decoder_tokens, and pass->T is their number.
-void model_last_logits(const struct model *model, const struct pass *pass, struct model_flight *flight,
-                       const struct device_batch *batch, struct tensor logits);
+// an encoder takes its tokens from decoder_tokens, and pass->T is their number. Of a model in pieces, each takes what
+// the previous one returned (x, B * T rows; none for the first) and the last one has the logits.
+struct tensor model_last_logits(const struct model *model, const struct pass *pass, struct model_flight *flight,
+                                const struct device_batch *batch, struct tensor x, struct tensor logits);
 
 #endif

@@ -17,7 +17,8 @@ static void lay_out_cache(struct step *step, struct arena *arena) {
     step->logits = arena_2d(arena, DTYPE_F32, 1, model->V);
     if (model->form == CONFIG_T5)
         step->encoded = arena_2d(arena, step->dtype, P, model->choices.C);
-    for (int64_t layer = 0; layer < model->decoder.L; layer++) {
+    for (int64_t i = 0; i < model->decoder.L; i++) {
+        int64_t layer = model->decoder.first + i;
         step->cache.keys[layer] = arena_4d(arena, step->dtype, 1, P, G, D);
         step->cache.values[layer] = arena_4d(arena, step->dtype, 1, P, G, D);
         if (model->form == CONFIG_T5)
@@ -69,7 +70,10 @@ static void run_on_paper(struct step *step) {
     struct device_batch batch = step_input_tensors(step, &input, step->pipeline.batches[0].block);
     if (chunk->model.form == CONFIG_T5)
         model_encode(&chunk->model, &pass, &flight->model, &batch, step->encoded);
-    model_last_logits(&chunk->model, &pass, &flight->model, &batch, step->logits);
+    struct tensor x = {0};
+    if (!stack_begins(&chunk->model.decoder))
+        x = arena_2d(pass.saved, step->dtype, input.T, chunk->model.choices.C);
+    (void)model_last_logits(&chunk->model, &pass, &flight->model, &batch, x, step->logits);
     step->cache.length = 0;
     chunk->saved_bytes = flight->saved.peak;
 }

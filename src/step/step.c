@@ -60,6 +60,13 @@ static int build(struct step *step) {
         return error_set_code(
             EXIT_CODE_USAGE,
             "text is written one token at a time, which cannot be divided; leave --sequence-parallel out");
+    bool is_cut = step->mode == STEP_GENERATE && step->mesh.length[AXIS_PIPELINE] > 1;
+    if (is_cut && config_form(step->config) == CONFIG_T5)
+        return error_set_code(EXIT_CODE_USAGE, "a T5 writes text without a pipeline; a checkpoint loads on any layout, "
+                                               "so leave --pipeline-model-parallel-size out");
+    if (is_cut && config_chunks(step->config) > 1)
+        return error_set_code(EXIT_CODE_USAGE, "text is written one token at a time, which goes through each stage "
+                                               "once; leave virtual stages out");
     if (step->config->fp8_format && !device_supports(step->device, DTYPE_E4M3)) {
         char text[128];
         device_describe(step->device, text, sizeof text);
@@ -70,7 +77,8 @@ static int build(struct step *step) {
     TRY(pipeline_open(step));
     param_list_layout(&step->params);
     step_divide_optimizer(step);
-    size_t layers = (size_t)step->chunks[0].model.decoder.L;
+    const struct stack *decoder = &step->chunks[0].model.decoder;
+    size_t layers = (size_t)(decoder->first + decoder->L);
     step->cache.keys = memory_alloc(sizeof(struct tensor) * layers);
     step->cache.values = memory_alloc(sizeof(struct tensor) * layers);
     step->cache.across = memory_alloc(sizeof(struct tensor) * layers);
@@ -181,13 +189,33 @@ void step_encode(struct step *step, const int32_t *tokens, int64_t T) {
     step_forget(step);
 }
 
+// Stages take their turns: what the one before has made of the tokens (T, C), none for the first.
+static struct tensor receive_rows(const struct step *step, const struct pass *pass) {
+    const struct model *model = &step->chunks[0].model;
+    if (step->mesh.place[AXIS_PIPELINE] == 0)
+        return (struct tensor){0};
+    struct tensor x = arena_2d(pass->saved, step->dtype, pass->T, model->choices.C);
+    struct comm_request request = comm_receive_start(step->mesh.links[LINK_FORWARD_IN], x, 0, "activations");
+    comm_wait(&request);
+    return x;
+}
+
+static void send_rows(const struct step *step, struct tensor x) {
+    struct comm_request request = comm_send_start(step->mesh.links[LINK_FORWARD_OUT], x, 1, "activations");
+    comm_wait(&request);
+}
+
 void step_logits(struct step *step, const int32_t *tokens, int64_t T, float *logits) {
     CHECK(step->mode == STEP_GENERATE && T > 0 && step->cache.length + T <= step->chunks[0].model.P);
     struct pass pass;
     struct device_batch batch = upload_tokens(step, tokens, T, false, &pass);
     struct step_chunk *chunk = &step->chunks[0];
     size_t mark = arena_mark(pass.saved);
-    model_last_logits(&chunk->model, &pass, &chunk->flights[0].model, &batch, step->logits);
+    struct tensor x = receive_rows(step, &pass);
+    x = model_last_logits(&chunk->model, &pass, &chunk->flights[0].model, &batch, x, step->logits);
+    if (x.data)
+        send_rows(step, x);
     arena_release(pass.saved, mark);
+    comm_broadcast(step->mesh.group[AXIS_PIPELINE], step->logits, step->mesh.length[AXIS_PIPELINE] - 1, "logits");
     device_copy_out(step->device, logits, step->logits);
 }

@@ -228,8 +228,8 @@ void step_settle(struct step *step);
 int step_check_replicas(struct step *step);
 int64_t step_count_zero_gradients(struct step *step);
 
-// Logits after these T tokens, which follow those in the cache. There are V of them, padding included. For T5 the
-// tokens are the decoder's, and step_encode must have been called before the first.
+// Logits after these T tokens, which follow those in the cache. There are V of them, padding included. All ranks call
+// and get them. For T5 the tokens are the decoder's, and step_encode must have been called before the first.
 void step_logits(struct step *step, const int32_t *tokens, int64_t T, float *logits);
 void step_encode(struct step *step, const int32_t *tokens, int64_t T);
 void step_forget(struct step *step);  // empties the cache
