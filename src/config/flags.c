@@ -170,8 +170,11 @@ static const struct flag rows[] = {
          .bounds = FLAG_ABOVE_MINIMUM),
     SWITCH("--exit-signal-handler", exit_signal_handler, "on SIGTERM, save and stop"),
     SWITCH("--skip-train", skip_train, "evaluate only", ADVANCED),
-    SWITCH("--calculate-per-token-loss", calculate_per_token_loss,
-           "optimise the mean over tokens of the global batch, not the mean of micro-batch means", NOT_YET),
+    SWITCH(
+        "--calculate-per-token-loss", calculate_per_token_loss,
+        "optimise the mean over tokens of the global batch, not the mean of micro-batch means; for running text, where "
+        "both are the same",
+        ADVANCED),
     INT("--seed", seed, "1234", 1, 4294967295.0, "seed of weights, dropout and sample order"),
 
     GROUP("Optimizer and schedules"),

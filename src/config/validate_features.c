@@ -43,7 +43,20 @@ static bool is_default(const struct config *config, const struct config *default
     return strcmp(buffer_string(value), buffer_string(initial)) == 0;
 }
 
+// Where every micro-batch has as many tokens that count, the mean over tokens is the mean of means.
+static void validate_token_mean(const struct config *config, struct complaints *complaints) {
+    if (!config->calculate_per_token_loss)
+        return;
+    if (strcmp(config->model, "gpt") == 0 && !config->eod_mask_loss)
+        log_info("note: --calculate-per-token-loss changes nothing here: all micro-batches have as many tokens");
+    else
+        complain(complaints,
+                 "--calculate-per-token-loss is not implemented for losses that leave tokens out (BERT, T5, "
+                 "--eod-mask-loss); leave it out");
+}
+
 void validate_features(const struct config *config, struct complaints *complaints) {
+    validate_token_mean(config, complaints);
     struct flag_table table = config_flag_table(0);
     struct config defaults;
     config_defaults(&defaults);

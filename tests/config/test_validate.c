@@ -261,6 +261,8 @@ TEST(not_implemented) {
         {"--optimizer sgd", "--optimizer sgd is not implemented in this version; leave it out or give adam"},
         {"--overlap-param-gather", "give --use-distributed-optimizer and --overlap-grad-reduce too"},
         {"--dataloader-type cyclic", "--dataloader-type cyclic"},
+        {"--calculate-per-token-loss --eod-mask-loss", "--calculate-per-token-loss is not implemented for losses"},
+        {"--calculate-per-token-loss --model bert", "--calculate-per-token-loss is not implemented for losses"},
     };
     log_set_level(LOG_ERROR);
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
@@ -272,7 +274,7 @@ TEST(not_implemented) {
     EXPECT_OK(validate(BY_ITERS
                        "--normalization LayerNorm --optimizer adam --tensor-model-parallel-size 1 --num-query-groups 1 "
                        "--overlap-grad-reduce --async-save --ckpt-format torch --attention-backend flash "
-                       "--apply-query-key-layer-scaling --recompute-num-layers 1",
+                       "--apply-query-key-layer-scaling --recompute-num-layers 1 --calculate-per-token-loss",
                        1));
     log_set_level(LOG_INFO);
 }
