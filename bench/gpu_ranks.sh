@@ -76,9 +76,11 @@ all_layouts() {
     done
 }
 
-# stopped SIGNAL CODES TEXT: of two ranks one gets the signal after some steps; the other says why it ends.
+# stopped SIGNAL CODES TEXT: of two ranks one gets the signal after some steps; the other says why it ends. Without MPS,
+# which serves nobody any more when one of its clients is killed.
 stopped() {
     local launcher victim watchdog code
+    unset CUDA_MPS_PIPE_DIRECTORY CUDA_MPS_LOG_DIRECTORY
     model_flags gpt
     : >"$work/out"
     nccl 2 "$BEVATRON" train "${training[@]}" "${model[@]}" --tensor-model-parallel-size 2 --distributed-backend nccl \
@@ -107,10 +109,12 @@ case ${2:-nccl} in nccl)
     for ranks in 2 4; do
         nccl $ranks "$build/tests/test_comm_nccl" && pass || fail "NCCL with $ranks ranks"
     done
-    stopped STOP 212 'collective "[a-z ]+" in group "[a-z ]+" .* lost or stuck: rank 1 on '
-    stopped KILL "137 211" 'NCCL has failed in group|exited on signal 9'
     nccl 2 "$build/tests/test_step_ranks_replay" && pass || fail "recordings of two ranks"
-    all_layouts nccl 6 4 "${models[@]}" ;;
+    all_layouts nccl 6 4 "${models[@]}"
+    [ -z "${mps:-}" ] || echo quit | nvidia-cuda-mps-control
+    unset mps
+    stopped STOP 212 'collective "[a-z ]+" in group "[a-z ]+" .* lost or stuck: rank 1 on '
+    stopped KILL "137 211" 'NCCL has failed in group|exited on signal 9' ;;
 esac
 [ -z "${mps:-}" ] || echo quit | nvidia-cuda-mps-control
 finish

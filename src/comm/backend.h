@@ -18,6 +18,7 @@ struct collective {
     void *(*all_gather)(struct group *group, const struct tensor *whole, const struct tensor *part);
     void *(*reduce_scatter)(struct group *group, const struct tensor *part, const struct tensor *whole);
     void *(*broadcast)(struct group *group, const struct tensor *x, int root);
+    void (*connect)(struct group *group);  // see comm_connect; NULL: messages need no preparation
     void *(*send)(struct group *group, const struct tensor *x, int to);
     void *(*receive)(struct group *group, const struct tensor *x, int from);
     bool (*test)(struct group *group, void *handle);  // true: done, and the handle is freed; with the watch's lock

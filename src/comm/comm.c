@@ -184,11 +184,19 @@ static struct comm_request request_begin(struct group *group, const struct tenso
     return request_record(group, kind, tensor_bytes(*x), name);
 }
 
+// A start may hang itself: NCCL connects ranks when they first have something for each other, which takes both.
+#define START(request, call)                                                                                           \
+    do {                                                                                                               \
+        watch_enter((request).group->world->watch, &(request));                                                        \
+        (request).handle = (call);                                                                                     \
+        watch_leave((request).group->world->watch);                                                                    \
+    } while (0)
+
 struct comm_request comm_all_reduce_start(struct group *group, struct tensor x, enum reduction reduction,
                                           const char *name) {
     struct comm_request request = request_begin(group, &x, COLLECTIVE_ALL_REDUCE, name);
     if (group->size > 1)
-        request.handle = request.collective->all_reduce(group, &x, reduction);
+        START(request, request.collective->all_reduce(group, &x, reduction));
     return request;
 }
 
@@ -205,7 +213,7 @@ struct comm_request comm_all_gather_start(struct group *group, struct tensor who
         die("all_gather \"%s\": %" PRId64 " elements from each of %d ranks do not make %" PRId64, name,
             tensor_count(part), group->size, tensor_count(whole));
     if (group->size > 1)
-        request.handle = request.collective->all_gather(group, &whole, &part);
+        START(request, request.collective->all_gather(group, &whole, &part));
     else
         copy_whole(group, whole, part);
     return request;
@@ -218,7 +226,7 @@ struct comm_request comm_reduce_scatter_start(struct group *group, struct tensor
         die("reduce_scatter \"%s\": %" PRId64 " elements do not split into %d times %" PRId64, name,
             tensor_count(whole), group->size, tensor_count(part));
     if (group->size > 1)
-        request.handle = request.collective->reduce_scatter(group, &part, &whole);
+        START(request, request.collective->reduce_scatter(group, &part, &whole));
     else
         copy_whole(group, part, whole);
     return request;
@@ -227,7 +235,7 @@ struct comm_request comm_reduce_scatter_start(struct group *group, struct tensor
 struct comm_request comm_broadcast_start(struct group *group, struct tensor x, int root, const char *name) {
     struct comm_request request = request_begin(group, &x, COLLECTIVE_BROADCAST, name);
     if (group->size > 1)
-        request.handle = request.collective->broadcast(group, &x, root);
+        START(request, request.collective->broadcast(group, &x, root));
     return request;
 }
 
@@ -235,7 +243,7 @@ struct comm_request comm_send_start(struct group *group, struct tensor x, int to
     struct comm_request request = request_begin(group, &x, COLLECTIVE_SEND, name);
     CHECK(to >= 0 && to < group->size && to != group->rank);
     request.peer = to;
-    request.handle = request.collective->send(group, &x, to);
+    START(request, request.collective->send(group, &x, to));
     return request;
 }
 
@@ -243,8 +251,21 @@ struct comm_request comm_receive_start(struct group *group, struct tensor x, int
     struct comm_request request = request_begin(group, &x, COLLECTIVE_RECEIVE, name);
     CHECK(from >= 0 && from < group->size && from != group->rank);
     request.peer = from;
-    request.handle = request.collective->receive(group, &x, from);
+    START(request, request.collective->receive(group, &x, from));
     return request;
+}
+
+void comm_connect(struct group *group) {
+    CHECK(group->size == 2);
+    struct comm_request request = {.group = group,
+                                   .carrier = group,
+                                   .name = "connection",
+                                   .collective = group->world->collective,
+                                   .peer = 1 - group->rank};
+    watch_enter(group->world->watch, &request);
+    if (request.collective->connect)
+        request.collective->connect(group);
+    watch_leave(group->world->watch);
 }
 
 void comm_overlap(struct comm_request *request) {

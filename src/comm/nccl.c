@@ -228,6 +228,21 @@ static void *nccl_broadcast(struct group *group, const struct tensor *x, int roo
     return queued(group);
 }
 
+// NCCL connects two ranks when they first send and receive, and keeps the host until both have come. Stages of a
+// pipeline expect messages of each other long before they are sent, so a byte is sent at the start.
+static void nccl_connect(struct group *group) {
+    const struct nccl_group *g = (const struct nccl_group *)group;
+    void *byte = NULL;
+    (void)compute_stream(group);
+    CHECK_STREAM(cudaMalloc(&byte, 1));
+    if (group->rank == 0)
+        CHECK_NCCL(ncclSend(byte, 1, ncclUint8, 1, g->comm, g->stream));
+    else
+        CHECK_NCCL(ncclRecv(byte, 1, ncclUint8, 0, g->comm, g->stream));
+    CHECK_STREAM(cudaStreamSynchronize(g->stream));
+    CHECK_STREAM(cudaFree(byte));
+}
+
 static void *nccl_send(struct group *group, const struct tensor *x, int to) {
     CHECK_NCCL(ncclSend(x->data, (size_t)tensor_count(*x), type_of(x->dtype), to, ((struct nccl_group *)group)->comm,
                         begin(group)));
@@ -299,6 +314,7 @@ static const struct collective nccl_collective = {
     .all_gather = nccl_all_gather,
     .reduce_scatter = nccl_reduce_scatter,
     .broadcast = nccl_broadcast,
+    .connect = nccl_connect,
     .send = nccl_send,
     .receive = nccl_receive,
     .test = nccl_test,

@@ -24,13 +24,30 @@ struct watch {
     struct pump *pump;
     struct watched *ring;  // (capacity) oldest at `first`
     int64_t first, count, capacity;
-    double waited;  // how long the oldest has been that, in seconds, as far as anybody has looked
-    double looked;  // when that was
-    bool has_left;  // its file, see hang.h
+    struct comm_request entered;  // what the host is starting; its group is NULL where it starts nothing
+    double waited;                // how long the oldest has been that, in seconds, as far as anybody has looked
+    double looked;                // when that was
+    bool has_left;                // its file, see hang.h
 };
 
 static struct watched *at(const struct watch *watch, int64_t i) {
     return &watch->ring[(watch->first + i) % watch->capacity];
+}
+
+// What time counts for now: the oldest, or a start that nothing is older than; NULL: nothing.
+static const struct comm_request *current(const struct watch *watch) {
+    if (watch->count > 0)
+        return &at(watch, 0)->request;
+    return watch->entered.group ? &watch->entered : NULL;
+}
+
+// What was current is over.
+static void count_anew(struct watch *watch, double now) {
+    watch->waited = 0;
+    watch->looked = now;
+    if (watch->has_left)
+        hang_forget(watch->world);
+    watch->has_left = false;
 }
 
 // Gives up what is done, oldest first; whether anything is left.
@@ -48,21 +65,18 @@ static bool look(void *context) {
         record_end(&world->record, oldest->number, now);
         watch->first = (watch->first + 1) % watch->capacity;
         watch->count--;
-        watch->waited = 0;
-        if (watch->has_left)
-            hang_forget(world);
-        watch->has_left = false;
+        count_anew(watch, now);
     }
-    if (watch->count == 0)
+    const struct comm_request *waits = current(watch);
+    if (!waits)
         return false;
-    const struct comm_request *oldest = &at(watch, 0)->request;
     // All that wait leave their records before the first of them gives up and reads them.
     if (watch->waited > 0.75 * world->deadline_seconds && !watch->has_left) {
-        hang_leave(oldest);
+        hang_leave(waits);
         watch->has_left = true;
     }
     if (watch->waited > world->deadline_seconds)
-        hang_give_up(oldest);
+        hang_give_up(waits);
     return true;
 }
 
@@ -98,14 +112,33 @@ bool watch_add(struct watch *watch, const struct comm_request *request) {
     watch_lock(watch);
     if (watch->count == watch->capacity)
         grow(watch);
-    if (watch->count == 0) {
-        watch->waited = 0;
-        watch->looked = clock_seconds();
-    }
+    if (!current(watch))
+        count_anew(watch, clock_seconds());
     *at(watch, watch->count++) = (struct watched){.request = *request, .before = watch->world->record.count};
     pump_wake(watch->pump);
     watch_unlock(watch);
     return true;
+}
+
+void watch_enter(struct watch *watch, const struct comm_request *request) {
+    if (!watch || watch->world->patience > 0 || !pump_start(watch->pump))
+        return;
+    watch_lock(watch);
+    if (!current(watch))
+        count_anew(watch, clock_seconds());
+    watch->entered = *request;
+    pump_wake(watch->pump);
+    watch_unlock(watch);
+}
+
+void watch_leave(struct watch *watch) {
+    if (!watch)
+        return;
+    watch_lock(watch);
+    if (current(watch) == &watch->entered)
+        count_anew(watch, clock_seconds());
+    watch->entered.group = NULL;
+    watch_unlock(watch);
 }
 
 // What was begun after the device was told to wait for the oldest stands behind that; in the group of the oldest, so

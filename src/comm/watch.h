@@ -21,6 +21,10 @@ struct watch *watch_new(struct world *world);
 void watch_free(struct watch *watch);  // nothing may be left to watch
 // Takes over a request with its handle. Returns false if no thread can be created, and then the caller must wait.
 bool watch_add(struct watch *watch, const struct comm_request *request);
+// The host is about to start a request, and has started it. A start may hang as well: its time counts while nothing
+// older is watched.
+void watch_enter(struct watch *watch, const struct comm_request *request);
+void watch_leave(struct watch *watch);
 // How many collectives of a group the device has come to. Those after the one it waits for do not count, even if the
 // host has begun them. Call with the lock.
 int64_t watch_begun(const struct watch *watch, const struct group *group);

@@ -79,6 +79,8 @@ static int connect_links(struct mesh *mesh, struct world *world) {
         TRY(world_group(world, &groups[0], forward, count, "activations"));
         TRY(world_group(world, &groups[1], backward, count, "activation gradients"));
         if (count > 0) {
+            comm_connect(groups[0]);
+            comm_connect(groups[1]);
             mesh->links[begins ? LINK_FORWARD_OUT : LINK_FORWARD_IN] = groups[0];
             mesh->links[begins ? LINK_BACKWARD_IN : LINK_BACKWARD_OUT] = groups[1];
         }

@@ -142,6 +142,8 @@ static void check_messages(struct together *t) {
     EXPECT_OK(world_group(t->world, &back, (int[]){1, 0}, t->rank < 2 ? 2 : 0, "back"));
     if (t->rank >= 2)
         return;
+    comm_connect(there);
+    comm_connect(back);
     struct group *out = t->rank == 0 ? there : back, *in = t->rank == 0 ? back : there;
     fill(t, t->x);
     struct comm_request receive = comm_receive_start(in, t->y, 0, "message");

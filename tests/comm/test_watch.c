@@ -28,7 +28,7 @@ static struct fake {
     int ranks[2];
     struct operation operations[MOST];
     int count;  // begun so far
-    bool records;
+    bool records, keeps_host;
     atomic_bool is_broken;
 } fake;
 
@@ -37,6 +37,8 @@ static void *fake_all_reduce(struct group *group, const struct tensor *x, enum r
     (void)x;
     (void)reduction;
     CHECK(fake.count < MOST);
+    if (fake.keeps_host)
+        clock_sleep(60);
     return &fake.operations[fake.count++];
 }
 
@@ -304,6 +306,25 @@ TEST(a_hang_ends_a_stuck_host) {
     remove_folder();
 }
 
+static void hang_in_start(void) {
+    open_fake(0.5);
+    fake.world.record_folder = folder;
+    reduce("gradients");
+    end(0);
+    fake.keeps_host = true;
+    reduce("first of its kind");
+}
+
+TEST(a_start_that_hangs) {
+    make_folder();
+    static struct capture capture;
+    capture_run(&capture, hang_in_start);
+    EXPECT_INT(capture.status, EXIT_CODE_HANG);
+    EXPECT(strstr(capture.text, "collective \"first of its kind\" in group \"pair\" (rank 0 of 2)"));
+    EXPECT(has_left(0));
+    remove_folder();
+}
+
 static void hang_at_barrier(void) {
     open_fake(0.5);
     fake.world.record_folder = folder;
@@ -339,5 +360,5 @@ TEST(a_broken_transport_ends_a_stuck_host) {
 }
 
 TEST_MAIN(TEST_CASE(the_host_goes_on), TEST_CASE(many_at_once), TEST_CASE(a_patient_host_waits), TEST_CASE(recordings),
-          TEST_CASE(a_late_end), TEST_CASE(a_hang_ends_a_stuck_host), TEST_CASE(a_hang_of_host_values),
-          TEST_CASE(a_broken_transport_ends_a_stuck_host))
+          TEST_CASE(a_late_end), TEST_CASE(a_hang_ends_a_stuck_host), TEST_CASE(a_start_that_hangs),
+          TEST_CASE(a_hang_of_host_values), TEST_CASE(a_broken_transport_ends_a_stuck_host))
