@@ -1,4 +1,4 @@
-// The error message of each thread, and the end of the process where an invariant broke.
+// The error message of each thread, and the end of the process when an invariant is broken.
 //
 // Messages quote names and text out of files that may be hostile, so control characters are replaced before anything
 // reaches a terminal. Formatting goes through a second array because callers quote the present message in the next.
@@ -68,7 +68,7 @@ int error_context(const char *format, ...) {
     vsnprintf(context, sizeof context, format, arguments);
     va_end(arguments);
     make_printable(context);
-    // The end of the older message is what is cut where both together are too long.
+    // The end of the older message is what is cut if both together are too long.
     snprintf(text, sizeof text, "%s: %s", context, thread_message);
     text[MESSAGE_BYTES - 1] = '\0';
     memcpy(thread_message, text, strlen(text) + 1);

@@ -44,7 +44,7 @@ char *file_temporary_name(const char *path) {
     return memory_printf("%s.tmp.%s.%ld.%08" PRIx32, path, host, (long)getpid(), value);
 }
 
-// The process in the last parts of a name, "….HOST.PID.RANDOM", where they are of this host and well-formed; else 0.
+// The process in the last parts of a name, "….HOST.PID.RANDOM", if they are of this host and well-formed; else 0.
 static pid_t process_of(const char *path) {
     char expected[HOST_BYTES];
     host_part(expected);

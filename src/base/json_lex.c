@@ -43,7 +43,7 @@ static const unsigned char hex_digit[256] = {
     ['A'] = 0x1A, ['B'] = 0x1B, ['C'] = 0x1C, ['D'] = 0x1D, ['E'] = 0x1E, ['F'] = 0x1F,
 };
 
-// What the letter after a backslash stands for; 0 where JSON has no such escape.
+// What the letter after a backslash stands for; 0 if JSON has no such escape.
 static const char escaped[256] = {
     ['"'] = '"', ['\\'] = '\\', ['/'] = '/', ['b'] = '\b', ['f'] = '\f', ['n'] = '\n', ['r'] = '\r', ['t'] = '\t',
 };
@@ -59,7 +59,7 @@ static int32_t hex_four(const struct json_lexer *lexer, size_t at) {
     return (a & 15) << 12 | (b & 15) << 8 | (c & 15) << 4 | (d & 15);
 }
 
-// \uXXXX at `at` (the backslash), joined with a second one where both make a surrogate pair. A surrogate that stands
+// \uXXXX at `at` (the backslash), joined with a second one if both make a surrogate pair. A surrogate that stands
 // alone has no UTF-8; the encoder writes U+FFFD for it.
 static bool unicode_escape(struct json_lexer *lexer, char out[4], size_t *bytes) {
     int32_t value = hex_four(lexer, lexer->at + 2);

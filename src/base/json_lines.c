@@ -16,7 +16,7 @@ struct search {
     size_t count;
 };
 
-// Which key is asked for by this name, count where none is.
+// Which key is asked for by this name, `count` if none is.
 static size_t asked_for(const struct search *s, const char *name, size_t length) {
     for (size_t i = 0; i < s->count; i++) {
         if (strlen(s->keys[i]) == length && memcmp(s->keys[i], name, length) == 0)

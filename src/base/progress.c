@@ -63,7 +63,7 @@ static double fraction_of(const struct progress *p) {
     return p->done < p->total ? p->done / p->total : 1;
 }
 
-// What follows the bar: the share that is done, rates and the time it will take; and where there is room the time it
+// What follows the bar: the share that is done, rates and the time it will take; and if there is room the time it
 // took, and the amount.
 static void append_rest(const struct progress *p, double now, const char *note, int detail, struct buffer *out) {
     double elapsed = now - p->started;

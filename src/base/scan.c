@@ -62,7 +62,7 @@ static inline void chunk_store(char *out, struct chunk chunk) {
 static inline uint64_t chunk_special(struct chunk chunk) {
     __m128i quote = _mm_cmpeq_epi8(chunk.bytes, _mm_set1_epi8('"'));
     __m128i backslash = _mm_cmpeq_epi8(chunk.bytes, _mm_set1_epi8('\\'));
-    // There is no unsigned comparison; a byte is at most 0x1F where the minimum with 0x1F is itself.
+    // There is no unsigned comparison; a byte is at most 0x1F if the minimum with 0x1F is itself.
     __m128i control = _mm_cmpeq_epi8(_mm_min_epu8(chunk.bytes, _mm_set1_epi8(0x1F)), chunk.bytes);
     return (uint64_t)(uint32_t)_mm_movemask_epi8(_mm_or_si128(_mm_or_si128(quote, backslash), control));
 }
@@ -91,7 +91,7 @@ static inline void chunk_store(char *out, struct chunk chunk) {
     memcpy(out, &chunk.bytes, sizeof chunk.bytes);
 }
 
-// A byte x is zero where (x - 1) & ~x has its high bit; borrows may mark bytes above such a byte, never below.
+// A byte x is zero if (x - 1) & ~x has its high bit; borrows may mark bytes above such a byte, never below.
 static inline uint64_t chunk_special(struct chunk chunk) {
     uint64_t quote = chunk.bytes ^ (ones * '"'), backslash = chunk.bytes ^ (ones * '\\');
     uint64_t is_quote = (quote - ones) & ~quote, is_backslash = (backslash - ones) & ~backslash;

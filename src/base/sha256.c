@@ -1,5 +1,5 @@
-// SHA-256 (FIPS 180-4). Blocks go through the processor's own instructions where it has them (sha256_hardware.c) and
-// through the plain code here where it has not; both give the same state.
+// SHA-256 (FIPS 180-4). Blocks go through the processor's own instructions if it has them (sha256_hardware.c) and
+// through the plain code here if it has not; both give the same state.
 #include "base/sha256_blocks.h"
 
 #include "base/error.h"

@@ -1,4 +1,4 @@
-// Which checkpoint to load, and whether it is whole. The marker is believed where it makes sense; a missing or
+// Which checkpoint to load, and whether it is whole. The marker is believed if it makes sense; a missing or
 // garbled one costs a warning and a search, since the folders themselves say everything. Damage is never passed over
 // in silence. Of several ranks the first does all of that; the others prove, of whichever checkpoint it looks at, the
 // files that fall to them.
@@ -25,7 +25,7 @@ static char *last_name(const char *path) {
     return memory_printf("%.*s", (int)(end - begin), path + begin);
 }
 
-// The iteration that a path is the folder of, where somebody names SAVE/iter_0000010 instead of SAVE; else -1.
+// The iteration that a path is the folder of, if somebody names SAVE/iter_0000010 instead of SAVE; else -1.
 static int64_t own_iteration(const char *path) {
     char *name = last_name(path);
     int64_t iteration = folder_iteration(name);
@@ -85,7 +85,7 @@ static int prove_share(const struct checkpoint_find *find, struct request *reque
     if (self == 0)
         request->digest = result == 0 ? manifest_digest(&manifest) : -1;
     comm_broadcast_i64(find->all, &request->digest, 1, 0, "manifest of the checkpoint");
-    // Where the first rank has none to compare with, its own message is what counts.
+    // If the first rank has none to compare with, its own message is what counts.
     if (result == 0 && request->digest >= 0 && request->digest != manifest_digest(&manifest))
         result = error_set("%s holds another checkpoint here than on rank 0; --load must be a folder that all machines "
                            "share",

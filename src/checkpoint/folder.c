@@ -44,7 +44,7 @@ static int64_t parse_name(const char *name, const char **rest) {
         return -1;
     const char *digits = name + sizeof prefix - 1;
     int64_t iteration = parse_digits(digits, rest);
-    // One spelling for one iteration: seven digits, more only where needed.
+    // One spelling for one iteration: seven digits, more only if needed.
     if (iteration < 0 || *rest - digits < 7 || (*rest - digits > 7 && digits[0] == '0'))
         return -1;
     return iteration;
@@ -194,7 +194,7 @@ static char *aside_name(const char *to) {
     return name;
 }
 
-// For file systems without exchange: two renames, undone where the second fails.
+// For file systems without exchange: two renames, undone if the second fails.
 static int replace_in_two(const char *from, const char *to) {
     char *aside = aside_name(to);
     int result = file_rename(to, aside);

@@ -143,7 +143,7 @@ void gather_receive(const struct gather *gather, unsigned char *whole) {
     }
 }
 
-// A head: its slice, which is in host memory where it was put together from pieces.
+// A head: its slice, which is in host memory if it was put together from pieces.
 static void send_slice(const struct gather *gather) {
     const struct checkpoint_tensor *tensor = gather->tensor;
     if (!tensor->pieces) {

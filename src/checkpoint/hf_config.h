@@ -24,7 +24,7 @@ struct hf_config_write {
     const struct config *config;
     const struct json *base;
     const char *dtype;        // "float32"
-    struct hf_token_ids ids;  // where there is no base
+    struct hf_token_ids ids;  // if there is no base
 };
 void hf_config_write(const struct hf_config_write *write, struct buffer *out);
 

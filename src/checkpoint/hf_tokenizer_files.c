@@ -57,7 +57,7 @@ struct hf_token_ids hf_tokenizer_ids(const struct hf_tokenizer *tokenizer, const
         return (struct hf_token_ids){true, v->cls, v->sep, v->pad, -1};
     if (strstr(family->model_type, "bert"))
         return (struct hf_token_ids){true, -1, -1, v->pad, -1};
-    // A decoder's text begins with what begins one, where the vocabulary has such a token; else behind the end of one.
+    // A decoder's text begins with what begins one, if the vocabulary has such a token; else behind the end of one.
     int32_t eos = tokenizer_eod(tokenizer->tokenizer);
     size_t length = 0;
     const char *bos = v->bos >= 0 && v->bos != v->pad ? tokenizer_token(tokenizer->tokenizer, v->bos, &length) : NULL;

@@ -249,7 +249,7 @@ static int check_target(const struct model_write *write) {
     return 0;
 }
 
-// A model that came from Hugging Face goes back as what it was, where it still can be that.
+// A model that came from Hugging Face goes back as what it was, if it still can be that.
 static const struct hf_family *choose_family(const struct model_write *write) {
     const struct config *config = &write->source->config;
     const struct json *before = write->source->foreign_config;

@@ -42,7 +42,7 @@ static bool has_ranks(const char *path) {
     return has_rank(path, 0, -1) || has_rank(path, 0, 0);
 }
 
-// SAVE/iter_0000100, SAVE/release, or SAVE itself where it is one of them; NULL if there is none. To be freed.
+// SAVE/iter_0000100, SAVE/release, or SAVE itself if it is one of them; NULL if there is none. To be freed.
 static char *find_path(const char *path, int64_t step) {
     if (has_ranks(path))
         return memory_string(path);

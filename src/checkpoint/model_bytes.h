@@ -10,7 +10,7 @@ struct model_bytes {
     size_t bytes;
 };
 
-// Reads tensor i in the dtype that is to be written; nothing to do where it is there already.
+// Reads tensor i in the dtype that is to be written; does nothing if it is there already.
 int model_bytes_read(const struct model_write *write, size_t i, struct model_bytes *bytes);
 void model_bytes_free(struct model_bytes *bytes);
 

@@ -50,7 +50,7 @@ struct checkpoint_job {
 
 // ---- what ranks tell each other ----
 
-// Whether all went well so far. -1 on every rank where one has failed, with the message of that one.
+// Whether all went well so far. -1 on every rank if one has failed, with the message of that one.
 static int agree(const struct checkpoint_job *job, int status, const char *what) {
     return job->all ? comm_agree(job->all, status, what) : status;
 }

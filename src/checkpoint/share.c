@@ -163,7 +163,7 @@ struct writing {
     const struct checkpoint_save *save;
     const char *folder;
     struct safetensors_writer writer;
-    int file;        // which is open, SHARE_FILES where none is any more
+    int file;        // which is open, SHARE_FILES if none is any more
     size_t written;  // tensors of it
     int status;
     struct stage stage;

@@ -81,7 +81,7 @@ static int open_source(struct model_source *source, const struct model_source_op
     const struct torch_value *consumed = torch_get(folder->args, "consumed_train_samples");
     if (consumed && consumed->type == TORCH_INT && consumed->integer > 0)
         source->state.consumed_train_samples = consumed->integer;
-    // The tokenizer's files were on another machine; where they are not here, the vocabulary's size has to do.
+    // The tokenizer's files were on another machine; if they are not here, the vocabulary's size has to do.
     struct config *config = &source->config;
     char **files[] = {&config->vocab_file, &config->merge_file, &config->tokenizer_model};
     static const char *const roles[] = {"vocab-file", "merge-file", "tokenizer-model"};

@@ -4,7 +4,7 @@
 
 #include <stdint.h>
 
-// -1 with a message where `available` bytes do not hold files of `bytes` and the small ones besides.
+// -1 with a message, if `available` bytes do not hold files of `bytes` and the small ones besides.
 int space_check(const char *folder, uint64_t bytes, uint64_t available);
 
 #endif

@@ -169,7 +169,7 @@ static int run(void *context) {
     int status = read_namespaces(&options->namespaces, namespaces);
     if (status == 0)
         status = wiki_extract(&work, &summary);
-    // Where the articles go to standard output, the summary must not.
+    // If the articles go to standard output, the summary must not.
     FILE *to = strcmp(options->output, "-") == 0 ? stderr : stdout;
     if (status == 0 && options->json)
         print_json(to, &summary);

@@ -136,7 +136,7 @@ static int look(struct preflight *flight, struct preflight_options *options) {
         preflight_gpus(flight);
         preflight_limits(flight);
     }
-    // From here on ranks need each other; where they do not find each other, that is said and nothing else can be.
+    // From here on ranks need each other; if they do not find each other, that is said and nothing else can be.
     TRY(session_open(session, &options->config));
     struct group *all = world_group_all(session->world);
     comm_patience_begin(all, "looking at files and data");

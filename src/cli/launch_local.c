@@ -64,7 +64,7 @@ static void pass_on(int number) {
 static const int passed_signals[] = {SIGTERM, SIGINT, SIGUSR1};
 
 // Between the look at `passed_on` and a child that signals can be passed on to, they wait; not in the child, which has
-// the mask of before. 0 in *child where one had come already.
+// the mask of before. 0 in *child if one had come already.
 static int spawn(char *const *words, pid_t *child) {
     sigset_t waiting, before;
     sigemptyset(&waiting);

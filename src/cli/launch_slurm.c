@@ -177,7 +177,7 @@ static int prepare_train(struct launch_command *command, struct slurm_options *o
     return fit_warning(options);
 }
 
-// A command of one process. Only preprocess goes on where it stopped: *journal. FLAGS_HELP where help was asked for.
+// A command of one process. Only preprocess goes on where it stopped: *journal. FLAGS_HELP if help was asked for.
 static int prepare_other(struct launch_command *command, struct slurm_options *options, int64_t ranks, char **journal) {
     const char *name = command->rest[0];
     if (ranks > 1)
@@ -191,7 +191,7 @@ static int prepare_other(struct launch_command *command, struct slurm_options *o
     return status == 0 && *journal ? fit_warning(options) : status;
 }
 
-// How often a job is put back: never where it would only begin anew.
+// How often a job is put back: never if it would only begin anew.
 static int fit_requeues(struct slurm_options *options, bool can_continue, const char *name) {
     if (can_continue)
         return 0;

@@ -78,7 +78,7 @@ bool ranks_first_host(const char *list, char *host, size_t size) {
     return used > 0;
 }
 
-// A step of srun's. Where MPI has been set up for it (--mpi=pmix or pmi2), MPI knows more; else Slurm's own numbers do.
+// A step of srun's. If MPI has been set up for it (--mpi=pmix or pmi2), MPI knows more; else Slurm's own numbers do.
 static int detect_slurm(struct ranks *ranks, const char *(*get)(const char *)) {
     int job, step;
     TRY(read_number(get, "SLURM_PROCID", &ranks->place.rank));
@@ -126,7 +126,7 @@ static int detect_torchrun(struct ranks *ranks, const char *(*get)(const char *)
     return 0;
 }
 
-// Jobs of Kubernetes: the number of this machine, and how many there are where the job says so.
+// Jobs of Kubernetes: the number of this machine, and how many there are if the job says so.
 static int detect_node(struct ranks *ranks, const char *(*get)(const char *)) {
     static const char *const names[] = {"PET_NODE_RANK", "RANK", "JOB_COMPLETION_INDEX"};
     ranks->node = -1;

@@ -77,7 +77,7 @@ static int check_same_flags(const struct session *session, const struct config *
 }
 
 // Where the fastest algorithms of a GPU are kept between runs: $XDG_CACHE_HOME or ~/.cache, /bevatron/products. NULL
-// where there is no such folder and none can be made; the run is then as good and starts some seconds later. Freed by
+// if there is no such folder and none can be made; the run is then as good and starts some seconds later. Freed by
 // the caller.
 static char *find_algorithm_cache(void) {
     const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");

@@ -92,7 +92,7 @@ static const struct flag train_rows[] = {
 
 struct outputs {
     char *vocab_file, *merge_file, *json_file;
-    char *new_folder;  // where it was not there before
+    char *new_folder;  // if it was not there before
 };
 
 static void free_outputs(struct outputs *outputs) {

@@ -154,7 +154,7 @@ static int faults_of(const struct gpus *gpus, int i, struct buffer *out) {
         count += fault(out, i, "its clocks are held down by the hardware (heat or power); replace the machine");
     else if (gpu->throttle > 0 && gpu->throttle & THROTTLE_SOFTWARE_THERMAL)
         count += fault(out, i, "its clocks are held down because it is hot");
-    // Where one of several has it off, somebody turned it off.
+    // If one of several has it off, somebody turned it off.
     if (gpu->is_ecc_off && (is_data_centre(gpu->name) || has_any_ecc(gpus)))
         count += fault(out, i, "error correction is off (nvidia-smi --ecc-config=1, then restart)");
     return count;

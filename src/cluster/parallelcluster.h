@@ -39,7 +39,7 @@ struct parallelcluster {
     const struct cluster_queue *queues;
     int queue_count;
     int64_t idle_minutes;  // after which a node without work is given back
-    // FSx for Lustre: an existing one by its id, or a new one, linked to a folder of S3 where `fsx_s3` is given.
+    // FSx for Lustre: an existing one by its id, or a new one, linked to a folder of S3 if `fsx_s3` is given.
     const char *fsx_mount, *fsx_id, *fsx_type, *fsx_s3;
     int64_t fsx_gib, fsx_throughput;
     const char *apps_mount;  // a small shared volume for programs; NULL: none

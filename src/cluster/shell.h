@@ -4,7 +4,7 @@
 
 #include "base/buffer.h"
 
-// Appends text as one word: as it is where it is plain, else between single quotes.
+// Appends text as one word: as it is if it is plain, else between single quotes.
 void shell_word(struct buffer *out, const char *text);
 // Appends "export NAME=word\n". -1 if the name is not one of a variable.
 int shell_export(struct buffer *out, const char *name, const char *value);

@@ -7,7 +7,7 @@
 enum transport { TRANSPORT_UNKNOWN, TRANSPORT_TCP, TRANSPORT_IB, TRANSPORT_EFA };
 
 const char *transport_name(enum transport transport);  // "tcp", …; "unknown"
-// The network of an NCCL log: what it says it uses counts, not what it found on the way. TRANSPORT_UNKNOWN where it
+// The network of an NCCL log: what it says it uses counts, not what it found on the way. TRANSPORT_UNKNOWN if it
 // does not say.
 enum transport transport_of_log(const char *log);
 // Interfaces for EFA that libfabric sees on this machine, from fi_info's answer. 0 for none.

@@ -34,7 +34,7 @@ void world_abort(const char *backend, enum exit_code code) {
         mpi_world_abort(code);
 }
 
-// The world by its backend, and NCCL around it where the devices can use it.
+// The world by its backend, and NCCL around it if the devices can use it.
 static int open_backend(struct world **world, const struct world_options *options, struct device *device) {
     bool is_mpi = strcmp(options->backend, "mpi") == 0, is_tcp = strcmp(options->backend, "tcp") == 0;
     if (!is_mpi && !is_tcp)
@@ -283,7 +283,7 @@ static bool is_complete(struct comm_request *request) {
     return !request->handle && (request->due <= 0 || clock_seconds() >= request->due);
 }
 
-// Where the device can wait by itself the host goes on, unless it is held back or must know the end.
+// If the device can wait by itself, the host goes on, unless it is held back or must know the end.
 static bool leave_to_device(struct comm_request *request) {
     if (!request->collective->order)
         return false;
@@ -392,7 +392,7 @@ static struct group *host_of(struct group *group) {
     return collective->host_group ? collective->host_group(group) : group;
 }
 
-// Waits for a handle of a host collective. Where another world carries them, they are the asking one's all the same: in
+// Waits for a handle of a host collective. If another world carries them, they are the asking one's all the same: in
 // its record, by its patience, and with the names of its ranks.
 static void wait_host(struct group *group, struct group *host, void *handle, int count, const char *name) {
     struct comm_request request = request_record(group, COLLECTIVE_HOST, sizeof(int64_t) * (size_t)count, name);

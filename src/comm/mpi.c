@@ -1,4 +1,4 @@
-// Collectives over MPI, all nonblocking. Where the device's memory is the host's, MPI works on the tensors in place;
+// Collectives over MPI, all nonblocking. If the device's memory is the host's, MPI works on the tensors in place;
 // else each request stages its tensor through host memory: device → staging before the start, staging → device at the
 // end. Sums of 16-bit floats go through an operation of our own that adds in fp32. Every call to MPI holds the pump's
 // lock, see pump.h.
@@ -56,7 +56,7 @@ struct mpi_group {
 
 struct mpi_request {
     int count;                       // of pieces
-    void *staging_in, *staging_out;  // host copies where device memory is not host memory
+    void *staging_in, *staging_out;  // host copies if device memory is not host memory
     struct tensor result;            // where staging_out goes at the end
     struct mpi_request *next;        // among those that fly, or the spare ones
     MPI_Request pieces[MAX_PIECES];
@@ -218,7 +218,7 @@ static void *writable(const struct group *group, struct mpi_request *request, co
     return request->staging_out;
 }
 
-// Elements of the next piece where `left` remain.
+// Elements of the next piece if `left` remain.
 static int piece_length(const struct mpi_request *request, int64_t left) {
     if (request->count >= MAX_PIECES)
         die("a message of more than %d pieces", MAX_PIECES);

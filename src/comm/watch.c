@@ -24,7 +24,7 @@ struct watch {
     struct pump *pump;
     struct watched *ring;  // (capacity) oldest at `first`
     int64_t first, count, capacity;
-    struct comm_request entered;  // what the host is starting; its group is NULL where it starts nothing
+    struct comm_request entered;  // what the host is starting; its group is NULL if it starts nothing
     double waited;                // how long the oldest has been that, in seconds, as far as anybody has looked
     double looked;                // when that was
     bool has_left;                // its file, see hang.h

@@ -16,7 +16,7 @@ int64_t config_query_groups(const struct config *config) {
     return config->group_query_attention ? config->num_query_groups : config->num_attention_heads;
 }
 
-// Megatron's kernel of bias and GELU has the tanh form, and the exact one is what remains where it is not used. Its
+// Megatron's kernel of bias and GELU has the tanh form, and the exact one is what remains if it is not used. Its
 // BERT and T5 say so in the same way.
 const char *config_activation(const struct config *config) {
     if (config->activation)

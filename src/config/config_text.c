@@ -60,7 +60,7 @@ static const char *const model_fields[] = {"model",
                                            "num_token_types",
                                            "padded_vocab_size"};
 
-// What else is taken over from a checkpoint where the user says nothing: how text becomes tokens.
+// What else is taken over from a checkpoint if the user says nothing: how text becomes tokens.
 static const char *const tokenizer_fields[] = {"seq_length",           "make_vocab_size_divisible_by",
                                                "tokenizer_type",       "tokenizer_model",
                                                "vocab_file",           "merge_file",
@@ -250,7 +250,7 @@ int config_from_json(struct config *config, const struct json *object) {
     return 0;
 }
 
-// Appends "num_layers is 12 there and 24 here" where the object's field has another value. A field the object lacks
+// Appends "num_layers is 12 there and 24 here" if the object's field has another value. A field the object lacks
 // was added after it was written and had its default then.
 static void compare_field(const struct config *config, const struct json *object, const char *field,
                           struct buffer *out) {

@@ -79,7 +79,7 @@ struct flag {
     bool not_yet;  // its feature is not built: only the default is accepted (by the command, not by the parser)
 };
 
-// Another name: sets `target` to `value`, or, where that is NULL, to what follows on the command line. Several rows
+// Another name: sets `target` to `value`, or, if that is NULL, to what follows on the command line. Several rows
 // with one name set several flags. If there is a note, it is printed once: "note: --old is the old name of …".
 struct flag_alias {
     const char *name;
@@ -164,7 +164,7 @@ bool flag_is_given(const struct flag_given *given, const char *name);
 
 // The row of a name, with or without "--", NULL if there is none.
 const struct flag *flag_find(const struct flag_table *table, const char *name);
-// Appends a value as text: the number, the string, items with blanks between; "None" where unset.
+// Appends a value as text: the number, the string, items with blanks between; "None" if unset.
 // `base` is the struct the row's offset counts from.
 void flag_format(const struct flag *flag, const void *base, struct buffer *out);
 

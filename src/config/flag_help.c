@@ -59,7 +59,7 @@ static void append_choices(const struct flag *flag, struct buffer *out) {
 // A bound that only guards arithmetic says nothing to a reader.
 static const double largest_told = 65535;
 
-// What a value may be: its choices or its range, "≥ 1" where there is no upper end worth telling.
+// What a value may be: its choices or its range, "≥ 1" if there is no upper end worth telling.
 static void append_values(const struct flag *flag, struct buffer *out) {
     if (flag->type == FLAG_CHOICE) {
         append_choices(flag, out);

@@ -32,7 +32,7 @@ struct flag_parse {
 
 // Keeps the present error for the end.
 void flag_put_off(struct flag_parse *parse);
-// Frees the parse; -1 with all its mistakes where there were any.
+// Frees the parse; -1 with all its mistakes if there were any.
 int flag_parse_end(struct flag_parse *parse);
 
 // The values of one flag as written. `quoted` keeps a single text with blanks in one piece for a list.

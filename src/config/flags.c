@@ -11,7 +11,7 @@
 #define GROUP(title)                                                                                                   \
     { .name = title, .type = FLAG_GROUP }
 #define ROW(flag, kind, field) .name = flag, .type = kind, .offset = offsetof(struct config, field)
-// The last argument of each is the help text, followed by further members where a row needs them.
+// The last argument of each is the help text, followed by further members if a row needs them.
 #define SWITCH(flag, field, ...)                                                                                       \
     { ROW(flag, FLAG_BOOL, field), .help = __VA_ARGS__ }
 #define INT(flag, field, start, low, high, ...)                                                                        \
@@ -410,7 +410,7 @@ static const struct flag rows[] = {
            ADVANCED),
 };
 
-// Names of v1.1 (2020) and of the releases since, and short forms. Where one old flag said several things, it has
+// Names of v1.1 (2020) and of the releases since, and short forms. If one old flag said several things, it has
 // several rows.
 static const struct flag_alias aliases[] = {
     {"--batch-size", "--micro-batch-size", NULL, "is the old name of --micro-batch-size"},

@@ -43,7 +43,7 @@ static bool is_default(const struct config *config, const struct config *default
     return strcmp(buffer_string(value), buffer_string(initial)) == 0;
 }
 
-// Where every micro-batch has as many tokens that count, the mean over tokens is the mean of means.
+// If every micro-batch has as many tokens that count, the mean over tokens is the mean of means.
 static void validate_token_mean(const struct config *config, struct complaints *complaints) {
     if (!config->calculate_per_token_loss)
         return;

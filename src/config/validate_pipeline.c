@@ -9,7 +9,7 @@ static bool is(const char *text, const char *name) {
     return text && strcmp(text, name) == 0;
 }
 
-// One stack of `layers` over `stages`: told where they do not divide.
+// One stack of `layers` over `stages`: a complaint if they do not divide.
 static void validate_even(const char *what, int64_t layers, int64_t stages, struct complaints *complaints) {
     char text[256];
     if (layers < stages || layers % stages != 0)
@@ -25,7 +25,7 @@ static bool goes_into(int64_t left, int64_t between) {
 }
 
 // The numbers of layers that one stage can have where `left` of them are there for it and `between` other stages:
-// "1, 4, 7"; "none" where no number works.
+// "1, 4, 7"; "none" if no number works.
 static const char *working_layers(int64_t left, int64_t between, char *text, size_t size) {
     size_t length = 0;
     snprintf(text, size, "none");

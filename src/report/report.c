@@ -1,4 +1,4 @@
-// One value in, all sinks out. The live line stands on stderr below the log lines on stdout; where both are the same
+// One value in, all sinks out. The live line stands on stderr below the log lines on stdout; if both are the same
 // terminal it is taken away before a line is printed, and the next step draws it again.
 #include "report/report.h"
 

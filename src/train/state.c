@@ -29,7 +29,7 @@ static struct checkpoint_tensor moment_of(const struct adam *adam, const struct 
                                       .offset = param->offset};
 }
 
-// The optimizer's list: for every parameter m, v and, where there are masters, its master copy. Names are owned by the
+// The optimizer's list: for every parameter m, v and, if there are masters, its master copy. Names are owned by the
 // list.
 static struct checkpoint_tensor *list_optimizer(const struct step *step, enum list_use use, struct tensor masters,
                                                 size_t *count) {
@@ -71,7 +71,7 @@ static struct checkpoint_tensor *list_model(const struct step *step, enum list_u
     return list;
 }
 
-// Where a tokenizer's file is gone, the checkpoint before has it: files of a run must not be lost with --keep-last.
+// If a tokenizer's file is gone, the previous checkpoint has it: files of a run must not be lost with --keep-last.
 static void add_file(struct checkpoint_file_list *files, const struct config *config, const char *role,
                      const char *path) {
     if (!path)
@@ -294,7 +294,7 @@ static int load_foreign(struct step *step, const char *path, const struct checkp
     return status;
 }
 
-// Where there are master weights they are what is loaded, whatever the checkpoint's dtype, and the parameters are
+// If there are master weights, they are what is loaded, whatever the checkpoint's dtype, and the parameters are
 // rounded from them.
 static int load_weights(struct step *step, const char *path) {
     size_t count;
