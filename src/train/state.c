@@ -351,6 +351,15 @@ int state_load(struct step *step, const char *path, bool with_optimizer, struct 
     return status;
 }
 
+static void note_changes(const struct config *config, const struct checkpoint_state *state, const char *path) {
+    struct buffer changes = {0};
+    config_list_changes(config, state->config_json, &changes);
+    if (changes.length > 0)
+        log_info("warning: the run does not go on as it was in %s: %s; this is fine if it is meant", path,
+                 changes.data);
+    buffer_free(&changes);
+}
+
 int state_match_schedule(struct config *config, const char *path) {
     struct checkpoint_state state;
     struct json *object = NULL;
@@ -362,6 +371,8 @@ int state_match_schedule(struct config *config, const char *path) {
         status = config_check_json(config, object, path);
     if (status == 0 && object)
         status = config_match_schedule(config, object, path);
+    if (status == 0 && object)
+        note_changes(config, &state, path);
     json_free(object);
     checkpoint_state_free(&state);
     return status;

@@ -35,6 +35,9 @@ expect_same "$work/straight.losses" "$work/resumed.losses" "losses of a resumed 
 expect 0 "nothing is left to train" "$BEVATRON" train "${model[@]}" --threads 1 --train-iters 20 \
     --load "$work/resumed" --save "$work/resumed" --save-interval 5
 grep -q "saving checkpoint" "$work/out" && fail "a finished run saves again" || pass
+# What it does otherwise than before is said, and nothing where it does the same.
+grep -q "does not go on as it was" "$work/out" && fail "a run that goes on as it was" || pass
+expect 0 "--seed is 1234 there and 77 here" "$BEVATRON" train "${model[@]}" --threads 1 --train-iters 20 --load "$work/resumed" --seed 77
 # Both values of a schedule that differs.
 expect 2 "lr_decay_steps is" "$BEVATRON" train "${model[@]}" --threads 1 --train-iters 30 --load "$work/resumed"
 grep -q "lr_decay_steps is [0-9]* there and [0-9]* here (in samples)" "$work/out" && pass || fail "both values of a schedule"

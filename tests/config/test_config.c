@@ -393,7 +393,35 @@ TEST(schedules_of_others) {
     config_free(&config);
 }
 
+// A run that goes on with other flags than it was begun with, and one with the same.
+TEST(changes_of_a_run) {
+#define RUN "--preset gpt2-124m --micro-batch-size 2 --train-iters 9 --lr 0.1 --vocab-size 100 --adam-eps 1e-7 "
+    struct buffer json = {0}, changes = {0};
+    struct json_writer writer = {.out = &json};
+    EXPECT_OK(parse(RUN "--data-path 0.3 a 0.7 b --split 9,1,0"));
+    EXPECT_OK(config_validate(&config, 1));
+    config_to_json(&config, &writer);
+    config_list_changes(&config, buffer_string(&json), &changes);
+    EXPECT_STRING(buffer_string(&changes), "");
+    EXPECT_OK(parse(RUN "--data-path 0.5 a 0.5 b --split 9,1,0 --seed 7 --train-iters 99 --threads 3 --bf16"));
+    EXPECT_OK(config_validate(&config, 2));
+    config_list_changes(&config, buffer_string(&json), &changes);
+    EXPECT_STRING(buffer_string(&changes),
+                  "--seed is 1234 there and 7 here, --global-batch-size is 2 there and 4 here, "
+                  "--data-path is 0.3 a 0.7 b there and 0.5 a 0.5 b here, --bf16 is false there "
+                  "and true here");
+    // What is not known, or is no configuration, is passed over.
+    buffer_clear(&changes);
+    EXPECT_OK(parse("--seed 8"));
+    config_list_changes(&config, "{\"flag_of_tomorrow\": 1, \"seed\": 9}", &changes);
+    EXPECT(strstr(buffer_string(&changes), "--seed is 9 there and 8 here") != NULL);
+    config_list_changes(&config, "[]", &changes);
+    buffer_free(&json);
+    buffer_free(&changes);
+    config_free(&config);
+}
+
 TEST_MAIN(TEST_CASE(tables_are_sound), TEST_CASE(defaults_are_megatrons), TEST_CASE(script_of_2020),
           TEST_CASE(other_names), TEST_CASE(presets), TEST_CASE(families), TEST_CASE(parameter_count),
           TEST_CASE(pad_vocab), TEST_CASE(dump), TEST_CASE(json_round_trip), TEST_CASE(json_is_a_configuration_file),
-          TEST_CASE(json_of_others), TEST_CASE(schedules_of_others))
+          TEST_CASE(json_of_others), TEST_CASE(schedules_of_others), TEST_CASE(changes_of_a_run))

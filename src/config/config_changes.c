@@ -1,0 +1,66 @@
+// What a run that goes on does otherwise than the one that wrote its checkpoint. Such changes are allowed, and often
+// meant, but one that nobody noticed trains on samples twice, or on other ones than the log says.
+#include "config/config.h"
+#include "base/error.h"
+#include <string.h>
+
+// Flags that choose samples or make the update. Those of the model and of the schedules are checked elsewhere, and are
+// errors.
+static const char *const watched[] = {
+    "--seed",
+    "--seq-length",
+    "--decoder-seq-length",
+    "--global-batch-size",
+    "--rampup-batch-size",
+    "--data-path",
+    "--train-data-path",
+    "--data-args-path",
+    "--per-split-data-args-path",
+    "--split",
+    "--mock-data",
+    "--tokenizer-type",
+    "--eod-mask-loss",
+    "--reset-position-ids",
+    "--reset-attention-mask",
+    "--mask-prob",
+    "--short-seq-prob",
+    "--sample-break-mode",
+    "--leave-unmasked-prob",
+    "--random-token-prob",
+    "--mask-whole-words",
+    "--hidden-dropout",
+    "--attention-dropout",
+    "--clip-grad",
+    "--adam-beta1",
+    "--adam-beta2",
+    "--adam-eps",
+    "--bf16",
+    "--fp16",
+};
+
+static void compare(const struct config *config, const struct config *before, const struct flag *flag,
+                    struct buffer *out) {
+    struct buffer here = {0}, there = {0};
+    flag_format(flag, config, &here);
+    flag_format(flag, before, &there);
+    if (strcmp(buffer_string(&here), buffer_string(&there)) != 0)
+        buffer_printf(out, "%s%s is %s there and %s here", out->length ? ", " : "", flag->name, buffer_string(&there),
+                      buffer_string(&here));
+    buffer_free(&here);
+    buffer_free(&there);
+}
+
+void config_list_changes(const struct config *config, const char *json, struct buffer *out) {
+    struct config before;
+    struct flag_table table = config_flag_table(0);
+    config_defaults(&before);
+    // A file of another version may say what this one does not know; what it does know is compared nevertheless.
+    if (flags_read_text(config_command(), &before, "config.json", json, strlen(json)) < 0)
+        error_clear();
+    for (size_t i = 0; i < sizeof watched / sizeof watched[0]; i++) {
+        const struct flag *flag = flag_find(&table, watched[i]);
+        CHECK(flag != NULL);
+        compare(config, &before, flag, out);
+    }
+    config_free(&before);
+}
