@@ -39,8 +39,5 @@ void validate_fp8(const struct config *config, struct complaints *complaints) {
         return;
     if (!config->bf16)
         complain(complaints, "--fp8-format is for the products of a bf16 model; give --bf16 with it");
-    if (config->pipeline_schedule && strcmp(config->pipeline_schedule, "zero-bubble") == 0)
-        complain(complaints, "--fp8-format does not put off products of weights, as --pipeline-schedule zero-bubble "
-                             "does; choose 1f1b or interleaved");
     validate_sizes(config, complaints);
 }

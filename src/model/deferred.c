@@ -28,22 +28,44 @@ static struct tensor keep(struct deferred *deferred, const struct pass *pass, st
     return kept;
 }
 
+static void add(struct deferred *deferred, const struct deferred_product *kept) {
+    if (deferred->count == deferred->capacity)
+        deferred_reserve(deferred, deferred->capacity ? 2 * deferred->capacity : 64);
+    deferred->items[deferred->count++] = *kept;
+}
+
+static struct tensor keep_turned(struct deferred *deferred, const struct pass *pass, struct tensor x) {
+    struct tensor kept = keep(deferred, pass, x);
+    struct tensor range = arena_1d(&deferred->arena, DTYPE_F32, RANGE_LENGTH);
+    op_copy(pass->device, &(struct op_copy){.dst = range, .src = tensor_1d(x.range, DTYPE_F32, RANGE_LENGTH)});
+    kept.range = range.data;
+    return kept;
+}
+
+void deferred_add_turned(struct deferred *deferred, const struct pass *pass, const struct deferred_product *product) {
+    add(deferred, &(struct deferred_product){.linear = product->linear,
+                                             .dy = keep_turned(deferred, pass, product->dy),
+                                             .x = keep_turned(deferred, pass, product->x)});
+}
+
 void deferred_add(struct deferred *deferred, const struct pass *pass, const struct deferred_product *product) {
-    CHECK(!linear_is_fp8(product->linear, pass));
     struct deferred_product kept = *product;
     if (deferred->copies_inputs || !is_in(pass->saved, product->dy))
         kept.dy = keep(deferred, pass, product->dy);
     if (deferred->copies_inputs || is_in(pass->scratch, product->x))
         kept.x = keep(deferred, pass, product->x);
-    if (deferred->count == deferred->capacity)
-        deferred_reserve(deferred, deferred->capacity ? 2 * deferred->capacity : 64);
-    deferred->items[deferred->count++] = kept;
+    add(deferred, &kept);
 }
 
 void deferred_run(struct deferred *deferred, const struct pass *pass) {
     CHECK(!pass->deferred);
-    for (int i = 0; i < deferred->count; i++)
-        linear_backward_weight(deferred->items[i].linear, pass, deferred->items[i].dy, deferred->items[i].x);
+    for (int i = 0; i < deferred->count; i++) {
+        const struct deferred_product *product = &deferred->items[i];
+        if (dtype_is_float8(product->dy.dtype))
+            linear_weight_product(product->linear, pass, product->dy, product->x);
+        else
+            linear_backward_weight(product->linear, pass, product->dy, product->x);
+    }
     deferred->count = 0;
     deferred->is_used = false;
     arena_release(&deferred->arena, 0);

@@ -9,7 +9,7 @@
 
 struct deferred_product {
     const struct linear *linear;
-    struct tensor dy, x;  // (N, out), (N, in)
+    struct tensor dy, x;  // (N, out), (N, in); in 8 bits transposed, (out, N), (in, N)
 };
 
 struct deferred {
@@ -24,6 +24,9 @@ struct deferred {
 void deferred_reserve(struct deferred *deferred, int count);
 void deferred_free(struct deferred *deferred);
 void deferred_add(struct deferred *deferred, const struct pass *pass, const struct deferred_product *product);
+// The same for factors in 8 bits, both transposed. They are copied, with the ranges they were stored with: other
+// micro-batches may change those of the layer before the product is computed.
+void deferred_add_turned(struct deferred *deferred, const struct pass *pass, const struct deferred_product *product);
 // Computes all products in order and forgets them; the object is free for another micro-batch.
 void deferred_run(struct deferred *deferred, const struct pass *pass);
 

@@ -254,22 +254,35 @@ static struct tensor turned_input(const struct linear *linear, const struct pass
     return turned;
 }
 
+void linear_weight_product(const struct linear *linear, const struct pass *pass, struct tensor dy, struct tensor x) {
+    bool is_turned = dtype_is_float8(dy.dtype);
+    op_matmul(pass->device, &(struct op_matmul){.a = dy,
+                                                .b = x,
+                                                .d = linear->weight->grad,
+                                                .transpose_a = !is_turned,
+                                                .transpose_b = is_turned,
+                                                .alpha = 1,
+                                                .beta = pass->is_first ? 0 : 1});
+}
+
 void linear_backward_weight(const struct linear *linear, const struct pass *pass, struct tensor dy, struct tensor x) {
-    if (pass->deferred) {
-        deferred_add(pass->deferred, pass, &(struct deferred_product){.linear = linear, .dy = dy, .x = x});
+    struct deferred_product product = {.linear = linear, .dy = dy, .x = x};
+    bool is_fp8 = linear_is_fp8(linear, pass);
+    if (pass->deferred && !is_fp8) {
+        deferred_add(pass->deferred, pass, &product);
         return;
     }
     size_t mark = arena_mark(pass->scratch);
-    bool is_fp8 = linear_is_fp8(linear, pass);
     if (linear->sums_input)
-        x = pass_gather(pass, pass->scratch, x, "layer input");
-    op_matmul(pass->device, &(struct op_matmul){.a = is_fp8 ? linear_transposed(dy) : dy,
-                                                .b = is_fp8 ? turned_input(linear, pass, x) : x,
-                                                .d = linear->weight->grad,
-                                                .transpose_a = !is_fp8,
-                                                .transpose_b = is_fp8,
-                                                .alpha = 1,
-                                                .beta = pass->is_first ? 0 : 1});
+        product.x = pass_gather(pass, pass->scratch, x, "layer input");
+    if (is_fp8) {
+        product.dy = linear_transposed(dy);
+        product.x = turned_input(linear, pass, product.x);
+    }
+    if (pass->deferred)
+        deferred_add_turned(pass->deferred, pass, &product);
+    else
+        linear_weight_product(linear, pass, product.dy, product.x);
     arena_release(pass->scratch, mark);
 }
 

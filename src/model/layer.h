@@ -129,6 +129,8 @@ void linear_backward_input_add(const struct linear *linear, const struct pass *p
                                struct tensor dy);
 // dW += dy^T x, or dW = dy^T x in the first pass of a step. Deferred if the pass says so.
 void linear_backward_weight(const struct linear *linear, const struct pass *pass, struct tensor dy, struct tensor x);
+// The product itself, never deferred, of all rows; factors in 8 bits are transposed, (out, N) and (in, N).
+void linear_weight_product(const struct linear *linear, const struct pass *pass, struct tensor dy, struct tensor x);
 // Adds the column sums of dy to the gradient of the bias. Does nothing if there is no bias, or if dy is in 8 bits.
 void linear_backward_bias(const struct linear *linear, const struct pass *pass, struct tensor dy);
 // The value and the gradient of the bias for a caller that adds it later; no tensor if there is no bias.

@@ -84,6 +84,12 @@ static const struct {
 } layouts[] = {
     {"--pipeline-model-parallel-size 4", 1e-3},
     {"--pipeline-model-parallel-size 4 --recompute-granularity full", 2e-3},
+    {"--pipeline-model-parallel-size 4 --pipeline-schedule zero-bubble", 1e-3},
+    {"--pipeline-model-parallel-size 4 --pipeline-schedule zero-bubble --recompute-granularity full", 2e-3},
+    {"--pipeline-model-parallel-size 2 --tensor-model-parallel-size 2 --pipeline-schedule zero-bubble", 1e-2},
+    {"--pipeline-model-parallel-size 2 --tensor-model-parallel-size 2 --sequence-parallel --pipeline-schedule "
+     "zero-bubble",
+     1e-2},
     {"--pipeline-model-parallel-size 2", 1e-2},
     {"--pipeline-model-parallel-size 2 --num-virtual-stages-per-pipeline-rank 2 --use-distributed-optimizer", 1e-2},
     {"--pipeline-model-parallel-size 2 --tensor-model-parallel-size 2", 1e-2},

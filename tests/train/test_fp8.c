@@ -118,7 +118,6 @@ TEST(flags_that_do_not_fit_are_refused) {
     EXPECT_ERROR(validate("--bf16 --fp8-format hybrid --hidden-size 72"), "--hidden-size is 72");
     EXPECT_ERROR(validate("--bf16 --fp8-format hybrid --ffn-hidden-size 100"), "--ffn-hidden-size is 100");
     EXPECT_ERROR(validate("--bf16 --fp8-format hybrid --seq-length 20"), "40 tokens");
-    EXPECT_ERROR(validate("--bf16 --fp8-format hybrid --pipeline-schedule zero-bubble"), "choose 1f1b or interleaved");
 }
 
 TEST_MAIN(TEST_CASE(models_learn_in_8_bits), TEST_CASE(recompute_changes_nothing),
