@@ -1,9 +1,9 @@
-// One file, cut into pieces of whole lines: line_file_next cuts, one thread at a time; line_piece_fill brings the text
-// of a piece, any thread, several at a time. A plain file is cut by arithmetic alone and read by the threads that fill
-// its pieces; anything else (compressed, a pipe) is read while cutting.
+// A file cut into pieces of whole lines. line_file_next cuts, one thread at a time; line_piece_fill brings the text of
+// a piece, on any number of threads. A plain file is cut by arithmetic alone and read by the threads that fill its
+// pieces; anything else (compressed, a pipe) is read while it is cut.
 //
 // A piece [begin, end) of a file's text holds the lines that begin in it. A line ends at \n, or at the end of its file.
-// One that is longer than the limit is left out of the text and reported by too_long: it is the last of its piece.
+// A line that is longer than the limit is left out of the text and reported by too_long; it is the last of its piece.
 #ifndef DATA_EXTRACT_LINE_FILE_H
 #define DATA_EXTRACT_LINE_FILE_H
 
@@ -15,23 +15,23 @@
 struct line_file;
 
 struct line_piece {
-    struct buffer text;      // kept and reused between calls; lines stand from `first` on
+    struct buffer text;      // kept and reused between calls; lines begin at `first`
     size_t first;            // bytes of text that belong to no line of this piece
     uint64_t begin, end;     // bytes of the file's text, decompressed
-    uint64_t input_bytes;    // of the file as it is on disk, used up by the end of this piece
-    bool too_long;           // one more line follows those in text, longer than the limit
+    uint64_t input_bytes;    // of the file on disk, consumed by the end of this piece
+    bool too_long;           // another line follows those in text, longer than the limit
     struct line_file *file;  // still to be read by line_piece_fill; NULL if the text is there
 };
 
 struct line_file_options {
     const char *path;    // "-" is standard input
-    int threads;         // that may help to decompress
+    int threads;         // how many may help to decompress
     bool reads_ahead;    // a compressed file is read by a thread of its own
-    size_t piece_bytes;  // what to aim at
+    size_t piece_bytes;  // the size to aim for
     size_t line_limit;   // longest line in bytes
-    uint64_t begin;      // the first piece begins here: a place where a piece of this file ended
-    // Called before the text of a piece grows beyond what pieces usually take, with what it will take then; it may wait
-    // until there is so much memory. NULL for no such question.
+    uint64_t begin;      // where the first piece begins: a place where a piece of this file ended
+    // Called before the text of a piece outgrows the usual size, with the size it will have; it may wait until there is
+    // enough memory. NULL for no such call.
     void (*charge)(void *context, struct line_piece *piece, size_t bytes);
     void *context;
 };
@@ -40,7 +40,7 @@ int line_file_open(struct line_file **file, const struct line_file_options *opti
 void line_file_close(struct line_file *file);  // NULL is fine; pieces that are not filled yet keep what they need
 
 bool line_file_is_plain(const struct line_file *file);    // cutting does not read
-uint64_t line_file_memory(const struct line_file *file);  // what decompressing takes, about
+uint64_t line_file_memory(const struct line_file *file);  // roughly what decompressing takes
 
 // 1 with the next piece, 0 after the last, -1 on error.
 int line_file_next(struct line_file *file, struct line_piece *piece);

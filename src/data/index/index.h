@@ -33,29 +33,28 @@ enum index_dtype {
 
 enum { INDEX_HEADER_BYTES = 34 };
 
-size_t index_dtype_bytes(enum index_dtype dtype);      // 0 for a code that is none of the format's
+size_t index_dtype_bytes(enum index_dtype dtype);      // 0 for a code that is not in the format
 const char *index_dtype_name(enum index_dtype dtype);  // "uint16", …
-// What Megatron chooses: 16 bits for a vocabulary known and below 65500 entries, else 32.
+// What Megatron chooses: 16 bits for a vocabulary that is known and has fewer than 65500 entries, else 32.
 enum index_dtype index_dtype_for_vocab(int64_t vocab_size);
 
 // ---- writing ----
 
 struct index_writer;
 
-// Begins PREFIX.bin and PREFIX.idx; neither exists under its name until index_writer_commit. dtype is an integer one.
+// Begins PREFIX.bin and PREFIX.idx; neither has its name before index_writer_commit. dtype must be an integer type.
 int index_writer_open(struct index_writer **w, const char *prefix, enum index_dtype dtype);
-// Adds one sequence to the present document; a count of 0 adds nothing. An id that the dtype cannot hold is an error.
+// Adds one sequence to the current document; a count of 0 adds nothing. An id that the dtype cannot hold is an error.
 int index_writer_add(struct index_writer *w, const int32_t *tokens, int64_t count);
-// Ends the present document, which is empty if nothing was added.
+// Ends the current document, which is empty if nothing was added.
 int index_writer_end_document(struct index_writer *w);
-// The same as whole runs, for those who bring them in another order than document by document: bytes of .bin in the
-// writer's dtype, lengths of sequences, and where a document ends, as a sequence number. They must agree at the commit.
+// The same in whole runs, for callers that do not write document by document: bytes of .bin in the writer's dtype,
+// lengths of sequences, and where a document ends, as a sequence number. They must agree when the dataset is committed.
 int index_writer_put_tokens(struct index_writer *w, const void *bytes, size_t count);
 int index_writer_put_lengths(struct index_writer *w, const void *lengths, int64_t count);  // i32, unaligned
 int index_writer_put_boundary(struct index_writer *w, int64_t sequence);
-// Puts .bin, then .idx under their names, durable. The last document must have been ended. Frees w, also on error, and
-// then leaves nothing of it behind; a dataset that had the name before stays as it was where the new one could not be
-// written.
+// Gives .bin, then .idx their names, durably. The last document must have been ended. Frees w, also on error; then
+// nothing of it is left, and a dataset that had the name before stays as it was if the new one could not be written.
 int index_writer_commit(struct index_writer *w);
 // The same for several datasets: all of them or none. Frees them and sets the pointers to NULL.
 int index_writers_commit(struct index_writer **writers, int64_t count);
@@ -73,33 +72,34 @@ struct index_reader {
     int64_t token_count;     // all tokens of .bin
     struct file_map index;   // PREFIX.idx
     struct file_map tokens;  // PREFIX.bin
-    bool is_mapped;          // the maps are the reader's own
+    bool is_mapped;          // the maps belong to the reader
 };
 
 // Maps both files and checks, in constant time, header, sizes, the first and last pointer and document boundary, and
 // that .bin ends where the last sequence does. What is wrong inside a file has exit code EXIT_CODE_BAD_DATA.
 int index_open(struct index_reader **reader, const char *prefix);
 void index_close(struct index_reader *reader);  // NULL is fine
-// Lets go of the pages that were read, which come back when they are touched: who walks through a dataset larger than
-// memory calls it every INDEX_RELEASE_BYTES or so.
+// Drops the pages that were read; they come back when they are touched. For callers that walk through a dataset larger
+// than memory, every INDEX_RELEASE_BYTES or so.
 enum { INDEX_RELEASE_BYTES = 1 << 25 };
 void index_release(const struct index_reader *reader);
-// The same over bytes in memory, which stay the caller's: index_close does not unmap them.
+// The same over bytes in memory, which remain the caller's: index_close does not unmap them.
 int index_open_bytes(struct index_reader **reader, const char *prefix, struct file_map index, struct file_map tokens);
-// Checks every length, pointer and boundary; index_verify_tokens also every token: those outside [0, vocab_size) are
-// errors (vocab_size 0: only negative ones).
+// Checks every length, pointer and boundary. index_verify_tokens also checks every token: those outside [0, vocab_size)
+// are errors (with vocab_size 0, only negative ones).
 int index_verify(const struct index_reader *reader);
 int index_verify_tokens(const struct index_reader *reader, int64_t vocab_size);
 
-// Reads tokens offset…offset+count-1 of a sequence as int32. What a damaged file could make unsafe is checked here.
+// Reads tokens offset…offset+count-1 of a sequence as int32. Anything in a damaged file that could be unsafe is checked
+// here.
 int index_read(const struct index_reader *reader, int64_t sequence, int64_t offset, int64_t count, int32_t *out);
 
-// Adds every document of a dataset of the same dtype to a writer, whose present document must be ended.
+// Adds every document of a dataset of the same dtype to a writer, whose current document must be ended.
 int index_writer_append(struct index_writer *w, const struct index_reader *reader);
-// Joins datasets of one dtype, in the given order, into a new one. Each is verified; on error there is no output.
+// Joins datasets of the same dtype, in the given order, into a new one. Each is verified; on error there is no output.
 int index_merge(const char *output, char *const *prefixes, int64_t count);
 
-// Raw entries; the arrays of .idx are unaligned. A damaged file may give any value, so callers check what they use.
+// Raw entries; the arrays of .idx are unaligned. A damaged file may contain any value, so callers check what they use.
 static inline int64_t index_length(const struct index_reader *reader, int64_t sequence) {
     int32_t value;
     memcpy(&value, reader->index.data + INDEX_HEADER_BYTES + 4 * sequence, sizeof value);

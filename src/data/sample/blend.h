@@ -1,8 +1,8 @@
-// Several datasets as one: sample i comes from the dataset that blend_index.h names. Each dataset is shuffled by
-// itself; the order of the blend is not shuffled again.
+// Several datasets as one: sample i comes from the dataset that blend_index.h names. Each dataset is shuffled
+// separately; the order of the blend is not shuffled again.
 //
-// With a cache folder the two arrays are kept there as {md5}-BlendedDataset-{split}-{dataset_index,
-// dataset_sample_index}.npy and mapped; without one they are made in memory.
+// If there is a cache folder, the two arrays are stored there as {md5}-BlendedDataset-{split}-{dataset_index,
+// dataset_sample_index}.npy and mapped; otherwise they are made in memory.
 #ifndef DATA_SAMPLE_BLEND_H
 #define DATA_SAMPLE_BLEND_H
 
@@ -10,18 +10,18 @@
 #include "data/sample/split.h"
 
 struct blend_options {
-    const struct sample_source *sources;  // (count), of one form; they must outlive the blend
+    const struct sample_source *sources;  // (count), all of the same form; they must outlive the blend
     int64_t count;
-    const double *weights;  // (count) summing to 1, or NULL: by the number of samples
-    int64_t size;           // samples; 0, without weights: all there are
+    const double *weights;  // (count), with a sum of 1; NULL for weights by the number of samples
+    int64_t size;           // how many samples; 0, if there are no weights, for all there are
     enum split which;
-    int64_t seed;              // of the sources: only to tell caches apart
+    int64_t seed;              // of the sources: only used to distinguish caches
     const char *cache_folder;  // NULL: none
 };
 
 struct blend;
 
-// Writes the cache where there is a folder for it and no whole cache in it. One rank per file system calls.
+// Writes the cache if there is a folder for it without a complete cache. One rank per file system calls.
 int blend_build(const struct blend_options *options);
 int blend_open(struct blend **blend, const struct blend_options *options);
 void blend_close(struct blend *blend);  // NULL is fine

@@ -1,5 +1,5 @@
-// What a kind of tokenizer provides: one static const struct tokenizer_kind, listed in tokenizer.c. `model` is the
-// kind's own, made by open and read-only from then on; `state` belongs to one encoder.
+// What a kind of tokenizer provides: one static const struct tokenizer_kind, listed in tokenizer.c. `model` belongs to
+// the kind; `open` creates it, and it is read-only from then on. `state` belongs to one encoder.
 #ifndef DATA_TOKENIZER_KIND_H
 #define DATA_TOKENIZER_KIND_H
 
@@ -14,16 +14,16 @@ struct tokenizer {
 
 struct tokenizer_kind {
     const char *name;
-    // Fills vocab_size, eod and model of a zeroed tokenizer. On error nothing is left in model.
+    // Sets vocab_size, eod and model of a zeroed tokenizer. On error nothing is left in model.
     int (*open)(struct tokenizer *tokenizer, const struct tokenizer_options *options);
     void (*close)(struct tokenizer *tokenizer);
     int (*state_create)(const struct tokenizer *tokenizer, void **state);
     void (*state_free)(void *state);
     int (*encode)(const struct tokenizer *tokenizer, void *state, const char *text, size_t length,
                   struct token_list *out);
-    // Appends the bytes of ids in [0, vocab_size); one that has none is an error.
+    // Appends the bytes of ids in [0, vocab_size). An id without bytes is an error.
     int (*decode)(const struct tokenizer *tokenizer, const int32_t *ids, int64_t count, struct buffer *out);
-    // One token as the vocabulary writes it, NULL for an id without one. May be left out.
+    // One token as the vocabulary writes it; NULL for an id without one. Optional.
     const char *(*token)(const struct tokenizer *tokenizer, int32_t id, size_t *length);
 };
 

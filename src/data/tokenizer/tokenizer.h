@@ -1,11 +1,11 @@
-// Text to token ids and back, one interface for every kind of tokenizer. The kind is named as Megatron names it
-// (--tokenizer-type) and found in one table, tokenizer.c.
+// Text to token ids and back, with one interface for every kind of tokenizer. Kinds have Megatron's names
+// (--tokenizer-type) and are listed in one table, in tokenizer.c.
 //
 // A struct tokenizer never changes after tokenizer_open, so any number of threads may share it. What changes while
-// encoding (caches, scratch memory) is in a struct tokenizer_encoder: each thread has its own. The ids depend on the
-// text alone, never on which encoder made them or on what it had encoded before.
+// encoding (caches, scratch memory) is in a struct tokenizer_encoder, of which each thread has its own. The ids depend
+// only on the text, never on the encoder or on what it has encoded before.
 //
-// Text is bytes with a length: it may hold NULs, and tokenizers of bytes take ill-formed UTF-8 too.
+// Text is bytes with a length: it may contain NULs, and byte-level tokenizers accept ill-formed UTF-8 too.
 #ifndef DATA_TOKENIZER_TOKENIZER_H
 #define DATA_TOKENIZER_TOKENIZER_H
 
@@ -15,15 +15,15 @@
 #include <stddef.h>
 #include <stdint.h>
 
-// Fields a kind does not use are ignored. Strings stay the caller's and are not needed after tokenizer_open.
+// Fields that a kind does not use are ignored. Strings remain the caller's and are not needed after tokenizer_open.
 struct tokenizer_options {
-    const char *type;        // "GPT2BPETokenizer"; NULL means that
-    const char *vocab_file;  // --vocab-file: vocab.json
-    const char *merge_file;  // --merge-file: merges.txt
-    const char *model_file;  // --tokenizer-model: for kinds that come in one file
-    int64_t vocab_size;      // --vocab-size: NullTokenizer, which has no file to count
-    int64_t extra_ids;       // --vocab-extra-ids: further tokens <extra_id_0>…, for kinds that can add some
-    bool as_today;           // --no-legacy-tokenizer: ids as Megatron core 0.15 and later give, not as those before
+    const char *type;              // "GPT2BPETokenizer"; NULL means the same
+    const char *vocab_file;        // --vocab-file: vocab.json
+    const char *merge_file;        // --merge-file: merges.txt
+    const char *model_file;        // --tokenizer-model: for kinds that come in one file
+    int64_t vocab_size;            // --vocab-size: for NullTokenizer, which has no file
+    int64_t extra_ids;             // --vocab-extra-ids: additional tokens <extra_id_0>…, for kinds that can add some
+    bool as_today;                 // --no-legacy-tokenizer: ids as in Megatron core 0.15 and later, not as before
     const char *tiktoken_pattern;  // --tiktoken-pattern: how TikTokenizer splits text; NULL: as the file is known to
     int64_t tiktoken_specials;     // --tiktoken-num-special-tokens: ids before the ranks, in Megatron's JSON form
     bool hf_without_specials;      // --tokenizer-hf-no-include-special-tokens: nothing is put around a text
@@ -49,14 +49,14 @@ const char *tokenizer_token(const struct tokenizer *tokenizer, int32_t id, size_
 
 struct tokenizer_encoder;
 
-// The tokenizer must outlive its encoders. Memory of an encoder is bounded: up to 20 MiB for its caches, and what the
-// longest piece of text needs that cannot be split. Fails if this build lacks what encoding needs, while opening and
-// decoding work: training and generating want no more than those.
+// The tokenizer must outlive its encoders. The memory of an encoder is bounded: up to 20 MiB for its caches, plus what
+// the longest piece of text that cannot be split needs. Fails if this build lacks what encoding needs; opening and
+// decoding work even then, and are all that training and generating need.
 int tokenizer_encoder_create(struct tokenizer_encoder **encoder, const struct tokenizer *tokenizer);
 void tokenizer_encoder_free(struct tokenizer_encoder *encoder);  // NULL is fine
 
-// Appends the ids of the text, after what the kind puts before every text (Llama2Tokenizer: the token that begins
-// one). Nothing is put at the end. On error the list is as it was.
+// Appends the ids of the text, after what the kind puts before every text (Llama2Tokenizer: the token that begins one).
+// Nothing is added at the end. On error the list is unchanged.
 int tokenizer_encode(struct tokenizer_encoder *encoder, const char *text, size_t length, struct token_list *out);
 
 #endif
