@@ -113,7 +113,11 @@ static int nccl_group_create(struct world *world, struct group **group, const in
     g->host = host;
     // comm.c never asks a group of one among several ranks for anything.
     if (g->base.size > 1 || !w->host) {
-        CHECK_NCCL(ncclCommInitRank(&g->comm, g->base.size, share_id(g), g->base.rank));
+        // NCCL waits for all ranks without end, and what it waits for at the start is often the network.
+        ncclUniqueId id = share_id(g);
+        watch_enter(world->watch, &(struct comm_request){.group = &g->base, .name = "NCCL's start", .peer = -1});
+        CHECK_NCCL(ncclCommInitRank(&g->comm, g->base.size, id, g->base.rank));
+        watch_leave(world->watch);
         CHECK_STREAM(cudaStreamCreateWithFlags(&g->stream, cudaStreamNonBlocking));
         g->ready = new_event();
     }
@@ -328,6 +332,7 @@ int nccl_world_open(struct world **world, struct device *device, struct world *h
     w->base.collective = &nccl_collective;
     w->base.device = device;
     w->base.place = host ? host->place : (struct world_place){.rank = 0, .size = 1, .local_rank = 0, .local_size = 1};
+    w->base.deadline_seconds = host ? host->deadline_seconds : 600;
     w->base.watch = watch_new(&w->base);
     w->host = host;
     log_info("GPUs talk over NCCL");
