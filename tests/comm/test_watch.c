@@ -250,7 +250,7 @@ static void remove_folder(void) {
 // A wait that ends after three quarters of the deadline takes its file away again, and the next one counts anew.
 TEST(a_late_end) {
     make_folder();
-    open_fake(2);
+    open_fake(6);  // a process that is held up for a second must not outlast the last quarter of it
     fake.world.record_folder = folder;
     reduce("late");
     for (double until = clock_seconds() + 60; !has_left(0) && clock_seconds() < until;)
