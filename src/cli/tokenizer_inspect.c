@@ -2,6 +2,7 @@
 #include "cli/commands.h"
 #include "cli/tokenizer_commands.h"
 #include "cli/tokenizer_flags.h"
+#include "data/sample/vocabulary.h"
 #include "data/tokenizer/unicode_category.h"
 #include "base/error.h"
 #include "base/json.h"
@@ -67,18 +68,41 @@ static void list_tokens(const struct tokenizer *tokenizer) {
     buffer_free(&line);
 }
 
+struct number {
+    const char *key;
+    int64_t value;
+};
+
+enum { MOST_NUMBERS = 12 };
+
+// Special tokens that the vocabulary lacks are left out.
+static size_t list_numbers(const struct tokenizer *tokenizer, const struct report *report, struct number *numbers) {
+    struct sample_vocabulary special;
+    sample_vocabulary_make(&special, tokenizer);
+    const struct number all[MOST_NUMBERS] = {{"vocab_size", tokenizer_vocab_size(tokenizer)},
+                                             {"end_of_document", tokenizer_eod(tokenizer)},
+                                             {"ids_without_token", report->holes},
+                                             {"longest_token", report->longest},
+                                             {"longest_token_bytes", (int64_t)report->longest_bytes},
+                                             {"bos", special.bos},
+                                             {"eos", special.eos},
+                                             {"pad", special.pad},
+                                             {"mask", special.mask},
+                                             {"cls", special.cls},
+                                             {"sep", special.sep},
+                                             {"extra_ids", special.sentinel_count > 0 ? special.sentinel_count : -1}};
+    const size_t always = 5;
+    size_t count = 0;
+    for (size_t i = 0; i < MOST_NUMBERS; i++)
+        if (i < always || all[i].value >= 0)
+            numbers[count++] = all[i];
+    sample_vocabulary_free(&special);
+    return count;
+}
+
 static void print_report(const struct tokenizer *tokenizer, const struct report *report, bool as_json) {
-    const struct {
-        const char *key;
-        int64_t value;
-    } numbers[] = {
-        {"vocab_size", tokenizer_vocab_size(tokenizer)},
-        {"end_of_document", tokenizer_eod(tokenizer)},
-        {"ids_without_token", report->holes},
-        {"longest_token", report->longest},
-        {"longest_token_bytes", (int64_t)report->longest_bytes},
-    };
-    const size_t count = sizeof numbers / sizeof numbers[0];
+    struct number numbers[MOST_NUMBERS];
+    const size_t count = list_numbers(tokenizer, report, numbers);
     if (!as_json) {
         printf("%-20s %s\n", "type", tokenizer_type(tokenizer));
         for (size_t i = 0; i < count; i++)

@@ -130,7 +130,7 @@ static void log_step(const struct trainer *trainer) {
     const struct step *step = trainer->step;
     char text[128];
     device_describe(trainer->device, text, sizeof text);
-    log_info("training on %s in %s, %d rank%s", text, dtype_name(step->dtype), trainer->mesh->size,
+    log_info("training in %s on %s, %d rank%s", dtype_name(step->dtype), text, trainer->mesh->size,
              trainer->mesh->size == 1 ? "" : "s");
     log_info(" > number of parameters on (tensor, pipeline) model parallel rank (0, 0): %" PRId64,
              param_list_elements(&step->params));

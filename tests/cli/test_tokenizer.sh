@@ -58,6 +58,11 @@ expect 0 '"end_of_document":599' "$BEVATRON" tokenizer inspect --json "${golden[
 expect 0 '"<|endoftext|>"' "$BEVATRON" tokenizer inspect --tokens "${golden[@]}"
 [ "$(wc -l <"$work/out")" = 600 ] && pass || fail "600 tokens are listed"
 
+# Special tokens by what they are for; a vocabulary without them says nothing of them.
+mask=$(($(grep -n '^\[MASK\]$' tests/golden/wordpiece/vocab.txt | cut -d: -f1) - 1))
+expect 0 "\"mask\":$mask," "$BEVATRON" tokenizer inspect --json --tokenizer-type BertWordPieceCase --vocab-file tests/golden/wordpiece/vocab.txt
+"$BEVATRON" tokenizer inspect "${golden[@]}" | grep -q '^mask' && fail "a mask where there is none" || pass
+
 # Refusals.
 expect 0 "inspect" "$BEVATRON" tokenizer --help
 expect 2 "usage: bevatron tokenizer COMMAND" "$BEVATRON" tokenizer

@@ -44,7 +44,7 @@ static void cpu_describe(const struct device *device, char *text, size_t size) {
     int length = snprintf(text, size, "CPU, %d %s, products by %s%s", threads, threads == 1 ? "thread" : "threads",
                           kernel ? kernel->name : "OpenBLAS for ", kernel ? "" : openblas_get_corename());
     if (half && length >= 0 && (size_t)length < size)
-        (void)snprintf(text + length, size - (size_t)length, ", of bf16 by %s", half->name);
+        (void)snprintf(text + length, size - (size_t)length, " (bf16 ones by %s)", half->name);
 }
 
 // Large blocks start on a huge page, where the system has them: a step walks gigabytes, and small pages would cost it
