@@ -294,8 +294,8 @@ TEST(what_can_be_wrong) {
     EXPECT_ERROR(index_rearrange(&options, &summary), "does not exist");
     options.count = 1;
     free(outputs[0]);
-    outputs[0] = memory_string(scratch_path("no/folder"));
-    EXPECT_ERROR(index_rearrange(&options, &summary), "no/folder");
+    outputs[0] = memory_string(scratch_path("a.bin/folder"));
+    EXPECT_ERROR(index_rearrange(&options, &summary), "a.bin");
     EXPECT_INT(scratch_entries(), 4);
     for (int i = 0; i < 2; i++) {
         free(inputs[i]);
