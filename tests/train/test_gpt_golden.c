@@ -23,7 +23,7 @@ static const struct safetensors_tensor *find(const char *prefix, const char *nam
     return found;
 }
 
-static void set_up(const char *device_name, int threads) {
+static void set_up(const char *device_name, int threads, int64_t rows) {
     config_defaults(&config);
     config.num_layers = 4;
     config.hidden_size = 24;
@@ -33,7 +33,8 @@ static void set_up(const char *device_name, int threads) {
     config.max_position_embeddings = 20;
     config.seq_length = T;
     config.padded_vocab_size = 50;
-    config.micro_batch_size = B;
+    config.micro_batch_size = rows;
+    config.global_batch_size = B;
     config.hidden_dropout = config.attention_dropout = 0;
     config.clip_grad = 1;
     config.adam_beta1 = 0.9;
@@ -143,7 +144,7 @@ static void check_weights(void) {
 }
 
 static void train(const char *device_name, int threads, int64_t rows) {
-    set_up(device_name, threads);
+    set_up(device_name, threads, rows);
     struct cursor cursor = {.samples = (const int32_t *)(const void *)find("", "samples")->data, .rows = rows};
     struct step_source source = {.next = next_input, .context = &cursor, .count = B / rows};
     for (int64_t i = 0; i < STEPS; i++) {
