@@ -404,7 +404,7 @@ static const struct flag rows[] = {
     INT("--recompute-num-layers", recompute_num_layers, NULL, 1, 100000, "how many layers together", ADVANCED),
     LIST("--recompute-modules", recompute_modules, "NAME…",
          "what selective recomputation covers: core_attn (attention, when none is named), mlp_act (the activation of "
-         "an MLP)",
+         "an MLP), layernorm (norms and SwiGLU, which a GPU with room for their results does not recompute otherwise)",
          ADVANCED),
     SWITCH("--distribute-saved-activations", distribute_saved_activations, "divide saved inputs over tensor ranks",
            ADVANCED),

@@ -180,8 +180,7 @@ static void validate_recompute(struct config *config, struct complaints *complai
         const char *name = config->recompute_modules.items[i];
         if (!is(name, "core_attn") && !is(name, "mlp_act") && !is(name, "layernorm"))
             complain(complaints,
-                     "--recompute-modules %s cannot be recomputed alone; core_attn and mlp_act can, layernorm always "
-                     "is, and "
+                     "--recompute-modules %s cannot be recomputed alone; core_attn, mlp_act and layernorm can, and "
                      "--recompute-granularity full recomputes whole layers",
                      name);
     }

@@ -98,15 +98,21 @@ static struct residual_gradient residual_gradient_of(const struct block *block, 
                                       .dropout = dropout_after(block, pass, sublayer)};
 }
 
-// The norm before a sublayer. Its result is kept in 8 bits, or lies in scratch. A result in 8 bits takes two steps if
-// its range is not known yet, or if the device cannot store it by itself.
+// Whether the result of the norm before this product is kept for the backward pass.
+static bool keeps_norm(const struct linear *first, const struct pass *pass) {
+    return linear_is_fp8(first, pass) || pass_keeps_results(pass);
+}
+
+// The norm before a sublayer. Its result is kept, always in 8 bits, or lies in scratch. A result in 8 bits takes two
+// steps if its range is not known yet, or if the device cannot store it by itself.
 static void norm_before(const struct sublayer *sublayer, const struct pass *pass, struct sublayer_saved *saved,
                         struct tensor stream, const struct residual *residual) {
     const struct linear *first = first_linear(sublayer);
     int64_t N = pass_stream_rows(pass);
     bool is_fp8 = linear_is_fp8(first, pass);
+    struct arena *arena = keeps_norm(first, pass) ? pass->saved : pass->scratch;
     norm_take(&sublayer->norm, pass, &saved->norm, N,
-              is_fp8 ? linear_take_input(first, pass, N) : arena_2d(pass->scratch, pass->dtype, N, stream.shape[1]));
+              is_fp8 ? linear_take_input(first, pass, N) : arena_2d(arena, pass->dtype, N, stream.shape[1]));
     if (!is_fp8 || (first->fp8->is_known && pass->device->ops->fuses_quantize)) {
         norm_forward(&sublayer->norm, pass, &saved->norm, stream, residual);
         return;
@@ -175,7 +181,8 @@ void block_forward(const struct block *block, const struct pass *pass, struct bl
 }
 
 // dnorm (N, C) is the gradient between a sublayer and its norm; the norm replaces it by the result it passed to the
-// sublayer. The norm of one sublayer also computes the gradient of what the sublayer before it added.
+// sublayer, unless that was kept. The norm of one sublayer also computes the gradient of what the sublayer before it
+// added.
 static void backward_pre_norm(const struct block *block, const struct pass *pass, const struct block_saved *saved,
                               struct stream_gradient *g, const struct block *before) {
     const struct sublayer *last = &block->sublayers[block->count - 1];
@@ -189,7 +196,7 @@ static void backward_pre_norm(const struct block *block, const struct pass *pass
     for (int i = block->count - 1; i >= 0; i--) {
         const struct sublayer_saved *s = &saved->sublayers[i];
         const struct linear *first = first_linear(&block->sublayers[i]);
-        bool is_kept = linear_is_fp8(first, pass);
+        bool is_kept = keeps_norm(first, pass);
         size_t mark = arena_mark(pass->scratch);
         struct tensor dfirst = sublayer_backward(&block->sublayers[i], pass, s, dnorm, g->ddelta);
         struct norm_gradient gradient = {.dx = g->dx, .dy = dnorm, .x = s->x, .dresidual = g->dx};

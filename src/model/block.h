@@ -2,8 +2,9 @@
 // an encoder, and an MLP. Each is a sublayer with a norm and a residual addition:
 //   pre-norm:   stream += drop(sublayer(norm(stream)) + bias), for each sublayer
 //   post-norm:  stream = norm(stream + drop(sublayer(stream) + bias))
-// The addition is fused into the norm that follows it. The result of a norm before a sublayer is not kept: the norm's
-// backward computes it again, and the weight gradient of the sublayer's first product is computed from that.
+// The addition is fused into the norm that follows it. The result of a norm before a sublayer is only kept if the
+// pass keeps_results: otherwise the norm's backward computes it again, and the weight gradient of the sublayer's first
+// product is computed from that.
 #ifndef MODEL_BLOCK_H
 #define MODEL_BLOCK_H
 
@@ -70,7 +71,7 @@ struct sublayer {
 };
 struct sublayer_saved {
     struct tensor x;      // (N, C): input of the norm
-    struct tensor input;  // (N, C): input of the sublayer; only kept for post-norm, or in 8 bits
+    struct tensor input;  // (N, C): input of the sublayer; kept for post-norm, in 8 bits, or if the pass keeps_results
     struct norm_saved norm;
     struct attention_saved attention;
     struct mlp_saved mlp;

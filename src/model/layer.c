@@ -53,6 +53,10 @@ void pass_gradients_final(const struct pass *pass, const struct param *param) {
         reducer_final_from(pass->reducer, param->offset);
 }
 
+bool pass_keeps_results(const struct pass *pass) {
+    return pass->is_training && pass->keeps_results;
+}
+
 int64_t pass_rows(const struct pass *pass) {
     return pass->B * pass->T;
 }

@@ -31,6 +31,7 @@ struct pass {
     enum dtype dtype;
     int64_t B, T;              // sequences, and how many tokens of each this rank holds
     bool is_training;          // dropout is on, and a backward pass follows
+    bool keeps_results;        // results of norms and activations are kept, not computed again, see pass_keeps_results
     bool is_first;             // first pass of a step: products write their weight gradients instead of adding to them
     bool is_last;              // last pass of a step: after its backward the gradients are final
     struct reducer *reducer;   // learns when gradients are final and provides parameters; NULL for neither
@@ -53,6 +54,8 @@ enum dropout_place { DROPOUT_EMBEDDING, DROPOUT_ATTENTION, DROPOUT_AFTER_ATTENTI
 
 struct dropout pass_dropout(const struct pass *pass, double rate, int64_t layer, enum dropout_place place);
 int64_t pass_rows(const struct pass *pass);
+// Whether what the backward pass could compute again on its way, at the price of storing it twice, is kept for it.
+bool pass_keeps_results(const struct pass *pass);
 // With splits_rows (sequence parallelism), the ranks that share layers also divide the residual stream: through norms,
 // dropout and residual additions each holds N / parts of its rows, and all rows are gathered only for the products of a
 // layer. These return the number of rows that this rank holds of the stream, and this rank's rows of a tensor that has

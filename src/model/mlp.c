@@ -1,6 +1,6 @@
 // The feed-forward part of a block: C → F, activation, F → C; gated: C → 2F, the activation of one half times the
 // other, F → C. The tanh GELU of a layer with a bias is fused into the products around it. Other activations are
-// separate steps, whose backward recomputes their result, so that it need not be kept.
+// separate steps, whose backward can recompute their result, so that it need not be kept.
 #include "base/memory.h"
 #include "model/block.h"
 
@@ -45,12 +45,13 @@ static struct tensor take_before(const struct mlp *mlp, const struct pass *pass,
 }
 
 // Whether the activation's result is kept: beside a fused product, recomputing it would cost a separate step.
-static bool keeps_after(const struct mlp *mlp) {
-    return is_fused(mlp) && !mlp->is_recomputed;
+static bool keeps_after(const struct mlp *mlp, const struct pass *pass) {
+    return (is_fused(mlp) || pass_keeps_results(pass)) && !mlp->is_recomputed;
 }
 
 static void forward_plain(const struct mlp *mlp, const struct pass *pass, struct mlp_saved *saved, struct tensor x) {
-    saved->after = arena_2d(keeps_after(mlp) ? pass->saved : pass->scratch, pass->dtype, pass_rows(pass), mlp->fc2.in);
+    struct arena *arena = keeps_after(mlp, pass) ? pass->saved : pass->scratch;
+    saved->after = arena_2d(arena, pass->dtype, pass_rows(pass), mlp->fc2.in);
     saved->before = take_before(mlp, pass, saved->after);
     if (is_fused(mlp)) {
         linear_forward(&mlp->fc1, pass, saved->after, x, EPILOGUE_BIAS_ACTIVATION, saved->before);
@@ -121,23 +122,25 @@ static struct around backward_activation(const struct mlp *mlp, const struct pas
                                          struct tensor ddelta) {
     int64_t N = pass_rows(pass);
     struct tensor dafter = arena_2d(pass->scratch, pass->dtype, N, mlp->fc2.in), before = saved->before;
+    bool is_kept = keeps_after(mlp, pass);
     linear_backward_input(&mlp->fc2, pass, dafter, ddelta, is_fused(mlp) ? before : (struct tensor){0});
-    if (keeps_after(mlp))
+    if (is_fused(mlp) && is_kept)
         return (struct around){dafter, saved->after};
     if (is_fused(mlp)) {
         op_activation_forward(pass->device,
                               &(struct op_activation_forward){.y = before, .x = before, .activation = mlp->activation});
         return (struct around){dafter, before};
     }
+    struct tensor again = is_kept ? (struct tensor){0} : dafter;
     if (mlp->is_gated)
         op_glu_backward(pass->device,
                         &(struct op_glu_backward){
-                            .dx = before, .y = dafter, .dy = dafter, .x = before, .activation = mlp->activation});
+                            .dx = before, .y = again, .dy = dafter, .x = before, .activation = mlp->activation});
     else
-        op_activation_backward(
-            pass->device, &(struct op_activation_backward){
-                              .dx = before, .y = dafter, .dy = dafter, .x = before, .activation = mlp->activation});
-    return (struct around){before, dafter};
+        op_activation_backward(pass->device,
+                               &(struct op_activation_backward){
+                                   .dx = before, .y = again, .dy = dafter, .x = before, .activation = mlp->activation});
+    return (struct around){before, is_kept ? saved->after : dafter};
 }
 
 struct tensor mlp_backward(const struct mlp *mlp, const struct pass *pass, const struct mlp_saved *saved,

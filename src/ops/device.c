@@ -48,6 +48,10 @@ void device_free(struct device *device, void *memory) {
         device->ops->free(device, memory);
 }
 
+size_t device_room(struct device *device) {
+    return device->ops->room ? device->ops->room(device) : 0;
+}
+
 void *device_host_alloc(struct device *device, size_t bytes) {
     return device->ops->host_alloc(device, bytes);
 }

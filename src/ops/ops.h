@@ -415,6 +415,7 @@ struct ops {
     // memory from which copies are asynchronous.
     void *(*alloc)(struct device *device, size_t bytes);
     void (*free)(struct device *device, void *memory);
+    size_t (*room)(struct device *device);  // see device_room; NULL if memory is not the device's own
     void *(*host_alloc)(struct device *device, size_t bytes);
     void (*host_free)(struct device *device, void *memory);
     void (*copy_in)(struct device *device, void *to_device, const void *from_host, size_t bytes, enum stream stream);

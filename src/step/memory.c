@@ -95,6 +95,20 @@ static int measure(struct step *step) {
     return 0;
 }
 
+// What a pass could compute again is kept if that leaves a tenth of the device's memory free, which libraries take
+// later. The bits are the same. Who asks for any kind of recompute wants the memory instead.
+static int measure_best(struct step *step) {
+    size_t room = step->mode == STEP_TRAIN && !step->config->recompute_granularity ? device_room(step->device) : 0;
+    if (room > 0) {
+        step->keeps_results = true;
+        TRY(measure(step));
+        if (step->memory.total <= room - room / 10)
+            return 0;
+        step->keeps_results = false;
+    }
+    return measure(step);
+}
+
 static int take(struct step *step, struct arena *arena, const char *name, size_t bytes) {
     void *memory = device_alloc(step->device, bytes ? bytes : ARENA_ALIGNMENT);
     if (!memory) {
@@ -118,7 +132,7 @@ static int take(struct step *step, struct arena *arena, const char *name, size_t
 }
 
 int step_take_memory(struct step *step) {
-    TRY(measure(step));
+    TRY(measure_best(step));
     size_t state = step->state.peak, scratch = step->scratch.peak;
     step->state = step->saved = step->scratch = (struct arena){0};
     TRY(take(step, &step->state, "state", state));

@@ -21,6 +21,7 @@ struct pass step_pass(struct step *step, int64_t B, int64_t T) {
                          .B = B,
                          .T = T / step->mesh.length[AXIS_CONTEXT],
                          .is_training = step->mode == STEP_TRAIN,
+                         .keeps_results = step->keeps_results,
                          .seed = (uint64_t)step->config->seed,
                          .splits_rows = choices_splits_rows(step->config, &step->mesh),
                          .cache = step->mode == STEP_GENERATE ? &step->cache : NULL};

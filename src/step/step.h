@@ -178,6 +178,7 @@ struct step {
     struct step_results results;
     struct step_replay replays[2][2];  // indexed by whether a pass is the first, and the last, of its step
     struct step_borrow borrow;
+    bool keeps_results;  // see struct pass
     struct step_memory memory;
 };
 

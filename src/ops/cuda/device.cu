@@ -67,6 +67,13 @@ static void cuda_free(struct device *device, void *memory) {
     CHECK_CUDA(cudaFree(memory));
 }
 
+static size_t cuda_room(struct device *device) {
+    struct cuda_device *cuda = cuda_use(device);
+    size_t available = 0, total = 0;
+    CHECK_CUDA(cudaMemGetInfo(&available, &total));
+    return available / (size_t)cuda->sharers;
+}
+
 static void *cuda_host_alloc(struct device *device, size_t bytes) {
     cuda_use(device);
     void *memory = NULL;
@@ -162,6 +169,7 @@ static const struct ops cuda_ops = {
     .describe = cuda_describe,
     .alloc = cuda_alloc,
     .free = cuda_free,
+    .room = cuda_room,
     .host_alloc = cuda_host_alloc,
     .host_free = cuda_host_free,
     .copy_in = cuda_copy_in,
@@ -266,6 +274,7 @@ extern "C" int cuda_open(struct device **device, const struct device_options *op
     struct cuda_device *cuda = (struct cuda_device *)memory_alloc(sizeof *cuda);
     cuda->base.ops = &cuda_ops;
     cuda->index = index;
+    cuda->sharers = (int)divide_up(max(options->local_size, 1), cuda_count());
     cuda->allows_tf32 = options->allows_tf32;
     cuda->is_deterministic = options->is_deterministic;
     cuda->has_float8 = has_float8(index);

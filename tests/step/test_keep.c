@@ -1,0 +1,81 @@
+// Results of norms and activations that are kept, because the device has room, give the bits of a step that computes
+// them again in its backward pass. The device is a CPU that claims to have memory of its own.
+#include "ranks_step.h"
+
+enum { STEPS = 4 };
+
+struct course {
+    double loss[STEPS], norm[STEPS];
+    uint64_t weights;
+    struct step_memory memory;
+    bool keeps_results;
+};
+
+static size_t claimed_room;
+
+static size_t claim_room(struct device *device) {
+    (void)device;
+    return claimed_room;
+}
+
+static struct course run(const char *flags, size_t room) {
+    struct ranks ranks = {.place = {.rank = 0, .size = 1, .local_rank = 0, .local_size = 1}};
+    struct rank_step r;
+    EXPECT_OK(device_open(&ranks.device, &(struct device_options){.name = "cpu", .threads = 1}));
+    EXPECT_OK(world_open(&ranks.world, &(struct world_options){.backend = "self"}, ranks.device));
+    struct ops roomy = *ranks.device->ops;
+    roomy.room = claim_room;
+    claimed_room = room;
+    ranks.device->ops = &roomy;
+    char *line = memory_printf("--num-layers 3 --hidden-size 64 --num-attention-heads 2 --seq-length 16 --vocab-size "
+                               "48 --max-position-embeddings 16 --micro-batch-size 2 --global-batch-size 4 %s",
+                               flags);
+    rank_step_open(&r, &ranks, line);
+    struct course course = {.memory = r.step->memory, .keeps_results = r.step->keeps_results};
+    struct step_source source = {.next = rank_step_next, .context = &r, .count = 2};
+    for (int i = 0; i < STEPS; i++) {
+        EXPECT_OK(step_train(r.step, &source, 1e-2, 0.01));
+        course.loss[i] = step_result(r.step).loss;
+        course.norm[i] = step_result(r.step).grad_norm;
+        EXPECT_OK(step_evaluate(r.step, &source));
+    }
+    course.weights = sum_weights(r.step);
+    rank_step_close(&r);
+    ranks_close(&ranks);
+    free(line);
+    return course;
+}
+
+static const char *const models[] = {
+    "",
+    "--bf16",
+    "--bf16 --activation gelu",
+    "--bf16 --position-embedding-type rope --swiglu --normalization RMSNorm --disable-bias-linear",
+};
+
+TEST(the_same_bits) {
+    for (size_t i = 0; i < sizeof models / sizeof models[0]; i++) {
+        struct course again = run(models[i], 1), kept = run(models[i], (size_t)1 << 40);
+        EXPECT(kept.keeps_results && !again.keeps_results);
+        EXPECT(kept.memory.activations > again.memory.activations);
+        for (int n = 0; n < STEPS; n++)
+            EXPECT(kept.loss[n] == again.loss[n] && kept.norm[n] == again.norm[n]);
+        EXPECT(kept.weights == again.weights);
+        EXPECT(kept.loss[0] != kept.loss[2]);
+    }
+}
+
+// A tenth of the room stays free.
+TEST(as_much_as_fits) {
+    size_t needed = run("--bf16", (size_t)1 << 40).memory.total;
+    EXPECT(run("--bf16", needed + needed / 8).keeps_results);
+    EXPECT(!run("--bf16", needed + needed / 10).keeps_results);
+}
+
+TEST(not_where_recompute_is_asked_for) {
+    EXPECT(!run("--recompute-granularity selective", (size_t)1 << 40).keeps_results);
+    EXPECT(!run("--recompute-granularity selective --recompute-modules layernorm", (size_t)1 << 40).keeps_results);
+    EXPECT(!run("--recompute-granularity full", (size_t)1 << 40).keeps_results);
+}
+
+TEST_MAIN(TEST_CASE(the_same_bits), TEST_CASE(as_much_as_fits), TEST_CASE(not_where_recompute_is_asked_for))
