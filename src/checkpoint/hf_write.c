@@ -260,6 +260,16 @@ static const struct hf_family *choose_family(const struct model_write *write) {
     return family ? family : hf_config_family(config, write->family);
 }
 
+// generate() may draw a row that is no token, as rarely as an untrained row is likely.
+static void note_padding(const struct job *job) {
+    int64_t rows = job->write->source->config.padded_vocab_size;
+    int64_t tokens = job->tokenizer.tokenizer ? tokenizer_vocab_size(job->tokenizer.tokenizer) : rows;
+    if (job->write->vocab_size == 0 && tokens < rows)
+        log_info("note: the vocabulary is padded from %" PRId64 " tokens to %" PRId64 " rows, which are all written; "
+                 "--vocab-size %" PRId64 " leaves the padding out",
+                 tokens, rows, tokens);
+}
+
 int model_write_huggingface(const struct model_write *write) {
     TRY(check_target(write));
     struct job job = {.write = write, .family = choose_family(write)};
@@ -268,6 +278,7 @@ int model_write_huggingface(const struct model_write *write) {
     char *parent = file_parent(write->folder), *temporary = file_temporary_name(write->folder);
     job.folder = temporary;
     hf_tokenizer_open(&job.tokenizer, write->source);
+    note_padding(&job);
     int result = file_make_folders(parent);
     if (result == 0)
         result = write_all(&job);

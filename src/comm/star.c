@@ -200,24 +200,63 @@ static int receive_visitor(struct star *star, const struct star_options *options
     return 0;
 }
 
-static int missing_ranks(const struct star *star, const struct star_options *options) {
-    char list[128] = "";
+// How many have not come, and the first of them as text.
+static int list_missing(const struct star *star, char *list, size_t size) {
     size_t used = 0;
     int missing = 0;
+    list[0] = 0;
     for (int i = 1; i < star->size; i++)
         if (star->links[i].socket < 0 && ++missing <= 8)
-            used += (size_t)snprintf(list + used, sizeof list - used, " %d", i);
+            used += (size_t)snprintf(list + used, size - used, " %d", i);
+    if (missing > 8)
+        (void)snprintf(list + used, size - used, " …");
+    return missing;
+}
+
+static int missing_ranks(const struct star *star, const struct star_options *options) {
+    char list[128];
+    int missing = list_missing(star, list, sizeof list);
     return error_set_code(EXIT_CODE_PEER_LOST,
-                          "%s: %d of %d ranks did not come within %.0f s:%s%s; see that they start, that they reach "
+                          "%s: %d of %d ranks did not come within %.0f s:%s; see that they start, that they reach "
                           "MASTER_ADDR and MASTER_PORT, and raise --distributed-timeout-minutes if they start slowly",
-                          options->name, missing, star->size, options->deadline_seconds, list, missing > 8 ? " …" : "");
+                          options->name, missing, star->size, options->deadline_seconds, list);
+}
+
+// When a wait is worth a line: after some seconds, a quarter of a short deadline, then each time it has become twice as
+// long.
+struct wait_note {
+    double began, next;
+};
+
+static struct wait_note begin_wait(const struct star_options *options, double first) {
+    double quarter = options->deadline_seconds / 4;
+    return (struct wait_note){.began = clock_seconds(), .next = first < quarter ? first : quarter};
+}
+
+static bool is_note_due(struct wait_note *note) {
+    double waited = clock_seconds() - note->began;
+    if (waited < note->next)
+        return false;
+    note->next = 2 * waited;
+    return true;
+}
+
+static void note_missing(const struct star *star, const struct star_options *options, struct wait_note *note) {
+    char list[128];
+    if (!is_note_due(note))
+        return;
+    int missing = list_missing(star, list, sizeof list);
+    log_info("%s: waiting for %d of %d ranks:%s; giving up after %.0f s", options->name, missing, star->size, list,
+             options->deadline_seconds);
 }
 
 int star_gather(struct star *star, const struct star_options *options, int listener) {
     star_open(star, options);
     double until = clock_seconds() + options->deadline_seconds;
+    struct wait_note note = begin_wait(options, 5);
     for (int here = 1; here < star->size;) {
         double left = until - clock_seconds();
+        note_missing(star, options, &note);
         struct pollfd wait = {.fd = listener, .events = POLLIN};
         if (interrupt_check() < 0 || left <= 0) {
             if (left <= 0)
@@ -270,13 +309,18 @@ static int try_join(struct star *star, const struct star_options *options, const
 int star_join(struct star *star, const struct star_options *options, const struct sockaddr_storage *hub) {
     star_open(star, options);
     double until = clock_seconds() + options->deadline_seconds;
+    struct wait_note note = begin_wait(options, 20);
+    char text[96];
+    describe(hub, text, sizeof text);
     int status = 1;
     for (double pause = 0.01; (status = try_join(star, options, hub, until)) == 1; pause = pause < 1 ? 2 * pause : 1) {
         if ((status = interrupt_check()) < 0)
             break;
+        if (is_note_due(&note))
+            log_warn(
+                "%s: nobody answers at %s yet, so rank 0 is not running or cannot be reached; giving up after %.0f s",
+                options->name, text, options->deadline_seconds);
         if (clock_seconds() + pause > until) {
-            char text[96];
-            describe(hub, text, sizeof text);
             error_set_code(EXIT_CODE_PEER_LOST,
                            "%s: nobody answers at %s for %.0f s; is rank 0 running, and may this machine reach it?",
                            options->name, text, options->deadline_seconds);

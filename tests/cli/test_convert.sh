@@ -41,6 +41,11 @@ for file in config.json model.safetensors vocab.json merges.txt tokenizer_config
     [ -f "$work/hf/$file" ] && pass || fail "$file for Hugging Face"
 done
 expect_same "$work/hf/vocab.json" "$work/gone/t-vocab.json" "the vocabulary"
+# 300 tokens in 384 rows, or without the padding.
+expect 0 "padded from 300 tokens to 384 rows" "$BEVATRON" checkpoint convert --input "$work/run" --output "$work/hf-padded"
+expect 0 "huggingface" "$BEVATRON" checkpoint convert --input "$work/run" --output "$work/hf-tokens" --vocab-size 300
+grep -q "padded" "$work/out" && fail "a note on padding that is left out" || pass
+grep -q '"vocab_size": 300' "$work/hf-tokens/config.json" && pass || fail "a vocabulary without padding"
 # transformers' generate() stops where a document ends: <|endoftext|> is the last of 300.
 for key in bos eos; do
     grep -q "\"${key}_token_id\": 299" "$work/hf/config.json" && pass || fail "${key}_token_id of the tokenizer"

@@ -1,5 +1,6 @@
 // Ranks that find each other over TCP: processes of this machine around one port. Those who do not belong are turned
 // away with a reason, and nobody waits longer than the deadline.
+#include "../base/capture.h"
 #include "base/clock.h"
 #include "comm/backend.h"
 #include "comm/pulse.h"
@@ -147,6 +148,26 @@ TEST(nobody_there) {
     EXPECT_INT(error_exit_code(), EXIT_CODE_PEER_LOST);
 }
 
+static void wait_as_first(void) {
+    struct world *world;
+    (void)open_rank(&world, 0, 3, "job 7", 2.5);
+}
+
+static void wait_as_second(void) {
+    struct world *world;
+    (void)open_rank(&world, 1, 2, "job 7", 0.5);
+}
+
+// Who waits says for whom.
+TEST(waiting_is_no_secret) {
+    static struct capture capture;
+    find_port();
+    capture_run(&capture, wait_as_first);
+    EXPECT(strstr(capture.text, "waiting for 2 of 3 ranks: 1 2; giving up after") != NULL);
+    capture_run(&capture, wait_as_second);
+    EXPECT(strstr(capture.text, "nobody answers at 127.0.0.1 port") != NULL);
+}
+
 // A rank that ends in the middle ends the others, with the code for it.
 TEST(a_lost_rank) {
     find_port();
@@ -228,5 +249,6 @@ TEST(a_stopped_rank) {
     EXPECT_INT(end_of(children[1]), 256);
 }
 
-TEST_MAIN(TEST_CASE(ranks_meet), TEST_CASE(strangers_are_turned_away), TEST_CASE(nobody_there), TEST_CASE(a_lost_rank),
-          TEST_CASE(slow_ranks_are_waited_for), TEST_CASE(a_stopped_rank))
+TEST_MAIN(TEST_CASE(ranks_meet), TEST_CASE(strangers_are_turned_away), TEST_CASE(nobody_there),
+          TEST_CASE(waiting_is_no_secret), TEST_CASE(a_lost_rank), TEST_CASE(slow_ranks_are_waited_for),
+          TEST_CASE(a_stopped_rank))
