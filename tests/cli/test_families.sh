@@ -49,7 +49,7 @@ expect 0 "iteration       60/      60" "$BEVATRON" train "${run[@]}" "${llama[@]
 
 # A dry run says what a model comes to, of any size, and allocates nothing.
 expect 0 "number of parameters: 174604836864" "$BEVATRON" train --preset gpt3-175b --dry-run
-grep -q "linear_qkv.weight *(36864, 12288) *× 96" "$work/out" && grep -q "memory of a rank: 29[0-9][0-9]" "$work/out" && pass ||
+grep -q "linear_qkv.weight *(36864, 12288) *× 96" "$work/out" && grep -q "memory of a rank: 2[89][0-9][0-9]" "$work/out" && pass ||
     fail "shapes and memory of gpt3-175b"
 expect 0 "linear_fc1.weight                   (49152, 12288) of which (6144, 12288)" "$BEVATRON" train --preset gpt3-175b \
     --tensor-model-parallel-size 8 --dry-run
