@@ -10,6 +10,7 @@
 #include "ops/device.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -306,7 +307,7 @@ void comm_wait(struct comm_request *request) {
     // A request may have flown for long before anybody asks for it: the deadline counts from the first look at the
     // clock here, which a wait that is soon over never takes.
     struct world *world = request->group->world;
-    double deadline = world->deadline_seconds, begun = 0;
+    double deadline = world->deadline_seconds, waited = 0, looked = 0;
     // Who waits for files has the pulse to say who is lost, and leaves no file beside the pulse's.
     bool is_patient = world->patience > 0, has_left = false;
     int64_t polls = 0;
@@ -317,16 +318,18 @@ void comm_wait(struct comm_request *request) {
         if (polls % 16 != 0)
             continue;
         double now = clock_seconds();
-        if (begun <= 0)
-            begun = now;
+        // A whole job that was suspended has not waited meanwhile.
+        if (looked > 0)
+            waited += fmin(now - looked, 1);
+        looked = now;
         // All that wait leave their records before the first of them gives up and reads them.
-        if (now - begun > 0.75 * deadline && !has_left && !is_patient) {
+        if (waited > 0.75 * deadline && !has_left && !is_patient) {
             watch_lock(world->watch);
             hang_leave(request);
             watch_unlock(world->watch);
             has_left = true;
         }
-        if (now - begun > deadline && !is_patient)
+        if (waited > deadline && !is_patient)
             hang_give_up(request);
     }
     if (has_left)
