@@ -1,7 +1,7 @@
-// Which checkpoint to load, and whether it is whole. The marker is believed if it makes sense; a missing or
-// garbled one costs a warning and a search, since the folders themselves say everything. Damage is never passed over
-// in silence. Of several ranks the first does all of that; the others prove, of whichever checkpoint it looks at, the
-// files that fall to them.
+// Decides which checkpoint to load, and whether it is complete. The marker is believed if it makes sense; a missing or
+// garbled one costs a warning and a search, since the folders themselves say everything. Damage is never ignored
+// silently. If there are several ranks, the first does all of this, and the others verify their share of the files of
+// whichever checkpoint it looks at.
 #include "checkpoint/checkpoint.h"
 
 #include "base/error.h"
@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// The last part of a path, without slashes behind it.
+// The last part of a path, without trailing slashes.
 static char *last_name(const char *path) {
     size_t end = strlen(path);
     while (end > 0 && path[end - 1] == '/')
@@ -25,7 +25,7 @@ static char *last_name(const char *path) {
     return memory_printf("%.*s", (int)(end - begin), path + begin);
 }
 
-// The iteration that a path is the folder of, if somebody names SAVE/iter_0000010 instead of SAVE; else -1.
+// The iteration whose folder this path is, if somebody names SAVE/iter_0000010 instead of SAVE; else -1.
 static int64_t own_iteration(const char *path) {
     char *name = last_name(path);
     int64_t iteration = folder_iteration(name);
@@ -46,13 +46,13 @@ bool checkpoint_exists(const char *folder) {
     return exists;
 }
 
-// What is said about a checkpoint without looking at its files.
+// What can be said about a checkpoint without looking at its files.
 static int read_manifest(struct manifest *manifest, const char *path) {
     if (!file_is_folder(path))
         return error_set("there is no folder %s", path);
     TRY(manifest_read(manifest, path));
     int64_t iteration = own_iteration(path);
-    // A copy may carry any name, but one that says an iteration must say the right one.
+    // A copy may have any name, but one that names an iteration must name the right one.
     if (iteration < 0 || iteration == manifest->iteration)
         return 0;
     error_set("%s holds iteration %" PRId64 " by its manifest; the folder was renamed", path, manifest->iteration);
@@ -71,8 +71,8 @@ int checkpoint_verify(const char *path, bool skip_checksums) {
 
 // ---- several ranks ----
 
-// What the first rank asks the others to prove with it: the iteration, -1 when there is nothing more, and a digest of
-// the manifest it has seen, since a folder of this name may be another one on another machine.
+// What the first rank asks the others to verify with it: the iteration, -1 when there is nothing more, and a digest of
+// the manifest it has seen, since a folder of this name may be a different one on another machine.
 struct request {
     int64_t iteration, digest;
 };
@@ -100,7 +100,7 @@ static int prove_share(const struct checkpoint_find *find, struct request *reque
     return comm_agree(find->all, result, "checkpoint proved");
 }
 
-// The others' part, until the first rank has decided.
+// What the others do until the first rank has decided.
 static void assist(const struct checkpoint_find *find) {
     for (;;) {
         struct request request = {0};
@@ -117,7 +117,7 @@ static void dismiss(const struct checkpoint_find *find) {
     comm_broadcast_i64(find->all, &none, 1, 0, "checkpoint to prove");
 }
 
-// Whether the checkpoint of an iteration is whole.
+// Whether the checkpoint of an iteration is complete.
 static int prove(const struct checkpoint_find *find, int64_t iteration) {
     if (find->all) {
         struct request request = {.iteration = iteration};
@@ -142,12 +142,12 @@ static char *describe_list(const struct folder_list *list) {
     return copy;
 }
 
-// A proof that a signal has cut short says nothing about the checkpoint.
+// A verification that was cut short by a signal says nothing about the checkpoint.
 static bool was_stopped(void) {
     return error_exit_code() == EXIT_CODE_STOPPED;
 }
 
-// Adds to the present message what can be done about it.
+// Adds to the current message what can be done about it.
 static int refuse(const struct checkpoint_find *find, int64_t iteration, const struct folder_list *list) {
     char *why = memory_string(error_message()), *others = describe_list(list);
     error_set_code(EXIT_CODE_NO_CHECKPOINT,
@@ -160,8 +160,8 @@ static int refuse(const struct checkpoint_find *find, int64_t iteration, const s
     return -1;
 }
 
-// Tries the iterations up to and including `newest`, from above. 0 and *iteration, or -1 with the message of the
-// last one.
+// Tries the iterations up to and including `newest`, in descending order. 0 and *iteration, or -1 with the message of
+// the last one.
 static int search(const struct checkpoint_find *find, const struct folder_list *list, int64_t newest,
                   int64_t *iteration) {
     for (size_t i = list->count; i-- > 0;) {
@@ -180,7 +180,7 @@ static int search(const struct checkpoint_find *find, const struct folder_list *
                           find->folder);
 }
 
-// The iteration was asked for or is named by the marker: it and no other, unless falling back is allowed.
+// The iteration was asked for, or the marker names it: that one and no other, unless falling back is allowed.
 static int take(const struct checkpoint_find *find, const struct folder_list *list, int64_t wanted,
                 int64_t *iteration) {
     if (prove(find, wanted) == 0) {
@@ -212,7 +212,7 @@ static int choose(const struct checkpoint_find *find, const struct folder_list *
     return 0;
 }
 
-// What the flag names must be a folder, and the one above the checkpoints.
+// The flag must name a folder, and the one above the checkpoints.
 static int check_folder(const struct checkpoint_find *find) {
     const char *folder = find->folder, *flag = find->flag ? find->flag : "--load";
     if (!file_is_folder(folder) && file_exists(folder))

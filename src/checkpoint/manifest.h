@@ -1,13 +1,13 @@
 // manifest.json: which files make up a checkpoint, each with its size, its SHA-256 and what it holds. It is written
-// last in its folder, so a folder without a valid one is no checkpoint. A part ("model", "optimizer") may be spread
-// over several files; a reader looks for a tensor in all that hold the part.
+// last in its folder, so a folder without a valid one is not a checkpoint. A part ("model", "optimizer") may be spread
+// over several files; a reader looks for a tensor in all files that hold the part.
 //
 //   {"format": "bevatron-checkpoint", "version": 1, "iteration": 10,
 //    "files": [{"name": "model.safetensors", "holds": "model", "bytes": 1234, "sha256": "…",
 //               "sums": ["0123456789ab", …]}, …]}
 //
-// The sums of a safetensors file are running ones, at the end of its header and of each of its tensors in the order of
-// their bytes (see sha256_marks): where a file is damaged, they tell in which tensor first.
+// The sums of a safetensors file are running sums at the end of its header and of each of its tensors, in the order of
+// their bytes (see sha256_marks). If a file is damaged, they tell which tensor is the first damaged one.
 #ifndef CHECKPOINT_MANIFEST_H
 #define CHECKPOINT_MANIFEST_H
 
@@ -22,7 +22,7 @@ struct manifest_file {
     char *holds;  // "model", "optimizer", "state", "config", "file"
     uint64_t bytes;
     char sha256[65];
-    uint64_t *sums;  // owned; NULL if the file has none: of older programs, and where it holds no tensors
+    uint64_t *sums;  // owned; NULL if there are none: written by older programs, or it holds no tensors
     size_t sum_count;
 };
 
@@ -32,21 +32,21 @@ struct manifest {
     size_t count;
 };
 
-// Takes the strings over. A zeroed manifest is an empty one.
+// Takes over the strings. A zeroed manifest is an empty one.
 void manifest_add(struct manifest *manifest, struct manifest_file file);
 void manifest_free(struct manifest *manifest);
 
 int manifest_write(const struct manifest *manifest, const char *folder);
-// Reads and checks everything that can be checked without touching the files.
+// Reads the manifest and checks everything that can be checked without touching the files.
 int manifest_read(struct manifest *manifest, const char *folder);
-// Every file is there with its size and, unless skipped, its SHA-256. Of several processes that divide the work each
-// looks at its own files, dealt out by size.
+// Checks that every file is there with its size and, unless skipped, its SHA-256. If several processes share the work,
+// each checks its own files, assigned by size.
 struct manifest_proof {
     bool skip_checksums;
-    int self, size;  // which of how many; {0, 1} alone
+    int self, size;  // which of how many; {0, 1} for one alone
 };
 int manifest_verify(const struct manifest *manifest, const char *folder, const struct manifest_proof *proof);
-// A number that tells manifests apart, 0 or more.
+// A number that distinguishes manifests, 0 or more.
 int64_t manifest_digest(const struct manifest *manifest);
 
 #endif

@@ -1,6 +1,6 @@
-// Saving: everything goes into a folder with a temporary name, the manifest last; then the folder takes its name,
-// and only then the marker is replaced. A kill between any two system calls leaves the old state or the new one. Every
-// rank writes its share into the folder; the first one makes the folder, writes what is small, and publishes.
+// Saving. Everything is written to a folder with a temporary name, the manifest last; then the folder gets its name,
+// and only then is the marker replaced. A kill between any two system calls leaves the old state or the new one. Every
+// rank writes its share to the folder; the first one creates the folder, writes the small files, and publishes.
 #include "checkpoint/checkpoint.h"
 
 #include "base/error.h"
@@ -23,41 +23,42 @@
 
 enum { DIGEST_WORDS = 8 };
 
-// More tensors than any model has; with more the manifest would grow beyond what its reader takes, and has no sums.
+// More tensors than any model has. With more, the manifest would outgrow what its reader accepts, so it has no sums
+// then.
 enum { MOST_SUMS = 1 << 19 };
 
 struct checkpoint_job {
     struct checkpoint_save save;  // with copies of what is needed at the end
     struct checkpoint_state state;
-    struct group *all;  // NULL: this process alone
+    struct group *all;  // NULL for this process alone
     int rank, ranks;
     char *temporary;  // the folder while it is written
-    // This rank's share; a process that is alone may have several, as many ranks would. Then it counts as all of them.
+    // This rank's share. A process that is alone may have several, as many ranks would; then it counts as all of them.
     struct share *shares;
     int share_count;
-    int64_t *sizes;    // bytes of every rank's files, SHARE_FILES for each
+    int64_t *sizes;    // bytes of every rank's files, SHARE_FILES entries for each
     int64_t *counts;   // how many tensors they hold
     int64_t *firsts;   // where the sums of each begin, and where the last end
     int64_t *digests;  // and their SHA-256, DIGEST_WORDS for each, once all are written
-    int64_t *sums;     // running sums of all of them, one file's after another's, counts + 1 for each
+    int64_t *sums;     // running sums of all of them, file after file, counts + 1 for each
     // What is done in the background: first every rank writes its share, then the first one publishes.
     pthread_t thread;
     bool has_thread, is_publishing;
-    atomic_bool is_ready;     // the thread, if there is one, is done
+    atomic_bool is_ready;     // the thread, if there is one, has finished
     int status;               // of what this rank did last
     struct error_note *note;  // and why
 };
 
 // ---- what ranks tell each other ----
 
-// Whether all went well so far. -1 on every rank if one has failed, with the message of that one.
+// Whether everything has succeeded so far: -1 on every rank if one has failed, with that rank's message.
 static int agree(const struct checkpoint_job *job, int status, const char *what) {
     return job->all ? comm_agree(job->all, status, what) : status;
 }
 
 // ---- the folder ----
 
-// Makes SAVE fit to be written to.
+// Makes sure that SAVE can be written to.
 static int prepare(const struct checkpoint_job *job) {
     if (job->rank != 0)
         return 0;
@@ -96,7 +97,7 @@ static void share_sizes(struct checkpoint_job *job) {
         job->firsts[i + 1] = job->firsts[i] + (job->sizes[i] > 0 ? job->counts[i] + 1 : 0);
 }
 
-// Every rank's files, with the digests all have sent.
+// The files of every rank, with the digests that all have sent.
 static void list_files(const struct checkpoint_job *job, struct manifest *manifest) {
     for (int i = 0; i < SHARE_FILES; i++)
         for (int rank = 0; rank < job->ranks; rank++) {
@@ -155,7 +156,7 @@ static void gather_sums(struct checkpoint_job *job) {
         comm_max_i64(job->all, job->sums, (int)total, "sums of a checkpoint's tensors");
 }
 
-// What is left when all ranks' files stand in the folder.
+// What remains to be done when the files of all ranks are in the folder.
 static int complete_folder(const struct checkpoint_job *job) {
     struct manifest manifest = {.iteration = job->state.iteration};
     list_files(job, &manifest);
@@ -170,8 +171,8 @@ static int complete_folder(const struct checkpoint_job *job) {
     return result;
 }
 
-// Removes what was written without losing the message that says why. No rank goes on before: a run that ends with the
-// message would otherwise end the first rank in the middle of it.
+// Removes what was written without losing the message that says why. No rank goes on before that is done: otherwise a
+// run that ends with the message would end the first rank in the middle of it.
 static int undo(const struct checkpoint_job *job) {
     struct error_note *note = error_take();
     if (job->rank == 0 && job->temporary && file_remove_tree(job->temporary) < 0)
@@ -183,7 +184,7 @@ static int undo(const struct checkpoint_job *job) {
     return error_give(note);
 }
 
-// Whether a folder is a checkpoint of this program: only such are ever removed.
+// Whether a folder is a checkpoint of this program; only those are ever removed.
 static bool is_ours(const char *path, int64_t iteration) {
     struct manifest manifest;
     if (manifest_read(&manifest, path) < 0)
@@ -217,7 +218,7 @@ static void remove_old(const struct checkpoint_job *job) {
     error_clear();
 }
 
-// The folder is complete; gives it its name and makes it the latest.
+// The folder is complete: gives it its name and makes it the latest.
 static int give_name(const struct checkpoint_job *job) {
     char *path = checkpoint_path(job->save.folder, job->state.iteration);
     int result = folder_replace(job->temporary, path);
@@ -232,7 +233,7 @@ static int give_name(const struct checkpoint_job *job) {
     return result;
 }
 
-// What the first rank does when the shares of all are written.
+// What the first rank does when the shares of all ranks are written.
 static int publish(const struct checkpoint_job *job) {
     TRY(complete_folder(job));
     TRY(give_name(job));
@@ -286,7 +287,7 @@ static int plan(struct checkpoint_job *job, const struct checkpoint_save *save) 
     return 0;
 }
 
-// Up to a folder that every rank knows.
+// The first part of a save, up to a folder that every rank knows.
 static int begin(struct checkpoint_job *job, const struct checkpoint_save *save) {
     int status = prepare(job);
     if (status == 0)
@@ -308,7 +309,7 @@ static int write_shares(struct checkpoint_job *job, const struct checkpoint_save
     return 0;
 }
 
-// A share is written, or not: whether all are, and what it takes to publish them.
+// This rank's share is written, or has failed: finds out whether all are, and what is needed to publish them.
 static int end_writing(struct checkpoint_job *job, int status) {
     if (agree(job, status, "checkpoint written") < 0)
         return undo(job);
@@ -317,12 +318,12 @@ static int end_writing(struct checkpoint_job *job, int status) {
     return 0;
 }
 
-// The others wait until the first rank has published the checkpoint and removed old ones.
+// The other ranks wait until the first one has published the checkpoint and removed old ones.
 static int end_publishing(const struct checkpoint_job *job, int status) {
     return agree(job, status, "checkpoint published") < 0 ? undo(job) : 0;
 }
 
-// While ranks work with files nobody waits with a deadline, and everybody sees who is lost.
+// While ranks work with files, nobody waits with a deadline, and everybody notices who is lost.
 static void begin_patience(const struct checkpoint_job *job) {
     if (job->all)
         comm_patience_begin(job->all, "saving a checkpoint");
@@ -367,7 +368,7 @@ static void start_thread(struct checkpoint_job *job) {
         work_in_background(job);
 }
 
-// Of the ranks on one machine one is enough to speak.
+// Of the ranks on one machine, one is enough to speak.
 static bool is_first_here(const struct checkpoint_job *job) {
     for (int rank = 0; job->all && rank < job->rank; rank++)
         if (group_is_neighbour(job->all, rank))
@@ -376,7 +377,7 @@ static bool is_first_here(const struct checkpoint_job *job) {
 }
 
 // Whether this machine has memory for copies of the shares of all its ranks, with a tenth to spare for what runs
-// meanwhile. One machine that has not is enough: all ranks do the same.
+// meanwhile. One machine that does not is enough: all ranks do the same.
 static bool has_room_for_copies(const struct checkpoint_job *job) {
     uint64_t needed = 0, room = memory_room();
     for (int rank = 0; rank < job->ranks; rank++)
@@ -424,7 +425,7 @@ static void wait_for_thread(struct checkpoint_job *job) {
     job->has_thread = false;
 }
 
-// The shares are written, and now the first rank publishes; or that is done too, and so is the job.
+// Either the shares are written and the first rank now publishes, or that is done too, and so is the job.
 static int end_part(struct checkpoint_job *job, bool *is_over) {
     wait_for_thread(job);
     int status = job->status < 0 ? error_give(job->note) : 0;

@@ -1,4 +1,4 @@
-// Dealing tensors out to ranks, and writing a rank's share. See share.h.
+// Assigns tensors to ranks, and writes a rank's share. See share.h.
 #include "checkpoint/share.h"
 
 #include "base/error.h"
@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// Below this a further writer costs more than it saves.
+// Below this size, another writer costs more than it saves.
 enum { BYTES_A_WRITER = 64 << 20 };
 
 const char *const share_holds[SHARE_FILES] = {"model", "optimizer"};
@@ -60,7 +60,7 @@ static int count_writers(const struct share *share, int64_t wanted) {
     return wanted < 1 ? 1 : wanted < share->size ? (int)wanted : share->size;
 }
 
-// The largest tensors first, each to the writer that has least; writers stand as far from each other as they can.
+// The largest tensors first, each to the writer with the least; writers are spread as far apart as possible.
 static void deal_out(struct share *share, int writers) {
     uint64_t *load = memory_alloc((size_t)writers * sizeof load[0]);
     int64_t *turns = memory_alloc((size_t)share->size * sizeof turns[0]);
@@ -80,7 +80,7 @@ static void deal_out(struct share *share, int writers) {
     free(turns);
 }
 
-// "format": "pt" is what Hugging Face's loaders insist on.
+// "format": "pt" is what Hugging Face's loaders require.
 static void set_metadata(struct share_file *file, int64_t iteration) {
     (void)snprintf(file->iteration, sizeof file->iteration, "%" PRId64, iteration);
     file->metadata[0] = (struct safetensors_text){"format", "pt"};
@@ -114,7 +114,7 @@ int share_plan(struct share *share, const struct checkpoint_save *save, const st
             add_entry(&share->files[share->items[i].file], &share->items[i]);
     for (int i = 0; i < SHARE_FILES; i++) {
         struct safetensors_layout layout = layout_of(&share->files[i]);
-        // A model without parameters is still a file; an optimizer that is not saved is none.
+        // A model without parameters is still a file; an optimizer that is not saved is not.
         bool is_empty_model = i == 0 && share->count == 0 && share->self == 0;
         if (layout.count > 0 || is_empty_model)
             TRY(safetensors_file_bytes(&layout, &share->files[i].bytes));
@@ -157,19 +157,19 @@ static int create(struct share_file *file, const char *folder, struct safetensor
     return result;
 }
 
-// This rank's files while they are written. After an error the turns go on without them.
+// This rank's files while they are written. After an error, the turns go on without them.
 struct writing {
     struct share *share;
     const struct checkpoint_save *save;
     const char *folder;
     struct safetensors_writer writer;
     int file;        // which is open, SHARE_FILES if none is any more
-    size_t written;  // tensors of it
+    size_t written;  // how many tensors of it
     int status;
     struct stage stage;
 };
 
-// Ends the open file once it is complete, and opens the next one that this rank has.
+// Ends the open file once it is complete, and opens the next one of this rank.
 static int go_on(struct writing *writing) {
     while (writing->file < SHARE_FILES) {
         struct share_file *file = &writing->share->files[writing->file];
@@ -189,7 +189,7 @@ static int go_on(struct writing *writing) {
     return 0;
 }
 
-// A tensor that is not split goes to the file in pieces, without a copy of all of it.
+// A tensor that is not split goes to the file in pieces, without a copy of the whole.
 static int write_item(struct writing *writing, const struct share_item *item, const unsigned char *whole) {
     const struct checkpoint_save *save = writing->save;
     TRY(go_on(writing));

@@ -1,4 +1,4 @@
-// Agreeing on success. Of those who failed, the first is the one whose message all get, in words of eight letters.
+// Agreeing on success. If ranks have failed, all of them get the message of the first one, in words of eight letters.
 #include "base/memory.h"
 #include "comm/backend.h"
 

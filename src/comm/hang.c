@@ -1,4 +1,4 @@
-// Files of ranks that wait, and what can be read out of them. See hang.h.
+// The files of waiting ranks, and what can be learnt from them. See hang.h.
 #include "comm/hang.h"
 #include "base/clock.h"
 #include "base/file.h"
@@ -125,7 +125,7 @@ static struct peer look_at(const struct comm_request *request, int i) {
     const struct json *begun = json_member(root, "begun");
     const char *name = "", *of = "";
     int64_t collectives = 0;
-    // Between two ranks there is nothing to count: what they send and receive is not the same on both.
+    // Between two ranks there is nothing to count: what they send and receive differs.
     bool has_come = request->peer < 0 && begun && json_get_int(begun, group->name, &collectives) == 0 &&
                     collectives >= request->sequence;
     peer.arrival = has_come ? HAS_COME : NOT_COME;
@@ -140,7 +140,7 @@ static bool is_waited_for(const struct comm_request *request, int i) {
     return i != request->group->rank && (request->peer < 0 || i == request->peer);
 }
 
-// How many of the others have come, and how many have left no file yet.
+// How many of the others have arrived, and how many have not left a file yet.
 static void look_at_all(const struct comm_request *request, struct peer *peers, int counts[HAS_COME + 1]) {
     for (int i = 0; i <= HAS_COME; i++)
         counts[i] = 0;
@@ -173,7 +173,7 @@ static void describe_peers(const struct comm_request *request, const struct peer
         buffer_printf(out, " and %d more", others - named);
 }
 
-// Those whom we wait for wait for others themselves; at the end of that chain stands somebody who does not.
+// Those whom we wait for wait for others themselves; at the end of that chain is a rank that does not.
 static void describe_silent(const struct world *world, struct buffer *out) {
     int named = 0, silent = 0;
     for (int rank = 0; rank < world->place.size; rank++) {
@@ -194,7 +194,7 @@ static void describe_silent(const struct world *world, struct buffer *out) {
 void hang_describe(const struct comm_request *request, struct buffer *out) {
     const struct group *group = request->group;
     const struct world *world = group->world;
-    // A group that carries another's host values is its backend's own and knows no names.
+    // A group that carries another group's host values belongs to its backend and knows no names.
     if (!group->ranks || !world->hosts) {
         buffer_printf(out, "another rank is lost or stuck: which one is not known");
         return;

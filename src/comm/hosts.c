@@ -1,6 +1,6 @@
-// Which machine each rank is on, so that a rank that waits in vain can say for whom, and a number that tells this run
-// from others. Gathered once, when a world is opened: every rank puts its name into its own row of a table of zeros,
-// the first rank its time into one more row, and the maximum over all ranks is the table.
+// Which machine each rank is on, so that a rank that waits in vain can say for whom, and a number that identifies this
+// run. They are gathered once, when a world is opened: every rank puts its name into its own row of a table of zeros,
+// the first rank puts its time into an additional row, and the maximum over all ranks is the complete table.
 #include "base/clock.h"
 #include "base/memory.h"
 #include "comm/backend.h"
@@ -27,7 +27,7 @@ void hosts_gather(struct world *world) {
     struct host_name *own = &world->hosts[world->place.rank];
     char name[sizeof own->words] = "";
     gethostname(name, sizeof name - 1);
-    // Host values are signed: seven bits of each byte keep them above the others' zeros.
+    // Host values are signed: using seven bits of each byte keeps them above the zeros of the other ranks.
     for (size_t i = 0; i < sizeof name; i++)
         name[i] = name[i] & 0x7f;
     memcpy(own->words, name, sizeof name);

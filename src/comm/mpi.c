@@ -1,6 +1,6 @@
-// Collectives over MPI, all nonblocking. If the device's memory is the host's, MPI works on the tensors in place;
-// else each request stages its tensor through host memory: device → staging before the start, staging → device at the
-// end. Sums of 16-bit floats go through an operation of our own that adds in fp32. Every call to MPI holds the pump's
+// Collectives over MPI, all nonblocking. If the device's memory is the host's, MPI works on the tensors in place.
+// Otherwise each request stages its tensor through host memory: device → staging before the start, staging → device at
+// the end. Sums of 16-bit floats use an operation of our own that adds in fp32. Every call to MPI holds the pump's
 // lock, see pump.h.
 #include "base/error.h"
 #include "base/log.h"
@@ -15,14 +15,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-// A message is cut into pieces of at most this many elements: counts are int in MPI 3.
+// A message is cut into pieces of at most this many elements, because counts are int in MPI 3.
 enum { PIECE_ELEMENTS = 1 << 28, MAX_PIECES = 64 };
 
-// A transfer through shared memory needs many calls one after the other, one through a network now and then one. The
-// pump calls for a while and sleeps longer than that, so that it never takes more than a third of a core.
+// A transfer through shared memory needs many calls in succession, one through a network a call now and then. The pump
+// calls for a while and then sleeps for longer than that, so that it never takes more than a third of a core.
 static const struct pump_pace pump_pace = {.poll_seconds = 50e-6, .nap_seconds = 100e-6};
 
-// Who waits asks several times before the pump may: each turn of the lock costs as much as a question.
+// A waiting thread asks several times before the pump may, because passing the lock on costs as much as asking.
 enum { TESTS_PER_LOCK = 64 };
 
 #define CHECK_MPI(call)                                                                                                \
@@ -32,7 +32,7 @@ enum { TESTS_PER_LOCK = 64 };
             die_code(EXIT_CODE_PEER_LOST, "%s failed with MPI error %d", #call, status_);                              \
     } while (0)
 
-// Of a collective, with the lock.
+// For a collective; call with the lock.
 #define START_MPI(group, call)                                                                                         \
     do {                                                                                                               \
         lock(group);                                                                                                   \
@@ -44,9 +44,9 @@ struct mpi_world {
     struct world base;
     MPI_Op sum_bf16, sum_f16;
     struct pump *pump;
-    bool allows_pump;            // and other threads: one at a time may call
+    bool allows_pump;            // and other threads: MPI may be called by one at a time
     struct mpi_request *flying;  // what the pump looks after
-    struct mpi_request *spare;   // requests that are done, for those to come: a small message costs no allocation
+    struct mpi_request *spare;   // completed requests, to be used again: a small message costs no allocation
 };
 
 struct mpi_group {
@@ -55,10 +55,10 @@ struct mpi_group {
 };
 
 struct mpi_request {
-    int count;                       // of pieces
+    int count;                       // number of pieces
     void *staging_in, *staging_out;  // host copies if device memory is not host memory
     struct tensor result;            // where staging_out goes at the end
-    struct mpi_request *next;        // among those that fly, or the spare ones
+    struct mpi_request *next;        // in the list of those in flight, or of the spare ones
     MPI_Request pieces[MAX_PIECES];
 };
 
@@ -114,7 +114,7 @@ static int mpi_group_create(struct world *world, struct group **group, const int
     for (int i = 0; i < count; i++)
         if (ranks[i] == world->place.rank)
             mine = i;
-    // The first rank of a group is its colour: groups made in one call are disjoint.
+    // The first rank of a group is its colour: groups created in one call are disjoint.
     CHECK_MPI(MPI_Comm_split(MPI_COMM_WORLD, mine >= 0 ? ranks[0] : MPI_UNDEFINED, mine, &comm));
     if (mine < 0)
         return 0;
@@ -200,7 +200,7 @@ static struct mpi_request *request_new(const struct group *group) {
     return request;
 }
 
-// The memory MPI reads the tensor from: the tensor's own, or a host copy of it made now.
+// The memory from which MPI reads the tensor: the tensor's own, or a host copy made now.
 static void *readable(const struct group *group, struct mpi_request *request, const struct tensor *x) {
     if (group->world->device->ops->is_host_memory)
         return x->data;
@@ -209,7 +209,7 @@ static void *readable(const struct group *group, struct mpi_request *request, co
     return request->staging_in;
 }
 
-// The memory MPI writes into, copied to the tensor when the request is done.
+// The memory that MPI writes to, which is copied to the tensor when the request is done.
 static void *writable(const struct group *group, struct mpi_request *request, const struct tensor *x) {
     if (group->world->device->ops->is_host_memory)
         return x->data;
@@ -218,7 +218,7 @@ static void *writable(const struct group *group, struct mpi_request *request, co
     return request->staging_out;
 }
 
-// Elements of the next piece if `left` remain.
+// The number of elements of the next piece if `left` remain.
 static int piece_length(const struct mpi_request *request, int64_t left) {
     if (request->count >= MAX_PIECES)
         die("a message of more than %d pieces", MAX_PIECES);
@@ -266,7 +266,7 @@ static void *mpi_reduce_scatter(struct group *group, const struct tensor *part, 
     check_one_piece(tensor_count(*part), "reduce_scatter");
     struct mpi_request *request = request_new(group);
     const void *from = readable(group, request, whole);
-    // The result may be a slice of the source, which MPI forbids: it then goes through memory of its own.
+    // The result may be a slice of the source, which MPI forbids; it then goes through memory of its own.
     const char *begin = whole->data, *slice = part->data;
     bool overlaps = slice < begin + tensor_bytes(*whole) && begin < slice + tensor_bytes(*part);
     void *to = part->data;
@@ -322,7 +322,7 @@ static bool is_done(struct mpi_request *request) {
     return done;
 }
 
-// The pump's part: moves on what flies, and forgets what is done; its owner will find that out.
+// What the pump does: moves forward what is in flight, and drops what is done; its owner will find that out.
 static bool poll_flying(void *context) {
     struct mpi_world *w = context;
     for (struct mpi_request **link = &w->flying; *link;)

@@ -1,4 +1,4 @@
-// Stands in for mpi.c in a build without MPI.
+// Replaces mpi.c in a build without MPI.
 #include "base/error.h"
 #include "comm/backend.h"
 

@@ -1,11 +1,11 @@
-// Collectives between GPUs over NCCL. Every group has a stream of its own: a collective first waits for what the
-// compute stream has been given so far, and the compute stream waits for it where it is waited for, but groups never
-// wait for each other. So a message that a pipeline expects early holds up nothing that is sent meanwhile, and the sum
-// of a bucket of gradients none of those inside a layer. The host queues all that and goes on; whether collectives end,
-// and whether NCCL has met an error, the world's watch sees.
+// Collectives between GPUs over NCCL. Every group has a stream of its own. A collective first waits for what the
+// compute stream has been given so far, and the compute stream waits for the collective at the point where the program
+// does, but groups never wait for each other. So a message that a pipeline expects early does not hold up anything sent
+// meanwhile, and the sum of a bucket of gradients does not hold up the sums inside a layer. The host queues all this
+// and goes on; the world's watch sees whether collectives end and whether NCCL has met an error.
 //
-// Ids, and the host's own values, travel over the world that this one wraps. NCCL sums bf16 in fp32 inside a kernel. It
-// refuses two ranks of one machine on one GPU, which then use the wrapped world alone.
+// Ids and the host's own values travel over the world that this one wraps. NCCL sums bf16 in fp32 inside a kernel. It
+// refuses two ranks of one machine on the same GPU; those use the wrapped world only.
 #include "base/error.h"
 #include "base/log.h"
 #include "base/memory.h"
@@ -34,11 +34,11 @@
 struct nccl_world {
     struct world base;
     struct world *host;
-    struct nccl_request *spare;  // those that are done, for those to come; with the watch's lock
+    struct nccl_request *spare;  // completed ones, to be used again; with the watch's lock
 };
 
 struct nccl_request {
-    cudaEvent_t passed;  // by the collective
+    cudaEvent_t passed;  // recorded after the collective
     struct nccl_request *next;
 };
 
@@ -47,11 +47,11 @@ struct nccl_group {
     struct group *host;  // NULL in a world of one rank
     ncclComm_t comm;
     cudaStream_t stream;
-    cudaEvent_t ready;  // what a collective comes after; free again as soon as the stream has been told to wait
+    cudaEvent_t ready;  // what a collective comes after; free again once the stream was told to wait for it
 };
 
-// Every rank writes its GPU's identity into its own place of an array of smallest numbers; the maximum over all ranks
-// is then the whole table, the same for all, so that all decide alike.
+// Every rank writes its GPU's identity into its own entry of an array of smallest numbers. The maximum over all ranks
+// is then the complete table, the same on all of them, so that all decide alike.
 enum nccl_fit nccl_fit(struct device *device, struct world *host) {
     int size = host ? host->place.size : 1, mine = host ? host->place.rank : 0;
     int64_t *table = memory_alloc(sizeof *table * 2 * (size_t)size);
@@ -80,7 +80,7 @@ enum nccl_fit nccl_fit(struct device *device, struct world *host) {
     return is_missing ? NCCL_MISSING : is_shared ? NCCL_SHARED : NCCL_FITS;
 }
 
-// The first rank makes the id, the others learn it.
+// The first rank creates the id, and the others receive it.
 static ncclUniqueId share_id(const struct nccl_group *g) {
     ncclUniqueId id;
     int64_t words[sizeof id / sizeof(int64_t)] = {0};
@@ -111,7 +111,7 @@ static int nccl_group_create(struct world *world, struct group **group, const in
     g->base = (struct group){
         .world = world, .name = memory_string(name), .rank = host ? host->rank : 0, .size = host ? host->size : 1};
     g->host = host;
-    // comm.c never asks a group of one among several ranks for anything.
+    // comm.c never asks anything of a group of one among several ranks.
     if (g->base.size > 1 || !w->host) {
         // NCCL waits for all ranks without end, and what it waits for at the start is often the network.
         ncclUniqueId id = share_id(g);
@@ -179,7 +179,7 @@ static cudaStream_t compute_stream(const struct group *group) {
     return device->ops->native_stream(device, STREAM_COMPUTE);
 }
 
-// The stream to queue a collective on, in order after the computation so far.
+// The stream on which to queue a collective, ordered after the computation so far.
 static cudaStream_t begin(const struct group *group) {
     const struct nccl_group *g = (const struct nccl_group *)group;
     CHECK_STREAM(cudaEventRecord(g->ready, compute_stream(group)));
@@ -200,7 +200,7 @@ static struct nccl_request *request_new(struct nccl_world *w) {
     return request;
 }
 
-// The handle of what was queued last.
+// A handle for what was queued last.
 static void *queued(const struct group *group) {
     struct nccl_request *request = request_new((struct nccl_world *)group->world);
     CHECK_STREAM(cudaEventRecord(request->passed, ((const struct nccl_group *)group)->stream));
@@ -232,8 +232,8 @@ static void *nccl_broadcast(struct group *group, const struct tensor *x, int roo
     return queued(group);
 }
 
-// NCCL connects two ranks when they first send and receive, and keeps the host until both have come. Stages of a
-// pipeline expect messages of each other long before they are sent, so a byte is sent at the start.
+// NCCL connects two ranks when they first send and receive, and blocks the host until both have come. The stages of a
+// pipeline expect messages from each other long before those are sent, so a byte is sent at the start.
 static void nccl_connect(struct group *group) {
     const struct nccl_group *g = (const struct nccl_group *)group;
     void *byte = NULL;
@@ -268,8 +268,8 @@ static void request_free(struct nccl_world *w, struct nccl_request *request) {
     w->spare = request;
 }
 
-// In a recording the group's stream joins the compute stream's by the event that the collective waits for, and this
-// leads back. Such an event may not be asked for; it can be used again at once.
+// In a recording, the group's stream joins the compute stream's by the event that the collective waits for, and this
+// leads back. Such an event may not be queried, but it can be used again at once.
 static bool nccl_order(struct group *group, void *handle) {
     struct nccl_world *w = (struct nccl_world *)group->world;
     struct nccl_request *request = handle;
@@ -290,8 +290,8 @@ static void *nccl_mark(struct group *group) {
     return request;
 }
 
-// Called by the watch's thread too, for which compute_stream chooses the GPU: a thread that has chosen none would make
-// itself at home on the first one.
+// The watch's thread calls this too. compute_stream selects the GPU for it: a thread that has selected none would
+// create a context on the first one.
 static bool nccl_test(struct group *group, void *handle) {
     struct nccl_world *w = (struct nccl_world *)group->world;
     struct nccl_request *request = handle;

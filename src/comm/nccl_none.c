@@ -1,4 +1,4 @@
-// Stands in for nccl.c in a build without NCCL: collectives between GPUs go through host memory and MPI.
+// Replaces nccl.c in a build without NCCL: collectives between GPUs go through host memory and MPI.
 #include "base/error.h"
 #include "comm/backend.h"
 

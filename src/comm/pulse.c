@@ -12,11 +12,11 @@
 #include <time.h>
 
 struct pulse {
-    struct group *line;  // what the rounds go over, of the world that carries host values
-    struct group ranks;  // the same ranks by number and name, for messages only
-    const char *what;    // the ranks do meanwhile
+    struct group *line;  // the group used by the rounds, of the world that carries host values
+    struct group ranks;  // the same ranks by number and name, only for messages
+    const char *what;    // what the ranks do meanwhile
     double pause;        // between two rounds
-    int64_t is_busy;     // of this rank, and then of any
+    int64_t is_busy;     // whether this rank is; after a round, whether any is
     pthread_t thread;
     bool has_thread;
     pthread_mutex_t lock;
@@ -78,7 +78,7 @@ static bool is_dropped(struct pulse *pulse) {
     return is;
 }
 
-// One round; false if this rank has ended it before the others came.
+// One round; false if this rank ended it before the others came.
 static bool exchange(struct pulse *pulse) {
     const struct collective *collective = pulse->line->world->collective;
     struct comm_request request = {.group = &pulse->ranks, .name = GROUP_NAME, .peer = -1};
@@ -91,7 +91,7 @@ static bool exchange(struct pulse *pulse) {
             return false;
         clock_sleep(nap);
         nap = fmin(2 * nap, 5e-3);
-        // A whole job that was suspended has not waited meanwhile.
+        // A job that was suspended as a whole has not been waiting meanwhile.
         double now = clock_seconds();
         waited += fmin(now - last, 1);
         last = now;
@@ -107,7 +107,7 @@ static bool exchange(struct pulse *pulse) {
     return true;
 }
 
-// Until it is time for the next round: at once where this rank is done. False if there is to be none.
+// Waits until it is time for the next round: at once if this rank is done. False if there is to be none.
 static bool wait_for_turn(struct pulse *pulse) {
     struct timespec until;
     (void)clock_gettime(CLOCK_MONOTONIC, &until);

@@ -1,4 +1,4 @@
-// The thread behind transfers that nobody waits for. See pump.h.
+// The thread that looks after transfers nobody waits for. See pump.h.
 #include "comm/pump.h"
 #include "base/clock.h"
 #include "base/error.h"
@@ -62,7 +62,7 @@ static void *run(void *argument) {
 }
 
 bool pump_start(struct pump *pump) {
-    // Without a thread transfers go on when they are waited for, which is slower and just as right.
+    // Without a thread, transfers make progress when they are waited for, which is slower but just as correct.
     if (!pump->has_thread)
         pump->has_thread = thread_start(&pump->thread, run, pump);
     return pump->has_thread;

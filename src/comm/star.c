@@ -1,4 +1,4 @@
-// Joining: listening, connecting, shaking hands. See star.h.
+// Joining a star: listening, connecting, shaking hands. See star.h.
 #include "comm/star.h"
 #include "base/clock.h"
 #include "base/error.h"
@@ -26,7 +26,7 @@ struct hello {
     unsigned char token[STAR_TOKEN_BYTES];
 };
 
-// The hub's answer: all well, or why not.
+// The hub's answer: success, or why not.
 struct welcome {
     uint32_t magic, is_refused;
     char reason[120];
@@ -57,7 +57,7 @@ struct sockaddr_storage star_with_port(const struct sockaddr_storage *address, i
     return result;
 }
 
-// Our own address on the way there: a datagram socket that is connected knows it, and sends nothing.
+// This machine's address on the way there: a connected datagram socket knows it, and sends nothing.
 static int own_address(struct sockaddr_storage *address, int port) {
     int probe = socket(address->ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
     socklen_t length = sizeof *address;
@@ -107,7 +107,7 @@ int star_listen(const struct sockaddr_storage *address, int *listener, int *port
     return 0;
 }
 
-// Moves a whole message on a socket that never blocks; -1 if the peer is gone or the deadline passes.
+// Moves a whole message over a non-blocking socket; -1 if the peer is gone or the deadline passes.
 static int move_all(int fd, void *bytes, size_t size, bool is_sending, double until) {
     for (size_t done = 0; done < size;) {
         ssize_t moved = is_sending ? send(fd, (char *)bytes + done, size - done, MSG_NOSIGNAL)
@@ -151,7 +151,7 @@ void star_close(struct star *star) {
     *star = (struct star){0};
 }
 
-// Compares every byte whatever differs, so that the time taken says nothing about the token.
+// Compares every byte even after a difference, so that the time taken reveals nothing about the token.
 static bool same_token(const unsigned char *a, const unsigned char *b) {
     unsigned char difference = 0;
     for (int i = 0; i < STAR_TOKEN_BYTES; i++)
@@ -177,8 +177,8 @@ static void judge(const struct star *star, const struct star_options *options, c
         answer->is_refused = 0;
 }
 
-// One visitor: 1 if it is a rank of ours, 0 if it was turned away. A stranger who says nothing may not hold up
-// the others for long.
+// Handles one visitor: returns 1 if it is a rank of ours, 0 if it was turned away. A stranger that says nothing must
+// not hold up the others for long.
 static int receive_visitor(struct star *star, const struct star_options *options, int fd,
                            const struct sockaddr_storage *from, double until) {
     struct hello hello = {0};
@@ -222,8 +222,8 @@ static int missing_ranks(const struct star *star, const struct star_options *opt
                           options->name, missing, star->size, options->deadline_seconds, list);
 }
 
-// When a wait is worth a line: after some seconds, a quarter of a short deadline, then each time it has become twice as
-// long.
+// When a wait deserves a log line: after some seconds, after a quarter of a short deadline, and then whenever it has
+// doubled.
 struct wait_note {
     double began, next;
 };
@@ -283,7 +283,7 @@ static int try_join(struct star *star, const struct star_options *options, const
     struct hello hello = {.magic = HELLO_MAGIC, .size = (uint32_t)options->size, .rank = (uint32_t)options->rank};
     memcpy(hello.token, options->token, sizeof hello.token);
     struct welcome answer = {0};
-    // A machine that drops what it does not know would hold connect() for minutes.
+    // A machine that drops unknown packets would make connect() hang for minutes.
     struct timeval patience = {.tv_sec = 5};
     setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
     if (connect(fd, (const struct sockaddr *)hub, length_of(hub)) < 0) {

@@ -1,4 +1,4 @@
-// Numbers in, result out. Every rank sends a frame to the hub; the hub, once it has all of them, sends the result to
+// Numbers in, result out. Every rank sends a frame to the hub; once the hub has all of them, it sends the result to
 // all. Nothing here blocks: star_test moves what can be moved. See star.h.
 #include "base/error.h"
 #include "base/memory.h"
@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// What a frame begins with; ranks that ask for different things would mix up their answers, so it is compared.
+// The beginning of a frame. Ranks that ask for different things would mix up their answers, so it is compared.
 struct frame {
     uint32_t result, root, count, zero;
 };
@@ -21,7 +21,7 @@ struct star_exchange {
     unsigned char **buffers;  // one per link that is used
     size_t *moved;            // bytes moved so far on each link
     bool is_answering;        // the hub sends results, the others wait for theirs
-    int left;                 // links that are not through with this half
+    int left;                 // links that have not finished this half
 };
 
 static int link_count(const struct star *star) {
@@ -48,7 +48,7 @@ struct star_exchange *star_start(struct star *star, enum star_result result, int
     return x;
 }
 
-// Moves what can be moved on one link; true if its half is through.
+// Moves what can be moved on one link; returns whether its half is finished.
 static bool move_some(struct star_exchange *x, int i, bool is_sending) {
     struct star *star = x->star;
     while (x->moved[i] < x->bytes) {
@@ -69,7 +69,7 @@ static bool move_some(struct star_exchange *x, int i, bool is_sending) {
     return true;
 }
 
-// The hub has every rank's numbers: makes the result, and frames to send it in.
+// The hub has every rank's numbers: computes the result and frames it for sending.
 static void combine(struct star_exchange *x) {
     struct star *star = x->star;
     int count = (int)x->frame.count;
@@ -86,7 +86,7 @@ static void combine(struct star_exchange *x) {
         memcpy(x->buffers[i] + sizeof x->frame, x->values, x->bytes - sizeof x->frame);
 }
 
-// The second half begins: everything turns round.
+// The second half begins: directions are reversed.
 static void turn(struct star_exchange *x) {
     x->is_answering = true;
     if (x->star->rank == 0)

@@ -1,9 +1,9 @@
-// A world found by TCP alone, for GPU ranks that no MPI has started (torchrun, Kubernetes Jobs): rank 0 waits at
-// MASTER_ADDR:MASTER_PORT, the others come to it. It carries host values only, among them NCCL's ids; tensors are
-// NCCL's business, and ranks on CPUs are told to use MPI.
+// A world formed over TCP alone, for GPU ranks that were not started by MPI (torchrun, Kubernetes Jobs): rank 0 waits
+// at MASTER_ADDR:MASTER_PORT, and the others connect to it. It carries host values only, among them NCCL's ids; tensors
+// are left to NCCL, and ranks on CPUs are told to use MPI.
 //
-// Every group is a star of its own around its first rank: that rank listens on a free port of its own, and all ranks
-// learn all ports, and all addresses, through the star of the whole world.
+// Every group is a star of its own around its first rank. That rank listens on a free port, and all ranks learn all
+// ports and addresses through the star of the whole world.
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/hash.h"
@@ -40,7 +40,7 @@ static void world_exchange(struct tcp_world *w, enum star_result result, int roo
     }
 }
 
-// The hub knows everyone's address from their connection, and its own; it tells all.
+// The hub knows everyone's address from their connection, and its own; it tells all of them.
 static void share_addresses(struct tcp_world *w) {
     enum { WORDS = sizeof(struct sockaddr_storage) / sizeof(int64_t) };
     int size = w->base.place.size;

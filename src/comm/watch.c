@@ -1,4 +1,4 @@
-// The thread that sees whether collectives end which nobody waits for. See watch.h.
+// The thread that checks whether collectives end that nobody waits for. See watch.h.
 #include "comm/watch.h"
 #include "base/clock.h"
 #include "base/memory.h"
@@ -9,7 +9,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-// A look takes the driver's lock, which launches of kernels need too, so it is rare. A hang is found soon enough.
+// A look takes the driver's lock, which kernel launches need too, so it is rare. A hang is still found soon enough.
 static const struct pump_pace pace = {.poll_seconds = 0, .nap_seconds = 0.01};
 
 enum { FIRST_CAPACITY = 256 };
@@ -25,16 +25,16 @@ struct watch {
     struct watched *ring;  // (capacity) oldest at `first`
     int64_t first, count, capacity;
     struct comm_request entered;  // what the host is starting; its group is NULL if it starts nothing
-    double waited;                // how long the oldest has been that, in seconds, as far as anybody has looked
-    double looked;                // when that was
-    bool has_left;                // its file, see hang.h
+    double waited;                // how long the oldest has been waited for, in seconds, as of the last look
+    double looked;                // when the last look was
+    bool has_left;                // whether it has left its file, see hang.h
 };
 
 static struct watched *at(const struct watch *watch, int64_t i) {
     return &watch->ring[(watch->first + i) % watch->capacity];
 }
 
-// What time counts for now: the oldest, or a start that nothing is older than; NULL: nothing.
+// What time counts for now: the oldest one, or a start if nothing is older; NULL for nothing.
 static const struct comm_request *current(const struct watch *watch) {
     if (watch->count > 0)
         return &at(watch, 0)->request;
@@ -50,12 +50,12 @@ static void count_anew(struct watch *watch, double now) {
     watch->has_left = false;
 }
 
-// Gives up what is done, oldest first; whether anything is left.
+// Drops what is done, oldest first; returns whether anything is left.
 static bool look(void *context) {
     struct watch *watch = context;
     struct world *world = watch->world;
     double now = clock_seconds();
-    // A whole job that was suspended has not waited meanwhile.
+    // A job that was suspended as a whole has not been waiting meanwhile.
     watch->waited += fmin(now - watch->looked, 1);
     watch->looked = now;
     while (watch->count > 0) {
@@ -70,7 +70,7 @@ static bool look(void *context) {
     const struct comm_request *waits = current(watch);
     if (!waits)
         return false;
-    // All that wait leave their records before the first of them gives up and reads them.
+    // All waiting ranks leave their records before the first of them gives up and reads them.
     if (watch->waited > 0.75 * world->deadline_seconds && !watch->has_left) {
         hang_leave(waits);
         watch->has_left = true;
@@ -95,7 +95,7 @@ void watch_free(struct watch *watch) {
     free(watch);
 }
 
-// The device's own queue bounds how far the host can be ahead of it, so this ends soon.
+// The device's own queue limits how far the host can be ahead of it, so this ends soon.
 static void grow(struct watch *watch) {
     struct watched *ring = memory_alloc(sizeof *ring * 2 * (size_t)watch->capacity);
     for (int64_t i = 0; i < watch->count; i++)
@@ -141,8 +141,8 @@ void watch_leave(struct watch *watch) {
     watch_unlock(watch);
 }
 
-// What was begun after the device was told to wait for the oldest stands behind that; in the group of the oldest, so
-// does all that was begun after it.
+// What was begun after the device was told to wait for the oldest one comes after that; in the group of the oldest one,
+// so does everything begun after it.
 int64_t watch_begun(const struct watch *watch, const struct group *group) {
     int64_t begun = group->collectives;
     for (int64_t i = 1; watch && i < watch->count; i++) {

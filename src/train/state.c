@@ -11,11 +11,11 @@
 
 enum { MOMENTS = 3 };
 
-// What several stages of a pipeline hold, all of them load and one saves.
+// A parameter that several stages of a pipeline hold is loaded by all of them and saved by one.
 enum list_use { TO_SAVE, TO_LOAD };
 
-// What this rank's optimizer has of a parameter, in one of its buffers: all of its slice, or the pieces of it that a
-// divided optimizer holds, which lie one behind another.
+// What this rank's optimizer holds of a parameter, in one of its buffers: its whole slice, or those pieces of it that a
+// divided optimizer holds, one after the other.
 static struct checkpoint_tensor moment_of(const struct adam *adam, const struct param *param, struct tensor buffer) {
     if (adam->pieces.parts == 1)
         return (struct checkpoint_tensor){.tensor = param_in(param, buffer), .shard = &param->shard};
@@ -29,8 +29,7 @@ static struct checkpoint_tensor moment_of(const struct adam *adam, const struct 
                                       .offset = param->offset};
 }
 
-// The optimizer's list: for every parameter m, v and, if there are masters, its master copy. Names are owned by the
-// list.
+// The optimizer's list: m, v and, if there are masters, the master copy of every parameter. The list owns the names.
 static struct checkpoint_tensor *list_optimizer(const struct step *step, enum list_use use, struct tensor masters,
                                                 size_t *count) {
     const struct adam *adam = &step->adam;
@@ -93,7 +92,7 @@ static void add_file(struct checkpoint_file_list *files, const struct config *co
     free(before);
 }
 
-// With a job the files are written in the background.
+// With a job, the files are written in the background.
 static int save(struct step *step, const struct progress_state *progress, struct checkpoint_job **job) {
     const struct config *config = step->config;
     step_settle(step);
@@ -294,15 +293,16 @@ static int load_foreign(struct step *step, const char *path, const struct checkp
     return status;
 }
 
-// If there are master weights, they are what is loaded, whatever the checkpoint's dtype, and the parameters are
-// rounded from them.
+// If there are master weights, they are loaded, whatever the checkpoint's dtype, and the parameters are rounded from
+// them.
 static int load_weights(struct step *step, const char *path) {
     size_t count;
     struct checkpoint_tensor *list = list_model(step, TO_LOAD, &count);
     struct tensor target = step_weights_target(step);
     for (int i = 0; i < step->params.count; i++)
         list[i].tensor = param_in(step->params.items[i], target);
-    // A stage of a pipeline has some of the layers; whether the checkpoint is of this model, the flags have told.
+    // A stage of a pipeline has some of the layers only; comparing the flags has shown that the checkpoint is of this
+    // model.
     bool is_stage = step->mesh.length[AXIS_PIPELINE] > 1;
     int status = 0;
     if (model_source_is_foreign(path))
@@ -343,7 +343,7 @@ int state_load(struct step *step, const char *path, bool with_optimizer, struct 
         progress->iteration = state.iteration;
         progress->consumed_train_samples = state.consumed_train_samples;
         progress->consumed_valid_samples = state.consumed_valid_samples;
-        // Without the optimizer the schedule starts anew, as in Megatron.
+        // Without the optimizer the schedule starts again, as in Megatron.
         progress->schedule_samples = with_optimizer ? state.schedule_samples : 0;
         progress->flops_so_far = state.flops_so_far;
     }
@@ -366,7 +366,7 @@ int state_match_schedule(struct config *config, const char *path) {
     TRY(check_optimizer(path));
     TRY(checkpoint_load_state(path, &state));
     int status = parse_config(&object, &state, path);
-    // Of another model nothing else is worth comparing.
+    // If it is another model, nothing else is worth comparing.
     if (status == 0 && object)
         status = config_check_json(config, object, path);
     if (status == 0 && object)
@@ -378,7 +378,8 @@ int state_match_schedule(struct config *config, const char *path) {
     return status;
 }
 
-// A checkpoint's own copies of the tokenizer's files go before the paths it remembers, which may be another machine's.
+// The checkpoint's own copies of the tokenizer's files come before the paths it remembers, which may be of another
+// machine.
 static int use_own_files(struct config *config, const struct checkpoint_file_list *files) {
     static const char *const roles[] = {"vocab-file", "merge-file", "tokenizer-model"};
     struct flag_table table = config_flag_table(0);
