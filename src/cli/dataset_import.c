@@ -66,7 +66,7 @@ static const struct flag rows[] = {
      .initial = "2",
      .minimum = 0,
      .maximum = INT32_MAX,
-     .help = "the id of </s>, which ends every line"},
+     .help = "the id that ends every line: fairseq's </s>; of --text the tokenizer's end of a document unless given"},
     {.name = "--workers",
      .type = FLAG_INT,
      .offset = OFFSET(workers),
@@ -173,13 +173,26 @@ static void print_plain(const struct options *options, const struct dictionary *
         printf("no dictionary was found beside the input: ids up to %" PRId32 " were seen\n", summary->largest_id);
 }
 
+// fairseq's 2 is an ordinary token of other vocabularies: of GPT-2's it is #.
+static int choose_end(const struct options *options, const struct tokenizer *tokenizer, struct import_options *work) {
+    if (flag_is_given(&options->given, "--eos-id"))
+        return 0;
+    work->eos = tokenizer_eod(tokenizer);
+    if (work->eos < 0)
+        return error_set_code(EXIT_CODE_USAGE,
+                              "this tokenizer has no token that ends a text; give its id with --eos-id");
+    return 0;
+}
+
 static int import_lines(const struct options *options, struct import_options *work, struct import_summary *summary) {
     struct import_text text = {.threads = options->workers ? (int)options->workers : pool_available_processors()};
     struct tokenizer *tokenizer;
     TRY(tokenizer_open_from_flags(&tokenizer, &options->tokenizer));
     text.tokenizer = tokenizer;
     work->vocab_size = tokenizer_vocab_size(tokenizer);
-    int status = inputs_expand(&text.files, &options->text);
+    int status = choose_end(options, tokenizer, work);
+    if (status == 0)
+        status = inputs_expand(&text.files, &options->text);
     if (status == 0)
         status = import_text(&text, work, summary);
     string_list_free(&text.files);

@@ -160,9 +160,14 @@ static int add_line(struct text_batch *batch, struct text_worker *worker) {
 // What can be done about a line that ends the run.
 static void add_remedy(void) {
     char *problem = memory_string(error_message());
-    bool is_encoding = strstr(problem, "not UTF-8") != NULL;
-    bad_data("%s; mend it, or pass bad lines over with --skip-bad-lines%s", problem,
-             is_encoding ? ", or have such bytes replaced by U+FFFD with --invalid-utf8 replace" : "");
+    const char *more = "";
+    if (strstr(problem, "not UTF-8"))
+        more = ", or have such bytes replaced by U+FFFD with --invalid-utf8 replace";
+    else if (strstr(problem, ": no object;"))
+        more = "; of plain text, `jq -Rsc '{text: .}' FILE` makes one document, and `bevatron dataset import --text "
+               "FILE` a "
+               "sequence of each line";
+    bad_data("%s; mend it, or pass bad lines over with --skip-bad-lines%s", problem, more);
     free(problem);
 }
 

@@ -42,6 +42,14 @@ cp $golden/mmap_u16.idx "$work/alone/cut.idx"
 expect 215 "cut.idx" "$BEVATRON" dataset import "$work/alone/cut" --output-prefix "$work/d"
 expect 2 "--output-prefix" "$BEVATRON" dataset import $golden/mmap_u16
 expect 2 "nothing to import" "$BEVATRON" dataset import --output-prefix "$work/d"
+# Text ends with what ends one in the tokenizer's vocabulary, whatever fairseq's id means there.
+printf 'one\n\ntwo\n' >"$work/text"
+bpe=(--vocab-file tests/golden/bpe/vocab.json --merge-file tests/golden/bpe/merges.txt)
+expect 0 "2 documents" "$BEVATRON" dataset import --text "$work/text" --output-prefix "$work/gpt" "${bpe[@]}"
+"$BEVATRON" dataset peek "$work/gpt" >"$work/ids"
+grep -q ' 599 599$' "$work/ids" && grep -q ' 599$' "$work/ids" && ! grep -q ' 2$' "$work/ids" && pass || fail "the end of lines in GPT-2's vocabulary"
+expect 0 "2 documents" "$BEVATRON" dataset import --text "$work/text" --output-prefix "$work/gpt" "${bpe[@]}" --eos-id 7
+"$BEVATRON" dataset peek "$work/gpt" | grep -q ' 7 7$' && pass || fail "the end of lines that was asked for"
 for file in "$work"/d*; do
     [ -e "$file" ] && fail "$file was left behind"
 done

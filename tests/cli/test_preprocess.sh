@@ -88,6 +88,8 @@ expect 215 "longer than 10 bytes" "$BEVATRON" preprocess --input "$work/in.jsonl
     "${null[@]}"
 : >"$work/empty.jsonl"
 expect 215 "no documents" "$BEVATRON" preprocess --input "$work/empty.jsonl" --output-prefix "$work/x" "${null[@]}"
+printf 'Once upon a time\nthere was plain text.\n' >"$work/plain.txt"
+expect 215 "of plain text, " "$BEVATRON" preprocess --input "$work/plain.txt" --output-prefix "$work/x" "${null[@]}"
 expect 0 "new/folder/y" "$BEVATRON" preprocess --input "$work/in.jsonl" --output-prefix "$work/new/folder/y" "${null[@]}"
 expect 1 "cannot create the folder" "$BEVATRON" preprocess --input "$work/in.jsonl" --output-prefix "$work/in.jsonl/x" "${null[@]}"
 expect 1 "is a folder without files" "$BEVATRON" preprocess --input "$work/parts" --output-prefix "$work/x" "${null[@]}"
