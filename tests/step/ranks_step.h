@@ -97,6 +97,23 @@ static inline int rank_step_next(void *context, struct step_input *input) {
     return 0;
 }
 
+// The same with what the model's family needs in addition: lengths, labels of pairs, a decoder's tokens.
+static inline int rank_step_next_of_family(void *context, struct step_input *input) {
+    static const int32_t lengths[2] = {13, 16}, pairs[2] = {1, 0};
+    const struct rank_step *r = context;
+    TRY(rank_step_next(context, input));
+    enum config_form form = config_form(&r->config);
+    if (form != CONFIG_GPT)
+        input->lengths = lengths;
+    if (form == CONFIG_BERT)
+        input->pair_labels = pairs;
+    if (form == CONFIG_T5) {
+        input->S = r->config.decoder_seq_length;
+        input->decoder_tokens = r->labels;
+    }
+    return 0;
+}
+
 static inline struct step_result rank_step_train(struct rank_step *r, int64_t micro_batches) {
     struct step_source source = {.next = rank_step_next, .context = r, .count = micro_batches};
     EXPECT_OK(step_train(r->step, &source, 1e-3, 0.01));
@@ -114,16 +131,19 @@ static inline int ranks_test_main(struct ranks *ranks, const struct test_case *c
     return status;
 }
 
-// A number that tells weights apart, by all their bytes.
-static inline uint64_t sum_weights(const struct step *step) {
-    size_t bytes = tensor_bytes(step->values);
-    unsigned char *values = memory_alloc(bytes);
+// A number that tells tensors apart by all their bytes.
+static inline uint64_t sum_bytes(const struct step *step, struct tensor t) {
+    unsigned char *bytes = memory_alloc(tensor_bytes(t));
     uint64_t sum = 0;
-    device_copy_out(step->device, values, step->values);
-    for (size_t i = 0; i < bytes; i++)
-        sum = sum * 31 + values[i];
-    free(values);
+    device_copy_out(step->device, bytes, t);
+    for (size_t i = 0; i < tensor_bytes(t); i++)
+        sum = sum * 31 + bytes[i];
+    free(bytes);
     return sum;
+}
+
+static inline uint64_t sum_weights(const struct step *step) {
+    return sum_bytes(step, step->values);
 }
 
 #endif

@@ -11,34 +11,8 @@ struct course {
     struct step_memory memory;
 };
 
-static uint64_t sum_bytes(const struct step *step, struct tensor t) {
-    unsigned char *bytes = memory_alloc(tensor_bytes(t));
-    uint64_t sum = 0;
-    device_copy_out(step->device, bytes, t);
-    for (size_t i = 0; i < tensor_bytes(t); i++)
-        sum = sum * 31 + bytes[i];
-    free(bytes);
-    return sum;
-}
-
-static int next_input(void *context, struct step_input *input) {
-    static const int32_t lengths[2] = {13, 16}, pairs[2] = {1, 0};
-    const struct rank_step *r = context;
-    TRY(rank_step_next(context, input));
-    enum config_form form = config_form(&r->config);
-    if (form != CONFIG_GPT)
-        input->lengths = lengths;
-    if (form == CONFIG_BERT)
-        input->pair_labels = pairs;
-    if (form == CONFIG_T5) {
-        input->S = r->config.decoder_seq_length;
-        input->decoder_tokens = r->labels;
-    }
-    return 0;
-}
-
 static void run_steps(struct rank_step *r, struct course *course) {
-    struct step_source source = {.next = next_input, .context = r, .count = 1};
+    struct step_source source = {.next = rank_step_next_of_family, .context = r, .count = 1};
     for (int i = 0; i < STEPS; i++) {
         if (i == 3)
             r->config.micro_batch_size = 1;

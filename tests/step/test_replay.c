@@ -21,23 +21,6 @@ struct changes {
     int32_t shorter_from;  // from this step on micro-batches have half the sequences; 0: never
 };
 
-// What the other families' micro-batches have besides.
-static int next_input(void *context, struct step_input *input) {
-    static const int32_t lengths[2] = {13, 16}, pairs[2] = {1, 0};
-    const struct rank_step *r = context;
-    TRY(rank_step_next(context, input));
-    enum config_form form = config_form(&r->config);
-    if (form != CONFIG_GPT)
-        input->lengths = lengths;
-    if (form == CONFIG_BERT)
-        input->pair_labels = pairs;
-    if (form == CONFIG_T5) {
-        input->S = r->config.decoder_seq_length;
-        input->decoder_tokens = r->labels;
-    }
-    return 0;
-}
-
 static struct course run(const char *flags, const struct changes *changes, bool replays) {
     struct ranks ranks = {.place = {.rank = 0, .size = 1, .local_rank = 0, .local_size = 1}};
     struct rank_step r;
@@ -53,7 +36,8 @@ static struct course run(const char *flags, const struct changes *changes, bool 
     for (int i = 0; i < STEPS; i++) {
         if (changes->shorter_from > 0 && i == changes->shorter_from)
             r.config.micro_batch_size = 1;
-        struct step_source source = {.next = next_input, .context = &r, .count = changes->micro_batches[i]};
+        struct step_source source = {
+            .next = rank_step_next_of_family, .context = &r, .count = changes->micro_batches[i]};
         course.called = tape.called;
         EXPECT_OK(step_train(r.step, &source, 1e-3 * (i + 1), 0.01));
         course.called = tape.called - course.called;
