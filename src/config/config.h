@@ -365,7 +365,7 @@ void config_schedule_to_json(const struct config *config, struct json_writer *wr
 // not.
 int config_match_schedule(struct config *config, const struct json *object, const char *name);
 // Appends what else such a run does otherwise than the configuration in `json` (the text of a config.json) says:
-// "--seed is 1234 there and 99 here, …". Nothing where samples and updates are the same.
+// "--seed is 1234 there and 99 here, …". Nothing if samples and updates are the same.
 void config_list_changes(const struct config *config, const char *json, struct buffer *out);
 
 #endif

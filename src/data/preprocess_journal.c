@@ -217,7 +217,7 @@ static int report_difference(const struct journal *journal, const char *old, con
                           now_length < SHOWN ? (int)now_length : SHOWN, now);
 }
 
-// A begun run, if there is one: its phase and state, or an error where it is not the one that is asked for.
+// A begun run, if there is one: its phase and state, or an error if it is not the one that is asked for.
 static int find_begun(struct journal *journal, const char *settings, enum journal_phase *phase,
                       struct preprocess_state *state) {
     char *journal_path = file_join(journal->folder, "journal"), *settings_path = file_join(journal->folder, "settings");

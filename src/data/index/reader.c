@@ -105,7 +105,7 @@ static int check(struct index_reader *r) {
 }
 
 // The name of a dataset beside the wrong one: what people forget is _text_document, or that the ending is left out.
-// NULL where there is none; to be freed.
+// NULL if there is none; to be freed.
 static char *find_near(const char *prefix) {
     size_t length = strlen(prefix);
     if (length > 4 && (strcmp(prefix + length - 4, ".bin") == 0 || strcmp(prefix + length - 4, ".idx") == 0) &&

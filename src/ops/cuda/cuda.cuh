@@ -501,7 +501,7 @@ static __device__ __forceinline__ void dropout_factors(float factor[4], struct c
     factor[3] = word.w >= dropout.threshold ? dropout.scale : 0.0f;
 }
 
-// x[i] through the dropout of (row, column + i); does nothing where the dropout is off.
+// x[i] through the dropout of (row, column + i); does nothing if the dropout is off.
 static __device__ __forceinline__ void dropout_apply(float x[4], struct cuda_dropout dropout, int64_t row,
                                                      int64_t column) {
     if (!dropout.is_on)

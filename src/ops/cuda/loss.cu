@@ -146,7 +146,7 @@ static __device__ __forceinline__ void fetch_logits(T *kept, const loss_args<T> 
 
 static const float LOG2_E = 1.44269504089f;
 
-// 2^x, off by some 1e-7 of it; 0 where that is below the normal numbers.
+// 2^x, off by some 1e-7 of it; 0 if that is below the normal numbers.
 static __device__ __forceinline__ float power_of_two(float x) {
     float y;
     asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));

@@ -204,7 +204,7 @@ static int64_t launch_queued(struct cuda_device *cuda, const backward_args<T> &a
     return blocks;
 }
 
-// Returns the number of blocks, which is that of partial sums; 0 where the row has to be read from global memory. Each
+// Returns the number of blocks, which is that of partial sums; 0 if the row has to be read from global memory. Each
 // line is what was fastest on an H200 for such rows, of the threads, blocks, rows and stages that have room.
 template <typename T>
 static int64_t norm_backward_queued(struct cuda_device *cuda, const backward_args<T> &args, int quantities) {

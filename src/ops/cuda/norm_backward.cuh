@@ -73,7 +73,7 @@ template <int V> static __device__ __forceinline__ void row_sums(float value[V],
         value[i] = __shfl_sync(0xFFFFFFFFu, sum, i * SHARE);
 }
 
-// Mean and rstd of a row; 0 where there is none.
+// Mean and rstd of a row; 0 if there is none.
 template <typename T> static __device__ __forceinline__ float2 stats_of(const backward_args<T> &args, int64_t row) {
     bool is_row = row < args.rows;
     return make_float2(is_row && !args.is_rms ? args.mean[row] : 0.0f, is_row ? args.rstd[row] : 0.0f);

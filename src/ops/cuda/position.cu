@@ -50,7 +50,7 @@ template <typename T> struct rope_part {
     int pair;
 };
 
-// Sends for the part with this number; nothing where there is none.
+// Sends for the part with this number; nothing if there is none.
 template <typename T>
 static __device__ __forceinline__ void rope_fetch(rope_part<T> *part, const struct rope_args &args, T *x, int number) {
     int groups = args.pairs / 8, head = number / groups;
