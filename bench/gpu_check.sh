@@ -6,7 +6,8 @@
 # Unicode tables and MPI are left out where they are missing. Nothing is installed. Exits 0 where everything passed.
 # GPU_CHECK_ARCHS is the list of architectures to compile for (90 by default, which saves half the compile time);
 # GPU_CHECK_MEMCHECK=0 leaves compute-sanitizer out, GPU_CHECK_TESTS=0 the plain runs of the tests before it;
-# GPU_CHECK_SECONDS is how long one of its pieces may take, GPU_CHECK_LOGS a folder that keeps what they say.
+# GPU_CHECK_SECONDS is how long one of its pieces may take, GPU_CHECK_TOOLS which of its tools are run (racecheck memcheck
+# initcheck), GPU_CHECK_LOGS a folder that keeps what they say.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 build=${1:-build/gpu}
@@ -62,9 +63,10 @@ piece() {
     return "$code"
 }
 
-# pieces TOOL PROGRAM N: adds its pieces to the list of all_pieces.
+# pieces TOOL PROGRAM N: adds its pieces to the list of all_pieces, where the tool is wanted.
 pieces() {
     local k
+    [[ " $tools " == *" $1 "* ]] || return 0
     for ((k = 1; k <= $3; k++)); do
         list+=("$1 $2 $k/$3")
     done
@@ -86,7 +88,7 @@ all_pieces() {
         grep -q '^0 ' "$logs/$tool-$program-${part%/*}.done" 2>/dev/null || failed=$((failed + 1))
     done
     for program in test_ops_cuda test_ops_cuda_compare; do
-        for tool in racecheck memcheck initcheck; do
+        for tool in $tools; do
             tests=$(($(sed -n 's/^[0-9]* //p' "$logs/$tool-$program"-*.done | grep . | paste -sd+ -)))
             echo "$tool of $program: $tests tests of ${count[$program]}"
             [ "$tests" = "${count[$program]}" ] || failed=$((failed + 1))
@@ -135,6 +137,7 @@ if [ "${GPU_CHECK_MEMCHECK:-1}" = 1 ]; then
         logs=${GPU_CHECK_LOGS:-$(mktemp -d)}
         mkdir -p "$logs"
         limit=${GPU_CHECK_SECONDS:-180}
+        tools=${GPU_CHECK_TOOLS:-racecheck memcheck initcheck}
         exclude=--kernel-regex-exclude  # its name up to CUDA 12
         compute-sanitizer --help 2>/dev/null | grep -q -- --kernel-name-exclude && exclude=--kernel-name-exclude
         declare -A count
