@@ -11,6 +11,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <unistd.h>
 
 // Offset behind the last newline of the first `size` bytes, found in blocks from the end.
@@ -45,6 +46,18 @@ static int repair(struct metrics_file *file) {
     return 0;
 }
 
+// A job that was submitted twice is noticed by its log: the lock goes with the process that holds it. File systems
+// without locks notice nothing.
+static bool is_in_use(const struct metrics_file *file) {
+    if (flock(file->descriptor, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK)
+        return false;
+    log_warn(
+        "another process writes to %s: is a second run going into the same folder? Their lines and checkpoints mix; "
+        "stop one of them, or give it another --save",
+        file->path);
+    return true;
+}
+
 int metrics_file_open(struct metrics_file *file, const char *path) {
     *file = (struct metrics_file){.descriptor = -1, .path = memory_string(path)};
     char *parent = file_parent(path);
@@ -52,9 +65,11 @@ int metrics_file_open(struct metrics_file *file, const char *path) {
     free(parent);
     if (result == 0) {
         file->descriptor = open(path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
-        result = file->descriptor < 0 ? error_set("cannot open %s for writing: %s; name another with --metrics-file",
-                                                  path, strerror(errno))
-                                      : repair(file);
+        if (file->descriptor < 0)
+            result =
+                error_set("cannot open %s for writing: %s; name another with --metrics-file", path, strerror(errno));
+        else if (!is_in_use(file))
+            result = repair(file);
     }
     if (result < 0)
         metrics_file_close(file);

@@ -1,4 +1,5 @@
 // metrics.jsonl: what is written reads back as curves, through kills, resumptions, garbage and full disks.
+#include "../base/capture.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "base/log.h"
@@ -189,5 +190,31 @@ TEST(full_disk) {
     EXPECT_ERROR(metrics_file_open(&file, "/tmp"), "--metrics-file");
 }
 
+static void open_a_second_time(void) {
+    struct metrics_file second;
+    (void)metrics_file_open(&second, path);
+}
+
+// Two runs in one folder: the second says so, and does not take a line that the first is writing for a torn one.
+TEST(two_runs) {
+    static struct capture capture;
+    begin();
+    struct metrics_file first;
+    EXPECT_OK(metrics_file_open(&first, path));
+    append_text("{\"kind\":");
+    log_set_level(LOG_INFO);
+    capture_run(&capture, open_a_second_time);
+    EXPECT(strstr(capture.text, "another process writes to") != NULL);
+    uint64_t size = 0;
+    EXPECT_OK(file_size(path, &size));
+    EXPECT_INT(size, 8);
+    metrics_file_close(&first);
+    capture_run(&capture, open_a_second_time);
+    EXPECT(strstr(capture.text, "another process") == NULL);
+    EXPECT_OK(file_size(path, &size));
+    EXPECT_INT(size, 0);
+    end();
+}
+
 TEST_MAIN(TEST_CASE(lines), TEST_CASE(torn_line_is_cut_off), TEST_CASE(resumed_run_overwrites),
-          TEST_CASE(garbage_is_passed_over), TEST_CASE(full_disk))
+          TEST_CASE(garbage_is_passed_over), TEST_CASE(full_disk), TEST_CASE(two_runs))
