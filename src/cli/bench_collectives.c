@@ -104,12 +104,15 @@ static void run_once(const struct trial *trial) {
         // message only ends with its receipt, so not all may send first.
         struct tensor received = tensor_rows(trial->part, 0, trial->count);
         struct comm_request receive = {0};
-        if (rank % 2)
+        if (rank % 2) {
             receive = comm_receive_start(group, received, rank - 1, "bench");
+            comm_wait(&receive);
+        }
         request = comm_send_start(group, whole, (rank + 1) % size, "bench");
-        if (rank % 2 == 0)
+        if (rank % 2 == 0) {
             receive = comm_receive_start(group, received, (rank + size - 1) % size, "bench");
-        comm_wait(&receive);
+            comm_wait(&receive);
+        }
     }
     }
     comm_wait(&request);

@@ -106,6 +106,10 @@ int session_open(struct session *session, const struct config *config) {
                                      .algorithm_cache = algorithm_cache,
                                      .allows_tf32 = config->tf32,
                                      .is_deterministic = config->deterministic_mode};
+    // Streams that share one of the GPU's queues wait for each other, and a rank has more of them than the 8 queues it
+    // gets by default: two for itself, some for each of its groups. Scripts for Megatron ask for 1, a trap here.
+    if (session->place.size > 1)
+        setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 1);
     int status = device_open(&session->device, &options);
     free(algorithm_cache);
     TRY(status);

@@ -289,7 +289,12 @@ static bool leave_to_device(struct comm_request *request) {
     if (!request->collective->order)
         return false;
     struct world *world = request->group->world;
+    // A receive may only be queued now, and connect ranks.
+    if (request->peer >= 0)
+        watch_enter(world->watch, request);
     bool is_recorded = !request->collective->order(request->group, request->handle);
+    if (request->peer >= 0)
+        watch_leave(world->watch);
     if (is_recorded) {
         watch_lock(world->watch);
         record_end(&world->record, request->number, request->started);

@@ -39,6 +39,11 @@ struct nccl_world {
 
 struct nccl_request {
     cudaEvent_t passed;  // recorded after the collective
+    // Of a receive that is not queued yet: its message, from whom, and the event from which on its memory is free.
+    struct tensor awaited;
+    int from;
+    bool is_put_off;
+    cudaEvent_t is_free;  // NULL: never needed so far
     struct nccl_request *next;
 };
 
@@ -144,6 +149,8 @@ static void nccl_world_free(struct world *world) {
     for (struct nccl_request *next; w->spare; w->spare = next) {
         next = w->spare->next;
         CHECK_STREAM(cudaEventDestroy(w->spare->passed));
+        if (w->spare->is_free)
+            CHECK_STREAM(cudaEventDestroy(w->spare->is_free));
         free(w->spare);
     }
     if (w->host)
@@ -253,10 +260,28 @@ static void *nccl_send(struct group *group, const struct tensor *x, int to) {
     return queued(group);
 }
 
+// A receive that runs keeps a part of the GPU until the message comes. Meanwhile a host that has to load a kernel, or a
+// queue of the GPU's that several streams share, may wait for it, and so hold up the very work that the sender needs
+// from this rank. So a receive is queued where it is waited for: by then, all that the message can depend on has been
+// queued. It may begin as soon as its memory is free, as known here; the host is ahead of the GPU, so it begins early.
 static void *nccl_receive(struct group *group, const struct tensor *x, int from) {
-    CHECK_NCCL(ncclRecv(x->data, (size_t)tensor_count(*x), type_of(x->dtype), from, ((struct nccl_group *)group)->comm,
-                        begin(group)));
-    return queued(group);
+    struct nccl_request *request = request_new((struct nccl_world *)group->world);
+    if (!request->is_free)
+        request->is_free = new_event();
+    CHECK_STREAM(cudaEventRecord(request->is_free, compute_stream(group)));
+    request->awaited = *x;
+    request->from = from;
+    request->is_put_off = true;
+    return request;
+}
+
+static void receive_now(const struct group *group, struct nccl_request *request) {
+    const struct nccl_group *g = (const struct nccl_group *)group;
+    const struct tensor *x = &request->awaited;
+    CHECK_STREAM(cudaStreamWaitEvent(g->stream, request->is_free, 0));
+    CHECK_NCCL(ncclRecv(x->data, (size_t)tensor_count(*x), type_of(x->dtype), request->from, g->comm, g->stream));
+    CHECK_STREAM(cudaEventRecord(request->passed, g->stream));
+    request->is_put_off = false;
 }
 
 static struct group *nccl_host_group(struct group *group) {
@@ -274,6 +299,8 @@ static bool nccl_order(struct group *group, void *handle) {
     struct nccl_world *w = (struct nccl_world *)group->world;
     struct nccl_request *request = handle;
     enum cudaStreamCaptureStatus status;
+    if (request->is_put_off)
+        receive_now(group, request);
     CHECK_STREAM(cudaStreamWaitEvent(compute_stream(group), request->passed, 0));
     CHECK_STREAM(cudaStreamIsCapturing(compute_stream(group), &status));
     if (status == cudaStreamCaptureStatusNone)
