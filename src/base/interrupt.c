@@ -15,6 +15,8 @@ static void remember(int number) {
 
 void interrupt_watch(void) {
     static const int numbers[] = {SIGINT, SIGTERM, SIGHUP, SIGUSR1};
+    sigset_t heard;
+    sigemptyset(&heard);
     for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
         struct sigaction action;
         if (sigaction(numbers[i], NULL, &action) == 0 && action.sa_handler == SIG_IGN)
@@ -23,7 +25,10 @@ void interrupt_watch(void) {
         action.sa_handler = remember;
         action.sa_flags = SA_RESTART | (numbers[i] == SIGUSR1 ? 0 : (int)SA_RESETHAND);
         sigaction(numbers[i], &action, NULL);
+        sigaddset(&heard, numbers[i]);
     }
+    // Whoever started this process may have held them back until now.
+    pthread_sigmask(SIG_UNBLOCK, &heard, NULL);
 }
 
 void interrupt_defer(void) {

@@ -10,6 +10,7 @@
 
 // From now on SIGINT, SIGTERM, SIGHUP and SIGUSR1 set the flag, except those that the process was started to ignore
 // (nohup).
+// Those that were blocked at the start are not from here on.
 void interrupt_watch(void);
 // 0, or -1 with a message and EXIT_CODE_STOPPED if one of them has arrived.
 int interrupt_check(void);

@@ -63,25 +63,17 @@ static void pass_on(int number) {
 
 static const int passed_signals[] = {SIGTERM, SIGINT, SIGUSR1};
 
-// Between the look at `passed_on` and a child that signals can be passed on to, they wait; not in the child, which has
-// the mask of before. 0 in *child if one had come already.
+// Between the look at `passed_on` and a child that signals can be passed on to, they wait, and in the child until it
+// knows what to do with them (interrupt_watch, ranks_start). 0 in *child if one had come already.
 static int spawn(char *const *words, pid_t *child) {
     sigset_t waiting, before;
     sigemptyset(&waiting);
     for (size_t i = 0; i < sizeof passed_signals / sizeof passed_signals[0]; i++)
         sigaddset(&waiting, passed_signals[i]);
     sigprocmask(SIG_BLOCK, &waiting, &before);
-    posix_spawnattr_t attributes;
-    int status = posix_spawnattr_init(&attributes);
-    if (status == 0) {
-        posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK);
-        posix_spawnattr_setsigmask(&attributes, &before);
-        *child = 0;
-        if (!passed_on)
-            status = posix_spawn(child, "/proc/self/exe", NULL, &attributes, words, environ);
-        child_now = status == 0 ? (sig_atomic_t)*child : 0;
-        posix_spawnattr_destroy(&attributes);
-    }
+    *child = 0;
+    int status = passed_on ? 0 : posix_spawn(child, "/proc/self/exe", NULL, NULL, words, environ);
+    child_now = status == 0 ? (sig_atomic_t)*child : 0;
     sigprocmask(SIG_SETMASK, &before, NULL);
     return status == 0 ? 0 : error_set("cannot start this program again: %s", strerror(status));
 }

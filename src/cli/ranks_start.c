@@ -180,7 +180,7 @@ static int run_mpirun(const struct command_line *line, int nproc, int *exit_code
     fflush(NULL);
     pid_t child = fork();
     if (child == 0) {
-        sigprocmask(SIG_SETMASK, &before, NULL);
+        sigprocmask(SIG_UNBLOCK, &signals, NULL);
         setpgid(0, 0);
         prctl(PR_SET_PDEATHSIG, SIGTERM);
         exec_mpirun(line, nproc);
@@ -261,8 +261,14 @@ static int fork_ranks(const struct ranks *ranks, int nproc, const struct command
     const char **command = memory_alloc(sizeof *command * (size_t)(line->argc + 3));
     command[append_words(command, path, line)] = NULL;
     struct sigaction action = {.sa_handler = note_signal};
-    for (int i = 0; i < PASSED_SIGNALS; i++)
+    sigset_t heard;
+    sigemptyset(&heard);
+    for (int i = 0; i < PASSED_SIGNALS; i++) {
         sigaction(passed_signals[i], &action, NULL);
+        sigaddset(&heard, passed_signals[i]);
+    }
+    // `launch local` has held them back until now.
+    sigprocmask(SIG_UNBLOCK, &heard, NULL);
     pid_t *children = memory_alloc(sizeof *children * (size_t)nproc);
     fflush(NULL);
     int status = 0;

@@ -63,17 +63,20 @@ stop TERM "number of parameters" env SLOW_READS=safetensors SLOW_SECONDS=20 LD_P
 [ "$code" = 143 ] && pass || fail "exit code $code instead of 143 without --save"
 grep -qi "damaged\|falling back" "$work/out" && fail "a proof that was cut short is called damage" || pass
 
-# At any time between the start of the launcher and the first iterations.
-for delay in 0 0.05 0.1 0.2 0.3 0.4 0.6; do
+# At any time between the start of the launcher and the first iterations, with `launch local` before it or without.
+for case in "0 train" "0.05 train" "0.1 train" "0.2 train" "0.3 train" "0.4 train" "0.6 train" "0 launch local" \
+    "0.02 launch local" "0.05 launch local" "0.1 launch local" "0.2 launch local" "0.4 launch local"; do
+    read -r delay command <<<"$case"
     rm -rf "$work/run" "$work/cache"
-    "${train[@]}" --train-iters 1000000 --nproc 2 --save "$work/run" >"$work/out" 2>&1 &
+    # shellcheck disable=SC2086
+    "$BEVATRON" $command "${train[@]:2}" --train-iters 1000000 --nproc 2 --save "$work/run" >"$work/out" 2>&1 &
     launcher=$!
     until pgrep -P "$launcher" >/dev/null; do sleep 0.01; done
     sleep "$delay"
     kill -TERM "$launcher"
     wait "$launcher"
     code=$?
-    [ "$code" = 210 ] && pass || fail "exit code $code instead of 210 after SIGTERM $delay s after the start"
-    [ -z "$(find "$work/run" "$work/cache" -name '*.tmp.*' 2>/dev/null)" ] && pass || fail "leftovers after $delay s"
+    [ "$code" = 210 ] && pass || fail "exit code $code instead of 210 after SIGTERM to $command $delay s after the start"
+    [ -z "$(find "$work/run" "$work/cache" -name '*.tmp.*' 2>/dev/null)" ] && pass || fail "leftovers after $command, $delay s"
 done
 finish
