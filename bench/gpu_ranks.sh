@@ -24,6 +24,7 @@ models=(${GPU_RANKS_MODELS:-gpt llama})
 
 if [ -z "${CUDA_MPS_PIPE_DIRECTORY:-}" ] && command -v nvidia-cuda-mps-control >/dev/null; then
     export CUDA_MPS_PIPE_DIRECTORY=$work/mps CUDA_MPS_LOG_DIRECTORY=$work/mps
+    export CUDA_DEVICE_MAX_CONNECTIONS=16  # its clients share what there is
     mkdir -p "$work/mps"
     nvidia-cuda-mps-control -d && mps=yes
     # Where the daemon starts and serves nobody, as in some containers, it is of no use.

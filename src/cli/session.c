@@ -93,6 +93,14 @@ static char *find_algorithm_cache(void) {
     return path;
 }
 
+// Streams that share one of the GPU's queues wait for each other, and a rank has more of them than the 8 queues it gets
+// by default: two for itself, some for each of its groups. Scripts for Megatron ask for 1, a trap here.
+static void widen_queues(void) {
+    const char *given = environment("CUDA_DEVICE_MAX_CONNECTIONS");
+    if (!given || strtol(given, NULL, 10) < 8)
+        setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 1);
+}
+
 int session_open(struct session *session, const struct config *config) {
     const struct ranks *ranks = &session->ranks;
     struct world_meeting meeting = {
@@ -106,10 +114,8 @@ int session_open(struct session *session, const struct config *config) {
                                      .algorithm_cache = algorithm_cache,
                                      .allows_tf32 = config->tf32,
                                      .is_deterministic = config->deterministic_mode};
-    // Streams that share one of the GPU's queues wait for each other, and a rank has more of them than the 8 queues it
-    // gets by default: two for itself, some for each of its groups. Scripts for Megatron ask for 1, a trap here.
     if (session->place.size > 1)
-        setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 1);
+        widen_queues();
     int status = device_open(&session->device, &options);
     free(algorithm_cache);
     TRY(status);
