@@ -110,7 +110,6 @@ int session_open(struct session *session, const struct config *config) {
                                      .threads = choose_threads(config, &session->place),
                                      .cpu_kernels = config->cpu_kernels,
                                      .index = session->place.local_rank,
-                                     .local_size = session->place.local_size,
                                      .algorithm_cache = algorithm_cache,
                                      .allows_tf32 = config->tf32,
                                      .is_deterministic = config->deterministic_mode};

@@ -42,9 +42,10 @@ struct collective {
 
 enum { WORLD_MAX_GROUPS = 512 };
 
-// The name of a rank's machine, cut off if it is too long, in the form of host values.
+// The name of a rank's machine, cut off if it is too long, and the identity of its device, in the form of host values.
 struct host_name {
     int64_t words[8];
+    int64_t device[2];  // zeros if ranks may share it freely
 };
 
 struct world {

@@ -88,6 +88,9 @@ int group_rank(const struct group *group);
 int group_size(const struct group *group);
 // Whether that rank of the group is on the same machine as this one.
 bool group_is_neighbour(const struct group *group, int rank);
+// How many ranks of the group compute on this rank's device, itself included. Only devices that cannot be shared freely
+// are told apart. A group that is NULL is this rank alone.
+int group_device_sharers(const struct group *group);
 // How much this rank has passed to this group in collectives of this kind; tensors only.
 struct traffic group_traffic(const struct group *group, enum collective_kind kind);
 const struct record *world_record(const struct world *world);

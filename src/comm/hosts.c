@@ -31,7 +31,11 @@ void hosts_gather(struct world *world) {
     for (size_t i = 0; i < sizeof name; i++)
         name[i] = name[i] & 0x7f;
     memcpy(own->words, name, sizeof name);
-    int count = (size + 1) * (int)(sizeof own->words / sizeof own->words[0]);
+    if (world->device && world->device->ops->identity)
+        world->device->ops->identity(world->device, own->device);
+    for (int i = 0; i < 2; i++)
+        own->device[i] &= INT64_MAX;
+    int count = (size + 1) * (int)(sizeof *own / sizeof own->words[0]);
     void *handle = host->world->collective->host_max_i64(host, world->hosts[0].words, count);
     while (!host->world->collective->test(host, handle))
         sched_yield();
@@ -45,7 +49,17 @@ void hosts_gather(struct world *world) {
 bool group_is_neighbour(const struct group *group, int rank) {
     const struct host_name *hosts = group->world->hosts;
     const struct host_name *own = &hosts[group->ranks[group->rank]], *other = &hosts[group->ranks[rank]];
-    return memcmp(own, other, sizeof *own) == 0;
+    return memcmp(own->words, other->words, sizeof own->words) == 0;
+}
+
+int group_device_sharers(const struct group *group) {
+    const struct host_name *hosts = group ? group->world->hosts : NULL;
+    int count = 0;
+    for (int i = 0; hosts && i < group->size; i++) {
+        const struct host_name *own = &hosts[group->ranks[group->rank]], *other = &hosts[group->ranks[i]];
+        count += memcmp(own->device, other->device, sizeof own->device) == 0;
+    }
+    return count > 0 ? count : 1;
 }
 
 int64_t hosts_run(const struct world *world) {

@@ -11,8 +11,7 @@ struct device_options {
     // CPU: the kernels that matrix products may use, by name and separated by commas; NULL for the best on this
     // processor, "openblas" for none of our own. See docs/internals/ops.md.
     const char *cpu_kernels;
-    int index;       // GPU: which one, modulo the number of GPUs; ranks pass their place on the machine
-    int local_size;  // GPU: how many ranks the machine has; 0 counts as 1
+    int index;  // GPU: which one, modulo the number of GPUs; ranks pass their place on the machine
     // GPU: the file that remembers which algorithms were fastest, or NULL; see docs/internals/ops.md.
     const char *algorithm_cache;
     bool allows_tf32;       // GPU: fp32 products may round their inputs to 11 bits
@@ -28,8 +27,7 @@ int device_open_paper(struct device **device);
 
 void *device_alloc(struct device *device, size_t bytes);  // NULL after error_set
 void device_free(struct device *device, void *memory);
-// How many bytes this rank may count on having for itself: its part of what is free on a device with memory of its own.
-// 0 if the device shares the host's.
+// How many bytes are free on a device with memory of its own; 0 if it uses the host's.
 size_t device_room(struct device *device);
 void *device_host_alloc(struct device *device, size_t bytes);
 void device_host_free(struct device *device, void *memory);

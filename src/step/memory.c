@@ -96,17 +96,22 @@ static int measure(struct step *step) {
 }
 
 // What a pass could compute again is kept if that leaves a tenth of the device's memory free, which libraries take
-// later. The bits are the same. Who asks for any kind of recompute wants the memory instead.
+// later. The bits are the same. Who asks for any kind of recompute wants the memory instead. On paper both totals are
+// measured.
 static int measure_best(struct step *step) {
-    size_t room = step->mode == STEP_TRAIN && !step->config->recompute_granularity ? device_room(step->device) : 0;
-    if (room > 0) {
+    bool may_keep = step->mode == STEP_TRAIN && !step->config->recompute_granularity;
+    size_t room = device_room(step->device) / (size_t)group_device_sharers(step->mesh.all), kept = 0;
+    if (may_keep && (room > 0 || step->device->ops->is_paper)) {
         step->keeps_results = true;
         TRY(measure(step));
-        if (step->memory.total <= room - room / 10)
+        kept = step->memory.total;
+        if (kept <= room - room / 10)
             return 0;
         step->keeps_results = false;
     }
-    return measure(step);
+    TRY(measure(step));
+    step->memory.total_kept = kept;
+    return 0;
 }
 
 static int take(struct step *step, struct arena *arena, const char *name, size_t bytes) {

@@ -33,7 +33,7 @@ static bool can_record_talk(const struct step *step) {
 // Whether ranks that hold the same parameters communicate within this pass.
 static bool has_reduction(const struct step *step, const struct replay_pass *pass) {
     const struct reducer *reducer = &step->reducer;
-    return step->mesh.length[AXIS_DATA] > 1 &&
+    return group_size(step->mesh.replicas) > 1 &&
            ((pass->is_first && reducer->overlaps_gather) || (pass->is_last && reducer->overlaps_reduction));
 }
 

@@ -151,6 +151,7 @@ struct step_borrow {
 
 struct step_memory {
     size_t weights, gradients, optimizer, activations, scratch, total;
+    size_t total_kept;  // the total if results are kept that are computed again now; 0 if that was not measured
 };
 
 struct step {

@@ -146,6 +146,9 @@ static void append_report(const struct step *step, struct buffer *out) {
         buffer_printf(out, "of which rank 0 holds: %" PRId64 "\n", held_parameters(&step->params));
     buffer_append_string(out, "memory of a rank: ");
     append_memory(&step->memory, out);
+    if (step->memory.total_kept > step->memory.total)
+        buffer_printf(out, "a GPU with enough memory keeps what would be computed twice: %.2f GB\n",
+                      (double)step->memory.total_kept / 1e9);
 }
 
 // The stages of a pipeline hold different layers, and the first ones have more micro-batches in flight.

@@ -81,7 +81,6 @@ struct cuda_profile;
 struct cuda_device {
     struct device base;  // first: a struct device * is one of these
     int index;
-    int sharers;  // ranks that use this GPU, at most
     cudaStream_t streams[STREAM_COUNT];
     cublasLtHandle_t blas;
     void *blas_workspace;       // BLAS_WORKSPACE_BYTES, compute stream only

@@ -68,10 +68,10 @@ static void cuda_free(struct device *device, void *memory) {
 }
 
 static size_t cuda_room(struct device *device) {
-    struct cuda_device *cuda = cuda_use(device);
+    cuda_use(device);
     size_t available = 0, total = 0;
     CHECK_CUDA(cudaMemGetInfo(&available, &total));
-    return available / (size_t)cuda->sharers;
+    return available;
 }
 
 static void *cuda_host_alloc(struct device *device, size_t bytes) {
@@ -274,7 +274,6 @@ extern "C" int cuda_open(struct device **device, const struct device_options *op
     struct cuda_device *cuda = (struct cuda_device *)memory_alloc(sizeof *cuda);
     cuda->base.ops = &cuda_ops;
     cuda->index = index;
-    cuda->sharers = (int)divide_up(max(options->local_size, 1), cuda_count());
     cuda->allows_tf32 = options->allows_tf32;
     cuda->is_deterministic = options->is_deterministic;
     cuda->has_float8 = has_float8(index);

@@ -192,7 +192,9 @@ static int64_t launch_queued(struct cuda_device *cuda, const backward_args<T> &a
     enum { ROWS = sizeof(T) == 2 ? ROWS_OF_16 : 1, STAGES = STAGES_OF_16 + (ROWS < ROWS_OF_16) };
     unsigned threads = threads_of_row(args.columns, GROUPS), rows = max(1u, THREADS / threads);
     size_t bytes = (size_t)STAGES * ROWS * BACKWARD_TENSORS * GROUPS * threads * rows * sizeof(eight<T>);
-    if (bytes > MOST_QUEUE_BYTES)
+    int most = 0;
+    CHECK_CUDA(cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, cuda->index));
+    if (bytes + SUMS_BYTES > (size_t)min(most, (int)MOST_QUEUE_BYTES))
         return 0;
     int64_t blocks = min((int64_t)BLOCKS * PROCESSORS, SCRATCH_FLOATS / (QUANTITIES * args.columns));
     blocks = min(blocks, divide_up(args.rows, rows * ROWS));

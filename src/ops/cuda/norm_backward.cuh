@@ -5,10 +5,11 @@
 #include "ops/cuda/norm.cuh"
 
 enum {
-    PROCESSORS = 132,      // of an H100; a constant, so that sums are the same anywhere
-    BACKWARD_TENSORS = 3,  // dy, x, dresidual
-    QUANTITIES = 3,        // dgain, dbias, ddelta_bias
-    MOST_QUEUE_BYTES = 160 << 10,
+    PROCESSORS = 132,              // of an H100; a constant, so that sums are the same anywhere
+    BACKWARD_TENSORS = 3,          // dy, x, dresidual
+    QUANTITIES = 3,                // dgain, dbias, ddelta_bias
+    MOST_QUEUE_BYTES = 160 << 10,  // of shared memory; GPUs before and beside the data-center ones have less
+    SUMS_BYTES = 2 << 10,          // at least what a block shares besides its queue
 };
 
 template <typename T> struct backward_args {
