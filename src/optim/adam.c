@@ -43,34 +43,21 @@ static bool is_in_halves(const struct adam *adam) {
     return adam->master.data && adam->master.dtype == DTYPE_I16;
 }
 
-static struct tensor masters_room(const struct adam *adam, const struct adam_update *update) {
-    return is_in_halves(adam) ? tensor_rows(update->grads, 0, tensor_count(adam->master)) : adam->master;
-}
-
 struct tensor adam_open_masters(const struct adam *adam, const struct adam_update *update) {
-    struct tensor masters = masters_room(adam, update);
+    if (!is_in_halves(adam))
+        return adam->master;
+    struct tensor masters = tensor_rows(update->grads, 0, tensor_count(adam->master));
     struct piece run;
-    for (int64_t at = 0; is_in_halves(adam) && pieces_next(&adam->pieces, &at, adam->pieces.total, &run);)
+    for (int64_t at = 0; pieces_next(&adam->pieces, &at, adam->pieces.total, &run);)
         op_merge(update->device, &(struct op_merge){.x = tensor_rows(masters, run.local_offset, run.count),
                                                     .value = tensor_rows(update->values, run.flat_offset, run.count),
                                                     .rest = tensor_rows(adam->master, run.local_offset, run.count)});
     return masters;
 }
 
-static void split_run(const struct adam *adam, const struct adam_update *update, struct piece run, struct tensor x) {
-    op_split(update->device, &(struct op_split){.value = tensor_rows(update->values, run.flat_offset, run.count),
-                                                .rest = tensor_rows(adam->master, run.local_offset, run.count),
-                                                .x = x});
-}
-
-void adam_close_masters(const struct adam *adam, const struct adam_update *update, bool are_changed) {
-    if (!is_in_halves(adam))
-        return;
-    struct tensor masters = masters_room(adam, update);
-    struct piece run;
-    for (int64_t at = 0; are_changed && pieces_next(&adam->pieces, &at, adam->pieces.total, &run);)
-        split_run(adam, update, run, tensor_rows(masters, run.local_offset, run.count));
-    device_zero(update->device, update->grads);
+void adam_close_masters(const struct adam *adam, const struct adam_update *update) {
+    if (is_in_halves(adam))
+        device_zero(update->device, update->grads);
 }
 
 void adam_take_weights(const struct adam *adam, const struct adam_update *update) {
@@ -78,11 +65,14 @@ void adam_take_weights(const struct adam *adam, const struct adam_update *update
     op_copy(update->device, &(struct op_copy){.dst = update->values, .src = update->grads});
     for (int64_t at = 0; pieces_next(&adam->pieces, &at, adam->pieces.total, &run);) {
         struct tensor weights = tensor_rows(update->grads, run.flat_offset, run.count);
+        struct tensor masters = tensor_rows(adam->master, run.local_offset, run.count);
         if (is_in_halves(adam))
-            split_run(adam, update, run, weights);
+            op_split(update->device,
+                     &(struct op_split){.value = tensor_rows(update->values, run.flat_offset, run.count),
+                                        .rest = masters,
+                                        .x = weights});
         else
-            op_copy(update->device,
-                    &(struct op_copy){.dst = tensor_rows(adam->master, run.local_offset, run.count), .src = weights});
+            op_copy(update->device, &(struct op_copy){.dst = masters, .src = weights});
     }
     device_zero(update->device, update->grads);
 }
@@ -208,7 +198,7 @@ double adam_params_norm(const struct adam *adam, const struct adam_update *updat
     sum_squares(adam, update, sum,
                 masters.data ? (struct squared){.buffer = masters, .is_local = true}
                              : (struct squared){.buffer = update->values});
-    adam_close_masters(adam, update, false);
+    adam_close_masters(adam, update);
     device_copy_out(update->device, &squares, sum);
     return sqrt((double)squares);
 }

@@ -47,10 +47,10 @@ struct adam_update {
     struct tensor grads;   // (n) fp32: reduced over the data-parallel ranks, at least within this rank's pieces
 };
 // The master copies of this rank's pieces, (n / parts) fp32; none if the parameters are fp32. Masters in halves are put
-// together at the beginning of the gradients' buffer, which they occupy until adam_close_masters. That function stores
-// them again if they were changed, and clears the buffer.
+// together at the beginning of the gradients' buffer, which they occupy until adam_close_masters clears it. They are
+// for reading; adam_take_weights sets them.
 struct tensor adam_open_masters(const struct adam *adam, const struct adam_update *update);
-void adam_close_masters(const struct adam *adam, const struct adam_update *update, bool are_changed);
+void adam_close_masters(const struct adam *adam, const struct adam_update *update);
 // Rounds the parameters from whole weights in the gradients' buffer, takes the master copies of this rank's pieces from
 // there, and clears the buffer. Not for parameters in fp32.
 void adam_take_weights(const struct adam *adam, const struct adam_update *update);

@@ -195,9 +195,9 @@ void step_initialize(struct step *step);
 struct tensor step_weights_target(struct step *step);
 void step_accept_weights(struct step *step);
 // The optimizer's master copies of what this rank updates, (n / parts) fp32, none if parameters are fp32. They may
-// lie in the gradients' buffer, so no step comes before step_close_masters, which takes them back if they were changed.
+// lie in the gradients' buffer, so no step comes before step_close_masters. They are for reading.
 struct tensor step_open_masters(struct step *step);
-void step_close_masters(struct step *step, bool are_changed);
+void step_close_masters(struct step *step);
 
 // Queues one step: forward and backward of all micro-batches, reduction, update. Returns -1 if the source failed; the
 // weights are then unchanged. When it returns, the device may still be busy with this step and with earlier ones.

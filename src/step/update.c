@@ -64,9 +64,9 @@ struct tensor step_open_masters(struct step *step) {
     return adam_open_masters(&step->adam, &update);
 }
 
-void step_close_masters(struct step *step, bool are_changed) {
+void step_close_masters(struct step *step) {
     const struct adam_update update = update_of(step);
-    adam_close_masters(&step->adam, &update, are_changed);
+    adam_close_masters(&step->adam, &update);
 }
 
 void step_initialize(struct step *step) {

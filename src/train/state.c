@@ -52,18 +52,31 @@ static struct checkpoint_tensor *list_optimizer(const struct step *step, enum li
     return list;
 }
 
-static void free_optimizer_list(struct checkpoint_tensor *list, size_t count) {
+// Every parameter that this rank has, in the buffer for whole weights. The list owns the names.
+static struct checkpoint_tensor *list_weights(struct step *step, const char *prefix) {
+    struct checkpoint_tensor *list = memory_alloc(sizeof *list * (size_t)step->params.count);
+    struct tensor target = step_weights_target(step);
+    for (int i = 0; i < step->params.count; i++) {
+        const struct param *param = step->params.items[i];
+        list[i] = (struct checkpoint_tensor){.name = memory_printf("%s%s", prefix, param->name),
+                                             .tensor = param_in(param, target),
+                                             .shard = &param->shard};
+    }
+    return list;
+}
+
+static void free_named_list(struct checkpoint_tensor *list, size_t count) {
     for (size_t i = 0; i < count; i++)
         free((char *)list[i].name);
     free(list);
 }
 
-static struct checkpoint_tensor *list_model(const struct step *step, enum list_use use, size_t *count) {
+static struct checkpoint_tensor *list_model(const struct step *step, size_t *count) {
     struct checkpoint_tensor *list = memory_alloc(sizeof *list * (size_t)step->params.count);
     *count = 0;
     for (int i = 0; i < step->params.count; i++) {
         const struct param *param = step->params.items[i];
-        if (use == TO_LOAD || !param->is_copy)
+        if (!param->is_copy)
             list[(*count)++] =
                 (struct checkpoint_tensor){.name = param->name, .tensor = param->value, .shard = &param->shard};
     }
@@ -113,7 +126,7 @@ static int save(struct step *step, const struct progress_state *progress, struct
                                      .config_json = json.data};
     size_t optimizer_count = 0;
     size_t model_count;
-    struct checkpoint_tensor *model = list_model(step, TO_SAVE, &model_count);
+    struct checkpoint_tensor *model = list_model(step, &model_count);
     struct checkpoint_tensor *optimizer = NULL;
     if (!config->no_save_optim)
         optimizer = list_optimizer(step, TO_SAVE, step_open_masters(step), &optimizer_count);
@@ -139,9 +152,9 @@ static int save(struct step *step, const struct progress_state *progress, struct
                                             .retain_interval = config->save_retain_interval};
     int status = job ? checkpoint_save_start(job, &options) : checkpoint_save(&options);
     if (optimizer)
-        step_close_masters(step, false);
+        step_close_masters(step);
     free(model);
-    free_optimizer_list(optimizer, optimizer_count);
+    free_named_list(optimizer, optimizer_count);
     checkpoint_file_list_free(&files);
     buffer_free(&json);
     return status;
@@ -256,24 +269,17 @@ static int check_optimizer(const char *path) {
     return 0;
 }
 
+// Adam's moments; load_weights has loaded the masters.
 static int load_optimizer(struct step *step, const char *path) {
-    TRY(check_optimizer(path));
-    // A run in fp32 has no master weights; they have been loaded from its weights, which are the same.
-    char *first = memory_printf("master.%s", step->params.items[0]->name);
-    bool with_masters = checkpoint_has_tensor(path, CHECKPOINT_OPTIMIZER, first);
-    free(first);
     size_t count;
-    struct tensor masters = with_masters ? step_open_masters(step) : (struct tensor){0};
-    struct checkpoint_tensor *list = list_optimizer(step, TO_LOAD, masters, &count);
+    struct checkpoint_tensor *list = list_optimizer(step, TO_LOAD, (struct tensor){0}, &count);
     int status = checkpoint_load_tensors(&(struct checkpoint_load){.path = path,
                                                                    .part = CHECKPOINT_OPTIMIZER,
                                                                    .device = step->device,
                                                                    .tensors = list,
                                                                    .count = count,
                                                                    .is_partial = true});
-    if (with_masters)
-        step_close_masters(step, true);
-    free_optimizer_list(list, count);
+    free_named_list(list, count);
     return status;
 }
 
@@ -293,28 +299,35 @@ static int load_foreign(struct step *step, const char *path, const struct checkp
     return status;
 }
 
-// If there are master weights, they are loaded, whatever the checkpoint's dtype, and the parameters are rounded from
-// them.
-static int load_weights(struct step *step, const char *path) {
-    size_t count;
-    struct checkpoint_tensor *list = list_model(step, TO_LOAD, &count);
-    struct tensor target = step_weights_target(step);
-    for (int i = 0; i < step->params.count; i++)
-        list[i].tensor = param_in(step->params.items[i], target);
+// Whether the run that wrote the checkpoint had master weights: those of a run in fp32 are its weights.
+static bool has_masters(const struct step *step, const char *path) {
+    char *first = memory_printf("master.%s", step->params.items[0]->name);
+    bool has = checkpoint_has_tensor(path, CHECKPOINT_OPTIMIZER, first);
+    free(first);
+    return has;
+}
+
+// Everything that this rank computes with, also where the optimizer is divided, is rounded from what is loaded here. So
+// whatever the checkpoint's dtype and the run's, all replicas have the same values, and with `from_masters` a run that
+// goes on loses nothing.
+static int load_weights(struct step *step, const char *path, bool from_masters) {
+    struct checkpoint_tensor *list = list_weights(step, from_masters ? "master." : "");
+    size_t count = (size_t)step->params.count;
     // A stage of a pipeline has some of the layers only; comparing the flags has shown that the checkpoint is of this
-    // model.
+    // model. Beside the masters lie the moments.
     bool is_stage = step->mesh.length[AXIS_PIPELINE] > 1;
+    enum checkpoint_part part = from_masters ? CHECKPOINT_OPTIMIZER : CHECKPOINT_MODEL;
     int status = 0;
     if (model_source_is_foreign(path))
         status = load_foreign(step, path, list);
     else
         status = checkpoint_load_tensors(&(struct checkpoint_load){.path = path,
-                                                                   .part = CHECKPOINT_MODEL,
+                                                                   .part = part,
                                                                    .device = step->device,
                                                                    .tensors = list,
                                                                    .count = count,
-                                                                   .is_partial = is_stage});
-    free(list);
+                                                                   .is_partial = from_masters || is_stage});
+    free_named_list(list, count);
     if (status == 0)
         step_accept_weights(step);
     return status;
@@ -324,12 +337,14 @@ int state_load(struct step *step, const char *path, bool with_optimizer, struct 
     struct checkpoint_state state;
     if (model_source_is_foreign(path)) {
         CHECK(!with_optimizer && !progress);
-        return load_weights(step, path);
+        return load_weights(step, path, false);
     }
     TRY(checkpoint_load_state(path, &state));
     int status = step->config->finetune ? 0 : check_config(step, &state, path);
+    if (status == 0 && with_optimizer)
+        status = check_optimizer(path);
     if (status == 0)
-        status = load_weights(step, path);
+        status = load_weights(step, path, with_optimizer && has_masters(step, path));
     if (status == 0 && with_optimizer)
         status = load_optimizer(step, path);
     if (status == 0 && with_optimizer) {

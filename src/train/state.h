@@ -33,7 +33,8 @@ bool state_is_release(const char *path);
 // Finds and verifies the checkpoint of --load. All ranks call, and each checks a share of the files. *path is NULL if
 // there is none and that is allowed.
 int state_find(const struct config *config, const struct mesh *mesh, char **path, int64_t *iteration);
-// Loads the weights and, with `with_optimizer`, the moments. Sets *progress from the checkpoint unless it is NULL.
+// Loads the weights and, with `with_optimizer`, the moments; the weights are then taken from the checkpoint's fp32
+// masters if it has some, whatever this run's dtype. Sets *progress from the checkpoint unless it is NULL.
 int state_load(struct step *step, const char *path, bool with_optimizer, struct progress_state *progress);
 // Compares the schedules that the flags describe with the checkpoint's, see config_match_schedule.
 int state_match_schedule(struct config *config, const char *path);
