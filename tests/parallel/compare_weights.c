@@ -1,6 +1,6 @@
-// compare_weights A B BOUND: the models of two iter_… folders hold the same tensors, and every tensor's distance is
-// below BOUND times its length (both as square roots of sums of squares). Says which one is farthest, and fails where
-// that is too far.
+// compare_weights [--masters] A B BOUND: the models of two iter_… folders hold the same tensors, and every tensor's
+// distance is below BOUND times its length (both as square roots of sums of squares). Says which one is farthest, and
+// fails where that is too far. With --masters a checkpoint's fp32 masters stand for its weights where it has some.
 #include "base/error.h"
 #include "base/memory.h"
 #include "checkpoint/weights.h"
@@ -30,13 +30,42 @@ static bool is_same_kind(const struct weight *a, const struct weight *b) {
     return a->is_readable && b->is_readable && a->dtype == DTYPE_F32 && b->dtype == DTYPE_F32 && a->bytes == b->bytes;
 }
 
+// The masters of a checkpoint, under the names of its weights, in place of those; a run in fp32 has none.
+static int open_masters(struct weights *weights, const char *path) {
+    static const char prefix[] = "master.";
+    const size_t length = sizeof prefix - 1;
+    TRY(weights_open_checkpoint(weights, path, "optimizer"));
+    size_t count = 0;
+    for (size_t i = 0; i < weights->count; i++) {
+        struct weight item = weights->items[i];
+        if (strncmp(item.name, prefix, length) != 0) {
+            free(item.name);
+            continue;
+        }
+        memmove(item.name, item.name + length, strlen(item.name + length) + 1);
+        weights->items[count++] = item;
+    }
+    weights->count = count;
+    if (count > 0)
+        return 0;
+    weights_close(weights);
+    *weights = (struct weights){0};
+    return weights_open_checkpoint(weights, path, "model");
+}
+
 int main(int argc, char **argv) {
     struct weights a = {0}, b = {0};
+    bool of_masters = argc > 1 && strcmp(argv[1], "--masters") == 0;
+    argc -= of_masters;
+    argv += of_masters;
     if (argc != 4) {
-        fprintf(stderr, "usage: compare_weights A B BOUND\n");
+        fprintf(stderr, "usage: compare_weights [--masters] A B BOUND\n");
         return 2;
     }
-    if (weights_open_checkpoint(&a, argv[1], "model") < 0 || weights_open_checkpoint(&b, argv[2], "model") < 0) {
+    int status = of_masters ? open_masters(&a, argv[1]) : weights_open_checkpoint(&a, argv[1], "model");
+    if (status == 0)
+        status = of_masters ? open_masters(&b, argv[2]) : weights_open_checkpoint(&b, argv[2], "model");
+    if (status < 0) {
         fprintf(stderr, "%s\n", error_message());
         return 2;
     }

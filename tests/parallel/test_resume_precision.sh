@@ -1,0 +1,63 @@
+#!/usr/bin/env bash
+# A run goes on in another precision than its checkpoint's: nothing of the fp32 masters is lost, and every rank computes
+# with values rounded from them. So of three checkpoints with the same masters, in fp32, bf16 and fp16, each resumed in
+# each precision on one rank, on two and on two that divide the optimizer, the first loss depends on the precision only.
+cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
+. tests/cli/common.sh
+: "${COMPARE_WEIGHTS:=$(dirname "$BEVATRON")/tests/compare_weights}"
+command -v mpirun >/dev/null || { echo "skipped: no mpirun"; exit 77; }
+"$BEVATRON" version | grep -q "MPI *yes" || { echo "skipped: built without MPI"; exit 77; }
+
+model=(--mock-data --vocab-size 97 --num-layers 2 --hidden-size 48 --num-attention-heads 3 --seq-length 33
+    --max-position-embeddings 40 --micro-batch-size 2 --global-batch-size 4 --lr-decay-style constant --log-interval 1
+    --eval-iters 0 --hidden-dropout 0 --attention-dropout 0 --device cpu --threads 1 --train-iters 12 --save-interval 12)
+# A rate that moves no weight.
+still=(--lr 1e-30 --override-opt-param-scheduler)
+precisions=(fp32 bf16 fp16)
+
+# flags_of PRECISION: into the array `flags`.
+flags_of() {
+    case $1 in
+    fp32) flags=() ;;
+    bf16) flags=(--bf16) ;;
+    fp16) flags=(--fp16 --initial-loss-scale 1024) ;;
+    esac
+}
+# same_masters A B WHAT: rates as small as this one show in weights that are zero, and bf16 moves ties by a last place.
+same_masters() {
+    "$COMPARE_WEIGHTS" --masters "$1" "$2" 1e-7 >"$work/out" 2>&1 && pass || fail "$3: the masters differ"
+}
+
+# Six iterations make the masters; one that moves nothing puts them into a checkpoint of each precision.
+expect 0 "exiting program at iteration 6" "$BEVATRON" train "${model[@]}" --lr 1e-3 --save "$work/origin" --exit-interval 6
+for from in "${precisions[@]}"; do
+    flags_of "$from"
+    expect 0 "exiting program at iteration 7" "$BEVATRON" train "${model[@]}" "${still[@]}" "${flags[@]}" \
+        --load "$work/origin" --save "$work/$from" --exit-interval 7
+    same_masters "$work/origin/iter_0000006" "$work/$from/iter_0000007" "fp32 resumed in $from"
+done
+"$COMPARE_WEIGHTS" "$work/fp32/iter_0000007" "$work/origin/iter_0000006" 1e-7 >"$work/out" && pass || fail "fp32 weights"
+[ "$(stat -c %s "$work/bf16/iter_0000007/model.safetensors")" -lt "$(stat -c %s "$work/fp32/iter_0000007/model.safetensors")" ] &&
+    pass || fail "the weights of bf16 do not have 16 bits"
+
+for to in "${precisions[@]}"; do
+    flags_of $to
+    first=
+    for from in "${precisions[@]}"; do
+        for layout in "1" "2" "2 --use-distributed-optimizer"; do
+            rm -rf "$work/resumed"
+            # shellcheck disable=SC2086
+            expect 0 "exiting program at iteration 8" bash tests/parallel/mpirun.sh ${layout%% *} "$BEVATRON" train "${model[@]}" \
+                "${still[@]}" "${flags[@]}" --load "$work/$from" --save "$work/resumed" --exit-interval 8 ${layout#[12]}
+            loss=$(losses "$work/out" | cut -d" " -f2)
+            first=${first:-$loss}
+            awk -v a="$loss" -v b="$first" 'BEGIN { d = a - b; exit !(a > 0 && d <= 5e-6 && -d <= 5e-6) }' && pass ||
+                fail "$from resumed in $to on $layout: the first loss is $loss, that of fp32 on one rank $first"
+            same_masters "$work/$from/iter_0000007" "$work/resumed/iter_0000008" "$from resumed in $to on $layout"
+        done
+    done
+    firsts+=("$first")
+done
+# The bound above tells precisions apart.
+[ "$(printf '%s\n' "${firsts[@]}" | sort -u | wc -l)" = 3 ] && pass || fail "losses do not show the precision: ${firsts[*]}"
+finish
