@@ -1,16 +1,24 @@
-// Signals that stop a command. See interrupt.h. The flag is the one thing a handler may touch, and so a static
-// variable; whether it is heeded goes with it.
+// Signals that stop a command. See interrupt.h. Flags are the one thing a handler may touch, and so static variables;
+// whether they are heeded goes with them.
 #include "base/interrupt.h"
 
 #include "base/error.h"
 #include <signal.h>
+#include <stdatomic.h>
 #include <string.h>
 
 static volatile sig_atomic_t received, is_deferred;
+// Whether SIGINT or SIGTERM has come. Two may be handled at once, on two threads.
+static atomic_flag is_told_to_end = ATOMIC_FLAG_INIT;
 
-// SA_RESETHAND has given the signal its deadly meaning back, for the impatient.
+// The impatient send a second one, which need not be the same, and it gets its deadly meaning back as soon as this
+// returns. The others say what has happened: a terminal that is closed, time that is nearly up.
 static void remember(int number) {
     received = number;
+    if ((number == SIGINT || number == SIGTERM) && atomic_flag_test_and_set(&is_told_to_end)) {
+        signal(number, SIG_DFL);
+        raise(number);
+    }
 }
 
 void interrupt_watch(void) {
@@ -23,7 +31,7 @@ void interrupt_watch(void) {
             continue;
         memset(&action, 0, sizeof action);
         action.sa_handler = remember;
-        action.sa_flags = SA_RESTART | (numbers[i] == SIGUSR1 ? 0 : (int)SA_RESETHAND);
+        action.sa_flags = SA_RESTART;
         sigaction(numbers[i], &action, NULL);
         sigaddset(&heard, numbers[i]);
     }

@@ -1,7 +1,7 @@
 // Signals that ask a command to stop. A signal only sets a flag; long-running code checks it and returns an error, so
-// that temporary files are cleaned up as always. file_write checks by itself. A second SIGINT or SIGTERM ends the
-// process at once. SIGUSR1 is a scheduler's warning that time is nearly up: it does the same, may arrive repeatedly,
-// and leads to an exit code that asks for another run.
+// that temporary files are cleaned up as always. file_write checks by itself. SIGINT or SIGTERM after one of these two
+// ends the process at once. SIGHUP may arrive repeatedly, and so may SIGUSR1, a scheduler's warning that time is nearly
+// up, which leads to an exit code that asks for another run.
 //
 // Work that must be finished once it has begun, such as training with its checkpoints, calls interrupt_defer first:
 // then nothing fails because of a signal, and the loop checks for it between two steps.

@@ -3,19 +3,18 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/signal_queue.h"
 #include "checkpoint/checkpoint.h"
 #include "cli/launch.h"
 
 #include <errno.h>
 #include <signal.h>
-#include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-extern char **environ;
 
 struct local_options {
     struct flag_given given;
@@ -52,45 +51,50 @@ static const struct flag_command local_command = {
     .epilogue = "Example:\n"
                 "  bevatron launch local -n 4 --max-restarts 5 --preset gpt2-124m … --save run --save-interval 9\n"};
 
-static volatile sig_atomic_t passed_on;
-static volatile sig_atomic_t child_now;
-
-static void pass_on(int number) {
-    passed_on = number;
-    if (child_now > 0)
-        kill((pid_t)child_now, number);
+// The signal that came last before `train` was started, 0 if none did.
+static int signal_before(void) {
+    int last = 0;
+    for (int number; (number = signal_queue_next(0)) != 0;)
+        last = number == SIGCHLD ? last : number;
+    return last;
 }
 
-static const int passed_signals[] = {SIGTERM, SIGINT, SIGUSR1};
-
-// Between the look at `passed_on` and a child that signals can be passed on to, they wait, and in the child until it
-// knows what to do with them (interrupt_watch, ranks_start). 0 in *child if one had come already.
-static int spawn(char *const *words, pid_t *child) {
-    sigset_t waiting, before;
-    sigemptyset(&waiting);
-    for (size_t i = 0; i < sizeof passed_signals / sizeof passed_signals[0]; i++)
-        sigaddset(&waiting, passed_signals[i]);
-    sigprocmask(SIG_BLOCK, &waiting, &before);
-    *child = 0;
-    int status = passed_on ? 0 : posix_spawn(child, "/proc/self/exe", NULL, NULL, words, environ);
-    child_now = status == 0 ? (sig_atomic_t)*child : 0;
-    sigprocmask(SIG_SETMASK, &before, NULL);
-    return status == 0 ? 0 : error_set("cannot start this program again: %s", strerror(status));
+// `train` in a group of its own, since a terminal's Ctrl-C would reach it together with us, who pass it on. It saves
+// and ends when we are killed.
+static pid_t start_train(char *const *words) {
+    pid_t child = signal_queue_fork(true);
+    if (child != 0)
+        return child;
+    setpgid(0, 0);
+    prctl(PR_SET_PDEATHSIG, SIGTERM);
+    execv("/proc/self/exe", words);
+    fprintf(stderr, "bevatron: cannot start this program again: %s\n", strerror(errno));
+    _exit(EXIT_CODE_ERROR);
 }
 
-static int run_once(char *const *words, int *exit_code) {
-    pid_t child;
-    int ended = 0;
-    TRY(spawn(words, &child));
-    if (child == 0) {
-        *exit_code = *exit_code == EXIT_CODE_OK ? 128 + passed_on : *exit_code;
+// Runs `train` to its end and passes signals on to it; *passed_on is the last of them.
+static int run_once(char *const *words, int *passed_on, int *exit_code) {
+    if ((*passed_on = signal_before()) != 0) {
+        *exit_code = *exit_code == EXIT_CODE_OK ? 128 + *passed_on : *exit_code;
         return 0;
     }
-    while (waitpid(child, &ended, 0) < 0 && errno == EINTR) {
+    pid_t child = start_train(words);
+    if (child < 0)
+        return error_set("cannot start this program again: %s", strerror(errno));
+    for (int ended;;) {
+        pid_t found = waitpid(child, &ended, WNOHANG);
+        if (found < 0 && errno != EINTR)
+            return error_set("cannot wait for train: %s", strerror(errno));
+        if (found == child) {
+            *exit_code = WIFEXITED(ended) ? WEXITSTATUS(ended) : 128 + WTERMSIG(ended);
+            return 0;
+        }
+        int number = signal_queue_next(-1);
+        if (number == SIGCHLD)
+            continue;
+        *passed_on = number;
+        kill(child, number);
     }
-    child_now = 0;
-    *exit_code = WIFEXITED(ended) ? WEXITSTATUS(ended) : 128 + WTERMSIG(ended);
-    return 0;
 }
 
 // The iteration of the newest checkpoint, -1 if there is none.
@@ -121,13 +125,13 @@ static bool may_retry(int exit_code) {
 }
 
 static int watch(const struct local_options *options, char *const *words, const char *save, int *exit_code) {
-    struct sigaction action = {.sa_handler = pass_on};
-    for (size_t i = 0; i < sizeof passed_signals / sizeof passed_signals[0]; i++)
-        sigaction(passed_signals[i], &action, NULL);
+    static const int passed_signals[] = {SIGTERM, SIGINT, SIGHUP, SIGUSR1};
+    TRY(signal_queue_open(passed_signals, sizeof passed_signals / sizeof passed_signals[0]));
+    int passed_on;
     int without_progress = 0;
     for (int64_t restarts = 0;; restarts++) {
         int64_t before = progress(save);
-        TRY(run_once(words, exit_code));
+        TRY(run_once(words, &passed_on, exit_code));
         if (!may_retry(*exit_code) || passed_on || restarts >= options->max_restarts)
             return 0;
         int64_t after = progress(save);

@@ -8,6 +8,7 @@
 #include "base/memory.h"
 #include "base/pool.h"
 #include "base/process.h"
+#include "base/signal_queue.h"
 #include "cli/commands.h"
 #include "cli/features.h"
 #include "cli/ranks.h"
@@ -87,7 +88,7 @@ static int append_words(const char **words, const char *path, const struct comma
     return n;
 }
 
-static const int passed_signals[] = {SIGTERM, SIGINT, SIGUSR1, SIGUSR2, SIGALRM};
+static const int passed_signals[] = {SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2};
 enum { PASSED_SIGNALS = sizeof passed_signals / sizeof passed_signals[0] };
 
 // Replaces this process by mpirun with N ranks of the same command. Open MPI refuses root unless told twice, and binds
@@ -141,20 +142,23 @@ static int code_of(int status) {
 // Ranks that have just been started do not yet know what to do with a signal and would die of it. A command that
 // never will knows it after this time.
 static const double READY_SECONDS = 2;
+// How long ranks have to save after another one has failed.
+static const double LAST_SECONDS = 30;
 
 static bool may_get_ready(int number) {
-    return number == SIGTERM || number == SIGINT || number == SIGUSR1;
+    return number == SIGTERM || number == SIGINT || number == SIGHUP || number == SIGUSR1;
 }
 
 // Waits for mpirun; what it exits with, which is the code of the first rank that failed. The first signal to end goes
 // to the ranks, which save and end themselves; one more, or one where no ranks come, to mpirun, which ends them.
-static int wait_for_mpirun(pid_t mpirun, const sigset_t *signals, const char *program, int nproc) {
+static int wait_for_mpirun(pid_t mpirun, const char *program, int nproc) {
     bool is_ending = false;
     for (;;) {
-        int number = sigwaitinfo(signals, NULL), status;
+        int status;
         if (waitpid(mpirun, &status, WNOHANG) == mpirun)
             return code_of(status);
-        if (number <= 0 || number == SIGCHLD)
+        int number = signal_queue_next(-1);
+        if (number == SIGCHLD)
             continue;
         bool ends = number == SIGTERM || number == SIGINT;
         for (double until = clock_seconds() + READY_SECONDS; may_get_ready(number) && !is_ending &&
@@ -170,26 +174,19 @@ static int wait_for_mpirun(pid_t mpirun, const sigset_t *signals, const char *pr
 // Starts mpirun as a child, in a group of its own, since a terminal's Ctrl-C would reach it together with us.
 static int run_mpirun(const struct command_line *line, int nproc, int *exit_code) {
     char path[4096];
-    sigset_t signals, before;
     TRY(own_path(path, sizeof path));
-    sigemptyset(&signals);
-    sigaddset(&signals, SIGCHLD);
-    for (int i = 0; i < PASSED_SIGNALS; i++)
-        sigaddset(&signals, passed_signals[i]);
-    sigprocmask(SIG_BLOCK, &signals, &before);
-    fflush(NULL);
-    pid_t child = fork();
+    TRY(signal_queue_open(passed_signals, PASSED_SIGNALS));
+    pid_t child = signal_queue_fork(false);
     if (child == 0) {
-        sigprocmask(SIG_UNBLOCK, &signals, NULL);
         setpgid(0, 0);
         prctl(PR_SET_PDEATHSIG, SIGTERM);
         exec_mpirun(line, nproc);
         _exit(command_failed());
     }
-    if (child > 0)
-        *exit_code = wait_for_mpirun(child, &signals, path, nproc);
-    sigprocmask(SIG_SETMASK, &before, NULL);
-    return child > 0 ? 0 : error_set("cannot start mpirun: %s", strerror(errno));
+    if (child < 0)
+        return error_set("cannot start mpirun: %s", strerror(errno));
+    *exit_code = wait_for_mpirun(child, path, nproc);
+    return 0;
 }
 
 static void set_number(const char *name, int number) {
@@ -214,43 +211,54 @@ static void become_rank(const struct ranks *ranks, int nproc, int i, const char 
     _exit(EXIT_CODE_ERROR);
 }
 
-static volatile sig_atomic_t signal_to_pass;
+// To all ranks that are left; a child that has ended is 0.
+static void signal_ranks(const pid_t *children, int nproc, int number) {
+    for (int i = 0; i < nproc; i++)
+        if (children[i] > 0)
+            kill(children[i], number);
+}
 
-static void note_signal(int number) {
-    signal_to_pass = number;
+static void await_handlers(const pid_t *children, int nproc, int number) {
+    double until = clock_seconds() + READY_SECONDS;
+    for (int i = 0; i < nproc; i++)
+        while (children[i] > 0 && clock_seconds() < until && !process_catches(children[i], number))
+            clock_sleep(0.02);
 }
 
 // Waits for all children. The first that fails gives the exit code, and the others half a minute to save what they
 // can; signals go to all of them.
-static int wait_for_ranks(const pid_t *children, int nproc) {
+static int wait_for_ranks(pid_t *children, int nproc) {
     int code = 0, left = nproc;
-    bool is_ending = false;
+    bool is_passed = false;
+    double kill_at = 0;
     while (left > 0) {
         int status;
-        pid_t child = waitpid(-1, &status, 0);
-        if (child < 0 && errno == EINTR) {
-            int number = signal_to_pass;
-            signal_to_pass = 0;
-            double until = clock_seconds() + READY_SECONDS;
-            for (int i = 0; i < nproc && number; i++) {
-                while (may_get_ready(number) && clock_seconds() < until && !process_catches(children[i], number))
-                    clock_sleep(0.02);
-                kill(children[i], number == SIGALRM ? SIGKILL : number);
-            }
+        pid_t child = waitpid(-1, &status, WNOHANG);
+        if (child < 0 && errno != EINTR)
+            break;
+        if (child <= 0) {
+            double patience = kill_at - clock_seconds();
+            int number = signal_queue_next(code == 0 ? -1 : patience > 0 ? patience : 0);
+            if (number == 0)
+                kill_at = clock_seconds() + LAST_SECONDS;
+            if (may_get_ready(number))
+                await_handlers(children, nproc, number);
+            if (number != SIGCHLD)
+                signal_ranks(children, nproc, number == 0 ? SIGKILL : number);
+            is_passed = is_passed || may_get_ready(number);
             continue;
         }
-        if (child < 0)
-            break;
         left--;
+        for (int i = 0; i < nproc; i++)
+            children[i] = children[i] == child ? 0 : children[i];
         int ended = code_of(status);
-        if (ended == 0 || is_ending)
+        if (ended == 0 || code != 0)
             continue;
         code = ended;
-        is_ending = true;
-        for (int i = 0; i < nproc; i++)
-            if (children[i] != child)
-                kill(children[i], SIGTERM);
-        alarm(30);
+        kill_at = clock_seconds() + LAST_SECONDS;
+        // Those that are saving because of a signal would end at once after a second one.
+        if (!is_passed)
+            signal_ranks(children, nproc, SIGTERM);
     }
     return code;
 }
@@ -258,22 +266,13 @@ static int wait_for_ranks(const pid_t *children, int nproc) {
 static int fork_ranks(const struct ranks *ranks, int nproc, const struct command_line *line, int *exit_code) {
     char path[4096];
     TRY(own_path(path, sizeof path));
+    TRY(signal_queue_open(passed_signals, PASSED_SIGNALS));
     const char **command = memory_alloc(sizeof *command * (size_t)(line->argc + 3));
     command[append_words(command, path, line)] = NULL;
-    struct sigaction action = {.sa_handler = note_signal};
-    sigset_t heard;
-    sigemptyset(&heard);
-    for (int i = 0; i < PASSED_SIGNALS; i++) {
-        sigaction(passed_signals[i], &action, NULL);
-        sigaddset(&heard, passed_signals[i]);
-    }
-    // `launch local` has held them back until now.
-    sigprocmask(SIG_UNBLOCK, &heard, NULL);
     pid_t *children = memory_alloc(sizeof *children * (size_t)nproc);
-    fflush(NULL);
     int status = 0;
     for (int i = 0; i < nproc; i++) {
-        children[i] = fork();
+        children[i] = signal_queue_fork(false);
         if (children[i] == 0)
             become_rank(ranks, nproc, i, command);
         if (children[i] < 0) {

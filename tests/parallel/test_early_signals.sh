@@ -79,4 +79,83 @@ for case in "0 train" "0.05 train" "0.1 train" "0.2 train" "0.3 train" "0.4 trai
     [ "$code" = 210 ] && pass || fail "exit code $code instead of 210 after SIGTERM to $command $delay s after the start"
     [ -z "$(find "$work/run" "$work/cache" -name '*.tmp.*' 2>/dev/null)" ] && pass || fail "leftovers after $command, $delay s"
 done
+
+# begin COMMAND…: starts it with more iterations than it will do; returns once it has a child. No sleep here: the first
+# millisecond counts.
+begin() {
+    rm -rf "$work/run" "$work/cache"
+    env --default-signal=INT,HUP setsid "$BEVATRON" "$@" "${train[@]:2}" --train-iters 1000000 --save "$work/run" >"$work/out" 2>&1 &
+    launcher=$!
+    local child=
+    until [ -n "$child" ]; do
+        kill -0 "$launcher" || return
+        read -r child 2>/dev/null <"/proc/$launcher/task/$launcher/children"
+    done
+}
+
+# ended CODE WHAT: the exit code, and nobody left behind.
+ended() {
+    wait "$launcher"
+    code=$?
+    [ "$code" = "$1" ] && pass || fail "exit code $code instead of $1: $2"
+    pgrep -f -- "--save $work/run" >/dev/null && fail "a process is left: $2" || pass
+}
+
+for signal in TERM HUP TERM INT; do
+    begin launch local --nproc 2
+    kill "-$signal" "$launcher"
+    ended 210 "SIG$signal to launch local as soon as it has a child"
+done
+
+# Later it saves, and Ctrl-C, which goes to the whole group, is one signal and not two.
+trains() {
+    for _ in $(seq 300); do grep -q "iteration  *2/" "$work/out" && break; sleep 0.1; done
+}
+for case in "HUP|launch local --nproc 2|" "HUP|launch local|" "HUP|train --nproc 2|" "INT|launch local|-" "INT|launch local --nproc 2|-"; do
+    IFS='|' read -r signal command group <<<"$case"
+    # shellcheck disable=SC2086
+    begin $command
+    trains
+    kill "-$signal" -- "$group$launcher"
+    ended 210 "SIG$signal to $command"
+    grep -q "successfully saved checkpoint" "$work/out" && pass || fail "no checkpoint after SIG$signal to $command"
+done
+
+# twice FIRST SECOND CODE COMMAND…: the second signal in the middle of a save that takes five seconds.
+twice() {
+    local first=$1 second=$2 expected=$3 begun
+    shift 3
+    SLOW_WRITES=model.safe SLOW_SECONDS=5 LD_PRELOAD="$slow" begin "$@"
+    trains
+    kill "-$first" "$launcher"
+    for _ in $(seq 100); do [ -n "$(find "$work/run" -name 'model.safe*' 2>/dev/null)" ] && break; sleep 0.1; done
+    begun=$(date +%s%N)
+    kill "-$second" "$launcher"
+    wait "$launcher"
+    code=$?
+    took=$((($(date +%s%N) - begun) / 1000000))
+    case " $expected " in *" $code "*) pass ;; *) fail "exit code $code instead of $expected: SIG$first, SIG$second, $*" ;; esac
+}
+twice TERM INT 130 launch local
+[ "$took" -lt 4000 ] && pass || fail "SIGINT after SIGTERM took $took ms"
+twice USR1 TERM 210 launch local
+grep -q "successfully saved checkpoint" "$work/out" && pass || fail "SIGTERM after SIGUSR1 ended the save"
+
+# Ranks that we start ourselves: a second signal goes on while the first one still waits for them to be ready.
+export MASTER_ADDR=127.0.0.1 MASTER_PORT=$((20000 + RANDOM % 20000)) PET_NNODES=2 PET_NODE_RANK=0
+begin train --nproc 1
+read -r rank <"/proc/$launcher/task/$launcher/children"
+kill -STOP "$rank"
+kill -TERM "$launcher"
+sleep 0.5
+kill -INT "$launcher"
+pending=0
+for _ in $(seq 100); do
+    pending=$((16#$(awk '/^ShdPnd/ { print $2 }' "/proc/$rank/status")))
+    [ $((pending & 0x4002)) = $((0x4002)) ] && break
+    sleep 0.1
+done
+[ $((pending & 0x4002)) = $((0x4002)) ] && pass || fail "both signals reach the rank: $pending"
+kill -KILL "$rank"
+ended 211 "a rank that was killed"
 finish

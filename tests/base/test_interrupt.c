@@ -1,0 +1,53 @@
+// Signals that ask a command to stop: which of them end it at once when they follow another one.
+#include "base/interrupt.h"
+#include "test.h"
+
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+// A process that watches for signals and gets these, up to a 0; the signal it died of, or 0 if it lives to the end and
+// remembers the last of them.
+static int end_of(const int *numbers) {
+    int status = 0, last = 0;
+    pid_t child = fork();
+    if (child == 0) {
+        signal(SIGINT, SIG_DFL);
+        signal(SIGHUP, SIG_DFL);
+        interrupt_watch();
+        for (; *numbers; numbers++) {
+            raise(*numbers);
+            last = *numbers;
+        }
+        _exit(interrupt_received() == last ? 0 : 1);
+    }
+    waitpid(child, &status, 0);
+    return WIFSIGNALED(status) ? WTERMSIG(status) : -WEXITSTATUS(status);
+}
+
+#define END_OF(...) end_of((const int[]){__VA_ARGS__, 0})
+
+TEST(one_is_remembered) {
+    EXPECT_INT(END_OF(SIGTERM), 0);
+    EXPECT_INT(END_OF(SIGINT), 0);
+    EXPECT_INT(END_OF(SIGHUP), 0);
+    EXPECT_INT(END_OF(SIGUSR1), 0);
+}
+
+TEST(a_second_order_to_end_is_deadly) {
+    EXPECT_INT(END_OF(SIGTERM, SIGTERM), SIGTERM);
+    EXPECT_INT(END_OF(SIGTERM, SIGINT), SIGINT);
+    EXPECT_INT(END_OF(SIGINT, SIGTERM), SIGTERM);
+    EXPECT_INT(END_OF(SIGINT, SIGINT), SIGINT);
+    EXPECT_INT(END_OF(SIGTERM, SIGUSR1, SIGHUP, SIGINT), SIGINT);
+    EXPECT_INT(END_OF(SIGUSR1, SIGTERM, SIGTERM), SIGTERM);
+}
+
+TEST(news_are_not_orders) {
+    EXPECT_INT(END_OF(SIGUSR1, SIGUSR1, SIGTERM), 0);
+    EXPECT_INT(END_OF(SIGUSR1, SIGINT), 0);
+    EXPECT_INT(END_OF(SIGHUP, SIGHUP, SIGTERM), 0);
+    EXPECT_INT(END_OF(SIGTERM, SIGHUP, SIGUSR1), 0);
+}
+
+TEST_MAIN(TEST_CASE(one_is_remembered), TEST_CASE(a_second_order_to_end_is_deadly), TEST_CASE(news_are_not_orders))
