@@ -141,7 +141,7 @@ static int code_of(int status) {
 
 // Ranks that have just been started do not yet know what to do with a signal and would die of it. A command that
 // never will knows it after this time.
-static const double READY_SECONDS = 2;
+static const double READY_SECONDS = 10;
 // How long ranks have to save after another one has failed.
 static const double LAST_SECONDS = 30;
 
