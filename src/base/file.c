@@ -190,6 +190,31 @@ int file_remove_tree(const char *path) {
     return -1;
 }
 
+// Moves past slashes and "." parts; returns the length of the part that follows, 0 at the end.
+static size_t next_part(const char **path) {
+    for (;;) {
+        *path += strspn(*path, "/");
+        size_t length = strcspn(*path, "/");
+        if (length != 1 || **path != '.')
+            return length;
+        *path += length;
+    }
+}
+
+bool file_is_same_path(const char *a, const char *b) {
+    if ((*a == '/') != (*b == '/'))
+        return false;
+    for (;;) {
+        size_t length = next_part(&a);
+        if (next_part(&b) != length || memcmp(a, b, length) != 0)
+            return false;
+        if (length == 0)
+            return true;
+        a += length;
+        b += length;
+    }
+}
+
 char *file_parent(const char *path) {
     size_t end = strlen(path);
     while (end > 1 && path[end - 1] == '/')

@@ -69,6 +69,8 @@ int file_sync_folder(const char *path);
 int file_free_bytes(const char *path, uint64_t *bytes);
 // folder/name, to be freed.
 char *file_join(const char *folder, const char *name);
+// Whether two paths are the same text, apart from "./" and slashes that say nothing: ./a//b/ is a/b.
+bool file_is_same_path(const char *a, const char *b);
 // The folder that contains `path` ("." if it names none), to be freed.
 char *file_parent(const char *path);
 

@@ -41,9 +41,15 @@ static size_t count_letters(const char *name, size_t length) {
 }
 
 struct nearest nearest_begin(const char *name, size_t length) {
-    // Beyond a third of its letters a name is another name.
-    int distance = (int)count_letters(name, length) / 3 + 1;
-    return (struct nearest){.name = name, .length = length, .distance = distance < 3 ? 3 : distance};
+    // One or two letters could be a mistake for too many names.
+    size_t letters = count_letters(name, length);
+    return (struct nearest){.name = name, .length = length, .distance = letters < LEAST_LETTERS ? 0 : FAR_AWAY};
+}
+
+// With more edits than this, about a third of its letters, a name is another name.
+static int most_edits(const struct nearest *nearest) {
+    int letters = (int)count_letters(nearest->name, nearest->length);
+    return letters < 5 ? 1 : letters < 9 ? 2 : letters / 3;
 }
 
 void nearest_consider(struct nearest *nearest, const char *candidate) {
@@ -53,7 +59,7 @@ void nearest_consider(struct nearest *nearest, const char *candidate) {
         count_letters(candidate, shorter) >= LEAST_LETTERS && strncmp(candidate, nearest->name, shorter) == 0;
     if (begins_it && edits > 2)
         edits = 2;
-    if (edits < nearest->distance) {
+    if (edits < nearest->distance && (begins_it || edits <= most_edits(nearest))) {
         nearest->distance = edits;
         nearest->best = candidate;
     }

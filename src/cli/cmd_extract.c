@@ -196,14 +196,15 @@ static int extract_wiki(int argc, char **argv) {
     return command_run(&(struct command_call){.flags = &command, .options = &options, .run = run}, argc, argv);
 }
 
+static const struct command_part parts[] = {
+    {"wiki", "a Wikipedia or other MediaWiki dump to JSON Lines", extract_wiki},
+};
+
 int cmd_extract(int argc, char **argv) {
-    static const char usage[] = "usage: bevatron extract wiki --input DUMP… --output FILE.jsonl [flags]\n"
-                                "`bevatron extract wiki --help` explains the flags.\n";
-    if (argc > 1 && strcmp(argv[1], "wiki") == 0)
-        return extract_wiki(argc - 1, argv + 1);
-    bool is_help = argc > 1 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0);
-    if (!is_help && argc > 1)
-        fprintf(stderr, "bevatron extract: there is no \"%s\"; only wiki is known\n", argv[1]);
-    fputs(usage, is_help ? stdout : stderr);
-    return is_help ? EXIT_CODE_OK : EXIT_CODE_USAGE;
+    static const struct command_group group = {.name = "extract",
+                                               .usage = "wiki --input DUMP… --output FILE.jsonl [flags]",
+                                               .ending = "`bevatron extract wiki --help` explains the flags.",
+                                               .parts = parts,
+                                               .count = sizeof parts / sizeof parts[0]};
+    return command_group_run(&group, argc, argv);
 }

@@ -56,11 +56,6 @@ int cmd_help(int argc, char **argv) {
         buffer_free(&text);
         return EXIT_CODE_OK;
     }
-    if (argc > 1 && argv[1][0] != '-') {
-        fprintf(stderr, "bevatron: there is no help on \"%s\"; ask for a command, for `flags` or for `presets`\n",
-                argv[1]);
-        return EXIT_CODE_USAGE;
-    }
     fputs(summary, stdout);
     return EXIT_CODE_OK;
 }

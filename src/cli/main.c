@@ -27,12 +27,26 @@ static const struct command *find(const char *name) {
     return NULL;
 }
 
-static int refuse(const char *name) {
+// What `help` explains besides commands.
+static const char *const topics[] = {"flags", "presets"};
+enum { TOPICS = sizeof topics / sizeof topics[0] };
+
+static bool is_topic(const char *name) {
+    for (size_t i = 0; i < TOPICS; i++)
+        if (strcmp(topics[i], name) == 0)
+            return true;
+    return false;
+}
+
+static int refuse(const char *name, bool is_help) {
     struct nearest nearest = nearest_begin(name, strlen(name));
     for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++)
         nearest_consider(&nearest, commands[i].name);
-    fprintf(stderr, "bevatron: there is no command \"%s\"; %s%s%s`bevatron help` lists them\n", name,
-            nearest.best ? "did you mean " : "", nearest.best ? nearest.best : "", nearest.best ? "? " : "");
+    for (size_t i = 0; is_help && i < TOPICS; i++)
+        nearest_consider(&nearest, topics[i]);
+    fprintf(stderr, "bevatron: there is no %s \"%s\"; %s%s%s%s\n", is_help ? "help on" : "command", name,
+            nearest.best ? "did you mean " : "", nearest.best ? nearest.best : "", nearest.best ? "? " : "",
+            is_help ? "ask for a command, for `flags` or for `presets`" : "`bevatron help` lists them");
     return EXIT_CODE_USAGE;
 }
 
@@ -59,9 +73,11 @@ int main(int argc, char **argv) {
         name = "version";
     const struct command *command = find(name);
     if (!command)
-        return refuse(name);
+        return refuse(name, false);
     // `help train` is `train --help`, and `help dataset merge` is `dataset merge --help`.
     const struct command *topic = command->run == cmd_help && argc > 2 ? find(argv[2]) : NULL;
+    if (command->run == cmd_help && argc > 2 && !topic && argv[2][0] != '-' && !is_topic(argv[2]))
+        return refuse(argv[2], true);
     char option[] = "--help";
     bool has_part = argc > 3;
     char *ask[] = {topic ? argv[2] : NULL, has_part ? argv[3] : option, has_part ? option : NULL, NULL};

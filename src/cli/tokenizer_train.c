@@ -92,14 +92,40 @@ static const struct flag train_rows[] = {
 
 struct outputs {
     char *vocab_file, *merge_file, *json_file;
-    char *new_folder;  // if it was not there before
+    char *folder;     // that they are in
+    int new_folders;  // how many of it and those above it were not there before
 };
 
 static void free_outputs(struct outputs *outputs) {
-    free(outputs->new_folder);
+    free(outputs->folder);
     free(outputs->vocab_file);
     free(outputs->merge_file);
     free(outputs->json_file);
+}
+
+static int count_missing(const char *folder) {
+    int count = 0;
+    char *path = memory_string(folder);
+    while (!file_exists(path)) {
+        char *parent = file_parent(path);
+        free(path);
+        path = parent;
+        count++;
+    }
+    free(path);
+    return count;
+}
+
+// After a failure: what was made for the files goes, unless somebody else has put something there.
+static void remove_new_folders(const struct outputs *outputs) {
+    char *path = memory_string(outputs->folder);
+    for (int i = 0; i < outputs->new_folders; i++) {
+        (void)rmdir(path);
+        char *parent = file_parent(path);
+        free(path);
+        path = parent;
+    }
+    free(path);
 }
 
 // Names the files, and finds out before the work whether they can be written.
@@ -113,14 +139,9 @@ static int prepare_outputs(struct outputs *outputs, const struct train_options *
         outputs->merge_file = memory_printf("%s-merges.txt", options->output_prefix);
         outputs->json_file = memory_printf("%s-tokenizer.json", options->output_prefix);
     }
-    char *folder = file_parent(outputs->vocab_file);
-    bool exists = file_exists(folder);
-    int status = file_make_folders(folder);
-    if (exists || status < 0)
-        free(folder);
-    else
-        outputs->new_folder = folder;
-    TRY(status);
+    outputs->folder = file_parent(outputs->vocab_file);
+    outputs->new_folders = count_missing(outputs->folder);
+    TRY(file_make_folders(outputs->folder));
     struct file_writer trial;
     TRY(file_create(&trial, outputs->vocab_file));
     file_abort(&trial);
@@ -178,8 +199,8 @@ static int run_train(void *opaque) {
                  summary.bad_lines ? ", bad lines skipped" : "");
         status = train_on(options, &words, &outputs);
     }
-    if (status < 0 && outputs.new_folder)
-        (void)rmdir(outputs.new_folder);
+    if (status < 0)
+        remove_new_folders(&outputs);
     word_table_free(&words);
     free_outputs(&outputs);
     return status;

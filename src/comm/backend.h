@@ -82,6 +82,9 @@ void hosts_name(const struct world *world, int rank, struct buffer *out);
 // "rank 1 on n2, …": the other ranks of a group.
 void hosts_name_peers(const struct group *group, struct buffer *out);
 
+// The largest of each value over all ranks of a world that may have no groups yet. All of them call.
+void world_max_i64(struct world *world, int64_t *values, int count, const char *name);
+
 // Whether NCCL can carry the tensors of these ranks. All ranks of `host` call and get the same answer.
 enum nccl_fit {
     NCCL_MISSING,  // it is not built in, or some device is not a GPU

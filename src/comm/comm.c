@@ -35,6 +35,32 @@ void world_abort(const char *backend, enum exit_code code) {
         mpi_world_abort(code);
 }
 
+void world_max_i64(struct world *world, int64_t *values, int count, const char *name) {
+    struct group *all;
+    int size = world->place.size;
+    int *ranks = memory_alloc(sizeof *ranks * (size_t)size);
+    for (int i = 0; i < size; i++)
+        ranks[i] = i;
+    if (world->collective->group_create(world, &all, ranks, size, name) < 0)
+        die("%s", error_message());
+    comm_max_i64(all, values, count, name);
+    world->collective->group_free(all);
+    free(ranks);
+}
+
+// Whether the ranks must not do without NCCL. Scripts ask for it whatever they run on, so that a run without any GPU is
+// only told that it has no effect.
+static bool insists_on_nccl(struct world *world, const struct world_options *options, const struct device *device) {
+    if (!options->carrier || strcmp(options->carrier, "nccl") != 0)
+        return false;
+    int64_t has_gpu = !device->ops->is_host_memory;
+    if (world->place.size > 1)
+        world_max_i64(world, &has_gpu, 1, "devices");
+    if (!has_gpu)
+        log_info("note: --distributed-backend nccl has no effect on CPUs");
+    return has_gpu != 0;
+}
+
 // The world by its backend, and NCCL around it if the devices can use it.
 static int open_backend(struct world **world, const struct world_options *options, struct device *device) {
     bool is_mpi = strcmp(options->backend, "mpi") == 0, is_tcp = strcmp(options->backend, "tcp") == 0;
@@ -42,7 +68,7 @@ static int open_backend(struct world **world, const struct world_options *option
         return self_world_open(world, device);
     TRY(is_mpi ? mpi_world_open(world, device) : tcp_world_open(world, device, options));
     (*world)->deadline_seconds = options->deadline_seconds;
-    bool insists = options->carrier && strcmp(options->carrier, "nccl") == 0;
+    bool insists = insists_on_nccl(*world, options, device);
     enum nccl_fit fit = options->carrier && !insists ? NCCL_MISSING : nccl_fit(device, *world);
     if (fit == NCCL_FITS || (fit == NCCL_SHARED && insists))
         return nccl_world_open(world, device, *world);

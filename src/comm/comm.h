@@ -57,8 +57,8 @@ struct world_meeting {
 struct world_options {
     const char *backend;                  // "self", "mpi" or "tcp"
     const struct world_meeting *meeting;  // for "tcp"
-    // What carries tensors between the GPUs of several ranks: "nccl", which is an error if it cannot; "mpi", through
-    // the host; or NULL for whichever works.
+    // What carries tensors between the GPUs of several ranks: "nccl", which is an error if it cannot (on CPUs it has
+    // no effect); "mpi", through the host; or NULL for whichever works.
     const char *carrier;
     double deadline_seconds;
     // The folder where a rank whose collective outlasts the deadline leaves its flight record, flight-RANK.jsonl, and

@@ -64,17 +64,8 @@ enum nccl_fit nccl_fit(struct device *device, struct world *host) {
         table[i] = INT64_MIN;
     if (device->ops->identity)
         device->ops->identity(device, &table[2 * mine]);
-    if (size > 1) {
-        struct group *all;
-        int *ranks = memory_alloc(sizeof *ranks * (size_t)size);
-        for (int i = 0; i < size; i++)
-            ranks[i] = i;
-        if (host->collective->group_create(host, &all, ranks, size, "devices") < 0)
-            die("%s", error_message());
-        comm_max_i64(all, table, 2 * size, "devices");
-        host->collective->group_free(all);
-        free(ranks);
-    }
+    if (size > 1)
+        world_max_i64(host, table, 2 * size, "devices");
     bool is_missing = false, is_shared = false;
     for (int i = 0; i < size; i++) {
         is_missing = is_missing || table[2 * i] == INT64_MIN;

@@ -18,7 +18,7 @@ struct config {
     struct flag_given given;  // which flags the user gave
 
     // Model. H = hidden_size, L = num_layers.
-    char *preset;  // 0 for H
+    char *preset;  // NULL for none
     char *model;   // "gpt" | "bert" | "t5"
     int64_t num_layers;
     int64_t hidden_size;

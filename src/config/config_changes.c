@@ -2,6 +2,7 @@
 // meant, but one that nobody noticed trains on samples twice, or on other ones than the log says.
 #include "config/config.h"
 #include "base/error.h"
+#include "base/file.h"
 #include <string.h>
 
 // Flags that choose samples or make the update. Those of the model and of the schedules are checked elsewhere, and are
@@ -38,12 +39,28 @@ static const char *const watched[] = {
     "--fp16",
 };
 
+// ./d/x is the dataset d/x.
+static bool names_same_files(const struct config *config, const struct config *before, const struct flag *flag) {
+    const void *own = (const char *)config + flag->offset, *other = (const char *)before + flag->offset;
+    if (flag->type == FLAG_STRING) {
+        const char *const *here = own, *const *there = other;
+        return *here && *there && file_is_same_path(*here, *there);
+    }
+    if (flag->type != FLAG_STRING_LIST)
+        return false;
+    const struct string_list *here = own, *there = other;
+    bool same = here->count == there->count;
+    for (int64_t i = 0; same && i < here->count; i++)
+        same = file_is_same_path(here->items[i], there->items[i]);
+    return same;
+}
+
 static void compare(const struct config *config, const struct config *before, const struct flag *flag,
                     struct buffer *out) {
     struct buffer here = {0}, there = {0};
     flag_format(flag, config, &here);
     flag_format(flag, before, &there);
-    if (strcmp(buffer_string(&here), buffer_string(&there)) != 0)
+    if (strcmp(buffer_string(&here), buffer_string(&there)) != 0 && !names_same_files(config, before, flag))
         buffer_printf(out, "%s%s is %s there and %s here", out->length ? ", " : "", flag->name, buffer_string(&there),
                       buffer_string(&here));
     buffer_free(&here);

@@ -220,7 +220,7 @@ static int read_entry(struct file_reader *reader, const char *p) {
 }
 
 // Cuts a comment and blanks off the end of a line. # opens a comment at the start or after a blank, outside quotes; a
-// quote counts only if a value begins, so that don't is a word.
+// quote counts only where a value begins, so that don't is a word.
 static void trim_line(char *line) {
     char quote = 0, before = ' ';
     size_t end = 0;

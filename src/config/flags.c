@@ -389,11 +389,11 @@ static const struct flag rows[] = {
         ADVANCED),
     INT("--check-replicas", check_replicas, NULL, 1, FLAG_ENDLESS,
         "every so many iterations, prove that ranks which should hold the same parameters do"),
-    CHOICE(
-        "--distributed-backend", distributed_backend, NULL, backend_names,
-        "what carries tensors between GPUs: nccl, or it is an error; mpi or gloo, MPI through the host; if not given, "
-        "NCCL where every rank has a GPU of its own",
-        ADVANCED),
+    CHOICE("--distributed-backend", distributed_backend, NULL, backend_names,
+           "what carries tensors between GPUs: nccl, or it is an error (on CPUs it has no effect); mpi or gloo, MPI "
+           "through the "
+           "host; if not given, NCCL where every rank has a GPU of its own",
+           ADVANCED),
     REAL("--distributed-timeout-minutes", distributed_timeout_minutes, "10", 0, 1e6,
          "how long a rank waits for the others", .bounds = FLAG_ABOVE_MINIMUM, ADVANCED),
     CHOICE("--attention-backend", attention_backend, "auto", attention_names,

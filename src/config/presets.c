@@ -21,9 +21,9 @@ static int unknown_preset(const char *name) {
     const struct preset *preset = NULL;
     for (size_t i = 0; (preset = preset_at(i)); i++)
         nearest_consider(&nearest, preset->name);
-    return error_set_code(EXIT_CODE_USAGE, "--preset %s is not known%s%s%s; `bevatron help presets` lists them", name,
-                          nearest.best ? "; did you mean " : "", nearest.best ? nearest.best : "",
-                          nearest.best ? "?" : "");
+    return error_set_code(EXIT_CODE_USAGE, "--preset %s is not known; %s%s%s`bevatron help presets` lists them", name,
+                          nearest.best ? "did you mean " : "", nearest.best ? nearest.best : "",
+                          nearest.best ? "? " : "");
 }
 
 static int give_text(struct config *config, const char *flag, const char *text) {

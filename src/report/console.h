@@ -1,5 +1,7 @@
-// The log lines of Megatron-LM, character for character, so that scripts that read its logs can read these. Each
-// function appends to a buffer, including the newline.
+// The log lines of Megatron-LM, character for character, so that scripts that read its logs can read these. Only
+// --log-throughput departs from them: below 1 TFLOP/s the throughput has four decimals instead of one, and behind
+// Megatron's last column stand two more, " tokens per second: 1234 | time left: 0:01:02 |". Each function appends to a
+// buffer, including the newline.
 #ifndef REPORT_CONSOLE_H
 #define REPORT_CONSOLE_H
 

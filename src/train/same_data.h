@@ -12,8 +12,8 @@
 // All ranks of the group call with the same number of prefixes. Returns -1 on all of them if any rank's PREFIX.idx or
 // PREFIX.bin differs from the first rank's; the message names the rank and the file. Compares the sizes, all of a file
 // up to 32 MiB, and of a larger one a piece of 4 KiB from each 1024th of it, at places that are drawn anew at each
-// call: a difference all over a 1024th, or a longer one, is always found, a shorter one sometimes. A file that no rank
-// has is left to whoever opens it.
+// call: a difference that covers one of these parts, as any of two 1024ths does, is always found, another sometimes. A
+// file that no rank has is left to whoever opens it.
 int same_data_check(struct group *all, const char *const *prefixes, int64_t count);
 // All ranks call with the digest of the rows they have taken so far (loader_digest). Returns -1 on all of them if ranks
 // that share rows have read different ones; the message names the first that has.

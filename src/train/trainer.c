@@ -7,6 +7,7 @@
 #include "train/trainer.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/file.h"
 #include "base/interrupt.h"
 #include "base/log.h"
 #include "model/flops.h"
@@ -399,7 +400,7 @@ static void note_finished_run(struct trainer *trainer) {
     log_info("note: the checkpoint has all of the run's %" PRId64 " iterations, so nothing is left to train; raise "
              "--train-iters or --train-samples to go on",
              trainer->at.iteration);
-    if (config->load && config->save && strcmp(config->load, config->save) == 0)
+    if (config->load && config->save && file_is_same_path(config->load, config->save))
         trainer->saver.iteration = trainer->at.iteration;
 }
 

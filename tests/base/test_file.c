@@ -425,8 +425,21 @@ TEST(paths) {
     }
 }
 
+TEST(same_paths) {
+    static const struct {
+        const char *a, *b;
+        bool same;
+    } cases[] = {{"d/x", "./d/x", true}, {"z5", "z5/", true},    {"/a//b/.", "/a/b", true}, {".", "./", true},
+                 {"a/b", "/a/b", false}, {"a/b", "a/bc", false}, {"a", "a/b", false},       {"a/../b", "b", false},
+                 {"a/.b", "a/b", false}, {"", ".", true}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        EXPECT(file_is_same_path(cases[i].a, cases[i].b) == cases[i].same);
+        EXPECT(file_is_same_path(cases[i].b, cases[i].a) == cases[i].same);
+    }
+}
+
 TEST_MAIN(TEST_CASE(commit_and_abort), TEST_CASE(sizes_around_the_block), TEST_CASE(full_disk_leaves_nothing),
           TEST_CASE(full_device), TEST_CASE(bad_targets), TEST_CASE(links_keep_pointing),
           TEST_CASE(finish_then_publish), TEST_CASE(temporaries_never_meet), TEST_CASE(owners_of_temporaries),
           TEST_CASE(leftovers_are_swept), TEST_CASE(new_folders_are_synced), TEST_CASE(reading), TEST_CASE(folders),
-          TEST_CASE(paths))
+          TEST_CASE(paths), TEST_CASE(same_paths))

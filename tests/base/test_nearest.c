@@ -4,7 +4,8 @@
 #include "test.h"
 #include <string.h>
 
-static const char *const commands[] = {"train", "tokenizer", "preprocess", "generate", "bert-base", "--num-layers"};
+static const char *const commands[] = {"train",     "tokenizer",    "preprocess", "generate",
+                                       "bert-base", "--num-layers", "--lr",       "--on"};
 
 static const char *find(const char *name) {
     struct nearest nearest = nearest_begin(name, strlen(name));
@@ -26,6 +27,14 @@ TEST(nearness) {
     EXPECT_STRING(find("to"), "none");
     EXPECT_STRING(find(""), "none");
     EXPECT_STRING(find("--"), "none");
+    EXPECT_STRING(find("--x"), "none");
+    EXPECT_STRING(find("--rl"), "none");
+    EXPECT_STRING(find("--lrr"), "--lr");
+    EXPECT_STRING(find("--foo"), "none");
+    EXPECT_STRING(find("--coun"), "none");
+    EXPECT_STRING(find("trn"), "none");
+    EXPECT_STRING(find("treni"), "train");
+    EXPECT_STRING(find("tokeniser"), "tokenizer");
     char name[300];
     memset(name, 'a', sizeof name - 1);
     name[sizeof name - 1] = 0;

@@ -20,6 +20,9 @@ expect 2 "did you mean --num-layers" "${train[@]}" --num-layer 2
 expect 2 "--num-layers" "${train[@]}" --num-layers minus
 expect 2 "no command" "$BEVATRON" trian
 expect 2 "no help on \"nosuch\"" "$BEVATRON" help nosuch
+expect 2 "no help on \"trian\"; did you mean train?" "$BEVATRON" help trian
+expect 2 "did you mean presets?" "$BEVATRON" help preset
+expect 2 "did you mean collectives?" "$BEVATRON" bench colectives
 expect 0 "--output-prefix" "$BEVATRON" help preprocess
 expect 0 "Joins datasets" "$BEVATRON" help dataset merge
 expect 0 "recompute_granularity" "${train[@]}" --data-path "$prefix" --checkpoint-activations --dry-run

@@ -63,7 +63,8 @@ expect 2 "standard input can be read once" "$BEVATRON" extract wiki --input - --
 expect 2 "is no number" "$BEVATRON" extract wiki --input "$work/dump.xml" --output "$work/x.jsonl" --namespaces zero
 expect 2 "output is plain, .gz or .zst" "$BEVATRON" extract wiki --input "$work/dump.xml" --output "$work/x.jsonl.xz"
 expect 2 "did you mean --namespaces" "$BEVATRON" extract wiki --input "$work/dump.xml" --output "$work/x.jsonl" --namespace 0
-expect 2 "only wiki is known" "$BEVATRON" extract pdf
+expect 2 'there is no command "extract pdf"' "$BEVATRON" extract pdf
+expect 2 'there is no command "extract wikipedia"; did you mean wiki?' "$BEVATRON" extract wikipedia
 expect 0 "--min-text-length" "$BEVATRON" extract wiki --help
 
 # What is no dump, is cut short, or has bad pages: an error that names it, and nothing left behind.

@@ -30,6 +30,10 @@ expect 2 "either --output-prefix or --save" "$BEVATRON" tokenizer train --input 
 expect 2 "--vocab-size" "$BEVATRON" tokenizer train --input tests/golden/bpe/corpus.txt --vocab-size 256 --save "$work/x"
 expect 2 "--input" "$BEVATRON" tokenizer train --vocab-size 600 --save "$work/x"
 expect 1 "no such file" "$BEVATRON" tokenizer train --input "$work/none" --vocab-size 600 --save "$work/x"
+# Folders that were made for the files go again, those that were there stay.
+mkdir "$work/there"
+expect 1 "no such file" "$BEVATRON" tokenizer train --input "$work/none" --vocab-size 600 --save "$work/there/new/b/c"
+[ -d "$work/there" ] && [ ! -e "$work/there/new" ] && pass || fail "folders are left"
 [ ! -e "$work/x" ] && pass || fail "a failed training leaves nothing"
 
 # Encoding and decoding: any bytes come back, the whole input or line by line.
@@ -61,7 +65,8 @@ expect 0 '"<|endoftext|>"' "$BEVATRON" tokenizer inspect --tokens "${golden[@]}"
 # Special tokens by what they are for; a vocabulary without them says nothing of them.
 mask=$(($(grep -n '^\[MASK\]$' tests/golden/wordpiece/vocab.txt | cut -d: -f1) - 1))
 expect 0 "\"mask\":$mask," "$BEVATRON" tokenizer inspect --json --tokenizer-type BertWordPieceCase --vocab-file tests/golden/wordpiece/vocab.txt
-"$BEVATRON" tokenizer inspect "${golden[@]}" | grep -q '^mask' && fail "a mask where there is none" || pass
+expect 0 "vocab_size" "$BEVATRON" tokenizer inspect "${golden[@]}"
+grep -q '^mask' "$work/out" && fail "a mask where there is none" || pass
 
 # Refusals.
 expect 0 "inspect" "$BEVATRON" tokenizer --help

@@ -33,7 +33,7 @@ expect_same_state "$work/straight/iter_0000020" "$work/resumed/iter_0000020" "st
 expect_same "$work/straight.losses" "$work/resumed.losses" "losses of a resumed run"
 # Started once more it has nothing to do, says so, and leaves its checkpoint alone.
 expect 0 "nothing is left to train" "$BEVATRON" train "${model[@]}" --threads 1 --train-iters 20 \
-    --load "$work/resumed" --save "$work/resumed" --save-interval 5
+    --load "$work/resumed" --save "$work/./resumed/" --save-interval 5
 grep -q "saving checkpoint" "$work/out" && fail "a finished run saves again" || pass
 # What it does otherwise than before is said, and nothing where it does the same.
 grep -q "does not go on as it was" "$work/out" && fail "a run that goes on as it was" || pass

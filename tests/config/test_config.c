@@ -169,7 +169,8 @@ TEST(presets) {
     EXPECT_INT(config.max_position_embeddings, 4096);
     EXPECT_INT(flag_source(&config.given, "--hidden-size"), FLAG_FROM_PRESET);
     EXPECT_ERROR(parse("--preset gpt5"), "--preset gpt5 is not known; `bevatron help presets` lists them");
-    EXPECT_ERROR(parse("--preset gpt2"), "--preset gpt2 is not known; did you mean gpt2-124m?");
+    EXPECT_ERROR(parse("--preset gpt2"),
+                 "--preset gpt2 is not known; did you mean gpt2-124m? `bevatron help presets` lists them");
     EXPECT_ERROR(parse("--preset lama2-7b"), "did you mean llama2-7b?");
     EXPECT_ERROR(parse("--preset bert-base-uncased"), "did you mean bert-base?");
     struct buffer list = {0};
@@ -401,6 +402,10 @@ TEST(changes_of_a_run) {
     EXPECT_OK(parse(RUN "--data-path 0.3 a 0.7 b --split 9,1,0"));
     EXPECT_OK(config_validate(&config, 1));
     config_to_json(&config, &writer);
+    config_list_changes(&config, buffer_string(&json), &changes);
+    EXPECT_STRING(buffer_string(&changes), "");
+    EXPECT_OK(parse(RUN "--data-path 0.3 ./a 0.7 .//b --split 9,1,0"));
+    EXPECT_OK(config_validate(&config, 1));
     config_list_changes(&config, buffer_string(&json), &changes);
     EXPECT_STRING(buffer_string(&changes), "");
     EXPECT_OK(parse(RUN "--data-path 0.5 a 0.5 b --split 9,1,0 --seed 7 --train-iters 99 --threads 3 --bf16"));

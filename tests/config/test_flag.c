@@ -256,7 +256,7 @@ TEST(offered) {
                  {"--number=4", "--count is a flag of try"},
                  {"--everything", NULL},
                  {"--ignored-switch", NULL},
-                 {"--coun=4", "did you mean --on?"}};
+                 {"--coun=4", "unknown flag --coun; `bevatron try --help-all` lists all flags"}};
     log_set_level(LOG_ERROR);
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         char *argv[] = {"this", (char *)cases[i].argument, "--num-layers=2"};

@@ -41,6 +41,12 @@ victim=$(pgrep -P "$launcher" -f "bevatron train" | tail -n 1)
 kill -9 "$victim"
 wait "$launcher" && fail "a killed rank was not noticed" || pass
 
+# Scripts for GPUs ask for NCCL; ranks on CPUs say once that it has no effect, and train.
+expect 0 "note: --distributed-backend nccl has no effect on CPUs" bash tests/parallel/mpirun.sh 2 "${train[@]}" \
+    --train-iters 2 --distributed-backend nccl
+[ "$(grep -c "has no effect on CPUs" "$work/out")" = 1 ] && pass || fail "a note of each rank"
+expect 0 "iteration        2/       2" "${train[@]}" --train-iters 2 --distributed-backend nccl
+
 # A bad flag on several ranks ends all of them, with the right code.
 expect 2 "no-such-flag" bash tests/parallel/mpirun.sh 2 "$BEVATRON" train --no-such-flag
 finish

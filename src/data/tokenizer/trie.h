@@ -9,7 +9,7 @@
 
 struct trie_unit {
     int32_t base;
-    int32_t parent;  // -1 if no node is
+    int32_t parent;  // -1 where no node is
 };
 
 struct trie {

@@ -93,7 +93,7 @@ static __device__ __forceinline__ void add_delta(float value[8], const eight<T> 
     }
 }
 
-// Eight elements of a row, zeros if they are beyond it.
+// Eight elements of a row, zeros where they are beyond it.
 template <bool IS_WIDE, typename T>
 static __device__ __forceinline__ eight<T> fetch_part(const T *row, int column, int columns, bool is_there) {
     return is_there && column < columns ? fetch8(row, column, columns, IS_WIDE) : eight<T>();
