@@ -204,7 +204,7 @@ done >"$work/out"
 [ ! -s "$work/out" ] && pass || fail "links that lead nowhere"
 
 # Targets of make that stand in code, options of the build, files of the source, and folders of the tour.
-grep -ohE '(^|`)make [a-z][a-z-]*' "${pages[@]}" | sed 's/.*make //' | sort -u | while read -r target; do
+awk '/^```/ { inside = !inside } { print (inside ? "`" : "") $0 }' "${pages[@]}" | grep -oE '`make [a-z][a-z-]*' | sed 's/.*make //' | sort -u | while read -r target; do
     grep -qE "^$target:" Makefile || echo "make $target"
 done >"$work/out"
 grep -ohE -- '-DBEVATRON_[A-Z_]+|`BEVATRON_[A-Z0-9_]+`' "${pages[@]}" | tr -d '`' | sed 's/^-D//' | sort -u | while read -r option; do
