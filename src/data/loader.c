@@ -154,7 +154,9 @@ int loader_open(struct loader **out, const struct loader_options *options) {
 static int past_the_end(const struct loader *loader) {
     const struct loader_options *options = &loader->options;
     return error_set("the %s has %" PRId64 " samples, and all whole micro-batches of %" PRId64 " on %" PRId64
-                     " ranks from sample %" PRId64 " on have been given; ask for more samples when it is opened",
+                     " ranks from sample %" PRId64
+                     " on have been given; make the run shorter, or give the datasets of --data-path weights, with "
+                     "which they are read as often as it takes",
                      options->source.name, options->source.count, options->micro_batch_size, options->dp_size,
                      options->consumed_samples);
 }
