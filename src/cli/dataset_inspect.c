@@ -62,16 +62,20 @@ static void print_json(const struct index_reader *reader) {
         const char *key;
         int64_t value;
     } numbers[] = {
-        {"documents", reader->document_count},       {"empty_documents", facts.empty_documents},
-        {"sequences", reader->sequence_count},       {"tokens", reader->token_count},
-        {"shortest_sequence", facts.shortest},       {"longest_sequence", facts.longest},
-        {"bin_bytes", (int64_t)reader->tokens.size}, {"idx_bytes", (int64_t)reader->index.size},
+        {"documents", reader->document_count},
+        {"empty_documents", facts.empty_documents},
+        {"sequences", reader->sequence_count},
+        {"tokens", reader->token_count},
+        {"shortest_sequence", facts.shortest},
+        {"longest_sequence", facts.longest},
+        {"bin_bytes", (int64_t)reader->files.tokens.size},
+        {"idx_bytes", (int64_t)reader->files.index.size},
     };
     struct buffer text = {0};
     struct json_writer json = {.out = &text};
     json_begin_object(&json);
     json_key(&json, "prefix");
-    json_cstring(&json, reader->prefix);
+    json_cstring(&json, reader->files.prefix);
     json_key(&json, "dtype");
     json_cstring(&json, index_dtype_name(reader->dtype));
     for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
@@ -89,7 +93,7 @@ static void print_json(const struct index_reader *reader) {
 
 static void print_text(const struct index_reader *reader) {
     struct facts facts = look_at(reader);
-    printf("%s\n", reader->prefix);
+    printf("%s\n", reader->files.prefix);
     printf("  documents   %" PRId64, reader->document_count);
     if (facts.empty_documents > 0)
         printf(" (%" PRId64 " empty)", facts.empty_documents);
@@ -97,7 +101,7 @@ static void print_text(const struct index_reader *reader) {
            facts.shortest, facts.longest, mean(reader->token_count, reader->sequence_count));
     printf("  tokens      %" PRId64 " (%s), %.1f a document\n", reader->token_count, index_dtype_name(reader->dtype),
            mean(reader->token_count, reader->document_count));
-    printf("  bytes       %zu in .bin, %zu in .idx\n", reader->tokens.size, reader->index.size);
+    printf("  bytes       %zu in .bin, %zu in .idx\n", reader->files.tokens.size, reader->files.index.size);
 }
 
 static int inspect(const void *context, const char *prefix) {

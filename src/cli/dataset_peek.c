@@ -62,7 +62,7 @@ static int add_sequence(const struct index_reader *reader, int64_t sequence, int
     if (length < 0 || length > reader->token_count)
         return bad_data("%s.idx: sequence %" PRId64 " has %" PRId64 " tokens, which cannot be; run `bevatron dataset "
                         "verify` on it",
-                        reader->prefix, sequence, length);
+                        reader->files.prefix, sequence, length);
     document->tokens += length;
     if (limit > 0 && wanted > limit - ids->count)
         wanted = limit - ids->count;
@@ -80,7 +80,7 @@ static int read_document(const struct index_reader *reader, int64_t limit, struc
     if (begin < 0 || begin > end || end > reader->sequence_count)
         return bad_data("%s.idx: document %" PRId64 " is sequences %" PRId64 " to %" PRId64
                         ", which cannot be; run `bevatron dataset verify` on it",
-                        reader->prefix, document->number, begin, end);
+                        reader->files.prefix, document->number, begin, end);
     document->tokens = document->ids.count = 0;
     for (int64_t sequence = begin; sequence < end; sequence++)
         TRY(add_sequence(reader, sequence, limit, document));
@@ -137,7 +137,7 @@ static int print_document(const struct options *options, const struct index_read
     TRY(read_document(reader, options->max_tokens, document));
     buffer_clear(&document->text);
     if (tokenizer && tokenizer_decode(tokenizer, document->ids.ids, document->ids.count, &document->text) < 0)
-        return error_context("document %" PRId64 " of %s", document->number, reader->prefix);
+        return error_context("document %" PRId64 " of %s", document->number, reader->files.prefix);
     if (options->json)
         print_json(document);
     else
@@ -149,7 +149,7 @@ static int print_documents(const struct options *options, const struct index_rea
                            const struct tokenizer *tokenizer) {
     if (options->document >= reader->document_count)
         return error_set("--document %" PRId64 ": %s has %" PRId64 " documents, counted from 0", options->document,
-                         reader->prefix, reader->document_count);
+                         reader->files.prefix, reader->document_count);
     int64_t left = reader->document_count - options->document;
     int64_t count = options->count < left ? options->count : left;
     struct document document = {.has_text = tokenizer != NULL};

@@ -35,7 +35,7 @@ static int read_item(struct import *import, uint64_t first, int64_t length) {
         if (import->tokens[i] >= vocab_size)
             return bad_data("%s.bin: token %" PRIu64 " is %" PRId32 ", beyond the dictionary of %" PRId64
                             "; give the dict.txt that was used with it",
-                            import->reader->prefix, first + (uint64_t)i, import->tokens[i], vocab_size);
+                            import->reader->files.prefix, first + (uint64_t)i, import->tokens[i], vocab_size);
     return 0;
 }
 

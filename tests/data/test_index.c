@@ -64,7 +64,7 @@ TEST(every_integer_dtype) {
         struct index_reader *r;
         EXPECT_OK(index_open(&r, scratch_path("d")));
         EXPECT_INT(r->dtype, rows[i].dtype);
-        EXPECT_INT(r->tokens.size, 3 * rows[i].bytes);
+        EXPECT_INT(r->files.tokens.size, 3 * rows[i].bytes);
         EXPECT_OK(index_read(r, 0, 0, 3, back));
         EXPECT(memcmp(tokens, back, sizeof back) == 0);
         EXPECT_OK(index_read(r, 0, 2, 1, back));

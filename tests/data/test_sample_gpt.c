@@ -162,12 +162,8 @@ TEST(wide_arrays_say_the_same) {
 // Widths and limits follow from sizes alone, so they can be asked for datasets that do not exist.
 TEST(large_shapes) {
     unsigned char idx[34 + 12 + 16] = "MMIDIDX";
-    struct index_reader reader = {.prefix = "large",
-                                  .sequence_count = 1,
-                                  .document_count = 1,
-                                  .item_bytes = 2,
-                                  .index = {idx, sizeof idx},
-                                  .tokens = {idx, (size_t)2 * INT32_MAX}};
+    struct index_files files = {.prefix = "large", .index = {idx, sizeof idx}, .tokens = {idx, (size_t)2 * INT32_MAX}};
+    struct index_reader reader = {.files = files, .sequence_count = 1, .document_count = 1, .item_bytes = 2};
     struct gpt_range range = {&reader, 0, 1};
     struct gpt_shape shape;
     EXPECT_OK(gpt_shape_make(&shape, range, 1024, 0));

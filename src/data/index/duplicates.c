@@ -25,7 +25,7 @@ struct index_document index_document(const struct index_reader *r, int64_t docum
 }
 
 static const unsigned char *lengths_of(const struct index_reader *r, const struct index_document *document) {
-    return r->index.data + INDEX_HEADER_BYTES + 4 * document->first_sequence;
+    return r->files.index.data + INDEX_HEADER_BYTES + 4 * document->first_sequence;
 }
 
 static void hash_document(const struct duplicates_options *options, int64_t document, uint64_t record[3]) {
@@ -39,7 +39,7 @@ static void hash_document(const struct duplicates_options *options, int64_t docu
         if (part.sequence_count > 0)
             sha256_update(&hash, lengths_of(r, &part), 4 * (size_t)part.sequence_count);
         if (part.bytes > 0)
-            sha256_update(&hash, r->tokens.data + part.begin_byte, (size_t)part.bytes);
+            sha256_update(&hash, r->files.tokens.data + part.begin_byte, (size_t)part.bytes);
     }
     sha256_final(&hash, digest);
     memcpy(record, digest, 2 * sizeof *record);
@@ -58,8 +58,8 @@ static bool are_equal(const struct duplicates_options *options, int64_t a, int64
         if (of_a.sequence_count > 0 &&
             memcmp(lengths_of(r, &of_a), lengths_of(r, &of_b), 4 * (size_t)of_a.sequence_count) != 0)
             return false;
-        if (of_a.bytes > 0 &&
-            memcmp(r->tokens.data + of_a.begin_byte, r->tokens.data + of_b.begin_byte, (size_t)of_a.bytes) != 0)
+        if (of_a.bytes > 0 && memcmp(r->files.tokens.data + of_a.begin_byte, r->files.tokens.data + of_b.begin_byte,
+                                     (size_t)of_a.bytes) != 0)
             return false;
     }
     return true;

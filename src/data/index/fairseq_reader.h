@@ -17,19 +17,17 @@
 #ifndef DATA_INDEX_FAIRSEQ_READER_H
 #define DATA_INDEX_FAIRSEQ_READER_H
 
-#include "base/file.h"
+#include "data/index/files.h"
 #include <stdbool.h>
 #include <stdint.h>
 
 struct fairseq_reader {
-    char *prefix;
+    struct index_files files;
     bool is_torchnet;
     int code;            // of the dtype
     size_t item_bytes;   // of a token
     int64_t item_count;  // lines
     int64_t token_count;
-    struct file_map index, tokens;
-    bool is_mapped;  // the maps are the reader's own
 };
 
 // Maps both files and checks header and sizes. What is wrong inside a file has exit code EXIT_CODE_BAD_DATA.

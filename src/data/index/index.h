@@ -15,7 +15,7 @@
 #ifndef DATA_INDEX_INDEX_H
 #define DATA_INDEX_INDEX_H
 
-#include "base/file.h"
+#include "data/index/files.h"
 #include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
@@ -64,15 +64,12 @@ void index_writer_abort(struct index_writer *w);
 // ---- reading ----
 
 struct index_reader {
-    char *prefix;  // what errors call the dataset: PREFIX.idx, PREFIX.bin
+    struct index_files files;
     enum index_dtype dtype;
     size_t item_bytes;       // bytes of one token in .bin
     int64_t sequence_count;  // S
     int64_t document_count;  // D - 1
     int64_t token_count;     // all tokens of .bin
-    struct file_map index;   // PREFIX.idx
-    struct file_map tokens;  // PREFIX.bin
-    bool is_mapped;          // the maps belong to the reader
 };
 
 // Maps both files and checks, in constant time, header, sizes, the first and last pointer and document boundary, and
@@ -102,20 +99,22 @@ int index_merge(const char *output, char *const *prefixes, int64_t count);
 // Raw entries; the arrays of .idx are unaligned. A damaged file may contain any value, so callers check what they use.
 static inline int64_t index_length(const struct index_reader *reader, int64_t sequence) {
     int32_t value;
-    memcpy(&value, reader->index.data + INDEX_HEADER_BYTES + 4 * sequence, sizeof value);
+    memcpy(&value, reader->files.index.data + INDEX_HEADER_BYTES + 4 * sequence, sizeof value);
     return value;
 }
 
 static inline int64_t index_pointer(const struct index_reader *reader, int64_t sequence) {
     int64_t value;
-    memcpy(&value, reader->index.data + INDEX_HEADER_BYTES + 4 * reader->sequence_count + 8 * sequence, sizeof value);
+    memcpy(&value, reader->files.index.data + INDEX_HEADER_BYTES + 4 * reader->sequence_count + 8 * sequence,
+           sizeof value);
     return value;
 }
 
 // First sequence of a document; index_document_begin(reader, document_count) is S.
 static inline int64_t index_document_begin(const struct index_reader *reader, int64_t document) {
     int64_t value;
-    memcpy(&value, reader->index.data + INDEX_HEADER_BYTES + 12 * reader->sequence_count + 8 * document, sizeof value);
+    memcpy(&value, reader->files.index.data + INDEX_HEADER_BYTES + 12 * reader->sequence_count + 8 * document,
+           sizeof value);
     return value;
 }
 

@@ -7,7 +7,6 @@
 #include "base/memory.h"
 #include "data/bad_data.h"
 #include "data/index/dtype.h"
-#include <dirent.h>
 #include <inttypes.h>
 #include <stdlib.h>
 
@@ -15,42 +14,43 @@
 
 static int check_header(struct index_reader *r, uint64_t *sequences, uint64_t *boundaries) {
     static const unsigned char magic[9] = "MMIDIDX\0";
-    if (r->index.size < INDEX_HEADER_BYTES)
-        return bad_data("%s.idx: %zu bytes, but a header has %d: the file is cut short; " REMEDY, r->prefix,
-                        r->index.size, INDEX_HEADER_BYTES);
-    if (memcmp(r->index.data, magic, sizeof magic) != 0)
+    if (r->files.index.size < INDEX_HEADER_BYTES)
+        return bad_data("%s.idx: %zu bytes, but a header has %d: the file is cut short; " REMEDY, r->files.prefix,
+                        r->files.index.size, INDEX_HEADER_BYTES);
+    if (memcmp(r->files.index.data, magic, sizeof magic) != 0)
         return bad_data("%s.idx: byte 0: this is no Megatron index (it would begin with MMIDIDX); give the prefix of a "
                         "dataset made by `preprocess`",
-                        r->prefix);
+                        r->files.prefix);
     uint64_t version;
-    memcpy(&version, r->index.data + 9, sizeof version);
+    memcpy(&version, r->files.index.data + 9, sizeof version);
     if (version != 1)
-        return bad_data("%s.idx: byte 9: version %" PRIu64 ", but only version 1 is known; " REMEDY, r->prefix,
+        return bad_data("%s.idx: byte 9: version %" PRIu64 ", but only version 1 is known; " REMEDY, r->files.prefix,
                         version);
-    r->dtype = (enum index_dtype)r->index.data[17];
+    r->dtype = (enum index_dtype)r->files.index.data[17];
     r->item_bytes = index_dtype_bytes(r->dtype);
     if (r->item_bytes == 0)
-        return bad_data("%s.idx: byte 17: dtype code %d is none of 1 to 8; " REMEDY, r->prefix, (int)r->dtype);
-    memcpy(sequences, r->index.data + 18, sizeof *sequences);
-    memcpy(boundaries, r->index.data + 26, sizeof *boundaries);
+        return bad_data("%s.idx: byte 17: dtype code %d is none of 1 to 8; " REMEDY, r->files.prefix, (int)r->dtype);
+    memcpy(sequences, r->files.index.data + 18, sizeof *sequences);
+    memcpy(boundaries, r->files.index.data + 26, sizeof *boundaries);
     return 0;
 }
 
 // The file must hold exactly the arrays that S and D promise, or those and the modes of a multimodal dataset.
 static int check_size(struct index_reader *r, uint64_t sequences, uint64_t boundaries) {
-    uint64_t size = r->index.size;
+    uint64_t size = r->files.index.size;
     if (boundaries == 0)
-        return bad_data("%s.idx: byte 26: no document boundary, but there is always a first one; " REMEDY, r->prefix);
+        return bad_data("%s.idx: byte 26: no document boundary, but there is always a first one; " REMEDY,
+                        r->files.prefix);
     if (sequences > size / 12 || boundaries > size / 8)
         return bad_data("%s.idx: bytes 18 to 33: %" PRIu64 " sequences and %" PRIu64
                         " document boundaries do not fit a file of %" PRIu64
                         " bytes: it is cut short or damaged; " REMEDY,
-                        r->prefix, sequences, boundaries, size);
+                        r->files.prefix, sequences, boundaries, size);
     uint64_t expected = INDEX_HEADER_BYTES + 12 * sequences + 8 * boundaries;
     if (size != expected && size != expected + sequences)
         return bad_data("%s.idx: %" PRIu64 " bytes, but %" PRIu64 " sequences and %" PRIu64
                         " document boundaries (bytes 18 to 33) take %" PRIu64 "; " REMEDY,
-                        r->prefix, size, sequences, boundaries, expected);
+                        r->files.prefix, size, sequences, boundaries, expected);
     r->sequence_count = (int64_t)sequences;
     r->document_count = (int64_t)boundaries - 1;
     return 0;
@@ -62,11 +62,11 @@ static int check_boundaries(const struct index_reader *r) {
     if (first != 0)
         return bad_data("%s.idx: byte %" PRId64 ": the first document begins at sequence %" PRId64
                         " instead of 0; " REMEDY,
-                        r->prefix, start, first);
+                        r->files.prefix, start, first);
     if (last != r->sequence_count)
         return bad_data("%s.idx: byte %" PRId64 ": the documents end at sequence %" PRId64 ", but there are %" PRId64
                         "; " REMEDY,
-                        r->prefix, start + 8 * r->document_count, last, r->sequence_count);
+                        r->files.prefix, start + 8 * r->document_count, last, r->sequence_count);
     return 0;
 }
 
@@ -76,23 +76,23 @@ static int check_tokens(struct index_reader *r) {
     if (r->sequence_count > 0) {
         int64_t last = r->sequence_count - 1, pointer = index_pointer(r, last), length = index_length(r, last);
         if (length < 0)
-            return bad_data("%s.idx: byte %" PRId64 ": sequence %" PRId64 " has length %" PRId64 "; " REMEDY, r->prefix,
-                            INDEX_HEADER_BYTES + 4 * last, last, length);
+            return bad_data("%s.idx: byte %" PRId64 ": sequence %" PRId64 " has length %" PRId64 "; " REMEDY,
+                            r->files.prefix, INDEX_HEADER_BYTES + 4 * last, last, length);
         if (pointer < 0 || pointer > INT64_MAX / 2)
             return bad_data("%s.idx: byte %" PRId64 ": sequence %" PRId64 " begins at byte %" PRId64
                             " of .bin, which cannot be; " REMEDY,
-                            r->prefix, INDEX_HEADER_BYTES + 4 * r->sequence_count + 8 * last, last, pointer);
+                            r->files.prefix, INDEX_HEADER_BYTES + 4 * r->sequence_count + 8 * last, last, pointer);
         if (index_pointer(r, 0) != 0)
             return bad_data("%s.idx: byte %" PRId64 ": sequence 0 begins at byte %" PRId64
                             " of .bin instead of 0; " REMEDY,
-                            r->prefix, INDEX_HEADER_BYTES + 4 * r->sequence_count, index_pointer(r, 0));
+                            r->files.prefix, INDEX_HEADER_BYTES + 4 * r->sequence_count, index_pointer(r, 0));
         described = (uint64_t)pointer + (uint64_t)length * r->item_bytes;
     }
-    if (r->tokens.size != described)
-        return bad_data("%s.bin: %zu bytes, but %s.idx describes %" PRIu64 ": %s; " REMEDY, r->prefix, r->tokens.size,
-                        r->prefix, described,
-                        r->tokens.size < described ? "the file is cut short" : "the two do not belong together");
-    r->token_count = (int64_t)(r->tokens.size / r->item_bytes);
+    if (r->files.tokens.size != described)
+        return bad_data("%s.bin: %zu bytes, but %s.idx describes %" PRIu64 ": %s; " REMEDY, r->files.prefix,
+                        r->files.tokens.size, r->files.prefix, described,
+                        r->files.tokens.size < described ? "the file is cut short" : "the two do not belong together");
+    r->token_count = (int64_t)(r->files.tokens.size / r->item_bytes);
     return 0;
 }
 
@@ -104,73 +104,10 @@ static int check(struct index_reader *r) {
     return check_tokens(r);
 }
 
-// The name of a dataset beside the wrong one: what people forget is _text_document, or that the ending is left out.
-// NULL if there is none; to be freed.
-static char *find_near(const char *prefix) {
-    size_t length = strlen(prefix);
-    if (length > 4 && (strcmp(prefix + length - 4, ".bin") == 0 || strcmp(prefix + length - 4, ".idx") == 0) &&
-        file_exists(prefix))
-        return memory_printf("%.*s", (int)(length - 4), prefix);
-    char *folder = file_parent(prefix), *found = NULL;
-    const char *slash = strrchr(prefix, '/'), *name = slash ? slash + 1 : prefix;
-    DIR *entries = *name ? opendir(folder) : NULL;
-    for (const struct dirent *entry; entries && (entry = readdir(entries));) {
-        size_t bytes = strlen(entry->d_name), begin = strlen(name);
-        bool is_near = bytes > begin + 4 && strncmp(entry->d_name, name, begin) == 0 && entry->d_name[begin] == '_' &&
-                       strcmp(entry->d_name + bytes - 4, ".idx") == 0;
-        char *near =
-            is_near ? memory_printf("%.*s%.*s", (int)(name - prefix), prefix, (int)(bytes - 4), entry->d_name) : NULL;
-        // The first of several, so that the message is always the same.
-        if (near && (!found || strcmp(near, found) < 0)) {
-            free(found);
-            found = near;
-        } else {
-            free(near);
-        }
-    }
-    if (entries)
-        closedir(entries);
-    free(folder);
-    return found;
-}
-
-static int refuse_missing(const char *prefix, const char *path) {
-    char *near = find_near(prefix);
-    int result = error_set("cannot open dataset %s: %s does not exist; %s%s%s", prefix, path,
-                           near ? "did you mean " : "give the path of the pair of files without .bin or .idx",
-                           near ? near : "", near ? "?" : "");
-    free(near);
-    return result;
-}
-
-static int map_file(struct file_map *map, const char *prefix, const char *extension) {
-    char *path = memory_printf("%s.%s", prefix, extension);
-    int result;
-    if (!file_exists(path))
-        result = refuse_missing(prefix, path);
-    else
-        result = file_map_open(map, path);
-    free(path);
-    return result;
-}
-
-int index_open(struct index_reader **reader, const char *prefix) {
+// Takes over the files, also when they are refused.
+static int open_files(struct index_reader **reader, struct index_files files) {
     struct index_reader *r = memory_alloc(sizeof *r);
-    r->prefix = memory_string(prefix);
-    r->is_mapped = true;
-    if (map_file(&r->index, prefix, "idx") < 0 || map_file(&r->tokens, prefix, "bin") < 0 || check(r) < 0) {
-        index_close(r);
-        r = NULL;
-    }
-    *reader = r;
-    return r ? 0 : -1;
-}
-
-int index_open_bytes(struct index_reader **reader, const char *prefix, struct file_map index, struct file_map tokens) {
-    struct index_reader *r = memory_alloc(sizeof *r);
-    r->prefix = memory_string(prefix);
-    r->index = index;
-    r->tokens = tokens;
+    r->files = files;
     if (check(r) < 0) {
         index_close(r);
         r = NULL;
@@ -179,23 +116,26 @@ int index_open_bytes(struct index_reader **reader, const char *prefix, struct fi
     return r ? 0 : -1;
 }
 
+int index_open(struct index_reader **reader, const char *prefix) {
+    struct index_files files;
+    *reader = NULL;
+    TRY(index_files_map(&files, prefix));
+    return open_files(reader, files);
+}
+
+int index_open_bytes(struct index_reader **reader, const char *prefix, struct file_map index, struct file_map tokens) {
+    return open_files(reader, index_files_in_memory(prefix, index, tokens));
+}
+
 void index_close(struct index_reader *reader) {
     if (!reader)
         return;
-    if (reader->is_mapped) {
-        file_map_close(&reader->index);
-        file_map_close(&reader->tokens);
-    }
-    free(reader->prefix);
+    index_files_close(&reader->files);
     free(reader);
 }
 
-// Bytes that are the caller's are left alone: in ordinary memory they would not come back.
 void index_release(const struct index_reader *reader) {
-    if (!reader->is_mapped)
-        return;
-    file_map_release(&reader->index, 0, reader->index.size);
-    file_map_release(&reader->tokens, 0, reader->tokens.size);
+    index_files_release(&reader->files);
 }
 
 int index_read(const struct index_reader *r, int64_t sequence, int64_t offset, int64_t count, int32_t *out) {
@@ -204,23 +144,23 @@ int index_read(const struct index_reader *r, int64_t sequence, int64_t offset, i
     if (offset < 0 || count < 0 || offset > length || count > length - offset)
         return bad_data("%s.idx: byte %" PRId64 ": sequence %" PRId64 " has %" PRId64 " tokens, but %" PRId64
                         " from position %" PRId64 " were wanted; " REMEDY,
-                        r->prefix, INDEX_HEADER_BYTES + 4 * sequence, sequence, length, count, offset);
-    if (pointer < 0 || (uint64_t)pointer > r->tokens.size ||
-        (uint64_t)length * r->item_bytes > r->tokens.size - (uint64_t)pointer)
+                        r->files.prefix, INDEX_HEADER_BYTES + 4 * sequence, sequence, length, count, offset);
+    if (pointer < 0 || (uint64_t)pointer > r->files.tokens.size ||
+        (uint64_t)length * r->item_bytes > r->files.tokens.size - (uint64_t)pointer)
         return bad_data("%s.idx: byte %" PRId64 ": sequence %" PRId64 " (%" PRId64 " tokens at byte %" PRId64
                         ") lies outside %s.bin; " REMEDY,
-                        r->prefix, INDEX_HEADER_BYTES + 4 * r->sequence_count + 8 * sequence, sequence, length, pointer,
-                        r->prefix);
+                        r->files.prefix, INDEX_HEADER_BYTES + 4 * r->sequence_count + 8 * sequence, sequence, length,
+                        pointer, r->files.prefix);
     if (!index_dtype_is_integer(r->dtype))
-        return bad_data("%s.idx: byte 17: the dataset holds %s, which are no token ids", r->prefix,
+        return bad_data("%s.idx: byte 17: the dataset holds %s, which are no token ids", r->files.prefix,
                         index_dtype_name(r->dtype));
     if (count == 0)
         return 0;
-    int64_t good = index_decode(r->dtype, r->tokens.data + pointer + (size_t)offset * r->item_bytes, count, out);
+    int64_t good = index_decode(r->dtype, r->files.tokens.data + pointer + (size_t)offset * r->item_bytes, count, out);
     if (good < count)
         return bad_data("%s.bin: byte %" PRIu64 ": token %" PRId64 " of sequence %" PRId64
                         " does not fit 32 bits and is no token id; " REMEDY,
-                        r->prefix, (uint64_t)pointer + (uint64_t)(offset + good) * r->item_bytes, offset + good,
+                        r->files.prefix, (uint64_t)pointer + (uint64_t)(offset + good) * r->item_bytes, offset + good,
                         sequence);
     return 0;
 }

@@ -75,7 +75,7 @@ static int account(const struct index_reader *reader, uint64_t *touched, uint64_
 }
 
 static const unsigned char *lengths_of(const struct index_reader *reader, const struct index_document *document) {
-    return reader->index.data + INDEX_HEADER_BYTES + 4 * document->first_sequence;
+    return reader->files.index.data + INDEX_HEADER_BYTES + 4 * document->first_sequence;
 }
 
 // ---- in their order ----
@@ -90,7 +90,7 @@ static int copy_in_order(struct rearrangement *work, int64_t dataset) {
     while ((got = walk_next(&walk, &document)) == 1) {
         struct index_document part = index_document(reader, document);
         if (part.bytes > 0)
-            TRY(index_writer_put_tokens(writer, reader->tokens.data + part.begin_byte, (size_t)part.bytes));
+            TRY(index_writer_put_tokens(writer, reader->files.tokens.data + part.begin_byte, (size_t)part.bytes));
         if (part.sequence_count > 0)
             TRY(index_writer_put_lengths(writer, lengths_of(reader, &part), part.sequence_count));
         sequences += part.sequence_count;
@@ -162,7 +162,8 @@ static int send_documents(const struct index_reader *reader, struct reorder *reo
         if (part.sequence_count == 0)
             continue;
         if (part.bytes > 0)
-            TRY(scatter_put(&reorder->tokens, place[1], reader->tokens.data + part.begin_byte, (size_t)part.bytes));
+            TRY(scatter_put(&reorder->tokens, place[1], reader->files.tokens.data + part.begin_byte,
+                            (size_t)part.bytes));
         TRY(scatter_put(&reorder->lengths, 4 * place[2], lengths_of(reader, &part), 4 * (size_t)part.sequence_count));
         TRY(account(reader, &touched, part.bytes));
     }

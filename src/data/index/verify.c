@@ -18,14 +18,14 @@ static int verify_sequences(const struct index_reader *r) {
     for (int64_t i = 0; i < r->sequence_count; i++) {
         int64_t length = index_length(r, i), pointer = index_pointer(r, i);
         if (length < 0)
-            return bad_data("%s.idx: byte %" PRId64 ": sequence %" PRId64 " has length %" PRId64 "; " REMEDY, r->prefix,
-                            INDEX_HEADER_BYTES + 4 * i, i, length);
-        if (pointer != expected || (uint64_t)length * r->item_bytes > r->tokens.size - (uint64_t)expected)
+            return bad_data("%s.idx: byte %" PRId64 ": sequence %" PRId64 " has length %" PRId64 "; " REMEDY,
+                            r->files.prefix, INDEX_HEADER_BYTES + 4 * i, i, length);
+        if (pointer != expected || (uint64_t)length * r->item_bytes > r->files.tokens.size - (uint64_t)expected)
             return bad_data("%s.idx: byte %" PRId64 ": sequence %" PRId64 " begins at byte %" PRId64
                             " of .bin and has %" PRId64 " tokens, but the lengths before it add up to %" PRId64
                             " of %zu bytes; " REMEDY,
-                            r->prefix, INDEX_HEADER_BYTES + 4 * r->sequence_count + 8 * i, i, pointer, length, expected,
-                            r->tokens.size);
+                            r->files.prefix, INDEX_HEADER_BYTES + 4 * r->sequence_count + 8 * i, i, pointer, length,
+                            expected, r->files.tokens.size);
         expected += length * (int64_t)r->item_bytes;
         release_sometimes(r, i);
     }
@@ -39,7 +39,7 @@ static int verify_documents(const struct index_reader *r) {
         if (begin < before || begin > r->sequence_count)
             return bad_data("%s.idx: byte %" PRId64 ": document boundary %" PRId64 " is sequence %" PRId64
                             ", but it must lie between %" PRId64 " and %" PRId64 "; " REMEDY,
-                            r->prefix, INDEX_HEADER_BYTES + 12 * r->sequence_count + 8 * i, i, begin, before,
+                            r->files.prefix, INDEX_HEADER_BYTES + 12 * r->sequence_count + 8 * i, i, begin, before,
                             r->sequence_count);
         before = begin;
         release_sometimes(r, i);
@@ -69,30 +69,30 @@ static int bad_token(const struct index_reader *r, int64_t token, int64_t vocab_
     int64_t byte = token * (int64_t)r->item_bytes, sequence = sequence_at(r, byte);
     int64_t position = (byte - index_pointer(r, sequence)) / (int64_t)r->item_bytes;
     int32_t value;
-    if (index_decode(r->dtype, r->tokens.data + byte, 1, &value) == 0)
+    if (index_decode(r->dtype, r->files.tokens.data + byte, 1, &value) == 0)
         return bad_data("%s.bin: byte %" PRId64 ": token %" PRId64 " of sequence %" PRId64
                         " does not fit 32 bits and is no token id; " REMEDY,
-                        r->prefix, byte, position, sequence);
+                        r->files.prefix, byte, position, sequence);
     if (value < 0)
         return bad_data("%s.bin: byte %" PRId64 ": token %" PRId64 " of sequence %" PRId64 " is %" PRId32
                         ", but ids are not negative; " REMEDY,
-                        r->prefix, byte, position, sequence, value);
+                        r->files.prefix, byte, position, sequence, value);
     return bad_data("%s.bin: byte %" PRId64 ": token %" PRId64 " of sequence %" PRId64 " is %" PRId32
                     ", beyond the vocabulary of %" PRId64 "; use the tokenizer that made this dataset",
-                    r->prefix, byte, position, sequence, value, vocab_size);
+                    r->files.prefix, byte, position, sequence, value, vocab_size);
 }
 
 int index_verify_tokens(const struct index_reader *r, int64_t vocab_size) {
     enum { CHUNK = 1 << 13 };
     int32_t tokens[CHUNK];
     if (!index_dtype_is_integer(r->dtype))
-        return bad_data("%s.idx: byte 17: the dataset holds %s, which are no token ids", r->prefix,
+        return bad_data("%s.idx: byte 17: the dataset holds %s, which are no token ids", r->files.prefix,
                         index_dtype_name(r->dtype));
     TRY(index_verify(r));
     int64_t limit = vocab_size > 0 ? vocab_size : (int64_t)INT32_MAX + 1;
     for (int64_t done = 0; done < r->token_count; done += CHUNK) {
         int64_t part = r->token_count - done < CHUNK ? r->token_count - done : CHUNK;
-        int64_t good = index_decode(r->dtype, r->tokens.data + (size_t)done * r->item_bytes, part, tokens);
+        int64_t good = index_decode(r->dtype, r->files.tokens.data + (size_t)done * r->item_bytes, part, tokens);
         int64_t inside = index_find_outside(tokens, good, limit);
         if (inside < part)
             return bad_token(r, done + inside, vocab_size);

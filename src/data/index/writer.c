@@ -120,18 +120,18 @@ int index_writer_put_lengths(struct index_writer *w, const void *lengths, int64_
 int index_writer_append(struct index_writer *w, const struct index_reader *reader) {
     CHECK(w->last_boundary == w->sequence_count);
     if (reader->dtype != w->dtype)
-        return error_set_code(EXIT_CODE_BAD_DATA,
-                              "%s.idx: tokens are %s, but %s.idx has %s; join datasets of one dtype", reader->prefix,
-                              index_dtype_name(reader->dtype), w->prefix, index_dtype_name(w->dtype));
+        return error_set_code(
+            EXIT_CODE_BAD_DATA, "%s.idx: tokens are %s, but %s.idx has %s; join datasets of one dtype",
+            reader->files.prefix, index_dtype_name(reader->dtype), w->prefix, index_dtype_name(w->dtype));
     TRY(index_verify(reader));
     int64_t first = w->sequence_count;
-    for (size_t done = 0; done < reader->tokens.size; done += COPY_BYTES) {
-        size_t left = reader->tokens.size - done, part = left < COPY_BYTES ? left : COPY_BYTES;
-        TRY(index_writer_put_tokens(w, reader->tokens.data + done, part));
+    for (size_t done = 0; done < reader->files.tokens.size; done += COPY_BYTES) {
+        size_t left = reader->files.tokens.size - done, part = left < COPY_BYTES ? left : COPY_BYTES;
+        TRY(index_writer_put_tokens(w, reader->files.tokens.data + done, part));
         index_release(reader);
     }
     if (reader->sequence_count > 0)
-        TRY(index_writer_put_lengths(w, reader->index.data + INDEX_HEADER_BYTES, reader->sequence_count));
+        TRY(index_writer_put_lengths(w, reader->files.index.data + INDEX_HEADER_BYTES, reader->sequence_count));
     for (int64_t document = 1; document <= reader->document_count; document++)
         TRY(index_writer_put_boundary(w, first + index_document_begin(reader, document)));
     return 0;

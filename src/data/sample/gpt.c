@@ -121,7 +121,7 @@ static int read_piece(const struct gpt_dataset *dataset, int64_t sequence, int64
     if (inside < count)
         return bad_data("%s.bin: token %" PRId64 " of sequence %" PRId64 " is %" PRId32
                         ", which the vocabulary of %" PRId64 " does not hold; use the tokenizer that made this dataset",
-                        dataset->reader->prefix, offset + inside, sequence, tokens[inside], dataset->vocab_size);
+                        dataset->reader->files.prefix, offset + inside, sequence, tokens[inside], dataset->vocab_size);
     return 0;
 }
 

@@ -14,13 +14,13 @@
 // Tokens of the range in O(1), because pointers are running sums of lengths.
 static int count_tokens(struct gpt_range range, int64_t *tokens) {
     const struct index_reader *r = range.reader;
-    int64_t bytes = (int64_t)r->tokens.size;
+    int64_t bytes = (int64_t)r->files.tokens.size;
     int64_t begin = range.begin < r->sequence_count ? index_pointer(r, range.begin) : bytes;
     int64_t end = range.end < r->sequence_count ? index_pointer(r, range.end) : bytes;
     if (begin < 0 || end < begin || end > bytes)
         return bad_data("%s.idx: sequences %" PRId64 " and %" PRId64 " begin at bytes %" PRId64 " and %" PRId64
                         " of .bin, which cannot be; run `dataset verify` on it",
-                        r->prefix, range.begin, range.end, begin, end);
+                        r->files.prefix, range.begin, range.end, begin, end);
     *tokens = (end - begin) / (int64_t)r->item_bytes;
     return 0;
 }
@@ -37,12 +37,12 @@ int gpt_shape_make(struct gpt_shape *shape, struct gpt_range range, int64_t seq_
     if (range.end > INT32_MAX)
         return bad_data("%s.idx: %" PRId64 " sequences, but samples can be drawn from %" PRId32
                         " at most; split the dataset",
-                        range.reader->prefix, range.end, INT32_MAX);
+                        range.reader->files.prefix, range.end, INT32_MAX);
     TRY(count_tokens(range, &shape->tokens_per_epoch));
     int64_t tokens = shape->tokens_per_epoch, needed, all;
     if (tokens == 0)
         return bad_data("%s: sequences %" PRId64 " to %" PRId64 " hold no tokens; use more data or another --split",
-                        range.reader->prefix, range.begin, range.end);
+                        range.reader->files.prefix, range.begin, range.end);
     if (__builtin_mul_overflow(requested, seq_length, &needed) || __builtin_add_overflow(needed, tokens, &all))
         return too_large(seq_length, requested);
     shape->epochs = all / tokens;  // ceil((needed + 1) / tokens)
@@ -95,13 +95,13 @@ static int check_lengths(const struct gpt_shape *shape, struct gpt_range range) 
         if (length < 0)
             return bad_data("%s.idx: byte %" PRId64 ": sequence %" PRId64 " has length %" PRId64
                             "; copy both files again or make the dataset anew",
-                            r->prefix, INDEX_HEADER_BYTES + 4 * i, i, length);
+                            r->files.prefix, INDEX_HEADER_BYTES + 4 * i, i, length);
         sum += length;
     }
     if (sum != shape->tokens_per_epoch)
         return bad_data("%s.idx: the lengths of sequences %" PRId64 " to %" PRId64 " add up to %" PRId64
                         " tokens, the pointers say %" PRId64 "; copy both files again or make the dataset anew",
-                        r->prefix, range.begin, range.end, sum, shape->tokens_per_epoch);
+                        r->files.prefix, range.begin, range.end, sum, shape->tokens_per_epoch);
     return 0;
 }
 
@@ -119,7 +119,7 @@ static void store_sample(void *samples, bool wide, int64_t row, int64_t position
 static void fill_samples(struct gpt_index *index, const struct gpt_shape *shape, struct gpt_range range) {
     enum { AHEAD = 32 };
     const int32_t *documents = index->documents;
-    const unsigned char *lengths = range.reader->index.data + INDEX_HEADER_BYTES;
+    const unsigned char *lengths = range.reader->files.index.data + INDEX_HEADER_BYTES;
     int64_t last = gpt_shape_documents(shape) - 1, position = 0, offset = 0;
     int64_t length = index_length(range.reader, documents[0]);
     store_sample(index->samples, shape->wide_samples, 0, 0, 0);

@@ -149,7 +149,8 @@ static int find_range(const struct roberta_options *options, const struct index_
     range->begin = index_document_begin(reader, first);
     range->end = index_document_begin(reader, end);
     if (range->begin < 0 || range->end > reader->sequence_count)
-        return bad_data("%s.idx: documents lie outside the sequences; check it with `dataset verify`", reader->prefix);
+        return bad_data("%s.idx: documents lie outside the sequences; check it with `dataset verify`",
+                        reader->files.prefix);
     return 0;
 }
 
@@ -217,7 +218,7 @@ static int read_block(const struct roberta_dataset *dataset, const struct text_b
     if (inside < filled)
         return bad_data("%s.bin: a token of sequence %" PRId64 " or after it is %" PRId32
                         ", which the vocabulary of %" PRId64 " does not hold; use the tokenizer that made this dataset",
-                        dataset->reader->prefix, block->sequence, tokens[inside], vocab_size);
+                        dataset->reader->files.prefix, block->sequence, tokens[inside], vocab_size);
     return 0;
 }
 

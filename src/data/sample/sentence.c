@@ -240,7 +240,7 @@ int sentence_dataset_read(struct sentence_dataset *dataset, int64_t sentence, in
     if (inside < count)
         return bad_data("%s.bin: token %" PRId64 " of sentence %" PRId64 " is %" PRId32
                         ", which the vocabulary of %" PRId64 " does not hold; use the tokenizer that made this dataset",
-                        dataset->reader->prefix, inside, sentence, tokens[inside], vocab_size);
+                        dataset->reader->files.prefix, inside, sentence, tokens[inside], vocab_size);
     text->count += count;
     return 0;
 }

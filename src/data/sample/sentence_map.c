@@ -54,7 +54,7 @@ static int add_document(struct builder *b, int64_t document) {
     if (begin < 0 || end < begin || end > b->reader->sequence_count)
         return bad_data("%s.idx: document %" PRId64 " has the sentences %" PRId64 " to %" PRId64
                         "; check the dataset with `dataset verify`",
-                        b->reader->prefix, document, begin, end);
+                        b->reader->files.prefix, document, begin, end);
     if (!is_used(b, begin, end))
         return 0;
     int64_t target = draw_target(b), first = begin, length = 0;
@@ -83,7 +83,7 @@ static int add_epochs(struct builder *b) {
         if (b->map->count == before)
             return bad_data("%s: none of its documents %" PRId64 " to %" PRId64 " has %" PRId64
                             " sentence%s of at most %d tokens; write it with `preprocess --split-sentences`",
-                            b->reader->prefix, options->first_document, options->end_document - 1,
+                            b->reader->files.prefix, options->first_document, options->end_document - 1,
                             options->min_sentences, options->min_sentences == 1 ? "" : "s", SENTENCE_MAP_LONGEST);
     } while (b->map->count < options->sample_count);
     return 0;
@@ -109,7 +109,7 @@ int sentence_map_build(struct sentence_map *map, const struct index_reader *read
     *map = (struct sentence_map){0};
     if (reader->sequence_count > UINT32_MAX)
         return bad_data("%s: %" PRId64 " sentences are more than a sample map counts; divide the dataset",
-                        reader->prefix, reader->sequence_count);
+                        reader->files.prefix, reader->sequence_count);
     double p = options->short_probability;
     struct builder builder = {
         .reader = reader, .options = options, .short_ratio = p > 0 ? (uint32_t)round(1.0 / p) : 0, .map = map};

@@ -33,7 +33,7 @@ static int length_of(const struct index_reader *reader, int64_t sequence, int64_
     *length = index_length(reader, sequence);
     if (*length < 0)
         return bad_data("%s.idx: sequence %" PRId64 " has %" PRId64 " tokens; check it with `dataset verify`",
-                        reader->prefix, sequence, *length);
+                        reader->files.prefix, sequence, *length);
     return 0;
 }
 
@@ -80,7 +80,7 @@ static int cut_whole(struct text_block_list *list, const struct index_reader *re
             filled += length;
         if (filled > INT32_MAX)
             return bad_data("%s: a block of %" PRId64 " tokens from sequence %" PRId64 " on is too long",
-                            reader->prefix, filled, first);
+                            reader->files.prefix, filled, first);
     }
     if (filled >= shortest)
         add(list, (struct text_block){.sequence = first, .length = (int32_t)filled});

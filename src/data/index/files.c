@@ -1,0 +1,83 @@
+// Maps the two files of a dataset, and helps a user who named a pair that is not there.
+#include "data/index/files.h"
+
+#include "base/error.h"
+#include "base/memory.h"
+#include <dirent.h>
+#include <stdlib.h>
+#include <string.h>
+
+// The name of a dataset beside the wrong one: what people forget is _text_document, or that the ending is left out.
+// NULL if there is none; to be freed.
+static char *find_near(const char *prefix) {
+    size_t length = strlen(prefix);
+    if (length > 4 && (strcmp(prefix + length - 4, ".bin") == 0 || strcmp(prefix + length - 4, ".idx") == 0) &&
+        file_exists(prefix))
+        return memory_printf("%.*s", (int)(length - 4), prefix);
+    char *folder = file_parent(prefix), *found = NULL;
+    const char *slash = strrchr(prefix, '/'), *name = slash ? slash + 1 : prefix;
+    DIR *entries = *name ? opendir(folder) : NULL;
+    for (const struct dirent *entry; entries && (entry = readdir(entries));) {
+        size_t bytes = strlen(entry->d_name), begin = strlen(name);
+        bool is_near = bytes > begin + 4 && strncmp(entry->d_name, name, begin) == 0 && entry->d_name[begin] == '_' &&
+                       strcmp(entry->d_name + bytes - 4, ".idx") == 0;
+        char *near =
+            is_near ? memory_printf("%.*s%.*s", (int)(name - prefix), prefix, (int)(bytes - 4), entry->d_name) : NULL;
+        // The first of several, so that the message is always the same.
+        if (near && (!found || strcmp(near, found) < 0)) {
+            free(found);
+            found = near;
+        } else {
+            free(near);
+        }
+    }
+    if (entries)
+        closedir(entries);
+    free(folder);
+    return found;
+}
+
+static int refuse_missing(const char *prefix, const char *path) {
+    char *near = find_near(prefix);
+    int result = error_set("cannot open dataset %s: %s does not exist; %s%s%s", prefix, path,
+                           near ? "did you mean " : "give the path of the pair of files without .bin or .idx",
+                           near ? near : "", near ? "?" : "");
+    free(near);
+    return result;
+}
+
+static int map_file(struct file_map *map, const char *prefix, const char *extension) {
+    char *path = memory_printf("%s.%s", prefix, extension);
+    int result = file_exists(path) ? file_map_open(map, path) : refuse_missing(prefix, path);
+    free(path);
+    return result;
+}
+
+int index_files_map(struct index_files *files, const char *prefix) {
+    *files = (struct index_files){.prefix = memory_string(prefix), .is_mapped = true};
+    if (map_file(&files->index, prefix, "idx") == 0 && map_file(&files->tokens, prefix, "bin") == 0)
+        return 0;
+    index_files_close(files);
+    return -1;
+}
+
+struct index_files index_files_in_memory(const char *prefix, struct file_map index, struct file_map tokens) {
+    return (struct index_files){.prefix = memory_string(prefix), .index = index, .tokens = tokens};
+}
+
+// Bytes that are the caller's are left alone: in ordinary memory they would not come back.
+void index_files_release(const struct index_files *files) {
+    if (!files->is_mapped)
+        return;
+    file_map_release(&files->index, 0, files->index.size);
+    file_map_release(&files->tokens, 0, files->tokens.size);
+}
+
+void index_files_close(struct index_files *files) {
+    if (files->is_mapped) {
+        file_map_close(&files->index);
+        file_map_close(&files->tokens);
+    }
+    free(files->prefix);
+    *files = (struct index_files){0};
+}
