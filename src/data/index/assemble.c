@@ -8,7 +8,7 @@
 enum { STEP_NUMBERS = 1 << 16 };
 
 int index_write_header(struct file_writer *index, enum index_dtype dtype, int64_t sequences, int64_t boundaries) {
-    unsigned char header[INDEX_HEADER_BYTES] = "MMIDIDX";
+    unsigned char header[INDEX_HEADER_BYTES] = INDEX_MAGIC;
     uint64_t version = 1;
     memcpy(header + 9, &version, 8);
     header[17] = (unsigned char)dtype;

@@ -12,22 +12,6 @@
 // A look at one place brings in the pages around it (64 KiB on Linux); two documents have four places each.
 enum { AROUND_BYTES = 8 << 16 };
 
-struct index_document index_document(const struct index_reader *r, int64_t document) {
-    struct index_document found = {.first_sequence = index_document_begin(r, document)};
-    int64_t end = index_document_begin(r, document + 1);
-    found.sequence_count = end - found.first_sequence;
-    if (found.sequence_count == 0)
-        return found;
-    found.begin_byte = (uint64_t)index_pointer(r, found.first_sequence);
-    found.bytes =
-        (uint64_t)index_pointer(r, end - 1) + (uint64_t)index_length(r, end - 1) * r->item_bytes - found.begin_byte;
-    return found;
-}
-
-static const unsigned char *lengths_of(const struct index_reader *r, const struct index_document *document) {
-    return r->files.index.data + INDEX_HEADER_BYTES + 4 * document->first_sequence;
-}
-
 static void hash_document(const struct duplicates_options *options, int64_t document, uint64_t record[3]) {
     struct sha256 hash;
     unsigned char digest[32];
@@ -37,7 +21,7 @@ static void hash_document(const struct duplicates_options *options, int64_t docu
         struct index_document part = index_document(r, document);
         sha256_update(&hash, &part.sequence_count, sizeof part.sequence_count);
         if (part.sequence_count > 0)
-            sha256_update(&hash, lengths_of(r, &part), 4 * (size_t)part.sequence_count);
+            sha256_update(&hash, index_lengths(r, part.first_sequence), 4 * (size_t)part.sequence_count);
         if (part.bytes > 0)
             sha256_update(&hash, r->files.tokens.data + part.begin_byte, (size_t)part.bytes);
     }
@@ -56,7 +40,8 @@ static bool are_equal(const struct duplicates_options *options, int64_t a, int64
         if (of_a.sequence_count != of_b.sequence_count || of_a.bytes != of_b.bytes)
             return false;
         if (of_a.sequence_count > 0 &&
-            memcmp(lengths_of(r, &of_a), lengths_of(r, &of_b), 4 * (size_t)of_a.sequence_count) != 0)
+            memcmp(index_lengths(r, of_a.first_sequence), index_lengths(r, of_b.first_sequence),
+                   4 * (size_t)of_a.sequence_count) != 0)
             return false;
         if (of_a.bytes > 0 && memcmp(r->files.tokens.data + of_a.begin_byte, r->files.tokens.data + of_b.begin_byte,
                                      (size_t)of_a.bytes) != 0)
@@ -88,7 +73,7 @@ static int hash_all(const struct duplicates_options *options, struct external_so
     for (int64_t document = 0; document < options->readers[0]->document_count; document++) {
         hash_document(options, document, record);
         TRY(external_sort_add(hashes, record));
-        TRY(account(options, &touched, bytes_of(options, document) + 32));
+        TRY(account(options, &touched, bytes_of(options, document) + DOCUMENT_ENTRY_BYTES));
     }
     return external_sort_finish(hashes);
 }

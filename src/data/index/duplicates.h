@@ -5,6 +5,9 @@
 #include "data/index/external_sort.h"
 #include "data/index/index.h"
 
+// About what looking up one document touches in .idx: two boundaries, two pointers.
+enum { DOCUMENT_ENTRY_BYTES = 32 };
+
 struct duplicates_options {
     struct index_reader *const *readers;  // (count) verified, with the same number of documents
     int64_t count;
@@ -15,12 +18,5 @@ struct duplicates_options {
 
 // Adds to `dropped` (one word) the number of every document that equals an earlier one, in any order.
 int duplicates_find(const struct duplicates_options *options, struct external_sort *dropped);
-
-// The sequences of a document and where its tokens lie in .bin; of a verified dataset.
-struct index_document {
-    int64_t first_sequence, sequence_count;
-    uint64_t begin_byte, bytes;
-};
-struct index_document index_document(const struct index_reader *reader, int64_t document);
 
 #endif

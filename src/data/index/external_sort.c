@@ -54,6 +54,8 @@ static void permute(uint64_t *records, int words, int digit, const int64_t begin
     }
 }
 
+// Sorts in place by bytes, the most significant first ("American flag sort"); records with the same byte form a bucket,
+// which the next byte divides. Records agree in all digits before `digit`, so the recursion is 8 * words deep at most.
 static void radix_sort(uint64_t *records, int64_t count, int words, int digit) {
     int64_t begin[257];
     for (; digit < 8 * words; digit++) {

@@ -86,7 +86,7 @@ static int check_torchnet(struct fairseq_reader *r) {
 }
 
 static int check(struct fairseq_reader *r) {
-    if (r->files.index.size >= 9 && memcmp(r->files.index.data, "MMIDIDX\0", 9) == 0)
+    if (r->files.index.size >= INDEX_MAGIC_BYTES && memcmp(r->files.index.data, INDEX_MAGIC, INDEX_MAGIC_BYTES) == 0)
         TRY(check_mmap(r));
     else if (r->files.index.size >= 8 && memcmp(r->files.index.data, "TNTIDX\0", 8) == 0)
         TRY(check_torchnet(r));

@@ -31,7 +31,11 @@ enum index_dtype {
     INDEX_U16 = 8,
 };
 
-enum { INDEX_HEADER_BYTES = 34 };
+enum { INDEX_HEADER_BYTES = 34, INDEX_MAGIC_BYTES = 9 };
+// What .idx begins with; the last of its two NULs is the string's own.
+#define INDEX_MAGIC "MMIDIDX\0"
+// What a user can do about a damaged pair of files.
+#define INDEX_REMEDY "copy both files again or make the dataset anew"
 
 size_t index_dtype_bytes(enum index_dtype dtype);      // 0 for a code that is not in the format
 const char *index_dtype_name(enum index_dtype dtype);  // "uint16", …
@@ -96,26 +100,49 @@ int index_writer_append(struct index_writer *w, const struct index_reader *reade
 // Joins datasets of the same dtype, in the given order, into a new one. Each is verified; on error there is no output.
 int index_merge(const char *output, char *const *prefixes, int64_t count);
 
+// Where an entry stands: bytes of .idx, counted from its beginning.
+static inline int64_t index_length_byte(int64_t sequence) {
+    return INDEX_HEADER_BYTES + 4 * sequence;
+}
+
+static inline int64_t index_pointer_byte(const struct index_reader *reader, int64_t sequence) {
+    return INDEX_HEADER_BYTES + 4 * reader->sequence_count + 8 * sequence;
+}
+
+static inline int64_t index_boundary_byte(const struct index_reader *reader, int64_t document) {
+    return INDEX_HEADER_BYTES + 12 * reader->sequence_count + 8 * document;
+}
+
 // Raw entries; the arrays of .idx are unaligned. A damaged file may contain any value, so callers check what they use.
 static inline int64_t index_length(const struct index_reader *reader, int64_t sequence) {
     int32_t value;
-    memcpy(&value, reader->files.index.data + INDEX_HEADER_BYTES + 4 * sequence, sizeof value);
+    memcpy(&value, reader->files.index.data + index_length_byte(sequence), sizeof value);
     return value;
 }
 
 static inline int64_t index_pointer(const struct index_reader *reader, int64_t sequence) {
     int64_t value;
-    memcpy(&value, reader->files.index.data + INDEX_HEADER_BYTES + 4 * reader->sequence_count + 8 * sequence,
-           sizeof value);
+    memcpy(&value, reader->files.index.data + index_pointer_byte(reader, sequence), sizeof value);
     return value;
+}
+
+// The lengths of all sequences from this one on, i32 each and unaligned.
+static inline const unsigned char *index_lengths(const struct index_reader *reader, int64_t sequence) {
+    return reader->files.index.data + index_length_byte(sequence);
 }
 
 // First sequence of a document; index_document_begin(reader, document_count) is S.
 static inline int64_t index_document_begin(const struct index_reader *reader, int64_t document) {
     int64_t value;
-    memcpy(&value, reader->files.index.data + INDEX_HEADER_BYTES + 12 * reader->sequence_count + 8 * document,
-           sizeof value);
+    memcpy(&value, reader->files.index.data + index_boundary_byte(reader, document), sizeof value);
     return value;
 }
+
+// The sequences of a document, and where its tokens lie in .bin. Only for a verified dataset: nothing is checked here.
+struct index_document {
+    int64_t first_sequence, sequence_count;
+    uint64_t begin_byte, bytes;
+};
+struct index_document index_document(const struct index_reader *reader, int64_t document);
 
 #endif

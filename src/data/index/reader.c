@@ -10,26 +10,24 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-#define REMEDY "copy both files again or make the dataset anew"
-
 static int check_header(struct index_reader *r, uint64_t *sequences, uint64_t *boundaries) {
-    static const unsigned char magic[9] = "MMIDIDX\0";
     if (r->files.index.size < INDEX_HEADER_BYTES)
-        return bad_data("%s.idx: %zu bytes, but a header has %d: the file is cut short; " REMEDY, r->files.prefix,
+        return bad_data("%s.idx: %zu bytes, but a header has %d: the file is cut short; " INDEX_REMEDY, r->files.prefix,
                         r->files.index.size, INDEX_HEADER_BYTES);
-    if (memcmp(r->files.index.data, magic, sizeof magic) != 0)
+    if (memcmp(r->files.index.data, INDEX_MAGIC, INDEX_MAGIC_BYTES) != 0)
         return bad_data("%s.idx: byte 0: this is no Megatron index (it would begin with MMIDIDX); give the prefix of a "
                         "dataset made by `preprocess`",
                         r->files.prefix);
     uint64_t version;
     memcpy(&version, r->files.index.data + 9, sizeof version);
     if (version != 1)
-        return bad_data("%s.idx: byte 9: version %" PRIu64 ", but only version 1 is known; " REMEDY, r->files.prefix,
-                        version);
+        return bad_data("%s.idx: byte 9: version %" PRIu64 ", but only version 1 is known; " INDEX_REMEDY,
+                        r->files.prefix, version);
     r->dtype = (enum index_dtype)r->files.index.data[17];
     r->item_bytes = index_dtype_bytes(r->dtype);
     if (r->item_bytes == 0)
-        return bad_data("%s.idx: byte 17: dtype code %d is none of 1 to 8; " REMEDY, r->files.prefix, (int)r->dtype);
+        return bad_data("%s.idx: byte 17: dtype code %d is none of 1 to 8; " INDEX_REMEDY, r->files.prefix,
+                        (int)r->dtype);
     memcpy(sequences, r->files.index.data + 18, sizeof *sequences);
     memcpy(boundaries, r->files.index.data + 26, sizeof *boundaries);
     return 0;
@@ -39,17 +37,17 @@ static int check_header(struct index_reader *r, uint64_t *sequences, uint64_t *b
 static int check_size(struct index_reader *r, uint64_t sequences, uint64_t boundaries) {
     uint64_t size = r->files.index.size;
     if (boundaries == 0)
-        return bad_data("%s.idx: byte 26: no document boundary, but there is always a first one; " REMEDY,
+        return bad_data("%s.idx: byte 26: no document boundary, but there is always a first one; " INDEX_REMEDY,
                         r->files.prefix);
     if (sequences > size / 12 || boundaries > size / 8)
         return bad_data("%s.idx: bytes 18 to 33: %" PRIu64 " sequences and %" PRIu64
                         " document boundaries do not fit a file of %" PRIu64
-                        " bytes: it is cut short or damaged; " REMEDY,
+                        " bytes: it is cut short or damaged; " INDEX_REMEDY,
                         r->files.prefix, sequences, boundaries, size);
     uint64_t expected = INDEX_HEADER_BYTES + 12 * sequences + 8 * boundaries;
     if (size != expected && size != expected + sequences)
         return bad_data("%s.idx: %" PRIu64 " bytes, but %" PRIu64 " sequences and %" PRIu64
-                        " document boundaries (bytes 18 to 33) take %" PRIu64 "; " REMEDY,
+                        " document boundaries (bytes 18 to 33) take %" PRIu64 "; " INDEX_REMEDY,
                         r->files.prefix, size, sequences, boundaries, expected);
     r->sequence_count = (int64_t)sequences;
     r->document_count = (int64_t)boundaries - 1;
@@ -58,15 +56,14 @@ static int check_size(struct index_reader *r, uint64_t sequences, uint64_t bound
 
 static int check_boundaries(const struct index_reader *r) {
     int64_t first = index_document_begin(r, 0), last = index_document_begin(r, r->document_count);
-    int64_t start = INDEX_HEADER_BYTES + 12 * r->sequence_count;
     if (first != 0)
         return bad_data("%s.idx: byte %" PRId64 ": the first document begins at sequence %" PRId64
-                        " instead of 0; " REMEDY,
-                        r->files.prefix, start, first);
+                        " instead of 0; " INDEX_REMEDY,
+                        r->files.prefix, index_boundary_byte(r, 0), first);
     if (last != r->sequence_count)
         return bad_data("%s.idx: byte %" PRId64 ": the documents end at sequence %" PRId64 ", but there are %" PRId64
-                        "; " REMEDY,
-                        r->files.prefix, start + 8 * r->document_count, last, r->sequence_count);
+                        "; " INDEX_REMEDY,
+                        r->files.prefix, index_boundary_byte(r, r->document_count), last, r->sequence_count);
     return 0;
 }
 
@@ -76,20 +73,20 @@ static int check_tokens(struct index_reader *r) {
     if (r->sequence_count > 0) {
         int64_t last = r->sequence_count - 1, pointer = index_pointer(r, last), length = index_length(r, last);
         if (length < 0)
-            return bad_data("%s.idx: byte %" PRId64 ": sequence %" PRId64 " has length %" PRId64 "; " REMEDY,
-                            r->files.prefix, INDEX_HEADER_BYTES + 4 * last, last, length);
+            return bad_data("%s.idx: byte %" PRId64 ": sequence %" PRId64 " has length %" PRId64 "; " INDEX_REMEDY,
+                            r->files.prefix, index_length_byte(last), last, length);
         if (pointer < 0 || pointer > INT64_MAX / 2)
             return bad_data("%s.idx: byte %" PRId64 ": sequence %" PRId64 " begins at byte %" PRId64
-                            " of .bin, which cannot be; " REMEDY,
-                            r->files.prefix, INDEX_HEADER_BYTES + 4 * r->sequence_count + 8 * last, last, pointer);
+                            " of .bin, which cannot be; " INDEX_REMEDY,
+                            r->files.prefix, index_pointer_byte(r, last), last, pointer);
         if (index_pointer(r, 0) != 0)
             return bad_data("%s.idx: byte %" PRId64 ": sequence 0 begins at byte %" PRId64
-                            " of .bin instead of 0; " REMEDY,
-                            r->files.prefix, INDEX_HEADER_BYTES + 4 * r->sequence_count, index_pointer(r, 0));
+                            " of .bin instead of 0; " INDEX_REMEDY,
+                            r->files.prefix, index_pointer_byte(r, 0), index_pointer(r, 0));
         described = (uint64_t)pointer + (uint64_t)length * r->item_bytes;
     }
     if (r->files.tokens.size != described)
-        return bad_data("%s.bin: %zu bytes, but %s.idx describes %" PRIu64 ": %s; " REMEDY, r->files.prefix,
+        return bad_data("%s.bin: %zu bytes, but %s.idx describes %" PRIu64 ": %s; " INDEX_REMEDY, r->files.prefix,
                         r->files.tokens.size, r->files.prefix, described,
                         r->files.tokens.size < described ? "the file is cut short" : "the two do not belong together");
     r->token_count = (int64_t)(r->files.tokens.size / r->item_bytes);
@@ -143,14 +140,13 @@ int index_read(const struct index_reader *r, int64_t sequence, int64_t offset, i
     int64_t length = index_length(r, sequence), pointer = index_pointer(r, sequence);
     if (offset < 0 || count < 0 || offset > length || count > length - offset)
         return bad_data("%s.idx: byte %" PRId64 ": sequence %" PRId64 " has %" PRId64 " tokens, but %" PRId64
-                        " from position %" PRId64 " were wanted; " REMEDY,
-                        r->files.prefix, INDEX_HEADER_BYTES + 4 * sequence, sequence, length, count, offset);
+                        " from position %" PRId64 " were wanted; " INDEX_REMEDY,
+                        r->files.prefix, index_length_byte(sequence), sequence, length, count, offset);
     if (pointer < 0 || (uint64_t)pointer > r->files.tokens.size ||
         (uint64_t)length * r->item_bytes > r->files.tokens.size - (uint64_t)pointer)
         return bad_data("%s.idx: byte %" PRId64 ": sequence %" PRId64 " (%" PRId64 " tokens at byte %" PRId64
-                        ") lies outside %s.bin; " REMEDY,
-                        r->files.prefix, INDEX_HEADER_BYTES + 4 * r->sequence_count + 8 * sequence, sequence, length,
-                        pointer, r->files.prefix);
+                        ") lies outside %s.bin; " INDEX_REMEDY,
+                        r->files.prefix, index_pointer_byte(r, sequence), sequence, length, pointer, r->files.prefix);
     if (!index_dtype_is_integer(r->dtype))
         return bad_data("%s.idx: byte 17: the dataset holds %s, which are no token ids", r->files.prefix,
                         index_dtype_name(r->dtype));
@@ -159,8 +155,20 @@ int index_read(const struct index_reader *r, int64_t sequence, int64_t offset, i
     int64_t good = index_decode(r->dtype, r->files.tokens.data + pointer + (size_t)offset * r->item_bytes, count, out);
     if (good < count)
         return bad_data("%s.bin: byte %" PRIu64 ": token %" PRId64 " of sequence %" PRId64
-                        " does not fit 32 bits and is no token id; " REMEDY,
+                        " does not fit 32 bits and is no token id; " INDEX_REMEDY,
                         r->files.prefix, (uint64_t)pointer + (uint64_t)(offset + good) * r->item_bytes, offset + good,
                         sequence);
     return 0;
+}
+
+struct index_document index_document(const struct index_reader *r, int64_t document) {
+    struct index_document found = {.first_sequence = index_document_begin(r, document)};
+    int64_t end = index_document_begin(r, document + 1);
+    found.sequence_count = end - found.first_sequence;
+    if (found.sequence_count == 0)
+        return found;
+    found.begin_byte = (uint64_t)index_pointer(r, found.first_sequence);
+    found.bytes =
+        (uint64_t)index_pointer(r, end - 1) + (uint64_t)index_length(r, end - 1) * r->item_bytes - found.begin_byte;
+    return found;
 }

@@ -15,11 +15,13 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-enum { DEFAULT_MEMORY_BYTES = 256 << 20, LEAST_MEMORY_BYTES = 64 << 10, SHUFFLE_STREAM = 0x53485546 };
+enum { DEFAULT_MEMORY_BYTES = 256 << 20, LEAST_MEMORY_BYTES = 64 << 10 };
+enum { SHUFFLE_STREAM = 0x53485546 };  // "SHUF", see rearrange.h
+enum { USED_AT_ONCE = 4 };             // sorts and scatters: dropped, by_document, tokens and lengths
 
 struct rearrangement {
     const struct index_rearrange_options *options;
-    size_t memory_bytes;            // of one sort or scatter; at most four are in use at once
+    size_t memory_bytes;            // of one sort or scatter
     struct index_reader **readers;  // (count)
     struct index_writer **writers;  // (count)
     struct external_sort dropped;   // documents to leave out, in order
@@ -64,18 +66,15 @@ static int walk_next(struct walk *walk, int64_t *document) {
     return 0;
 }
 
-// Counts what was read of a dataset, and lets go of it now and then.
-static int account(const struct index_reader *reader, uint64_t *touched, uint64_t bytes) {
-    *touched += bytes + 32;
+// Counts what was read of a dataset, and lets go of it now and then. Each document counts for its tokens and for its
+// entries in .idx.
+static int account(const struct index_reader *reader, uint64_t *touched, uint64_t token_bytes) {
+    *touched += token_bytes + DOCUMENT_ENTRY_BYTES;
     if (*touched < INDEX_RELEASE_BYTES)
         return 0;
     *touched = 0;
     index_release(reader);
     return interrupt_check();
-}
-
-static const unsigned char *lengths_of(const struct index_reader *reader, const struct index_document *document) {
-    return reader->files.index.data + INDEX_HEADER_BYTES + 4 * document->first_sequence;
 }
 
 // ---- in their order ----
@@ -92,7 +91,7 @@ static int copy_in_order(struct rearrangement *work, int64_t dataset) {
         if (part.bytes > 0)
             TRY(index_writer_put_tokens(writer, reader->files.tokens.data + part.begin_byte, (size_t)part.bytes));
         if (part.sequence_count > 0)
-            TRY(index_writer_put_lengths(writer, lengths_of(reader, &part), part.sequence_count));
+            TRY(index_writer_put_lengths(writer, index_lengths(reader, part.first_sequence), part.sequence_count));
         sequences += part.sequence_count;
         TRY(index_writer_put_boundary(writer, sequences));
         TRY(account(reader, &walk.touched, part.bytes));
@@ -164,7 +163,8 @@ static int send_documents(const struct index_reader *reader, struct reorder *reo
         if (part.bytes > 0)
             TRY(scatter_put(&reorder->tokens, place[1], reader->files.tokens.data + part.begin_byte,
                             (size_t)part.bytes));
-        TRY(scatter_put(&reorder->lengths, 4 * place[2], lengths_of(reader, &part), 4 * (size_t)part.sequence_count));
+        TRY(scatter_put(&reorder->lengths, 4 * place[2], index_lengths(reader, part.first_sequence),
+                        4 * (size_t)part.sequence_count));
         TRY(account(reader, &touched, part.bytes));
     }
     return got;
@@ -290,7 +290,7 @@ int index_rearrange(const struct index_rearrange_options *options, struct index_
     size_t memory = options->memory_bytes ? options->memory_bytes : DEFAULT_MEMORY_BYTES;
     struct rearrangement work = {
         .options = options,
-        .memory_bytes = (memory > LEAST_MEMORY_BYTES ? memory : LEAST_MEMORY_BYTES) / 4,
+        .memory_bytes = (memory > LEAST_MEMORY_BYTES ? memory : LEAST_MEMORY_BYTES) / USED_AT_ONCE,
         .readers = memory_alloc((size_t)options->count * sizeof *work.readers),
         .writers = memory_alloc((size_t)options->count * sizeof *work.writers),
     };

@@ -6,8 +6,6 @@
 #include "data/index/dtype.h"
 #include <inttypes.h>
 
-#define REMEDY "copy both files again or make the dataset anew"
-
 static void release_sometimes(const struct index_reader *r, int64_t entry) {
     if (entry % (INDEX_RELEASE_BYTES / 16) == INDEX_RELEASE_BYTES / 16 - 1)
         index_release(r);
@@ -18,14 +16,13 @@ static int verify_sequences(const struct index_reader *r) {
     for (int64_t i = 0; i < r->sequence_count; i++) {
         int64_t length = index_length(r, i), pointer = index_pointer(r, i);
         if (length < 0)
-            return bad_data("%s.idx: byte %" PRId64 ": sequence %" PRId64 " has length %" PRId64 "; " REMEDY,
-                            r->files.prefix, INDEX_HEADER_BYTES + 4 * i, i, length);
+            return bad_data("%s.idx: byte %" PRId64 ": sequence %" PRId64 " has length %" PRId64 "; " INDEX_REMEDY,
+                            r->files.prefix, index_length_byte(i), i, length);
         if (pointer != expected || (uint64_t)length * r->item_bytes > r->files.tokens.size - (uint64_t)expected)
-            return bad_data("%s.idx: byte %" PRId64 ": sequence %" PRId64 " begins at byte %" PRId64
-                            " of .bin and has %" PRId64 " tokens, but the lengths before it add up to %" PRId64
-                            " of %zu bytes; " REMEDY,
-                            r->files.prefix, INDEX_HEADER_BYTES + 4 * r->sequence_count + 8 * i, i, pointer, length,
-                            expected, r->files.tokens.size);
+            return bad_data(
+                "%s.idx: byte %" PRId64 ": sequence %" PRId64 " begins at byte %" PRId64 " of .bin and has %" PRId64
+                " tokens, but the lengths before it add up to %" PRId64 " of %zu bytes; " INDEX_REMEDY,
+                r->files.prefix, index_pointer_byte(r, i), i, pointer, length, expected, r->files.tokens.size);
         expected += length * (int64_t)r->item_bytes;
         release_sometimes(r, i);
     }
@@ -38,9 +35,8 @@ static int verify_documents(const struct index_reader *r) {
         int64_t begin = index_document_begin(r, i);
         if (begin < before || begin > r->sequence_count)
             return bad_data("%s.idx: byte %" PRId64 ": document boundary %" PRId64 " is sequence %" PRId64
-                            ", but it must lie between %" PRId64 " and %" PRId64 "; " REMEDY,
-                            r->files.prefix, INDEX_HEADER_BYTES + 12 * r->sequence_count + 8 * i, i, begin, before,
-                            r->sequence_count);
+                            ", but it must lie between %" PRId64 " and %" PRId64 "; " INDEX_REMEDY,
+                            r->files.prefix, index_boundary_byte(r, i), i, begin, before, r->sequence_count);
         before = begin;
         release_sometimes(r, i);
     }
@@ -71,11 +67,11 @@ static int bad_token(const struct index_reader *r, int64_t token, int64_t vocab_
     int32_t value;
     if (index_decode(r->dtype, r->files.tokens.data + byte, 1, &value) == 0)
         return bad_data("%s.bin: byte %" PRId64 ": token %" PRId64 " of sequence %" PRId64
-                        " does not fit 32 bits and is no token id; " REMEDY,
+                        " does not fit 32 bits and is no token id; " INDEX_REMEDY,
                         r->files.prefix, byte, position, sequence);
     if (value < 0)
         return bad_data("%s.bin: byte %" PRId64 ": token %" PRId64 " of sequence %" PRId64 " is %" PRId32
-                        ", but ids are not negative; " REMEDY,
+                        ", but ids are not negative; " INDEX_REMEDY,
                         r->files.prefix, byte, position, sequence, value);
     return bad_data("%s.bin: byte %" PRId64 ": token %" PRId64 " of sequence %" PRId64 " is %" PRId32
                     ", beyond the vocabulary of %" PRId64 "; use the tokenizer that made this dataset",

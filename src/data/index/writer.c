@@ -131,7 +131,7 @@ int index_writer_append(struct index_writer *w, const struct index_reader *reade
         index_release(reader);
     }
     if (reader->sequence_count > 0)
-        TRY(index_writer_put_lengths(w, reader->files.index.data + INDEX_HEADER_BYTES, reader->sequence_count));
+        TRY(index_writer_put_lengths(w, index_lengths(reader, 0), reader->sequence_count));
     for (int64_t document = 1; document <= reader->document_count; document++)
         TRY(index_writer_put_boundary(w, first + index_document_begin(reader, document)));
     return 0;

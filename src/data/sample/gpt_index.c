@@ -95,7 +95,7 @@ static int check_lengths(const struct gpt_shape *shape, struct gpt_range range) 
         if (length < 0)
             return bad_data("%s.idx: byte %" PRId64 ": sequence %" PRId64 " has length %" PRId64
                             "; copy both files again or make the dataset anew",
-                            r->files.prefix, INDEX_HEADER_BYTES + 4 * i, i, length);
+                            r->files.prefix, index_length_byte(i), i, length);
         sum += length;
     }
     if (sum != shape->tokens_per_epoch)
@@ -119,7 +119,7 @@ static void store_sample(void *samples, bool wide, int64_t row, int64_t position
 static void fill_samples(struct gpt_index *index, const struct gpt_shape *shape, struct gpt_range range) {
     enum { AHEAD = 32 };
     const int32_t *documents = index->documents;
-    const unsigned char *lengths = range.reader->files.index.data + INDEX_HEADER_BYTES;
+    const unsigned char *lengths = index_lengths(range.reader, 0);
     int64_t last = gpt_shape_documents(shape) - 1, position = 0, offset = 0;
     int64_t length = index_length(range.reader, documents[0]);
     store_sample(index->samples, shape->wide_samples, 0, 0, 0);
