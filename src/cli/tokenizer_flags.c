@@ -78,6 +78,7 @@ static const struct flag rows[] = {
 static const struct flag_alias aliases[] = {
     {"--vocab", "--vocab-file", NULL, NULL},
     {"--merges-file", "--merge-file", NULL, NULL},
+    {0},
 };
 
 struct flag_table tokenizer_flag_table(size_t base) {
@@ -87,7 +88,6 @@ struct flag_table tokenizer_flag_table(size_t base) {
         .base = base,
         .given = OFFSET(given),
         .aliases = aliases,
-        .alias_count = sizeof aliases / sizeof aliases[0],
     };
 }
 

@@ -6,9 +6,8 @@
 static void append_aliases(const struct flag_table *table, struct buffer *out) {
     buffer_append_string(out, "\n## Other names\n\nNames of older releases of Megatron-LM and short forms.\n\n"
                               "| name | stands for |\n|---|---|\n");
-    for (size_t i = 0; i < table->alias_count; i++) {
-        const struct flag_alias *alias = &table->aliases[i];
-        bool continues = i > 0 && strcmp(alias->name, table->aliases[i - 1].name) == 0;
+    for (const struct flag_alias *alias = table->aliases; alias->name; alias++) {
+        bool continues = alias > table->aliases && strcmp(alias->name, alias[-1].name) == 0;
         if (continues)
             out->length -= strlen(" |\n");
         else

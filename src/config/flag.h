@@ -110,11 +110,10 @@ struct flag_given {
 struct flag_table {
     const struct flag *flags;
     size_t count;
-    size_t base;   // where the struct begins inside the command's options
-    size_t given;  // offset of its struct flag_given, counted from base
-    const struct flag_alias *aliases;
-    size_t alias_count;
-    const struct flag_names *names;  // groups of names without a row
+    size_t base;                       // where the struct begins inside the command's options
+    size_t given;                      // offset of its struct flag_given, counted from base
+    const struct flag_alias *aliases;  // the last has no name; NULL for none
+    const struct flag_names *names;    // groups of names without a row
     size_t names_count;
     // A command for which only some rows mean anything names them here, with blanks between; NULL for all. The others
     // keep their defaults, are not in its --help, and on its command line are refused with the message. In a file

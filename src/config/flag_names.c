@@ -53,8 +53,7 @@ static bool resolve_in(const struct flag_table *table, const char *name, size_t 
         match->arity = row_arity(match->flag);
         return true;
     }
-    for (size_t i = 0; i < table->alias_count; i++) {
-        const struct flag_alias *alias = &table->aliases[i];
+    for (const struct flag_alias *alias = table->aliases; alias && alias->name; alias++) {
         if (!flag_name_equal(name, length, alias->name))
             continue;
         const struct flag *target = flag_find(table, alias->target);
@@ -95,8 +94,8 @@ int flag_unknown(const struct flag_command *command, const char *name, size_t le
         for (size_t i = 0; i < table->count; i++)
             if (table->flags[i].type != FLAG_GROUP && flag_is_offered(table, &table->flags[i]))
                 nearest_consider(&nearest, table->flags[i].name);
-        for (size_t i = 0; i < table->alias_count; i++)
-            nearest_consider(&nearest, table->aliases[i].name);
+        for (const struct flag_alias *alias = table->aliases; alias && alias->name; alias++)
+            nearest_consider(&nearest, alias->name);
     }
     static const char *const own[] = {"--config", "--help", "--help-all"};
     for (size_t i = 0; i < sizeof own / sizeof own[0]; i++)

@@ -80,8 +80,7 @@ static int apply_alias(struct flag_parse *parse, const struct flag_match *match,
     // A switch that is an alias can be switched off: then it says nothing.
     if (match->alias->value && items->count && flag_truth(items->items[0]) == 0)
         return 0;
-    for (size_t i = 0; i < table->alias_count; i++) {
-        const struct flag_alias *alias = &table->aliases[i];
+    for (const struct flag_alias *alias = table->aliases; alias->name; alias++) {
         if (!flag_name_equal(match->alias->name, strlen(match->alias->name), alias->name))
             continue;
         struct string_list fixed = {0};

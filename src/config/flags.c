@@ -1,7 +1,8 @@
 // The flags of a training run, one row each: name, field, default, range, help. Names are Megatron-LM's; where its
 // default depends on its version, the row has that of the classic releases (--eval-interval 1000). Rows marked
 // ADVANCED stay out of the short --help; of those marked NOT_YET the validation accepts only the default, until the
-// feature is built.
+// feature is built. Other names of these flags are in flags_aliases.c, Megatron's flags without a row in
+// flags_megatron.c, what commands other than train take of them in flags_offers.c.
 #include "config/flags.h"
 #include "config/config.h"
 #include <stddef.h>
@@ -24,50 +25,28 @@
     { ROW(flag, FLAG_STRING_LIST, field), .value_name = value, .help = __VA_ARGS__ }
 #define CHOICE(flag, field, start, names, ...)                                                                         \
     { ROW(flag, FLAG_CHOICE, field), .initial = start, .choices = names, .help = __VA_ARGS__ }
+#define ONE_OF(...) ((const char *const[]){__VA_ARGS__, NULL})
 
-static const char *const model_names[] = {"gpt", "llama", "opt", "bert", "roberta", "t5", NULL};
-static const char *const position_names[] = {"learned_absolute", "rope", "relative", "none", NULL};
-static const char *const norm_names[] = {"LayerNorm", "RMSNorm", NULL};
-static const char *const placement_names[] = {"pre", "post", NULL};
-static const char *const activation_names[] = {"gelu_tanh", "gelu", "relu", "silu", NULL};
-static const char *const rope_scaling_names[] = {"llama3", "yarn", "dynamic", NULL};
-static const char *const optimizer_names[] = {"adam", "sgd", NULL};
-static const char *const lr_names[] = {"constant", "linear",           "cosine",      "inverse-square-root",
-                                       "WSD",      "polynomial_decay", "exponential", NULL};
-static const char *const break_names[] = {"none", "complete", "complete_doc", "eos", NULL};
-static const char *const fp8_names[] = {"hybrid", NULL};
-static const char *const fp8_recipe_names[] = {"delayed", "tensorwise", NULL};
-static const char *const fp8_amax_names[] = {"most_recent", "max", NULL};
-static const char *const wsd_names[] = {"exponential", "linear", "cosine", "minus_sqrt", NULL};
-static const char *const decay_names[] = {"constant", "linear", "cosine", NULL};
-static const char *const loader_names[] = {"single", "cyclic", NULL};
-static const char *const format_names[] = {"bevatron", "torch",        "torch_dist", "torch_dcp",
-                                           "zarr",     "fsdp_dtensor", NULL};
-static const char *const log_names[] = {"megatron", "json", NULL};
-static const char *const pipeline_names[] = {"1f1b", "interleaved", "zero-bubble", NULL};
-static const char *const timing_names[] = {"minmax", "max", "all", NULL};
-static const char *const backend_names[] = {"nccl", "mpi", "gloo", NULL};
-static const char *const device_names[] = {"auto", "cpu", "cuda", NULL};
-static const char *const attention_names[] = {"auto", "flash", "fused", "unfused", "local", NULL};
-static const char *const granularity_names[] = {"selective", "full", NULL};
-static const char *const recompute_names[] = {"uniform", "block", NULL};
+// Upper bounds that only keep arithmetic from overflowing: no real run comes near them.
+enum { MOST_LAYERS = 100000, MOST_RANKS = 1 << 20, MOST_TOKENS = 1 << 30 };
+
+#define ACTIVATIONS ONE_OF("gelu_tanh", "gelu", "relu", "silu")
 
 static const struct flag rows[] = {
     GROUP("Model"),
     TEXT("--preset", preset, NULL, "NAME",
          "take the model's flags from a published model (`bevatron help presets` lists them); flags given here win"),
-    CHOICE("--model", model, "gpt", model_names,
+    CHOICE("--model", model, "gpt", ONE_OF("gpt", "llama", "opt", "bert", "roberta", "t5"),
            "family of the model: gpt is a decoder, bert an encoder, t5 both; llama and opt are gpt, and roberta is "
-           "bert, with "
-           "their families' flags, which flags given here override"),
-    INT("--num-layers", num_layers, NULL, 1, 100000, "transformer layers"),
+           "bert, with their families' flags, which flags given here override"),
+    INT("--num-layers", num_layers, NULL, 1, MOST_LAYERS, "transformer layers"),
     INT("--hidden-size", hidden_size, NULL, 1, 1 << 20, "width of the residual stream"),
     INT("--word-embedding-size", word_embedding_size, "0", 0, 1 << 20,
         "width of the word embeddings, projected to the hidden size and back; 0 for the hidden size itself", ADVANCED),
     INT("--ffn-hidden-size", ffn_hidden_size, NULL, 1, 1 << 22, "width inside the MLP; 4 × hidden size if not given"),
     INT("--num-attention-heads", num_attention_heads, NULL, 1, 1 << 16, "attention heads"),
     INT("--kv-channels", kv_channels, NULL, 1, 1 << 16, "width of a head; hidden size / heads if not given"),
-    INT("--max-position-embeddings", max_position_embeddings, NULL, 1, 1 << 30,
+    INT("--max-position-embeddings", max_position_embeddings, NULL, 1, MOST_TOKENS,
         "rows of the position table; at least the sequence length, which it is if not given"),
     INT("--make-vocab-size-divisible-by", make_vocab_size_divisible_by, "128", 1, 1 << 24,
         "the vocabulary is padded to a multiple of this"),
@@ -79,11 +58,11 @@ static const struct flag rows[] = {
          .bounds = FLAG_BELOW_MAXIMUM),
     REAL("--init-method-std", init_method_std, "0.02", 0, 100, "standard deviation of the initial weights"),
     REAL("--norm-epsilon", norm_epsilon, "1e-5", 0, 1, "added to the variance in a norm", .bounds = FLAG_ABOVE_MINIMUM),
-    CHOICE("--normalization", normalization, "LayerNorm", norm_names, "kind of norm"),
-    CHOICE("--norm-placement", norm_placement, "pre", placement_names,
+    CHOICE("--normalization", normalization, "LayerNorm", ONE_OF("LayerNorm", "RMSNorm"), "kind of norm"),
+    CHOICE("--norm-placement", norm_placement, "pre", ONE_OF("pre", "post"),
            "norm before each sublayer, or after its residual as in the original BERT and OPT-350M", ADVANCED),
-    CHOICE("--position-embedding-type", position_embedding_type, "learned_absolute", position_names,
-           "how positions enter the model"),
+    CHOICE("--position-embedding-type", position_embedding_type, "learned_absolute",
+           ONE_OF("learned_absolute", "rope", "relative", "none"), "how positions enter the model"),
     SWITCH("--no-position-embedding", no_position_embedding,
            "no learned positions: the old way to say --position-embedding-type none, or beside rope", ADVANCED),
     INT("--position-offset", position_offset, "0", 0, 1 << 20,
@@ -96,7 +75,7 @@ static const struct flag rows[] = {
          "rotary positions are divided by this", .bounds = FLAG_ABOVE_MINIMUM, ADVANCED),
     SWITCH("--use-rope-scaling", use_rope_scaling,
            "stretch low rotary frequencies, as Llama 3.1 does or --rope-scaling-type says", ADVANCED),
-    CHOICE("--rope-scaling-type", rope_scaling_type, "llama3", rope_scaling_names,
+    CHOICE("--rope-scaling-type", rope_scaling_type, "llama3", ONE_OF("llama3", "yarn", "dynamic"),
            "how: by wavelength, by YaRN, or dynamic, which leaves lengths up to --max-position-embeddings as they are",
            ADVANCED),
     REAL("--rope-scaling-factor", rope_scaling_factor, "8", 1, 1e6, "by how much they are stretched", ADVANCED),
@@ -104,7 +83,7 @@ static const struct flag rows[] = {
          "wavelengths above the original length / this are stretched in full", .bounds = FLAG_ABOVE_MINIMUM, ADVANCED),
     REAL("--rope-high-freq-factor", rope_high_freq_factor, "4", 0, 1e6,
          "wavelengths below the original length / this stay as they are", .bounds = FLAG_ABOVE_MINIMUM, ADVANCED),
-    INT("--rope-original-length", rope_original_length, "8192", 1, 1 << 30,
+    INT("--rope-original-length", rope_original_length, "8192", 1, MOST_TOKENS,
         "tokens of a sample before the frequencies were stretched", ADVANCED),
     REAL("--yarn-beta-fast", yarn_beta_fast, "32", 0, 1e6,
          "YaRN: channels that turn more often in the original length stay as they are", .bounds = FLAG_ABOVE_MINIMUM,
@@ -117,15 +96,15 @@ static const struct flag rows[] = {
         "buckets of distances of relative positions", ADVANCED),
     INT("--relative-attention-max-distance", relative_attention_max_distance, "128", 2, 1 << 20,
         "distance from which relative positions are all alike", ADVANCED),
-    INT("--sliding-window", sliding_window, "0", 0, 1 << 30, "a token sees so many of the last tokens; 0 for all",
+    INT("--sliding-window", sliding_window, "0", 0, MOST_TOKENS, "a token sees so many of the last tokens; 0 for all",
         ADVANCED),
     REAL("--softmax-scale", softmax_scale, NULL, 0, 1e6,
          "factor of attention scores; 1 / the root of the head's width if not given", .bounds = FLAG_ABOVE_MINIMUM,
          ADVANCED),
     SWITCH("--swiglu", swiglu, "gated MLP with SiLU instead of GELU"),
-    CHOICE("--activation", activation, NULL, activation_names,
+    CHOICE("--activation", activation, NULL, ACTIVATIONS,
            "function inside the MLP; gelu_tanh if not given, the exact gelu without biases or their fusion", ADVANCED),
-    CHOICE("--lm-head-activation", lm_head_activation, NULL, activation_names,
+    CHOICE("--lm-head-activation", lm_head_activation, NULL, ACTIVATIONS,
            "function inside BERT's head; that of the MLP if not given", ADVANCED),
     SWITCH("--gated-linear-unit", gated_linear_unit, "the MLP's activation multiplies a second projection", ADVANCED),
     SWITCH("--no-bias-gelu-fusion", no_bias_gelu_fusion, "exact (erf) GELU instead of the tanh form", ADVANCED),
@@ -144,16 +123,16 @@ static const struct flag rows[] = {
            "scale scores by 1 / layer number and back in fp32: accepted, changes no numbers", ADVANCED),
     SWITCH("--attention-softmax-in-fp32", attention_softmax_in_fp32, "accepted: the softmax always is in fp32",
            ADVANCED),
-    INT("--encoder-num-layers", encoder_num_layers, NULL, 1, 100000,
+    INT("--encoder-num-layers", encoder_num_layers, NULL, 1, MOST_LAYERS,
         "layers of T5's encoder; --num-layers if not given", ADVANCED),
-    INT("--decoder-num-layers", decoder_num_layers, NULL, 1, 100000,
+    INT("--decoder-num-layers", decoder_num_layers, NULL, 1, MOST_LAYERS,
         "layers of T5's decoder; --num-layers if not given", ADVANCED),
     SWITCH("--bert-no-binary-head", bert_no_binary_head, "BERT without the head that judges the order of sentences"),
     INT("--num-token-types", num_token_types, "-1", -1, 1 << 16,
         "rows of the table of token types; -1 for 2 in a BERT with its binary head, else 0", ADVANCED),
 
     GROUP("Length of the run and batches"),
-    INT("--seq-length", seq_length, NULL, 1, 1 << 30, "tokens of a sample"),
+    INT("--seq-length", seq_length, NULL, 1, MOST_TOKENS, "tokens of a sample"),
     INT("--micro-batch-size", micro_batch_size, NULL, 1, 1 << 24, "samples a rank works on at once"),
     INT("--global-batch-size", global_batch_size, NULL, 1, 1 << 30,
         "samples of one update, over all ranks; micro-batch size × data-parallel ranks if not given"),
@@ -178,10 +157,12 @@ static const struct flag rows[] = {
     INT("--seed", seed, "1234", 1, 4294967295.0, "seed of weights, dropout and sample order"),
 
     GROUP("Optimizer and schedules"),
-    CHOICE("--optimizer", optimizer, "adam", optimizer_names, "update rule", NOT_YET),
+    CHOICE("--optimizer", optimizer, "adam", ONE_OF("adam", "sgd"), "update rule", NOT_YET),
     REAL("--lr", lr, NULL, 0, 1e6, "highest learning rate", .bounds = FLAG_ABOVE_MINIMUM),
     REAL("--min-lr", min_lr, "0", 0, 1e6, "lowest learning rate after the warmup"),
-    CHOICE("--lr-decay-style", lr_decay_style, "linear", lr_names, "shape of the learning rate after the warmup"),
+    CHOICE("--lr-decay-style", lr_decay_style, "linear",
+           ONE_OF("constant", "linear", "cosine", "inverse-square-root", "WSD", "polynomial_decay", "exponential"),
+           "shape of the learning rate after the warmup"),
     REAL("--lr-decay-power", lr_decay_power, "1", 0, 1000, "exponent of polynomial_decay, fairseq's schedule",
          .bounds = FLAG_ABOVE_MINIMUM, ADVANCED),
     INT("--lr-decay-iters", lr_decay_iters, NULL, 1, FLAG_ENDLESS,
@@ -193,8 +174,8 @@ static const struct flag rows[] = {
     INT("--lr-warmup-iters", lr_warmup_iters, "0", 0, FLAG_ENDLESS, "updates of warmup"),
     INT("--lr-warmup-samples", lr_warmup_samples, "0", 0, FLAG_ENDLESS, "samples of warmup"),
     REAL("--lr-warmup-init", lr_warmup_init, "0", 0, 1e6, "learning rate at the start of the warmup", ADVANCED),
-    CHOICE("--lr-wsd-decay-style", lr_wsd_decay_style, "exponential", wsd_names, "shape of the last part of WSD",
-           ADVANCED),
+    CHOICE("--lr-wsd-decay-style", lr_wsd_decay_style, "exponential",
+           ONE_OF("exponential", "linear", "cosine", "minus_sqrt"), "shape of the last part of WSD", ADVANCED),
     INT("--lr-wsd-decay-iters", lr_wsd_decay_iters, NULL, 1, FLAG_ENDLESS, "updates of the last part of WSD", ADVANCED),
     INT("--lr-wsd-decay-samples", lr_wsd_decay_samples, NULL, 1, FLAG_ENDLESS, "samples of the last part of WSD",
         ADVANCED),
@@ -205,7 +186,7 @@ static const struct flag rows[] = {
     REAL("--weight-decay", weight_decay, "0.01", 0, 1e6, "decoupled weight decay; biases and norms have none"),
     REAL("--start-weight-decay", start_weight_decay, NULL, 0, 1e6, "weight decay at the start", ADVANCED),
     REAL("--end-weight-decay", end_weight_decay, NULL, 0, 1e6, "weight decay at the end", ADVANCED),
-    CHOICE("--weight-decay-incr-style", weight_decay_incr_style, "constant", decay_names,
+    CHOICE("--weight-decay-incr-style", weight_decay_incr_style, "constant", ONE_OF("constant", "linear", "cosine"),
            "shape of the weight decay between them", ADVANCED),
     REAL("--clip-grad", clip_grad, "1.0", 0, 1e30, "largest norm of the gradient; 0 for no clipping"),
     REAL("--adam-beta1", adam_beta1, "0.9", 0, 1, "decay of the first moment", .bounds = FLAG_BELOW_MAXIMUM),
@@ -230,15 +211,15 @@ static const struct flag rows[] = {
     INT("--loss-scale-window", loss_scale_window, "1000", 1, FLAG_ENDLESS, "good updates before the scale grows",
         ADVANCED),
     INT("--hysteresis", hysteresis, "2", 1, 1 << 30, "overflows before the scale shrinks", ADVANCED),
-    CHOICE("--fp8-format", fp8_format, NULL, fp8_names,
+    CHOICE("--fp8-format", fp8_format, NULL, ONE_OF("hybrid"),
            "GPU, with --bf16: products of the blocks in 8 bits; hybrid is E4M3 forward and E5M2 for gradients"),
-    CHOICE("--fp8-recipe", fp8_recipe, "delayed", fp8_recipe_names,
+    CHOICE("--fp8-recipe", fp8_recipe, "delayed", ONE_OF("delayed", "tensorwise"),
            "scales of 8-bit tensors: from the steps before, or measured each time", ADVANCED),
     INT("--fp8-margin", fp8_margin, "0", 0, 16, "powers of two left free above the largest magnitude expected",
         ADVANCED),
     INT("--fp8-amax-history-len", fp8_amax_history_len, "1", 1, 65536, "steps whose largest magnitudes are remembered",
         ADVANCED),
-    CHOICE("--fp8-amax-compute-algo", fp8_amax_compute_algo, "most_recent", fp8_amax_names,
+    CHOICE("--fp8-amax-compute-algo", fp8_amax_compute_algo, "most_recent", ONE_OF("most_recent", "max"),
            "which of them sets the scale", ADVANCED),
     SWITCH("--accumulate-allreduce-grads-in-fp32", accumulate_allreduce_grads_in_fp32,
            "accepted: gradients always are accumulated and reduced in fp32", ADVANCED),
@@ -263,19 +244,20 @@ static const struct flag rows[] = {
     SWITCH("--reset-attention-mask", reset_attention_mask, "no attention across the end of a document"),
     SWITCH("--no-create-attention-mask-in-dataloader", no_create_attention_mask_in_dataloader,
            "accepted: masks are never stored", ADVANCED),
-    CHOICE("--dataloader-type", dataloader_type, "single", loader_names, "how samples are handed to ranks", NOT_YET),
+    CHOICE("--dataloader-type", dataloader_type, "single", ONE_OF("single", "cyclic"),
+           "how samples are handed to ranks", NOT_YET),
     REAL("--mask-prob", mask_prob, "0.15", 0, 1, "part of the tokens that BERT, RoBERTa and T5 predict", ADVANCED),
     REAL("--short-seq-prob", short_seq_prob, "0.1", 0, 1, "part of BERT's and T5's samples that are short", ADVANCED),
-    CHOICE("--sample-break-mode", sample_break_mode, NULL, break_names,
+    CHOICE("--sample-break-mode", sample_break_mode, NULL, ONE_OF("none", "complete", "complete_doc", "eos"),
            "RoBERTa's samples instead of BERT's: blocks of sentences, cut so, masked anew in each epoch"),
     REAL("--leave-unmasked-prob", leave_unmasked_prob, "0.1", 0, 1, "part of RoBERTa's masked tokens that stay",
          ADVANCED),
     REAL("--random-token-prob", random_token_prob, "0.1", 0, 1, "part of RoBERTa's masked tokens that are replaced",
          ADVANCED),
     SWITCH("--mask-whole-words", mask_whole_words, "RoBERTa masks all tokens of a word or none", ADVANCED),
-    INT("--encoder-seq-length", encoder_seq_length, NULL, 1, 1 << 30,
+    INT("--encoder-seq-length", encoder_seq_length, NULL, 1, MOST_TOKENS,
         "tokens of a sample of BERT or of T5's encoder: another name of --seq-length", ADVANCED),
-    INT("--decoder-seq-length", decoder_seq_length, NULL, 1, 1 << 30,
+    INT("--decoder-seq-length", decoder_seq_length, NULL, 1, MOST_TOKENS,
         "tokens of a sample of T5's decoder; --seq-length if not given", ADVANCED),
     TEXT("--tokenizer-type", tokenizer_type, NULL, "NAME",
          "GPT2BPETokenizer if --vocab-file is given; `bevatron tokenizer encode --help` names all"),
@@ -316,7 +298,8 @@ static const struct flag rows[] = {
     SWITCH("--exit-on-missing-checkpoint", exit_on_missing_checkpoint,
            "an empty --load folder is an error, not a fresh start", ADVANCED),
     SWITCH("--use-checkpoint-args", use_checkpoint_args, "take the model's flags from the checkpoint", ADVANCED),
-    CHOICE("--ckpt-format", ckpt_format, "bevatron", format_names,
+    CHOICE("--ckpt-format", ckpt_format, "bevatron",
+           ONE_OF("bevatron", "torch", "torch_dist", "torch_dcp", "zarr", "fsdp_dtensor"),
            "accepted: checkpoints are written in bevatron's own format", ADVANCED),
     SWITCH("--auto-detect-ckpt-format", auto_detect_ckpt_format, "accepted: the format always is detected", ADVANCED),
     SWITCH("--async-save", async_save, "write checkpoints in the background: training waits for the copy only"),
@@ -325,7 +308,7 @@ static const struct flag rows[] = {
 
     GROUP("Logging"),
     INT("--log-interval", log_interval, "100", 1, FLAG_ENDLESS, "updates between lines"),
-    CHOICE("--log-format", log_format, "megatron", log_names,
+    CHOICE("--log-format", log_format, "megatron", ONE_OF("megatron", "json"),
            "lines as Megatron writes them, or as fairseq does with its flag of this name"),
     SWITCH("--log-throughput", log_throughput,
            "TFLOP/s per device in each line, and at its end tokens per second and the time that is left"),
@@ -335,8 +318,8 @@ static const struct flag rows[] = {
     TEXT("--metrics-file", metrics_file, NULL, "FILE",
          "one JSON object per logged iteration; metrics.jsonl in the save folder if not given"),
     INT("--timing-log-level", timing_log_level, "0", 0, 2, "how many timers are printed", ADVANCED),
-    CHOICE("--timing-log-option", timing_log_option, "minmax", timing_names, "how timers of ranks are joined",
-           ADVANCED),
+    CHOICE("--timing-log-option", timing_log_option, "minmax", ONE_OF("minmax", "max", "all"),
+           "how timers of ranks are joined", ADVANCED),
     TEXT("--tensorboard-dir", tensorboard_dir, NULL, "DIR", "where TensorBoard files are written"),
     INT("--tensorboard-log-interval", tensorboard_log_interval, "1", 1, FLAG_ENDLESS, "updates between values",
         ADVANCED),
@@ -350,35 +333,36 @@ static const struct flag rows[] = {
            ADVANCED),
 
     GROUP("Machine and parallelism"),
-    CHOICE("--device", device, "auto", device_names, "where to compute; auto takes a GPU where there is one"),
+    CHOICE("--device", device, "auto", ONE_OF("auto", "cpu", "cuda"),
+           "where to compute; auto takes a GPU where there is one"),
     INT("--threads", threads, "0", 0, 4096, "CPU threads of a rank; 0 for all it may use"),
     TEXT(
         "--cpu-kernels", cpu_kernels, NULL, "NAMES",
         "kernels for matrix products on the CPU, separated by commas (bevatron version lists them); the best where not "
         "given",
         ADVANCED),
-    INT("--tensor-model-parallel-size", tensor_model_parallel_size, "1", 1, 1 << 20, "ranks that share each layer"),
-    INT("--pipeline-model-parallel-size", pipeline_model_parallel_size, "1", 1, 1 << 20,
+    INT("--tensor-model-parallel-size", tensor_model_parallel_size, "1", 1, MOST_RANKS, "ranks that share each layer"),
+    INT("--pipeline-model-parallel-size", pipeline_model_parallel_size, "1", 1, MOST_RANKS,
         "stages the layers are divided into"),
-    INT("--context-parallel-size", context_parallel_size, "1", 1, 1 << 20, "ranks that share each sequence"),
+    INT("--context-parallel-size", context_parallel_size, "1", 1, MOST_RANKS, "ranks that share each sequence"),
     SWITCH("--sequence-parallel", sequence_parallel, "divide norms and dropout along the sequence", ADVANCED),
-    INT("--num-layers-per-virtual-pipeline-stage", num_layers_per_virtual_pipeline_stage, NULL, 1, 100000,
+    INT("--num-layers-per-virtual-pipeline-stage", num_layers_per_virtual_pipeline_stage, NULL, 1, MOST_LAYERS,
         "layers of a chunk of the interleaved schedule", ADVANCED),
-    INT("--num-virtual-stages-per-pipeline-rank", num_virtual_stages_per_pipeline_rank, NULL, 1, 100000,
+    INT("--num-virtual-stages-per-pipeline-rank", num_virtual_stages_per_pipeline_rank, NULL, 1, MOST_LAYERS,
         "chunks per rank of the interleaved schedule", ADVANCED),
     INT("--microbatch-group-size-per-virtual-pipeline-stage", microbatch_group_size_per_virtual_pipeline_stage, NULL, 1,
         FLAG_ENDLESS, "micro-batches that go through a chunk together; as many as stages if not given", ADVANCED),
-    INT("--decoder-first-pipeline-num-layers", decoder_first_pipeline_num_layers, NULL, 1, 100000,
+    INT("--decoder-first-pipeline-num-layers", decoder_first_pipeline_num_layers, NULL, 1, MOST_LAYERS,
         "layers of the first stage, where it has others than the stages between", ADVANCED),
-    INT("--decoder-last-pipeline-num-layers", decoder_last_pipeline_num_layers, NULL, 1, 100000,
+    INT("--decoder-last-pipeline-num-layers", decoder_last_pipeline_num_layers, NULL, 1, MOST_LAYERS,
         "layers of the last stage, likewise", ADVANCED),
     SWITCH("--account-for-embedding-in-pipeline-split", account_for_embedding_in_pipeline_split,
            "the first stage has one layer less, for the embedding", ADVANCED),
     SWITCH("--account-for-loss-in-pipeline-split", account_for_loss_in_pipeline_split,
            "the last stage has one layer less, for the head and the loss", ADVANCED),
-    INT("--pipeline-model-parallel-split-rank", pipeline_model_parallel_split_rank, NULL, 1, 1 << 20,
+    INT("--pipeline-model-parallel-split-rank", pipeline_model_parallel_split_rank, NULL, 1, MOST_RANKS,
         "T5: the first stage of the decoder; in proportion to the layers if not given", ADVANCED),
-    CHOICE("--pipeline-schedule", pipeline_schedule, NULL, pipeline_names,
+    CHOICE("--pipeline-schedule", pipeline_schedule, NULL, ONE_OF("1f1b", "interleaved", "zero-bubble"),
            "order of forward and backward passes; 1f1b, or interleaved with several chunks per rank, if not given",
            ADVANCED),
     SWITCH("--use-distributed-optimizer", use_distributed_optimizer, "divide the optimizer over data-parallel ranks"),
@@ -389,71 +373,25 @@ static const struct flag rows[] = {
         ADVANCED),
     INT("--check-replicas", check_replicas, NULL, 1, FLAG_ENDLESS,
         "every so many iterations, prove that ranks which should hold the same parameters do"),
-    CHOICE("--distributed-backend", distributed_backend, NULL, backend_names,
+    CHOICE("--distributed-backend", distributed_backend, NULL, ONE_OF("nccl", "mpi", "gloo"),
            "what carries tensors between GPUs: nccl, or it is an error (on CPUs it has no effect); mpi or gloo, MPI "
-           "through the "
-           "host; if not given, NCCL where every rank has a GPU of its own",
+           "through the host; if not given, NCCL where every rank has a GPU of its own",
            ADVANCED),
     REAL("--distributed-timeout-minutes", distributed_timeout_minutes, "10", 0, 1e6,
          "how long a rank waits for the others", .bounds = FLAG_ABOVE_MINIMUM, ADVANCED),
-    CHOICE("--attention-backend", attention_backend, "auto", attention_names,
+    CHOICE("--attention-backend", attention_backend, "auto", ONE_OF("auto", "flash", "fused", "unfused", "local"),
            "accepted: bevatron picks the kernel for the shape", ADVANCED),
-    CHOICE("--recompute-granularity", recompute_granularity, NULL, granularity_names,
+    CHOICE("--recompute-granularity", recompute_granularity, NULL, ONE_OF("selective", "full"),
            "recompute activations in the backward pass: attention, or whole layers"),
-    CHOICE("--recompute-method", recompute_method, NULL, recompute_names, "which layers are recomputed", ADVANCED),
-    INT("--recompute-num-layers", recompute_num_layers, NULL, 1, 100000, "how many layers together", ADVANCED),
+    CHOICE("--recompute-method", recompute_method, NULL, ONE_OF("uniform", "block"), "which layers are recomputed",
+           ADVANCED),
+    INT("--recompute-num-layers", recompute_num_layers, NULL, 1, MOST_LAYERS, "how many layers together", ADVANCED),
     LIST("--recompute-modules", recompute_modules, "NAME…",
          "what selective recomputation covers: core_attn (attention, when none is named), mlp_act (the activation of "
          "an MLP), layernorm (norms and SwiGLU, which a GPU with room for their results does not recompute otherwise)",
          ADVANCED),
     SWITCH("--distribute-saved-activations", distribute_saved_activations, "divide saved inputs over tensor ranks",
            ADVANCED),
-};
-
-// Names of v1.1 (2020) and of the releases since, and short forms. If one old flag said several things, it has
-// several rows.
-static const struct flag_alias aliases[] = {
-    {"--batch-size", "--micro-batch-size", NULL, "is the old name of --micro-batch-size"},
-    {"--warmup", "--lr-warmup-fraction", NULL, "is the old name of --lr-warmup-fraction"},
-    {"--model-parallel-size", "--tensor-model-parallel-size", NULL, "is the old name of --tensor-model-parallel-size"},
-    {"--check-weight-hash-across-dp-replicas-interval", "--check-replicas", NULL, NULL},
-    {"--override-lr-scheduler", "--override-opt_param-scheduler", NULL,
-     "is the old name of --override-opt_param-scheduler"},
-    {"--use-checkpoint-lr-scheduler", "--use-checkpoint-opt_param-scheduler", NULL,
-     "is the old name of --use-checkpoint-opt_param-scheduler"},
-    {"--checkpoint-activations", "--recompute-granularity", "full",
-     "is now --recompute-granularity full --recompute-method uniform"},
-    {"--checkpoint-activations", "--recompute-method", "uniform", NULL},
-    {"--checkpoint-num-layers", "--recompute-num-layers", NULL, "is the old name of --recompute-num-layers"},
-    {"--checkpoint-activations-method", "--recompute-method", NULL,
-     "is now --recompute-granularity full --recompute-method"},
-    {"--checkpoint-activations-method", "--recompute-granularity", "full", NULL},
-    {"--activations-checkpoint-method", "--recompute-method", NULL,
-     "is now --recompute-granularity full --recompute-method"},
-    {"--activations-checkpoint-method", "--recompute-granularity", "full", NULL},
-    {"--activations-checkpoint-granularity", "--recompute-granularity", NULL,
-     "is the old name of --recompute-granularity"},
-    {"--activations-checkpoint-num-layers", "--recompute-num-layers", NULL,
-     "is the old name of --recompute-num-layers"},
-    {"--distribute-checkpointed-activations", "--distribute-saved-activations", NULL,
-     "is the old name of --distribute-saved-activations"},
-    {"--fp32-allreduce", "--accumulate-allreduce-grads-in-fp32", NULL,
-     "is the old name of --accumulate-allreduce-grads-in-fp32"},
-    {"--min-scale", "--min-loss-scale", NULL, "is the old name of --min-loss-scale"},
-    {"--tokens-per-sample", "--seq-length", NULL, "is fairseq's name of --seq-length"},
-    {"--lr-scheduler", "--lr-decay-style", NULL, "is fairseq's name of --lr-decay-style"},
-    {"--warmup-updates", "--lr-warmup-iters", NULL, "is fairseq's name of --lr-warmup-iters"},
-    {"--total-num-update", "--lr-decay-iters", NULL, "is fairseq's name of --lr-decay-iters"},
-    {"--end-learning-rate", "--min-lr", NULL, "is fairseq's name of --min-lr"},
-    {"--power", "--lr-decay-power", NULL, "is fairseq's name of --lr-decay-power"},
-    {"--max-update", "--train-iters", NULL, "is fairseq's name of --train-iters"},
-    {"--layernorm-epsilon", "--norm-epsilon", NULL, "is the old name of --norm-epsilon"},
-    {"--recompute-activations", "--recompute-granularity", "selective", NULL},
-    {"--use-rotary-position-embeddings", "--position-embedding-type", "rope", NULL},
-    {"--persistent-save-interval", "--save-interval", NULL, NULL},
-    {"--no-pad-vocab-size", "--make-vocab-size-divisible-by", "1", NULL},
-    {"--disable-pad-vocab-size", "--make-vocab-size-divisible-by", "1", NULL},
-    {"--disable-log-loss-scale-to-tensorboard", "--no-log-loss-scale-to-tensorboard", NULL, NULL},
 };
 
 static const struct flag_names names[] = {
@@ -464,47 +402,13 @@ static const struct flag_names names[] = {
      true},
 };
 
-#define COUNT(array) (sizeof(array) / sizeof((array)[0]))
-
 static const struct flag_table config_table = {.flags = rows,
-                                               .count = COUNT(rows),
+                                               .count = sizeof rows / sizeof rows[0],
                                                .given = offsetof(struct config, given),
-                                               .aliases = aliases,
-                                               .alias_count = COUNT(aliases),
+                                               .aliases = flags_aliases,
                                                .names = names,
-                                               .names_count = COUNT(names),
+                                               .names_count = sizeof names / sizeof names[0],
                                                .derived = "world_size data_parallel_size params_dtype schedule"};
-
-// What a model needs that is not trained: what it is, how text becomes tokens, the checkpoint and the machine.
-#define MODEL_FLAGS                                                                                                    \
-    "--preset --model --num-layers --hidden-size --word-embedding-size --ffn-hidden-size --num-attention-heads "       \
-    "--kv-channels "                                                                                                   \
-    "--max-position-embeddings --make-vocab-size-divisible-by --padded-vocab-size --norm-epsilon --normalization "     \
-    "--norm-placement --position-embedding-type --no-position-embedding --position-offset --rotary-base "              \
-    "--rotary-percent "                                                                                                \
-    "--rotary-interleaved --rotary-seq-len-interpolation-factor --use-rope-scaling --rope-scaling-type "               \
-    "--yarn-beta-fast --yarn-beta-slow --yarn-attention-factor --rope-scaling-factor "                                 \
-    "--rope-low-freq-factor --rope-high-freq-factor --rope-original-length --relative-attention-num-buckets "          \
-    "--relative-attention-max-distance --sliding-window --softmax-scale --swiglu --activation --lm-head-activation "   \
-    "--gated-linear-unit "                                                                                             \
-    "--no-bias-gelu-fusion --disable-bias-linear --add-qkv-bias --add-attention-bias --add-mlp-bias "                  \
-    "--group-query-attention --num-query-groups "                                                                      \
-    "--untie-embeddings-and-output-weights --add-output-bias --scale-tied-output --apply-query-key-layer-scaling "     \
-    "--attention-softmax-in-fp32 --encoder-num-layers --decoder-num-layers --bert-no-binary-head --num-token-types "   \
-    "--seq-length --seed --bf16 --fp16 --tokenizer-type --vocab-file --merge-file --tokenizer-model --vocab-size "     \
-    "--vocab-extra-ids --no-legacy-tokenizer --null-tokenizer-eod-id --load --ckpt-step --use-checkpoint-args "        \
-    "--auto-detect-ckpt-format --ckpt-format --device --threads --cpu-kernels --tensor-model-parallel-size "           \
-    "--pipeline-model-parallel-size --context-parallel-size --sequence-parallel --distributed-backend "                \
-    "--distributed-timeout-minutes --attention-backend"
-#define DATA_FLAGS                                                                                                     \
-    " --micro-batch-size --data-path --data-args-path --valid-data-path --split --data-cache-path --eod-mask-loss "    \
-    "--reset-position-ids --reset-attention-mask --no-create-attention-mask-in-dataloader --mask-prob "                \
-    "--short-seq-prob "                                                                                                \
-    "--sample-break-mode --leave-unmasked-prob --random-token-prob --mask-whole-words"
-#define STAGE_FLAGS                                                                                                    \
-    " --decoder-first-pipeline-num-layers --decoder-last-pipeline-num-layers "                                         \
-    "--account-for-embedding-in-pipeline-split --account-for-loss-in-pipeline-split "                                  \
-    "--pipeline-model-parallel-split-rank"
 
 static const struct flag_command train_command = {
     .name = "train",
@@ -519,18 +423,6 @@ static const struct flag_command train_command = {
 struct flag_table config_flag_table(size_t base) {
     struct flag_table table = config_table;
     table.base = base;
-    return table;
-}
-
-struct flag_table config_flag_table_for(size_t base, enum config_use use) {
-    struct flag_table table = config_flag_table(base);
-    if (use == CONFIG_EVALUATE) {
-        table.offered = MODEL_FLAGS DATA_FLAGS STAGE_FLAGS;
-        table.refusal = "is a flag of train, not of evaluate";
-    } else if (use == CONFIG_GENERATE) {
-        table.offered = MODEL_FLAGS STAGE_FLAGS;
-        table.refusal = "is a flag of train, not of generate";
-    }
     return table;
 }
 

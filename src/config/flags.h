@@ -1,7 +1,12 @@
-// The names without a row that flags_megatron.c lists and flags.c puts into the table. Blanks separate them.
+// The names that lead to no row of flags.c by themselves, and that it puts into its table.
 #ifndef CONFIG_FLAGS_H
 #define CONFIG_FLAGS_H
 
+#include "config/flag.h"
+
+extern const struct flag_alias flags_aliases[];  // of flags_aliases.c; ends with a row without a name
+
+// Megatron's flags without a row, from flags_megatron.c; blanks separate them.
 extern const char flags_always_so[];
 extern const char flags_only_speed[];
 extern const char flags_no_meaning[];

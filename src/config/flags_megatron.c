@@ -127,10 +127,8 @@ const char flags_refused[] =
     "--moe-paged-stash-page-size=64 --moe-paged-stash-buffer-size-factor-cuda=1.1 "
     "--moe-paged-stash-buffer-size-factor-cpu=0.0 --fine-grained-offloading-max-inflight-offloads= "
     "--window-size= --window-attn-skip-freq= --yarn-original-max-position-embeddings= "
-    "--yarn-correction-range-round-to-int "
-    "--no-yarn-correction-range-round-to-int "
-    ""
-    "--no-rope-freq= --squared-relu --quick-geglu "
+    "--yarn-correction-range-round-to-int --no-yarn-correction-range-round-to-int --no-rope-freq= --squared-relu "
+    "--quick-geglu "
     // Regularisation and optimizer hyper-parameters.
     "--apply-wd-to-qk-layernorm --muon-momentum=0.9 --muon-no-split-qkv --muon-nesterov "
     "--muon-scale-mode=spectral --muon-fp32-matmul-prec=medium --muon-coefficient-type=quintic "

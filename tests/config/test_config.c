@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "config/config.h"
+#include "config/flag_internal.h"
 #include "config/flags.h"
 
 static struct config config;
@@ -39,10 +40,10 @@ TEST(tables_are_sound) {
         EXPECT(flag->offset < sizeof(struct config));
         add_name(&names, flag->name);
     }
-    for (size_t i = 0; i < table.alias_count; i++) {
-        EXPECT(flag_find(&table, table.aliases[i].target) != NULL);
-        if (i == 0 || strcmp(table.aliases[i].name, table.aliases[i - 1].name) != 0)
-            add_name(&names, table.aliases[i].name);
+    for (const struct flag_alias *alias = table.aliases; alias->name; alias++) {
+        EXPECT(flag_find(&table, alias->target) != NULL);
+        if (alias == table.aliases || strcmp(alias->name, alias[-1].name) != 0)
+            add_name(&names, alias->name);
     }
     int64_t refused = 0;
     for (size_t g = 0; g < table.names_count; g++)
@@ -56,6 +57,35 @@ TEST(tables_are_sound) {
             test_fail("%s stands twice in the tables", names.items[i]);
     EXPECT(names.count > 880 && refused > 515);
     string_list_free(&names);
+}
+
+// Whatever describes the model is a flag of all commands that have one; only what happens in training is train's alone.
+TEST(model_flags_are_offered_to_all) {
+    static const char training_alone[] = "--hidden-dropout --attention-dropout --init-method-std";
+    static const enum config_use uses[] = {CONFIG_EVALUATE, CONFIG_GENERATE};
+    for (size_t u = 0; u < sizeof uses / sizeof uses[0]; u++) {
+        struct flag_table table = config_flag_table_for(0, uses[u]);
+        const char *group = NULL;
+        for (size_t i = 0; i < table.count; i++) {
+            const struct flag *flag = &table.flags[i];
+            if (flag->type == FLAG_GROUP) {
+                group = flag->name;
+                continue;
+            }
+            bool is_model = strcmp(group, "Model") == 0;
+            if (is_model &&
+                flag_is_offered(&table, flag) == flag_name_listed(flag->name, strlen(flag->name), training_alone))
+                test_fail("%s describes the model, and is offered to the wrong commands", flag->name);
+        }
+        const char *cursor = table.offered, *name;
+        size_t length;
+        while ((name = flag_next_name(&cursor, &length))) {
+            char *text = memory_printf("%.*s", (int)length, name);
+            if (!flag_find(&table, text))
+                test_fail("%s is offered, but there is no such flag", text);
+            free(text);
+        }
+    }
 }
 
 TEST(defaults_are_megatrons) {
@@ -426,7 +456,8 @@ TEST(changes_of_a_run) {
     config_free(&config);
 }
 
-TEST_MAIN(TEST_CASE(tables_are_sound), TEST_CASE(defaults_are_megatrons), TEST_CASE(script_of_2020),
-          TEST_CASE(other_names), TEST_CASE(presets), TEST_CASE(families), TEST_CASE(parameter_count),
-          TEST_CASE(pad_vocab), TEST_CASE(dump), TEST_CASE(json_round_trip), TEST_CASE(json_is_a_configuration_file),
-          TEST_CASE(json_of_others), TEST_CASE(schedules_of_others), TEST_CASE(changes_of_a_run))
+TEST_MAIN(TEST_CASE(tables_are_sound), TEST_CASE(model_flags_are_offered_to_all), TEST_CASE(defaults_are_megatrons),
+          TEST_CASE(script_of_2020), TEST_CASE(other_names), TEST_CASE(presets), TEST_CASE(families),
+          TEST_CASE(parameter_count), TEST_CASE(pad_vocab), TEST_CASE(dump), TEST_CASE(json_round_trip),
+          TEST_CASE(json_is_a_configuration_file), TEST_CASE(json_of_others), TEST_CASE(schedules_of_others),
+          TEST_CASE(changes_of_a_run))

@@ -74,6 +74,7 @@ static const struct flag_alias aliases[] = {
     {"--number", "--count", NULL, "is the old name of --count"},
     {"--everything", "--on", "true", NULL},
     {"--everything", "--color", "blue", NULL},
+    {0},
 };
 static const struct flag_names names[] = {
     {"--ignored-switch --ignored-value= --ignored-list=*", "has no meaning here", false},
@@ -84,7 +85,6 @@ static const struct flag_table tables[] = {
      .count = sizeof flags / sizeof flags[0],
      .given = AT(given),
      .aliases = aliases,
-     .alias_count = 3,
      .names = names,
      .names_count = 2},
     {.flags = inner_flags, .count = 2, .base = AT(inner), .given = offsetof(struct inner, given)},

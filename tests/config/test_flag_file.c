@@ -33,13 +33,12 @@ static const struct flag flags[] = {
     {.name = "--style", .type = FLAG_CHOICE, .offset = AT(style), .choices = styles, .help = "style"},
     {.name = "--data-path", .type = FLAG_STRING_LIST, .offset = AT(data_path), .help = "data"},
 };
-static const struct flag_alias aliases[] = {{"--layers", "--num-layers", NULL, NULL}};
+static const struct flag_alias aliases[] = {{"--layers", "--num-layers", NULL, NULL}, {0}};
 static const struct flag_names names[] = {{"--wandb-project= --moe=1", "is refused", true}};
 static const struct flag_table tables[] = {{.flags = flags,
                                             .count = sizeof flags / sizeof flags[0],
                                             .given = AT(given),
                                             .aliases = aliases,
-                                            .alias_count = 1,
                                             .names = names,
                                             .names_count = 1,
                                             .derived = "world_size schedule"}};

@@ -1,0 +1,44 @@
+// The flags of a run that commands other than train have: those that mean something where nothing is trained. A flag
+// that describes the model belongs in MODEL_FLAGS; a test sees to it.
+#include "config/config.h"
+
+// What a model needs that is not trained: what it is, how text becomes tokens, the checkpoint and the machine.
+#define MODEL_FLAGS                                                                                                    \
+    "--preset --model --num-layers --hidden-size --word-embedding-size --ffn-hidden-size --num-attention-heads "       \
+    "--kv-channels --max-position-embeddings --make-vocab-size-divisible-by --padded-vocab-size --norm-epsilon "       \
+    "--normalization --norm-placement --position-embedding-type --no-position-embedding --position-offset "            \
+    "--rotary-base --rotary-percent --rotary-interleaved --rotary-seq-len-interpolation-factor --use-rope-scaling "    \
+    "--rope-scaling-type --yarn-beta-fast --yarn-beta-slow --yarn-attention-factor --rope-scaling-factor "             \
+    "--rope-low-freq-factor --rope-high-freq-factor --rope-original-length --relative-attention-num-buckets "          \
+    "--relative-attention-max-distance --sliding-window --softmax-scale --swiglu --activation "                        \
+    "--lm-head-activation --gated-linear-unit --no-bias-gelu-fusion --disable-bias-linear --add-qkv-bias "             \
+    "--add-attention-bias --add-mlp-bias --group-query-attention --num-query-groups "                                  \
+    "--untie-embeddings-and-output-weights --add-output-bias --scale-tied-output --apply-query-key-layer-scaling "     \
+    "--attention-softmax-in-fp32 --encoder-num-layers --decoder-num-layers --bert-no-binary-head "                     \
+    "--num-token-types --seq-length --seed --bf16 --fp16 --tokenizer-type --vocab-file --merge-file "                  \
+    "--tokenizer-model --vocab-size --vocab-extra-ids --no-legacy-tokenizer --null-tokenizer-eod-id --load "           \
+    "--ckpt-step --use-checkpoint-args --auto-detect-ckpt-format --ckpt-format --device --threads --cpu-kernels "      \
+    "--tensor-model-parallel-size --pipeline-model-parallel-size --context-parallel-size --sequence-parallel "         \
+    "--distributed-backend --distributed-timeout-minutes --attention-backend "
+// What an evaluation needs besides: the text, and how samples are made of it.
+#define DATA_FLAGS                                                                                                     \
+    "--micro-batch-size --data-path --data-args-path --valid-data-path --split --data-cache-path --eod-mask-loss "     \
+    "--reset-position-ids --reset-attention-mask --no-create-attention-mask-in-dataloader --mask-prob "                \
+    "--short-seq-prob --sample-break-mode --leave-unmasked-prob --random-token-prob --mask-whole-words "
+// How a pipeline's stages share the layers.
+#define STAGE_FLAGS                                                                                                    \
+    "--decoder-first-pipeline-num-layers --decoder-last-pipeline-num-layers "                                          \
+    "--account-for-embedding-in-pipeline-split --account-for-loss-in-pipeline-split "                                  \
+    "--pipeline-model-parallel-split-rank "
+
+struct flag_table config_flag_table_for(size_t base, enum config_use use) {
+    struct flag_table table = config_flag_table(base);
+    if (use == CONFIG_EVALUATE) {
+        table.offered = MODEL_FLAGS DATA_FLAGS STAGE_FLAGS;
+        table.refusal = "is a flag of train, not of evaluate";
+    } else if (use == CONFIG_GENERATE) {
+        table.offered = MODEL_FLAGS STAGE_FLAGS;
+        table.refusal = "is a flag of train, not of generate";
+    }
+    return table;
+}
