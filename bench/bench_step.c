@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/rng.h"
+#include "energy.h"
 #include "floor.h"
 #include "step/step.h"
 
@@ -18,7 +19,7 @@
 struct bench {
     struct flag_given given;
     int64_t steps, pairs;
-    bool floor, parts, quick_weights;
+    bool floor, parts, quick_weights, energy;
     char *algorithm_cache;
     double tflops, gigabytes;
     struct config config;
@@ -47,6 +48,10 @@ static const struct flag own_flags[] = {
      .initial = "0",
      .maximum = 100,
      .help = "times the steps this many times more in turn as recordings and call by call, on a GPU"},
+    {.name = "--energy",
+     .type = FLAG_BOOL,
+     .offset = offsetof(struct bench, energy),
+     .help = "prints joules a token and watts as well, if the machine's first NVIDIA GPU has a counter"},
     {.name = "--quick-weights",
      .type = FLAG_BOOL,
      .offset = offsetof(struct bench, quick_weights),
@@ -181,7 +186,9 @@ static int print_parts(const struct bench *bench, struct step *step, const struc
 
 struct times {
     double first, mean, loss;
-    double *between;  // (steps) from one result to the next, sorted
+    double *between;              // (steps) from one result to the next, sorted
+    const struct energy *energy;  // NULL if it is not measured
+    double joules;                // of all timed steps
 };
 
 // Steps that warm up, until passes are recorded where the device does that; then `steps` that are queued ahead as the
@@ -194,6 +201,7 @@ static int time_steps(struct step *step, const struct step_source *source, int64
         (void)step_result(step);
         times->first = i == 0 ? clock_seconds() - start : times->first;
     }
+    double joules = times->energy ? energy_joules(times->energy) : 0;
     start = last = clock_seconds();
     for (int64_t queued = 0, taken = 0; taken < steps;) {
         bool queues = queued < steps && step_pending(step) <= step_lookahead(step);
@@ -208,6 +216,7 @@ static int time_steps(struct step *step, const struct step_source *source, int64
         }
     }
     times->mean = (last - start) / (double)steps;
+    times->joules = times->energy ? energy_joules(times->energy) - joules : 0;
     qsort(times->between, (size_t)steps, sizeof *times->between, compare);
     return 0;
 }
@@ -224,6 +233,20 @@ static int print_pairs(struct bench *bench, struct step *step, const struct step
     }
     free(times.between);
     return status;
+}
+
+static void print_times(const struct bench *bench, const struct step *step, const struct times *times, double tokens) {
+    struct rusage usage;
+    getrusage(RUSAGE_SELF, &usage);
+    printf("{\"name\": \"bevatron\", \"step_s\": %.5f, \"median_s\": %.5f, "
+           "\"tokens_per_second\": %.1f, \"peak_rss_mb\": %.0f, \"device_gb\": %.2f, \"first_step_s\": %.2f, "
+           "\"loss\": %.5f",
+           times->mean, times->between[bench->steps / 2], tokens / times->mean, (double)usage.ru_maxrss / 1024,
+           (double)step->memory.total / 1e9, times->first, times->loss);
+    if (times->energy)
+        printf(", \"joules_per_token\": %.6f, \"watts\": %.0f", times->joules / (tokens * (double)bench->steps),
+               times->joules / (times->mean * (double)bench->steps));
+    printf("}\n");
 }
 
 static int run(struct bench *bench) {
@@ -253,15 +276,15 @@ static int run(struct bench *bench) {
         step_initialize(step);
     struct tokens tokens = make_tokens(config);
     struct step_source source = {.next = next_input, .context = &tokens, .count = 1};
+    struct energy energy;
     struct times times = {.between = memory_alloc(sizeof(double) * (size_t)bench->steps)};
+    // A machine without a counter still has times.
+    if (bench->energy && energy_open(&energy) < 0)
+        (void)fprintf(stderr, "bench_step: %s\n", error_message());
+    else if (bench->energy)
+        times.energy = &energy;
     TRY(time_steps(step, &source, bench->steps, &times));
-    struct rusage usage;
-    getrusage(RUSAGE_SELF, &usage);
-    printf("{\"name\": \"bevatron\", \"step_s\": %.5f, \"median_s\": %.5f, "
-           "\"tokens_per_second\": %.1f, \"peak_rss_mb\": %.0f, \"device_gb\": %.2f, \"first_step_s\": %.2f, "
-           "\"loss\": %.5f}\n",
-           times.mean, times.between[bench->steps / 2], (double)(tokens.B * tokens.T) / times.mean,
-           (double)usage.ru_maxrss / 1024, (double)step->memory.total / 1e9, times.first, times.loss);
+    print_times(bench, step, &times, (double)(tokens.B * tokens.T));
     TRY(print_pairs(bench, step, &source));
     if (bench->parts)
         TRY(print_parts(bench, step, &source));

@@ -1,19 +1,25 @@
 #!/usr/bin/env bash
-# Builds Bevatron with CUDA, checks every operation against the CPU, and times whole training steps of several models beside
-# PyTorch (compiled) and beside the floor of each step, on a machine with an NVIDIA GPU:
+# Builds Bevatron with CUDA, checks every operation against the CPU, and times whole training steps of several models, in
+# bf16 and with products in 8 bits, beside PyTorch (compiled), the floor of each step, and llm.c, on a machine with an NVIDIA
+# GPU:
 #   bench/gpu.sh [NAME…]        (all models by default; bench/gpu.sh list names them)
-# The last thing it prints is a table of ratios. From the environment:
+# A row is printed as soon as its model is done, the whole table last, also when the script is stopped. Nothing that fails or
+# hangs takes the rest with it. PyTorch is started beside the build, does not touch the GPU before its turn, and keeps what it
+# has compiled (TORCHINDUCTOR_CACHE_DIR). From the environment:
 #   GPU_BUILD=build/gpu  GPU_ARCHS=90   where and what for to build
 #   GPU_PEERS=0                         leaves PyTorch and the floor out
+#   GPU_FLOOR=0                         leaves the floor out
+#   GPU_FP8=0                           leaves products in 8 bits out, which need a GPU of capability 8.9
 #   GPU_TESTS=0                         leaves the checks out
 #   GPU_PARTS=0                         leaves the time by part of a step out
+#   GPU_AGAIN=1                         times ours again after PyTorch; the mean of both counts
 #   GPU_RESULTS=FOLDER                  keeps the lines of JSON and the logs there
+#   GPU_ALGORITHMS=FILE                 keeps the algorithms of matrix products, which else are found anew
+#   GPU_SECONDS=N                       begins nothing that has no time to end N seconds after the start
+#   GPU_PEER_SECONDS=300                how long one model may take PyTorch, whose first compilation takes a minute or two
+#   LLMC=FOLDER                         llm.c's source, to be timed as well (bench/llmc.sh)
 set -u
 cd "$(dirname "$0")/.." || exit 1
-build=${GPU_BUILD:-build/gpu}
-results=${GPU_RESULTS:-$(mktemp -d)}
-mkdir -p "$results"
-export PATH="${CUDA_HOME:-/usr/local/cuda}/bin:$PATH"
 
 # name layers hidden heads sequence batch vocabulary kind
 models="gpt2-124M 12 768 12 1024 64 50304 gpt
@@ -27,32 +33,51 @@ if [ "${1:-}" = list ]; then
     echo "$models"
     exit 0
 fi
-wanted=" ${*:-$(echo "$models" | cut -d' ' -f1 | tr '\n' ' ')} "
+names=("$@")
+[ $# -gt 0 ] || mapfile -t names < <(echo "$models" | cut -d' ' -f1)
+for name in "${names[@]}"; do
+    grep -q "^$name " <<<"$models" || { echo "gpu.sh: there is no model $name; bench/gpu.sh list names them" >&2; exit 2; }
+done
+
+build=${GPU_BUILD:-build/gpu}
+results=${GPU_RESULTS:-$(mktemp -d)}
+algorithms=${GPU_ALGORITHMS:-$results/algorithms}
+end=$((SECONDS + ${GPU_SECONDS:-1000000}))
 failures=0
+running=
+declare -A peers=()
+mkdir -p "$results"
+: >"$results/lines.json"
+export PATH="${CUDA_HOME:-/usr/local/cuda}/bin:$PATH" PYTHONUNBUFFERED=1
 
-generator=()
-command -v ninja >/dev/null && generator=(-G Ninja)
-cmake -S . -B "$build" "${generator[@]}" -DCMAKE_BUILD_TYPE=Release -DBEVATRON_CUDA=ON \
-    "-DBEVATRON_CUDA_ARCHS=${GPU_ARCHS:-90}" >"$results/cmake.log" 2>&1 || { tail -n 20 "$results/cmake.log"; exit 1; }
-targets=(bench_step)
-[ "${GPU_TESTS:-1}" = 1 ] && targets+=(test_ops_cuda test_ops_cuda_compare)
-cmake --build "$build" --parallel "$(nproc)" --target "${targets[@]}" >"$results/build.log" 2>&1 ||
-    { tail -n 20 "$results/build.log"; exit 1; }
-nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader
-echo "built in $SECONDS s"
+# failed WHAT STATUS WHY: where a status is that of a limit, that is why.
+failed() {
+    local why=$3
+    case $2 in 124 | 137 | 142) why="did not end in time; $3" ;; esac
+    failures=$((failures + 1))
+    echo "FAILED: $1, status $2: $(cut -c1-300 <<<"$why")"
+}
 
-if [ "${GPU_TESTS:-1}" = 1 ]; then
-    for test in test_ops_cuda test_ops_cuda_compare; do
-        if "$build/tests/$test" >"$results/$test.log" 2>&1; then
-            tail -n 1 "$results/$test.log"
-        else
-            failures=$((failures + 1))
-            grep -i fail "$results/$test.log" | head -n 10
-        fi
-    done
-fi
+# enough SECONDS WHAT: whether so much time is left; says what is left out.
+enough() {
+    [ $((end - SECONDS)) -ge "$1" ] && return 0
+    echo "left out: $2, $((end - SECONDS)) s before the end"
+    return 1
+}
 
-# ours layers hidden heads sequence batch vocabulary kind: the flags of train for such a model.
+# limit SECONDS: as long, but not beyond the end.
+limit() {
+    local left=$((end - SECONDS))
+    [ $left -gt 0 ] || left=1
+    echo $(($1 < left ? $1 : left))
+}
+
+# Some seconds of steps each, so that the counter of energy has something to count.
+steps_of() {
+    [ "$1" = gpt2-124M ] && echo 40 || echo 10
+}
+
+# flags_of layers hidden heads sequence batch vocabulary kind: the flags of train for such a model.
 flags_of() {
     printf '%s ' --device cuda --bf16 --quick-weights --num-layers "$1" --hidden-size "$2" --num-attention-heads "$3" \
         --seq-length "$4" --max-position-embeddings "$4" --micro-batch-size "$5" --vocab-size "$6"
@@ -62,47 +87,127 @@ flags_of() {
     fi
 }
 
-: >"$results/lines.json"
-while read -r name layers hidden heads sequence batch vocabulary kind; do
-    case "$wanted" in *" $name "*) ;; *) continue ;; esac
-    parts=(--parts)
-    [ "${GPU_PARTS:-1}" = 1 ] || parts=()
-    # shellcheck disable=SC2046  # the flags are meant to be split
-    timeout 120 "$build/bench/bench_step" $(flags_of "$layers" "$hidden" "$heads" "$sequence" "$batch" "$vocabulary" "$kind") \
-        --steps 10 "${parts[@]}" --algorithm-cache "$results/algorithms" >"$results/$name.txt" 2>&1 ||
-        { failures=$((failures + 1)); echo "$name FAILED"; tail -n 3 "$results/$name.txt"; }
-    grep '^{' "$results/$name.txt" | sed "s/{/{\"config\": \"$name\", /" | tee -a "$results/lines.json"
-    if [ "${GPU_PEERS:-1}" = 1 ]; then
-        PYTHONUNBUFFERED=1 timeout 240 python3 bench/torch_step.py --floor "$name" "$layers" "$hidden" "$heads" "$sequence" \
-            "$batch" "$vocabulary" "$kind" 2>"$results/$name.peer.log" | grep '^{' | tee -a "$results/lines.json"
-    fi
-done <<<"$models"
+# Every peer imports PyTorch now and waits for its file.
+start_peers() {
+    local name more=()
+    [ "${GPU_FLOOR:-1}" = 1 ] && more=(--floor)
+    for name in "${names[@]}"; do
+        rm -f "$results/$name.go"
+        # shellcheck disable=SC2046  # the shape is meant to be split
+        timeout -k 5 "$(limit 1000000)" python3 bench/torch_step.py "${more[@]}" --energy --steps "$(steps_of "$name")" \
+            --after "$results/$name.go" --limit "${GPU_PEER_SECONDS:-300}" $(grep "^$name " <<<"$models") \
+            >"$results/$name.peer" 2>"$results/$name.peer.log" </dev/null &
+        peers[$name]=$!
+    done
+}
 
-echo
-awk '
-function field(line, key,    at) {
-    at = index(line, "\"" key "\": ")
-    if (!at) return ""
-    line = substr(line, at + length(key) + 4)
-    gsub(/^"|[",}].*$/, "", line)
-    return line
+# run_for SECONDS COMMAND…: in the background, so that a signal to this script is not kept waiting.
+run_for() {
+    local code=0
+    timeout -k 5 "$(limit "$1")" "${@:2}" &
+    running=$!
+    wait "$running" 2>/dev/null || code=$?
+    running=
+    return "$code"
 }
-{
-    # Names hold blanks and commas never, so a field ends at a quote, a comma or a brace.
-    match($0, /"name": "[^"]*"/)
-    who = substr($0, RSTART + 9, RLENGTH - 10)
-    match($0, /"config": "[^"]*"/)
-    config = substr($0, RSTART + 11, RLENGTH - 12)
-    if (!(config in seen)) { seen[config] = 1; order[++n] = config }
-    speed[config, who] = field($0, "tokens_per_second")
-    memory[config, who] = field($0, "device_gb")
+
+# A signal may come while a function's output goes to a log: the table goes where the script's goes.
+finish() {
+    # shellcheck disable=SC2086  # there may be none
+    kill "${peers[@]}" $running 2>/dev/null
+    {
+        echo
+        awk -f bench/gpu_table.awk "$results/lines.json" | tee "$results/table.txt"
+        echo "$failures failed, $SECONDS s"
+    } >&3
 }
-END {
-    printf "%-16s %12s %14s %8s %12s %8s %8s %8s\n", "model", "ours tok/s", "PyTorch tok/s", "ratio", "floor tok/s", "ratio", "GB", "PyTorch"
-    for (i = 1; i <= n; i++) {
-        c = order[i]; o = speed[c, "bevatron"]; p = speed[c, "PyTorch compiled"]; f = speed[c, "floor"]
-        printf "%-16s %12.0f %14.0f %8s %12.0f %8s %8s %8s\n", c, o, p, p ? sprintf("%.3f", o / p) : "-", f, f ? sprintf("%.3f", o / f) : "-", memory[c, "bevatron"], memory[c, "PyTorch compiled"]
-    }
-}' "$results/lines.json"
-echo "$failures failed, $SECONDS s"
-exit $((failures > 0))
+
+build_all() {
+    local generator=() targets=(bench_step)
+    command -v ninja >/dev/null && generator=(-G Ninja)
+    [ "${GPU_TESTS:-1}" = 1 ] && targets+=(test_ops_cuda test_ops_cuda_compare)
+    cmake -S . -B "$build" "${generator[@]}" -DCMAKE_BUILD_TYPE=Release -DBEVATRON_CUDA=ON \
+        "-DBEVATRON_CUDA_ARCHS=${GPU_ARCHS:-90}" >"$results/cmake.log" 2>&1 || { tail -n 20 "$results/cmake.log"; return 1; }
+    cmake --build "$build" --parallel "$(nproc)" --target "${targets[@]}" >"$results/build.log" 2>&1 ||
+        { tail -n 20 "$results/build.log"; return 1; }
+}
+
+run_tests() {
+    local test
+    for test in test_ops_cuda test_ops_cuda_compare; do
+        enough 30 $test || continue
+        if run_for 300 "$build/tests/$test" >"$results/$test.log" 2>&1; then
+            echo "$test: $(tail -n 1 "$results/$test.log")"
+        else
+            failed "$test" $? "$(tail -n 1 "$results/$test.log")"
+            grep -i fail "$results/$test.log" | head -n 10
+        fi
+    done
+}
+
+# ours NAME WHO FLAGS…: one line more, under that name.
+ours() {
+    local name=$1 who=$2 log=$results/$1-${2// /-}.txt more=(--energy)
+    shift 2
+    enough 20 "$name, $who" || return 0
+    [ "${GPU_PARTS:-1}" = 1 ] && more+=(--parts)
+    run_for 120 "$build/bench/bench_step" "$@" --steps "$(steps_of "$name")" "${more[@]}" --algorithm-cache "$algorithms" \
+        >"$log" 2>&1 || failed "$name, $who" $? "$(tail -n 1 "$log")"
+    grep '^{' "$log" | sed "s/^{\"name\": \"bevatron\"/{\"config\": \"$name\", \"name\": \"$who\"/" >>"$results/lines.json"
+}
+
+# The GPU is PyTorch's from here until it ends.
+peer() {
+    local name=$1 pid=${peers[$1]:-} code=0
+    [ -n "$pid" ] || return 0
+    if ! enough 25 "$name, PyTorch"; then
+        kill "$pid" 2>/dev/null
+        unset "peers[$name]"
+        return 0
+    fi
+    : >"$results/$name.go"
+    wait "$pid" 2>/dev/null || code=$?
+    unset "peers[$name]"
+    grep '^{' "$results/$name.peer" >>"$results/lines.json"
+    grep -q '"PyTorch compiled"' "$results/$name.peer" ||
+        failed "$name, PyTorch" $code "$(tail -n 1 "$results/$name.peer.log")"
+}
+
+# llm.c has the two models of GPT-2; the larger one also with the batch of its authors' figure.
+llmc() {
+    local batches=$6
+    case $1 in gpt2-124M) ;; gpt2-1558M) batches="32 16" ;; *) return 0 ;; esac
+    [ -n "${LLMC:-}" ] && enough 40 "$1, llm.c" || return 0
+    # shellcheck disable=SC2086  # batches are words
+    LLMC_SECONDS=$(limit 80) LLMC_LOGS=$results/llmc run_for 240 bench/llmc.sh time "$LLMC" "${@:1:5}" $batches \
+        >"$results/$1.llmc" 2>"$results/$1.llmc.log" || failed "$1, llm.c" $? "$(tail -n 1 "$results/$1.llmc.log")"
+    cat "$results/$1.llmc" >>"$results/lines.json"
+}
+
+one_model() {
+    local name=$1 flags
+    read -ra flags <<<"$(flags_of "${@:2}")"
+    ours "$name" bevatron "${flags[@]}"
+    peer "$name"
+    [ "${GPU_AGAIN:-0}" = 1 ] && ours "$name" bevatron "${flags[@]}"
+    [ "${GPU_FP8:-1}" = 1 ] && ours "$name" "bevatron fp8" "${flags[@]}" --fp8-format hybrid
+    llmc "$@"
+    awk -v only="$name" -f bench/gpu_table.awk "$results/lines.json"
+}
+
+[ "${GPU_PEERS:-1}" = 1 ] && start_peers
+exec 3>&1
+trap finish EXIT
+trap 'exit 130' INT TERM
+[ -n "${LLMC:-}" ] && { bench/llmc.sh build "$LLMC" >"$results/llmc-build.log" 2>&1 & llmc_build=$!; }
+build_all || exit 1
+[ -z "${LLMC:-}" ] || wait "$llmc_build" || failed "llm.c's build" $? "$(tail -n 1 "$results/llmc-build.log")"
+nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader
+echo "built in $SECONDS s"
+[ "${GPU_TESTS:-1}" = 1 ] && run_tests
+awk -f bench/gpu_table.awk /dev/null
+for name in "${names[@]}"; do
+    # shellcheck disable=SC2046  # the shape is meant to be split
+    one_model $(grep "^$name " <<<"$models")
+done
+[ "$failures" = 0 ]

@@ -3,10 +3,19 @@
 attention, fused AdamW, gradients clipped. With --floor also the least a step can take: its matrix products and its attention
 alone, as PyTorch runs them, and the bytes that must move at the speed of a copy. One line of JSON each.
 
-usage: torch_step.py [--floor] [--steps N] NAME LAYERS HIDDEN HEADS SEQUENCE BATCH VOCABULARY [gpt|llama]
+usage: torch_step.py [--floor] [--steps N] [--after FILE] [--limit SECONDS] [--energy]
+                     NAME LAYERS HIDDEN HEADS SEQUENCE BATCH VOCABULARY [gpt|llama]
+
+With --after nothing touches the GPU until FILE is there: PyTorch is imported meanwhile, which takes as long as many steps,
+and another program can have the GPU for itself. --limit counts from then.
 """
 import argparse
+import ctypes
+import gc
 import json
+import os
+import signal
+import sys
 import time
 
 import torch
@@ -86,9 +95,32 @@ class Model(nn.Module):
         return functional.cross_entropy(logits.view(-1, logits.shape[-1]).float(), labels.view(-1))
 
 
-def time_step(shape, steps):
+class Energy:
+    """Joules the first GPU has used, by its driver's counter; None where there is no such counter."""
+
+    def __init__(self):
+        self.device = None
+        try:
+            self.nvml = ctypes.CDLL("libnvidia-ml.so.1")
+            device = ctypes.c_void_p()
+            if self.nvml.nvmlInit_v2() == 0 and self.nvml.nvmlDeviceGetHandleByIndex_v2(0, ctypes.byref(device)) == 0:
+                self.device = device
+        except (OSError, AttributeError):
+            pass
+
+    def joules(self):
+        millijoules = ctypes.c_ulonglong()
+        if self.device and self.nvml.nvmlDeviceGetTotalEnergyConsumption(self.device, ctypes.byref(millijoules)) == 0:
+            return millijoules.value / 1e3
+        return None
+
+
+def time_step(shape, steps, energy):
     torch.manual_seed(0)
-    model = Model(shape).cuda()
+    # Weights are drawn where they will be used: the CPU would take a minute for some billions.
+    with torch.device("cuda"):
+        model = Model(shape)
+    torch.cuda.reset_peak_memory_stats()
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, betas=(0.9, 0.95), weight_decay=0.1, fused=True)
     compiled = torch.compile(model)
     tokens = torch.randint(0, shape.vocabulary, (shape.batch, shape.sequence), device="cuda")
@@ -110,14 +142,19 @@ def time_step(shape, steps):
         torch.cuda.synchronize()
         warm = time.time() - start
         # As in a training run, nobody waits for the GPU between steps.
+        before = energy.joules() if energy else None
         start = time.time()
         for _ in range(steps):
             loss = step()
         torch.cuda.synchronize()
         seconds = (time.time() - start) / steps
-    return {"name": "PyTorch compiled", "config": shape.name, "step_s": round(seconds, 4),
+        after = energy.joules() if energy else None
+    line = {"name": "PyTorch compiled", "config": shape.name, "step_s": round(seconds, 4),
             "tokens_per_second": round(shape.batch * shape.sequence / seconds, 1), "loss": round(loss.item(), 4),
             "device_gb": round(torch.cuda.max_memory_allocated() / 1e9, 2), "first_steps_s": round(warm, 1)}
+    if before is not None and after is not None:
+        line["joules_per_token"] = round((after - before) / (steps * shape.batch * shape.sequence), 6)
+    return line
 
 
 def milliseconds(run, repeats=8):
@@ -179,15 +216,30 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--floor", action="store_true")
     parser.add_argument("--steps", type=int, default=10)
+    parser.add_argument("--after", metavar="FILE", help="begin when FILE is there")
+    parser.add_argument("--limit", type=int, default=0, metavar="SECONDS", help="end this long after that in any case")
+    parser.add_argument("--energy", action="store_true", help="joules a token as well")
     parser.add_argument("name")
     for name in ("layers", "hidden", "heads", "sequence", "batch", "vocabulary"):
         parser.add_argument(name, type=int)
     parser.add_argument("kind", nargs="?", default="gpt", choices=("gpt", "llama"))
     shape = parser.parse_args()
+    parent = os.getppid()
+    while shape.after and not os.path.exists(shape.after):
+        if parent == 1 or os.getppid() != parent:
+            sys.exit("torch_step.py: the program that should have said when to begin is gone")
+        time.sleep(0.02)
+    # The signal's default action, so that it ends a process that waits for the GPU inside a library too.
+    signal.alarm(shape.limit)
     torch.set_float32_matmul_precision("high")
+    # The step first: it is what is compared, and the floor may take the rest of the time.
+    print(json.dumps(time_step(shape, shape.steps, Energy() if shape.energy else None)), flush=True)
     if shape.floor:
+        torch.compiler.reset()
+        gc.collect()
+        torch.cuda.empty_cache()
+        time.sleep(1)  # the floor is made of short bursts on a GPU that has rested
         print(json.dumps(time_floor(shape)), flush=True)
-    print(json.dumps(time_step(shape, shape.steps)), flush=True)
 
 
 if __name__ == "__main__":
