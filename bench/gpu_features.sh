@@ -2,6 +2,7 @@
 # What runs on a GPU in ways that no test of an operation reaches, on a machine with one:
 #   bench/gpu_features.sh [BUILD_FOLDER] [PART…]        (build/gpu and all parts by default)
 #   recordings   steps that are replayed print what steps launched call by call print, to the last digit
+#   kept         what is kept for the backward pass or computed again changes no bit of losses and weights
 #   float8       8-bit products in a pipeline beside one rank
 #   algorithms   ranks that find no file of algorithms agree on what they time; the next run reads it
 #   text         ranks that share a model write what one rank writes
@@ -12,7 +13,7 @@ set -u
 cd "$(dirname "$0")/.." || exit 1
 build=${1:-build/gpu}
 [ $# -gt 0 ] && shift
-[ $# -gt 0 ] || set -- recordings float8 algorithms text lost memory
+[ $# -gt 0 ] || set -- recordings kept float8 algorithms text lost memory
 export BEVATRON=$PWD/$build/bevatron
 . tests/cli/common.sh
 . tests/parallel/layouts.sh
@@ -80,6 +81,43 @@ part_recordings() {
     local length=(--train-samples 100 --rampup-batch-size 2 2 30 --global-batch-size 8)
     replays "gpt, batches that grow" "${gpt[@]}" --bf16
     replays "bert, batches that grow" "${bert[@]}" --bf16
+}
+
+# keeps NAME FLAGS…: where nothing is asked to be computed again, results of norms and activations are kept, given room.
+# mlp_act is not here: it takes the GELU of a rounded number.
+keeps() {
+    local name=$1 how words
+    shift
+    for how in "" "selective layernorm" "selective core_attn" "selective core_attn layernorm" "full"; do
+        read -ra words <<<"${how:+--recompute-granularity ${how/ / --recompute-modules }}"
+        rm -rf "$work/saved"
+        expect 0 "iteration       20/" "$BEVATRON" train "${small[@]}" "${length[@]}" --deterministic-mode "$@" "${words[@]}" \
+            --save "$work/saved" --save-interval 20
+        numbers "$work/out" >"$work/numbers"
+        if [ -z "$how" ]; then
+            rm -rf "$work/kept"
+            mv "$work/saved" "$work/kept"
+            mv "$work/numbers" "$work/kept.numbers"
+            continue
+        fi
+        expect_same "$work/kept.numbers" "$work/numbers" "kept: $name, $how"
+        "$COMPARE_WEIGHTS" --masters "$work/kept/iter_0000020" "$work/saved/iter_0000020" 0 >"$work/out" 2>&1 && pass ||
+            fail "kept: $name, $how: weights differ"
+        echo "kept: $name beside $how: $(wc -l <"$work/numbers") numbers, $(cmp -s "$work/kept.numbers" "$work/numbers" &&
+            echo equal || echo DIFFERENT); $(tail -n 1 "$work/out")"
+    done
+}
+
+part_kept() {
+    local gpt=(--num-layers 4 --seq-length 256 --max-position-embeddings 256)
+    local llama=("${gpt[@]}" --swiglu --normalization RMSNorm --position-embedding-type rope --disable-bias-linear
+        --untie-embeddings-and-output-weights)
+    [ -x "$COMPARE_WEIGHTS" ] || { fail "kept: there is no $COMPARE_WEIGHTS; build compare_weights"; return; }
+    keeps "gpt bf16" "${gpt[@]}" --bf16
+    keeps "gpt bf16, one micro-batch a step" "${gpt[@]}" --bf16 --micro-batch-size 4
+    keeps "llama bf16, one micro-batch a step" "${llama[@]}" --bf16 --micro-batch-size 4
+    keeps "llama fp16" "${llama[@]}" --fp16 --initial-loss-scale 4096
+    keeps "gpt fp8" "${gpt[@]}" --bf16 --fp8-format hybrid
 }
 
 part_float8() {

@@ -4,7 +4,10 @@
 # layout's losses must be those of one rank on the same GPU within one part in ten thousand, and a rank that stands still
 # or is killed must end the others:
 #   bench/gpu_ranks.sh [BUILD_FOLDER [mpi|nccl]]        (build/gpu by default, built where it is not; both)
-# GPU_RANKS_FLAGS are given to all runs, GPU_RANKS_MODELS are trained instead of gpt and llama.
+# GPU_RANKS_FLAGS are given to all runs, GPU_RANKS_MODELS are trained instead of gpt and llama, GPU_RANKS_LAYOUTS ("tp=2|cp=2
+# graph=no") instead of the layouts below; GPU_RANKS_PARTS are the parts of the pass over NCCL (tests layouts stops). A run
+# that takes longer than GPU_RANKS_SECONDS (120) is ended, and the next one begins; with --distributed-timeout-minutes in the
+# flags it says before what it waits for.
 # Processes take turns on a GPU by time slices of milliseconds, and a collective needs several: the pass over NCCL has
 # small batches, and both run much faster where NVIDIA's MPS can be started.
 set -u
@@ -21,6 +24,10 @@ export BEVATRON=$PWD/$build/bevatron
 training+=(--device cuda ${GPU_RANKS_FLAGS:-})
 # shellcheck disable=SC2206
 models=(${GPU_RANKS_MODELS:-gpt llama})
+# Those whose passes are recorded over NCCL also launched call by call.
+IFS='|' read -ra layouts <<<"${GPU_RANKS_LAYOUTS:-tp=2|tp=2 graph=no|tp=2 sp=yes|pp=2|pp=2 vp=2|pp=4|pp=2 zb=yes|dp=2|\
+dp=2 graph=no|dp=2 zero=yes|cp=2|cp=2 graph=no|cp=2 zero=yes|tp=2 pp=2 re=full|tp=2 dp=2 zero=yes}"
+limit=(timeout -k 5 "${GPU_RANKS_SECONDS:-120}")
 
 if [ -z "${CUDA_MPS_PIPE_DIRECTORY:-}" ] && command -v nvidia-cuda-mps-control >/dev/null; then
     export CUDA_MPS_PIPE_DIRECTORY=$work/mps CUDA_MPS_LOG_DIRECTORY=$work/mps
@@ -36,12 +43,12 @@ fi
 echo "kernels of several processes $([ -n "${CUDA_MPS_PIPE_DIRECTORY:-}" ] && echo "run side by side (MPS)" || echo "take turns")"
 
 # mpi RANKS PROGRAM…, nccl RANKS PROGRAM…
-mpi() { bash tests/parallel/mpirun.sh "$@"; }
+mpi() { "${limit[@]}" bash tests/parallel/mpirun.sh "$@"; }
 nccl() {
     local ranks=$1
     shift
     NCCL_SOCKET_IFNAME=lo NCCL_IB_DISABLE=1 NCCL_P2P_DISABLE=1 NCCL_SHM_DISABLE=1 NCCL_MAX_NCHANNELS=1 \
-        bash tests/parallel/mpirun.sh "$ranks" bash -c 'NCCL_HOSTID=$0-$OMPI_COMM_WORLD_RANK exec "$@"' "rank-$$" "$@"
+        "${limit[@]}" bash tests/parallel/mpirun.sh "$ranks" bash -c 'NCCL_HOSTID=$0-$OMPI_COMM_WORLD_RANK exec "$@"' "rank-$$" "$@"
 }
 
 # losses CARRIER MODEL LAYOUT: of all steps, into $work/log.
@@ -51,6 +58,7 @@ losses() {
     model_flags "$2"
     layout "$3"
     [ "$ranks" = 1 ] || more=(--distributed-backend "$carrier")
+    case " $3 " in *" graph=no "*) more+=(--no-cuda-graph) ;; esac
     expect 0 "$last" "$carrier" "$ranks" "$BEVATRON" train "${training[@]}" "${model[@]}" "${flags[@]}" "${more[@]}"
     grep -oE "lm loss: [^|]*" "$work/out" >"$work/log"
 }
@@ -64,7 +72,7 @@ all_layouts() {
     for name in "$@"; do
         losses "$carrier" "$name" ""
         cp "$work/log" "$work/one"
-        for with in "tp=2" "tp=2 sp=yes" "pp=2 vp=2" "pp=4" "pp=2 zb=yes" "dp=2" "dp=2 zero=yes" "cp=2" "tp=2 pp=2 re=full" "tp=2 dp=2 zero=yes"; do
+        for with in "${layouts[@]}"; do
             start=$SECONDS
             losses "$carrier" "$name" "$with"
             paste -d' ' "$work/one" "$work/log" | awk -v what="$carrier $name $with" -v least="$iterations" -v took=$((SECONDS - start)) '{
@@ -106,16 +114,21 @@ case ${2:-mpi} in mpi)
     "$build/tests/test_comm_nccl" && pass || fail "NCCL with one rank"
     all_layouts mpi 20 16 "${models[@]}" ;;
 esac
+wanted() { [[ " ${GPU_RANKS_PARTS:-tests layouts stops} " == *" $1 "* ]]; }
 case ${2:-nccl} in nccl)
-    for ranks in 2 4; do
-        nccl $ranks "$build/tests/test_comm_nccl" && pass || fail "NCCL with $ranks ranks"
-    done
-    nccl 2 "$build/tests/test_step_ranks_replay" && pass || fail "recordings of two ranks"
-    all_layouts nccl 6 4 "${models[@]}"
+    if wanted tests; then
+        for ranks in 2 4; do
+            nccl $ranks "$build/tests/test_comm_nccl" && pass || fail "NCCL with $ranks ranks"
+        done
+        nccl 2 "$build/tests/test_step_ranks_replay" && pass || fail "recordings of two ranks"
+    fi
+    wanted layouts && all_layouts nccl 6 4 "${models[@]}"
     [ -z "${mps:-}" ] || echo quit | nvidia-cuda-mps-control
     unset mps
-    stopped STOP 212 'collective "[a-z ]+" in group "[a-z ]+" .* lost or stuck: rank 1 on '
-    stopped KILL "137 211" 'NCCL has failed in group|exited on signal 9' ;;
+    if wanted stops; then
+        stopped STOP 212 'collective "[a-z ]+" in group "[a-z ]+" .* lost or stuck: rank 1 on '
+        stopped KILL "137 211" 'NCCL has failed in group|exited on signal 9'
+    fi ;;
 esac
 [ -z "${mps:-}" ] || echo quit | nvidia-cuda-mps-control
 finish
