@@ -177,22 +177,33 @@ peer() {
 llmc() {
     local batches=$6
     case $1 in gpt2-124M) ;; gpt2-1558M) batches="32 16" ;; *) return 0 ;; esac
-    [ -n "${LLMC:-}" ] && enough 40 "$1, llm.c" || return 0
+    enough 40 "$1, llm.c" || return 0
     # shellcheck disable=SC2086  # batches are words
     LLMC_SECONDS=$(limit 80) LLMC_LOGS=$results/llmc run_for 240 bench/llmc.sh time "$LLMC" "${@:1:5}" $batches \
         >"$results/$1.llmc" 2>"$results/$1.llmc.log" || failed "$1, llm.c" $? "$(tail -n 1 "$results/$1.llmc.log")"
     cat "$results/$1.llmc" >>"$results/lines.json"
 }
 
-one_model() {
-    local name=$1 flags
+# with_shape FUNCTION NAME: calls it with what the list has of the model.
+with_shape() {
+    local words
+    read -ra words < <(grep "^$2 " <<<"$models")
+    "$1" "${words[@]}"
+}
+
+in_bf16() {
+    local flags
     read -ra flags <<<"$(flags_of "${@:2}")"
-    ours "$name" bevatron "${flags[@]}"
-    peer "$name"
-    [ "${GPU_AGAIN:-0}" = 1 ] && ours "$name" bevatron "${flags[@]}"
-    [ "${GPU_FP8:-1}" = 1 ] && ours "$name" "bevatron fp8" "${flags[@]}" --fp8-format hybrid
-    llmc "$@"
-    awk -v only="$name" -f bench/gpu_table.awk "$results/lines.json"
+    ours "$1" bevatron "${flags[@]}"
+    peer "$1"
+    [ "${GPU_AGAIN:-0}" = 1 ] && ours "$1" bevatron "${flags[@]}"
+    awk -v only="$1" -f bench/gpu_table.awk "$results/lines.json"
+}
+
+in_8_bits() {
+    local flags
+    read -ra flags <<<"$(flags_of "${@:2}")"
+    ours "$1" "bevatron fp8" "${flags[@]}" --fp8-format hybrid
 }
 
 [ "${GPU_PEERS:-1}" = 1 ] && start_peers
@@ -206,8 +217,12 @@ nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader
 echo "built in $SECONDS s"
 [ "${GPU_TESTS:-1}" = 1 ] && run_tests
 awk -f bench/gpu_table.awk /dev/null
-for name in "${names[@]}"; do
-    # shellcheck disable=SC2046  # the shape is meant to be split
-    one_model $(grep "^$name " <<<"$models")
-done
+# What matters most first, since time may end.
+for name in "${names[@]}"; do with_shape in_bf16 "$name"; done
+if [ "${GPU_FP8:-1}" = 1 ]; then
+    for name in "${names[@]}"; do with_shape in_8_bits "$name"; done
+fi
+if [ -n "${LLMC:-}" ]; then
+    for name in "${names[@]}"; do with_shape llmc "$name"; done
+fi
 [ "$failures" = 0 ]

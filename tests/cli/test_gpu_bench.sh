@@ -1,0 +1,128 @@
+#!/usr/bin/env bash
+# bench/gpu.sh on a machine that has no GPU: small scripts stand for cmake, nvidia-smi, python3, bench_step, the tests and
+# llm.c. What fails, hangs or finds no memory must cost its own place in the table and nothing else, and never may two of them
+# have the GPU at once. Nothing here depends on how fast the machine is: what hangs is ended by a limit of its own.
+set -u
+bench=$(cd "$(dirname "${BASH_SOURCE[0]}")/../../bench" && pwd)
+root=$(mktemp -d)
+trap 'rm -rf "$root"' EXIT
+failed=0
+cases=0
+mkdir -p "$root"/{bin,build/gpu/bench,build/gpu/tests,llmc/build}
+cp -r "$bench" "$root/bench"
+export ROOT=$root PATH=$root/bin:$PATH CUDA_HOME=$root
+
+# script PATH: from stdin, with what all of them share.
+# shellcheck disable=SC2016  # the scripts' variables, not ours
+script() {
+    {
+        echo '#!/usr/bin/env bash'
+        # The GPU is a folder, which only one can make. A program that is killed does not give it back: owners are looked at.
+        echo 'take() { until mkdir "$ROOT/gpu" 2>/dev/null; do
+            kill -0 "$(cat "$ROOT/gpu/owner" 2>/dev/null)" 2>/dev/null && echo "$1 found the GPU taken" >>"$ROOT/clash"
+            rm -rf "$ROOT/gpu"; done; echo $$ >"$ROOT/gpu/owner"; }'
+        echo 'give() { rm -rf "$ROOT/gpu"; }'
+        cat
+    } >"$root/$1"
+    chmod +x "$root/$1"
+}
+script bin/cmake <<'END'
+[ -z "${NO_BUILD:-}" ] || { echo "error: no compiler"; exit 1; }
+END
+script bin/nvidia-smi <<'END'
+echo "a GPU"
+END
+script bin/python3 <<'END'
+case $1 in *llmc_files.py) : >"$3"; exit ;; esac
+shift
+while [ $# -gt 0 ]; do
+    case $1 in --floor | --energy) shift ;; --after) after=$2 && shift 2 ;; --*) shift 2 ;; *) break ;; esac
+done
+[ "$1" = "${NO_TORCH:-}" ] && { echo "ModuleNotFoundError: No module named 'torch'" >&2; exit 1; }
+until [ -e "$after" ]; do
+    [ -d "$ROOT" ] || exit  # nobody is left to let it begin
+    sleep 0.02
+done
+take "PyTorch of $1"
+case $1 in
+"${PEER_FULL:-}") give; echo "OutOfMemoryError: CUDA out of memory" >&2; exit 1 ;;
+"${PEER_HANGS:-}") kill -ALRM $$; sleep 1000 ;;
+esac
+give
+echo "{\"name\": \"PyTorch compiled\", \"config\": \"$1\", \"tokens_per_second\": 50000.0, \"device_gb\": 60.5, \"joules_per_token\": 0.012}"
+echo "{\"name\": \"floor\", \"config\": \"$1\", \"tokens_per_second\": 80000.0}"
+END
+script build/gpu/bench/bench_step <<'END'
+[[ "$*" == *"${OURS_FAILS:-nothing}"* ]] && { echo "bench_step: no room for the activations" >&2; exit 1; }
+take "bench_step $*"
+[[ "$*" == *fp8* ]] && speed=80000.0 || speed=60000.0
+give
+echo "{\"name\": \"bevatron\", \"step_s\": 0.5, \"tokens_per_second\": $speed, \"device_gb\": 50.25, \"joules_per_token\": 0.01}"
+echo "part   calls"
+END
+script llmc/build/train_gpt2cu <<'END'
+while [ $# -gt 0 ]; do [ "$1" = -b ] && batch=$2; shift; done
+[ "$batch" -le "${LLMC_FITS:-64}" ] || { echo "out of memory"; exit 1; }
+echo "device memory usage: 1000 MiB / 2000 MiB"
+for i in 1 2 3 4 5; do echo "step    $i/5 | loss 1.0 (+nanz)| lr 1.00e-04 | $((i < 4 ? 9999 : 512)).00 ms | 1 tok/s"; done
+END
+for test in test_ops_cuda test_ops_cuda_compare; do
+    script build/gpu/tests/$test <<'END'
+echo "3 passed, ${TESTS_FAIL:-0} failed, 0 skipped"
+exit "${TESTS_FAIL:-0}"
+END
+done
+
+# run CODE VARIABLES… -- MODELS…: the script's exit code; its output goes to $root/out.
+run() {
+    local code=$1 got=0 variables=()
+    shift
+    while [ $# -gt 0 ] && [ "$1" != -- ]; do variables+=("$1") && shift; done
+    rm -rf "$root/results" "$root/clash" "$root/gpu"
+    env "GPU_RESULTS=$root/results" "${variables[@]}" bash "$root/bench/gpu.sh" "${@:2}" >"$root/out" 2>&1 </dev/null || got=$?
+    cases=$((cases + 1))
+    [ "$got" = "$code" ] && [ ! -e "$root/clash" ] && return
+    echo "FAIL ${variables[*]}: exit code $got, expected $code"
+    cat "$root/out" "$root/clash" 2>/dev/null
+    failed=$((failed + 1))
+}
+
+# says REGEX: somewhere in the output, runs of blanks being one.
+says() {
+    cases=$((cases + 1))
+    tr -s ' ' <"$root/out" | grep -qE -- "$1" && return
+    echo "FAIL no \"$1\" in:"
+    cat "$root/out"
+    failed=$((failed + 1))
+}
+
+run 0 "LLMC=$root/llmc" LLMC_FITS=16 -- gpt2-1558M llama-1.3B
+says '^test_ops_cuda: 3 passed'
+# 16 x 1024 tokens in 512 ms, after the larger batch found no room.
+says '^gpt2-1558M 60000 50000 1.200 \| 80000 1.333 1.600 \| 32000 1.875 \| 80000 0.750 \| 50.2 50.2 60.5 \| 10.00 10.00 12.00$'
+says '^llama-1.3B 60000 50000 1.200 \| 80000 1.333 1.600 \| - - \| 80000 0.750'
+says '^0 failed'
+
+run 1 NO_TORCH=gpt2-124M PEER_FULL=gpt3-1.3B PEER_HANGS=megatron-1.7B "OURS_FAILS=--num-layers 30" GPU_AGAIN=1 --
+says '^FAILED: gpt2-124M, PyTorch, status 1: ModuleNotFoundError'
+says '^FAILED: gpt3-1.3B, PyTorch, status 1: OutOfMemoryError'
+says '^FAILED: megatron-1.7B, PyTorch, status 142: did not end in time'
+says '^FAILED: megatron-3.6B, bevatron fp8, status 1: bench_step: no room'
+says '^gpt3-1.3B 60000 - - \| 80000 1.333 - \|'
+says '^megatron-3.6B - 50000 - \| - - - \| - - \| 80000 - \| - - 60.5 \|'
+says '^llama7B-8layers 60000 50000 1.200 \|'
+says '^6 failed'
+
+run 1 TESTS_FAIL=2 GPU_PEERS=0 GPU_FP8=0 -- gpt2-124M
+says '^FAILED: test_ops_cuda, status 2: 3 passed, 2 failed'
+says '^gpt2-124M 60000 - - \| - - - \|'
+run 0 GPU_SECONDS=0 GPU_TESTS=0 -- gpt2-124M
+says '^left out: gpt2-124M, bevatron, '
+says '^left out: gpt2-124M, PyTorch, '
+run 1 NO_BUILD=1 -- gpt2-124M
+says '^error: no compiler'
+run 2 -- gpt2-124
+says 'there is no model gpt2-124;'
+
+echo "$((cases - failed)) passed, $failed failed"
+[ "$failed" = 0 ]
