@@ -190,7 +190,7 @@ words "${pages[@]}" | comm -23 - "$work/known" >"$work/out"
 [ ! -s "$work/out" ] && pass || fail "flags that do not exist"
 
 # Links within the repository, and the headings they lead to, as GitHub names them.
-for page in "${pages[@]}"; do
+for page in "${pages[@]}" CHANGELOG.md bench/RESULTS.md examples/*/README.md; do
     grep -oE '\]\([^)]+\)' "$page" | sed 's/^](//; s/)$//' | grep -vE '^(https?|mailto):' | while read -r link; do
         target=$(dirname "$page")/${link%%#*}
         [ "${link%%#*}" = "" ] && target=$page
