@@ -138,7 +138,8 @@ pages=(README.md CONTRIBUTING.md docs/*.md docs/internals/*.md)
 for page in "${pages[@]}"; do unmarked "$page"; done >"$work/out"
 [ ! -s "$work/out" ] && pass || fail "blocks that do not say whether they are run (tests/cli/docs.sh)"
 
-# Flags: ours by what the commands say, Megatron's by docs/flags.md, which has a test of its own, and other programs'.
+# Flags: ours by what the commands say, Megatron's by docs/flags.md, which has a test of its own, the
+# benchmarks', and other programs'.
 words() {
     grep -hoE -- '(^|[^-A-Za-z0-9])--[A-Za-z][A-Za-z0-9_-]*' "$@" | sed 's/^[^-]*//' | sort -u
 }
@@ -182,10 +183,9 @@ Slurm: --auto-resume --kill-on-bad-exit
 fairseq: --keep-empty --only-source --required-batch-size-multiple --srcdict --task
 torch: --local_rank
 zstd: --long
-bench_step: --parts
 NLTK, taken and not used: --lang
 OTHERS
-words "$work/help" "$work/others" docs/flags.md >"$work/known"
+words "$work/help" "$work/others" docs/flags.md bench/*.c bench/*.py >"$work/known"
 words "${pages[@]}" | comm -23 - "$work/known" >"$work/out"
 [ ! -s "$work/out" ] && pass || fail "flags that do not exist"
 
