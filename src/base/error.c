@@ -6,6 +6,7 @@
 
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/utf8.h"
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -28,10 +29,17 @@ static _Thread_local bool thread_is_dying;
 static void (*_Atomic die_handler)(enum exit_code code);
 static atomic_flag somebody_is_dying = ATOMIC_FLAG_INIT;
 
+// Controls of either set, U+0080 to U+009F too, and bytes that are no UTF-8 become question marks.
 static void make_printable(char *text) {
-    for (unsigned char *at = (unsigned char *)text; *at; at++) {
-        if ((*at < 0x20 && *at != '\n' && *at != '\t') || *at == 0x7f)
-            *at = '?';
+    size_t length = strlen(text), bytes;
+    for (size_t at = 0; at < length; at += bytes) {
+        uint32_t character;
+        bool is_valid;
+        bytes = utf8_decode((const unsigned char *)text + at, length - at, &character, &is_valid);
+        bool is_control =
+            (character < 0x20 && character != '\n' && character != '\t') || (character >= 0x7f && character < 0xa0);
+        if (!is_valid || is_control)
+            memset(text + at, '?', bytes);
     }
 }
 

@@ -186,7 +186,7 @@ bool json_lex_literal(struct json_lexer *lexer, const char *word) {
 
 bool json_lex_start(struct json_lexer *lexer) {
     if (lexer->length >= 3 && memcmp(lexer->text, "\xEF\xBB\xBF", 3) == 0)
-        return json_lex_fail(lexer, 0, "a byte order mark; save the text as UTF-8 without one");
+        return json_lex_fail(lexer, 0, "a byte order mark");
     return true;
 }
 

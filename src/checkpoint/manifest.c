@@ -7,6 +7,7 @@
 #include "base/hash.h"
 #include "base/json.h"
 #include "base/memory.h"
+#include "checkpoint/folder.h"
 #include "checkpoint/proof.h"
 #include <inttypes.h>
 #include <stdio.h>
@@ -187,13 +188,29 @@ static int read_tree(struct manifest *manifest, const struct json *root) {
     return 0;
 }
 
+static bool has_foreign_weights(const char *folder) {
+    static const char *const names[] = {"model.safetensors", "model.safetensors.index.json", "pytorch_model.bin",
+                                        "pytorch_model.bin.index.json"};
+    bool has_any = false;
+    for (size_t i = 0; i < sizeof names / sizeof names[0] && !has_any; i++) {
+        char *path = file_join(folder, names[i]);
+        has_any = file_exists(path);
+        free(path);
+    }
+    return has_any && folder_iteration(strrchr(folder, '/') ? strrchr(folder, '/') + 1 : folder) < 0;
+}
+
 int manifest_read(struct manifest *manifest, const char *folder) {
     *manifest = (struct manifest){0};
     char *path = file_join(folder, file_name);
     struct json *root = NULL;
     int result = 0;
     // Most often somebody has named a folder of something else.
-    if (file_is_folder(folder) && !file_exists(path))
+    if (file_is_folder(folder) && !file_exists(path) && has_foreign_weights(folder))
+        result = error_set("%s has weights as Hugging Face names them and no config.json, which says what model they "
+                           "are of; copy that too",
+                           folder);
+    else if (file_is_folder(folder) && !file_exists(path))
         result =
             error_set("%s is no checkpoint: there is no %s, which every whole one has, and no iter_… folder in it; "
                       "name the folder of --save or one of its iter_… folders",

@@ -6,7 +6,6 @@
 #include "base/memory.h"
 #include "checkpoint/convert.h"
 #include "checkpoint/gather.h"
-#include "checkpoint/gather.h"
 #include "checkpoint/model_list.h"
 #include "checkpoint/source_kind.h"
 #include "checkpoint/stage.h"

@@ -82,9 +82,13 @@ static int prove_bytes(const struct manifest_file *file, const char *path, const
 
 int proof_file(const struct manifest_file *file, const char *path, bool skip_checksums) {
     uint64_t bytes = 0;
+    if (!file_exists(path) || file_is_folder(path))
+        return error_set("%s %s, and the manifest lists a file of that name; restore it from a copy", path,
+                         file_exists(path) ? "is a folder" : "is missing");
     TRY(file_size(path, &bytes));
     if (bytes != file->bytes)
-        return error_set("%s has %" PRIu64 " bytes and the manifest says %" PRIu64 "; it was cut, changed or swapped",
+        return error_set("%s has %" PRIu64 " bytes and the manifest says %" PRIu64
+                         "; it was cut, changed or swapped: restore it from a copy",
                          path, bytes, file->bytes);
     if (skip_checksums)
         return 0;

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "base/looks.h"
 #include "base/memory.h"
 #include <inttypes.h>
 #include <stdio.h>
@@ -103,7 +104,8 @@ static int parse_entry(struct safetensors_tensor *tensor, const struct json *ent
         parse_size(&offsets->items[1], &end) < 0)
         return error_set("has no \"data_offsets\" of two sizes");
     if (begin > end || end > data_bytes)
-        return error_set("lies at bytes %zu to %zu of the data, which has %zu", begin, end, data_bytes);
+        return error_set("lies at bytes %zu to %zu of the data, which has %zu%s", begin, end, data_bytes,
+                         end > data_bytes && begin <= end ? "; the file was cut: copy or download it again" : "");
     if (end - begin != tensor->bytes) {
         char text[128];
         safetensors_describe(tensor, text, sizeof text);
@@ -197,14 +199,16 @@ static int check_names(struct safetensors *file) {
 static int parse(struct safetensors *file, const unsigned char *bytes, size_t size) {
     uint64_t header_bytes = 0;
     if (size < 8)
-        return error_set("it has %zu bytes, too few for a safetensors file", size);
+        return error_set("it has %zu bytes, too few for a safetensors file; copy or download it again", size);
     memcpy(&header_bytes, bytes, 8);
+    const char *look = looks_like(bytes, size);
     if (header_bytes > SAFETENSORS_MAX_HEADER_BYTES)
-        return error_set("its header is said to have %" PRIu64 " bytes, and %d are allowed; is it a safetensors file?",
-                         header_bytes, SAFETENSORS_MAX_HEADER_BYTES);
+        return error_set("its header is said to have %" PRIu64 " bytes, and %d are allowed%s", header_bytes,
+                         SAFETENSORS_MAX_HEADER_BYTES, *look ? look : "; is it a safetensors file?");
     if (header_bytes > size - 8)
-        return error_set("its header is said to have %" PRIu64 " bytes, but %zu follow; the file was cut", header_bytes,
-                         size - 8);
+        return error_set("its header is said to have %" PRIu64
+                         " bytes, but %zu follow; the file was cut: copy or download it again",
+                         header_bytes, size - 8);
     if (header_bytes == 0 || bytes[8] != '{')
         return error_set("its header does not begin with {; is it a safetensors file?");
     TRY(json_parse(&file->header, (const char *)bytes + 8, (size_t)header_bytes, "header"));

@@ -212,8 +212,17 @@ static int read_config(struct model_source *source, struct detail *detail, const
         free(known);
         return -1;
     }
+    return 0;
+}
+
+// What is wrong with a file of weights is no fault of the configuration.
+static int read_model(struct model_source *source, struct detail *detail, const char *path) {
+    if (read_config(source, detail, path) < 0)
+        return error_context("cannot use %s", path);
     TRY(weights_open_folder(&detail->weights, source->path));
-    return hf_config_read(detail->family, source->foreign_config, &detail->weights, &source->config);
+    if (hf_config_read(detail->family, source->foreign_config, &detail->weights, &source->config) < 0)
+        return error_context("cannot use %s", path);
+    return 0;
 }
 
 static int open_source(struct model_source *source, const struct model_source_options *options) {
@@ -221,9 +230,7 @@ static int open_source(struct model_source *source, const struct model_source_op
     struct detail *detail = memory_alloc(sizeof *detail);
     source->detail = detail;
     char *path = file_join(source->path, "config.json");
-    int result = read_config(source, detail, path);
-    if (result < 0)
-        error_context("cannot use %s", path);
+    int result = read_model(source, detail, path);
     free(path);
     TRY(result);
     find_tokenizer(source);

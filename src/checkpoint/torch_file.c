@@ -4,6 +4,7 @@
 #include "checkpoint/torch_file.h"
 
 #include "base/error.h"
+#include "base/looks.h"
 #include "base/memory.h"
 #include <inttypes.h>
 #include <stdio.h>
@@ -107,13 +108,14 @@ static int read_legacy_storages(struct torch_file *file, struct cursor *cursor, 
             return error_set("its list of storages names one that is not mentioned, or one twice");
         int64_t count = 0;
         if (cursor->size - cursor->at < sizeof count)
-            return error_set("it ends before storage \"%.64s\"; the file was cut", storage->key);
+            return error_set("it ends before storage \"%.64s\"; the file was cut: copy or download it again",
+                             storage->key);
         memcpy(&count, cursor->bytes + cursor->at, sizeof count);
         cursor->at += sizeof count;
         size_t bytes = 0, left = cursor->size - cursor->at;
         if (count != storage->count || !size_mul((size_t)count, storage->dtype->bytes, &bytes) || bytes > left)
             return error_set("storage \"%.64s\" is said to have %" PRId64 " elements, then %" PRId64
-                             ", and %zu bytes follow",
+                             ", and %zu bytes follow; the file was cut or damaged: copy or download it again",
                              storage->key, storage->count, count, left);
         storage->data = cursor->bytes + cursor->at;
         cursor->at += bytes;
@@ -140,7 +142,8 @@ static int parse(struct torch_file *file, const unsigned char *bytes, size_t siz
     if (size >= sizeof legacy_magic && memcmp(bytes, legacy_magic, sizeof legacy_magic) == 0)
         return parse_legacy(file, bytes, size);
     return error_set(
-        "it is not a file of torch.save: it begins neither as a zip archive nor with torch's magic number");
+        "it is not a file of torch.save: it begins neither as a zip archive nor with torch's magic number%s",
+        looks_like(bytes, size));
 }
 
 int torch_parse(struct torch_file *file, const void *bytes, size_t size, const char *name) {

@@ -63,7 +63,7 @@ static int find_end(const struct archive *archive, size_t *at) {
             return 0;
         }
     }
-    return error_set("it has no zip directory at its end; the file was cut");
+    return error_set("it has no zip directory at its end; the file was cut: copy or download it again");
 }
 
 static int read_end64(const struct archive *archive, size_t end, struct directory *directory) {

@@ -39,6 +39,10 @@ TEST(long_and_hostile_messages) {
     EXPECT_STRING(error_message(), "key ?[31m??\n\tüber");
     error_context("\x1b]0;x\x07");
     EXPECT_STRING(error_message(), "?]0;x?: key ?[31m??\n\tüber");
+    // The controls of the second set, and bytes that are no text.
+    error_set("\xc2\x9b"
+              "31m \xff\xd8 \x9b \xe2\x82 \xed\xa0\x80 \xe2\x82\xac \xc2\xa0");
+    EXPECT_STRING(error_message(), "??31m ?? ? ?? ??? \xe2\x82\xac \xc2\xa0");
 }
 
 static void *fail_in_thread(void *unused) {

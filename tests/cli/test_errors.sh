@@ -90,6 +90,29 @@ expect 0 "" "$BEVATRON" tokenizer train --input "$work/text.jsonl" --vocab-size 
 expect 1 "no merge of $work/small-merges.txt makes the token" "$BEVATRON" preprocess --input "$work/text.jsonl" \
     --output-prefix "$work/mixed" --vocab-file "$work/t-vocab.json" --merge-file "$work/small-merges.txt"
 
+# Files that people hand over by mistake: what they are, and what to do.
+printf '<!DOCTYPE html>\n<html><body>404 Not Found</body></html>\n' >"$work/page"
+printf 'version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 7\n' >"$work/pointer"
+printf '\xef\xbb\xbf' | cat - "$work/t-merges.txt" >"$work/marked.txt"
+: >"$work/nothing.json"
+expect 1 "it is a web page: download the file itself" "$BEVATRON" tokenizer inspect --vocab-file "$work/page" --merge-file "$work/t-merges.txt"
+expect 1 "it is a web page: download the file itself" "$BEVATRON" tokenizer inspect --vocab-file "$work/t-vocab.json" --merge-file "$work/page"
+expect 1 "git lfs pull" "$BEVATRON" tokenizer inspect --tokenizer-type Llama2Tokenizer --tokenizer-model "$work/pointer"
+expect 1 "git lfs pull" "$BEVATRON" tokenizer inspect --tokenizer-type HuggingFaceTokenizer --tokenizer-model "$work/pointer"
+expect 1 "byte order mark" "$BEVATRON" tokenizer inspect --vocab-file "$work/t-vocab.json" --merge-file "$work/marked.txt"
+expect 1 "it is empty: copy or download it again" "$BEVATRON" tokenizer inspect --vocab-file "$work/nothing.json" --merge-file "$work/t-merges.txt"
+head -c 300 "$work/t-vocab.json" >"$work/cut.json"
+expect 1 "so it may be cut: copy or download it again" "$BEVATRON" tokenizer inspect --vocab-file "$work/cut.json" --merge-file "$work/t-merges.txt"
+mkdir "$work/hub"
+cp tests/golden/foreign/gpt2/config.json "$work/hub/config.json"
+cp "$work/pointer" "$work/hub/model.safetensors"
+expect 1 "cannot read $work/hub/model.safetensors" "$BEVATRON" checkpoint inspect "$work/hub"
+grep -q "git lfs pull" "$work/out" && ! grep -q "cannot use .*config.json" "$work/out" && pass || fail "a pointer of Git LFS"
+rm "$work/hub/config.json"
+expect 1 "no config.json" "$BEVATRON" checkpoint inspect "$work/hub"
+# A vocabulary for a configuration: told at once, whatever its length.
+expect 2 "more than 12 problems with the flags" "${train[@]}" --config "$work/t-vocab.json"
+
 # Bad lines.
 printf '{"text": "fine"}\n{"text": "broken\n' >"$work/bad.jsonl"
 expect 215 "bad.jsonl" "$BEVATRON" preprocess --input "$work/bad.jsonl" --output-prefix "$work/bad" "${tokenizer[@]}"
@@ -106,6 +129,10 @@ cp -r "$work/run" "$work/damaged"
 flip 3000 "$work/damaged/iter_0000004/model.safetensors"
 expect 216 "model.safetensors" "$BEVATRON" generate --load "$work/damaged" --prompt x
 expect 216 "model.safetensors" "${train[@]}" --data-path "$prefix" --load "$work/damaged"
+rm "$work/damaged/iter_0000004/model.safetensors"
+expect 216 "model.safetensors is missing, and the manifest lists a file of that name" "$BEVATRON" checkpoint verify "$work/damaged"
+mkdir "$work/damaged/iter_0000004/model.safetensors"
+expect 216 "model.safetensors is a folder" "$BEVATRON" checkpoint verify "$work/damaged"
 expect 0 "cat" "$BEVATRON" generate --load "$work/run" --prompt "the cat" --max-new-tokens 3
 expect 216 "is the folder of one iteration; give the folder above it and the iteration: --load $(realpath "$work")/run --ckpt-step 4" \
     "$BEVATRON" generate --load "$work/run/iter_0000004" --prompt x

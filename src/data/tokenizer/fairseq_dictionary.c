@@ -125,6 +125,9 @@ int fairseq_dictionary_parse(struct fairseq_dictionary *dictionary, const char *
         return error_set("%s: byte %zu is not UTF-8; this is no dictionary of fairseq", name, bad);
     if (length > MOST_BYTES)
         return error_set("%s: %zu bytes are too many for a dictionary", name, length);
+    // fairseq would take the mark for the first letter of the first word, which no text has.
+    if (length >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0)
+        return error_set("%s: it begins with a byte order mark; save it as UTF-8 without one", name);
     *dictionary = (struct fairseq_dictionary){0};
     for (int i = 0; i < FAIRSEQ_SPECIALS; i++)
         fairseq_dictionary_append(dictionary, specials[i], strlen(specials[i]));

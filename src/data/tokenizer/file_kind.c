@@ -3,6 +3,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/looks.h"
 #include <ctype.h>
 #include <stdbool.h>
 #include <string.h>
@@ -39,7 +40,9 @@ static bool is_word_and_number(const char *text, size_t length, bool is_base64) 
     return !is_base64 || blank[-1] == '=';
 }
 
-static enum kind look_at(const char *path) {
+// *other: what else it may be, see looks.h.
+static enum kind look_at(const char *path, const char **other) {
+    *other = "";
     struct file_map map;
     if (!path || !file_exists(path) || file_is_folder(path))
         return OTHER;
@@ -51,6 +54,7 @@ static enum kind look_at(const char *path) {
     memcpy(text, length ? map.data : (const void *)"", length);
     text[length] = '\0';
     file_map_close(&map);
+    *other = looks_like(text, length);
     enum kind kind = OTHER;
     if (text[strspn(text, " \t\r\n")] == '{')
         kind = strstr(text, "\"added_tokens\"") || strstr(text, "\"normalizer\"") ? TOKENIZER_JSON : VOCAB_JSON;
@@ -78,8 +82,14 @@ static bool reads(const char *type, const char *types) {
 }
 
 static bool add_look(const char *type, const char *path, bool is_merges) {
-    enum kind kind = look_at(path);
+    const char *other;
+    enum kind kind = look_at(path, &other);
     bool is_right = is_merges ? kind == MERGES : reads(type, kinds[kind].types);
+    // Of JSON the message says it already.
+    if (*other && strstr(error_message(), path) && !strstr(error_message(), other)) {
+        error_set_code(error_exit_code(), "%s%s", error_message(), other);
+        return true;
+    }
     if (kind == OTHER || is_right)
         return false;
     error_set_code(error_exit_code(), "%s; %s looks like %s, which goes with %s", error_message(), path,

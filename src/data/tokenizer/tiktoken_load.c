@@ -58,7 +58,7 @@ static int parse_line(struct tiktoken_ranks *ranks, const char *line, size_t len
     struct buffer bytes = {0};
     if (!blank || !base64_decode(line, (size_t)(blank - line), &bytes)) {
         buffer_free(&bytes);
-        return error_set("%s: not a token in base64, a blank and a rank", place);
+        return error_set("%s: not a token in base64, a blank and a rank; the file is damaged or no rank file", place);
     }
     int64_t rank = 0;
     const char *digit = blank + 1, *end = line + length;

@@ -92,6 +92,9 @@ int32_t tokenizer_eod(const struct tokenizer *tokenizer) {
 }
 
 int tokenizer_decode(const struct tokenizer *tokenizer, const int32_t *ids, int64_t count, struct buffer *out) {
+    // No ids need no array either.
+    if (count == 0)
+        return 0;
     for (int64_t i = 0; i < count; i++)
         if (ids[i] < 0 || ids[i] >= tokenizer->vocab_size)
             return error_set_code(EXIT_CODE_BAD_DATA,

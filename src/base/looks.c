@@ -1,0 +1,31 @@
+// Known beginnings. See looks.h.
+#include "base/looks.h"
+
+#include <string.h>
+#include <strings.h>
+
+const char *looks_like(const void *bytes, size_t size) {
+    static const struct {
+        const char *beginning, *look;
+    } rows[] = {
+        {"version https://git-lfs",
+         "; it is only the pointer that Git LFS puts in its place: `git lfs pull` fetches it"},
+        {"<!doctype", "; it is a web page: download the file itself"},
+        {"<html", "; it is a web page: download the file itself"},
+        {"\xef\xbb\xbf", "; it begins with a byte order mark: save it as UTF-8 without one"},
+        {"<?xml", "; it is XML: download the file itself"},
+        {"\x1f\x8b", "; it is packed by gzip: unpack it"},
+    };
+    const char *text = bytes;
+    if (size == 0)
+        return "; it is empty: copy or download it again";
+    size_t blanks = 0;
+    while (blanks < size && strchr(" \t\r\n", text[blanks]) && text[blanks])
+        blanks++;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        size_t length = strlen(rows[i].beginning);
+        if (size - blanks >= length && strncasecmp(text + blanks, rows[i].beginning, length) == 0)
+            return rows[i].look;
+    }
+    return "";
+}

@@ -1,0 +1,27 @@
+// Files that people hand over by mistake.
+#include "base/looks.h"
+
+#include "test.h"
+#include <string.h>
+
+static const char *look(const char *text) {
+    return looks_like(text, strlen(text));
+}
+
+TEST(looks) {
+    EXPECT_STRING(look(""), "; it is empty: copy or download it again");
+    EXPECT(strstr(look("version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 7\n"), "git lfs pull"));
+    EXPECT(strstr(look("<!DOCTYPE html>\n<html>"), "web page"));
+    EXPECT(strstr(look("\r\n <HTML><body>404"), "web page"));
+    EXPECT(strstr(look("<?xml version=\"1.0\"?>"), "XML"));
+    EXPECT(strstr(look("\xef\xbb\xbf{}"), "byte order mark"));
+    EXPECT_STRING(looks_like("PK\3\4\0\0", 6), "");  // files of torch.save are such
+    EXPECT(strstr(looks_like("\x1f\x8b\0\0", 4), "gzip"));
+    EXPECT_STRING(look("{\"a\": 1}"), "");
+    EXPECT_STRING(look("<htm"), "");
+    EXPECT_STRING(look("   "), "");
+    // A NUL is no blank: the table of blanks ends in one.
+    EXPECT_STRING(looks_like("\0\0<html", 7), "");
+}
+
+TEST_MAIN(TEST_CASE(looks))
