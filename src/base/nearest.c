@@ -53,12 +53,15 @@ static int most_edits(const struct nearest *nearest) {
 }
 
 void nearest_consider(struct nearest *nearest, const char *candidate) {
-    int edits = edit_distance(nearest->name, nearest->length, candidate);
     size_t length = strlen(candidate), shorter = length < nearest->length ? length : nearest->length;
+    size_t difference = length + nearest->length - 2 * shorter;
     bool begins_it =
         count_letters(candidate, shorter) >= LEAST_LETTERS && strncmp(candidate, nearest->name, shorter) == 0;
-    if (begins_it && edits > 2)
-        edits = 2;
+    // Names whose lengths differ by more than that need not be compared letter by letter.
+    if (!begins_it && difference > (size_t)most_edits(nearest))
+        return;
+    int edits =
+        begins_it ? (difference < 2 ? (int)difference : 2) : edit_distance(nearest->name, nearest->length, candidate);
     if (edits < nearest->distance && (begins_it || edits <= most_edits(nearest))) {
         nearest->distance = edits;
         nearest->best = candidate;

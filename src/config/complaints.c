@@ -19,14 +19,19 @@ void complain(struct complaints *complaints, const char *format, ...) {
     buffer_printf(&complaints->text, "\n  %d. %s", complaints->count, text);
 }
 
+bool complaints_are_enough(const struct complaints *complaints) {
+    return complaints->count > MOST_COMPLAINTS;
+}
+
 int complaints_report(struct complaints *complaints) {
     int count = complaints->count;
     const char *text = buffer_string(&complaints->text);
     if (count == 1)
         error_set_code(EXIT_CODE_USAGE, "%s", text + strlen("\n  1. "));
+    else if (count > MOST_COMPLAINTS)
+        error_set_code(EXIT_CODE_USAGE, "more than %d problems with the flags:%s\n  …", MOST_COMPLAINTS, text);
     else if (count > 1)
-        error_set_code(EXIT_CODE_USAGE, "%d problems with the flags:%s%s", count, text,
-                       count > MOST_COMPLAINTS ? "\n  …" : "");
+        error_set_code(EXIT_CODE_USAGE, "%d problems with the flags:%s", count, text);
     buffer_free(&complaints->text);
     *complaints = (struct complaints){0};
     return count ? -1 : 0;

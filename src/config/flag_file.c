@@ -259,7 +259,7 @@ static int read_line(struct file_reader *reader, char *line) {
 }
 
 static int read_yaml(struct file_reader *reader, char *text) {
-    for (char *line = text; line;) {
+    for (char *line = text; line && !complaints_are_enough(&reader->parse->complaints);) {
         char *end = strchr(line, '\n');
         if (end)
             *end = '\0';
@@ -308,7 +308,7 @@ static int read_json(struct file_reader *reader, const char *text, size_t length
     if (json_parse(&root, text, length, reader->path) < 0)
         return error_set_code(EXIT_CODE_USAGE, "%s", error_message());
     int status = 0;
-    for (size_t i = 0; status == 0 && i < root->count; i++) {
+    for (size_t i = 0; status == 0 && i < root->count && !complaints_are_enough(&reader->parse->complaints); i++) {
         const struct json *value = &root->items[i];
         if (is_derived(reader->parse->command, &root->keys[i]))
             continue;
@@ -335,11 +335,12 @@ static int read_text(struct file_reader *reader, struct buffer *text) {
     const char *start = buffer_string(text);
     if (strlen(start) != text->length)
         return refuse(reader, "the file holds NUL bytes: it is no text");
-    if (start[strspn(start, " \t\r\n")] == '{')
-        return read_json(reader, start, text->length);
+    size_t mark = strncmp(start, "\xef\xbb\xbf", 3) == 0 ? 3 : 0;
+    if (start[mark + strspn(start + mark, " \t\r\n")] == '{')
+        return read_json(reader, start + mark, text->length - mark);
     if (text->length == 0)
         return 0;
-    return read_yaml(reader, text->data + (strncmp(start, "\xef\xbb\xbf", 3) == 0 ? 3 : 0));
+    return read_yaml(reader, text->data + mark);
 }
 
 static int parse_text(struct flag_parse *parse, const char *name, struct buffer *text) {

@@ -150,6 +150,35 @@ TEST(mistakes_at_once) {
     EXPECT_ERROR(read_text("{\"num-layer\": [1], \"fp-16\": true}"), "2 problems with the flags");
 }
 
+// A file that is no configuration, a vocabulary for instance, has thousands of names that are no flags: after as many
+// as are shown the rest is not read.
+TEST(many_mistakes) {
+    struct buffer yaml = {0}, json = {0};
+    buffer_append_byte(&json, '{');
+    for (int i = 0; i < 100; i++) {
+        buffer_printf(&yaml, "word%d: %d\n", i, i);
+        buffer_printf(&json, "\"word%d\": %d, ", i, i);
+    }
+    buffer_append_string(&yaml, "lr: 0.5\n");
+    buffer_append_string(&json, "\"lr\": 0.5}");
+    const char *texts[] = {buffer_string(&yaml), buffer_string(&json)};
+    for (int i = 0; i < 2; i++) {
+        EXPECT_ERROR(read_text(texts[i]),
+                     "more than 12 problems with the flags:\n  1. run.yaml:1: unknown flag --word0");
+        EXPECT(strstr(error_message(), "\n  12. ") && !strstr(error_message(), "\n  13. "));
+        EXPECT(options.lr != 0.5);
+    }
+    buffer_free(&yaml);
+    buffer_free(&json);
+}
+
+TEST(byte_order_mark) {
+    EXPECT_OK(read_text("\xef\xbb\xbf{\"num_layers\": 24}"));
+    EXPECT_INT(options.num_layers, 24);
+    EXPECT_OK(read_text("\xef\xbb\xbfnum_layers: 23\r\n"));
+    EXPECT_INT(options.num_layers, 23);
+}
+
 TEST(json) {
     EXPECT_OK(read_text(" {\"num_layers\": 24, \"lr\": 1e-3, \"--fp16\": true, \"no-checks\": false,\n"
                         "  \"save\": \"a b\", \"style\": null, \"data-path\": [\"x\", 0.5, \"y z\"]}"));
@@ -214,4 +243,5 @@ TEST(order) {
 }
 
 TEST_MAIN(TEST_CASE(yaml_values), TEST_CASE(yaml_texts_and_lists), TEST_CASE(yaml_mistakes),
-          TEST_CASE(mistakes_at_once), TEST_CASE(json), TEST_CASE(derived_members), TEST_CASE(order))
+          TEST_CASE(mistakes_at_once), TEST_CASE(many_mistakes), TEST_CASE(byte_order_mark), TEST_CASE(json),
+          TEST_CASE(derived_members), TEST_CASE(order))
