@@ -51,6 +51,16 @@ static inline struct buffer read_bytes(const char *path) {
     return bytes;
 }
 
+// Makes the index say that its first sequence has so many tokens.
+static inline void claim_length(const char *prefix, int32_t length) {
+    char *path = memory_printf("%s.idx", prefix);
+    struct buffer index = read_bytes(path);
+    memcpy(index.data + INDEX_HEADER_BYTES, &length, sizeof length);
+    write_bytes(path, index.data, index.length);
+    buffer_free(&index);
+    free(path);
+}
+
 static inline int32_t fixture_token(int64_t j) {
     return (int32_t)((7919 * j + 13) % 50000);
 }

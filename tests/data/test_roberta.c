@@ -239,6 +239,18 @@ TEST(what_cannot_be_used_is_said) {
     EXPECT_ERROR(source.fill(source.context, 0, &row), "vocabulary of 50 does not hold");
     batch_free(&batch);
     roberta_dataset_close(dataset);
+    // Blocks are counted by the lengths, so these may not say more than there is.
+    static const char *const modes[] = {"none", "complete", "complete_doc", "eos"};
+    for (int i = 0; i < 4; i++) {
+        options = any_options(modes[i], 20);
+        claim_length(options.prefix, INT32_MAX);
+        EXPECT_ERROR(roberta_dataset_open(&dataset, &options),
+                     "sequence 0 has 2147483647 tokens, of 220 that are left");
+        claim_length(options.prefix, -1);
+        EXPECT_ERROR(roberta_dataset_open(&dataset, &options), "sequence 0 has -1 tokens");
+        claim_length(options.prefix, 101);
+        EXPECT_ERROR(roberta_dataset_open(&dataset, &options), "sequence 1 has 120 tokens, of 119 that are left");
+    }
     enum text_block_mode mode;
     EXPECT_ERROR(text_block_mode_parse(&mode, "half"), "none, complete, complete_doc or eos");
     scratch_close();

@@ -317,6 +317,28 @@ TEST(data_and_vocabularies_without_samples) {
     scratch_close();
 }
 
+// Ten bytes of tokens that are said to be half a billion: refused before there is memory for them.
+TEST(a_sentence_longer_than_its_file) {
+    scratch_open();
+    log_set_level(LOG_ERROR);
+    static struct vocabulary_fixture fixture;
+    make_vocabulary(&fixture, 0);
+    write_corpus(scratch_path("corpus"), "5 7");
+    claim_length(scratch_path("corpus"), 0x24000000);
+    struct sentence_options options = any_options(&fixture);
+    options.has_binary_head = false;
+    struct check check = {0};
+    open_check(&check, &options);
+    struct batch_row row = batch_row(&check.batch, 0);
+    int refused = 0;
+    for (int64_t i = 0; i < check.source.count; i++)
+        refused += check.source.fill(check.source.context, i, &row) < 0 && strstr(error_message(), "lies outside");
+    EXPECT(refused > 0);
+    EXPECT_INT(check.dataset->text.capacity, options.seq_length);
+    close_check(&check);
+    scratch_close();
+}
+
 // The first number of std::mt19937_64 with C++'s default seed, and its 10000th, which the standard fixes.
 TEST(mt19937_64_is_that_of_the_standard) {
     struct mt19937_64 mt;
@@ -330,4 +352,4 @@ TEST(mt19937_64_is_that_of_the_standard) {
 
 TEST_MAIN(TEST_CASE(samples_equal_megatron_cores), TEST_CASE(masks_have_the_shares_of_bert),
           TEST_CASE(spans_of_t5_put_together_are_the_text), TEST_CASE(data_and_vocabularies_without_samples),
-          TEST_CASE(mt19937_64_is_that_of_the_standard))
+          TEST_CASE(a_sentence_longer_than_its_file), TEST_CASE(mt19937_64_is_that_of_the_standard))

@@ -66,7 +66,7 @@ static bool samples_in_range(const struct gpt_dataset *dataset) {
     bool ok = true;
     for (int64_t row = 0; row <= dataset->shape.samples; row++) {
         struct gpt_start start = gpt_dataset_start(dataset, row);
-        ok &= start.position >= before && start.position < documents && start.offset >= 0;
+        ok &= start.position >= before && start.position < documents && start.offset >= 0 && start.offset < INT64_MAX;
         before = start.position;
     }
     return ok;

@@ -230,6 +230,8 @@ int sentence_dataset_read(struct sentence_dataset *dataset, int64_t sentence, in
     int64_t count = length < most ? length : most;
     if (count <= 0)
         return 0;
+    // Before there is memory for it: an index may say of two bytes that they are billions of tokens.
+    TRY(index_read(dataset->reader, sentence, 0, 0, NULL));
     if (text->count + count > text->capacity) {
         text->capacity = 2 * (text->count + count);
         text->tokens = memory_realloc(text->tokens, (size_t)text->capacity * sizeof *text->tokens);

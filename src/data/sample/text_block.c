@@ -29,20 +29,25 @@ static void add(struct text_block_list *list, struct text_block block) {
     list->blocks[list->count++] = block;
 }
 
-static int length_of(const struct index_reader *reader, int64_t sequence, int64_t *length) {
-    *length = index_length(reader, sequence);
-    if (*length < 0)
-        return bad_data("%s.idx: sequence %" PRId64 " has %" PRId64 " tokens; check it with `dataset verify`",
-                        reader->files.prefix, sequence, *length);
+// The lengths decide how many blocks there are, so a few bytes must not claim more tokens than .bin has.
+static int check_lengths(const struct index_reader *reader, const struct text_block_options *options) {
+    int64_t left = reader->token_count;
+    for (int64_t i = options->begin; i < options->end; i++) {
+        int64_t length = index_length(reader, i);
+        if (length < 0 || length > left)
+            return bad_data("%s.idx: sequence %" PRId64 " has %" PRId64 " tokens, of %" PRId64
+                            " that are left for it; check it with `dataset verify`",
+                            reader->files.prefix, i, length, left);
+        left -= length;
+    }
     return 0;
 }
 
-static int cut_anywhere(struct text_block_list *list, const struct index_reader *reader,
-                        const struct text_block_options *options) {
+static void cut_anywhere(struct text_block_list *list, const struct index_reader *reader,
+                         const struct text_block_options *options) {
     struct text_block block = {.sequence = options->begin};
     for (int64_t i = options->begin; i < options->end; i++) {
-        int64_t length, used = 0;
-        TRY(length_of(reader, i, &length));
+        int64_t length = index_length(reader, i), used = 0;
         while (used < length) {
             int64_t room = options->size - block.length, taken = length - used < room ? length - used : room;
             if (block.length == 0)
@@ -57,7 +62,6 @@ static int cut_anywhere(struct text_block_list *list, const struct index_reader 
     }
     if (block.length > 0)
         add(list, block);
-    return 0;
 }
 
 // In complete_doc a block of one token is dropped, and so are the separators.
@@ -66,8 +70,7 @@ static int cut_whole(struct text_block_list *list, const struct index_reader *re
     bool by_document = options->mode == BLOCK_COMPLETE_DOC;
     int64_t shortest = by_document ? 2 : 1, first = options->begin, filled = 0;
     for (int64_t i = options->begin; i < options->end; i++) {
-        int64_t length;
-        TRY(length_of(reader, i, &length));
+        int64_t length = index_length(reader, i);
         bool is_separator = by_document && length == SEPARATOR_TOKENS;
         bool is_full = is_separator || options->mode == BLOCK_EOS || (filled > 0 && filled + length > options->size);
         if (is_full) {
@@ -91,7 +94,12 @@ int text_block_list_make(struct text_block_list *list, const struct index_reader
                          const struct text_block_options *options) {
     CHECK(options->size > 0 && options->begin >= 0 && options->end <= reader->sequence_count);
     *list = (struct text_block_list){0};
-    int result = options->mode == BLOCK_NONE ? cut_anywhere(list, reader, options) : cut_whole(list, reader, options);
+    TRY(check_lengths(reader, options));
+    int result = 0;
+    if (options->mode == BLOCK_NONE)
+        cut_anywhere(list, reader, options);
+    else
+        result = cut_whole(list, reader, options);
     if (result < 0)
         text_block_list_free(list);
     return result;
