@@ -4,14 +4,13 @@
 // the same.
 #include "fuzz.h"
 
-#include "base/file.h"
 #include "base/memory.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/folder.h"
 #include "checkpoint/manifest.h"
 #include <string.h>
 
-static char folder[] = "/tmp/bevatron-fuzz-XXXXXX";
+static const char *folder;
 
 static void write_parts(const uint8_t *data, size_t size) {
     static const char *const names[] = {"manifest.json", "state.json", "config.json",
@@ -42,8 +41,7 @@ static void check_manifest(const struct manifest *manifest) {
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
-    if (strchr(folder, 'X') && !mkdtemp(folder))
-        abort();
+    folder = fuzz_folder();
     write_parts(data, size);
     int64_t iteration = 0;
     if (folder_marker_read(folder, &iteration) == 1)

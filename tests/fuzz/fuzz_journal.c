@@ -3,7 +3,6 @@
 // on from must be counts that are not negative.
 #include "fuzz.h"
 
-#include "base/file.h"
 #include "base/hash.h"
 #include "base/log.h"
 #include "base/memory.h"
@@ -11,7 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
-static char folder[] = "/tmp/bevatron-fuzz-XXXXXX";
+static const char *folder;
 
 static void write_file(const char *name, const void *bytes, size_t size) {
     char *path = memory_printf("%s/p.unfinished/%s", folder, name);
@@ -38,8 +37,7 @@ static void write_journal(const uint8_t *data, size_t size) {
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     log_set_level(LOG_ERROR);
-    if (strchr(folder, 'X') && !mkdtemp(folder))
-        abort();
+    folder = fuzz_folder();
     char *prefix = file_join(folder, "p"), *unfinished = file_join(folder, "p.unfinished");
     CHECK(file_make_folders(unfinished) == 0);
     write_journal(data, size);

@@ -5,7 +5,7 @@
 #include "fuzz.h"
 
 #include "checkpoint/safetensors.h"
-#include <string.h>
+#include "mend.h"
 
 static void check_tensor(const struct safetensors *file, const struct safetensors_tensor *tensor, const uint8_t *data,
                          size_t size) {
@@ -52,4 +52,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     (void)sink;
     safetensors_close(&file);
     return 0;
+}
+
+size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t max_size, unsigned int seed) {
+    return seed % 4 == 0 ? LLVMFuzzerMutate(data, size, max_size) : mend_safetensors(data, size, max_size);
 }

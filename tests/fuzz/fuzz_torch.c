@@ -1,12 +1,12 @@
 // layer: checkpoint
 // A file of torch.save out of hostile bytes, both containers. What parses must have every tensor inside its storage and
-// every storage inside the input; all readable tensors are read.
+// every storage inside the input; all readable tensors are read. Most changes are made to the pickle within a zip
+// archive whose checksum then fits.
 #include "fuzz.h"
 
 #include "base/memory.h"
 #include "checkpoint/torch_file.h"
-#include <stdlib.h>
-#include <string.h>
+#include "mend.h"
 
 struct walk {
     const struct torch_file *file;
@@ -49,4 +49,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     visit(&walk, file.pickle.root, 0);
     torch_close(&file);
     return 0;
+}
+
+size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t max_size, unsigned int seed) {
+    return seed % 4 == 0 ? LLVMFuzzerMutate(data, size, max_size) : mend_torch(data, size, max_size);
 }

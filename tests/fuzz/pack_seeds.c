@@ -1,0 +1,210 @@
+// Makes the seeds that are too large to be kept. For fuzz_folder: the models in tests/golden/foreign, each as its own
+// folder has it and as a checkpoint of ours. For fuzz_reader: compressed files, one and two of them in one. For
+// fuzz_tokenizer: tokenizers of all types. Run from the repository's root by tools/run_fuzzers.
+// usage: pack_seeds FOLDER    (writes FOLDER/TARGET/*)
+#include "base/error.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "checkpoint/model_source.h"
+#include "parts.h"
+#include <dirent.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MOST_BYTES = 1 << 20, MOST_SEED_BYTES = 65536 };
+
+// Iterations have one number in seeds.
+static const char *seed_name(const char *name, char *text, size_t size) {
+    const char *slash = strchr(name, '/');
+    if (strncmp(name, "iter_", 5) == 0 && slash) {
+        (void)snprintf(text, size, "iter_0000001%s", slash);
+        return text;
+    }
+    return name;
+}
+
+static void pack_file(const char *path, const char *name, struct buffer *out) {
+    char text[256];
+    name = seed_name(name, text, sizeof text);
+    for (size_t i = 0; i < FUZZ_PART_NAMES; i++) {
+        if (strcmp(fuzz_part_names[i], name) != 0 || strstr(name, "manifest.json"))
+            continue;
+        struct buffer content = {0};
+        if (file_read_all(path, MOST_BYTES, &content) < 0)
+            die("%s", error_message());
+        if (strcmp(name, "latest_checkpointed_iteration.txt") == 0 && strcmp(buffer_string(&content), "release") != 0) {
+            buffer_clear(&content);
+            buffer_append_byte(&content, '1');
+        }
+        uint8_t head[FUZZ_PART_HEAD];
+        fuzz_part_head(head, i, content.length);
+        buffer_append(out, head, sizeof head);
+        buffer_append(out, content.data, content.length);
+        buffer_free(&content);
+    }
+}
+
+// All files below the folder, by their names from there.
+static void pack_folder(const char *root, const char *below, struct buffer *out) {
+    char *path = *below ? file_join(root, below) : memory_string(root);
+    DIR *folder = opendir(path);
+    for (struct dirent *entry; folder && (entry = readdir(folder)) != NULL;) {
+        if (entry->d_name[0] == '.')
+            continue;
+        char *name = *below ? file_join(below, entry->d_name) : memory_string(entry->d_name);
+        char *whole = file_join(root, name);
+        if (file_is_folder(whole))
+            pack_folder(root, name, out);
+        else
+            pack_file(whole, name, out);
+        free(whole);
+        free(name);
+    }
+    if (folder)
+        closedir(folder);
+    free(path);
+}
+
+static void write_seed(const char *to, const char *name, const char *ending, struct buffer *seed) {
+    char *path = memory_printf("%s/%s%s", to, name, ending);
+    if (seed->length > 0 && seed->length <= MOST_SEED_BYTES && file_write_all(path, seed->data, seed->length) < 0)
+        die("%s", error_message());
+    free(path);
+    buffer_free(seed);
+}
+
+static void pack_as_ours(const char *path, const char *to, const char *name) {
+    struct model_source source;
+    struct buffer seed = {0};
+    // The oldest of Megatron's do not say how many heads there are.
+    if (model_source_open(&source, &(struct model_source_options){.path = path, .step = -1, .attention_heads = 4}) < 0)
+        die("%s", error_message());
+    char *folder = memory_printf("%s/ours", to);
+    if (model_write_ours(&(struct model_write){.source = &source, .folder = folder}) < 0)
+        die("%s", error_message());
+    pack_folder(folder, "", &seed);
+    write_seed(to, name, ".ours", &seed);
+    (void)file_remove_tree(folder);
+    free(folder);
+    model_source_close(&source);
+}
+
+static void pack_models(const char *to) {
+    static const char golden[] = "tests/golden/foreign";
+    DIR *models = opendir(golden);
+    if (!models)
+        die("%s is not here: run from the repository's root", golden);
+    for (struct dirent *entry; (entry = readdir(models)) != NULL;) {
+        char *path = file_join(golden, entry->d_name);
+        if (entry->d_name[0] != '.' && file_is_folder(path)) {
+            struct buffer seed = {0};
+            pack_folder(path, "", &seed);
+            write_seed(to, entry->d_name, "", &seed);
+            pack_as_ours(path, to, entry->d_name);
+        }
+        free(path);
+    }
+    closedir(models);
+}
+
+// Files that follow each other are one file to all four formats.
+static void pack_compressed(const char *to) {
+    static const char *const small[] = {"bzip2", "gzip", "xz", "zstd"}, *const large[] = {"bz2", "gz", "xz", "zst"};
+    for (int i = 0; i < 4; i++) {
+        char *names[] = {memory_printf("tests/fuzz/seeds/lines/%s", small[i]),
+                         memory_printf("tests/golden/compress/lines.%s", large[i])};
+        for (int k = 0; k < 2; k++) {
+            struct buffer one = {0}, two = {0};
+            if (file_read_all(names[k], MOST_BYTES, &one) < 0)
+                die("%s", error_message());
+            buffer_append(&two, one.data, one.length);
+            buffer_append(&two, one.data, one.length);
+            write_seed(to, small[i], k ? ".large" : ".small", &one);
+            write_seed(to, small[i], k ? ".large2" : ".small2", &two);
+            free(names[k]);
+        }
+    }
+}
+
+// Inputs of fuzz_tokenizer: its type's number, a choice of options, the length of the first file, and the files.
+static void pack_tokenizers(const char *to) {
+    static const struct {
+        const char *name;
+        uint8_t type, choice;
+        const char *first, *second;
+    } rows[] = {
+        {"gpt2", 0, 1, "bpe/vocab.json", "bpe/merges.txt"},
+        {"bert", 1, 1, "wordpiece/vocab.txt", NULL},
+        {"bert_case", 2, 0, "wordpiece/vocab.txt", NULL},
+        {"t5", 3, 4, "spm/unigram.model", NULL},
+        {"spm_bpe", 4, 1, "spm/bpe.model", NULL},
+        {"llama2", 5, 1, "spm/suffix.model", NULL},
+        {"char", 3, 0, "spm/char.model", NULL},
+        {"tiktoken", 6, 8, "tiktoken/small.tiktoken", NULL},
+        {"megatron", 6, 24, "tiktoken/megatron.json", NULL},
+        {"hf_bert", 7, 1, "hf/bert.json", NULL},
+        {"hf_llama3", 7, 33, "hf/llama3.json", NULL},
+        {"hf_t5", 7, 1, "hf/t5.json", NULL},
+        {"hf_added", 7, 1, "hf/added.json", NULL},
+        {"fairseq", 8, 1, "fairseq/words.txt", NULL},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct buffer seed = {0}, files[2] = {{0}, {0}};
+        for (int k = 0; k < 2; k++) {
+            const char *name = k ? rows[i].second : rows[i].first;
+            char *path = name ? memory_printf("tests/golden/%s", name) : NULL;
+            if (path && file_read_all(path, MOST_BYTES, &files[k]) < 0)
+                die("%s", error_message());
+            free(path);
+        }
+        const uint8_t head[] = {rows[i].type, rows[i].choice, (uint8_t)files[0].length,
+                                (uint8_t)(files[0].length >> 8)};
+        buffer_append(&seed, head, sizeof head);
+        for (int k = 0; k < 2; k++) {
+            buffer_append(&seed, buffer_string(&files[k]), files[k].length);
+            buffer_free(&files[k]);
+        }
+        write_seed(to, rows[i].name, "", &seed);
+    }
+}
+
+// fuzz_samples takes what fuzz_index does.
+static void pack_samples(const char *to) {
+    static const char *const names[] = {"example", "sentences", "wide"};
+    for (int i = 0; i < 3; i++) {
+        struct buffer seed = {0};
+        char *path = memory_printf("tests/fuzz/seeds/index/%s", names[i]);
+        if (file_read_all(path, MOST_BYTES, &seed) < 0)
+            die("%s", error_message());
+        write_seed(to, names[i], "", &seed);
+        free(path);
+    }
+}
+
+static char *new_folder(const char *in, const char *name) {
+    char *path = file_join(in, name);
+    if (file_make_folders(path) < 0)
+        die("%s", error_message());
+    return path;
+}
+
+int main(int argc, char **argv) {
+    static const struct {
+        const char *name;
+        void (*pack)(const char *to);
+    } targets[] = {{"folder", pack_models},
+                   {"reader", pack_compressed},
+                   {"tokenizer", pack_tokenizers},
+                   {"samples", pack_samples}};
+    if (argc != 2)
+        die("usage: pack_seeds FOLDER");
+    log_set_level(LOG_WARN);
+    for (size_t i = 0; i < sizeof targets / sizeof targets[0]; i++) {
+        char *folder = new_folder(argv[1], targets[i].name);
+        targets[i].pack(folder);
+        free(folder);
+    }
+    return 0;
+}
