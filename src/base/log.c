@@ -22,6 +22,8 @@ static struct {
     char status[512];  // what stands on the bottom line now, "" for nothing
 } state = {.lock = PTHREAD_MUTEX_INITIALIZER, .level = LOG_INFO, .world_size = 1};
 
+static _Thread_local bool thread_is_hushed;
+
 static const char wipe_line[] = "\r\033[K";
 
 void log_set_rank(int rank, int world_size) {
@@ -34,6 +36,10 @@ void log_set_rank(int rank, int world_size) {
 
 void log_set_level(enum log_level level) {
     state.level = level;
+}
+
+void log_hush(bool is_hushed) {
+    thread_is_hushed = is_hushed;
 }
 
 // One system call for all pieces. A reader that went away must not end a run, so failures to write are dropped.
@@ -71,7 +77,7 @@ static void log_line(const char *kind, const char *format, va_list arguments) {
 }
 
 void log_info(const char *format, ...) {
-    if (state.level < LOG_INFO || state.rank != 0)
+    if (state.level < LOG_INFO || state.rank != 0 || thread_is_hushed)
         return;
     va_list arguments;
     va_start(arguments, format);

@@ -4,10 +4,14 @@
 #ifndef BASE_LOG_H
 #define BASE_LOG_H
 
+#include <stdbool.h>
+
 enum log_level { LOG_ERROR, LOG_WARN, LOG_INFO, LOG_DEBUG };
 
 void log_set_rank(int rank, int world_size);
 void log_set_level(enum log_level level);
+// While hushed, info lines of this thread are dropped: it tries something that the user did not ask for.
+void log_hush(bool is_hushed);
 
 // Only rank 0 writes info lines; every rank writes warnings and errors.
 void log_info(const char *format, ...) __attribute__((format(printf, 1, 2)));

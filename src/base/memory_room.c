@@ -31,11 +31,13 @@ static void look_at_old_group(uint64_t *room, const char *cgroups) {
     free(folder);
 }
 
-uint64_t memory_room_in(const struct memory_files *files) {
+uint64_t memory_room_in(const struct memory_files *files, int processes) {
     int64_t kilobytes = cgroup_read_key(files->proc, "meminfo", "MemAvailable"), pages[2];
     uint64_t room = kilobytes > 0 ? (uint64_t)kilobytes * 1024 : UINT64_MAX;
     cgroup_visit(files->cgroups, files->membership, look_at_group, &room);
     look_at_old_group(&room, files->cgroups);
+    if (room != UINT64_MAX)
+        room /= (uint64_t)processes;
     struct rlimit limit;
     if (getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY && limit.rlim_cur <= INT64_MAX &&
         cgroup_read_numbers(files->proc, "self/statm", pages))
@@ -43,7 +45,8 @@ uint64_t memory_room_in(const struct memory_files *files) {
     return room;
 }
 
-uint64_t memory_room(void) {
+uint64_t memory_room(int processes) {
     return memory_room_in(
-        &(struct memory_files){.proc = "/proc", .cgroups = "/sys/fs/cgroup", .membership = "/proc/self/cgroup"});
+        &(struct memory_files){.proc = "/proc", .cgroups = "/sys/fs/cgroup", .membership = "/proc/self/cgroup"},
+        processes);
 }

@@ -5,12 +5,12 @@
 #include <stdint.h>
 
 // The minimum of what the machine has, what the control groups allow (a container's limit) and what `ulimit -v` leaves.
-// All processes of the machine share the first two. UINT64_MAX if nothing is known.
-uint64_t memory_room(void);
+// The first two are divided among `processes` of the machine. UINT64_MAX if nothing is known.
+uint64_t memory_room(int processes);
 // The same with other places for the kernel's files: /proc/meminfo, /sys/fs/cgroup and /proc/self/cgroup.
 struct memory_files {
     const char *proc, *cgroups, *membership;
 };
-uint64_t memory_room_in(const struct memory_files *files);
+uint64_t memory_room_in(const struct memory_files *files, int processes);
 
 #endif

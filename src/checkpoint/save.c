@@ -379,7 +379,7 @@ static bool is_first_here(const struct checkpoint_job *job) {
 // Whether this machine has memory for copies of the shares of all its ranks, with a tenth to spare for what runs
 // meanwhile. One machine that does not is enough: all ranks do the same.
 static bool has_room_for_copies(const struct checkpoint_job *job) {
-    uint64_t needed = 0, room = memory_room();
+    uint64_t needed = 0, room = memory_room(1);
     for (int rank = 0; rank < job->ranks; rank++)
         for (int i = 0; i < SHARE_FILES && (!job->all || group_is_neighbour(job->all, rank)); i++)
             needed += (uint64_t)job->sizes[SHARE_FILES * rank + i];

@@ -3,6 +3,7 @@
 #include "config/config.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "base/memory.h"
 #include "config/validate.h"
 #include <inttypes.h>
 #include <string.h>
@@ -22,6 +23,30 @@ void config_defaults(struct config *config) {
 
 void config_free(struct config *config) {
     flags_free(config_command(), config);
+}
+
+// Several rows may stand for one member; it is copied once.
+void config_copy(struct config *copy, const struct config *config) {
+    struct flag_table table = config_flag_table(0);
+    *copy = *config;
+    copy->given.source = memory_alloc(table.count + 1);
+    memcpy(copy->given.source, config->given.source, table.count);
+    for (size_t i = 0; i < table.count; i++) {
+        const struct flag *flag = &table.flags[i];
+        void *to = (char *)copy + flag->offset;
+        const void *from = (const char *)config + flag->offset;
+        if (flag->type == FLAG_STRING || flag->type == FLAG_CHOICE) {
+            if (*(char **)to == *(char *const *)from)
+                *(char **)to = memory_string(*(char *const *)from);
+        } else if (flag->type == FLAG_STRING_LIST) {
+            const struct string_list *items = from;
+            if (((struct string_list *)to)->items != items->items)
+                continue;
+            *(struct string_list *)to = (struct string_list){0};
+            for (int64_t n = 0; n < items->count; n++)
+                string_list_add(to, items->items[n]);
+        }
+    }
 }
 
 int config_pad_vocab(struct config *config, int64_t vocab_size) {

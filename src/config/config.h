@@ -281,6 +281,8 @@ int config_parse(struct config *config, int argc, char **argv);
 // All defaults, as from an empty command line.
 void config_defaults(struct config *config);
 void config_free(struct config *config);
+// A copy of its own, to be freed, whatever `copy` held before.
+void config_copy(struct config *copy, const struct config *config);
 
 // Sets every flag that the user did not give to the value that config->preset (if not NULL) and the family named by
 // --model give it. From then on `model` is gpt, bert or t5. config_parse calls this; commands with a flag_command of

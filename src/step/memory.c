@@ -1,4 +1,5 @@
-// The memory of a step: measured on paper, then taken, then laid out in the same way for real. See step.h.
+// The memory of a step: measured on paper, then taken (memory_take.c), then laid out in the same way for real. See
+// step.h.
 #include "step/memory.h"
 #include "base/error.h"
 #include "step/pipeline.h"
@@ -41,12 +42,14 @@ static void lay_out_state(struct step *step, struct arena *arena) {
     if (step->mode == STEP_TRAIN)
         adam_build(&step->adam, arena, &step->reducer.pieces, step->dtype, config);
     step->memory.optimizer = arena->used - start;
+    start = arena->used;
     pipeline_lay_out(step, arena);
     step->totals = arena_1d(arena, DTYPE_F32, TOTAL_COUNT);
     for (int i = 0; i < 2; i++)
         step->slots[i].landing = arena_1d(arena, DTYPE_U8, tensor_count(step->pipeline.batches[0].block));
     if (step->mode == STEP_GENERATE)
         lay_out_cache(step, arena);
+    step->memory.buffers = arena->used - start;
     param_list_bind(&step->params, step->values, step->grads);
     reducer_bind(&step->reducer, step->values, step->grads);
     start = arena->used;
@@ -78,7 +81,7 @@ static void run_on_paper(struct step *step) {
     chunk->saved_bytes = flight->saved.peak;
 }
 
-static int measure(struct step *step) {
+int memory_measure(struct step *step) {
     struct device *real = step->device, *paper;
     TRY(device_open_paper(&paper));
     step->device = paper;
@@ -92,57 +95,22 @@ static int measure(struct step *step) {
     step->memory.activations = pipeline_saved_bytes(step);
     step->memory.scratch = step->scratch.peak;
     step->memory.total = step->state.peak + step->memory.activations + step->scratch.peak;
+    step->state = step->saved = step->scratch = (struct arena){0};
     return 0;
 }
 
-// What a pass could compute again is kept if that leaves a tenth of the device's memory free, which libraries take
-// later. The bits are the same. Who asks for any kind of recompute wants the memory instead. On paper both totals are
-// measured.
-static int measure_best(struct step *step) {
-    bool may_keep = step->mode == STEP_TRAIN && !step->config->recompute_granularity;
-    size_t room = device_room(step->device) / (size_t)group_device_sharers(step->mesh.all), kept = 0;
-    if (may_keep && (room > 0 || step->device->ops->is_paper)) {
-        step->keeps_results = true;
-        TRY(measure(step));
-        kept = step->memory.total;
-        if (kept <= room - room / 10)
-            return 0;
-        step->keeps_results = false;
-    }
-    TRY(measure(step));
-    step->memory.total_kept = kept;
-    return 0;
-}
-
-static int take(struct step *step, struct arena *arena, const char *name, size_t bytes) {
-    void *memory = device_alloc(step->device, bytes ? bytes : ARENA_ALIGNMENT);
-    if (!memory) {
-        const struct step_memory *m = &step->memory;
-        double GB = 1e9;
-        bool is_state = arena == &step->state;
-        error_context(
-            "no room for the %s, %.2f GB: the step needs %.2f GB (weights %.2f, gradients %.2f, optimizer %.2f, "
-            "activations %.2f, scratch %.2f); %s",
-            is_state ? "weights, gradients and optimizer" : name, (double)bytes / GB, (double)m->total / GB,
-            (double)m->weights / GB, (double)m->gradients / GB, (double)m->optimizer / GB, (double)m->activations / GB,
-            (double)m->scratch / GB,
-            is_state ? "divide the optimizer over data-parallel ranks with --use-distributed-optimizer, use more GPUs "
-                       "with --tensor-model-parallel-size, or a smaller model"
-                     : "use a smaller --micro-batch-size or --seq-length, or --recompute-granularity full "
-                       "--recompute-method uniform --recompute-num-layers 1");
-        return -1;
-    }
-    arena_init(arena, name, memory, bytes ? bytes : ARENA_ALIGNMENT);
-    return 0;
+void step_describe_memory(const struct step_memory *memory, struct buffer *out) {
+    const double GB = 1e9;
+    buffer_printf(out,
+                  "%.2f GB (weights %.2f, gradients %.2f, optimizer %.2f, activations %.2f, scratch %.2f, buffers "
+                  "%.2f)",
+                  (double)memory->total / GB, (double)memory->weights / GB, (double)memory->gradients / GB,
+                  (double)memory->optimizer / GB, (double)memory->activations / GB, (double)memory->scratch / GB,
+                  (double)memory->buffers / GB);
 }
 
 int step_take_memory(struct step *step) {
-    TRY(measure_best(step));
-    size_t state = step->state.peak, scratch = step->scratch.peak;
-    step->state = step->saved = step->scratch = (struct arena){0};
-    TRY(take(step, &step->state, "state", state));
-    TRY(take(step, &step->saved, "activations", step->memory.activations));
-    TRY(take(step, &step->scratch, "scratch", scratch));
+    TRY(memory_take(step));
     lay_out_state(step, &step->state);
     pipeline_bind_flights(step);
     device_zero(step->device, step->values);
@@ -171,8 +139,5 @@ void step_give_memory_back(struct step *step) {
             step->device->ops->event_free(step->device, step->slots[i].taken);
     }
     results_close(step);
-    struct arena *arenas[] = {&step->state, &step->saved, &step->scratch};
-    for (int i = 0; i < 3; i++)
-        if (arenas[i]->base)
-            device_free(step->device, arenas[i]->base);
+    memory_give(step);
 }

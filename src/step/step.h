@@ -7,6 +7,7 @@
 #ifndef STEP_STEP_H
 #define STEP_STEP_H
 
+#include "base/buffer.h"
 #include "config/config.h"
 #include "model/deferred.h"
 #include "model/model.h"
@@ -151,6 +152,7 @@ struct step_borrow {
 
 struct step_memory {
     size_t weights, gradients, optimizer, activations, scratch, total;
+    size_t buffers;     // "buffers": inputs, messages between stages, and what generation keeps of the tokens so far
     size_t total_kept;  // the total if results are kept that are computed again now; 0 if that was not measured
 };
 
@@ -182,6 +184,9 @@ struct step {
     bool keeps_results;  // see struct pass
     struct step_memory memory;
 };
+
+// Appends "1.23 GB (weights 0.45, …)".
+void step_describe_memory(const struct step_memory *memory, struct buffer *out);
 
 // Builds the model on the device and takes its memory. The weights are not set yet.
 int step_open(struct step **step, const struct config *config, struct device *device, const struct mesh *mesh,

@@ -132,20 +132,14 @@ static int64_t held_parameters(const struct param_list *params) {
     return count;
 }
 
-static void append_memory(const struct step_memory *memory, struct buffer *out) {
-    const double GB = 1e9;
-    buffer_printf(out, "%.2f GB (weights %.2f, gradients %.2f, optimizer %.2f, activations %.2f, scratch %.2f)\n",
-                  (double)memory->total / GB, (double)memory->weights / GB, (double)memory->gradients / GB,
-                  (double)memory->optimizer / GB, (double)memory->activations / GB, (double)memory->scratch / GB);
-}
-
 static void append_report(const struct step *step, struct buffer *out) {
     append_parameters(step, out);
     buffer_printf(out, "number of parameters: %" PRId64 "\n", config_parameter_count(step->config));
     if (held_parameters(&step->params) != config_parameter_count(step->config))
         buffer_printf(out, "of which rank 0 holds: %" PRId64 "\n", held_parameters(&step->params));
     buffer_append_string(out, "memory of a rank: ");
-    append_memory(&step->memory, out);
+    step_describe_memory(&step->memory, out);
+    buffer_append_string(out, "\n");
     if (step->memory.total_kept > step->memory.total)
         buffer_printf(out, "a GPU with enough memory keeps what would be computed twice: %.2f GB\n",
                       (double)step->memory.total_kept / 1e9);
@@ -161,7 +155,8 @@ static int append_stages(const struct config *config, struct device *paper, stru
         TRY(step_open(&step, config, paper, &mesh, STEP_TRAIN));
         buffer_printf(out, "stage %d of %d: a rank holds %" PRId64 " parameters, memory ", stage, stages,
                       held_parameters(&step->params));
-        append_memory(&step->memory, out);
+        step_describe_memory(&step->memory, out);
+        buffer_append_string(out, "\n");
         step_close(step);
     }
     return 0;

@@ -150,6 +150,9 @@ static void log_at_all_levels(void) {
     log_error("e1");
     log_set_level(LOG_INFO);
     log_warn("w2");
+    log_hush(true);
+    log_info("hushed");
+    log_hush(false);
     log_set_rank(0, 2);
     log_info("i3");
     log_set_rank(1, 2);

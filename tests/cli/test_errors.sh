@@ -172,6 +172,17 @@ if [ -w /dev/full ]; then
     lost "$BEVATRON" generate --load "$work/run" --prompt "the cat" --max-new-tokens 3
 fi
 
+# Not enough memory: what is missing, and flags that were measured to be enough. Address space that may not be used
+# stands in for a small machine.
+if ! "$BEVATRON" version | grep -qi sanitize && (ulimit -v 6000000 && "$BEVATRON" version) >/dev/null 2>&1; then
+    large=(bash -c 'ulimit -v 6000000; exec "$@"' large "${train[@]}" --data-path "$prefix" --num-layers 8 --hidden-size 512
+        --num-attention-heads 8 --seq-length 1024 --max-position-embeddings 1024 --threads 1)
+    expect 214 "no room for the activations, " "${large[@]}" --micro-batch-size 64
+    grep -q "the step needs .* GB (weights .* GB are free; it would fit with --.* GB.: cannot allocate" "$work/out" && pass ||
+        fail "the error says no way out"
+    expect 214 "no flags would make it fit" "${large[@]}" --micro-batch-size 1 --hidden-size 131072 --num-attention-heads 1024
+fi
+
 # A save folder that cannot be written, or is full: a file size limit stands in for a full disk.
 : >"$work/file"
 expect 1 "$work/file" "${train[@]}" --data-path "$prefix" --save "$work/file/run" --save-interval 2

@@ -456,8 +456,30 @@ TEST(changes_of_a_run) {
     config_free(&config);
 }
 
+// A copy says the same as the original, also of what was given, and lives on without it.
+TEST(copies) {
+    struct config copy;
+    struct buffer before = {0}, after = {0};
+    EXPECT_OK(
+        parse("--num-layers 3 --tokenizer-type NullTokenizer --data-path 0.3 a 0.7 b --recompute-modules core_attn "
+              "--no-position-embedding --lr 1e-3"));
+    config_dump(&config, &before);
+    config_copy(&copy, &config);
+    struct flag_table table = config_flag_table(0);
+    EXPECT_OK(flag_set(&table, &config, "--tokenizer-type", "GPT2BPETokenizer", FLAG_FROM_COMMAND));
+    EXPECT_OK(flag_set(&table, &config, "--data-path", "c", FLAG_FROM_COMMAND));
+    EXPECT_OK(flag_set(&table, &config, "--seq-length", "77", FLAG_FROM_COMMAND));
+    config_free(&config);
+    config_dump(&copy, &after);
+    EXPECT_STRING(buffer_string(&after), buffer_string(&before));
+    EXPECT(flag_is_given(&copy.given, "--lr") && !flag_is_given(&copy.given, "--seq-length"));
+    buffer_free(&before);
+    buffer_free(&after);
+    config_free(&copy);
+}
+
 TEST_MAIN(TEST_CASE(tables_are_sound), TEST_CASE(model_flags_are_offered_to_all), TEST_CASE(defaults_are_megatrons),
           TEST_CASE(script_of_2020), TEST_CASE(other_names), TEST_CASE(presets), TEST_CASE(families),
           TEST_CASE(parameter_count), TEST_CASE(pad_vocab), TEST_CASE(dump), TEST_CASE(json_round_trip),
           TEST_CASE(json_is_a_configuration_file), TEST_CASE(json_of_others), TEST_CASE(schedules_of_others),
-          TEST_CASE(changes_of_a_run))
+          TEST_CASE(changes_of_a_run), TEST_CASE(copies))

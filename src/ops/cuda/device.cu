@@ -56,8 +56,7 @@ static void *cuda_alloc(struct device *device, size_t bytes) {
     CHECK_CUDA(cudaMemGetInfo(&available, &total));
     error_set_code(
         EXIT_CODE_OUT_OF_MEMORY,
-        "cannot allocate %zu bytes on GPU %d (%zu of %zu are free): %s; lower --micro-batch-size or use more "
-        "GPUs",
+        "cannot allocate %zu bytes on GPU %d (%zu of %zu are free): %s; nvidia-smi shows what else uses that GPU",
         bytes, cuda->index, available, total, cudaGetErrorString(status));
     return NULL;
 }

@@ -1,0 +1,265 @@
+// A step on a device that has less memory than it says, or too little: it takes the smaller layout; where that does not
+// fit either, the error names flags with which it does, in all families and layouts. A rank of several is opened alone:
+// taking memory needs no peers.
+#include "ranks_step.h"
+#include "scarce.h"
+
+static const size_t PLENTY = (size_t)1 << 40;
+
+static struct scarce_pool pool;
+static enum step_mode mode = STEP_TRAIN;  // of the steps that are opened
+
+#define SMALL "--hidden-size 64 --num-attention-heads 4 --seq-length 32 --max-position-embeddings 32 --vocab-size 96 "
+
+// What was asked, and the step if it was opened.
+struct attempt {
+    struct config config;
+    struct step *step;
+    int status;
+};
+
+static struct attempt try_rank(struct device *device, const char *flags, int rank, int size) {
+    struct attempt attempt = {0};
+    struct mesh mesh;
+    rank_step_parse(&attempt.config, flags, size);
+    EXPECT_OK(mesh_place(&mesh, rank, size, (int)attempt.config.tensor_model_parallel_size,
+                         (int)attempt.config.context_parallel_size, (int)attempt.config.pipeline_model_parallel_size));
+    attempt.status = step_open(&attempt.step, &attempt.config, device, &mesh, mode);
+    return attempt;
+}
+
+static void end_attempt(struct attempt *attempt) {
+    step_close(attempt->step);
+    config_free(&attempt->config);
+    EXPECT_INT((int64_t)pool.used, 0);
+}
+
+static struct device *open_device(size_t limit) {
+    struct device *device;
+    EXPECT_OK(device_open(&device, &(struct device_options){.name = "cpu", .threads = 1}));
+    pool.used = 0;
+    pool.limit = limit;
+    scarce_make(device, &pool);
+    return device;
+}
+
+static void close_device(struct device *device) {
+    device->ops = scarce.real;
+    device_close(device);
+}
+
+// What a rank needs if nothing is kept, or if results are.
+static size_t needs(const char *flags, int rank, int size, bool keeps) {
+    struct device *device = open_device(PLENTY);
+    struct attempt attempt = try_rank(device, flags, rank, size);
+    EXPECT_OK(attempt.status);
+    EXPECT(attempt.step->keeps_results || attempt.config.recompute_granularity);
+    size_t kept = attempt.step->memory.total;
+    end_attempt(&attempt);
+    scarce.claimed = 1;
+    attempt = try_rank(device, flags, rank, size);
+    EXPECT_OK(attempt.status);
+    EXPECT(!attempt.step->keeps_results);
+    size_t again = attempt.step->memory.total;
+    end_attempt(&attempt);
+    close_device(device);
+    return keeps ? kept : again;
+}
+
+#define MODEL SMALL "--num-layers 3 --micro-batch-size 2 --global-batch-size 4 "
+
+TEST(falls_back) {
+    size_t kept = needs(MODEL, 0, 1, true), again = needs(MODEL, 0, 1, false);
+    EXPECT(again < kept);
+    struct device *device = open_device(kept - 1);
+    scarce.claimed = PLENTY;
+    struct attempt attempt = try_rank(device, MODEL, 0, 1);
+    EXPECT_OK(attempt.status);
+    EXPECT(!attempt.step->keeps_results);
+    EXPECT_INT((int64_t)attempt.step->memory.total, (int64_t)again);
+    EXPECT_INT((int64_t)attempt.step->memory.total_kept, (int64_t)kept);
+    end_attempt(&attempt);
+    pool.limit = again;  // exactly enough
+    attempt = try_rank(device, MODEL, 0, 1);
+    EXPECT_OK(attempt.status);
+    end_attempt(&attempt);
+    pool.limit = kept;
+    attempt = try_rank(device, MODEL, 0, 1);
+    EXPECT_OK(attempt.status);
+    EXPECT(attempt.step->keeps_results);
+    end_attempt(&attempt);
+    close_device(device);
+}
+
+// After the fall the step trains, with the bits of one that never hoped for more.
+TEST(the_same_bits) {
+    double loss[2][3], norm[2][3];
+    uint64_t weights[2];
+    size_t limits[2] = {PLENTY, needs(MODEL "--bf16", 0, 1, true) - 1};
+    for (int k = 0; k < 2; k++) {
+        struct ranks ranks = {.place = {.rank = 0, .size = 1, .local_rank = 0, .local_size = 1}};
+        struct rank_step r;
+        ranks.device = open_device(limits[k]);
+        EXPECT_OK(world_open(&ranks.world, &(struct world_options){.backend = "self"}, ranks.device));
+        scarce.claimed = k == 0 ? 1 : PLENTY;
+        rank_step_open(&r, &ranks, MODEL "--bf16");
+        EXPECT(!r.step->keeps_results && r.step->memory.total_kept > r.step->memory.total);
+        pool.limit = PLENTY;  // what the CPU takes for itself in 16 bits
+        for (int i = 0; i < 3; i++) {
+            struct step_result result = rank_step_train(&r, 2);
+            loss[k][i] = result.loss;
+            norm[k][i] = result.grad_norm;
+        }
+        weights[k] = sum_weights(r.step);
+        rank_step_close(&r);
+        world_close(ranks.world);
+        close_device(ranks.device);
+    }
+    for (int i = 0; i < 3; i++)
+        EXPECT(loss[0][i] == loss[1][i] && norm[0][i] == norm[1][i]);
+    EXPECT(weights[0] == weights[1] && loss[0][0] != loss[0][2]);
+}
+
+static void expect_text(const char *text) {
+    if (!strstr(error_message(), text)) {
+        printf("    %s\n", error_message());
+        EXPECT(strstr(error_message(), text) != NULL);
+    }
+}
+
+TEST(says_what_is_missing) {
+    size_t again = needs(MODEL, 0, 1, false);
+    struct device *device = open_device(again - 1);
+    struct attempt attempt = try_rank(device, MODEL, 0, 1);
+    EXPECT_INT(attempt.status, -1);
+    EXPECT_INT(error_exit_code(), EXIT_CODE_OUT_OF_MEMORY);
+    expect_text("no room for the scratch, ");
+    expect_text("the step needs 0.00 GB (weights 0.00, gradients 0.00, optimizer 0.00, activations 0.00, ");
+    expect_text(" and 0.00 GB are free; it would fit with --");
+    expect_text("): cannot allocate ");
+    end_attempt(&attempt);
+    pool.limit = 1000;
+    attempt = try_rank(device, MODEL, 0, 1);
+    EXPECT_INT(attempt.status, -1);
+    expect_text("no room for the weights, gradients and optimizer, ");
+    expect_text("no flags would make it fit, not even --recompute-granularity full --recompute-method uniform "
+                "--recompute-num-layers 1 --micro-batch-size 1 (more than 0.00 GB); use a smaller model");
+    end_attempt(&attempt);
+    close_device(device);
+}
+
+// A run of `size` ranks that has `parts` in a thousand of what it needs, and something its message must say.
+static const struct {
+    const char *flags;
+    int size;
+    int parts;
+    const char *text;
+} runs[] = {
+    {SMALL "--num-layers 4 --micro-batch-size 8", 1, 900, "--micro-batch-size 4 --global-batch-size 8"},
+    {SMALL "--num-layers 4 --micro-batch-size 8 --global-batch-size 16", 1, 700, "--recompute-granularity full"},
+    {SMALL "--num-layers 4 --micro-batch-size 8 --global-batch-size 16", 1, 500, "--micro-batch-size"},
+    {SMALL "--num-layers 4 --micro-batch-size 8", 1, 250, "on 4 ranks that have as much memory each, with"},
+    {SMALL "--num-layers 4 --micro-batch-size 1", 1, 100, "--pipeline-model-parallel-size"},
+    {SMALL "--num-layers 2 --micro-batch-size 1", 4, 850, "--use-distributed-optimizer"},
+    {SMALL "--num-layers 2 --micro-batch-size 1", 4, 500, "--tensor-model-parallel-size 4"},
+    {SMALL "--num-layers 4 --micro-batch-size 8 --tensor-model-parallel-size 4", 4, 930, "--sequence-parallel"},
+    {SMALL "--num-layers 2 --micro-batch-size 2 --use-distributed-optimizer --recompute-granularity full", 2, 700,
+     "--tensor-model-parallel-size 2"},
+    {SMALL "--num-layers 4 --micro-batch-size 4 --context-parallel-size 2", 2, 800, "--use-distributed-optimizer"},
+    {SMALL "--num-layers 8 --micro-batch-size 4 --global-batch-size 16 --pipeline-model-parallel-size 2", 2, 800,
+     "--micro-batch-size 2"},
+    {SMALL "--num-layers 8 --micro-batch-size 4 --global-batch-size 16 --pipeline-model-parallel-size 2 "
+           "--pipeline-schedule zero-bubble",
+     2, 600, "--recompute-granularity full"},
+    {SMALL "--num-layers 8 --micro-batch-size 2 --global-batch-size 16 --pipeline-model-parallel-size 2 "
+           "--num-virtual-stages-per-pipeline-rank 2",
+     4, 700, "--"},
+    {SMALL "--num-layers 4 --micro-batch-size 8 --global-batch-size 16 --swiglu --normalization RMSNorm "
+           "--position-embedding-type rope "
+           "--disable-bias-linear --untie-embeddings-and-output-weights --bf16",
+     1, 930, "--recompute-granularity full"},
+    {SMALL "--num-layers 4 --micro-batch-size 8 --bf16 --fp8-format hybrid", 1, 800, "--micro-batch-size"},
+    {SMALL
+     "--model bert --num-layers 4 --micro-batch-size 8 --global-batch-size 16 --norm-placement post --activation gelu",
+     1, 930, "--recompute-granularity full"},
+    {SMALL "--model t5 --decoder-seq-length 16 --num-layers 2 --micro-batch-size 8", 1, 700, "--micro-batch-size"},
+    {SMALL "--model t5 --decoder-seq-length 16 --num-layers 2 --micro-batch-size 1", 1, 300, "on "},
+};
+
+// Opens every rank with the flags of one proposal, under the same limit.
+static void follow(struct device *device, const char *flags, int size) {
+    for (int rank = 0; rank < size; rank++) {
+        struct attempt attempt = try_rank(device, flags, rank, size);
+        if (attempt.status < 0)
+            printf("    %s: %s\n", flags, error_message());
+        EXPECT_OK(attempt.status);
+        end_attempt(&attempt);
+    }
+}
+
+// All proposals of a message: "with FLAGS (… GB)", on as many ranks as it says.
+static int follow_all(struct device *device, const char *flags, int size, const char *message) {
+    int count = 0, ranks = size;
+    const char *at = strstr(message, "it would fit ");
+    if (at && sscanf(at, "it would fit on %d ranks", &ranks) != 1)
+        ranks = size;
+    for (; at && (at = strstr(at, "with --")); count++) {
+        at += strlen("with ");
+        size_t length = strcspn(at, "(");
+        char *line = memory_printf("%s %.*s", flags, (int)length, at);
+        follow(device, line, ranks);
+        free(line);
+    }
+    return count;
+}
+
+TEST(remedies_are_true) {
+    for (size_t i = 0; i < sizeof runs / sizeof runs[0]; i++) {
+        const char *flags = runs[i].flags;
+        int size = runs[i].size;
+        struct device *device = open_device(needs(flags, 0, size, false) / 1000 * (size_t)runs[i].parts);
+        struct attempt attempt = try_rank(device, flags, 0, size);
+        EXPECT_INT(attempt.status, -1);
+        char *message = memory_string(error_message());
+        end_attempt(&attempt);
+        expect_text(runs[i].text);
+        EXPECT(follow_all(device, flags, size, message) > 0);
+        free(message);
+        close_device(device);
+    }
+}
+
+// Weights that are too large for a rank are divided; micro-batches that are too large for an evaluation are smaller.
+TEST(other_modes) {
+    static const struct {
+        enum step_mode mode;
+        const char *flags;
+        const char *text;
+    } modes[] = {
+        {STEP_EVALUATE, SMALL "--num-layers 2 --micro-batch-size 32", "it would fit with --micro-batch-size 16 ("},
+        {STEP_EVALUATE, SMALL "--num-layers 4 --micro-batch-size 1", "with --tensor-model-parallel-size 2 ("},
+        {STEP_GENERATE, SMALL "--num-layers 4 --micro-batch-size 1", "with --tensor-model-parallel-size 2 ("},
+        {STEP_GENERATE, SMALL "--num-layers 4 --micro-batch-size 1 --model t5 --decoder-seq-length 16",
+         "on 2 ranks that have as much memory each, with --tensor-model-parallel-size 2 ("},
+    };
+    for (size_t i = 0; i < sizeof modes / sizeof modes[0]; i++) {
+        mode = modes[i].mode;
+        struct device *device = open_device(PLENTY);
+        struct attempt attempt = try_rank(device, modes[i].flags, 0, 1);
+        EXPECT_OK(attempt.status);
+        pool.limit = attempt.step->memory.total / 4 * 3;
+        end_attempt(&attempt);
+        attempt = try_rank(device, modes[i].flags, 0, 1);
+        EXPECT_INT(attempt.status, -1);
+        char *message = memory_string(error_message());
+        end_attempt(&attempt);
+        expect_text(modes[i].text);
+        EXPECT_INT(follow_all(device, modes[i].flags, 1, message), 1);
+        free(message);
+        close_device(device);
+    }
+    mode = STEP_TRAIN;
+}
+
+TEST_MAIN(TEST_CASE(falls_back), TEST_CASE(the_same_bits), TEST_CASE(says_what_is_missing),
+          TEST_CASE(remedies_are_true), TEST_CASE(other_modes))
