@@ -62,22 +62,57 @@ static bool is_wanted(const struct gather *gather, int part) {
     return gather->tensor->shard->parts > 1 || part == place_of(gather, gather->writer).part;
 }
 
-// The elements that another rank sends, into host memory.
-static void receive(const struct gather *gather, int from, int64_t count, void *to) {
+// Slices travel in messages of this many bytes at most: a GPU that training fills has room for one of them, not for
+// the largest slice.
+enum { MESSAGE_BYTES = 16 << 20 };
+
+static int64_t message_elements(const struct gather *gather, int64_t count) {
+    int64_t most = MESSAGE_BYTES / (int64_t)dtype_bytes(gather->tensor->tensor.dtype);
+    return count < most ? count : most;
+}
+
+// Device memory for one message of a slice of `count` elements; to be freed.
+static struct tensor take_staging(const struct gather *gather, int64_t count) {
     enum dtype dtype = gather->tensor->tensor.dtype;
-    void *memory = device_alloc(gather->device, (size_t)count * dtype_bytes(dtype));
+    int64_t elements = message_elements(gather, count);
+    void *memory = device_alloc(gather->device, (size_t)elements * dtype_bytes(dtype));
     if (!memory)
-        die("%s; the slices of a checkpoint need room for the largest one", error_message());
-    struct tensor staging = tensor_1d(memory, dtype, count);
-    struct comm_request request = comm_receive_start(gather->ranks->stage, staging, from, "checkpoint");
-    comm_wait(&request);
-    device_copy_out(gather->device, to, staging);
-    device_free(gather->device, memory);
+        die_code(EXIT_CODE_OUT_OF_MEMORY, "no room to gather a checkpoint: %s", error_message());
+    return tensor_1d(memory, dtype, elements);
+}
+
+// The elements that another rank sends, into host memory.
+static void receive(const struct gather *gather, int from, int64_t count, unsigned char *to) {
+    struct tensor staging = take_staging(gather, count);
+    for (int64_t first = 0, n; first < count; first += n) {
+        n = message_elements(gather, count - first);
+        struct tensor part = tensor_rows(staging, 0, n);
+        struct comm_request request = comm_receive_start(gather->ranks->stage, part, from, "checkpoint");
+        comm_wait(&request);
+        device_copy_out(gather->device, to + (size_t)first * dtype_bytes(part.dtype), part);
+    }
+    device_free(gather->device, staging.data);
 }
 
 static void send(const struct gather *gather, int to, struct tensor x) {
-    struct comm_request request = comm_send_start(gather->ranks->stage, x, to, "checkpoint");
-    comm_wait(&request);
+    for (int64_t first = 0, n; first < tensor_count(x); first += n) {
+        n = message_elements(gather, tensor_count(x) - first);
+        struct comm_request request = comm_send_start(gather->ranks->stage, tensor_rows(x, first, n), to, "checkpoint");
+        comm_wait(&request);
+    }
+}
+
+// The same from host memory.
+static void send_from_host(const struct gather *gather, int to, const unsigned char *from, int64_t count) {
+    struct tensor staging = take_staging(gather, count);
+    for (int64_t first = 0, n; first < count; first += n) {
+        n = message_elements(gather, count - first);
+        struct tensor part = tensor_rows(staging, 0, n);
+        device_copy_in(gather->device, part, from + (size_t)first * dtype_bytes(part.dtype));
+        device_synchronize(gather->device);
+        send(gather, to, part);
+    }
+    device_free(gather->device, staging.data);
 }
 
 // The slice of pieces that all replicas hold, put together in host memory by a head.
@@ -150,16 +185,8 @@ static void send_slice(const struct gather *gather) {
         send(gather, gather->writer, tensor_flat(tensor->tensor));
         return;
     }
-    int64_t count = shard_local_count(tensor->shard);
     unsigned char *slice = own_slice(gather);
-    void *memory = device_alloc(gather->device, (size_t)count * dtype_bytes(tensor->tensor.dtype));
-    if (!memory)
-        die("%s; the slices of a checkpoint need room for the largest one", error_message());
-    struct tensor staging = tensor_1d(memory, tensor->tensor.dtype, count);
-    device_copy_in(gather->device, staging, slice);
-    device_synchronize(gather->device);
-    send(gather, gather->writer, staging);
-    device_free(gather->device, memory);
+    send_from_host(gather, gather->writer, slice, shard_local_count(tensor->shard));
     free(slice);
 }
 
@@ -173,7 +200,7 @@ void gather_send(const struct gather *gather) {
     if (own.replica == writer.replica)
         send_slice(gather);
     else if (tensor->pieces && tensor_count(tensor->tensor) > 0)
-        send(gather, rank_at(gather, own.part, writer.replica), tensor->tensor);
+        send(gather, rank_at(gather, own.part, writer.replica), tensor_flat(tensor->tensor));
 }
 
 // ---- loading ----

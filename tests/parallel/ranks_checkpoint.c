@@ -35,6 +35,8 @@ static float expected(int param, int64_t i, bool is_moment) {
     return (float)((is_moment ? 1000000 : 0) + 10000 * (param + 1)) + (float)(i % 9973);
 }
 
+static int64_t vocabulary = 97;
+
 static struct shard shard_of(int param, int parts, int part) {
     struct shard packed = shard_whole(2, 24, 5);
     packed.segment_count = 3;
@@ -42,7 +44,7 @@ static struct shard shard_of(int param, int parts, int part) {
     packed.segments[1] = packed.segments[2] = 4;
     switch (param) {
     case 0:
-        return shard_split(shard_whole(2, 97, 8), 0, parts, part);
+        return shard_split(shard_whole(2, vocabulary, 8), 0, parts, part);
     case 1:
         return shard_split(packed, 0, parts, part);
     case 2:
@@ -221,6 +223,23 @@ TEST(every_layout_writes_the_same_and_reads_any) {
 }
 
 // The last rank cannot write: nobody has a new checkpoint, and all have the old one.
+// Slices that do not travel in one message.
+TEST(long_slices) {
+    vocabulary = 1200007;
+    for (int parts = 1; parts <= 2; parts++)
+        for (int is_divided = 0; is_divided <= 1; is_divided++) {
+            struct lab lab;
+            open_lab(&lab, parts, is_divided, true);
+            EXPECT_OK(save_lab(&lab, 1, false));
+            check_files(state.iteration, 1);
+            check_load(state.iteration, parts, is_divided);
+            close_lab(&lab);
+            comm_barrier(all, "read");
+            state.iteration++;
+        }
+    vocabulary = 97;
+}
+
 TEST(one_rank_that_fails_is_everybodys_failure) {
     int rank = group_rank(all), size = group_size(all);
     for (int is_background = 0; is_background < 2; is_background++) {
@@ -328,6 +347,7 @@ TEST(damage_is_found_by_whoever_proves_the_file) {
 int main(void) {
     const struct test_case cases[] = {
         TEST_CASE(every_layout_writes_the_same_and_reads_any),
+        TEST_CASE(long_slices),
         TEST_CASE(one_rank_that_fails_is_everybodys_failure),
         TEST_CASE(damage_is_found_by_whoever_proves_the_file),
     };
