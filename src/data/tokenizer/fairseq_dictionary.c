@@ -38,7 +38,11 @@ bool fairseq_next_word(const char *text, size_t length, size_t *at, size_t *word
 
 int32_t fairseq_dictionary_append(struct fairseq_dictionary *dictionary, const char *symbol, size_t length) {
     int32_t id = (int32_t)dictionary->size++;
-    dictionary->strings = memory_realloc(dictionary->strings, (size_t)dictionary->size * sizeof *dictionary->strings);
+    // Room for the next power of two: one entry more at a time would copy the list as often as it has entries.
+    if ((id & (id - 1)) == 0) {
+        size_t room = id == 0 ? 1 : 2 * (size_t)id;
+        dictionary->strings = memory_realloc(dictionary->strings, room * sizeof *dictionary->strings);
+    }
     dictionary->strings[id] = (struct byte_string){dictionary->text.length, length, id};
     buffer_append(&dictionary->text, symbol, length);
     byte_table_set(&dictionary->symbols, symbol, length, id);
