@@ -14,10 +14,12 @@ if [ -n "$(command -v mpirun)" ] && "$BEVATRON" version | grep -q "MPI *yes"; th
 mkdir "$work/bin"
 cat >"$work/bin/bevatron" <<'PROGRAM'
 #!/usr/bin/env bash
+warmup=
+[[ " $* " == *" --lr-warmup-iters "* ]] && warmup="--lr-warmup-iters 1"
 case "$1 ${2:-}" in
 train* | "launch local") set -- "$@" --num-layers 2 --hidden-size 32 --ffn-hidden-size 64 --num-attention-heads 8 --kv-channels 4 --seq-length 32 \
-    --max-position-embeddings 128 --micro-batch-size 2 --global-batch-size 8 --train-iters 3 --lr 1e-3 --lr-warmup-iters 1 --eval-iters 1 \
-    --save-interval 2 --device cpu --threads 1 ;;
+    --max-position-embeddings 128 --micro-batch-size 2 --global-batch-size 8 --train-iters 3 --lr 1e-3 --eval-iters 1 \
+    --save-interval 2 --device cpu --threads 1 $warmup ;;
 generate*) set -- "$@" --max-new-tokens 8 --device cpu ;;
 evaluate*) set -- "$@" --device cpu ;;
 bench*) set -- "$@" --max-bytes 65536 ;;
@@ -92,6 +94,12 @@ prepare_foreign() {
     done
     mv gpt.theirs gpt2
     mv llama.theirs Llama-2-7b
+}
+
+prepare_migrating() {
+    for _ in 1 2 3 4 5; do make_jsonl; done >books.jsonl
+    "$real" tokenizer train --input books.jsonl --vocab-size 400 --output-prefix gpt2
+    "$real" preprocess --input books.jsonl --output-prefix my-gpt2 --append-eod --vocab-file gpt2-vocab.json --merge-file gpt2-merges.txt
 }
 
 prepare_layouts() {
@@ -181,7 +189,7 @@ cat >"$work/others" <<'OTHERS'
 CMake: --build --install --prefix --strip --test-dir
 Slurm: --auto-resume --kill-on-bad-exit
 fairseq: --keep-empty --only-source --required-batch-size-multiple --srcdict --task
-torch: --local_rank
+torch: --local_rank --nproc_per_node
 zstd: --long
 NLTK, taken and not used: --lang
 OTHERS
