@@ -9,7 +9,7 @@
 #   GPU_BUILD=build/gpu  GPU_ARCHS=90   where and what for to build
 #   GPU_PEERS=0                         leaves PyTorch and the floor out
 #   GPU_FLOOR=0                         leaves the floor out
-#   GPU_FP8=0                           leaves products in 8 bits out, which need a GPU of capability 8.9
+#   GPU_FP8=0 or NAMES                  leaves products in 8 bits out, which need a GPU of capability 8.9, or has them for some
 #   GPU_TESTS=0                         leaves the checks out
 #   GPU_PARTS=0                         leaves the time by part of a step out
 #   GPU_AGAIN=1                         times ours again after PyTorch; the mean of both counts
@@ -219,9 +219,9 @@ echo "built in $SECONDS s"
 awk -f bench/gpu_table.awk /dev/null
 # What matters most first, since time may end.
 for name in "${names[@]}"; do with_shape in_bf16 "$name"; done
-if [ "${GPU_FP8:-1}" = 1 ]; then
-    for name in "${names[@]}"; do with_shape in_8_bits "$name"; done
-fi
+for name in "${names[@]}"; do
+    case " ${GPU_FP8:-1} " in " 1 " | *" $name "*) with_shape in_8_bits "$name" ;; esac
+done
 if [ -n "${LLMC:-}" ]; then
     for name in "${names[@]}"; do with_shape llmc "$name"; done
 fi
