@@ -33,7 +33,7 @@ build() {
 
 # run NAME LAYERS HIDDEN HEADS SEQUENCE BATCH GELU: one line of JSON, or failure.
 run() {
-    local log=$work/llmc-$1-$6-$7.txt
+    local log=$logs/llmc-$1-$6-$7.txt
     timeout -k 5 "${LLMC_SECONDS:-90}" stdbuf -oL "$program" -i "$work/tokens.bin" -j "$work/tokens.bin" -v 1000000 -m 1 \
         -s 0 -x "$steps" -l 0.0001 -c 0.1 -e "$work/weights.bin" -b "$6" -t "$5" -r 0 -ge "$7" >"$log" 2>&1
     code=$?
@@ -56,8 +56,11 @@ time_model() {
     local name=$1 layers=$2 hidden=$3 heads=$4 length=$5 batch gelu done=0
     shift 5
     [ -x "$program" ] || { echo "llmc.sh: $program is not built; run bench/llmc.sh build $folder" >&2; return 1; }
-    work=${LLMC_LOGS:-$(mktemp -d)} steps=${LLMC_STEPS:-20}
-    mkdir -p "$work"
+    work=$(mktemp -d) steps=${LLMC_STEPS:-20}
+    trap 'rm -rf "$work"' EXIT
+    trap 'exit 143' INT TERM
+    logs=${LLMC_LOGS:-$work}
+    mkdir -p "$logs"
     python3 "$here/llmc_files.py" weights "$work/weights.bin" "$layers" "$hidden" "$heads" "$length" 50304 &&
         python3 "$here/llmc_files.py" tokens "$work/tokens.bin" 8000000 50257 || return 1
     for batch in "$@"; do
@@ -67,8 +70,6 @@ time_model() {
         done
         [ "$done" = 0 ] || break
     done
-    rm -f "$work/weights.bin" "$work/tokens.bin"
-    [ -n "${LLMC_LOGS:-}" ] || rm -r "$work"
     [ "$done" -gt 0 ]
 }
 
