@@ -5,7 +5,7 @@
 # The largest batch that fits counts, so give the larger ones first. One line of JSON for each way of fusing GELU into the
 # products; speed is the mean over all but the first steps. From the environment:
 #   CUDNN_FRONTEND=FOLDER/../cudnn-frontend/include   headers that llm.c needs    GPU_ARCHS=90   what for to compile
-#   LLMC_STEPS=20  LLMC_GELU="0 1"  LLMC_SECONDS=90   steps, ways of fusing, how long one run may take
+#   LLMC_STEPS=20  LLMC_GELU="1 0 2"  LLMC_SECONDS=90   steps, ways of fusing, how long one run may take
 #   LLMC_LOGS=FOLDER                                  keeps what it prints
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
@@ -64,7 +64,7 @@ time_model() {
     python3 "$here/llmc_files.py" weights "$work/weights.bin" "$layers" "$hidden" "$heads" "$length" 50304 &&
         python3 "$here/llmc_files.py" tokens "$work/tokens.bin" 8000000 50257 || return 1
     for batch in "$@"; do
-        for gelu in ${LLMC_GELU:-0 1}; do
+        for gelu in ${LLMC_GELU:-1 0 2}; do
             run "$name" "$layers" "$hidden" "$heads" "$length" "$batch" "$gelu" || break
             done=$((done + 1))
         done

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Files for timing llm.c: random weights of a GPT-2 in its format, since drawing 1.5 billion itself takes it half a minute, and
-uniformly random tokens. Weights repeat a few million numbers; only their sizes and that they are no zeros matters for time.
+random tokens. Weights repeat a few million numbers; only their sizes and that they are no zeros matters for time. Tokens are as
+frequent as words are, the nth by 1/n: llm.c sorts each batch's on the host, which takes longer for uniformly random ones.
 
 usage: llmc_files.py weights FILE LAYERS HIDDEN HEADS SEQUENCE VOCABULARY      (bf16; the vocabulary is a multiple of 128)
        llmc_files.py tokens FILE COUNT VOCABULARY
@@ -48,7 +49,9 @@ def write_weights(path, layers, hidden, heads, length, vocabulary):
 
 
 def write_tokens(path, count, vocabulary):
-    piece = array.array("H", [random.randrange(vocabulary) for _ in range(min(count, 1 << 21))]).tobytes()
+    words = random.sample(range(vocabulary), vocabulary)
+    weights = [1 / (n + 1) for n in range(vocabulary)]
+    piece = array.array("H", random.choices(words, weights, k=min(count, 1 << 21))).tobytes()
     with open(path, "wb") as out:
         out.write(header(TOKENS_MAGIC, FIRST, count))
         fill(out, piece, count)
