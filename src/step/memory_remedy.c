@@ -78,7 +78,8 @@ static int spell(const struct search *search, const struct proposal *proposal, s
     set_number(settings, &count, "--micro-batch-size", proposal->micro_batch);
     set_number(settings, &count, "--tensor-model-parallel-size", proposal->tensor);
     set_number(settings, &count, "--pipeline-model-parallel-size", proposal->pipeline);
-    bool moves_batch = proposal->micro_batch > 0 || proposal->tensor > 0 || proposal->pipeline > 0;
+    bool moves_batch =
+        proposal->micro_batch > 0 || proposal->tensor > 0 || proposal->pipeline > 0 || proposal->times > 1;
     if (search->is_training && moves_batch && !flag_is_given(&search->config->given, "--global-batch-size"))
         set_number(settings, &count, "--global-batch-size", search->config->global_batch_size);
     CHECK(count <= MOST_SETTINGS);
@@ -246,33 +247,40 @@ static struct proposal thin_out(const struct search *search, struct proposal pro
     return proposal;
 }
 
-// The fewest ranks on which it fits, in doublings; of those, as many as possible share layers.
+// As many times the ranks, of which each copy of the model gets as many times more: `sharing` times as many share
+// layers, and the rest follow each other.
+static struct proposal on_ranks(const struct search *search, int times, int sharing) {
+    const struct config *config = search->config;
+    return all_savings(
+        search,
+        (struct proposal){.times = times,
+                          .tensor = sharing > 1 ? config->tensor_model_parallel_size * sharing : 0,
+                          .pipeline = sharing < times ? config->pipeline_model_parallel_size * (times / sharing) : 0});
+}
+
+// More copies of the model, which divide the optimizer among themselves.
+static struct proposal in_copies(const struct search *search, int times) {
+    struct proposal proposal = all_savings(search, (struct proposal){.times = times});
+    proposal.divides_optimizer = !search->config->use_distributed_optimizer;
+    return proposal;
+}
+
+// The fewest ranks on which it fits; of those, as many as possible share layers.
 static bool find_ranks(const struct search *search, struct proposal *found) {
-    int64_t tensor = search->config->tensor_model_parallel_size,
-            pipeline = search->config->pipeline_model_parallel_size;
-    for (int times = 2; times <= MOST_TIMES; times *= 2)
-        for (int sharing = times; sharing > 0; sharing /= 2) {
-            if (sharing > 1 && tensor * sharing > MOST_TENSOR)
+    int64_t tensor = search->config->tensor_model_parallel_size;
+    for (int times = 2; times <= MOST_TIMES; times++) {
+        for (int sharing = MOST_TENSOR; sharing > 0; sharing /= 2) {
+            if (times % sharing != 0 || (sharing > 1 && tensor * sharing > MOST_TENSOR))
                 continue;
-            *found =
-                all_savings(search, (struct proposal){.times = times,
-                                                      .tensor = sharing > 1 ? tensor * sharing : 0,
-                                                      .pipeline = sharing < times ? pipeline * (times / sharing) : 0});
+            *found = on_ranks(search, times, sharing);
             if (fits(search, found))
                 return true;
         }
-    return false;
-}
-
-static void append_no_way(const struct search *search, const struct proposal *least) {
-    struct setting settings[MOST_SETTINGS];
-    buffer_append_string(search->out, "no flags would make it fit");
-    if (spell(search, least, settings) > 0 && least->bytes != SIZE_MAX) {
-        buffer_append_string(search->out, ", not even ");
-        append_flags(search, least);
-        buffer_printf(search->out, " (more than %.2f GB)", (double)search->limit / 1e9);
+        *found = in_copies(search, times);
+        if (search->is_training && fits(search, found))
+            return true;
     }
-    buffer_append_string(search->out, "; use a smaller model or a device with more memory");
+    return false;
 }
 
 // A twentieth of what is free is left to libraries, which take some memory later. If what is free would be enough and
@@ -298,5 +306,9 @@ void memory_remedies(const struct step *step, size_t room, struct buffer *out) {
     }
     log_hush(false);
     if (search.named == 0)
-        append_no_way(&search, &least);
+        buffer_printf(
+            out,
+            "with all flags that save memory it would not fit on up to %d ranks either; use a smaller model or "
+            "a device with more memory",
+            step->mesh.size * MOST_TIMES);
 }
