@@ -220,6 +220,46 @@ TEST(bad_models) {
     EXPECT_ERROR(tokenizer_open(&tokenizer, &options), "tests/golden/tokenizer.json");
 }
 
+// A few lines that make a text of any length out of one letter: steps that multiply each other, on the way in and on
+// the way out, and a template of thousands of tokens.
+TEST(small_files_make_no_huge_texts) {
+    struct buffer steps = {0}, json = {0}, out = {0};
+    struct hf_state state;
+    struct token_list ids = {0};
+    for (int i = 0; i < 40; i++)
+        buffer_printf(&steps, "%s{\"type\": \"Replace\", \"pattern\": {\"String\": \"a\"}, \"content\": \"aaaa\"}",
+                      i ? ", " : "");
+    buffer_printf(&json,
+                  "{" MODEL ", \"normalizer\": {\"type\": \"Sequence\", \"normalizers\": [%s]}, "
+                  "\"decoder\": {\"type\": \"Sequence\", \"decoders\": [%s]}}",
+                  steps.data, steps.data);
+    struct hf *hf;
+    EXPECT_OK(hf_parse(&hf, json.data, json.length, "t.json"));
+    hf_state_init(&state);
+    EXPECT_ERROR(hf_encode(hf, &state, "a", 1, &ids), "t.json: normalizer: makes a text more than 64 times as long");
+    EXPECT(state.normal.length < (4 << 20) && state.swap.length < (4 << 20));
+    EXPECT_ERROR(hf_decode(hf, (const int32_t[]){0}, 1, &out), "t.json: decoder: makes a text more than 64 times");
+    EXPECT_INT(out.length, 0);
+    EXPECT_OK(hf_encode(hf, &state, "b", 1, &ids));
+    EXPECT_OK(hf_decode(hf, (const int32_t[]){1}, 1, &out));
+    hf_state_free(&state);
+    hf_free(hf);
+    buffer_clear(&steps);
+    for (int i = 0; i < 1002; i++)
+        buffer_append_string(&steps, "{\"SpecialToken\": {\"id\": \"a\"}}, ");
+    buffer_clear(&json);
+    buffer_printf(&json,
+                  MODEL
+                  ", \"post_processor\": {\"type\": \"TemplateProcessing\", \"special_tokens\": {\"a\": {\"ids\": "
+                  "[0]}}, \"single\": [%s{\"Sequence\": {\"id\": \"A\"}}]}",
+                  steps.data);
+    expect_bad(json.data, "thousands of tokens around a text");
+    token_list_free(&ids);
+    buffer_free(&steps);
+    buffer_free(&json);
+    buffer_free(&out);
+}
+
 // A file cut anywhere is an error, never a crash.
 TEST(truncated_files) {
     struct buffer json = {0};
@@ -247,4 +287,5 @@ TEST(llama2_known_ids) {
 
 TEST_MAIN(TEST_CASE(golden_ids), TEST_CASE(golden_texts), TEST_CASE(shortcuts_change_nothing),
           TEST_CASE(end_of_document), TEST_CASE(other_files_as_today), TEST_CASE(what_is_not_supported_is_named),
-          TEST_CASE(bad_models), TEST_CASE(truncated_files), TEST_CASE(llama2_known_ids))
+          TEST_CASE(bad_models), TEST_CASE(small_files_make_no_huge_texts), TEST_CASE(truncated_files),
+          TEST_CASE(llama2_known_ids))

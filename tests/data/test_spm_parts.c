@@ -1,5 +1,6 @@
 // What SentencePiece models are made of: the trie against a search through the list, the unigram model against every
 // way to cut a text, BPE with a heap against BPE without, and models that are cut short, bent or senseless.
+#include "data/tokenizer/charsmap.h"
 #include "data/tokenizer/spm_model.h"
 #include "data/tokenizer/trie.h"
 #include "data/tokenizer/unigram.h"
@@ -277,6 +278,32 @@ TEST(senseless_models_are_refused) {
     buffer_free(&model);
 }
 
+// Rules of a hostile file: one that would put kilobytes in place of a letter, and an index that leads in a circle, in
+// which every place of a text would be walked from to its end.
+TEST(bent_rules_do_no_harm) {
+    enum { UNITS = 256, LONG = 300, TEXT = 2000 };
+    struct charsmap map;
+    uint32_t trie_bytes = UNITS * 4;
+    struct buffer blob = {0};
+    buffer_append(&blob, &trie_bytes, sizeof trie_bytes);
+    // Unit 'a' is its own child by the byte 'a': 'a' ^ distance ^ 'a' is 'a' for the distance 'a'.
+    for (uint32_t i = 0; i < UNITS; i++) {
+        uint32_t unit = i == 'a' ? (uint32_t)'a' << 10 | 'a' : 0;
+        buffer_append(&blob, &unit, sizeof unit);
+    }
+    size_t without = blob.length;
+    for (int i = 0; i < LONG; i++)
+        buffer_append_byte(&blob, 'x');
+    buffer_append_byte(&blob, '\0');
+    EXPECT_ERROR(charsmap_read(&map, blob.data, blob.length, "m"), "puts 300 bytes in place of a few");
+    EXPECT_OK(charsmap_read(&map, blob.data, without + 1, "m"));
+    char text[TEXT];
+    memset(text, 'a', sizeof text);
+    EXPECT_INT(charsmap_longest(&map, text, sizeof text).length, 0);
+    charsmap_free(&map);
+    buffer_free(&blob);
+}
+
 TEST_MAIN(TEST_CASE(trie_finds_what_a_list_finds), TEST_CASE(unigram_takes_the_best_way),
           TEST_CASE(long_and_short_merges_agree), TEST_CASE(models_cut_short_are_refused),
-          TEST_CASE(bent_models_do_no_harm), TEST_CASE(senseless_models_are_refused))
+          TEST_CASE(bent_models_do_no_harm), TEST_CASE(senseless_models_are_refused), TEST_CASE(bent_rules_do_no_harm))

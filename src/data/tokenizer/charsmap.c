@@ -7,8 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-// SentencePiece looks at no more rules than these for one place.
-enum { MAX_MATCHES = 32 };
+// SentencePiece looks at no more rules than these for one place. What a rule replaces is a few characters, and so is
+// what it puts there; a file that says more would make a short text long, or walk through it again from every place.
+enum { MAX_MATCHES = 32, LONGEST_KEY_BYTES = 256, LONGEST_REPLACEMENT_BYTES = 256 };
 
 static uint32_t distance(uint32_t unit) {
     return (unit >> 10) << ((unit & (1u << 9)) >> 6);
@@ -33,6 +34,16 @@ int charsmap_read(struct charsmap *map, const void *blob, size_t length, const c
     map->replacement_bytes = length - sizeof trie_bytes - trie_bytes;
     map->replacements = memory_alloc(map->replacement_bytes + 1);
     memcpy(map->replacements, bytes + sizeof trie_bytes + trie_bytes, map->replacement_bytes);
+    for (size_t at = 0, run; at < map->replacement_bytes; at += run + 1) {
+        run = strlen(map->replacements + at);
+        if (run <= LONGEST_REPLACEMENT_BYTES)
+            continue;
+        charsmap_free(map);
+        return error_set(
+            "%s: one of its normalisation rules puts %zu bytes in place of a few, and %d are allowed; fetch "
+            "the file again",
+            name, run, LONGEST_REPLACEMENT_BYTES);
+    }
     return 0;
 }
 
@@ -55,6 +66,7 @@ static struct charsmap_match search(const struct charsmap *map, const char *text
     struct charsmap_match match = {0, "", 0};
     uint32_t at = 0, value = 0;
     int found = 0;
+    length = length < LONGEST_KEY_BYTES ? length : LONGEST_KEY_BYTES;
     for (size_t i = 0; i < length && found < most && map->unit_count > 0; i++) {
         if (!step(map, &at, (unsigned char)text[i]))
             break;

@@ -214,6 +214,7 @@ struct hf_splits {
 struct hf_state {
     struct hf_splits parts, words, other;
     struct buffer normal, swap, piece;
+    size_t most_bytes;  // that normalizers may make of the text at hand
     struct character_list characters, more;
     struct pattern_scratch pattern;
     struct merge_scratch merge;
@@ -224,6 +225,10 @@ struct hf_state {
 };
 
 void hf_splits_add(struct hf_splits *splits, struct hf_split split);
+// The most that the steps of a file may make of so many bytes: none that is in use comes near it.
+static inline size_t hf_most_bytes(size_t length) {
+    return 64 * length + (1 << 20);
+}
 // Normalizes text[0…length) into state->normal.
 int hf_normalize(const struct hf *hf, struct hf_state *state, const char *text, size_t length);
 // Cuts state->normal, which `is_first` says begins the text, into state->words (cleared before).

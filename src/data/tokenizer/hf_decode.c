@@ -168,6 +168,7 @@ static void decode_strip(const struct hf_decoder_step *step, const struct string
 static int decode_replace(const struct hf *hf, const struct hf_decoder_step *step, const struct strings *in,
                           struct strings *out) {
     struct pattern_scratch scratch = {0};
+    size_t most = hf_most_bytes(in->text.length);
     int found = 0;
     for (size_t i = 0; i < in->count && found == 0; i++) {
         struct hf_string token = string_at(in, i);
@@ -178,6 +179,10 @@ static int decode_replace(const struct hf *hf, const struct hf_decoder_step *ste
             buffer_append(&out->text, token.text + done, search.match.begin - done);
             buffer_append(&out->text, step->text.text, step->text.length);
             done = search.match.end;
+            if (out->text.length > most) {
+                pattern_scratch_free(&scratch);
+                return hf_error(hf, "decoder", "makes a text more than 64 times as long, which is not supported");
+            }
         }
         buffer_append(&out->text, token.text + done, token.length - done);
         strings_end(out);
@@ -242,9 +247,12 @@ int hf_decode(const struct hf *hf, const int32_t *ids, int64_t count, struct buf
         strings_end(&strings);
     }
     int status = 0;
+    size_t most = hf_most_bytes(strings.text.length);
     for (size_t i = 0; status == 0 && i < hf->decoder_count; i++) {
         struct strings next = {0};
         status = apply(hf, &hf->decoders[i], &strings, &next);
+        if (status == 0 && next.text.length > most)
+            status = hf_error(hf, "decoder", "makes a text more than 64 times as long, which is not supported");
         strings_free(&strings);
         strings = next;
     }

@@ -264,6 +264,9 @@ static int pair_id(const struct hf *hf, const struct json *value, const char *ke
     return 0;
 }
 
+// Real templates put one or two there.
+enum { MOST_AROUND = 1000 };
+
 static int template_token(struct hf *hf, const struct json *value, const struct json *token, struct token_list *out) {
     const struct json *name = json_member(token, "id");
     const struct json *ids = NULL;
@@ -271,6 +274,8 @@ static int template_token(struct hf *hf, const struct json *value, const struct 
         ids = json_member(json_member(json_member(value, "special_tokens"), name->string), "ids");
     if (!ids || ids->type != JSON_ARRAY)
         return hf_error(hf, "post_processor", "a special token of its template has no ids");
+    if (ids->count > MOST_AROUND || out->count > MOST_AROUND)
+        return hf_error(hf, "post_processor", "puts thousands of tokens around a text, which is not supported");
     for (size_t i = 0; i < ids->count; i++) {
         if (ids->items[i].type != JSON_NUMBER || !(ids->items[i].number >= 0 && ids->items[i].number < INT32_MAX))
             return hf_error(hf, "post_processor", "an id is no integer from 0");

@@ -246,6 +246,10 @@ static void apply_charsmap(const struct hf *hf, const struct charsmap *map, cons
 
 // ---- all of them ----
 
+static int too_long(const struct hf *hf) {
+    return hf_error(hf, "normalizer", "makes a text more than 64 times as long, which is not supported");
+}
+
 static int apply_replace(const struct hf *hf, const struct hf_normalizer_step *step, struct hf_state *state,
                          const struct buffer *in, struct buffer *out) {
     struct hf_search search = {0};
@@ -255,6 +259,8 @@ static int apply_replace(const struct hf *hf, const struct hf_normalizer_step *s
         buffer_append(out, in->data + done, search.match.begin - done);
         buffer_append(out, step->content.text, step->content.length);
         done = search.match.end;
+        if (out->length > state->most_bytes)
+            return too_long(hf);
     }
     if (done < in->length)
         buffer_append(out, in->data + done, in->length - done);
@@ -295,9 +301,12 @@ static int apply(const struct hf *hf, const struct hf_normalizer_step *step, str
 int hf_normalize(const struct hf *hf, struct hf_state *state, const char *text, size_t length) {
     buffer_clear(&state->normal);
     buffer_append(&state->normal, text, length);
+    state->most_bytes = hf_most_bytes(length);
     for (size_t i = 0; i < hf->normalizer_count; i++) {
         buffer_clear(&state->swap);
         TRY(apply(hf, &hf->normalizers[i], state, &state->normal, &state->swap));
+        if (state->swap.length > state->most_bytes)
+            return too_long(hf);
         struct buffer done = state->normal;
         state->normal = state->swap;
         state->swap = done;
