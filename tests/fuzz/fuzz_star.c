@@ -1,6 +1,7 @@
 // layer: comm
 // What strangers say to a job that meets over TCP: hostile bytes to rank 0, which expects one rank more, and hostile
-// bytes as its answer to a rank that joins. Whoever is let in has said the token, the number of ranks and rank 1. The
+// bytes as its answer to a rank that joins. Whoever is let in has said the token, the number of ranks and rank 1. And
+// what ranks say to each other once they have met: any numbers, in pieces of any size, come out as they were sent. The
 // first byte says who is spoken to.
 #include "fuzz.h"
 
@@ -64,10 +65,54 @@ static void speak_to_hub(const struct stranger *stranger, const struct sockaddr_
     close(visitor);
 }
 
+// The numbers of the other rank arrive piece by piece, as long as the first of the bytes left says; the largest of both
+// are the result on either side. A frame begins with what is asked for: the largest, rank 0, how many, and a zero.
+static void exchange_numbers(const uint8_t *data, size_t size, int rank) {
+    enum { MOST_NUMBERS = 64 };
+    int64_t theirs[MOST_NUMBERS], values[MOST_NUMBERS] = {0}, expected[MOST_NUMBERS];
+    int pair[2], count = (int)(size / 9 < MOST_NUMBERS ? size / 9 : MOST_NUMBERS);
+    if (count == 0)
+        return;
+    const uint8_t *pieces = data + 8 * (size_t)count;
+    memcpy(theirs, data, 8 * (size_t)count);
+    for (int i = 0; i < count; i++) {
+        values[i] = (int64_t)((uint64_t)theirs[i] * 3);
+        expected[i] = rank == 0 && values[i] > theirs[i] ? values[i] : theirs[i];
+    }
+    uint32_t head[4] = {STAR_MAX, 0, (uint32_t)count, 0};
+    unsigned char frame[sizeof head + sizeof theirs], answer[sizeof frame];
+    size_t bytes = sizeof head + 8 * (size_t)count, sent = 0, got = 0;
+    memcpy(frame, head, sizeof head);
+    memcpy(frame + sizeof head, theirs, 8 * (size_t)count);
+    CHECK(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, pair) == 0);
+    struct star_link links[2] = {{.socket = rank == 0 ? -1 : pair[0]}, {.socket = rank == 0 ? pair[0] : -1}};
+    struct star star = {.name = (char *)"fuzz", .rank = rank, .size = 2, .links = links};
+    struct star_exchange *x = star_start(&star, STAR_MAX, 0, values, count);
+    bool is_done = false;
+    for (size_t turn = 0; !is_done; turn++) {
+        size_t piece = 1 + pieces[turn % (size_t)count];
+        piece = piece < bytes - sent ? piece : bytes - sent;
+        if (piece > 0)
+            CHECK(send(pair[1], frame + sent, piece, MSG_NOSIGNAL) == (ssize_t)piece);
+        sent += piece;
+        is_done = star_test(x);
+        ssize_t more = recv(pair[1], answer + got, sizeof answer - got, 0);
+        got += more > 0 ? (size_t)more : 0;
+        CHECK(sent == bytes || !is_done);
+    }
+    CHECK(got == bytes && memcmp(values, expected, 8 * (size_t)count) == 0);
+    close(pair[0]);
+    close(pair[1]);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     if (size == 0)
         return 0;
     log_set_level(LOG_ERROR);
+    if (data[0] & 2) {
+        exchange_numbers(data + 1, size - 1, data[0] & 1);
+        return 0;
+    }
     struct sockaddr_storage address = {0};
     ((struct sockaddr_in *)&address)->sin_family = AF_INET;
     ((struct sockaddr_in *)&address)->sin_addr.s_addr = htonl(INADDR_LOOPBACK);
