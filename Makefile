@@ -26,7 +26,7 @@ FUZZ_SECONDS ?= 60
 SETUP ?= yes
 CMAKE_FLAGS ?=
 
-THREADED = ^(base/pool|comm/|data/(compress|import|lines|loader|preprocess|wiki_bzip2)|checkpoint/space|ops/threads|train/)
+THREADED = ^(base/pool|comm/|data/(compress|import|lines|loader|preprocess|wiki_bzip2)|checkpoint/(space|background)|ops/threads|train/)
 CTEST = ctest --output-on-failure --parallel $(JOBS)
 
 # $(call build,FOLDER,FLAGS,TARGETS): configures the folder where that was not done or flags are given, then builds the
