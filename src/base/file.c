@@ -2,6 +2,7 @@
 #include "base/file.h"
 
 #include "base/error.h"
+#include "base/looks.h"
 #include "base/memory.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -18,7 +19,7 @@
 static int open_for_reading(const char *path, struct stat *status) {
     int descriptor = open(path, O_RDONLY | O_CLOEXEC);
     if (descriptor < 0)
-        return error_set("cannot open %s: %s; check the path", path, strerror(errno));
+        return error_set("cannot open %s: %s; %s", path, strerror(errno), looks_remedy(errno));
     if (fstat(descriptor, status) < 0) {
         error_set("cannot inspect %s: %s", path, strerror(errno));
         close(descriptor);
@@ -122,7 +123,7 @@ bool file_is_folder(const char *path) {
 int file_size(const char *path, uint64_t *size) {
     struct stat status;
     if (stat(path, &status) < 0)
-        return error_set("cannot find %s: %s; check the path", path, strerror(errno));
+        return error_set("cannot find %s: %s; %s", path, strerror(errno), looks_remedy(errno));
     *size = (uint64_t)status.st_size;
     return 0;
 }

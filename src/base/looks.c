@@ -1,6 +1,7 @@
-// Known beginnings. See looks.h.
+// Known beginnings and known errors. See looks.h.
 #include "base/looks.h"
 
+#include <errno.h>
 #include <string.h>
 #include <strings.h>
 
@@ -28,4 +29,12 @@ const char *looks_like(const void *bytes, size_t size) {
             return rows[i].look;
     }
     return "";
+}
+
+const char *looks_remedy(int error) {
+    if (error == EACCES || error == EPERM)
+        return "its owner must let you read it, and look into the folders above it (chmod)";
+    if (error == EMFILE || error == ENFILE)
+        return "raise the limit of open files (ulimit -n)";
+    return "check the path";
 }

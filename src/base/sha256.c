@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/interrupt.h"
+#include "base/looks.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -189,7 +190,7 @@ int sha256_file_marked(const char *path, char text[65], struct sha256_marks *mar
     unsigned char digest[32];
     int descriptor = open(path, O_RDONLY | O_CLOEXEC);
     if (descriptor < 0)
-        return error_set("cannot open %s: %s; check the path", path, strerror(errno));
+        return error_set("cannot open %s: %s; %s", path, strerror(errno), looks_remedy(errno));
     unsigned char *chunk = malloc(FILE_CHUNK_BYTES);
     int result = chunk ? 0 : error_set_code(EXIT_CODE_OUT_OF_MEMORY, "no memory to read %s", path);
     sha256_init(&hash);

@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "base/looks.h"
 #include "base/memory.h"
 #include "checkpoint/checkpoint.h"
 #include <dirent.h>
@@ -71,7 +72,7 @@ int folder_list_read(struct folder_list *list, const char *folder) {
     *list = (struct folder_list){0};
     DIR *stream = opendir(folder);
     if (!stream)
-        return error_set("cannot list the folder %s: %s; check the path", folder, strerror(errno));
+        return error_set("cannot list the folder %s: %s; %s", folder, strerror(errno), looks_remedy(errno));
     size_t capacity = 0;
     const struct dirent *entry;
     while ((entry = readdir(stream))) {
@@ -169,7 +170,7 @@ void folder_restore(const char *folder) {
 int folder_remove_leftovers(const char *folder) {
     DIR *stream = opendir(folder);
     if (!stream)
-        return error_set("cannot list the folder %s: %s; check the path", folder, strerror(errno));
+        return error_set("cannot list the folder %s: %s; %s", folder, strerror(errno), looks_remedy(errno));
     int result = 0;
     const struct dirent *entry;
     while (result == 0 && (entry = readdir(stream))) {

@@ -6,13 +6,16 @@
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/json.h"
+#include "base/looks.h"
 #include "base/memory.h"
 #include "checkpoint/folder.h"
 #include "checkpoint/proof.h"
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static const char file_name[] = "manifest.json";
 static const char format_name[] = "bevatron-checkpoint";
@@ -206,7 +209,9 @@ int manifest_read(struct manifest *manifest, const char *folder) {
     struct json *root = NULL;
     int result = 0;
     // Most often somebody has named a folder of something else.
-    if (file_is_folder(folder) && !file_exists(path) && has_foreign_weights(folder))
+    if (file_is_folder(folder) && access(folder, X_OK) < 0)
+        result = error_set("cannot look into the folder %s: %s; %s", folder, strerror(errno), looks_remedy(errno));
+    else if (file_is_folder(folder) && !file_exists(path) && has_foreign_weights(folder))
         result = error_set("%s has weights as Hugging Face names them and no config.json, which says what model they "
                            "are of; copy that too",
                            folder);

@@ -2,6 +2,7 @@
 #include "base/looks.h"
 
 #include "test.h"
+#include <errno.h>
 #include <string.h>
 
 static const char *look(const char *text) {
@@ -24,4 +25,9 @@ TEST(looks) {
     EXPECT_STRING(looks_like("\0\0<html", 7), "");
 }
 
-TEST_MAIN(TEST_CASE(looks))
+TEST(remedies) {
+    EXPECT_STRING(looks_remedy(ENOENT), "check the path");
+    EXPECT(strstr(looks_remedy(EACCES), "chmod") && strstr(looks_remedy(EMFILE), "ulimit -n"));
+}
+
+TEST_MAIN(TEST_CASE(looks), TEST_CASE(remedies))
