@@ -235,7 +235,7 @@ static double time_optimizer(struct setup *s) {
                            .m = m,
                            .v = v,
                            .scale = scale,
-                           .rate = vector(s, RATE_LENGTH),
+                           .rate = vector(s, RATE_GROUP),
                            .beta1 = 0.9f,
                            .beta2 = 0.95f,
                            .epsilon = 1e-8f,

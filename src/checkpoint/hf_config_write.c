@@ -13,6 +13,7 @@
 static const char *const shaping[] = {"--model",
                                       "--normalization",
                                       "--norm-placement",
+                                      "--qk-layernorm",
                                       "--position-embedding-type",
                                       "--position-offset",
                                       "--rotary-percent",

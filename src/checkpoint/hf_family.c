@@ -78,7 +78,8 @@ static const struct hf_key gpt2_keys[] = {
     NUMBER("resid_pdrop", "--hidden-dropout", .fallback = "0.1"),
     NUMBER("initializer_range", "--init-method-std", .fallback = "0.02"),
     MAP("activation_function", "--activation",
-        "gelu_new=gelu_tanh " TANH_NAMES "gelu=gelu relu=relu silu=silu swish=silu", .fallback = "gelu_new"),
+        "gelu_new=gelu_tanh " TANH_NAMES "gelu=gelu relu=relu relu2=squared_relu silu=silu swish=silu",
+        .fallback = "gelu_new"),
     ONLY("scale_attn_weights", "true"),
     ONLY("scale_attn_by_inverse_layer_idx", "false"),
     ONLY("add_cross_attention", "false"),
@@ -119,7 +120,8 @@ static const struct hf_key opt_keys[] = {
     NUMBER("dropout", "--hidden-dropout", .fallback = "0.1"),
     NUMBER("init_std", "--init-method-std", .fallback = "0.02"),
     MAP("activation_function", "--activation",
-        "relu=relu gelu=gelu gelu_new=gelu_tanh " TANH_NAMES "silu=silu swish=silu", .fallback = "relu"),
+        "relu=relu relu2=squared_relu gelu=gelu gelu_new=gelu_tanh " TANH_NAMES "silu=silu swish=silu",
+        .fallback = "relu"),
     MAP("do_layer_norm_before", "--norm-placement", "true=pre false=post", .fallback = "true"),
     ONLY("_remove_final_layer_norm", "false"),
     MAP("enable_bias", "--disable-bias-linear", "true=false false=true", .fallback = "true"),
@@ -137,6 +139,8 @@ static const struct hf_row llama_rows[] = {
     JOINED_BIAS(OURS "self_attention.linear_qkv", LLAMA "self_attn.q_proj", LLAMA "self_attn.k_proj",
                 LLAMA "self_attn.v_proj"),
     SAME_BIAS(OURS "self_attention.linear_proj", LLAMA "self_attn.o_proj"),
+    SAME(OURS "self_attention.q_layernorm", LLAMA "self_attn.q_norm"),
+    SAME(OURS "self_attention.k_layernorm", LLAMA "self_attn.k_norm"),
     SAME(OURS "pre_mlp_layernorm", LLAMA "post_attention_layernorm"),
     {OURS "mlp.linear_fc1.weight", HF_JOIN, {LLAMA "mlp.gate_proj.weight", LLAMA "mlp.up_proj.weight"}},
     {OURS "mlp.linear_fc1.bias", HF_JOIN, {LLAMA "mlp.gate_proj.bias", LLAMA "mlp.up_proj.bias"}},
@@ -166,6 +170,15 @@ static const struct hf_key qwen2_keys[] = {LLAMA_KEYS, ONLY("use_sliding_window"
 static const struct hf_flag qwen2_flags[] = {{"--model", "gpt"},         {"--normalization", "RMSNorm"},
                                              {"--swiglu", "true"},       {"--disable-bias-linear", "true"},
                                              {"--add-qkv-bias", "true"}, {"--position-embedding-type", "rope"},
+                                             {"--hidden-dropout", "0"}};
+static const struct hf_key qwen3_keys[] = {
+    LLAMA_KEYS,
+    SWITCH("attention_bias", "--add-attention-bias", .fallback = "false"),
+    ONLY("use_sliding_window", "false"),
+};
+static const struct hf_flag qwen3_flags[] = {{"--model", "gpt"},         {"--normalization", "RMSNorm"},
+                                             {"--swiglu", "true"},       {"--disable-bias-linear", "true"},
+                                             {"--qk-layernorm", "true"}, {"--position-embedding-type", "rope"},
                                              {"--hidden-dropout", "0"}};
 static const struct hf_flag llama_flags[] = {{"--model", "gpt"},
                                              {"--normalization", "RMSNorm"},
@@ -236,7 +249,8 @@ static const struct hf_key bert_keys[] = {BERT_KEYS, NUMBER("max_position_embedd
                                               .fallback = "gelu")};
 static const struct hf_key roberta_keys[] = {
     BERT_KEYS,
-    MAP("hidden_act", "--activation", "gelu=gelu gelu_new=gelu_tanh " TANH_NAMES "relu=relu silu=silu swish=silu",
+    MAP("hidden_act", "--activation",
+        "gelu=gelu gelu_new=gelu_tanh " TANH_NAMES "relu=relu relu2=squared_relu silu=silu swish=silu",
         .fallback = "gelu"),
     NUMBER("max_position_embeddings", "--max-position-embeddings", .added = 2), ONLY("pad_token_id", "1")};
 static const struct hf_flag megatron_bert_flags[] = {{"--model", "bert"}};
@@ -345,6 +359,8 @@ static const struct hf_family families[] = {
      .flags = llama_flags, .flag_count = COUNT(llama_flags)},
     {LIKE_LLAMA("qwen2", "Qwen2ForCausalLM"), .keys = qwen2_keys, .key_count = COUNT(qwen2_keys), .flags = qwen2_flags,
      .flag_count = COUNT(qwen2_flags)},
+    {LIKE_LLAMA("qwen3", "Qwen3ForCausalLM"), .keys = qwen3_keys, .key_count = COUNT(qwen3_keys), .flags = qwen3_flags,
+     .flag_count = COUNT(qwen3_flags)},
     {.model_type = "bert",
      .architecture = "BertForPreTraining",
      .architecture_mlm = "BertForMaskedLM",

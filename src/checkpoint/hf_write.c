@@ -272,7 +272,9 @@ static void note_padding(const struct job *job) {
 
 int model_write_huggingface(const struct model_write *write) {
     TRY(check_target(write));
-    struct job job = {.write = write, .family = choose_family(write)};
+    struct model_write whole = *write;
+    whole.has_whole_gains = true;
+    struct job job = {.write = &whole, .family = choose_family(write)};
     if (!job.family)
         return -1;
     char *parent = file_parent(write->folder), *temporary = file_temporary_name(write->folder);

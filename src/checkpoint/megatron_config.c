@@ -45,6 +45,9 @@ static const char *const same[] = {"num_layers",
                                    "norm_epsilon",
                                    "layernorm_epsilon",
                                    "swiglu",
+                                   "squared_relu",
+                                   "apply_layernorm_1p",
+                                   "qk_layernorm",
                                    "group_query_attention",
                                    "num_query_groups",
                                    "relative_attention_max_distance",
@@ -57,9 +60,8 @@ static const char *const same[] = {"num_layers",
                                    "tokenizer_model"};
 
 // Arguments under which the model is another one than ours can be.
-static const char *const unsupported[] = {"squared_relu",           "apply_layernorm_1p",
-                                          "qk_layernorm",           "num_experts",
-                                          "multi_latent_attention", "apply_residual_connection_post_layernorm"};
+static const char *const unsupported[] = {"num_experts", "multi_latent_attention",
+                                          "apply_residual_connection_post_layernorm"};
 
 static bool is_true(const struct torch_value *value) {
     return value &&

@@ -36,6 +36,8 @@ static const struct {
     {"inter_attention.dense.", "cross_attention.linear_proj."},
     {"post_inter_attention_layernorm.", "pre_mlp_layernorm."},
     {"post_inter_attention_norm.", "pre_mlp_layernorm."},
+    {"self_attention.q_layernorm.", "self_attention.q_layernorm."},
+    {"self_attention.k_layernorm.", "self_attention.k_layernorm."},
     {"pre_mlp_layernorm.", "pre_mlp_layernorm."},
     {"post_attention_layernorm.", "pre_mlp_layernorm."},
     {"post_attention_norm.", "pre_mlp_layernorm."},

@@ -61,6 +61,7 @@ struct model_write {
     const char *family;    // Hugging Face: NULL for the first that fits
     uint64_t shard_bytes;  // Hugging Face: the most that a file holds
     int64_t vocab_size;    // Hugging Face: how many rows of the vocabulary are written; 0 for all
+    bool has_whole_gains;  // gains of norms as such, not as their distance from 1; set by model_write_huggingface
 };
 
 // Our own format, without an optimizer.

@@ -11,19 +11,34 @@
 #include <stdlib.h>
 #include <string.h>
 
+// Gains that are kept as their distance from 1, as others keep them: in fp32, so that they are rounded once.
+static unsigned char *whole_gains(unsigned char *gains, enum dtype dtype, size_t count) {
+    float *whole = memory_alloc(count * sizeof *whole + 1);
+    convert_elements(
+        &(struct convert){.to = whole, .to_dtype = DTYPE_F32, .from = gains, .from_dtype = dtype, .count = count});
+    for (size_t n = 0; n < count; n++)
+        whole[n] += 1.0f;
+    free(gains);
+    return (unsigned char *)whole;
+}
+
 int model_bytes_read(const struct model_write *write, size_t i, struct model_bytes *bytes) {
     if (bytes->data && bytes->index == i)
         return 0;
     const struct source_tensor *tensor = &write->source->tensors[i];
-    enum dtype dtype = write->has_dtype ? write->dtype : tensor->dtype;
+    enum dtype from = tensor->dtype, dtype = write->has_dtype ? write->dtype : tensor->dtype;
     size_t count = tensor->bytes / dtype_bytes(tensor->dtype);
     model_bytes_free(bytes);
     unsigned char *memory = memory_alloc(tensor->bytes + 1);
     int result = model_source_read(write->source, i, memory);
-    if (result == 0 && dtype != tensor->dtype) {
+    if (result == 0 && write->has_whole_gains && write->source->params.items[i]->is_centered) {
+        memory = whole_gains(memory, from, count);
+        from = DTYPE_F32;
+    }
+    if (result == 0 && dtype != from) {
         unsigned char *converted = memory_alloc(count * dtype_bytes(dtype) + 1);
-        convert_elements(&(struct convert){
-            .to = converted, .to_dtype = dtype, .from = memory, .from_dtype = tensor->dtype, .count = count});
+        convert_elements(
+            &(struct convert){.to = converted, .to_dtype = dtype, .from = memory, .from_dtype = from, .count = count});
         free(memory);
         memory = converted;
     }

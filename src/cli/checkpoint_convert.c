@@ -50,7 +50,8 @@ static const struct flag rows[] = {
      .type = FLAG_STRING,
      .offset = OFFSET(family),
      .value_name = "NAME",
-     .help = "Hugging Face's model_type to write (gpt2, opt, llama, mistral, qwen2, bert, megatron-bert, roberta, t5); "
+     .help = "Hugging Face's model_type to write (gpt2, opt, llama, mistral, qwen2, qwen3, bert, megatron-bert, "
+             "roberta, t5); "
              "the first that can express the model if not given"},
     {.name = "--max-shard-size",
      .type = FLAG_STRING,

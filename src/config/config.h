@@ -52,10 +52,13 @@ struct config {
     char *normalization;     // "LayerNorm" | "RMSNorm"
     char *norm_placement;    // "pre" | "post"
     double norm_epsilon;
+    bool apply_layernorm_1p;
+    bool qk_layernorm;
     char *activation;          // see config_activation
     char *lm_head_activation;  // see config_head_activation
     bool gated_linear_unit;
     bool swiglu;
+    bool squared_relu;
     bool no_bias_gelu_fusion;  // the exact GELU (erf) instead of the tanh form
     bool disable_bias_linear;
     bool add_qkv_bias;
@@ -96,6 +99,8 @@ struct config {
     char *optimizer;  // "adam" | "sgd"
     double lr;
     double min_lr;
+    double decoupled_lr;      // of the input embedding and the output layer; 0: as the others
+    double decoupled_min_lr;  // min_lr if not given
     char *lr_decay_style;  // "constant" | "linear" | "cosine" | "inverse-square-root" | "WSD" | "polynomial_decay" | …
     double lr_decay_power;  // of polynomial_decay
     int64_t lr_decay_iters;
@@ -136,6 +141,7 @@ struct config {
     int64_t fp8_amax_history_len;
     char *fp8_amax_compute_algo;  // "most_recent" | "max"
     bool accumulate_allreduce_grads_in_fp32;
+    bool grad_reduce_in_bf16;
     bool no_check_for_nan_in_loss_and_grad;
 
     // Data and tokenizer.
@@ -307,7 +313,7 @@ int config_pad_vocab(struct config *config, int64_t vocab_size);
 enum config_form { CONFIG_GPT, CONFIG_BERT, CONFIG_T5 };
 enum config_form config_form(const struct config *config);
 int64_t config_query_groups(const struct config *config);  // heads of keys and values
-// "gelu_tanh" | "gelu" | "relu" | "silu", and whether the MLP is gated.
+// "gelu_tanh" | "gelu" | "relu" | "squared_relu" | "silu", and whether the MLP is gated.
 const char *config_activation(const struct config *config);
 bool config_is_gated(const struct config *config);
 bool config_has_binary_head(const struct config *config);

@@ -23,6 +23,8 @@ const char *config_activation(const struct config *config) {
         return config->activation;
     if (config->swiglu)
         return "silu";
+    if (config->squared_relu)
+        return "squared_relu";
     return config->no_bias_gelu_fusion || config->disable_bias_linear ? "gelu" : "gelu_tanh";
 }
 
@@ -96,8 +98,12 @@ static int64_t linear(int64_t in, int64_t out, bool has_bias) {
     return in * out + (has_bias ? out : 0);
 }
 
+static int64_t norm_of(const struct config *config, int64_t width) {
+    return is(config->normalization, "RMSNorm") ? width : 2 * width;
+}
+
 static int64_t norm(const struct config *config) {
-    return is(config->normalization, "RMSNorm") ? config->hidden_size : 2 * config->hidden_size;
+    return norm_of(config, config->hidden_size);
 }
 
 static int64_t stack_parameters(const struct config *config, int64_t layers, bool has_cross) {
@@ -105,7 +111,8 @@ static int64_t stack_parameters(const struct config *config, int64_t layers, boo
     int64_t k = config_query_groups(config) * config->kv_channels;
     bool has_qkv = config_has_qkv_bias(config), has_out = config_has_attention_bias(config);
     bool has_mlp = config_has_mlp_bias(config), is_post = is(config->norm_placement, "post");
-    int64_t attention = linear(h, q + 2 * k, has_qkv) + linear(q, h, has_out) + norm(config);
+    int64_t heads = config->qk_layernorm ? 2 * norm_of(config, config->kv_channels) : 0;
+    int64_t attention = linear(h, q + 2 * k, has_qkv) + linear(q, h, has_out) + norm(config) + heads;
     int64_t cross = linear(h, q, has_qkv) + linear(h, 2 * k, has_qkv) + linear(q, h, has_out) + norm(config);
     int64_t mlp = linear(h, config_is_gated(config) ? 2 * f : f, has_mlp) + linear(f, h, has_mlp) + norm(config);
     int64_t bias = is(config->position_embedding_type, "relative")

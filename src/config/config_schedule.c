@@ -17,6 +17,8 @@ static const struct member {
 } members[] = {
     {"lr", KIND_DOUBLE, offsetof(struct config, lr)},
     {"min_lr", KIND_DOUBLE, offsetof(struct config, min_lr)},
+    {"decoupled_lr", KIND_DOUBLE, offsetof(struct config, decoupled_lr)},
+    {"decoupled_min_lr", KIND_DOUBLE, offsetof(struct config, decoupled_min_lr)},
     {"lr_decay_style", KIND_TEXT, offsetof(struct config, lr_decay_style)},
     {"lr_warmup_init", KIND_DOUBLE, offsetof(struct config, lr_warmup_init)},
     {"lr_decay_power", KIND_DOUBLE, offsetof(struct config, lr_decay_power)},

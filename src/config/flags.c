@@ -30,7 +30,7 @@
 // Upper bounds that only keep arithmetic from overflowing: no real run comes near them.
 enum { MOST_LAYERS = 100000, MOST_RANKS = 1 << 20, MOST_TOKENS = 1 << 30 };
 
-#define ACTIVATIONS ONE_OF("gelu_tanh", "gelu", "relu", "silu")
+#define ACTIVATIONS ONE_OF("gelu_tanh", "gelu", "relu", "squared_relu", "silu")
 
 static const struct flag rows[] = {
     GROUP("Model"),
@@ -59,6 +59,10 @@ static const struct flag rows[] = {
     REAL("--init-method-std", init_method_std, "0.02", 0, 100, "standard deviation of the initial weights"),
     REAL("--norm-epsilon", norm_epsilon, "1e-5", 0, 1, "added to the variance in a norm", .bounds = FLAG_ABOVE_MINIMUM),
     CHOICE("--normalization", normalization, "LayerNorm", ONE_OF("LayerNorm", "RMSNorm"), "kind of norm"),
+    SWITCH("--apply-layernorm-1p", apply_layernorm_1p,
+           "gains of norms are kept as their distance from 1, which 16 bits hold more finely", ADVANCED),
+    SWITCH("--qk-layernorm", qk_layernorm, "norm of each head's queries and keys, before their rotation, as in Qwen3",
+           ADVANCED),
     CHOICE("--norm-placement", norm_placement, "pre", ONE_OF("pre", "post"),
            "norm before each sublayer, or after its residual as in the original BERT and OPT-350M", ADVANCED),
     CHOICE("--position-embedding-type", position_embedding_type, "learned_absolute",
@@ -102,6 +106,7 @@ static const struct flag rows[] = {
          "factor of attention scores; 1 / the root of the head's width if not given", .bounds = FLAG_ABOVE_MINIMUM,
          ADVANCED),
     SWITCH("--swiglu", swiglu, "gated MLP with SiLU instead of GELU"),
+    SWITCH("--squared-relu", squared_relu, "MLP with the square of ReLU instead of GELU", ADVANCED),
     CHOICE("--activation", activation, NULL, ACTIVATIONS,
            "function inside the MLP; gelu_tanh if not given, the exact gelu without biases or their fusion", ADVANCED),
     CHOICE("--lm-head-activation", lm_head_activation, NULL, ACTIVATIONS,
@@ -160,6 +165,10 @@ static const struct flag rows[] = {
     CHOICE("--optimizer", optimizer, "adam", ONE_OF("adam", "sgd"), "update rule", NOT_YET),
     REAL("--lr", lr, NULL, 0, 1e6, "highest learning rate", .bounds = FLAG_ABOVE_MINIMUM),
     REAL("--min-lr", min_lr, "0", 0, 1e6, "lowest learning rate after the warmup"),
+    REAL("--decoupled-lr", decoupled_lr, NULL, 0, 1e6,
+         "highest learning rate of the input embedding and the output layer; --lr if not given",
+         .bounds = FLAG_ABOVE_MINIMUM),
+    REAL("--decoupled-min-lr", decoupled_min_lr, NULL, 0, 1e6, "lowest of theirs; --min-lr if not given"),
     CHOICE("--lr-decay-style", lr_decay_style, "linear",
            ONE_OF("constant", "linear", "cosine", "inverse-square-root", "WSD", "polynomial_decay", "exponential"),
            "shape of the learning rate after the warmup"),
@@ -222,7 +231,12 @@ static const struct flag rows[] = {
     CHOICE("--fp8-amax-compute-algo", fp8_amax_compute_algo, "most_recent", ONE_OF("most_recent", "max"),
            "which of them sets the scale", ADVANCED),
     SWITCH("--accumulate-allreduce-grads-in-fp32", accumulate_allreduce_grads_in_fp32,
-           "accepted: gradients always are accumulated and reduced in fp32", ADVANCED),
+           "accepted: gradients always are accumulated in fp32, and reduced in it unless the next flag is given",
+           ADVANCED),
+    SWITCH("--grad-reduce-in-bf16", grad_reduce_in_bf16,
+           "with --bf16: gradients are summed over data-parallel ranks in bf16, which halves what travels; each rank's "
+           "own are accumulated in fp32 all the same",
+           ADVANCED),
     SWITCH("--no-check-for-nan-in-loss-and-grad", no_check_for_nan_in_loss_and_grad,
            "do not stop at a loss or gradient that is not finite", ADVANCED),
 
@@ -398,6 +412,12 @@ static const struct flag_names names[] = {
     {flags_always_so, "is how bevatron always works; the flag is not needed", false},
     {flags_only_speed, "tunes the speed or memory of Megatron's own code and changes no numbers; ignored", false},
     {flags_no_meaning, "has no meaning in bevatron; ignored", false},
+    {flags_finer, "keeps in fewer bits what bevatron keeps in more; ignored", false},
+    {flags_sharding,
+     "divides the parameters themselves among ranks, which bevatron does not do; give --use-distributed-optimizer, "
+     "which divides the optimizer's state, and --tensor-model-parallel-size or --pipeline-model-parallel-size, which "
+     "divide the model",
+     true},
     {flags_refused, "is a Megatron flag that bevatron does not implement; it would change the run, so leave it out",
      true},
 };

@@ -10,6 +10,8 @@ extern const struct flag_alias flags_aliases[];  // of flags_aliases.c; ends wit
 extern const char flags_always_so[];
 extern const char flags_only_speed[];
 extern const char flags_no_meaning[];
+extern const char flags_finer[];
+extern const char flags_sharding[];
 extern const char flags_refused[];
 
 #endif

@@ -37,6 +37,7 @@ const struct flag_alias flags_aliases[] = {
     {"--end-learning-rate", "--min-lr", NULL, "is fairseq's name of --min-lr"},
     {"--power", "--lr-decay-power", NULL, "is fairseq's name of --lr-decay-power"},
     {"--max-update", "--train-iters", NULL, "is fairseq's name of --train-iters"},
+    {"--fp8-hybrid", "--fp8-format", "hybrid", "is the old name of --fp8-format hybrid"},
     {"--layernorm-epsilon", "--norm-epsilon", NULL, "is the old name of --norm-epsilon"},
     {"--recompute-activations", "--recompute-granularity", "selective", NULL},
     {"--use-rotary-position-embeddings", "--position-embedding-type", "rope", NULL},

@@ -9,7 +9,12 @@ const char flags_always_so[] =
     "--flash-attention-version= --disable-bf16-reduced-precision-matmul --openai-gelu --onnx-safe "
     "--use-flash-attn --te-rng-tracker --inference-rng-tracker --use-mp-args-from-checkpoint-args "
     "--verify-integrity --bias-gelu-fusion --bias-dropout-fusion --scaled-upper-triang-masked-softmax-fusion "
-    "--scaled-masked-softmax-fusion --legacy-tokenizer --use-precision-aware-optimizer ";
+    "--scaled-masked-softmax-fusion --legacy-tokenizer --use-precision-aware-optimizer --no-query-key-layer-scaling "
+    "--overlap-p2p-communication --log-batch-size-to-tensorboard --tokenizer-hf-include-special-tokens ";
+
+// Numbers that Megatron can keep in fewer bits: here they have more, and the run differs by less rounding only.
+const char flags_finer[] = "--main-grads-dtype= --main-params-dtype= --exp-avg-dtype= --exp-avg-sq-dtype= "
+                           "--fp16-lm-cross-entropy --fp8-param-gather ";
 
 // Fusions, overlap, buckets, graphs and the mechanics of saving.
 const char flags_only_speed[] =
@@ -47,7 +52,14 @@ const char flags_only_speed[] =
     "--num-dataset-builder-threads= --no-barrier-with-level-1-timing --cuda-graph-scope=* "
     "--cuda-graph-modules=* --no-mmap-bin-files --mmap-warmup --no-async-tensor-model-parallel-allreduce "
     "--use-contiguous-buffers-in-local-ddp --no-contiguous-buffers-in-local-ddp "
-    "--no-scaled-masked-softmax-fusion ";
+    "--no-scaled-masked-softmax-fusion --num-distributed-optimizer-instances= "
+    "--hierarchical-context-parallel-sizes=* --pipeline-model-parallel-comm-backend= --delay-param-gather "
+    "--use-contiguous-buffers-in-ddp --cpu-offloading --cpu-offloading-num-layers= "
+    "--cpu-offloading-retain-pinned-cpu-buffers --optimizer-cpu-offload --optimizer-offload-fraction= "
+    "--use-torch-optimizer-for-cpu-offload --overlap-cpu-optimizer-d2h-h2d --fine-grained-activation-offloading "
+    "--offload-modules=* --min-offloaded-tensor-size= --delay-offload-until-cuda-graph "
+    "--delta-offload-bytes-across-pp-ranks= --activation-offload-fraction= "
+    "--fine-grained-offloading-max-inflight-offloads= ";
 
 // Services, profilers, launchers and choices between parts of Megatron.
 const char flags_no_meaning[] =
@@ -67,19 +79,24 @@ const char flags_no_meaning[] =
     "--ft-num-warmup-iters= --rerun-mode= --enable-msc --disable-msc --allow-ambiguous-pad-tokens "
     "--use-mcore-models --enable-experimental --DDP-impl= --data-impl= --use-legacy-models "
     "--use-dist-ckpt --num-workers= --distributed-timeout-seconds-after-init= "
-    "--dist-ckpt-format= --transformer-impl= --local-rank= --lazy-mpu-init ";
+    "--dist-ckpt-format= --transformer-impl= --local-rank= --lazy-mpu-init --expert-tensor-parallel-size= --test-mode "
+    "--log-max-attention-logit --enable-one-logger --one-logger-entity= --no-log-learnig-rate-to-tensorboard "
+    "--s3-cache-path= --tokenizer-hf-use-fast ";
+
+// Sharding of the parameters themselves.
+const char flags_sharding[] = "--use-megatron-fsdp --use-torch-fsdp2 --use-custom-fsdp ";
 
 const char flags_refused[] =
     // Model and parallelism.
-    "--tensor-parallel-num-weight-shards= --pipeline-model-parallel-comm-backend= "
-    "--hierarchical-context-parallel-sizes= --max-seqlen-per-dp-cp-rank= --hybrid-context-parallel "
-    "--expert-model-parallel-size=1 --expert-tensor-parallel-size= --expert-tensor-parallel-num-weight-shards= "
+    "--tensor-parallel-num-weight-shards= "
+    "--max-seqlen-per-dp-cp-rank= --hybrid-context-parallel "
+    "--expert-model-parallel-size=1 --expert-tensor-parallel-num-weight-shards= "
     "--no-initialization --overlap-moe-expert-parallel-comm --overlap-dispatch-backward-with-experts-wgrad "
-    "--ep-overlap-early-attn-memory-release --mtp-standalone --cpu-offloading-num-layers=0 "
-    "--cpu-offloading-retain-pinned-cpu-buffers --mtp-num-layers= --mtp-loss-scaling-factor=0.1 "
+    "--ep-overlap-early-attn-memory-release --mtp-standalone "
+    "--mtp-num-layers= --mtp-loss-scaling-factor=0.1 "
     "--mtp-use-repeated-layer --mtp-detach-heads --mtp-hsm --mtp-hybrid-override-pattern= "
     "--softmax-type=vanilla --fp32-residual-connection --apply-residual-connection-post-layernorm "
-    "--apply-layernorm-1p --glu-linear-offset=0.0 --activation-func-clamp-value= --qk-layernorm "
+    "--glu-linear-offset=0.0 --activation-func-clamp-value= "
     "--qk-l2-norm --qk-clip --qk-clip-alpha=0.5 --qk-clip-threshold=100 --attention-output-gate "
     "--multi-latent-attention --experimental-attention-variant= --dsa-indexer-n-heads= --dsa-indexer-head-dim= "
     "--dsa-indexer-topk= --dsa-indexer-topk-freq=1 --dsa-indexer-skip-topk-offset=0 --dsa-indexer-loss-coeff= "
@@ -121,13 +138,12 @@ const char flags_refused[] =
     "--inference-moe-token-dispatcher-type=nvls --mrope-section= --is-hybrid-model --mamba-state-dim=128 "
     "--mamba-head-dim=64 --mamba-num-groups=8 --mamba-num-heads= --gdp-num-householder=3 "
     "--disable-mamba-mem-eff-path --gdp-cutedsl-kernel --gdp-num-chunk-states-to-recompute=2 "
-    "--mlp-chunks-for-prefill=1 --mlp-chunks-for-training=1 --fine-grained-activation-offloading "
-    "--offload-modules=* --min-offloaded-tensor-size=1048576 --delay-offload-until-cuda-graph "
-    "--delta-offload-bytes-across-pp-ranks=0 --activation-offload-fraction=1.0 --moe-paged-stash "
+    "--mlp-chunks-for-prefill=1 --mlp-chunks-for-training=1 "
+    "--moe-paged-stash "
     "--moe-paged-stash-page-size=64 --moe-paged-stash-buffer-size-factor-cuda=1.1 "
-    "--moe-paged-stash-buffer-size-factor-cpu=0.0 --fine-grained-offloading-max-inflight-offloads= "
+    "--moe-paged-stash-buffer-size-factor-cpu=0.0 "
     "--window-size= --window-attn-skip-freq= --yarn-original-max-position-embeddings= "
-    "--yarn-correction-range-round-to-int --no-yarn-correction-range-round-to-int --no-rope-freq= --squared-relu "
+    "--yarn-correction-range-round-to-int --no-yarn-correction-range-round-to-int --no-rope-freq= "
     "--quick-geglu "
     // Regularisation and optimizer hyper-parameters.
     "--apply-wd-to-qk-layernorm --muon-momentum=0.9 --muon-no-split-qkv --muon-nesterov "
@@ -138,8 +154,7 @@ const char flags_refused[] =
     "--decrease-batch-size-if-needed "
     "--gpu-sniff-test-interval= --exit-signal=SIGTERM --exit-signal-handler-for-dataloader "
     "--exit-signal-handler-for-training --iterations-to-skip=* --check-for-large-grads "
-    "--result-rejected-tracker-filename= --rope-type= --optimizer-cpu-offload --optimizer-offload-fraction=1.0 "
-    "--use-torch-optimizer-for-cpu-offload --overlap-cpu-optimizer-d2h-h2d "
+    "--result-rejected-tracker-filename= --rope-type= "
     // RL (GRPO).
     "--perform-rl-step --rl-prompts-per-eval=32 --grpo-prompts-per-step=32 --grpo-group-size=2 "
     "--rl-generation-lag= --rl-max-inflight-requests= --rl-submission-granularity=B "
@@ -160,7 +175,7 @@ const char flags_refused[] =
     // RNG and init.
     "--data-parallel-random-init --init-method-xavier-uniform "
     // LR and WD schedule.
-    "--decoupled-lr= --decoupled-min-lr= --freeze-all-layers "
+    "--freeze-all-layers "
     // Checkpointing.
     "--save-params-interval= --save-activations-interval= --save-tokens-per-expert-interval= "
     "--save-wgrads-interval= --save-dgrads-interval= --load-main-params-from-ckpt "
@@ -171,20 +186,19 @@ const char flags_refused[] =
     "--no-strict-fsdp-dtensor-load --disable-strict-fsdp-dtensor-load --replication --replication-jump= "
     "--replication-factor=2 --override-ckpt-iteration= "
     // Mixed precision.
-    "--grad-reduce-in-bf16 --fp16-lm-cross-entropy --output-logit-dtype= --reuse-grad-buf-for-mxfp8-param-ag "
+    "--output-logit-dtype= --reuse-grad-buf-for-mxfp8-param-ag "
     "--mamba-training-ssm-states-dtype= "
     // Distributed.
-    "--use-megatron-fsdp --use-torch-fsdp2 "
     "--pipeline-model-parallel-layout= "
     "--ddp-reduce-scatter-with-fp32-accumulation --gtp-remat-reduce-scatter-with-fp32-accumulation "
     "--ddp-param-name-patterns-for-fp32-local-accumulation=* --megatron-fsdp-version=1 --gtp-remat-nccl-ub "
     "--gtp-expert-remat-nccl-ub --fsdp-manual-registration "
     "--data-parallel-sharding-strategy=optim_grads_params --outer-dp-sharding-strategy=no_shard "
     "--fsdp-double-buffer --keep-fp8-transpose-cache --enable-full-sharding-in-hsdp "
-    "--num-distributed-optimizer-instances=1 --torch-fsdp2-no-reshard-after-forward "
+    "--torch-fsdp2-no-reshard-after-forward "
     "--fake-process-group "
     // Validation.
-    "--start-eval-at-iter= --eval-global-batch-size= --eval-micro-batch-size= --test-mode --full-validation "
+    "--start-eval-at-iter= --eval-global-batch-size= --eval-micro-batch-size= --full-validation "
     "--multiple-validation-sets --validation-set-names= "
     // Data and dataloader.
     "--phase-transition-iterations= "
@@ -223,7 +237,7 @@ const char flags_refused[] =
     // Heterogeneous layers.
     "--heterogeneous-layers-config-path= --heterogeneous-layers-config-encoded-json= "
     // Logging.
-    "--log-max-attention-logit --moe-routing-trace-path= --moe-routing-trace-max-training-iters= "
+    "--moe-routing-trace-path= --moe-routing-trace-max-training-iters= "
     "--moe-routing-trace-capture-logits --moe-routing-trace-capture-hidden-states "
     "--moe-routing-trace-dump-weights "
     // Logits distillation.
@@ -258,10 +272,9 @@ const char flags_refused[] =
     "--no-inference-use-synchronous-zmq-collectives --inference-disable-ep-consensus "
     "--no-inference-disable-ep-consensus --inference-shards= "
     // Transformer-Engine.
-    "--fp4-param-gather --fp8-param-gather --te-precision-config-file= "
+    "--fp4-param-gather --te-precision-config-file= "
     // Experimental.
-    "--spec= --hybrid-layer-pattern= --hybrid-override-pattern= --yaml-cfg= "
-    "--main-grads-dtype=fp32 --main-params-dtype=fp32 --exp-avg-dtype=fp32 --exp-avg-sq-dtype=fp32 "
+    "--spec=local --hybrid-layer-pattern= --hybrid-override-pattern= --yaml-cfg= "
     "--megatron-fsdp-main-params-dtype=fp32 --megatron-fsdp-main-grads-dtype=auto "
     "--megatron-fsdp-grad-comm-dtype=auto --megatron-fsdp-enable-fine-grained-param-gather "
     "--megatron-fsdp-max-pool-double-buffer --fsdp-db-use-persist-buf-on-alloc-fail "
@@ -286,4 +299,20 @@ const char flags_refused[] =
     // Of v1.1 and of releases in between, gone from Megatron itself.
     "--num-unique-layers= --param-sharing-style=grouped --standalone-embedding-stage "
     "--encoder-tensor-model-parallel-size=0 --encoder-pipeline-model-parallel-size=0 --retro-add-retriever "
-    "--retro-project-dir= --retro-cyclic-train-iters= --retro-encoder-layers=2 --retro-num-neighbors=2 ";
+    "--retro-project-dir= --retro-cyclic-train-iters= --retro-encoder-layers=2 --retro-num-neighbors=2 "
+    "--retro-workdir= --retro-encoder-hidden-dropout=0.1 --retro-encoder-attention-dropout=0.1 "
+    "--retro-num-retrieved-chunks=2 --retro-return-doc-ids --retro-attention-gate=1 "
+    "--retro-no-verify-neighbor-count --retriever-seq-length=256 --report-topk-accuracies=* --faiss-use-gpu "
+    "--img-dim=224 --embedding-weights-in-fp32 --fp8-e4m3 --hybrid-attention-ratio=0.0 --hybrid-mlp-ratio=0.0 "
+    "--moe-extended-tp --moe-token-dropping --moe-use-legacy-grouped-gemm --muon-use-nesterov "
+    "--renormalize-blend-weights --tiktoken-special-tokens=* --load-model-opt-format "
+    "--keep-fp8-transpose-cache-when-using-custom-fsdp --langrl-external-server "
+    "--langrl-inference-server-conversation-template= --langrl-inference-server-type= "
+    "--grpo-default-temperature=1.0 --grpo-default-top-p=0 --rl-calculate-intra-group-similarity "
+    "--rl-generation-batch-size= --rl-num-parallel-generation-batches= --rl-num-parallel-generations= "
+    "--rl-offload-kv-cache-during-training --rl-parallel-generation-tasks= --rl-remove-kv-cache-during-training "
+    "--rl-reset-cuda-graphs --rl-sequence-packing-bin-size= --disable-chunked-prefill "
+    "--inference-dynamic-batching-buffer-guaranteed-fraction= --inference-dynamic-batching-buffer-overflow-factor= "
+    "--inference-dynamic-batching-chunk-size= --inference-dynamic-batching-cuda-graph-max-tokens= "
+    "--inference-dynamic-batching-max-requests-override= --inference-dynamic-batching-max-tokens-override= "
+    "--inference-max-batch-size= ";

@@ -84,6 +84,8 @@ void validate_features(const struct config *config, struct complaints *complaint
         if (!is_default(config, &defaults, flag, &value, &initial) && (!chosen || strcmp(chosen, needed) != 0))
             log_info("note: %s has no effect without --recompute-granularity %s", flag->name, needed);
     }
+    if (config->grad_reduce_in_bf16 && !config->bf16)
+        log_info("note: --grad-reduce-in-bf16 has no effect without --bf16");
     if (config->tensor_model_parallel_size == 1 && (config->sequence_parallel || config->distribute_saved_activations))
         log_info("note: --sequence-parallel and --distribute-saved-activations divide nothing with one tensor-parallel "
                  "rank; they do with --tensor-model-parallel-size 2 or more");

@@ -164,6 +164,12 @@ static void validate_optimizer_division(const struct config *config, struct comp
 static void validate_mlp(struct config *config, struct complaints *complaints) {
     if (config->swiglu && config->activation && !is(config->activation, "silu"))
         complain(complaints, "--swiglu has the activation silu, not %s; leave one out", config->activation);
+    if (config->squared_relu && config->swiglu)
+        complain(complaints, "--squared-relu and --swiglu are two activations; leave one out");
+    else if (config->squared_relu && config->activation && !is(config->activation, "squared_relu"))
+        complain(complaints, "--squared-relu is not the activation %s; leave one out", config->activation);
+    if (config->qk_layernorm && config_form(config) != CONFIG_GPT)
+        complain(complaints, "--qk-layernorm belongs to decoders (--model gpt or llama); leave it out");
     // Megatron's default for SwiGLU keeps the count of parameters, in multiples of 64.
     int64_t h = config->hidden_size;
     if (config->ffn_hidden_size == 0)

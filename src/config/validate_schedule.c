@@ -186,6 +186,20 @@ static void derive_steps(struct config *config, struct complaints *complaints) {
         config->lr_warmup_steps = config->lr_warmup_fraction * (double)config->lr_decay_steps;
 }
 
+static void validate_decoupled_lr(struct config *config, struct complaints *complaints) {
+    bool has_minimum = flag_is_given(&config->given, "--decoupled-min-lr");
+    if (config->decoupled_lr == 0) {
+        if (has_minimum)
+            complain(complaints, "--decoupled-min-lr does nothing without --decoupled-lr; give both");
+        return;
+    }
+    if (!has_minimum)
+        config->decoupled_min_lr = config->min_lr;
+    if (config->decoupled_min_lr > config->decoupled_lr)
+        complain(complaints, "%s %g is above --decoupled-lr %g; give a lower --decoupled-min-lr",
+                 has_minimum ? "--decoupled-min-lr" : "--min-lr", config->decoupled_min_lr, config->decoupled_lr);
+}
+
 static void validate_lr(struct config *config, struct complaints *complaints) {
     bool by_samples = config->train_samples > 0;
     if (config->lr == 0) {
@@ -239,5 +253,6 @@ void validate_schedule(struct config *config, struct complaints *complaints) {
     validate_length(config, complaints);
     derive_steps(config, complaints);
     validate_lr(config, complaints);
+    validate_decoupled_lr(config, complaints);
     validate_weight_decay(config, complaints);
 }

@@ -1,12 +1,25 @@
 // Self-attention, or cross-attention to a memory: products for q, k and v, the attention itself, and one product back.
 // A packed projection holds all queries, then all keys, then all values, so that each of them is a view with regular
-// strides. Rotary positions rotate queries and keys in place. Queries are processed chunk by chunk, see context.h.
+// strides. Norms of heads and rotary positions change queries and keys in place. Queries are processed chunk by chunk,
+// see context.h.
 #include "base/memory.h"
 #include "model/block.h"
 #include "model/context.h"
 
 #include <math.h>
 #include <stdlib.h>
+
+static void build_head_norms(struct attention *attention, struct param_list *params, const char *name,
+                             const struct choices *choices) {
+    struct norm_options options = choices->norm;
+    options.C = choices->D;
+    options.sums_gradient = choices->parts > 1;
+    char *q_name = memory_printf("%s.q_layernorm", name), *k_name = memory_printf("%s.k_layernorm", name);
+    norm_build(&attention->q_norm, params, q_name, &options);
+    norm_build(&attention->k_norm, params, k_name, &options);
+    free(q_name);
+    free(k_name);
+}
 
 void attention_build(struct attention *attention, struct param_list *params, const char *name,
                      const struct block_options *options) {
@@ -30,6 +43,8 @@ void attention_build(struct attention *attention, struct param_list *params, con
     } else {
         in.weight = choices_split(choices, linear_segments(choices->C, packed), 0);
         linear_build(&attention->qkv, params, qkv_name, &in);
+        if (choices->has_head_norm)
+            build_head_norms(attention, params, name, choices);
         attention->rope = choices->rope;
         attention->window = options->is_causal ? choices->window : 0;
         attention->is_causal = options->is_causal;
@@ -88,6 +103,54 @@ static void turn(const struct attention *attention, const struct pass *pass, str
                                                 .is_inverse = is_inverse});
 }
 
+// Heads of a packed tensor that have a norm, and a tensor with a row for each token and head.
+struct normed_heads {
+    const struct norm *norm;
+    struct tensor packed;  // (B, T, heads, D), a view
+    int64_t rows;
+};
+
+static struct normed_heads normed_queries(const struct attention *attention, const struct pass *pass,
+                                          struct tensor qkv) {
+    return (struct normed_heads){.norm = &attention->q_norm,
+                                 .packed = heads(attention, qkv, pass->B, 0, attention->H),
+                                 .rows = pass_rows(pass) * attention->H};
+}
+
+static struct normed_heads normed_keys(const struct attention *attention, const struct pass *pass, struct tensor qkv) {
+    return (struct normed_heads){.norm = &attention->k_norm,
+                                 .packed = heads(attention, qkv, pass->B, attention->H, attention->G),
+                                 .rows = pass_rows(pass) * attention->G};
+}
+
+static struct tensor as_heads(const struct normed_heads *h, struct tensor rows) {
+    return tensor_reshape_4d(rows, h->packed.shape[0], h->packed.shape[1], h->packed.shape[2], h->packed.shape[3]);
+}
+
+static struct tensor take_rows(const struct normed_heads *h, const struct pass *pass, struct arena *arena) {
+    return arena_2d(arena, pass->dtype, h->rows, h->packed.shape[3]);
+}
+
+static void norm_heads(const struct normed_heads *h, const struct pass *pass, struct head_norm_saved *saved) {
+    size_t mark = arena_mark(pass->scratch);
+    saved->x = take_rows(h, pass, pass->saved);
+    op_copy(pass->device, &(struct op_copy){.dst = as_heads(h, saved->x), .src = h->packed});
+    norm_take(h->norm, pass, &saved->norm, h->rows, take_rows(h, pass, pass->scratch));
+    norm_forward(h->norm, pass, &saved->norm, saved->x, &(struct residual){0});
+    op_copy(pass->device, &(struct op_copy){.dst = h->packed, .src = as_heads(h, saved->norm.y)});
+    arena_release(pass->scratch, mark);
+}
+
+static void norm_heads_backward(const struct normed_heads *h, const struct pass *pass,
+                                const struct head_norm_saved *saved) {
+    size_t mark = arena_mark(pass->scratch);
+    struct tensor dy = take_rows(h, pass, pass->scratch), dx = take_rows(h, pass, pass->scratch);
+    op_copy(pass->device, &(struct op_copy){.dst = as_heads(h, dy), .src = h->packed});
+    norm_backward(h->norm, pass, &saved->norm, &(struct norm_gradient){.dx = dx, .dy = dy, .x = saved->x});
+    op_copy(pass->device, &(struct op_copy){.dst = h->packed, .src = as_heads(h, dx)});
+    arena_release(pass->scratch, mark);
+}
+
 static struct attention_mask mask_of(const struct attention *attention, const struct pass *pass, int which) {
     if (attention->is_cross)
         return (struct attention_mask){.key_counts = pass->memory.key_counts};
@@ -118,6 +181,12 @@ static void project(const struct attention *attention, const struct pass *pass, 
     if (!attention->is_cross) {
         saved->qkv = arena_2d(pass->saved, pass->dtype, N, attention->qkv.out);
         linear_forward(&attention->qkv, pass, saved->qkv, x, EPILOGUE_BIAS, none);
+        if (attention->q_norm.gain) {
+            struct normed_heads queries = normed_queries(attention, pass, saved->qkv);
+            struct normed_heads keys = normed_keys(attention, pass, saved->qkv);
+            norm_heads(&queries, pass, &saved->q_norm);
+            norm_heads(&keys, pass, &saved->k_norm);
+        }
         turn(attention, pass, saved->qkv, false);
         return;
     }
@@ -205,13 +274,22 @@ void attention_forward(const struct attention *attention, const struct pass *pas
     arena_release(pass->scratch, mark);
 }
 
+// From the gradients of queries and keys as attention takes them to those that the projection gave.
+static void backward_heads(const struct attention *attention, const struct pass *pass,
+                           const struct attention_saved *saved, struct tensor dqkv) {
+    turn(attention, pass, dqkv, true);
+    if (!attention->q_norm.gain)
+        return;
+    struct normed_heads queries = normed_queries(attention, pass, dqkv), keys = normed_keys(attention, pass, dqkv);
+    norm_heads_backward(&queries, pass, &saved->q_norm);
+    norm_heads_backward(&keys, pass, &saved->k_norm);
+}
+
 // From the gradients of the projections to those of their inputs, and of the weights applied to the memory. Returns the
 // gradient of the first projection, in the form that its weight's gradient takes.
 static struct tensor backward_projections(const struct attention *attention, const struct pass *pass,
                                           struct tensor dqkv, struct tensor dkv, struct tensor dx) {
     const struct linear *first = attention->is_cross ? &attention->q : &attention->qkv;
-    if (!attention->is_cross)
-        turn(attention, pass, dqkv, true);
     dqkv = linear_gradient(first, pass, dqkv);
     linear_backward_input(first, pass, dx, dqkv, (struct tensor){0});
     linear_backward_bias(first, pass, dqkv);
@@ -287,5 +365,7 @@ struct tensor attention_backward(const struct attention *attention, const struct
     for (int which = 0; which < pass_chunks(pass); which++)
         parts[which] = backward_chunk(attention, pass, &g, which);
     context_scatter(pass, g.dkv, key_columns(attention), parts);
+    if (!attention->is_cross)
+        backward_heads(attention, pass, saved, g.dq);
     return backward_projections(attention, pass, g.dq, g.dkv, dx);
 }

@@ -32,8 +32,11 @@ struct attention {
     struct linear q;     // cross-attention: (H D, C)
     struct linear kv;    // cross-attention: (2G D, C), all keys, then all values
     struct linear proj;  // (C, H D)
-    int64_t H, G, D;     // heads of this rank, and the size of a head
-    int first_head;      // the first head of this rank, among those of the whole layer
+    // Of each head of queries and of keys, over its D channels, before their rotation. No gain: there are none. Every
+    // rank that shares the layer holds them whole and has the gradient of its own heads.
+    struct norm q_norm, k_norm;
+    int64_t H, G, D;  // heads of this rank, and the size of a head
+    int first_head;   // the first head of this rank, among those of the whole layer
     float scale;
     bool is_cross, is_causal, is_recomputed;
     int64_t window;
@@ -41,12 +44,18 @@ struct attention {
     double dropout;
     int64_t layer, dropout_layer;
 };
+// A norm of heads: what it was given, one row for each token and head, and what it keeps.
+struct head_norm_saved {
+    struct tensor x;  // (N heads, D)
+    struct norm_saved norm;
+};
 struct attention_saved {
     struct tensor q;    // (N, H D), cross-attention
     struct tensor kv;   // (M, 2G D), cross-attention, M rows of the memory
     struct tensor qkv;  // (N, (H + 2G) D), self-attention
     struct tensor out;  // (N, H D); none if it is recomputed
     struct tensor lse;  // (B, H, T) fp32; none if it is recomputed
+    struct head_norm_saved q_norm, k_norm;
 };
 
 struct mlp {

@@ -18,6 +18,7 @@ enum activation choices_activation(const char *name) {
     } names[] = {{"gelu_tanh", ACTIVATION_GELU_TANH},
                  {"gelu", ACTIVATION_GELU},
                  {"relu", ACTIVATION_RELU},
+                 {"squared_relu", ACTIVATION_SQUARED_RELU},
                  {"silu", ACTIVATION_SILU}};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
         if (is(name, names[i].name))
@@ -109,7 +110,9 @@ void choices_set(struct choices *choices, const struct config *config, const str
         .F = config->ffn_hidden_size,
         .norm = {.kind = is(config->normalization, "RMSNorm") ? NORM_RMS : NORM_LAYER,
                  .C = config->hidden_size,
-                 .epsilon = config->norm_epsilon},
+                 .epsilon = config->norm_epsilon,
+                 .is_centered = config->apply_layernorm_1p},
+        .has_head_norm = config->qk_layernorm,
         .is_post_norm = is(config->norm_placement, "post"),
         .activation = choices_activation(config_activation(config)),
         .is_gated = config_is_gated(config),

@@ -16,7 +16,8 @@ struct rope {
 struct choices {
     int64_t C, H, G, D, F;  // width, query heads, key/value heads, size of a head, width of the MLP
     struct norm_options norm;
-    bool is_post_norm;  // norm after the residual addition instead of before the sublayer
+    bool has_head_norm;  // queries and keys of each head go through a norm
+    bool is_post_norm;   // norm after the residual addition instead of before the sublayer
     enum activation activation;
     bool is_gated;
     bool has_qkv_bias, has_attention_bias, has_mlp_bias;  // of the linear layers

@@ -6,8 +6,10 @@
 
 struct param *embedding_tokens(struct param_list *params, const struct config *config, const struct choices *choices) {
     struct shard whole = shard_whole(2, config->padded_vocab_size, config_word_embedding_size(config));
-    return param_obtain(params, "embedding.word_embeddings.weight", choices_split(choices, whole, 0), INIT_NORMAL,
-                        choices->standard_deviation);
+    struct param *tokens = param_obtain(params, "embedding.word_embeddings.weight", choices_split(choices, whole, 0),
+                                        INIT_NORMAL, choices->standard_deviation);
+    tokens->is_vocabulary = true;
+    return tokens;
 }
 
 void embedding_build(struct embedding *embedding, struct param_list *params, const struct config *config,

@@ -33,6 +33,7 @@ void head_build(struct head *head, struct param_list *params, const struct confi
     else
         head->weight = param_add(params, "output_layer.weight", choices_split(choices, shard_whole(2, V, E), 0),
                                  INIT_NORMAL, deviation);
+    head->weight->is_vocabulary = true;
     if (config_has_output_bias(config))
         head->bias =
             param_add(params, "output_layer.bias", choices_split(choices, shard_whole(1, V, 1), 0), INIT_ZERO, 0);

@@ -299,7 +299,9 @@ void norm_build(struct norm *norm, struct param_list *params, const char *name, 
     char *gain_name = memory_printf("%s.weight", name), *bias_name = memory_printf("%s.bias", name);
     struct shard whole = shard_whole(1, options->C, 1);
     norm->kind = options->kind;
-    norm->gain = param_add(params, gain_name, whole, INIT_ONE, 0);
+    norm->gain = param_add(params, gain_name, whole, options->is_centered ? INIT_ZERO : INIT_ONE, 0);
+    norm->gain->is_centered = options->is_centered;
+    norm->gain_offset = options->is_centered ? 1.0f : 0.0f;
     norm->bias = options->kind == NORM_LAYER ? param_add(params, bias_name, whole, INIT_ZERO, 0) : NULL;
     norm->epsilon = (float)options->epsilon;
     norm->gain->sums_gradient = options->sums_gradient;
@@ -326,6 +328,7 @@ void norm_forward(const struct norm *norm, const struct pass *pass, const struct
                                       .rstd = saved->rstd,
                                       .x = x,
                                       .gain = norm->gain->value,
+                                      .gain_offset = norm->gain_offset,
                                       .bias = norm->bias ? norm->bias->value : (struct tensor){0},
                                       .epsilon = norm->epsilon,
                                       .delta = residual->delta,
@@ -345,6 +348,7 @@ void norm_backward(const struct norm *norm, const struct pass *pass, const struc
                                        .dy = gradient->dy,
                                        .x = gradient->x,
                                        .gain = norm->gain->value,
+                                       .gain_offset = norm->gain_offset,
                                        .mean = saved->mean,
                                        .rstd = saved->rstd,
                                        .y = gradient->y,

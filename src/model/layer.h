@@ -144,12 +144,14 @@ struct tensor linear_bias_gradient(const struct linear *linear);
 struct norm {
     enum norm_kind kind;
     struct param *gain, *bias;  // (C); no bias with RMS
+    float gain_offset;          // gains are kept as what they are above this
     float epsilon;
 };
 struct norm_options {
     enum norm_kind kind;
     int64_t C;
     double epsilon;
+    bool is_centered;    // gains are kept as their distance from 1, which 16 bits hold more finely
     bool sums_gradient;  // see struct param
 };
 void norm_build(struct norm *norm, struct param_list *params, const char *name, const struct norm_options *options);

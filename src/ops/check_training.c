@@ -104,7 +104,7 @@ void op_adam(struct device *device, const struct op_adam *op) {
     check_flat(name, "m", op->m, count);
     check_flat(name, "v", op->v, count);
     check_tensor(name, "scale", op->scale, check_1d(DTYPE_F32, 1));
-    check_tensor(name, "rate", op->rate, check_1d(DTYPE_F32, RATE_LENGTH));
+    check_tensor(name, "rate", op->rate, check_1d(DTYPE_F32, RATE_GROUP));
     if (op->copy.data) {
         check_activation(device, name, "copy", op->copy, 1);
         check_tensor(name, "copy", op->copy, check_1d(op->copy.dtype, count));

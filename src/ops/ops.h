@@ -42,6 +42,7 @@ enum activation {
     ACTIVATION_GELU_TANH,  // 0.5 x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3)))
     ACTIVATION_GELU,       // x times the cumulative normal distribution of x, computed with erf
     ACTIVATION_RELU,
+    ACTIVATION_SQUARED_RELU,
     ACTIVATION_SILU,  // x times the logistic function of x
     ACTIVATION_TANH,
     ACTIVATION_COUNT
@@ -158,7 +159,8 @@ enum { ROPE_MOST_PAIRS = 128 };
 
 // LayerNorm over C: y = (x - mean) * rstd * gain + bias, rstd = 1 / sqrt(variance + epsilon). RMSNorm: y = x * rstd *
 // gain, rstd = 1 / sqrt(mean square + epsilon), without mean and bias. If `delta` is given, the residual addition is
-// fused: sum = x + dropout(delta + delta_bias), and sum is normalised. sum may alias x.
+// fused: sum = x + dropout(delta + delta_bias), and sum is normalised. sum may alias x. Gains may be kept as what they
+// are above gain_offset, which is added to each in fp32.
 enum norm_kind { NORM_LAYER, NORM_RMS };
 struct op_norm_forward {
     enum norm_kind kind;
@@ -166,6 +168,7 @@ struct op_norm_forward {
     struct tensor mean, rstd;  // (N) fp32 out; no mean with RMS
     struct tensor x;           // (N, C)
     struct tensor gain, bias;  // (C); no bias with RMS
+    float gain_offset;
     float epsilon;
     struct tensor delta;       // (N, C) or none
     struct tensor delta_bias;  // (C) or none
@@ -183,12 +186,13 @@ struct op_norm_backward {
     struct tensor dy;            // (N, C)
     struct tensor x;             // (N, C): what was normalised (sum, if there was a delta)
     struct tensor gain;          // (C)
-    struct tensor mean, rstd;    // (N) fp32; no mean with RMS
-    struct tensor y;             // (N, C) out or none; may alias dy if ddelta does not
-    struct tensor bias;          // (C), if y is given; none with RMS
-    struct tensor dresidual;     // (N, C) or none
-    struct tensor ddelta;        // (N, C) out or none; may alias dy, and also dx if the dropout is off
-    struct tensor ddelta_bias;   // (C) fp32 accumulated, or none
+    float gain_offset;
+    struct tensor mean, rstd;   // (N) fp32; no mean with RMS
+    struct tensor y;            // (N, C) out or none; may alias dy if ddelta does not
+    struct tensor bias;         // (C), if y is given; none with RMS
+    struct tensor dresidual;    // (N, C) or none
+    struct tensor ddelta;       // (N, C) out or none; may alias dy, and also dx if the dropout is off
+    struct tensor ddelta_bias;  // (C) fp32 accumulated, or none
     struct dropout dropout;
 };
 
@@ -348,7 +352,9 @@ enum {
     RATE_STEP,        // lr / (1 - beta1^t), for update number t, counted from 1
     RATE_CORRECTION,  // 1 / (1 - beta2^t)
     RATE_DECAY,       // lr * weight decay
-    RATE_LENGTH
+    RATE_GROUP,       // so many numbers are what op_adam takes
+    // A row has them twice: for most parameters, and for those that have a learning rate of their own.
+    RATE_LENGTH = 2 * RATE_GROUP
 };
 struct op_clip_scale {
     struct tensor scale, norm, sum_squares;
@@ -370,7 +376,7 @@ struct op_adam {
     struct tensor grad;    // (n) fp32
     struct tensor m, v;    // (n) fp32
     struct tensor scale;   // (1) fp32
-    struct tensor rate;    // (RATE_LENGTH) fp32
+    struct tensor rate;    // (RATE_GROUP) fp32
     float beta1, beta2, epsilon;
     bool is_decayed;
 };

@@ -17,7 +17,8 @@ void adam_build(struct adam *adam, struct arena *arena, const struct pieces *pie
                           .beta1 = (float)config->adam_beta1,
                           .beta2 = (float)config->adam_beta2,
                           .epsilon = (float)config->adam_eps,
-                          .max_norm = (float)config->clip_grad};
+                          .max_norm = (float)config->clip_grad,
+                          .is_decoupled = config->decoupled_lr > 0};
     int64_t count = pieces_local_count(pieces);
     if (dtype != DTYPE_F32)
         adam->master = arena_1d(arena, dtype == DTYPE_BF16 ? DTYPE_I16 : DTYPE_F32, count);
@@ -79,10 +80,13 @@ void adam_take_weights(const struct adam *adam, const struct adam_update *update
 
 // Update number t, counted from 1. The learning rate is rounded to fp32 before it is divided, as in earlier versions.
 static void make_rate(const struct adam *adam, const struct adam_pace *pace, int64_t t, float *rate) {
-    float lr = (float)pace->lr;
-    rate[RATE_STEP] = (float)((double)lr / (1.0 - pow((double)adam->beta1, (double)t)));
-    rate[RATE_CORRECTION] = (float)(1.0 / (1.0 - pow((double)adam->beta2, (double)t)));
-    rate[RATE_DECAY] = lr * (float)pace->weight_decay;
+    const double rates[] = {pace->lr, pace->decoupled_lr};
+    for (int i = 0; i < 2; i++, rate += RATE_GROUP) {
+        float lr = (float)rates[i];
+        rate[RATE_STEP] = (float)((double)lr / (1.0 - pow((double)adam->beta1, (double)t)));
+        rate[RATE_CORRECTION] = (float)(1.0 / (1.0 - pow((double)adam->beta2, (double)t)));
+        rate[RATE_DECAY] = lr * (float)pace->weight_decay;
+    }
 }
 
 void adam_make_rates(const struct adam *adam, const struct adam_pace *paces, int count, float *rates) {
@@ -92,7 +96,7 @@ void adam_make_rates(const struct adam *adam, const struct adam_pace *paces, int
         int k = i < count ? i : count - 1;
         int64_t t = adam->step + 1 - k;
         make_rate(adam, &paces[k], t > 1 ? t : 1, rates);
-        rates[RATE_SKIPPED] = (float)(adam->skipped + k);
+        rates[RATE_SKIPPED] = rates[RATE_GROUP + RATE_SKIPPED] = (float)(adam->skipped + k);
     }
 }
 
@@ -101,7 +105,14 @@ void adam_learn(struct adam *adam, bool is_skipped) {
     adam->skipped += is_skipped;
 }
 
-static void apply_run(const struct adam *adam, const struct adam_update *update, struct piece run, bool is_decayed) {
+// A stretch of the flat buffers whose parameters are all updated alike.
+struct stretch {
+    int64_t first, end;
+    bool is_decayed, is_decoupled;
+};
+
+static void apply_run(const struct adam *adam, const struct adam_update *update, struct piece run,
+                      const struct stretch *stretch) {
     bool is_mixed = adam->master.data != NULL;
     struct tensor values = tensor_rows(update->values, run.flat_offset, run.count);
     op_adam(update->device,
@@ -111,18 +122,17 @@ static void apply_run(const struct adam *adam, const struct adam_update *update,
                               .m = tensor_rows(adam->m, run.local_offset, run.count),
                               .v = tensor_rows(adam->v, run.local_offset, run.count),
                               .scale = scalar(adam, SCALAR_SCALE),
-                              .rate = adam->rate,
+                              .rate = tensor_rows(adam->rate, stretch->is_decoupled ? RATE_GROUP : 0, RATE_GROUP),
                               .beta1 = adam->beta1,
                               .beta2 = adam->beta2,
                               .epsilon = adam->epsilon,
-                              .is_decayed = is_decayed});
+                              .is_decayed = stretch->is_decayed});
 }
 
-static void apply_range(const struct adam *adam, const struct adam_update *update, int64_t first, int64_t end,
-                        bool is_decayed) {
+static void apply_stretch(const struct adam *adam, const struct adam_update *update, const struct stretch *stretch) {
     struct piece run;
-    for (int64_t at = first; pieces_next(&adam->pieces, &at, end, &run);)
-        apply_run(adam, update, run, is_decayed);
+    for (int64_t at = stretch->first; pieces_next(&adam->pieces, &at, stretch->end, &run);)
+        apply_run(adam, update, run, stretch);
 }
 
 // A buffer whose squares are summed: in the flat layout, or only this rank's pieces.
@@ -180,11 +190,30 @@ void adam_count(struct adam *adam) {
     adam->step++;
 }
 
+// The longest stretch of [first, end) that begins at first. Gaps behind parameters belong to them.
+static struct stretch find_stretch(const struct adam *adam, const struct param_list *params, int64_t first,
+                                   int64_t end) {
+    struct stretch stretch = {.first = first, .end = end, .is_decayed = first < params->decayed};
+    if (stretch.is_decayed && params->decayed < end)
+        stretch.end = params->decayed;
+    for (int i = 0; adam->is_decoupled && i < params->count; i++) {
+        const struct param *param = params->items[i];
+        int64_t after = param_end(param);
+        if (!param->is_vocabulary || after <= first)
+            continue;
+        stretch.is_decoupled = stretch.is_decoupled || param->offset <= first;
+        int64_t border = param->offset <= first ? after : param->offset;
+        stretch.end = border < stretch.end ? border : stretch.end;
+    }
+    return stretch;
+}
+
 void adam_apply(const struct adam *adam, const struct adam_update *update, int64_t first, int64_t end) {
-    int64_t decayed = update->params->decayed;
-    decayed = decayed < first ? first : decayed > end ? end : decayed;
-    apply_range(adam, update, first, decayed, true);
-    apply_range(adam, update, decayed, end, false);
+    while (first < end) {
+        struct stretch stretch = find_stretch(adam, update->params, first, end);
+        apply_stretch(adam, update, &stretch);
+        first = stretch.end;
+    }
 }
 
 struct tensor adam_grad_norm(const struct adam *adam) {

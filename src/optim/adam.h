@@ -26,12 +26,13 @@ struct adam {
     struct tensor master;   // (n / parts) fp32; int16 if the parameters are bf16, none if they are fp32
     struct tensor m, v;     // (n / parts) fp32
     struct tensor scalars;  // (5) fp32: sum of squares, norm, scale, squares of the parameters, skipped updates
-    struct tensor rate;     // (RATE_LENGTH) fp32: the rates of this update
+    struct tensor rate;     // (RATE_LENGTH) fp32: the rates of this update, of both groups of parameters
     struct tensor rates;    // (ADAM_MOST_RATES, RATE_LENGTH) fp32: what they are chosen from
     struct scaler scaler;   // of the loss, in fp16
     int64_t step;           // updates so far, assuming that none of those that adam_learn has not heard of was skipped
     int64_t skipped;        // updates that adam_learn was told were skipped
     float beta1, beta2, epsilon, max_norm;
+    bool is_decoupled;  // parameters with is_vocabulary have a learning rate of their own
 };
 enum { ADAM_MOST_RATES = 3 };
 
@@ -58,6 +59,7 @@ void adam_take_weights(const struct adam *adam, const struct adam_update *update
 // How far an update goes.
 struct adam_pace {
     double lr, weight_decay;
+    double decoupled_lr;  // of the vocabulary's parameters, if adam->is_decoupled
 };
 // Makes rows (count, RATE_LENGTH) for adam->rates: paces[k] applies if k of the updates not yet learnt of were skipped.
 void adam_make_rates(const struct adam *adam, const struct adam_pace *paces, int count, float *rates);

@@ -32,8 +32,8 @@ static double decay_coefficient(const struct config *config, double n) {
     return n <= D - A ? 1 : wsd_coefficient(config->lr_wsd_decay_style, (n - (D - A)) / A);
 }
 
-double schedule_lr(const struct config *config, int64_t samples) {
-    double n = (double)samples, M = config->lr, m = config->min_lr;
+static double lr_between(const struct config *config, double M, double m, int64_t samples) {
+    double n = (double)samples;
     double W = config->lr_warmup_steps, D = (double)config->lr_decay_steps;
     if (W > 0 && n <= W)
         return config->lr_warmup_init + (M - config->lr_warmup_init) * n / W;
@@ -47,6 +47,15 @@ double schedule_lr(const struct config *config, int64_t samples) {
     if (strcmp(config->lr_decay_style, "inverse-square-root") == 0)
         return fmax(m, M * sqrt(fmax(W, 1)) / sqrt(fmax(n, 1)));
     return m + decay_coefficient(config, n) * (M - m);
+}
+
+double schedule_lr(const struct config *config, int64_t samples) {
+    return lr_between(config, config->lr, config->min_lr, samples);
+}
+
+double schedule_decoupled_lr(const struct config *config, int64_t samples) {
+    return config->decoupled_lr > 0 ? lr_between(config, config->decoupled_lr, config->decoupled_min_lr, samples)
+                                    : schedule_lr(config, samples);
 }
 
 double schedule_weight_decay(const struct config *config, int64_t samples) {

@@ -7,6 +7,8 @@
 
 // For the update made after `samples` samples of successful updates.
 double schedule_lr(const struct config *config, int64_t samples);
+// The same for the input embedding and the output layer, which --decoupled-lr gives a rate of their own.
+double schedule_decoupled_lr(const struct config *config, int64_t samples);
 double schedule_weight_decay(const struct config *config, int64_t samples);
 
 #endif

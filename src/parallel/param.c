@@ -46,6 +46,11 @@ static enum kind kind_of(const struct param *param) {
     return param->sums_gradient ? KIND_SUMMED : KIND_WHOLE;
 }
 
+int64_t param_end(const struct param *param) {
+    int64_t count = shard_local_count(&param->shard);
+    return param->offset + (count + PARAM_ALIGNMENT - 1) / PARAM_ALIGNMENT * PARAM_ALIGNMENT;
+}
+
 // Places the parameters of one kind from `next` on, beginning with those that other stages hold too; returns where they
 // end.
 static int64_t place(struct param_list *list, bool has_decay, enum kind kind, int64_t next) {
@@ -55,8 +60,7 @@ static int64_t place(struct param_list *list, bool has_decay, enum kind kind, in
         if (param->has_decay != has_decay || kind_of(param) != kind || !is_turn)
             continue;
         param->offset = next;
-        int64_t count = shard_local_count(&param->shard);
-        next += (count + PARAM_ALIGNMENT - 1) / PARAM_ALIGNMENT * PARAM_ALIGNMENT;
+        next = param_end(param);
     }
     return next;
 }

@@ -22,6 +22,8 @@ struct param {
     enum init_kind init;
     double standard_deviation;  // for INIT_NORMAL
     bool has_decay;             // true for matrices and embeddings, false for biases and norms
+    bool is_vocabulary;         // a row for each word: it may have a learning rate of its own
+    bool is_centered;           // a norm's gain, kept as its distance from 1
     bool sums_gradient;         // held whole, but each rank that shares layers computes only part of its gradient
     bool is_shared;             // several pipeline stages hold it: its gradient is final once theirs are summed
     bool is_copy;               // an earlier stage holds it too: it is saved and counted there
@@ -54,6 +56,8 @@ void param_list_pad(struct param_list *list, int64_t multiple);
 void param_list_bind(struct param_list *list, struct tensor values, struct tensor grads);
 // The local slice of a parameter in a flat buffer of the same layout (Adam's moments, master weights).
 struct tensor param_in(const struct param *param, struct tensor flat);
+// Where a parameter ends in the flat buffers, with the gap behind it.
+int64_t param_end(const struct param *param);
 int64_t param_list_elements(const struct param_list *list);  // local elements without gaps
 void param_list_free(struct param_list *list);
 

@@ -8,36 +8,51 @@
 //
 // The backward pass finishes the gradients of split matrices (of all matrices, if layers are not shared) in descending
 // order of their offsets: [0, falling_end). Everything behind that is final only at the end.
+//
+// Sums may be of gradients rounded to bf16, which halves what travels. The rounded buckets lie in a few slots, one
+// after the other; the sums are widened to where the gradients are.
 #ifndef PARALLEL_REDUCER_H
 #define PARALLEL_REDUCER_H
 
 #include "parallel/mesh.h"
 #include "parallel/param.h"
 #include "parallel/pieces.h"
+#include "tensor/arena.h"
+
+// Rounded buckets that may be on their way at once.
+enum { REDUCER_SLOTS = 4 };
 
 struct reducer {
+    struct device *device;
     struct group *replicas;
     struct pieces pieces;
     int64_t falling;             // buckets [0, falling) become final in descending order
     bool overlaps_reduction;     // buckets are started when they become final, not all at the end
     bool overlaps_gather;        // buckets are waited for when they are needed, not all at once
+    bool is_rounded;             // sums are of bf16
     struct tensor values;        // (n)
     struct tensor grads;         // (n) fp32
+    struct tensor rounded;       // (slots * bucket) bf16, or none
     struct comm_request *sums;   // one per bucket
     struct comm_request *parts;  // the same
-    int64_t unsummed;            // of buckets [0, falling), those not started yet are [0, unsummed)
+    int64_t begun, ended;        // sums of this step that were started, and waited for, in the order of summed()
     int64_t ungathered;          // buckets whose values are on their way: the last ones in the order of need
 };
 
 struct reducer_options {
     struct group *replicas;  // NULL on paper
     struct pieces pieces;
-    bool overlaps_reduction, overlaps_gather;
+    bool overlaps_reduction, overlaps_gather, is_rounded;
 };
 void reducer_open(struct reducer *reducer, const struct param_list *params, const struct reducer_options *options);
 void reducer_close(struct reducer *reducer);
-// Says where the flat buffers are.
-void reducer_bind(struct reducer *reducer, struct tensor values, struct tensor grads);
+// Where the flat buffers are; what else sums need is taken from the arena.
+struct reducer_buffers {
+    struct device *device;
+    struct arena *arena;
+    struct tensor values, grads;  // grads: none if nothing is trained
+};
+void reducer_bind(struct reducer *reducer, const struct reducer_buffers *buffers);
 
 // In the last backward pass of a step: the gradients of [offset, falling_end) are final.
 void reducer_final_from(struct reducer *reducer, int64_t offset);

@@ -35,6 +35,8 @@ void console_train(struct buffer *out, const struct metrics *m) {
     if (m->has_throughput)
         buffer_printf(out, " throughput per GPU (TFLOP/s/GPU): %.*f |", m->teraflops < 1 ? 4 : 1, m->teraflops);
     buffer_printf(out, " learning rate: %.6E |", m->learning_rate);
+    if (m->has_decoupled)
+        buffer_printf(out, " decoupled learning rate: %.6E |", m->decoupled_learning_rate);
     buffer_printf(out, " global batch size: %5" PRId64 " |", m->global_batch_size);
     for (int i = 0; i < m->loss_count; i++) {
         if (m->losses[i].value >= 0)  // false for NaN, which is left out as well

@@ -18,11 +18,12 @@ struct metrics {
     double wall_seconds;  // since the epoch, when the line is made
     int64_t iteration, train_iters;
     int64_t consumed_samples;
-    int64_t skipped_samples;   // shown if above 0
-    double elapsed_ms;         // per iteration, without evaluation and saving
-    double tokens_per_second;  // of the whole run; 0 if unknown
-    double teraflops;          // per device; with has_throughput
-    double learning_rate;      // of the next update, as Megatron logs it
+    int64_t skipped_samples;         // shown if above 0
+    double elapsed_ms;               // per iteration, without evaluation and saving
+    double tokens_per_second;        // of the whole run; 0 if unknown
+    double teraflops;                // per device; with has_throughput
+    double learning_rate;            // of the next update, as Megatron logs it
+    double decoupled_learning_rate;  // of the input embedding and the output layer; with has_decoupled
     int64_t global_batch_size;
     struct metrics_loss losses[METRICS_MAX_LOSSES];
     int loss_count;
@@ -31,7 +32,7 @@ struct metrics {
     double num_zeros;
     double params_norm;
     int64_t skipped_iterations, nan_iterations;  // since the last line
-    bool has_throughput, has_grad_norm, has_num_zeros, has_params_norm;
+    bool has_throughput, has_decoupled, has_grad_norm, has_num_zeros, has_params_norm;
 };
 
 struct metrics_eval {

@@ -161,6 +161,8 @@ void metrics_file_train(struct metrics_file *file, const struct metrics *m) {
     key_int(&json, "skipped_samples", m->skipped_samples);
     write_losses(&json, m->losses, m->loss_count);
     key_double(&json, "learning_rate", m->learning_rate);
+    if (m->has_decoupled)
+        key_double(&json, "decoupled_learning_rate", m->decoupled_learning_rate);
     key_int(&json, "global_batch_size", m->global_batch_size);
     key_double(&json, "elapsed_ms", m->elapsed_ms);
     key_double(&json, "tokens_per_second", m->tokens_per_second);

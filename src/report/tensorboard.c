@@ -113,6 +113,8 @@ static void both(struct tensorboard *board, const char *tag, double value, struc
 void tensorboard_train(struct tensorboard *board, const struct metrics *m, const struct tensorboard_choice *choice) {
     struct axes axes = {m->iteration, m->consumed_samples};
     both(board, "learning-rate", m->learning_rate, axes);
+    if (m->has_decoupled)
+        tensorboard_scalar(board, "decoupled-learning-rate", m->decoupled_learning_rate, m->iteration);
     both(board, "batch-size", (double)m->global_batch_size, axes);
     for (int i = 0; i < m->loss_count; i++)
         both(board, m->losses[i].name, m->losses[i].value, axes);

@@ -51,7 +51,11 @@ static void lay_out_state(struct step *step, struct arena *arena) {
         lay_out_cache(step, arena);
     step->memory.buffers = arena->used - start;
     param_list_bind(&step->params, step->values, step->grads);
-    reducer_bind(&step->reducer, step->values, step->grads);
+    start = arena->used;
+    reducer_bind(&step->reducer,
+                 &(struct reducer_buffers){
+                     .device = step->device, .arena = arena, .values = step->values, .grads = step->grads});
+    step->memory.gradients += arena->used - start;
     start = arena->used;
     for (int i = 0; i < step->chunk_count && step->mode == STEP_TRAIN; i++)
         fp8_lay_out(&step->chunks[i].model.fp8, arena);

@@ -148,7 +148,7 @@ int step_train_paced(struct step *step, const struct step_source *source, const 
 int step_train(struct step *step, const struct step_source *source, double lr, double weight_decay) {
     struct adam_pace paces[STEP_ROWS];
     for (int i = 0; i < STEP_ROWS; i++)
-        paces[i] = (struct adam_pace){lr, weight_decay};
+        paces[i] = (struct adam_pace){.lr = lr, .weight_decay = weight_decay, .decoupled_lr = lr};
     results_make_room(step);
     return step_train_paced(step, source, paces);
 }

@@ -36,7 +36,8 @@ void step_divide_optimizer(struct step *step) {
         &(struct reducer_options){.replicas = is_training ? mesh->replicas : NULL,
                                   .pieces = pieces_make(step->params.total, bucket, parts, is_divided ? replica : 0),
                                   .overlaps_reduction = config->overlap_grad_reduce,
-                                  .overlaps_gather = config->overlap_param_gather});
+                                  .overlaps_gather = config->overlap_param_gather,
+                                  .is_rounded = config->bf16 && config->grad_reduce_in_bf16 && replicas > 1});
 }
 
 struct tensor step_weights_target(struct step *step) {

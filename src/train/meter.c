@@ -35,6 +35,8 @@ static struct metrics make_metrics(const struct meter *meter, const struct meter
         .tokens_per_second = count_tokens(config, reading) / reading->seconds,
         .teraflops = device_teraflops(meter, reading->batch_size, reading->seconds),
         .learning_rate = schedule_lr(config, reading->at.schedule_samples),
+        .decoupled_learning_rate = schedule_decoupled_lr(config, reading->at.schedule_samples),
+        .has_decoupled = config->decoupled_lr > 0,
         .global_batch_size = reading->batch_size,
         .losses = {{.name = "lm loss", .value = result->loss}, {.name = "sop loss", .value = result->pair_loss}},
         .loss_count = result->pairs > 0 ? 2 : 1,

@@ -274,7 +274,9 @@ static int queue_iteration(struct trainer *trainer) {
     struct adam_pace paces[STEP_ROWS];
     for (int skipped = 0; skipped <= pending; skipped++) {
         int64_t samples = ahead.schedule_samples - skipped * trainer->batch_size;
-        paces[skipped] = (struct adam_pace){schedule_lr(config, samples), schedule_weight_decay(config, samples)};
+        paces[skipped] = (struct adam_pace){.lr = schedule_lr(config, samples),
+                                            .weight_decay = schedule_weight_decay(config, samples),
+                                            .decoupled_lr = schedule_decoupled_lr(config, samples)};
     }
     struct step_source source = datasets_source(trainer->loaders[SPLIT_TRAIN], micro_batches);
     return step_train_paced(trainer->step, &source, paces);

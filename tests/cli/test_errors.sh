@@ -29,7 +29,7 @@ expect 0 "recompute_granularity" "${train[@]}" --data-path "$prefix" --checkpoin
 grep -q "has no effect without" "$work/out" && fail "--checkpoint-activations is said to lack the granularity it implies"
 expect 0 "note: --timing-log-option has no effect" "${train[@]}" --data-path "$prefix" --timing-log-option max --dry-run
 expect 2 "--fp16 and --bf16 exclude each other" "${train[@]}" --data-path "$prefix" --fp16 --bf16
-expect 2 "--squared-relu" "${train[@]}" --data-path "$prefix" --squared-relu
+expect 2 "--quick-geglu" "${train[@]}" --data-path "$prefix" --quick-geglu
 expect 2 "the activation silu, not relu" "${train[@]}" --data-path "$prefix" --swiglu --activation relu
 expect 2 "moe" "${train[@]}" --data-path "$prefix" --moe-router-topk 4
 expect 2 "hidden-size" "${train[@]}" --data-path "$prefix" --num-attention-heads 3

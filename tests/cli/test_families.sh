@@ -40,8 +40,9 @@ done
 # A model that is not the checkpoint's is named, difference by difference.
 expect 1 "rotary_base is 500 there and 10000 here" "$BEVATRON" train "${run[@]}" "${llama[@]}" --rotary-base 10000 \
     --load "$work/llama"
-expect 2 "--squared-relu" "$BEVATRON" train "${run[@]}" --squared-relu
-expect 2 "--qk-layernorm" "$BEVATRON" train "${run[@]}" "${llama[@]}" --qk-layernorm
+expect 2 "--quick-geglu" "$BEVATRON" train "${run[@]}" --quick-geglu
+expect 2 "--qk-l2-norm" "$BEVATRON" train "${run[@]}" "${llama[@]}" --qk-l2-norm
+expect 2 "--qk-layernorm belongs to decoders" "$BEVATRON" train "${run[@]}" --model bert --qk-layernorm
 
 # Documents that do not see each other, positions that begin anew, no loss where a document ends.
 expect 0 "iteration       60/      60" "$BEVATRON" train "${run[@]}" "${llama[@]}" --reset-attention-mask --reset-position-ids \

@@ -88,6 +88,21 @@ TEST(model_flags_are_offered_to_all) {
     }
 }
 
+// Whatever release a script is from: its flags work, are noted or are refused by name, but are never unknown.
+TEST(no_flag_of_any_release_is_unknown) {
+    FILE *file = fopen("tests/golden/megatron_flags.txt", "r");
+    EXPECT(file);
+    char name[128];
+    int64_t count = 0;
+    for (; fscanf(file, " %127s", name) == 1; count++) {
+        struct flag_match match;
+        if (!flag_resolve(config_command(), name, strlen(name), &match))
+            test_fail("%s is unknown", name);
+    }
+    fclose(file);
+    EXPECT(count > 900);
+}
+
 TEST(defaults_are_megatrons) {
     EXPECT_OK(parse(""));
     EXPECT(config.hidden_dropout == 0.1 && config.attention_dropout == 0.1 && config.norm_epsilon == 1e-5);
@@ -152,7 +167,7 @@ TEST(other_names) {
     // They would change numbers: refused, unless the value is the default.
     EXPECT_ERROR(parse("--num-experts 8"), "--num-experts is a Megatron flag that bevatron does not implement");
     EXPECT_ERROR(parse("--moe-router-topk 4"), "--moe-router-topk is a Megatron flag");
-    EXPECT_ERROR(parse("--qk-layernorm"), "--qk-layernorm is a Megatron flag");
+    EXPECT_ERROR(parse("--qk-l2-norm"), "--qk-l2-norm is a Megatron flag");
     EXPECT_INT(error_exit_code(), EXIT_CODE_USAGE);
     EXPECT_OK(parse("--moe-router-topk 2 --expert-model-parallel-size 1 --sample-rate 1 --cp-comm-type p2p"));
     EXPECT_ERROR(parse("--micro-batchsize 3"), "did you mean --micro-batch-size?");
@@ -478,8 +493,8 @@ TEST(copies) {
     config_free(&copy);
 }
 
-TEST_MAIN(TEST_CASE(tables_are_sound), TEST_CASE(model_flags_are_offered_to_all), TEST_CASE(defaults_are_megatrons),
-          TEST_CASE(script_of_2020), TEST_CASE(other_names), TEST_CASE(presets), TEST_CASE(families),
-          TEST_CASE(parameter_count), TEST_CASE(pad_vocab), TEST_CASE(dump), TEST_CASE(json_round_trip),
-          TEST_CASE(json_is_a_configuration_file), TEST_CASE(json_of_others), TEST_CASE(schedules_of_others),
-          TEST_CASE(changes_of_a_run), TEST_CASE(copies))
+TEST_MAIN(TEST_CASE(tables_are_sound), TEST_CASE(model_flags_are_offered_to_all),
+          TEST_CASE(no_flag_of_any_release_is_unknown), TEST_CASE(defaults_are_megatrons), TEST_CASE(script_of_2020),
+          TEST_CASE(other_names), TEST_CASE(presets), TEST_CASE(families), TEST_CASE(parameter_count),
+          TEST_CASE(pad_vocab), TEST_CASE(dump), TEST_CASE(json_round_trip), TEST_CASE(json_is_a_configuration_file),
+          TEST_CASE(json_of_others), TEST_CASE(schedules_of_others), TEST_CASE(changes_of_a_run), TEST_CASE(copies))

@@ -81,12 +81,29 @@ def map_llama(m):
         norm(out, n + "input_layernorm", b.input_layernorm)
         linear(out, n + "self_attention.linear_qkv", b.self_attn.q_proj, b.self_attn.k_proj, b.self_attn.v_proj)
         linear(out, n + "self_attention.linear_proj", b.self_attn.o_proj)
+        if hasattr(b.self_attn, "q_norm"):
+            norm(out, n + "self_attention.q_layernorm", b.self_attn.q_norm)
+            norm(out, n + "self_attention.k_layernorm", b.self_attn.k_norm)
         norm(out, n + "pre_mlp_layernorm", b.post_attention_layernorm)
         linear(out, n + "mlp.linear_fc1", b.mlp.gate_proj, b.mlp.up_proj)
         linear(out, n + "mlp.linear_fc2", b.mlp.down_proj)
     norm(out, "decoder.final_layernorm", m.model.norm)
     if m.lm_head.weight is not m.model.embed_tokens.weight:
         out["output_layer.weight"] = m.lm_head.weight
+    return out
+
+
+def map_nemotron(m):
+    out = {"embedding.word_embeddings.weight": m.model.embed_tokens.weight, "output_layer.weight": m.lm_head.weight}
+    for i, b in enumerate(m.model.layers):
+        n = f"decoder.layers.{i}."
+        norm(out, n + "input_layernorm", b.input_layernorm)
+        linear(out, n + "self_attention.linear_qkv", b.self_attn.q_proj, b.self_attn.k_proj, b.self_attn.v_proj)
+        linear(out, n + "self_attention.linear_proj", b.self_attn.o_proj)
+        norm(out, n + "pre_mlp_layernorm", b.post_attention_layernorm)
+        linear(out, n + "mlp.linear_fc1", b.mlp.up_proj)
+        linear(out, n + "mlp.linear_fc2", b.mlp.down_proj)
+    norm(out, "decoder.final_layernorm", m.model.norm)
     return out
 
 
@@ -234,6 +251,25 @@ def qwen2():
     return hf.Qwen2ForCausalLM(c), map_llama, flags
 
 
+def qwen3():
+    c = hf.Qwen3Config(vocab_size=V, hidden_size=16, intermediate_size=17, num_hidden_layers=2, num_attention_heads=4,
+                       num_key_value_heads=2, head_dim=6, max_position_embeddings=64, tie_word_embeddings=True,
+                       rope_parameters={"rope_type": "default", "rope_theta": 10000.0})
+    flags = LLAMA + "--num-layers 2 --hidden-size 16 --num-attention-heads 4 --kv-channels 6 --ffn-hidden-size 17 " \
+        "--qk-layernorm --max-position-embeddings 64 --group-query-attention --num-query-groups 2 --norm-epsilon 1e-6"
+    return hf.Qwen3ForCausalLM(c), map_llama, flags
+
+
+def nemotron():
+    c = hf.NemotronConfig(vocab_size=V, hidden_size=16, intermediate_size=21, num_hidden_layers=2, num_attention_heads=4,
+                          num_key_value_heads=2, head_dim=4, max_position_embeddings=64, partial_rotary_factor=0.5,
+                          norm_eps=1e-5, hidden_act="relu2", tie_word_embeddings=False)
+    flags = "--num-layers 2 --hidden-size 16 --num-attention-heads 4 --ffn-hidden-size 21 --squared-relu " \
+        "--apply-layernorm-1p --disable-bias-linear --position-embedding-type rope --rotary-percent 0.5 " \
+        "--max-position-embeddings 64 --group-query-attention --num-query-groups 2 --untie-embeddings-and-output-weights"
+    return hf.NemotronForCausalLM(c), map_nemotron, flags
+
+
 BERT = "--model bert --num-layers 2 --hidden-size 15 --num-attention-heads 3 --ffn-hidden-size 22 --activation gelu "
 
 
@@ -272,7 +308,8 @@ FAMILIES = {
     "gpt2": lambda: gpt2("gelu_new"), "gpt2_erf": lambda: gpt2("gelu"), "opt": lambda: opt(14), "opt_narrow": lambda: opt(9),
     "llama1": lambda: llama("llama1"), "llama2": lambda: llama("llama2"), "llama3": lambda: llama("llama3"),
     "llama_yarn": lambda: llama("yarn"), "llama_biases": lambda: llama("llama1_biases"), "bert_tanh": lambda: bert("bert_tanh"),
-    "mistral": mistral, "qwen2": qwen2, "bert": lambda: bert("bert"), "megatron_bert": lambda: bert("megatron_bert"),
+    "mistral": mistral, "nemotron": nemotron, "qwen2": qwen2, "qwen3": qwen3,
+    "bert": lambda: bert("bert"), "megatron_bert": lambda: bert("megatron_bert"),
     "roberta": lambda: bert("roberta"), "t5": lambda: t5("t5"), "t5_v1_1": lambda: t5("t5_v1_1"),
 }
 

@@ -44,6 +44,8 @@ static inline double float8_activation(enum activation activation, double x) {
         return 0.5 * x * (1 + erf(x * 0.7071067811865476));
     case ACTIVATION_RELU:
         return x > 0 ? x : 0;
+    case ACTIVATION_SQUARED_RELU:
+        return x > 0 ? x * x : 0;
     case ACTIVATION_SILU:
         return x / (1 + exp(-x));
     default:
@@ -54,6 +56,8 @@ static inline double float8_activation(enum activation activation, double x) {
 static inline double float8_slope(enum activation activation, double x) {
     if (activation == ACTIVATION_RELU)
         return x > 0;
+    if (activation == ACTIVATION_SQUARED_RELU)
+        return x > 0 ? 2 * x : 0;
     return (float8_activation(activation, x + 1e-5) - float8_activation(activation, x - 1e-5)) / 2e-5;
 }
 

@@ -39,6 +39,14 @@ static inline void naive_norm(struct lab *lab, struct naive_norm *n) {
 static const int64_t layer_sizes[][2] = {{1, 1}, {3, 1}, {1, 17}, {17, 3}, {65, 65}, {3, 300}, {130, 768}, {40, 1030}};
 enum { LAYER_SIZES = sizeof layer_sizes / sizeof layer_sizes[0] };
 
+// Every other size has gains that are kept as their distance from 1: what is expected knows the gains themselves.
+static inline float keep_gains(struct sample *gain, int64_t rows, int64_t channels) {
+    float offset = rows % 2 ? 1.0f : 0.0f;
+    for (int64_t c = 0; c < channels; c++)
+        gain->x[c] += (double)offset;
+    return offset;
+}
+
 static inline void norm_forward_variant(struct lab *lab, const int64_t size[2], bool has_delta, float rate) {
     int64_t rows = size[0], channels = size[1];
     struct sample x = lab_2d(lab, rows, channels, 2), gain = lab_1d(lab, channels, 1), bias = lab_1d(lab, channels, 1);
@@ -50,6 +58,7 @@ static inline void norm_forward_variant(struct lab *lab, const int64_t size[2], 
         .rstd = lab_fp32_1d(lab, rows, 1).t,
         .x = x.t,
         .gain = gain.t,
+        .gain_offset = keep_gains(&gain, rows, channels),
         .bias = bias.t,
         .epsilon = 1e-5f,
     };
@@ -113,6 +122,7 @@ static inline void norm_setup(struct lab *lab, struct norm_setup *s, const int64
     s->dbias = lab_fp32_1d(lab, channels, 1);
     s->ddelta_bias = lab_fp32_1d(lab, channels, 1);
     s->dropout = lab_dropout(lab, rate, rows);
+    float offset = keep_gains(&s->gain, rows, channels);
     s->naive = (struct naive_norm){.rows = rows,
                                    .channels = channels,
                                    .x = s->x.x,
@@ -130,6 +140,7 @@ static inline void norm_setup(struct lab *lab, struct norm_setup *s, const int64
                                       .dy = s->dy.t,
                                       .x = s->x.t,
                                       .gain = s->gain.t,
+                                      .gain_offset = offset,
                                       .mean = mean,
                                       .rstd = rstd};
 }

@@ -55,6 +55,7 @@ static inline void rms_norm_variant(struct lab *lab, const int64_t size[2], bool
                                       .rstd = lab_fp32_1d(lab, rows, 1).t,
                                       .x = x.t,
                                       .gain = gain.t,
+                                      .gain_offset = keep_gains(&gain, rows, channels),
                                       .epsilon = 1e-5f};
     if (has_delta) {
         forward.delta = delta.t;
@@ -75,6 +76,7 @@ static inline void rms_norm_variant(struct lab *lab, const int64_t size[2], bool
                                         .dy = dy.t,
                                         .x = x.t,
                                         .gain = gain.t,
+                                        .gain_offset = forward.gain_offset,
                                         .rstd = forward.rstd,
                                         .dresidual = dresidual.t};
     double *ddelta = lab_doubles(lab, count);
@@ -134,6 +136,8 @@ static inline double naive_activation(enum activation activation, double x) {
         return 0.5 * x * erfc(-x / 1.4142135623730951);
     case ACTIVATION_RELU:
         return x > 0 ? x : 0;
+    case ACTIVATION_SQUARED_RELU:
+        return x > 0 ? x * x : 0;
     case ACTIVATION_SILU:
         return x / (1 + exp(-x));
     default:
@@ -220,6 +224,7 @@ static inline void case_glu(struct lab *lab) {
         glu_variant(lab, layer_sizes[i], ACTIVATION_GELU);
         glu_variant(lab, layer_sizes[i], ACTIVATION_GELU_TANH);
         glu_variant(lab, layer_sizes[i], ACTIVATION_RELU);
+        glu_variant(lab, layer_sizes[i], ACTIVATION_SQUARED_RELU);
     }
 }
 

@@ -269,11 +269,11 @@ static inline void adam_setup(struct lab *lab, struct adam_setup *s, int64_t cou
     s->lr = 0.01;
     s->weight_decay = 0.1;
     s->step = 3;
-    s->rate = lab_fp32_1d(lab, RATE_LENGTH, 1);
+    s->rate = lab_fp32_1d(lab, RATE_GROUP, 1);
     lab_write(lab, s->rate.t,
-              (double[RATE_LENGTH]){[RATE_STEP] = s->lr / (1 - pow(0.9, s->step)),
-                                    [RATE_CORRECTION] = 1 / (1 - pow(0.95, s->step)),
-                                    [RATE_DECAY] = s->lr * s->weight_decay});
+              (double[RATE_GROUP]){[RATE_STEP] = s->lr / (1 - pow(0.9, s->step)),
+                                   [RATE_CORRECTION] = 1 / (1 - pow(0.95, s->step)),
+                                   [RATE_DECAY] = s->lr * s->weight_decay});
     s->op = (struct op_adam){.master = s->master.t,
                              .grad = s->grad.t,
                              .m = s->m.t,

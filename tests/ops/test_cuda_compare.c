@@ -293,8 +293,8 @@ static void compare_optimizer(struct twins *twins) {
     int64_t n = is_small() ? 5003 : 10000003;
     struct twin master = twin_fp32(twins, n), m = twin_fp32(twins, n), grad = twin_fp32(twins, n);
     struct twin v = twin_fp32(twins, n), copy = twin_1d(twins, n), squares = twin_fp32(twins, 1);
-    struct twin norm = twin_fp32(twins, 1), scale = twin_fp32(twins, 1), rate = twin_fp32(twins, RATE_LENGTH);
-    twin_write(twins, rate, (float[RATE_LENGTH]){[RATE_STEP] = 1e-3f, [RATE_CORRECTION] = 1.01f, [RATE_DECAY] = 1e-4f});
+    struct twin norm = twin_fp32(twins, 1), scale = twin_fp32(twins, 1), rate = twin_fp32(twins, RATE_GROUP);
+    twin_write(twins, rate, (float[RATE_GROUP]){[RATE_STEP] = 1e-3f, [RATE_CORRECTION] = 1.01f, [RATE_DECAY] = 1e-4f});
     for (int side = 0; side < TWIN_COUNT; side++) {
         struct device *device = twins->device[side];
         device_zero(device, v.on[side]);

@@ -85,7 +85,7 @@ TEST(every_other_operation) {
     struct tensor n3 = arena_1d(&a, DTYPE_F32, N), n4 = arena_1d(&a, DTYPE_F32, N), z = arena_2d(&a, DTYPE_F32, N, C);
     struct tensor table = arena_2d(&a, DTYPE_F32, V, C), ids = arena_1d(&a, DTYPE_I32, N);
     struct tensor logits = arena_2d(&a, DTYPE_F32, N, V), one = arena_1d(&a, DTYPE_F32, 1);
-    struct tensor rate = arena_1d(&a, DTYPE_F32, RATE_LENGTH);
+    struct tensor rate = arena_1d(&a, DTYPE_F32, RATE_GROUP);
     op_norm_forward(device, &(struct op_norm_forward){.y = y, .mean = n, .rstd = n2, .x = x, .gain = g, .bias = g2});
     op_norm_backward(device, &(struct op_norm_backward){
                                  .dx = y, .dgain = g, .dbias = g2, .dy = z, .x = x, .gain = g, .mean = n, .rstd = n2});

@@ -186,7 +186,7 @@ static void run_optimizer(struct lab *lab) {
     enum { COUNT = 300001 };
     struct tensor master = lab_1d(lab, COUNT, 1).t, grad = lab_1d(lab, COUNT, 1).t, m = lab_1d(lab, COUNT, 1).t;
     struct tensor v = lab_1d(lab, COUNT, 0).t, squares = lab_1d(lab, 1, 0).t, norm = lab_1d(lab, 1, 1).t;
-    struct tensor scale = lab_1d(lab, 1, 1).t, copy = lab_1d(lab, COUNT, 1).t, rate = lab_1d(lab, RATE_LENGTH, 1e-3).t;
+    struct tensor scale = lab_1d(lab, 1, 1).t, copy = lab_1d(lab, COUNT, 1).t, rate = lab_1d(lab, RATE_GROUP, 1e-3).t;
     op_sum_squares(lab->device, &(struct op_sum_squares){.out = squares, .x = grad});
     op_clip_scale(lab->device,
                   &(struct op_clip_scale){.scale = scale, .norm = norm, .sum_squares = squares, .max_norm = 1});

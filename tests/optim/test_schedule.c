@@ -4,6 +4,8 @@
 #include "optim/schedule.h"
 #include "test.h"
 
+#include <string.h>
+
 enum { BATCH = 8 };
 
 static struct config make(const char *style, const char *wsd_style) {
@@ -100,6 +102,37 @@ TEST(weight_decay) {
     config_free(&config);
 }
 
+// tests/golden/make_schedule.py says what a line holds.
+TEST(both_groups_equal_megatron_cores) {
+    static const int64_t iterations[] = {0, 1, 5, 10, 11, 50, 81, 90, 100, 101};
+    FILE *file = fopen("tests/golden/schedule.txt", "r");
+    EXPECT(file);
+    char style[32], wsd_style[32], minimum[32];
+    int lines = 0;
+    for (; fscanf(file, " %31s %31s %31s", style, wsd_style, minimum) == 3; lines++) {
+        struct config config = make(style, wsd_style);
+        config.lr_warmup_init = 1e-6;
+        config.decoupled_lr = 5e-3;
+        config.decoupled_min_lr = strcmp(minimum, "none") == 0 ? config.min_lr : strtod(minimum, NULL);
+        for (size_t i = 0; i < sizeof iterations / sizeof iterations[0]; i++) {
+            double lr, decoupled;
+            EXPECT(fscanf(file, "%lf %lf", &lr, &decoupled) == 2);
+            EXPECT_NEAR(schedule_lr(&config, iterations[i] * BATCH), lr, 1e-15);
+            EXPECT_NEAR(schedule_decoupled_lr(&config, iterations[i] * BATCH), decoupled, 1e-15);
+        }
+        config_free(&config);
+    }
+    fclose(file);
+    EXPECT_INT(lines, 16);
+}
+
+TEST(without_a_rate_of_their_own) {
+    struct config config = make("cosine", "exponential");
+    for (int64_t i = 0; i <= 101; i++)
+        EXPECT(schedule_decoupled_lr(&config, i * BATCH) == schedule_lr(&config, i * BATCH));
+    config_free(&config);
+}
+
 TEST_MAIN(TEST_CASE(linear), TEST_CASE(cosine), TEST_CASE(exponential), TEST_CASE(inverse_square_root),
           TEST_CASE(warmup_stable_decay), TEST_CASE(polynomial_decay), TEST_CASE(constant_and_beyond_the_end),
-          TEST_CASE(weight_decay))
+          TEST_CASE(weight_decay), TEST_CASE(both_groups_equal_megatron_cores), TEST_CASE(without_a_rate_of_their_own))

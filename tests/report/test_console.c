@@ -45,6 +45,8 @@ TEST(every_part) {
     struct buffer out = {0};
     struct metrics m = example();
     m.skipped_samples = 64;
+    m.has_decoupled = true;
+    m.decoupled_learning_rate = 5e-4;
     m.has_throughput = m.has_num_zeros = m.has_params_norm = true;
     m.teraflops = 412.345;
     m.tokens_per_second = 265639.9;
@@ -60,8 +62,9 @@ TEST(every_part) {
         buffer_string(&out),
         " [2026-01-02 03:04:05.678901] iteration      100/   40600 | consumed samples:         3200 | skipped "
         "samples:           64 | elapsed time per iteration (ms): 123.4 | throughput per GPU (TFLOP/s/GPU): 412.3 "
-        "| learning rate: 1.000000E-04 | global batch size:    32 | lm loss: 7.654321E+00 | sop loss: "
-        "6.931470E-01 | loss scale: 4294967296.0 | grad norm: 1.234 | num zeros: 123.0 | params norm: 98.765 | "
+        "| learning rate: 1.000000E-04 | decoupled learning rate: 5.000000E-04 | global batch size:    32 | lm loss: "
+        "7.654321E+00 | sop loss: 6.931470E-01 | loss scale: 4294967296.0 | grad norm: 1.234 | num zeros: 123.0 | "
+        "params norm: 98.765 | "
         "number of skipped iterations:   2 | number of nan iterations:   1 | tokens per second: 265640 | time left: "
         "1:23:18 |\n");
     // A CPU's throughput shows too.

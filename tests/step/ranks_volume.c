@@ -64,6 +64,25 @@ TEST(data_parallel_ranks_sum_every_gradient_once) {
         }
 }
 
+TEST(gradients_rounded_for_their_sum_are_half_as_long) {
+    static const char *const flags[] = {MODEL "--bf16 --grad-reduce-in-bf16 ",
+                                        MODEL "--bf16 --grad-reduce-in-bf16 --overlap-grad-reduce --ddp-num-buckets 9 ",
+                                        MODEL "--bf16 --grad-reduce-in-bf16 --use-distributed-optimizer ",
+                                        MODEL "--grad-reduce-in-bf16 "};
+    for (int i = 0; i < 4; i++) {
+        struct rank_step r;
+        struct volume replicas, tensor;
+        rank_step_open(&r, &ranks, flags[i]);
+        count(&r, 2, &replicas, &tensor);
+        int64_t total = r.step->params.total;
+        if (i == 2)
+            expect_volume(replicas, LOSS + NORM, 2 * total, 2 * total);
+        else
+            expect_volume(replicas, (i == 3 ? 4 : 2) * total + LOSS, 0, 0);
+        rank_step_close(&r);
+    }
+}
+
 TEST(a_divided_optimizer_scatters_gradients_and_gathers_values) {
     static const char *const flags[] = {
         MODEL "--use-distributed-optimizer ",
@@ -181,6 +200,7 @@ TEST(stages_send_the_stream_and_its_gradient_once) {
 
 int main(void) {
     const struct test_case cases[] = {TEST_CASE(data_parallel_ranks_sum_every_gradient_once),
+                                      TEST_CASE(gradients_rounded_for_their_sum_are_half_as_long),
                                       TEST_CASE(a_divided_optimizer_scatters_gradients_and_gathers_values),
                                       TEST_CASE(tensor_parallel_ranks_sum_the_stream),
                                       TEST_CASE(a_divided_stream_is_gathered_and_scattered),

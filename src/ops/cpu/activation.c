@@ -44,6 +44,18 @@ CPU_CLONES static void relu_gradient(float *y, const float *x, int64_t count) {
         y[i] = x[i] > 0 ? 1.0f : 0.0f;
 }
 
+CPU_CLONES static void squared_relu(float *y, const float *x, int64_t count) {
+#pragma omp simd
+    for (int64_t i = 0; i < count; i++)
+        y[i] = x[i] < 0 ? 0.0f : x[i] * x[i];
+}
+
+CPU_CLONES static void squared_relu_gradient(float *y, const float *x, int64_t count) {
+#pragma omp simd
+    for (int64_t i = 0; i < count; i++)
+        y[i] = x[i] > 0 ? 2.0f * x[i] : 0.0f;
+}
+
 CPU_CLONES static void silu(float *y, const float *x, int64_t count) {
 #pragma omp simd
     for (int64_t i = 0; i < count; i++)
@@ -74,6 +86,7 @@ static const struct {
     [ACTIVATION_GELU_TANH] = {gelu_tanh, gelu_tanh_gradient},
     [ACTIVATION_GELU] = {gelu, gelu_gradient},
     [ACTIVATION_RELU] = {relu, relu_gradient},
+    [ACTIVATION_SQUARED_RELU] = {squared_relu, squared_relu_gradient},
     [ACTIVATION_SILU] = {silu, silu_gradient},
     [ACTIVATION_TANH] = {tangent, tangent_gradient},
 };

@@ -9,6 +9,7 @@
 struct norm_row {
     float *y;
     const float *x, *gain, *bias;  // no bias: RMSNorm
+    float gain_offset;
     float epsilon;
     float mean, rstd;
 };
@@ -17,15 +18,15 @@ struct norm_row {
 CPU_CLONES static void apply(const struct norm_row *row, int64_t channels) {
     const float *x = row->x, *gain = row->gain, *bias = row->bias;
     float *y = row->y;
-    float mean = row->mean, rstd = row->rstd;
+    float mean = row->mean, rstd = row->rstd, offset = row->gain_offset;
     if (bias) {
 #pragma omp simd
         for (int64_t c = 0; c < channels; c++)
-            y[c] = (x[c] - mean) * rstd * gain[c] + bias[c];
+            y[c] = (x[c] - mean) * rstd * (gain[c] + offset) + bias[c];
     } else {
 #pragma omp simd
         for (int64_t c = 0; c < channels; c++)
-            y[c] = x[c] * rstd * gain[c];
+            y[c] = x[c] * rstd * (gain[c] + offset);
     }
 }
 
@@ -66,6 +67,7 @@ static void norm_forward_task(void *context, int64_t index, int thread) {
                                .x = x,
                                .gain = op->gain.data,
                                .bias = op->bias.data,
+                               .gain_offset = op->gain_offset,
                                .epsilon = op->epsilon};
         find_moments(&row, channels);
         apply(&row, channels);
@@ -129,7 +131,7 @@ static void gain_task(void *context, int64_t index, int thread) {
 struct gradient_row {
     float *dx, *ddelta;                      // ddelta may be NULL
     const float *dy, *x, *gain, *dresidual;  // dresidual may be NULL
-    float mean, rstd;
+    float gain_offset, mean, rstd;
     bool is_rms;
 };
 
@@ -138,10 +140,10 @@ struct gradient_row {
 CPU_CLONES static void norm_gradient(const struct gradient_row *row, int64_t channels) {
     const float *dy = row->dy, *x = row->x, *gain = row->gain, *dresidual = row->dresidual;
     float *dx = row->dx, *ddelta = row->ddelta;
-    float mean = row->mean, rstd = row->rstd, sum = 0, product = 0;
+    float mean = row->mean, rstd = row->rstd, offset = row->gain_offset, sum = 0, product = 0;
 #pragma omp simd reduction(+ : sum, product)
     for (int64_t c = 0; c < channels; c++) {
-        float g = dy[c] * gain[c];
+        float g = dy[c] * (gain[c] + offset);
         sum += g;
         product += g * ((x[c] - mean) * rstd);
     }
@@ -149,7 +151,7 @@ CPU_CLONES static void norm_gradient(const struct gradient_row *row, int64_t cha
     product /= (float)channels;
 #pragma omp simd
     for (int64_t c = 0; c < channels; c++) {
-        float value = rstd * (dy[c] * gain[c] - sum - (x[c] - mean) * rstd * product);
+        float value = rstd * (dy[c] * (gain[c] + offset) - sum - (x[c] - mean) * rstd * product);
         if (dresidual)
             value += dresidual[c];
         dx[c] = value;
@@ -179,6 +181,7 @@ static void norm_backward_task(void *context, int64_t index, int thread) {
             .dy = (const float *)op->dy.data + n * channels,
             .x = (const float *)op->x.data + n * channels,
             .gain = op->gain.data,
+            .gain_offset = op->gain_offset,
             .dresidual = op->dresidual.data ? (const float *)op->dresidual.data + n * channels : NULL,
             .mean = op->mean.data ? ((const float *)op->mean.data)[n] : 0.0f,
             .rstd = ((const float *)op->rstd.data)[n],
@@ -190,6 +193,7 @@ static void norm_backward_task(void *context, int64_t index, int thread) {
                                      .x = row.x,
                                      .gain = row.gain,
                                      .bias = op->bias.data,
+                                     .gain_offset = op->gain_offset,
                                      .mean = row.mean,
                                      .rstd = row.rstd},
                   channels);

@@ -16,6 +16,8 @@ static __device__ __forceinline__ float value_of(enum activation activation, flo
         return x * normcdff(x);
     case ACTIVATION_RELU:
         return x < 0 ? 0.0f : x;
+    case ACTIVATION_SQUARED_RELU:
+        return x < 0 ? 0.0f : x * x;
     case ACTIVATION_SILU:
         return x / (1.0f + expf(-x));
     default:
@@ -33,6 +35,8 @@ static __device__ __forceinline__ float slope_of(enum activation activation, flo
         return normcdff(x) + x * 0.3989422804f * expf(-0.5f * x * x);
     case ACTIVATION_RELU:
         return x > 0 ? 1.0f : 0.0f;
+    case ACTIVATION_SQUARED_RELU:
+        return x > 0 ? 2.0f * x : 0.0f;
     case ACTIVATION_SILU: {
         float s = 1.0f / (1.0f + expf(-x));
         return s + x * s * (1.0f - s);

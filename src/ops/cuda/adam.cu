@@ -15,7 +15,7 @@ struct adam_args {
     float *master, *m, *v;  // (count); no master where it is in halves
     const float *grad;      // (count)
     const float *scale;     // (1)
-    const float *rate;      // (RATE_LENGTH)
+    const float *rate;      // (RATE_GROUP)
     int64_t count;
     float beta1, beta2, epsilon;
     bool is_decayed;

@@ -101,7 +101,7 @@ static __global__ void __launch_bounds__(THREADS, BLOCKS) norm_backward_queued_k
                 if (part.row >= args.rows || part.column >= columns)
                     continue;
                 if (turn == 0)
-                    add_part<T, SUMS>(&sum[2 * r], sums[g], part);
+                    add_part<T, SUMS>(args, &sum[2 * r], sums[g], part);
                 else
                     write_part<T, SUMS>(args, sums[g], part, &sum[2 * r]);
             }
@@ -175,7 +175,7 @@ static __global__ void __launch_bounds__(NORM_THREADS, 1) norm_backward_kernel(b
                 if (part.row >= args.rows || part.left <= 0)
                     continue;
                 if (turn == 0)
-                    add_part<T, QUANTITIES>(sum, sums[g], part);
+                    add_part<T, QUANTITIES>(args, sum, sums[g], part);
                 else
                     write_part<T, QUANTITIES>(args, sums[g], part, sum);
             }
@@ -249,6 +249,7 @@ template <typename T> static void norm_backward(struct cuda_device *cuda, const 
     args.dy = (const T *)op->dy.data;
     args.x = (const T *)op->x.data;
     args.gain = (const T *)op->gain.data;
+    args.gain_offset = op->gain_offset;
     args.y = (T *)op->y.data;
     args.bias = (const T *)op->bias.data;
     args.mean = (const float *)op->mean.data;

@@ -19,6 +19,7 @@ template <typename T> struct backward_args {
     const T *dy, *x;     // (N, C)
     const T *dresidual;  // (N, C) or NULL
     const T *gain;       // (C)
+    float gain_offset;   // see struct op_norm_forward
     const T *bias;       // (C) or NULL
     const float *mean;   // (N); NULL with RMS
     const float *rstd;   // (N)
@@ -92,14 +93,15 @@ template <typename T> struct norm_part {
 
 // Adds to sum: over the row, g = dy * gain and g * n, n the normalised x; and to sums: down the columns, dy * n and dy.
 template <typename T, int SUMS>
-static __device__ __forceinline__ void add_part(float sum[2], float sums[SUMS][8], const norm_part<T> &part) {
+static __device__ __forceinline__ void add_part(const backward_args<T> &args, float sum[2], float sums[SUMS][8],
+                                                const norm_part<T> &part) {
     float dy[8], n[8], gain[8];
     load8(dy, part.dy, 0, part.left, part.is_wide);
     load8(n, part.x, 0, part.left, part.is_wide);
     unpack8(gain, part.gain);
 #pragma unroll
     for (int i = 0; i < 8; i++) {
-        float product = dy[i] * gain[i];
+        float product = dy[i] * (gain[i] + args.gain_offset);
         n[i] = (n[i] - part.stats.x) * part.stats.y;
         sum[0] += product;
         sum[1] += product * n[i];
@@ -128,7 +130,7 @@ static __device__ __forceinline__ void write_part(const backward_args<T> &args, 
 #pragma unroll
     for (int i = 0; i < 8; i++) {
         n[i] = (n[i] - part.stats.x) * rstd;
-        dx[i] += shift + rstd * (dy[i] * gain[i]) + slope * n[i];
+        dx[i] += shift + rstd * (dy[i] * (gain[i] + args.gain_offset)) + slope * n[i];
     }
     store8(args.dx + offset, column, columns, part.is_wide, dx);
     if (args.y) {
@@ -137,7 +139,7 @@ static __device__ __forceinline__ void write_part(const backward_args<T> &args, 
             load8(y, args.bias, column, columns, part.is_wide);
 #pragma unroll
         for (int i = 0; i < 8; i++)
-            y[i] += n[i] * gain[i];
+            y[i] += n[i] * (gain[i] + args.gain_offset);
         store8(args.y + offset, column, columns, part.is_wide, y);
     }
     if (!args.ddelta)

@@ -13,6 +13,7 @@ template <typename T> struct forward_args {
     const T *delta;        // (N, C) or NULL
     const T *delta_bias;   // (C) or NULL
     T *sum;                // (N, C), with delta; may be x
+    float gain_offset;     // see struct op_norm_forward
     float epsilon;
     int64_t rows, columns;
     bool is_rms;
@@ -161,7 +162,7 @@ static __global__ void __launch_bounds__(NORM_THREADS) norm_forward_kernel(forwa
             load8(bias, args.bias, column, columns, IS_WIDE);
 #pragma unroll
         for (int i = 0; i < 8; i++)
-            value[g][i] = (value[g][i] - mean) * rstd * gain[i] + bias[i];
+            value[g][i] = (value[g][i] - mean) * rstd * (gain[i] + args.gain_offset) + bias[i];
         if (IS_WIDE && args.y8)
             seen = store_float8(args, row, column, value[g], scale, seen);
         else
@@ -195,6 +196,7 @@ template <typename T> static void norm_forward(struct cuda_device *cuda, const s
     args.delta = (const T *)op->delta.data;
     args.delta_bias = (const T *)op->delta_bias.data;
     args.sum = (T *)op->sum.data;
+    args.gain_offset = op->gain_offset;
     args.epsilon = op->epsilon;
     args.dropout = cuda_dropout(&op->dropout);
     const struct tensor tensors[] = {op->y, op->x, op->gain, op->bias, op->delta, op->delta_bias, op->sum};

@@ -1,0 +1,83 @@
+#!/usr/bin/env bash
+# Command lines of Megatron's own scripts: a published one of a Llama on H100s runs as it is but for its size; rates of
+# the input embedding and the output layer are logged, resumed and guarded; gains kept as their distance from 1 leave
+# for Hugging Face as gains; flags without an effect here are noted, those without a remedy refused with one.
+cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
+. tests/cli/common.sh
+
+# The model is smaller than the script's, and its 8-bit products need a GPU.
+expect 0 "| decoupled learning rate: " "$BEVATRON" train --num-layers 2 --hidden-size 64 --ffn-hidden-size 96 \
+    --num-attention-heads 4 --group-query-attention --num-query-groups 2 --kv-channels 16 --seq-length 32 \
+    --max-position-embeddings 32 --position-embedding-type rope --rotary-base 1000000 --rotary-percent 1.0 \
+    --attention-dropout 0.0 --hidden-dropout 0.0 --swiglu --normalization RMSNorm --init-method-std 0.0134 \
+    --attention-backend fused --apply-layernorm-1p --untie-embeddings-and-output-weights --disable-bias-linear \
+    --micro-batch-size 1 --global-batch-size 4 --train-samples 16 --lr-decay-samples 15 --lr-warmup-samples 4 \
+    --lr 0.00015 --min-lr 0.00001 --decoupled-lr 5.0e-4 --decoupled-min-lr 4.5e-5 --lr-decay-style cosine \
+    --clip-grad 1.0 --weight-decay 0.1 --adam-beta1 0.9 --adam-beta2 0.95 --bf16 --grad-reduce-in-bf16 \
+    --cross-entropy-loss-fusion --calculate-per-token-loss --manual-gc --empty-unused-memory-level 1 \
+    --exit-duration-in-mins 235 --fp8-param-gather --tensor-model-parallel-size 1 --context-parallel-size 1 \
+    --sequence-parallel --use-distributed-optimizer --overlap-grad-reduce --overlap-param-gather --mock-data \
+    --tokenizer-type NullTokenizer --vocab-size 128 --data-cache-path "$work/cache" --tiktoken-pattern v2 \
+    --split '99,1,0' --no-create-attention-mask-in-dataloader --no-mmap-bin-files --num-workers 1 --log-interval 1 \
+    --eval-iters 1 --eval-interval 100 --save-interval 1000 --log-throughput --profile --profile-step-start 4 \
+    --profile-step-end 6 --ckpt-format torch_dist --distributed-timeout-minutes 60 --save "$work/script" \
+    --load "$work/script" --tensorboard-dir "$work/board"
+grep -q "iteration        4/       4 " "$work/out" && pass || fail "the script's run has another length"
+grep -q "note: --fp8-param-gather keeps in fewer bits" "$work/out" && pass || fail "no note about --fp8-param-gather"
+grep -q '"decoupled_learning_rate":' "$work/script/metrics.jsonl" && pass || fail "metrics.jsonl lacks the second rate"
+grep -qa "decoupled-learning-rate" "$work"/board/* && pass || fail "TensorBoard lacks the second rate"
+
+run=(--mock-data --vocab-size 97 --num-layers 2 --hidden-size 32 --num-attention-heads 4 --seq-length 16
+    --micro-batch-size 2 --lr 1e-3 --lr-decay-style linear --log-interval 1 --eval-iters 0 --threads 2)
+rates=(--decoupled-lr 5e-3 --decoupled-min-lr 1e-3)
+# Stopped and resumed: the bits of a run in one go. The rates are those of the schedule between both ends.
+expect 0 "iteration        8/" "$BEVATRON" train "${run[@]}" "${rates[@]}" --train-iters 8 --save "$work/a" --save-interval 8
+grep -q "learning rate: 5.000000E-04 | decoupled learning rate: 3.000000E-03 |" "$work/out" && pass ||
+    fail "rates half way: $(grep -o "learning rate: .* global" "$work/out")"
+expect 0 "exiting program at iteration 4" "$BEVATRON" train "${run[@]}" "${rates[@]}" --train-iters 8 --save "$work/b" \
+    --save-interval 4 --exit-interval 4
+expect 2 "decoupled_lr is 0.005 there and 0 here" "$BEVATRON" train "${run[@]}" --train-iters 8 --load "$work/b"
+expect 0 "iteration        8/" "$BEVATRON" train "${run[@]}" "${rates[@]}" --train-iters 8 --load "$work/b" \
+    --save "$work/b" --save-interval 8
+for file in model optimizer; do
+    expect_same "$work/a/iter_0000008/$file.safetensors" "$work/b/iter_0000008/$file.safetensors" "stop and resume with two rates"
+done
+expect 2 "does nothing without --decoupled-lr" "$BEVATRON" train "${run[@]}" --train-iters 8 --decoupled-min-lr 1e-4
+expect 2 "--min-lr 0.001 is above --decoupled-lr 0.0001" "$BEVATRON" train "${run[@]}" --train-iters 8 --min-lr 1e-3 \
+    --decoupled-lr 1e-4
+
+# What is learnt around 1 is the same model elsewhere.
+expect 0 "iteration        8/" "$BEVATRON" train "${run[@]}" --train-iters 8 --apply-layernorm-1p --squared-relu \
+    --save "$work/c" --save-interval 8 --hidden-dropout 0 --attention-dropout 0
+expect 0 "" "$BEVATRON" checkpoint convert --input "$work/c" --output "$work/hf" --to huggingface
+grep -q '"activation_function": "relu2"' "$work/hf/config.json" && pass || fail "the square of ReLU is not in config.json"
+evaluate=("$BEVATRON" train "${run[@]}" --train-iters 8 --skip-train --eval-iters 4)
+expect 0 "validation loss" "${evaluate[@]}" --apply-layernorm-1p --squared-relu --load "$work/c"
+grep -o "lm loss value: .*" "$work/out" >"$work/ours"
+expect 0 "validation loss" "${evaluate[@]}" --squared-relu --load "$work/hf"
+grep -o "lm loss value: .*" "$work/out" >"$work/theirs"
+expect_same "$work/ours" "$work/theirs" "loss of the converted model"
+expect 1 "apply_layernorm_1p" "$BEVATRON" train "${run[@]}" --train-iters 8 --load "$work/c" --squared-relu
+expect 2 "--squared-relu and --swiglu are two activations" "$BEVATRON" train "${run[@]}" --train-iters 8 --squared-relu --swiglu
+
+# Norms of queries and keys make it a Qwen3 there.
+llama=(--swiglu --normalization RMSNorm --position-embedding-type rope --disable-bias-linear --hidden-dropout 0
+    --attention-dropout 0 --kv-channels 16 --group-query-attention --num-query-groups 2)
+expect 0 "iteration        8/" "$BEVATRON" train "${run[@]}" "${llama[@]}" --train-iters 8 --qk-layernorm \
+    --apply-layernorm-1p --save "$work/d" --save-interval 8
+expect 0 "" "$BEVATRON" checkpoint convert --input "$work/d" --output "$work/qwen3"
+grep -q '"model_type": "qwen3"' "$work/qwen3/config.json" && pass || fail "norms of heads are not a qwen3"
+expect 0 "validation loss" "${evaluate[@]}" "${llama[@]}" --qk-layernorm --apply-layernorm-1p --load "$work/d"
+grep -o "lm loss value: .*" "$work/out" >"$work/ours"
+expect 0 "validation loss" "${evaluate[@]}" "${llama[@]}" --qk-layernorm --load "$work/qwen3"
+grep -o "lm loss value: .*" "$work/out" >"$work/theirs"
+expect_same "$work/ours" "$work/theirs" "loss of the converted qwen3"
+expect 1 "llama has no --qk-layernorm true" "$BEVATRON" checkpoint convert --input "$work/d" --output "$work/llama" --family llama
+
+# Noted and refused.
+expect 0 "--optimizer-cpu-offload tunes the speed or memory" "$BEVATRON" train "${run[@]}" --train-iters 1 \
+    --optimizer-cpu-offload --hierarchical-context-parallel-sizes 2 2 --num-distributed-optimizer-instances 2
+expect 0 "--main-grads-dtype keeps in fewer bits" "$BEVATRON" train "${run[@]}" --train-iters 1 --main-grads-dtype bf16
+expect 0 "--grad-reduce-in-bf16 has no effect without --bf16" "$BEVATRON" train "${run[@]}" --train-iters 1 --grad-reduce-in-bf16
+expect 2 "give --use-distributed-optimizer" "$BEVATRON" train "${run[@]}" --train-iters 1 --use-torch-fsdp2
+finish
