@@ -117,7 +117,7 @@ save_hf("t5_v1_1", t5_v1_1(), form="t5", how="bin")
 C, L, H, P, VP = 12, 4, 6, 11, 40  # VP: vocabulary padded for the ranks
 
 
-def weights(G, ffn, gated, bias, rope):
+def weights(G, ffn, gated, bias, rope, heads=False):
     D = C // H
     out = {"word": torch.randn(VP, C) * 0.2}
     if rope:
@@ -132,6 +132,9 @@ def weights(G, ffn, gated, bias, rope):
             if key.endswith("bias") and not bias:
                 continue
             out[f"{i}.{key}"] = torch.randn(shape) * 0.2 + (1 if key in ("ln1.weight", "ln2.weight") else 0)
+        if heads:
+            for key in ("q_norm", "k_norm"):
+                out[f"{i}.{key}.weight"] = torch.randn(D) * 0.2 + 1
     out["ln.weight"] = torch.randn(C) * 0.2 + 1
     if bias:
         out["ln.bias"] = torch.randn(C) * 0.2
@@ -154,11 +157,16 @@ def forward(w, tokens, G, gated, bias, rope, gelu):
     def norm(x, name):
         if bias:
             return F.layer_norm(x, (C,), w[name + ".weight"], w[name + ".bias"], 1e-5)
-        return x / (x.pow(2).mean(-1, keepdim=True) + 1e-5).sqrt() * w[name + ".weight"]
+        return rms(x, w[name + ".weight"])
+
+    def rms(x, gain):
+        return x / (x.pow(2).mean(-1, keepdim=True) + 1e-5).sqrt() * gain
     x = w["word"][tokens] + (0 if rope else w["position"][:length])
     for i in range(L):
         h = norm(x, f"{i}.ln1")
         q, k, v = (F.linear(h, w[f"{i}.{n}.weight"], w[f"{i}.{n}.bias"]).view(batch, length, -1, D) for n in "qkv")
+        if w[f"{i}.q_norm.weight"] is not None:
+            q, k = rms(q, w[f"{i}.q_norm.weight"]), rms(k, w[f"{i}.k_norm.weight"])
         if rope:
             q, k = rotate(q), rotate(k)
         k, v = (t.repeat_interleave(H // G, 2) for t in (k, v))
@@ -170,6 +178,8 @@ def forward(w, tokens, G, gated, bias, rope, gelu):
         if gated:
             gate, up = h.chunk(2, -1)
             h = F.silu(gate) * up
+        elif gelu == "squared_relu":
+            h = F.relu(h).square()
         else:
             h = F.gelu(h, approximate=gelu)
         x = x + F.linear(h, w[f"{i}.fc2.weight"], w[f"{i}.fc2.bias"])
@@ -194,6 +204,9 @@ def layer(w, i, tp, rank, version, G, gated, names):
     def cut(name, dim):
         return w[f"{i}.{name}"].chunk(tp, dim)[rank].clone()
     state = {}
+    for key in ("q_norm", "k_norm"):
+        if f"{i}.{key}.weight" in w:
+            state[f"self_attention.{key[0]}_layernorm.weight"] = w[f"{i}.{key}.weight"].clone()
     for kind in ("weight", "bias"):
         if f"{i}.ln1.{kind}" in w:
             state[names["ln1"] + kind] = w[f"{i}.ln1.{kind}"].clone()
@@ -230,11 +243,14 @@ AttnBackend.__module__ = "megatron.core.transformer.enums"
 def save_megatron(name, version, tp=1, pp=1, vp=1, core=False, with_args=True, G=H, gated=False, rope=False, gelu="tanh",
                   iteration=100, legacy=False, dtype=torch.float32, **more):
     bias, ffn = not rope, 16 if gated else 4 * C
-    w = {key: value.to(dtype) for key, value in weights(G, ffn, gated, bias, rope).items()}
+    w = weights(G, ffn, gated, bias, rope, heads=more.get("qk_layernorm", False))
+    w = {key: value.to(dtype) for key, value in w.items()}
     release = iteration == 0
     where = f"{FOLDER}/{name}/" + ("release" if release else f"iter_{iteration:07d}")
     data = samples("gpt")
     expect(name, data, forward(w, data["tokens"], G, gated, bias, rope, gelu))
+    if more.get("apply_layernorm_1p"):  # gains are saved as their distance from 1
+        w = {key: value - 1 if "ln" in key and "weight" in key or "_norm" in key else value for key, value in w.items()}
     per_chunk = L // (pp * vp)
     for stage in range(pp):
         for rank in range(tp):
@@ -501,3 +517,11 @@ save_hf("llama_yarn", hf.LlamaForCausalLM(hf.LlamaConfig(**LLAMA, head_dim=10, a
 save_hf("llama_dynamic", hf.LlamaForCausalLM(hf.LlamaConfig(**LLAMA, head_dim=4, mlp_bias=True, rope_parameters={
     "rope_type": "dynamic", "rope_theta": 10000.0, "factor": 4.0})))
 save_hf("bert_tanh", hf.BertForMaskedLM(hf.BertConfig(**BERT, max_position_embeddings=11, hidden_act="gelu_new")), form="bert")
+
+# ---- added later, so that what stands above stays as it was drawn ----
+
+save_hf("qwen3", hf.Qwen3ForCausalLM(hf.Qwen3Config(**LLAMA, head_dim=6)))
+save_megatron("megatron_v3_nemotron", version=3, tp=2, pp=2, core=True, G=2, rope=True, gelu="squared_relu", squared_relu=True,
+              apply_layernorm_1p=True, qk_layernorm=True, swiglu=False, group_query_attention=True, num_query_groups=2,
+              add_bias_linear=False, normalization="RMSNorm", norm_epsilon=1e-5, rotary_base=10000, rotary_percent=1.0,
+              untie_embeddings_and_output_weights=True, bias_gelu_fusion=False, position_embedding_type="rope")

@@ -13,10 +13,11 @@
 static const char *const huggingface[] = {"gpt2",          "gpt2_untied", "opt",     "llama",      "llama_tied",
                                           "mistral",       "qwen2",       "bert",    "bert_mlm",   "megatron_bert",
                                           "roberta",       "t5",          "t5_v1_1", "opt_narrow", "llama_yarn",
-                                          "llama_dynamic", "bert_tanh"};
-static const char *const megatron[] = {
-    "megatron_v0",       "megatron_v0_tp2",  "megatron_v1_tp2",    "megatron_v2_tp2_pp2", "megatron_v3_vp2",
-    "megatron_v3_llama", "megatron_v3_bert", "megatron_v1_t5_tp2", "megatron_v3_t5_pp2",  "megatron_core_t5"};
+                                          "llama_dynamic", "bert_tanh",   "qwen3"};
+static const char *const megatron[] = {"megatron_v0",         "megatron_v0_tp2",     "megatron_v1_tp2",
+                                       "megatron_v2_tp2_pp2", "megatron_v3_vp2",     "megatron_v3_llama",
+                                       "megatron_v3_bert",    "megatron_v1_t5_tp2",  "megatron_v3_t5_pp2",
+                                       "megatron_core_t5",    "megatron_v3_nemotron"};
 enum { B = 2 };
 
 struct opened {
