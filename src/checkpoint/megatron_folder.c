@@ -42,9 +42,21 @@ static bool has_ranks(const char *path) {
     return has_rank(path, 0, -1) || has_rank(path, 0, 0);
 }
 
+// metadata.json says what wrote a distributed checkpoint; .metadata is torch's.
+static bool is_distributed(const char *path) {
+    char *file = file_join(path, "metadata.json");
+    bool is_there = file_exists(file) && distributed_is_folder(path);
+    free(file);
+    return is_there;
+}
+
+static bool is_checkpoint(const char *path) {
+    return has_ranks(path) || is_distributed(path);
+}
+
 // SAVE/iter_0000100, SAVE/release, or SAVE itself if it is one of them; NULL if there is none. To be freed.
 static char *find_path(const char *path, int64_t step) {
-    if (has_ranks(path))
+    if (is_checkpoint(path))
         return memory_string(path);
     char *marker = file_join(path, "latest_checkpointed_iteration.txt"), *found = NULL;
     struct buffer text = {0};
@@ -58,7 +70,7 @@ static char *find_path(const char *path, int64_t step) {
         found = memory_printf("%s/iter_%07lld", path, strtoll(buffer_string(&text), NULL, 10));
     buffer_free(&text);
     free(marker);
-    if (found && !has_ranks(found)) {
+    if (found && !is_checkpoint(found)) {
         free(found);
         found = NULL;
     }
@@ -190,7 +202,7 @@ static int flatten_chunk(struct megatron_folder *folder, const struct rank_files
     return 0;
 }
 
-static void read_numbers(struct megatron_folder *folder, const struct torch_file *file) {
+void megatron_read_numbers(struct megatron_folder *folder, const struct torch_file *file) {
     const struct torch_value *root = file->pickle.root, *version = torch_get(root, "checkpoint_version");
     const struct torch_value *iteration = torch_get(root, "iteration"), *args = torch_get(root, "args");
     if (version)
@@ -231,7 +243,7 @@ static enum config_form form_of(const struct torch_file *file) {
 
 static int read_folder(struct megatron_folder *folder, struct rank_files *files) {
     TRY(open_files(folder, files));
-    read_numbers(folder, files->files[0]);
+    megatron_read_numbers(folder, files->files[0]);
     folder->form = form_of(files->files[files->count - 1]);
     for (int chunk = 0; chunk < MAX_CHUNKS && chunk_of(files->files[0], chunk); chunk++)
         for (int stage = 0; stage < folder->stages; stage++)
@@ -246,11 +258,11 @@ int megatron_open(struct megatron_folder *folder, const char *path, int64_t step
     if (!folder->path)
         return error_set_code(
             EXIT_CODE_NO_CHECKPOINT,
-            "%s has no checkpoint of Megatron-LM%s: no mp_rank_00/model_optim_rng.pt; distributed "
-            "checkpoints (torch_dist) are converted with Megatron's --ckpt-convert-format torch first",
+            "%s has no checkpoint of Megatron-LM%s: neither mp_rank_00/model_optim_rng.pt nor metadata.json and "
+            ".metadata of a distributed one (torch_dist)",
             path, step >= 0 ? " of that iteration" : "");
     struct rank_files *files = memory_alloc(sizeof *files);
-    int result = read_folder(folder, files);
+    int result = is_distributed(folder->path) ? megatron_read_distributed(folder) : read_folder(folder, files);
     free(files);
     if (result < 0)
         megatron_close(folder);

@@ -20,7 +20,7 @@ struct megatron_folder {
     struct name_list unknown;        // tensors whose names are not known
 };
 
-// Whether there are mp_rank_… folders where the marker says, or in the folder itself.
+// Whether there are mp_rank_… folders or a distributed checkpoint where the marker says, or in the folder itself.
 bool megatron_is_folder(const char *path);
 // step: -1 for what the marker says.
 int megatron_open(struct megatron_folder *folder, const char *path, int64_t step);
@@ -29,5 +29,12 @@ void megatron_close(struct megatron_folder *folder);  // safe on a zeroed one
 const struct weight *megatron_find(const struct megatron_folder *folder, int tensor_rank, const char *ours);
 // Sets the model's flags from the arguments, and if there are none from the tensors themselves.
 int megatron_read_config(const struct megatron_folder *folder, int64_t attention_heads, struct config *config);
+
+// ---- between the files of this reader ----
+
+// Version, iteration and arguments out of a dict that torch.save wrote.
+void megatron_read_numbers(struct megatron_folder *folder, const struct torch_file *file);
+// Reads folder->path, a distributed checkpoint (torch_dist), as one of a single rank.
+int megatron_read_distributed(struct megatron_folder *folder);
 
 #endif

@@ -71,6 +71,32 @@ static int check_groups(const struct model_source *source) {
     return 0;
 }
 
+// The tokenizer's files were on another machine; if they are not all here, or the arguments do not name them, the
+// vocabulary's size has to do.
+static void take_tokenizer(struct model_source *source) {
+    struct config *config = &source->config;
+    char **files[] = {&config->vocab_file, &config->merge_file, &config->tokenizer_model};
+    static const char *const roles[] = {"vocab-file", "merge-file", "tokenizer-model"};
+    bool is_lost = false, is_named = false;
+    for (size_t i = 0; i < 3; i++) {
+        is_named = is_named || *files[i];
+        if (*files[i] && file_exists(*files[i]))
+            source_add_file(source, roles[i], *files[i]);
+        else if (*files[i])
+            is_lost = true;
+    }
+    bool needs_none = config->tokenizer_type && strcmp(config->tokenizer_type, "NullTokenizer") == 0;
+    if (!is_lost && (is_named || needs_none))
+        return;
+    for (size_t i = 0; i < 3; i++) {
+        free(*files[i]);
+        *files[i] = NULL;
+    }
+    free(config->tokenizer_type);
+    config->tokenizer_type = NULL;
+    checkpoint_file_list_free(&source->files);
+}
+
 static int open_source(struct model_source *source, const struct model_source_options *options) {
     struct megatron_folder *folder = memory_alloc(sizeof *folder);
     source->detail = folder;
@@ -81,26 +107,7 @@ static int open_source(struct model_source *source, const struct model_source_op
     const struct torch_value *consumed = torch_get(folder->args, "consumed_train_samples");
     if (consumed && consumed->type == TORCH_INT && consumed->integer > 0)
         source->state.consumed_train_samples = consumed->integer;
-    // The tokenizer's files were on another machine; if they are not here, the vocabulary's size has to do.
-    struct config *config = &source->config;
-    char **files[] = {&config->vocab_file, &config->merge_file, &config->tokenizer_model};
-    static const char *const roles[] = {"vocab-file", "merge-file", "tokenizer-model"};
-    bool is_lost = false;
-    for (size_t i = 0; i < 3; i++) {
-        if (*files[i] && file_exists(*files[i]))
-            source_add_file(source, roles[i], *files[i]);
-        else if (*files[i])
-            is_lost = true;
-    }
-    if (is_lost) {
-        for (size_t i = 0; i < 3; i++) {
-            free(*files[i]);
-            *files[i] = NULL;
-        }
-        free(config->tokenizer_type);
-        config->tokenizer_type = NULL;
-        checkpoint_file_list_free(&source->files);
-    }
+    take_tokenizer(source);
     TRY(source_build(source));
     TRY(check_groups(source));
     struct source_problems problems = {0};

@@ -25,6 +25,11 @@ static const struct {
     {"torch._utils._rebuild_tensor", ROLE_TENSOR},
     {"torch._utils._rebuild_tensor_v2", ROLE_TENSOR_V2},
     {"torch._utils._rebuild_parameter", ROLE_PARAMETER},
+    {"torch.distributed.checkpoint.metadata.Metadata", ROLE_NAMESPACE},
+    {"torch.distributed.checkpoint.metadata.MetadataIndex", ROLE_NAMESPACE},
+    {"torch.distributed.checkpoint.metadata.TensorStorageMetadata", ROLE_NAMESPACE},
+    {"torch.distributed.checkpoint.metadata.ChunkStorageMetadata", ROLE_NAMESPACE},
+    {"torch.distributed.checkpoint.filesystem._StorageInfo", ROLE_NAMESPACE},
     {"torch.storage.UntypedStorage", ROLE_STORAGE_UNTYPED},
     {"torch.UntypedStorage", ROLE_STORAGE_UNTYPED},
 };
@@ -33,6 +38,8 @@ static const struct {
 // make is never looked into. A name ending in a dot is a whole package.
 static const char *const opaque[] = {
     "numpy.",
+    "torch.distributed.checkpoint.",
+    "torch.serialization._get_layout",
     "megatron.",
     "apex.",
     "transformer_engine.",

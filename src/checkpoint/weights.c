@@ -56,6 +56,31 @@ void weights_add_tensor(struct weights *weights, const char *name, const struct 
     weight->torch_file = file;
 }
 
+void weights_add_distributed(struct weights *weights, const char *name, const struct distributed_tensor *tensor,
+                             int64_t first) {
+    struct weight *weight = add(weights);
+    int skipped = first == DISTRIBUTED_ALL ? 0 : 1;
+    weight->name = memory_string(name);
+    weight->is_readable = tensor->dtype->is_readable;
+    weight->other_dtype = tensor->dtype->name;
+    weight->dtype = tensor->dtype->dtype;
+    weight->rank = tensor->rank - skipped;
+    weight->bytes = tensor->dtype->bytes;
+    for (int i = 0; i < weight->rank; i++) {
+        weight->shape[i] = tensor->shape[i + skipped];
+        weight->bytes *= (size_t)weight->shape[i];
+    }
+    weight->piecewise = tensor;
+    weight->distributed = weights->distributed;
+    weight->first = first;
+}
+
+int weights_open_distributed(struct weights *weights, const char *path, bool (*is_wanted)(const char *name)) {
+    CHECK(!weights->distributed);
+    weights->distributed = memory_alloc(sizeof *weights->distributed);
+    return distributed_open(weights->distributed, path, is_wanted);
+}
+
 int weights_open_torch(struct weights *weights, const char *path, const struct torch_file **opened) {
     struct torch_file *file = memory_alloc(sizeof *file);
     if (torch_open(file, path) < 0) {
@@ -110,6 +135,9 @@ void weights_close(struct weights *weights) {
         free(weights->torch_files[i]);
     }
     free(weights->torch_files);
+    if (weights->distributed)
+        distributed_close(weights->distributed);
+    free(weights->distributed);
     *weights = (struct weights){0};
 }
 
@@ -122,6 +150,8 @@ const struct weight *weights_find(const struct weights *weights, const char *nam
 
 int weight_read(const struct weight *weight, void *to) {
     CHECK(weight->is_readable);
+    if (weight->piecewise)
+        return distributed_read(weight->distributed, weight->piecewise, weight->first, to);
     if (weight->torch)
         return torch_read(weight->torch_file, weight->torch, to);
     if (weight->bytes > 0)
@@ -135,7 +165,7 @@ void weight_describe(const struct weight *weight, char *text, size_t size) {
         return;
     }
     struct safetensors_tensor tensor = {
-        .dtype = weight->dtype, .other_dtype = weight->other_dtype, .rank = weight->rank};
+        .dtype = weight->dtype, .other_dtype = weight->is_readable ? NULL : weight->other_dtype, .rank = weight->rank};
     memcpy(tensor.shape, weight->shape, sizeof tensor.shape);
     safetensors_describe(&tensor, text, size);
 }

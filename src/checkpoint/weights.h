@@ -1,8 +1,10 @@
-// The named tensors of one or several files, safetensors or torch, as one list. Opening copies nothing: files are
+// The named tensors of one or several files, safetensors or torch, as one list; or those of a distributed checkpoint of
+// torch. Opening copies nothing: files are
 // mapped, and a tensor's elements are read when they are asked for.
 #ifndef CHECKPOINT_WEIGHTS_H
 #define CHECKPOINT_WEIGHTS_H
 
+#include "checkpoint/distributed.h"
 #include "checkpoint/safetensors.h"
 #include "checkpoint/torch_file.h"
 
@@ -10,14 +12,17 @@ struct weight {
     char *name;  // owned
     bool is_readable;
     enum dtype dtype;         // if readable
-    const char *other_dtype;  // of unreadable safetensors
+    const char *other_dtype;  // of what is not readable, for messages
     int rank;
     int64_t shape[TENSOR_MAX_RANK];
     size_t bytes;  // of all elements
-    // One of the two:
+    // One of the three:
     const unsigned char *data;  // row-major, need not be aligned
     const struct torch_tensor *torch;
     const struct torch_file *torch_file;
+    const struct distributed_tensor *piecewise;
+    const struct distributed *distributed;
+    int64_t first;  // of its first dimension, or DISTRIBUTED_ALL
 };
 
 struct weights {
@@ -27,6 +32,7 @@ struct weights {
     size_t safetensors_count;
     struct torch_file **torch_files;
     size_t torch_count;
+    struct distributed *distributed;  // NULL if there is none
 };
 
 // Adds every tensor of a file.
@@ -38,6 +44,11 @@ void weights_add_tensor(struct weights *weights, const char *name, const struct 
                         const struct torch_tensor *tensor);
 // Opens a torch file that stays open as long as the list does, without adding anything.
 int weights_open_torch(struct weights *weights, const char *path, const struct torch_file **file);
+// Opens a distributed checkpoint that stays open as long as the list does, without adding anything; one for a list.
+int weights_open_distributed(struct weights *weights, const char *path, bool (*is_wanted)(const char *name));
+// Adds a tensor of that checkpoint, or one index of its first dimension; the name is copied.
+void weights_add_distributed(struct weights *weights, const char *name, const struct distributed_tensor *tensor,
+                             int64_t first);
 // Sorts the list; -1 if two tensors have the same name.
 int weights_sort(struct weights *weights);
 void weights_close(struct weights *weights);  // safe on a zeroed one

@@ -1,4 +1,4 @@
-// Models that other programs saved (tests/golden/make_foreign.py) are loaded as --load loads them and give those
+// Models that other programs saved (tests/golden/make_foreign.py and make_distributed.py) are loaded as --load loads them and give those
 // programs' logits; converted to a checkpoint of ours they give them again; and written for Hugging Face they are the
 // same tensors, bit by bit, under the same names.
 #include "base/file.h"
@@ -14,10 +14,10 @@ static const char *const huggingface[] = {"gpt2",          "gpt2_untied", "opt",
                                           "mistral",       "qwen2",       "bert",    "bert_mlm",   "megatron_bert",
                                           "roberta",       "t5",          "t5_v1_1", "opt_narrow", "llama_yarn",
                                           "llama_dynamic", "bert_tanh",   "qwen3"};
-static const char *const megatron[] = {"megatron_v0",         "megatron_v0_tp2",     "megatron_v1_tp2",
-                                       "megatron_v2_tp2_pp2", "megatron_v3_vp2",     "megatron_v3_llama",
-                                       "megatron_v3_bert",    "megatron_v1_t5_tp2",  "megatron_v3_t5_pp2",
-                                       "megatron_core_t5",    "megatron_v3_nemotron"};
+static const char *const megatron[] = {
+    "megatron_v0",          "megatron_v0_tp2",   "megatron_v1_tp2",    "megatron_v2_tp2_pp2", "megatron_v3_vp2",
+    "megatron_v3_llama",    "megatron_v3_bert",  "megatron_v1_t5_tp2", "megatron_v3_t5_pp2",  "megatron_core_t5",
+    "megatron_v3_nemotron", "megatron_dist_gpt", "megatron_dist_llama"};
 enum { B = 2 };
 
 struct opened {
@@ -169,7 +169,8 @@ static void check_round_trip(const char *name, bool is_huggingface) {
          *again = file_join(folder, "again");
     convert(original, ours, false);
     check_logits(name, ours);
-    if (is_huggingface || strstr(name, "_tp2_pp2") || strstr(name, "llama") || strstr(name, "bert")) {
+    if (is_huggingface || strstr(name, "_tp2_pp2") || strstr(name, "dist") || strstr(name, "llama") ||
+        strstr(name, "bert")) {
         convert(ours, theirs, true);
         check_logits(name, theirs);
         convert(theirs, again, false);

@@ -1,0 +1,51 @@
+// The tensors of a distributed checkpoint of torch: `.metadata`, a pickle that says which pieces each tensor has and
+// where they are, and files `__RANK_N.distcp`, in which every piece is a file of torch.save of its own. Opening reads
+// the pickle and maps the files; a tensor is put together when it is asked for. Nothing is executed, and whatever the
+// pickle says about places is checked against the files. Internal to this folder.
+#ifndef CHECKPOINT_DISTRIBUTED_H
+#define CHECKPOINT_DISTRIBUTED_H
+
+#include "checkpoint/torch_file.h"
+
+struct distributed_piece {
+    const struct torch_value *offsets, *sizes;  // lists of as many numbers as the tensor has dimensions
+    const unsigned char *data;                  // a file of torch.save
+    size_t bytes;
+};
+
+struct distributed_tensor {
+    const char *name;
+    int rank;
+    int64_t shape[TENSOR_MAX_RANK];
+    const struct torch_dtype *dtype;
+    struct distributed_piece *pieces;  // in the order of their offsets
+    size_t piece_count;
+};
+
+struct distributed_file {
+    const char *name;  // within the folder
+    struct file_map map;
+};
+
+struct distributed {
+    char *path;
+    struct torch_pickle pickle;
+    struct distributed_tensor *tensors;
+    size_t count;
+    struct distributed_file *files;
+    size_t file_count;
+};
+
+// Whether the folder has a .metadata file.
+bool distributed_is_folder(const char *path);
+// Only tensors that `is_wanted` are listed: what belongs to an optimizer is not even looked at.
+int distributed_open(struct distributed *checkpoint, const char *path, bool (*is_wanted)(const char *name));
+void distributed_close(struct distributed *checkpoint);  // safe on a zeroed one
+
+// Which part of a tensor: all of it, or one index of its first dimension.
+enum { DISTRIBUTED_ALL = -1 };
+// The elements, row-major, into `to`. Pieces must cover them exactly once.
+int distributed_read(const struct distributed *checkpoint, const struct distributed_tensor *tensor, int64_t first,
+                     void *to);
+
+#endif

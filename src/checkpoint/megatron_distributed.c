@@ -1,0 +1,102 @@
+// Megatron's distributed checkpoints (--ckpt-format torch_dist), its default since core 0.9. Tensors are whole there:
+// however many ranks wrote them, rows of tensor-parallel ranks are joined under one name, SwiGLU's halves are in order,
+// and a stack of like layers is one tensor with the layers as its first dimension, "decoder.layers.mlp.linear_fc1.weight"
+// of (L, …). Layers that differ have their numbers in their names. Arguments and iteration are in common.pt.
+#include "base/error.h"
+#include "base/memory.h"
+#include "checkpoint/megatron_folder.h"
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+// What stands beside the model's tensors: moments, random generators, state of the run. Behind a slash are the pieces
+// of objects.
+static bool is_of_model(const char *name) {
+    static const char *const others[] = {"optimizer.", "chained_", "rng_state", "rerun_state_machine", "common_state"};
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
+        if (strncmp(name, others[i], strlen(others[i])) == 0)
+            return false;
+    return !strchr(name, '/') && !strstr(name, "_extra_state");
+}
+
+static enum config_form form_of(const struct distributed *checkpoint) {
+    enum config_form form = CONFIG_GPT;
+    for (size_t i = 0; i < checkpoint->count; i++) {
+        if (strstr(checkpoint->tensors[i].name, "cross_attention"))
+            return CONFIG_T5;
+        if (strncmp(checkpoint->tensors[i].name, "lm_head", 7) == 0)
+            form = CONFIG_BERT;
+    }
+    return form;
+}
+
+static void add(struct megatron_folder *folder, const struct distributed_tensor *tensor, const char *name,
+                int64_t first) {
+    const struct megatron_place place = {.form = folder->form};
+    struct megatron_found found = megatron_name(name, &place);
+    if (found.layer >= folder->layers[found.stack])
+        folder->layers[found.stack] = found.layer + 1;
+    if (found.ours) {
+        char *key = memory_printf("00/%s", found.ours);
+        weights_add_distributed(&folder->weights, key, tensor, first);
+        free(key);
+    } else if (!found.is_ignored)
+        name_list_add(&folder->unknown, name);
+    free(found.ours);
+}
+
+// A layer's number goes where the name of a stack has none.
+static void add_stack(struct megatron_folder *folder, const struct distributed_tensor *tensor, const char *rest) {
+    for (int64_t layer = 0; layer < tensor->shape[0]; layer++) {
+        char *name = memory_printf("%.*s%" PRId64 ".%s", (int)(rest - tensor->name), tensor->name, layer, rest);
+        add(folder, tensor, name, layer);
+        free(name);
+    }
+}
+
+static int add_tensors(struct megatron_folder *folder) {
+    enum { MAX_LAYERS = 100000 };
+    const struct distributed *checkpoint = folder->weights.distributed;
+    for (size_t i = 0; i < checkpoint->count; i++) {
+        const struct distributed_tensor *tensor = &checkpoint->tensors[i];
+        const char *layers = strstr(tensor->name, ".layers."), *rest = layers ? layers + strlen(".layers.") : NULL;
+        bool is_stack = rest && strspn(rest, "0123456789") == 0 && tensor->rank > 0;
+        if (is_stack && tensor->shape[0] > MAX_LAYERS)
+            return error_set("%s: \"%.200s\" is said to have %" PRId64 " layers", folder->path, tensor->name,
+                             tensor->shape[0]);
+        if (is_stack)
+            add_stack(folder, tensor, rest);
+        else
+            add(folder, tensor, tensor->name, DISTRIBUTED_ALL);
+    }
+    return 0;
+}
+
+static int read_common(struct megatron_folder *folder) {
+    char *path = file_join(folder->path, "common.pt");
+    const struct torch_file *file = NULL;
+    int result = 0;
+    if (!file_exists(path))
+        result = error_set("%s is missing, in which Megatron-LM keeps the arguments of a run; releases that keep them "
+                           "elsewhere (core 0.19) write a readable checkpoint with --ckpt-convert-format torch",
+                           path);
+    else
+        result = weights_open_torch(&folder->weights, path, &file);
+    free(path);
+    TRY(result);
+    megatron_read_numbers(folder, file);
+    return folder->args ? 0 : error_set("%s has no \"args\", so the model's size is not known", file->path);
+}
+
+int megatron_read_distributed(struct megatron_folder *folder) {
+    folder->tensor_ranks = folder->stages = 1;
+    TRY(read_common(folder));
+    if (folder->version < 2)
+        folder->version = 3;  // older than this format none is; not every release says it
+    TRY(weights_open_distributed(&folder->weights, folder->path, is_of_model));
+    folder->form = form_of(folder->weights.distributed);
+    TRY(add_tensors(folder));
+    if (folder->weights.count == 0)
+        return error_set("%s has no tensors of a model", folder->path);
+    return weights_sort(&folder->weights);
+}
