@@ -13,7 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const struct model_source_kind *const kinds[] = {&source_ours, &source_huggingface, &source_megatron};
+static const struct model_source_kind *const kinds[] = {&source_ours, &source_huggingface, &source_megatron,
+                                                        &source_llmc};
 enum { KIND_COUNT = sizeof kinds / sizeof kinds[0] };
 
 int model_source_open(struct model_source *source, const struct model_source_options *options) {
@@ -27,7 +28,8 @@ int model_source_open(struct model_source *source, const struct model_source_opt
         result = error_set_code(
             EXIT_CODE_NO_CHECKPOINT,
             "%s is no model that can be read: there is no checkpoint of bevatron in it (iter_…/manifest.json), none of "
-            "Hugging Face (config.json with a model_type) and none of Megatron-LM (…/mp_rank_00/model_optim_rng.pt)",
+            "Hugging Face (config.json with a model_type), none of Megatron-LM (…/mp_rank_00/model_optim_rng.pt, or "
+            "metadata.json with .metadata), and it is no file of llm.c",
             options->path);
     else
         source->kind = source->of->name;
@@ -57,7 +59,10 @@ int model_source_read(struct model_source *source, size_t i, void *to) {
 }
 
 bool model_source_is_foreign(const char *path) {
-    return !source_ours.is_folder(path) && (source_huggingface.is_folder(path) || source_megatron.is_folder(path));
+    for (size_t i = 1; i < KIND_COUNT; i++)
+        if (kinds[i]->is_folder(path))
+            return !source_ours.is_folder(path);
+    return false;
 }
 
 int source_build(struct model_source *source) {
@@ -158,9 +163,9 @@ static int load_one(struct model_source *source, struct stage *stage, const stru
 }
 
 int model_source_load(struct model_source *source, struct device *device, const struct checkpoint_tensor *tensors,
-                      size_t count) {
+                      size_t count, bool is_partial) {
     struct stage stage = {.device = device};
-    if (count != source->count)
+    if (count != source->count && !is_partial)
         return error_set("%s has %zu tensors and this model %zu; leave the model's flags to --use-checkpoint-args",
                          source->path, source->count, count);
     for (size_t i = 0; i < count; i++)

@@ -15,7 +15,7 @@ struct model_source_kind {
     void (*close)(struct model_source *source);  // detail
 };
 
-extern const struct model_source_kind source_ours, source_huggingface, source_megatron;
+extern const struct model_source_kind source_ours, source_huggingface, source_megatron, source_llmc;
 
 // Validates the config and lists the parameters of its model, with shapes; dtypes are still to be set.
 int source_build(struct model_source *source);

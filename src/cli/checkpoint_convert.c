@@ -7,6 +7,7 @@
 #include "checkpoint/model_source.h"
 #include "cli/commands.h"
 #include "config/flag.h"
+#include "data/tokenizer/tokenizer.h"
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,6 +16,7 @@
 struct options {
     struct flag_given given;
     char *input, *output, *to, *dtype, *family, *max_shard_size;
+    char *tokenizer_type, *vocab_file, *merge_file, *tokenizer_model;
     int64_t ckpt_step, vocab_size, num_attention_heads;
     bool json;
 };
@@ -30,7 +32,7 @@ static const struct flag rows[] = {
      .offset = OFFSET(input),
      .value_name = "DIR",
      .help = "the model: a folder of --save or an iter_… folder of ours, a folder of Hugging Face (config.json), or a "
-             "checkpoint of Megatron-LM (mp_rank_…/model_optim_rng.pt)"},
+             "checkpoint of Megatron-LM (mp_rank_…/model_optim_rng.pt, or torch_dist), or a file of llm.c's GPT-2"},
     {.name = "--output",
      .type = FLAG_STRING,
      .offset = OFFSET(output),
@@ -66,6 +68,27 @@ static const struct flag rows[] = {
      .minimum = 0,
      .maximum = INT32_MAX,
      .help = "for Hugging Face: leave out the padding behind so many tokens; 0 to write all rows"},
+    {.name = "--tokenizer-type",
+     .type = FLAG_STRING,
+     .offset = OFFSET(tokenizer_type),
+     .value_name = "NAME",
+     .help = "the model's tokenizer, where the input does not have it (Megatron-LM, llm.c); it goes along with the "
+             "model. GPT2BPETokenizer if only its files are given"},
+    {.name = "--vocab-file",
+     .type = FLAG_STRING,
+     .offset = OFFSET(vocab_file),
+     .value_name = "FILE",
+     .help = "its vocabulary (vocab.json, vocab.txt)"},
+    {.name = "--merge-file",
+     .type = FLAG_STRING,
+     .offset = OFFSET(merge_file),
+     .value_name = "FILE",
+     .help = "its merges (merges.txt)"},
+    {.name = "--tokenizer-model",
+     .type = FLAG_STRING,
+     .offset = OFFSET(tokenizer_model),
+     .value_name = "FILE",
+     .help = "the tokenizer in one file (SentencePiece .model, tokenizer.json, rank file)"},
     {.name = "--ckpt-step",
      .type = FLAG_INT,
      .offset = OFFSET(ckpt_step),
@@ -120,6 +143,47 @@ static void print_result(const struct options *options, const struct model_sourc
     buffer_free(&text);
 }
 
+// A tokenizer that does not fit the model's vocabulary is that of another.
+static int check_tokenizer(const struct config *config) {
+    struct tokenizer *tokenizer;
+    TRY(tokenizer_open(&tokenizer, &(struct tokenizer_options){.type = config->tokenizer_type,
+                                                               .vocab_file = config->vocab_file,
+                                                               .merge_file = config->merge_file,
+                                                               .model_file = config->tokenizer_model,
+                                                               .extra_ids = config->vocab_extra_ids}));
+    int64_t size = tokenizer_vocab_size(tokenizer);
+    tokenizer_free(tokenizer);
+    if (size > config->padded_vocab_size)
+        return error_set("the tokenizer has %" PRId64 " tokens, and the model's vocabulary only %" PRId64
+                         ": it is that of another model",
+                         size, config->padded_vocab_size);
+    return 0;
+}
+
+// Puts the tokenizer that was given in the place of the input's.
+static int use_tokenizer(const struct options *options, struct model_source *source) {
+    const struct {
+        const char *flag, *file;
+    } given[] = {{"--vocab-file", options->vocab_file},
+                 {"--merge-file", options->merge_file},
+                 {"--tokenizer-model", options->tokenizer_model}};
+    const char *type = options->tokenizer_type;
+    if (!type && !options->vocab_file && !options->merge_file && !options->tokenizer_model)
+        return 0;
+    if (!type && (!options->vocab_file || !options->merge_file))
+        return error_set_code(EXIT_CODE_USAGE, "say with --tokenizer-type what the tokenizer's files are");
+    struct flag_table table = config_flag_table(0);
+    TRY(flag_set(&table, &source->config, "--tokenizer-type", type ? type : "GPT2BPETokenizer", FLAG_FROM_COMMAND));
+    checkpoint_file_list_free(&source->files);
+    for (size_t i = 0; i < sizeof given / sizeof given[0]; i++) {
+        if (!given[i].file)
+            continue;
+        TRY(flag_set(&table, &source->config, given[i].flag, given[i].file, FLAG_FROM_COMMAND));
+        checkpoint_file_list_add(&source->files, given[i].flag + 2, given[i].file);
+    }
+    return check_tokenizer(&source->config);
+}
+
 static int convert(void *context) {
     const struct options *options = context;
     if (!options->input || !options->output)
@@ -138,6 +202,8 @@ static int convert(void *context) {
                                 .family = options->family,
                                 .vocab_size = options->vocab_size};
     int result = parse_size(options->max_shard_size, &write.shard_bytes);
+    if (result == 0)
+        result = use_tokenizer(options, &source);
     if (result == 0 && strcmp(to, "bevatron") == 0 && checkpoint_exists(options->output))
         result = error_set("%s already holds checkpoints; give another folder", options->output);
     if (result == 0)
@@ -153,14 +219,16 @@ int checkpoint_convert(int argc, char **argv) {
     const struct flag_command command = {
         .name = "checkpoint convert",
         .summary =
-            "Converts models between Hugging Face, Megatron-LM and bevatron. Nothing in a file is ever executed.",
+            "Converts models of Hugging Face, Megatron-LM and llm.c to bevatron's, and all of them to Hugging Face's. "
+            "Nothing in a file is ever executed.",
         .tables = &table,
         .table_count = 1,
         .epilogue =
             "Examples:\n"
             "  bevatron checkpoint convert --input gpt2 --output run          # then: train --load run --finetune\n"
             "  bevatron checkpoint convert --input run --output hf --dtype bf16\n"
-            "  bevatron checkpoint convert --input megatron_lm_345m --output hf --to huggingface\n",
+            "  bevatron checkpoint convert --input megatron_lm_345m --output hf --to huggingface \\\n"
+            "      --vocab-file vocab.json --merge-file merges.txt --vocab-size 50257\n",
     };
     struct options options;
     return command_run(&(struct command_call){.flags = &command, .options = &options, .run = convert}, argc, argv);

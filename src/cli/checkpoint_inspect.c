@@ -233,7 +233,7 @@ static int show_single_file(struct view *view, const char *path) {
     return 0;
 }
 
-// A model of Hugging Face or Megatron-LM, in our names and shapes.
+// A model of Hugging Face, Megatron-LM or llm.c, in our names and shapes.
 static int show_foreign(struct view *view, const char *path) {
     struct model_source source;
     TRY(model_source_open(&source, &(struct model_source_options){.path = path, .step = view->options->step}));
@@ -248,6 +248,14 @@ static int show_foreign(struct view *view, const char *path) {
     json_int(&view->json, parameters);
     buffer_printf(&view->text, "%s\n  %s: %zu tensors, %" PRId64 " parameters\n", path, source.kind, source.count,
                   parameters);
+    if (source.state.iteration > 0) {
+        json_key(&view->json, "iteration");
+        json_int(&view->json, source.state.iteration);
+        json_key(&view->json, "consumed_train_samples");
+        json_int(&view->json, source.state.consumed_train_samples);
+        buffer_printf(&view->text, "  iteration %" PRId64 ", after %" PRId64 " samples\n", source.state.iteration,
+                      source.state.consumed_train_samples);
+    }
     for (size_t i = 0; i < source.count && view->options->tensors; i++) {
         const struct source_tensor *tensor = &source.tensors[i];
         struct safetensors_tensor shown = {.dtype = tensor->dtype, .rank = tensor->rank};
@@ -267,7 +275,7 @@ static int inspect(const void *context, const char *path) {
     struct folder_list list = {0};
     int result = file_is_folder(path) ? folder_list_read(&list, path) : 0;
     json_begin_object(&view.json);
-    if (result == 0 && file_is_folder(path) && model_source_is_foreign(path))
+    if (result == 0 && model_source_is_foreign(path))
         result = show_foreign(&view, path);
     else if (result == 0 && list.count > 0)
         result = show_save_folder(&view, path, &list);
@@ -295,8 +303,8 @@ int checkpoint_inspect(int argc, char **argv) {
         .positional_minimum = 1,
         .positional_maximum = INT32_MAX,
         .positional_offset = OFFSET(paths),
-        .epilogue = "PATH is a folder of --save, an iter_… folder, a folder of Hugging Face or Megatron-LM, or a "
-                    ".safetensors file of any program.\n",
+        .epilogue = "PATH is a folder of --save, an iter_… folder, a folder of Hugging Face or Megatron-LM, a file of "
+                    "llm.c's GPT-2, or a .safetensors file of any program.\n",
     };
     struct options options;
     return command_run(&(struct command_call){.flags = &command, .options = &options, .run_each = inspect}, argc, argv);

@@ -47,8 +47,8 @@ static const struct flag own_flags[] = {
 static int use_checkpoint_args(struct config *config) {
     if (!config->use_checkpoint_args)
         return 0;
-    if (!config->load)
-        return error_set_code(EXIT_CODE_USAGE, "--use-checkpoint-args needs --load");
+    if (!config->load && !config->pretrained_checkpoint)
+        return error_set_code(EXIT_CODE_USAGE, "--use-checkpoint-args needs --load or --pretrained-checkpoint");
     char *path;
     int64_t iteration;
     TRY(state_find_here(config, true, &path, &iteration));

@@ -1,4 +1,5 @@
-// bevatron dataset import: what fairseq-preprocess has made, or text as it would be given to it, as a dataset of ours.
+// bevatron dataset import: what fairseq-preprocess has made, text as it would be given to it, or shards of llm.c, as a
+// dataset of ours.
 #include "cli/dataset.h"
 
 #include "base/error.h"
@@ -22,6 +23,7 @@ struct options {
     struct flag_given given;
     struct string_list prefixes;
     struct string_list text;
+    struct string_list llmc;
     char *output_prefix;
     char *dictionary;
     char *documents;
@@ -43,6 +45,12 @@ static const struct flag rows[] = {
      .value_name = "FILE…",
      .repeats_add = true,
      .help = "in place of a dataset: text, a sequence a line, plain or compressed; needs a tokenizer"},
+    {.name = "--llmc",
+     .type = FLAG_STRING_LIST,
+     .offset = OFFSET(llmc),
+     .value_name = "FILE…",
+     .repeats_add = true,
+     .help = "in place of a dataset: shards of llm.c (fineweb_train_000001.bin …) in their order; one dataset for all"},
     {.name = "--output-prefix",
      .type = FLAG_STRING,
      .offset = OFFSET(output_prefix),
@@ -66,7 +74,10 @@ static const struct flag rows[] = {
      .initial = "2",
      .minimum = 0,
      .maximum = INT32_MAX,
-     .help = "the id that ends every line: fairseq's </s>; of --text the tokenizer's end of a document unless given"},
+     .help =
+         "the id that ends every line: fairseq's </s>; of --text the tokenizer's end of a document unless given; of "
+         "--llmc the id that begins a document there and ends it here, GPT-2's 50256 or Llama-3's 128000 unless "
+         "given"},
     {.name = "--workers",
      .type = FLAG_INT,
      .offset = OFFSET(workers),
@@ -97,6 +108,8 @@ static char *dictionary_path(const struct options *options) {
     const struct tokenizer_flags *tokenizer = &options->tokenizer;
     if (options->dictionary)
         return memory_string(options->dictionary);
+    if (options->llmc.count > 0)
+        return NULL;
     if (options->text.count == 0)
         return dictionary_beside(options->prefixes.items[0]);
     return strcmp(tokenizer->type, "FairseqTokenizer") == 0 ? memory_string(tokenizer->model_file) : NULL;
@@ -169,7 +182,7 @@ static void print_plain(const struct options *options, const struct dictionary *
     if (dictionary->is_there)
         printf("wrote %s.dict.txt: %" PRId64 " symbols, the four special ones included\n", options->output_prefix,
                dictionary->size);
-    else if (options->text.count == 0)
+    else if (options->prefixes.count > 0)
         printf("no dictionary was found beside the input: ids up to %" PRId32 " were seen\n", summary->largest_id);
 }
 
@@ -200,12 +213,30 @@ static int import_lines(const struct options *options, struct import_options *wo
     return status;
 }
 
+static int import_shards(const struct options *options, struct import_options *work, struct import_summary *summary) {
+    struct string_list files = {0};
+    if (!flag_is_given(&options->given, "--eos-id"))
+        work->eos = -1;
+    int status = inputs_expand(&files, &options->llmc);
+    if (status == 0)
+        status = import_llmc(&files, work, summary);
+    string_list_free(&files);
+    return status;
+}
+
 static int check_inputs(const struct options *options) {
-    if (options->text.count > 0 && options->prefixes.count > 0)
-        return error_set_code(EXIT_CODE_USAGE, "give either a dataset of fairseq or --text, not both");
-    if (options->text.count == 0 && options->prefixes.count == 0)
+    int kinds = (options->text.count > 0) + (options->prefixes.count > 0) + (options->llmc.count > 0);
+    if (kinds > 1)
+        return error_set_code(EXIT_CODE_USAGE, "give one of a dataset of fairseq, --text and --llmc, not both");
+    if (kinds == 0)
         return error_set_code(EXIT_CODE_USAGE, "nothing to import; give the prefix of a dataset of fairseq "
-                                               "(data-bin/train), or --text FILE");
+                                               "(data-bin/train), --text FILE, or --llmc FILE");
+    const char *prefix = options->prefixes.count > 0 ? options->prefixes.items[0] : NULL;
+    size_t length = prefix ? strlen(prefix) : 0;
+    if (length > 4 && strcmp(prefix + length - 4, ".bin") == 0 && file_exists(prefix))
+        return error_set_code(EXIT_CODE_USAGE,
+                              "%s is a file: a dataset of fairseq is given without .bin, a shard of llm.c with --llmc",
+                              prefix);
     return 0;
 }
 
@@ -223,8 +254,9 @@ static int run(void *context) {
         .lines_are_documents = strcmp(options->documents, "lines") == 0,
     };
     if (status == 0)
-        status = options->text.count > 0 ? import_lines(options, &work, &summary)
-                                         : import_fairseq(options->prefixes.items[0], &work, &summary);
+        status = options->text.count > 0   ? import_lines(options, &work, &summary)
+                 : options->llmc.count > 0 ? import_shards(options, &work, &summary)
+                                           : import_fairseq(options->prefixes.items[0], &work, &summary);
     if (status == 0 && dictionary.is_there)
         status = file_publish(&dictionary.copy);
     file_abort(&dictionary.copy);
@@ -242,8 +274,8 @@ int dataset_import(int argc, char **argv) {
     };
     const struct flag_command command = {
         .name = "dataset import",
-        .summary = "Makes a dataset out of what fairseq-preprocess wrote (--dataset-impl mmap, cached or lazy), or out "
-                   "of the text it would be given.",
+        .summary = "Makes a dataset out of what fairseq-preprocess wrote (--dataset-impl mmap, cached or lazy), out of "
+                   "the text it would be given, or out of shards of llm.c.",
         .tables = tables,
         .table_count = 2,
         .positional_name = "PREFIX",
@@ -254,7 +286,8 @@ int dataset_import(int argc, char **argv) {
                     "  bevatron dataset import data-bin/wikitext-103/train --output-prefix data/wikitext-103-train\n"
                     "  bevatron dataset import --text wiki.train.raw --output-prefix data/wikitext-103-train \\\n"
                     "      --tokenizer-type FairseqTokenizer --tokenizer-model dict.txt \\\n"
-                    "      --vocab-file encoder.json --merge-file vocab.bpe\n",
+                    "      --vocab-file encoder.json --merge-file vocab.bpe\n"
+                    "  bevatron dataset import --llmc 'edu_fineweb100B/fineweb_train_*.bin' --output-prefix data/edu\n",
     };
     struct options options;
     return command_run(&(struct command_call){.flags = &command, .options = &options, .run = run}, argc, argv);

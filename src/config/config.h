@@ -187,6 +187,7 @@ struct config {
     int64_t keep_last;             // how many checkpoints are kept; 0 for all
     int64_t save_retain_interval;  // multiples of it are kept whatever keep_last says; 0 for none
     char *load;
+    char *pretrained_checkpoint;  // weights to begin with, where `load` has no checkpoint
     int64_t ckpt_step;  // -1: the latest
     bool finetune;
     bool no_save_optim;

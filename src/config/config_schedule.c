@@ -102,6 +102,12 @@ static bool is_equal(const struct config *config, const struct member *member, c
     return text && strcmp(text, reading->text) == 0;
 }
 
+// A number of steps over which nothing changes is no difference: a longer run has the same weight decay.
+static bool is_unused(const struct config *config, const struct member *member) {
+    return strcmp(member->name, "wd_incr_steps") == 0 && config->weight_decay_incr_style &&
+           strcmp(config->weight_decay_incr_style, "constant") == 0;
+}
+
 static void append_value(const struct config *config, const struct member *member, struct buffer *out) {
     const void *slot = (const char *)config + member->offset;
     if (member->kind == KIND_INT)
@@ -143,7 +149,7 @@ int config_match_schedule(struct config *config, const struct json *run, const c
             return error_context("the schedules of %s", name);
     struct buffer differences = {0};
     for (size_t i = 0; i < MEMBER_COUNT; i++) {
-        if (!readings[i].is_there || is_equal(config, &members[i], &readings[i]))
+        if (!readings[i].is_there || is_equal(config, &members[i], &readings[i]) || is_unused(config, &members[i]))
             continue;
         if (config->use_checkpoint_opt_param_scheduler)
             take(config, &members[i], &readings[i]);

@@ -303,6 +303,8 @@ static const struct flag rows[] = {
     INT("--save-retain-interval", save_retain_interval, NULL, 1, FLAG_ENDLESS,
         "checkpoints at multiples of this stay in any case", ADVANCED),
     TEXT("--load", load, NULL, "DIR", "checkpoints to go on from; the usual choice is that of --save"),
+    TEXT("--pretrained-checkpoint", pretrained_checkpoint, NULL, "DIR",
+         "weights to begin with, of bevatron, Hugging Face or Megatron-LM, as long as --load has no checkpoint"),
     INT("--ckpt-step", ckpt_step, "-1", -1, FLAG_ENDLESS, "iteration to load; -1 for the latest", ADVANCED),
     SWITCH("--finetune", finetune, "load weights only and begin at iteration 0"),
     SWITCH("--no-save-optim", no_save_optim, "checkpoints without the optimizer", ADVANCED),

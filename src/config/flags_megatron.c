@@ -180,7 +180,7 @@ const char flags_refused[] =
     "--save-params-interval= --save-activations-interval= --save-tokens-per-expert-interval= "
     "--save-wgrads-interval= --save-dgrads-interval= --load-main-params-from-ckpt "
     "--non-persistent-save-interval= --non-persistent-ckpt-type= --non-persistent-global-ckpt-dir= "
-    "--non-persistent-local-ckpt-dir= --non-persistent-local-ckpt-algo=fully_parallel --pretrained-checkpoint= "
+    "--non-persistent-local-ckpt-dir= --non-persistent-local-ckpt-algo=fully_parallel "
     "--no-use-tokenizer-model-from-checkpoint-args --disable-use-tokenizer-model-from-checkpoint-args "
     "--ckpt-convert-format= --ckpt-convert-save= --ckpt-convert-update-legacy-dist-opt-format "
     "--no-strict-fsdp-dtensor-load --disable-strict-fsdp-dtensor-load --replication --replication-jump= "

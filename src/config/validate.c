@@ -117,7 +117,7 @@ static void validate_checkpoints(struct config *config, enum config_use use, str
                  "give one");
     if (!config->load && config->finetune)
         complain(complaints, "--finetune needs --load, the checkpoint to begin from");
-    if (!config->load && config->use_checkpoint_args)
+    if (!config->load && !config->pretrained_checkpoint && config->use_checkpoint_args)
         complain(complaints, "--use-checkpoint-args needs --load, the checkpoint to take them from");
     if (!config->load && config->ckpt_step >= 0)
         complain(complaints, "--ckpt-step needs --load, the folder it is in");

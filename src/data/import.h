@@ -1,4 +1,4 @@
-// Data for fairseq as .bin/.idx of ours: what fairseq-preprocess made, or the text it would have been given. Every line
+// Data of other programs as .bin/.idx of ours: shards of llm.c, and data for fairseq: what fairseq-preprocess made, or the text it would have been given. Every line
 // of text (an item of fairseq) becomes a sequence, with </s> at its end. Documents are what stands between empty lines,
 // which fairseq keeps as items of a single </s>: these stay, at the end of the document before, because RoBERTa's
 // samples (sample/block.h) look for them.
@@ -36,5 +36,9 @@ struct import_text {
 // Each line goes through the tokenizer as fairseq's encoder and fairseq-preprocess would take it, the blanks at its
 // ends left out, and gets options->eos. Ill-formed UTF-8 is an error.
 int import_text(const struct import_text *text, const struct import_options *options, struct import_summary *summary);
+
+// Shards of llm.c, in order. options->eos is the id that documents begin with, -1 for the one that llm.c writes;
+// lines_are_documents has no meaning here.
+int import_llmc(const struct string_list *files, const struct import_options *options, struct import_summary *summary);
 
 #endif

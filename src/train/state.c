@@ -4,7 +4,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "checkpoint/model_source.h"
+#include "train/foreign.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -183,12 +183,15 @@ int state_save_start(struct step *step, const struct progress_state *progress, s
 }
 
 int state_find_here(const struct config *config, bool skip_checksums, char **path, int64_t *iteration) {
-    if (model_source_is_foreign(config->load)) {
-        *path = memory_string(config->load);
+    bool is_pretrained = config->pretrained_checkpoint && !state_is_begun(config);
+    const char *folder = is_pretrained ? config->pretrained_checkpoint : config->load;
+    if (model_source_is_foreign(folder)) {
+        *path = memory_string(folder);
         *iteration = 0;
         return 0;
     }
-    struct checkpoint_find find = {.folder = config->load, .step = config->ckpt_step, .skip_checksums = skip_checksums};
+    struct checkpoint_find find = {
+        .folder = folder, .step = is_pretrained ? -1 : config->ckpt_step, .skip_checksums = skip_checksums};
     return checkpoint_find(&find, path, iteration);
 }
 
@@ -212,6 +215,18 @@ bool state_is_release(const char *path) {
     bool is_release = state.iteration == 0 && !checkpoint_has_part(path, CHECKPOINT_OPTIMIZER);
     checkpoint_state_free(&state);
     return is_release;
+}
+
+int state_find_pretrained(const struct config *config, const struct mesh *mesh, char **path, int64_t *iteration) {
+    struct config of = *config;
+    of.load = config->pretrained_checkpoint;
+    of.ckpt_step = -1;
+    of.exit_on_missing_checkpoint = true;
+    return state_find(&of, mesh, path, iteration);
+}
+
+bool state_is_begun(const struct config *config) {
+    return config->load && (model_source_is_foreign(config->load) || checkpoint_exists(config->load));
 }
 
 int state_find(const struct config *config, const struct mesh *mesh, char **path, int64_t *iteration) {
@@ -283,22 +298,6 @@ static int load_optimizer(struct step *step, const char *path) {
     return status;
 }
 
-static int open_foreign(struct model_source *source, const struct config *config, const char *path) {
-    bool has_heads = flag_is_given(&config->given, "--num-attention-heads");
-    return model_source_open(
-        source, &(struct model_source_options){.path = path,
-                                               .step = config->ckpt_step,
-                                               .attention_heads = has_heads ? config->num_attention_heads : 0});
-}
-
-static int load_foreign(struct step *step, const char *path, const struct checkpoint_tensor *list) {
-    struct model_source source;
-    TRY(open_foreign(&source, step->config, path));
-    int status = model_source_load(&source, step->device, list, (size_t)step->params.count);
-    model_source_close(&source);
-    return status;
-}
-
 // Whether the run that wrote the checkpoint had master weights: those of a run in fp32 are its weights.
 static bool has_masters(const struct step *step, const char *path) {
     char *first = memory_printf("master.%s", step->params.items[0]->name);
@@ -309,8 +308,8 @@ static bool has_masters(const struct step *step, const char *path) {
 
 // Everything that this rank computes with, also where the optimizer is divided, is rounded from what is loaded here. So
 // whatever the checkpoint's dtype and the run's, all replicas have the same values, and with `from_masters` a run that
-// goes on loses nothing.
-static int load_weights(struct step *step, const char *path, bool from_masters) {
+// goes on loses nothing. Only a foreign folder sets *progress here.
+static int load_weights(struct step *step, const char *path, bool from_masters, struct progress_state *progress) {
     struct checkpoint_tensor *list = list_weights(step, from_masters ? "master." : "");
     size_t count = (size_t)step->params.count;
     // A stage of a pipeline has some of the layers only; comparing the flags has shown that the checkpoint is of this
@@ -319,7 +318,7 @@ static int load_weights(struct step *step, const char *path, bool from_masters) 
     enum checkpoint_part part = from_masters ? CHECKPOINT_OPTIMIZER : CHECKPOINT_MODEL;
     int status = 0;
     if (model_source_is_foreign(path))
-        status = load_foreign(step, path, list);
+        status = foreign_load(step, path, list, progress);
     else
         status = checkpoint_load_tensors(&(struct checkpoint_load){.path = path,
                                                                    .part = part,
@@ -336,15 +335,15 @@ static int load_weights(struct step *step, const char *path, bool from_masters) 
 int state_load(struct step *step, const char *path, bool with_optimizer, struct progress_state *progress) {
     struct checkpoint_state state;
     if (model_source_is_foreign(path)) {
-        CHECK(!with_optimizer && !progress);
-        return load_weights(step, path, false);
+        CHECK(!with_optimizer);
+        return load_weights(step, path, false, progress);
     }
     TRY(checkpoint_load_state(path, &state));
     int status = step->config->finetune ? 0 : check_config(step, &state, path);
     if (status == 0 && with_optimizer)
         status = check_optimizer(path);
     if (status == 0)
-        status = load_weights(step, path, with_optimizer && has_masters(step, path));
+        status = load_weights(step, path, with_optimizer && has_masters(step, path), NULL);
     if (status == 0 && with_optimizer)
         status = load_optimizer(step, path);
     if (status == 0 && with_optimizer) {
@@ -411,7 +410,7 @@ static int use_own_files(struct config *config, const struct checkpoint_file_lis
 
 static int load_foreign_config(struct config *config, const char *path) {
     struct model_source source;
-    TRY(open_foreign(&source, config, path));
+    TRY(foreign_open(&source, config, path));
     struct buffer text = {0};
     struct json_writer writer = {.out = &text};
     struct json *object = NULL;

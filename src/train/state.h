@@ -21,7 +21,7 @@ int state_prepare_save(const struct config *config, const struct mesh *mesh);
 int state_save(struct step *step, const struct progress_state *progress);
 // The same in the background: returns once the state is copied. checkpoint_save_advance publishes it.
 int state_save_start(struct step *step, const struct progress_state *progress, struct checkpoint_job **job);
-// Finds the checkpoint of --load for this process alone: an iter_… folder of this program, or the folder itself if it
+// Finds the checkpoint of --load (or that of --pretrained-checkpoint, if --load has none) for this process alone: an iter_… folder of this program, or the folder itself if it
 // was written by Hugging Face or Megatron-LM (iteration 0). state_load and state_load_config take either.
 int state_find_here(const struct config *config, bool skip_checksums, char **path, int64_t *iteration);
 // Verifies the checkpoint that state_find_here found with skip_checksums. All ranks call, and each checks a share of
@@ -33,6 +33,10 @@ bool state_is_release(const char *path);
 // Finds and verifies the checkpoint of --load. All ranks call, and each checks a share of the files. *path is NULL if
 // there is none and that is allowed.
 int state_find(const struct config *config, const struct mesh *mesh, char **path, int64_t *iteration);
+// The same for --pretrained-checkpoint, where one must be.
+int state_find_pretrained(const struct config *config, const struct mesh *mesh, char **path, int64_t *iteration);
+// Whether --load has something to begin with or to go on from; else --pretrained-checkpoint is used.
+bool state_is_begun(const struct config *config);
 // Loads the weights and, with `with_optimizer`, the moments; the weights are then taken from the checkpoint's fp32
 // masters if it has some, whatever this run's dtype. Sets *progress from the checkpoint unless it is NULL.
 int state_load(struct step *step, const char *path, bool with_optimizer, struct progress_state *progress);

@@ -85,7 +85,7 @@ expect_same "$work/ids" "$work/ids.hf" "ids of fairseq's tokenizer and of the on
 for flags in "" "--finetune"; do
     # shellcheck disable=SC2086
     expect 0 "iteration        5/       5" "$BEVATRON" train "${run[@]}" --load "$work/back" --use-checkpoint-args --train-iters 5 $flags
-    [ -n "$flags" ] || grep -q "it holds weights only" "$work/out" && pass || fail "a note about weights only"
+    [ -n "$flags" ] || grep -q "only its weights are read" "$work/out" && pass || fail "a note about weights only"
 done
 expect 0 "iteration        5/       5" "$BEVATRON" train "${run[@]}" --load "$work/hf" --use-checkpoint-args --train-iters 5
 expect 0 "iteration       45/      45" "$BEVATRON" train "${run[@]}" --load "$work/run" --use-checkpoint-args --train-iters 45 --no-load-optim
@@ -103,6 +103,59 @@ expect 1 "give --num-attention-heads" "$BEVATRON" checkpoint convert --input $fo
 expect 0 "huggingface" "$BEVATRON" checkpoint convert --input $foreign/megatron_v0 --output "$work/v0" --to huggingface \
     --num-attention-heads 6 --vocab-size 37
 grep -q '"vocab_size": 37' "$work/v0/config.json" && pass || fail "a vocabulary without padding"
+
+{ printf '%s\n' '[PAD]' '[UNK]' '[CLS]' '[SEP]' '[MASK]'; seq 20; } >"$work/small.txt"
+# Distributed checkpoints of Megatron-LM, and files of llm.c.
+expect 0 "iteration 100, after 800 samples" "$BEVATRON" checkpoint inspect $foreign/megatron_dist_llama
+expect 0 '"iteration":100' "$BEVATRON" checkpoint inspect $foreign/megatron_dist_gpt --json
+expect 0 "megatron, 40 tensors" "$BEVATRON" checkpoint convert --input $foreign/megatron_dist_gpt --output "$work/dist"
+expect 0 "llm.c: 28 tensors" "$BEVATRON" checkpoint inspect $foreign/llmc_bf16.bin
+expect 0 "llm.c, 28 tensors" "$BEVATRON" checkpoint convert --input $foreign/llmc_fp32.bin --output "$work/llmc" --to huggingface --vocab-size 37
+head -c 20000 $foreign/llmc_fp32.bin >"$work/cut.bin"
+expect 1 "cut or damaged" "$BEVATRON" checkpoint inspect "$work/cut.bin"
+expect 0 "iteration        2/       2" "$BEVATRON" train "${mock[@]}" --load $foreign/llmc_bf16.bin --use-checkpoint-args --train-iters 2
+
+# A run of Megatron-LM goes on at its iteration where that is asked for.
+expect 0 "iteration      102/     102" "$BEVATRON" train "${mock[@]}" --load $foreign/megatron_dist_llama --use-checkpoint-args \
+    --train-iters 102 --no-load-optim
+grep -q "iteration      101/" "$work/out" && pass || fail "a run of Megatron-LM goes on"
+# The same tensors under other flags are another model.
+expect 1 "it has 4 attention heads in 2 groups" "$BEVATRON" train "${mock[@]}" --load $foreign/megatron_dist_llama --use-checkpoint-args \
+    --train-iters 2 --num-attention-heads 2 --num-query-groups 1 --kv-channels 8
+expect 0 "another model of the weights in $foreign/megatron_dist_llama: --norm-epsilon, rotary" "$BEVATRON" train "${mock[@]}" \
+    --load $foreign/megatron_dist_llama --use-checkpoint-args --train-iters 2 --norm-epsilon 1e-3 --rotary-base 20000
+
+# --pretrained-checkpoint begins a run, and a run that has begun goes on.
+begin=(--pretrained-checkpoint $foreign/megatron_dist_llama --use-checkpoint-args --save "$work/begun" --save-interval 2 --lr-decay-iters 9)
+expect 0 "iteration        2/       2" "$BEVATRON" train "${mock[@]}" "${begin[@]}" --load "$work/begun" --train-iters 2
+# A longer run has the same constant weight decay, and the same schedule where --lr-decay-iters says so.
+expect 0 "iteration        4/       4" "$BEVATRON" train "${mock[@]}" "${begin[@]}" --load "$work/begun" --train-iters 4
+grep -q "iteration        2/" "$work/out" && fail "a run that has begun goes on" || pass
+expect 0 "has checkpoints of a run already" "$BEVATRON" train "${mock[@]}" --load $foreign/megatron_dist_llama --use-checkpoint-args \
+    --save "$work/begun" --save-interval 9 --train-iters 1
+expect 216 "no checkpoint in $work/nothing" "$BEVATRON" train "${mock[@]}" --pretrained-checkpoint "$work/nothing" --num-layers 1 \
+    --hidden-size 8 --num-attention-heads 2 --vocab-size 9 --train-iters 1
+
+# The stages of a pipeline take their layers out of it.
+if command -v mpirun >/dev/null && "$BEVATRON" version | grep -q "MPI"; then
+    for folder in megatron_dist_llama gpt2; do
+        expect 0 "iteration        1/       1" "$BEVATRON" train "${mock[@]}" --load $foreign/$folder --use-checkpoint-args --train-iters 1
+        sed -n 's/.*lm loss: \([0-9.]*\).*/\1/p' "$work/out" | cut -c1-5 >"$work/loss.alone"
+        stages=(--pipeline-model-parallel-size 2 --decoder-last-pipeline-num-layers 1)
+        expect 0 "iteration        1/       1" "$BEVATRON" train "${mock[@]}" --load $foreign/$folder --use-checkpoint-args --train-iters 1 \
+            --nproc 2 --global-batch-size 2 "${stages[@]}"
+        sed -n 's/.*lm loss: \([0-9.]*\).*/\1/p' "$work/out" | cut -c1-5 >"$work/loss.stages"
+        expect_same "$work/loss.alone" "$work/loss.stages" "the loss of $folder in two stages"
+    done
+fi
+
+# A tokenizer that the input lacks goes along.
+expect 0 "huggingface" "$BEVATRON" checkpoint convert --input $foreign/megatron_v3_bert --output "$work/bert-hf" --to huggingface \
+    --tokenizer-type BertWordPieceLowerCase --vocab-file "$work/small.txt"
+[ -f "$work/bert-hf/vocab.txt" ] && pass || fail "a tokenizer that was given"
+expect 1 "it is that of another model" "$BEVATRON" checkpoint convert --input $foreign/megatron_v3_bert --output "$work/x" \
+    --vocab-file "$work/gone/t-vocab.json" --merge-file "$work/gone/t-merges.txt"
+expect 2 "say with --tokenizer-type" "$BEVATRON" checkpoint convert --input $foreign/megatron_v3_bert --output "$work/x" --vocab-file x
 
 # A BERT whose matrix has a row for each line of vocab.txt has none for the two tokens that Megatron adds.
 cp -r $foreign/bert "$work/bert"

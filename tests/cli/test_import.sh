@@ -50,6 +50,20 @@ expect 0 "2 documents" "$BEVATRON" dataset import --text "$work/text" --output-p
 grep -q ' 599 599$' "$work/ids" && grep -q ' 599$' "$work/ids" && ! grep -q ' 2$' "$work/ids" && pass || fail "the end of lines in GPT-2's vocabulary"
 expect 0 "2 documents" "$BEVATRON" dataset import --text "$work/text" --output-prefix "$work/gpt" "${bpe[@]}" --eos-id 7
 "$BEVATRON" dataset peek "$work/gpt" | grep -q ' 7 7$' && pass || fail "the end of lines that was asked for"
+# Shards of llm.c are one stream: a document goes on in the next, and what begins documents there ends them here.
+expect 0 "3 documents, 3 sequences, 11 tokens (uint16)" "$BEVATRON" dataset import --llmc "$golden/llmc_[12].bin" --output-prefix "$work/llmc"
+"$BEVATRON" dataset peek "$work/llmc" | grep -v === | tr '\n' ' ' >"$work/ids"
+grep -q '11 12 13 50256 *21 22 23 24 50256 *31 50256' "$work/ids" && pass || fail "the tokens of llm.c's shards: $(cat "$work/ids")"
+expect 0 "11 tokens (int32)" "$BEVATRON" dataset import --llmc $golden/llmc_wide.bin --output-prefix "$work/llmc"
+"$BEVATRON" dataset peek "$work/llmc" | grep -q '70011 70012 70013 128000' && pass || fail "the tokens of a wide shard"
+expect 0 "2 documents" "$BEVATRON" dataset import --llmc $golden/llmc_1.bin --output-prefix "$work/llmc" --eos-id 13
+expect 215 "another vocabulary" "$BEVATRON" dataset import --llmc $golden/llmc_1.bin $golden/llmc_wide.bin --output-prefix "$work/d"
+expect 2 "with --llmc" "$BEVATRON" dataset import $golden/llmc_1.bin --output-prefix "$work/d"
+head -c 1030 $golden/llmc_1.bin >"$work/cut"
+expect 215 "the file was cut" "$BEVATRON" dataset import --llmc "$work/cut" --output-prefix "$work/d"
+expect 215 "no shard of llm.c" "$BEVATRON" dataset import --llmc $golden/mmap_u16.idx --output-prefix "$work/d"
+{ printf '\212\330\064\001\001\000\000\000'; head -c 1100 /dev/zero; } >"$work/questions"
+expect 215 "several answers" "$BEVATRON" dataset import --llmc "$work/questions" --output-prefix "$work/d"
 for file in "$work"/d*; do
     [ -e "$file" ] && fail "$file was left behind"
 done

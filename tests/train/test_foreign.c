@@ -1,4 +1,4 @@
-// Models that other programs saved (tests/golden/make_foreign.py and make_distributed.py) are loaded as --load loads them and give those
+// Models that other programs saved (tests/golden/make_foreign.py, make_distributed.py and make_llmc.py) are loaded as --load loads them and give those
 // programs' logits; converted to a checkpoint of ours they give them again; and written for Hugging Face they are the
 // same tensors, bit by bit, under the same names.
 #include "base/file.h"
@@ -14,10 +14,10 @@ static const char *const huggingface[] = {"gpt2",          "gpt2_untied", "opt",
                                           "mistral",       "qwen2",       "bert",    "bert_mlm",   "megatron_bert",
                                           "roberta",       "t5",          "t5_v1_1", "opt_narrow", "llama_yarn",
                                           "llama_dynamic", "bert_tanh",   "qwen3"};
-static const char *const megatron[] = {
-    "megatron_v0",          "megatron_v0_tp2",   "megatron_v1_tp2",    "megatron_v2_tp2_pp2", "megatron_v3_vp2",
-    "megatron_v3_llama",    "megatron_v3_bert",  "megatron_v1_t5_tp2", "megatron_v3_t5_pp2",  "megatron_core_t5",
-    "megatron_v3_nemotron", "megatron_dist_gpt", "megatron_dist_llama"};
+static const char *const others[] = {
+    "megatron_v0",          "megatron_v0_tp2",   "megatron_v1_tp2",     "megatron_v2_tp2_pp2", "megatron_v3_vp2",
+    "megatron_v3_llama",    "megatron_v3_bert",  "megatron_v1_t5_tp2",  "megatron_v3_t5_pp2",  "megatron_core_t5",
+    "megatron_v3_nemotron", "megatron_dist_gpt", "megatron_dist_llama", "llmc_fp32.bin",       "llmc_bf16.bin"};
 enum { B = 2 };
 
 struct opened {
@@ -193,10 +193,10 @@ TEST(huggingface) {
     }
 }
 
-TEST(megatron) {
-    for (size_t i = 0; i < sizeof megatron / sizeof megatron[0]; i++) {
-        char *path = golden_path(megatron[i]);
-        check_logits(megatron[i], path);
+TEST(megatron_and_llmc) {
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
+        char *path = golden_path(others[i]);
+        check_logits(others[i], path);
         free(path);
     }
 }
@@ -204,8 +204,8 @@ TEST(megatron) {
 TEST(round_trips) {
     for (size_t i = 0; i < sizeof huggingface / sizeof huggingface[0]; i++)
         check_round_trip(huggingface[i], true);
-    for (size_t i = 0; i < sizeof megatron / sizeof megatron[0]; i++)
-        check_round_trip(megatron[i], false);
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
+        check_round_trip(others[i], false);
 }
 
 // Where the run stood goes along, and the vocabulary's files that are not on this machine do not.
@@ -222,4 +222,4 @@ TEST(megatron_state) {
     free(path);
 }
 
-TEST_MAIN(TEST_CASE(huggingface), TEST_CASE(megatron), TEST_CASE(round_trips), TEST_CASE(megatron_state))
+TEST_MAIN(TEST_CASE(huggingface), TEST_CASE(megatron_and_llmc), TEST_CASE(round_trips), TEST_CASE(megatron_state))

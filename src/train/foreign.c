@@ -1,0 +1,78 @@
+// Weights of other programs for a run of ours. Shapes alone do not tell a model: with other heads, norms or rotary
+// positions the same matrices compute something else, so what the folder says of them is compared with the flags.
+#include "train/foreign.h"
+
+#include "base/error.h"
+#include "base/log.h"
+#include "model/choices.h"
+#include <inttypes.h>
+#include <string.h>
+
+int foreign_open(struct model_source *source, const struct config *config, const char *path) {
+    bool has_heads = flag_is_given(&config->given, "--num-attention-heads");
+    return model_source_open(
+        source, &(struct model_source_options){.path = path,
+                                               .step = config->ckpt_step,
+                                               .attention_heads = has_heads ? config->num_attention_heads : 0});
+}
+
+// Attention over other heads is nonsense.
+static int check_heads(const struct choices *theirs, const struct choices *ours, const char *path) {
+    if (theirs->H == ours->H && theirs->G == ours->G && theirs->D == ours->D)
+        return 0;
+    return error_set("%s holds another model: it has %" PRId64 " attention heads in %" PRId64 " groups, of %" PRId64
+                     " channels each, and the flags say %" PRId64 " in %" PRId64 " of %" PRId64
+                     "; give them as they are there, or leave them to --use-checkpoint-args",
+                     path, theirs->H, theirs->G, theirs->D, ours->H, ours->G, ours->D);
+}
+
+static void add_if(bool differs, const char *name, struct buffer *names) {
+    if (differs)
+        buffer_printf(names, "%s%s", names->length > 0 ? ", " : "", name);
+}
+
+// The rest may be meant: a run that goes on with longer samples changes its rotary positions.
+static void note_choices(const struct choices *theirs, const struct choices *ours, const char *path) {
+    struct buffer names = {0};
+    size_t pairs = (size_t)theirs->rope.pairs;
+    add_if(theirs->norm.kind != ours->norm.kind, "--normalization", &names);
+    add_if(theirs->norm.epsilon != ours->norm.epsilon, "--norm-epsilon", &names);
+    add_if(theirs->is_post_norm != ours->is_post_norm, "--norm-placement", &names);
+    add_if(theirs->activation != ours->activation, "the activation", &names);
+    add_if(theirs->scale != ours->scale, "--softmax-scale", &names);
+    add_if(theirs->window != ours->window, "--sliding-window", &names);
+    add_if(theirs->rope.pairs != ours->rope.pairs || theirs->rope.is_interleaved != ours->rope.is_interleaved ||
+               memcmp(theirs->rope.frequencies, ours->rope.frequencies, pairs * sizeof(float)) != 0,
+           "rotary positions (--rotary-base and others)", &names);
+    if (names.length > 0)
+        log_warn("the flags make another model of the weights in %s: %s; this is fine if it is meant, else leave them "
+                 "to --use-checkpoint-args",
+                 path, buffer_string(&names));
+    buffer_free(&names);
+}
+
+static int check_model(const struct step *step, const struct model_source *source) {
+    struct choices ours, theirs;
+    choices_set(&ours, step->config, &step->mesh);
+    choices_set(&theirs, &source->config, &step->mesh);
+    TRY(check_heads(&theirs, &ours, source->path));
+    if (step->mesh.rank == 0)
+        note_choices(&theirs, &ours, source->path);
+    return 0;
+}
+
+int foreign_load(struct step *step, const char *path, const struct checkpoint_tensor *list,
+                 struct progress_state *progress) {
+    struct model_source source;
+    TRY(foreign_open(&source, step->config, path));
+    bool is_stage = step->mesh.length[AXIS_PIPELINE] > 1;
+    int status = check_model(step, &source);
+    if (status == 0)
+        status = model_source_load(&source, step->device, list, (size_t)step->params.count, is_stage);
+    if (status == 0 && progress)
+        *progress = (struct progress_state){.iteration = source.state.iteration,
+                                            .consumed_train_samples = source.state.consumed_train_samples,
+                                            .consumed_valid_samples = source.state.consumed_valid_samples};
+    model_source_close(&source);
+    return status;
+}
