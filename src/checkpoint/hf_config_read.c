@@ -70,11 +70,23 @@ static bool find_mapped(const char *map, const char *theirs, const char **ours, 
     return false;
 }
 
+// Names the values that are known: what stands before "=" in each word of the map.
+static int refuse_value(const struct hf_key *key, const char *text) {
+    struct buffer known = {0};
+    for (const char *word = key->map; *word; word += strspn(word, " ")) {
+        buffer_printf(&known, "%s%.*s", known.length > 0 ? ", " : "", (int)strcspn(word, "="), word);
+        word += strcspn(word, " ");
+    }
+    int result = error_set("\"%.64s\" is not supported, only %s", text, buffer_string(&known));
+    buffer_free(&known);
+    return result;
+}
+
 static int set_mapped(struct config *config, const struct hf_key *key, const char *text) {
     const char *value = NULL;
     size_t length = 0;
     if (!find_mapped(key->map, text, &value, &length))
-        return error_set("\"%.64s\" is not supported (known are, as theirs=ours: %s)", text, key->map);
+        return refuse_value(key, text);
     char *values = memory_printf("%.*s", (int)length, value), *flags = memory_string(key->flags ? key->flags : "");
     char *value_rest = values, *flag_rest = flags;
     int result = 0;

@@ -1,7 +1,8 @@
 // Megatron's distributed checkpoints (--ckpt-format torch_dist), its default since core 0.9. Tensors are whole there:
 // however many ranks wrote them, rows of tensor-parallel ranks are joined under one name, SwiGLU's halves are in order,
-// and a stack of like layers is one tensor with the layers as its first dimension, "decoder.layers.mlp.linear_fc1.weight"
-// of (L, …). Layers that differ have their numbers in their names. Arguments and iteration are in common.pt.
+// and a stack of like layers is one tensor with the layers as its first dimension: (L, …) under
+// "decoder.layers.mlp.linear_fc1.weight". Layers that differ have their numbers in their names. Arguments and iteration
+// are in common.pt.
 #include "base/error.h"
 #include "base/memory.h"
 #include "checkpoint/megatron_folder.h"

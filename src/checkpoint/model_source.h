@@ -1,8 +1,8 @@
 // A model on disk in terms of our parameters: their names, shapes, and their elements one parameter at a time, so that
-// a model of any size can be converted with memory for its largest tensor. Four kinds of folders can be behind it: our
-// own checkpoints, those of Hugging Face (config.json and safetensors or torch files), those of Megatron-LM
-// (mp_rank_…/model_optim_rng.pt with any tensor and pipeline parallelism, or distributed ones), and the files of llm.c's
-// GPT-2. Nothing in a folder is ever executed.
+// a model of any size can be converted with memory for its largest tensor. Four kinds of models can be behind it: our
+// own checkpoints, folders of Hugging Face (config.json and safetensors or torch files), checkpoints of Megatron-LM
+// (mp_rank_…/model_optim_rng.pt with any tensor and pipeline parallelism, or distributed ones), and files of llm.c's
+// GPT-2. Nothing in them is ever executed.
 #ifndef CHECKPOINT_MODEL_SOURCE_H
 #define CHECKPOINT_MODEL_SOURCE_H
 
@@ -45,7 +45,8 @@ int model_source_open(struct model_source *source, const struct model_source_opt
 void model_source_close(struct model_source *source);  // safe on a zeroed one
 // Reads the elements of tensor i, row-major, into `to`, which holds its bytes.
 int model_source_read(struct model_source *source, size_t i, void *to);
-// Whether the folder is one of Hugging Face, Megatron or llm.c (a file), which model_source_open reads and checkpoint_find does not.
+// Whether it is a folder of Hugging Face or Megatron or a file of llm.c, which model_source_open reads and
+// checkpoint_find does not.
 bool model_source_is_foreign(const char *path);
 
 // Fills named tensors on a device, as checkpoint_load_tensors does: all of the folder's, or, if `is_partial`, some.

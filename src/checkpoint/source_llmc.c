@@ -1,7 +1,7 @@
 // Checkpoints of llm.c's GPT-2 (gpt2_124M.bin, model_00019560.bin) as a model source. One file: a header of 256 32-bit
 // numbers (magic, version, positions, vocabulary, layers, heads, width, padded vocabulary), then the tensors in fp32
-// (version 3) or bf16 (version 5), each kind of tensor with all its layers one after another. Matrices are (out, in) and
-// queries, keys and values one below the other, as here.
+// (version 3) or bf16 (version 5), each kind of tensor with all its layers one after another. Matrices are (out, in)
+// and queries, keys and values one below the other, as here.
 #include "base/error.h"
 #include "base/file.h"
 #include "base/memory.h"
@@ -35,7 +35,7 @@ static bool is_file(const char *path) {
     return read_header(path, &header) && (header.magic == MAGIC || header.magic == LLAMA_MAGIC);
 }
 
-// The order of the file. A name without a stack has %d for the layer.
+// The order of the file. Those of the layers stand for every layer in turn.
 static const char *const order[] = {"embedding.word_embeddings.weight",
                                     "embedding.position_embeddings.weight",
                                     "input_layernorm.weight",

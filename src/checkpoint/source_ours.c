@@ -49,16 +49,13 @@ static int find_iteration(struct detail *detail, const struct model_source_optio
     return checkpoint_find(&find, &detail->iteration_path, &iteration);
 }
 
-// How a model is trained is no part of it for those who load it, but Hugging Face's configuration says it too.
+// How weights began is no part of a model for those who load it, but Hugging Face's configuration says it too.
 static int read_training(struct config *config, const struct json *root) {
-    static const char *const fields[] = {"hidden_dropout", "attention_dropout", "init_method_std"};
     struct flag_table table = config_flag_table(0);
-    for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++) {
-        const struct json *value = json_member(root, fields[i]);
-        if (value && value->type == JSON_NUMBER)
-            TRY(flag_set(&table, config, fields[i], value->string, FLAG_FROM_FILE));
-    }
-    return 0;
+    const struct json *value = json_member(root, "init_method_std");
+    return value && value->type == JSON_NUMBER
+               ? flag_set(&table, config, "init_method_std", value->string, FLAG_FROM_FILE)
+               : 0;
 }
 
 static int read_config(struct model_source *source, const char *path) {

@@ -188,7 +188,7 @@ struct config {
     int64_t save_retain_interval;  // multiples of it are kept whatever keep_last says; 0 for none
     char *load;
     char *pretrained_checkpoint;  // weights to begin with, where `load` has no checkpoint
-    int64_t ckpt_step;  // -1: the latest
+    int64_t ckpt_step;            // -1: the latest
     bool finetune;
     bool no_save_optim;
     bool no_save_rng;

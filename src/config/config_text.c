@@ -72,6 +72,9 @@ static const char *const tokenizer_fields[] = {"seq_length",           "make_voc
                                                "tiktoken_pattern",     "tiktoken_num_special_tokens",
                                                "null_tokenizer_eod_id"};
 
+// And how much is dropped out: a model that was trained without dropout is not to go on with some unnoticed.
+static const char *const dropout_fields[] = {"hidden_dropout", "attention_dropout"};
+
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
 static void append_field_name(const char *flag, struct buffer *out) {
@@ -250,6 +253,8 @@ int config_from_json(struct config *config, const struct json *object) {
         TRY(take_field(config, object, model_fields[i]));
     for (size_t i = 0; i < COUNT(tokenizer_fields); i++)
         TRY(take_field(config, object, tokenizer_fields[i]));
+    for (size_t i = 0; i < COUNT(dropout_fields); i++)
+        TRY(take_field(config, object, dropout_fields[i]));
     return 0;
 }
 

@@ -1,7 +1,7 @@
-// Data of other programs as .bin/.idx of ours: shards of llm.c, and data for fairseq: what fairseq-preprocess made, or the text it would have been given. Every line
-// of text (an item of fairseq) becomes a sequence, with </s> at its end. Documents are what stands between empty lines,
-// which fairseq keeps as items of a single </s>: these stay, at the end of the document before, because RoBERTa's
-// samples (sample/block.h) look for them.
+// Data of other programs as .bin/.idx of ours: shards of llm.c, what fairseq-preprocess made, or the text it would have
+// been given. Of fairseq, every line of text (an item) becomes a sequence, with </s> at its end. Documents are what
+// stands between empty lines, which fairseq keeps as items of a single </s>: these stay, at the end of the document
+// before, because RoBERTa's samples (sample/block.h) look for them.
 #ifndef DATA_IMPORT_H
 #define DATA_IMPORT_H
 

@@ -21,8 +21,9 @@ int state_prepare_save(const struct config *config, const struct mesh *mesh);
 int state_save(struct step *step, const struct progress_state *progress);
 // The same in the background: returns once the state is copied. checkpoint_save_advance publishes it.
 int state_save_start(struct step *step, const struct progress_state *progress, struct checkpoint_job **job);
-// Finds the checkpoint of --load (or that of --pretrained-checkpoint, if --load has none) for this process alone: an iter_… folder of this program, or the folder itself if it
-// was written by Hugging Face or Megatron-LM (iteration 0). state_load and state_load_config take either.
+// Finds the checkpoint of --load, or that of --pretrained-checkpoint if --load has none, for this process alone: an
+// iter_… folder of this program, or the folder itself if it was written by Hugging Face or Megatron-LM (iteration 0).
+// state_load and state_load_config take either.
 int state_find_here(const struct config *config, bool skip_checksums, char **path, int64_t *iteration);
 // Verifies the checkpoint that state_find_here found with skip_checksums. All ranks call, and each checks a share of
 // the files.

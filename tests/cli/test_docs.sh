@@ -102,6 +102,11 @@ prepare_migrating() {
     "$real" preprocess --input books.jsonl --output-prefix my-gpt2 --append-eod --vocab-file gpt2-vocab.json --merge-file gpt2-merges.txt
 }
 
+prepare_huggingface() {
+    prepare_foreign
+    cp books-tokenizer.json Llama-2-7b/tokenizer.json
+}
+
 prepare_layouts() {
     true
 }

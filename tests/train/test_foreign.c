@@ -1,6 +1,6 @@
-// Models that other programs saved (tests/golden/make_foreign.py, make_distributed.py and make_llmc.py) are loaded as --load loads them and give those
-// programs' logits; converted to a checkpoint of ours they give them again; and written for Hugging Face they are the
-// same tensors, bit by bit, under the same names.
+// Models that other programs saved (tests/golden/make_foreign.py, make_distributed.py and make_llmc.py) are loaded as
+// --load loads them and give those programs' logits; converted to a checkpoint of ours they give them again; and
+// written for Hugging Face they are the same tensors, bit by bit, under the same names.
 #include "base/file.h"
 #include "base/memory.h"
 #include "checkpoint/model_source.h"
