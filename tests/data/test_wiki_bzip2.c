@@ -91,6 +91,28 @@ TEST(flipped_bits_are_errors) {
     buffer_free(&out);
 }
 
+// After the end of a stream comes what begins almost as one, and then that end once more: neither may be passed over.
+TEST(nothing_is_lost_between_two_ends) {
+    skip_without_bzip2();
+    enum { END_BYTES = 16 };
+    static const char *const files[] = {"tests/golden/wiki/blocks.bz2", "tests/golden/wiki/false_mark.bz2"};
+    struct buffer out = {0};
+    scratch_open();
+    for (int i = 0; i < 2; i++) {
+        struct buffer file = read_bytes(files[i]), longer = {0};
+        buffer_append(&longer, file.data, file.length);
+        buffer_append_string(&longer, "BZhJ");
+        buffer_append(&longer, file.data + file.length - END_BYTES, END_BYTES);
+        write_bytes(scratch_path("longer"), longer.data, longer.length);
+        for (int threads = 1; threads <= 3; threads++)
+            EXPECT_ERROR(read_whole(scratch_path("longer"), threads, 4096, &out), "bzip2 data is damaged");
+        buffer_free(&file);
+        buffer_free(&longer);
+    }
+    scratch_close();
+    buffer_free(&out);
+}
+
 TEST(pieces_join_at_any_bit) {
     unsigned char source[32];
     for (int i = 0; i < 32; i++)
@@ -114,4 +136,5 @@ TEST(pieces_join_at_any_bit) {
 }
 
 TEST_MAIN(TEST_CASE(same_bytes_for_every_number_of_threads), TEST_CASE(a_mark_inside_a_block_is_passed_over),
-          TEST_CASE(truncated_files_are_errors), TEST_CASE(flipped_bits_are_errors), TEST_CASE(pieces_join_at_any_bit))
+          TEST_CASE(nothing_is_lost_between_two_ends), TEST_CASE(truncated_files_are_errors),
+          TEST_CASE(flipped_bits_are_errors), TEST_CASE(pieces_join_at_any_bit))

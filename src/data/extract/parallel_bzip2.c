@@ -91,7 +91,8 @@ static bool decode(struct buffer *plain, struct buffer *packed, const struct bzi
             status = BZ_UNEXPECTED_EOF;
     }
     BZ2_bzDecompressEnd(&stream);
-    return status == BZ_STREAM_END;
+    // An end that lies inside the piece is not its own: what follows it would be lost without a word.
+    return status == BZ_STREAM_END && stream.avail_in == 0;
 }
 
 // ---- helper threads ----
