@@ -10,6 +10,7 @@
 #include "checkpoint/safetensors.h"
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 // Gains that are kept as their distance from 1, as others keep them: in fp32, so that they are rounded once.
 static unsigned char *whole_gains(unsigned char *gains, enum dtype dtype, size_t count) {
@@ -64,6 +65,7 @@ static int produce(void *context, size_t i, struct safetensors_writer *writer) {
 
 int model_write_ours(const struct model_write *write) {
     struct model_source *source = write->source;
+    bool is_new = !file_exists(write->folder);
     struct checkpoint_tensor *tensors = memory_alloc((source->count + 1) * sizeof tensors[0]);
     for (size_t i = 0; i < source->count; i++) {
         const struct source_tensor *from = &source->tensors[i];
@@ -86,6 +88,9 @@ int model_write_ours(const struct model_write *write) {
                                                            .files = source->files,
                                                            .produce = produce,
                                                            .context = (void *)(uintptr_t)write});
+    // A folder that was made for nothing; one with something in it stays.
+    if (result < 0 && is_new)
+        (void)rmdir(write->folder);
     buffer_free(&json);
     free(tensors);
     return result;

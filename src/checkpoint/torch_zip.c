@@ -282,7 +282,8 @@ int torch_zip_check(const struct torch_zip_entry *entry) {
     uint32_t crc = crc32_of(entry->data, entry->bytes);
     if (crc != entry->crc)
         return error_set(
-            "the entry \"%.200s\" has the checksum %08x and the directory says %08x: its bytes have changed",
+            "the entry \"%.200s\" has the checksum %08x and the directory says %08x: its bytes have changed; copy or "
+            "download the file again",
             entry->name, crc, entry->crc);
     return 0;
 }

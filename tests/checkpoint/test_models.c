@@ -5,6 +5,7 @@
 #include "checkpoint/names.h"
 #include "checkpoint/safetensors.h"
 #include "checkpoint/temporary.h"
+#include "checkpoint/torch_file.h"
 #include "checkpoint/weights.h"
 #include "test.h"
 
@@ -389,6 +390,31 @@ TEST(names) {
     name_list_free(&list);
 }
 
+// Damage that shows only when a tensor is read: the folder that was made for the result goes again.
+TEST(damage_found_late_leaves_nothing) {
+    struct spoiled spoiled = copy_model("mistral");
+    char *path = file_join(spoiled.path, "pytorch_model.bin"), *to = file_join(spoiled.folder.path, "converted");
+    struct buffer content = read_whole(path);
+    struct model_source source;
+    struct torch_file file;
+    EXPECT_OK(torch_parse(&file, content.data, content.length, path));
+    size_t at = (size_t)(file.pickle.storages[0]->data - (const unsigned char *)content.data);
+    torch_close(&file);
+    content.data[at] ^= 1;
+    write_whole(path, content.data, content.length);
+    EXPECT_OK(model_source_open(&source, &(struct model_source_options){.path = spoiled.path, .step = -1}));
+    EXPECT_ERROR(model_write_ours(&(struct model_write){.source = &source, .folder = to}), "its bytes have changed");
+    EXPECT(!file_exists(to));
+    EXPECT_OK(file_make_folders(to));
+    EXPECT_ERROR(model_write_ours(&(struct model_write){.source = &source, .folder = to}), "its bytes have changed");
+    EXPECT(file_is_folder(to));
+    model_source_close(&source);
+    buffer_free(&content);
+    free(path);
+    free(to);
+    temporary_remove(&spoiled.folder);
+}
+
 TEST_MAIN(TEST_CASE(tensors), TEST_CASE(mixed_types), TEST_CASE(configurations), TEST_CASE(indexes),
           TEST_CASE(other_types), TEST_CASE(hostile_pickle), TEST_CASE(nothing_there), TEST_CASE(megatron),
-          TEST_CASE(writing), TEST_CASE(names))
+          TEST_CASE(writing), TEST_CASE(names), TEST_CASE(damage_found_late_leaves_nothing))
