@@ -66,7 +66,7 @@ static void add_sums(struct manifest_file *file, const char *path, uint64_t *sum
     safetensors_close(&tensors);
 }
 
-static void write_manifest(const char *iteration) {
+static bool write_manifest(const char *iteration) {
     static const struct {
         const char *name, *holds;
     } files[] = {{"model.safetensors", "model"},
@@ -88,9 +88,33 @@ static void write_manifest(const char *iteration) {
         }
         free(path);
     }
-    if (manifest.count > 0)
+    bool has_any = manifest.count > 0;
+    if (has_any)
         CHECK(manifest_write(&manifest, iteration) == 0 && checkpoint_verify(iteration, false) == 0);
     manifest_free(&manifest);
+    return has_any;
+}
+
+// One changed bit anywhere in a file of a checkpoint is found, and the message names the file.
+static void change_bit(const char *iteration, const uint8_t *data, size_t size) {
+    static const char *const names[] = {"model.safetensors", "state.json", "config.json"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        char *path = file_join(iteration, names[i]);
+        uint64_t bytes = 0;
+        FILE *file = file_exists(path) && file_size(path, &bytes) == 0 && bytes > 0 ? fopen(path, "r+b") : NULL;
+        for (int again = 0; file && again < 2; again++) {  // and back
+            long at = (long)((size * 2654435761u + data[size / 2]) % bytes);
+            CHECK(fseek(file, at, SEEK_SET) == 0);
+            int byte = fgetc(file);
+            CHECK(byte >= 0 && fseek(file, at, SEEK_SET) == 0 && fputc(byte ^ 1 << size % 8, file) >= 0 &&
+                  fflush(file) == 0);
+            CHECK((checkpoint_verify(iteration, false) < 0) == (again == 0));
+            CHECK(again == 1 || strstr(error_message(), names[i]));
+        }
+        if (file)
+            fclose(file);
+        free(path);
+    }
 }
 
 static void read_tensors(struct model_source *source) {
@@ -121,7 +145,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     }
     if (!has_manifest) {
         char *iteration = file_join(folder, "iter_0000001");
-        write_manifest(iteration);
+        if (write_manifest(iteration) && size % 4 == 0)
+            change_bit(iteration, data, size);
         free(iteration);
     }
     struct model_source source;

@@ -12,7 +12,7 @@
 static const char *const types[] = {"GPT2BPETokenizer",       "BertWordPieceLowerCase",    "BertWordPieceCase",
                                     "SentencePieceTokenizer", "GPTSentencePieceTokenizer", "Llama2Tokenizer",
                                     "TikTokenizer",           "HuggingFaceTokenizer",      "FairseqTokenizer"};
-enum { TYPES = sizeof types / sizeof types[0], HEAD_BYTES = 4, MOST_NAMED = 5000 };
+enum { TYPES = sizeof types / sizeof types[0], FAIRSEQ = TYPES - 1, HEAD_BYTES = 4, MOST_NAMED = 5000 };
 
 static const char *const texts[] = {"", " ", "Hello, world! 123", "na\xC3\xAFve \xE4\xBD\xA0\xE5\xA5\xBD",
                                     "\xFF\xC3(\n\t<s> [MASK] <|endoftext|>"};
@@ -74,8 +74,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     first = first < size ? first : size;
     char *one = write_file("first", data, first), *two = write_file("second", data + first, size - first);
     struct tokenizer_options options = {.type = types[kind],
-                                        .vocab_file = one,
-                                        .merge_file = two,
+                                        .vocab_file = kind == FAIRSEQ ? NULL : one,
+                                        .merge_file = kind == FAIRSEQ ? NULL : two,
                                         .model_file = one,
                                         .extra_ids = choice % 4 ? 0 : 7,
                                         .as_today = choice & 4,

@@ -1,12 +1,13 @@
 // Makes the seeds that are too large to be kept. For fuzz_folder: the models in tests/golden/foreign, each as its own
 // folder has it and as a checkpoint of ours. For fuzz_reader: compressed files, one and two of them in one. For
 // fuzz_tokenizer: tokenizers of all types. Run from the repository's root by tools/run_fuzzers.
-// usage: pack_seeds FOLDER    (writes FOLDER/TARGET/*)
+// usage: pack_seeds FOLDER    (writes FOLDER/TARGET/* and FOLDER/TARGET.dict)
 #include "base/error.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "checkpoint/model_source.h"
+#include "config/config.h"
 #include "parts.h"
 #include <dirent.h>
 #include <stdio.h>
@@ -148,6 +149,11 @@ static void pack_tokenizers(const char *to) {
         {"hf_llama3", 7, 33, "hf/llama3.json", NULL},
         {"hf_t5", 7, 1, "hf/t5.json", NULL},
         {"hf_added", 7, 1, "hf/added.json", NULL},
+        {"hf_clip", 7, 1, "hf/clip.json", NULL},
+        {"hf_falcon", 7, 1, "hf/falcon.json", NULL},
+        {"hf_llama2", 7, 1, "hf/llama2.json", NULL},
+        {"hf_neox", 7, 1, "hf/neox.json", NULL},
+        {"hf_words", 7, 1, "hf/words.json", NULL},
         {"fairseq", 8, 1, "fairseq/words.txt", NULL},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
@@ -183,6 +189,27 @@ static void pack_samples(const char *to) {
     }
 }
 
+// The names of all flags, for the targets that read them.
+static void write_dictionaries(const char *to) {
+    const struct flag_command *command = config_command();
+    struct buffer text = {0};
+    for (size_t t = 0; t < command->table_count; t++) {
+        const struct flag_table *table = &command->tables[t];
+        for (size_t i = 0; i < table->count; i++)
+            if (table->flags[i].type != FLAG_GROUP)
+                buffer_printf(&text, "\"%s\"\n", table->flags[i].name);
+        for (const struct flag_alias *alias = table->aliases; alias && alias->name; alias++)
+            buffer_printf(&text, "\"%s\"\n", alias->name);
+    }
+    for (int i = 0; i < 2; i++) {
+        char *path = file_join(to, i ? "config.dict" : "flags.dict");
+        if (file_write_all(path, text.data, text.length) < 0)
+            die("%s", error_message());
+        free(path);
+    }
+    buffer_free(&text);
+}
+
 static char *new_folder(const char *in, const char *name) {
     char *path = file_join(in, name);
     if (file_make_folders(path) < 0)
@@ -206,5 +233,6 @@ int main(int argc, char **argv) {
         targets[i].pack(folder);
         free(folder);
     }
+    write_dictionaries(argv[1]);
     return 0;
 }
