@@ -6,7 +6,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-enum { DEFAULT_BATCH = 1 << 20, DEFAULT_LIMIT = 1 << 26, HEADER_LIMIT = 1 << 24, READ_BYTES = 1 << 18 };
+enum { DEFAULT_BATCH = 1 << 20, DEFAULT_LIMIT = 1 << 30, HEADER_LIMIT = 1 << 24, READ_BYTES = 1 << 18 };
 
 static const char page_open[] = "<page>", page_close[] = "</page>", dump_open[] = "<mediawiki",
                   dump_close[] = "</mediawiki>";

@@ -10,7 +10,7 @@ struct wiki_pages_options {
     int64_t path_count;
     int threads;         // that may help to decompress
     size_t batch_bytes;  // what to aim at; 0 for 1 MiB
-    size_t page_limit;   // longest page in bytes of XML; 0 for 64 MiB, of which MediaWiki allows a thirtieth
+    size_t page_limit;   // longest page in bytes of XML; 0 for 1 GiB
 };
 
 struct wiki_batch {
