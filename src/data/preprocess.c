@@ -3,29 +3,26 @@
 #include "data/preprocess.h"
 #include "data/bad_data.h"
 #include "data/extract/inputs.h"
+#include "data/preprocess_progress.h"
 #include "data/preprocess_publish.h"
 #include "data/preprocess_run.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "base/progress.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 enum {
-    PIECE_BYTES = 1 << 20,
-    LEAST_PIECE_BYTES = 1 << 17,
-    PIECES_BYTES = 64 << 20,
-    SHOWN_PROBLEMS = 10,
-    SHARED_FROM = 8
+    PIECE_BYTES = 1 << 20,        // text that one thread tokenizes at a time
+    LEAST_PIECE_BYTES = 1 << 17,  // and if there are many threads
+    PIECES_BYTES = 64 << 20,      // that all pieces together should not exceed; each thread has two
+    SHARED_FROM = 8,              // threads, from which on they get into each other's way when they write a file
 };
 
 struct preprocessing {
@@ -41,13 +38,7 @@ struct preprocessing {
     struct journal journal;
     struct store store;
     struct preprocess_state state;
-    // Progress:
-    struct progress progress;
-    struct text_counts counts;        // of this run
-    uint64_t done_bytes, left_bytes;  // of input, by this run: done, and to do when it began; 0 if unknown
-    double started;
-    int64_t next_log;  // at this many documents
-    int64_t shown_problems;
+    struct preprocess_progress progress;
 };
 
 static const char *const endings[] = {".jsonl", ".ndjson", ".json", NULL};
@@ -134,6 +125,7 @@ static int name_targets(struct preprocessing *run) {
     const struct string_list *keys = &run->options->keys;
     run->targets = memory_alloc((size_t)keys->count * sizeof *run->targets);
     run->bad_lines = memory_printf("%s_bad_lines.txt", run->options->output_prefix);
+    run->progress.bad_lines = run->bad_lines;
     for (int64_t i = 0; i < keys->count; i++)
         run->targets[i] = preprocess_output_name(run->options, keys->items[i]);
     for (int64_t i = 0; i < keys->count; i++) {
@@ -169,73 +161,13 @@ static int create_workers(struct preprocessing *run) {
     return 0;
 }
 
-// ---- progress ----
-
-// Megatron's own line, for scripts that watch for it, and what it does not say. Its MB are of 2^20 bytes.
-static void log_line(const struct preprocessing *run, double seconds) {
-    const struct text_counts *counts = &run->counts;
-    double documents = (double)counts->documents / seconds, text = (double)counts->text_bytes / seconds / 1048576;
-    struct buffer line = {0};
-    buffer_printf(&line, "Processed %" PRId64 " documents (%.*f docs/s, %.*f MB/s). ", counts->documents,
-                  documents < 100 ? 2 : 0, documents, text < 100 ? 1 : 0, text);
-    progress_append_count(&line, (double)counts->tokens / seconds);
-    buffer_append_string(&line, " tok/s");
-    if (run->left_bytes > run->done_bytes && run->done_bytes > 0) {
-        buffer_append_string(&line, ", ETA ");
-        progress_append_duration(&line,
-                                 seconds * (double)(run->left_bytes - run->done_bytes) / (double)run->done_bytes);
-    }
-    log_info("%s", buffer_string(&line));
-    buffer_free(&line);
-}
-
-static void append_rates(struct buffer *note, const struct preprocessing *run) {
-    const struct text_counts *counts = &run->counts;
-    double seconds = fmax(clock_seconds() - run->progress.started, 1e-9);
-    progress_append_count(note, (double)counts->documents / seconds);
-    buffer_append_string(note, " docs/s, ");
-    progress_append_count(note, (double)counts->tokens / seconds);
-    buffer_append_string(note, " tokens/s");
-}
-
-static void end_progress(struct preprocessing *run) {
-    struct buffer note = {0};
-    append_rates(&note, run);
-    progress_end(&run->progress, buffer_string(&note));
-    buffer_free(&note);
-}
-
-static void show_progress(void *context, const struct text_counts *more, uint64_t input_bytes) {
-    struct preprocessing *run = context;
-    struct text_counts *counts = &run->counts;
-    text_counts_add(counts, more);
-    run->done_bytes += input_bytes;
-    if (run->options->log_interval <= 0) {
-        struct buffer note = {0};
-        append_rates(&note, run);
-        progress_update(&run->progress, (double)run->done_bytes / 1e6, buffer_string(&note));
-        buffer_free(&note);
-    } else if (counts->documents >= run->next_log) {
-        log_line(run, fmax(clock_seconds() - run->started, 1e-9));
-        run->next_log = (counts->documents / run->options->log_interval + 1) * run->options->log_interval;
-    }
-}
-
-static void show_bad_line(void *context, const char *problem) {
-    struct preprocessing *run = context;
-    if (run->shown_problems++ < SHOWN_PROBLEMS)
-        log_warn("skipped %s", problem);
-    else if (run->shown_problems == SHOWN_PROBLEMS + 1)
-        log_warn("further bad lines are only listed, in %s at the end", run->bad_lines);
-}
+// ---- the run ----
 
 // Input that an earlier run has used up: whole files, and of a file it was in the middle of what its text takes.
 static uint64_t bytes_before(const struct preprocessing *run) {
     struct string_list before = {.items = run->files.items, .count = run->state.file};
     return before.count > 0 ? inputs_bytes(&before) : 0;
 }
-
-// ---- the run ----
 
 static size_t piece_bytes(const struct preprocess_options *options) {
     if (options->chunk_bytes)
@@ -256,23 +188,18 @@ static int tokenize(struct preprocessing *run) {
         .journal = &run->journal,
         .is_journaled = run->is_resumable,
         .journal_seconds = options->journal_seconds,
-        .progress = show_progress,
-        .bad_line = show_bad_line,
-        .context = run,
+        .progress = preprocess_progress_add,
+        .bad_line = preprocess_progress_bad_line,
+        .context = &run->progress,
     };
-    bool has_bar = options->log_interval <= 0;
     uint64_t total = inputs_bytes(&run->files), before = bytes_before(run);
-    run->left_bytes = total > before ? total - before : 0;
-    run->next_log = options->log_interval;
-    if (has_bar)
-        progress_begin(&run->progress, "tokenizing", "MB", (double)run->left_bytes / 1e6);
+    preprocess_progress_begin(&run->progress, options->log_interval, total > before ? total - before : 0);
     TRY(store_open(&run->store, run->journal.prefix, options->keys.count, run->state.bytes));
-    // Fewer workers do not get into each other's way, and need not the memory.
+    // Fewer workers need not the memory of it.
     if (options->workers >= SHARED_FROM)
         store_share(&run->store);
     int status = preprocess_run(&work, &run->state);
-    if (has_bar)
-        end_progress(run);
+    preprocess_progress_end(&run->progress);
     return status;
 }
 
@@ -376,11 +303,12 @@ int preprocess(const struct preprocess_options *options, const struct tokenizer 
                struct preprocess_summary *summary) {
     *summary = (struct preprocess_summary){0};
     CHECK(options->workers >= 1);
-    struct preprocessing run = {.options = options, .tokenizer = tokenizer, .started = clock_seconds()};
+    double started = clock_seconds();
+    struct preprocessing run = {.options = options, .tokenizer = tokenizer, .progress.started = started};
     int status = prepare(&run);
     if (status == 0)
         status = process_in_folder(&run, summary);
-    summary->seconds = clock_seconds() - run.started;
+    summary->seconds = clock_seconds() - started;
     if (status == 0 && summary->counts.bad_lines > 0)
         summary->bad_lines = memory_string(run.bad_lines);
     finish(&run);

@@ -100,51 +100,32 @@ static void add_end(struct text_column *column, int32_t eod) {
     memcpy(place, &last, sizeof last);
 }
 
-// How far a column is: what a line that turns out to be bad is taken back to.
-struct mark {
-    int64_t tokens;
-    size_t lengths, documents;
-};
-
-static struct mark mark_of(const struct text_column *column) {
-    return (struct mark){column->tokens.count, column->lengths.length, column->documents.length};
-}
-
 // Adds one member of a line as a document. A document of no sequences gets no end.
 static int add_document(struct text_column *column, struct text_worker *worker, const struct json_text *text) {
-    const struct mark before = mark_of(column);
+    const size_t before = column->lengths.length;
     const char *at = text->text.data;
     for (size_t i = 0; i < text->count; at += text->lengths[i++])
         TRY(add_text(column, worker, at, text->lengths[i]));
-    if (column->lengths.length > before.lengths && worker->eod >= 0)
+    if (column->lengths.length > before && worker->eod >= 0)
         add_end(column, worker->eod);
-    append_count(&column->documents, (int64_t)((column->lengths.length - before.lengths) / sizeof(int32_t)));
+    append_count(&column->documents, (int64_t)((column->lengths.length - before) / sizeof(int32_t)));
     return 0;
 }
 
-// All members of a line become documents, or none does.
-static int add_line(struct text_batch *batch, struct text_worker *worker) {
+static void mark(struct text_column *column) {
+    column->before = (struct text_mark){column->tokens.count, column->lengths.length, column->documents.length};
+}
+
+static void take_back(struct text_column *column) {
+    column->tokens.count = column->before.tokens;
+    column->lengths.length = column->before.lengths;
+    column->documents.length = column->before.documents;
+}
+
+static void count_line(struct text_batch *batch) {
     bool is_empty = false;
     for (int64_t key = 0; key < batch->keys; key++) {
-        struct text_column *column = &batch->columns[key];
-        const struct mark before = mark_of(column);
-        if (add_document(column, worker, &worker->parser.found[key]) < 0) {
-            column->tokens.count = before.tokens;
-            column->lengths.length = before.lengths;
-            while (key-- > 0) {
-                struct text_column *done = &batch->columns[key];
-                int32_t sequences, length;
-                done->documents.length -= sizeof sequences;
-                memcpy(&sequences, done->documents.data + done->documents.length, sizeof sequences);
-                for (; sequences > 0; sequences--) {
-                    done->lengths.length -= sizeof length;
-                    memcpy(&length, done->lengths.data + done->lengths.length, sizeof length);
-                    done->tokens.count -= length;
-                }
-            }
-            return -1;
-        }
-        int64_t tokens = column->tokens.count - before.tokens;
+        int64_t tokens = batch->columns[key].tokens.count - batch->columns[key].before.tokens;
         is_empty = is_empty || tokens == 0;
         batch->counts.tokens += tokens;
         if (tokens > batch->counts.longest_tokens)
@@ -152,7 +133,20 @@ static int add_line(struct text_batch *batch, struct text_worker *worker) {
     }
     batch->counts.documents++;
     batch->counts.empty_documents += is_empty;
-    return 0;
+}
+
+// All members of a line become documents, or none does.
+static int add_line(struct text_batch *batch, struct text_worker *worker) {
+    int status = 0;
+    for (int64_t key = 0; key < batch->keys; key++)
+        mark(&batch->columns[key]);
+    for (int64_t key = 0; status == 0 && key < batch->keys; key++)
+        status = add_document(&batch->columns[key], worker, &worker->parser.found[key]);
+    if (status == 0)
+        count_line(batch);
+    for (int64_t key = 0; status < 0 && key < batch->keys; key++)
+        take_back(&batch->columns[key]);
+    return status;
 }
 
 // ---- lines ----
@@ -165,8 +159,7 @@ static void add_remedy(void) {
         more = ", or have such bytes replaced by U+FFFD with --invalid-utf8 replace";
     else if (strstr(problem, ": no object;"))
         more = "; of plain text, `jq -Rsc '{text: .}' FILE` makes one document, and `bevatron dataset import --text "
-               "FILE` a "
-               "sequence of each line";
+               "FILE` a sequence of each line";
     bad_data("%s; mend it, or pass bad lines over with --skip-bad-lines%s", problem, more);
     free(problem);
 }
@@ -191,15 +184,10 @@ static int reject(struct text_batch *batch, const struct text_worker *worker, in
 static int take_line(struct text_batch *batch, struct text_worker *worker, const char *line, size_t length) {
     if (length > worker->line_limit)
         return line_too_long(worker->line_limit);
-    int64_t tokens = batch->counts.tokens, longest = batch->counts.longest_tokens;
-    int status = jsonl_find(&worker->parser, line, length);
-    if (status > 0 && add_line(batch, worker) < 0) {
-        batch->counts.tokens = tokens;
-        batch->counts.longest_tokens = longest;
-        return -1;
-    }
-    batch->counts.blank_lines += status == 0;
-    return status < 0 ? -1 : 0;
+    int found = jsonl_find(&worker->parser, line, length);
+    TRY(found);
+    batch->counts.blank_lines += found == 0;
+    return found > 0 ? add_line(batch, worker) : 0;
 }
 
 static int take_lines(struct text_batch *batch, struct text_worker *worker) {

@@ -20,12 +20,19 @@ struct text_counts {
     int64_t duplicates;  // documents left out because they equal an earlier one
 };
 
+// How far a column is.
+struct text_mark {
+    int64_t tokens;
+    size_t lengths, documents;  // bytes
+};
+
 // The documents of one batch under one key.
 struct text_column {
     struct token_list tokens;
     size_t token_bytes;       // of the dataset's dtype; they stand where the tokens did
     struct buffer lengths;    // int32 per sequence: its tokens
     struct buffer documents;  // int32 per document: its sequences
+    struct text_mark before;  // the present line, which is taken back to here if it turns out to be bad
 };
 
 struct text_problem {
