@@ -95,6 +95,12 @@ int index_verify_tokens(const struct index_reader *reader, int64_t vocab_size);
 // here.
 int index_read(const struct index_reader *reader, int64_t sequence, int64_t offset, int64_t count, int32_t *out);
 
+// The same for samples of a model: every token must be an id of its vocabulary. With vocab_size 0 any id will do.
+struct index_piece {
+    int64_t sequence, offset, count;
+};
+int index_read_ids(const struct index_reader *reader, struct index_piece piece, int64_t vocab_size, int32_t *out);
+
 // Adds every document of a dataset of the same dtype to a writer, whose current document must be ended.
 int index_writer_append(struct index_writer *w, const struct index_reader *reader);
 // Joins datasets of the same dtype, in the given order, into a new one. Each is verified; on error there is no output.

@@ -161,6 +161,17 @@ int index_read(const struct index_reader *r, int64_t sequence, int64_t offset, i
     return 0;
 }
 
+int index_read_ids(const struct index_reader *r, struct index_piece piece, int64_t vocab_size, int32_t *out) {
+    TRY(index_read(r, piece.sequence, piece.offset, piece.count, out));
+    int64_t limit = vocab_size > 0 ? vocab_size : (int64_t)INT32_MAX + 1;
+    int64_t inside = index_find_outside(out, piece.count, limit);
+    if (inside < piece.count)
+        return bad_data("%s.bin: token %" PRId64 " of sequence %" PRId64 " is %" PRId32
+                        ", which the vocabulary of %" PRId64 " does not hold; use the tokenizer that made this dataset",
+                        r->files.prefix, piece.offset + inside, piece.sequence, out[inside], vocab_size);
+    return 0;
+}
+
 struct index_document index_document(const struct index_reader *r, int64_t document) {
     struct index_document found = {.first_sequence = index_document_begin(r, document)};
     int64_t end = index_document_begin(r, document + 1);

@@ -6,7 +6,6 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "data/bad_data.h"
-#include "data/index/dtype.h"
 #include "data/sample/gpt_cache.h"
 #include <inttypes.h>
 #include <stdlib.h>
@@ -22,18 +21,13 @@ static int check_options(const struct gpt_options *options) {
 }
 
 static int find_range(const struct gpt_options *options, struct gpt_dataset *dataset) {
-    int64_t count = dataset->reader->sequence_count;
-    dataset->range = (struct gpt_range){dataset->reader, 0, count};
-    if (options->split) {
-        struct split_bounds bounds;
-        TRY(split_parse(&bounds, options->split));
-        split_range(&bounds, options->which, count, &dataset->range.begin, &dataset->range.end);
-    }
-    if (dataset->range.begin == dataset->range.end)
-        return bad_data("%s: --split \"%s\" leaves the %s split none of the %" PRId64
-                        " sequences; use more data, give it a larger weight, or do without it (--eval-iters 0)",
-                        options->prefix, options->split ? options->split : "", split_name(options->which), count);
-    return 0;
+    dataset->range.reader = dataset->reader;
+    return split_choose(&(struct split_choice){.prefix = options->prefix,
+                                               .split = options->split,
+                                               .which = options->which,
+                                               .items = "sequences",
+                                               .count = dataset->reader->sequence_count},
+                        &dataset->range.begin, &dataset->range.end);
 }
 
 // All but the arrays.
@@ -112,19 +106,6 @@ void gpt_dataset_close(struct gpt_dataset *dataset) {
     free(dataset);
 }
 
-// Tokens offset…offset+count-1 of a sequence, each one inside the vocabulary.
-static int read_piece(const struct gpt_dataset *dataset, int64_t sequence, int64_t offset, int64_t count,
-                      int32_t *tokens) {
-    TRY(index_read(dataset->reader, sequence, offset, count, tokens));
-    int64_t limit = dataset->vocab_size > 0 ? dataset->vocab_size : (int64_t)INT32_MAX + 1;
-    int64_t inside = index_find_outside(tokens, count, limit);
-    if (inside < count)
-        return bad_data("%s.bin: token %" PRId64 " of sequence %" PRId64 " is %" PRId32
-                        ", which the vocabulary of %" PRId64 " does not hold; use the tokenizer that made this dataset",
-                        dataset->reader->files.prefix, offset + inside, sequence, tokens[inside], dataset->vocab_size);
-    return 0;
-}
-
 static int wrong_length(const struct gpt_dataset *dataset, int64_t sample) {
     return bad_data("%s: sample %" PRId64 " does not have %" PRId64
                     " tokens: the sample index belongs to other data; remove its files, and it is built again",
@@ -142,7 +123,8 @@ int gpt_dataset_sample(const struct gpt_dataset *dataset, int64_t i, int32_t *to
         int64_t to = position == last.position ? last.offset + 1 : index_length(dataset->reader, sequence);
         if (to < from || to - from > wanted - filled)
             return wrong_length(dataset, i);
-        TRY(read_piece(dataset, sequence, from, to - from, tokens + filled));
+        struct index_piece piece = {sequence, from, to - from};
+        TRY(index_read_ids(dataset->reader, piece, dataset->vocab_size, tokens + filled));
         filled += to - from;
     }
     return filled == wanted ? 0 : wrong_length(dataset, i);

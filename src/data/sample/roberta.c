@@ -5,7 +5,6 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "data/bad_data.h"
-#include "data/index/dtype.h"
 #include "data/sample/roberta_mask.h"
 #include <inttypes.h>
 #include <math.h>
@@ -27,7 +26,7 @@ struct roberta_dataset {
 
 // ---- fairseq's random seeds ----
 
-// Python's hash of a tuple of small integers.
+// Python's hash of a tuple of small integers: xxHash's rounds and primes, with its own end.
 static uint64_t tuple_hash(const uint64_t *items, uint64_t count) {
     const uint64_t p1 = 11400714785074694791u, p2 = 14029467366897019727u, p5 = 2870177450012600261u;
     uint64_t sum = p5;
@@ -140,12 +139,13 @@ static int check_options(const struct roberta_options *options) {
 
 static int find_range(const struct roberta_options *options, const struct index_reader *reader,
                       struct text_block_options *range) {
-    int64_t first = 0, end = reader->document_count;
-    if (options->split) {
-        struct split_bounds bounds;
-        TRY(split_parse(&bounds, options->split));
-        split_range(&bounds, options->which, reader->document_count, &first, &end);
-    }
+    int64_t first, end;
+    TRY(split_choose(&(struct split_choice){.prefix = options->prefix,
+                                            .split = options->split,
+                                            .which = options->which,
+                                            .items = "documents",
+                                            .count = reader->document_count},
+                     &first, &end));
     range->begin = index_document_begin(reader, first);
     range->end = index_document_begin(reader, end);
     if (range->begin < 0 || range->end > reader->sequence_count)
@@ -206,19 +206,14 @@ void roberta_dataset_close(struct roberta_dataset *dataset) {
 // ---- rows ----
 
 static int read_block(const struct roberta_dataset *dataset, const struct text_block *block, int32_t *tokens) {
-    int64_t filled = 0, offset = block->offset;
+    int64_t filled = 0, offset = block->offset, vocab_size = dataset->options.vocabulary->size;
     for (int64_t i = block->sequence; filled < block->length; i++, offset = 0) {
         CHECK(i < dataset->reader->sequence_count);
         int64_t left = index_length(dataset->reader, i) - offset, wanted = block->length - filled;
         int64_t count = left < wanted ? left : wanted;
-        TRY(index_read(dataset->reader, i, offset, count, tokens + filled));
+        TRY(index_read_ids(dataset->reader, (struct index_piece){i, offset, count}, vocab_size, tokens + filled));
         filled += count;
     }
-    int64_t vocab_size = dataset->options.vocabulary->size, inside = index_find_outside(tokens, filled, vocab_size);
-    if (inside < filled)
-        return bad_data("%s.bin: a token of sequence %" PRId64 " or after it is %" PRId32
-                        ", which the vocabulary of %" PRId64 " does not hold; use the tokenizer that made this dataset",
-                        dataset->reader->files.prefix, block->sequence, tokens[inside], vocab_size);
     return 0;
 }
 

@@ -5,7 +5,6 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "data/bad_data.h"
-#include "data/index/dtype.h"
 #include "data/sample/index_cache.h"
 #include "data/sample/sentence_map.h"
 #include <inttypes.h>
@@ -54,18 +53,12 @@ static int check_options(const struct sentence_options *options) {
 
 static int find_range(struct sentence_dataset *dataset) {
     const struct sentence_options *options = &dataset->options;
-    int64_t count = dataset->reader->document_count;
-    dataset->end_document = count;
-    if (options->split) {
-        struct split_bounds bounds;
-        TRY(split_parse(&bounds, options->split));
-        split_range(&bounds, options->which, count, &dataset->first_document, &dataset->end_document);
-    }
-    if (dataset->first_document == dataset->end_document)
-        return bad_data("%s: --split \"%s\" leaves the %s split none of the %" PRId64
-                        " documents; use more data, give it a larger weight, or do without it (--eval-iters 0)",
-                        options->prefix, options->split ? options->split : "", split_name(options->which), count);
-    return 0;
+    return split_choose(&(struct split_choice){.prefix = options->prefix,
+                                               .split = options->split,
+                                               .which = options->which,
+                                               .items = "documents",
+                                               .count = dataset->reader->document_count},
+                        &dataset->first_document, &dataset->end_document);
 }
 
 // All but the sample map.
@@ -237,12 +230,8 @@ int sentence_dataset_read(struct sentence_dataset *dataset, int64_t sentence, in
         text->tokens = memory_realloc(text->tokens, (size_t)text->capacity * sizeof *text->tokens);
     }
     int32_t *tokens = text->tokens + text->count;
-    TRY(index_read(dataset->reader, sentence, 0, count, tokens));
-    int64_t vocab_size = dataset->options.vocabulary->size, inside = index_find_outside(tokens, count, vocab_size);
-    if (inside < count)
-        return bad_data("%s.bin: token %" PRId64 " of sentence %" PRId64 " is %" PRId32
-                        ", which the vocabulary of %" PRId64 " does not hold; use the tokenizer that made this dataset",
-                        dataset->reader->files.prefix, inside, sentence, tokens[inside], vocab_size);
+    struct index_piece piece = {.sequence = sentence, .count = count};
+    TRY(index_read_ids(dataset->reader, piece, dataset->options.vocabulary->size, tokens));
     text->count += count;
     return 0;
 }

@@ -3,6 +3,7 @@
 #include "data/sample/split.h"
 
 #include "base/error.h"
+#include "data/bad_data.h"
 #include <ctype.h>
 #include <inttypes.h>
 #include <math.h>
@@ -72,6 +73,22 @@ static int64_t bound_of(double fraction, int64_t count) {
 void split_range(const struct split_bounds *bounds, enum split split, int64_t count, int64_t *begin, int64_t *end) {
     *begin = bound_of(bounds->bookends[split], count);
     *end = bound_of(bounds->bookends[split + 1], count);
+}
+
+int split_choose(const struct split_choice *choice, int64_t *begin, int64_t *end) {
+    *begin = 0;
+    *end = choice->count;
+    if (choice->split) {
+        struct split_bounds bounds;
+        TRY(split_parse(&bounds, choice->split));
+        split_range(&bounds, choice->which, choice->count, begin, end);
+    }
+    if (*begin == *end)
+        return bad_data("%s: --split \"%s\" leaves the %s split none of the %" PRId64
+                        " %s; use more data, give it a larger weight, or do without it (--eval-iters 0)",
+                        choice->prefix, choice->split ? choice->split : "", split_name(choice->which), choice->count,
+                        choice->items);
+    return 0;
 }
 
 int split_sample_counts(const struct split_demand *demand, int64_t counts[SPLIT_COUNT]) {
