@@ -69,10 +69,10 @@ static inline const struct bpe_pair *bpe_pair_find(const struct bpe *bpe, int32_
 
 // Memory for long pieces, kept between calls; one per thread. Zeroed is valid.
 struct bpe_scratch {
-    struct bpe_node *nodes;
-    struct bpe_candidate *heap;
-    struct bpe_candidate *later;
-    size_t capacity;  // bytes of the longest piece there is room for
+    struct merge_node *nodes;
+    struct merge_candidate *heap;
+    struct merge_candidate *later;  // found in this round
+    size_t capacity;                // bytes of the longest piece there is room for
 };
 
 void bpe_scratch_free(struct bpe_scratch *scratch);

@@ -3,19 +3,15 @@
 // same: a round takes the lowest rank there is and merges every occurrence of its pair from left to right. Pairs that
 // come about in a round wait for the next one, even if a strange merge file ranks them lower.
 #include "data/tokenizer/bpe.h"
+#include "data/tokenizer/merge_heap.h"
 #include "base/error.h"
 #include "base/memory.h"
 #include <stdlib.h>
 #include <string.h>
 
-enum { SHORT_BYTES = 64, KEPT_NODES = 1 << 20 };
+enum { SHORT_BYTES = 64 };
 
 // ---- short pieces ----
-
-static inline int32_t rank_of(const struct bpe *bpe, int32_t left, int32_t right) {
-    const struct bpe_pair *pair = bpe_pair_find(bpe, left, right);
-    return pair ? pair->rank : BPE_NO_RANK;
-}
 
 // A piece while it is merged. A rank belongs to an id and the next, and so does what they become.
 struct short_piece {
@@ -68,48 +64,6 @@ static void encode_short(const struct bpe *bpe, const unsigned char *bytes, int 
 
 // ---- long pieces ----
 
-struct bpe_node {
-    int32_t id;              // -1 once merged into the node before
-    int32_t previous, next;  // -1 at the ends
-};
-
-// A pair that may be merged: the node that begins it, and the rank it had when it was found.
-struct bpe_candidate {
-    int32_t rank, node;
-};
-
-static inline bool goes_before(struct bpe_candidate a, struct bpe_candidate b) {
-    return a.rank < b.rank || (a.rank == b.rank && a.node < b.node);
-}
-
-static void heap_push(struct bpe_candidate *heap, size_t *count, struct bpe_candidate candidate) {
-    size_t at = (*count)++;
-    while (at > 0 && goes_before(candidate, heap[(at - 1) / 2])) {
-        heap[at] = heap[(at - 1) / 2];
-        at = (at - 1) / 2;
-    }
-    heap[at] = candidate;
-}
-
-static struct bpe_candidate heap_pop(struct bpe_candidate *heap, size_t *count) {
-    struct bpe_candidate top = heap[0], last = heap[--*count];
-    size_t at = 0;
-    for (;;) {
-        size_t child = 2 * at + 1;
-        if (child >= *count)
-            break;
-        if (child + 1 < *count && goes_before(heap[child + 1], heap[child]))
-            child++;
-        if (!goes_before(heap[child], last))
-            break;
-        heap[at] = heap[child];
-        at = child;
-    }
-    heap[at] = last;
-    return top;
-}
-
-// Every merge ends one node and brings at most two candidates, so a piece of n bytes never has more than 3n of them.
 static void scratch_reserve(struct bpe_scratch *scratch, size_t length) {
     if (scratch->capacity >= length)
         return;
@@ -127,55 +81,37 @@ void bpe_scratch_free(struct bpe_scratch *scratch) {
 }
 
 // Adds the pair that begins at node to a list, if it can be merged.
-static void note_candidate(const struct bpe *bpe, const struct bpe_node *nodes, int32_t node,
-                           struct bpe_candidate *later, size_t *count) {
-    if (node < 0 || nodes[node].next < 0)
-        return;
-    int32_t rank = rank_of(bpe, nodes[node].id, nodes[nodes[node].next].id);
+static void note_candidate(const struct bpe *bpe, const struct merge_node *nodes, int32_t node,
+                           struct merge_candidate *later, size_t *count) {
+    int32_t rank = merge_rank_at(bpe, nodes, node);
     if (rank != BPE_NO_RANK)
-        later[(*count)++] = (struct bpe_candidate){rank, node};
-}
-
-// Merges the pair at a candidate's node. False if the node or its neighbour has changed since it was found.
-static bool merge_candidate(const struct bpe *bpe, struct bpe_node *nodes, struct bpe_candidate candidate) {
-    struct bpe_node *left = &nodes[candidate.node];
-    if (left->id < 0 || left->next < 0)
-        return false;
-    struct bpe_node *right = &nodes[left->next];
-    const struct bpe_pair *pair = bpe_pair_find(bpe, left->id, right->id);
-    if (!pair || pair->rank != candidate.rank)
-        return false;
-    left->id = pair->id;
-    right->id = -1;
-    left->next = right->next;
-    if (right->next >= 0)
-        nodes[right->next].previous = candidate.node;
-    return true;
+        later[(*count)++] = (struct merge_candidate){rank, node};
 }
 
 static void encode_long(const struct bpe *bpe, struct bpe_scratch *scratch, const unsigned char *piece, int32_t length,
                         struct token_list *out) {
     scratch_reserve(scratch, (size_t)length);
-    struct bpe_node *nodes = scratch->nodes;
-    struct bpe_candidate *heap = scratch->heap, *later = scratch->later;
-    size_t heap_count = 0, later_count = 0;
+    struct merge_node *nodes = scratch->nodes;
+    struct merge_heap heap = {scratch->heap, 0};
+    struct merge_candidate *later = scratch->later;
+    size_t later_count = 0;
     for (int32_t i = 0; i < length; i++)
-        nodes[i] = (struct bpe_node){bpe->byte_id[piece[i]], i - 1, i + 1 < length ? i + 1 : -1};
+        nodes[i] = (struct merge_node){bpe->byte_id[piece[i]], i - 1, i + 1 < length ? i + 1 : -1};
     for (int32_t i = 0; i < length; i++)
         note_candidate(bpe, nodes, i, later, &later_count);
     for (;;) {
         for (size_t i = 0; i < later_count; i++)
-            heap_push(heap, &heap_count, later[i]);
+            merge_heap_push(&heap, later[i]);
         later_count = 0;
-        if (heap_count == 0)
+        if (heap.count == 0)
             break;
-        int32_t best = heap[0].rank;
-        while (heap_count > 0 && heap[0].rank == best) {
-            int32_t node = heap_pop(heap, &heap_count).node;
-            if (!merge_candidate(bpe, nodes, (struct bpe_candidate){best, node}))
+        int32_t best = heap.items[0].rank;
+        while (heap.count > 0 && heap.items[0].rank == best) {
+            struct merge_candidate candidate = merge_heap_pop(&heap);
+            if (!merge_apply(bpe, nodes, candidate))
                 continue;
-            note_candidate(bpe, nodes, nodes[node].previous, later, &later_count);
-            note_candidate(bpe, nodes, node, later, &later_count);
+            note_candidate(bpe, nodes, nodes[candidate.node].previous, later, &later_count);
+            note_candidate(bpe, nodes, candidate.node, later, &later_count);
         }
     }
     for (int32_t i = 0; i >= 0; i = nodes[i].next)
@@ -197,7 +133,7 @@ int bpe_encode(const struct bpe *bpe, struct bpe_scratch *scratch, const unsigne
     }
     TRY(bpe_check_length(length));
     encode_long(bpe, scratch, piece, (int32_t)length, out);
-    if (scratch->capacity > KEPT_NODES)
+    if (scratch->capacity > MERGE_KEPT_NODES)
         bpe_scratch_free(scratch);
     return 0;
 }

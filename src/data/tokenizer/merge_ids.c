@@ -1,11 +1,12 @@
 // Short runs are scanned for the lowest rank after each merge; long ones have a linked list and a heap of candidates.
 #include "data/tokenizer/merge_ids.h"
+#include "data/tokenizer/merge_heap.h"
 #include "base/error.h"
 #include "base/memory.h"
 #include <stdlib.h>
 #include <string.h>
 
-enum { SHORT_IDS = 48, KEPT_NODES = 1 << 20 };
+enum { SHORT_IDS = 48 };
 
 struct short_pair {
     int32_t rank, id;
@@ -38,54 +39,10 @@ static int64_t merge_short(const struct bpe *bpe, int32_t *ids, int count) {
     return count;
 }
 
-struct merge_node {
-    int32_t id;              // -1 once merged into the node before
-    int32_t previous, next;  // -1 at the ends
-};
-
-// A pair that may be merged: its rank when it was found, the node that begins it, and what it becomes.
-struct merge_candidate {
-    int32_t rank, node, id;
-};
-
-static inline bool goes_before(struct merge_candidate a, struct merge_candidate b) {
-    return a.rank < b.rank || (a.rank == b.rank && a.node < b.node);
-}
-
-struct heap {
-    struct merge_candidate *items;
-    size_t count;
-};
-
-static void heap_push(struct heap *heap, struct merge_candidate candidate) {
-    size_t at = heap->count++;
-    while (at > 0 && goes_before(candidate, heap->items[(at - 1) / 2])) {
-        heap->items[at] = heap->items[(at - 1) / 2];
-        at = (at - 1) / 2;
-    }
-    heap->items[at] = candidate;
-}
-
-static struct merge_candidate heap_pop(struct heap *heap) {
-    struct merge_candidate top = heap->items[0], last = heap->items[--heap->count];
-    size_t at = 0;
-    for (size_t child; (child = 2 * at + 1) < heap->count; at = child) {
-        if (child + 1 < heap->count && goes_before(heap->items[child + 1], heap->items[child]))
-            child++;
-        if (!goes_before(heap->items[child], last))
-            break;
-        heap->items[at] = heap->items[child];
-    }
-    heap->items[at] = last;
-    return top;
-}
-
-static void push_pair(const struct bpe *bpe, const struct merge_node *nodes, int32_t node, struct heap *heap) {
-    if (node < 0 || nodes[node].next < 0)
-        return;
-    const struct bpe_pair *pair = bpe_pair_find(bpe, nodes[node].id, nodes[nodes[node].next].id);
-    if (pair)
-        heap_push(heap, (struct merge_candidate){pair->rank, node, pair->id});
+static void push_pair(const struct bpe *bpe, const struct merge_node *nodes, int32_t node, struct merge_heap *heap) {
+    int32_t rank = merge_rank_at(bpe, nodes, node);
+    if (rank != BPE_NO_RANK)
+        merge_heap_push(heap, (struct merge_candidate){rank, node});
 }
 
 void merge_scratch_free(struct merge_scratch *scratch) {
@@ -94,7 +51,6 @@ void merge_scratch_free(struct merge_scratch *scratch) {
     *scratch = (struct merge_scratch){0};
 }
 
-// Every merge ends one node and brings at most two candidates, so a run of n ids never has more than 3n of them.
 static void scratch_reserve(struct merge_scratch *scratch, size_t count) {
     if (scratch->capacity >= count)
         return;
@@ -107,32 +63,22 @@ static void scratch_reserve(struct merge_scratch *scratch, size_t count) {
 static int64_t merge_long(const struct bpe *bpe, struct merge_scratch *scratch, int32_t *ids, int32_t count) {
     scratch_reserve(scratch, (size_t)count);
     struct merge_node *nodes = scratch->nodes;
-    struct heap heap = {scratch->heap, 0};
+    struct merge_heap heap = {scratch->heap, 0};
     for (int32_t i = 0; i < count; i++)
         nodes[i] = (struct merge_node){ids[i], i - 1, i + 1 < count ? i + 1 : -1};
     for (int32_t i = 0; i + 1 < count; i++)
         push_pair(bpe, nodes, i, &heap);
     while (heap.count > 0) {
-        struct merge_candidate candidate = heap_pop(&heap);
-        struct merge_node *left = &nodes[candidate.node];
-        if (left->id < 0 || left->next < 0)
+        struct merge_candidate candidate = merge_heap_pop(&heap);
+        if (!merge_apply(bpe, nodes, candidate))
             continue;
-        struct merge_node *right = &nodes[left->next];
-        const struct bpe_pair *pair = bpe_pair_find(bpe, left->id, right->id);
-        if (!pair || pair->id != candidate.id || pair->rank != candidate.rank)
-            continue;  // one of the two has changed since
-        left->id = pair->id;
-        right->id = -1;
-        left->next = right->next;
-        if (right->next >= 0)
-            nodes[right->next].previous = candidate.node;
-        push_pair(bpe, nodes, left->previous, &heap);
+        push_pair(bpe, nodes, nodes[candidate.node].previous, &heap);
         push_pair(bpe, nodes, candidate.node, &heap);
     }
     int64_t kept = 0;
     for (int32_t i = 0; i >= 0; i = nodes[i].next)
         ids[kept++] = nodes[i].id;
-    if (scratch->capacity > KEPT_NODES)
+    if (scratch->capacity > MERGE_KEPT_NODES)
         merge_scratch_free(scratch);
     return kept;
 }
