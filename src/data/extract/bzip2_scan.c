@@ -9,9 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { READ_BYTES = 1 << 18, MARK_BITS = 48, CHECKSUM_BITS = 32, HEADER_BYTES = 4 };
-
-static const uint64_t block_mark = 0x314159265359, end_mark = 0x177245385090;
+enum { READ_BYTES = 1 << 18, HEADER_BYTES = 4 };
 
 struct bzip2_scan {
     int descriptor;
@@ -34,8 +32,8 @@ struct bzip2_scan *bzip2_scan_create(int descriptor, const char *name, const voi
     memcpy(scan->data, begin, begin_bytes);
     scan->length = begin_bytes;
     for (unsigned shift = 0; shift < 8; shift++) {
-        scan->is_candidate[(block_mark >> (16 + shift)) & 0xFFFF] = 1;
-        scan->is_candidate[(end_mark >> (16 + shift)) & 0xFFFF] = 1;
+        scan->is_candidate[(BZIP2_BLOCK_MARK >> (16 + shift)) & 0xFFFF] = 1;
+        scan->is_candidate[(BZIP2_END_MARK >> (16 + shift)) & 0xFFFF] = 1;
     }
     return scan;
 }
@@ -73,21 +71,17 @@ static void advance(struct bzip2_scan *scan, size_t byte) {
     scan->position += byte;
 }
 
-// Bits [bit, bit + 48), which must be there.
-static uint64_t bits48(const unsigned char *bytes, size_t bit) {
+uint64_t bzip2_bits(const unsigned char *bytes, size_t bit, size_t count) {
     uint64_t window = 0;
-    size_t last = (bit + MARK_BITS - 1) / 8;
+    size_t last = (bit + count - 1) / 8;
     for (size_t i = bit / 8; i <= last; i++)
         window = window << 8 | bytes[i];
-    return window >> (7 - (bit + MARK_BITS - 1) % 8) & ((1ULL << MARK_BITS) - 1);
+    return window >> (7 - (bit + count - 1) % 8) & ((UINT64_C(1) << count) - 1);
 }
 
-uint32_t bzip2_bits32(const unsigned char *bytes, size_t bit) {
-    uint64_t window = 0;
-    size_t last = (bit + CHECKSUM_BITS - 1) / 8;
-    for (size_t i = bit / 8; i <= last; i++)
-        window = window << 8 | bytes[i];
-    return (uint32_t)(window >> (7 - (bit + CHECKSUM_BITS - 1) % 8));
+// The mark at a bit, if there is one there.
+static uint64_t mark_at(const struct bzip2_scan *scan, size_t bit) {
+    return bzip2_bits(scan->data, bit, BZIP2_MARK_BITS);
 }
 
 static bool has_bits(const struct bzip2_scan *scan, size_t bit, size_t count) {
@@ -107,17 +101,17 @@ static size_t find_mark(const struct bzip2_scan *scan, size_t from) {
         if (!scan->is_candidate[data[byte + 2] << 8 | data[byte + 3]])
             continue;
         for (size_t bit = 8 * byte; bit < 8 * byte + 8; bit++) {
-            if (bit < from || !has_bits(scan, bit, MARK_BITS))
+            if (bit < from || !has_bits(scan, bit, BZIP2_MARK_BITS))
                 continue;
-            uint64_t bits = bits48(data, bit);
-            if (bits == block_mark || bits == end_mark)
+            uint64_t bits = mark_at(scan, bit);
+            if (bits == BZIP2_BLOCK_MARK || bits == BZIP2_END_MARK)
                 return bit;
         }
     }
     // The last byte of the file may complete a mark that begins on a byte.
     if (scan->ended && scan->length >= 6 && 8 * (scan->length - 6) >= from) {
-        uint64_t bits = bits48(data, 8 * (scan->length - 6));
-        if (bits == block_mark || bits == end_mark)
+        uint64_t bits = mark_at(scan, 8 * (scan->length - 6));
+        if (bits == BZIP2_BLOCK_MARK || bits == BZIP2_END_MARK)
             return 8 * (scan->length - 6);
     }
     return SIZE_MAX;
@@ -126,9 +120,9 @@ static size_t find_mark(const struct bzip2_scan *scan, size_t from) {
 // After an end mark and its checksum: the end of the file or the next stream. The caller has seen to it that enough is
 // read.
 static bool is_true_end(const struct bzip2_scan *scan, size_t mark, size_t *next_byte) {
-    if (!has_bits(scan, mark, MARK_BITS + CHECKSUM_BITS))
+    if (!has_bits(scan, mark, BZIP2_MARK_BITS + BZIP2_CHECKSUM_BITS))
         return false;
-    *next_byte = (mark + MARK_BITS + CHECKSUM_BITS + 7) / 8;
+    *next_byte = (mark + BZIP2_MARK_BITS + BZIP2_CHECKSUM_BITS + 7) / 8;
     size_t rest = scan->length - *next_byte;
     if (rest == 0)
         return scan->ended;
@@ -137,7 +131,8 @@ static bool is_true_end(const struct bzip2_scan *scan, size_t mark, size_t *next
 
 // Whether a whole end mark is followed by bytes that no stream begins with.
 static bool has_garbage(const struct bzip2_scan *scan, size_t mark) {
-    size_t after = (mark + MARK_BITS + CHECKSUM_BITS + 7) / 8, rest = scan->length > after ? scan->length - after : 0;
+    size_t after = (mark + BZIP2_MARK_BITS + BZIP2_CHECKSUM_BITS + 7) / 8,
+           rest = scan->length > after ? scan->length - after : 0;
     return rest > 0 && memcmp(scan->data + after, "BZh", rest < 3 ? rest : 3) != 0;
 }
 
@@ -185,7 +180,7 @@ struct mark {
 
 // Finds the next true mark from `from` on; reads on as needed.
 static int next_mark(struct bzip2_scan *scan, size_t from, struct mark *mark) {
-    enum { AFTER_MARK = (MARK_BITS + CHECKSUM_BITS) / 8 + HEADER_BYTES + 2 };
+    enum { AFTER_MARK = (BZIP2_MARK_BITS + BZIP2_CHECKSUM_BITS) / 8 + HEADER_BYTES + 2 };
     *mark = (struct mark){0};
     size_t garbage = 0;  // the bit where it begins
     for (;;) {
@@ -208,11 +203,11 @@ static int next_mark(struct bzip2_scan *scan, size_t from, struct mark *mark) {
             return bad_data("%s: bzip2 data is cut short: the file ends at byte %" PRIu64
                             " inside a compressed stream; copy or download it again",
                             scan->name, scan->position + scan->length);
-        mark->is_end = bits48(scan->data, mark->bit) == end_mark;
+        mark->is_end = mark_at(scan, mark->bit) == BZIP2_END_MARK;
         if (!mark->is_end || is_true_end(scan, mark->bit, &mark->next_byte))
             return 0;
         if (has_garbage(scan, mark->bit))
-            garbage = mark->bit + MARK_BITS + CHECKSUM_BITS + 7;
+            garbage = mark->bit + BZIP2_MARK_BITS + BZIP2_CHECKSUM_BITS + 7;
         from = mark->bit + 1;
     }
 }
@@ -222,20 +217,21 @@ static int take_piece(struct bzip2_scan *scan, struct bzip2_piece *piece) {
     while (!scan->ended && !has_bits(scan, scan->bit, 8 * 32))
         TRY(read_more(scan));
     size_t begin = scan->bit;
-    uint64_t first = has_bits(scan, begin, MARK_BITS) ? bits48(scan->data, begin) : 0;
-    if (first != block_mark && first != end_mark && scan->ended && scan->length < begin / 8 + 32)
+    uint64_t first = has_bits(scan, begin, BZIP2_MARK_BITS) ? mark_at(scan, begin) : 0;
+    if (first != BZIP2_BLOCK_MARK && first != BZIP2_END_MARK && scan->ended && scan->length < begin / 8 + 32)
         return bad_data("%s: bzip2 data is cut short: the file ends at byte %" PRIu64
                         " inside a compressed stream; copy or download it again",
                         scan->name, scan->position + scan->length);
-    if (first != block_mark && first != end_mark)
+    if (first != BZIP2_BLOCK_MARK && first != BZIP2_END_MARK)
         return damaged(scan, begin, "no block where one should begin");
     struct mark mark;
-    TRY(next_mark(scan, first == end_mark ? begin : begin + MARK_BITS, &mark));
-    uint32_t checksum = mark.is_end ? bzip2_bits32(scan->data, mark.bit + MARK_BITS) : 0;
-    if (first == end_mark && (mark.bit != begin || checksum != 0))
+    TRY(next_mark(scan, first == BZIP2_END_MARK ? begin : begin + BZIP2_MARK_BITS, &mark));
+    uint32_t checksum =
+        mark.is_end ? (uint32_t)bzip2_bits(scan->data, mark.bit + BZIP2_MARK_BITS, BZIP2_CHECKSUM_BITS) : 0;
+    if (first == BZIP2_END_MARK && (mark.bit != begin || checksum != 0))
         return damaged(scan, begin, "an empty stream with a checksum");
     piece->bits = 0;
-    if (first == block_mark)
+    if (first == BZIP2_BLOCK_MARK)
         copy_bits(piece, scan->data, begin, mark.bit - begin);
     size_t after = mark.is_end ? mark.next_byte : mark.bit / 8;
     piece->position = scan->position + begin / 8;

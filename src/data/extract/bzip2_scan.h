@@ -9,6 +9,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
+// What a block and the end of a stream begin with (the digits of pi, and of its root); a checksum follows each.
+#define BZIP2_BLOCK_MARK UINT64_C(0x314159265359)
+#define BZIP2_END_MARK UINT64_C(0x177245385090)
+enum { BZIP2_MARK_BITS = 48, BZIP2_CHECKSUM_BITS = 32 };
+
 // No block is longer than this, compressed: 900,000 symbols of 20 bits and its tables.
 enum { BZIP2_LONGEST_BLOCK = 3 << 20 };
 
@@ -34,7 +39,11 @@ int bzip2_scan_next(struct bzip2_scan *scan, struct bzip2_piece *piece);
 
 // Appends the bits of b to a.
 void bzip2_piece_join(struct bzip2_piece *a, const struct bzip2_piece *b);
-// 32 bits from any bit on.
-uint32_t bzip2_bits32(const unsigned char *bytes, size_t bit);
+// `count` bits, at most 56, from any bit on.
+uint64_t bzip2_bits(const unsigned char *bytes, size_t bit, size_t count);
+// The checksum of the block that `bytes` begin with.
+static inline uint32_t bzip2_block_checksum(const unsigned char *bytes) {
+    return (uint32_t)bzip2_bits(bytes, BZIP2_MARK_BITS, BZIP2_CHECKSUM_BITS);
+}
 
 #endif

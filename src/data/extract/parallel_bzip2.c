@@ -14,7 +14,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MARK_BITS = 48, STREAM_OVERHEAD = 32, FIRST_OUTPUT = 1 << 20, MOST_JOINS = 3 };
+enum {
+    STREAM_OVERHEAD = 32,    // bytes: more than a header, an end mark and a checksum take
+    FIRST_OUTPUT = 1 << 20,  // bytes: a block of level 9 has 900,000
+    MOST_JOINS = 3,          // pieces that are added to one that does not decode
+};
 
 enum place_state { PLACE_FREE, PLACE_BUSY, PLACE_DONE, PLACE_UNDECODED, PLACE_ERROR };
 
@@ -64,14 +68,14 @@ static void make_stream(struct buffer *packed, const struct bzip2_piece *piece) 
     memcpy(packed->data, "BZh9", 4);
     memcpy(packed->data + 4, piece->bytes, bytes);
     size_t bit = 32 + piece->bits;
-    put_bits((unsigned char *)packed->data, &bit, 0x177245385090, MARK_BITS);
-    put_bits((unsigned char *)packed->data, &bit, bzip2_bits32(piece->bytes, MARK_BITS), 32);
+    put_bits((unsigned char *)packed->data, &bit, BZIP2_END_MARK, BZIP2_MARK_BITS);
+    put_bits((unsigned char *)packed->data, &bit, bzip2_block_checksum(piece->bytes), BZIP2_CHECKSUM_BITS);
     packed->length = (bit + 7) / 8;
 }
 
 // False if libbz2 does not take it.
 static bool decode(struct buffer *plain, struct buffer *packed, const struct bzip2_piece *piece) {
-    if (piece->bits < MARK_BITS + 32)
+    if (piece->bits < BZIP2_MARK_BITS + BZIP2_CHECKSUM_BITS)
         return false;
     make_stream(packed, piece);
     buffer_clear(plain);
@@ -210,7 +214,7 @@ static int take_block(struct parallel_bzip2 *bzip2, struct place **oldest) {
     if ((*oldest)->state == PLACE_UNDECODED)
         TRY(join_pieces(bzip2, oldest));
     const struct bzip2_piece *piece = &(*oldest)->piece;
-    bzip2->checksum = (bzip2->checksum << 1 | bzip2->checksum >> 31) ^ bzip2_bits32(piece->bytes, MARK_BITS);
+    bzip2->checksum = (bzip2->checksum << 1 | bzip2->checksum >> 31) ^ bzip2_block_checksum(piece->bytes);
     if (piece->ends_stream) {
         if (bzip2->checksum != piece->stream_checksum)
             return damaged(bzip2, piece->position_after);

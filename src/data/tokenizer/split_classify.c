@@ -32,6 +32,7 @@ static inline struct character character_at(const struct unicode_table *table, c
     return (struct character){bytes, valid ? (enum unicode_category)table->category[value] : UNICODE_CN};
 }
 
+// All bits if the category is in the set, else none.
 static inline uint64_t all_if(uint32_t set, enum unicode_category category) {
     return -(uint64_t)(set >> category & 1);
 }
@@ -54,7 +55,7 @@ static bool add_characters(struct split_chunk *chunk, const struct split_needs *
         size_t at = base + (size_t)bit;
         struct character character = character_at(needs->table, chunk->text + at, chunk->length - at);
         uint64_t bytes = ((uint64_t)1 << character.bytes) - 1;
-        uint64_t here = bytes << bit, after = bytes >> 1 >> (63 - bit);
+        uint64_t here = bytes << bit, after = bytes >> 1 >> (63 - bit);  // by 64 - bit, which may be 64
         uint64_t letter = all_if(UNICODE_SET_L, character.category), number = all_if(UNICODE_SET_N, character.category);
         uint64_t blank = all_if(UNICODE_SET_Z, character.category);
         uint64_t capital = needs->wide ? all_if(UNICODE_SET(UNICODE_LU), character.category) : 0;
@@ -63,7 +64,7 @@ static bool add_characters(struct split_chunk *chunk, const struct split_needs *
         block->blanks |= here & blank;
         if (capital)
             block->capitals |= here;
-        block->tails |= here & (here - 1);
+        block->tails |= here & (here - 1);  // all but the lowest bit
         if (after)
             *carried = (struct carried){after & letter, after & number, after & blank, after & capital, after};
         if (needs->only_two_cases && (UNICODE_SET(character.category) & (UNICODE_SET_L | UNICODE_SET_M) & ~TWO_CASES))

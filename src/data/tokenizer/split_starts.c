@@ -1,6 +1,17 @@
-// The rules in masks. A character's class is compared with the one before it: the masks of a block shifted up by one,
-// with the last bit of the block before; what comes after is the mask shifted down. Contractions are rare, and looked
-// at one by one.
+// The rules in masks: 64 bytes are decided at once, by shifts and ands, without a branch for each character. A byte is
+// compared with the one before it by shifting a mask up by one (the last bit of the block before moves in), and with
+// the one after it by shifting down. GPT-2's rule for "Hi  you 42", for instance, the first byte on the left:
+//
+//   text                H i ␣ ␣ y o u ␣ 4 2
+//   letters             1 1 0 0 1 1 1 0 0 0
+//   letters, moved up   0 1 1 0 0 1 1 1 0 0
+//   both: word goes on  0 1 0 0 0 1 1 0 0 0
+//   spaces, moved up    0 0 0 1 1 0 0 0 1 0   a piece takes the space before it along
+//   starts of words     1 0 0 0 0 0 0 0 0 0   no blank, does not go on, no space before
+//   starts of blanks    0 0 1 1 0 0 0 1 0 0   the first of a run, and the last before something else
+//   pieces              "Hi" "␣" "␣you" "␣42"
+//
+// Contractions are rare, and looked at one by one.
 #include "data/tokenizer/split_starts.h"
 
 // A mask and the same mask of the block before: bits can be moved up across the border.
@@ -16,7 +27,8 @@ static inline uint64_t others(const struct split_block *block) {
     return ~(block->letters | block->numbers | block->blanks);
 }
 
-// First bytes of blanks that something else follows.
+// First bytes of blanks that something else follows. What follows is 1 byte on, or as many as the blank has (U+3000 has
+// three): `goes_on` are the bytes whose character is followed by a blank.
 static inline uint64_t last_blanks(const struct split_block *block, const struct split_block *next) {
     uint64_t blank_after = down(block->blanks, next->blanks, 1);
     if (!(block->tails | (next->tails & 7)))
@@ -82,7 +94,8 @@ struct before {
     size_t contraction;     // where the last one ended
 };
 
-// Line ends right after others go with them.
+// Line ends right after others go with them: all of a run of line ends, if its first stands right after an other. Adding
+// that first bit to the mask carries through the run and clears it; what was cleared is the run.
 static inline uint64_t lines_after_others(const struct split_block *block, uint64_t other,
                                           const struct before *before) {
     bool goes_on = before->others >> 63 || (before->lines & ~before->own_blanks) >> 63;
@@ -90,12 +103,14 @@ static inline uint64_t lines_after_others(const struct split_block *block, uint6
     return block->lines & ~(block->lines + first);
 }
 
-// Numbers cut after every third digit; all are ASCII.
+// Numbers cut after every third digit; all are ASCII. Starts are the first digit of each number, then, if three digits
+// reach from a start to the bit three further on, that bit too, and so on through the number. A number that comes from
+// the block before has before->digits of its present three there.
 static inline uint64_t cut_numbers(uint64_t numbers, struct before *before) {
     uint64_t found = numbers & ~up(numbers, before->numbers, 1);
     uint64_t three = numbers & numbers << 1 & numbers << 2;
     if (before->numbers >> 63 && (numbers & 1)) {
-        int first = 3 - before->digits;
+        int first = 3 - before->digits;  // where its next three begin
         uint64_t reach = ((uint64_t)2 << first) - 1;
         if ((numbers & reach) == reach)
             found |= (uint64_t)1 << first;
@@ -130,7 +145,7 @@ static int ends_before_line(const struct split_rules *rules, const struct split_
 static inline uint64_t blank_starts(const struct split_rules *rules, struct split_chunk *chunk, int i,
                                     uint64_t own_blanks, const struct before *before) {
     const struct split_block *block = &chunk->blocks[i];
-    uint64_t found = own_blanks & ~up(own_blanks, before->own_blanks, 1);
+    uint64_t found = own_blanks & ~up(own_blanks, before->own_blanks, 1);  // the first of a run
     found |= last_blanks(block, &chunk->blocks[i + 1]) & ~block->lines;
     uint64_t after_lines = block->blanks & ~block->lines & up(block->lines, before->lines, 1) & ~found;
     for (; after_lines; after_lines &= after_lines - 1) {
@@ -146,7 +161,8 @@ static inline uint64_t blank_starts(const struct split_rules *rules, struct spli
     return found;
 }
 
-// Letters begin a piece where no blank and no single other character before them does.
+// Letters begin a piece unless the blank or the single other character before them does ("(word" is one piece, "((word"
+// two). The first byte of that character is 1 to 4 bytes back: as many as there are tails in between, and one.
 static inline uint64_t letter_starts(const struct split_rules *rules, const struct split_block *block,
                                      uint64_t other_starts, const struct before *before) {
     uint64_t prefix = up(block->blanks & ~block->lines, before->blanks & ~before->lines, 1) |
