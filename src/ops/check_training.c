@@ -82,7 +82,7 @@ void op_clip_scale(struct device *device, const struct op_clip_scale *op) {
     check_tensor(name, "norm", op->norm, check_1d(DTYPE_F32, 1));
     check_tensor(name, "sum_squares", op->sum_squares, check_1d(DTYPE_F32, 1));
     if (op->loss_scale.data)
-        check_tensor(name, "loss_scale", op->loss_scale, check_1d(DTYPE_F32, 3));
+        check_tensor(name, "loss_scale", op->loss_scale, check_1d(DTYPE_F32, LOSS_SCALE_LENGTH));
     if (op->rate.data) {
         check_tensor(name, "rate", op->rate, check_1d(DTYPE_F32, RATE_LENGTH));
         check_tensor(name, "rates", op->rates, check_2d(DTYPE_F32, op->rates.shape[0], RATE_LENGTH));

@@ -336,10 +336,15 @@ struct op_sum_squares {
 // not finite, scale is NaN, which tells the optimizer to leave everything as it is.
 //
 // With a loss scale, gradients are larger by that factor: norm and scale are divided by it, and then the loss scale is
-// updated. Its state is [0] the scale, [1] the steps since it last grew or overflowed, [2] the overflows it tolerates
-// before it shrinks. An overflow (a norm that is not finite) resets the steps and uses up one tolerated overflow; if
-// none is left, the scale is halved, down to `least`. After `window` good steps in a row the scale doubles and the
-// tolerance is restored. A window of 0 keeps the scale constant.
+// updated. An overflow (a norm that is not finite) resets the steps and uses up one tolerated overflow; if none is left,
+// the scale is halved, down to `least`. After `window` good steps in a row the scale doubles and the tolerance is
+// restored to `hysteresis`. A window of 0 keeps the scale constant.
+enum {
+    LOSS_SCALE_FACTOR,     // the scale itself
+    LOSS_SCALE_STEPS,      // good steps since it last grew or an overflow happened
+    LOSS_SCALE_TOLERANCE,  // overflows until it shrinks
+    LOSS_SCALE_LENGTH
+};
 struct loss_scale_rule {
     int64_t window, hysteresis;
     float least;
@@ -359,7 +364,7 @@ enum {
 struct op_clip_scale {
     struct tensor scale, norm, sum_squares;
     float max_norm;
-    struct tensor loss_scale;  // (3) fp32, updated; or none
+    struct tensor loss_scale;  // (LOSS_SCALE_LENGTH) fp32, updated; or none
     struct loss_scale_rule rule;
     struct tensor rate;     // (RATE_LENGTH) fp32 out; or none, and then the next two are none too
     struct tensor rates;    // (R, RATE_LENGTH) fp32

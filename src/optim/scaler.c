@@ -2,8 +2,6 @@
 #include "optim/scaler.h"
 #include "ops/device.h"
 
-enum { STATE_SCALE, STATE_STEPS, STATE_OVERFLOWS, STATE_COUNT };
-
 void scaler_build(struct scaler *scaler, struct arena *arena, const struct config *config) {
     *scaler = (struct scaler){0};
     if (!config->fp16)
@@ -13,13 +11,13 @@ void scaler_build(struct scaler *scaler, struct arena *arena, const struct confi
     scaler->rule = (struct loss_scale_rule){.window = is_dynamic ? config->loss_scale_window : 0,
                                             .hysteresis = config->hysteresis,
                                             .least = (float)config->min_loss_scale};
-    scaler->state = arena_1d(arena, DTYPE_F32, STATE_COUNT);
+    scaler->state = arena_1d(arena, DTYPE_F32, LOSS_SCALE_LENGTH);
 }
 
 static void set(struct scaler *scaler, struct device *device, const struct scaler_state *state) {
-    const float values[STATE_COUNT] = {[STATE_SCALE] = (float)state->scale,
-                                       [STATE_STEPS] = (float)state->steps,
-                                       [STATE_OVERFLOWS] = (float)state->overflows_left};
+    const float values[LOSS_SCALE_LENGTH] = {[LOSS_SCALE_FACTOR] = (float)state->scale,
+                                             [LOSS_SCALE_STEPS] = (float)state->steps,
+                                             [LOSS_SCALE_TOLERANCE] = (float)state->overflows_left};
     device_copy_in(device, scaler->state, values);
     device_synchronize(device);
 }
@@ -31,7 +29,7 @@ void scaler_reset(struct scaler *scaler, struct device *device) {
 }
 
 struct tensor scaler_scale(const struct scaler *scaler) {
-    return scaler->state.data ? tensor_rows(scaler->state, STATE_SCALE, 1) : (struct tensor){0};
+    return scaler->state.data ? tensor_rows(scaler->state, LOSS_SCALE_FACTOR, 1) : (struct tensor){0};
 }
 
 void scaler_scale_loss(const struct scaler *scaler, struct device *device, struct tensor weights) {
@@ -40,12 +38,12 @@ void scaler_scale_loss(const struct scaler *scaler, struct device *device, struc
 }
 
 struct scaler_state scaler_read(const struct scaler *scaler, struct device *device) {
-    float values[STATE_COUNT] = {1, 0, 0};
+    float values[LOSS_SCALE_LENGTH] = {1, 0, 0};
     if (scaler->state.data)
         device_copy_out(device, values, scaler->state);
-    return (struct scaler_state){.scale = (double)values[STATE_SCALE],
-                                 .steps = (int64_t)values[STATE_STEPS],
-                                 .overflows_left = (int64_t)values[STATE_OVERFLOWS]};
+    return (struct scaler_state){.scale = (double)values[LOSS_SCALE_FACTOR],
+                                 .steps = (int64_t)values[LOSS_SCALE_STEPS],
+                                 .overflows_left = (int64_t)values[LOSS_SCALE_TOLERANCE]};
 }
 
 void scaler_write(struct scaler *scaler, struct device *device, const struct scaler_state *state) {

@@ -9,7 +9,7 @@
 #include "tensor/arena.h"
 
 struct scaler {
-    struct tensor state;  // (3) fp32: scale, steps since it changed, overflows still tolerated; none without fp16
+    struct tensor state;  // (LOSS_SCALE_LENGTH) fp32, see ops.h; none without fp16
     struct loss_scale_rule rule;
     double initial;
 };

@@ -110,17 +110,17 @@ void cpu_sum_squares(struct device *device, const struct op_sum_squares *op) {
     add_dot(device, op->out, op->x, op->x);
 }
 
-// Changes (scale, steps, overflows left) after a step; see ops.h.
+// Changes the loss scale after a step; see ops.h.
 static void move_loss_scale(float *state, bool is_good, const struct loss_scale_rule *rule) {
-    state[1] = is_good ? state[1] + 1 : 0;
+    state[LOSS_SCALE_STEPS] = is_good ? state[LOSS_SCALE_STEPS] + 1 : 0;
     if (!is_good) {
-        state[2] -= 1;
-        if (state[2] <= 0)
-            state[0] = fmaxf(state[0] * 0.5f, rule->least);
-    } else if (state[1] == (float)rule->window) {
-        state[0] *= 2;
-        state[1] = 0;
-        state[2] = (float)rule->hysteresis;
+        state[LOSS_SCALE_TOLERANCE] -= 1;
+        if (state[LOSS_SCALE_TOLERANCE] <= 0)
+            state[LOSS_SCALE_FACTOR] = fmaxf(state[LOSS_SCALE_FACTOR] * 0.5f, rule->least);
+    } else if (state[LOSS_SCALE_STEPS] == (float)rule->window) {
+        state[LOSS_SCALE_FACTOR] *= 2;
+        state[LOSS_SCALE_STEPS] = 0;
+        state[LOSS_SCALE_TOLERANCE] = (float)rule->hysteresis;
     }
 }
 
@@ -134,7 +134,7 @@ static void take_rate(const struct op_clip_scale *op) {
 
 void cpu_clip_scale(struct device *device, const struct op_clip_scale *op) {
     (void)device;
-    float *state = op->loss_scale.data, loss_scale = state ? state[0] : 1;
+    float *state = op->loss_scale.data, loss_scale = state ? state[LOSS_SCALE_FACTOR] : 1;
     float norm = sqrtf(*(const float *)op->sum_squares.data) / loss_scale;
     float ratio = op->max_norm / (norm + 1e-6f);
     float scale = op->max_norm > 0 && ratio < 1 ? ratio : 1.0f;

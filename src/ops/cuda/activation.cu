@@ -1,5 +1,6 @@
 // Activations by themselves, a thread for four neighbouring columns, and gated units, a thread for eight at a time.
 #include "ops/cuda/activation.cuh"
+#include "ops/cuda/elements.cuh"
 
 enum { ACTIVATION_THREADS = 256, GLU_THREADS = 512 };
 

@@ -4,8 +4,13 @@
 
 #include "ops/cuda/cuda.cuh"
 
+static const float SQRT_2_OVER_PI = 0.7978845608f;
+static const float TWICE_SQRT_2_OVER_PI = 1.5957691216f;
+static const float ROOT_1_OVER_2PI = 0.3989422804f;  // of the normal density at 0
+static const float GELU_CUBIC = 0.044715f;           // of the tanh form
+
 static __device__ __forceinline__ float tanh_argument(float x) {
-    return 0.7978845608f * (x + 0.044715f * x * x * x);
+    return SQRT_2_OVER_PI * (x + GELU_CUBIC * x * x * x);
 }
 
 static __device__ __forceinline__ float value_of(enum activation activation, float x) {
@@ -29,10 +34,10 @@ static __device__ __forceinline__ float slope_of(enum activation activation, flo
     switch (activation) {
     case ACTIVATION_GELU_TANH: {
         float t = tanhf(tanh_argument(x));
-        return 0.5f * (1.0f + t) + 0.5f * x * (1.0f - t * t) * 0.7978845608f * (1.0f + 3.0f * 0.044715f * x * x);
+        return 0.5f * (1.0f + t) + 0.5f * x * (1.0f - t * t) * SQRT_2_OVER_PI * (1.0f + 3.0f * GELU_CUBIC * x * x);
     }
     case ACTIVATION_GELU:
-        return normcdff(x) + x * 0.3989422804f * expf(-0.5f * x * x);
+        return normcdff(x) + x * ROOT_1_OVER_2PI * expf(-0.5f * x * x);
     case ACTIVATION_RELU:
         return x > 0 ? 1.0f : 0.0f;
     case ACTIVATION_SQUARED_RELU:
@@ -63,12 +68,12 @@ template <> __device__ __forceinline__ float logistic<__half>(float x) {
 
 // GELU in its tanh form is x times the logistic function of 2 u, u = sqrt(2 / pi) (x + 0.044715 x^3).
 template <typename T> static __device__ __forceinline__ float gelu_tanh(float x) {
-    return x * logistic<T>(1.5957691216f * (x + 0.044715f * x * x * x));
+    return x * logistic<T>(TWICE_SQRT_2_OVER_PI * (x + GELU_CUBIC * x * x * x));
 }
 
 template <typename T> static __device__ __forceinline__ float gelu_tanh_gradient(float x) {
-    float s = logistic<T>(1.5957691216f * (x + 0.044715f * x * x * x));
-    return s + x * s * (1.0f - s) * 1.5957691216f * (1.0f + 3.0f * 0.044715f * x * x);
+    float s = logistic<T>(TWICE_SQRT_2_OVER_PI * (x + GELU_CUBIC * x * x * x));
+    return s + x * s * (1.0f - s) * TWICE_SQRT_2_OVER_PI * (1.0f + 3.0f * GELU_CUBIC * x * x);
 }
 
 #endif

@@ -1,6 +1,7 @@
-// Adam with decoupled weight decay over a flat range, fp32 in two halves (see tensor/half.h), and scaling. All element
-// by element: a thread walks the range in steps of the whole grid.
-#include "ops/cuda/cuda.cuh"
+// Adam with decoupled weight decay over a flat range, and the scaling of one. Master weights may be kept as fp32 or in
+// two halves, bf16 and what it lacks (see tensor/half.h); split and merge go from one to the other. All element by
+// element: a thread walks the range in steps of the whole grid.
+#include "ops/cuda/elements.cuh"
 
 // Blocks that each have a piece of memory for themselves are faster than few that walk all of it: on an H200 Adam moves
 // 4.2 TB/s so, and 3.95 with 4096 blocks. The step of the whole grid is for ranges beyond MOST_FLAT_BLOCKS.
@@ -12,10 +13,10 @@ static unsigned flat_blocks(int64_t count) {
 }
 
 struct adam_args {
-    float *master, *m, *v;  // (count); no master where it is in halves
-    const float *grad;      // (count)
-    const float *scale;     // (1)
-    const float *rate;      // (RATE_GROUP)
+    float *m, *v;        // (count)
+    const float *grad;   // (count)
+    const float *scale;  // (1)
+    const float *rate;   // (RATE_GROUP)
     int64_t count;
     float beta1, beta2, epsilon;
     bool is_decayed;
@@ -55,6 +56,7 @@ static __device__ __forceinline__ float merge_halves(uint32_t value, uint32_t re
 }
 
 // The lower half of the result is the bf16, the upper one the rest.
+// As half_rest does it: a rest of 0x8000, the one that 16 bits do not hold, becomes 0x7FFF.
 static __device__ __forceinline__ uint32_t split_halves(float x) {
     uint32_t bits = __float_as_uint(x), value = __bfloat16_as_ushort(__float2bfloat16_rn(x));
     uint32_t rest = bits - (value << 16);
@@ -68,7 +70,7 @@ static __device__ __forceinline__ bool halves_are_wide(struct halves from, int64
     return i + 4 <= count && (((uintptr_t)(from.value + i) | (uintptr_t)(from.rest + i)) & 7) == 0;
 }
 
-static __device__ __forceinline__ void load_halves4(float out[4], struct halves from, int64_t i, int64_t count) {
+static __device__ __forceinline__ void load4(float out[4], struct halves from, int64_t i, int64_t count) {
     if (halves_are_wide(from, i, count)) {
         uint2 value = *(const uint2 *)(from.value + i), rest = *(const uint2 *)(from.rest + i);
         out[0] = merge_halves(value.x, rest.x), out[1] = merge_halves(value.x >> 16, rest.x >> 16);
@@ -80,9 +82,10 @@ static __device__ __forceinline__ void load_halves4(float out[4], struct halves 
         out[n] = i + n < count ? merge_halves(__bfloat16_as_ushort(from.value[i + n]), (uint16_t)from.rest[i + n]) : 0;
 }
 
-static __device__ __forceinline__ void store_halves4(struct halves to, int64_t i, int64_t count, const float x[4]) {
+static __device__ __forceinline__ void store4(struct halves to, int64_t i, int64_t count, const float x[4]) {
     uint32_t halves[4] = {split_halves(x[0]), split_halves(x[1]), split_halves(x[2]), split_halves(x[3])};
     if (halves_are_wide(to, i, count)) {
+        // __byte_perm picks bytes by number: 0x5410 the lower halves of two words, 0x7632 the upper ones.
         store_words(to.value + i,
                     make_uint2(__byte_perm(halves[0], halves[1], 0x5410), __byte_perm(halves[2], halves[3], 0x5410)));
         store_words(to.rest + i,
@@ -97,28 +100,27 @@ static __device__ __forceinline__ void store_halves4(struct halves to, int64_t i
         }
 }
 
-// Four elements a thread and step.
-template <typename T> static __global__ void adam_kernel(struct adam_args args, T *copy) {
-    struct adam_factors factors = read_factors(args);
-    if (!isfinite(factors.scale))
-        return;
-    int64_t step = 4 * (int64_t)gridDim.x * blockDim.x;
-    for (int64_t i = 4 * ((int64_t)blockIdx.x * blockDim.x + threadIdx.x); i < args.count; i += step) {
-        float grad[4], master[4], m[4], v[4];
-        load4(grad, args.grad, i, args.count);
-        load4(master, args.master, i, args.count);
-        load4(m, args.m, i, args.count);
-        load4(v, args.v, i, args.count);
-        adam_update(args, factors, grad, master, m, v);
-        store4(args.m, i, args.count, m);
-        store4(args.v, i, args.count, v);
-        store4(args.master, i, args.count, master);
-        if (copy)
-            store4(copy, i, args.count, master);
-    }
+// Where the master weights are: in fp32, with a copy in the dtype of the model beside them (or NULL), or in halves, of
+// which the bf16 is that copy.
+template <typename T> struct whole_master {
+    float *value;  // (count)
+    T *copy;       // (count) or NULL
+};
+
+template <typename T>
+static __device__ __forceinline__ void load4(float out[4], struct whole_master<T> from, int64_t i, int64_t count) {
+    load4(out, from.value, i, count);
 }
 
-static __global__ void adam_halves_kernel(struct adam_args args, struct halves halves) {
+template <typename T>
+static __device__ __forceinline__ void store4(struct whole_master<T> to, int64_t i, int64_t count, const float x[4]) {
+    store4(to.value, i, count, x);
+    if (to.copy)
+        store4(to.copy, i, count, x);
+}
+
+// Four elements a thread and step. M is a whole_master or halves.
+template <typename M> static __global__ void adam_kernel(struct adam_args args, M where) {
     struct adam_factors factors = read_factors(args);
     if (!isfinite(factors.scale))
         return;
@@ -126,13 +128,13 @@ static __global__ void adam_halves_kernel(struct adam_args args, struct halves h
     for (int64_t i = 4 * ((int64_t)blockIdx.x * blockDim.x + threadIdx.x); i < args.count; i += step) {
         float grad[4], master[4], m[4], v[4];
         load4(grad, args.grad, i, args.count);
-        load_halves4(master, halves, i, args.count);
+        load4(master, where, i, args.count);
         load4(m, args.m, i, args.count);
         load4(v, args.v, i, args.count);
         adam_update(args, factors, grad, master, m, v);
         store4(args.m, i, args.count, m);
         store4(args.v, i, args.count, v);
-        store_halves4(halves, i, args.count, master);
+        store4(where, i, args.count, master);
     }
 }
 
@@ -154,48 +156,38 @@ extern "C" void cuda_adam(struct device *device, const struct op_adam *op) {
     unsigned blocks = flat_blocks(divide_up(args.count, 4));
     if (op->master.dtype == DTYPE_I16) {
         struct halves halves = {(__nv_bfloat16 *)op->copy.data, (int16_t *)op->master.data};
-        LAUNCH(cuda, adam_halves_kernel, blocks, FLAT_THREADS, 0, args, halves);
+        LAUNCH(cuda, adam_kernel<struct halves>, blocks, FLAT_THREADS, 0, args, halves);
         return;
     }
-    args.master = (float *)op->master.data;
-    WITH_TYPE(op->copy.data ? op->copy.dtype : DTYPE_F32, T,
-              LAUNCH(cuda, adam_kernel<T>, blocks, FLAT_THREADS, 0, args, (T *)op->copy.data));
+    WITH_TYPE(op->copy.data ? op->copy.dtype : DTYPE_F32, T, {
+        whole_master<T> master = {(float *)op->master.data, (T *)op->copy.data};
+        LAUNCH(cuda, adam_kernel<whole_master<T>>, blocks, FLAT_THREADS, 0, args, master);
+    });
 }
 
-static __global__ void split_kernel(struct halves halves, const float *x, int64_t count) {
+// From fp32 to halves and back: each side is a pointer to floats or halves.
+template <typename To, typename From> static __global__ void convert_kernel(To to, From from, int64_t count) {
     int64_t step = 4 * (int64_t)gridDim.x * blockDim.x;
     for (int64_t i = 4 * ((int64_t)blockIdx.x * blockDim.x + threadIdx.x); i < count; i += step) {
         float values[4];
-        load4(values, x, i, count);
-        store_halves4(halves, i, count, values);
+        load4(values, from, i, count);
+        store4(to, i, count, values);
     }
+}
+
+template <typename To, typename From> static void convert(struct cuda_device *cuda, To to, From from, int64_t count) {
+    if (count > 0)
+        LAUNCH(cuda, (convert_kernel<To, From>), flat_blocks(divide_up(count, 4)), FLAT_THREADS, 0, to, from, count);
 }
 
 extern "C" void cuda_split(struct device *device, const struct op_split *op) {
-    struct cuda_device *cuda = cuda_use(device);
-    int64_t count = tensor_count(op->x);
     struct halves halves = {(__nv_bfloat16 *)op->value.data, (int16_t *)op->rest.data};
-    if (count > 0)
-        LAUNCH(cuda, split_kernel, flat_blocks(divide_up(count, 4)), FLAT_THREADS, 0, halves, (const float *)op->x.data,
-               count);
-}
-
-static __global__ void merge_kernel(float *x, struct halves halves, int64_t count) {
-    int64_t step = 4 * (int64_t)gridDim.x * blockDim.x;
-    for (int64_t i = 4 * ((int64_t)blockIdx.x * blockDim.x + threadIdx.x); i < count; i += step) {
-        float values[4];
-        load_halves4(values, halves, i, count);
-        store4(x, i, count, values);
-    }
+    convert(cuda_use(device), halves, (const float *)op->x.data, tensor_count(op->x));
 }
 
 extern "C" void cuda_merge(struct device *device, const struct op_merge *op) {
-    struct cuda_device *cuda = cuda_use(device);
-    int64_t count = tensor_count(op->x);
     struct halves halves = {(__nv_bfloat16 *)op->value.data, (int16_t *)op->rest.data};
-    if (count > 0)
-        LAUNCH(cuda, merge_kernel, flat_blocks(divide_up(count, 4)), FLAT_THREADS, 0, (float *)op->x.data, halves,
-               count);
+    convert(cuda_use(device), (float *)op->x.data, halves, tensor_count(op->x));
 }
 
 static __global__ void scale_kernel(float *x, int64_t count, float factor, const float *by) {

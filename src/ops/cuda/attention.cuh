@@ -1,4 +1,5 @@
-// What the attention kernels share: the geometry of their tiles and the products on them.
+// What the attention kernels share: their arguments, and the tiles of those that compute in fp32 (the tensor cores have
+// tiles of their own, see attention_tensor.cuh).
 //
 // A block has 256 threads, seen as 16 x 16 (ty, tx), and works on TILE = 16 R queries by TILE keys. Tiles lie in
 // shared memory as fp32 with 16 NC columns (the head size rounded up, the rest 0) and an odd row stride, so that 16
@@ -9,7 +10,8 @@
 #ifndef OPS_CUDA_ATTENTION_CUH
 #define OPS_CUDA_ATTENTION_CUH
 
-#include "ops/cuda/cuda.cuh"
+#include "ops/cuda/dropout.cuh"
+#include "ops/cuda/elements.cuh"
 
 enum { ATTENTION_THREADS = 256, MOST_HEAD_SIZE = 256 };
 
@@ -37,9 +39,16 @@ struct attention_args {
     float *dbias_parts;                      // sums along distances, see attention_tensor_backward.cu; or NULL
 };
 
-// The kernels on tensor cores; false if they do not take the operation and did nothing.
+// The implementations that attention.cu chooses from; queries are not empty.
+// On tensor cores; false if they do not take the operation and did nothing.
 bool tensor_attention_forward(struct cuda_device *cuda, const struct op_attention_forward *op);
 bool tensor_attention_backward(struct cuda_device *cuda, const struct op_attention_backward *op);
+// In tiles of fp32; the operation has no mask but the causal one.
+void tiled_attention_forward(struct cuda_device *cuda, const struct op_attention_forward *op);
+void tiled_attention_backward(struct cuda_device *cuda, const struct op_attention_backward *op);
+// Anything.
+void masked_attention_forward(struct cuda_device *cuda, const struct op_attention_forward *op);
+void masked_attention_backward(struct cuda_device *cuda, const struct op_attention_backward *op);
 
 // Lets a kernel have that much shared memory; more than 48 KiB must be asked for, and GPUs differ in what they have:
 // 227 KiB on compute capability 9.0, 163 on 8.0, 99 on 8.6 and 8.9.
@@ -49,8 +58,8 @@ static void attention_take_shared(const struct cuda_device *cuda, Kernel kernel,
     CHECK_CUDA(cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, cuda->index));
     if (bytes > most)
         die("attention: heads %d wide need %d bytes of shared memory in a block, and GPU %d has %d; give narrower "
-            "heads "
-            "(--kv-channels or more --num-attention-heads), or use a data-center GPU (A100, H100) or --device cpu",
+            "heads (--kv-channels or more --num-attention-heads), or use a data-center GPU (A100, H100) or --device "
+            "cpu",
             head_size, bytes, cuda->index, most);
     CHECK_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
 }
@@ -224,6 +233,11 @@ static __device__ __forceinline__ bool is_visible(const struct attention_args &a
     return query < args.queries && key < args.keys && (!args.is_causal || key <= query + args.keys - args.queries);
 }
 
+// Each head draws its own dropout.
+static __device__ __forceinline__ uint32_t head_site(const struct attention_args &args, int head) {
+    return args.dropout.site + ((uint32_t)(args.first_head + head) << 16);
+}
+
 // Dropout factors of R neighbouring keys from `key` (a multiple of R) of one query; 1 if the dropout is off.
 template <int R>
 static __device__ __forceinline__ void key_factors(float factor[R], const struct attention_args &args, int64_t batch,
@@ -234,9 +248,9 @@ static __device__ __forceinline__ void key_factors(float factor[R], const struct
         factor[c] = 1.0f;
     if (!args.dropout.is_on || query >= args.queries)
         return;
-    uint32_t site = args.dropout.site + ((uint32_t)(args.first_head + head) << 16);
     float four[4];
-    dropout_factors(four, args.dropout, site, args.dropout.row_ids[batch * args.queries + query], key & ~(int64_t)3);
+    dropout_factors(four, args.dropout, head_site(args, head), args.dropout.row_ids[batch * args.queries + query],
+                    key & ~(int64_t)3);
     bool is_upper = R == 2 && (key & 2);
 #pragma unroll
     for (int c = 0; c < R; c++)

@@ -5,6 +5,7 @@
 // With p the softmax, m the dropout factors: dv = (p m)' dout; dp = m (dout v'); ds = p (dp - delta) where
 // delta = sum of p dp along a row = sum of dout * out; dq = scale ds k; dk = scale ds' q.
 #include "ops/cuda/attention.cuh"
+#include "ops/cuda/lanes.cuh"
 
 enum { DELTA_WARPS = ATTENTION_THREADS / 32 };
 
@@ -167,10 +168,7 @@ static void backward_launch(struct cuda_device *cuda, const struct attention_arg
     LAUNCH(cuda, (key_gradient_kernel<T, R, NC>), key_grid, ATTENTION_THREADS, (size_t)bytes, *args);
 }
 
-extern "C" void cuda_attention_backward(struct device *device, const struct op_attention_backward *op) {
-    struct cuda_device *cuda = cuda_use(device);
-    if (tensor_count(op->q) == 0)
-        return;
+void tiled_attention_backward(struct cuda_device *cuda, const struct op_attention_backward *op) {
     struct attention_args args = attention_backward_args(op);
 #define BACKWARD(T, R, NC) backward_launch<T, R, NC>(cuda, &args)
     WITH_ATTENTION_SHAPE(op->q.dtype, args.head_size, BACKWARD);

@@ -113,10 +113,7 @@ static void forward_launch(struct cuda_device *cuda, const struct attention_args
     LAUNCH(cuda, (attention_forward_kernel<T, R, NC>), grid, ATTENTION_THREADS, (size_t)bytes, *args);
 }
 
-extern "C" void cuda_attention_forward(struct device *device, const struct op_attention_forward *op) {
-    struct cuda_device *cuda = cuda_use(device);
-    if (tensor_count(op->q) == 0)
-        return;
+void tiled_attention_forward(struct cuda_device *cuda, const struct op_attention_forward *op) {
     struct attention_args args = attention_forward_args(op);
 #define FORWARD(T, R, NC) forward_launch<T, R, NC>(cuda, &args)
     WITH_ATTENTION_SHAPE(op->q.dtype, args.head_size, FORWARD);

@@ -1,7 +1,8 @@
 // Attention with any mask: windows, padding, borders of documents, biases by distance. Plain rather than fast: a warp
 // takes one query (or, for the gradients of keys and values, one key) and walks over what it sees, 32 lanes along the
-// head. And the table's attention, which tries first cuDNN, then tensor cores, then the kernels without a mask.
+// head.
 #include "ops/cuda/attention.cuh"
+#include "ops/cuda/lanes.cuh"
 
 enum { MASKED_WARPS = 8, MOST_LANE_COLUMNS = 8 };  // 32 lanes times 8 columns: heads up to 256 wide
 
@@ -78,8 +79,8 @@ static __device__ float factor_of(const struct attention_args &args, int64_t bat
     if (!args.dropout.is_on)
         return 1.0f;
     float four[4];
-    uint32_t site = args.dropout.site + ((uint32_t)(args.first_head + head) << 16);
-    dropout_factors(four, args.dropout, site, args.dropout.row_ids[batch * args.queries + query], key & ~(int64_t)3);
+    dropout_factors(four, args.dropout, head_site(args, head), args.dropout.row_ids[batch * args.queries + query],
+                    key & ~(int64_t)3);
     return four[key & 3];
 }
 
@@ -197,14 +198,7 @@ static dim3 warps_over(int64_t rows, int64_t heads, int64_t batches) {
     return dim3(grid_x(divide_up(rows, MASKED_WARPS)), grid_yz(heads), grid_yz(batches));
 }
 
-extern "C" void cuda_attention_forward_any(struct device *device, const struct op_attention_forward *op) {
-    struct cuda_device *cuda = cuda_use(device);
-    if (tensor_count(op->q) == 0 || cudnn_attention_forward(cuda->cudnn, op) || tensor_attention_forward(cuda, op))
-        return;
-    if (!attention_has_mask(&op->mask)) {
-        cuda_attention_forward(device, op);
-        return;
-    }
+void masked_attention_forward(struct cuda_device *cuda, const struct op_attention_forward *op) {
     struct attention_args args = attention_forward_args(op);
     dim3 grid = warps_over(args.queries, args.heads, args.batches);
     WITH_TYPE(op->q.dtype, T, LAUNCH(cuda, masked_forward_kernel<T>, grid, 32 * MASKED_WARPS, 0, args));
@@ -220,15 +214,7 @@ template <typename T> static void masked_backward(struct cuda_device *cuda, cons
         LAUNCH(cuda, masked_bias_kernel<T>, distances, 32 * MASKED_WARPS, 0, args);
 }
 
-extern "C" void cuda_attention_backward_any(struct device *device, const struct op_attention_backward *op) {
-    struct cuda_device *cuda = cuda_use(device);
-    if (tensor_count(op->q) == 0 || (!cuda->is_deterministic && cudnn_attention_backward(cuda->cudnn, op)) ||
-        tensor_attention_backward(cuda, op))
-        return;
-    if (!attention_has_mask(&op->mask)) {
-        cuda_attention_backward(device, op);
-        return;
-    }
+void masked_attention_backward(struct cuda_device *cuda, const struct op_attention_backward *op) {
     struct attention_args args = attention_backward_args(op);
     WITH_TYPE(op->q.dtype, T, masked_backward<T>(cuda, args));
 }

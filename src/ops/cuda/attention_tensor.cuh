@@ -183,7 +183,7 @@ static __device__ __forceinline__ void add_bias(float score[TENSOR_ROWS / 8][4],
 // Bit w says whether word w keeps its key; keys [key, key + 4) of a query.
 static __device__ __forceinline__ uint32_t kept_keys(const struct attention_args &args, int head, int64_t row_id,
                                                      int key) {
-    uint32_t site = args.dropout.site + ((uint32_t)(args.first_head + head) << 16), least = args.dropout.threshold;
+    uint32_t site = head_site(args, head), least = args.dropout.threshold;
     uint4 word =
         philox4x32(args.dropout.seed, (uint32_t)key / 4, (uint32_t)row_id, (uint32_t)((uint64_t)row_id >> 32), site);
     return (uint32_t)(word.x >= least) | (uint32_t)(word.y >= least) << 1 | (uint32_t)(word.z >= least) << 2 |

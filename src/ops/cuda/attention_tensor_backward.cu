@@ -2,6 +2,7 @@
 // atomics are needed. One has 64 queries and walks over keys (dq), the other 64 keys and walks over queries (dk, dv);
 // each computes the scores again. See attention_tensor.cuh, and attention_backward.cu for the formulas.
 #include "ops/cuda/attention_tensor.cuh"
+#include "ops/cuda/lanes.cuh"
 
 enum {
     DELTA_WARPS = TENSOR_THREADS / 32,

@@ -1,6 +1,6 @@
 // Copies between tensors of one shape with any strides, and between float dtypes. Contiguous tensors of one dtype are
 // moved as bytes; everything else goes row by row, a row being the last dimension, which is contiguous on both sides.
-#include "ops/cuda/cuda.cuh"
+#include "ops/cuda/elements.cuh"
 
 enum { COPY_THREADS = 256 };
 

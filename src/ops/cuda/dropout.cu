@@ -1,6 +1,7 @@
 // Dropout with the additions around it, forward and backward. A row of threads per row, eight columns per thread and
 // step, each element read before the same thread writes it: outputs may be the inputs' memory.
-#include "ops/cuda/cuda.cuh"
+#include "ops/cuda/dropout.cuh"
+#include "ops/cuda/elements.cuh"
 
 template <typename T> struct dropout_args {
     T *out;             // (N, C); may be x or residual

@@ -6,13 +6,14 @@
 // launches for 65536 tokens. Then the first key of each run of equal rows has warps that add up the run, each over a
 // share of the columns; a run that is longer than SHORT_RUN has blocks instead. A text with one token repeated N times
 // still works, with N / ROW_LANES steps in a row.
-#include "ops/cuda/cuda.cuh"
+#include "ops/cuda/dropout.cuh"
+#include "ops/cuda/elements.cuh"
 
 enum {
     SORT_TILE = 2048,     // keys that one block sorts in shared memory
     SORT_THREADS = 1024,  // one pair each
     MOST_KEYS = SCRATCH_BYTES / 8,
-    COLUMN_BLOCKS = 8,    // blocks that share the columns of a run
+    MOST_SHARES = 8,      // blocks that share the columns of a run
     SCATTER_PLACES = 16,  // sorted places of a block
     SHORT_RUN = 128,      // equal rows that one warp adds up
     RUN_WARPS = 8,        // of a block
@@ -245,7 +246,7 @@ static void scatter(struct cuda_device *cuda, const struct op_embedding_backward
                     const int32_t *ids, int64_t first_row) {
     uint64_t *keys = (uint64_t *)cuda->scratch;
     int64_t rows = op->dout.shape[0], columns = op->dout.shape[1];
-    unsigned shares = grid_yz(min(divide_up(columns, COLUMN_TILE), (int64_t)COLUMN_BLOCKS));
+    unsigned shares = grid_yz(min(divide_up(columns, COLUMN_TILE), (int64_t)MOST_SHARES));
     for (int64_t first = 0; first < rows; first += MOST_KEYS) {
         int64_t count = min(rows - first, (int64_t)MOST_KEYS), padded = SORT_TILE;
         while (padded < count)

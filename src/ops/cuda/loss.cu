@@ -1,8 +1,14 @@
 // Softmax cross entropy in its two halves, and both at once where all of the vocabulary is here: then a row of logits
 // waits in shared memory between the two, and is read once and written once.
-#include "ops/cuda/cuda.cuh"
+#include "ops/cuda/elements.cuh"
+#include "ops/cuda/lanes.cuh"
 
-enum { LOSS_THREADS = 512, ROW_THREADS = 1024, LOADS = 4 };
+enum {
+    LOSS_THREADS = 512,  // of a block that has one row
+    ROW_THREADS = 1024,  // of one that keeps rows in shared memory
+    LOADS_AHEAD = 4,     // reads of a thread, on their way at once
+    SUMS_BYTES = 256,    // at least what such a block shares besides its rows
+};
 
 template <typename T> struct loss_args {
     float *row_max, *row_sum, *row_target, *losses;  // (N)
@@ -72,14 +78,14 @@ static __device__ __forceinline__ struct running_sum row_stats(const loss_args<T
     const T *logits = args.logits + row * columns;
     struct running_sum sum = {-INFINITY, 0};
     int64_t step = 8 * blockDim.x;
-    for (int64_t first = 8 * threadIdx.x; first < columns; first += LOADS * step) {
-        eight<T> packed[LOADS];  // all on their way before the first is used
+    for (int64_t first = 8 * threadIdx.x; first < columns; first += LOADS_AHEAD * step) {
+        eight<T> packed[LOADS_AHEAD];  // all on their way before the first is used
 #pragma unroll
-        for (int j = 0; j < LOADS; j++)
+        for (int j = 0; j < LOADS_AHEAD; j++)
             if (first + j * step < columns)
                 packed[j] = fetch8(logits, first + j * step, columns, args.is_wide);
 #pragma unroll
-        for (int j = 0; j < LOADS; j++) {
+        for (int j = 0; j < LOADS_AHEAD; j++) {
             int64_t column = first + j * step;
             if (column >= columns)
                 break;
@@ -309,7 +315,7 @@ template <typename T> static void cross_entropy(struct cuda_device *cuda, const 
     size_t kept_bytes = 2 * (size_t)args.columns * sizeof(T);
     CHECK_CUDA(cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, cuda->index));
     CHECK_CUDA(cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, cuda->index));
-    if (sizeof(T) == 2 && args.is_wide && kept_bytes + 256 <= (size_t)most) {
+    if (sizeof(T) == 2 && args.is_wide && kept_bytes + SUMS_BYTES <= (size_t)most) {
         CHECK_CUDA(
             cudaFuncSetAttribute(whole_rows_kernel<T>, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)kept_bytes));
         // Rows do not meet, so their split over blocks may follow the number of processors.

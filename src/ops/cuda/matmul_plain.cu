@@ -2,6 +2,7 @@
 // plain tiled kernel; and bias and activation as kernels of their own on a product that is there already, which in
 // bf16 rounds once more than a fused epilogue.
 #include "ops/cuda/activation.cuh"
+#include "ops/cuda/elements.cuh"
 #include "ops/cuda/matmul.cuh"
 
 enum { EPILOGUE_THREADS = 256, EPILOGUE_BLOCKS = 4096, PLAIN_TILE = 16 };

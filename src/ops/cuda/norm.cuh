@@ -11,11 +11,18 @@ enum {
     MOST_NORM_COLUMNS = 8 * 8 * NORM_THREADS,
 };
 
+// The first of the eight columns that are group g of this thread.
+static __device__ __forceinline__ int group_column(int g) {
+    return 8 * (int)(threadIdx.x + g * blockDim.x);
+}
+
 // Threads (x) of a row with so many groups of eight columns each.
 static inline unsigned threads_of_row(int64_t columns, int groups) {
     return (unsigned)(divide_up(divide_up(columns, 8 * groups), 32) * 32);
 }
 
+// Groups that a thread has where a row takes as many threads as there may be; more than four are rounded up to eight, so
+// that few kernels are compiled.
 static inline int groups_of_row(int64_t columns) {
     if (columns > MOST_NORM_COLUMNS)
         die("norm: %lld columns are beyond the %d of the CUDA backend", (long long)columns, (int)MOST_NORM_COLUMNS);

@@ -30,7 +30,7 @@ static __device__ __forceinline__ void queue_round(eight<T> *queue, int stage, c
     for (int r = 0; r < ROWS; r++)
 #pragma unroll
         for (int g = 0; g < GROUPS; g++) {
-            int column = 8 * (int)(threadIdx.x + g * blockDim.x);
+            int column = group_column(g);
             int64_t offset = (first + r) * args.columns + column;
             if (first + r >= args.rows || column >= args.columns)
                 continue;
@@ -48,7 +48,7 @@ static __device__ __forceinline__ norm_part<T> queue_part(eight<T> *queue, int s
     part.dy = (const T *)queue_place<T, GROUPS, ROWS>(queue, stage, row, 0, g);
     part.x = (const T *)queue_place<T, GROUPS, ROWS>(queue, stage, row, 1, g);
     part.dresidual = (const T *)queue_place<T, GROUPS, ROWS>(queue, stage, row, 2, g);
-    part.column = 8 * (int)(threadIdx.x + g * blockDim.x);
+    part.column = group_column(g);
     part.left = 8;
     part.is_wide = true;
     return part;
@@ -70,7 +70,7 @@ static __global__ void __launch_bounds__(THREADS, BLOCKS) norm_backward_queued_k
         queue_round<T, GROUPS, ROWS>(queue, i, args, first + i * step);
 #pragma unroll
     for (int g = 0; g < GROUPS; g++) {
-        int column = 8 * (int)(threadIdx.x + g * blockDim.x);
+        int column = group_column(g);
         gain[g] = column < columns ? fetch8(args.gain, column, columns, true) : eight<T>();
     }
 #pragma unroll
@@ -150,7 +150,7 @@ static __global__ void __launch_bounds__(NORM_THREADS, 1) norm_backward_kernel(b
     int64_t step = (int64_t)gridDim.x * blockDim.y, begin = (int64_t)blockIdx.x * blockDim.y;
 #pragma unroll
     for (int g = 0; g < GROUPS; g++) {
-        int column = 8 * (int)(threadIdx.x + g * blockDim.x);
+        int column = group_column(g);
         gain[g] = column < columns ? fetch8(args.gain, column, columns, args.is_wide) : eight<T>();
     }
     for (; begin < args.rows; begin += step, parity ^= 1) {
@@ -165,7 +165,7 @@ static __global__ void __launch_bounds__(NORM_THREADS, 1) norm_backward_kernel(b
                 row_sums<2>(sum, shared[parity]);
 #pragma unroll
             for (int g = 0; g < GROUPS; g++) {
-                part.column = 8 * (int)(threadIdx.x + g * blockDim.x);
+                part.column = group_column(g);
                 int64_t offset = part.row * columns + part.column;
                 part.left = columns - part.column;
                 part.gain = gain[g];
@@ -196,7 +196,7 @@ static int64_t launch_queued(struct cuda_device *cuda, const backward_args<T> &a
     CHECK_CUDA(cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, cuda->index));
     if (bytes + SUMS_BYTES > (size_t)min(most, (int)MOST_QUEUE_BYTES))
         return 0;
-    int64_t blocks = min((int64_t)BLOCKS * PROCESSORS, SCRATCH_FLOATS / (QUANTITIES * args.columns));
+    int64_t blocks = min((int64_t)BLOCKS * SUM_PROCESSORS, SCRATCH_FLOATS / (QUANTITIES * args.columns));
     blocks = min(blocks, divide_up(args.rows, rows * ROWS));
     void (*kernel)(backward_args<T>) =
         quantities == 1 ? norm_backward_queued_kernel<T, GROUPS, THREADS, BLOCKS, ROWS, STAGES, 1>
@@ -227,7 +227,7 @@ static int64_t norm_backward_queued(struct cuda_device *cuda, const backward_arg
 }
 
 template <typename T> static int64_t norm_backward_plain(struct cuda_device *cuda, const backward_args<T> &args) {
-    int64_t blocks = min((int64_t)3 * PROCESSORS, SCRATCH_FLOATS / (QUANTITIES * args.columns));
+    int64_t blocks = min((int64_t)3 * SUM_PROCESSORS, SCRATCH_FLOATS / (QUANTITIES * args.columns));
     WITH_GROUPS(args.columns, GROUPS, {
         unsigned threads = threads_of_row(args.columns, GROUPS);
         unsigned rows = threads <= SHORT_THREADS / 2 ? SHORT_THREADS / threads : 1;

@@ -2,10 +2,12 @@
 #ifndef OPS_CUDA_NORM_BACKWARD_CUH
 #define OPS_CUDA_NORM_BACKWARD_CUH
 
+#include "ops/cuda/dropout.cuh"
+#include "ops/cuda/elements.cuh"
+#include "ops/cuda/lanes.cuh"
 #include "ops/cuda/norm.cuh"
 
 enum {
-    PROCESSORS = 132,              // of an H100; a constant, so that sums are the same anywhere
     BACKWARD_TENSORS = 3,          // dy, x, dresidual
     QUANTITIES = 3,                // dgain, dbias, ddelta_bias
     MOST_QUEUE_BYTES = 160 << 10,  // of shared memory; GPUs before and beside the data-center ones have less
@@ -168,7 +170,7 @@ static __device__ __forceinline__ void write_sums(const float sums[GROUPS][SUMS]
         for (int g = 0; g < GROUPS; g++)
 #pragma unroll
             for (int q = 0; q < SUMS; q++) {
-                int column = 8 * (int)(threadIdx.x + g * blockDim.x);
+                int column = group_column(g);
                 float total[8];
 #pragma unroll
                 for (int i = 0; i < 8; i++) {

@@ -1,6 +1,9 @@
 // LayerNorm and RMSNorm forward, with the residual addition and its dropout fused in: one pass over the tensors. What
 // is normalised is the sum as it is stored, rounded to its dtype, because backward has only that.
+#include "ops/cuda/dropout.cuh"
+#include "ops/cuda/elements.cuh"
 #include "ops/cuda/float8.cuh"
+#include "ops/cuda/lanes.cuh"
 #include "ops/cuda/norm.cuh"
 
 template <typename T> struct forward_args {
@@ -44,7 +47,7 @@ static __device__ __forceinline__ float2 row_moments(const float value[GROUPS][8
     }
 #pragma unroll
     for (int g = 0; g < GROUPS; g++) {
-        int column = 8 * (int)(threadIdx.x + g * blockDim.x);
+        int column = group_column(g);
         if (IS_WIDE && column >= columns)
             break;
 #pragma unroll
@@ -127,14 +130,14 @@ static __global__ void __launch_bounds__(NORM_THREADS) norm_forward_kernel(forwa
     eight<T> x[GROUPS], delta[GROUPS];
 #pragma unroll
     for (int g = 0; g < GROUPS; g++) {
-        int column = 8 * (int)(threadIdx.x + g * blockDim.x);
+        int column = group_column(g);
         x[g] = fetch_part<IS_WIDE>(args.x + row * columns, column, columns, is_row);
         delta[g] = fetch_part<IS_WIDE>(args.delta + row * columns, column, columns, is_row && args.delta);
     }
     float value[GROUPS][8];
 #pragma unroll
     for (int g = 0; g < GROUPS; g++) {
-        int column = 8 * (int)(threadIdx.x + g * blockDim.x);
+        int column = group_column(g);
         unpack8(value[g], x[g]);
         if (args.delta && is_row && column < columns)
             add_delta<IS_WIDE>(value[g], delta[g], args, row, column);
@@ -153,7 +156,7 @@ static __global__ void __launch_bounds__(NORM_THREADS) norm_forward_kernel(forwa
     float scale = IS_WIDE && args.y8 ? args.range[RANGE_SCALE] : 0.0f;
 #pragma unroll
     for (int g = 0; g < GROUPS; g++) {
-        int column = 8 * (int)(threadIdx.x + g * blockDim.x);
+        int column = group_column(g);
         float gain[8], bias[8] = {0, 0, 0, 0, 0, 0, 0, 0};
         if (column >= columns)
             break;

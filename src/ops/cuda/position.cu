@@ -1,5 +1,6 @@
 // How positions enter attention: rotary angles on queries and keys, and T5's table of biases by distance.
-#include "ops/cuda/cuda.cuh"
+#include "ops/cuda/elements.cuh"
+#include "ops/cuda/lanes.cuh"
 extern "C" {
 #include "ops/relative.h"
 }

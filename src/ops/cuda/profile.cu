@@ -7,7 +7,21 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_MARKS = 1 << 15, MOST_ROWS = 256 };
+// The entries of the table that are timed: those whose rows say more than their name, and the others.
+// clang-format off
+#define DETAILED_OPS(X)                                                                                                \
+    X(matmul) X(quantize) X(norm_forward) X(norm_backward) X(column_sum)
+#define SIMPLE_OPS(X)                                                                                                  \
+    X(transpose) X(move_ranges) X(activation_forward) X(activation_backward) X(glu_forward) X(glu_backward) X(rope)    \
+    X(attention_forward) X(attention_backward) X(embedding_forward) X(embedding_backward) X(softmax_stats)             \
+    X(softmax_merge) X(cross_entropy) X(dropout_add) X(dropout_backward) X(dot) X(sum_squares) X(clip_scale) X(adam)   \
+    X(copy) X(scale)
+// clang-format on
+
+enum {
+    MOST_MARKS = 1 << 15,  // calls that are timed; those after them are not
+    MOST_ROWS = 256,       // the last takes what has no row of its own
+};
 
 struct profile_mark {
     cudaEvent_t start, end;
@@ -59,6 +73,8 @@ static void mark_end(struct cuda_device *cuda, struct profile_mark *mark, struct
     row->bytes += after.bytes_moved - before.bytes_moved;
 }
 
+// A table entry that runs the real one between two events, and then on paper. text_ is the statement that names its
+// row.
 #define PROFILED(name_, text_)                                                                                         \
     static void profiled_##name_(struct device *device, const struct op_##name_ *op) {                                 \
         struct cuda_device *cuda = cuda_use(device);                                                                   \
@@ -84,39 +100,18 @@ static void name_product(char *text, size_t size, const struct op_matmul *op) {
              endings[op->epilogue]);
 }
 
-PROFILED(matmul, name_product(text, sizeof text, op))
 static void name_quantize(char *text, size_t size, const struct op_quantize *op) {
     static const char *const kinds[] = {"", " activation", " glu", " activation gradient", " glu gradient"};
     snprintf(text, size, "quantize%s %lld x %lld%s%s", kinds[op->kind], (long long)op->x.shape[0],
              (long long)op->x.shape[1], op->y.data ? "" : " -y", op->transposed.data ? "" : " -t");
 }
 
+PROFILED(matmul, name_product(text, sizeof text, op))
 PROFILED(quantize, name_quantize(text, sizeof text, op))
 PROFILED(norm_forward, snprintf(text, sizeof text, "norm_forward%s", op->delta.data ? " + residual" : ""))
 PROFILED(norm_backward, snprintf(text, sizeof text, "norm_backward%s", op->ddelta.data ? " + delta" : ""))
 PROFILED(column_sum, snprintf(text, sizeof text, "column_sum of %lld", (long long)op->x.shape[1]))
-SIMPLY(transpose)
-SIMPLY(move_ranges)
-SIMPLY(activation_forward)
-SIMPLY(activation_backward)
-SIMPLY(glu_forward)
-SIMPLY(glu_backward)
-SIMPLY(rope)
-SIMPLY(attention_forward)
-SIMPLY(attention_backward)
-SIMPLY(embedding_forward)
-SIMPLY(embedding_backward)
-SIMPLY(softmax_stats)
-SIMPLY(softmax_merge)
-SIMPLY(cross_entropy)
-SIMPLY(dropout_add)
-SIMPLY(dropout_backward)
-SIMPLY(dot)
-SIMPLY(sum_squares)
-SIMPLY(clip_scale)
-SIMPLY(adam)
-SIMPLY(copy)
-SIMPLY(scale)
+SIMPLE_OPS(SIMPLY)
 
 static void profiled_zero(struct device *device, void *memory, size_t bytes, enum stream stream) {
     struct cuda_device *cuda = cuda_use(device);
@@ -135,35 +130,10 @@ extern "C" void cuda_profile_start(struct device *device) {
     profile->table = *device->ops;
     if (device_open_paper(&profile->paper) < 0)
         die("%s", error_message());
-#define REPLACE(name_) profile->table.name_ = profiled_##name_
-    REPLACE(matmul);
-    REPLACE(quantize);
-    REPLACE(transpose);
-    REPLACE(move_ranges);
-    REPLACE(norm_forward);
-    REPLACE(norm_backward);
-    REPLACE(column_sum);
-    REPLACE(activation_forward);
-    REPLACE(activation_backward);
-    REPLACE(glu_forward);
-    REPLACE(glu_backward);
-    REPLACE(rope);
-    REPLACE(attention_forward);
-    REPLACE(attention_backward);
-    REPLACE(embedding_forward);
-    REPLACE(embedding_backward);
-    REPLACE(softmax_stats);
-    REPLACE(softmax_merge);
-    REPLACE(cross_entropy);
-    REPLACE(dropout_add);
-    REPLACE(dropout_backward);
-    REPLACE(dot);
-    REPLACE(sum_squares);
-    REPLACE(clip_scale);
-    REPLACE(adam);
-    REPLACE(copy);
-    REPLACE(scale);
-    REPLACE(zero);
+#define REPLACE(name_) profile->table.name_ = profiled_##name_;
+    DETAILED_OPS(REPLACE)
+    SIMPLE_OPS(REPLACE)
+    REPLACE(zero)
 #undef REPLACE
     // A replay cannot be told apart into its parts.
     profile->table.record_begin = NULL;

@@ -3,6 +3,7 @@
 // which warps write whole lines of the transpose. The word of four rows w of column c lies at w ^ turn(c), so that
 // neither the threads that store nor those that read meet in a bank.
 #include "ops/cuda/activation.cuh"
+#include "ops/cuda/elements.cuh"
 #include "ops/cuda/float8.cuh"
 
 enum {

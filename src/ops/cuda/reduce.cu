@@ -1,18 +1,18 @@
 // Sums: down columns, over everything, and the clipping factor. All are two-stage: blocks write partial sums to
 // scratch memory in a cut that depends on shapes alone, then one kernel adds the partial sums in a fixed order. Sums
 // over everything are kept in double, which costs nothing: they wait for memory.
-#include "ops/cuda/cuda.cuh"
+#include "ops/cuda/elements.cuh"
+#include "ops/cuda/lanes.cuh"
 
 enum {
-    COLUMN_BLOCKS =
-        528,  // four for each of the 132 processors of an H100; a constant, so that sums are the same anywhere
+    COLUMN_BLOCKS = 4 * SUM_PROCESSORS,
     FEWEST_ROWS_PER_SPLIT = 64,
-    ROWS_AHEAD = 8,     // of a thread, on their way at once
-    SUM_BLOCKS = 1056,  // partial sums of a flat range: a multiple of the 132 processors of an H100
+    ROWS_AHEAD = 8,                   // of a thread, on their way at once
+    SUM_BLOCKS = 8 * SUM_PROCESSORS,  // partial sums of a flat range
     SUM_THREADS = 256,
     SUM_TILE = 8 * COLUMN_LANES,  // columns of a block
-    SQUARES_AHEAD = 4,
-    FINISH_LANES = 32,
+    SQUARES_AHEAD = 4,            // steps of a thread, on their way at once
+    FINISH_LANES = 32,            // rows of threads that add up partial sums
 };
 
 struct column_split column_split(int64_t rows, int64_t columns, int quantities) {
@@ -129,18 +129,18 @@ extern "C" void cuda_column_sum(struct device *device, const struct op_column_su
     column_sum(cuda_use(device), (float *)op->out.data, op->x);
 }
 
-// Four elements a step where both are aligned to 16 bytes; `wide` is the number of such steps.
-static __global__ void dot_kernel(double *partial, const float *a, const float *b, int64_t count, int64_t wide) {
+// `fours` is how many groups of four elements are read at once: all there are if both are aligned to 16 bytes, else 0.
+static __global__ void dot_kernel(double *partial, const float *a, const float *b, int64_t count, int64_t fours) {
     __shared__ double shared[32];
     double sum = 0;
     int64_t step = (int64_t)SUM_BLOCKS * SUM_THREADS, first = (int64_t)blockIdx.x * SUM_THREADS + threadIdx.x;
 #pragma unroll 4
-    for (int64_t i = first; i < wide; i += step) {
+    for (int64_t i = first; i < fours; i += step) {
         float4 x = ((const float4 *)a)[i], y = ((const float4 *)b)[i];
         sum += ((double)x.x * (double)y.x + (double)x.y * (double)y.y) +
                ((double)x.z * (double)y.z + (double)x.w * (double)y.w);
     }
-    for (int64_t i = 4 * wide + first; i < count; i += step)
+    for (int64_t i = 4 * fours + first; i < count; i += step)
         sum += (double)a[i] * (double)b[i];
     sum = block_sum(sum, shared);
     if (threadIdx.x == 0)
@@ -164,23 +164,23 @@ static __device__ __forceinline__ double squares_of(float4 x) {
 }
 
 static __global__ void __launch_bounds__(SUM_THREADS)
-    sum_squares_kernel(double *partial, const float *x, int64_t count, int64_t wide) {
+    sum_squares_kernel(double *partial, const float *x, int64_t count, int64_t fours) {
     __shared__ double shared[32];
     double sum = 0;
     int64_t step = (int64_t)SUM_BLOCKS * SUM_THREADS, first = (int64_t)blockIdx.x * SUM_THREADS + threadIdx.x,
             i = first;
-    for (; i + (SQUARES_AHEAD - 1) * step < wide; i += SQUARES_AHEAD * step) {
-        float4 four[SQUARES_AHEAD];
+    for (; i + (SQUARES_AHEAD - 1) * step < fours; i += SQUARES_AHEAD * step) {
+        float4 ahead[SQUARES_AHEAD];
 #pragma unroll
         for (int j = 0; j < SQUARES_AHEAD; j++)
-            four[j] = ((const float4 *)x)[i + j * step];
+            ahead[j] = ((const float4 *)x)[i + j * step];
 #pragma unroll
         for (int j = 0; j < SQUARES_AHEAD; j++)
-            sum += squares_of(four[j]);
+            sum += squares_of(ahead[j]);
     }
-    for (; i < wide; i += step)
+    for (; i < fours; i += step)
         sum += squares_of(((const float4 *)x)[i]);
-    for (i = 4 * wide + first; i < count; i += step)
+    for (i = 4 * fours + first; i < count; i += step)
         sum += (double)x[i] * (double)x[i];
     sum = block_sum(sum, shared);
     if (threadIdx.x == 0)
@@ -191,8 +191,8 @@ extern "C" void cuda_dot(struct device *device, const struct op_dot *op) {
     struct cuda_device *cuda = cuda_use(device);
     double *partial = (double *)cuda->scratch;
     const float *a = (const float *)op->a.data, *b = (const float *)op->b.data;
-    int64_t count = tensor_count(op->a), wide = ((uintptr_t)a | (uintptr_t)b) % 16 == 0 ? count / 4 : 0;
-    LAUNCH(cuda, dot_kernel, SUM_BLOCKS, SUM_THREADS, 0, partial, a, b, count, wide);
+    int64_t count = tensor_count(op->a), fours = ((uintptr_t)a | (uintptr_t)b) % 16 == 0 ? count / 4 : 0;
+    LAUNCH(cuda, dot_kernel, SUM_BLOCKS, SUM_THREADS, 0, partial, a, b, count, fours);
     LAUNCH(cuda, sum_finish_kernel, 1, SUM_THREADS, 0, (float *)op->out.data, partial);
 }
 
@@ -200,29 +200,29 @@ extern "C" void cuda_sum_squares(struct device *device, const struct op_sum_squa
     struct cuda_device *cuda = cuda_use(device);
     double *partial = (double *)cuda->scratch;
     const float *x = (const float *)op->x.data;
-    int64_t count = tensor_count(op->x), wide = (uintptr_t)x % 16 == 0 ? count / 4 : 0;
-    LAUNCH(cuda, sum_squares_kernel, SUM_BLOCKS, SUM_THREADS, 0, partial, x, count, wide);
+    int64_t count = tensor_count(op->x), fours = (uintptr_t)x % 16 == 0 ? count / 4 : 0;
+    LAUNCH(cuda, sum_squares_kernel, SUM_BLOCKS, SUM_THREADS, 0, partial, x, count, fours);
     LAUNCH(cuda, sum_finish_kernel, 1, SUM_THREADS, 0, (float *)op->out.data, partial);
 }
 
-// Changes (scale, steps, overflows left) after a step; see ops.h.
+// Changes the loss scale after a step; see ops.h.
 static __device__ void move_loss_scale(float *state, bool is_good, const struct loss_scale_rule &rule) {
-    state[1] = is_good ? state[1] + 1 : 0;
+    state[LOSS_SCALE_STEPS] = is_good ? state[LOSS_SCALE_STEPS] + 1 : 0;
     if (!is_good) {
-        state[2] -= 1;
-        if (state[2] <= 0)
-            state[0] = fmaxf(state[0] * 0.5f, rule.least);
-    } else if (state[1] == (float)rule.window) {
-        state[0] *= 2;
-        state[1] = 0;
-        state[2] = (float)rule.hysteresis;
+        state[LOSS_SCALE_TOLERANCE] -= 1;
+        if (state[LOSS_SCALE_TOLERANCE] <= 0)
+            state[LOSS_SCALE_FACTOR] = fmaxf(state[LOSS_SCALE_FACTOR] * 0.5f, rule.least);
+    } else if (state[LOSS_SCALE_STEPS] == (float)rule.window) {
+        state[LOSS_SCALE_FACTOR] *= 2;
+        state[LOSS_SCALE_STEPS] = 0;
+        state[LOSS_SCALE_TOLERANCE] = (float)rule.hysteresis;
     }
 }
 
 struct clip_args {
     float *scale, *norm;       // (1)
     const float *sum_squares;  // (1)
-    float *loss_scale;         // (3) or NULL
+    float *loss_scale;         // (LOSS_SCALE_LENGTH) or NULL
     float max_norm;
     struct loss_scale_rule rule;
     float *rate, *skipped;  // (RATE_LENGTH) or NULL; (1)
@@ -240,7 +240,7 @@ static __device__ void take_rate(const struct clip_args &args) {
 }
 
 static __global__ void clip_scale_kernel(struct clip_args args) {
-    float loss_scale = args.loss_scale ? args.loss_scale[0] : 1;
+    float loss_scale = args.loss_scale ? args.loss_scale[LOSS_SCALE_FACTOR] : 1;
     float root = sqrtf(*args.sum_squares) / loss_scale;
     float factor = args.max_norm / (root + 1e-6f);
     if (!isfinite(root))
