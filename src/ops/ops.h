@@ -336,8 +336,8 @@ struct op_sum_squares {
 // not finite, scale is NaN, which tells the optimizer to leave everything as it is.
 //
 // With a loss scale, gradients are larger by that factor: norm and scale are divided by it, and then the loss scale is
-// updated. An overflow (a norm that is not finite) resets the steps and uses up one tolerated overflow; if none is left,
-// the scale is halved, down to `least`. After `window` good steps in a row the scale doubles and the tolerance is
+// updated. An overflow (a norm that is not finite) resets the steps and uses up one tolerated overflow; if none is
+// left, the scale is halved, down to `least`. After `window` good steps in a row the scale doubles and the tolerance is
 // restored to `hysteresis`. A window of 0 keeps the scale constant.
 enum {
     LOSS_SCALE_FACTOR,     // the scale itself

@@ -21,7 +21,8 @@ bool split_is_empty(const struct split_bounds *bounds, enum split split);
 // The elements [*begin, *end) of 0…count-1 that belong to a split.
 void split_range(const struct split_bounds *bounds, enum split split, int64_t count, int64_t *begin, int64_t *end);
 
-// The same of a dataset whose user gave --split; `split` is NULL if `which` is all of it. That none is left is an error.
+// The same of a dataset whose user gave --split; `split` is NULL if `which` is all of it. That none is left is an
+// error.
 struct split_choice {
     const char *prefix;  // of the dataset
     const char *split;

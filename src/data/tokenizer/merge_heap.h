@@ -1,6 +1,6 @@
 // A long run of ids while it is merged, for the two orders of merging (bpe_merge.c, merge_ids.c): the ids are a linked
-// list in an array, and the pairs that may be merged wait in a heap, the one of lowest rank first and the leftmost among
-// equals. Nothing is taken out of the heap when a merge makes a pair disappear: merge_apply sees that it has.
+// list in an array, and the pairs that may be merged wait in a heap, the one of lowest rank first and the leftmost
+// among equals. Nothing is taken out of the heap when a merge makes a pair disappear: merge_apply sees that it has.
 //
 // Every merge ends one node and brings at most two candidates, so a run of n ids never has more than 3n of them.
 #ifndef DATA_TOKENIZER_MERGE_HEAP_H

@@ -94,8 +94,8 @@ struct before {
     size_t contraction;     // where the last one ended
 };
 
-// Line ends right after others go with them: all of a run of line ends, if its first stands right after an other. Adding
-// that first bit to the mask carries through the run and clears it; what was cleared is the run.
+// Line ends right after others go with them: all of a run of line ends, if its first stands right after an other.
+// Adding that first bit to the mask carries through the run and clears it; what was cleared is the run.
 static inline uint64_t lines_after_others(const struct split_block *block, uint64_t other,
                                           const struct before *before) {
     bool goes_on = before->others >> 63 || (before->lines & ~before->own_blanks) >> 63;

@@ -21,8 +21,8 @@ static inline unsigned threads_of_row(int64_t columns, int groups) {
     return (unsigned)(divide_up(divide_up(columns, 8 * groups), 32) * 32);
 }
 
-// Groups that a thread has where a row takes as many threads as there may be; more than four are rounded up to eight, so
-// that few kernels are compiled.
+// Groups that a thread has where a row takes as many threads as there may be; more than four are rounded up to eight,
+// so that few kernels are compiled.
 static inline int groups_of_row(int64_t columns) {
     if (columns > MOST_NORM_COLUMNS)
         die("norm: %lld columns are beyond the %d of the CUDA backend", (long long)columns, (int)MOST_NORM_COLUMNS);
