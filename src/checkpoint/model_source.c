@@ -17,6 +17,10 @@ static const struct model_source_kind *const kinds[] = {&source_ours, &source_hu
                                                         &source_llmc};
 enum { KIND_COUNT = sizeof kinds / sizeof kinds[0] };
 
+// Of a sample, unless a flag says otherwise: one as long as the positions of today's models would not fit the memory of
+// those who only look.
+enum { MOST_TOKENS = 4096 };
+
 int model_source_open(struct model_source *source, const struct model_source_options *options) {
     *source = (struct model_source){.path = memory_string(options->path)};
     config_defaults(&source->config);
@@ -67,9 +71,9 @@ bool model_source_is_foreign(const char *path) {
 
 int source_build(struct model_source *source) {
     struct config *config = &source->config;
-    // A sample as long as a modern model's positions would not fit the memory of those who only look.
     if (config->seq_length == 0 && config->max_position_embeddings > 0)
-        config->seq_length = config->max_position_embeddings < 4096 ? config->max_position_embeddings : 4096;
+        config->seq_length =
+            config->max_position_embeddings < MOST_TOKENS ? config->max_position_embeddings : MOST_TOKENS;
     if (!config->tokenizer_type && config->vocab_size == 0)
         config->vocab_size = config->padded_vocab_size;
     TRY(config_validate_for(config, 1, CONFIG_GENERATE));

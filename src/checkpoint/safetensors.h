@@ -24,9 +24,9 @@ enum { SAFETENSORS_MAX_HEADER_BYTES = 16 << 20 };
 struct safetensors_tensor {
     const char *name;
     enum dtype dtype;
-    const char
-        *other_dtype;  // the reader's: a type of the format that is none of ours ("BOOL"); dtype says nothing then
-    int rank;          // 0: a single element
+    // Set by the reader for a type of the format that is none of ours ("BOOL"); dtype says nothing then.
+    const char *other_dtype;
+    int rank;  // 0: a single element
     int64_t shape[TENSOR_MAX_RANK];
     // Set by the reader, ignored by the writer. The address need not be a multiple of the element size.
     const unsigned char *data;

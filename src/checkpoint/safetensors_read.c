@@ -156,11 +156,12 @@ static int parse_entries(struct safetensors *file, const unsigned char *data, si
     return 0;
 }
 
+// By where their data begins; a tensor without bytes stands before the one that begins where it does.
 static int compare_places(const void *a, const void *b) {
     const struct safetensors_tensor *x = a, *y = b;
     if (x->data != y->data)
         return x->data < y->data ? -1 : 1;
-    return (x->bytes > y->bytes) - (x->bytes < y->bytes);  // empty ones first: they take no room
+    return (x->bytes > y->bytes) - (x->bytes < y->bytes);
 }
 
 static int compare_names(const void *a, const void *b) {
@@ -276,19 +277,14 @@ void safetensors_describe(const struct safetensors_tensor *tensor, char *text, s
     buffer_free(&out);
 }
 
-// A tensor without bytes stands before the one that begins where it does.
-static int compare_data(const void *a, const void *b) {
-    const struct safetensors_tensor *x = *(const struct safetensors_tensor *const *)a,
-                                    *y = *(const struct safetensors_tensor *const *)b;
-    if (x->data != y->data)
-        return x->data < y->data ? -1 : 1;
-    return x->bytes < y->bytes ? -1 : x->bytes > y->bytes;
+static int compare_pointed_places(const void *a, const void *b) {
+    return compare_places(*(const struct safetensors_tensor *const *)a, *(const struct safetensors_tensor *const *)b);
 }
 
 const struct safetensors_tensor **safetensors_order(const struct safetensors *file) {
     const struct safetensors_tensor **order = memory_alloc((file->count + 1) * sizeof order[0]);
     for (size_t i = 0; i < file->count; i++)
         order[i] = &file->tensors[i];
-    qsort(order, file->count, sizeof order[0], compare_data);
+    qsort(order, file->count, sizeof order[0], compare_pointed_places);
     return order;
 }

@@ -72,16 +72,6 @@ static void find_tokenizer(struct model_source *source) {
         {"spiece.model", "tokenizer-model", "SentencePieceTokenizer", NULL},
         {"vocab.txt", "vocab-file", "BertWordPieceLowerCase", NULL},
     };
-    static const char *const others[] = {"config.json",
-                                         "tokenizer_config.json",
-                                         "special_tokens_map.json",
-                                         "generation_config.json",
-                                         "added_tokens.json",
-                                         "vocab.json",
-                                         "merges.txt",
-                                         "tokenizer.model",
-                                         "spiece.model",
-                                         "vocab.txt"};
     struct config *config = &source->config;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0] && !config->tokenizer_type; i++) {
         char *path = file_join(source->path, rows[i].name);
@@ -101,6 +91,20 @@ static void find_tokenizer(struct model_source *source) {
         free(path);
         free(second);
     }
+}
+
+// The other files that belong to the model and are handed on as they are.
+static void find_other_files(struct model_source *source) {
+    static const char *const others[] = {"config.json",
+                                         "tokenizer_config.json",
+                                         "special_tokens_map.json",
+                                         "generation_config.json",
+                                         "added_tokens.json",
+                                         "vocab.json",
+                                         "merges.txt",
+                                         "tokenizer.model",
+                                         "spiece.model",
+                                         "vocab.txt"};
     for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
         char *path = file_join(source->path, others[i]);
         bool is_taken = false;
@@ -234,6 +238,7 @@ static int open_source(struct model_source *source, const struct model_source_op
     free(path);
     TRY(result);
     find_tokenizer(source);
+    find_other_files(source);
     TRY(source_build(source));
     return plan_all(source);
 }

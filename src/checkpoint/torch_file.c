@@ -6,8 +6,8 @@
 #include "base/error.h"
 #include "base/looks.h"
 #include "base/memory.h"
+#include "checkpoint/safetensors.h"
 #include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -26,6 +26,16 @@ static const struct torch_zip_entry *find_pickle(const struct torch_zip *zip) {
     return NULL;
 }
 
+// The entry PREFIX/FOLDER NAME, where the pickle is PREFIX/data.pkl.
+static const struct torch_zip_entry *find_beside(const struct torch_zip *zip, const char *pickle_name,
+                                                 const char *folder, const char *name) {
+    int prefix = (int)(strlen(pickle_name) - strlen(pickle_suffix));
+    char *path = memory_printf("%.*s/%s%s", prefix, pickle_name, folder, name);
+    const struct torch_zip_entry *entry = torch_zip_find(zip, path);
+    free(path);
+    return entry;
+}
+
 static int check_storage_bytes(const struct torch_storage *storage, size_t bytes) {
     size_t needed = 0;
     if (!size_mul((size_t)storage->count, storage->dtype->bytes, &needed) || needed != bytes)
@@ -35,10 +45,7 @@ static int check_storage_bytes(const struct torch_storage *storage, size_t bytes
 }
 
 static int find_zip_storage(const struct torch_zip *zip, const char *pickle_name, struct torch_storage *storage) {
-    int prefix = (int)(strlen(pickle_name) - strlen(pickle_suffix));
-    char *name = memory_printf("%.*s/data/%s", prefix, pickle_name, storage->key);
-    const struct torch_zip_entry *entry = torch_zip_find(zip, name);
-    free(name);
+    const struct torch_zip_entry *entry = find_beside(zip, pickle_name, "data/", storage->key);
     if (!entry)
         return error_set("the bytes of storage \"%.64s\" are not in the archive", storage->key);
     TRY(check_storage_bytes(storage, entry->bytes));
@@ -48,10 +55,7 @@ static int find_zip_storage(const struct torch_zip *zip, const char *pickle_name
 }
 
 static int check_byte_order(const struct torch_zip *zip, const char *pickle_name) {
-    int prefix = (int)(strlen(pickle_name) - strlen(pickle_suffix));
-    char *name = memory_printf("%.*s/byteorder", prefix, pickle_name);
-    const struct torch_zip_entry *entry = torch_zip_find(zip, name);
-    free(name);
+    const struct torch_zip_entry *entry = find_beside(zip, pickle_name, "", "byteorder");
     if (entry && (entry->bytes != 6 || memcmp(entry->data, "little", 6) != 0))
         return error_set("it was written on a machine of another byte order");
     return 0;
@@ -183,13 +187,9 @@ int64_t torch_tensor_count(const struct torch_tensor *tensor) {
 }
 
 void torch_describe(const struct torch_tensor *tensor, char *text, size_t size) {
-    struct buffer out = {0};
-    buffer_printf(&out, "%s (", tensor->dtype->name);
-    for (int i = 0; i < tensor->rank; i++)
-        buffer_printf(&out, "%s%" PRId64, i > 0 ? ", " : "", tensor->shape[i]);
-    buffer_append_byte(&out, ')');
-    (void)snprintf(text, size, "%s", buffer_string(&out));
-    buffer_free(&out);
+    struct safetensors_tensor same = {.other_dtype = tensor->dtype->name, .rank = tensor->rank};
+    memcpy(same.shape, tensor->shape, sizeof same.shape);
+    safetensors_describe(&same, text, size);
 }
 
 static bool is_contiguous(const struct torch_tensor *tensor) {
