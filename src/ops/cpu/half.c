@@ -98,8 +98,9 @@ static void narrow(struct device *device, const void *op, const void *wide, cons
             narrow(device, op, &wide, fields, COUNT);                                                                  \
     }
 
-// What an output holds before is only read where the operation adds to it. Operands stay as they are where the
-// processor multiplies them in 16 bits, and so does the result where its sums need not be kept in between.
+// What an output holds before is only read where the operation adds to it. A kernel that multiplies in 16 bits takes the
+// operands as they are, and leaves the result so where its sums need not be kept in between. The fields are in that
+// order: the first is always widened, the next two if the result is not left in 16 bits, the last two without a kernel.
 void half_matmul(struct device *device, const struct op_matmul *op) {
     if (dtype_is_float8(op->a.dtype)) {
         cpu_matmul_float8(device, op);
@@ -110,7 +111,8 @@ void half_matmul(struct device *device, const struct op_matmul *op) {
                                    FIELD(matmul, aux, is_gradient ? READ : WRITTEN), FIELD(matmul, a, READ),
                                    FIELD(matmul, b, READ)};
     const struct cpu_kernel *kernel = matmul_kernel(device, op);
-    size_t count = !kernel ? 5 : matmul_packed_writes_half(op, kernel) ? 1 : 3;
+    enum { BIAS = 1, BIAS_AND_RESULT = 3, ALL = sizeof fields / sizeof fields[0] };
+    size_t count = !kernel ? ALL : matmul_packed_writes_half(op, kernel) ? BIAS : BIAS_AND_RESULT;
     struct op_matmul wide = *op;
     bool is_widened = widen(device, &wide, fields, count);
     cpu_matmul(device, &wide);

@@ -95,8 +95,8 @@ static bool processor_has_amx(void) {
 const struct cpu_kernel *kernel_amx(void) {
     static const struct cpu_kernel kernel = {.name = "amx",
                                              .dtype = DTYPE_BF16,
-                                             .a = {ROWS, STEPS, STEPS},
-                                             .b = {COLUMNS, 2, STEPS},
+                                             .a = {.width = ROWS, .group = STEPS, .unit = STEPS},
+                                             .b = {.width = COLUMNS, .group = 2, .unit = STEPS},
                                              .most_steps = 768,
                                              .move_cost = 128,
                                              .multiply = multiply_32x32,

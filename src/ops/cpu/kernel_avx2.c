@@ -48,8 +48,8 @@ __attribute__((target("avx2,fma"))) static void multiply_4x24(const struct kerne
 const struct cpu_kernel *kernel_avx2(void) {
     static const struct cpu_kernel kernel = {.name = "avx2",
                                              .dtype = DTYPE_F32,
-                                             .a = {ROWS, 1, 1},
-                                             .b = {VECTORS * LANES, 1, 1},
+                                             .a = {.width = ROWS, .group = 1, .unit = 1},
+                                             .b = {.width = VECTORS * LANES, .group = 1, .unit = 1},
                                              .most_steps = 256,
                                              .move_cost = 8,
                                              .multiply = multiply_4x24};

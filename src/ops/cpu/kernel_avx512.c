@@ -74,8 +74,8 @@ AVX512_BF16 static void multiply_8x32_bf16(const struct kernel_tile *tile) {
 const struct cpu_kernel *kernel_avx512(void) {
     static const struct cpu_kernel kernel = {.name = "avx512",
                                              .dtype = DTYPE_F32,
-                                             .a = {F32_ROWS, 1, 1},
-                                             .b = {VECTORS * LANES, 1, 1},
+                                             .a = {.width = F32_ROWS, .group = 1, .unit = 1},
+                                             .b = {.width = VECTORS * LANES, .group = 1, .unit = 1},
                                              .most_steps = 384,
                                              .move_cost = 16,
                                              .multiply = multiply_12x32};
@@ -85,8 +85,8 @@ const struct cpu_kernel *kernel_avx512(void) {
 const struct cpu_kernel *kernel_avx512_bf16(void) {
     static const struct cpu_kernel kernel = {.name = "avx512-bf16",
                                              .dtype = DTYPE_BF16,
-                                             .a = {BF16_ROWS, 2, 2},
-                                             .b = {VECTORS * LANES, 2, 2},
+                                             .a = {.width = BF16_ROWS, .group = 2, .unit = 2},
+                                             .b = {.width = VECTORS * LANES, .group = 2, .unit = 2},
                                              .most_steps = 512,
                                              .move_cost = 32,
                                              .multiply = multiply_8x32_bf16};

@@ -57,8 +57,8 @@ static void multiply_8x12(const struct kernel_tile *tile) {
 const struct cpu_kernel *kernel_bfmmla(void) {
     static const struct cpu_kernel kernel = {.name = "bfmmla",
                                              .dtype = DTYPE_BF16,
-                                             .a = {8, 4, 8},
-                                             .b = {12, 4, 8},
+                                             .a = {.width = 8, .group = 4, .unit = 8},
+                                             .b = {.width = 12, .group = 4, .unit = 8},
                                              .most_steps = 1024,
                                              .move_cost = 32,
                                              .multiply = multiply_8x12};

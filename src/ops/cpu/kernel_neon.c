@@ -54,8 +54,8 @@ static void multiply_8x12(const struct kernel_tile *tile) {
 const struct cpu_kernel *kernel_neon(void) {
     static const struct cpu_kernel kernel = {.name = "neon",
                                              .dtype = DTYPE_F32,
-                                             .a = {8, 1, 4},
-                                             .b = {12, 1, 4},
+                                             .a = {.width = 8, .group = 1, .unit = 4},
+                                             .b = {.width = 12, .group = 1, .unit = 4},
                                              .most_steps = 512,
                                              .move_cost = 8,
                                              .multiply = multiply_8x12};
