@@ -1,7 +1,7 @@
 // The stack machine. Text is copied to the output; "{{" and "[[" push a frame that remembers where its content begins
-// there,
-// '|' and '=' mark its parts, and the matching close takes the content back off the output and puts the result in its
-// place. As in MediaWiki, a run of braces is one frame and is closed by twos (templates) and threes (parameters).
+// there, '|' and '=' mark its parts, and the matching close takes the content back off the output and puts the result
+// in its place. As in MediaWiki, a run of braces is one frame and is closed by twos (templates) and threes
+// (parameters).
 //
 // Unbalanced markup: a "}}" closes the nearest open template over links left open; a template that is never closed
 // loses its first line and the "|" lines after it, and the rest of the page stays.

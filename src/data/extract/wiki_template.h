@@ -1,6 +1,5 @@
 // Templates rendered by this program: those whose text belongs to the sentence around them ({{convert|5|km}},
-// {{lang|fr|…}},
-// {{nowrap|…}}), so that no number or name is lost where templates are left out.
+// {{lang|fr|…}}, {{nowrap|…}}), so that no number or name is lost where templates are left out.
 #ifndef DATA_EXTRACT_WIKI_TEMPLATE_H
 #define DATA_EXTRACT_WIKI_TEMPLATE_H
 
