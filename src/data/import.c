@@ -1,4 +1,5 @@
-// fairseq's datasets to ours, in one walk and constant memory.
+// fairseq's datasets to ours, in one walk and constant memory: the reader proves that each item follows on the one
+// before (fairseq_reader.h), and the sink decides where documents end (import_sink.h).
 #include "data/import.h"
 
 #include "base/error.h"

@@ -1,4 +1,5 @@
-// A document ends before the first line after its empty lines, so that these stay with it.
+// Cuts a stream of lines into documents. A document ends before the first line after its empty lines, so that these
+// stay with it; is_open says that it has a line with text, has_separator that empty ones followed.
 #include "data/import_sink.h"
 
 #include "base/error.h"

@@ -1,4 +1,6 @@
-// Lanes: which file is read next, and by whom.
+// Lanes: which file is read next, and by whom. A thread that wants work takes a free item, chooses the first lane that
+// has some, or begins one, and cuts the next piece of its file into the item; plain files are cut under the lock, since
+// that is arithmetic, others without it, since that decompresses. See preprocess_run.h for why there are lanes.
 #include "data/preprocess_lane.h"
 #include "base/error.h"
 #include "base/memory.h"

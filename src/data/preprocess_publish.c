@@ -1,4 +1,6 @@
-// From the files of a store to datasets under their names.
+// From the files of a store to datasets under their names, in three steps that can each be done again after a kill:
+// the .idx files are written beside the tokens, documents are dropped and reordered into new files, and then, with the
+// journal saying so, everything is renamed.
 #include "data/preprocess_publish.h"
 #include "data/index/assemble.h"
 #include "data/index/rearrange.h"

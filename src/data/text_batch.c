@@ -1,4 +1,6 @@
-// Tokenizes one batch of lines into the bytes of a dataset.
+// Tokenizes one batch of lines into the bytes of a dataset: line by line into columns of ids and counts, then ids into
+// the dataset's dtype where they stand. A line is in all columns or in none: a bad one is taken back to the marks that
+// were set before it.
 #include "data/text_batch.h"
 #include "data/bad_data.h"
 #include "data/index/dtype.h"

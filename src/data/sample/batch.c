@@ -1,4 +1,5 @@
-// The memory of a micro-batch. See batch.h.
+// The memory of a micro-batch: one allocation for each array that the form has. A row that counts for nothing still has
+// token ids that the model can look up.
 #include "data/sample/batch.h"
 
 #include "base/memory.h"

@@ -1,4 +1,6 @@
-// A blend of datasets. See blend.h.
+// A blend of datasets: the two arrays of blend_index.h, made in memory or kept in a cache like those of a dataset
+// (index_cache.h), and the samples they name. Whatever the arrays come from, every entry is proved to name a sample
+// that its dataset has before the first is read.
 #include "data/sample/blend.h"
 
 #include "base/error.h"

@@ -1,4 +1,5 @@
-// The arithmetic of blends. See blend_index.h.
+// The arithmetic of blends, operation by operation as NumPy and Megatron's helpers do it: the order of additions is
+// part of the result. See blend_index.h.
 #include "data/sample/blend_index.h"
 
 #include "base/error.h"

@@ -1,4 +1,6 @@
-// A dataset of RoBERTa: blocks, their order in an epoch, and rows. See roberta.h.
+// A dataset of RoBERTa: blocks are cut once, sorted by length and dealt into batches; an epoch is an order of batches;
+// a row is one block, masked by random numbers that follow from (seed, epoch, block) alone. So any sample can be made
+// without those before it. See roberta.h.
 #include "data/sample/roberta.h"
 
 #include "base/error.h"

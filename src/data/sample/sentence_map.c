@@ -1,4 +1,5 @@
-// Cuts documents into runs of sentences for BERT and T5. See sentence_map.h.
+// Cuts documents into runs of sentences for BERT and T5. Which random number is drawn when is part of the result: one
+// for each target, from one generator through all epochs, and then a shuffle by another. See sentence_map.h.
 #include "data/sample/sentence_map.h"
 
 #include "base/error.h"

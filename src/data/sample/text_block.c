@@ -1,4 +1,5 @@
-// Cuts a stream of sentences into blocks, as fairseq does. See text_block.h.
+// Cuts a stream of sentences into blocks, as fairseq does, in one walk over their lengths; the tokens are not looked
+// at. See text_block.h for the four ways.
 #include "data/sample/text_block.h"
 
 #include "base/error.h"

@@ -1,4 +1,5 @@
-// Finding the special tokens of a vocabulary by the names that the families of models give them.
+// Finding the special tokens of a vocabulary by the names that the families of models give them, in one walk over all
+// tokens. If a vocabulary has several of these names, the order of the lists below decides.
 #include "data/sample/vocabulary.h"
 
 #include "base/memory.h"

@@ -1,4 +1,5 @@
-// Writes a trained vocabulary in GPT-2's two files.
+// Writes a trained vocabulary in GPT-2's two files, vocab.json and merges.txt, with bytes as the printable characters
+// of byte_map.h.
 #include "data/tokenizer/bpe_train.h"
 #include "data/tokenizer/byte_map.h"
 #include "base/error.h"

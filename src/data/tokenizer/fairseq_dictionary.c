@@ -1,4 +1,5 @@
-// Reading and building fairseq's dictionaries.
+// Reading and building fairseq's dictionaries. Ids are given by the order of lines, so everything that decides about a
+// line or its place follows fairseq: what a blank is, which of two equal symbols counts, how ties of counts are broken.
 #include "data/tokenizer/fairseq.h"
 #include "data/tokenizer/unicode_category.h"
 #include "base/error.h"

@@ -1,4 +1,5 @@
-// What the model of a tokenizer.json makes of one word.
+// What the model of a tokenizer.json makes of one word: BPE, WordPiece, Unigram or WordLevel, each with its own rule
+// for characters that no token stands for.
 #include "data/tokenizer/hf.h"
 #include "base/error.h"
 #include "base/utf8.h"

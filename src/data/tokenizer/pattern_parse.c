@@ -1,4 +1,5 @@
-// The grammar of patterns: alternatives of sequences of repeated atoms.
+// The grammar of patterns: alternatives of sequences of repeated atoms, by recursive descent into a tree. Patterns come
+// from files, so the depth is bounded, and what is not supported is an error that names the place.
 #include "data/tokenizer/pattern_parse.h"
 #include "base/error.h"
 #include "base/memory.h"

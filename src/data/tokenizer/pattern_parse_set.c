@@ -1,4 +1,5 @@
-// Sets of characters in a pattern: escapes, properties, brackets.
+// Sets of characters in a pattern: escapes (\s), properties (\p{L}) and brackets ([a-z]). All become categories and
+// ranges of a struct pattern_set; the case of letters is unfolded here, so that matching knows none.
 #include "data/tokenizer/pattern_parse.h"
 #include "base/error.h"
 #include "base/memory.h"

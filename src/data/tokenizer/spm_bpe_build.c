@@ -1,4 +1,5 @@
-// From the pieces of a model to the tables of spm_bpe.h.
+// From the pieces of a model to the tables of spm_bpe.h: symbols, ranks by score, and every pair of symbols whose texts
+// together are a piece. Pairs are found by cutting each piece at each of its characters.
 #include "data/tokenizer/spm_bpe.h"
 #include "base/memory.h"
 #include "data/tokenizer/character.h"
