@@ -98,8 +98,8 @@ static void narrow(struct device *device, const void *op, const void *wide, cons
             narrow(device, op, &wide, fields, COUNT);                                                                  \
     }
 
-// What an output holds before is only read where the operation adds to it. A kernel that multiplies in 16 bits takes the
-// operands as they are, and leaves the result so where its sums need not be kept in between. The fields are in that
+// What an output holds before is only read where the operation adds to it. A kernel that multiplies in 16 bits takes
+// the operands as they are, and leaves the result so where its sums need not be kept in between. The fields are in that
 // order: the first is always widened, the next two if the result is not left in 16 bits, the last two without a kernel.
 void half_matmul(struct device *device, const struct op_matmul *op) {
     if (dtype_is_float8(op->a.dtype)) {
