@@ -29,8 +29,7 @@ struct preprocessing {
     const struct preprocess_options *options;
     const struct tokenizer *tokenizer;
     struct string_list files;
-    uint64_t input_bytes;  // of the files; 0 if unknown
-    bool is_resumable;     // all inputs can be read again
+    bool is_resumable;  // all inputs can be read again
     struct buffer settings;
     char **targets;   // (keys)
     char *bad_lines;  // name of their list

@@ -9,7 +9,6 @@
 
 // What a function is called with: the text after the colon and the parts after it, names and all.
 struct function_call {
-    const struct wiki_context *context;
     struct buffer *out;
     struct wiki_slice first;
     const struct wiki_call *call;
@@ -214,7 +213,6 @@ bool wiki_function(const struct wiki_context *context, struct buffer *out, const
         return put_variable(context, out, call->name);
     struct wiki_slice name = wiki_trim((struct wiki_slice){call->name.data, (size_t)(colon - call->name.data)});
     struct function_call f = {
-        .context = context,
         .out = out,
         .first = wiki_trim((struct wiki_slice){colon + 1, call->name.length - (size_t)(colon + 1 - call->name.data)}),
         .call = call,

@@ -121,7 +121,7 @@ enum { TAG_COUNT = sizeof tags / sizeof tags[0], LONGEST_NAME = 16 };
 
 struct stripper {
     struct buffer *out;
-    const char *text, *end;
+    const char *end;               // of the page
     bool never_closed[TAG_COUNT];  // no close tag of this name follows
 };
 
@@ -363,7 +363,7 @@ static const char *next_special(const char *text, const char *end) {
 }
 
 void wiki_strip(struct buffer *out, struct wiki_slice text) {
-    struct stripper s = {.out = out, .text = text.data, .end = text.data + text.length};
+    struct stripper s = {.out = out, .end = text.data + text.length};
     const char *at = text.data;
     buffer_reserve(out, text.length);
     while (at < s.end) {
