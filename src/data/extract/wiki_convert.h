@@ -20,7 +20,6 @@ enum wiki_unit_kind {
     UNIT_FLOW,
     UNIT_PEOPLE,
     UNIT_TORQUE,
-    UNIT_CONSUMPTION,
 };
 
 struct wiki_unit {
