@@ -10,7 +10,6 @@
 #include "ops/device.h"
 
 #include <inttypes.h>
-#include <math.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -346,12 +345,12 @@ void comm_wait(struct comm_request *request) {
         // Ranks of one machine share its cores: a rank that only waits must let the others compute.
         if (polls > 3)
             sched_yield();
-        if (polls % 16 != 0)
+        // Many ranks on a busy machine take their turns: where that makes polls rare, each of them looks.
+        if (polls % 16 != 0 && polls < 64)
             continue;
         double now = clock_seconds();
-        // A whole job that was suspended has not waited meanwhile.
         if (looked > 0)
-            waited += fmin(now - looked, 1);
+            waited += hang_passed(world, now - looked);
         looked = now;
         // All that wait leave their records before the first of them gives up and reads them.
         if (waited > 0.75 * deadline && !has_left && !is_patient) {

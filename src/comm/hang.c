@@ -29,6 +29,10 @@ static char *hang_path(const struct world *world, int rank) {
     return world->record_folder ? memory_printf("%s/flight-%d.jsonl", world->record_folder, rank) : NULL;
 }
 
+double hang_passed(const struct world *world, double seconds) {
+    return fmin(seconds, fmin(1, world->deadline_seconds / 10));
+}
+
 static void write_first_line(const struct comm_request *request, struct group *const *groups, int count,
                              struct buffer *out) {
     const struct world *world = request->group->world;
@@ -201,7 +205,7 @@ void hang_describe(const struct comm_request *request, struct buffer *out) {
     }
     struct peer *peers = memory_alloc(sizeof *peers * (size_t)group->size);
     int counts[HAS_COME + 1] = {0};
-    double until = clock_seconds() + fmin(5, world->deadline_seconds / 4);
+    double until = clock_seconds() + fmin(5, world->deadline_seconds / 2);
     if (world->record_folder)
         for (look_at_all(request, peers, counts); counts[NO_FILE] > 0 && clock_seconds() < until;) {
             clock_sleep(0.1);

@@ -10,6 +10,9 @@
 #include "base/buffer.h"
 #include "comm/comm.h"
 
+// How much of the time between two looks at the clock counts as waiting: at most a second, and a tenth of the deadline.
+// A job that was suspended, or a machine that stood still, has not been waiting meanwhile.
+double hang_passed(const struct world *world, double seconds);
 // This rank has waited for long: leaves its file. If that cannot be written, it only says so.
 void hang_leave(const struct comm_request *request);
 // The same from a thread other than the one that owns the groups: only the first line, and only the request's group.

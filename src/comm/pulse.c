@@ -91,9 +91,8 @@ static bool exchange(struct pulse *pulse) {
             return false;
         clock_sleep(nap);
         nap = fmin(2 * nap, 5e-3);
-        // A job that was suspended as a whole has not been waiting meanwhile.
         double now = clock_seconds();
-        waited += fmin(now - last, 1);
+        waited += hang_passed(pulse->ranks.world, now - last);
         last = now;
         if (waited > 0.75 * deadline && !has_left) {
             hang_leave_name(&request);

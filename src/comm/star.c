@@ -233,8 +233,8 @@ static struct wait_note begin_wait(const struct star_options *options, double fi
     return (struct wait_note){.began = clock_seconds(), .next = first < quarter ? first : quarter};
 }
 
-static bool is_note_due(struct wait_note *note) {
-    double waited = clock_seconds() - note->began;
+static bool is_note_due(struct wait_note *note, double now) {
+    double waited = now - note->began;
     if (waited < note->next)
         return false;
     note->next = 2 * waited;
@@ -243,7 +243,7 @@ static bool is_note_due(struct wait_note *note) {
 
 static void note_missing(const struct star *star, const struct star_options *options, struct wait_note *note) {
     char list[128];
-    if (!is_note_due(note))
+    if (!is_note_due(note, clock_seconds()))
         return;
     int missing = list_missing(star, list, sizeof list);
     log_info("%s: waiting for %d of %d ranks:%s; giving up after %.0f s", options->name, missing, star->size, list,
@@ -316,11 +316,12 @@ int star_join(struct star *star, const struct star_options *options, const struc
     for (double pause = 0.01; (status = try_join(star, options, hub, until)) == 1; pause = pause < 1 ? 2 * pause : 1) {
         if ((status = interrupt_check()) < 0)
             break;
-        if (is_note_due(&note))
+        double now = clock_seconds();
+        if (is_note_due(&note, now))
             log_warn(
                 "%s: nobody answers at %s yet, so rank 0 is not running or cannot be reached; giving up after %.0f s",
                 options->name, text, options->deadline_seconds);
-        if (clock_seconds() + pause > until) {
+        if (now + pause > until) {
             error_set_code(EXIT_CODE_PEER_LOST,
                            "%s: nobody answers at %s for %.0f s; is rank 0 running, and may this machine reach it?",
                            options->name, text, options->deadline_seconds);

@@ -6,7 +6,6 @@
 #include "comm/hang.h"
 #include "comm/pump.h"
 
-#include <math.h>
 #include <stdlib.h>
 
 // A look takes the driver's lock, which kernel launches need too, so it is rare. A hang is still found soon enough.
@@ -55,8 +54,7 @@ static bool look(void *context) {
     struct watch *watch = context;
     struct world *world = watch->world;
     double now = clock_seconds();
-    // A job that was suspended as a whole has not been waiting meanwhile.
-    watch->waited += fmin(now - watch->looked, 1);
+    watch->waited += hang_passed(world, now - watch->looked);
     watch->looked = now;
     while (watch->count > 0) {
         const struct comm_request *oldest = &at(watch, 0)->request;
