@@ -140,13 +140,29 @@ static int code_of(int status) {
 }
 
 // Ranks that have just been started do not yet know what to do with a signal and would die of it. A command that
-// never will knows it after this time.
-static const double READY_SECONDS = 10;
+// never will knows it this long after its ranks are there, which a busy machine takes its time for.
+static const double READY_SECONDS = 10, START_SECONDS = 30;
 // How long ranks have to save after another one has failed.
 static const double LAST_SECONDS = 30;
 
 static bool may_get_ready(int number) {
     return number == SIGTERM || number == SIGINT || number == SIGHUP || number == SIGUSR1;
+}
+
+static bool has_ended(pid_t child) {
+    siginfo_t info = {0};
+    return waitid(P_PID, (id_t)child, &info, WEXITED | WNOHANG | WNOWAIT) < 0 || info.si_pid == child;
+}
+
+// Until all ranks below mpirun know what to do with the signal, or do not seem to learn it.
+static void await_ranks(pid_t mpirun, const char *program, int nproc, int number) {
+    double now = clock_seconds(), start = now + START_SECONDS, ready = now + READY_SECONDS;
+    while (now < ready && !has_ended(mpirun) && process_catching_below(mpirun, program, number) < nproc) {
+        clock_sleep(0.02);
+        now = clock_seconds();
+        if (now < start && process_signal_below(mpirun, program, 0) < nproc)
+            ready = now + READY_SECONDS;
+    }
 }
 
 // Waits for mpirun; what it exits with, which is the code of the first rank that failed. The first signal to end goes
@@ -161,10 +177,8 @@ static int wait_for_mpirun(pid_t mpirun, const char *program, int nproc) {
         if (number == SIGCHLD)
             continue;
         bool ends = number == SIGTERM || number == SIGINT;
-        for (double until = clock_seconds() + READY_SECONDS; may_get_ready(number) && !is_ending &&
-                                                             clock_seconds() < until &&
-                                                             process_catching_below(mpirun, program, number) < nproc;)
-            clock_sleep(0.02);
+        if (may_get_ready(number) && !is_ending)
+            await_ranks(mpirun, program, nproc, number);
         if ((ends && is_ending) || process_signal_below(mpirun, program, number) == 0)
             kill(mpirun, number);
         is_ending = is_ending || ends;
