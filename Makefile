@@ -27,7 +27,8 @@ SETUP ?= yes
 CMAKE_FLAGS ?=
 
 THREADED = ^(base/pool|comm/|data/(compress|import|lines|loader|preprocess|wiki_bzip2)|checkpoint/(space|background)|ops/threads|train/)
-CTEST = ctest --output-on-failure --parallel $(JOBS)
+# One more at a time than there are cores: some tests wait most of the time.
+CTEST = ctest --output-on-failure --parallel $(shell expr $(JOBS) + 1)
 
 # $(call build,FOLDER,FLAGS,TARGETS): configures the folder where that was not done or flags are given, then builds the
 # targets, or everything. Who only wants the program does not wait for the tests, which take as long again.
@@ -62,7 +63,8 @@ demo: setup-build
 pictures: release
 	build/release/draw_pictures docs/pictures
 
-# All three parts run even where one fails, so that one report shows everything; the release suite comes last.
+# All three parts run even where one fails, so that one report shows everything; what failed is shown once more at the
+# end, where whoever has only the last part of the log can read it.
 test: setup-test
 	@$(MAKE) --no-print-directory release
 	@$(MAKE) --no-print-directory asan
@@ -72,7 +74,7 @@ test: setup-test
 	$(CTEST) --test-dir build/asan -LE slow || failed="$$failed sanitizer-tests"; \
 	echo "make test: all tests, release build"; \
 	$(CTEST) --test-dir build/release || failed="$$failed tests"; \
-	if [ -n "$$failed" ]; then echo "make test: FAILED:$$failed"; exit 1; fi; \
+	if [ -n "$$failed" ]; then tools/show_failures build/asan build/release; echo "make test: FAILED:$$failed"; exit 1; fi; \
 	echo "make test: passed"
 
 test-slurm: setup-test release

@@ -2,6 +2,7 @@
 // the delayed recipe and by the one that measures each tensor. In a pipeline several micro-batches are on their way at
 // once, and each must be taken back with the range it was stored with. Run under mpirun.
 // ranks: 4
+// cost: 10
 #include "base/memory.h"
 #include "base/rng.h"
 #include "step/step.h"
@@ -126,7 +127,7 @@ int main(void) {
     struct world_place place;
     if (world_start("mpi", &place) < 0 ||
         device_open(&device, &(struct device_options){.name = "cpu", .threads = 1}) < 0 ||
-        world_open(&together, &(struct world_options){.backend = "mpi", .deadline_seconds = 60}, device) < 0 ||
+        world_open(&together, &(struct world_options){.backend = "mpi", .deadline_seconds = 300}, device) < 0 ||
         world_open(&alone, &(struct world_options){.backend = "self"}, device) < 0) {
         printf("%s\n", error_message());
         return 1;

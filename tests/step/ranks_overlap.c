@@ -7,6 +7,8 @@
 // In bf16 values have half the bytes, and with many layers, since a layer's gradients are not on their way before it is
 // done, both hide each other even then.
 // ranks: 2
+// cost: 20
+// alone: it measures how long steps take
 #include "base/clock.h"
 #include "comm/backend.h"
 #include "ranks_step.h"
@@ -18,11 +20,12 @@ static struct ranks ranks;
     "--global-batch-size 4 --vocab-size 60 --make-vocab-size-divisible-by 1 --threads 1 --use-distributed-optimizer "  \
     "--ddp-bucket-size 60000 "
 #define SHALLOW MODEL "--num-layers 12 "
-#define DEEP MODEL "--num-layers 64 --bf16 "
+#define DEEP MODEL "--num-layers 40 --bf16 "
 #define OVERLAP "--overlap-grad-reduce --overlap-param-gather "
 
 enum { STEPS = 2, ROUNDS = 3 };
-static const double MOST_SECONDS = 40;  // of trying
+static const double MOST_SECONDS = 20;  // of trying
+enum { QUIET_TRIES = 2 };               // that show nothing are enough to say that there is nothing to be shown
 
 // Steps that do the same: over the real link and nothing under anything, over the slow one, and overlapped there.
 enum way { REAL, IN_TURN, OVERLAPPED, WAYS };
@@ -50,19 +53,11 @@ static double time_step(struct rank_step *r) {
     return seconds;
 }
 
-// A step of its own for each way; ways take turns, so that whatever else the machine does befalls all of them. Gives
-// the medians, and how much longer the longest real step was than the shortest.
-static double measure(struct rank_step steps[WAYS], const struct link *slow, double medians[WAYS]) {
-    double seconds[WAYS][ROUNDS];
-    for (int round = 0; round < ROUNDS; round++)
-        for (int way = 0; way < WAYS; way++) {
-            ranks.world->link = way == REAL ? (struct link){0} : *slow;
-            seconds[way][round] = time_step(&steps[way]);
-        }
-    ranks.world->link = (struct link){0};
-    for (int way = 0; way < WAYS; way++)
-        medians[way] = median(seconds[way], ROUNDS);
-    return seconds[REAL][ROUNDS - 1] / seconds[REAL][0];
+// The largest over all ranks.
+static double most(double value) {
+    int64_t parts = (int64_t)(value * 1e9);
+    comm_max_i64(world_group_all(ranks.world), &parts, 1, "most");
+    return (double)parts * 1e-9;
 }
 
 // All ranks take the first one's number.
@@ -72,27 +67,56 @@ static double agree(double value) {
     return (double)parts * 1e-9;
 }
 
-static double real_seconds(struct rank_step steps[WAYS]) {
-    double seconds[ROUNDS];
-    for (int i = 0; i < ROUNDS; i++)
-        seconds[i] = time_step(&steps[REAL]);
-    return agree(median(seconds, ROUNDS));
+// Seconds for which this thread could have run and another was on its processor; 0 where the kernel does not say.
+static double crowded_seconds(void) {
+    unsigned long long ran = 0, waited = 0;
+    FILE *file = fopen("/proc/thread-self/schedstat", "r");
+    if (file) {
+        if (fscanf(file, "%llu %llu", &ran, &waited) != 2)
+            waited = 0;
+        fclose(file);
+    }
+    return (double)waited * 1e-9;
+}
+
+// A step of its own for each way; ways take turns, so that whatever else the machine does befalls all of them. Gives
+// the medians, and whether the machine was quiet: steps that do the same took as long within a tenth, and the ranks had
+// their processors.
+static bool measure(struct rank_step steps[WAYS], const struct link *slow, double medians[WAYS]) {
+    double seconds[WAYS][ROUNDS], spread = 1, start = clock_seconds(), crowded = crowded_seconds();
+    for (int round = 0; round < ROUNDS; round++)
+        for (int way = 0; way < WAYS; way++) {
+            ranks.world->link = way == REAL ? (struct link){0} : *slow;
+            seconds[way][round] = time_step(&steps[way]);
+        }
+    ranks.world->link = (struct link){0};
+    crowded = (crowded_seconds() - crowded) / (clock_seconds() - start);
+    for (int way = 0; way < WAYS; way++) {
+        medians[way] = median(seconds[way], ROUNDS);
+        spread = fmax(spread, seconds[way][ROUNDS - 1] / seconds[way][0]);
+    }
+    spread = most(spread);
+    crowded = most(crowded);
+    if (ranks.place.rank == 0)
+        printf("    equal steps differ by %.2f, ranks stood in line for %.3f of the time\n", spread, crowded);
+    return spread < 1.1 && crowded < 0.05;
 }
 
 // `ratio` of the time on the link to that of the computation. Whatever else the machine does makes a step longer, never
-// shorter, so one good try of several shows what the step can do. Where even steps that do the same differ by more than
-// a tenth no try can show it, and the least that is asked is that most of the shorter one is hidden.
+// shorter, so one good try of several shows what the step can do, and only tries on a quiet machine show what it
+// cannot. Where there are none of either, that most of the shorter one is hidden is as much as can be seen.
 static void check(struct rank_step steps[WAYS], double ratio) {
     // Gradients there and values back, half of each with two ranks.
     size_t element = sizeof(float) + dtype_bytes(steps[0].step->dtype);
-    double bytes = 0.5 * (double)element * (double)steps[0].step->params.total, medians[WAYS], most_spread = 1;
+    double bytes = 0.5 * (double)element * (double)steps[0].step->params.total, medians[WAYS];
     bool is_good = false, is_hidden = false;
-    for (double start = clock_seconds(); !is_good && agree(clock_seconds() - start) < MOST_SECONDS;) {
-        double compute = real_seconds(steps), wire = ratio * compute;
+    int quiet = 0;
+    for (double start = clock_seconds();
+         !is_good && quiet < QUIET_TRIES && agree(clock_seconds() - start) < MOST_SECONDS;) {
+        double compute = agree(time_step(&steps[REAL])), wire = ratio * compute;
         struct link slow = {.bytes_per_second = bytes / wire, .latency_seconds = 20e-6};
-        double spread = measure(steps, &slow, medians);
+        quiet += measure(steps, &slow, medians);
         double longer = medians[REAL] > wire ? medians[REAL] : wire, sum = medians[REAL] + wire;
-        most_spread = spread > most_spread ? spread : most_spread;
         if (ranks.place.rank == 0)
             printf("    compute %.1f ms, link %.1f ms: in turn %.1f ms (%.2f of the sum), overlapped %.1f ms (%.2f of "
                    "the longer, %.2f of the sum)\n",
@@ -100,13 +124,15 @@ static void check(struct rank_step steps[WAYS], double ratio) {
                    medians[OVERLAPPED] * 1e3, medians[OVERLAPPED] / longer, medians[OVERLAPPED] / sum);
         bool is_slower = medians[IN_TURN] > 0.9 * sum;
         is_good = agree(is_slower && medians[OVERLAPPED] <= 1.1 * longer) > 0;
-        is_hidden = is_hidden || (is_slower && medians[OVERLAPPED] < 0.8 * sum);
+        is_hidden = agree(is_hidden || (is_slower && medians[OVERLAPPED] < 0.8 * sum)) > 0;
     }
-    bool is_steady = agree(most_spread) < 1.1;
-    if (!is_good && !is_steady && ranks.place.rank == 0)
-        printf("    the machine is not quiet enough for a bound of 1.1: equal steps take up to %.2f times as long\n",
-               most_spread);
-    EXPECT(is_good || (!is_steady && is_hidden));
+    if (is_good)
+        return;
+    EXPECT(quiet < QUIET_TRIES);
+    if (!is_hidden)
+        test_skip("the machine is too busy to measure anything");
+    if (ranks.place.rank == 0)
+        printf("    the machine is too busy for a bound of 1.1\n");
 }
 
 static void open_steps(struct rank_step steps[WAYS], const char *flags, const char *overlap) {

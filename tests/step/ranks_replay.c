@@ -103,7 +103,7 @@ static int open_ranks(void) {
         return ranks_open(&ranks);
     }
     is_nccl = true;
-    struct world_options options = {.backend = "mpi", .carrier = "nccl", .deadline_seconds = 60};
+    struct world_options options = {.backend = "mpi", .carrier = "nccl", .deadline_seconds = 300};
     return world_open(&ranks.world, &options, ranks.device);
 }
 

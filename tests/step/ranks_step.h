@@ -28,7 +28,7 @@ struct rank_step {
 };
 
 static inline int ranks_open(struct ranks *ranks) {
-    struct world_options options = {.backend = "mpi", .deadline_seconds = 60};
+    struct world_options options = {.backend = "mpi", .deadline_seconds = 300};
     TRY(world_start("mpi", &ranks->place));
     TRY(device_open(&ranks->device, &(struct device_options){.name = "cpu", .threads = 1}));
     return world_open(&ranks->world, &options, ranks->device);
