@@ -62,11 +62,11 @@ TEST(signals_below) {
     const char *program = buffer_string(&which.output);
     pid_t child = fork(), other = child > 0 ? fork() : 0;
     if (child == 0)
-        execlp("sh", "sh", "-c", "sh -c 'sleep 60 & sleep 60 & wait'; exit 9", (char *)NULL);
+        execlp("sh", "sh", "-c", "sh -c 'sleep 300 & sleep 300 & wait'; exit 9", (char *)NULL);
     if (other == 0)
-        execlp("sleep", "sleep", "60", (char *)NULL);
+        execlp("sleep", "sleep", "300", (char *)NULL);
     int reached = 0, status = 0;
-    for (int i = 0; i < 200 && process_signal_below(child, program, 0) < 2; i++)
+    for (int i = 0; i < 3000 && process_signal_below(child, program, 0) < 2; i++)
         usleep(20000);
     EXPECT_INT(process_signal_below(child, "/no/such/program", SIGTERM), 0);
     EXPECT_INT(process_catching_below(child, program, SIGTERM), 0);

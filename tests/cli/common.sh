@@ -14,7 +14,7 @@ pass() {
 # fail WHAT: says what was expected, shows the end of the last output.
 fail() {
     echo "FAIL $1"
-    [ -f "$work/out" ] && tail -n 12 "$work/out" | cut -c1-400 | sed 's/^/     /'
+    [ -f "$work/out" ] && tail -n 25 "$work/out" | cut -c1-400 | sed 's/^/     /'
     failed=$((failed + 1))
 }
 
@@ -36,6 +36,62 @@ expect() {
 # expect_same A B WHAT: two files must be equal, byte for byte.
 expect_same() {
     if cmp -s "$1" "$2"; then pass; else fail "$3: $1 and $2 differ"; fi
+}
+
+# within SECONDS COMMAND…: asks again until the command says yes; fails where it has not by then. Seconds are for a
+# machine that has much else to do or stands still for a while: nobody waits for them where all is well.
+within() {
+    local end=$((SECONDS + $1))
+    shift
+    until "$@"; do
+        [ "$SECONDS" -lt "$end" ] || return 1
+        sleep 0.05
+    done
+}
+
+# await_text TEXT [FILE]: until TEXT stands in the file, $work/out unless another is named. What the run before wrote must
+# not be taken for this one's: empty the file before the command is started in the background.
+await_text() {
+    within 200 grep -qs -- "$1" "${2:-$work/out}" || fail "no \"$1\" in 200 s"
+}
+
+# A port of this machine that nobody has, below those that are given to whoever asks for any.
+free_port() {
+    local port
+    while :; do
+        port=$((10000 + RANDOM % 20000))
+        grep -qi ":$(printf %04X "$port") " /proc/net/tcp /proc/net/tcp6 2>/dev/null || break
+    done
+    echo "$port"
+}
+
+# beside NAME COMMAND…: runs a function of the test in the background, with a folder of its own as $work, so that several
+# which mostly wait do so at the same time. `gather` waits for all of them, shows what they said and adds up.
+beside_names=()
+beside_processes=()
+beside() {
+    local name=$1
+    shift
+    mkdir "$work/$name"
+    (
+        work=$work/$name passed=0 failed=0
+        "$@"
+        echo "$passed $failed" >"$work/counts"
+    ) >"$work/$name/said" 2>&1 &
+    beside_processes+=($!)
+    beside_names+=("$name")
+}
+gather() {
+    local name counts
+    wait "${beside_processes[@]}"
+    for name in "${beside_names[@]}"; do
+        cat "$work/$name/said"
+        read -r -a counts 2>/dev/null <"$work/$name/counts" || counts=(0 1)
+        passed=$((passed + counts[0]))
+        failed=$((failed + counts[1]))
+    done
+    beside_names=()
+    beside_processes=()
 }
 
 # losses LOG: iteration and loss of every log line.

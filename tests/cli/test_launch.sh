@@ -98,13 +98,20 @@ if ! command -v sbatch >/dev/null; then
 fi
 
 # A local run that is killed once goes on from its checkpoint; one that never gets anywhere is given up.
-"$BEVATRON" launch local "${model[@]}" --train-iters 4000 --save "$work/run" --save-interval 20 >"$work/out" 2>&1 &
-launcher=$!
-for _ in $(seq 300); do [ -d "$work/run/iter_0000020" ] && break; sleep 0.02; done
-pkill -9 -f "bevatron train .*$work/run" && pass || fail "no run to kill"
-wait "$launcher" && pass || fail "a run that was killed once did not end well"
+# A run that had come to its end before it could be killed is a longer one the next time.
+for iterations in 4000 16000 64000; do
+    rm -rf "$work/run"
+    "$BEVATRON" launch local "${model[@]}" --train-iters $iterations --save "$work/run" --save-interval 20 >"$work/out" 2>&1 &
+    launcher=$!
+    within 200 [ -d "$work/run/iter_0000020" ]
+    pkill -9 -f "bevatron train .*$work/run"
+    wait "$launcher"
+    code=$?
+    grep -q "failed with code 137" "$work/out" && break
+done
+[ "$code" = 0 ] && pass || fail "a run that was killed once did not end well"
 grep -q "failed with code 137; starting again from iteration" "$work/out" && pass || fail "the killed run was not started again"
-[ -d "$work/run/iter_0004000" ] && pass || fail "the killed run did not come to its end"
+[ -d "$work/run/iter_$(printf %07d $iterations)" ] && pass || fail "the killed run did not come to its end"
 expect 217 "got no further than iteration" env PATH=/nonexistent "$BEVATRON" launch local -n 2 "${model[@]}" \
     --global-batch-size 2 --train-iters 5 --save "$work/nowhere" --save-interval 5
 expect 2 "did you mean" "$BEVATRON" launch local "${model[@]}" --train-iterss 5

@@ -84,21 +84,24 @@ rm -f "$work"/out_text_document.*
 # What all that is compared with.
 "$BEVATRON" preprocess --input "$work/in" --output-prefix "$work/whole" --append-eod "${null[@]}" >"$work/out" 2>&1
 
-# begin FLAGS…: a run that was killed in the middle.
+# begin SIGNALS: sends them to a run that is in the middle; what it ended with is in $code. One that came to its end
+# before that is begun again, for as often as it takes.
 begin() {
-    rm -rf "$work/out.unfinished" "$work"/out_text_document.*
-    "${run[@]}" "$@" >"$work/out" 2>&1 &
-    local pid=$!
-    for _ in $(seq 400); do
-        [ -e "$work/out.unfinished/journal" ] && break
-        sleep 0.005
+    local pid signal
+    for _ in $(seq 100); do
+        rm -rf "$work/out.unfinished" "$work"/out_text_document.*
+        "${run[@]}" >"$work/out" 2>&1 &
+        pid=$!
+        until [ -e "$work/out.unfinished/journal" ] || ! kill -0 "$pid" 2>/dev/null; do sleep 0.002; done
+        for signal in $1; do kill "-$signal" "$pid" 2>/dev/null; done
+        wait "$pid" 2>/dev/null
+        code=$?
+        [ "$code" != 0 ] && [ -e "$work/out.unfinished/journal" ] && return
     done
-    kill -9 "$pid" 2>/dev/null
-    wait "$pid" 2>/dev/null
-    [ -e "$work/out.unfinished/journal" ]
+    false
 }
 
-if begin; then
+if begin KILL; then
     [ ! -e "$work/out_text_document.bin" ] && pass || fail "published before the end"
     expect 2 "--append-eod" "$BEVATRON" preprocess --input "$work/in" --output-prefix "$work/out" "${null[@]}"
     expect 2 "begun with other settings" "${run[@]}" --invalid-utf8 replace
@@ -110,7 +113,7 @@ if begin; then
 else
     fail "no journal to look at"
 fi
-if begin; then
+if begin KILL; then
     printf 'x' | dd of="$work/out.unfinished/journal" bs=1 seek=30 conv=notrunc 2>/dev/null
     expect 1 "its checksum is wrong" "${run[@]}"
     rm -rf "$work/out.unfinished"
@@ -122,34 +125,18 @@ mkfifo "$work/pipe"
 "$BEVATRON" preprocess --input - --output-prefix "$work/out" "${null[@]}" <"$work/pipe" >/dev/null 2>&1 &
 pid=$!
 exec 3>"$work/pipe"
-for _ in $(seq 200); do
-    [ -e "$work/out.unfinished/settings" ] && break
-    sleep 0.02
-done
+within 60 [ -e "$work/out.unfinished/settings" ]
 expect 1 "another process is at work" "${run[@]}"
 exec 3>&-
 wait "$pid"
 
 # A signal keeps what is done; the same command continues it. A scheduler's warning may come twice, and the exit code
 # asks for another run.
-for signal in TERM USR1; do
-    rm -rf "$work/out.unfinished" "$work"/out_text_document.*
-    "${run[@]}" >"$work/out" 2>&1 &
-    pid=$!
-    for _ in $(seq 400); do
-        [ -e "$work/out.unfinished/journal" ] && break
-        sleep 0.005
-    done
-    if kill -"$signal" "$pid" 2>/dev/null; then
-        [ "$signal" = USR1 ] && kill -USR1 "$pid" 2>/dev/null
-        wait "$pid"
-        code=$?
-        [ "$code" = "$([ "$signal" = TERM ] && echo 143 || echo 210)" ] && pass || fail "exit code $code after SIG$signal"
-        grep -q "the same command continues it" "$work/out" && pass || fail "nothing said about what is kept"
-        expect 0 "continuing a run" "${run[@]}"
-    else
-        wait "$pid"
-    fi
+for signal in TERM "USR1 USR1"; do
+    begin "$signal" || fail "no run was stopped by SIG$signal"
+    [ "$code" = "$([ "$signal" = TERM ] && echo 143 || echo 210)" ] && pass || fail "exit code $code after SIG$signal"
+    grep -q "the same command continues it" "$work/out" && pass || fail "nothing said about what is kept"
+    expect 0 "continuing a run" "${run[@]}"
     expect_same "$work/out_text_document.bin" "$work/whole_text_document.bin" "tokens after SIG$signal"
     expect_same "$work/out_text_document.idx" "$work/whole_text_document.idx" "index after SIG$signal"
 done

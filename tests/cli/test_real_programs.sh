@@ -48,10 +48,7 @@ if command -v kubectl >/dev/null; then
     if command -v python3 >/dev/null; then
         python3 tests/golden/kubernetes_server.py "$work/given.jsonl" >"$work/port" 2>"$work/server.log" &
         server=$!
-        for _ in $(seq 100); do
-            [ -s "$work/port" ] && break
-            sleep 0.1
-        done
+        within 60 [ -s "$work/port" ]
         to_server "http://127.0.0.1:$(cat "$work/port")" >"$work/kubeconfig"
         expect 1 "use --kind indexed-job, which needs none" launch
         expect 0 "job.batch/train created" launch --kind indexed-job --nodes 2

@@ -79,11 +79,7 @@ grep -q "learning rate: 5.000000E-04" "$work/out" && pass || fail "the schedule 
 "$BEVATRON" train "${model[@]}" --train-iters 100000 --lr-decay-iters 20 --save "$work/killed" --save-interval 5 \
     >"$work/killed.log" 2>&1 &
 pid=$!
-for _ in $(seq 600); do
-    [ -f "$work/killed/latest_checkpointed_iteration.txt" ] &&
-        [ "$(cat "$work/killed/latest_checkpointed_iteration.txt")" -ge 10 ] && break
-    sleep 0.1
-done
+within 200 [ -d "$work/killed/iter_0000015" ]
 kill -9 "$pid"
 wait "$pid" 2>/dev/null
 saved=$(cat "$work/killed/latest_checkpointed_iteration.txt")
@@ -95,13 +91,11 @@ expect_same_state "$work/straight/iter_0000020" "$work/after/iter_0000020" "kill
 ls "$work/killed" | grep -q tmp && { "$BEVATRON" checkpoint verify "$work/killed" >/dev/null 2>&1 || fail "leftovers of a kill harm"; }
 
 # A signal: the step ends, a checkpoint is saved, exit code 210.
+: >"$work/out"
 "$BEVATRON" train "${model[@]}" --train-iters 100000 --save "$work/signalled" --save-interval 100000 \
     >"$work/out" 2>&1 &
 pid=$!
-for _ in $(seq 600); do
-    grep -q "iteration        3/" "$work/out" && break
-    sleep 0.1
-done
+await_text "iteration        3/"
 kill -TERM "$pid"
 wait "$pid"
 code=$?
@@ -111,23 +105,19 @@ expect 210 "exiting program after" "$BEVATRON" train "${model[@]}" --train-iters
     --save "$work/late" --save-interval 100000
 
 # Without --save there is nothing to run again from: the code is the signal's. A repeated warning does not kill.
+: >"$work/out"
 "$BEVATRON" train "${model[@]}" --train-iters 100000 >"$work/out" 2>&1 &
 pid=$!
-for _ in $(seq 600); do
-    grep -q "iteration        3/" "$work/out" && break
-    sleep 0.1
-done
+await_text "iteration        3/"
 kill -TERM "$pid"
 wait "$pid"
 code=$?
 [ "$code" = 143 ] && pass || fail "exit code $code instead of 143 after SIGTERM without --save"
+: >"$work/out"
 "$BEVATRON" train "${model[@]}" --train-iters 100000 --save "$work/warned" --save-interval 100000 --eval-interval 4 \
     --eval-iters 100000 >"$work/out" 2>&1 &
 pid=$!
-for _ in $(seq 600); do
-    grep -q "iteration        4/" "$work/out" && break
-    sleep 0.1
-done
+await_text "iteration        4/"
 sleep 0.3
 kill -USR1 "$pid"
 kill -USR1 "$pid"

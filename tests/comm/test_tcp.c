@@ -8,6 +8,7 @@
 #include "ops/device.h"
 #include "test.h"
 
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -15,12 +16,20 @@
 
 static int port;
 
-// A port that was free a moment ago.
+// For everybody to be there, on a machine that is busy with other things too. Nobody waits as long if all is well.
+static const double LONG_SECONDS = 120;
+
+// A port that nobody has now, below those that the kernel gives to whoever asks for any.
 static void find_port(void) {
     struct sockaddr_storage address;
-    int listener;
-    EXPECT_OK(star_resolve("127.0.0.1", 0, false, &address));
-    EXPECT_OK(star_listen(&address, &listener, &port));
+    int listener = -1;
+    for (int i = 0; i < 1000 && listener < 0; i++) {
+        port = 10000 + (int)(getpid() + 7919 * (port + i)) % 20000;
+        EXPECT_OK(star_resolve("127.0.0.1", port, false, &address));
+        if (star_listen(&address, &listener, &port) < 0)
+            error_clear();
+    }
+    EXPECT(listener >= 0);
     close(listener);
 }
 
@@ -50,7 +59,7 @@ static int open_rank(struct world **world, int rank, int size, const char *token
 // What every rank of a world does: all ranks, and two groups of odd and even ranks, several exchanges each.
 static void work(int rank, int size) {
     struct world *world;
-    REQUIRE(open_rank(&world, rank, size, "job 7", 20) == 0);
+    REQUIRE(open_rank(&world, rank, size, "job 7", LONG_SECONDS) == 0);
     int ranks[64], half[64], members = 0;
     for (int i = 0; i < size; i++)
         ranks[i] = i;
@@ -108,35 +117,59 @@ static pid_t visit(int rank, int size, const char *token, const char *reason) {
     pid_t child = fork();
     if (child == 0) {
         struct world *world;
-        _exit(open_rank(&world, rank, size, token, 10) < 0 && strstr(error_message(), reason) ? 0 : 1);
+        _exit(open_rank(&world, rank, size, token, LONG_SECONDS) < 0 && strstr(error_message(), reason) ? 0 : 1);
     }
     return child;
 }
 
+// One that talks something else; exits 0 once it gets an answer.
+static pid_t visit_by_mistake(void) {
+    fflush(NULL);
+    pid_t child = fork();
+    if (child != 0)
+        return child;
+    static const char words[] = "GET / HTTP/1.1\r\nHost: bevatron.example.org\r\n\r\n";
+    struct sockaddr_storage address;
+    star_resolve("127.0.0.1", port, false, &address);
+    for (double until = clock_seconds() + LONG_SECONDS; clock_seconds() < until; clock_sleep(0.01)) {
+        char answer[256];
+        int fd = socket(AF_INET, SOCK_STREAM, 0);
+        if (connect(fd, (struct sockaddr *)&address, sizeof(struct sockaddr_in)) == 0 &&
+            send(fd, words, sizeof words - 1, MSG_NOSIGNAL) > 0 && recv(fd, answer, sizeof answer, 0) > 0)
+            _exit(0);
+        close(fd);
+    }
+    _exit(1);
+}
+
+// Rank 0 of two, whose other rank never comes, again and again until the last one who holds the other end of the pipe
+// has let it go; exits 0 if it said so each time.
+static pid_t wait_in_vain(int pipe_end) {
+    fflush(NULL);
+    pid_t child = fork();
+    if (child != 0)
+        return child;
+    char byte;
+    do {
+        struct world *world;
+        if (open_rank(&world, 0, 2, "job 7", 1) == 0 || !strstr(error_message(), "1 of 2 ranks did not come"))
+            _exit(1);
+    } while (read(pipe_end, &byte, 1) != 0);
+    _exit(0);
+}
+
 TEST(strangers_are_turned_away) {
     find_port();
-    pid_t children[4] = {visit(1, 2, "another job", "token"), visit(1, 3, "job 7", "3 ranks, rank 0 counts 2")};
-    // One that talks something else, and one that says nothing at all.
-    fflush(NULL);
-    if ((children[2] = fork()) == 0) {
-        struct sockaddr_storage address;
-        int fd = socket(AF_INET, SOCK_STREAM, 0);
-        star_resolve("127.0.0.1", port, false, &address);
-        for (int i = 0; i < 500 && connect(fd, (struct sockaddr *)&address, sizeof(struct sockaddr_in)) < 0; i++)
-            clock_sleep(0.01);
-        char answer[256];
-        _exit(send(fd, "GET / HTTP/1.1\r\nHost: bevatron.example.org\r\n\r\n", 46, MSG_NOSIGNAL) == 46 &&
-                      recv(fd, answer, sizeof answer, 0) > 0
-                  ? 0
-                  : 1);
-    }
-    fflush(NULL);
-    if ((children[3] = fork()) == 0) {
-        struct world *world;
-        _exit(open_rank(&world, 0, 2, "job 7", 4) < 0 && strstr(error_message(), "1 of 2 ranks did not come") ? 0 : 1);
-    }
-    for (int i = 0; i < 4; i++)
+    int ends[2];
+    EXPECT(pipe(ends) == 0 && fcntl(ends[0], F_SETFL, O_NONBLOCK) == 0);
+    pid_t children[3] = {visit(1, 2, "another job", "token"), visit(1, 3, "job 7", "3 ranks, rank 0 counts 2"),
+                         visit_by_mistake()};
+    close(ends[1]);
+    pid_t hub = wait_in_vain(ends[0]);
+    close(ends[0]);
+    for (int i = 0; i < 3; i++)
         EXPECT_INT(end_of(children[i]), 0);
+    EXPECT_INT(end_of(hub), 0);
 }
 
 TEST(nobody_there) {
@@ -144,7 +177,7 @@ TEST(nobody_there) {
     struct world *world;
     double start = clock_seconds();
     EXPECT_ERROR(open_rank(&world, 1, 2, "job 7", 0.5), "nobody answers");
-    EXPECT(clock_seconds() - start < 5);
+    EXPECT(clock_seconds() - start < 60);
     EXPECT_INT(error_exit_code(), EXIT_CODE_PEER_LOST);
 }
 
@@ -177,7 +210,7 @@ TEST(a_lost_rank) {
         if ((children[rank] = fork()) == 0) {
             struct world *world;
             struct group *all;
-            REQUIRE(open_rank(&world, rank, 3, "job 7", 20) == 0);
+            REQUIRE(open_rank(&world, rank, 3, "job 7", LONG_SECONDS) == 0);
             REQUIRE(world_group(world, &all, (int[]){0, 1, 2}, 3, "all") == 0);
             if (rank == 1)
                 _exit(0);
@@ -190,25 +223,27 @@ TEST(a_lost_rank) {
     EXPECT_INT(end_of(children[2]), EXIT_CODE_PEER_LOST);
 }
 
-// Three ranks that work with files while each waits for the others; the deadline is a second.
-static void be_patient(int rank, bool is_stopped) {
+// Three ranks that work with files while each waits for the others, for longer than the deadline.
+static void be_patient(int rank, double deadline, bool is_stopped) {
     struct world *world;
     struct group *all;
-    REQUIRE(open_rank(&world, rank, 3, "job 7", 1) == 0);
+    REQUIRE(open_rank(&world, rank, 3, "job 7", LONG_SECONDS) == 0);
     REQUIRE(world_group(world, &all, (int[]){0, 1, 2}, 3, "all") == 0);
     hosts_gather(world);
+    comm_barrier(all, "all are here");
+    world->deadline_seconds = deadline;
     REQUIRE(pulse_open(&world->pulse, world) == 0 && world->pulse);
     for (int round = 0; round < 2; round++) {
         comm_patience_begin(all, "a test");
         comm_patience_begin(all, "more of it");
         if (rank == 1 && is_stopped)
             raise(SIGSTOP);
-        clock_sleep(rank == 2 ? 1.5 : 0);
+        clock_sleep(rank == 2 ? 1.5 * deadline : 0);
         int64_t most = rank;
         comm_max_i64(all, &most, 1, "most");
         REQUIRE(most == 2);
         comm_patience_end(all);
-        clock_sleep(rank == 0 ? 1.5 : 0);
+        clock_sleep(rank == 0 ? 1.5 * deadline : 0);
         comm_patience_end(all);
         // Outside of it the ranks are where they must be within the deadline.
         comm_barrier(all, "barrier");
@@ -217,36 +252,51 @@ static void be_patient(int rank, bool is_stopped) {
     _exit(0);
 }
 
-static void start_patient(pid_t children[3], bool is_stopped) {
+static void start_patient(pid_t children[3], double deadline, bool is_stopped) {
     find_port();
     for (int rank = 0; rank < 3; rank++) {
         fflush(NULL);
         if ((children[rank] = fork()) == 0)
-            be_patient(rank, is_stopped);
+            be_patient(rank, deadline, is_stopped);
     }
 }
 
+// A rank that a busy machine does not let run for a whole deadline has rightly been given up. Hence deadlines that
+// grow: what is to be shown shows with the first, or with one that no machine outlasts.
+static const double deadlines[] = {0.5, 3, 20};
+enum { DEADLINES = sizeof deadlines / sizeof deadlines[0] };
+
 // Slow files are no hang.
 TEST(slow_ranks_are_waited_for) {
-    pid_t children[3];
-    start_patient(children, false);
-    for (int rank = 0; rank < 3; rank++)
-        EXPECT_INT(end_of(children[rank]), 0);
+    bool is_shown = false;
+    for (int i = 0; i < DEADLINES && !is_shown; i++) {
+        pid_t children[3];
+        start_patient(children, deadlines[i], false);
+        is_shown = true;
+        for (int rank = 0; rank < 3; rank++)
+            is_shown = end_of(children[rank]) == 0 && is_shown;
+    }
+    EXPECT(is_shown);
 }
 
 // A rank that stands still is one, though the others only wait for files.
 TEST(a_stopped_rank) {
-    pid_t children[3];
-    double start = clock_seconds();
-    start_patient(children, true);
-    // Who ends first closes its connections: the other may hear of that before its own deadline.
-    int first = end_of(children[0]), third = end_of(children[2]);
-    EXPECT(clock_seconds() - start < 20);
-    EXPECT(first == EXIT_CODE_HANG || third == EXIT_CODE_HANG);
-    EXPECT(first == EXIT_CODE_HANG || first == EXIT_CODE_PEER_LOST);
-    EXPECT(third == EXIT_CODE_HANG || third == EXIT_CODE_PEER_LOST);
-    kill(children[1], SIGKILL);
-    EXPECT_INT(end_of(children[1]), 256);
+    bool is_shown = false;
+    for (int i = 0; i < DEADLINES && !is_shown; i++) {
+        pid_t children[3];
+        double start = clock_seconds();
+        start_patient(children, deadlines[i], true);
+        // Who ends first closes its connections: the other may hear of that before its own deadline.
+        int first = end_of(children[0]), third = end_of(children[2]);
+        EXPECT(clock_seconds() - start < LONG_SECONDS);
+        EXPECT(first == EXIT_CODE_HANG || third == EXIT_CODE_HANG);
+        EXPECT(first == EXIT_CODE_HANG || first == EXIT_CODE_PEER_LOST);
+        EXPECT(third == EXIT_CODE_HANG || third == EXIT_CODE_PEER_LOST);
+        // It may have been given up before it came to stand still.
+        kill(children[1], SIGKILL);
+        is_shown = end_of(children[1]) == 256;
+    }
+    EXPECT(is_shown);
 }
 
 TEST_MAIN(TEST_CASE(ranks_meet), TEST_CASE(strangers_are_turned_away), TEST_CASE(nobody_there),

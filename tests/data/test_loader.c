@@ -185,7 +185,7 @@ TEST(it_runs_ahead_and_no_further) {
     const struct batch *batch;
     EXPECT_OK(loader_open(&loader, &options));
     EXPECT_OK(loader_next(loader, &batch));
-    for (int i = 0; i < 1000 && atomic_load(&fake.reads) < 8; i++)
+    for (int i = 0; i < 12000 && atomic_load(&fake.reads) < 8; i++)
         clock_sleep(0.005);
     clock_sleep(0.02);
     EXPECT_INT(atomic_load(&fake.reads), 2 * (1 + 3));  // the held one and three ahead

@@ -257,7 +257,7 @@ int main(void) {
     struct world_place place;
     if (world_start("mpi", &place) < 0 ||
         device_open(&device, &(struct device_options){.name = "cpu", .threads = 1}) < 0 ||
-        world_open(&world, &(struct world_options){.backend = "mpi", .deadline_seconds = 60}, device) < 0) {
+        world_open(&world, &(struct world_options){.backend = "mpi", .deadline_seconds = 300}, device) < 0) {
         printf("%s\n", error_message());
         return 1;
     }

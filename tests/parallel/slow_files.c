@@ -1,7 +1,9 @@
 // A file system that is slow, to be preloaded: every write of more than a few bytes to a file whose path contains
 // $SLOW_WRITES, every such read of one whose path contains $SLOW_READS, and every removal below a folder whose path
-// contains $SLOW_REMOVALS, takes $SLOW_SECONDS longer, or until a signal comes.
+// contains $SLOW_REMOVALS, takes $SLOW_SECONDS longer, or until a signal comes. Where $SLOW_TIMES is set only so many
+// do.
 #include <dlfcn.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,8 +17,10 @@ static void *original(const char *name) {
 }
 
 static void delay(const char *path, const char *variable) {
-    const char *wanted = getenv(variable), *seconds = getenv("SLOW_SECONDS");
-    if (!wanted || !seconds || !strstr(path, wanted))
+    static atomic_int count;
+    const char *wanted = getenv(variable), *seconds = getenv("SLOW_SECONDS"), *times = getenv("SLOW_TIMES");
+    if (!wanted || !seconds || !strstr(path, wanted) ||
+        (times && atomic_fetch_add(&count, 1) >= strtol(times, NULL, 10)))
         return;
     double time = strtod(seconds, NULL);
     struct timespec rest = {.tv_sec = (time_t)time, .tv_nsec = (long)((time - (double)(time_t)time) * 1e9)};

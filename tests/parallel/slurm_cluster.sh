@@ -26,8 +26,11 @@ fi
 
 me=$(id -un)
 host=$(hostname -s)
-# Ports that another cluster on this machine is unlikely to have.
-base=$((16000 + $$ % 4000 * 5))
+# Ports that nobody has, below those that are given to whoever asks for any.
+base=$((10000 + $$ % 4000 * 5))
+while grep -Eqi ":($(printf '%04X|%04X|%04X' $base $((base + 1)) $((base + 2)))) " /proc/net/tcp /proc/net/tcp6 2>/dev/null; do
+    base=$((10000 + (base - 10000 + 5) % 20000))
+done
 mkdir -p "$folder"/munge "$folder"/state "$folder"/spool "$folder"/tmp/n1 "$folder"/tmp/n2 "$folder"/log
 chmod 755 "$folder" "$folder/munge"
 head -c 1024 /dev/urandom >"$folder/munge/key"

@@ -3,6 +3,7 @@
 # those of one rank, alone and together with the other kinds of parallelism and recompute; documents in a row stay apart;
 # checkpoints go from one layout to another; evaluation gives the same; lengths that cannot be cut are refused.
 # label: slow
+# cost: 20
 cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
 . tests/cli/common.sh
 . tests/parallel/losses.sh

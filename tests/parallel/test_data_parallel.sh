@@ -34,9 +34,10 @@ difference=$(largest_difference "$work/losses.1" "$work/losses.mixed")
 awk -v d="$difference" 'BEGIN { exit !(d <= 1e-6) }' && pass || fail "resumed on two ranks differs by $difference"
 
 # A rank that is lost ends the job at once; what a hang does is in test_faults.sh.
-bash tests/parallel/mpirun.sh 2 "${train[@]}" --train-iters 100000 >"$work/out" 2>&1 &
+: >"$work/out"
+bash tests/parallel/mpirun.sh 2 "${train[@]}" --train-iters 1000000 >"$work/out" 2>&1 &
 launcher=$!
-for _ in $(seq 300); do grep -q "iteration        2/" "$work/out" && break; sleep 0.1; done
+await_text "iteration        2/"
 victim=$(pgrep -P "$launcher" -f "bevatron train" | tail -n 1)
 kill -9 "$victim"
 wait "$launcher" && fail "a killed rank was not noticed" || pass

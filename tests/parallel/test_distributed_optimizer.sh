@@ -4,6 +4,7 @@
 # weights of a GPT, a Llama, a BERT and a T5 are those of one rank (the training step itself is proved by tests/layouts).
 # In 16 bits losses within a bound. Buckets are small, so that there are many. Flags by their old names.
 # label: slow
+# cost: 15
 cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
 . tests/cli/common.sh
 . tests/parallel/layouts.sh

@@ -2,6 +2,7 @@
 # Text by ranks that share a model, its layers' weights or its layers: a GPT, a Llama with fewer keys than queries and a T5
 # write what one rank writes, once, also for lines of standard input, which only the first rank has, and with a vocabulary
 # that does not divide. Ranks that would have nothing to do are refused.
+# cost: 12
 cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
 . tests/cli/common.sh
 command -v mpirun >/dev/null || { echo "skipped: no mpirun"; exit 77; }

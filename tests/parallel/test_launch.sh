@@ -1,6 +1,8 @@
 #!/usr/bin/env bash
 # Starting ranks: --nproc gives what mpirun gives, ranks with other flags than rank 0 are refused by name, and launchers
 # that make no sense are told so.
+# beside: ranks
+# cost: 40
 cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
 . tests/cli/common.sh
 command -v mpirun >/dev/null || { echo "skipped: no mpirun"; exit 77; }
@@ -48,7 +50,7 @@ for command in "train" "launch local"; do
         env --default-signal=INT "$BEVATRON" $command "${train[@]:2}" --nproc 2 --train-iters 1000000 --save "$work/stopped" \
             --save-interval 1000000 >"$work/out" 2>&1 &
         launcher=$!
-        for _ in $(seq 300); do grep -q "iteration        3/" "$work/out" && break; sleep 0.1; done
+        await_text "iteration        3/"
         kill -$signal "$launcher"
         wait "$launcher"
         code=$?
@@ -62,7 +64,7 @@ done
 : >"$work/out"
 "${train[@]}" --nproc 2 --train-iters 1000000 --seed 4711 >"$work/out" 2>&1 &
 launcher=$!
-for _ in $(seq 300); do grep -q "iteration        3/" "$work/out" && break; sleep 0.1; done
+await_text "iteration        3/"
 mpirun=$(pgrep -P "$launcher")
 kill -9 "$(pgrep -P "$mpirun" -f "train .*--seed 4711" | head -n 1)"
 wait "$launcher"
@@ -71,13 +73,15 @@ code=$?
 
 # Ranks that no MPI has started need GPUs; the message says what to do instead.
 expect 2 "MASTER_ADDR is not set" env RANK=0 WORLD_SIZE=2 LOCAL_RANK=0 "${train[@]}"
-export MASTER_ADDR=127.0.0.1 MASTER_PORT=$((20000 + RANDOM % 20000)) WORLD_SIZE=2
+MASTER_PORT=$(free_port)
+export MASTER_ADDR=127.0.0.1 MASTER_PORT WORLD_SIZE=2
 RANK=1 LOCAL_RANK=1 "${train[@]}" >/dev/null 2>&1 &
 expect 1 "start them with mpirun or srun --mpi=pmix" env RANK=0 LOCAL_RANK=0 "${train[@]}"
 wait
 unset WORLD_SIZE
 # A machine of a job that numbers machines starts its own ranks.
-export MASTER_PORT=$((20000 + RANDOM % 20000)) PET_NNODES=2
+MASTER_PORT=$(free_port)
+export PET_NNODES=2
 PET_NODE_RANK=1 "${train[@]}" --nproc 2 >/dev/null 2>&1 &
 expect 1 "start them with mpirun" env PET_NODE_RANK=0 "${train[@]}" --nproc 2
 wait

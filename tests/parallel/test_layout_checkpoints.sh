@@ -2,6 +2,7 @@
 # A checkpoint of any layout of ranks goes on on any other: saved on each of six, loaded on each of the other five, the
 # next step has the loss it has without a stop, and the samples that follow are the next ones.
 # label: slow
+# cost: 12
 cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
 . tests/cli/common.sh
 . tests/parallel/layouts.sh

@@ -2,6 +2,7 @@
 # A sample of all layouts of up to eight ranks, with every pair of kinds of parallelism that occur together: 20 steps of
 # a GPT, a Llama, a BERT and a T5 give the losses and weights of one rank. make test-layouts runs all of them.
 # label: slow
+# cost: 45
 cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
 command -v mpirun >/dev/null || { echo "skipped: no mpirun"; exit 77; }
 layouts=$(dirname "${BEVATRON:?the program under test}")/tests/layouts

@@ -3,6 +3,7 @@
 # those of one rank, with every schedule (the training step itself is proved by tests/layouts); stages may be uneven; an
 # overflow is one of all stages; what cannot be cut is refused before anything starts.
 # label: slow
+# cost: 20
 cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
 . tests/cli/common.sh
 command -v mpirun >/dev/null || { echo "skipped: no mpirun"; exit 77; }

@@ -2,7 +2,8 @@
 # Ranks on machines with copies of the data of their own: one that has another copy than rank 0 is refused by name before
 # training begins, and one that has read other rows before the next checkpoint is saved. Here two working folders stand
 # for two machines.
-# beside: others
+# beside: ranks
+# cost: 30
 cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
 . tests/cli/common.sh
 command -v mpirun >/dev/null || { echo "skipped: no mpirun"; exit 77; }
@@ -26,7 +27,7 @@ export OMPI_MCA_btl_vader_single_copy_mechanism=none OMPI_MCA_mpi_yield_when_idl
 [ "$(id -u)" = 0 ] && export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 train=("$BEVATRON" train --data-path data_text_document "${tokenizer[@]}" --num-layers 2 --hidden-size 32
     --num-attention-heads 4 --seq-length 16 --micro-batch-size 1 --global-batch-size 2 --lr 1e-3 --train-iters 2
-    --log-interval 1 --eval-iters 0 --threads 1 --data-cache-path "$work/cache" --distributed-timeout-minutes 0.5)
+    --log-interval 1 --eval-iters 0 --threads 1 --data-cache-path "$work/cache" --distributed-timeout-minutes 3)
 # both FLAGS…: a rank in each folder.
 both() {
     mpirun --oversubscribe --bind-to none -n 1 -wdir "$work/a" "${train[@]}" "$@" : -n 1 -wdir "$work/b" "${train[@]}" "$@"
@@ -84,7 +85,7 @@ for layout in "--tensor-model-parallel-size 2" "--pipeline-model-parallel-size 2
     # shellcheck disable=SC2086
     both $layout --train-iters 1000000 --save "$work/run" --save-interval 200 >"$work/out" 2>&1 &
     launcher=$!
-    for _ in $(seq 300); do grep -q "successfully saved" "$work/out" && break; sleep 0.1; done
+    await_text "successfully saved"
     head -c "$(stat -c %s "$work/b/data_text_document.bin")" /dev/zero |
         dd of="$work/b/data_text_document.bin" conv=notrunc status=none
     saved=$(cat "$work/run/latest_checkpointed_iteration.txt")

@@ -4,7 +4,8 @@
 # made good; a cancelled job ends with a checkpoint; a chain of short allocations ends with the bits of one long run;
 # preparation comes before training, and training does not come where it failed.
 # label: slow
-# beside: others
+# beside: ranks
+# cost: 100
 cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
 . tests/cli/common.sh
 if ! command -v slurmctld >/dev/null && ! [ -x /usr/sbin/slurmctld ]; then
@@ -30,15 +31,6 @@ has_ended() {
     state "$1" >"$work/state"
     [ -s "$work/state" ] && ! grep -Eqv 'JobState=(COMPLETED|FAILED|CANCELLED|TIMEOUT|NODE|BOOT)' "$work/state"
 }
-# within SECONDS COMMAND…: asks again until the command says yes.
-within() {
-    local end=$((SECONDS + $1))
-    shift
-    until "$@"; do
-        [ "$SECONDS" -lt "$end" ] || return 1
-        sleep 0.2
-    done
-}
 # Waits until the job has ended; its output is then in $work/out.
 await() {
     within 400 has_ended "$1" || fail "job $1 does not end: $(squeue -j "$1" 2>&1 | tail -n 1)"
@@ -52,7 +44,17 @@ kill_rank() {
     for process in $(pgrep -f "train .*$1"); do
         [ "$(cat "/proc/$process/comm" 2>/dev/null)" = bevatron ] && kill -9 "$process" && return
     done
-    fail "no rank to kill"
+    return 1
+}
+has_restarted() { scontrol show job "$number" | grep -Eq "Restarts=[1-9]"; }
+# disturb COMMAND…: what the command does to a job may come too late, when the job has ended: then there is another one.
+disturb() {
+    for _ in 1 2 3 4 5; do
+        "$@"
+        await "$number"
+        has_restarted && return
+    done
+    fail "no job was requeued: $*"
 }
 losses() { grep -ho 'iteration *[0-9]*/.*lm loss: [^|]*' "$@" | sed 's/iteration *\([0-9]*\).*lm loss: /\1 /' | sort -n -u; }
 
@@ -70,10 +72,13 @@ losses "$work"/logs/"$number"/rank-0.log >"$work/got"
 expect_same "$work/want" "$work/got" "losses under Slurm"
 
 # The warning before the time limit, as Slurm sends it: saved, requeued, continued.
-number=$(submit "${job[@]}" "${model[@]}" --train-iters 1200 --save "$work/warned")
-await_line "$number" "iteration       20/"
-scancel --batch --signal=USR1 "$number"
-await "$number"
+warn() {
+    rm -rf "$work/warned"
+    number=$(submit "${job[@]}" "${model[@]}" --train-iters 1200 --save "$work/warned")
+    await_line "$number" "iteration       20/"
+    scancel --batch --signal=USR1 "$number"
+}
+disturb warn
 [ "$(state "$number")" = JobState=COMPLETED ] && pass || fail "a warned job did not complete: $(state "$number")"
 grep -q "ended with code 210" "$work/out" && pass || fail "the warning did not reach the ranks"
 scontrol show job "$number" | grep -Eq "Restarts=[1-9]" && pass || fail "the job was not requeued"
@@ -82,10 +87,13 @@ expect_same "$work/long/iter_0001200/model.safetensors" "$work/warned/iter_00012
     "weights after a warning and a requeue"
 
 # A killed task ends the job's step; it is requeued and resumes from its last checkpoint.
-number=$(submit "${job[@]}" "${model[@]}" --train-iters 1200 --save "$work/killed" --save-interval 10)
-within 300 [ -s "$work/killed/latest_checkpointed_iteration.txt" ] || fail "no checkpoint before the kill"
-kill_rank "$work/killed"
-await "$number"
+kill_one() {
+    rm -rf "$work/killed"
+    number=$(submit "${job[@]}" "${model[@]}" --train-iters 1200 --save "$work/killed" --save-interval 10)
+    within 300 [ -s "$work/killed/latest_checkpointed_iteration.txt" ] || fail "no checkpoint before the kill"
+    kill_rank "$work/killed"
+}
+disturb kill_one
 [ "$(state "$number")" = JobState=COMPLETED ] && pass || fail "a job with a killed task did not complete: $(state "$number")"
 expect_same "$work/long/iter_0001200/model.safetensors" "$work/killed/iter_0001200/model.safetensors" \
     "weights after a killed task"
@@ -102,7 +110,6 @@ await "$number"
 # looked at when it has gone on for the second time.
 number=$(submit "${job[@]}" --time 1 --signal-seconds 50 "${model[@]}" --train-iters 10000000 --save "$work/limited")
 was_warned() { grep -qs "ended with code 210" "$work"/logs/*-"$number".log; }
-has_restarted() { scontrol show job "$number" | grep -Eq "Restarts=[1-9]"; }
 within 300 was_warned || fail "no warning of the time limit"
 scontrol show job "$number" | grep -q "TimeLimit=00:01:00" && pass || fail "the time limit is another"
 within 120 has_restarted || fail "not requeued after the time limit"

@@ -3,6 +3,7 @@
 # BERT, a T5 and OPT-350M's shape with dropout on are those of one rank, also together with data parallelism and with a vocabulary that
 # does not divide; checkpoints of one layout load on any other; sizes that cannot be shared are refused.
 # label: slow
+# cost: 20
 cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
 . tests/cli/common.sh
 . tests/parallel/losses.sh
