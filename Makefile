@@ -68,6 +68,7 @@ pictures: release
 test: setup-test
 	@$(MAKE) --no-print-directory release
 	@$(MAKE) --no-print-directory asan
+	@rm -f build/asan/Testing/Temporary/LastTestsFailed.log build/release/Testing/Temporary/LastTestsFailed.log
 	@failed=; \
 	$(MAKE) --no-print-directory check SETUP=no || failed="$$failed check"; \
 	echo "make test: unit tests under AddressSanitizer and UndefinedBehaviorSanitizer"; \
