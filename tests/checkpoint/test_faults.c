@@ -1,6 +1,7 @@
 // Saves that die or run out of room. A child saves under ptrace and is killed at its n-th system call, for every n:
 // what it leaves must always load as the old checkpoint or the new one. And a file size limit stands in for a full
 // disk.
+// cost: 10
 #include "checkpoint/small_run.h"
 #include "checkpoint/temporary.h"
 #include "base/log.h"

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # launch: flags of both kinds on one line, sbatch driven through a stand-in that records what it gets, failures said
 # clearly, and a local run that is started again.
+# cost: 15
 . tests/cli/common.sh
 model=(--mock-data --num-layers 1 --hidden-size 16 --num-attention-heads 2 --seq-length 16 --vocab-size 50
     --tokenizer-type NullTokenizer --micro-batch-size 1 --lr 1e-3 --log-interval 1 --eval-iters 0 --threads 1)

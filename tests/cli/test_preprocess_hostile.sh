@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # bevatron preprocess and input that is out to break it: every case is a clear error that names file and line or byte, or
 # does what Python would; nothing is published after an error, and memory stays bounded.
+# cost: 10
 cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
 . tests/cli/common.sh
 

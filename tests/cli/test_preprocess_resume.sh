@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # bevatron preprocess, killed at any moment: started again with the same command it goes on, and the files are those of
 # a run that was never stopped. Other flags or inputs are an error, --restart begins anew, nothing appears early.
+# cost: 20
 cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
 . tests/cli/common.sh
 

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Training as a user does it: a run in one go equals a run that was stopped, killed and resumed, bit for bit; the number
 # of threads changes no bit; evaluation and generation read what training wrote.
+# cost: 15
 cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
 . tests/cli/common.sh
 

@@ -1,4 +1,5 @@
 // fairseq's dictionaries against golden ids (tests/golden/make_fairseq.py), building them, and damaged ones.
+// cost: 10
 #include "data/tokenizer/fairseq.h"
 #include "json_ids.h"
 

@@ -1,6 +1,7 @@
 // Preprocessing that is killed, or loses its disk, at every single point where it touches one: the next run goes on and
 // gives the files of a run that was never stopped. The C library's functions that change files are replaced by ones
 // that count, and at a chosen number kill the process or fail.
+// cost: 15
 #include "data/preprocess.h"
 #include "fixture.h"
 #include "text_fixture.h"

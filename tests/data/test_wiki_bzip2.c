@@ -1,5 +1,6 @@
 // The parallel bzip2 reader against the plain one: many blocks, several streams, a mark that is none, every truncation,
 // flipped bits (tests/golden/make_wiki.py).
+// cost: 10
 #include "data/extract/bzip2_scan.h"
 #include "data/extract/reader.h"
 #include "fixture.h"

@@ -1,4 +1,5 @@
 // Every operation on the CPU backend, with two threads, against the cases that all backends share.
+// cost: 20
 #include "cases.h"
 
 static void run_case(void (*run)(struct lab *lab)) {

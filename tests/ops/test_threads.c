@@ -1,5 +1,6 @@
 // The number of threads changes nothing: the same operations on pools of 1, 2, 3, 4 and 7 threads leave the same bytes
 // in memory. The sizes are such that every operation is cut into several tasks.
+// cost: 15
 #include "lab.h"
 #include "ops/cpu/kernel.h"
 

@@ -1,5 +1,6 @@
 // Models whose products are in 8 bits: they learn as they do in bf16, in every form; recompute changes no bit; an
 // evaluation between steps is in bf16; flags that 8 bits cannot have are refused.
+// cost: 10
 #include "lab.h"
 
 enum { ROWS = 2, COLUMNS = 16, STEPS = 25 };
