@@ -205,11 +205,14 @@ void hang_describe(const struct comm_request *request, struct buffer *out) {
     }
     struct peer *peers = memory_alloc(sizeof *peers * (size_t)group->size);
     int counts[HAS_COME + 1] = {0};
-    double until = clock_seconds() + fmin(5, world->deadline_seconds / 2);
+    double most = fmin(5, world->deadline_seconds), waited = 0, looked = clock_seconds();
     if (world->record_folder)
-        for (look_at_all(request, peers, counts); counts[NO_FILE] > 0 && clock_seconds() < until;) {
+        for (look_at_all(request, peers, counts); counts[NO_FILE] > 0 && waited < most;) {
             clock_sleep(0.1);
             look_at_all(request, peers, counts);
+            double now = clock_seconds();
+            waited += hang_passed(world, now - looked);
+            looked = now;
         }
     bool all_have_come = counts[NO_FILE] + counts[NOT_COME] == 0;
     if (world->record_folder && all_have_come) {
