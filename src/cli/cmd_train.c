@@ -10,9 +10,11 @@
 #include "train/state.h"
 #include "train/trainer.h"
 
+#include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 struct train_options {
@@ -22,6 +24,8 @@ struct train_options {
     int64_t nproc;
     struct config config;
 };
+
+enum { MOST_RANKS = 1 << 24 };
 
 static const struct flag own_flags[] = {
     {.name = "This command", .type = FLAG_GROUP},
@@ -39,8 +43,9 @@ static const struct flag own_flags[] = {
      .offset = offsetof(struct train_options, nproc),
      .initial = "1",
      .minimum = 1,
-     .maximum = 1024,
-     .help = "starts this many ranks on this machine (with mpirun; as one machine of a Kubernetes job by itself)"},
+     .maximum = MOST_RANKS,
+     .help = "starts this many ranks on this machine, up to 1024 (with mpirun; as one machine of a Kubernetes job by "
+             "itself); with --dry-run nothing is started, and this is how many ranks the run would have"},
 };
 
 // With --use-checkpoint-args, model flags that were not given come from the checkpoint.
@@ -75,15 +80,50 @@ static int print_dry_run(struct config *config, int world_size) {
     return status;
 }
 
+// Ranks that a dry run is to have are not started, so this is asked before the flags are parsed.
+static bool asks_for_dry_run(int argc, char **argv) {
+    for (int i = 0; i < argc; i++) {
+        size_t length = strcspn(argv[i], "=");
+        if (length == strlen("--dry-run") &&
+            (strncmp(argv[i], "--dry-run", length) == 0 || strncmp(argv[i], "--dry_run", length) == 0))
+            return true;
+    }
+    return false;
+}
+
+// How many ranks there are, or, in a dry run that is no rank itself, would be. --nproc is taken from the command line
+// where it starts ranks, so one that is still there has started none.
+static int find_world_size(const struct train_options *options, const struct session *session, int *world_size) {
+    const struct config *config = &options->config;
+    int size = session->place.size;
+    *world_size = size;
+    if (!options->dry_run)
+        return options->nproc == 1
+                   ? 0
+                   : error_set_code(EXIT_CODE_USAGE,
+                                    "--nproc %" PRId64 " starts ranks only from the command line, and not beside "
+                                    "--dry-run; give it there, and leave --dry-run out",
+                                    options->nproc);
+    if (size > 1 && options->nproc > 1)
+        return error_set_code(EXIT_CODE_USAGE,
+                              "--nproc %" PRId64 ", but a launcher has started the ranks already; leave it out",
+                              options->nproc);
+    int64_t machines = session->ranks.kind == RANKS_NODE && session->ranks.nodes > 1 ? session->ranks.nodes : 1;
+    if (options->nproc * machines > MOST_RANKS)
+        return error_set_code(EXIT_CODE_USAGE, "--nproc %" PRId64 " on %" PRId64 " machines are more than %d ranks",
+                              options->nproc, machines, MOST_RANKS);
+    *world_size = dry_run_world(config, size > 1 ? size : (int)(options->nproc * machines));
+    return 0;
+}
+
 static int run(struct train_options *options, struct session *session, enum exit_code *exit_code) {
     struct config *config = &options->config;
     TRY(config_apply_preset(config));
     TRY(use_checkpoint_args(config));
-    int world_size = session->place.size;
-    if (options->dry_run) {
+    int world_size;
+    if (options->dry_run)
         TRY(dry_run_complete(config));
-        world_size = dry_run_world(config, world_size);
-    }
+    TRY(find_world_size(options, session, &world_size));
     TRY(config_validate(config, world_size));
     make_absolute(&config->vocab_file);
     make_absolute(&config->merge_file);
@@ -142,7 +182,7 @@ int cmd_train(int argc, char **argv) {
     struct train_options options;
     struct session session;
     int started_code;
-    if (ranks_start(NULL, &argc, argv, &started_code))
+    if (!asks_for_dry_run(argc, argv) && ranks_start(NULL, &argc, argv, &started_code))
         return started_code;
     interrupt_watch();
     // Ranks come first: only rank 0 talks about the flags.

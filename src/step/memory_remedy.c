@@ -3,7 +3,8 @@
 // either, is not named.
 //
 // Single changes come first, the cheapest first; if none of them is enough, all that save memory together, without
-// those that turn out not to be needed; then the same on more ranks. The global batch stays as it is.
+// those that turn out not to be needed; then the same on more ranks. The global batch stays as it is. Not all layouts
+// are tried, so there may be one on fewer ranks than those that are named.
 #include "base/error.h"
 #include "base/log.h"
 #include "base/memory.h"
@@ -58,6 +59,19 @@ static void set_number(struct setting *settings, int *count, const char *flag, i
         set(settings, count, flag, text);
 }
 
+static int ranks_of(const struct search *search, const struct proposal *proposal) {
+    return search->step->mesh.size * (proposal->times > 0 ? proposal->times : 1);
+}
+
+// The global batch of a proposal that does not name it: a micro-batch of each copy of the model.
+static int64_t default_batch(const struct search *search, const struct proposal *proposal) {
+    const struct config *config = search->config;
+    int64_t micro_batch = proposal->micro_batch > 0 ? proposal->micro_batch : config->micro_batch_size;
+    int64_t tensor = proposal->tensor > 0 ? proposal->tensor : config->tensor_model_parallel_size;
+    int64_t pipeline = proposal->pipeline > 0 ? proposal->pipeline : config->pipeline_model_parallel_size;
+    return micro_batch * (ranks_of(search, proposal) / (tensor * pipeline * config->context_parallel_size));
+}
+
 // The flags of a proposal, as a user would add them. The global batch is named if it would otherwise follow from
 // others.
 static int spell(const struct search *search, const struct proposal *proposal, struct setting *settings) {
@@ -80,14 +94,11 @@ static int spell(const struct search *search, const struct proposal *proposal, s
     set_number(settings, &count, "--pipeline-model-parallel-size", proposal->pipeline);
     bool moves_batch =
         proposal->micro_batch > 0 || proposal->tensor > 0 || proposal->pipeline > 0 || proposal->times > 1;
-    if (search->is_training && moves_batch && !flag_is_given(&search->config->given, "--global-batch-size"))
+    if (search->is_training && moves_batch && !flag_is_given(&search->config->given, "--global-batch-size") &&
+        search->config->global_batch_size != default_batch(search, proposal))
         set_number(settings, &count, "--global-batch-size", search->config->global_batch_size);
     CHECK(count <= MOST_SETTINGS);
     return count;
-}
-
-static int ranks_of(const struct search *search, const struct proposal *proposal) {
-    return search->step->mesh.size * (proposal->times > 0 ? proposal->times : 1);
 }
 
 static int change(const struct search *search, const struct proposal *proposal, struct config *config) {
@@ -138,20 +149,21 @@ static bool fits(const struct search *search, struct proposal *proposal) {
     return status == 0 && proposal->bytes <= search->limit;
 }
 
+// Only more copies of the model may need no flags.
 static void append_flags(const struct search *search, const struct proposal *proposal) {
     struct setting settings[MOST_SETTINGS];
     int count = spell(search, proposal, settings);
+    if (count > 0)
+        buffer_append_string(search->out, proposal->times > 1 ? ", with " : " with ");
     for (int i = 0; i < count; i++)
         buffer_printf(search->out, "%s%s%s%s", i > 0 ? " " : "", settings[i].flag, settings[i].value[0] ? " " : "",
                       settings[i].value);
 }
 
 static void name(struct search *search, const struct proposal *proposal) {
-    buffer_append_string(search->out, search->named++ > 0 ? ", or with " : "it would fit ");
+    buffer_append_string(search->out, search->named++ > 0 ? ", or" : "it would fit");
     if (proposal->times > 1)
-        buffer_printf(search->out, "on %d ranks that have as much memory each, ", ranks_of(search, proposal));
-    if (search->named == 1)
-        buffer_append_string(search->out, "with ");
+        buffer_printf(search->out, " on %d ranks that have as much memory each", ranks_of(search, proposal));
     append_flags(search, proposal);
     buffer_printf(search->out, " (%.2f GB)", (double)proposal->bytes / 1e9);
 }
@@ -247,39 +259,32 @@ static struct proposal thin_out(const struct search *search, struct proposal pro
     return proposal;
 }
 
-// As many times the ranks, of which each copy of the model gets as many times more: `sharing` times as many share
-// layers, and the rest follow each other.
-static struct proposal on_ranks(const struct search *search, int times, int sharing) {
+// Of `times` as many ranks, `sharing` times as many share layers, and there are `copies` times as many copies of the
+// model, which divide the optimizer among themselves; the rest follow each other.
+static struct proposal on_ranks(const struct search *search, int times, int sharing, int copies) {
     const struct config *config = search->config;
-    return all_savings(
-        search,
-        (struct proposal){.times = times,
-                          .tensor = sharing > 1 ? config->tensor_model_parallel_size * sharing : 0,
-                          .pipeline = sharing < times ? config->pipeline_model_parallel_size * (times / sharing) : 0});
-}
-
-// More copies of the model, which divide the optimizer among themselves.
-static struct proposal in_copies(const struct search *search, int times) {
-    struct proposal proposal = all_savings(search, (struct proposal){.times = times});
-    proposal.divides_optimizer = !search->config->use_distributed_optimizer;
+    int stages = times / sharing / copies;
+    struct proposal proposal = all_savings(
+        search, (struct proposal){.times = times,
+                                  .tensor = sharing > 1 ? config->tensor_model_parallel_size * sharing : 0,
+                                  .pipeline = stages > 1 ? config->pipeline_model_parallel_size * stages : 0});
+    if (copies > 1)
+        proposal.divides_optimizer = !config->use_distributed_optimizer;
     return proposal;
 }
 
-// The fewest ranks on which it fits; of those, as many as possible share layers.
+// Few ranks on which it fits. Copies of the model save memory by the divided optimizer alone, so they come last.
 static bool find_ranks(const struct search *search, struct proposal *found) {
     int64_t tensor = search->config->tensor_model_parallel_size;
-    for (int times = 2; times <= MOST_TIMES; times++) {
-        for (int sharing = MOST_TENSOR; sharing > 0; sharing /= 2) {
-            if (times % sharing != 0 || (sharing > 1 && tensor * sharing > MOST_TENSOR))
-                continue;
-            *found = on_ranks(search, times, sharing);
-            if (fits(search, found))
-                return true;
-        }
-        *found = in_copies(search, times);
-        if (search->is_training && fits(search, found))
-            return true;
-    }
+    for (int times = 2; times <= MOST_TIMES; times++)
+        for (int copies = 1; copies <= (search->is_training ? times : 1); copies++)
+            for (int sharing = MOST_TENSOR; sharing > 0; sharing /= 2) {
+                if (times % (sharing * copies) != 0 || (sharing > 1 && tensor * sharing > MOST_TENSOR))
+                    continue;
+                *found = on_ranks(search, times, sharing, copies);
+                if (fits(search, found))
+                    return true;
+            }
     return false;
 }
 
@@ -308,7 +313,7 @@ void memory_remedies(const struct step *step, size_t room, struct buffer *out) {
     if (search.named == 0)
         buffer_printf(
             out,
-            "with all flags that save memory it would not fit on up to %d ranks either; use a smaller model or "
-            "a device with more memory",
+            "with all flags that save memory it would not fit in any of the layouts that were tried, on up to %d "
+            "ranks; use a smaller model or a device with more memory",
             step->mesh.size * MOST_TIMES);
 }

@@ -27,6 +27,11 @@ static void max_over_all(const struct step *step, int64_t *values, int count) {
         comm_max_i64(step->mesh.all, values, count, "memory of the step");
 }
 
+// All ranks know if one has failed.
+static int agree(const struct step *step, int status) {
+    return step->mesh.all ? comm_agree(step->mesh.all, status, "memory of the step") : status;
+}
+
 static int ranks_on_machine(const struct step *step) {
     const struct group *all = step->mesh.all;
     int count = 0;
@@ -67,18 +72,20 @@ static bool all_can_keep(const struct step *step, bool can_keep) {
 static int choose_layout(struct step *step, struct room room) {
     bool can_keep = false;
     size_t kept = 0;
+    int status = 0;
     if (step->mode == STEP_TRAIN && !step->config->recompute_granularity && !room.is_host) {
         step->keeps_results = true;
-        TRY(memory_measure(step));
+        status = memory_measure(step);
         kept = step->memory.total;
-        can_keep = kept <= room.bytes - room.bytes / 10;
+        can_keep = status == 0 && kept <= room.bytes - room.bytes / 10;
     }
     step->keeps_results = all_can_keep(step, can_keep);
-    if (step->keeps_results)
-        return 0;
-    TRY(memory_measure(step));
-    step->memory.total_kept = kept;
-    return 0;
+    if (!step->keeps_results) {
+        if (status == 0)
+            status = memory_measure(step);
+        step->memory.total_kept = kept;
+    }
+    return agree(step, status);
 }
 
 // A piece of memory that could not be taken; no name: all were.
@@ -117,6 +124,11 @@ void memory_give(struct step *step) {
     }
 }
 
+// What is free may be enough and still be refused.
+static const char *why_refused(size_t asked, size_t room) {
+    return room >= asked ? ", but in pieces, or the driver keeps some of it" : "";
+}
+
 static void append_sharers(struct room room, struct buffer *out) {
     if (room.sharers > 1)
         buffer_printf(out, " for each of the %d ranks here", room.sharers);
@@ -130,7 +142,8 @@ static int refuse(const struct step *step, struct lack lack) {
     struct buffer text = {0};
     buffer_printf(&text, "no room for the %s, %.2f GB: the step needs ", lack.name, (double)lack.bytes / GB);
     step_describe_memory(&step->memory, &text);
-    buffer_printf(&text, " and %.2f GB are free", (double)room.bytes / GB);
+    buffer_printf(&text, " and %.2f GB are free%s", (double)room.bytes / GB,
+                  why_refused(step->memory.total, room.bytes));
     append_sharers(room, &text);
     memory_remedies(step, room.bytes, &text);
     (void)error_give(cause);
@@ -158,16 +171,17 @@ static void warn_if_scarce(const struct step *step, struct room room) {
 // After an attempt that failed somewhere: computes again what was to be kept, if this rank was to keep it.
 static int choose_smaller(struct step *step, bool speaks) {
     size_t asked = step->memory.total, room = find_room(step).bytes;
+    int status = 0;
     if (step->keeps_results) {
         step->keeps_results = false;
-        TRY(memory_measure(step));
+        status = memory_measure(step);
         step->memory.total_kept = asked;
     }
-    if (speaks)
-        log_warn("%.2f GB could not be taken, %.2f GB are free now; what was to be kept for the backward pass is "
+    if (status == 0 && speaks)
+        log_warn("%.2f GB could not be taken, %.2f GB are free now%s; what was to be kept for the backward pass is "
                  "computed again, which takes %.2f GB",
-                 (double)asked / GB, (double)room / GB, (double)step->memory.total / GB);
-    return 0;
+                 (double)asked / GB, (double)room / GB, why_refused(asked, room), (double)step->memory.total / GB);
+    return agree(step, status);
 }
 
 int memory_take(struct step *step) {
@@ -184,11 +198,10 @@ int memory_take(struct step *step) {
         }
         memory_give(step);
         int64_t nothing = 0;
-        max_over_all(step, &nothing, 1);  // all have given back what they took
-        if (failed[1] == 0) {
-            int status = lack.name ? refuse(step, lack) : 0;
-            return step->mesh.all ? comm_agree(step->mesh.all, status, "memory of the step") : status;
-        }
-        TRY(choose_smaller(step, lack.name && failed[0] == distance));
+        max_over_all(step, &nothing, 1);                     // all have given back what they took
+        bool is_first = lack.name && failed[0] == distance;  // which speaks for all
+        if (failed[1] == 0)
+            return agree(step, is_first ? refuse(step, lack) : 0);
+        TRY(choose_smaller(step, is_first));
     }
 }

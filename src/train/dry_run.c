@@ -137,7 +137,7 @@ static void append_report(const struct step *step, struct buffer *out) {
     buffer_printf(out, "number of parameters: %" PRId64 "\n", config_parameter_count(step->config));
     if (held_parameters(&step->params) != config_parameter_count(step->config))
         buffer_printf(out, "of which rank 0 holds: %" PRId64 "\n", held_parameters(&step->params));
-    buffer_append_string(out, "memory of a rank: ");
+    buffer_append_string(out, step->mesh.length[AXIS_PIPELINE] > 1 ? "memory of rank 0: " : "memory of a rank: ");
     step_describe_memory(&step->memory, out);
     buffer_append_string(out, "\n");
     if (step->memory.total_kept > step->memory.total)
@@ -147,7 +147,8 @@ static void append_report(const struct step *step, struct buffer *out) {
 
 // The stages of a pipeline hold different layers, and the first ones have more micro-batches in flight.
 static int append_stages(const struct config *config, struct device *paper, struct mesh mesh, struct buffer *out) {
-    int stages = mesh.length[AXIS_PIPELINE];
+    int stages = mesh.length[AXIS_PIPELINE], largest = 0;
+    size_t most = 0;
     for (int stage = 0; stages > 1 && stage < stages; stage++) {
         struct step *step;
         mesh.place[AXIS_PIPELINE] = stage;
@@ -157,8 +158,14 @@ static int append_stages(const struct config *config, struct device *paper, stru
                       held_parameters(&step->params));
         step_describe_memory(&step->memory, out);
         buffer_append_string(out, "\n");
+        if (step->memory.total > most) {
+            most = step->memory.total;
+            largest = stage;
+        }
         step_close(step);
     }
+    if (stages > 1)
+        buffer_printf(out, "ranks of stage %d need most memory: %.2f GB\n", largest, (double)most / 1e9);
     return 0;
 }
 

@@ -29,7 +29,7 @@ static void identify(struct device *device, int64_t words[2]) {
 static int open_ranks(void) {
     TRY(world_start("mpi", &ranks.place));
     TRY(device_open(&ranks.device, &(struct device_options){.name = "cpu", .threads = 1}));
-    struct world_options options = {.backend = "mpi", .deadline_seconds = 60};
+    struct world_options options = {.backend = "mpi", .deadline_seconds = 600};
     scarce_make(ranks.device, &own_pool);
     scarce.table.identity = identify;
     own_pool.limit = PLENTY;
@@ -105,7 +105,8 @@ TEST(only_those_with_the_same_layers_agree) {
     expect_same(&kept_stage, &mixed);
 }
 
-// Neither layout fits on the second rank: both ranks know why, and both have given back what they took.
+// Neither layout fits on the second rank, or on both: both ranks know why the first that has no room has none, and both
+// have given back what they took.
 TEST(an_error_is_for_all) {
     struct config config;
     struct step *step;
@@ -114,6 +115,11 @@ TEST(an_error_is_for_all) {
     set_limits(PLENTY, least / 2);
     rank_step_parse(&config, MODEL, 2);
     EXPECT_ERROR(step_open(&step, &config, ranks.device, &ranks.meshes[1], STEP_TRAIN), "rank 1: no room for the ");
+    EXPECT_INT(error_exit_code(), EXIT_CODE_OUT_OF_MEMORY);
+    EXPECT(error_is_shared() && strstr(error_message(), "it would fit ") != NULL);
+    EXPECT_INT((int64_t)own_pool.used, 0);
+    set_limits(least / 2, least / 3);
+    EXPECT_ERROR(step_open(&step, &config, ranks.device, &ranks.meshes[1], STEP_TRAIN), "rank 0: no room for the ");
     EXPECT_INT(error_exit_code(), EXIT_CODE_OUT_OF_MEMORY);
     EXPECT(error_is_shared() && strstr(error_message(), "it would fit ") != NULL);
     EXPECT_INT((int64_t)own_pool.used, 0);

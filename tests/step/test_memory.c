@@ -142,7 +142,7 @@ TEST(says_what_is_missing) {
     attempt = try_rank(device, MODEL, 0, 1);
     EXPECT_INT(attempt.status, -1);
     expect_text("no room for the weights, gradients and optimizer, ");
-    expect_text("with all flags that save memory it would not fit on up to 1024 ranks either; use a smaller model or");
+    expect_text("it would not fit in any of the layouts that were tried, on up to 1024 ranks; use a smaller model or");
     end_attempt(&attempt);
     close_device(device);
 }
@@ -183,6 +183,10 @@ static const struct {
      1, 930, "--recompute-granularity full"},
     {SMALL "--model t5 --decoder-seq-length 16 --num-layers 2 --micro-batch-size 8", 1, 700, "--micro-batch-size"},
     {SMALL "--model t5 --decoder-seq-length 16 --num-layers 2 --micro-batch-size 1", 1, 300, "on "},
+    // Heads and layers that nobody can share: more copies of the model, and nothing to add.
+    {"--hidden-size 517 --num-attention-heads 47 --seq-length 32 --max-position-embeddings 32 --vocab-size 96 "
+     "--num-layers 1 --micro-batch-size 1 --global-batch-size 64 --use-distributed-optimizer",
+     1, 850, "it would fit on 2 ranks that have as much memory each ("},
 };
 
 // Opens every rank with the flags of one proposal, under the same limit.
@@ -196,12 +200,16 @@ static void follow(struct device *device, const char *flags, int size) {
     }
 }
 
-// All proposals of a message: "with FLAGS (… GB)", on as many ranks as it says.
+// All proposals of a message: "with FLAGS (… GB)", on as many ranks as it says; more ranks may need no flags.
 static int follow_all(struct device *device, const char *flags, int size, const char *message) {
     int count = 0, ranks = size;
     const char *at = strstr(message, "it would fit ");
     if (at && sscanf(at, "it would fit on %d ranks", &ranks) != 1)
         ranks = size;
+    if (at && strstr(at, "ranks that have as much memory each (")) {
+        follow(device, flags, ranks);
+        count++;
+    }
     for (; at && (at = strstr(at, "with --")); count++) {
         at += strlen("with ");
         size_t length = strcspn(at, "(");
