@@ -1,6 +1,8 @@
 // Reads what a distributed checkpoint consists of. `state_dict_metadata` has for every tensor its size and the offsets
 // and sizes of its pieces; `storage_data` has the file, place and length of every piece under the tensor's name and the
-// offsets. The two lists of a tensor are sorted alike and must then agree.
+// offsets. The two lists of a tensor are sorted alike and must then agree. A pickle may mention one value a thousand
+// times, so what is counted is held against what can be there once: pieces against places, elements against the bytes
+// of the files.
 #include "checkpoint/distributed.h"
 
 #include "base/error.h"
@@ -10,6 +12,8 @@
 
 // Pieces of a tensor are compared with each other when it is read, so their number is bounded.
 enum { MAX_METADATA_BYTES = TORCH_MAX_PICKLE_BYTES, MAX_PIECES = 32768 };
+// Names are compared when they are sorted and members one by one: neither may be long, since all may be the same ones.
+enum { MAX_NAME_BYTES = 1000, MAX_MEMBERS = 32 };
 
 bool distributed_is_folder(const char *path) {
     char *file = file_join(path, ".metadata");
@@ -20,13 +24,19 @@ bool distributed_is_folder(const char *path) {
 
 // ---- values of the pickle ----
 
+static const struct torch_value *member_of(const struct torch_value *object, const char *member) {
+    bool is_object = object->type == TORCH_DICT && object->count <= 2 * MAX_MEMBERS;
+    return is_object ? torch_get(object, member) : NULL;
+}
+
 static const struct torch_value *list_of(const struct torch_value *object, const char *member) {
-    const struct torch_value *value = torch_get(object, member);
+    const struct torch_value *value = member_of(object, member);
     return value && value->type == TORCH_LIST ? value : NULL;
 }
 
 static const char *text_of(const struct torch_value *value) {
-    return value && value->type == TORCH_STRING && strlen(value->text) == value->length ? value->text : NULL;
+    bool is_text = value && value->type == TORCH_STRING && value->length <= MAX_NAME_BYTES;
+    return is_text && strlen(value->text) == value->length ? value->text : NULL;
 }
 
 static bool are_sizes(const struct torch_value *list, int rank) {
@@ -70,7 +80,7 @@ static int compare_pieces(const void *a, const void *b) {
 
 struct places {
     struct place *items;  // by name, then by offsets
-    size_t count;
+    size_t count, taken;  // taken: by pieces of tensors
 };
 
 // Objects that are no tensors have no offsets; they are left out.
@@ -78,9 +88,9 @@ static int list_places(const struct torch_value *storage, struct places *places)
     places->items = memory_alloc((storage->count / 2 + 1) * sizeof places->items[0]);
     for (size_t i = 0; i < storage->count; i += 2) {
         const struct torch_value *index = storage->items[i], *offsets = list_of(index, "offset");
-        const char *name = text_of(torch_get(index, "fqn"));
+        const char *name = text_of(member_of(index, "fqn"));
         if (!name)
-            return error_set("its storage_data has a piece without a name");
+            return error_set("its storage_data has a piece without a name of up to %d bytes", MAX_NAME_BYTES);
         if (!offsets)
             continue;
         if (offsets->count > TENSOR_MAX_RANK || !are_sizes(offsets, (int)offsets->count))
@@ -126,9 +136,9 @@ static int map_file(struct distributed *checkpoint, const char *name, const stru
 }
 
 static int find_bytes(struct distributed *checkpoint, const struct place *place, struct distributed_piece *piece) {
-    const char *name = text_of(torch_get(place->info, "relative_path"));
-    const struct torch_value *at = torch_get(place->info, "offset"), *length = torch_get(place->info, "length");
-    const struct torch_value *transforms = torch_get(place->info, "transform_descriptors");
+    const char *name = text_of(member_of(place->info, "relative_path"));
+    const struct torch_value *at = member_of(place->info, "offset"), *length = member_of(place->info, "length");
+    const struct torch_value *transforms = member_of(place->info, "transform_descriptors");
     if (!name || !at || at->type != TORCH_INT || !length || length->type != TORCH_INT)
         return error_set("a piece of \"%.200s\" has no file, offset or length", place->name);
     if (transforms && transforms->type != TORCH_NONE)
@@ -183,9 +193,12 @@ static int read_dtype(struct distributed_tensor *tensor, const char *path) {
 }
 
 static int read_pieces(struct distributed *checkpoint, struct distributed_tensor *tensor,
-                       const struct torch_value *chunks, const struct places *places) {
+                       const struct torch_value *chunks, struct places *places) {
     if (chunks->count > MAX_PIECES)
         return error_set("\"%.200s\" has more than %d pieces", tensor->name, MAX_PIECES);
+    if (chunks->count > places->count - places->taken)
+        return error_set("\"%.200s\" has %zu pieces, more than have a place", tensor->name, chunks->count);
+    places->taken += chunks->count;
     tensor->piece_count = chunks->count;
     tensor->pieces = memory_alloc((chunks->count + 1) * sizeof tensor->pieces[0]);
     for (size_t i = 0; i < chunks->count; i++) {
@@ -211,6 +224,27 @@ static int read_pieces(struct distributed *checkpoint, struct distributed_tensor
                                    : error_set("\"%.200s\" has no pieces", tensor->name);
 }
 
+// Every tensor has bytes of its own, so all together are no larger than the files: what a reader takes memory for, and
+// the layers of a stack, are really there.
+static int check_bytes(const struct distributed *checkpoint) {
+    size_t left = 0;
+    for (size_t i = 0; i < checkpoint->file_count; i++)
+        left += checkpoint->files[i].map.size;
+    for (size_t i = 0; i < checkpoint->count; i++) {
+        const struct distributed_tensor *tensor = &checkpoint->tensors[i];
+        size_t bytes = tensor->dtype->bytes;
+        for (int k = 0; k < tensor->rank; k++)
+            bytes *= (size_t)tensor->shape[k];
+        if (bytes == 0)
+            return error_set("\"%.200s\" has no elements", tensor->name);
+        if (bytes > left)
+            return error_set("\"%.200s\" should have %zu bytes, for which the files are too small", tensor->name,
+                             bytes);
+        left -= bytes;
+    }
+    return 0;
+}
+
 static int read_tensors(struct distributed *checkpoint, bool (*is_wanted)(const char *name)) {
     const struct torch_value *root = checkpoint->pickle.root;
     const struct torch_value *state = torch_get(root, "state_dict_metadata"),
@@ -232,7 +266,7 @@ static int read_tensors(struct distributed *checkpoint, bool (*is_wanted)(const 
             result = read_pieces(checkpoint, tensor, chunks, &places);
     }
     free(places.items);
-    return result;
+    return result == 0 ? check_bytes(checkpoint) : result;
 }
 
 int distributed_open(struct distributed *checkpoint, const char *path, bool (*is_wanted)(const char *name)) {

@@ -11,6 +11,7 @@ struct distributed_piece {
     const struct torch_value *offsets, *sizes;  // lists of as many numbers as the tensor has dimensions
     const unsigned char *data;                  // a file of torch.save
     size_t bytes;
+    bool is_proven;  // its checksum was compared
 };
 
 struct distributed_tensor {

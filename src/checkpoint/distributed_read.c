@@ -41,24 +41,22 @@ static bool do_overlap(const struct distributed_piece *a, const struct distribut
     return true;
 }
 
-// Copies a piece's rows, in the last dimension, to where they belong.
+// Copies the rows of what was read of a piece, in the last dimension, to where they belong.
 static void scatter(const struct reading *reading, const struct distributed_piece *piece, const unsigned char *from) {
     const struct distributed_tensor *tensor = reading->tensor;
     int64_t at[TENSOR_MAX_RANK] = {0}, sizes[TENSOR_MAX_RANK], offsets[TENSOR_MAX_RANK];
     for (int i = 0; i < tensor->rank; i++) {
-        sizes[i] = number(piece->sizes, i);
-        offsets[i] = number(piece->offsets, i);
+        bool is_one = i == 0 && reading->first != DISTRIBUTED_ALL;
+        sizes[i] = is_one ? 1 : number(piece->sizes, i);
+        offsets[i] = is_one ? 0 : number(piece->offsets, i);
     }
     int last = tensor->rank - 1;
     size_t width = tensor->dtype->bytes, row = (last >= 0 ? (size_t)sizes[last] : 1) * width;
     for (;; from += row) {
         size_t to = 0;
         for (int i = 0; i < tensor->rank; i++)
-            to += (size_t)(offsets[i] + at[i] - (i == 0 && reading->first >= 0 ? reading->first : 0)) *
-                  reading->stride[i];
-        bool is_wanted = reading->first == DISTRIBUTED_ALL || offsets[0] + at[0] == reading->first;
-        if (is_wanted)
-            memcpy(reading->to + to, from, row);
+            to += (size_t)(offsets[i] + at[i]) * reading->stride[i];
+        memcpy(reading->to + to, from, row);
         int i = last - 1;
         while (i >= 0 && ++at[i] == sizes[i])
             at[i--] = 0;
@@ -67,7 +65,33 @@ static void scatter(const struct reading *reading, const struct distributed_piec
     }
 }
 
-static int read_piece(const struct reading *reading, const struct distributed_piece *piece) {
+// What is wanted of a piece: all of it, or one index of its first dimension.
+static struct torch_tensor narrow(const struct reading *reading, const struct distributed_piece *piece,
+                                  const struct torch_tensor *whole) {
+    struct torch_tensor part = *whole;
+    if (reading->first != DISTRIBUTED_ALL) {
+        part.offset += (reading->first - number(piece->offsets, 0)) * part.stride[0];
+        part.shape[0] = 1;
+    }
+    return part;
+}
+
+// A piece of many layers is read for each of them; its checksum is compared once.
+static int copy_elements(const struct reading *reading, struct distributed_piece *piece, const struct torch_file *file,
+                         const struct torch_tensor *whole) {
+    struct torch_tensor part = narrow(reading, piece, whole);
+    unsigned char *elements = memory_alloc((size_t)torch_tensor_count(&part) * part.dtype->bytes);
+    part.storage->is_proven = piece->is_proven;
+    int result = torch_read(file, &part, elements);
+    if (result == 0) {
+        piece->is_proven = true;
+        scatter(reading, piece, elements);
+    }
+    free(elements);
+    return result;
+}
+
+static int read_piece(const struct reading *reading, struct distributed_piece *piece) {
     const struct distributed_tensor *tensor = reading->tensor;
     struct torch_file file;
     TRY(torch_parse(&file, piece->data, piece->bytes, reading->checkpoint->path));
@@ -80,13 +104,8 @@ static int read_piece(const struct reading *reading, const struct distributed_pi
     if (!is_right)
         result = error_set("%s: a piece of \"%.200s\" is not the tensor that .metadata says", reading->checkpoint->path,
                            tensor->name);
-    else if (torch_tensor_count(&root->tensor) > 0) {
-        unsigned char *elements = memory_alloc((size_t)torch_tensor_count(&root->tensor) * tensor->dtype->bytes);
-        result = torch_read(&file, &root->tensor, elements);
-        if (result == 0)
-            scatter(reading, piece, elements);
-        free(elements);
-    }
+    else if (torch_tensor_count(&root->tensor) > 0)
+        result = copy_elements(reading, piece, &file, &root->tensor);
     torch_close(&file);
     return result;
 }

@@ -54,36 +54,45 @@ static const char *const order[] = {"embedding.word_embeddings.weight",
                                     "decoder.final_layernorm.bias"};
 enum { KIND_COUNT = sizeof order / sizeof order[0], FIRST_OF_LAYERS = 2, LAST_OF_LAYERS = 13 };
 
-static size_t find_tensor(const struct model_source *source, const char *name) {
-    size_t i = 0;
-    while (i < source->count && strcmp(source->tensors[i].name, name) != 0)
-        i++;
-    return i;
+// Begins at a guess and goes round: the next layer's tensor of a kind stands one layer behind the last one's, so that
+// a model of very many layers takes no longer for each.
+static size_t find_tensor(const struct model_source *source, const char *name, size_t guess) {
+    for (size_t i = 0; i < source->count; i++) {
+        size_t at = (guess + i) % source->count;
+        if (strcmp(source->tensors[at].name, name) == 0)
+            return at;
+    }
+    die("the model has no %s", name);
 }
 
-static void place(struct model_source *source, const char *name, enum dtype dtype, size_t *at) {
+// Where the file goes on, and which of our tensors was placed last.
+struct placing {
+    size_t at, last;
+};
+
+static void place(struct model_source *source, const char *name, enum dtype dtype, struct placing *placing) {
     struct detail *detail = source->detail;
-    size_t i = find_tensor(source, name);
-    CHECK(i < source->count);
+    size_t i = find_tensor(source, name, placing->last);
     struct source_tensor *tensor = &source->tensors[i];
     tensor->dtype = dtype;
     tensor->bytes = (size_t)(tensor->shape[0] * (tensor->rank == 2 ? tensor->shape[1] : 1)) * dtype_bytes(dtype);
-    detail->offset[i] = *at;
-    *at += tensor->bytes;
+    detail->offset[i] = placing->at;
+    placing->at += tensor->bytes;
+    placing->last = i;
 }
 
 static size_t place_all(struct model_source *source, enum dtype dtype) {
-    size_t at = HEADER_BYTES;
+    struct placing placing = {.at = HEADER_BYTES};
     for (int kind = 0; kind < KIND_COUNT; kind++) {
         bool is_of_layer = kind >= FIRST_OF_LAYERS && kind <= LAST_OF_LAYERS;
         for (int64_t layer = 0; layer < (is_of_layer ? source->config.num_layers : 1); layer++) {
             char *name = is_of_layer ? memory_printf("decoder.layers.%" PRId64 ".%s", layer, order[kind])
                                      : memory_string(order[kind]);
-            place(source, name, dtype, &at);
+            place(source, name, dtype, &placing);
             free(name);
         }
     }
-    return at;
+    return placing.at;
 }
 
 static int set_config(struct config *config, const struct header *header) {

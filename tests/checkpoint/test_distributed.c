@@ -162,5 +162,132 @@ TEST(damage) {
     end_copy(&copy);
 }
 
+// ---- a .metadata by hand ----
+
+// Pickles: plain dicts stand for objects, which are read the same.
+static void put_text(struct buffer *out, const char *text) {
+    uint32_t length = (uint32_t)strlen(text);
+    buffer_append_byte(out, 'X');
+    buffer_append(out, &length, sizeof length);
+    buffer_append(out, text, length);
+}
+
+static void put_number(struct buffer *out, int64_t number) {
+    buffer_append_byte(out, '\x8a');
+    buffer_append_byte(out, sizeof number);
+    buffer_append(out, &number, sizeof number);
+}
+
+static void put_pair(struct buffer *out, const char *member, int64_t first, int64_t second) {
+    put_text(out, member);
+    buffer_append(out, "](", 2);
+    put_number(out, first);
+    put_number(out, second);
+    buffer_append_byte(out, 'e');
+}
+
+// A matrix of one piece, which is one of the golden's.
+struct span {
+    char file[32];
+    int64_t begin, bytes;
+};
+
+struct matrix {
+    const char *name;
+    int64_t rows, columns;
+    int times;    // that it is listed; its piece has one place
+    int members;  // more than the piece's name and offset
+};
+
+static void put_tensor(struct buffer *out, const struct matrix *matrix) {
+    put_text(out, matrix->name);
+    buffer_append(out, "}(", 2);
+    put_pair(out, "size", matrix->rows, matrix->columns);
+    put_text(out, "chunks");
+    buffer_append(out, "](}(", 4);
+    put_pair(out, "offsets", 0, 0);
+    put_pair(out, "sizes", matrix->rows, matrix->columns);
+    buffer_append(out, "ueu", 3);
+}
+
+static void put_place(struct buffer *out, const struct matrix *matrix, const struct span *span) {
+    buffer_append(out, "}(", 2);
+    put_text(out, "fqn");
+    put_text(out, matrix->name);
+    put_pair(out, "offset", 0, 0);
+    for (int i = 0; i < matrix->members; i++) {
+        char name[32];
+        (void)snprintf(name, sizeof name, "member%d", i);
+        put_text(out, name);
+        put_number(out, i);
+    }
+    buffer_append(out, "u}(", 3);
+    put_text(out, "relative_path");
+    put_text(out, span->file);
+    put_text(out, "offset");
+    put_number(out, span->begin);
+    put_text(out, "length");
+    put_number(out, span->bytes);
+    buffer_append_byte(out, 'u');
+}
+
+static bool is_any(const char *name) {
+    return *name != '\0';
+}
+
+static struct span find_piece(void) {
+    struct distributed checkpoint;
+    struct span span = {.bytes = 0};
+    EXPECT_OK(distributed_open(&checkpoint, golden, is_wanted));
+    const struct distributed_piece *piece = &checkpoint.tensors[0].pieces[0];
+    (void)snprintf(span.file, sizeof span.file, "%s", checkpoint.files[0].name);  // mapped for the first piece
+    span.begin = piece->data - (const unsigned char *)checkpoint.files[0].map.data;
+    span.bytes = (int64_t)piece->bytes;
+    distributed_close(&checkpoint);
+    return span;
+}
+
+static int open_matrix(const struct copy *copy, const struct matrix *matrix) {
+    struct span span = find_piece();
+    struct buffer text = {0};
+    buffer_append(&text, "\x80\2}(", 4);
+    put_text(&text, "state_dict_metadata");
+    buffer_append(&text, "}(", 2);
+    for (int i = 0; i < matrix->times; i++)
+        put_tensor(&text, matrix);
+    buffer_append_byte(&text, 'u');
+    put_text(&text, "storage_data");
+    buffer_append(&text, "}(", 2);
+    put_place(&text, matrix, &span);
+    buffer_append(&text, "uu.", 3);
+    char *path = file_join(copy->folder, files[METADATA]);
+    write_whole(path, text.data, text.length);
+    free(path);
+    buffer_free(&text);
+    struct distributed checkpoint;
+    int result = distributed_open(&checkpoint, copy->folder, is_any);
+    if (result == 0)
+        distributed_close(&checkpoint);
+    return result;
+}
+
+// A small file must not ask for much memory or time, whatever it says and however often.
+TEST(what_is_said_is_there) {
+    struct copy copy;
+    make_copy(&copy);
+    char name[1002];
+    memset(name, 'n', sizeof name - 1);
+    name[sizeof name - 1] = '\0';
+    EXPECT_OK(open_matrix(&copy, &(struct matrix){"weight", 8, 16, .times = 1}));
+    EXPECT_ERROR(open_matrix(&copy, &(struct matrix){"weight", 1 << 30, 1 << 20, .times = 1}),
+                 "the files are too small");
+    EXPECT_ERROR(open_matrix(&copy, &(struct matrix){"weight", INT64_MAX, 16, .times = 1}), "larger than any memory");
+    EXPECT_ERROR(open_matrix(&copy, &(struct matrix){"weight", 100000, 0, .times = 1}), "has no elements");
+    EXPECT_ERROR(open_matrix(&copy, &(struct matrix){"weight", 8, 16, .times = 2}), "more than have a place");
+    EXPECT_ERROR(open_matrix(&copy, &(struct matrix){name, 8, 16, .times = 1}), "a name of up to 1000 bytes");
+    EXPECT_ERROR(open_matrix(&copy, &(struct matrix){"weight", 8, 16, .times = 1, .members = 40}), "without a name");
+    end_copy(&copy);
+}
+
 TEST_MAIN(TEST_CASE(pieces), TEST_CASE(what_is_missing), TEST_CASE(places_outside), TEST_CASE(names_that_would_call),
-          TEST_CASE(damage))
+          TEST_CASE(damage), TEST_CASE(what_is_said_is_there))

@@ -177,6 +177,8 @@ size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t max_size, unsi
         length = mend_safetensors(bytes, part->length, most);
     else if (strstr(name, ".pt") || strcmp(name, "pytorch_model.bin") == 0)
         length = mend_torch(bytes, part->length, most);
+    else if (strstr(name, ".distcp"))
+        length = mend_distributed(bytes, part->length, most, seed / 2048);
     else
         length = LLVMFuzzerMutate(bytes, part->length, most);
     length = length > 0xffffff ? 0xffffff : length;

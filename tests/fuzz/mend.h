@@ -72,4 +72,22 @@ static inline size_t mend_torch(uint8_t *data, size_t size, size_t most) {
     return LLVMFuzzerMutate(data, size, most);
 }
 
+// A file of a distributed checkpoint, in which files of torch.save follow each other, each ending as a zip archive
+// does: one of them, by `choice`, is changed within its own length.
+static inline size_t mend_distributed(uint8_t *data, size_t size, size_t most, unsigned choice) {
+    enum { END = 22 };
+    size_t begin = 0;
+    for (size_t at = 0; at + END <= size; at++) {
+        if (mend_number(data + at, 4) != 0x06054b50)
+            continue;
+        if (choice-- % 8 == 0) {
+            size_t piece = at + END - begin, length = mend_torch(data + begin, piece, piece);
+            memset(data + begin + length, 0, piece - length);
+            return size;
+        }
+        begin = at + END;
+    }
+    return LLVMFuzzerMutate(data, size, most);
+}
+
 #endif

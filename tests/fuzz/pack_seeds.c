@@ -1,6 +1,7 @@
 // Makes the seeds that are too large to be kept. For fuzz_folder: the models in tests/golden/foreign, each as its own
 // folder has it and as a checkpoint of ours. For fuzz_reader: compressed files, one and two of them in one. For
-// fuzz_tokenizer: tokenizers of all types. Run from the repository's root by tools/run_fuzzers.
+// fuzz_tokenizer: tokenizers of all types. For fuzz_llmc and fuzz_shards: files of llm.c. Run from the repository's
+// root by tools/run_fuzzers.
 // usage: pack_seeds FOLDER    (writes FOLDER/TARGET/* and FOLDER/TARGET.dict)
 #include "base/error.h"
 #include "base/file.h"
@@ -14,7 +15,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_BYTES = 1 << 20, MOST_SEED_BYTES = 65536 };
+// The latter as -max_len in tools/run_fuzzers.
+enum { MOST_BYTES = 1 << 20, MOST_SEED_BYTES = 160 << 10 };
 
 // Iterations have one number in seeds.
 static const char *seed_name(const char *name, char *text, size_t size) {
@@ -52,7 +54,7 @@ static void pack_folder(const char *root, const char *below, struct buffer *out)
     char *path = *below ? file_join(root, below) : memory_string(root);
     DIR *folder = opendir(path);
     for (struct dirent *entry; folder && (entry = readdir(folder)) != NULL;) {
-        if (entry->d_name[0] == '.')
+        if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)
             continue;
         char *name = *below ? file_join(below, entry->d_name) : memory_string(entry->d_name);
         char *whole = file_join(root, name);
@@ -189,6 +191,40 @@ static void pack_samples(const char *to) {
     }
 }
 
+// The single files of llm.c. fuzz_shards takes a choice of options, the length of the first shard, and two shards.
+static void pack_llmc(const char *to) {
+    static const char *const names[] = {"llmc_fp32.bin", "llmc_bf16.bin"};
+    for (int i = 0; i < 2; i++) {
+        struct buffer seed = {0};
+        char *path = memory_printf("tests/golden/foreign/%s", names[i]);
+        if (file_read_all(path, MOST_BYTES, &seed) < 0)
+            die("%s", error_message());
+        write_seed(to, names[i], "", &seed);
+        free(path);
+    }
+}
+
+static void pack_shards(const char *to) {
+    static const char *const pairs[][2] = {{"1", "2"}, {"2", "1"}, {"wide", "wide"}, {"1", "wide"}};
+    for (uint8_t i = 0; i < 4; i++) {
+        struct buffer seed = {0};
+        for (int k = 0; k < 2; k++) {
+            struct buffer shard = {0};
+            char *path = memory_printf("tests/golden/import/llmc_%s.bin", pairs[i][k]);
+            if (file_read_all(path, MOST_BYTES, &shard) < 0)
+                die("%s", error_message());
+            const uint8_t head[] = {i, (uint8_t)shard.length, (uint8_t)(shard.length >> 8)};
+            if (k == 0)
+                buffer_append(&seed, head, sizeof head);
+            buffer_append(&seed, shard.data, shard.length);
+            buffer_free(&shard);
+            free(path);
+        }
+        char name[] = {(char)('0' + i), '\0'};
+        write_seed(to, name, "", &seed);
+    }
+}
+
 // The names of all flags, for the targets that read them.
 static void write_dictionaries(const char *to) {
     const struct flag_command *command = config_command();
@@ -221,10 +257,8 @@ int main(int argc, char **argv) {
     static const struct {
         const char *name;
         void (*pack)(const char *to);
-    } targets[] = {{"folder", pack_models},
-                   {"reader", pack_compressed},
-                   {"tokenizer", pack_tokenizers},
-                   {"samples", pack_samples}};
+    } targets[] = {{"folder", pack_models},   {"reader", pack_compressed}, {"tokenizer", pack_tokenizers},
+                   {"samples", pack_samples}, {"llmc", pack_llmc},         {"shards", pack_shards}};
     if (argc != 2)
         die("usage: pack_seeds FOLDER");
     log_set_level(LOG_WARN);

@@ -32,6 +32,13 @@ static const char *const fuzz_part_names[] = {
     "iter_0000001/state.json",
     "iter_0000001/config.json",
     "iter_0000001/tokenizer-model_tokenizer.json",
+    "iter_0000001/metadata.json",
+    "iter_0000001/.metadata",
+    "iter_0000001/common.pt",
+    "iter_0000001/__0_0.distcp",
+    "iter_0000001/__0_1.distcp",
+    "iter_0000001/__1_0.distcp",
+    "iter_0000001/__1_1.distcp",
 };
 enum {
     FUZZ_PART_NAMES = sizeof fuzz_part_names / sizeof fuzz_part_names[0],
