@@ -37,6 +37,7 @@ struct checkpoint_tensor {
     const struct shard *shard;    // which slice this rank holds; NULL, or a shard of one part, for all of it
     const struct pieces *pieces;  // NULL for none; if given, `shard` is too, and one replica holds each element
     int64_t offset;               // with pieces: where the slice begins in the flat buffer
+    float added;                  // in loading, in fp32, to every element that is read
 };
 
 // Where a run stands, apart from its tensors. state.json stores all of it exactly: doubles read back the same.

@@ -3,6 +3,7 @@
 #include "checkpoint/convert.h"
 
 #include "base/error.h"
+#include "base/memory.h"
 #include <stdint.h>
 #include <string.h>
 
@@ -91,6 +92,15 @@ void convert_elements(const struct convert *convert) {
     unsigned char *to = convert->to;
     for (size_t i = 0; i < convert->count; i++)
         store_bits(to + i * to_bytes, convert->to_dtype, load_bits(from + i * from_bytes, convert->from_dtype));
+}
+
+float *convert_shifted(const void *from, enum dtype dtype, size_t count, float added) {
+    float *shifted = memory_alloc(count * sizeof *shifted + 1);
+    convert_elements(
+        &(struct convert){.to = shifted, .to_dtype = DTYPE_F32, .from = from, .from_dtype = dtype, .count = count});
+    for (size_t i = 0; i < count; i++)
+        shifted[i] += added;
+    return shifted;
 }
 
 void convert_transpose(const struct convert_turn *turn) {

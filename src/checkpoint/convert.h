@@ -19,6 +19,8 @@ struct convert {
     size_t count;  // elements
 };
 void convert_elements(const struct convert *convert);
+// The elements in fp32, with a number added to each, so that they are rounded once; to be freed.
+float *convert_shifted(const void *from, enum dtype dtype, size_t count, float added);
 
 // to (columns, rows) = from (rows, columns), elements of `bytes`. The two do not overlap.
 struct convert_turn {

@@ -2,6 +2,7 @@
 #include "checkpoint/gather.h"
 #include "base/error.h"
 #include "base/memory.h"
+#include "checkpoint/convert.h"
 #include "comm/comm.h"
 
 #include <stdlib.h>
@@ -216,7 +217,8 @@ static size_t keep_pieces(const struct checkpoint_tensor *wanted, unsigned char 
 }
 
 // The elements are put together in host memory, and go from there as a tensor of the file's would.
-int gather_take(struct stage *stage, const struct checkpoint_tensor *wanted, const struct safetensors_tensor *found) {
+static int take_elements(struct stage *stage, const struct checkpoint_tensor *wanted,
+                         const struct safetensors_tensor *found) {
     if (!gather_is_split(wanted))
         return stage_in(stage, wanted->tensor, found);
     size_t element = dtype_bytes(found->dtype), bytes = (size_t)shard_local_count(wanted->shard) * element;
@@ -237,5 +239,20 @@ int gather_take(struct stage *stage, const struct checkpoint_tensor *wanted, con
     int result = stage_in(stage, wanted->tensor, &local);
     device_synchronize(stage->device);  // the memory is about to go
     free(slice);
+    return result;
+}
+
+int gather_take(struct stage *stage, const struct checkpoint_tensor *wanted, const struct safetensors_tensor *found) {
+    if (wanted->added == 0)
+        return take_elements(stage, wanted, found);
+    size_t count = found->bytes / dtype_bytes(found->dtype);
+    float *shifted = convert_shifted(found->data, found->dtype, count, wanted->added);
+    struct safetensors_tensor other = *found;
+    other.dtype = DTYPE_F32;
+    other.data = (const unsigned char *)shifted;
+    other.bytes = count * sizeof *shifted;
+    int result = take_elements(stage, wanted, &other);
+    device_synchronize(stage->device);  // the memory is about to go
+    free(shifted);
     return result;
 }

@@ -12,17 +12,6 @@
 #include <string.h>
 #include <unistd.h>
 
-// Gains that are kept as their distance from 1, as others keep them: in fp32, so that they are rounded once.
-static unsigned char *whole_gains(unsigned char *gains, enum dtype dtype, size_t count) {
-    float *whole = memory_alloc(count * sizeof *whole + 1);
-    convert_elements(
-        &(struct convert){.to = whole, .to_dtype = DTYPE_F32, .from = gains, .from_dtype = dtype, .count = count});
-    for (size_t n = 0; n < count; n++)
-        whole[n] += 1.0f;
-    free(gains);
-    return (unsigned char *)whole;
-}
-
 int model_bytes_read(const struct model_write *write, size_t i, struct model_bytes *bytes) {
     if (bytes->data && bytes->index == i)
         return 0;
@@ -33,7 +22,9 @@ int model_bytes_read(const struct model_write *write, size_t i, struct model_byt
     unsigned char *memory = memory_alloc(tensor->bytes + 1);
     int result = model_source_read(write->source, i, memory);
     if (result == 0 && write->has_whole_gains && write->source->params.items[i]->is_centered) {
-        memory = whole_gains(memory, from, count);
+        float *whole = convert_shifted(memory, from, count, 1.0f);
+        free(memory);
+        memory = (unsigned char *)whole;
         from = DTYPE_F32;
     }
     if (result == 0 && dtype != from) {

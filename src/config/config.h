@@ -367,6 +367,10 @@ int config_from_json(struct config *config, const struct json *object);
 // Compares the fields that define the model with such an object; -1, naming every difference, if there are any. `name`
 // is the file it came from.
 int config_check_json(const struct config *config, const struct json *object, const char *name);
+// The same for the fields that say how the model is stored, which a run that goes on with its optimizer must share.
+int config_check_storage(const struct config *config, const struct json *object, const char *name);
+// Whether such an object's run kept its norms' gains as their distance from 1.
+bool config_json_is_centered(const struct json *object);
 // The learning-rate and weight-decay schedules as one JSON object; config_to_json writes it as its member "schedule".
 void config_schedule_to_json(const struct config *config, struct json_writer *writer);
 // For a run that is continued: its schedules must equal those of such an object, unless --override-opt_param-scheduler

@@ -70,12 +70,19 @@ static bool is_choice(const struct member *member, const char *text) {
     return false;
 }
 
+// Members that were added when there were files without them, in whose runs they were 0.
+static bool was_zero(const struct member *member) {
+    return strcmp(member->name, "decoupled_lr") == 0 || strcmp(member->name, "decoupled_min_lr") == 0;
+}
+
 // Files of other versions may lack a member, and a value that was never given is null.
 static int read_member(struct reading *reading, const struct json *schedule, const struct member *member) {
     const struct json *value = json_member(schedule, member->name);
     *reading = (struct reading){.is_there = value && value->type != JSON_NULL};
-    if (!reading->is_there)
+    if (!reading->is_there) {
+        reading->is_there = was_zero(member);
         return 0;
+    }
     if (member->kind == KIND_INT) {
         TRY(json_get_int(schedule, member->name, &reading->integer));
         if (reading->integer < 0 || (double)reading->integer > FLAG_ENDLESS)
@@ -119,9 +126,10 @@ static void append_value(const struct config *config, const struct member *membe
 }
 
 // "lr_decay_steps is 960 there and 1120 here (in samples)".
-static void append_difference(const struct config *config, const struct member *member, const char *there,
+static void append_difference(const struct config *config, const struct member *member, const struct json *there,
                               struct buffer *out) {
-    buffer_printf(out, "%s%s is %s there and ", out->length ? ", " : "", member->name, there);
+    bool is_there = there && there->type != JSON_NULL;
+    buffer_printf(out, "%s%s is %s there and ", out->length ? ", " : "", member->name, is_there ? there->string : "0");
     append_value(config, member, out);
     buffer_append_string(out, strstr(member->name, "_steps") ? " here (in samples)" : " here");
 }
@@ -154,7 +162,7 @@ int config_match_schedule(struct config *config, const struct json *run, const c
         if (config->use_checkpoint_opt_param_scheduler)
             take(config, &members[i], &readings[i]);
         else
-            append_difference(config, &members[i], json_member(schedule, members[i].name)->string, &differences);
+            append_difference(config, &members[i], json_member(schedule, members[i].name), &differences);
     }
     int status = 0;
     if (differences.length)

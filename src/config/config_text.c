@@ -42,7 +42,6 @@ static const char *const model_fields[] = {"model",
                                            "normalization",
                                            "norm_placement",
                                            "norm_epsilon",
-                                           "apply_layernorm_1p",
                                            "qk_layernorm",
                                            "swiglu",
                                            "squared_relu",
@@ -62,6 +61,9 @@ static const char *const model_fields[] = {"model",
                                            "bert_no_binary_head",
                                            "num_token_types",
                                            "padded_vocab_size"};
+
+// How a checkpoint stores its model: whoever loads other weights than a run's own converts them.
+static const char *const storage_fields[] = {"apply_layernorm_1p"};
 
 // What else is taken over from a checkpoint if the user says nothing: how text becomes tokens.
 static const char *const tokenizer_fields[] = {"seq_length",           "make_vocab_size_divisible_by",
@@ -251,6 +253,8 @@ int config_from_json(struct config *config, const struct json *object) {
         return error_set("the configuration of a checkpoint is no JSON object");
     for (size_t i = 0; i < COUNT(model_fields); i++)
         TRY(take_field(config, object, model_fields[i]));
+    for (size_t i = 0; i < COUNT(storage_fields); i++)
+        TRY(take_field(config, object, storage_fields[i]));
     for (size_t i = 0; i < COUNT(tokenizer_fields); i++)
         TRY(take_field(config, object, tokenizer_fields[i]));
     for (size_t i = 0; i < COUNT(dropout_fields); i++)
@@ -272,7 +276,10 @@ static void compare_field(const struct config *config, const struct json *object
     if (!there)
         there = flag->type == FLAG_BOOL ? "false" : "None";
     struct buffer here = {0};
-    append_python(flag, config, &here);
+    if (flag->type == FLAG_BOOL || flag->type == FLAG_BOOL_OFF)
+        buffer_append_string(&here, *(const bool *)((const char *)config + flag->offset) ? "true" : "false");
+    else
+        append_python(flag, config, &here);
     bool same = strcasecmp(there, buffer_string(&here)) == 0;
     if (flag->type == FLAG_DOUBLE && !is_unset(flag, config))
         same = strtod(there, NULL) == *(const double *)((const char *)config + flag->offset);
@@ -293,4 +300,25 @@ int config_check_json(const struct config *config, const struct json *object, co
                            buffer_string(&differences));
     buffer_free(&differences);
     return status;
+}
+
+int config_check_storage(const struct config *config, const struct json *object, const char *name) {
+    if (object->type != JSON_OBJECT)
+        return error_set("%s: the configuration is no JSON object", name);
+    struct buffer differences = {0};
+    for (size_t i = 0; i < COUNT(storage_fields); i++)
+        compare_field(config, object, storage_fields[i], &differences);
+    int status = 0;
+    if (differences.length)
+        status = error_set("%s is no state that this run can go on from: %s; give the checkpoint's value, or "
+                           "--use-checkpoint-args, or begin with its weights, which are then converted, by --finetune",
+                           name, buffer_string(&differences));
+    buffer_free(&differences);
+    return status;
+}
+
+bool config_json_is_centered(const struct json *object) {
+    const struct json *value = object->type == JSON_OBJECT ? json_member(object, "apply_layernorm_1p") : NULL;
+    const char *text = value ? json_text(value) : NULL;
+    return text && strcasecmp(text, "true") == 0;
 }

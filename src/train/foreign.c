@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "model/choices.h"
+#include "train/gains.h"
 #include <inttypes.h>
 #include <string.h>
 
@@ -61,12 +62,12 @@ static int check_model(const struct step *step, const struct model_source *sourc
     return 0;
 }
 
-int foreign_load(struct step *step, const char *path, const struct checkpoint_tensor *list,
-                 struct progress_state *progress) {
+int foreign_load(struct step *step, const char *path, struct checkpoint_tensor *list, struct progress_state *progress) {
     struct model_source source;
     TRY(foreign_open(&source, step->config, path));
     bool is_stage = step->mesh.length[AXIS_PIPELINE] > 1;
     int status = check_model(step, &source);
+    gains_convert(list, &step->params, source.config.apply_layernorm_1p);
     if (status == 0)
         status = model_source_load(&source, step->device, list, (size_t)step->params.count, is_stage);
     if (status == 0 && progress)

@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "train/foreign.h"
+#include "train/gains.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -265,11 +266,14 @@ static int parse_config(struct json **object, const struct checkpoint_state *sta
     return status;
 }
 
-// The checkpoint must be one of this model.
-static int check_config(const struct step *step, const struct checkpoint_state *state, const char *path) {
+// The checkpoint must be one of this model, unless its weights begin another run. How it stores gains goes to
+// *is_centered; one without a configuration is taken to store them as this run does.
+static int check_config(const struct step *step, const struct checkpoint_state *state, const char *path,
+                        bool *is_centered) {
     struct json *object;
     TRY(parse_config(&object, state, path));
-    int status = object ? config_check_json(step->config, object, path) : 0;
+    int status = object && !step->config->finetune ? config_check_json(step->config, object, path) : 0;
+    *is_centered = object ? config_json_is_centered(object) : step->config->apply_layernorm_1p;
     json_free(object);
     return status;
 }
@@ -306,21 +310,28 @@ static bool has_masters(const struct step *step, const char *path) {
     return has;
 }
 
+// Weights of other programs, which set *progress unless it is NULL. See load_weights.
+static int load_foreign_weights(struct step *step, const char *path, struct progress_state *progress) {
+    struct checkpoint_tensor *list = list_weights(step, "");
+    int status = foreign_load(step, path, list, progress);
+    free_named_list(list, (size_t)step->params.count);
+    if (status == 0)
+        step_accept_weights(step);
+    return status;
+}
+
 // Everything that this rank computes with, also where the optimizer is divided, is rounded from what is loaded here. So
 // whatever the checkpoint's dtype and the run's, all replicas have the same values, and with `from_masters` a run that
-// goes on loses nothing. Only a foreign folder sets *progress here.
-static int load_weights(struct step *step, const char *path, bool from_masters, struct progress_state *progress) {
+// goes on loses nothing.
+static int load_weights(struct step *step, const char *path, bool from_masters, bool is_centered) {
     struct checkpoint_tensor *list = list_weights(step, from_masters ? "master." : "");
     size_t count = (size_t)step->params.count;
+    gains_convert(list, &step->params, is_centered);
     // A stage of a pipeline has some of the layers only; comparing the flags has shown that the checkpoint is of this
     // model. Beside the masters lie the moments.
     bool is_stage = step->mesh.length[AXIS_PIPELINE] > 1;
     enum checkpoint_part part = from_masters ? CHECKPOINT_OPTIMIZER : CHECKPOINT_MODEL;
-    int status = 0;
-    if (model_source_is_foreign(path))
-        status = foreign_load(step, path, list, progress);
-    else
-        status = checkpoint_load_tensors(&(struct checkpoint_load){.path = path,
+    int status = checkpoint_load_tensors(&(struct checkpoint_load){.path = path,
                                                                    .part = part,
                                                                    .device = step->device,
                                                                    .tensors = list,
@@ -336,14 +347,15 @@ int state_load(struct step *step, const char *path, bool with_optimizer, struct 
     struct checkpoint_state state;
     if (model_source_is_foreign(path)) {
         CHECK(!with_optimizer);
-        return load_weights(step, path, false, progress);
+        return load_foreign_weights(step, path, progress);
     }
+    bool is_centered = false;
     TRY(checkpoint_load_state(path, &state));
-    int status = step->config->finetune ? 0 : check_config(step, &state, path);
+    int status = check_config(step, &state, path, &is_centered);
     if (status == 0 && with_optimizer)
         status = check_optimizer(path);
     if (status == 0)
-        status = load_weights(step, path, with_optimizer && has_masters(step, path), NULL);
+        status = load_weights(step, path, with_optimizer && has_masters(step, path), is_centered);
     if (status == 0 && with_optimizer)
         status = load_optimizer(step, path);
     if (status == 0 && with_optimizer) {
@@ -383,6 +395,8 @@ int state_match_schedule(struct config *config, const char *path) {
     // If it is another model, nothing else is worth comparing.
     if (status == 0 && object)
         status = config_check_json(config, object, path);
+    if (status == 0 && object)
+        status = config_check_storage(config, object, path);
     if (status == 0 && object)
         status = config_match_schedule(config, object, path);
     if (status == 0 && object)

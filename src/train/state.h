@@ -39,9 +39,11 @@ int state_find_pretrained(const struct config *config, const struct mesh *mesh, 
 // Whether --load has something to begin with or to go on from; else --pretrained-checkpoint is used.
 bool state_is_begun(const struct config *config);
 // Loads the weights and, with `with_optimizer`, the moments; the weights are then taken from the checkpoint's fp32
-// masters if it has some, whatever this run's dtype. Sets *progress from the checkpoint unless it is NULL.
+// masters if it has some, whatever this run's dtype. Gains of norms become what the flags say, whichever way they are
+// stored. Sets *progress from the checkpoint unless it is NULL.
 int state_load(struct step *step, const char *path, bool with_optimizer, struct progress_state *progress);
-// Compares the schedules that the flags describe with the checkpoint's, see config_match_schedule.
+// For a run that goes on: compares the model that the flags describe, how it is stored and the schedules with the
+// checkpoint's, see config_match_schedule.
 int state_match_schedule(struct config *config, const char *path);
 // Takes the flags that define the model from the checkpoint of --load, unless the user gave them. If the checkpoint
 // contains the tokenizer's files, those are used.

@@ -349,7 +349,7 @@ TEST(json_round_trip) {
     config.swiglu = true;
     EXPECT_ERROR(config_check_json(&config, object, "ckpt/config.json"),
                  "ckpt/config.json holds another model: num_layers is 12 there and 6 here, swiglu is false there and "
-                 "True here;");
+                 "true here;");
     json_free(object);
 }
 
@@ -377,6 +377,45 @@ TEST(json_is_a_configuration_file) {
         buffer_free(&before);
         buffer_free(&after);
     }
+}
+
+// How gains are stored is no matter of which model it is, and matters to a run that goes on.
+TEST(json_of_stored_gains) {
+    static const struct {
+        const char *json;
+        bool is_centered;
+    } cases[] = {{"{\"apply_layernorm_1p\": true}", true},
+                 {"{\"apply_layernorm_1p\": false}", false},
+                 {"{\"apply_layernorm_1p\": null}", false},
+                 {"{\"apply_layernorm_1p\": [true]}", false},
+                 {"{}", false}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct json *object = NULL;
+        EXPECT_OK(parse(""));
+        EXPECT_OK(json_parse(&object, cases[i].json, strlen(cases[i].json), "x"));
+        EXPECT(config_json_is_centered(object) == cases[i].is_centered);
+        EXPECT_OK(parse("--apply-layernorm-1p"));
+        EXPECT(config_check_json(&config, object, "x") == 0 || !strstr(error_message(), "apply_layernorm_1p"));
+        if (cases[i].is_centered)
+            EXPECT_OK(config_check_storage(&config, object, "x"));
+        else if (i == 3)
+            EXPECT_ERROR(config_check_storage(&config, object, "x"), "is no number or text there and true here;");
+        else
+            EXPECT_ERROR(config_check_storage(&config, object, "x"), "apply_layernorm_1p is ");
+        json_free(object);
+    }
+    EXPECT_OK(parse(""));
+    struct json *object = NULL;
+    EXPECT_OK(json_parse(&object, cases[0].json, strlen(cases[0].json), "x"));
+    EXPECT_ERROR(config_check_storage(&config, object, "x"), "apply_layernorm_1p is true there and false here;");
+    EXPECT_OK(config_from_json(&config, object));
+    EXPECT(config.apply_layernorm_1p);
+    json_free(object);
+    EXPECT_OK(json_parse(&object, "[1]", 3, "x"));
+    EXPECT(!config_json_is_centered(object));
+    EXPECT_ERROR(config_check_storage(&config, object, "x"), "no JSON object");
+    json_free(object);
+    config_free(&config);
 }
 
 TEST(json_of_others) {
@@ -434,6 +473,12 @@ TEST(schedules_of_others) {
     EXPECT_OK(parse("--lr 0.5"));
     EXPECT_OK(match_schedule("{\"schedule\": {\"lr\": 0.5}}"));
     EXPECT_ERROR(match_schedule("{\"schedule\": {\"lr\": 0.25}}"), "lr is 0.25 there and 0.5 here.");
+    // What a file is too old to say was not yet possible.
+    EXPECT_OK(parse("--lr 0.5 --decoupled-lr 0.25"));
+    EXPECT_ERROR(match_schedule("{\"schedule\": {\"lr\": 0.5}}"), ": decoupled_lr is 0 there and 0.25 here.");
+    EXPECT_ERROR(match_schedule("{\"schedule\": {\"decoupled_lr\": null}}"), "decoupled_lr is 0 there and 0.25 here.");
+    EXPECT_OK(match_schedule("{\"schedule\": {\"decoupled_lr\": 0.25}}"));
+    EXPECT_OK(parse("--lr 0.5"));
     EXPECT_ERROR(match_schedule("{\"schedule\": {\"lr_decay_steps\": 960, \"lr_decay_style\": \"cosine\"}}"),
                  "lr_decay_style is cosine there and linear here, lr_decay_steps is 960 there and 0 here (in samples)");
     config_free(&config);
@@ -497,4 +542,5 @@ TEST_MAIN(TEST_CASE(tables_are_sound), TEST_CASE(model_flags_are_offered_to_all)
           TEST_CASE(no_flag_of_any_release_is_unknown), TEST_CASE(defaults_are_megatrons), TEST_CASE(script_of_2020),
           TEST_CASE(other_names), TEST_CASE(presets), TEST_CASE(families), TEST_CASE(parameter_count),
           TEST_CASE(pad_vocab), TEST_CASE(dump), TEST_CASE(json_round_trip), TEST_CASE(json_is_a_configuration_file),
-          TEST_CASE(json_of_others), TEST_CASE(schedules_of_others), TEST_CASE(changes_of_a_run), TEST_CASE(copies))
+          TEST_CASE(json_of_stored_gains), TEST_CASE(json_of_others), TEST_CASE(schedules_of_others),
+          TEST_CASE(changes_of_a_run), TEST_CASE(copies))
