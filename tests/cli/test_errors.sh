@@ -180,7 +180,7 @@ if ! "$BEVATRON" version | grep -qi sanitize && (ulimit -v 6000000 && "$BEVATRON
     expect 214 "no room for the activations, " "${large[@]}" --micro-batch-size 64
     grep -q "the step needs .* GB (weights .* GB are free; it would fit with --.* GB.: cannot allocate" "$work/out" && pass ||
         fail "the error says no way out"
-    expect 214 "it would not fit on up to 1024 ranks either" "${large[@]}" --micro-batch-size 1 --hidden-size 131072 --num-attention-heads 1024
+    expect 214 "it would not fit in any of the layouts that were tried, on up to 1024 ranks" "${large[@]}" --micro-batch-size 1 --hidden-size 131072 --num-attention-heads 1024
 fi
 
 # A save folder that cannot be written, or is full: a file size limit stands in for a full disk.
