@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds llm.c (https://github.com/karpathy/llm.c) with cuDNN's attention in bf16, and times its GPT-2 steps:
+# Builds llm.c with cuDNN's attention in bf16, and times its GPT-2 steps:
 #   bench/llmc.sh build FOLDER                                  FOLDER is llm.c's source
 #   bench/llmc.sh time FOLDER NAME LAYERS HIDDEN HEADS SEQUENCE BATCH…
 # The largest batch that fits counts, so give the larger ones first. One line of JSON for each way of fusing GELU into the
