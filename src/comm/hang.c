@@ -33,6 +33,22 @@ double hang_passed(const struct world *world, double seconds) {
     return fmin(seconds, fmin(1, world->deadline_seconds / 10));
 }
 
+// How long a rank that gives up has waited for the files of others.
+struct patience {
+    double waited, looked;
+};
+
+// Waits a little; false if that was long enough.
+static bool is_patient(const struct world *world, struct patience *patience) {
+    if (patience->waited >= fmin(5, world->deadline_seconds))
+        return false;
+    clock_sleep(0.1);
+    double now = clock_seconds();
+    patience->waited += hang_passed(world, now - patience->looked);
+    patience->looked = now;
+    return true;
+}
+
 static void write_first_line(const struct comm_request *request, struct group *const *groups, int count,
                              struct buffer *out) {
     const struct world *world = request->group->world;
@@ -177,22 +193,38 @@ static void describe_peers(const struct comm_request *request, const struct peer
         buffer_printf(out, " and %d more", others - named);
 }
 
-// Those whom we wait for wait for others themselves; at the end of that chain is a rank that does not.
-static void describe_silent(const struct world *world, struct buffer *out) {
-    int named = 0, silent = 0;
+// Asks again for the files of ranks that had none; returns how many still have none.
+static int ask_silent(const struct world *world, bool *is_silent) {
+    int silent = 0;
     for (int rank = 0; rank < world->place.size; rank++) {
-        if (rank == world->place.rank)
+        if (!is_silent[rank])
             continue;
         struct json *root = read_first_line(world, rank);
-        bool is_silent = root == NULL;
+        is_silent[rank] = root == NULL;
+        silent += is_silent[rank];
         json_free(root);
-        if (!is_silent || ++silent > NAMED_PEERS)
+    }
+    return silent;
+}
+
+// Those whom we wait for wait for others themselves; at the end of that chain is a rank that does not. `patience` is for
+// ranks that wait, too, and have not come to say so.
+static void describe_silent(const struct world *world, struct patience *patience, struct buffer *out) {
+    bool *is_silent = memory_alloc(sizeof *is_silent * (size_t)world->place.size);
+    for (int rank = 0; rank < world->place.size; rank++)
+        is_silent[rank] = rank != world->place.rank;
+    int silent = ask_silent(world, is_silent), named = 0;
+    while (silent > 0 && is_patient(world, patience))
+        silent = ask_silent(world, is_silent);
+    for (int rank = 0; rank < world->place.size && named < NAMED_PEERS; rank++) {
+        if (!is_silent[rank])
             continue;
         buffer_printf(out, "%s", named++ ? ", " : "; of the whole run these left no record: ");
         hosts_name(world, rank, out);
     }
     if (silent > named)
         buffer_printf(out, " and %d more", silent - named);
+    free(is_silent);
 }
 
 void hang_describe(const struct comm_request *request, struct buffer *out) {
@@ -205,15 +237,10 @@ void hang_describe(const struct comm_request *request, struct buffer *out) {
     }
     struct peer *peers = memory_alloc(sizeof *peers * (size_t)group->size);
     int counts[HAS_COME + 1] = {0};
-    double most = fmin(5, world->deadline_seconds), waited = 0, looked = clock_seconds();
+    struct patience patience = {.looked = clock_seconds()};
     if (world->record_folder)
-        for (look_at_all(request, peers, counts); counts[NO_FILE] > 0 && waited < most;) {
-            clock_sleep(0.1);
+        for (look_at_all(request, peers, counts); counts[NO_FILE] > 0 && is_patient(world, &patience);)
             look_at_all(request, peers, counts);
-            double now = clock_seconds();
-            waited += hang_passed(world, now - looked);
-            looked = now;
-        }
     bool all_have_come = counts[NO_FILE] + counts[NOT_COME] == 0;
     if (world->record_folder && all_have_come) {
         buffer_printf(out, "all of its ranks have come, so the network between them or a device is stuck: ");
@@ -222,7 +249,7 @@ void hang_describe(const struct comm_request *request, struct buffer *out) {
         buffer_printf(out, "%d of the others have come; lost or stuck: ", counts[HAS_COME]);
         describe_peers(request, peers, false, out);
         if (counts[NO_FILE] == 0)
-            describe_silent(world, out);
+            describe_silent(world, &patience, out);
     } else {
         buffer_printf(out, "another rank is lost or stuck: ");
         hosts_name_peers(group, out);
