@@ -207,8 +207,8 @@ static int ask_silent(const struct world *world, bool *is_silent) {
     return silent;
 }
 
-// Those whom we wait for wait for others themselves; at the end of that chain is a rank that does not. `patience` is for
-// ranks that wait, too, and have not come to say so.
+// Those whom we wait for wait for others themselves; at the end of that chain is a rank that does not. `patience` is
+// for ranks that wait, too, and have not come to say so.
 static void describe_silent(const struct world *world, struct patience *patience, struct buffer *out) {
     bool *is_silent = memory_alloc(sizeof *is_silent * (size_t)world->place.size);
     for (int rank = 0; rank < world->place.size; rank++)
