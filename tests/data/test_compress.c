@@ -3,6 +3,7 @@
 #include "data/extract/reader.h"
 #include "base/error.h"
 #include "fixture.h"
+#include "reading.h"
 
 static const char *const names[] = {"lines.gz", "lines.bz2", "lines.xz", "lines.zst"};
 static const char *const formats[] = {"gzip", "bzip2", "xz", "zstd"};
@@ -16,31 +17,6 @@ static char *golden(int i) {
 static void expected_lines(struct buffer *out) {
     for (int i = 1; i <= 4000; i++)
         buffer_printf(out, "line %d: %d sacks of flour\n", i, i * i % 977);
-}
-
-// Writes a file without waiting for the disk, for there are thousands of them. A file that is cut and written again is
-// flushed by some file systems, one that is new is not.
-static void write_quickly(const char *path, const struct buffer *bytes, size_t count) {
-    unlink(path);
-    FILE *file = fopen(path, "wb");
-    EXPECT(file && fwrite(bytes->data, 1, count, file) == count);
-    EXPECT(fclose(file) == 0);
-}
-
-// Reads a whole file in pieces of `step` bytes. 0, or -1 with an error.
-static int read_whole(const char *path, size_t step, struct buffer *out) {
-    struct reader *reader;
-    buffer_clear(out);
-    TRY(reader_open(&reader, path));
-    int64_t got;
-    do {
-        buffer_reserve(out, step);
-        got = reader_read(reader, out->data + out->length, step);
-        if (got > 0)
-            out->length += (size_t)got;
-    } while (got > 0);
-    reader_close(reader);
-    return (int)got;
 }
 
 static bool has_codec(const char *path) {
@@ -61,7 +37,7 @@ TEST(all_streams_of_a_file_are_read) {
     for (int i = 0; i < FORMATS; i++) {
         char *path = golden(i);
         for (size_t s = 0; has_codec(path) && s < sizeof steps / sizeof steps[0]; s++) {
-            EXPECT_OK(read_whole(path, steps[s], &out));
+            EXPECT_OK(read_whole(path, 1, steps[s], &out));
             EXPECT_INT(out.length, expected.length);
             EXPECT(memcmp(out.data, expected.data, expected.length) == 0);
             tested++;
@@ -105,7 +81,7 @@ TEST(truncation_is_noticed) {
             int clean = 0;
             for (size_t cut = 12; cut < whole.length; cut += cut < 300 || cut + 300 > whole.length ? 1 : 131) {
                 write_quickly(scratch_path("cut"), &whole, cut);
-                if (read_whole(scratch_path("cut"), 1 << 16, &out) < 0) {
+                if (read_whole(scratch_path("cut"), 1, 1 << 16, &out) < 0) {
                     EXPECT(strstr(error_message(), "cut short") || strstr(error_message(), "damaged"));
                     EXPECT(strstr(error_message(), scratch));
                     EXPECT_INT(error_exit_code(), EXIT_CODE_BAD_DATA);
@@ -142,7 +118,7 @@ TEST(damage_is_noticed) {
                 bytes.data[at] ^= mask;
                 write_quickly(scratch_path("damaged"), &bytes, bytes.length);
                 bytes.data[at] ^= mask;
-                if (read_whole(scratch_path("damaged"), 1 << 16, &out) < 0)
+                if (read_whole(scratch_path("damaged"), 1, 1 << 16, &out) < 0)
                     errors++;
                 else
                     EXPECT(out.length == expected.length && memcmp(out.data, expected.data, out.length) == 0);
@@ -161,13 +137,13 @@ TEST(content_decides_and_not_the_name) {
     scratch_open();
     struct buffer out = {0};
     write_bytes(scratch_path("plain.gz"), "just text\n", 10);
-    EXPECT_OK(read_whole(scratch_path("plain.gz"), 100, &out));
+    EXPECT_OK(read_whole(scratch_path("plain.gz"), 1, 100, &out));
     EXPECT_INT(out.length, 10);
     char *path = golden(0);
     if (has_codec(path)) {
         struct buffer bytes = read_bytes(path);
         write_bytes(scratch_path("packed.txt"), bytes.data, bytes.length);
-        EXPECT_OK(read_whole(scratch_path("packed.txt"), 1000, &out));
+        EXPECT_OK(read_whole(scratch_path("packed.txt"), 1, 1000, &out));
         EXPECT(out.length > 100000);
         buffer_free(&bytes);
     }
@@ -180,19 +156,19 @@ TEST(short_and_strange_files) {
     scratch_open();
     struct buffer out = {0};
     write_bytes(scratch_path("empty"), "", 0);
-    EXPECT_OK(read_whole(scratch_path("empty"), 100, &out));
+    EXPECT_OK(read_whole(scratch_path("empty"), 1, 100, &out));
     EXPECT_INT(out.length, 0);
     write_bytes(scratch_path("empty.xz"), "", 0);
-    EXPECT_ERROR(read_whole(scratch_path("empty.xz"), 100, &out), "is empty");
+    EXPECT_ERROR(read_whole(scratch_path("empty.xz"), 1, 100, &out), "is empty");
     write_bytes(scratch_path("B"), "BZh9 is how this text begins", 28);
-    EXPECT_OK(read_whole(scratch_path("B"), 100, &out));
+    EXPECT_OK(read_whole(scratch_path("B"), 1, 100, &out));
     EXPECT_INT(out.length, 28);
     write_bytes(scratch_path("p"), "PAR1 and so on", 14);
-    EXPECT_ERROR(read_whole(scratch_path("p"), 100, &out), "Parquet");
+    EXPECT_ERROR(read_whole(scratch_path("p"), 1, 100, &out), "Parquet");
     write_bytes(scratch_path("z"), "PK\x03\x04 and so on", 14);
-    EXPECT_ERROR(read_whole(scratch_path("z"), 100, &out), "zip archive");
-    EXPECT_ERROR(read_whole(scratch_path("missing"), 100, &out), "cannot open");
-    EXPECT_ERROR(read_whole(scratch, 100, &out), "cannot read");
+    EXPECT_ERROR(read_whole(scratch_path("z"), 1, 100, &out), "zip archive");
+    EXPECT_ERROR(read_whole(scratch_path("missing"), 1, 100, &out), "cannot open");
+    EXPECT_ERROR(read_whole(scratch, 1, 100, &out), "cannot read");
     buffer_free(&out);
     scratch_close();
 }
@@ -210,10 +186,10 @@ TEST(gzip_padding) {
     for (int i = 0; i < 512; i++)
         buffer_append_byte(&bytes, 0);
     write_bytes(scratch_path("padded"), bytes.data, bytes.length);
-    EXPECT_OK(read_whole(scratch_path("padded"), 1 << 16, &out));
+    EXPECT_OK(read_whole(scratch_path("padded"), 1, 1 << 16, &out));
     bytes.data[length + 100] = 'x';
     write_bytes(scratch_path("garbage"), bytes.data, bytes.length);
-    EXPECT_ERROR(read_whole(scratch_path("garbage"), 1 << 16, &out), "gzip data is damaged");
+    EXPECT_ERROR(read_whole(scratch_path("garbage"), 1, 1 << 16, &out), "gzip data is damaged");
     buffer_free(&bytes);
     buffer_free(&out);
     free(path);

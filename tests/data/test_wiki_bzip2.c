@@ -4,23 +4,9 @@
 #include "data/extract/bzip2_scan.h"
 #include "data/extract/reader.h"
 #include "fixture.h"
+#include "reading.h"
 
 static const char blocks[] = "tests/golden/wiki/blocks.bz2", false_mark[] = "tests/golden/wiki/false_mark.bz2";
-
-static int read_whole(const char *path, int threads, size_t step, struct buffer *out) {
-    struct reader *reader;
-    buffer_clear(out);
-    TRY(reader_open_threads(&reader, path, threads));
-    int64_t got;
-    do {
-        buffer_reserve(out, step);
-        got = reader_read(reader, out->data + out->length, step);
-        if (got > 0)
-            out->length += (size_t)got;
-    } while (got > 0);
-    reader_close(reader);
-    return (int)got;
-}
 
 static void skip_without_bzip2(void) {
     struct reader *reader;
@@ -61,7 +47,7 @@ TEST(truncated_files_are_errors) {
     struct buffer file = read_bytes(false_mark), out = {0};
     scratch_open();
     for (size_t length = 20; length < file.length; length += length < 200 ? 1 : 97) {
-        write_bytes(scratch_path("cut"), file.data, length);
+        write_quickly(scratch_path("cut"), &file, length);
         if (read_whole(scratch_path("cut"), 2, 4096, &out) >= 0 || !strstr(error_message(), "bzip2 data is "))
             test_fail("%zu bytes were read as a whole file, or: %s", length, error_message());
     }
@@ -77,7 +63,7 @@ TEST(flipped_bits_are_errors) {
     scratch_open();
     for (size_t bit = 80; bit < 8 * file.length; bit += 1009) {
         file.data[bit / 8] ^= (char)(1 << bit % 8);
-        write_bytes(scratch_path("flip"), file.data, file.length);
+        write_quickly(scratch_path("flip"), &file, file.length);
         int one = read_whole(scratch_path("flip"), 1, 1 << 16, &out);
         int two = read_whole(scratch_path("flip"), 2, 1 << 16, &out);
         // A few bits pad bytes and mean nothing.
@@ -104,7 +90,7 @@ TEST(nothing_is_lost_between_two_ends) {
         buffer_append(&longer, file.data, file.length);
         buffer_append_string(&longer, "BZhJ");
         buffer_append(&longer, file.data + file.length - END_BYTES, END_BYTES);
-        write_bytes(scratch_path("longer"), longer.data, longer.length);
+        write_quickly(scratch_path("longer"), &longer, longer.length);
         for (int threads = 1; threads <= 3; threads++)
             EXPECT_ERROR(read_whole(scratch_path("longer"), threads, 4096, &out), "bzip2 data is damaged");
         buffer_free(&file);

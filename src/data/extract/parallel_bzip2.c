@@ -1,15 +1,14 @@
-// A ring of places: helper threads take turns to cut the next piece off the file and decode it, the reading thread
-// takes results in order. A piece is decoded by libbz2 as a stream of its own, made of a header, the block and an end
-// mark with the block's checksum. A piece that does not decode may be cut at a mark that is none: joined to the next
-// ones it will.
+// Cuts the file into blocks and lets a ring of threads decode them (piece_ring.h). A piece is decoded by libbz2 as a
+// stream of its own, made of a header, the block and an end mark with the block's checksum. A piece that does not
+// decode may be cut at a mark that is none: joined to the next ones it will.
 #include "data/extract/parallel_bzip2.h"
 #include "data/extract/bzip2_scan.h"
+#include "data/extract/piece_ring.h"
 #include "data/bad_data.h"
 #include "base/buffer.h"
 #include "base/memory.h"
 #include <bzlib.h>
 #include <inttypes.h>
-#include <pthread.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,27 +19,11 @@ enum {
     MOST_JOINS = 3,          // pieces that are added to one that does not decode
 };
 
-enum place_state { PLACE_FREE, PLACE_BUSY, PLACE_DONE, PLACE_UNDECODED, PLACE_ERROR };
-
-struct place {
-    enum place_state state;
-    struct bzip2_piece piece;
-    struct buffer plain;
-    struct error_note *error;
-};
-
 struct parallel_bzip2 {
     struct bzip2_scan *scan;
     const char *name;
-    pthread_mutex_t lock;
-    pthread_cond_t changed;
-    struct place *places;  // (place_count) piece n is in place n % place_count
-    int64_t place_count, produced, taken;
-    bool scanning, ended, stopped;
-    pthread_t *threads;
-    int thread_count;
+    struct piece_ring *ring;
     // Of the reading thread alone:
-    size_t used;        // bytes of the oldest place's result that are handed out
     uint32_t checksum;  // of the blocks of the present stream
     uint64_t position;
     struct buffer packed;
@@ -99,82 +82,41 @@ static bool decode(struct buffer *plain, struct buffer *packed, const struct bzi
     return status == BZ_STREAM_END && stream.avail_in == 0;
 }
 
-// ---- helper threads ----
+// ---- what the ring asks for ----
 
-static struct place *place_of(const struct parallel_bzip2 *bzip2, int64_t number) {
-    return &bzip2->places[number % bzip2->place_count];
+static int cut(void *codec, void *piece) {
+    const struct parallel_bzip2 *bzip2 = codec;
+    return bzip2_scan_next(bzip2->scan, piece);
 }
 
-// Cuts and decodes one piece; called and left with the lock held.
-static void work_once(struct parallel_bzip2 *bzip2, struct buffer *packed) {
-    struct place *place = place_of(bzip2, bzip2->produced);
-    bzip2->scanning = true;
-    pthread_mutex_unlock(&bzip2->lock);
-    int status = bzip2_scan_next(bzip2->scan, &place->piece);
-    struct error_note *error = status < 0 ? error_take() : NULL;
-    pthread_mutex_lock(&bzip2->lock);
-    bzip2->scanning = false;
-    bzip2->ended = status <= 0;
-    if (status != 0)
-        bzip2->produced++;
-    place->state = status < 0 ? PLACE_ERROR : status > 0 ? PLACE_BUSY : PLACE_FREE;
-    place->error = error;
-    pthread_cond_broadcast(&bzip2->changed);
-    if (status <= 0)
-        return;
-    pthread_mutex_unlock(&bzip2->lock);
-    bool is_decoded = decode(&place->plain, packed, &place->piece);
-    pthread_mutex_lock(&bzip2->lock);
-    place->state = is_decoded ? PLACE_DONE : PLACE_UNDECODED;
-    pthread_cond_broadcast(&bzip2->changed);
+static int decode_piece(const void *codec, const void *piece, struct buffer *plain, void *scratch) {
+    (void)codec;
+    return decode(plain, scratch, piece);
 }
 
-static void *helper_main(void *argument) {
-    struct parallel_bzip2 *bzip2 = argument;
-    struct buffer packed = {0};
-    pthread_mutex_lock(&bzip2->lock);
-    while (!bzip2->stopped && !bzip2->ended) {
-        if (!bzip2->scanning && bzip2->produced - bzip2->taken < bzip2->place_count)
-            work_once(bzip2, &packed);
-        else
-            pthread_cond_wait(&bzip2->changed, &bzip2->lock);
-    }
-    pthread_mutex_unlock(&bzip2->lock);
-    buffer_free(&packed);
-    return NULL;
+static void free_piece(void *piece) {
+    free(((struct bzip2_piece *)piece)->bytes);
 }
+
+static void *create_scratch(void) {
+    return memory_alloc(sizeof(struct buffer));
+}
+
+static void free_scratch(void *scratch) {
+    buffer_free(scratch);
+    free(scratch);
+}
+
+static const struct piece_codec block_codec = {
+    .piece_bytes = sizeof(struct bzip2_piece),
+    .cut = cut,
+    .decode = decode_piece,
+    .free_piece = free_piece,
+    .create_scratch = create_scratch,
+    .free_scratch = free_scratch,
+};
 
 // ---- the reading thread ----
-
-// Waits for the oldest place: 1, 0 at the end, -1 on an error of the scan.
-static int wait_oldest(struct parallel_bzip2 *bzip2, struct place **oldest) {
-    pthread_mutex_lock(&bzip2->lock);
-    struct place *place = place_of(bzip2, bzip2->taken);
-    while (bzip2->taken == bzip2->produced ? !bzip2->ended : place->state == PLACE_BUSY)
-        pthread_cond_wait(&bzip2->changed, &bzip2->lock);
-    bool is_there = bzip2->taken < bzip2->produced;
-    struct error_note *error = NULL;
-    if (is_there && place->state == PLACE_ERROR) {
-        error = place->error;
-        place->error = NULL;
-    }
-    pthread_mutex_unlock(&bzip2->lock);
-    *oldest = place;
-    if (!is_there)
-        return 0;
-    if (place->state != PLACE_ERROR)
-        return 1;
-    return error ? error_give(error) : error_set("%s cannot be read further after an error", bzip2->name);
-}
-
-static void release_oldest(struct parallel_bzip2 *bzip2) {
-    pthread_mutex_lock(&bzip2->lock);
-    place_of(bzip2, bzip2->taken)->state = PLACE_FREE;
-    bzip2->taken++;
-    pthread_cond_broadcast(&bzip2->changed);
-    pthread_mutex_unlock(&bzip2->lock);
-    bzip2->used = 0;
-}
 
 static int damaged(const struct parallel_bzip2 *bzip2, uint64_t position) {
     return bad_data("%s: bzip2 data is damaged near byte %" PRIu64
@@ -183,37 +125,37 @@ static int damaged(const struct parallel_bzip2 *bzip2, uint64_t position) {
 }
 
 // Joins the oldest piece to those after it until it decodes; the last of them takes the result.
-static int join_pieces(struct parallel_bzip2 *bzip2, struct place **oldest) {
+static int join_pieces(struct parallel_bzip2 *bzip2, struct piece_place **oldest) {
+    struct bzip2_piece *piece = (*oldest)->piece;
     struct bzip2_piece joined = {0};
-    bzip2_piece_join(&joined, &(*oldest)->piece);
-    uint64_t position = (*oldest)->piece.position;
+    bzip2_piece_join(&joined, piece);
+    uint64_t position = piece->position;
     bool is_decoded = false;
     int status = 1;
-    for (int i = 0; i < MOST_JOINS && !is_decoded && status > 0 && !joined.ends_stream; i++) {
-        release_oldest(bzip2);
-        status = wait_oldest(bzip2, oldest);
+    for (int i = 0; i < MOST_JOINS && !is_decoded && !joined.ends_stream; i++) {
+        piece_ring_release(bzip2->ring);
+        status = piece_ring_wait(bzip2->ring, oldest);
         if (status <= 0)
             break;
-        bzip2_piece_join(&joined, &(*oldest)->piece);
+        piece = (*oldest)->piece;
+        bzip2_piece_join(&joined, piece);
         is_decoded = decode(&(*oldest)->plain, &bzip2->packed, &joined);
     }
     if (is_decoded) {
-        free((*oldest)->piece.bytes);
-        (*oldest)->piece = joined;
+        free(piece->bytes);
+        *piece = joined;
+        (*oldest)->is_decoded = true;
         return 0;
     }
     free(joined.bytes);
     return status < 0 ? -1 : damaged(bzip2, position);
 }
 
-// Makes the oldest place's result ready and accounts for its checksum: 1, 0 at the end.
-static int take_block(struct parallel_bzip2 *bzip2, struct place **oldest) {
-    int status = wait_oldest(bzip2, oldest);
-    if (status <= 0)
-        return status;
-    if ((*oldest)->state == PLACE_UNDECODED)
-        TRY(join_pieces(bzip2, oldest));
-    const struct bzip2_piece *piece = &(*oldest)->piece;
+// Makes the oldest place's result whole and accounts for its checksum.
+static int begin_block(struct parallel_bzip2 *bzip2, struct piece_place *oldest) {
+    if (!oldest->is_decoded)
+        TRY(join_pieces(bzip2, &oldest));
+    const struct bzip2_piece *piece = oldest->piece;
     bzip2->checksum = (bzip2->checksum << 1 | bzip2->checksum >> 31) ^ bzip2_block_checksum(piece->bytes);
     if (piece->ends_stream) {
         if (bzip2->checksum != piece->stream_checksum)
@@ -221,28 +163,21 @@ static int take_block(struct parallel_bzip2 *bzip2, struct place **oldest) {
         bzip2->checksum = 0;
     }
     bzip2->position = piece->position_after;
-    (*oldest)->state = PLACE_DONE;
-    return 1;
+    return 0;
 }
 
 int64_t parallel_bzip2_read(struct parallel_bzip2 *bzip2, void *out, size_t capacity) {
-    size_t done = 0;
-    while (done == 0) {
-        struct place *oldest = place_of(bzip2, bzip2->taken);
-        if (bzip2->used == 0) {
-            int status = take_block(bzip2, &oldest);
-            if (status <= 0)
-                return status;
-        }
-        done = oldest->plain.length - bzip2->used;
-        done = done < capacity ? done : capacity;
-        if (done)
-            memcpy(out, oldest->plain.data + bzip2->used, done);
-        bzip2->used += done;
-        if (bzip2->used == oldest->plain.length)
-            release_oldest(bzip2);
+    for (;;) {
+        struct piece_place *oldest;
+        int status = piece_ring_wait(bzip2->ring, &oldest);
+        if (status <= 0)
+            return status;
+        if (oldest->used == 0)
+            TRY(begin_block(bzip2, oldest));
+        size_t done = piece_ring_read(bzip2->ring, out, capacity);
+        if (done > 0)
+            return (int64_t)done;
     }
-    return (int64_t)done;
 }
 
 uint64_t parallel_bzip2_input_bytes(const struct parallel_bzip2 *bzip2) {
@@ -253,47 +188,28 @@ uint64_t parallel_bzip2_input_bytes(const struct parallel_bzip2 *bzip2) {
 
 int parallel_bzip2_open(struct parallel_bzip2 **opened, const struct parallel_bzip2_options *options) {
     struct parallel_bzip2 *bzip2 = memory_alloc(sizeof *bzip2);
-    *opened = bzip2;
     bzip2->name = options->name;
     bzip2->scan = bzip2_scan_create(options->descriptor, options->name, options->begin, options->begin_bytes);
-    pthread_mutex_init(&bzip2->lock, NULL);
-    pthread_cond_init(&bzip2->changed, NULL);
-    bzip2->place_count = 2 * (int64_t)options->threads;
-    bzip2->places = memory_alloc((size_t)bzip2->place_count * sizeof *bzip2->places);
-    bzip2->threads = memory_alloc((size_t)options->threads * sizeof *bzip2->threads);
-    for (int i = 0; i < options->threads; i++) {
-        if (pthread_create(&bzip2->threads[i], NULL, helper_main, bzip2) != 0)
-            break;
-        bzip2->thread_count++;
-    }
-    if (bzip2->thread_count == 0) {
-        parallel_bzip2_close(bzip2);
-        *opened = NULL;
-        return error_set("cannot start a thread to decompress %s; lower --workers", options->name);
-    }
-    return 0;
+    const struct piece_ring_options ring = {
+        .functions = &block_codec,
+        .codec = bzip2,
+        .name = options->name,
+        .threads = options->threads,
+        .places = 2 * (int64_t)options->threads,
+    };
+    *opened = bzip2;
+    if (piece_ring_open(&bzip2->ring, &ring) == 0)
+        return 0;
+    parallel_bzip2_close(bzip2);
+    *opened = NULL;
+    return -1;
 }
 
 void parallel_bzip2_close(struct parallel_bzip2 *bzip2) {
     if (!bzip2)
         return;
-    pthread_mutex_lock(&bzip2->lock);
-    bzip2->stopped = true;
-    pthread_cond_broadcast(&bzip2->changed);
-    pthread_mutex_unlock(&bzip2->lock);
-    for (int i = 0; i < bzip2->thread_count; i++)
-        pthread_join(bzip2->threads[i], NULL);
-    for (int64_t i = 0; i < bzip2->place_count; i++) {
-        struct place *place = &bzip2->places[i];
-        free(place->piece.bytes);
-        buffer_free(&place->plain);
-        error_drop(place->error);
-    }
+    piece_ring_close(bzip2->ring);
     bzip2_scan_free(bzip2->scan);
     buffer_free(&bzip2->packed);
-    pthread_mutex_destroy(&bzip2->lock);
-    pthread_cond_destroy(&bzip2->changed);
-    free(bzip2->places);
-    free(bzip2->threads);
     free(bzip2);
 }

@@ -1,13 +1,13 @@
-// A ring of places: helper threads take turns to find the next frame and decompress it, the reading thread takes
-// results in order. A frame that is large, compressed or not, is left to the reading thread.
+// Finds the frames of the file and lets a ring of threads decompress them (piece_ring.h). A frame that is large,
+// compressed or not, is left to the reading thread.
 #include "data/extract/parallel_zstd.h"
+#include "data/extract/piece_ring.h"
 #include "data/extract/zstd_frames.h"
 #include "data/bad_data.h"
 #include "base/buffer.h"
 #include "base/memory.h"
 #include <errno.h>
 #include <inttypes.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -23,33 +23,24 @@ enum {
     LARGEST_WINDOW_LOG = 31
 };
 
-enum place_state { PLACE_FREE, PLACE_BUSY, PLACE_DONE, PLACE_LARGE, PLACE_ERROR };
-
-struct place {
-    enum place_state state;
-    struct zstd_frame frame;
-    struct buffer plain;
-    struct error_note *error;
-};
-
 struct parallel_zstd {
     int descriptor;
     const char *name;
-    pthread_mutex_t lock;
-    pthread_cond_t changed;
-    struct place *places;  // (place_count) frame n is in place n % place_count
-    int64_t place_count, produced, taken;
-    bool finding, ended, stopped;
-    uint64_t next_frame;  // byte where it begins; of the thread that is finding
-    pthread_t *threads;
-    int thread_count;
+    struct piece_ring *ring;
+    uint64_t next_frame;  // byte where it begins; of the thread that is cutting
     // Of the reading thread alone:
-    size_t used;  // bytes of the oldest place's result that are handed out
     uint64_t position;
     ZSTD_DCtx *context;    // for large frames
     struct buffer packed;  // of a large frame: what was read of it last
     size_t packed_used;
-    uint64_t large_at;  // byte of the file that is read next; 0 if no large frame is begun
+    uint64_t large_at;     // byte of the file that is read next; 0 if no large frame is begun
+    bool large_has_ended;  // its last bytes are handed out
+};
+
+// What a helper thread keeps.
+struct scratch {
+    ZSTD_DCtx *context;
+    struct buffer packed;
 };
 
 // ---- decompressing ----
@@ -76,21 +67,22 @@ static int damaged(const struct parallel_zstd *zstd, uint64_t position, const ch
 }
 
 // Decompresses a small frame: 1, 0 if its text is not small, -1 on error.
-static int decode(const struct parallel_zstd *zstd, struct place *place, ZSTD_DCtx *context, struct buffer *packed) {
-    const struct zstd_frame *frame = &place->frame;
-    struct buffer *plain = &place->plain;
+static int decode(const void *codec, const void *piece, struct buffer *plain, void *own) {
+    const struct parallel_zstd *zstd = codec;
+    const struct zstd_frame *frame = piece;
+    struct scratch *scratch = own;
     if (frame->end - frame->begin > SMALL_PACKED)
         return 0;
-    TRY(read_at(zstd, packed, frame->begin, (size_t)(frame->end - frame->begin)));
-    ZSTD_DCtx_reset(context, ZSTD_reset_session_only);
-    ZSTD_inBuffer in = {packed->data, packed->length, 0};
+    TRY(read_at(zstd, &scratch->packed, frame->begin, (size_t)(frame->end - frame->begin)));
+    ZSTD_DCtx_reset(scratch->context, ZSTD_reset_session_only);
+    ZSTD_inBuffer in = {scratch->packed.data, scratch->packed.length, 0};
     buffer_clear(plain);
     size_t status = 1;
     while (status != 0) {
         buffer_reserve(plain, STEP_BYTES);
         ZSTD_outBuffer out = {plain->data, plain->capacity - 1, plain->length};
         size_t before = in.pos;
-        status = ZSTD_decompressStream(context, &out, &in);
+        status = ZSTD_decompressStream(scratch->context, &out, &in);
         if (ZSTD_isError(status))
             return damaged(zstd, frame->begin + in.pos, ZSTD_getErrorName(status));
         if (status != 0 && out.pos == plain->length && in.pos == before)
@@ -111,13 +103,11 @@ static ZSTD_DCtx *new_context(void) {
     return context;
 }
 
-// ---- helper threads ----
+// ---- what the ring asks for ----
 
-static struct place *place_of(const struct parallel_zstd *zstd, int64_t number) {
-    return &zstd->places[number % zstd->place_count];
-}
-
-static int find_data_frame(struct parallel_zstd *zstd, struct zstd_frame *frame) {
+static int cut(void *codec, void *piece) {
+    struct parallel_zstd *zstd = codec;
+    struct zstd_frame *frame = piece;
     int status;
     do {
         status = zstd_frame_find(frame, zstd->descriptor, zstd->name, zstd->next_frame);
@@ -127,81 +117,28 @@ static int find_data_frame(struct parallel_zstd *zstd, struct zstd_frame *frame)
     return status;
 }
 
-// Finds and decompresses one frame; called and left with the lock held.
-static void work_once(struct parallel_zstd *zstd, ZSTD_DCtx *context, struct buffer *packed) {
-    struct place *place = place_of(zstd, zstd->produced);
-    zstd->finding = true;
-    pthread_mutex_unlock(&zstd->lock);
-    int status = find_data_frame(zstd, &place->frame);
-    struct error_note *error = status < 0 ? error_take() : NULL;
-    pthread_mutex_lock(&zstd->lock);
-    zstd->finding = false;
-    zstd->ended = status <= 0;
-    if (status != 0)
-        zstd->produced++;
-    place->state = status < 0 ? PLACE_ERROR : status > 0 ? PLACE_BUSY : PLACE_FREE;
-    place->error = error;
-    pthread_cond_broadcast(&zstd->changed);
-    if (status <= 0)
-        return;
-    pthread_mutex_unlock(&zstd->lock);
-    status = decode(zstd, place, context, packed);
-    error = status < 0 ? error_take() : NULL;
-    pthread_mutex_lock(&zstd->lock);
-    place->state = status < 0 ? PLACE_ERROR : status > 0 ? PLACE_DONE : PLACE_LARGE;
-    place->error = error;
-    pthread_cond_broadcast(&zstd->changed);
+static void *create_scratch(void) {
+    struct scratch *scratch = memory_alloc(sizeof *scratch);
+    scratch->context = new_context();
+    return scratch;
 }
 
-static void *helper_main(void *argument) {
-    struct parallel_zstd *zstd = argument;
-    struct buffer packed = {0};
-    ZSTD_DCtx *context = new_context();
-    pthread_mutex_lock(&zstd->lock);
-    while (!zstd->stopped && !zstd->ended) {
-        if (!zstd->finding && zstd->produced - zstd->taken < zstd->place_count)
-            work_once(zstd, context, &packed);
-        else
-            pthread_cond_wait(&zstd->changed, &zstd->lock);
-    }
-    pthread_mutex_unlock(&zstd->lock);
-    ZSTD_freeDCtx(context);
-    buffer_free(&packed);
-    return NULL;
+static void free_scratch(void *own) {
+    struct scratch *scratch = own;
+    ZSTD_freeDCtx(scratch->context);
+    buffer_free(&scratch->packed);
+    free(scratch);
 }
+
+static const struct piece_codec frame_codec = {
+    .piece_bytes = sizeof(struct zstd_frame),
+    .cut = cut,
+    .decode = decode,
+    .create_scratch = create_scratch,
+    .free_scratch = free_scratch,
+};
 
 // ---- the reading thread ----
-
-// Waits for the oldest place: 1, 0 at the end, -1 on its error.
-static int wait_oldest(struct parallel_zstd *zstd, struct place **oldest) {
-    pthread_mutex_lock(&zstd->lock);
-    struct place *place = place_of(zstd, zstd->taken);
-    while (zstd->taken == zstd->produced ? !zstd->ended : place->state == PLACE_BUSY)
-        pthread_cond_wait(&zstd->changed, &zstd->lock);
-    bool is_there = zstd->taken < zstd->produced;
-    struct error_note *error = place->error;
-    if (is_there)
-        place->error = NULL;
-    pthread_mutex_unlock(&zstd->lock);
-    *oldest = place;
-    if (!is_there)
-        return 0;
-    if (place->state != PLACE_ERROR)
-        return 1;
-    return error ? error_give(error) : error_set("%s cannot be read further after an error", zstd->name);
-}
-
-static void release_oldest(struct parallel_zstd *zstd) {
-    pthread_mutex_lock(&zstd->lock);
-    struct place *place = place_of(zstd, zstd->taken);
-    zstd->position = place->frame.end;
-    place->state = PLACE_FREE;
-    zstd->taken++;
-    pthread_cond_broadcast(&zstd->changed);
-    pthread_mutex_unlock(&zstd->lock);
-    zstd->used = 0;
-    zstd->large_at = 0;
-}
 
 // More of a large frame: how many bytes, 0 if it has ended.
 static int64_t read_large(struct parallel_zstd *zstd, const struct zstd_frame *frame, void *out, size_t capacity) {
@@ -211,7 +148,10 @@ static int64_t read_large(struct parallel_zstd *zstd, const struct zstd_frame *f
         buffer_clear(&zstd->packed);
         zstd->packed_used = 0;
         zstd->large_at = frame->begin;
+        zstd->large_has_ended = false;
     }
+    if (zstd->large_has_ended)
+        return 0;
     for (;;) {
         if (zstd->packed_used == zstd->packed.length) {
             uint64_t left = frame->end - zstd->large_at;
@@ -228,10 +168,9 @@ static int64_t read_large(struct parallel_zstd *zstd, const struct zstd_frame *f
         bool is_stuck = plain.pos == 0 && in.pos == zstd->packed_used;
         zstd->packed_used = in.pos;
         zstd->position = zstd->large_at;
-        if (plain.pos > 0)
+        zstd->large_has_ended = status == 0;
+        if (plain.pos > 0 || status == 0)
             return (int64_t)plain.pos;
-        if (status == 0)
-            return 0;
         if (is_stuck && zstd->large_at == frame->end)
             return damaged(zstd, frame->end, "a frame that does not end");
     }
@@ -239,27 +178,23 @@ static int64_t read_large(struct parallel_zstd *zstd, const struct zstd_frame *f
 
 int64_t parallel_zstd_read(struct parallel_zstd *zstd, void *out, size_t capacity) {
     for (;;) {
-        struct place *oldest;
-        int status = wait_oldest(zstd, &oldest);
+        struct piece_place *oldest;
+        int status = piece_ring_wait(zstd->ring, &oldest);
         if (status <= 0)
             return status;
+        const struct zstd_frame *frame = oldest->piece;
         int64_t done;
-        if (oldest->state == PLACE_LARGE) {
-            done = read_large(zstd, &oldest->frame, out, capacity);
-            TRY((int)(done < 0 ? -1 : 0));
-            if (done == 0)
-                release_oldest(zstd);
+        if (oldest->is_decoded) {
+            zstd->position = frame->end;
+            done = (int64_t)piece_ring_read(zstd->ring, out, capacity);
         } else {
-            size_t left = oldest->plain.length - zstd->used;
-            size_t part = left < capacity ? left : capacity;
-            if (part)
-                memcpy(out, oldest->plain.data + zstd->used, part);
-            zstd->used += part;
-            done = (int64_t)part;
-            if (zstd->used == oldest->plain.length)
-                release_oldest(zstd);
+            done = read_large(zstd, frame, out, capacity);
+            if (done == 0) {
+                zstd->large_at = 0;
+                piece_ring_release(zstd->ring);
+            }
         }
-        if (done > 0)
+        if (done != 0)
             return done;
     }
 }
@@ -296,19 +231,16 @@ int parallel_zstd_open(struct parallel_zstd **opened, int descriptor, const char
     struct parallel_zstd *zstd = memory_alloc(sizeof *zstd);
     zstd->descriptor = descriptor;
     zstd->name = name;
-    pthread_mutex_init(&zstd->lock, NULL);
-    pthread_cond_init(&zstd->changed, NULL);
-    zstd->place_count = threads + 2 < MOST_PLACES ? threads + 2 : MOST_PLACES;
-    zstd->places = memory_alloc((size_t)zstd->place_count * sizeof *zstd->places);
-    zstd->threads = memory_alloc((size_t)threads * sizeof *zstd->threads);
-    for (int i = 0; i < threads; i++) {
-        if (pthread_create(&zstd->threads[i], NULL, helper_main, zstd) != 0)
-            break;
-        zstd->thread_count++;
-    }
-    if (zstd->thread_count == 0) {
+    const struct piece_ring_options ring = {
+        .functions = &frame_codec,
+        .codec = zstd,
+        .name = name,
+        .threads = threads,
+        .places = threads + 2 < MOST_PLACES ? threads + 2 : MOST_PLACES,
+    };
+    if (piece_ring_open(&zstd->ring, &ring) < 0) {
         parallel_zstd_close(zstd);
-        return error_set("cannot start a thread to decompress %s; lower --workers", name);
+        return -1;
     }
     *opened = zstd;
     return 0;
@@ -317,21 +249,8 @@ int parallel_zstd_open(struct parallel_zstd **opened, int descriptor, const char
 void parallel_zstd_close(struct parallel_zstd *zstd) {
     if (!zstd)
         return;
-    pthread_mutex_lock(&zstd->lock);
-    zstd->stopped = true;
-    pthread_cond_broadcast(&zstd->changed);
-    pthread_mutex_unlock(&zstd->lock);
-    for (int i = 0; i < zstd->thread_count; i++)
-        pthread_join(zstd->threads[i], NULL);
-    for (int64_t i = 0; i < zstd->place_count; i++) {
-        buffer_free(&zstd->places[i].plain);
-        error_drop(zstd->places[i].error);
-    }
+    piece_ring_close(zstd->ring);
     ZSTD_freeDCtx(zstd->context);
     buffer_free(&zstd->packed);
-    pthread_mutex_destroy(&zstd->lock);
-    pthread_cond_destroy(&zstd->changed);
-    free(zstd->places);
-    free(zstd->threads);
     free(zstd);
 }

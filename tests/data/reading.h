@@ -1,0 +1,36 @@
+// For tests of readers: files that are written quickly, and read whole.
+#ifndef TESTS_DATA_READING_H
+#define TESTS_DATA_READING_H
+
+#include "base/buffer.h"
+#include "base/error.h"
+#include "data/extract/reader.h"
+#include "test.h"
+#include <unistd.h>
+
+// Writes a file without waiting for the disk, for there are thousands of them. A file that is cut and written again is
+// flushed by some file systems, one that is new is not.
+static inline void write_quickly(const char *path, const struct buffer *bytes, size_t count) {
+    unlink(path);
+    FILE *file = fopen(path, "wb");
+    EXPECT(file && fwrite(bytes->data, 1, count, file) == count);
+    EXPECT(fclose(file) == 0);
+}
+
+// Reads a whole file with so many threads, in pieces of `step` bytes. 0, or -1 with an error.
+static inline int read_whole(const char *path, int threads, size_t step, struct buffer *out) {
+    struct reader *reader;
+    buffer_clear(out);
+    TRY(reader_open_threads(&reader, path, threads));
+    int64_t got;
+    do {
+        buffer_reserve(out, step);
+        got = reader_read(reader, out->data + out->length, step);
+        if (got > 0)
+            out->length += (size_t)got;
+    } while (got > 0);
+    reader_close(reader);
+    return (int)got;
+}
+
+#endif
