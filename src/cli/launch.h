@@ -19,10 +19,6 @@ struct launch_command {
     bool is_elsewhere;
     struct string_list written;  // those flags
 };
-// Tells them apart by the rows of the launcher's table. A word that is a command's name ends the launcher's flags.
-// Without one, and with preprocess and getdata, flags of both kinds may be mixed. The strings remain argv's.
-void launch_split(struct launch_command *command, const struct flag_table *own, int argc, char **argv);
-void launch_command_free(struct launch_command *command);
 // Appends a flag and its value.
 void launch_command_add(struct launch_command *command, const char *flag, const char *value);
 
@@ -30,10 +26,9 @@ void launch_command_add(struct launch_command *command, const char *flag, const 
 // FLAGS_HELP if they ask for help, which has then been printed, or -1. *journal, to be freed, is the file that changes
 // as the work progresses and from which the same command continues; NULL if it would begin anew.
 int launch_check(struct launch_command *command, char **journal);
-// Parses the flags of a train command and checks them as train itself will on `ranks` ranks. Always free the config
-// with launch_config_free, also after an error.
+// Parses the flags of a train command and checks them as train itself will on `ranks` ranks. launch_run frees the
+// config.
 int launch_config(struct config *config, struct launch_command *command, int64_t ranks);
-void launch_config_free(struct config *config);
 // A launcher from its command line to its exit code: splits, parses, calls `launch`, which returns -1 or the exit code,
 // and frees.
 struct launch_call {

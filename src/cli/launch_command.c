@@ -32,7 +32,10 @@ static bool is_help(const char *argument) {
     return strcmp(argument, "--help") == 0 || strcmp(argument, "-h") == 0 || strcmp(argument, "--help-all") == 0;
 }
 
-void launch_split(struct launch_command *command, const struct flag_table *own, int argc, char **argv) {
+// Tells the launcher's own flags from the others by the rows of its table. A word that is a command's name ends the
+// launcher's flags. Without one, and with preprocess and getdata, flags of both kinds may be mixed. The strings remain
+// argv's.
+static void split(struct launch_command *command, const struct flag_table *own, int argc, char **argv) {
     // Two more for what launch_command_add may add, twice.
     size_t room = sizeof(char *) * (size_t)(argc + 6);
     *command = (struct launch_command){.own = memory_alloc(room), .rest = memory_alloc(room)};
@@ -75,7 +78,7 @@ void launch_command_add(struct launch_command *command, const char *flag, const 
     command->rest[command->rest_count++] = (char *)(uintptr_t)value;
 }
 
-void launch_command_free(struct launch_command *command) {
+static void free_command(struct launch_command *command) {
     free(command->own);
     free(command->rest);
     string_list_free(&command->written);
@@ -161,7 +164,7 @@ int launch_config(struct config *config, struct launch_command *command, int64_t
     return config_validate(config, (int)ranks);
 }
 
-void launch_config_free(struct config *config) {
+static void free_config(struct config *config) {
     const struct flag_table table = config_flag_table(0);
     const struct flag_command train = train_command(&table);
     flags_free(&train, config);
@@ -175,14 +178,14 @@ void launch_resume(struct launch_command *command, const struct config *config) 
 int launch_run(const struct launch_call *call, int argc, char **argv) {
     struct config config = {0};
     struct launch_command command;
-    launch_split(&command, call->flags->tables, argc, argv);
+    split(&command, call->flags->tables, argc, argv);
     int status = flags_parse(call->flags, call->options, command.own_count, command.own), exit_code = EXIT_CODE_OK;
     if (status == 0)
         status = exit_code = call->launch(call->options, &command, &config);
     if (status < 0)
         exit_code = command_failed();
-    launch_config_free(&config);
+    free_config(&config);
     flags_free(call->flags, call->options);
-    launch_command_free(&command);
+    free_command(&command);
     return exit_code;
 }

@@ -20,10 +20,10 @@ enum {
     THROTTLE_BRAKE = 0x80
 };
 
-const char *gpus_fields(void) {
-    return "name,driver_version,memory.total,clocks.sm,clocks.max.sm,ecc.mode.current,"
-           "ecc.errors.uncorrected.volatile.total,remapped_rows.pending,clocks_throttle_reasons.active,temperature.gpu";
-}
+// What --query-gpu is given.
+static const char query_fields[] =
+    "name,driver_version,memory.total,clocks.sm,clocks.max.sm,ecc.mode.current,"
+    "ecc.errors.uncorrected.volatile.total,remapped_rows.pending,clocks_throttle_reasons.active,temperature.gpu";
 
 // -1 if the text is not a number.
 static int64_t number(const char *text) {
@@ -89,7 +89,7 @@ int gpus_parse(struct gpus *gpus, const char *text) {
 
 int gpus_query(struct gpus *gpus) {
     char query[400];
-    snprintf(query, sizeof query, "--query-gpu=%s", gpus_fields());
+    snprintf(query, sizeof query, "--query-gpu=%s", query_fields);
     const char *const words[] = {"nvidia-smi", query, "--format=csv,noheader,nounits", NULL};
     struct process_result result;
     *gpus = (struct gpus){0};

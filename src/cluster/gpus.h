@@ -28,10 +28,8 @@ struct gpus {
 
 // Asks nvidia-smi. -1 if it is not there, fails, or says what cannot be read.
 int gpus_query(struct gpus *gpus);
-// The same from nvidia-smi's answer to gpus_fields, for tests.
+// The same from nvidia-smi's answer, for tests.
 int gpus_parse(struct gpus *gpus, const char *text);
-// What --query-gpu is given.
-const char *gpus_fields(void);
 // Appends, a sentence per line, what must not be so; `expected` is how many there should be, 0 if unknown.
 // Returns how many sentences.
 int gpus_faults(const struct gpus *gpus, int expected, struct buffer *out);

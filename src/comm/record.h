@@ -60,6 +60,5 @@ static inline void record_end(struct record *record, int64_t number, double now)
 
 // One JSON object per line, oldest first; unfinished entries have no "seconds".
 void record_write(const struct record *record, int rank, FILE *file);
-const char *collective_kind_name(enum collective_kind kind);
 
 #endif

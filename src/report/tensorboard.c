@@ -85,7 +85,7 @@ static void flush_if_large(struct tensorboard *board) {
         tensorboard_flush(board);
 }
 
-void tensorboard_scalar(struct tensorboard *board, const char *tag, double value, int64_t step) {
+static void write_scalar(struct tensorboard *board, const char *tag, double value, int64_t step) {
     event_scalar(&board->pending, (struct event_place){clock_wall_seconds(), step}, tag, value);
     flush_if_large(board);
 }
@@ -105,8 +105,8 @@ struct axes {
 
 static void both(struct tensorboard *board, const char *tag, double value, struct axes axes) {
     char *versus = memory_printf("%s vs samples", tag);
-    tensorboard_scalar(board, tag, value, axes.iteration);
-    tensorboard_scalar(board, versus, value, axes.samples);
+    write_scalar(board, tag, value, axes.iteration);
+    write_scalar(board, versus, value, axes.samples);
     free(versus);
 }
 
@@ -114,12 +114,12 @@ void tensorboard_train(struct tensorboard *board, const struct metrics *m, const
     struct axes axes = {m->iteration, m->consumed_samples};
     both(board, "learning-rate", m->learning_rate, axes);
     if (m->has_decoupled)
-        tensorboard_scalar(board, "decoupled-learning-rate", m->decoupled_learning_rate, m->iteration);
+        write_scalar(board, "decoupled-learning-rate", m->decoupled_learning_rate, m->iteration);
     both(board, "batch-size", (double)m->global_batch_size, axes);
     for (int i = 0; i < m->loss_count; i++)
         both(board, m->losses[i].name, m->losses[i].value, axes);
     if (m->skipped_samples > 0)
-        tensorboard_scalar(board, "skipped-train-samples", (double)m->skipped_samples, m->iteration);
+        write_scalar(board, "skipped-train-samples", (double)m->skipped_samples, m->iteration);
     if (!choice->no_loss_scale)
         both(board, "loss-scale", m->loss_scale, axes);
     if (choice->world_size > 0)
@@ -136,7 +136,7 @@ void tensorboard_timers(struct tensorboard *board, const struct metrics *m) {
     struct axes axes = {m->iteration, m->consumed_samples};
     both(board, "iteration-time", m->elapsed_ms / 1000, axes);
     if (m->has_throughput)
-        tensorboard_scalar(board, "throughput", m->teraflops, m->iteration);
+        write_scalar(board, "throughput", m->teraflops, m->iteration);
 }
 
 void tensorboard_eval(struct tensorboard *board, const struct metrics_eval *eval,

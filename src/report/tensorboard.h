@@ -14,8 +14,7 @@ int tensorboard_open(struct tensorboard **board, const char *folder);
 void tensorboard_close(struct tensorboard *board);  // flushes; NULL is fine
 void tensorboard_flush(struct tensorboard *board);  // makes what was written visible to readers
 
-// The primitives.
-void tensorboard_scalar(struct tensorboard *board, const char *tag, double value, int64_t step);
+// Outside the tags of training.
 void tensorboard_text(struct tensorboard *board, const char *tag, const char *text, int64_t step);
 
 struct tensorboard_choice {

@@ -183,8 +183,13 @@ int state_save_start(struct step *step, const struct progress_state *progress, s
     return save(step, progress, job);
 }
 
+// Whether --load has something to begin with or to go on from; else --pretrained-checkpoint is used.
+static bool is_begun(const struct config *config) {
+    return config->load && (model_source_is_foreign(config->load) || checkpoint_exists(config->load));
+}
+
 int state_find_here(const struct config *config, bool skip_checksums, char **path, int64_t *iteration) {
-    bool is_pretrained = config->pretrained_checkpoint && !state_is_begun(config);
+    bool is_pretrained = config->pretrained_checkpoint && !is_begun(config);
     const char *folder = is_pretrained ? config->pretrained_checkpoint : config->load;
     if (model_source_is_foreign(folder)) {
         *path = memory_string(folder);
@@ -224,10 +229,6 @@ int state_find_pretrained(const struct config *config, const struct mesh *mesh, 
     of.ckpt_step = -1;
     of.exit_on_missing_checkpoint = true;
     return state_find(&of, mesh, path, iteration);
-}
-
-bool state_is_begun(const struct config *config) {
-    return config->load && (model_source_is_foreign(config->load) || checkpoint_exists(config->load));
 }
 
 int state_find(const struct config *config, const struct mesh *mesh, char **path, int64_t *iteration) {

@@ -36,8 +36,6 @@ bool state_is_release(const char *path);
 int state_find(const struct config *config, const struct mesh *mesh, char **path, int64_t *iteration);
 // The same for --pretrained-checkpoint, where one must be.
 int state_find_pretrained(const struct config *config, const struct mesh *mesh, char **path, int64_t *iteration);
-// Whether --load has something to begin with or to go on from; else --pretrained-checkpoint is used.
-bool state_is_begun(const struct config *config);
 // Loads the weights and, with `with_optimizer`, the moments; the weights are then taken from the checkpoint's fp32
 // masters if it has some, whatever this run's dtype. Gains of norms become what the flags say, whichever way they are
 // stored. Sets *progress from the checkpoint unless it is NULL.

@@ -13,9 +13,9 @@
     X(matmul) X(quantize) X(norm_forward) X(norm_backward) X(column_sum)
 #define SIMPLE_OPS(X)                                                                                                  \
     X(transpose) X(move_ranges) X(activation_forward) X(activation_backward) X(glu_forward) X(glu_backward) X(rope)    \
-    X(attention_forward) X(attention_backward) X(embedding_forward) X(embedding_backward) X(softmax_stats)             \
-    X(softmax_merge) X(cross_entropy) X(dropout_add) X(dropout_backward) X(dot) X(sum_squares) X(clip_scale) X(adam)   \
-    X(copy) X(scale)
+    X(relative_bias_forward) X(relative_bias_backward) X(attention_forward) X(attention_backward)                      \
+    X(embedding_forward) X(embedding_backward) X(softmax_stats) X(softmax_merge) X(cross_entropy) X(dropout_add)       \
+    X(dropout_backward) X(dot) X(sum_squares) X(clip_scale) X(adam) X(split) X(merge) X(copy) X(scale)
 // clang-format on
 
 enum {
