@@ -13,8 +13,8 @@ TEST(clocks) {
     clock_sleep(0);
     clock_sleep(-1);
     double passed = clock_seconds() - start;
-    EXPECT(passed >= 0.0199 && passed < 10);
-    EXPECT(fabs(wall - (double)time(NULL)) < 10);
+    EXPECT(passed >= 0.0199 && passed < 200);
+    EXPECT(fabs(wall - (double)time(NULL)) < 200);
     EXPECT(clock_wall_seconds() > wall);
 }
 
@@ -104,7 +104,7 @@ static void report_on_terminal(void) {
     char text[2048];
     size_t length = 0;
     struct pollfd wait = {.fd = control, .events = POLLIN};
-    while (length < sizeof text && !memchr(text, '\n', length) && poll(&wait, 1, 5000) > 0) {
+    while (length < sizeof text && !memchr(text, '\n', length) && poll(&wait, 1, 200000) > 0) {
         ssize_t count = read(control, text + length, sizeof text - length);
         if (count <= 0)
             break;

@@ -41,7 +41,7 @@ static int check(void) {
     // The same one twice, and none that was ignored. A handler may be interrupted by the next before it has written.
     int counts[NSIG] = {0};
     for (int i = 0; i < 4; i++)
-        counts[signal_queue_next(60)]++;
+        counts[signal_queue_next(200)]++;
     if (counts[SIGTERM] != 2 || counts[SIGUSR1] != 1 || counts[SIGINT] != 1)
         return 2;
     return signal_queue_next(0.01) == 0 ? 0 : 20;
@@ -58,7 +58,7 @@ static int check_fork(void) {
             _exit(7);
         }
         int status;
-        if (signal_queue_next(30) != SIGCHLD || waitpid(child, &status, 0) != child)
+        if (signal_queue_next(200) != SIGCHLD || waitpid(child, &status, 0) != child)
             return 2;
         if (is_held ? !WIFEXITED(status) || WEXITSTATUS(status) != 7 : !WIFSIGNALED(status))
             return 3 + is_held;

@@ -17,7 +17,7 @@ static int be_held(const struct timespec *time, struct timespec *rest);
 #include <stdatomic.h>
 
 // What the slow file system is asked for stands still until the caller, back from whatever it called, lets it go on.
-// A caller that waits for it instead is found out after a minute.
+// A caller that waits for it instead is found out after some minutes.
 static struct {
     pthread_t caller;
     atomic_int held, let_go;
@@ -32,7 +32,7 @@ static int be_held(const struct timespec *time, struct timespec *rest) {
         return 0;
     }
     int number = atomic_fetch_add(&slow.held, 1);
-    double until = clock_seconds() + 60;
+    double until = clock_seconds() + 200;
     while (atomic_load(&slow.let_go) <= number && clock_seconds() < until)
         clock_sleep(1e-3);
     if (atomic_load(&slow.let_go) <= number)

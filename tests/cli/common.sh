@@ -49,6 +49,15 @@ within() {
     done
 }
 
+# end_of PROCESS: waits for a process of this shell, which is killed where it has not ended after 300 s; its exit code is
+# then in $code.
+has_gone() { ! kill -0 "$1" 2>/dev/null; }
+end_of() {
+    within 300 has_gone "$1" || kill -9 "$1"
+    wait "$1"
+    code=$?
+}
+
 # await_text TEXT [FILE]: until TEXT stands in the file, $work/out unless another is named. What the run before wrote must
 # not be taken for this one's: empty the file before the command is started in the background.
 await_text() {

@@ -17,7 +17,7 @@
 static int port;
 
 // For everybody to be there, on a machine that is busy with other things too. Nobody waits as long if all is well.
-static const double LONG_SECONDS = 120;
+static const double LONG_SECONDS = 300;
 
 // A port that nobody has now, below those that the kernel gives to whoever asks for any.
 static void find_port(void) {
@@ -177,7 +177,7 @@ TEST(nobody_there) {
     struct world *world;
     double start = clock_seconds();
     EXPECT_ERROR(open_rank(&world, 1, 2, "job 7", 0.5), "nobody answers");
-    EXPECT(clock_seconds() - start < 60);
+    EXPECT(clock_seconds() - start < LONG_SECONDS);
     EXPECT_INT(error_exit_code(), EXIT_CODE_PEER_LOST);
 }
 
@@ -286,15 +286,18 @@ TEST(a_stopped_rank) {
         pid_t children[3];
         double start = clock_seconds();
         start_patient(children, deadlines[i], true);
-        // Who ends first closes its connections: the other may hear of that before its own deadline.
         int first = end_of(children[0]), third = end_of(children[2]);
-        EXPECT(clock_seconds() - start < LONG_SECONDS);
+        double passed = clock_seconds() - start;
+        // It may have been given up, or have given up itself, before it came to stand still.
+        kill(children[1], SIGKILL);
+        if (end_of(children[1]) != 256)
+            continue;
+        is_shown = true;
+        // Who ends first closes its connections: the other may hear of that before its own deadline.
+        EXPECT(passed < LONG_SECONDS);
         EXPECT(first == EXIT_CODE_HANG || third == EXIT_CODE_HANG);
         EXPECT(first == EXIT_CODE_HANG || first == EXIT_CODE_PEER_LOST);
         EXPECT(third == EXIT_CODE_HANG || third == EXIT_CODE_PEER_LOST);
-        // It may have been given up before it came to stand still.
-        kill(children[1], SIGKILL);
-        is_shown = end_of(children[1]) == 256;
     }
     EXPECT(is_shown);
 }

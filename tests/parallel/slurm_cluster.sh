@@ -7,16 +7,24 @@ export PATH=$PATH:/usr/sbin:/sbin
 action=$1
 folder=$2
 
+# Daemons end in their own time, and write into the folder until then; who has not in a minute is made to.
 stop() {
+    local file process processes=()
     for file in "$folder"/slurmd-*.pid "$folder/slurmctld.pid" "$folder/munge/pid"; do
-        [ -s "$file" ] && kill "$(cat "$file")" 2>/dev/null || true
+        [ -s "$file" ] && processes+=("$(cat "$file")")
     done
     # Steps outlive their daemons; those of this cluster were started with its configuration.
     for process in /proc/[0-9]*; do
         [ "$(cat "$process/comm" 2>/dev/null)" = slurmstepd ] || continue
         { tr '\0' '\n' <"$process/environ" | grep -qxF "SLURM_CONF=$folder/slurm.conf"; } 2>/dev/null || continue
-        kill "${process#/proc/}" 2>/dev/null || true
+        processes+=("${process#/proc/}")
     done
+    kill "${processes[@]}" 2>/dev/null || true
+    for _ in $(seq 600); do
+        kill -0 "${processes[@]}" 2>/dev/null || break
+        sleep 0.1
+    done
+    kill -9 "${processes[@]}" 2>/dev/null || true
 }
 
 if [ "$action" = down ]; then
@@ -77,7 +85,7 @@ export SLURM_CONF=$folder/slurm.conf
 slurmctld -f "$SLURM_CONF"
 slurmd -N n1 -f "$SLURM_CONF"
 slurmd -N n2 -f "$SLURM_CONF"
-for _ in $(seq 600); do
+for _ in $(seq 2000); do
     [ "$(sinfo -h -o %t 2>/dev/null)" = idle ] && break
     sleep 0.1
 done

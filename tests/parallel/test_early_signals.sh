@@ -95,7 +95,7 @@ ended() {
     wait "$launcher"
     code=$?
     [ "$code" = "$1" ] && pass || fail "exit code $code instead of $1: $2"
-    within 60 nobody_is_left && pass || fail "a process is left: $2"
+    within 200 nobody_is_left && pass || fail "a process is left: $2"
 }
 nobody_is_left() { ! pgrep -f -- "--save $work/run" >/dev/null; }
 

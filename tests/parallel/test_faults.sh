@@ -64,9 +64,9 @@ fi
 
 # hang MINUTES VICTIM FLAGS…: stops that rank after some iterations, and waits for the end of the others, which have that
 # deadline. What whoever gives up first says is in $work/named.
-trains_or_ended() { grep -q "iteration        3/" "$work/out" || ! kill -0 "$launcher" 2>/dev/null; }
+trains_or_ended() { grep -q "iteration        3/" "$work/out" || has_gone "$launcher"; }
 hang() {
-    local minutes=$1 victim=$2 launcher watchdog
+    local minutes=$1 victim=$2 launcher
     shift 2
     rm -rf "$work/hung"
     : >"$work/out"
@@ -79,12 +79,7 @@ hang() {
         tr '\0' '\n' <"/proc/$process/environ" | grep -qx "OMPI_COMM_WORLD_RANK=$victim" && echo "$process"
     done)
     kill -STOP "$victim" 2>/dev/null
-    # Its sleep outlives it, and must not hold what the caller reads until everybody has closed it.
-    (sleep 200 && kill -9 "$launcher" "$victim") >/dev/null 2>&1 &
-    watchdog=$!
-    wait "$launcher"
-    code=$?
-    kill "$watchdog" 2>/dev/null
+    end_of "$launcher"
     kill -9 "$victim" 2>/dev/null
     grep -E "longer than --distributed-timeout" "$work/out" | head -n 1 >"$work/named"
 }

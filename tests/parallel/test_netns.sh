@@ -35,19 +35,24 @@ expect_same "$work/want" "$work/got" "losses across the wire"
 expect 0 "over 2 ranks (mpi)" timeout -k 5 200 "${across[@]}" "$BEVATRON" preflight --bytes 1048576
 grep -q "host1 .* shm " "$work/out" && grep -q "host2 .* shm " "$work/out" && pass || fail "both machines are looked at"
 
-# The cable is pulled in the middle of a run. Each rank writes its own log, since mpirun hears of host2 no more.
-deadline=6
+# The cable is pulled in the middle of a run. Each rank writes its own log, since mpirun hears of host2 no more. Where a
+# busy machine lets a rank run for no part of the deadline, the run ends before that, and the next one has a longer one.
 cat >"$work/rank.sh" <<SCRIPT
-exec "$BEVATRON" train ${model[*]} --train-iters 10000000 --distributed-timeout-minutes 0.1 --save "$work/cut" --save-interval 10000000 \
-    >"$work/rank-\$OMPI_COMM_WORLD_RANK.log" 2>&1
+exec "$BEVATRON" train ${model[*]} --train-iters 10000000 --distributed-timeout-minutes \$1 --save "$work/cut" \
+    --save-interval 10000000 >"$work/rank-\$OMPI_COMM_WORLD_RANK.log" 2>&1
 SCRIPT
-timeout -k 5 300 "${across[@]}" bash "$work/rank.sh" >"$work/mpirun.log" 2>&1 &
-runner=$!
-await_text "iteration      100/" "$work/rank-0.log"
-"$hosts/cut"
 has_ended() { grep -qs "longer than --distributed-timeout-minutes allows" "$work/rank-$1.log"; }
 have_ended() { has_ended 0 && has_ended 1; }
-within $((deadline + 60)) have_ended && pass || fail "not both have ended a minute after the deadline"
+trains_or_ended() { grep -qs "iteration      100/" "$work/rank-0.log" || has_gone "$runner"; }
+for minutes in 0.1 0.5 2; do
+    rm -rf "$work/cut" "$work"/rank-*.log
+    timeout -k 5 600 "${across[@]}" bash "$work/rank.sh" "$minutes" >"$work/mpirun.log" 2>&1 &
+    runner=$!
+    within 200 trains_or_ended || fail "no run before the cable is pulled"
+    has_gone "$runner" || break
+done
+"$hosts/cut"
+within 300 have_ended && pass || fail "not both have ended long after the deadline"
 cp "$work/rank-0.log" "$work/out"
 has_ended 0 && grep -q "stuck: rank 1 on host2" "$work/rank-0.log" && pass || fail "host1 does not say whom it lost"
 cp "$work/rank-1.log" "$work/out"
@@ -55,7 +60,7 @@ has_ended 1 && grep -q "stuck: rank 0 on host1" "$work/rank-1.log" && pass || fa
 [ -s "$work/cut/flight-0.jsonl" ] && [ -s "$work/cut/flight-1.jsonl" ] && pass || fail "no flight records"
 # The ranks are gone on both sides, whatever mpirun does without its wire.
 are_gone() { ! pgrep -f "train .*--save $work/cut" >/dev/null; }
-within 60 are_gone && pass || fail "ranks are still there"
+within 200 are_gone && pass || fail "ranks are still there"
 # That mpirun may wait for its other half forever, also when it is told to end.
 bash tests/parallel/virtual_hosts.sh down "$hosts"
 wait "$runner" 2>/dev/null
