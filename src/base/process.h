@@ -25,4 +25,8 @@ int process_signal_below(pid_t ancestor, const char *program, int number);
 int process_catching_below(pid_t ancestor, const char *program, int number);
 bool process_catches(pid_t process, int number);
 
+// For a child of `parent`, which has forked it from its first thread: it gets SIGTERM when that one ends, however it
+// does, and now if it has ended already.
+void process_end_with(pid_t parent);
+
 #endif

@@ -1,4 +1,5 @@
-// Signals to the processes that a launcher has started, found by their parents in /proc. See process.h.
+// Signals to the processes that a launcher has started, found by their parents in /proc, and from a parent that ends.
+// See process.h.
 #include "base/process.h"
 
 #include "base/memory.h"
@@ -8,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 struct relative {
@@ -108,4 +110,12 @@ int process_signal_below(pid_t ancestor, const char *program, int number) {
 
 int process_catching_below(pid_t ancestor, const char *program, int number) {
     return for_all_below(ancestor, program, process_catches, number);
+}
+
+void process_end_with(pid_t parent) {
+    prctl(PR_SET_PDEATHSIG, SIGTERM);
+    // Too late to be told. Sent to the process, not to this thread: where it is held back, the program that this
+    // process becomes still finds it.
+    if (getppid() != parent)
+        kill(getpid(), SIGTERM);
 }

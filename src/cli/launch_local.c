@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/process.h"
 #include "base/signal_queue.h"
 #include "checkpoint/checkpoint.h"
 #include "cli/launch.h"
@@ -12,7 +13,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -62,11 +62,11 @@ static int signal_before(void) {
 // `train` in a group of its own, since a terminal's Ctrl-C would reach it together with us, who pass it on. It saves
 // and ends when we are killed.
 static pid_t start_train(char *const *words) {
-    pid_t child = signal_queue_fork(true);
+    pid_t own = getpid(), child = signal_queue_fork(true);
     if (child != 0)
         return child;
     setpgid(0, 0);
-    prctl(PR_SET_PDEATHSIG, SIGTERM);
+    process_end_with(own);
     execv("/proc/self/exe", words);
     fprintf(stderr, "bevatron: cannot start this program again: %s\n", strerror(errno));
     _exit(EXIT_CODE_ERROR);

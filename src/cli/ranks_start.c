@@ -14,11 +14,11 @@
 #include "cli/ranks.h"
 
 #include <errno.h>
+#include <math.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -154,13 +154,20 @@ static bool has_ended(pid_t child) {
     return waitid(P_PID, (id_t)child, &info, WEXITED | WNOHANG | WNOWAIT) < 0 || info.si_pid == child;
 }
 
+// Waits a little for ranks to get ready; returns how long. Time in which the machine stood still, as virtual ones do,
+// does not count: the ranks did nothing then.
+static double nap(void) {
+    double start = clock_seconds();
+    clock_sleep(0.02);
+    return fmin(clock_seconds() - start, 0.1);
+}
+
 // Until all ranks below mpirun know what to do with the signal, or do not seem to learn it.
 static void await_ranks(pid_t mpirun, const char *program, int nproc, int number) {
-    double now = clock_seconds(), start = now + START_SECONDS, ready = now + READY_SECONDS;
+    double now = 0, ready = READY_SECONDS;
     while (now < ready && !has_ended(mpirun) && process_catching_below(mpirun, program, number) < nproc) {
-        clock_sleep(0.02);
-        now = clock_seconds();
-        if (now < start && process_signal_below(mpirun, program, 0) < nproc)
+        now += nap();
+        if (now < START_SECONDS && process_signal_below(mpirun, program, 0) < nproc)
             ready = now + READY_SECONDS;
     }
 }
@@ -190,10 +197,10 @@ static int run_mpirun(const struct command_line *line, int nproc, int *exit_code
     char path[4096];
     TRY(own_path(path, sizeof path));
     TRY(signal_queue_open(passed_signals, PASSED_SIGNALS));
-    pid_t child = signal_queue_fork(false);
+    pid_t own = getpid(), child = signal_queue_fork(false);
     if (child == 0) {
         setpgid(0, 0);
-        prctl(PR_SET_PDEATHSIG, SIGTERM);
+        process_end_with(own);
         exec_mpirun(line, nproc);
         _exit(command_failed());
     }
@@ -209,10 +216,9 @@ static void set_number(const char *name, int number) {
     setenv(name, text, 1);
 }
 
-// Child `i`: its place in the environment, then the program again. It dies with its parent.
+// Child `i`: its place in the environment, then the program again.
 static void become_rank(const struct ranks *ranks, int nproc, int i, const char **words) {
     char path[4096];
-    prctl(PR_SET_PDEATHSIG, SIGTERM);
     set_number("RANK", ranks->node * nproc + i);
     set_number("WORLD_SIZE", (ranks->nodes ? ranks->nodes : 1) * nproc);
     set_number("LOCAL_RANK", i);
@@ -233,10 +239,10 @@ static void signal_ranks(const pid_t *children, int nproc, int number) {
 }
 
 static void await_handlers(const pid_t *children, int nproc, int number) {
-    double until = clock_seconds() + READY_SECONDS;
+    double waited = 0;
     for (int i = 0; i < nproc; i++)
-        while (children[i] > 0 && clock_seconds() < until && !process_catches(children[i], number))
-            clock_sleep(0.02);
+        while (children[i] > 0 && waited < READY_SECONDS && !process_catches(children[i], number))
+            waited += nap();
 }
 
 // Waits for all children. The first that fails gives the exit code, and the others half a minute to save what they
@@ -283,12 +289,14 @@ static int fork_ranks(const struct ranks *ranks, int nproc, const struct command
     TRY(signal_queue_open(passed_signals, PASSED_SIGNALS));
     const char **command = memory_alloc(sizeof *command * (size_t)(line->argc + 3));
     command[append_words(command, path, line)] = NULL;
-    pid_t *children = memory_alloc(sizeof *children * (size_t)nproc);
+    pid_t own = getpid(), *children = memory_alloc(sizeof *children * (size_t)nproc);
     int status = 0;
     for (int i = 0; i < nproc; i++) {
         children[i] = signal_queue_fork(false);
-        if (children[i] == 0)
+        if (children[i] == 0) {
+            process_end_with(own);
             become_rank(ranks, nproc, i, command);
+        }
         if (children[i] < 0) {
             status = error_set("cannot start rank %d of %d on this machine: %s", i, nproc, strerror(errno));
             for (int k = 0; k < i; k++)

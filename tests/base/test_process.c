@@ -2,6 +2,7 @@
 #include "base/process.h"
 #include "test.h"
 
+#include <poll.h>
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -85,5 +86,44 @@ TEST(signals_below) {
     process_result_free(&which);
 }
 
-TEST_MAIN(TEST_CASE(signals_below), TEST_CASE(output_errors_and_code), TEST_CASE(arguments_stay_arguments),
-          TEST_CASE(long_conversations), TEST_CASE(no_such_program))
+// A child whose parent ends before or after the child asks to end with it; a child that lives on would write a byte or
+// keep the pipe open.
+static void end_with_parent(bool is_late) {
+    int said[2], ready[2];
+    char byte;
+    EXPECT(pipe(said) == 0 && pipe(ready) == 0);
+    pid_t parent = fork();
+    if (parent == 0) {
+        pid_t own = getpid();
+        if (fork() == 0) {
+            close(ready[0]);
+            while (is_late && getppid() == own)
+                usleep(1000);
+            signal(SIGTERM, SIG_DFL);
+            process_end_with(own);
+            close(ready[1]);
+            while (!is_late)
+                pause();
+            _exit(write(said[1], "x", 1) != 1);
+        }
+        // Ends when the child has asked, or at once.
+        close(ready[1]);
+        _exit(is_late || read(ready[0], &byte, 1) == 0 ? 0 : 1);
+    }
+    close(said[1]), close(ready[0]), close(ready[1]);
+    int status = 0;
+    EXPECT_INT(waitpid(parent, &status, 0), parent);
+    EXPECT(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    struct pollfd wait = {.fd = said[0], .events = POLLIN};
+    EXPECT_INT(poll(&wait, 1, 200000), 1);
+    EXPECT_INT(read(said[0], &byte, 1), 0);
+    close(said[0]);
+}
+
+TEST(a_child_ends_with_its_parent) {
+    end_with_parent(false);
+    end_with_parent(true);
+}
+
+TEST_MAIN(TEST_CASE(signals_below), TEST_CASE(a_child_ends_with_its_parent), TEST_CASE(output_errors_and_code),
+          TEST_CASE(arguments_stay_arguments), TEST_CASE(long_conversations), TEST_CASE(no_such_program))

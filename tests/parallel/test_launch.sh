@@ -71,6 +71,20 @@ wait "$launcher"
 code=$?
 [ "$code" = 211 ] && pass || fail "--nproc 2 with a rank that is killed: exit code $code instead of 211"
 
+# A launcher that is killed leaves no ranks behind, be it mpirun or the command that has started it.
+none_is_left() { ! pgrep -f -- "--save $work/left" >/dev/null; }
+for victim in mpirun command; do
+    : >"$work/out"
+    "${train[@]}" --nproc 2 --train-iters 1000000 --save "$work/left" --save-interval 1000000 >"$work/out" 2>&1 &
+    launcher=$!
+    await_text "iteration        3/"
+    [ $victim = mpirun ] && kill -9 "$(pgrep -P "$launcher")" || kill -9 "$launcher"
+    wait "$launcher" 2>/dev/null
+    code=$?
+    [ $victim = command ] || { [ "$code" = 211 ] && pass || fail "exit code $code instead of 211 after mpirun was killed"; }
+    within 200 none_is_left && pass || fail "somebody is left after the $victim was killed: $(pgrep -af -- "--save $work/left")"
+done
+
 # Ranks that no MPI has started need GPUs; the message says what to do instead.
 expect 2 "MASTER_ADDR is not set" env RANK=0 WORLD_SIZE=2 LOCAL_RANK=0 "${train[@]}"
 MASTER_PORT=$(free_port)
