@@ -173,6 +173,7 @@ int cmd_train(int argc, char **argv) {
         .summary = "Trains a model from a dataset, or continues one with --load. Flags are Megatron-LM's.",
         .tables = tables,
         .table_count = 2,
+        .argument_remedy = config_argument_remedy,
         .epilogue =
             "Example:\n"
             "  bevatron train --preset gpt2-124m --data-path data/books_text_document --vocab-file vocab.json \\\n"

@@ -85,7 +85,8 @@ static void free_command(struct launch_command *command) {
 }
 
 static struct flag_command train_command(const struct flag_table *table) {
-    return (struct flag_command){.name = "train", .summary = "", .tables = table, .table_count = 1};
+    return (struct flag_command){
+        .name = "train", .summary = "", .tables = table, .table_count = 1, .argument_remedy = config_argument_remedy};
 }
 
 // One row as it would be typed. A value that begins with two dashes must stand behind an equals sign.

@@ -279,6 +279,10 @@ enum config_use {
 // The same for a command that only evaluates or generates: flags that have no meaning there are refused.
 struct flag_table config_flag_table_for(size_t base, enum config_use use);
 
+// What to do about an argument of train that is no flag: a script of Megatron's says which model it trains. NULL if
+// there is nothing to say.
+const char *config_argument_remedy(const char *argument);
+
 // The command "train": only the flags of struct config.
 const struct flag_command *config_command(void);
 

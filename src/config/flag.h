@@ -135,6 +135,9 @@ struct flag_command {
     const char *positional_name;
     int64_t positional_minimum, positional_maximum;
     size_t positional_offset;
+    // What to do about an argument that is no flag, where the command takes none; the function, or what it returns,
+    // may be NULL.
+    const char *(*argument_remedy)(const char *argument);
     const char *epilogue;  // text after the flags in --help, examples for instance; may be NULL
 };
 

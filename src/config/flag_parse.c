@@ -178,6 +178,12 @@ static int count_values(int argc, char **argv) {
     return count;
 }
 
+static int refuse_argument(const struct flag_command *command, const char *argument) {
+    const char *remedy = command->argument_remedy ? command->argument_remedy(argument) : NULL;
+    return error_set_code(EXIT_CODE_USAGE, "unexpected argument \"%s\": %s takes only flags%s%s", argument,
+                          command->name, remedy ? "; " : "", remedy ? remedy : "");
+}
+
 static void parse_flags(struct flag_parse *parse, int argc, char **argv, struct string_list *positional) {
     bool flags_ended = false;
     for (int i = 1; i < argc; i++) {
@@ -190,8 +196,7 @@ static void parse_flags(struct flag_parse *parse, int argc, char **argv, struct 
         else if (!flags_ended && argument[0] == '-' && isalpha((unsigned char)argument[1]))
             taken = error_set_code(EXIT_CODE_USAGE, "unknown flag %s; flags begin with two dashes", argument);
         else if (!positional)
-            taken = error_set_code(EXIT_CODE_USAGE, "unexpected argument \"%s\": %s takes only flags", argument,
-                                   parse->command->name);
+            taken = refuse_argument(parse->command, argument);
         else
             string_list_add(positional, argument);
         if (taken < 0) {

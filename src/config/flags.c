@@ -6,6 +6,7 @@
 #include "config/flags.h"
 #include "config/config.h"
 #include <stddef.h>
+#include <string.h>
 
 #define ADVANCED .advanced = true
 #define NOT_YET .advanced = true, .not_yet = true
@@ -420,6 +421,10 @@ static const struct flag_names names[] = {
      "which divides the optimizer's state, and --tensor-model-parallel-size or --pipeline-model-parallel-size, which "
      "divide the model",
      true},
+    {flags_torchrun,
+     "is torchrun's; here --nproc N starts the ranks of one machine, mpirun or srun those of several (torchrun with "
+     "--no-python works too)",
+     true},
     {flags_refused, "is a Megatron flag that bevatron does not implement; it would change the run, so leave it out",
      true},
 };
@@ -432,11 +437,32 @@ static const struct flag_table config_table = {.flags = rows,
                                                .names_count = sizeof names / sizeof names[0],
                                                .derived = "world_size data_parallel_size params_dtype schedule"};
 
+const char *config_argument_remedy(const char *argument) {
+    static const struct {
+        const char *script;
+        const char *remedy;
+    } scripts[] = {
+        {"pretrain_bert.py", "give --model bert instead of the script"},
+        {"pretrain_t5.py", "give --model t5 instead of the script"},
+        {"pretrain_gpt.py", "leave the script out: a GPT is the default of --model"},
+        {"pretrain_gpt2.py", "leave the script out: a GPT is the default of --model"},
+        {".py", "leave the script out, and say with --model which family it trains (`bevatron help train`)"},
+    };
+    size_t length = strlen(argument);
+    for (size_t i = 0; i < sizeof scripts / sizeof scripts[0]; i++) {
+        size_t end = strlen(scripts[i].script);
+        if (length >= end && strcmp(argument + length - end, scripts[i].script) == 0)
+            return scripts[i].remedy;
+    }
+    return NULL;
+}
+
 static const struct flag_command train_command = {
     .name = "train",
     .summary = "Trains a language model on a dataset of token ids.",
     .tables = &config_table,
     .table_count = 1,
+    .argument_remedy = config_argument_remedy,
     .epilogue = "Example:\n"
                 "  bevatron train --preset gpt2-124m --data-path my_text_document --vocab-file vocab.json \\\n"
                 "      --merge-file merges.txt --seq-length 1024 --micro-batch-size 4 --global-batch-size 64 \\\n"

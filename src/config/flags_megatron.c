@@ -86,6 +86,10 @@ const char flags_no_meaning[] =
 // Sharding of the parameters themselves.
 const char flags_sharding[] = "--use-megatron-fsdp --use-torch-fsdp2 --use-custom-fsdp ";
 
+// Those of the launcher, which stand before the script's name and are easily copied along.
+const char flags_torchrun[] = "--nproc-per-node= --nnodes= --node-rank= --master-addr= --master-port= --rdzv-id= "
+                              "--rdzv-backend= --rdzv-endpoint= --rdzv-conf= --standalone ";
+
 const char flags_refused[] =
     // Model and parallelism.
     "--tensor-parallel-num-weight-shards= "

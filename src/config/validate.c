@@ -82,7 +82,8 @@ static void validate_data(struct config *config, enum config_use use, struct com
 static void validate_tokenizer(struct config *config, struct complaints *complaints) {
     // As pretrain_bert.py and pretrain_t5.py have it, and pretrain_gpt.py.
     bool is_gpt = strcmp(config->model, "gpt") == 0;
-    if (!config->tokenizer_type && (config->vocab_file || config->merge_file))
+    bool is_assumed = !config->tokenizer_type && (config->vocab_file || config->merge_file);
+    if (is_assumed)
         config->tokenizer_type =
             memory_string(is_gpt || config->merge_file ? "GPT2BPETokenizer" : "BertWordPieceLowerCase");
     if (!config->tokenizer_type && !config->tokenizer_model && config->vocab_size == 0) {
@@ -91,8 +92,13 @@ static void validate_tokenizer(struct config *config, struct complaints *complai
     }
     if (config->tokenizer_type && strcmp(config->tokenizer_type, "GPT2BPETokenizer") == 0 &&
         (!config->vocab_file || !config->merge_file))
-        complain(complaints, "GPT2BPETokenizer needs --vocab-file and --merge-file; %s is missing",
-                 config->vocab_file ? "--merge-file" : "--vocab-file");
+        complain(
+            complaints, "GPT2BPETokenizer needs --vocab-file and --merge-file; %s is missing%s",
+            config->vocab_file ? "--merge-file" : "--vocab-file",
+            is_assumed && config->vocab_file
+                ? " (a vocab.txt of words has none: give --tokenizer-type BertWordPieceLowerCase, and --model bert "
+                  "or t5 if it is to be one)"
+                : "");
     if (config->tokenizer_type && strcmp(config->tokenizer_type, "NullTokenizer") == 0 && config->vocab_size == 0)
         complain(complaints, "NullTokenizer needs --vocab-size");
     if (config->tokenizer_type && strstr(config->tokenizer_type, "SentencePieceTokenizer") && !config->tokenizer_model)
@@ -132,6 +138,7 @@ int config_validate_for(struct config *config, int world_size, enum config_use u
     config->lr_decay_steps = config->lr_wsd_decay_steps = config->wd_incr_steps = 0;
     config->lr_warmup_steps = 0;
     config->world_size = world_size;
+    validate_family(config, &complaints);
     validate_model(config, &complaints);
     validate_features(config, &complaints);
     validate_precision(config, &complaints);

@@ -9,6 +9,8 @@
 // The divisors of a number up to 1024, as far as they fit into the text: "1, 2, 3, 6". Returns the text.
 const char *divisors(int64_t number, char *text, size_t size);
 
+// Flags that the family of the model does not have, and families that were not said.
+void validate_family(const struct config *config, struct complaints *complaints);
 // What the model is; completes its sizes.
 void validate_model(struct config *config, struct complaints *complaints);
 // Data-parallel size, batch sizes and ramp-up; needs world_size.

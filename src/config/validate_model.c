@@ -84,8 +84,6 @@ static void validate_form(struct config *config, struct complaints *complaints) 
     if (form == CONFIG_BERT && config->untie_embeddings_and_output_weights)
         complain(complaints, "BERT's output layer shares the embedding's matrix; leave "
                              "--untie-embeddings-and-output-weights out");
-    if (form != CONFIG_T5 && (config->decoder_seq_length > 0 || config->decoder_num_layers > 0))
-        complain(complaints, "--decoder-seq-length and --decoder-num-layers belong to --model t5; leave them out");
     if (form == CONFIG_T5 && config->decoder_seq_length == 0)
         config->decoder_seq_length = config->seq_length;
     if (config->scale_tied_output && config->untie_embeddings_and_output_weights)

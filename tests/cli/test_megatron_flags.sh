@@ -97,5 +97,20 @@ expect 0 "--optimizer-cpu-offload tunes the speed or memory" "$BEVATRON" train "
     --optimizer-cpu-offload --hierarchical-context-parallel-sizes 2 2 --num-distributed-optimizer-instances 2
 expect 0 "--main-grads-dtype keeps in fewer bits" "$BEVATRON" train "${run[@]}" --train-iters 1 --main-grads-dtype bf16
 expect 0 "--grad-reduce-in-bf16 has no effect without --bf16" "$BEVATRON" train "${run[@]}" --train-iters 1 --grad-reduce-in-bf16
+# The name of Megatron's script says which model it trains; a command line that has lost it is no GPT by accident.
+expect 2 "give --model bert instead of the script" "$BEVATRON" train examples/bert/pretrain_bert.py "${run[@]}" --train-iters 1
+expect 2 "give --model t5 instead of the script" "$BEVATRON" launch slurm --dry-run pretrain_t5.py "${run[@]}" --train-iters 1
+expect 2 "a GPT is the default of --model" "$BEVATRON" train pretrain_gpt.py "${run[@]}" --train-iters 1
+expect 2 "say with --model which family" "$BEVATRON" train my_script.py "${run[@]}" --train-iters 1
+expect 2 "--nproc-per-node is torchrun's" "$BEVATRON" train --nproc_per_node 8 --master_addr localhost "${run[@]}" --train-iters 1
+expect 2 "--mask-prob belongs to --model bert or --model t5" "$BEVATRON" train "${run[@]}" --train-iters 1 --mask-prob 0.15
+expect 0 "--mask-prob has no effect in a GPT" "$BEVATRON" train "${run[@]}" --train-iters 1 --mask-prob 0.15 --model gpt
+expect 0 "iteration        1/" "$BEVATRON" train "${run[@]}" --train-iters 1 --mask-prob 0.15 --model bert --bert-no-binary-head
+grep -q "this is a GPT" "$work/out" && fail "a BERT is no GPT" || pass
+expect 0 "--vocab-extra-ids is usual for a BERT or a T5" "$BEVATRON" train "${run[@]}" --train-iters 1 --vocab-extra-ids 3
+expect 0 "iteration        1/" "$BEVATRON" train "${run[@]}" --train-iters 1 --vocab-extra-ids 3 --model gpt
+grep -q "this is a GPT" "$work/out" && fail "a warning about a model that was chosen" || pass
+expect 2 "a vocab.txt of words has none" "$BEVATRON" train --num-layers 2 --hidden-size 32 --num-attention-heads 4 \
+    --seq-length 16 --micro-batch-size 2 --lr 1e-3 --train-iters 1 --data-path my-bert_text_sentence --vocab-file vocab.txt
 expect 2 "give --use-distributed-optimizer" "$BEVATRON" train "${run[@]}" --train-iters 1 --use-torch-fsdp2
 finish

@@ -208,7 +208,14 @@ TEST(models) {
         {"--num-token-types 2", "--num-token-types belongs to --model bert"},
         {"--model bert --num-token-types 0", "BERT's binary head needs token types"},
         {"--model bert --untie-embeddings-and-output-weights", "shares the embedding's matrix"},
-        {"--decoder-seq-length 4", "belong to --model t5"},
+        {"--decoder-seq-length 4", "--decoder-seq-length belongs to --model t5, and without --model this is a GPT"},
+        {"--decoder-num-layers 4", "give --model t5, or leave --decoder-num-layers out"},
+        {"--model gpt --decoder-seq-length 4", "--decoder-seq-length belongs to --model t5; leave it out"},
+        {"--model bert --decoder-num-layers 4", "--decoder-num-layers belongs to --model t5; leave it out"},
+        {"--mask-prob 0.15", "--mask-prob belongs to --model bert or --model t5, and without --model"},
+        {"--short-seq-prob 0.1", "give --model bert or --model t5, or leave --short-seq-prob out"},
+        {"--bert-no-binary-head", "give --model bert, or leave --bert-no-binary-head out"},
+        {"--leave-unmasked-prob 0.1", "give --model bert, or leave"},
         {"--model t5 --decoder-seq-length 100000", "--decoder-seq-length 100000 is above"},
         {"--encoder-seq-length 7", "are the same thing"},
         {"--scale-tied-output --untie-embeddings-and-output-weights", "--scale-tied-output needs tied"},
@@ -235,6 +242,12 @@ TEST(models) {
     EXPECT_INT(config_encoder_layers(&config), 3);
     EXPECT_INT(config_decoder_layers(&config), config.num_layers);
     EXPECT_INT(config.decoder_seq_length, config.seq_length);
+    // Whoever says --model has chosen, and a flag without effect is no mistake.
+    EXPECT_OK(validate(BY_ITERS "--model gpt --mask-prob 0.15 --short-seq-prob 0.1 --bert-no-binary-head", 1));
+    EXPECT_OK(validate(BY_ITERS "--model t5 --mask-prob 0.15 --bert-no-binary-head", 1));
+    EXPECT_OK(validate(BY_ITERS "--model roberta --mask-prob 0.15 --random-token-prob 0.1", 1));
+    EXPECT_OK(validate(BY_ITERS "--preset bert-base --mask-prob 0.15", 1));
+    EXPECT_OK(validate(BY_ITERS "--vocab-extra-ids 100", 1));
     log_set_level(LOG_INFO);
 }
 

@@ -1,0 +1,58 @@
+// Flags that only a BERT or a T5 has. Megatron says by the name of its script which model they are for, and here
+// --model does: a command line that has lost the one and not got the other would train a GPT without a word.
+#include "config/validate.h"
+#include "base/log.h"
+#include <string.h>
+
+static const char bert[] = "--model bert", t5[] = "--model t5", either[] = "--model bert or --model t5";
+
+static const struct {
+    const char *flag;
+    const char *family;
+} of_families[] = {
+    {"--bert-no-binary-head", bert}, {"--mask-prob", either},       {"--short-seq-prob", either},
+    {"--leave-unmasked-prob", bert}, {"--random-token-prob", bert}, {"--decoder-seq-length", t5},
+    {"--decoder-num-layers", t5},
+};
+
+// What a GPT can have, but seldom has; NULL if there is nothing.
+static const char *find_unusual(const struct config *config) {
+    static const char *const flags[] = {"--encoder-seq-length", "--encoder-num-layers", "--vocab-extra-ids"};
+    static const char sentences[] = "_sentence";
+    for (size_t i = 0; i < sizeof flags / sizeof flags[0]; i++)
+        if (flag_is_given(&config->given, flags[i]) && (i < 2 || config->vocab_extra_ids > 0))
+            return flags[i];
+    if (config->tokenizer_type && strncmp(config->tokenizer_type, "BertWordPiece", 13) == 0)
+        return config->tokenizer_type;
+    for (int64_t i = 0; i < config->data_path.count; i++) {
+        const char *path = config->data_path.items[i];
+        size_t length = strlen(path), end = sizeof sentences - 1;
+        if (length > end && strcmp(path + length - end, sentences) == 0)
+            return path;
+    }
+    return NULL;
+}
+
+void validate_family(const struct config *config, struct complaints *complaints) {
+    enum config_form form = config_form(config);
+    bool is_chosen = flag_source(&config->given, "--model") != FLAG_FROM_DEFAULT || config->preset;
+    bool is_refused = false;
+    for (size_t i = 0; i < sizeof of_families / sizeof of_families[0]; i++) {
+        const char *flag = of_families[i].flag, *family = of_families[i].family;
+        if (!flag_is_given(&config->given, flag) || (form == CONFIG_BERT && family != t5) || form == CONFIG_T5)
+            continue;
+        if (!is_chosen)
+            complain(complaints, "%s belongs to %s, and without --model this is a GPT; give %s, or leave %s out", flag,
+                     family, family, flag);
+        else if (family == t5)
+            complain(complaints, "%s belongs to --model t5; leave it out", flag);
+        else
+            log_info("note: %s has no effect in a GPT; it belongs to %s", flag, family);
+        is_refused = is_refused || !is_chosen;
+    }
+    const char *unusual = is_chosen || is_refused ? NULL : find_unusual(config);
+    if (unusual)
+        log_info("warning: %s is usual for a BERT or a T5, and without --model this is a GPT; give --model bert or "
+                 "--model t5 if it is meant to be one, or --model gpt",
+                 unusual);
+}
