@@ -255,12 +255,17 @@ int bench_collectives(int argc, char **argv) {
     struct config config = {0};
     const struct flag_table table = config_flag_table(0);
     const struct flag_command defaults = {.name = "bench", .summary = "", .tables = &table, .table_count = 1};
-    int started_code;
-    if (ranks_start("bench", &argc, argv, &started_code))
-        return started_code;
-    if (session_start(&session) < 0)
-        return command_failed();
-    int status = flags_parse(&collectives_command, &options, argc, argv), exit_code = EXIT_CODE_OK;
+    int exit_code = EXIT_CODE_OK;
+    int status = session_begin(&session,
+                               &(struct session_flags){.before = "bench",
+                                                       .command = &collectives_command,
+                                                       .options = &options,
+                                                       .nproc = &options.nproc,
+                                                       .argc = argc,
+                                                       .argv = argv},
+                               &exit_code);
+    if (status == SESSION_OVER)
+        return exit_code;
     flags_set_defaults(&defaults, &config);
     if (status == 0)
         status = flag_set(&table, &config, "--device", options.device, FLAG_FROM_COMMAND);

@@ -173,17 +173,19 @@ int cmd_preflight(int argc, char **argv) {
                     "  srun --mpi=pmix bevatron preflight --machine p4d.24xlarge --config run.yaml\n"};
     struct preflight_options options;
     struct session session;
-    int started_code;
-    if (ranks_start(NULL, &argc, argv, &started_code))
-        return started_code;
-    if (session_start(&session) < 0)
-        return command_failed();
+    int exit_code = EXIT_CODE_OK;
+    int status = session_begin(
+        &session,
+        &(struct session_flags){
+            .command = &command, .options = &options, .nproc = &options.nproc, .argc = argc, .argv = argv},
+        &exit_code);
+    if (status == SESSION_OVER)
+        return exit_code;
     struct preflight flight = {.options = &options,
                                .session = &session,
                                .is_first_here = session.place.local_rank == 0,
                                .is_speaker = session.place.rank == 0};
     gethostname(flight.host, sizeof flight.host - 1);
-    int status = flags_parse(&command, &options, argc, argv), exit_code = EXIT_CODE_OK;
     if (status == 0)
         status = look(&flight, &options);
     stop_listening(&flight);

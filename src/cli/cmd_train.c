@@ -80,30 +80,13 @@ static int print_dry_run(struct config *config, int world_size) {
     return status;
 }
 
-// Ranks that a dry run is to have are not started, so this is asked before the flags are parsed.
-static bool asks_for_dry_run(int argc, char **argv) {
-    for (int i = 0; i < argc; i++) {
-        size_t length = strcspn(argv[i], "=");
-        if (length == strlen("--dry-run") &&
-            (strncmp(argv[i], "--dry-run", length) == 0 || strncmp(argv[i], "--dry_run", length) == 0))
-            return true;
-    }
-    return false;
-}
-
-// How many ranks there are, or, in a dry run that is no rank itself, would be. --nproc is taken from the command line
-// where it starts ranks, so one that is still there has started none.
+// How many ranks there are, or, in a dry run that is no rank itself, would be.
 static int find_world_size(const struct train_options *options, const struct session *session, int *world_size) {
     const struct config *config = &options->config;
     int size = session->place.size;
     *world_size = size;
     if (!options->dry_run)
-        return options->nproc == 1
-                   ? 0
-                   : error_set_code(EXIT_CODE_USAGE,
-                                    "--nproc %" PRId64 " starts ranks only from the command line, and not beside "
-                                    "--dry-run; give it there, and leave --dry-run out",
-                                    options->nproc);
+        return 0;
     if (size > 1 && options->nproc > 1)
         return error_set_code(EXIT_CODE_USAGE,
                               "--nproc %" PRId64 ", but a launcher has started the ranks already; leave it out",
@@ -182,15 +165,19 @@ int cmd_train(int argc, char **argv) {
     };
     struct train_options options;
     struct session session;
-    int started_code;
-    if (!asks_for_dry_run(argc, argv) && ranks_start(NULL, &argc, argv, &started_code))
-        return started_code;
-    interrupt_watch();
-    // Ranks come first: only rank 0 talks about the flags.
-    if (session_start(&session) < 0)
-        return command_failed();
+    int code;
+    int status = session_begin(&session,
+                               &(struct session_flags){.command = &command,
+                                                       .options = &options,
+                                                       .nproc = &options.nproc,
+                                                       .starts_none = &options.dry_run,
+                                                       .is_watching = true,
+                                                       .argc = argc,
+                                                       .argv = argv},
+                               &code);
+    if (status == SESSION_OVER)
+        return code;
     enum exit_code exit_code = EXIT_CODE_OK;
-    int status = flags_parse(&command, &options, argc, argv);
     if (status == 0)
         status = run(&options, &session, &exit_code);
     if (status < 0)

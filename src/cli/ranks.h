@@ -27,10 +27,17 @@ int ranks_detect(struct ranks *ranks, const char *(*get)(const char *name));
 // The first host of a Slurm list: "p4d-[003-007,9],head" gives "p4d-003". False if there is none that fits.
 bool ranks_first_host(const char *list, char *host, size_t size);
 
-// Handles `--nproc N` among the arguments of a command: starts N ranks of it on this machine, waits for them and
-// returns true with their exit code. Under a launcher that has started ranks already, that is an error. Returns false
-// if there is no --nproc (or --nproc 1, outside a job of several machines): the command then runs in this process, with
-// the flag removed. `before` is the word before argv[0] if there is one ("bench" for bench collectives), or NULL.
-bool ranks_start(const char *before, int *argc, char **argv, int *exit_code);
+// A command to run again as several ranks.
+struct ranks_command {
+    const char *before;  // the word before argv[0] if there is one ("bench" for bench collectives), or NULL
+    int argc;
+    char **argv;
+    int64_t nproc;  // what its flags say, in the arguments or in a file
+};
+
+// Starts nproc ranks of a command on this machine, waits for them and returns true with their exit code. Under a
+// launcher that has started ranks already, more than one is an error. Returns false for one rank outside a job of
+// several machines: the command then runs in this process.
+bool ranks_start(const struct ranks_command *command, int *exit_code);
 
 #endif

@@ -15,6 +15,7 @@
 
 #include <errno.h>
 #include <math.h>
+#include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -35,32 +36,6 @@ static bool has_feature(const char *name) {
     return false;
 }
 
-// Takes --nproc N or --nproc=N out of the arguments; *nproc is 0 if it is not among them.
-static int take_nproc(int *argc, char **argv, int *nproc) {
-    *nproc = 0;
-    int kept = 0;
-    for (int i = 0; i < *argc; i++) {
-        const char *value = NULL;
-        if (strncmp(argv[i], "--nproc=", 8) == 0)
-            value = argv[i] + 8;
-        else if (strcmp(argv[i], "--nproc") == 0)
-            value = i + 1 < *argc ? argv[++i] : "";
-        if (!value) {
-            argv[kept++] = argv[i];
-            continue;
-        }
-        char *end;
-        long number = strtol(value, &end, 10);
-        if (!*value || *end || number < 1 || number > MAX_RANKS_HERE)
-            return error_set_code(EXIT_CODE_USAGE, "--nproc \"%s\" is not a number of ranks from 1 to %d", value,
-                                  MAX_RANKS_HERE);
-        *nproc = (int)number;
-    }
-    argv[kept] = NULL;
-    *argc = kept;
-    return 0;
-}
-
 // The program itself, whatever the folder it was started from.
 static int own_path(char *path, size_t size) {
     ssize_t length = readlink("/proc/self/exe", path, size - 1);
@@ -70,21 +45,21 @@ static int own_path(char *path, size_t size) {
     return 0;
 }
 
-// The command to run again: the word before argv[0], or NULL, and argv.
-struct command_line {
-    const char *before;
-    int argc;
-    char **argv;
-};
-
-// The words of the whole command, the program's path first; returns how many.
-static int append_words(const char **words, const char *path, const struct command_line *line) {
+// The words of the whole command, the program's path first; returns how many, at most argc + 3. A rank starts no
+// others: --nproc is taken out of the arguments, and one in a file is overridden.
+static int append_words(const char **words, const char *path, const struct ranks_command *line) {
     int n = 0;
     words[n++] = path;
     if (line->before)
         words[n++] = line->before;
-    for (int i = 0; i < line->argc; i++)
-        words[n++] = line->argv[i];
+    words[n++] = line->argv[0];
+    words[n++] = "--nproc=1";
+    for (int i = 1; i < line->argc; i++) {
+        if (strcmp(line->argv[i], "--nproc") == 0)
+            i++;
+        else if (strncmp(line->argv[i], "--nproc=", 8) != 0)
+            words[n++] = line->argv[i];
+    }
     return n;
 }
 
@@ -93,7 +68,7 @@ enum { PASSED_SIGNALS = sizeof passed_signals / sizeof passed_signals[0] };
 
 // Replaces this process by mpirun with N ranks of the same command. Open MPI refuses root unless told twice, and binds
 // each rank to one core unless told otherwise: ranks get even shares of the cores, or none if there are too few.
-static int exec_mpirun(const struct command_line *line, int nproc) {
+static int exec_mpirun(const struct ranks_command *line, int nproc) {
     char path[4096], count[16], share[32];
     TRY(own_path(path, sizeof path));
     int cores = pool_available_processors();
@@ -193,7 +168,7 @@ static int wait_for_mpirun(pid_t mpirun, const char *program, int nproc) {
 }
 
 // Starts mpirun as a child, in a group of its own, since a terminal's Ctrl-C would reach it together with us.
-static int run_mpirun(const struct command_line *line, int nproc, int *exit_code) {
+static int run_mpirun(const struct ranks_command *line, int nproc, int *exit_code) {
     char path[4096];
     TRY(own_path(path, sizeof path));
     TRY(signal_queue_open(passed_signals, PASSED_SIGNALS));
@@ -283,11 +258,11 @@ static int wait_for_ranks(pid_t *children, int nproc) {
     return code;
 }
 
-static int fork_ranks(const struct ranks *ranks, int nproc, const struct command_line *line, int *exit_code) {
+static int fork_ranks(const struct ranks *ranks, int nproc, const struct ranks_command *line, int *exit_code) {
     char path[4096];
     TRY(own_path(path, sizeof path));
     TRY(signal_queue_open(passed_signals, PASSED_SIGNALS));
-    const char **command = memory_alloc(sizeof *command * (size_t)(line->argc + 3));
+    const char **command = memory_alloc(sizeof *command * (size_t)(line->argc + 4));
     command[append_words(command, path, line)] = NULL;
     pid_t own = getpid(), *children = memory_alloc(sizeof *children * (size_t)nproc);
     int status = 0;
@@ -311,34 +286,29 @@ static int fork_ranks(const struct ranks *ranks, int nproc, const struct command
     return status;
 }
 
-static int start(struct command_line *line, int *exit_code, bool *is_started) {
-    int nproc;
+static int start(const struct ranks_command *line, int *exit_code, bool *is_started) {
     struct ranks ranks;
-    TRY(take_nproc(&line->argc, line->argv, &nproc));
     TRY(ranks_detect(&ranks, environment));
     *is_started = false;
-    if (nproc == 0 && ranks.kind != RANKS_NODE)
+    if (line->nproc == 1 && ranks.kind != RANKS_NODE)
         return 0;
+    if (line->nproc > MAX_RANKS_HERE)
+        return error_set_code(EXIT_CODE_USAGE, "--nproc %" PRId64 " is not a number of ranks from 1 to %d", line->nproc,
+                              MAX_RANKS_HERE);
+    int nproc = (int)line->nproc;
     if (ranks.kind == RANKS_MPI || ranks.kind == RANKS_TCP)
         return error_set_code(EXIT_CODE_USAGE, "--nproc %d, but a launcher has started the ranks already; leave it out",
                               nproc);
-    if (ranks.kind == RANKS_NODE) {
-        if (nproc == 0 && ranks.nodes <= 1)
-            return 0;
-        if (ranks.nodes > 1 && !ranks.address[0])
-            return error_set_code(EXIT_CODE_USAGE, "machine %d of %d does not know where rank 0 is; set MASTER_ADDR",
-                                  ranks.node, ranks.nodes);
-        if (ranks.nodes > 1 && ranks.node >= ranks.nodes)
-            return error_set_code(EXIT_CODE_USAGE, "this is machine number %d, but there are %d", ranks.node,
-                                  ranks.nodes);
-    }
+    if (nproc == 1 && ranks.nodes <= 1)
+        return 0;
+    if (ranks.nodes > 1 && !ranks.address[0])
+        return error_set_code(EXIT_CODE_USAGE, "machine %d of %d does not know where rank 0 is; set MASTER_ADDR",
+                              ranks.node, ranks.nodes);
+    if (ranks.nodes > 1 && ranks.node >= ranks.nodes)
+        return error_set_code(EXIT_CODE_USAGE, "this is machine number %d, but there are %d", ranks.node, ranks.nodes);
     *is_started = true;
     if (ranks.nodes > 1)
-        return fork_ranks(&ranks, nproc ? nproc : 1, line, exit_code);
-    if (nproc == 1) {
-        *is_started = false;
-        return 0;
-    }
+        return fork_ranks(&ranks, nproc, line, exit_code);
     if (has_feature("MPI"))
         return run_mpirun(line, nproc, exit_code);
     snprintf(ranks.address, sizeof ranks.address, "127.0.0.1");
@@ -348,12 +318,9 @@ static int start(struct command_line *line, int *exit_code, bool *is_started) {
     return fork_ranks(&ranks, nproc, line, exit_code);
 }
 
-bool ranks_start(const char *before, int *argc, char **argv, int *exit_code) {
-    struct command_line line = {.before = before, .argc = *argc, .argv = argv};
+bool ranks_start(const struct ranks_command *command, int *exit_code) {
     bool is_started;
-    int status = start(&line, exit_code, &is_started);
-    *argc = line.argc;
-    if (status == 0)
+    if (start(command, exit_code, &is_started) == 0)
         return is_started;
     *exit_code = command_failed();
     return true;

@@ -32,6 +32,29 @@ int session_start(struct session *session) {
     return 0;
 }
 
+int session_begin(struct session *session, const struct session_flags *flags, int *exit_code) {
+    struct string_list notes = {0};
+    int status = flags_read(flags->command, flags->options,
+                            (struct flag_line){.argc = flags->argc, .argv = flags->argv, .notes = &notes});
+    struct ranks_command ranks = {
+        .before = flags->before, .argc = flags->argc, .argv = flags->argv, .nproc = *flags->nproc};
+    bool may_start = status == 0 && !(flags->starts_none && *flags->starts_none);
+    bool is_over = may_start && ranks_start(&ranks, exit_code);
+    if (!is_over && flags->is_watching)
+        interrupt_watch();
+    if (!is_over && session_start(session) < 0) {
+        is_over = true;
+        *exit_code = command_failed();
+    }
+    // Which rank this is, and so whether it talks about the flags, is known only now.
+    if (!is_over)
+        flags_say_notes(&notes);
+    string_list_free(&notes);
+    if (is_over)
+        flags_free(flags->command, flags->options);
+    return is_over ? SESSION_OVER : status;
+}
+
 // Ranks that are bound to processors use those; ranks that are not share the machine evenly.
 static int choose_threads(const struct config *config, const struct world_place *place) {
     if (config->threads > 0)

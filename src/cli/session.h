@@ -20,6 +20,22 @@ struct session {
 
 // Reads the environment (see ranks.h) and starts the collectives. Call before the flags are validated.
 int session_start(struct session *session);
+// What a command with --nproc is made of.
+struct session_flags {
+    const char *before;  // see struct ranks_command
+    const struct flag_command *command;
+    void *options;
+    const int64_t *nproc;     // where --nproc is in the options
+    const bool *starts_none;  // where they say that ranks are not to be started, or NULL
+    bool is_watching;         // signals are noticed from here on, unless ranks are started
+    int argc;
+    char **argv;
+};
+// Reads the flags, and starts the ranks that they ask for or, in a process that is one or goes on alone, the session.
+// Returns what flags_parse would; or SESSION_OVER, with the exit code and without options to free, if the ranks have
+// come and gone or the session could not start.
+enum { SESSION_OVER = FLAGS_HELP + 1 };
+int session_begin(struct session *session, const struct session_flags *flags, int *exit_code);
 // Opens the device and the mesh for a validated configuration. It is an error if a rank's flags differ from rank 0's.
 int session_open(struct session *session, const struct config *config);
 // Prints the error and returns its exit code. If there are several ranks, it does not return: the rank must not wait

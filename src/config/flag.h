@@ -151,6 +151,16 @@ enum { FLAGS_HELP = 1 };
 int flags_parse(const struct flag_command *command, void *options, int argc, char **argv);
 void flags_free(const struct flag_command *command, void *options);
 
+// The same without a word (but for --help): what there is to note about the flags goes to a list, which is empty
+// before. A command that does not know yet whether it is the one rank that speaks says it later.
+struct flag_line {
+    int argc;
+    char **argv;
+    struct string_list *notes;
+};
+int flags_read(const struct flag_command *command, void *options, struct flag_line line);
+void flags_say_notes(struct string_list *notes);  // frees them, too
+
 // The parts, for those who build options otherwise (presets, checkpoints, tests).
 void flags_set_defaults(const struct flag_command *command, void *options);
 // Reads the text of a configuration file (--config) from memory; errors call it `name`.

@@ -21,18 +21,18 @@ struct flag_match {
     enum flag_arity arity;
 };
 
-// One parse: the command, its options, the names that were already commented on, and the mistakes so far, which are
-// told together at the end.
+// One parse: the command, its options, the comments so far, each beginning with its flag's name, and the mistakes,
+// which are told together at the end.
 struct flag_parse {
     const struct flag_command *command;
     void *options;
-    struct string_list noted;
+    struct string_list notes;
     struct complaints complaints;
 };
 
 // Keeps the present error for the end.
 void flag_put_off(struct flag_parse *parse);
-// Frees the parse; -1 with all its mistakes if there were any.
+// Says the notes and frees the parse; -1 with all its mistakes if there were any.
 int flag_parse_end(struct flag_parse *parse);
 
 // The values of one flag as written. `quoted` keeps a single text with blanks in one piece for a list.

@@ -5,6 +5,7 @@
 #include "config/flag_internal.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "base/memory.h"
 #include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,20 +17,24 @@ void flag_put_off(struct flag_parse *parse) {
 }
 
 int flag_parse_end(struct flag_parse *parse) {
-    string_list_free(&parse->noted);
+    flags_say_notes(&parse->notes);
     return complaints_report(&parse->complaints);
+}
+
+void flags_say_notes(struct string_list *notes) {
+    for (int64_t i = 0; i < notes->count; i++)
+        log_info("note: %s", notes->items[i]);
+    string_list_free(notes);
 }
 
 static void note_once(struct flag_parse *parse, const char *name, const char *note) {
     size_t length = strcspn(name, "= ");
-    for (int64_t i = 0; i < parse->noted.count; i++)
-        if (flag_name_equal(name, length, parse->noted.items[i]))
+    for (int64_t i = 0; i < parse->notes.count; i++)
+        if (flag_name_equal(name, length, parse->notes.items[i]))
             return;
-    struct buffer text = {0};
-    buffer_append(&text, name, length);
-    string_list_add(&parse->noted, text.data);
-    log_info("note: %s %s", text.data, note);
-    buffer_free(&text);
+    char *text = memory_printf("%.*s %s", (int)length, name, note);
+    string_list_add(&parse->notes, text);
+    free(text);
 }
 
 // Whether the value is the default that stands behind the name's =; 1 is 1.0.
@@ -237,7 +242,9 @@ static bool wants_help(int argc, char **argv, bool *all) {
     return false;
 }
 
-int flags_parse(const struct flag_command *command, void *options, int argc, char **argv) {
+int flags_read(const struct flag_command *command, void *options, struct flag_line line) {
+    int argc = line.argc;
+    char **argv = line.argv;
     flags_set_defaults(command, options);
     bool all = false;
     if (wants_help(argc, argv, &all)) {
@@ -256,5 +263,13 @@ int flags_parse(const struct flag_command *command, void *options, int argc, cha
     // A misspelt flag is not missing besides.
     if (parse.complaints.count == 0)
         check_complete(&parse, positional);
-    return flag_parse_end(&parse);
+    *line.notes = parse.notes;
+    return complaints_report(&parse.complaints);
+}
+
+int flags_parse(const struct flag_command *command, void *options, int argc, char **argv) {
+    struct string_list notes = {0};
+    int status = flags_read(command, options, (struct flag_line){.argc = argc, .argv = argv, .notes = &notes});
+    flags_say_notes(&notes);
+    return status;
 }

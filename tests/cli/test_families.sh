@@ -65,8 +65,11 @@ expect 0 "stage 11 of 12: a rank holds 1889906688 parameters" "${big[@]}" --npro
 grep -Eq "data_parallel_size *\.+ 64$" "$work/out" && grep -q "ranks of stage 0 need most memory: 19.19 GB" "$work/out" &&
     pass || fail "gpt3-175b on 6144 ranks: $(tail -n 1 "$work/out")"
 expect 2 "6145" "${big[@]}" --nproc=6145
-expect 2 "--nproc 2 starts ranks only from the command line" "$BEVATRON" train --preset gpt2-124m --mock-data \
-    --vocab-size 100 --micro-batch-size 1 --train-iters 1 --lr 1e-4 --dry-run=false --nproc 2
+printf 'dry-run: true\nnproc: 6144\n' >"$work/run.yaml"
+expect 0 "stage 11 of 12: a rank holds 1889906688 parameters" "$BEVATRON" train --preset gpt3-175b --config "$work/run.yaml" \
+    --tensor-model-parallel-size 8 --pipeline-model-parallel-size 12 --use-distributed-optimizer
+expect 2 "--nproc 6144 is not a number of ranks from 1 to 1024" "$BEVATRON" train --preset gpt3-175b --config "$work/run.yaml" \
+    --dry-run=false
 expect 0 "number of parameters: 405853388800" "$BEVATRON" train --preset llama3.1-405b --dry-run
 expect 0 "number of parameters: 331196416" "$BEVATRON" train --preset opt-350m --vocab-size 50272 --dry-run
 expect 0 "number of parameters: 68976648192" "$BEVATRON" train --preset llama2-70b --dry-run

@@ -18,7 +18,21 @@ expect 0 "iteration        4/" "${train[@]}" --nproc 2
 losses "$work/out" >"$work/by_nproc"
 cmp -s "$work/by_mpirun" "$work/by_nproc" && [ -s "$work/by_nproc" ] && pass || fail "--nproc 2 and mpirun -n 2 differ"
 expect 0 "iteration        4/" "${train[@]}" --nproc=3 --global-batch-size 3
-expect 2 "not a number of ranks" "${train[@]}" --nproc many
+expect 2 "--nproc" "${train[@]}" --nproc many
+expect 2 "--nproc 1025 is not a number of ranks from 1 to 1024" "${train[@]}" --nproc 1025
+# In a file the flag does the same, and so does --dry-run, which starts nothing.
+printf 'nproc: 2\n' >"$work/run.yaml"
+expect 0 "iteration        4/" "${train[@]}" --config "$work/run.yaml"
+losses "$work/out" >"$work/by_file"
+cmp -s "$work/by_mpirun" "$work/by_file" && pass || fail "nproc in a file and mpirun -n 2 differ"
+grep -q "using world size: 2," "$work/out" && pass || fail "nproc in a file starts no ranks"
+printf 'dry-run: true\n' >>"$work/run.yaml"
+for more in "" "--nproc 2"; do
+    expect 0 "number of parameters: 5616" "${train[@]}" --config "$work/run.yaml" $more
+    grep -Eq "^  world_size \.+ 2$" "$work/out" && pass || fail "a dry run that was asked for in a file counts no ranks"
+    grep -q "iteration  " "$work/out" && fail "a dry run that was asked for in a file trains" || pass
+done
+expect 0 "iteration        4/" "${train[@]}" --config <(cat "$work/run.yaml") --dry-run=false --nproc 1
 expect 2 "launcher has started the ranks already" bash tests/parallel/mpirun.sh 2 "${train[@]}" --nproc 2
 
 # Every collective is right, on two ranks and on three.
