@@ -55,6 +55,16 @@ static int set_number(struct config *config, const char *flag, const char *text,
     return result;
 }
 
+// The number of one flag, or of several "--a/--b".
+static int set_numbers(struct config *config, const struct hf_key *key, const char *text) {
+    char *flags = memory_string(key->flags), *rest = flags;
+    int result = 0;
+    for (const char *flag = strsep(&rest, "/"); flag && result == 0; flag = strsep(&rest, "/"))
+        result = set_number(config, flag, text, key->added);
+    free(flags);
+    return result;
+}
+
 // Finds "theirs=" among the map's words; *ours points behind it, *length to its end. False if it is not there.
 static bool find_mapped(const char *map, const char *theirs, const char **ours, size_t *length) {
     size_t name = strlen(theirs);
@@ -109,7 +119,7 @@ static int read_key(const struct hf_key *key, const struct json *root, struct co
         return 0;
     int result = key->kind == HF_MAP      ? set_mapped(config, key, text)
                  : key->kind == HF_SWITCH ? set_flag(config, key->flags, text)
-                                          : set_number(config, key->flags, text, key->added);
+                                          : set_numbers(config, key, text);
     if (result < 0)
         error_context("\"%s\"", key->key);
     return result;

@@ -249,15 +249,17 @@ static void append_real(struct json_writer *json, const char *key, double value)
 static char *number_text(const struct config *config, const struct hf_key *key) {
     struct flag_table table = config_flag_table(0);
     struct buffer text = {0};
-    append_effective(config, key->flags, &text);
+    char *flag = memory_printf("%.*s", (int)strcspn(key->flags, "/"), key->flags);
+    append_effective(config, flag, &text);
     char *copy = NULL;
     if (key->has_null && strcmp(buffer_string(&text), "0") == 0)
         copy = memory_string("null");
-    else if (flag_find(&table, key->flags)->type == FLAG_DOUBLE)
+    else if (flag_find(&table, flag)->type == FLAG_DOUBLE)
         copy = real_text(strtod(buffer_string(&text), NULL));
     else
         copy = memory_printf("%lld", strtoll(buffer_string(&text), NULL, 10) + key->added);
     buffer_free(&text);
+    free(flag);
     return copy;
 }
 

@@ -312,7 +312,7 @@ static const struct hf_key t5_keys[] = {
     NUMBER("n_positions", "--max-position-embeddings", .fallback = "512"),
     NUMBER("relative_attention_num_buckets", "--relative-attention-num-buckets", .fallback = "32"),
     NUMBER("relative_attention_max_distance", "--relative-attention-max-distance", .fallback = "128"),
-    NUMBER("dropout_rate", "--hidden-dropout", .fallback = "0.1"),
+    NUMBER("dropout_rate", "--hidden-dropout/--attention-dropout", .fallback = "0.1"),
     NUMBER("layer_norm_epsilon", "--norm-epsilon", .fallback = "1e-06"),
     MAP("feed_forward_proj", "--activation/--gated-linear-unit",
         "relu=relu/false gated-gelu=gelu_tanh/true gated-gelu_new=gelu_tanh/true gated-silu=silu/true "

@@ -24,7 +24,7 @@ struct hf_row {
 };
 
 enum hf_key_kind {
-    HF_NUMBER,  // the flag's number
+    HF_NUMBER,  // the flag's number; of several flags "--a/--b" all are set to theirs, and theirs becomes the first's
     HF_SWITCH,  // the flag's truth value
     HF_MAP,     // texts "theirs=ours" separated by blanks; ours may be "a/b" for flags "--a/--b", and empty without
                 // flags: then theirs is simply the only value that is supported

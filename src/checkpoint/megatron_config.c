@@ -41,12 +41,14 @@ static const char *const same[] = {"num_layers",
                                    "rotary_interleaved",
                                    "rotary_seq_len_interpolation_factor",
                                    "use_rope_scaling",
+                                   "rope_scaling_factor",
                                    "normalization",
                                    "norm_epsilon",
                                    "layernorm_epsilon",
                                    "swiglu",
                                    "squared_relu",
                                    "apply_layernorm_1p",
+                                   "layernorm_zero_centered_gamma",
                                    "qk_layernorm",
                                    "group_query_attention",
                                    "num_query_groups",
@@ -59,19 +61,69 @@ static const char *const same[] = {"num_layers",
                                    "merge_file",
                                    "tokenizer_model"};
 
-// Arguments under which the model is another one than ours can be.
-static const char *const unsupported[] = {"num_experts", "multi_latent_attention",
-                                          "apply_residual_connection_post_layernorm"};
+// Arguments under which the same tensors, or others, are another model than ours can be, unless they are unset or have
+// the value that stands here.
+static const struct {
+    const char *name, *harmless;
+} unsupported[] = {{"num_experts", NULL},
+                   {"multi_latent_attention", NULL},
+                   {"apply_residual_connection_post_layernorm", NULL},
+                   {"softmax_type", "vanilla"},
+                   {"qk_l2_norm", NULL},
+                   {"attention_output_gate", NULL},
+                   {"experimental_attention_variant", NULL},
+                   {"linear_attention_freq", NULL},
+                   {"window_attn_skip_freq", NULL},
+                   {"no_rope_freq", NULL},
+                   {"quick_geglu", NULL},
+                   {"glu_linear_offset", NULL},
+                   {"activation_func_clamp_value", NULL},
+                   {"use_mup", NULL},
+                   {"enable_mhc_connections", NULL},
+                   {"retro_add_retriever", NULL},
+                   {"is_hybrid_model", NULL},
+                   {"hybrid_layer_pattern", NULL},
+                   {"hybrid_override_pattern", NULL},
+                   {"heterogeneous_layers_config_path", NULL},
+                   {"heterogeneous_layers_config_encoded_json", NULL}};
 
 static bool is_true(const struct torch_value *value) {
     return value &&
            ((value->type == TORCH_BOOL && value->boolean) || (value->type == TORCH_INT && value->integer != 0));
 }
 
-static int set_same(struct config *config, const char *name, const struct torch_value *value) {
-    char *flag = memory_printf("--%s", name), *text = NULL;
+// None, False, 0, "" and an empty list are what an argument has that nobody gave.
+static bool is_set(const struct torch_value *value) {
+    if (!value || value->type == TORCH_NONE)
+        return false;
+    if (value->type == TORCH_FLOAT)
+        return value->real != 0;
+    if (value->type == TORCH_STRING)
+        return value->length > 0;
+    if (value->type == TORCH_LIST)
+        return value->count > 0;
+    return value->type == TORCH_BOOL || value->type == TORCH_INT ? is_true(value) : true;
+}
+
+static bool is_text(const struct torch_value *value, const char *text) {
+    return value && value->type == TORCH_STRING && value->length == strlen(text) &&
+           memcmp(value->text, text, value->length) == 0;
+}
+
+// The flag of an argument, to be freed. Two are called otherwise in some releases.
+static char *flag_of(const char *name) {
+    if (strcmp(name, "layernorm_epsilon") == 0)
+        return memory_string("--norm-epsilon");
+    if (strcmp(name, "layernorm_zero_centered_gamma") == 0)
+        return memory_string("--apply-layernorm-1p");
+    char *flag = memory_printf("--%s", name);
     for (char *p = flag; *p; p++)
         *p = *p == '_' ? '-' : *p;
+    return flag;
+}
+
+static int set_same(struct config *config, const char *name, const struct torch_value *value) {
+    char *flag = flag_of(name), *text = NULL;
     if (value->type == TORCH_BOOL)
         text = memory_string(value->boolean ? "true" : "false");
     else if (value->type == TORCH_INT)
@@ -80,10 +132,6 @@ static int set_same(struct config *config, const char *name, const struct torch_
         text = memory_printf("%.17g", value->real);
     else if (value->type == TORCH_STRING && strlen(value->text) == value->length)
         text = memory_string(value->text);
-    if (strcmp(flag, "--layernorm-epsilon") == 0) {
-        free(flag);
-        flag = memory_string("--norm-epsilon");
-    }
     int result = text ? set_flag(config, flag, text) : 0;
     free(flag);
     free(text);
@@ -100,10 +148,36 @@ static int set_activation(struct config *config, const struct torch_value *args)
     return 0;
 }
 
+static int check_supported(const struct torch_value *args) {
+    for (size_t i = 0; i < sizeof unsupported / sizeof unsupported[0]; i++) {
+        const struct torch_value *value = torch_get(args, unsupported[i].name);
+        if (!is_set(value) || (unsupported[i].harmless && is_text(value, unsupported[i].harmless)))
+            continue;
+        char *flag = flag_of(unsupported[i].name);
+        int result = error_set("its model was made with %s, which is not supported", flag);
+        free(flag);
+        return result;
+    }
+    return 0;
+}
+
+// Their window counts the tokens before one, to the left and to the right of it, ours also the token itself.
+static int set_window(struct config *config, const struct torch_value *args) {
+    const struct torch_value *window = torch_get(args, "window_size");
+    if (!is_set(window))
+        return 0;
+    bool is_pair = window->type == TORCH_LIST && window->count == 2 && window->items[0]->type == TORCH_INT &&
+                   window->items[1]->type == TORCH_INT && window->items[1]->integer <= 0 &&
+                   window->items[0]->integer < INT32_MAX;
+    if (!is_pair)
+        return error_set("its argument \"window_size\" is no pair of numbers of which the second is 0 or less");
+    int64_t before = window->items[0]->integer;
+    return before < 0 ? 0 : set_number(config, "--sliding-window", before + 1);
+}
+
 static int read_args(const struct torch_value *args, struct config *config) {
-    for (size_t i = 0; i < sizeof unsupported / sizeof unsupported[0]; i++)
-        if (is_true(torch_get(args, unsupported[i])))
-            return error_set("its model was made with --%s, which is not supported", unsupported[i]);
+    TRY(check_supported(args));
+    TRY(set_window(config, args));
     for (size_t i = 0; i < sizeof same / sizeof same[0]; i++) {
         const struct torch_value *value = torch_get(args, same[i]);
         if (value && set_same(config, same[i], value) < 0)
@@ -156,6 +230,17 @@ static int set_t5(const struct megatron_folder *folder, struct config *config) {
     return bias ? set_flag(config, "--add-output-bias", "true") : 0;
 }
 
+// Of a model without a table of positions. What is neither relative nor none is rope: early releases had another
+// argument for it.
+static int set_positions(const struct megatron_folder *folder, struct config *config) {
+    const struct torch_value *type = folder->args ? torch_get(folder->args, "position_embedding_type") : NULL;
+    if (megatron_find(folder, 0, "encoder.relative_attention_bias.weight"))
+        return set_flag(config, "--position-embedding-type", "relative");
+    if (is_text(type, "yarn") || is_text(type, "mrope"))
+        return error_set("its model was made with --position-embedding-type %s, which is not supported", type->text);
+    return set_flag(config, "--position-embedding-type", is_text(type, "none") ? "none" : "rope");
+}
+
 int megatron_read_config(const struct megatron_folder *folder, int64_t attention_heads, struct config *config) {
     TRY(folder->args ? read_args(folder->args, config) : read_shapes(folder, attention_heads, config));
     if (folder->form == CONFIG_BERT)
@@ -172,6 +257,5 @@ int megatron_read_config(const struct megatron_folder *folder, int64_t attention
     const struct weight *positions = megatron_find(folder, 0, "embedding.position_embeddings.weight");
     if (positions && positions->rank == 2)
         return set_number(config, "--max-position-embeddings", positions->shape[0]);
-    bool is_relative = megatron_find(folder, 0, "encoder.relative_attention_bias.weight") != NULL;
-    return set_flag(config, "--position-embedding-type", is_relative ? "relative" : "rope");
+    return set_positions(folder, config);
 }

@@ -39,7 +39,8 @@ static void add(struct megatron_folder *folder, const struct distributed_tensor 
         folder->layers[found.stack] = found.layer + 1;
     if (found.ours) {
         char *key = memory_printf("00/%s", found.ours);
-        weights_add_distributed(&folder->weights, key, tensor, first);
+        if (found.layer >= 0 || !megatron_is_there(folder, key))
+            weights_add_distributed(&folder->weights, key, tensor, first);
         free(key);
     } else if (!found.is_ignored)
         name_list_add(&folder->unknown, name);

@@ -95,14 +95,6 @@ struct flattening {
     int64_t entries;                  // so were
 };
 
-// What is outside the layers may stand on several stages, all alike: the tied embedding on the first and the last.
-static bool is_there(const struct megatron_folder *folder, const char *key) {
-    for (size_t i = 0; i < folder->weights.count; i++)
-        if (strcmp(folder->weights.items[i].name, key) == 0)
-            return true;
-    return false;
-}
-
 static void add_tensor(struct flattening *flat, const char *name, const struct torch_tensor *tensor) {
     struct megatron_found found = megatron_name(name, &flat->place);
     if (found.layer >= flat->layers[found.stack])
@@ -112,7 +104,7 @@ static void add_tensor(struct flattening *flat, const char *name, const struct t
     if (!found.ours)
         return;
     char *key = memory_printf("%02d/%s", flat->tensor_rank, found.ours);
-    if (found.layer >= 0 || !is_there(flat->folder, key))
+    if (found.layer >= 0 || !megatron_is_there(flat->folder, key))
         weights_add_tensor(&flat->folder->weights, key, flat->file, tensor);
     free(key);
     free(found.ours);
@@ -274,6 +266,13 @@ void megatron_close(struct megatron_folder *folder) {
     name_list_free(&folder->unknown);
     free(folder->path);
     *folder = (struct megatron_folder){0};
+}
+
+bool megatron_is_there(const struct megatron_folder *folder, const char *key) {
+    for (size_t i = 0; i < folder->weights.count; i++)
+        if (strcmp(folder->weights.items[i].name, key) == 0)
+            return true;
+    return false;
 }
 
 const struct weight *megatron_find(const struct megatron_folder *folder, int tensor_rank, const char *ours) {

@@ -98,6 +98,8 @@ static char *stack_name(const char *rest, const struct megatron_place *place, st
 static char *head_name(const char *theirs) {
     if (strcmp(theirs, "lm_head.output_layer.weight") == 0 || strcmp(theirs, "lm_head.output_layer.bias") == 0)
         return memory_string(skip(theirs, "lm_head."));
+    if (strcmp(theirs, "position_embeddings.weight") == 0)  // a second name of core's T5
+        return memory_string("embedding.position_embeddings.weight");
     if (strcmp(theirs, "encoder_relative_pos_emb.relative_attention_bias.weight") == 0)
         return memory_string("encoder.relative_attention_bias.weight");
     if (strcmp(theirs, "decoder_relative_pos_emb.relative_attention_bias.weight") == 0)

@@ -46,6 +46,7 @@ static const char *const opaque[] = {
     "argparse.",
     "enum.",
     "datetime.",
+    "signal.Signals",
     "pathlib.PosixPath",
     "_codecs.encode",
     "collections.defaultdict",

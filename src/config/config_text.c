@@ -288,12 +288,76 @@ static void compare_field(const struct config *config, const struct json *object
     buffer_free(&here);
 }
 
+// Flags of which several together say one thing, so that a model has several spellings: --squared-relu is
+// --activation squared_relu. Where what they say is the same here and there, their spelling is not compared.
+enum meaning { MEANS_ACTIVATION, MEANS_BIASES, MEANS_GROUPS, MEANS_LAYERS, MEANS_TYPES, MEANING_COUNT };
+static const struct {
+    const char *field;
+    enum meaning meaning;
+} spellings[] = {{"swiglu", MEANS_ACTIVATION},
+                 {"squared_relu", MEANS_ACTIVATION},
+                 {"activation", MEANS_ACTIVATION},
+                 {"lm_head_activation", MEANS_ACTIVATION},
+                 {"gated_linear_unit", MEANS_ACTIVATION},
+                 {"no_bias_gelu_fusion", MEANS_ACTIVATION},
+                 {"disable_bias_linear", MEANS_BIASES},
+                 {"add_qkv_bias", MEANS_BIASES},
+                 {"add_attention_bias", MEANS_BIASES},
+                 {"add_mlp_bias", MEANS_BIASES},
+                 {"group_query_attention", MEANS_GROUPS},
+                 {"num_query_groups", MEANS_GROUPS},
+                 {"num_layers", MEANS_LAYERS},
+                 {"encoder_num_layers", MEANS_LAYERS},
+                 {"decoder_num_layers", MEANS_LAYERS},
+                 {"num_token_types", MEANS_TYPES},
+                 {"bert_no_binary_head", MEANS_TYPES}};
+
+// An activation may also follow from the absence of biases, so those are compared if it differs.
+static void compare_meanings(const struct config *a, const struct config *b, bool is_same[MEANING_COUNT]) {
+    is_same[MEANS_ACTIVATION] = strcmp(config_activation(a), config_activation(b)) == 0 &&
+                                strcmp(config_head_activation(a), config_head_activation(b)) == 0 &&
+                                config_is_gated(a) == config_is_gated(b);
+    is_same[MEANS_BIASES] = is_same[MEANS_ACTIVATION] && config_has_qkv_bias(a) == config_has_qkv_bias(b) &&
+                            config_has_attention_bias(a) == config_has_attention_bias(b) &&
+                            config_has_mlp_bias(a) == config_has_mlp_bias(b);
+    is_same[MEANS_GROUPS] = config_query_groups(a) == config_query_groups(b);
+    is_same[MEANS_LAYERS] =
+        config_encoder_layers(a) == config_encoder_layers(b) && config_decoder_layers(a) == config_decoder_layers(b);
+    is_same[MEANS_TYPES] =
+        config_token_types(a) == config_token_types(b) && config_has_binary_head(a) == config_has_binary_head(b);
+}
+
+// What the object's fields mean is the same here, for each meaning. Where a value cannot be read nothing is: then the
+// comparison field by field says what is wrong.
+static void find_meanings(const struct config *config, const struct json *object, bool is_same[MEANING_COUNT]) {
+    struct config there;
+    config_defaults(&there);
+    int status = 0;
+    for (size_t i = 0; i < COUNT(model_fields) && status == 0; i++)
+        status = take_field(&there, object, model_fields[i]);
+    if (status == 0)
+        compare_meanings(config, &there, is_same);
+    else
+        error_clear();
+    config_free(&there);
+}
+
+static bool is_spelling(const char *field, const bool is_same[MEANING_COUNT]) {
+    for (size_t i = 0; i < COUNT(spellings); i++)
+        if (strcmp(spellings[i].field, field) == 0)
+            return is_same[spellings[i].meaning];
+    return false;
+}
+
 int config_check_json(const struct config *config, const struct json *object, const char *name) {
     if (object->type != JSON_OBJECT)
         return error_set("%s: the configuration is no JSON object", name);
     struct buffer differences = {0};
+    bool is_same[MEANING_COUNT] = {false};
+    find_meanings(config, object, is_same);
     for (size_t i = 0; i < COUNT(model_fields); i++)
-        compare_field(config, object, model_fields[i], &differences);
+        if (!is_spelling(model_fields[i], is_same))
+            compare_field(config, object, model_fields[i], &differences);
     int status = 0;
     if (differences.length)
         status = error_set("%s holds another model: %s; give the checkpoint's values, or --use-checkpoint-args", name,

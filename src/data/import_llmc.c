@@ -25,6 +25,7 @@ struct llmc_import {
     struct import_sink sink;
     const struct shard_kind *kind;  // of the first shard, and so of all
     int32_t delimiter;
+    bool is_begun;  // a document: a delimiter was seen
     struct token_list document;
 };
 
@@ -50,9 +51,10 @@ static int find_kind(const struct file_map *map, const char *path, const struct 
     return 0;
 }
 
-// What is before the first delimiter of the first shard is a document too.
+// What is before the first delimiter of the first shard is a document too, and between two of them there is an empty
+// one.
 static int end_document(struct llmc_import *import) {
-    if (import->document.count == 0)
+    if (import->document.count == 0 && !import->is_begun)
         return 0;
     token_list_append(&import->document, import->delimiter);
     TRY(import_sink_add(&import->sink, import->document.ids, import->document.count));
@@ -65,8 +67,11 @@ static int add_token(struct llmc_import *import, int64_t token, const char *path
     if (token > INT32_MAX || (vocab_size > 0 && token >= vocab_size))
         return bad_data("%s: token %" PRId64 " is %" PRId64 ", beyond the vocabulary of %" PRId64, path, place, token,
                         vocab_size);
-    if (token == import->delimiter)
-        return end_document(import);
+    if (token == import->delimiter) {
+        TRY(end_document(import));
+        import->is_begun = true;
+        return 0;
+    }
     if (import->document.count == LONGEST_DOCUMENT)
         return bad_data("%s: in %d tokens none is %" PRId32 ", with which documents should begin; give the id that "
                         "they begin with as --eos-id",

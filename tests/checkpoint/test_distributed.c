@@ -289,5 +289,43 @@ TEST(what_is_said_is_there) {
     end_copy(&copy);
 }
 
+// Opens a copy whose arguments are others.
+static int open_with(struct copy *copy, const char *name, struct model_source *source) {
+    char *path = memory_printf("tests/golden/foreign/megatron_args/%s.pt", name);
+    buffer_free(&copy->bytes[COMMON]);
+    copy->bytes[COMMON] = read_whole(path);
+    free(path);
+    write_file(copy, COMMON);
+    return model_source_open(source, &(struct model_source_options){.path = copy->folder, .step = -1});
+}
+
+// The same tensors are another model under other arguments: what they say is taken over, and what this program does not
+// have is refused by the flag's name.
+TEST(arguments) {
+    struct copy copy;
+    struct model_source source;
+    make_copy(&copy);
+    EXPECT_OK(open_with(&copy, "scaled", &source));
+    EXPECT(source.config.use_rope_scaling && source.config.rope_scaling_factor == 32);
+    EXPECT_STRING(source.config.position_embedding_type, "rope");
+    EXPECT_INT(source.config.sliding_window, 0);
+    model_source_close(&source);
+    EXPECT_OK(open_with(&copy, "none", &source));
+    EXPECT_STRING(source.config.position_embedding_type, "none");
+    EXPECT(!source.config.use_rope_scaling);
+    model_source_close(&source);
+    EXPECT_OK(open_with(&copy, "window", &source));
+    EXPECT_INT(source.config.sliding_window, 128);  // 127 before a token, and itself
+    EXPECT(!source.config.apply_layernorm_1p);
+    model_source_close(&source);
+    EXPECT_OK(open_with(&copy, "centered", &source));
+    EXPECT(source.config.apply_layernorm_1p);
+    model_source_close(&source);
+    EXPECT_ERROR(open_with(&copy, "mrope", &source), "--position-embedding-type mrope, which is not supported");
+    EXPECT_ERROR(open_with(&copy, "softmax", &source), "--softmax-type, which is not supported");
+    EXPECT_ERROR(open_with(&copy, "both", &source), "\"window_size\"");
+    end_copy(&copy);
+}
+
 TEST_MAIN(TEST_CASE(pieces), TEST_CASE(what_is_missing), TEST_CASE(places_outside), TEST_CASE(names_that_would_call),
-          TEST_CASE(damage), TEST_CASE(what_is_said_is_there))
+          TEST_CASE(damage), TEST_CASE(what_is_said_is_there), TEST_CASE(arguments))

@@ -51,10 +51,10 @@ grep -q ' 599 599$' "$work/ids" && grep -q ' 599$' "$work/ids" && ! grep -q ' 2$
 expect 0 "2 documents" "$BEVATRON" dataset import --text "$work/text" --output-prefix "$work/gpt" "${bpe[@]}" --eos-id 7
 "$BEVATRON" dataset peek "$work/gpt" | grep -q ' 7 7$' && pass || fail "the end of lines that was asked for"
 # Shards of llm.c are one stream: a document goes on in the next, and what begins documents there ends them here.
-expect 0 "3 documents, 3 sequences, 11 tokens (uint16)" "$BEVATRON" dataset import --llmc "$golden/llmc_[12].bin" --output-prefix "$work/llmc"
-"$BEVATRON" dataset peek "$work/llmc" | grep -v === | tr '\n' ' ' >"$work/ids"
-grep -q '11 12 13 50256 *21 22 23 24 50256 *31 50256' "$work/ids" && pass || fail "the tokens of llm.c's shards: $(cat "$work/ids")"
-expect 0 "11 tokens (int32)" "$BEVATRON" dataset import --llmc $golden/llmc_wide.bin --output-prefix "$work/llmc"
+expect 0 "4 documents, 4 sequences, 12 tokens (uint16)" "$BEVATRON" dataset import --llmc "$golden/llmc_[12].bin" --output-prefix "$work/llmc"
+"$BEVATRON" dataset peek "$work/llmc" --count 4 | grep -v === | tr '\n' ' ' >"$work/ids"
+grep -q '11 12 13 50256 *21 22 23 24 50256 *50256 *31 50256' "$work/ids" && pass || fail "the tokens of llm.c's shards: $(cat "$work/ids")"
+expect 0 "12 tokens (int32)" "$BEVATRON" dataset import --llmc $golden/llmc_wide.bin --output-prefix "$work/llmc"
 "$BEVATRON" dataset peek "$work/llmc" | grep -q '70011 70012 70013 128000' && pass || fail "the tokens of a wide shard"
 expect 0 "2 documents" "$BEVATRON" dataset import --llmc $golden/llmc_1.bin --output-prefix "$work/llmc" --eos-id 13
 expect 215 "another vocabulary" "$BEVATRON" dataset import --llmc $golden/llmc_1.bin $golden/llmc_wide.bin --output-prefix "$work/d"

@@ -440,6 +440,46 @@ TEST(json_of_others) {
     config_free(&config);
 }
 
+// Whether a checkpoint of one run is that of another's model, by their flags.
+static int check_flags(const char *there, const char *here) {
+    struct buffer text = {0};
+    struct json_writer writer = {.out = &text};
+    struct json *object = NULL;
+    EXPECT_OK(parse(there));
+    config_to_json(&config, &writer);
+    EXPECT_OK(json_parse(&object, buffer_string(&text), text.length, "x"));
+    EXPECT_OK(parse(here));
+    int status = config_check_json(&config, object, "x");
+    json_free(object);
+    buffer_free(&text);
+    return status;
+}
+
+// A model that is spelled otherwise is the same one, and one that only looks alike is not.
+TEST(json_of_other_spellings) {
+    EXPECT_OK(check_flags("--activation squared_relu", "--squared-relu"));
+    EXPECT_OK(check_flags("--squared-relu --no-bias-gelu-fusion", "--squared-relu"));
+    EXPECT_OK(check_flags("--activation silu --gated-linear-unit", "--swiglu"));
+    EXPECT_OK(check_flags("--activation gelu", "--no-bias-gelu-fusion"));
+    EXPECT_OK(check_flags("--disable-bias-linear --add-attention-bias --add-mlp-bias --swiglu", "--swiglu"));
+    EXPECT_OK(
+        check_flags("--num-attention-heads 8 --group-query-attention --num-query-groups 8", "--num-attention-heads 8"));
+    EXPECT_OK(check_flags("--model t5 --num-layers 4 --decoder-num-layers 4", "--model t5 --num-layers 4"));
+    EXPECT_OK(check_flags("--model bert --num-token-types 2", "--model bert"));
+    EXPECT_ERROR(check_flags("--swiglu", "--activation silu"), "swiglu is true there and false here");
+    EXPECT_ERROR(check_flags("--activation squared_relu", ""), "activation is squared_relu there and None here");
+    // Without biases GELU has another form, which here is all that differs.
+    EXPECT_ERROR(check_flags("--disable-bias-linear --add-attention-bias --add-mlp-bias", ""),
+                 "disable_bias_linear is true there and false here");
+    EXPECT_ERROR(
+        check_flags("--num-attention-heads 8 --group-query-attention --num-query-groups 4", "--num-attention-heads 8"),
+        "group_query_attention is true there");
+    EXPECT_ERROR(check_flags("--model t5 --num-layers 4 --decoder-num-layers 2", "--model t5 --num-layers 4"),
+                 "decoder_num_layers is 2 there");
+    EXPECT_ERROR(check_flags("--model bert --bert-no-binary-head", "--model bert"), "bert_no_binary_head is true");
+    config_free(&config);
+}
+
 static int match_schedule(const char *text) {
     struct json *object = NULL;
     EXPECT_OK(json_parse(&object, text, strlen(text), "x"));
@@ -542,5 +582,5 @@ TEST_MAIN(TEST_CASE(tables_are_sound), TEST_CASE(model_flags_are_offered_to_all)
           TEST_CASE(no_flag_of_any_release_is_unknown), TEST_CASE(defaults_are_megatrons), TEST_CASE(script_of_2020),
           TEST_CASE(other_names), TEST_CASE(presets), TEST_CASE(families), TEST_CASE(parameter_count),
           TEST_CASE(pad_vocab), TEST_CASE(dump), TEST_CASE(json_round_trip), TEST_CASE(json_is_a_configuration_file),
-          TEST_CASE(json_of_stored_gains), TEST_CASE(json_of_others), TEST_CASE(schedules_of_others),
-          TEST_CASE(changes_of_a_run), TEST_CASE(copies))
+          TEST_CASE(json_of_stored_gains), TEST_CASE(json_of_others), TEST_CASE(json_of_other_spellings),
+          TEST_CASE(schedules_of_others), TEST_CASE(changes_of_a_run), TEST_CASE(copies))

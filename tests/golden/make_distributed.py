@@ -2,20 +2,22 @@
 """Writes tests/golden/foreign/megatron_dist_*: small random models of megatron-core, saved by megatron-core itself as distributed
 checkpoints (torch_dist), each in a folder of its own beside NAME.safetensors with samples and the logits it computes for them.
 
-megatron_dist_gpt is written by one rank, megatron_dist_llama by two tensor-parallel ones, which cut embeddings, queries, keys,
-values and both halves of SwiGLU. Needs torch, megatron-core, psutil and safetensors, and no GPU: what asks for one is told
+megatron_dist_gpt and megatron_dist_t5 are written by one rank, megatron_dist_llama by two tensor-parallel ones, which cut
+embeddings, queries, keys, values and both halves of SwiGLU. megatron_args/NAME.pt are common.pt of megatron_dist_llama with
+other arguments. Needs torch, megatron-core, psutil and safetensors, and no GPU: what asks for one is told
 that there is a CPU. Run from the repository's root."""
 import argparse
 import contextlib
 import os
 import shutil
+import signal
 import sys
 
 import torch
 import torch.nn.functional as F
 
 FOLDER = "tests/golden/foreign"
-V, T, B = 38, 9, 2
+V, T, S, B = 38, 9, 5, 2
 
 
 def no_gpu():
@@ -40,6 +42,61 @@ def build(kind, ranks):
         rest = dict(position_embedding_type="rope", rotary_base=10000, share_embeddings_and_output_weights=False)
     spec = get_gpt_layer_local_spec(normalization=config.normalization)
     return config, GPTModel(config, spec, vocab_size=V, max_sequence_length=16, parallel_output=False, **rest)
+
+
+def build_t5():
+    """As pretrain_t5.py builds it. The norm behind a stack is Transformer Engine's there, which needs a GPU."""
+    import megatron.core.models.T5.t5_spec as spec
+    from megatron.core.models.T5.t5_model import T5Model
+    from megatron.core.transformer.torch_norm import WrappedTorchNorm
+    from megatron.core.transformer.transformer_config import TransformerConfig
+    spec.TENorm = WrappedTorchNorm
+    encoder, decoder = (TransformerConfig(num_layers=n, hidden_size=8, num_attention_heads=2, ffn_hidden_size=12, attention_dropout=0.0,
+                                          hidden_dropout=0.0, use_cpu_initialization=True, activation_func=F.gelu) for n in (2, 1))
+    return decoder, T5Model(decoder, encoder, spec.get_t5_encoder_with_local_block_spec(2), spec.get_t5_decoder_with_local_block_spec(1),
+                            vocab_size=V, max_sequence_length=16, parallel_output=False, share_embeddings_and_output_weights=True)
+
+
+def t5_arguments():
+    return argparse.Namespace(
+        num_layers=2, encoder_num_layers=2, decoder_num_layers=1, hidden_size=8, num_attention_heads=2, ffn_hidden_size=12, kv_channels=4,
+        seq_length=16, encoder_seq_length=16, decoder_seq_length=16, max_position_embeddings=16, padded_vocab_size=V,
+        normalization="LayerNorm", norm_epsilon=1e-5, add_bias_linear=True, bias_gelu_fusion=False, vocab_extra_ids=2,
+        position_embedding_type="learned_absolute", exit_signal=signal.SIGTERM, iteration=100, consumed_train_samples=800)
+
+
+def make_t5():
+    from megatron.core import dist_checkpointing, parallel_state
+    from safetensors.torch import save_file
+    torch.distributed.init_process_group("gloo", rank=0, world_size=1)
+    parallel_state.initialize_model_parallel(1, 1)
+    no_gpu()
+    torch.manual_seed(7)
+    _, model = build_t5()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.copy_(torch.randn_like(parameter) * 0.3 + (0.7 if parameter.dim() == 1 else 0))
+        data = {"tokens": torch.randint(3, V, (B, T)), "labels": torch.randint(3, V, (B, S)), "decoder_tokens": torch.randint(3, V, (B, S))}
+        nothing, future = torch.zeros(B, 1, T, T).bool(), torch.ones(S, S).triu(1).bool().expand(B, 1, S, S)
+        logits = model(data["tokens"], data["decoder_tokens"], nothing, future, nothing[:, :, :S])
+    folder = f"{FOLDER}/megatron_dist_t5"
+    shutil.rmtree(folder, ignore_errors=True)
+    os.makedirs(f"{folder}/iter_0000100")
+    with open(f"{folder}/latest_checkpointed_iteration.txt", "w") as file:
+        file.write("100")
+    save_file({key: value.to(torch.int32) for key, value in data.items()} | {"logits": logits.float().contiguous()}, f"{folder}.safetensors")
+    dist_checkpointing.save({"args": t5_arguments(), "checkpoint_version": 3.0, "iteration": 100, "model": model.sharded_state_dict()},
+                            f"{folder}/iter_0000100")
+
+
+def make_arguments():
+    common = torch.load(f"{FOLDER}/megatron_dist_llama/iter_0000100/common.pt", weights_only=False)
+    os.makedirs(f"{FOLDER}/megatron_args", exist_ok=True)
+    for name, other in {"scaled": dict(use_rope_scaling=True, rope_scaling_factor=32.0), "none": dict(position_embedding_type="none"),
+                        "window": dict(window_size=(127, 0)), "mrope": dict(position_embedding_type="mrope"),
+                        "softmax": dict(softmax_type="off-by-one"), "both": dict(window_size=(3, 3)), "centered": dict(layernorm_zero_centered_gamma=True)}.items():
+        args = vars(common["args"]) | dict(softmax_type="vanilla", window_size=None, exit_signal=signal.SIGTERM) | other
+        torch.save(common | {"args": argparse.Namespace(**args)}, f"{FOLDER}/megatron_args/{name}.pt")
 
 
 def arguments(kind, config, ranks):
@@ -90,12 +147,15 @@ def make(kind, ranks):
 
 
 if __name__ == "__main__":
-    if len(sys.argv) > 1:
+    if len(sys.argv) > 1 and sys.argv[1] == "t5":
+        make_t5()
+    elif len(sys.argv) > 1:
         make(sys.argv[1], int(sys.argv[2]))
     else:
         import subprocess
-        for kind, ranks, port in (("gpt", 1, "29611"), ("llama", 2, "29612")):
+        for kind, ranks, port in (("gpt", 1, "29611"), ("llama", 2, "29612"), ("t5", 1, "29613")):
             started = [subprocess.Popen([sys.executable, __file__, kind, str(ranks)],
                                         env=os.environ | dict(RANK=str(rank), WORLD_SIZE=str(ranks), MASTER_ADDR="localhost", MASTER_PORT=port))
                        for rank in range(ranks)]
             assert all(process.wait(timeout=120) == 0 for process in started)
+        make_arguments()

@@ -53,7 +53,7 @@ def shard(name, tokens, magic=20240520, version=1, dtype=np.uint16):
 
 model("llmc_fp32.bin", 3, torch.float32)
 model("llmc_bf16.bin", 5, torch.bfloat16)
-# Three documents, the second across the shards; an empty one leaves nothing.
+# Four documents, the second across the shards, the third empty.
 stream = [50256, 11, 12, 13, 50256, 21, 22, 23, 24, 50256, 50256, 31]
 shard("1", stream[:7])
 shard("2", stream[7:])
