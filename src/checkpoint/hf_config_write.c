@@ -179,6 +179,9 @@ const struct hf_family *hf_config_family(const struct config *config, const char
         const char *obstacle = find_obstacle(family, config);
         if (!obstacle)
             break;
+        // Of another form altogether: nobody asks why.
+        if (!wanted && strcmp(obstacle, "--model") == 0)
+            continue;
         struct buffer value = {0};
         if (!strchr(obstacle, '/'))
             append_effective(config, obstacle, &value);
@@ -191,7 +194,9 @@ const struct hf_family *hf_config_family(const struct config *config, const char
         error_set_code(EXIT_CODE_USAGE, "the family %s is not known; there are %s", wanted, known);
         free(known);
     } else if (!family) {
-        error_set("no family of Hugging Face's can express this model: %s", buffer_string(&reasons));
+        error_set("no family of Hugging Face's can express this model: %s; one that is to go there is trained from "
+                  "a --preset of its family, beside which sizes may be given",
+                  buffer_string(&reasons));
     }
     buffer_free(&reasons);
     return family;

@@ -2,6 +2,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "base/log.h"
 #include "base/memory.h"
 #include "cli/commands.h"
 #include "cli/saved_model.h"
@@ -14,9 +15,11 @@
 #include "train/evaluate.h"
 #include "train/state.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 struct evaluate_options {
     struct flag_given given;
@@ -97,6 +100,11 @@ static int open_text(struct subject *subject, const struct evaluate_options *opt
                      const struct tokenizer *tokenizer) {
     if (!tokenizer)
         return error_set_code(EXIT_CODE_USAGE, "--text needs the tokenizer: give --vocab-file and --merge-file");
+    const char *end = strrchr(options->text, '.');
+    if (end && (strcmp(end, ".jsonl") == 0 || strcmp(end, ".ndjson") == 0))
+        log_info("warning: --text takes %s as it stands, names and braces too; the texts in it are a dataset after "
+                 "`bevatron preprocess`, for --data-path",
+                 options->text);
     struct buffer text = {0};
     int status = file_read_all(options->text, TEXT_LIMIT_BYTES, &text);
     subject->counted_words = subject->words = count_words(buffer_string(&text), text.length);
@@ -182,6 +190,12 @@ static int run_perplexity(const struct evaluate_options *options, const struct s
     struct evaluation result;
     int status = options->text ? open_text(&subject, options, tokenizer)
                                : open_dataset(&subject, &options->config, session, tokenizer);
+    // The words are those of the whole text.
+    if (subject.words > 0 && options->max_samples > 0 && options->max_samples < subject.source.count) {
+        subject.words = 0;
+        log_info("note: with --max-samples below the %" PRId64 " samples of the text there is no word perplexity",
+                 subject.source.count);
+    }
     if (status == 0)
         status = evaluate_run(
             &(struct evaluate){.step = step, .source = subject.source, .max_samples = options->max_samples}, &result);

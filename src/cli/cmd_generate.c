@@ -7,7 +7,7 @@
 #include "cli/session.h"
 #include "config/config.h"
 #include "data/sample/vocabulary.h"
-#include "data/tokenizer/tokenizer.h"
+#include "data/tokenizer/stream.h"
 #include "train/datasets.h"
 #include "train/generate.h"
 #include "train/state.h"
@@ -94,21 +94,37 @@ struct author {
     struct step *step;
     const struct tokenizer *tokenizer;
     struct group *ranks;
+    struct token_stream stream;  // what has been written of the present text
 };
 
 static bool writes(const struct author *author) {
     return group_rank(author->ranks) == 0;
 }
 
+static int write_text(const struct buffer *text) {
+    // Text that nobody receives is not worth computing.
+    bool is_written = fwrite(buffer_string(text), 1, text->length, stdout) == text->length && fflush(stdout) == 0;
+    return is_written ? 0 : error_set("cannot write the text to standard output: %s", strerror(errno));
+}
+
 static int write_token(void *context, int32_t token) {
-    const struct author *author = context;
+    struct author *author = context;
     if (!writes(author))
         return 0;
     struct buffer text = {0};
-    int status = tokenizer_decode(author->tokenizer, &token, 1, &text);
-    // Text that nobody receives is not worth computing.
-    if (status == 0 && (fwrite(text.data, 1, text.length, stdout) < text.length || fflush(stdout) != 0))
-        status = error_set("cannot write the text to standard output: %s", strerror(errno));
+    int status = token_stream_add(&author->stream, token, &text);
+    if (status == 0)
+        status = write_text(&text);
+    buffer_free(&text);
+    return status;
+}
+
+static int write_end(struct author *author) {
+    struct buffer text = {0};
+    int status = token_stream_end(&author->stream, &text);
+    buffer_append(&text, "\n", 1);
+    if (status == 0)
+        status = write_text(&text);
     buffer_free(&text);
     return status;
 }
@@ -139,9 +155,12 @@ static int continue_prompt(struct author *author, const char *prompt, size_t len
     if (status == 0 && ids.count == 0)
         token_list_append(&ids, tokenizer_eod(tokenizer));
     for (int64_t i = 0; i < options->num_samples && status == 0; i++) {
+        author->stream = (struct token_stream){.tokenizer = tokenizer};
         // An answer stands for itself, a continuation follows what it continues.
-        if (config_form(&options->config) != CONFIG_T5 && writes(author))
+        if (config_form(&options->config) != CONFIG_T5 && writes(author)) {
             fwrite(prompt, 1, length, stdout);
+            token_stream_begin(&author->stream, ids.ids, ids.count);
+        }
         struct generate generate = {
             .step = author->step,
             .prompt = ids.ids,
@@ -159,8 +178,11 @@ static int continue_prompt(struct author *author, const char *prompt, size_t len
             .context = author,
         };
         status = generate_run(&generate);
-        if (writes(author))
+        if (status == 0 && writes(author))
+            status = write_end(author);
+        else if (writes(author))
             fputc('\n', stdout);
+        token_stream_free(&author->stream);
     }
     token_list_free(&ids);
     return status;

@@ -40,6 +40,8 @@ cat >"$work/cloze.jsonl" <<'TEXT'
 TEXT
 expect 0 "texts 4 | right 2 | accuracy 0.500000" "${evaluate[@]}" --cloze "$work/cloze.jsonl" --strict-lambada
 expect 0 '"right": 2' "${evaluate[@]}" --cloze "$work/cloze.jsonl" --json
+expect 0 "there is no word perplexity" "${evaluate[@]}" --text "$work/train.txt" --max-samples 1
+grep -q "words" "$work/out" && fail "words of a text that was evaluated in part" || pass
 expect 0 "texts 1 | right 1" "${evaluate[@]}" --cloze "$work/cloze.jsonl" --max-samples 1
 echo '{"title": "x"}' >"$work/bad.jsonl"
 expect 1 'line 1: there is no "text"' "${evaluate[@]}" --cloze "$work/bad.jsonl"

@@ -92,6 +92,14 @@ grep -o "lm loss value: .*" "$work/out" >"$work/theirs"
 expect_same "$work/ours" "$work/theirs" "loss of the converted qwen3"
 expect 1 "llama has no --qk-layernorm true" "$BEVATRON" checkpoint convert --input "$work/d" --output "$work/llama" --family llama
 
+# Megatron's T5 is none of Hugging Face's: the error names what differs, and no families of another kind.
+expect 0 "iteration        1/" "$BEVATRON" train "${run[@]}" --train-iters 1 --model t5 --save "$work/t5" --save-interval 1
+expect 1 "t5 has no --normalization LayerNorm; one that is to go there is trained from a --preset" "$BEVATRON" checkpoint \
+    convert --input "$work/t5" --output "$work/t5-hf"
+grep -q "gpt2 has no" "$work/out" && fail "a T5 is compared with a GPT-2" || pass
+expect 0 "iteration        1/" "$BEVATRON" train --preset t5-small "${run[@]}" --train-iters 1 --save "$work/small" --save-interval 1
+expect 0 "huggingface" "$BEVATRON" checkpoint convert --input "$work/small" --output "$work/t5-hf"
+
 # Noted and refused.
 expect 0 "--optimizer-cpu-offload tunes the speed or memory" "$BEVATRON" train "${run[@]}" --train-iters 1 \
     --optimizer-cpu-offload --hierarchical-context-parallel-sizes 2 2 --num-distributed-optimizer-instances 2
