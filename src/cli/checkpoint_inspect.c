@@ -304,7 +304,8 @@ int checkpoint_inspect(int argc, char **argv) {
         .positional_maximum = INT32_MAX,
         .positional_offset = OFFSET(paths),
         .epilogue = "PATH is a folder of --save, an iter_… folder, a folder of Hugging Face or Megatron-LM, a file of "
-                    "llm.c's GPT-2, or a .safetensors file of any program.\n",
+                    "llm.c's GPT-2, or a .safetensors file of any program.\n"
+                    "Example:\n  bevatron checkpoint inspect run --tensors\n",
     };
     struct options options;
     return command_run(&(struct command_call){.flags = &command, .options = &options, .run_each = inspect}, argc, argv);

@@ -73,7 +73,8 @@ int checkpoint_reshard(int argc, char **argv) {
         .table_count = 1,
         .epilogue = "No layout of ranks needs this: files hold whole tensors, and every run reads what its ranks need "
                     "of any checkpoint. It is for programs that want one file, and for file systems that are faster "
-                    "with many.\n",
+                    "with many.\n"
+                    "Example:\n  bevatron checkpoint reshard --input run --output run-in-one --files 1\n",
     };
     struct options options;
     return command_run(&(struct command_call){.flags = &command, .options = &options, .run = reshard}, argc, argv);

@@ -88,7 +88,8 @@ int checkpoint_prove(int argc, char **argv) {
         .positional_offset = OFFSET(paths),
         .epilogue =
             "PATH is an iter_… folder, a folder of --save (all its checkpoints), or a .safetensors file (its structure "
-            "only).\nThe exit code is 216 where something is damaged.\n",
+            "only).\nThe exit code is 216 where something is damaged.\n"
+            "Example:\n  bevatron checkpoint verify run/iter_0001000\n",
     };
     struct options options;
     int exit_code = EXIT_CODE_OK;

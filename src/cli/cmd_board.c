@@ -170,6 +170,7 @@ int cmd_board(int argc, char **argv) {
     const struct flag_command command = {
         .name = "board",
         .summary = "Draws the loss curves of all runs below a folder.",
+        .epilogue = "Example:\n  bevatron board --text --logdir runs\n",
         .tables = &table,
         .table_count = 1,
     };

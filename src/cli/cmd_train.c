@@ -120,6 +120,8 @@ static int run(struct train_options *options, struct session *session, enum exit
     }
     if (options->dry_run)
         return session->place.rank == 0 ? print_dry_run(config, world_size) : 0;
+    if (!config->save && !config->mock_data && !config->skip_train)
+        log_info("note: --save is not given, so nothing of this run will be kept");
     TRY(interrupt_check());
     TRY(session_open(session, config));
     return trainer_run(&(struct trainer_options){.config = config,

@@ -147,6 +147,7 @@ int dataset_inspect(int argc, char **argv) {
         .positional_minimum = 1,
         .positional_maximum = INT32_MAX,
         .positional_offset = OFFSET(prefixes),
+        .epilogue = "Example:\n  bevatron dataset inspect data/corpus_text_document\n",
     };
     struct options options;
     return command_run(&(struct command_call){.flags = &command, .options = &options, .run_each = inspect}, argc, argv);
@@ -164,7 +165,8 @@ int dataset_verify(int argc, char **argv) {
         .positional_minimum = 1,
         .positional_maximum = INT32_MAX,
         .positional_offset = OFFSET(prefixes),
-        .epilogue = "The exit code is 215 where a dataset is damaged.\n",
+        .epilogue = "The exit code is 215 where a dataset is damaged.\n"
+                    "Example:\n  bevatron dataset verify data/corpus_text_document --vocab-size 32000\n",
     };
     struct options options;
     return command_run(&(struct command_call){.flags = &command, .options = &options, .run_each = verify}, argc, argv);

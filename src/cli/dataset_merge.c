@@ -100,6 +100,9 @@ int dataset_merge(int argc, char **argv) {
     const struct flag_command command = {
         .name = "dataset merge",
         .summary = "Joins datasets of one dtype into one; documents keep their order.",
+        .epilogue =
+            "Example:\n"
+            "  bevatron dataset merge data/part1_text_document data/part2_text_document --output-prefix data/all\n",
         .tables = &table,
         .table_count = 1,
         .positional_name = "PREFIX…",

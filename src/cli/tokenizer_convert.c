@@ -218,12 +218,17 @@ static int convert_main(struct flag_command command, int (*run)(void *), int arg
 
 int tokenizer_encode_main(int argc, char **argv) {
     const struct flag_command command = {.name = "tokenizer encode",
-                                         .summary = "Writes the ids of the text on standard input."};
+                                         .summary = "Writes the ids of the text on standard input.",
+                                         .epilogue = "Example:\n  echo Hello | bevatron tokenizer encode --lines "
+                                                     "--vocab-file vocab.json --merge-file merges.txt\n"};
     return convert_main(command, run_encode, argc, argv);
 }
 
 int tokenizer_decode_main(int argc, char **argv) {
-    const struct flag_command command = {.name = "tokenizer decode",
-                                         .summary = "Writes the text of the ids on standard input, byte for byte."};
+    const struct flag_command command = {
+        .name = "tokenizer decode",
+        .summary = "Writes the text of the ids on standard input, byte for byte.",
+        .epilogue =
+            "Example:\n  echo 15496 995 | bevatron tokenizer decode --vocab-file vocab.json --merge-file merges.txt\n"};
     return convert_main(command, run_decode, argc, argv);
 }

@@ -127,6 +127,7 @@ int tokenizer_dictionary_main(int argc, char **argv) {
     const struct flag_command command = {
         .name = "tokenizer dictionary",
         .summary = "Counts the words of a text into a dictionary of fairseq, for FairseqTokenizer.",
+        .epilogue = "Example:\n  bevatron tokenizer dictionary --input wiki.train.bpe --output dict.txt\n",
         .tables = tables,
         .table_count = sizeof tables / sizeof tables[0]};
     return command_run(&(struct command_call){.flags = &command, .options = &options, .run = run_dictionary}, argc,

@@ -147,9 +147,14 @@ int tokenizer_inspect_main(int argc, char **argv) {
         tokenizer_flag_table(OFFSET(tokenizer)),
     };
     struct inspect_options options;
-    const struct flag_command command = {.name = "tokenizer inspect",
-                                         .summary = "Describes a tokenizer.",
-                                         .tables = tables,
-                                         .table_count = sizeof tables / sizeof tables[0]};
+    const struct flag_command command = {
+        .name = "tokenizer inspect",
+        .summary = "Describes a tokenizer.",
+        .epilogue = "Examples:\n"
+                    "  bevatron tokenizer inspect --vocab-file vocab.json --merge-file merges.txt\n"
+                    "  bevatron tokenizer inspect --tokenizer-type Llama2Tokenizer --tokenizer-model tokenizer.model "
+                    "--tokens\n",
+        .tables = tables,
+        .table_count = sizeof tables / sizeof tables[0]};
     return command_run(&(struct command_call){.flags = &command, .options = &options, .run = run_inspect}, argc, argv);
 }

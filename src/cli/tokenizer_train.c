@@ -213,6 +213,8 @@ int tokenizer_train_main(int argc, char **argv) {
         .name = "tokenizer train",
         .summary = "Trains byte-level BPE as GPT-2 has it. The same text gives the same merges as Hugging "
                    "Face's trainer.",
+        .epilogue =
+            "Example:\n  bevatron tokenizer train --input 'corpus/*.jsonl' --vocab-size 32000 --output-prefix corpus\n",
         .tables = tables,
         .table_count = COUNT(tables)};
     return command_run(&(struct command_call){.flags = &command, .options = &options, .run = run_train}, argc, argv);

@@ -120,6 +120,8 @@ struct flag_table {
     // they pass: one file may serve several commands.
     const char *offered;
     const char *refusal;  // "is a flag of train, not of generate"
+    // And the names of those that its short --help shows; NULL for all but the advanced ones.
+    const char *essential;
     // Members that this program writes into JSON files beside the flags, with blanks between: reading passes over
     // them.
     const char *derived;

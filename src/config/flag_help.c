@@ -111,7 +111,9 @@ static size_t help_table(const struct flag_table *table, bool all, struct buffer
         }
         if (!flag_is_offered(table, flag))
             continue;
-        if (flag->advanced && !all) {
+        bool is_essential =
+            table->essential ? flag_name_listed(flag->name, strlen(flag->name), table->essential) : !flag->advanced;
+        if (!is_essential && !all) {
             hidden++;
             continue;
         }

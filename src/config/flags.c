@@ -160,7 +160,7 @@ static const struct flag rows[] = {
         "optimise the mean over tokens of the global batch, not the mean of micro-batch means; for running text, where "
         "both are the same",
         ADVANCED),
-    INT("--seed", seed, "1234", 1, 4294967295.0, "seed of weights, dropout and sample order"),
+    INT("--seed", seed, "1234", 1, 4294967295.0, "seed of weights, dropout, sample order and drawn tokens"),
 
     GROUP("Optimizer and schedules"),
     CHOICE("--optimizer", optimizer, "adam", ONE_OF("adam", "sgd"), "update rule", NOT_YET),
@@ -303,7 +303,9 @@ static const struct flag rows[] = {
     INT("--keep-last", keep_last, "0", 0, FLAG_ENDLESS, "checkpoints that stay; 0 for all"),
     INT("--save-retain-interval", save_retain_interval, NULL, 1, FLAG_ENDLESS,
         "checkpoints at multiples of this stay in any case", ADVANCED),
-    TEXT("--load", load, NULL, "DIR", "checkpoints to go on from; the usual choice is that of --save"),
+    TEXT("--load", load, NULL, "DIR",
+         "folder of checkpoints, or a model of Hugging Face or Megatron-LM; train goes on from the latest, "
+         "and begins anew while there is none"),
     TEXT("--pretrained-checkpoint", pretrained_checkpoint, NULL, "DIR",
          "weights to begin with, of bevatron, Hugging Face or Megatron-LM, as long as --load has no checkpoint"),
     INT("--ckpt-step", ckpt_step, "-1", -1, FLAG_ENDLESS, "iteration to load; -1 for the latest", ADVANCED),

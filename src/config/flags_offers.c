@@ -32,14 +32,21 @@
     "--account-for-embedding-in-pipeline-split --account-for-loss-in-pipeline-split "                                  \
     "--pipeline-model-parallel-split-rank "
 
+// What is given to a command whose model comes from a checkpoint with its flags.
+#define ESSENTIAL_FLAGS                                                                                                \
+    "--load --ckpt-step --seq-length --bf16 --fp16 --seed --tokenizer-type --vocab-file --merge-file "                 \
+    "--tokenizer-model --device --threads --tensor-model-parallel-size --pipeline-model-parallel-size "
+
 struct flag_table config_flag_table_for(size_t base, enum config_use use) {
     struct flag_table table = config_flag_table(base);
     if (use == CONFIG_EVALUATE) {
         table.offered = MODEL_FLAGS DATA_FLAGS STAGE_FLAGS;
         table.refusal = "is a flag of train, not of evaluate";
+        table.essential = ESSENTIAL_FLAGS "--data-path --split --micro-batch-size ";
     } else if (use == CONFIG_GENERATE) {
         table.offered = MODEL_FLAGS STAGE_FLAGS;
         table.refusal = "is a flag of train, not of generate";
+        table.essential = ESSENTIAL_FLAGS;
     }
     return table;
 }

@@ -156,9 +156,12 @@ for page in "${pages[@]}"; do unmarked "$page"; done >"$work/out"
 words() {
     grep -hoE -- '(^|[^-A-Za-z0-9])--[A-Za-z][A-Za-z0-9_-]*' "$@" | sed 's/^[^-]*//' | sort -u
 }
+: >"$work/bare"
 while read -r command; do
     # shellcheck disable=SC2086  # words of a command
-    "$BEVATRON" $command --help-all
+    "$BEVATRON" $command --help-all >"$work/one"
+    grep -qi example "$work/one" || echo "$command" >>"$work/bare"
+    cat "$work/one"
 done >"$work/help" 2>&1 <<'COMMANDS'
 train
 evaluate
@@ -201,6 +204,8 @@ OTHERS
 words "$work/help" "$work/others" docs/flags.md bench/*.c bench/*.py >"$work/known"
 words "${pages[@]}" | comm -23 - "$work/known" >"$work/out"
 [ ! -s "$work/out" ] && pass || fail "flags that do not exist"
+cp "$work/bare" "$work/out"
+[ ! -s "$work/out" ] && pass || fail "commands whose --help has no example"
 
 # Links within the repository, and the headings they lead to, as GitHub names them.
 for page in "${pages[@]}" CHANGELOG.md bench/RESULTS.md examples/*/README.md; do

@@ -150,6 +150,12 @@ for flag in --lr --save --train-iters --log-interval --tensorboard-dir --eval-it
     expect 2 "$flag is a flag of train, not of generate" "$BEVATRON" generate --load "$work/run" --prompt x "$flag" 1
     "$BEVATRON" generate --help-all | grep -q -- "$flag " && fail "generate --help-all lists $flag"
 done
+# What comes from the checkpoint is not in their short help.
+for command in evaluate generate; do
+    expect 0 "  --load DIR " "$BEVATRON" $command --help
+    grep -q -- "--num-layers" "$work/out" && fail "$command --help begins with the model's flags" || pass
+    expect 0 "  --num-layers N " "$BEVATRON" $command --help-all
+done
 expect 2 "--data-path is a flag of train" "$BEVATRON" generate --load "$work/run" --data-path "$prefix"
 expect 0 "perplexity" "$BEVATRON" evaluate --load "$work/run" --data-path "$prefix" --micro-batch-size 2
 grep -q "969" "$work/out" && fail "evaluate speaks of a split that it does not make"
