@@ -1,4 +1,4 @@
-// Text that grows token by token is the text of all tokens at once, with every kind of tokenizer and wherever it begins.
+// Text that grows token by token is the text of all tokens at once, with every kind of tokenizer, wherever it begins.
 #include "data/tokenizer/stream.h"
 #include "test.h"
 #include <string.h>
