@@ -24,6 +24,9 @@ bool device_times_algorithms(const char *name);
 void device_close(struct device *device);  // NULL is fine
 // The paper twin of a device: the same dtypes, but no memory and no work.
 int device_open_paper(struct device **device);
+// Makes a paper device find out how much memory of its own `real` would take (own_bytes of the table): from now on the
+// most is kept in its totals. If `real` is itself on paper, the one that it stands for is meant. It must stay.
+void paper_stand_for(struct device *paper, const struct device *real);
 
 void *device_alloc(struct device *device, size_t bytes);  // NULL after error_set
 void device_free(struct device *device, void *memory);
@@ -84,6 +87,7 @@ int device_profile_stop(struct device *device, struct profile_row *rows, int mos
 struct paper_totals {
     double matmul_flops, attention_flops, bytes_moved;
     int64_t operations;
+    size_t own_bytes;  // see paper_stand_for
 };
 struct paper_totals paper_totals(const struct device *device);
 

@@ -410,6 +410,27 @@ struct op_scale {
     struct tensor by;  // (1) fp32, or none
 };
 
+// Operations for which a device may take memory of its own: those on tensors of 16 bits.
+enum op_kind {
+    OP_MATMUL,
+    OP_ACTIVATION_FORWARD,
+    OP_ACTIVATION_BACKWARD,
+    OP_GLU_FORWARD,
+    OP_GLU_BACKWARD,
+    OP_ROPE,
+    OP_RELATIVE_BIAS_FORWARD,
+    OP_NORM_FORWARD,
+    OP_NORM_BACKWARD,
+    OP_ATTENTION_FORWARD,
+    OP_ATTENTION_BACKWARD,
+    OP_EMBEDDING_FORWARD,
+    OP_EMBEDDING_BACKWARD,
+    OP_DROPOUT_ADD,
+    OP_DROPOUT_BACKWARD,
+    OP_COLUMN_SUM,
+    OP_KIND_COUNT
+};
+
 // A backend. `struct device` begins with its table; a backend's own struct begins with a struct device.
 struct ops {
     const char *name;
@@ -427,6 +448,9 @@ struct ops {
     void *(*alloc)(struct device *device, size_t bytes);
     void (*free)(struct device *device, void *memory);
     size_t (*room)(struct device *device);  // see device_room; NULL if memory is not the device's own
+    // Memory of the device's own, beside the tensors, that an operation takes (`op` is the struct of its kind). The
+    // device keeps the most that any took. NULL if none does.
+    size_t (*own_bytes)(const struct device *device, enum op_kind kind, const void *op);
     void *(*host_alloc)(struct device *device, size_t bytes);
     void (*host_free)(struct device *device, void *memory);
     void (*copy_in)(struct device *device, void *to_device, const void *from_host, size_t bytes, enum stream stream);

@@ -88,6 +88,7 @@ static void run_on_paper(struct step *step) {
 int memory_measure(struct step *step) {
     struct device *real = step->device, *paper;
     TRY(device_open_paper(&paper));
+    paper_stand_for(paper, real);
     step->device = paper;
     arena_init(&step->state, "state", device_alloc(paper, PAPER_BYTES), PAPER_BYTES);
     arena_init(&step->saved, "activations", device_alloc(paper, PAPER_BYTES), PAPER_BYTES);
@@ -95,6 +96,7 @@ int memory_measure(struct step *step) {
     lay_out_state(step, &step->state);
     run_on_paper(step);
     step->device = real;
+    step->memory.device_own = paper_totals(paper).own_bytes;
     device_close(paper);
     step->memory.activations = pipeline_saved_bytes(step);
     step->memory.scratch = step->scratch.peak;
@@ -111,6 +113,8 @@ void step_describe_memory(const struct step_memory *memory, struct buffer *out) 
                   (double)memory->total / GB, (double)memory->weights / GB, (double)memory->gradients / GB,
                   (double)memory->optimizer / GB, (double)memory->activations / GB, (double)memory->scratch / GB,
                   (double)memory->buffers / GB);
+    if (memory->device_own)
+        buffer_printf(out, " + %.2f GB of copies in fp32 on the CPU", (double)memory->device_own / GB);
 }
 
 int step_take_memory(struct step *step) {

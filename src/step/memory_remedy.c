@@ -120,6 +120,7 @@ static int measure_stages(const struct search *search, const struct config *conf
     TRY(mesh_place(&mesh, 0, ranks_of(search, proposal), (int)config->tensor_model_parallel_size,
                    (int)config->context_parallel_size, (int)config->pipeline_model_parallel_size));
     TRY(device_open_paper(&paper));
+    paper_stand_for(paper, search->step->device);
     int status = 0;
     proposal->bytes = 0;
     for (int stage = 0; stage < mesh.length[AXIS_PIPELINE] && status == 0; stage++) {
@@ -127,8 +128,8 @@ static int measure_stages(const struct search *search, const struct config *conf
         mesh.place[AXIS_PIPELINE] = stage;
         mesh.rank = mesh_rank_at(&mesh, mesh.place);
         status = step_open(&step, config, paper, &mesh, search->step->mode);
-        if (status == 0 && step->memory.total > proposal->bytes)
-            proposal->bytes = step->memory.total;
+        if (status == 0 && step->memory.total + step->memory.device_own > proposal->bytes)
+            proposal->bytes = step->memory.total + step->memory.device_own;
         step_close(step);
         if (proposal->bytes > search->limit)
             break;

@@ -155,7 +155,8 @@ static int refuse(const struct step *step, struct lack lack) {
 // Host memory is promised by the system and only missed when it is used, so what was taken may be more than there is.
 // The first rank of each machine says so.
 static void warn_if_scarce(const struct step *step, struct room room) {
-    if (!room.is_host || step->memory.total <= room.bytes)
+    size_t needed = step->memory.total + step->memory.device_own;
+    if (!room.is_host || needed <= room.bytes)
         return;
     for (int i = 0; step->mesh.all && i < group_rank(step->mesh.all); i++)
         if (group_is_neighbour(step->mesh.all, i))
@@ -164,7 +165,7 @@ static void warn_if_scarce(const struct step *step, struct room room) {
     append_sharers(room, &text);
     memory_remedies(step, room.bytes, &text);
     log_warn("the step needs %.2f GB, and the system, which ends processes when it has no more, has %.2f GB left%s",
-             (double)step->memory.total / GB, (double)room.bytes / GB, buffer_string(&text));
+             (double)needed / GB, (double)room.bytes / GB, buffer_string(&text));
     buffer_free(&text);
 }
 

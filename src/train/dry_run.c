@@ -169,16 +169,29 @@ static int append_stages(const struct config *config, struct device *paper, stru
     return 0;
 }
 
+// A paper device; where the run would use the CPU here, what that takes itself is counted too. *cpu must stay, and may
+// be NULL.
+static int open_devices(const struct config *config, struct device **paper, struct device **cpu) {
+    const struct device_options options = {.name = "cpu", .threads = 1, .cpu_kernels = config->cpu_kernels};
+    *cpu = NULL;
+    if (!device_times_algorithms(config->device))
+        TRY(device_open(cpu, &options));
+    int status = device_open_paper(paper);
+    if (status == 0 && *cpu)
+        paper_stand_for(*paper, *cpu);
+    return status;
+}
+
 int dry_run_report(struct config *config, int world_size, struct buffer *out) {
     struct tokenizer *tokenizer;
-    struct device *paper;
+    struct device *paper, *cpu;
     struct mesh mesh;
     struct step *step = NULL;
     TRY(datasets_open_tokenizer(&tokenizer, config));
     tokenizer_free(tokenizer);
     TRY(mesh_place(&mesh, 0, world_size, (int)config->tensor_model_parallel_size, (int)config->context_parallel_size,
                    (int)config->pipeline_model_parallel_size));
-    TRY(device_open_paper(&paper));
+    TRY(open_devices(config, &paper, &cpu));
     int status = step_open(&step, config, paper, &mesh, STEP_TRAIN);
     if (status == 0)
         append_report(step, out);
@@ -186,5 +199,6 @@ int dry_run_report(struct config *config, int world_size, struct buffer *out) {
         status = append_stages(config, paper, mesh, out);
     step_close(step);
     device_close(paper);
+    device_close(cpu);
     return status;
 }

@@ -174,6 +174,8 @@ static void log_step(const struct trainer *trainer) {
     log_info(" > memory: weights %.3f GB, gradients %.3f GB, optimizer %.3f GB, activations %.3f GB",
              (double)step->memory.weights / 1e9, (double)step->memory.gradients / 1e9,
              (double)step->memory.optimizer / 1e9, (double)(step->memory.activations + step->memory.scratch) / 1e9);
+    if (step->memory.device_own)
+        log_info(" > memory for copies in fp32: %.3f GB", (double)step->memory.device_own / 1e9);
 }
 
 // A signal cuts this short with EXIT_CODE_STOPPED: what was begun is removed, and the run is as it was before.

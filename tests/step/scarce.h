@@ -54,12 +54,13 @@ static inline void scarce_free(struct device *device, void *memory) {
     scarce.real->free(device, memory);
 }
 
-// From now on the device's memory is that of the pool.
+// From now on the device's memory is that of the pool, and as with a GPU tensors take all of it.
 static inline void scarce_make(struct device *device, struct scarce_pool *pool) {
     scarce = (struct scarce){.table = *device->ops, .real = device->ops, .pool = pool};
     scarce.table.room = scarce_room;
     scarce.table.alloc = scarce_alloc;
     scarce.table.free = scarce_free;
+    scarce.table.own_bytes = NULL;
     device->ops = &scarce.table;
 }
 

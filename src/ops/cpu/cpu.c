@@ -150,6 +150,7 @@ static const struct ops cpu_ops = {
     .describe = cpu_describe,
     .alloc = cpu_alloc,
     .free = cpu_free,
+    .own_bytes = half_own_bytes,
     .host_alloc = cpu_alloc,
     .host_free = cpu_free,
     .copy_in = cpu_copy_in,

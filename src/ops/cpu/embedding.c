@@ -1,5 +1,7 @@
-// Token and position embeddings. Forward: rows in parallel. Backward: a task owns a block of columns of both tables and
-// walks all tokens in order, so that equal tokens are added in a fixed order and no two tasks write the same element.
+// Token and position embeddings. Forward: rows in parallel; of tables of 16 bits only the rows that are wanted are
+// widened, for tables are large. Backward: a task owns a block of columns of both tables and walks all tokens in order,
+// so that equal tokens are added in a fixed order and no two tasks write the same element.
+#include "ops/cpu/convert.h"
 #include "ops/cpu/cpu.h"
 #include "ops/cpu/dropout.h"
 #include "base/error.h"
@@ -43,31 +45,40 @@ CPU_CLONES static void embed(const struct embedding_row *row, int64_t count) {
     }
 }
 
+// Elements of a table from `first` on: in place, or widened into `memory` where they are of 16 bits.
+static const float *table_piece(float *memory, const struct tensor *table, int64_t first, int64_t count) {
+    const char *data = (const char *)table->data + (size_t)first * dtype_bytes(table->dtype);
+    if (table->dtype == DTYPE_F32)
+        return (const float *)(const void *)data;
+    cpu_convert(memory, DTYPE_F32, data, table->dtype, count);
+    return memory;
+}
+
 static void embedding_forward_task(void *context, int64_t index, int thread) {
     (void)thread;
     const struct op_embedding_forward *op = context;
     int64_t channels = op->out.shape[1];
     struct cpu_range rows = cpu_piece(op->out.shape[0], cpu_rows_per_task(channels), index);
+    float tokens[DROPOUT_PIECE], positions[DROPOUT_PIECE], factors[DROPOUT_PIECE];
     for (int64_t n = rows.first; n < rows.end; n++) {
         int64_t token = table_row(((const int32_t *)op->tokens.data)[n], op->vocabulary_start, op->table.shape[0]);
-        struct embedding_row row = {.out = (float *)op->out.data + n * channels};
-        if (token >= 0)
-            row.token = (const float *)op->table.data + token * channels;
-        if (op->positions.data) {
-            int64_t position = position_row(((const int32_t *)op->positions.data)[n], op->position_table.shape[0]);
-            row.position = (const float *)op->position_table.data + position * channels;
-        }
-        if (op->dropout.rate == 0) {
-            embed(&row, channels);
-            continue;
-        }
-        struct dropout_row dropout = dropout_row(&op->dropout, n);
-        float factors[DROPOUT_PIECE];
+        int64_t position = 0;
+        if (op->positions.data)
+            position = position_row(((const int32_t *)op->positions.data)[n], op->position_table.shape[0]);
+        struct dropout_row dropout = {0};
+        if (op->dropout.rate != 0)
+            dropout = dropout_row(&op->dropout, n);
         for (int64_t c = 0; c < channels; c += DROPOUT_PIECE) {
             int64_t count = channels - c < DROPOUT_PIECE ? channels - c : DROPOUT_PIECE;
-            dropout_factors(factors, &dropout, c, count);
-            struct embedding_row piece = {row.out + c, row.token ? row.token + c : NULL,
-                                          row.position ? row.position + c : NULL, factors};
+            struct embedding_row piece = {.out = (float *)op->out.data + n * channels + c};
+            if (token >= 0)
+                piece.token = table_piece(tokens, &op->table, token * channels + c, count);
+            if (op->positions.data)
+                piece.position = table_piece(positions, &op->position_table, position * channels + c, count);
+            if (op->dropout.rate != 0) {
+                dropout_factors(factors, &dropout, c, count);
+                piece.factors = factors;
+            }
             embed(&piece, count);
         }
     }

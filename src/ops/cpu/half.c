@@ -4,8 +4,7 @@
 // writes is listed below, tensor by tensor; those of other dtypes pass as they are. Products alone may take bf16
 // operands as they are: what processors with instructions for them add up is fp32 too.
 //
-// The memory grows to the largest operation in the first step and stays. It is not part of the plan of a step: 16 bits
-// on the CPU are for small models.
+// The memory grows to the largest operation in the first step and stays; half_own_bytes tells beforehand how large.
 #include "ops/cpu/half.h"
 #include "ops/cpu/matmul.h"
 #include "base/error.h"
@@ -53,13 +52,21 @@ static struct tensor widened(const struct tensor *t, void *memory) {
     return wide;
 }
 
+// The 16-bit tensors of an operation when they are wide.
+static size_t all_wide_bytes(const void *op, const struct field *fields, size_t count) {
+    size_t bytes = 0;
+    for (size_t i = 0; i < count; i++) {
+        const struct tensor *t = (const struct tensor *)(const void *)((const char *)op + fields[i].offset);
+        if (is_half(t))
+            bytes += wide_bytes(t);
+    }
+    return bytes;
+}
+
 // Puts fp32 tensors in the place of 16-bit ones; false if there are none.
 static bool widen(struct device *device, void *op, const struct field *fields, size_t count) {
     struct cpu_device *cpu = (struct cpu_device *)device;
-    size_t bytes = 0;
-    for (size_t i = 0; i < count; i++)
-        if (is_half(tensor_at(op, &fields[i])))
-            bytes += wide_bytes(tensor_at(op, &fields[i]));
+    size_t bytes = all_wide_bytes(op, fields, count);
     if (bytes == 0)
         return false;
     reserve(cpu, bytes);
@@ -88,36 +95,48 @@ static void narrow(struct device *device, const void *op, const void *wide, cons
 #define FIELD(operation, member, how)                                                                                  \
     { offsetof(struct op_##operation, member), how }
 #define HALF(operation, ...)                                                                                           \
+    static const struct field operation##_fields[] = {__VA_ARGS__};                                                    \
+    enum { operation##_count = sizeof operation##_fields / sizeof operation##_fields[0] };                             \
     void half_##operation(struct device *device, const struct op_##operation *op) {                                    \
-        static const struct field fields[] = {__VA_ARGS__};                                                            \
-        enum { COUNT = sizeof fields / sizeof fields[0] };                                                             \
         struct op_##operation wide = *op;                                                                              \
-        bool is_widened = widen(device, &wide, fields, COUNT);                                                         \
+        bool is_widened = widen(device, &wide, operation##_fields, operation##_count);                                 \
         cpu_##operation(device, &wide);                                                                                \
         if (is_widened)                                                                                                \
-            narrow(device, op, &wide, fields, COUNT);                                                                  \
+            narrow(device, op, &wide, operation##_fields, operation##_count);                                          \
     }
 
 // What an output holds before is only read where the operation adds to it. A kernel that multiplies in 16 bits takes
 // the operands as they are, and leaves the result so where its sums need not be kept in between. The fields are in that
 // order: the first is always widened, the next two if the result is not left in 16 bits, the last two without a kernel.
+struct matmul_fields {
+    struct field all[5];
+    size_t count;
+};
+
+static struct matmul_fields matmul_fields(const struct device *device, const struct op_matmul *op) {
+    bool is_gradient = op->epilogue == EPILOGUE_ACTIVATION_GRADIENT;
+    const struct cpu_kernel *kernel = matmul_kernel(device, op);
+    enum { BIAS = 1, BIAS_AND_RESULT = 3, ALL = 5 };
+    return (struct matmul_fields){
+        .all = {FIELD(matmul, bias, READ), FIELD(matmul, d, op->beta == 0.0f ? WRITTEN : CHANGED),
+                FIELD(matmul, aux, is_gradient ? READ : WRITTEN), FIELD(matmul, a, READ), FIELD(matmul, b, READ)},
+        .count = !kernel                                 ? ALL
+                 : matmul_packed_writes_half(op, kernel) ? BIAS
+                                                         : BIAS_AND_RESULT,
+    };
+}
+
 void half_matmul(struct device *device, const struct op_matmul *op) {
     if (dtype_is_float8(op->a.dtype)) {
         cpu_matmul_float8(device, op);
         return;
     }
-    bool is_gradient = op->epilogue == EPILOGUE_ACTIVATION_GRADIENT;
-    const struct field fields[] = {FIELD(matmul, bias, READ), FIELD(matmul, d, op->beta == 0.0f ? WRITTEN : CHANGED),
-                                   FIELD(matmul, aux, is_gradient ? READ : WRITTEN), FIELD(matmul, a, READ),
-                                   FIELD(matmul, b, READ)};
-    const struct cpu_kernel *kernel = matmul_kernel(device, op);
-    enum { BIAS = 1, BIAS_AND_RESULT = 3, ALL = sizeof fields / sizeof fields[0] };
-    size_t count = !kernel ? ALL : matmul_packed_writes_half(op, kernel) ? BIAS : BIAS_AND_RESULT;
+    const struct matmul_fields fields = matmul_fields(device, op);
     struct op_matmul wide = *op;
-    bool is_widened = widen(device, &wide, fields, count);
+    bool is_widened = widen(device, &wide, fields.all, fields.count);
     cpu_matmul(device, &wide);
     if (is_widened)
-        narrow(device, op, &wide, fields, count);
+        narrow(device, op, &wide, fields.all, fields.count);
 }
 
 HALF(activation_forward, FIELD(activation_forward, x, READ), FIELD(activation_forward, y, WRITTEN))
@@ -132,24 +151,28 @@ HALF(dropout_add, FIELD(dropout_add, out, WRITTEN), FIELD(dropout_add, x, READ),
      FIELD(dropout_add, bias, READ))
 
 // What is normalised is the sum as it is stored, rounded: so the addition comes first.
+static const struct field norm_forward_fields[] = {FIELD(norm_forward, y, WRITTEN), FIELD(norm_forward, x, READ),
+                                                   FIELD(norm_forward, gain, READ), FIELD(norm_forward, bias, READ)};
+enum { norm_forward_count = sizeof norm_forward_fields / sizeof norm_forward_fields[0] };
+
+static struct op_dropout_add addition_of(const struct op_norm_forward *op) {
+    return (struct op_dropout_add){
+        .out = op->sum, .x = op->delta, .residual = op->x, .bias = op->delta_bias, .dropout = op->dropout};
+}
+
 void half_norm_forward(struct device *device, const struct op_norm_forward *op) {
-    static const struct field fields[] = {FIELD(norm_forward, y, WRITTEN), FIELD(norm_forward, x, READ),
-                                          FIELD(norm_forward, gain, READ), FIELD(norm_forward, bias, READ)};
-    enum { COUNT = sizeof fields / sizeof fields[0] };
     struct op_norm_forward wide = *op;
     if (op->delta.data && is_half(&op->x)) {
-        half_dropout_add(
-            device,
-            &(struct op_dropout_add){
-                .out = op->sum, .x = op->delta, .residual = op->x, .bias = op->delta_bias, .dropout = op->dropout});
+        const struct op_dropout_add addition = addition_of(op);
+        half_dropout_add(device, &addition);
         wide.x = op->sum;
         wide.delta = wide.delta_bias = wide.sum = (struct tensor){0};
         wide.dropout = (struct dropout){0};
     }
-    bool is_widened = widen(device, &wide, fields, COUNT);
+    bool is_widened = widen(device, &wide, norm_forward_fields, norm_forward_count);
     cpu_norm_forward(device, &wide);
     if (is_widened)
-        narrow(device, op, &wide, fields, COUNT);
+        narrow(device, op, &wide, norm_forward_fields, norm_forward_count);
 }
 
 HALF(norm_backward, FIELD(norm_backward, dx, WRITTEN), FIELD(norm_backward, dy, READ), FIELD(norm_backward, x, READ),
@@ -161,8 +184,47 @@ HALF(attention_backward, FIELD(attention_backward, dq, WRITTEN), FIELD(attention
      FIELD(attention_backward, dv, WRITTEN), FIELD(attention_backward, dout, READ),
      FIELD(attention_backward, out, READ), FIELD(attention_backward, q, READ), FIELD(attention_backward, k, READ),
      FIELD(attention_backward, v, READ))
-HALF(embedding_forward, FIELD(embedding_forward, out, WRITTEN), FIELD(embedding_forward, table, READ),
-     FIELD(embedding_forward, position_table, READ))
+HALF(embedding_forward, FIELD(embedding_forward, out, WRITTEN))
 HALF(embedding_backward, FIELD(embedding_backward, dout, READ))
 HALF(dropout_backward, FIELD(dropout_backward, dx, WRITTEN), FIELD(dropout_backward, dy, READ))
 HALF(column_sum, FIELD(column_sum, x, READ))
+
+// Matrix products apart, whose list is not always the same.
+static const struct {
+    const struct field *fields;
+    size_t count;
+} lists[OP_KIND_COUNT] = {
+#define LIST(kind, operation) [kind] = {operation##_fields, operation##_count}
+    LIST(OP_ACTIVATION_FORWARD, activation_forward),
+    LIST(OP_ACTIVATION_BACKWARD, activation_backward),
+    LIST(OP_GLU_FORWARD, glu_forward),
+    LIST(OP_GLU_BACKWARD, glu_backward),
+    LIST(OP_ROPE, rope),
+    LIST(OP_RELATIVE_BIAS_FORWARD, relative_bias_forward),
+    LIST(OP_NORM_FORWARD, norm_forward),
+    LIST(OP_NORM_BACKWARD, norm_backward),
+    LIST(OP_ATTENTION_FORWARD, attention_forward),
+    LIST(OP_ATTENTION_BACKWARD, attention_backward),
+    LIST(OP_EMBEDDING_FORWARD, embedding_forward),
+    LIST(OP_EMBEDDING_BACKWARD, embedding_backward),
+    LIST(OP_DROPOUT_ADD, dropout_add),
+    LIST(OP_DROPOUT_BACKWARD, dropout_backward),
+    LIST(OP_COLUMN_SUM, column_sum),
+#undef LIST
+};
+
+size_t half_own_bytes(const struct device *device, enum op_kind kind, const void *op) {
+    if (kind == OP_MATMUL) {
+        if (dtype_is_float8(((const struct op_matmul *)op)->a.dtype))
+            return 0;
+        const struct matmul_fields fields = matmul_fields(device, op);
+        return all_wide_bytes(op, fields.all, fields.count);
+    }
+    size_t bytes = all_wide_bytes(op, lists[kind].fields, lists[kind].count);
+    const struct op_norm_forward *norm = op;
+    if (kind != OP_NORM_FORWARD || !norm->delta.data)
+        return bytes;
+    const struct op_dropout_add addition = addition_of(norm);
+    size_t first = all_wide_bytes(&addition, dropout_add_fields, dropout_add_count);
+    return first > bytes ? first : bytes;
+}

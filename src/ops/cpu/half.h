@@ -22,4 +22,7 @@ void half_dropout_add(struct device *device, const struct op_dropout_add *op);
 void half_dropout_backward(struct device *device, const struct op_dropout_backward *op);
 void half_column_sum(struct device *device, const struct op_column_sum *op);
 
+// See own_bytes in ops.h: the fp32 copies of an operation's tensors of 16 bits.
+size_t half_own_bytes(const struct device *device, enum op_kind kind, const void *op);
+
 #endif

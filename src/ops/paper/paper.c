@@ -9,6 +9,7 @@
 struct paper_device {
     struct device base;
     uintptr_t next_address;
+    const struct device *real;  // see paper_stand_for; NULL for no device
     struct paper_totals totals;
 };
 
@@ -113,7 +114,17 @@ static void count_bytes(struct device *device, const struct tensor *tensors, siz
     count_bytes(device, (const struct tensor[]){__VA_ARGS__},                                                          \
                 sizeof((const struct tensor[]){__VA_ARGS__}) / sizeof(struct tensor))
 
+static void keep_own_bytes(struct device *device, enum op_kind kind, const void *op) {
+    struct paper_device *paper = paper_of(device);
+    if (!paper->real || !paper->real->ops->own_bytes)
+        return;
+    size_t bytes = paper->real->ops->own_bytes(paper->real, kind, op);
+    if (bytes > paper->totals.own_bytes)
+        paper->totals.own_bytes = bytes;
+}
+
 static void paper_matmul(struct device *device, const struct op_matmul *op) {
+    keep_own_bytes(device, OP_MATMUL, op);
     double inner = (double)op->a.shape[op->transpose_a ? 0 : 1];
     paper_of(device)->totals.matmul_flops += 2.0 * (double)tensor_count(op->d) * inner;
     struct tensor none = {0};
@@ -136,26 +147,32 @@ static void paper_move_ranges(struct device *device, const struct op_move_ranges
 }
 
 static void paper_activation_forward(struct device *device, const struct op_activation_forward *op) {
+    keep_own_bytes(device, OP_ACTIVATION_FORWARD, op);
     COUNT_BYTES(device, op->y, op->x);
 }
 
 static void paper_activation_backward(struct device *device, const struct op_activation_backward *op) {
+    keep_own_bytes(device, OP_ACTIVATION_BACKWARD, op);
     COUNT_BYTES(device, op->dx, op->y, op->dy, op->x);
 }
 
 static void paper_glu_forward(struct device *device, const struct op_glu_forward *op) {
+    keep_own_bytes(device, OP_GLU_FORWARD, op);
     COUNT_BYTES(device, op->y, op->x);
 }
 
 static void paper_glu_backward(struct device *device, const struct op_glu_backward *op) {
+    keep_own_bytes(device, OP_GLU_BACKWARD, op);
     COUNT_BYTES(device, op->dx, op->y, op->dy, op->x);
 }
 
 static void paper_rope(struct device *device, const struct op_rope *op) {
+    keep_own_bytes(device, OP_ROPE, op);
     COUNT_BYTES(device, op->x, op->x, op->positions);
 }
 
 static void paper_relative_bias_forward(struct device *device, const struct op_relative_bias_forward *op) {
+    keep_own_bytes(device, OP_RELATIVE_BIAS_FORWARD, op);
     COUNT_BYTES(device, op->bias, op->table);
 }
 
@@ -164,10 +181,12 @@ static void paper_relative_bias_backward(struct device *device, const struct op_
 }
 
 static void paper_norm_forward(struct device *device, const struct op_norm_forward *op) {
+    keep_own_bytes(device, OP_NORM_FORWARD, op);
     COUNT_BYTES(device, op->y, op->mean, op->rstd, op->x, op->gain, op->bias, op->delta, op->delta_bias, op->sum);
 }
 
 static void paper_norm_backward(struct device *device, const struct op_norm_backward *op) {
+    keep_own_bytes(device, OP_NORM_BACKWARD, op);
     // Where they are one, ddelta is written as dx.
     struct tensor none = {0}, ddelta = op->ddelta.data == op->dx.data ? none : op->ddelta;
     COUNT_BYTES(device, op->dx, op->dgain, op->dgain, op->dbias, op->dbias, op->dy, op->x, op->gain, op->mean, op->rstd,
@@ -187,6 +206,7 @@ static double attention_scores(struct tensor q, struct tensor k, bool is_causal,
 }
 
 static void paper_attention_forward(struct device *device, const struct op_attention_forward *op) {
+    keep_own_bytes(device, OP_ATTENTION_FORWARD, op);
     double products = 2;  // scores, values
     paper_of(device)->totals.attention_flops +=
         products * 2.0 * attention_scores(op->q, op->k, op->is_causal, op->mask.window) * (double)op->q.shape[3];
@@ -194,6 +214,7 @@ static void paper_attention_forward(struct device *device, const struct op_atten
 }
 
 static void paper_attention_backward(struct device *device, const struct op_attention_backward *op) {
+    keep_own_bytes(device, OP_ATTENTION_BACKWARD, op);
     double products = 5;  // scores again, dV, dP, dQ, dK
     paper_of(device)->totals.attention_flops +=
         products * 2.0 * attention_scores(op->q, op->k, op->is_causal, op->mask.window) * (double)op->q.shape[3];
@@ -202,12 +223,14 @@ static void paper_attention_backward(struct device *device, const struct op_atte
 }
 
 static void paper_embedding_forward(struct device *device, const struct op_embedding_forward *op) {
+    keep_own_bytes(device, OP_EMBEDDING_FORWARD, op);
     // Of each table, as many rows are read as there are tokens.
     COUNT_BYTES(device, op->out, op->out, op->position_table.data ? op->out : (struct tensor){0}, op->tokens,
                 op->positions);
 }
 
 static void paper_embedding_backward(struct device *device, const struct op_embedding_backward *op) {
+    keep_own_bytes(device, OP_EMBEDDING_BACKWARD, op);
     struct tensor position_rows = op->dposition_table.data ? op->dout : (struct tensor){0};
     COUNT_BYTES(device, op->dout, op->dout, op->dout, position_rows, position_rows, op->tokens, op->positions);
 }
@@ -226,14 +249,17 @@ static void paper_cross_entropy(struct device *device, const struct op_cross_ent
 }
 
 static void paper_dropout_add(struct device *device, const struct op_dropout_add *op) {
+    keep_own_bytes(device, OP_DROPOUT_ADD, op);
     COUNT_BYTES(device, op->out, op->x, op->residual, op->bias);
 }
 
 static void paper_dropout_backward(struct device *device, const struct op_dropout_backward *op) {
+    keep_own_bytes(device, OP_DROPOUT_BACKWARD, op);
     COUNT_BYTES(device, op->dx, op->dy, op->dbias, op->dbias);
 }
 
 static void paper_column_sum(struct device *device, const struct op_column_sum *op) {
+    keep_own_bytes(device, OP_COLUMN_SUM, op);
     COUNT_BYTES(device, op->out, op->out, op->x);
 }
 
@@ -333,4 +359,8 @@ int paper_open(struct device **device) {
 struct paper_totals paper_totals(const struct device *device) {
     CHECK(device->ops == &paper_ops);
     return ((const struct paper_device *)device)->totals;
+}
+
+void paper_stand_for(struct device *paper, const struct device *real) {
+    paper_of(paper)->real = real->ops->is_paper ? ((const struct paper_device *)real)->real : real;
 }
