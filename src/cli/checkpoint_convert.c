@@ -218,6 +218,7 @@ int checkpoint_convert(int argc, char **argv) {
     const struct flag_table table = {.flags = rows, .count = sizeof rows / sizeof rows[0], .given = OFFSET(given)};
     const struct flag_command command = {
         .name = "checkpoint convert",
+        .argument_flag = "--input",
         .summary =
             "Converts models of Hugging Face, Megatron-LM and llm.c to bevatron's, and all of them to Hugging Face's. "
             "Nothing in a file is ever executed.",

@@ -68,6 +68,7 @@ int checkpoint_reshard(int argc, char **argv) {
     const struct flag_table table = {.flags = rows, .count = sizeof rows / sizeof rows[0], .given = OFFSET(given)};
     const struct flag_command command = {
         .name = "checkpoint reshard",
+        .argument_flag = "--input",
         .summary = "Writes a checkpoint once more in another number of files.",
         .tables = &table,
         .table_count = 1,

@@ -169,6 +169,7 @@ int cmd_board(int argc, char **argv) {
     const struct flag_table table = {.flags = rows, .count = sizeof rows / sizeof rows[0], .given = OFFSET(given)};
     const struct flag_command command = {
         .name = "board",
+        .argument_flag = "--logdir",
         .summary = "Draws the loss curves of all runs below a folder.",
         .epilogue = "Example:\n  bevatron board --text --logdir runs\n",
         .tables = &table,

@@ -274,6 +274,7 @@ int cmd_evaluate(int argc, char **argv) {
     };
     const struct flag_command command = {
         .name = "evaluate",
+        .argument_flag = "--text",
         .summary = "Loss and perplexity of a checkpoint on a dataset or a text, or cloze accuracy. The model's and "
                    "tokenizer's flags come from "
                    "the checkpoint.",

@@ -185,6 +185,7 @@ static int extract_wiki(int argc, char **argv) {
     };
     const struct flag_command command = {
         .name = "extract wiki",
+        .argument_flag = "--input",
         .summary = "Turns a Wikipedia or other MediaWiki XML dump into JSON Lines, one object per article.",
         .tables = tables,
         .table_count = 1,

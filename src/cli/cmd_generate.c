@@ -265,6 +265,7 @@ int cmd_generate(int argc, char **argv) {
     };
     const struct flag_command command = {
         .name = "generate",
+        .argument_flag = "--load",
         .summary = "Writes text from a checkpoint. The model's and tokenizer's flags come from the checkpoint.",
         .tables = tables,
         .table_count = 2,

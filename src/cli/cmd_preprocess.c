@@ -359,6 +359,7 @@ static struct flag_command flag_command(struct flag_table tables[TABLES]) {
     tables[1] = tokenizer_flag_table(OFFSET(tokenizer));
     return (struct flag_command){
         .name = "preprocess",
+        .argument_flag = "--input",
         .summary = "Tokenizes JSON Lines into datasets that `bevatron train` and Megatron-LM read.",
         .tables = tables,
         .table_count = TABLES,

@@ -211,6 +211,7 @@ int tokenizer_train_main(int argc, char **argv) {
     struct train_options options;
     const struct flag_command command = {
         .name = "tokenizer train",
+        .argument_flag = "--input",
         .summary = "Trains byte-level BPE as GPT-2 has it. The same text gives the same merges as Hugging "
                    "Face's trainer.",
         .epilogue =

@@ -140,7 +140,8 @@ struct flag_command {
     // What to do about an argument that is no flag, where the command takes none; the function, or what it returns,
     // may be NULL.
     const char *(*argument_remedy)(const char *argument);
-    const char *epilogue;  // text after the flags in --help, examples for instance; may be NULL
+    const char *argument_flag;  // the flag that such an argument is probably the value of; may be NULL
+    const char *epilogue;       // text after the flags in --help, examples for instance; may be NULL
 };
 
 // flags_parse: the command was --help or --help-all, which has been written to stdout; the caller is done, exit code

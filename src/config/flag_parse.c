@@ -185,6 +185,9 @@ static int count_values(int argc, char **argv) {
 
 static int refuse_argument(const struct flag_command *command, const char *argument) {
     const char *remedy = command->argument_remedy ? command->argument_remedy(argument) : NULL;
+    if (!remedy && command->argument_flag)
+        return error_set_code(EXIT_CODE_USAGE, "unexpected argument \"%s\": %s takes only flags; did you mean %s %s?",
+                              argument, command->name, command->argument_flag, argument);
     return error_set_code(EXIT_CODE_USAGE, "unexpected argument \"%s\": %s takes only flags%s%s", argument,
                           command->name, remedy ? "; " : "", remedy ? remedy : "");
 }

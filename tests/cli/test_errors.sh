@@ -22,6 +22,8 @@ expect 2 "no command" "$BEVATRON" trian
 expect 2 "no help on \"nosuch\"" "$BEVATRON" help nosuch
 expect 2 "no help on \"trian\"; did you mean train?" "$BEVATRON" help trian
 expect 2 "did you mean presets?" "$BEVATRON" help preset
+expect 2 "generate takes only flags; did you mean --load run?" "$BEVATRON" generate run
+expect 2 "tokenizer train takes only flags; did you mean --input books.jsonl?" "$BEVATRON" tokenizer train books.jsonl
 expect 2 "did you mean collectives?" "$BEVATRON" bench colectives
 expect 0 "--output-prefix" "$BEVATRON" help preprocess
 expect 0 "Joins datasets" "$BEVATRON" help dataset merge
@@ -40,6 +42,7 @@ expect 0 "iteration        4/       4" "${train[@]}" --data-path "$prefix" --bf1
 
 # Files.
 expect 1 "$work/none.idx" "${train[@]}" --data-path "$work/none"
+expect 1 "text becomes a dataset with \`bevatron preprocess\`" "${train[@]}" --data-path "$work/text.jsonl"
 expect 1 "$work/none.json" "${train[@]}" --data-path "$prefix" --vocab-file "$work/none.json"
 expect 1 "$work/none.jsonl" "$BEVATRON" preprocess --input "$work/none.jsonl" --output-prefix "$work/x" "${tokenizer[@]}"
 

@@ -298,6 +298,9 @@ TEST(positionals) {
     char *extra[] = {"try", "surplus"};
     flags_free(&command, &options);
     EXPECT_ERROR(flags_parse(&without, &options, 2, extra), "unexpected argument \"surplus\": try takes only flags");
+    without.argument_flag = "--name";
+    flags_free(&command, &options);
+    EXPECT_ERROR(flags_parse(&without, &options, 2, extra), "takes only flags; did you mean --name surplus?");
 }
 
 TEST(help) {

@@ -38,10 +38,14 @@ static char *find_near(const char *prefix) {
 }
 
 static int refuse_missing(const char *prefix, const char *path) {
+    static const char *const of_text[] = {".jsonl", ".json", ".ndjson", ".txt", ".gz", ".zst", ".xz", ".bz2"};
     char *near = find_near(prefix);
+    const char *end = strrchr(prefix, '.'), *remedy = "give the path of the pair of files without .bin or .idx";
+    for (size_t i = 0; end && i < sizeof of_text / sizeof of_text[0]; i++)
+        if (strcmp(end, of_text[i]) == 0 && file_exists(prefix))
+            remedy = "text becomes a dataset with `bevatron preprocess`, and its name is then PREFIX_text_document";
     int result = error_set("cannot open dataset %s: %s does not exist; %s%s%s", prefix, path,
-                           near ? "did you mean " : "give the path of the pair of files without .bin or .idx",
-                           near ? near : "", near ? "?" : "");
+                           near ? "did you mean " : remedy, near ? near : "", near ? "?" : "");
     free(near);
     return result;
 }
