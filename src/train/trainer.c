@@ -10,11 +10,11 @@
 #include "base/file.h"
 #include "base/interrupt.h"
 #include "base/log.h"
-#include "checkpoint/model_source.h"
 #include "model/flops.h"
 #include "optim/schedule.h"
 #include "report/console.h"
 #include "report/report.h"
+#include "train/beginning.h"
 #include "train/datasets.h"
 #include "train/meter.h"
 #include "train/same_data.h"
@@ -78,69 +78,6 @@ static int open_report(struct trainer *trainer) {
     return 0;
 }
 
-// A run that starts again with the same flags would begin again too.
-static void warn_of_beginning(const struct config *config) {
-    if (config->save && !file_is_same_path(config->load, config->save) && checkpoint_exists(config->save))
-        log_warn("%s has checkpoints of a run already, and this run begins anew from %s; to go on there, give "
-                 "--pretrained-checkpoint %s --load %s",
-                 config->save, config->load, config->load, config->save);
-}
-
-// What is loaded: a checkpoint to go on from, or weights to begin with.
-struct beginning {
-    const char *folder;
-    char *path;  // in the folder; NULL if there is none
-    int64_t iteration;
-    bool is_pretrained;  // of --pretrained-checkpoint
-};
-
-static int find_beginning(const struct trainer *trainer, struct beginning *beginning) {
-    const struct config *config = trainer->config;
-    *beginning = (struct beginning){.folder = config->load, .iteration = -1};
-    if (config->load)
-        TRY(state_find(config, trainer->mesh, &beginning->path, &beginning->iteration));
-    if (!beginning->path && config->pretrained_checkpoint) {
-        beginning->folder = config->pretrained_checkpoint;
-        beginning->is_pretrained = true;
-        return state_find_pretrained(config, trainer->mesh, &beginning->path, &beginning->iteration);
-    }
-    if (!beginning->path && config->load && trainer->mesh->rank == 0)
-        log_warn("no checkpoint in %s: the run starts from random weights", config->load);
-    return 0;
-}
-
-static int load_weights(struct trainer *trainer, const struct beginning *from) {
-    struct config *config = trainer->config;
-    log_info(" loading checkpoint from %s at iteration %" PRId64, from->folder, from->iteration);
-    bool is_foreign = model_source_is_foreign(from->path), is_release = state_is_release(from->path);
-    bool begins = config->finetune || from->is_pretrained || (is_release && !(is_foreign && config->no_load_optim));
-    if (is_release && begins && !config->finetune && !from->is_pretrained) {
-        log_info("note: only its weights are read, so the run begins at iteration 0, as with --finetune%s",
-                 is_foreign ? "; a run of Megatron-LM goes on at its own iteration with --no-load-optim" : "");
-        if (is_foreign && trainer->mesh->rank == 0)
-            warn_of_beginning(config);
-    }
-    bool with_optimizer = !begins && !config->no_load_optim;
-    int status = with_optimizer ? state_match_schedule(config, from->path) : 0;
-    if (status == 0)
-        status = state_load(trainer->step, from->path, with_optimizer, begins ? NULL : &trainer->at);
-    if (status == 0)
-        log_info("  successfully loaded checkpoint from %s [ t 1/%d, p 1/%d ] at iteration %" PRId64, from->folder,
-                 trainer->mesh->length[AXIS_TENSOR], trainer->mesh->length[AXIS_PIPELINE],
-                 begins ? from->iteration : trainer->at.iteration);
-    return status;
-}
-
-// Sets the weights: those of the checkpoint of --load or --pretrained-checkpoint, or random ones.
-static int set_weights(struct trainer *trainer) {
-    struct beginning from;
-    TRY(find_beginning(trainer, &from));
-    step_initialize(trainer->step);
-    int status = from.path ? load_weights(trainer, &from) : 0;
-    free(from.path);
-    return status;
-}
-
 static int open_loaders(struct trainer *trainer) {
     const struct config *config = trainer->config;
     TRY(datasets_open(&trainer->datasets,
@@ -191,7 +128,7 @@ static int set_up(struct trainer *trainer) {
     TRY(step_open(&trainer->step, config, trainer->device, trainer->mesh, STEP_TRAIN));
     log_step(trainer);
     TRY(interrupt_check());
-    TRY(set_weights(trainer));
+    TRY(beginning_set_weights(trainer->step, config, &trainer->at));
     TRY(interrupt_check());
     TRY(open_loaders(trainer));
     TRY(open_report(trainer));
