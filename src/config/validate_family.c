@@ -46,7 +46,7 @@ void validate_family(const struct config *config, struct complaints *complaints)
                      family, family, flag);
         else if (family == t5)
             complain(complaints, "%s belongs to --model t5; leave it out", flag);
-        else
+        else if (flag_source(&config->given, flag) == FLAG_FROM_COMMAND)  // a file may have all flags there are
             log_info("note: %s has no effect in a GPT; it belongs to %s", flag, family);
         is_refused = is_refused || !is_chosen;
     }

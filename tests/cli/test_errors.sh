@@ -146,6 +146,7 @@ expect 216 "$work/nothing is no checkpoint" "$BEVATRON" checkpoint verify "$work
 expect 1 "$work/nothing is no checkpoint" "$BEVATRON" checkpoint inspect "$work/nothing"
 expect 0 "iteration        6/       6" "$BEVATRON" train --config "$work/run/iter_0000004/config.json" --load "$work/run" \
     --save "$work/again" --train-iters 6 --lr-decay-iters 6 --override-opt_param-scheduler
+grep -q "has no effect in a GPT" "$work/out" && fail "notes about flags that nobody gave" || pass
 
 # evaluate and generate have the flags of a model, not those of its training.
 for flag in --lr --save --train-iters --log-interval --tensorboard-dir --eval-iters; do
