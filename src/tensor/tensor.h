@@ -8,8 +8,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-// E4M3 and E5M2 are 8-bit floats for matrix products on a GPU, see float8.h; I16 is what a bf16 lacks of an fp32, see
-// half.h. These three never occur in files.
+// E4M3 and E5M2 are 8-bit floats for matrix products, see float8.h; I16 is what a bf16 lacks of an fp32, see half.h.
+// These three never occur in files.
 enum dtype {
     DTYPE_F32,
     DTYPE_BF16,

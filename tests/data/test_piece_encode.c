@@ -27,13 +27,31 @@ static int encode(const void *model, void *state, const unsigned char *piece, si
     return 0;
 }
 
-static void check(const struct piece_model *model, struct piece_cache *cache, const struct buffer *text) {
+// The made-up model with GPT-2's pieces, and its cache.
+struct encoder {
+    struct unicode_table *table;
+    struct piece_model model;
+    struct piece_cache cache;
+};
+
+static void open_encoder(struct encoder *encoder) {
+    encoder->table = split_table_create();
+    encoder->model = (struct piece_model){.rules = &split_rules_gpt2, .table = encoder->table, .encode = encode};
+    piece_cache_create(&encoder->cache);
+}
+
+static void close_encoder(struct encoder *encoder) {
+    piece_cache_free(&encoder->cache);
+    free(encoder->table);
+}
+
+static void check(struct encoder *encoder, const struct buffer *text) {
     struct token_list ids = {0}, expected = {0};
     struct counter counter = {0};
     const unsigned char *at = (const unsigned char *)buffer_string(text), *end = at + text->length;
-    EXPECT_OK(piece_encode(model, cache, &counter, buffer_string(text), text->length, &ids));
+    EXPECT_OK(piece_encode(&encoder->model, &encoder->cache, &counter, buffer_string(text), text->length, &ids));
     for (size_t piece; at < end; at += piece) {
-        piece = split_text(model->rules, model->table, at, (size_t)(end - at));
+        piece = split_text(encoder->model.rules, encoder->table, at, (size_t)(end - at));
         append_ids(at, piece, &expected);
     }
     expect_ids(&ids, expected.ids, expected.count);
@@ -49,75 +67,64 @@ static void append_word(struct buffer *text, uint64_t number) {
 }
 
 TEST(more_pieces_than_the_cache_holds) {
-    struct unicode_table *table = split_table_create();
-    struct piece_model model = {.rules = &split_rules_gpt2, .table = table, .encode = encode};
-    struct piece_cache cache;
+    struct encoder encoder;
     struct buffer text = {0};
     uint64_t state = 5, next = 1;
-    piece_cache_create(&cache);
+    open_encoder(&encoder);
     for (int round = 0; round < 60; round++) {
         buffer_clear(&text);
         for (int i = 0; i < 12000; i++)
             append_word(&text, i % 3 ? next++ * 7919 : next_random(&state) % next * 7919);
-        check(&model, &cache, &text);
-        EXPECT(cache.bits <= PIECE_CACHE_MOST_BITS);
-        EXPECT(cache.spilled_count <= PIECE_CACHE_SPILLED && cache.spilled_capacity <= 2 * PIECE_CACHE_SPILLED);
+        check(&encoder, &text);
+        EXPECT(encoder.cache.bits <= PIECE_CACHE_MOST_BITS);
+        EXPECT(encoder.cache.spilled_count <= PIECE_CACHE_SPILLED &&
+               encoder.cache.spilled_capacity <= 2 * PIECE_CACHE_SPILLED);
     }
-    EXPECT_INT(cache.bits, PIECE_CACHE_MOST_BITS);
-    piece_cache_free(&cache);
+    EXPECT_INT(encoder.cache.bits, PIECE_CACHE_MOST_BITS);
+    close_encoder(&encoder);
     buffer_free(&text);
-    free(table);
 }
 
 // A cache that forgot too readily would give the right ids, only slowly.
 TEST(a_piece_is_encoded_once) {
-    struct unicode_table *table = split_table_create();
-    struct piece_model model = {.rules = &split_rules_gpt2, .table = table, .encode = encode};
-    struct piece_cache cache;
+    struct encoder encoder;
     struct counter counter = {0};
     struct token_list ids = {0};
-    piece_cache_create(&cache);
+    open_encoder(&encoder);
     for (int i = 0; i < 3; i++)
-        EXPECT_OK(piece_encode(&model, &cache, &counter, "the cat the cat, the dog", 24, &ids));
+        EXPECT_OK(piece_encode(&encoder.model, &encoder.cache, &counter, "the cat the cat, the dog", 24, &ids));
     EXPECT_INT(counter.calls, 5);  // "the", " cat", " the", ",", " dog"
     counter.calls = 0;
     for (int i = 0; i < 3; i++)  // 16 bytes are too long to be kept
-        EXPECT_OK(piece_encode(&model, &cache, &counter, "abcdefghijklmnop", 16, &ids));
+        EXPECT_OK(piece_encode(&encoder.model, &encoder.cache, &counter, "abcdefghijklmnop", 16, &ids));
     EXPECT_INT(counter.calls, 3);
-    EXPECT_OK(piece_encode(&model, &cache, &counter, "", 0, &ids));
+    EXPECT_OK(piece_encode(&encoder.model, &encoder.cache, &counter, "", 0, &ids));
     EXPECT_INT(counter.calls, 3);
     token_list_free(&ids);
-    piece_cache_free(&cache);
-    free(table);
+    close_encoder(&encoder);
 }
 
 TEST(short_texts_and_any_bytes) {
-    struct unicode_table *table = split_table_create();
-    struct piece_model model = {.rules = &split_rules_gpt2, .table = table, .encode = encode};
-    struct piece_cache cache;
+    struct encoder encoder;
     struct buffer text = {0};
     uint64_t state = 9;
-    piece_cache_create(&cache);
+    open_encoder(&encoder);
     for (int round = 0; round < 3000; round++) {
         random_bytes(&state, &text, next_random(&state) % 40);
-        check(&model, &cache, &text);
+        check(&encoder, &text);
     }
-    piece_cache_free(&cache);
+    close_encoder(&encoder);
     buffer_free(&text);
-    free(table);
 }
 
 TEST(an_error_is_passed_on) {
-    struct unicode_table *table = split_table_create();
-    struct piece_model model = {.rules = &split_rules_gpt2, .table = table, .encode = encode};
-    struct piece_cache cache;
+    struct encoder encoder;
     struct counter counter = {0};
     struct token_list ids = {0};
-    piece_cache_create(&cache);
-    EXPECT_ERROR(piece_encode(&model, &cache, &counter, "it is broken here", 17, &ids), "broken");
+    open_encoder(&encoder);
+    EXPECT_ERROR(piece_encode(&encoder.model, &encoder.cache, &counter, "it is broken here", 17, &ids), "broken");
     token_list_free(&ids);
-    piece_cache_free(&cache);
-    free(table);
+    close_encoder(&encoder);
 }
 
 TEST_MAIN(TEST_CASE(more_pieces_than_the_cache_holds), TEST_CASE(a_piece_is_encoded_once),
