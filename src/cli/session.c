@@ -157,6 +157,18 @@ int session_open(struct session *session, const struct config *config) {
     return mesh_connect(&session->mesh, session->world);
 }
 
+// How long the ranks that got the same signal have to take away what they have begun to write, and how long a rank
+// waits for the first one to say what is wrong: longer where that is known to have the same message and will end us.
+static const double CLEAN_SECONDS = 1, SPEAK_SECONDS = 5, SHARED_SECONDS = 60;
+
+// Waits in short naps: a machine that stands still for a while, as virtual ones do, has let the other ranks do nothing
+// meanwhile, and costs them one nap.
+static void wait_for_others(double seconds) {
+    const double nap = 0.1;
+    for (double waited = 0; waited < seconds; waited += nap)
+        clock_sleep(nap);
+}
+
 int session_failed(const struct session *session) {
     bool is_stopped = interrupt_received() != 0;
     bool is_everybodys = error_exit_code() == EXIT_CODE_USAGE || error_is_shared() || is_stopped;
@@ -167,11 +179,12 @@ int session_failed(const struct session *session) {
             world_failed(session->world);
         // Ranks that have got the same signal take away what they have begun to write.
         if (is_stopped && !is_said_elsewhere)
-            clock_sleep(1);
+            wait_for_others(CLEAN_SECONDS);
         // The first rank says it and ends everybody; whoever were faster would end it before it has spoken. A rank
         // that is still there afterwards has other flags than the first one, which nobody else can tell.
         if (is_said_elsewhere) {
-            clock_sleep(5);
+            bool is_ended = error_is_shared() && strcmp(session->backend, "mpi") == 0;
+            wait_for_others(is_ended ? SHARED_SECONDS : SPEAK_SECONDS);
             (void)command_failed();
         }
         world_abort(session->backend, (enum exit_code)code);
