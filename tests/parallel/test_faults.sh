@@ -30,6 +30,23 @@ grep -q "iteration        3/" "$work/out" && pass || fail "it goes on from itera
 expect 216 "optimizer-00003-of-00004.safetensors" "${train[@]}" --exit-interval 4 --load "$work/run" --ckpt-step 4
 [ "$(grep -c "cannot be used" "$work/out")" = 1 ] && pass || fail "one rank says it"
 
+# So it does where the first rank, which says it, needs long to end the others.
+cat >"$work/late.c" <<'C'
+#include <unistd.h>
+int PMPI_Abort(void *ranks, int code);
+int MPI_Abort(void *ranks, int code) {
+    sleep(8);
+    return PMPI_Abort(ranks, code);
+}
+C
+if mpirun --version 2>/dev/null | grep -q "Open MPI" && ${CC:-cc} -shared -fPIC -o "$work/late.so" "$work/late.c" 2>/dev/null; then
+    expect 216 "cannot be used" "${train[@]:0:3}" env LD_PRELOAD="$work/late.so" "${train[@]:3}" --exit-interval 4 \
+        --load "$work/run" --ckpt-step 4
+    [ "$(grep -c "cannot be used" "$work/out")" = 1 ] && pass || fail "one rank says it, though it is late"
+else
+    echo "skipped: a first rank that is late (no C compiler, or not Open MPI)"
+fi
+
 # ---- a disk without room for one rank's files ----
 
 # Room for some more files, not for all: whoever comes last finds none. Bytes there are enough, which is asked before.

@@ -24,8 +24,8 @@ static struct ranks ranks;
 #define OVERLAP "--overlap-grad-reduce --overlap-param-gather "
 
 enum { STEPS = 2, ROUNDS = 3 };
-static const double MOST_SECONDS = 20;  // of trying
-enum { QUIET_TRIES = 2 };               // that show nothing are enough to say that there is nothing to be shown
+static const double MOST_SECONDS = 30;  // of trying
+enum { QUIET_TRIES = 4 };               // that show nothing are enough to say that there is nothing to be shown
 
 // Steps that do the same: over the real link and nothing under anything, over the slow one, and overlapped there.
 enum way { REAL, IN_TURN, OVERLAPPED, WAYS };
