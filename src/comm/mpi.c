@@ -2,6 +2,7 @@
 // Otherwise each request stages its tensor through host memory: device → staging before the start, staging → device at
 // the end. Sums of 16-bit floats use an operation of our own that adds in fp32. Every call to MPI holds the pump's
 // lock, see pump.h.
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "base/memory.h"
@@ -103,9 +104,30 @@ int mpi_world_start(struct world_place *place) {
     return 0;
 }
 
+// Until all ranks are here, without taking the processor from those that are not.
+static void wait_for_all(void) {
+    MPI_Request request;
+    int is_done = 0;
+    CHECK_MPI(MPI_Ibarrier(MPI_COMM_WORLD, &request));
+    while (!is_done) {
+        CHECK_MPI(MPI_Test(&request, &is_done, MPI_STATUS_IGNORE));
+        clock_sleep(is_done ? 0 : 1e-3);
+    }
+}
+
+// A rank says farewell to its launcher and waits two seconds for the answer (PMIx does). A launcher that a busy machine
+// does not let run has not read it then, and takes a rank that is gone by the time it does for one that crashed. Hence
+// a rank whose farewell took so long stays a little longer, in naps: a machine that stands still costs one of them.
 void mpi_world_stop(void) {
+    const double long_seconds = 1.5;
+    const int naps = 50;
     die_set_handler(NULL);
+    wait_for_all();  // whom others keep waiting has not taken long by itself
+    double start = clock_seconds();
     CHECK_MPI(MPI_Finalize());
+    bool is_late = clock_seconds() - start > long_seconds;
+    for (int i = 0; is_late && i < naps; i++)
+        clock_sleep(0.1);
 }
 
 static int mpi_group_create(struct world *world, struct group **group, const int *ranks, int count, const char *name) {
