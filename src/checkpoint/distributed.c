@@ -288,6 +288,21 @@ int distributed_open(struct distributed *checkpoint, const char *path, bool (*is
     return result;
 }
 
+int distributed_find_object(struct distributed *checkpoint, const char *name, const unsigned char **data,
+                            size_t *bytes) {
+    const struct torch_value *storage = torch_get(checkpoint->pickle.root, "storage_data");
+    struct distributed_piece piece = {0};
+    for (size_t i = 0; i < storage->count && !piece.data; i += 2) {
+        const char *found = text_of(member_of(storage->items[i], "fqn"));
+        const struct place place = {.name = name, .info = storage->items[i + 1]};
+        if (found && strcmp(found, name) == 0 && find_bytes(checkpoint, &place, &piece) < 0)
+            return error_context("cannot read %s/.metadata", checkpoint->path);
+    }
+    *data = piece.data;
+    *bytes = piece.bytes;
+    return 0;
+}
+
 void distributed_close(struct distributed *checkpoint) {
     for (size_t i = 0; i < checkpoint->count; i++)
         free(checkpoint->tensors[i].pieces);

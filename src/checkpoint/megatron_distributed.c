@@ -2,7 +2,7 @@
 // however many ranks wrote them, rows of tensor-parallel ranks are joined under one name, SwiGLU's halves are in order,
 // and a stack of like layers is one tensor with the layers as its first dimension: (L, …) under
 // "decoder.layers.mlp.linear_fc1.weight". Layers that differ have their numbers in their names. Arguments and iteration
-// are in common.pt.
+// are in common.pt or in an object that is stored like a tensor.
 #include "base/error.h"
 #include "base/memory.h"
 #include "checkpoint/megatron_folder.h"
@@ -74,28 +74,50 @@ static int add_tensors(struct megatron_folder *folder) {
     return 0;
 }
 
+// Opens common.pt or, since core 0.19, the object that took its place among the pieces, a list of one dict.
+static int open_common(struct megatron_folder *folder, const char *path, const struct torch_value **root) {
+    const struct torch_file *file = NULL;
+    if (file_exists(path)) {
+        TRY(weights_open_torch(&folder->weights, path, &file));
+        *root = file->pickle.root;
+        return 0;
+    }
+    const unsigned char *bytes = NULL;
+    size_t size = 0;
+    TRY(distributed_find_object(folder->weights.distributed, "common_state/shard_0_1", &bytes, &size));
+    if (!bytes)
+        return error_set("%s is missing, in which Megatron-LM keeps the arguments of a run, and there is no "
+                         "\"common_state\" in its place; copy the folder again",
+                         path);
+    char *name = memory_printf("\"common_state\" of %s", folder->path);
+    int result = weights_parse_torch(&folder->weights, bytes, size, name, &file);
+    free(name);
+    TRY(result);
+    const struct torch_value *list = file->pickle.root;
+    if (list->type != TORCH_LIST || list->count != 1)
+        return error_set("%s is no list of one dict", file->path);
+    *root = list->items[0];
+    return 0;
+}
+
 static int read_common(struct megatron_folder *folder) {
     char *path = file_join(folder->path, "common.pt");
-    const struct torch_file *file = NULL;
-    int result = 0;
-    if (!file_exists(path))
-        result = error_set("%s is missing, in which Megatron-LM keeps the arguments of a run; releases that keep them "
-                           "elsewhere (core 0.19) write a readable checkpoint with --ckpt-convert-format torch",
-                           path);
-    else
-        result = weights_open_torch(&folder->weights, path, &file);
+    const struct torch_value *root = NULL;
+    int result = open_common(folder, path, &root);
+    if (result == 0)
+        megatron_read_numbers(folder, root);
+    if (result == 0 && !folder->args)
+        result = error_set("%s has no \"args\", so the model's size is not known", path);
     free(path);
-    TRY(result);
-    megatron_read_numbers(folder, file);
-    return folder->args ? 0 : error_set("%s has no \"args\", so the model's size is not known", file->path);
+    return result;
 }
 
 int megatron_read_distributed(struct megatron_folder *folder) {
     folder->tensor_ranks = folder->stages = 1;
+    TRY(weights_open_distributed(&folder->weights, folder->path, is_of_model));
     TRY(read_common(folder));
     if (folder->version < 2)
         folder->version = 3;  // older than this format none is; not every release says it
-    TRY(weights_open_distributed(&folder->weights, folder->path, is_of_model));
     folder->form = form_of(folder->weights.distributed);
     TRY(add_tensors(folder));
     if (folder->weights.count == 0)

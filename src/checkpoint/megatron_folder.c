@@ -194,8 +194,8 @@ static int flatten_chunk(struct megatron_folder *folder, const struct rank_files
     return 0;
 }
 
-void megatron_read_numbers(struct megatron_folder *folder, const struct torch_file *file) {
-    const struct torch_value *root = file->pickle.root, *version = torch_get(root, "checkpoint_version");
+void megatron_read_numbers(struct megatron_folder *folder, const struct torch_value *root) {
+    const struct torch_value *version = torch_get(root, "checkpoint_version");
     const struct torch_value *iteration = torch_get(root, "iteration"), *args = torch_get(root, "args");
     if (version)
         folder->version = version->type == TORCH_FLOAT ? version->real
@@ -235,7 +235,7 @@ static enum config_form form_of(const struct torch_file *file) {
 
 static int read_folder(struct megatron_folder *folder, struct rank_files *files) {
     TRY(open_files(folder, files));
-    megatron_read_numbers(folder, files->files[0]);
+    megatron_read_numbers(folder, files->files[0]->pickle.root);
     folder->form = form_of(files->files[files->count - 1]);
     for (int chunk = 0; chunk < MAX_CHUNKS && chunk_of(files->files[0], chunk); chunk++)
         for (int stage = 0; stage < folder->stages; stage++)

@@ -33,7 +33,7 @@ int megatron_read_config(const struct megatron_folder *folder, int64_t attention
 // ---- between the files of this reader ----
 
 // Version, iteration and arguments out of a dict that torch.save wrote.
-void megatron_read_numbers(struct megatron_folder *folder, const struct torch_file *file);
+void megatron_read_numbers(struct megatron_folder *folder, const struct torch_value *root);
 // Whether "TT/our name" is among the weights already. What is outside the layers may be there several times, all alike:
 // the tied embedding on the first stage and the last, and parts of core's T5 under two names.
 bool megatron_is_there(const struct megatron_folder *folder, const char *key);

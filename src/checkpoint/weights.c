@@ -81,16 +81,27 @@ int weights_open_distributed(struct weights *weights, const char *path, bool (*i
     return distributed_open(weights->distributed, path, is_wanted);
 }
 
-int weights_open_torch(struct weights *weights, const char *path, const struct torch_file **opened) {
+static const struct torch_file *keep_torch(struct weights *weights, const struct torch_file *opened) {
     struct torch_file *file = memory_alloc(sizeof *file);
-    if (torch_open(file, path) < 0) {
-        free(file);
-        return -1;
-    }
+    *file = *opened;
     weights->torch_files =
         memory_realloc(weights->torch_files, (weights->torch_count + 1) * sizeof weights->torch_files[0]);
     weights->torch_files[weights->torch_count++] = file;
-    *opened = file;
+    return file;
+}
+
+int weights_open_torch(struct weights *weights, const char *path, const struct torch_file **file) {
+    struct torch_file opened;
+    TRY(torch_open(&opened, path));
+    *file = keep_torch(weights, &opened);
+    return 0;
+}
+
+int weights_parse_torch(struct weights *weights, const void *bytes, size_t size, const char *name,
+                        const struct torch_file **file) {
+    struct torch_file opened;
+    TRY(torch_parse(&opened, bytes, size, name));
+    *file = keep_torch(weights, &opened);
     return 0;
 }
 

@@ -44,6 +44,9 @@ void weights_add_tensor(struct weights *weights, const char *name, const struct 
                         const struct torch_tensor *tensor);
 // Opens a torch file that stays open as long as the list does, without adding anything.
 int weights_open_torch(struct weights *weights, const char *path, const struct torch_file **file);
+// The same over bytes that stay as long as the list does; `name` is for messages.
+int weights_parse_torch(struct weights *weights, const void *bytes, size_t size, const char *name,
+                        const struct torch_file **file);
 // Opens a distributed checkpoint that stays open as long as the list does, without adding anything; one for a list.
 int weights_open_distributed(struct weights *weights, const char *path, bool (*is_wanted)(const char *name));
 // Adds a tensor of that checkpoint, or one index of its first dimension; the name is copied.

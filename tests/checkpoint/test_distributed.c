@@ -289,6 +289,32 @@ TEST(what_is_said_is_there) {
     end_copy(&copy);
 }
 
+// Core 0.19 has no common.pt: what stood there is an object among the pieces.
+TEST(common_state) {
+    static const char folder[] = "tests/golden/foreign/megatron_dist_core19/iter_0000100";
+    static const char *const parts[] = {"metadata.json", "__0_0.distcp", ".metadata"};
+    struct temporary temporary = temporary_create_fast();
+    for (int i = 0; i < 3; i++) {
+        char *from = file_join(folder, parts[i]), *to = file_join(temporary.path, parts[i]);
+        struct buffer bytes = read_whole(from);
+        write_whole(to, bytes.data, bytes.length);
+        if (i == 2) {
+            EXPECT_OK(read_model(temporary.path));
+            replace(&bytes, "common_state/shard_0_1", "common_state/shard_0_2");
+            write_whole(to, bytes.data, bytes.length);
+            EXPECT_ERROR(read_model(temporary.path), "there is no \"common_state\" in its place");
+            replace(&bytes, "common_state/shard_0_2", "common_state/shard_0_1");
+            replace(&bytes, "__0_0.distcp", "__0_9.distcp");
+            write_whole(to, bytes.data, bytes.length);
+            EXPECT_ERROR(read_model(temporary.path), "__0_9.distcp");
+        }
+        buffer_free(&bytes);
+        free(from);
+        free(to);
+    }
+    temporary_remove(&temporary);
+}
+
 // Opens a copy whose arguments are others.
 static int open_with(struct copy *copy, const char *name, struct model_source *source) {
     char *path = memory_printf("tests/golden/foreign/megatron_args/%s.pt", name);
@@ -328,4 +354,4 @@ TEST(arguments) {
 }
 
 TEST_MAIN(TEST_CASE(pieces), TEST_CASE(what_is_missing), TEST_CASE(places_outside), TEST_CASE(names_that_would_call),
-          TEST_CASE(damage), TEST_CASE(what_is_said_is_there), TEST_CASE(arguments))
+          TEST_CASE(damage), TEST_CASE(what_is_said_is_there), TEST_CASE(arguments), TEST_CASE(common_state))

@@ -3,7 +3,8 @@
 checkpoints (torch_dist), each in a folder of its own beside NAME.safetensors with samples and the logits it computes for them.
 
 megatron_dist_gpt and megatron_dist_t5 are written by one rank, megatron_dist_llama by two tensor-parallel ones, which cut
-embeddings, queries, keys, values and both halves of SwiGLU. megatron_args/NAME.pt are common.pt of megatron_dist_llama with
+embeddings, queries, keys, values and both halves of SwiGLU. megatron_dist_core19 is a Llama again, written by core 0.19, which has no common.pt: with its source
+in PYTHONPATH, make_distributed.py core19 1 makes it (and nothing else). megatron_args/NAME.pt are common.pt of megatron_dist_llama with
 other arguments. Needs torch, megatron-core, psutil and safetensors, and no GPU: what asks for one is told
 that there is a CPU. Run from the repository's root."""
 import argparse
@@ -100,7 +101,7 @@ def make_arguments():
 
 
 def arguments(kind, config, ranks):
-    is_llama = kind == "llama"
+    is_llama = kind != "gpt"
     return argparse.Namespace(
         num_layers=3, hidden_size=16, num_attention_heads=4, ffn_hidden_size=config.ffn_hidden_size, kv_channels=4, seq_length=16,
         max_position_embeddings=16, padded_vocab_size=V, make_vocab_size_divisible_by=2, normalization=config.normalization,
