@@ -183,6 +183,11 @@ static int read_args(const struct torch_value *args, struct config *config) {
         if (value && set_same(config, same[i], value) < 0)
             return error_context("its argument \"%s\"", same[i]);
     }
+    // Other tokenizers have a vocabulary of their own, which a checkpoint's argument does not replace.
+    const struct torch_value *vocabulary = torch_get(args, "vocab_size");
+    if (is_text(torch_get(args, "tokenizer_type"), "NullTokenizer") && vocabulary && vocabulary->type == TORCH_INT &&
+        vocabulary->integer > 0)
+        TRY(set_number(config, "--vocab-size", vocabulary->integer));
     return set_activation(config, args);
 }
 

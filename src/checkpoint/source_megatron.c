@@ -85,7 +85,8 @@ static void take_tokenizer(struct model_source *source) {
         else if (*files[i])
             is_lost = true;
     }
-    bool needs_none = config->tokenizer_type && strcmp(config->tokenizer_type, "NullTokenizer") == 0;
+    bool needs_none =
+        config->tokenizer_type && strcmp(config->tokenizer_type, "NullTokenizer") == 0 && config->vocab_size > 0;
     if (!is_lost && (is_named || needs_none))
         return;
     for (size_t i = 0; i < 3; i++) {

@@ -345,7 +345,11 @@ TEST(arguments) {
     EXPECT(!source.config.apply_layernorm_1p);
     model_source_close(&source);
     EXPECT_OK(open_with(&copy, "centered", &source));
-    EXPECT(source.config.apply_layernorm_1p);
+    EXPECT(source.config.apply_layernorm_1p && !source.config.tokenizer_type);
+    model_source_close(&source);
+    EXPECT_OK(open_with(&copy, "null", &source));
+    EXPECT_STRING(source.config.tokenizer_type, "NullTokenizer");
+    EXPECT_INT(source.config.vocab_size, 37);
     model_source_close(&source);
     EXPECT_ERROR(open_with(&copy, "mrope", &source), "--position-embedding-type mrope, which is not supported");
     EXPECT_ERROR(open_with(&copy, "softmax", &source), "--softmax-type, which is not supported");
