@@ -48,7 +48,6 @@ static const char *const same[] = {"num_layers",
                                    "swiglu",
                                    "squared_relu",
                                    "apply_layernorm_1p",
-                                   "layernorm_zero_centered_gamma",
                                    "qk_layernorm",
                                    "group_query_attention",
                                    "num_query_groups",
@@ -110,12 +109,10 @@ static bool is_text(const struct torch_value *value, const char *text) {
            memcmp(value->text, text, value->length) == 0;
 }
 
-// The flag of an argument, to be freed. Two are called otherwise in some releases.
+// The flag of an argument, to be freed. One is called otherwise in some releases.
 static char *flag_of(const char *name) {
     if (strcmp(name, "layernorm_epsilon") == 0)
         return memory_string("--norm-epsilon");
-    if (strcmp(name, "layernorm_zero_centered_gamma") == 0)
-        return memory_string("--apply-layernorm-1p");
     char *flag = memory_printf("--%s", name);
     for (char *p = flag; *p; p++)
         *p = *p == '_' ? '-' : *p;
@@ -183,6 +180,8 @@ static int read_args(const struct torch_value *args, struct config *config) {
         if (value && set_same(config, same[i], value) < 0)
             return error_context("its argument \"%s\"", same[i]);
     }
+    if (is_true(torch_get(args, "layernorm_zero_centered_gamma")))  // today's name of apply_layernorm_1p
+        TRY(set_flag(config, "--apply-layernorm-1p", "true"));
     // Other tokenizers have a vocabulary of their own, which a checkpoint's argument does not replace.
     const struct torch_value *vocabulary = torch_get(args, "vocab_size");
     if (is_text(torch_get(args, "tokenizer_type"), "NullTokenizer") && vocabulary && vocabulary->type == TORCH_INT &&

@@ -107,7 +107,8 @@ static int read_common(struct megatron_folder *folder) {
     if (result == 0)
         megatron_read_numbers(folder, root);
     if (result == 0 && !folder->args)
-        result = error_set("%s has no \"args\", so the model's size is not known", path);
+        result = error_set("%s of %s has no \"args\", so the model's size is not known",
+                           file_exists(path) ? "common.pt" : "\"common_state\"", folder->path);
     free(path);
     return result;
 }

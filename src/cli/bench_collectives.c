@@ -261,6 +261,7 @@ int bench_collectives(int argc, char **argv) {
                                                        .command = &collectives_command,
                                                        .options = &options,
                                                        .nproc = &options.nproc,
+                                                       .given = &options.given,
                                                        .argc = argc,
                                                        .argv = argv},
                                &exit_code);

@@ -174,11 +174,14 @@ int cmd_preflight(int argc, char **argv) {
     struct preflight_options options;
     struct session session;
     int exit_code = EXIT_CODE_OK;
-    int status = session_begin(
-        &session,
-        &(struct session_flags){
-            .command = &command, .options = &options, .nproc = &options.nproc, .argc = argc, .argv = argv},
-        &exit_code);
+    int status = session_begin(&session,
+                               &(struct session_flags){.command = &command,
+                                                       .options = &options,
+                                                       .nproc = &options.nproc,
+                                                       .given = &options.given,
+                                                       .argc = argc,
+                                                       .argv = argv},
+                               &exit_code);
     if (status == SESSION_OVER)
         return exit_code;
     struct preflight flight = {.options = &options,

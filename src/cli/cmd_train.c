@@ -87,10 +87,6 @@ static int find_world_size(const struct train_options *options, const struct ses
     *world_size = size;
     if (!options->dry_run)
         return 0;
-    if (size > 1 && options->nproc > 1)
-        return error_set_code(EXIT_CODE_USAGE,
-                              "--nproc %" PRId64 ", but a launcher has started the ranks already; leave it out",
-                              options->nproc);
     int64_t machines = session->ranks.kind == RANKS_NODE && session->ranks.nodes > 1 ? session->ranks.nodes : 1;
     if (options->nproc * machines > MOST_RANKS)
         return error_set_code(EXIT_CODE_USAGE, "--nproc %" PRId64 " on %" PRId64 " machines are more than %d ranks",
@@ -121,7 +117,7 @@ static int run(struct train_options *options, struct session *session, enum exit
     if (options->dry_run)
         return session->place.rank == 0 ? print_dry_run(config, world_size) : 0;
     if (!config->save && !config->mock_data && !config->skip_train)
-        log_info("note: --save is not given, so nothing of this run will be kept");
+        log_info("note: --save is not given, so its weights will not be kept");
     TRY(interrupt_check());
     TRY(session_open(session, config));
     return trainer_run(&(struct trainer_options){.config = config,
@@ -172,6 +168,7 @@ int cmd_train(int argc, char **argv) {
                                &(struct session_flags){.command = &command,
                                                        .options = &options,
                                                        .nproc = &options.nproc,
+                                                       .given = &options.given,
                                                        .starts_none = &options.dry_run,
                                                        .is_watching = true,
                                                        .argc = argc,

@@ -35,9 +35,9 @@ struct ranks_command {
     int64_t nproc;  // what its flags say, in the arguments or in a file
 };
 
-// Starts nproc ranks of a command on this machine, waits for them and returns true with their exit code. Under a
-// launcher that has started ranks already, more than one is an error. Returns false for one rank outside a job of
-// several machines: the command then runs in this process.
+// Starts nproc ranks of a command on this machine, waits for them and returns true with their exit code. Returns
+// false for one rank outside a job of several machines, and under a launcher that has started ranks already: the
+// command then runs in this process.
 bool ranks_start(const struct ranks_command *command, int *exit_code);
 
 #endif

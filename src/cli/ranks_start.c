@@ -290,15 +290,12 @@ static int start(const struct ranks_command *line, int *exit_code, bool *is_star
     struct ranks ranks;
     TRY(ranks_detect(&ranks, environment));
     *is_started = false;
-    if (line->nproc == 1 && ranks.kind != RANKS_NODE)
+    if (ranks.kind == RANKS_MPI || ranks.kind == RANKS_TCP || (line->nproc == 1 && ranks.kind != RANKS_NODE))
         return 0;
     if (line->nproc > MAX_RANKS_HERE)
         return error_set_code(EXIT_CODE_USAGE, "--nproc %" PRId64 " is not a number of ranks from 1 to %d", line->nproc,
                               MAX_RANKS_HERE);
     int nproc = (int)line->nproc;
-    if (ranks.kind == RANKS_MPI || ranks.kind == RANKS_TCP)
-        return error_set_code(EXIT_CODE_USAGE, "--nproc %d, but a launcher has started the ranks already; leave it out",
-                              nproc);
     if (nproc == 1 && ranks.nodes <= 1)
         return 0;
     if (ranks.nodes > 1 && !ranks.address[0])

@@ -10,6 +10,7 @@
 #include "base/pool.h"
 #include "cli/commands.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -32,6 +33,20 @@ int session_start(struct session *session) {
     return 0;
 }
 
+// Ranks that a launcher has started are as many as it has started. A file may say how many there are without one.
+static int check_nproc(const struct session *session, const struct session_flags *flags) {
+    bool is_launched = session->ranks.kind == RANKS_MPI || session->ranks.kind == RANKS_TCP;
+    bool is_dry = flags->starts_none && *flags->starts_none;
+    if (!is_launched || *flags->nproc == 1 || (is_dry && session->place.size == 1))
+        return 0;
+    if (flag_source(flags->given, "--nproc") == FLAG_FROM_COMMAND)
+        return error_set_code(EXIT_CODE_USAGE,
+                              "--nproc %" PRId64 ", but a launcher has started the ranks already; leave it out",
+                              *flags->nproc);
+    log_info("note: nproc in a --config file has no effect where a launcher has started the ranks");
+    return 0;
+}
+
 int session_begin(struct session *session, const struct session_flags *flags, int *exit_code) {
     struct string_list notes = {0};
     int status = flags_read(flags->command, flags->options,
@@ -49,6 +64,8 @@ int session_begin(struct session *session, const struct session_flags *flags, in
     // Which rank this is, and so whether it talks about the flags, is known only now.
     if (!is_over)
         flags_say_notes(&notes);
+    if (!is_over && status == 0)
+        status = check_nproc(session, flags);
     string_list_free(&notes);
     if (is_over)
         flags_free(flags->command, flags->options);

@@ -25,9 +25,10 @@ struct session_flags {
     const char *before;  // see struct ranks_command
     const struct flag_command *command;
     void *options;
-    const int64_t *nproc;     // where --nproc is in the options
-    const bool *starts_none;  // where they say that ranks are not to be started, or NULL
-    bool is_watching;         // signals are noticed from here on, unless ranks are started
+    const int64_t *nproc;            // where --nproc is in the options
+    const struct flag_given *given;  // where they say where it came from
+    const bool *starts_none;         // where they say that ranks are not to be started, or NULL
+    bool is_watching;                // signals are noticed from here on, unless ranks are started
     int argc;
     char **argv;
 };

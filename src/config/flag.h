@@ -125,6 +125,9 @@ struct flag_table {
     // Members that this program writes into JSON files beside the flags, with blanks between: reading passes over
     // them.
     const char *derived;
+    // Flags that commands with this table may have beside it, with blanks between: in a file of theirs that another one
+    // reads they pass, too.
+    const char *beside;
 };
 
 struct flag_command {

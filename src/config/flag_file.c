@@ -43,6 +43,13 @@ static int refuse(const struct file_reader *reader, const char *message) {
     return at_line(reader, reader->line);
 }
 
+static bool is_beside(const struct flag_command *command, const char *name, size_t length) {
+    for (size_t t = 0; t < command->table_count; t++)
+        if (command->tables[t].beside && flag_name_listed(name, length, command->tables[t].beside))
+            return true;
+    return false;
+}
+
 static int begin_key(struct file_reader *reader, const char *name, size_t length) {
     if (flag_name_equal(name, length, "config"))
         return refuse(reader, "a configuration file cannot name another one; give several --config flags instead");
@@ -50,6 +57,8 @@ static int begin_key(struct file_reader *reader, const char *name, size_t length
     reader->is_null = false;
     reader->key_line = reader->line;
     reader->is_refused = !flag_resolve(reader->parse->command, name, length, &reader->match);
+    if (reader->is_refused && is_beside(reader->parse->command, name, length))
+        return 0;
     if (reader->is_refused) {
         flag_unknown(reader->parse->command, name, length);
         at_line(reader, reader->line);

@@ -425,7 +425,7 @@ static const struct flag_names names[] = {
      true},
     {flags_torchrun,
      "is torchrun's; here --nproc N starts the ranks of one machine, mpirun or srun those of several (torchrun with "
-     "--no-python works too)",
+     "--no-python works too, on GPUs)",
      true},
     {flags_refused, "is a Megatron flag that bevatron does not implement; it would change the run, so leave it out",
      true},
@@ -437,7 +437,8 @@ static const struct flag_table config_table = {.flags = rows,
                                                .aliases = flags_aliases,
                                                .names = names,
                                                .names_count = sizeof names / sizeof names[0],
-                                               .derived = "world_size data_parallel_size params_dtype schedule"};
+                                               .derived = "world_size data_parallel_size params_dtype schedule",
+                                               .beside = "--nproc --dry-run --plot "};
 
 const char *config_argument_remedy(const char *argument) {
     static const struct {

@@ -34,6 +34,9 @@ static const char *find_unusual(const struct config *config) {
 }
 
 void validate_family(const struct config *config, struct complaints *complaints) {
+    // A launcher leaves it to the ranks to find the family in the checkpoint.
+    if (config->use_checkpoint_args && flag_source(&config->given, "--model") == FLAG_FROM_DEFAULT)
+        return;
     enum config_form form = config_form(config);
     bool is_chosen = flag_source(&config->given, "--model") != FLAG_FROM_DEFAULT || config->preset;
     bool is_refused = false;

@@ -41,7 +41,8 @@ static const struct flag_table tables[] = {{.flags = flags,
                                             .aliases = aliases,
                                             .names = names,
                                             .names_count = 1,
-                                            .derived = "world_size schedule"}};
+                                            .derived = "world_size schedule",
+                                            .beside = "--nproc --dry-run "}};
 static const struct flag_command command = {.name = "try", .tables = tables, .table_count = 1};
 
 static struct options options;
@@ -210,6 +211,17 @@ TEST(derived_members) {
     EXPECT_ERROR(flags_parse(&command, &options, 3, argv), "unknown flag --world-size");
 }
 
+// A file that another command with the same table reads, too, may have its flags; on the command line they are unknown.
+TEST(flags_of_others) {
+    EXPECT_OK(read_text("nproc: [4, 5]\nnum-layers: 3\ndry_run: true\n"));
+    EXPECT_INT(options.num_layers, 3);
+    EXPECT_OK(read_text("{\"nproc\": 4, \"num_layers\": 3, \"dry-run\": null}"));
+    EXPECT_INT(options.num_layers, 3);
+    char *argv[] = {"try", "--nproc", "8"};
+    flags_free(&command, &options);
+    EXPECT_ERROR(flags_parse(&command, &options, 3, argv), "unknown flag --nproc");
+}
+
 TEST(order) {
     char path[] = "/tmp/bevatron_test_config_XXXXXX";
     int descriptor = mkstemp(path);
@@ -244,4 +256,4 @@ TEST(order) {
 
 TEST_MAIN(TEST_CASE(yaml_values), TEST_CASE(yaml_texts_and_lists), TEST_CASE(yaml_mistakes),
           TEST_CASE(mistakes_at_once), TEST_CASE(many_mistakes), TEST_CASE(byte_order_mark), TEST_CASE(json),
-          TEST_CASE(derived_members), TEST_CASE(order))
+          TEST_CASE(derived_members), TEST_CASE(flags_of_others), TEST_CASE(order))

@@ -247,6 +247,7 @@ TEST(models) {
     EXPECT_OK(validate(BY_ITERS "--model t5 --mask-prob 0.15 --bert-no-binary-head", 1));
     EXPECT_OK(validate(BY_ITERS "--model roberta --mask-prob 0.15 --random-token-prob 0.1", 1));
     EXPECT_OK(validate(BY_ITERS "--preset bert-base --mask-prob 0.15", 1));
+    EXPECT_OK(validate(BY_ITERS "--load run --use-checkpoint-args --mask-prob 0.15", 1));
     EXPECT_OK(validate(BY_ITERS "--vocab-extra-ids 100", 1));
     log_set_level(LOG_INFO);
 }

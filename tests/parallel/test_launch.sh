@@ -26,6 +26,10 @@ expect 0 "iteration        4/" "${train[@]}" --config "$work/run.yaml"
 losses "$work/out" >"$work/by_file"
 cmp -s "$work/by_mpirun" "$work/by_file" && pass || fail "nproc in a file and mpirun -n 2 differ"
 grep -q "using world size: 2," "$work/out" && pass || fail "nproc in a file starts no ranks"
+expect 0 "note: nproc in a --config file has no effect" bash tests/parallel/mpirun.sh 2 "${train[@]}" --config "$work/run.yaml"
+grep -q "using world size: 2," "$work/out" && pass || fail "nproc in a file and a launcher's ranks"
+expect 0 "iteration        4/" "$BEVATRON" launch local --nproc 1 "${train[@]:1}" --config "$work/run.yaml"
+expect 216 "no folder $work/nowhere" "$BEVATRON" generate --load "$work/nowhere" --config "$work/run.yaml"
 printf 'dry-run: true\n' >>"$work/run.yaml"
 for more in "" "--nproc 2"; do
     expect 0 "number of parameters: 5616" "${train[@]}" --config "$work/run.yaml" $more
@@ -33,7 +37,10 @@ for more in "" "--nproc 2"; do
     grep -q "iteration  " "$work/out" && fail "a dry run that was asked for in a file trains" || pass
 done
 expect 0 "iteration        4/" "${train[@]}" --config <(cat "$work/run.yaml") --dry-run=false --nproc 1
-expect 2 "launcher has started the ranks already" bash tests/parallel/mpirun.sh 2 "${train[@]}" --nproc 2
+for more in "" --dry-run; do
+    expect 2 "launcher has started the ranks already" bash tests/parallel/mpirun.sh 2 "${train[@]}" --nproc 2 $more
+    [ "$(grep -c "started the ranks already" "$work/out")" = 1 ] && pass || fail "one rank says that ranks are there ($more)"
+done
 
 # Every collective is right, on two ranks and on three.
 for ranks in 2 3; do
