@@ -267,6 +267,10 @@ static int run(void *context, struct session *session) {
     return status;
 }
 
+static const char *remedy_for(const char *argument) {
+    return file_is_folder(argument) ? "the folder of a checkpoint is the value of --load" : NULL;
+}
+
 int cmd_evaluate(int argc, char **argv) {
     const struct flag_table tables[] = {
         {.flags = own_flags, .count = sizeof own_flags / sizeof own_flags[0], .given = OFFSET(given)},
@@ -274,6 +278,7 @@ int cmd_evaluate(int argc, char **argv) {
     };
     const struct flag_command command = {
         .name = "evaluate",
+        .argument_remedy = remedy_for,
         .argument_flag = "--text",
         .summary = "Loss and perplexity of a checkpoint on a dataset or a text, or cloze accuracy. The model's and "
                    "tokenizer's flags come from "

@@ -23,6 +23,8 @@ expect 2 "no help on \"nosuch\"" "$BEVATRON" help nosuch
 expect 2 "no help on \"trian\"; did you mean train?" "$BEVATRON" help trian
 expect 2 "did you mean presets?" "$BEVATRON" help preset
 expect 2 "generate takes only flags; did you mean --load run?" "$BEVATRON" generate run
+expect 2 "evaluate takes only flags; did you mean --text notes.txt?" "$BEVATRON" evaluate notes.txt
+expect 2 "the folder of a checkpoint is the value of --load" "$BEVATRON" evaluate "$work"
 expect 2 "tokenizer train takes only flags; did you mean --input books.jsonl?" "$BEVATRON" tokenizer train books.jsonl
 expect 2 "did you mean collectives?" "$BEVATRON" bench colectives
 expect 0 "--output-prefix" "$BEVATRON" help preprocess
