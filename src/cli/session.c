@@ -200,7 +200,7 @@ int session_failed(const struct session *session) {
         // The first rank says it and ends everybody; whoever were faster would end it before it has spoken. A rank
         // that is still there afterwards has other flags than the first one, which nobody else can tell.
         if (is_said_elsewhere) {
-            bool is_ended = error_is_shared() && strcmp(session->backend, "mpi") == 0;
+            bool is_ended = error_is_shared() && session->ranks.kind == RANKS_MPI;
             wait_for_others(is_ended ? SHARED_SECONDS : SPEAK_SECONDS);
             (void)command_failed();
         }

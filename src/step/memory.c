@@ -114,7 +114,7 @@ void step_describe_memory(const struct step_memory *memory, struct buffer *out) 
                   (double)memory->optimizer / GB, (double)memory->activations / GB, (double)memory->scratch / GB,
                   (double)memory->buffers / GB);
     if (memory->device_own)
-        buffer_printf(out, " + %.2f GB of copies in fp32 on the CPU", (double)memory->device_own / GB);
+        buffer_printf(out, " + %.2f GB for the device's own copies in fp32", (double)memory->device_own / GB);
 }
 
 int step_take_memory(struct step *step) {

@@ -26,6 +26,12 @@ skips=$(skipped)
 # A skipped iteration has no loss and no norm in its line.
 [ "$(grep -c "grad norm" "$work/out")" = $((30 - skips)) ] && pass || fail "norms of skipped iterations"
 
+# What the CPU takes beside the plan is said, and in fp32 there is nothing.
+grep -q "> memory for copies in fp32" "$work/out" && pass || fail "a run in 16 bits does not say its copies"
+expect 0 "for the device's own copies in fp32" "$BEVATRON" train "${model[@]}" --train-iters 30 --fp16 --dry-run
+expect 0 "memory of a rank" "$BEVATRON" train "${model[@]}" --train-iters 30 --dry-run
+grep -q "copies in fp32" "$work/out" && fail "copies of fp32 in fp32" || pass
+
 # With a scale that fits from the start nothing is skipped, and the losses are those of fp32 but for rounding.
 expect 0 "iteration       30/      30" "$BEVATRON" train "${model[@]}" --train-iters 30
 exact=$(last_loss)

@@ -18,7 +18,7 @@ expect 0 "iteration        4/" "${train[@]}" --nproc 2
 losses "$work/out" >"$work/by_nproc"
 cmp -s "$work/by_mpirun" "$work/by_nproc" && [ -s "$work/by_nproc" ] && pass || fail "--nproc 2 and mpirun -n 2 differ"
 expect 0 "iteration        4/" "${train[@]}" --nproc=3 --global-batch-size 3
-expect 2 "--nproc" "${train[@]}" --nproc many
+expect 2 "--nproc takes a whole number" "${train[@]}" --nproc many
 expect 2 "--nproc 1025 is not a number of ranks from 1 to 1024" "${train[@]}" --nproc 1025
 # In a file the flag does the same, and so does --dry-run, which starts nothing.
 printf 'nproc: 2\n' >"$work/run.yaml"
