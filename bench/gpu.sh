@@ -173,15 +173,20 @@ peer() {
         failed "$name, PyTorch" $code "$(tail -n 1 "$results/$name.peer.log")"
 }
 
-# llm.c has the two models of GPT-2; the larger one also with the batch of its authors' figure.
+# llm.c has the two models of GPT-2; the larger one also with the batch of its authors' figure. Ours is timed with the
+# batch that llm.c ended up with, if it is not the model's.
 llmc() {
-    local batches=$6
+    local batches=$6 batch flags
     case $1 in gpt2-124M) ;; gpt2-1558M) batches="32 16" ;; *) return 0 ;; esac
     enough 40 "$1, llm.c" || return 0
     # shellcheck disable=SC2086  # batches are words
     LLMC_SECONDS=$(limit 80) LLMC_LOGS=$results/llmc run_for 240 bench/llmc.sh time "$LLMC" "${@:1:5}" $batches \
         >"$results/$1.llmc" 2>"$results/$1.llmc.log" || failed "$1, llm.c" $? "$(tail -n 1 "$results/$1.llmc.log")"
     cat "$results/$1.llmc" >>"$results/lines.json"
+    batch=$(grep -oE '"micro_batch": [0-9]+' "$results/$1.llmc" | tail -n 1 | grep -oE '[0-9]+$')
+    [ "${batch:-$6}" != "$6" ] || return 0
+    read -ra flags <<<"$(flags_of "${@:2:4}" "$batch" "${@:7}")"
+    ours "$1" "bevatron beside llm.c" "${flags[@]}"
 }
 
 # with_shape FUNCTION NAME: calls it with what the list has of the model.

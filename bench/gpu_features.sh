@@ -118,6 +118,7 @@ part_kept() {
     keeps "llama bf16, one micro-batch a step" "${llama[@]}" --bf16 --micro-batch-size 4
     keeps "llama fp16" "${llama[@]}" --fp16 --initial-loss-scale 4096
     keeps "gpt fp8" "${gpt[@]}" --bf16 --fp8-format hybrid
+    keeps "gpt fp8, measured scales" "${gpt[@]}" --bf16 --fp8-format hybrid --fp8-recipe tensorwise
 }
 
 part_float8() {

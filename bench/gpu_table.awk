@@ -1,6 +1,6 @@
 # From lines of JSON as bench_step, torch_step.py and llmc.sh print them, with "config" added: a row for each model, or for
 # the one that `only` names, then without the heading. Of several lines of one program the mean counts, of llm.c the best.
-# A value is not there if its program did not end; its place is then "-".
+# llm.c is compared with ours of the same batch. A value is not there if its program did not end; its place is then "-".
 
 function text(key) {
     return match($0, "\"" key "\": \"[^\"]*\"") ? substr($0, RSTART + length(key) + 5, RLENGTH - length(key) - 6) : ""
@@ -53,8 +53,9 @@ END {
         ours = speed[c, "bevatron"]
         eight = speed[c, "bevatron fp8"]
         peer = speed[c, "PyTorch compiled"]
+        beside = (c, "bevatron beside llm.c") in speed ? speed[c, "bevatron beside llm.c"] : ours
         printf format, c, shown(ours, 1, 0), shown(peer, 1, 0), ratio(ours, peer), shown(eight, 1, 0), ratio(eight, ours),
-            ratio(eight, peer), shown(speed[c, "llm.c"], 1, 0), ratio(ours, speed[c, "llm.c"]), shown(speed[c, "floor"], 1, 0),
+            ratio(eight, peer), shown(speed[c, "llm.c"], 1, 0), ratio(beside, speed[c, "llm.c"]), shown(speed[c, "floor"], 1, 0),
             ratio(ours, speed[c, "floor"]), shown(memory[c, "bevatron"], 1, 1), shown(memory[c, "bevatron fp8"], 1, 1),
             shown(memory[c, "PyTorch compiled"], 1, 1), shown(joules[c, "bevatron"], 1000, 2),
             shown(joules[c, "bevatron fp8"], 1000, 2), shown(joules[c, "PyTorch compiled"], 1000, 2)

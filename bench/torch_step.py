@@ -15,6 +15,7 @@ import gc
 import json
 import os
 import signal
+import statistics
 import sys
 import time
 
@@ -157,16 +158,17 @@ def time_step(shape, steps, energy):
     return line
 
 
-def milliseconds(run, repeats=8):
+def milliseconds(run, repeats=9):
+    """The median, since a run now and then waits for the host, which is no property of the GPU."""
     for _ in range(3):
         run()
-    start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-    start.record()
-    for _ in range(repeats):
+    marks = [torch.cuda.Event(enable_timing=True) for _ in range(repeats + 1)]
+    marks[0].record()
+    for mark in marks[1:]:
         run()
-    end.record()
+        mark.record()
     torch.cuda.synchronize()
-    return start.elapsed_time(end) / repeats
+    return statistics.median(before.elapsed_time(after) for before, after in zip(marks, marks[1:]))
 
 
 def time_products(rows, out, inner):

@@ -63,6 +63,7 @@ void fp8_lay_out(struct fp8 *fp8, struct arena *arena) {
         return;
     fp8->ranges = arena_2d(arena, DTYPE_F32, (int64_t)fp8->count * FP8_ROLES, RANGE_LENGTH);
     fp8->history = arena_2d(arena, DTYPE_F32, (int64_t)fp8->count * FP8_ROLES, fp8->length);
+    fp8->measured = arena_2d(arena, DTYPE_F32, 1, RANGE_LENGTH);
     for (int i = 0; i < fp8->count; i++) {
         struct fp8_layer *layer = &fp8->layers[i];
         int64_t out = layer->weight->value.shape[0], in = layer->weight->value.shape[1];
@@ -85,6 +86,7 @@ void fp8_reset(struct fp8 *fp8, struct device *device) {
     }
     device_copy_in(device, fp8->ranges, ranges);
     device_zero(device, fp8->history);
+    device_zero(device, fp8->measured);
     device_synchronize(device);
     free(ranges);
 }
@@ -93,11 +95,14 @@ void fp8_quantize(const struct fp8 *fp8, struct device *device, const struct op_
     if (!fp8->is_known) {
         struct op_quantize measure = *op;
         measure.y = measure.transposed = measure.dbias = (struct tensor){0};
+        measure.range = tensor_flat(fp8->measured);
         op_quantize(device, &measure);
         if (mesh && !device->ops->is_paper)
-            comm_all_reduce(mesh->group[AXIS_TENSOR], tensor_rows(op->range, RANGE_SEEN, 1), REDUCE_MAX, "fp8 range");
+            comm_all_reduce(mesh->group[AXIS_TENSOR], tensor_rows(measure.range, RANGE_SEEN, 1), REDUCE_MAX,
+                            "fp8 range");
         struct tensor range = tensor_2d(op->range.data, DTYPE_F32, 1, RANGE_LENGTH);
-        op_move_ranges(device, &(struct op_move_ranges){.ranges = range, .margin = fp8->margin});
+        op_move_ranges(device,
+                       &(struct op_move_ranges){.ranges = fp8->measured, .scaled = range, .margin = fp8->margin});
     }
     op_quantize(device, op);
 }

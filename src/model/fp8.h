@@ -1,7 +1,8 @@
 // Matrix products in 8 bits: inputs and weights in E4M3, gradients in E5M2, each tensor with one range. The range
 // follows the largest magnitude in the tensor. It is either delayed, taken from earlier steps, or measured each time
-// just before it is used (always so in the first step of a run, when nothing is known yet). Products sum in fp32.
-// Everything between them, the heads and all evaluation stay in the activations' dtype.
+// just before it is used (always so in the first step of a run, when nothing is known yet), of that tensor alone: what
+// earlier micro-batches had does not count, so a layer that is computed again has the range it had. Products sum in
+// fp32. Everything between them, the heads and all evaluation stay in the activations' dtype.
 //
 // Weights are stored in 8 bits twice, as they are and transposed, because 8-bit products read both factors along the
 // dimension that is summed over. They are converted at the start of each step.
@@ -24,8 +25,9 @@ struct fp8_layer {
 struct fp8 {
     struct fp8_layer *layers;
     int count, capacity;
-    struct tensor ranges;   // (count * FP8_ROLES, RANGE_LENGTH) fp32
-    struct tensor history;  // (count * FP8_ROLES, length) fp32
+    struct tensor ranges;    // (count * FP8_ROLES, RANGE_LENGTH) fp32
+    struct tensor history;   // (count * FP8_ROLES, length) fp32
+    struct tensor measured;  // (1, RANGE_LENGTH) fp32: has seen the one tensor that is measured just now
     int64_t length;
     bool is_delayed, takes_largest;
     bool keeps_ranges;  // several micro-batches are in flight at once, see fp8_take_kept

@@ -91,6 +91,7 @@ void op_move_ranges(struct device *device, const struct op_move_ranges *op) {
     check_rule(name, op->ranges.rank == 2, "ranges must be a matrix");
     int64_t count = op->ranges.shape[0];
     check_tensor(name, "ranges", op->ranges, check_2d(DTYPE_F32, count, RANGE_LENGTH));
+    check_optional(name, "scaled", op->scaled, check_2d(DTYPE_F32, count, RANGE_LENGTH));
     if (op->history.data) {
         check_rule(name, op->history.rank == 2 && op->place >= 0 && op->place < op->history.shape[1],
                    "the latest magnitude has no place in the history");

@@ -104,9 +104,10 @@ struct op_transpose {
 };
 // After a step: appends the magnitude seen in each range to its history, and sets the scale such that the expected
 // magnitude (the latest one, or the largest in the history) maps to the largest number of the dtype, divided by
-// 2^margin. If the expected magnitude is 0 or not finite, the range stays as it is. Then the magnitude seen is reset.
+// 2^margin. If the expected magnitude is 0 or not finite, the scale stays as it is. Then the magnitude seen is reset.
 struct op_move_ranges {
     struct tensor ranges;   // (R, RANGE_LENGTH) fp32
+    struct tensor scaled;   // the same: the ranges whose scales are set; or none: `ranges` themselves
     struct tensor history;  // (R, length) fp32; or none: the latest magnitude counts
     int64_t place;          // column of the history for the latest magnitude
     bool takes_largest;

@@ -274,6 +274,17 @@ static inline void case_move_ranges(struct lab *lab) {
     lab_write(lab, r, ranges);
     op_move_ranges(lab->device, &(struct op_move_ranges){.ranges = r});
     EXPECT(lab_read(lab, r)[RANGE_SCALE] == 64);
+    // What one range has seen sets the scale of another, which keeps what it has seen itself.
+    double seen[] = {0, 0, 3.5, 0, 0, 0, NAN, 0, 0, 0, 0, 0, 0, 0, 7, 0};
+    struct tensor s = arena_2d(&lab->arena, DTYPE_F32, 4, RANGE_LENGTH);
+    lab_write(lab, r, ranges);
+    lab_write(lab, s, seen);
+    op_move_ranges(lab->device, &(struct op_move_ranges){.ranges = s, .scaled = r});
+    moved = lab_read(lab, r);
+    EXPECT(moved[RANGE_SCALE] == 128 && moved[RANGE_FACTOR] == 1.0 / 128 && moved[RANGE_SEEN] == 7);
+    EXPECT(moved[4 + RANGE_SCALE] == 1 && moved[8 + RANGE_SCALE] == 2);
+    EXPECT(moved[12 + RANGE_SCALE] == 8192 && moved[12 + RANGE_SEEN] == 8);
+    EXPECT(lab_read(lab, s)[RANGE_SEEN] == 0 && lab_read(lab, s)[4 + RANGE_SEEN] == 0);
 }
 
 // A norm that stores 8 bits stores what op_quantize makes of its result.

@@ -99,7 +99,8 @@ void cpu_transpose(struct device *device, const struct op_transpose *op) {
 void cpu_move_ranges(struct device *device, const struct op_move_ranges *op) {
     (void)device;
     int64_t length = op->history.data ? op->history.shape[1] : 0;
-    for (int64_t i = 0; i < op->ranges.shape[0]; i++) {
+    float *scaled = op->scaled.data ? op->scaled.data : op->ranges.data;
+    for (int64_t i = 0; i < op->ranges.shape[0]; i++, scaled += RANGE_LENGTH) {
         float *range = (float *)op->ranges.data + i * RANGE_LENGTH, *history = (float *)op->history.data + i * length;
         float expected = range[RANGE_SEEN];
         range[RANGE_SEEN] = 0;
@@ -107,11 +108,11 @@ void cpu_move_ranges(struct device *device, const struct op_move_ranges *op) {
             history[op->place] = isfinite(expected) ? expected : 0;
         for (int64_t k = 0; k < length && op->takes_largest; k++)
             expected = fmaxf(expected, history[k]);
-        float scale = range[RANGE_LARGEST] / expected * ldexpf(1, -op->margin);
+        float scale = scaled[RANGE_LARGEST] / expected * ldexpf(1, -op->margin);
         if (!(expected > 0) || !isfinite(expected) || !isfinite(scale))
             continue;
-        range[RANGE_SCALE] = scale;
-        range[RANGE_FACTOR] = 1.0f / scale;
+        scaled[RANGE_SCALE] = scale;
+        scaled[RANGE_FACTOR] = 1.0f / scale;
     }
 }
 

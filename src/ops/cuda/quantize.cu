@@ -231,8 +231,8 @@ static __global__ void __launch_bounds__(QUANTIZE_THREADS)
     write_turned<16>(y, tile, first, base, columns, rows);
 }
 
-static __global__ void move_ranges_kernel(float *ranges, float *history, int64_t count, int64_t length, int64_t place,
-                                          bool takes_largest, float shrink) {
+static __global__ void move_ranges_kernel(float *ranges, float *scaled, float *history, int64_t count, int64_t length,
+                                          int64_t place, bool takes_largest, float shrink) {
     int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= count)
         return;
@@ -242,11 +242,11 @@ static __global__ void move_ranges_kernel(float *ranges, float *history, int64_t
         history[i * length + place] = isfinite(expected) ? expected : 0.0f;
     for (int64_t k = 0; k < length && takes_largest; k++)
         expected = fmaxf(expected, history[i * length + k]);
-    float scale = range[RANGE_LARGEST] / expected * shrink;
+    float *to = scaled + i * RANGE_LENGTH, scale = to[RANGE_LARGEST] / expected * shrink;
     if (!(expected > 0) || !isfinite(expected) || !isfinite(scale))
         return;
-    range[RANGE_SCALE] = scale;
-    range[RANGE_FACTOR] = 1.0f / scale;
+    to[RANGE_SCALE] = scale;
+    to[RANGE_FACTOR] = 1.0f / scale;
 }
 
 template <int KIND, int FUNCTION>
@@ -323,5 +323,6 @@ extern "C" void cuda_move_ranges(struct device *device, const struct op_move_ran
     int64_t count = op->ranges.shape[0], length = op->history.data ? op->history.shape[1] : 0;
     if (count > 0)
         LAUNCH(cuda, move_ranges_kernel, grid_x(divide_up(count, 128)), 128, 0, (float *)op->ranges.data,
-               (float *)op->history.data, count, length, op->place, op->takes_largest, ldexpf(1.0f, -op->margin));
+               (float *)(op->scaled.data ? op->scaled.data : op->ranges.data), (float *)op->history.data, count, length,
+               op->place, op->takes_largest, ldexpf(1.0f, -op->margin));
 }

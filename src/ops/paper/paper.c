@@ -143,7 +143,7 @@ static void paper_transpose(struct device *device, const struct op_transpose *op
 }
 
 static void paper_move_ranges(struct device *device, const struct op_move_ranges *op) {
-    COUNT_BYTES(device, op->ranges, op->ranges, op->history);
+    COUNT_BYTES(device, op->ranges, op->ranges, op->scaled, op->history);
 }
 
 static void paper_activation_forward(struct device *device, const struct op_activation_forward *op) {
