@@ -77,8 +77,8 @@ static void train(struct world *world, const char *flags, struct step_result res
     config_free(&run.config);
 }
 
-// Eight bits round coarsely: where sums have another order, as with tensor parallelism, a norm is off by some parts in a
-// thousand. All else has the sums of one rank; there it would be as much if micro-batches took each other's ranges.
+// Eight bits round coarsely: where sums have another order, as with tensor parallelism, a norm is off by some parts in
+// a thousand. All else has the sums of one rank; there it would be as much if micro-batches took each other's ranges.
 static const struct {
     const char *flags;
     double norm;  // bound on its difference
