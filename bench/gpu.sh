@@ -9,6 +9,7 @@
 #   GPU_BUILD=build/gpu  GPU_ARCHS=90   where and what for to build
 #   GPU_PEERS=0                         leaves PyTorch and the floor out
 #   GPU_FLOOR=0                         leaves the floor out
+#   GPU_LOAD=1                          has the floor once more at the power limit, with joules: 20 s a model
 #   GPU_FP8=0 or NAMES                  leaves products in 8 bits out, which need a GPU of capability 8.9, or has them for some
 #   GPU_TESTS=0                         leaves the checks out
 #   GPU_PARTS=0                         leaves the time by part of a step out
@@ -90,7 +91,8 @@ flags_of() {
 # Every peer imports PyTorch now and waits for its file.
 start_peers() {
     local name more=()
-    [ "${GPU_FLOOR:-1}" = 1 ] && more=(--floor)
+    [ "${GPU_FLOOR:-1}" = 1 ] && more+=(--floor)
+    [ "${GPU_LOAD:-0}" = 1 ] && more+=(--load)
     for name in "${names[@]}"; do
         rm -f "$results/$name.go"
         # shellcheck disable=SC2046  # the shape is meant to be split

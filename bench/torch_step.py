@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """One training step of PyTorch on a GPU, for comparison with bench_step: compiled, bf16 autocast over fp32 weights, cuDNN
 attention, fused AdamW, gradients clipped. With --floor also the least a step can take: its matrix products and its attention
-alone, as PyTorch runs them, and the bytes that must move at the speed of a copy. One line of JSON each.
+alone, as PyTorch runs them in short bursts, and the bytes that must move at the speed of a copy; with --load the same once
+more on a GPU at its power limit, where training runs, with joules. One line of JSON each.
 
-usage: torch_step.py [--floor] [--steps N] [--after FILE] [--limit SECONDS] [--energy]
+usage: torch_step.py [--floor] [--load] [--steps N] [--after FILE] [--limit SECONDS] [--energy]
                      NAME LAYERS HIDDEN HEADS SEQUENCE BATCH VOCABULARY [gpt|llama]
 
 With --after nothing touches the GPU until FILE is there: PyTorch is imported meanwhile, which takes as long as many steps,
@@ -97,14 +98,17 @@ class Model(nn.Module):
 
 
 class Energy:
-    """Joules the first GPU has used, by its driver's counter; None where there is no such counter."""
+    """Joules the GPU in use has used, by its driver's counter; None where there is no such counter."""
 
     def __init__(self):
         self.device = None
         try:
             self.nvml = ctypes.CDLL("libnvidia-ml.so.1")
             device = ctypes.c_void_p()
-            if self.nvml.nvmlInit_v2() == 0 and self.nvml.nvmlDeviceGetHandleByIndex_v2(0, ctypes.byref(device)) == 0:
+            # Which card is the first of CUDA's is CUDA_VISIBLE_DEVICES' to say, which NVML does not know.
+            card = torch.cuda.get_device_properties(0)
+            place = f"{card.pci_domain_id:08x}:{card.pci_bus_id:02x}:{card.pci_device_id:02x}.0".encode()
+            if self.nvml.nvmlInit_v2() == 0 and self.nvml.nvmlDeviceGetHandleByPciBusId_v2(place, ctypes.byref(device)) == 0:
                 self.device = device
         except (OSError, AttributeError):
             pass
@@ -171,52 +175,91 @@ def milliseconds(run, repeats=9):
     return statistics.median(before.elapsed_time(after) for before, after in zip(marks, marks[1:]))
 
 
-def time_products(rows, out, inner):
-    """y = x w', dx = dy w and dw = dy' x of one linear layer."""
-    x, w, dy = (torch.randn(a, b, device="cuda", dtype=torch.bfloat16)
+def under_load(energy):
+    """All in turn where the GPU runs at its power limit, as in a training step."""
+    def measure(runs, seconds=2.0):
+        def round_of_all():
+            for run in runs:
+                run()
+            torch.cuda.synchronize()
+
+        start = time.time()
+        while time.time() - start < 0.7:  # until the clock is the one that the limit leaves
+            round_of_all()
+        before, start, rounds = energy.joules(), time.time(), 0
+        while time.time() - start < seconds:
+            round_of_all()
+            rounds += 1
+        return (time.time() - start) * 1e3 / rounds, (energy.joules() - before) / rounds
+    return measure
+
+
+def in_bursts(runs):
+    return sum(milliseconds(run) for run in runs), 0
+
+
+def products(rows, out, inner):
+    """y = x w', dx = dy w and dw = dy' x of one linear layer, into memory that was taken before."""
+    x, w, dy = (0.05 * torch.randn(a, b, device="cuda", dtype=torch.bfloat16)
                 for a, b in ((rows, inner), (out, inner), (rows, out)))
-    return milliseconds(lambda: x @ w.t()) + milliseconds(lambda: dy @ w) + milliseconds(lambda: dy.t() @ x)
+    y, dx, dw = torch.empty_like(dy), torch.empty_like(x), torch.empty_like(w)
+    return [lambda a=a, b=b, d=d: torch.matmul(a, b, out=d) for a, b, d in ((x, w.t(), y), (dy, w, dx), (dy.t(), x, dw))]
 
 
-def time_attention(shape):
+def attentions(shape):
+    """Forward, and backward alone."""
     size = (shape.batch, shape.heads, shape.sequence, shape.hidden // shape.heads)
     q, k, v = (torch.randn(size, device="cuda", dtype=torch.bfloat16, requires_grad=True) for _ in range(3))
 
     def attend():
         return functional.scaled_dot_product_attention(q, k, v, is_causal=True)
 
-    with sdpa_kernel(SDPBackend.CUDNN_ATTENTION):
-        out = attend()
-        dout = torch.randn_like(out)
-        return milliseconds(attend) + milliseconds(
-            lambda: torch.autograd.grad(out, (q, k, v), dout, retain_graph=True))
+    out = attend()
+    dout = torch.randn_like(out)
+    return [attend, lambda: torch.autograd.grad(out, (q, k, v), dout, retain_graph=True)]
 
 
-def time_floor(shape):
+def time_floor(shape, name, measure):
+    """The parts of a step alone, as `measure` has them: (milliseconds, joules) of some calls."""
     rows, hidden, layers = shape.batch * shape.sequence, shape.hidden, shape.layers
     is_llama = shape.kind == "llama"
     width = gated_width(hidden) if is_llama else 4 * hidden
-    fc1 = 2 * width if is_llama else width
-    linears = ((3 * hidden, hidden), (hidden, hidden), (fc1, hidden), (hidden, width))
-    products = layers * sum(time_products(rows, out, inner) for out, inner in linears)
-    products += time_products(rows, shape.vocabulary, hidden)
-    attention = layers * time_attention(shape)
+    linears = ((3 * hidden, hidden), (hidden, hidden), (2 * width if is_llama else width, hidden), (hidden, width))
+    totals = {"products": [0, 0], "attention": [0, 0], "bytes": [0, 0]}
+
+    def add(part, times, runs):
+        for i, value in enumerate(measure(runs)):
+            totals[part][i] += times * value
+
+    for out, inner in linears:
+        add("products", layers, products(rows, out, inner))
+    add("products", 1, products(rows, shape.vocabulary, hidden))
+    with sdpa_kernel(SDPBackend.CUDNN_ATTENTION):
+        add("attention", layers, attentions(shape))
     source = torch.empty(2**31, device="cuda", dtype=torch.uint8)
     target = torch.empty_like(source)
-    bytes_per_ms = 2 * source.numel() / milliseconds(lambda: target.copy_(source))
     parameters = layers * sum(out * inner for out, inner in linears) + shape.vocabulary * hidden * (2 if is_llama else 1)
     # Adam on fp32 state; norms with residuals forward and backward; the activation the same; softmax and its gradient.
     moved = 30 * parameters + layers * rows * 2 * (16 * hidden + (6 if is_llama else 3) * width) + 6 * rows * shape.vocabulary
-    total = products + attention + moved / bytes_per_ms
-    return {"name": "floor", "config": shape.name, "step_s": round(total / 1e3, 4),
-            "tokens_per_second": round(rows / total * 1e3, 1), "products_ms": round(products, 2),
-            "attention_ms": round(attention, 2), "bytes_ms": round(moved / bytes_per_ms, 2),
-            "copy_gb_per_s": round(bytes_per_ms / 1e6)}
+    add("bytes", moved / (2 * source.numel()), [lambda: target.copy_(source)])
+    total = sum(ms for ms, _ in totals.values())
+    line = {"name": name, "config": shape.name, "step_s": round(total / 1e3, 4),
+            "tokens_per_second": round(rows / total * 1e3, 1)}
+    for part, (ms, joules) in totals.items():
+        line[part + "_ms"] = round(ms, 2)
+        if joules:
+            line[part + "_j"] = round(joules, 1)
+    joules = sum(joules for _, joules in totals.values())
+    if joules:
+        line["joules_per_token"] = round(joules / rows, 6)
+    line["copy_gb_per_s"] = round(moved / totals["bytes"][0] / 1e6)
+    return line
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--floor", action="store_true")
+    parser.add_argument("--load", action="store_true", help="the floor's parts for two seconds each")
     parser.add_argument("--steps", type=int, default=10)
     parser.add_argument("--after", metavar="FILE", help="begin when FILE is there")
     parser.add_argument("--limit", type=int, default=0, metavar="SECONDS", help="end this long after that in any case")
@@ -236,12 +279,14 @@ def main():
     torch.set_float32_matmul_precision("high")
     # The step first: it is what is compared, and the floor may take the rest of the time.
     print(json.dumps(time_step(shape, shape.steps, Energy() if shape.energy else None)), flush=True)
+    torch.compiler.reset()
+    gc.collect()
+    torch.cuda.empty_cache()
     if shape.floor:
-        torch.compiler.reset()
-        gc.collect()
-        torch.cuda.empty_cache()
-        time.sleep(1)  # the floor is made of short bursts on a GPU that has rested
-        print(json.dumps(time_floor(shape)), flush=True)
+        time.sleep(1)  # short bursts on a GPU that has rested
+        print(json.dumps(time_floor(shape, "floor", in_bursts)), flush=True)
+    if shape.load and Energy().joules() is not None:
+        print(json.dumps(time_floor(shape, "floor under load", under_load(Energy()))), flush=True)
 
 
 if __name__ == "__main__":
