@@ -6,7 +6,7 @@
 # A row is printed as soon as its model is done, the whole table last, also when the script is stopped. Nothing that fails or
 # hangs takes the rest with it. PyTorch is started beside the build, does not touch the GPU before its turn, and keeps what it
 # has compiled (TORCHINDUCTOR_CACHE_DIR). From the environment:
-#   GPU_BUILD=build/gpu  GPU_ARCHS=90   where and what for to build
+#   GPU_BUILD=build/gpu  GPU_ARCHS=…    where and what for to build (the architecture of the GPU here)
 #   GPU_PEERS=0                         leaves PyTorch and the floor out
 #   GPU_FLOOR=0                         leaves the floor out
 #   GPU_LOAD=1                          has the floor once more at the power limit, with joules: 20 s a model
@@ -129,7 +129,7 @@ build_all() {
     command -v ninja >/dev/null && generator=(-G Ninja)
     [ "${GPU_TESTS:-1}" = 1 ] && targets+=(test_ops_cuda test_ops_cuda_compare)
     cmake -S . -B "$build" "${generator[@]}" -DCMAKE_BUILD_TYPE=Release -DBEVATRON_CUDA=ON \
-        "-DBEVATRON_CUDA_ARCHS=${GPU_ARCHS:-90}" >"$results/cmake.log" 2>&1 || { tail -n 20 "$results/cmake.log"; return 1; }
+        "-DBEVATRON_CUDA_ARCHS=${GPU_ARCHS:-$(bench/gpu_arch.sh)}" >"$results/cmake.log" 2>&1 || { tail -n 20 "$results/cmake.log"; return 1; }
     cmake --build "$build" --parallel "$(nproc)" --target "${targets[@]}" >"$results/build.log" 2>&1 ||
         { tail -n 20 "$results/build.log"; return 1; }
 }
@@ -224,10 +224,12 @@ nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader
 echo "built in $SECONDS s"
 [ "${GPU_TESTS:-1}" = 1 ] && run_tests
 awk -f bench/gpu_table.awk /dev/null
+default_fp8=1
+[ "$(bench/gpu_arch.sh)" -ge 89 ] || default_fp8=0
 # What matters most first, since time may end.
 for name in "${names[@]}"; do with_shape in_bf16 "$name"; done
 for name in "${names[@]}"; do
-    case " ${GPU_FP8:-1} " in " 1 " | *" $name "*) with_shape in_8_bits "$name" ;; esac
+    case " ${GPU_FP8:-$default_fp8} " in " 1 " | *" $name "*) with_shape in_8_bits "$name" ;; esac
 done
 if [ -n "${LLMC:-}" ]; then
     for name in "${names[@]}"; do with_shape llmc "$name"; done

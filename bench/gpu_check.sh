@@ -4,7 +4,7 @@
 # Builds the program and the tests of ops/, runs them, then runs the CUDA tests with small shapes under compute-sanitizer
 # (out-of-bounds and misaligned accesses, reads of what nobody wrote, races in shared memory). Needs nothing but a compiler, CMake, OpenBLAS and CUDA: compressions,
 # Unicode tables and MPI are left out where they are missing. Nothing is installed. Exits 0 where everything passed.
-# GPU_CHECK_ARCHS is the list of architectures to compile for (90 by default, which saves half the compile time);
+# GPU_CHECK_ARCHS is the list of architectures to compile for (that of the GPU here by default);
 # GPU_CHECK_MEMCHECK=0 leaves compute-sanitizer out, GPU_CHECK_TESTS=0 the plain runs of the tests before it;
 # GPU_CHECK_SECONDS is how long one of its pieces may take, GPU_CHECK_TOOLS which of its tools are run (racecheck memcheck
 # initcheck), GPU_CHECK_LOGS a folder that keeps what they say.
@@ -111,7 +111,7 @@ if command -v ninja >/dev/null; then
     generator=(-G Ninja)
 fi
 step configure cmake -S . -B "$build" "${generator[@]}" -DCMAKE_BUILD_TYPE=Release -DBEVATRON_CUDA=ON \
-    "-DBEVATRON_CUDA_ARCHS=${GPU_CHECK_ARCHS:-90}" || finish
+    "-DBEVATRON_CUDA_ARCHS=${GPU_CHECK_ARCHS:-$(bench/gpu_arch.sh)}" || finish
 
 tests=()
 for source in tests/ops/test_*.c; do

@@ -14,7 +14,7 @@ set -u
 cd "$(dirname "$0")/.." || exit 1
 build=${1:-build/gpu}
 [ -x "$build/bevatron" ] || {
-    cmake -S . -B "$build" -DCMAKE_BUILD_TYPE=Release -DBEVATRON_CUDA=ON "-DBEVATRON_CUDA_ARCHS=${GPU_CHECK_ARCHS:-90}" >/dev/null &&
+    cmake -S . -B "$build" -DCMAKE_BUILD_TYPE=Release -DBEVATRON_CUDA=ON "-DBEVATRON_CUDA_ARCHS=${GPU_CHECK_ARCHS:-$(bench/gpu_arch.sh)}" >/dev/null &&
         cmake --build "$build" -j "$(nproc)" --target bevatron test_comm_nccl test_step_ranks_replay >/dev/null || exit 1
 }
 export BEVATRON=$PWD/$build/bevatron

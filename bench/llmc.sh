@@ -4,7 +4,7 @@
 #   bench/llmc.sh time FOLDER NAME LAYERS HIDDEN HEADS SEQUENCE BATCH…
 # The largest batch that fits counts, so give the larger ones first. One line of JSON for each way of fusing GELU into the
 # products; speed is the mean over all but the first steps. From the environment:
-#   CUDNN_FRONTEND=FOLDER/../cudnn-frontend/include   headers that llm.c needs    GPU_ARCHS=90   what for to compile
+#   CUDNN_FRONTEND=FOLDER/../cudnn-frontend/include   headers that llm.c needs    GPU_ARCHS=…   what for to compile
 #   LLMC_STEPS=20  LLMC_GELU="1 0 2"  LLMC_SECONDS=90   steps, ways of fusing, how long one run may take
 #   LLMC_LOGS=FOLDER                                  keeps what it prints
 set -u
@@ -16,7 +16,7 @@ export PATH="${CUDA_HOME:-/usr/local/cuda}/bin:$PATH"
 # NVML's library comes with the driver; a toolkit has a stub of it to link with.
 build() {
     local headers=${CUDNN_FRONTEND:-$folder/../cudnn-frontend/include} stubs=${CUDA_HOME:-/usr/local/cuda}/lib64/stubs
-    local flags=(--use_fast_math -std=c++17 -O3 "-arch=sm_${GPU_ARCHS:-90}" -DENABLE_CUDNN -DENABLE_BF16 "-I$headers")
+    local flags=(--use_fast_math -std=c++17 -O3 "-arch=sm_${GPU_ARCHS:-$("$here/gpu_arch.sh")}" -DENABLE_CUDNN -DENABLE_BF16 "-I$headers")
     local libraries=(-lcublas -lcublasLt -lcudnn -lnvrtc -lcuda) nvml attention
     [ -x "$program" ] && return 0
     cd "$folder" && mkdir -p build || return 1
