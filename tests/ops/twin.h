@@ -13,6 +13,7 @@ enum { TWIN_CPU, TWIN_GPU, TWIN_COUNT };
 static const double FP32_TOLERANCE = 2e-5;
 static const double FP32_LONG_TOLERANCE = 1e-4;  // sums of many terms that cancel, of exponentials that round
 static const double BF16_TOLERANCE = 1.6e-2;
+static const double FP16_TOLERANCE = 4e-3;  // as for the CPU's fp16
 
 // BEVATRON_TEST_SMALL=1 shrinks the large shapes, for runs under a memory checker.
 static inline bool is_small(void) {
@@ -65,12 +66,13 @@ static inline void twins_start(struct twins *twins, enum dtype dtype, double tol
 static inline void twin_write(struct twins *twins, struct twin t, float *x) {
     int64_t count = tensor_count(t.on[TWIN_GPU]);
     uint16_t *half = NULL;
-    if (t.on[TWIN_GPU].dtype == DTYPE_BF16) {
+    enum dtype dtype = t.on[TWIN_GPU].dtype;
+    if (dtype != DTYPE_F32) {
         half = malloc((size_t)count * sizeof *half);
         EXPECT(half != NULL);
         for (int64_t i = 0; i < count; i++) {
-            half[i] = lab_bf16(x[i]);
-            x[i] = lab_from_bf16(half[i]);
+            half[i] = lab_half(dtype, x[i]);
+            x[i] = lab_from_half(dtype, half[i]);
         }
     }
     device_copy_in(twins->device[TWIN_CPU], t.on[TWIN_CPU], x);
@@ -150,12 +152,12 @@ static inline float *twin_read(struct device *device, struct tensor t) {
         device_copy_out(device, x, t);
         return x;
     }
-    EXPECT(t.dtype == DTYPE_BF16);
+    EXPECT(t.dtype == DTYPE_BF16 || t.dtype == DTYPE_F16);
     uint16_t *half = malloc((size_t)(count > 0 ? count : 1) * sizeof *half);
     EXPECT(half != NULL);
     device_copy_out(device, half, t);
     for (int64_t i = 0; i < count; i++)
-        x[i] = lab_from_bf16(half[i]);
+        x[i] = lab_from_half(t.dtype, half[i]);
     free(half);
     return x;
 }
