@@ -10,18 +10,37 @@
 #include "base/pool.h"
 #include "cli/commands.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 static const char *environment(const char *name) {
     return getenv(name);
 }
 
+// Every connection to another rank is an open file, of which a process may have 1024 unless it asks for more. Not all
+// that the system would give: programs that close whatever may be open take a minute for a thousand million.
+static void raise_file_limit(void) {
+    const rlim_t most = 1 << 20;
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) < 0)
+        return;
+    rlim_t wanted = limit.rlim_max < most ? limit.rlim_max : most;
+    if (limit.rlim_cur >= wanted)
+        return;
+    limit.rlim_cur = wanted;
+    if (setrlimit(RLIMIT_NOFILE, &limit) < 0)
+        log_debug("the limit of open files stays as it is: %s", strerror(errno));
+}
+
 int session_start(struct session *session) {
     *session = (struct session){.backend = "self", .place = {.size = 1, .local_size = 1}};
     TRY(ranks_detect(&session->ranks, environment));
+    if (session->ranks.kind == RANKS_TCP || session->ranks.kind == RANKS_MPI)
+        raise_file_limit();
     if (session->ranks.kind == RANKS_TCP) {
         session->backend = "tcp";
         session->place = session->ranks.place;

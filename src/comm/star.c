@@ -16,6 +16,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/time.h>
 #include <unistd.h>
 
@@ -31,6 +32,17 @@ struct welcome {
     uint32_t magic, is_refused;
     char reason[120];
 };
+
+// What to say where the system gives no socket, for the reason in errno.
+static int no_socket(const char *name) {
+    int why = errno;
+    struct rlimit limit = {0};
+    if (why == EMFILE && getrlimit(RLIMIT_NOFILE, &limit) == 0)
+        return error_set("%s: this process may have %llu files open, and the ranks take more; raise the limit of open "
+                         "files where the job is started (ulimit -Hn; LimitNOFILE= of a service)",
+                         name, (unsigned long long)limit.rlim_cur);
+    return error_set("%s: no socket to be had: %s", name, strerror(why));
+}
 
 static void describe(const struct sockaddr_storage *address, char *text, size_t size) {
     char host[64] = "?", port[16] = "?";
@@ -90,7 +102,7 @@ int star_listen(const struct sockaddr_storage *address, int *listener, int *port
     describe(address, text, sizeof text);
     int one = 1, fd = socket(address->ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0)
-        return error_set("cannot make a socket: %s", strerror(errno));
+        return no_socket("listening for ranks");
     setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
     struct sockaddr_storage bound = {0};
     socklen_t length = sizeof bound;
@@ -250,28 +262,36 @@ static void note_missing(const struct star *star, const struct star_options *opt
              options->deadline_seconds);
 }
 
+// Lets in who waits at the door, if anybody does: returns how many ranks have come, or -1 if the system has no room for
+// another connection. Such a visitor stays at the door, so asking again would only keep a processor busy.
+static int open_door(struct star *star, const struct star_options *options, int listener, double until) {
+    struct sockaddr_storage from = {0};
+    socklen_t length = sizeof from;
+    int fd = accept(listener, (struct sockaddr *)&from, &length);
+    if (fd >= 0)
+        return receive_visitor(star, options, fd, &from, until);
+    bool is_full = errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM;
+    return is_full ? no_socket(options->name) : 0;
+}
+
 int star_gather(struct star *star, const struct star_options *options, int listener) {
     star_open(star, options);
     double until = clock_seconds() + options->deadline_seconds;
     struct wait_note note = begin_wait(options, 5);
-    for (int here = 1; here < star->size;) {
+    int come = 0;
+    for (int here = 1; here < star->size && come >= 0; here += come) {
         double left = until - clock_seconds();
         note_missing(star, options, &note);
         struct pollfd wait = {.fd = listener, .events = POLLIN};
-        if (interrupt_check() < 0 || left <= 0) {
-            if (left <= 0)
-                missing_ranks(star, options);
-            star_close(star);
-            return -1;
-        }
+        come = left <= 0 ? missing_ranks(star, options) : interrupt_check();
+        if (come < 0)
+            break;
         poll(&wait, 1, left < 1 ? (int)(left * 1000) + 1 : 1000);
-        struct sockaddr_storage from = {0};
-        socklen_t length = sizeof from;
-        int fd = accept(listener, (struct sockaddr *)&from, &length);
-        if (fd >= 0)
-            here += receive_visitor(star, options, fd, &from, until);
+        come = open_door(star, options, listener, until);
     }
-    return 0;
+    if (come < 0)
+        star_close(star);
+    return come < 0 ? -1 : 0;
 }
 
 // One attempt: 0 joined, 1 nobody there yet, -1 refused.
@@ -279,7 +299,7 @@ static int try_join(struct star *star, const struct star_options *options, const
                     double until) {
     int fd = socket(hub->ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (fd < 0)
-        return error_set("cannot make a socket: %s", strerror(errno));
+        return no_socket(options->name);
     struct hello hello = {.magic = HELLO_MAGIC, .size = (uint32_t)options->size, .rank = (uint32_t)options->rank};
     memcpy(hello.token, options->token, sizeof hello.token);
     struct welcome answer = {0};

@@ -11,6 +11,7 @@
 #include "comm/backend.h"
 #include "comm/star.h"
 
+#include <netinet/in.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -40,22 +41,21 @@ static void world_exchange(struct tcp_world *w, enum star_result result, int roo
     }
 }
 
-// The hub knows everyone's address from their connection, and its own; it tells all of them.
+// The hub knows everyone's address from their connection, and its own; it tells all of them at once. Of an address only
+// the beginning is in use, whichever protocol it belongs to.
 static void share_addresses(struct tcp_world *w) {
-    enum { WORDS = sizeof(struct sockaddr_storage) / sizeof(int64_t) };
+    enum { WORDS = 4 };
+    _Static_assert(sizeof(struct sockaddr_in6) <= WORDS * sizeof(int64_t), "an address fits");
+    _Static_assert(sizeof(struct sockaddr_in) <= WORDS * sizeof(int64_t), "an address fits");
     int size = w->base.place.size;
     w->addresses = memory_alloc(sizeof *w->addresses * (size_t)size);
-    if (w->star.rank == 0) {
-        w->addresses[0] = w->own;
-        for (int i = 1; i < size; i++)
-            w->addresses[i] = w->star.links[i].address;
-    }
-    int64_t words[WORDS];
-    for (int i = 0; i < size; i++) {
-        memcpy(words, &w->addresses[i], sizeof words);
-        world_exchange(w, STAR_FROM, 0, words, WORDS);
-        memcpy(&w->addresses[i], words, sizeof words);
-    }
+    int64_t *words = memory_alloc(sizeof *words * WORDS * (size_t)size);
+    for (int i = 0; w->star.rank == 0 && i < size; i++)
+        memcpy(words + WORDS * i, i == 0 ? &w->own : &w->star.links[i].address, WORDS * sizeof *words);
+    world_exchange(w, STAR_FROM, 0, words, WORDS * size);
+    for (int i = 0; i < size; i++)
+        memcpy(&w->addresses[i], words + WORDS * i, WORDS * sizeof *words);
+    free(words);
     w->own = w->addresses[w->star.rank];
 }
 

@@ -11,6 +11,7 @@
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -181,6 +182,42 @@ TEST(nobody_there) {
     EXPECT_INT(error_exit_code(), EXIT_CODE_PEER_LOST);
 }
 
+// A hub that may have two connections and is visited by four. It exits 0 if it says at once what is in its way, instead
+// of waiting for ranks that stand at its door.
+static pid_t lack_files(void) {
+    fflush(NULL);
+    pid_t child = fork();
+    if (child != 0)
+        return child;
+    int lowest = dup(0);
+    close(lowest);
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) < 0)
+        _exit(2);
+    limit.rlim_cur = (rlim_t)lowest + 3;
+    char expected[64];
+    snprintf(expected, sizeof expected, "may have %d files open", lowest + 3);
+    struct world *world;
+    if (setrlimit(RLIMIT_NOFILE, &limit) < 0 || open_rank(&world, 0, 5, "job 7", LONG_SECONDS) == 0)
+        _exit(3);
+    fprintf(stderr, "%s\n", error_message());
+    _exit(strstr(error_message(), expected) && error_exit_code() == EXIT_CODE_ERROR ? 0 : 1);
+}
+
+TEST(too_few_files) {
+    find_port();
+    pid_t visitors[4];
+    double start = clock_seconds();
+    for (int i = 0; i < 4; i++)
+        visitors[i] = visit(i + 1, 5, "job 7", "");
+    EXPECT_INT(end_of(lack_files()), 0);
+    EXPECT(clock_seconds() - start < LONG_SECONDS);
+    for (int i = 0; i < 4; i++) {
+        kill(visitors[i], SIGKILL);
+        (void)end_of(visitors[i]);
+    }
+}
+
 static void wait_as_first(void) {
     struct world *world;
     (void)open_rank(&world, 0, 3, "job 7", 2.5);
@@ -302,6 +339,6 @@ TEST(a_stopped_rank) {
     EXPECT(is_shown);
 }
 
-TEST_MAIN(TEST_CASE(ranks_meet), TEST_CASE(strangers_are_turned_away), TEST_CASE(nobody_there),
-          TEST_CASE(waiting_is_no_secret), TEST_CASE(a_lost_rank), TEST_CASE(slow_ranks_are_waited_for),
-          TEST_CASE(a_stopped_rank))
+TEST_MAIN(TEST_CASE(ranks_meet), TEST_CASE(strangers_are_turned_away), TEST_CASE(too_few_files),
+          TEST_CASE(nobody_there), TEST_CASE(waiting_is_no_secret), TEST_CASE(a_lost_rank),
+          TEST_CASE(slow_ranks_are_waited_for), TEST_CASE(a_stopped_rank))
