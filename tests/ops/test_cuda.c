@@ -1,6 +1,7 @@
 // The CUDA backend: the cases that all backends share, in fp32 and in bf16; that runs repeat to the bit; tensors of
 // more than 2^31 elements; streams and memory. Skipped where there is no GPU. Larger shapes: test_cuda_compare.c.
 #include "cases.h"
+#include "cases_large.h"
 #include "base/buffer.h"
 #include "base/file.h"
 #include "base/memory.h"
@@ -104,51 +105,28 @@ TEST(runs_repeat_to_the_bit) {
     device_close(gpu);
 }
 
-// Logits of more than 2^31 elements: the last row must be found where it is.
-TEST(more_than_31_bits) {
-    enum { V = 50304, N = 43000 };
+// Under a checker the same with few elements. Room beside the tensors is for what cuBLASLt and kernels take when they
+// are loaded.
+static void run_large(void (*run)(struct large *large), int64_t bytes_of_element) {
     struct device *gpu = gpu_open();
-    if (is_small())
-        test_skip("needs 5 GB on the GPU and some seconds");
-    size_t logits_bytes = (size_t)N * V * 2, row_bytes = (size_t)N * 4;
-    unsigned char *memory = device_alloc(gpu, logits_bytes), *rows = device_alloc(gpu, 6 * row_bytes);
-    if (!memory || !rows)
-        test_skip("%s", error_message());
-    struct tensor logits = tensor_2d(memory, DTYPE_BF16, N, V);
-    struct tensor column[6];
-    for (int i = 0; i < 6; i++) {
-        column[i] = tensor_1d(rows + (size_t)i * row_bytes, i == 0 ? DTYPE_I32 : DTYPE_F32, N);
-        device_zero(gpu, column[i]);
+    struct large large;
+    int64_t elements = is_small() ? 1 << 14 : (int64_t)1 << 31;
+    size_t needed = large_bytes(elements, bytes_of_element) + ((size_t)1 << 30), room = device_room(gpu);
+    if (room < needed) {
+        device_close(gpu);
+        test_skip("needs %.1f GB on the GPU, %.1f GB are free", (double)needed / 1e9, (double)room / 1e9);
     }
-    device_zero(gpu, logits);
-    float one = 1, loss = 0;
-    uint16_t two = lab_bf16(2), gradient[2];
-    device_copy_in(gpu, tensor_rows(column[1], N - 1, 1), &one);
-    device_copy_in(gpu, tensor_1d(memory + logits_bytes - 2, DTYPE_BF16, 1), &two);
-    op_softmax_stats(gpu, &(struct op_softmax_stats){.row_max = column[2],
-                                                     .row_sum = column[3],
-                                                     .row_target = column[4],
-                                                     .logits = logits,
-                                                     .labels = column[0]});
-    op_cross_entropy(gpu, &(struct op_cross_entropy){.losses = column[5],
-                                                     .logits = logits,
-                                                     .row_max = column[2],
-                                                     .row_sum = column[3],
-                                                     .row_target = column[4],
-                                                     .labels = column[0],
-                                                     .weights = column[1]});
-    device_copy_out(gpu, &loss, tensor_rows(column[5], N - 1, 1));
-    device_copy_out(gpu, gradient, tensor_1d(memory + logits_bytes - 4, DTYPE_BF16, 2));
-    double sum = V - 1 + exp(2.0);
-    EXPECT_NEAR(loss, log(sum), 1e-5);
-    EXPECT_NEAR((double)lab_from_bf16(gradient[0]) * sum, 1, 5e-3);
-    EXPECT_NEAR((double)lab_from_bf16(gradient[1]) * sum, exp(2.0), 5e-3);
-    device_copy_out(gpu, &loss, tensor_rows(column[5], N - 2, 1));
-    EXPECT_NEAR(loss, log((double)V), 1e-5);
-    device_free(gpu, memory);
-    device_free(gpu, rows);
+    large_open(&large, gpu, elements, bytes_of_element);
+    run(&large);
+    large_close(&large);
     device_close(gpu);
 }
+
+#define LARGE_TEST(name, bytes_of_element)                                                                             \
+    TEST(more_than_31_bits_##name) {                                                                                   \
+        run_large(large_##name, bytes_of_element);                                                                     \
+    }
+EACH_LARGE_CASE(LARGE_TEST)
 
 // The work of the next test on x (N, N): a product, a norm, a copy, a sum and a scale by it.
 struct recorded {
@@ -315,5 +293,7 @@ TEST(memory_and_errors) {
 }
 
 #define CASE_ROW(name) TEST_CASE(fp32_##name), TEST_CASE(bf16_##name), TEST_CASE(fp16_##name),
-TEST_MAIN(EACH_CASE(CASE_ROW) TEST_CASE(runs_repeat_to_the_bit), TEST_CASE(more_than_31_bits), TEST_CASE(streams),
-          TEST_CASE(recordings), TEST_CASE(algorithms_are_kept), TEST_CASE(memory_and_errors))
+// The large ones last: one that dies takes nothing else with it.
+#define LARGE_ROW(name, bytes_of_element) TEST_CASE(more_than_31_bits_##name),
+TEST_MAIN(EACH_CASE(CASE_ROW) TEST_CASE(runs_repeat_to_the_bit), TEST_CASE(streams), TEST_CASE(recordings),
+          TEST_CASE(algorithms_are_kept), TEST_CASE(memory_and_errors), EACH_LARGE_CASE(LARGE_ROW))
