@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # Builds Bevatron with CUDA and tries the GPU backend, on a machine with an NVIDIA GPU and a CUDA toolkit:
 #   bench/gpu_check.sh [BUILD_FOLDER]        (build/gpu by default)
-# Builds the program and the tests of ops/, runs them, then runs the CUDA tests with small shapes under compute-sanitizer
-# (out-of-bounds and misaligned accesses, reads of what nobody wrote, races in shared memory). Needs nothing but a compiler, CMake, OpenBLAS and CUDA: compressions,
-# Unicode tables and MPI are left out where they are missing. Nothing is installed. Exits 0 where everything passed.
+# Builds the program and the tests of ops/, runs them and those that compare whole models of every family with transformers,
+# then runs the CUDA tests with small shapes under compute-sanitizer (out-of-bounds and misaligned accesses, reads of what
+# nobody wrote, races in shared memory). Needs nothing but a compiler, CMake, OpenBLAS and CUDA: compressions, Unicode tables
+# and MPI are left out where they are missing. Nothing is installed. Exits 0 where everything passed.
 # GPU_CHECK_ARCHS is the list of architectures to compile for (that of the GPU here by default);
 # GPU_CHECK_MEMCHECK=0 leaves compute-sanitizer out, GPU_CHECK_TESTS=0 the plain runs of the tests before it;
 # GPU_CHECK_SECONDS is how long one of its pieces may take, GPU_CHECK_TOOLS which of its tools are run (racecheck memcheck
@@ -120,11 +121,17 @@ for source in tests/ops/test_*.c; do
 done
 step "build CUDA tests" cmake --build "$build" --parallel "$(nproc)" --target test_ops_cuda test_ops_cuda_compare || finish
 step "build tests" cmake --build "$build" --parallel "$(nproc)" --target "${tests[@]}"
-step "build program" cmake --build "$build" --parallel "$(nproc)" --target bevatron
+step "build program" cmake --build "$build" --parallel "$(nproc)" --target bevatron test_train_models_golden test_train_gpt_golden
 
 for name in "${tests[@]}"; do
     if [ -x "$build/tests/$name" ] && [ "${GPU_CHECK_TESTS:-1}" = 1 ]; then
         step "$name" "$build/tests/$name"
+    fi
+done
+# Every family beside transformers in fp32: logits, losses, gradients and ten steps.
+for name in test_train_models_golden test_train_gpt_golden; do
+    if [ -x "$build/tests/$name" ] && [ "${GPU_CHECK_TESTS:-1}" = 1 ]; then
+        step "$name cuda" "$build/tests/$name" cuda
     fi
 done
 if [ -x "$build/bevatron" ]; then

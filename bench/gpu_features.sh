@@ -8,12 +8,15 @@
 #   text         ranks that share a model write what one rank writes
 #   lost         the other ranks of a pipeline end when one is killed
 #   memory       a few whole steps of every family under compute-sanitizer's memcheck
+#   deterministic   two runs have the same bits, where products are timed and attention is cuDNN's without that mode
+# FEATURES_ONLY=TEXT leaves out what has not TEXT in its name ("no dropout"), of recordings, kept and deterministic. In 16 bits
+# and without dropout attention is cuDNN's, else it is ours: both are tried. FEATURES_DEVICE=cpu tries the script without a GPU.
 # Ranks share the GPU and talk over MPI through the host. Prints a line for each check; exits 0 where all passed.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 build=${1:-build/gpu}
 [ $# -gt 0 ] && shift
-[ $# -gt 0 ] || set -- recordings kept float8 algorithms text lost memory
+[ $# -gt 0 ] || set -- recordings kept float8 algorithms text lost memory deterministic
 export BEVATRON=$PWD/$build/bevatron
 . tests/cli/common.sh
 . tests/parallel/layouts.sh
@@ -21,8 +24,12 @@ export XDG_CACHE_HOME=$work/cache
 
 small=(--mock-data --tokenizer-type NullTokenizer --vocab-size 997 --make-vocab-size-divisible-by 8 --hidden-size 256
     --num-attention-heads 4 --micro-batch-size 2 --global-batch-size 4 --lr 1e-3 --log-interval 1 --eval-interval 8
-    --eval-iters 1 --device cuda)
+    --eval-iters 1 --device "${FEATURES_DEVICE:-cuda}")
 length=(--train-iters 20)
+no_dropout=(--attention-dropout 0 --hidden-dropout 0)
+
+# is_wanted NAME
+is_wanted() { [[ $1 == *"${FEATURES_ONLY:-}"* ]]; }
 
 # numbers FILE: what a run printed of each iteration, without times.
 numbers() {
@@ -47,6 +54,7 @@ ranks_of() {
 # replays NAME FLAGS…
 replays() {
     local name=$1 skipped
+    is_wanted "$1" || return 0
     shift
     expect 0 "iteration       15/" "$BEVATRON" train "${small[@]}" "${length[@]}" --deterministic-mode "$@" --no-cuda-graph
     numbers "$work/out" >"$work/plain"
@@ -56,6 +64,19 @@ replays() {
     skipped=$(grep -oE "number of skipped iterations: +[0-9]+" "$work/out" | awk '{ n += $NF } END { print n + 0 }')
     echo "recordings: $name: $(wc -l <"$work/plain") numbers, $(cmp -s "$work/plain" "$work/replayed" && echo equal ||
         echo DIFFERENT), $skipped iterations skipped, last $(grep "lm loss:" "$work/replayed" | tail -n 1)"
+}
+
+# replays_near NAME FLAGS…: as above without --deterministic-mode, where attention's gradients are added up in any order.
+replays_near() {
+    local name=$1 most
+    is_wanted "$1" || return 0
+    shift
+    expect 0 "iteration       15/" "$BEVATRON" train "${small[@]}" "${length[@]}" "$@" --no-cuda-graph
+    cp "$work/out" "$work/plain"
+    expect 0 "iteration       15/" "$BEVATRON" train "${small[@]}" "${length[@]}" "$@"
+    most=$(differ "$work/plain" "$work/out")
+    echo "recordings: $name: largest relative difference of a loss $most"
+    below "$most" 1e-3 && ! grep -q "slower kernel" "$work/out" && pass || fail "recordings: $name"
 }
 
 part_recordings() {
@@ -78,6 +99,11 @@ part_recordings() {
     replays "bert fp16 with overflows" "${bert[@]}" --fp16 --initial-loss-scale 268435456
     replays "t5 bf16" "${t5[@]}" --bf16
     replays "t5 bf16, one micro-batch a step" "${t5[@]}" --bf16 --micro-batch-size 4
+    replays "gpt bf16, no dropout" "${gpt[@]}" --bf16 "${no_dropout[@]}"
+    replays "bert bf16, no dropout" "${bert[@]}" --bf16 "${no_dropout[@]}"
+    replays "t5 bf16, no dropout" "${t5[@]}" --decoder-seq-length 128 --bf16 "${no_dropout[@]}"
+    replays_near "gpt bf16, no dropout, any order" "${gpt[@]}" --bf16 "${no_dropout[@]}"
+    replays_near "gpt fp16, no dropout, any order" "${gpt[@]}" --fp16 --loss-scale 4096 "${no_dropout[@]}"
     local length=(--train-samples 100 --rampup-batch-size 2 2 30 --global-batch-size 8)
     replays "gpt, batches that grow" "${gpt[@]}" --bf16
     replays "bert, batches that grow" "${bert[@]}" --bf16
@@ -87,6 +113,7 @@ part_recordings() {
 # mlp_act is not here: it takes the GELU of a rounded number.
 keeps() {
     local name=$1 how words
+    is_wanted "$1" || return 0
     shift
     for how in "" "selective layernorm" "selective core_attn" "selective core_attn layernorm" "full"; do
         read -ra words <<<"${how:+--recompute-granularity ${how/ / --recompute-modules }}"
@@ -119,6 +146,8 @@ part_kept() {
     keeps "llama fp16" "${llama[@]}" --fp16 --initial-loss-scale 4096
     keeps "gpt fp8" "${gpt[@]}" --bf16 --fp8-format hybrid
     keeps "gpt fp8, measured scales" "${gpt[@]}" --bf16 --fp8-format hybrid --fp8-recipe tensorwise
+    keeps "gpt bf16, no dropout" "${gpt[@]}" --bf16 "${no_dropout[@]}"
+    keeps "llama bf16, no dropout" "${llama[@]}" --bf16 "${no_dropout[@]}"
 }
 
 part_float8() {
@@ -226,14 +255,61 @@ part_memory() {
         --untie-embeddings-and-output-weights --disable-bias-linear --group-query-attention --num-query-groups 2
     checked bert --num-layers 2 --bf16 --model bert --norm-placement post --num-token-types 2
     checked t5 --num-layers 2 --bf16 --model t5 --decoder-seq-length 16 --position-embedding-type relative
+    local plain=(--num-layers 2 --bf16 --seq-length 128 --max-position-embeddings 128 "${no_dropout[@]}")
+    checked gpt-plain "${plain[@]}"
+    checked bert-plain "${plain[@]}" --model bert --norm-placement post --num-token-types 2
+    checked t5-plain "${plain[@]}" --model t5 --seq-length 256 --max-position-embeddings 256 --decoder-seq-length 128 \
+        --position-embedding-type relative
     wait
-    for name in gpt one odd fp32 fp16 float8 llama bert t5; do
+    for name in gpt one odd fp32 fp16 float8 llama bert t5 gpt-plain bert-plain t5-plain; do
         code=$(cat "$work/memory-$name.code")
         cp "$work/memory-$name" "$work/out"
         echo "memory: $name: status $code, $(grep -c "lm loss:" "$work/out") steps,$(grep "ERROR SUMMARY" "$work/out" | tr -d =)"
         [ "$code" = 0 ] && grep -q "ERROR SUMMARY: 0 errors" "$work/out" && grep -q "iteration        5/" "$work/out" && pass ||
             fail "memory: $name"
     done
+}
+
+# trained FLAGS…: saves weights and optimizer in $work/saved. No product is remembered from the run before.
+trained() {
+    rm -rf "$work/saved" "$XDG_CACHE_HOME"
+    expect 0 "iteration       10/" "$BEVATRON" train "${small[@]}" "${large[@]}" "$@" --save "$work/saved" --save-interval 10
+}
+
+# same_bits NAME FLAGS…: two runs with --deterministic-mode have the same losses and masters to the bit.
+same_bits() {
+    local name=$1
+    is_wanted "$1" || return 0
+    shift
+    trained "$@" --deterministic-mode
+    numbers "$work/out" >"$work/first.numbers"
+    rm -rf "$work/first"
+    mv "$work/saved" "$work/first"
+    trained "$@" --deterministic-mode
+    numbers "$work/out" >"$work/numbers"
+    expect_same "$work/first.numbers" "$work/numbers" "deterministic: $name"
+    "$COMPARE_WEIGHTS" --masters "$work/first/iter_0000010" "$work/saved/iter_0000010" 0 >"$work/out" 2>&1 && pass ||
+        fail "deterministic: $name: weights differ"
+    echo "deterministic: $name: $(wc -l <"$work/numbers") numbers, $(cmp -s "$work/first.numbers" "$work/numbers" && echo equal ||
+        echo DIFFERENT); $(tail -n 1 "$work/out")"
+}
+
+# Products of 2e9 multiplications and more, which are timed without that mode, and cuDNN's attention. What two runs without it
+# have in common is only said: where they are equal, the others prove little.
+part_deterministic() {
+    local large=(--num-layers 2 --hidden-size 1024 --num-attention-heads 16 --seq-length 1024 --max-position-embeddings 1024
+        --train-iters 10 --eval-interval 5 "${no_dropout[@]}")
+    [ -x "$COMPARE_WEIGHTS" ] || { fail "deterministic: there is no $COMPARE_WEIGHTS; build compare_weights"; return; }
+    same_bits "gpt bf16" --bf16
+    same_bits "gpt fp8" --bf16 --fp8-format hybrid
+    same_bits "bert bf16" --bf16 --model bert --norm-placement post --num-token-types 2
+    is_wanted "gpt bf16 without it" || return 0
+    trained --bf16
+    rm -rf "$work/first"
+    mv "$work/saved" "$work/first"
+    trained --bf16
+    "$COMPARE_WEIGHTS" --masters "$work/first/iter_0000010" "$work/saved/iter_0000010" 1e9 >"$work/out" 2>&1
+    echo "deterministic: gpt bf16 without it: $(tail -n 1 "$work/out")"
 }
 
 for part in "$@"; do
