@@ -48,6 +48,8 @@
     X(cross_entropy)                                                                                                   \
     X(cross_entropy_parts)                                                                                             \
     X(cross_entropy_nan)                                                                                               \
+    X(cross_entropy_whole)                                                                                             \
+    X(cross_entropy_not_finite)                                                                                        \
     X(cross_entropy_low)                                                                                               \
     X(sums)                                                                                                            \
     X(clip_scale)                                                                                                      \

@@ -158,6 +158,97 @@ static inline void case_cross_entropy_nan(struct lab *lab) {
     EXPECT_NEAR(losses[4], s.losses[4], lab->tolerance);
 }
 
+// Both halves at once, as training does them where the whole vocabulary is here: rows of even and of odd length, more
+// of them than a GPU has multiprocessors, and a vocabulary of the usual size.
+static inline void case_cross_entropy_whole(struct lab *lab) {
+    static const int64_t sizes[][2] = {{3, 17}, {65, 64}, {300, 1000}, {300, 999}, {3, 50304}};
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        if (lab_is_tiny() && sizes[i][0] * sizes[i][1] > 10000)
+            continue;
+        struct loss_setup s;
+        loss_setup(lab, &s, sizes[i], 0);
+        naive_loss(lab, &s, 0, s.logits.x);
+        s.loss.makes_stats = true;
+        op_cross_entropy(lab->device, &s.loss);
+        lab_expect(lab, s.loss.losses, s.losses);
+        lab_expect(lab, s.loss.logits, s.logits.x);  // without weights nothing is overwritten
+        s.loss.weights = s.weights.t;
+        op_cross_entropy(lab->device, &s.loss);
+        lab_expect(lab, s.loss.losses, s.losses);
+        lab_expect(lab, s.loss.row_max, s.max);
+        lab_expect(lab, s.loss.row_sum, s.sum);
+        lab_expect(lab, s.loss.row_target, s.target);
+        lab_expect(lab, s.loss.logits, s.gradient);
+        lab_clear(lab);
+    }
+}
+
+// NaN where NaN is expected, the same infinity where that is, and every other number within the tolerance.
+static inline void expect_kinds(struct lab *lab, const char *name, const double *actual, const double *expected,
+                                int64_t count) {
+    double squares = 0;
+    int64_t finite = 0;
+    for (int64_t i = 0; i < count; i++)
+        if (isfinite(expected[i])) {
+            squares += expected[i] * expected[i];
+            finite++;
+        }
+    double size = sqrt(squares / (double)(finite > 0 ? finite : 1));
+    for (int64_t i = 0; i < count; i++) {
+        bool is_right = isnan(expected[i]) ? isnan(actual[i])
+                        : isinf(expected[i])
+                            ? actual[i] == expected[i]
+                            : fabs(actual[i] - expected[i]) <= lab->tolerance * (fabs(expected[i]) + size);
+        if (!is_right)
+            test_fail("%s[%" PRId64 "] is %.9g, expected %.9g", name, i, actual[i], expected[i]);
+    }
+}
+
+// What fp16 brings about: an overflow leaves infinities and NaN among the logits. Such a row must show it in its loss
+// and in all of its gradient, unless its weight is 0, and no other row may.
+static inline void expect_not_finite(struct lab *lab, int64_t columns, bool is_whole) {
+    enum { NAN_EARLY, NAN_LAST, HALF_NAN, HALF_LOW, USUAL, LOW_LABEL, ALL_LOW, HIGH, NAN_UNWEIGHTED, ROWS };
+    static const double weights[ROWS] = {1, -0.5, 2, 1.5, -1, 0.75, 1, 1, 0};
+    struct loss_setup s;
+    loss_setup(lab, &s, (int64_t[]){ROWS, columns}, 0);
+    double *x = s.logits.x;
+    x[NAN_EARLY * columns + 3] = x[NAN_LAST * columns + columns - 1] = x[NAN_UNWEIGHTED * columns + 5] = NAN;
+    x[HIGH * columns + columns / 3] = INFINITY;
+    for (int64_t c = 0; c < columns; c++) {
+        x[ALL_LOW * columns + c] = -INFINITY;
+        if (c < columns / 2) {
+            x[HALF_NAN * columns + c] = NAN;
+            x[HALF_LOW * columns + c] = x[LOW_LABEL * columns + c] = -INFINITY;
+        }
+    }
+    memcpy(s.weights.x, weights, sizeof weights);
+    s.labels[HALF_LOW] = (int32_t)columns - 1;
+    s.labels[LOW_LABEL] = 4;
+    s.stats.labels = s.loss.labels = lab_ints(lab, ROWS, s.labels);
+    lab_write(lab, s.logits.t, x);
+    lab_write(lab, s.weights.t, s.weights.x);
+    naive_loss(lab, &s, 0, x);
+    EXPECT(isnan(s.losses[NAN_EARLY]) && isnan(s.losses[ALL_LOW]) && isnan(s.losses[HIGH]));
+    EXPECT(s.losses[LOW_LABEL] == (double)INFINITY && isfinite(s.losses[HALF_LOW]) && isfinite(s.losses[USUAL]));
+    memset(s.gradient + NAN_UNWEIGHTED * columns, 0, (size_t)columns * sizeof *s.gradient);
+    s.loss.weights = s.weights.t;
+    s.loss.makes_stats = is_whole;
+    if (!is_whole)
+        op_softmax_stats(lab->device, &s.stats);
+    op_cross_entropy(lab->device, &s.loss);
+    expect_kinds(lab, "losses", lab_read(lab, s.loss.losses), s.losses, ROWS);
+    expect_kinds(lab, "gradient", lab_read(lab, s.loss.logits), s.gradient, ROWS * columns);
+    lab_clear(lab);
+}
+
+static inline void case_cross_entropy_not_finite(struct lab *lab) {
+    for (int is_whole = 0; is_whole < 2; is_whole++) {
+        expect_not_finite(lab, 64, is_whole);
+        expect_not_finite(lab, 5000, is_whole);
+        expect_not_finite(lab, 5001, is_whole);
+    }
+}
+
 // Logits that are all far below 0 give the losses that they would give near it, also where a row is so short that most
 // threads of a block have nothing to add.
 static inline void case_cross_entropy_low(struct lab *lab) {
