@@ -1,7 +1,7 @@
 // Which algorithm a matrix product runs with. cuBLASLt lists candidates in the order of an estimate; on an H200 the
 // best of the list is 4 to 9 % faster over a whole step than its first (cuBLAS 13.1, 2026-11-15). So a large product
-// in 16 bits is timed the first time its shape comes by: all candidates in turn, several rounds, with the ending
-// fused in and with a kernel of ours behind it. The answer is kept in a file, for the next start and so that it
+// in 16 bits or TF32 is timed the first time its shape comes by: all candidates in turn, several rounds, with the
+// ending fused in and with a kernel of ours behind it. The answer is kept in a file, for the next start and so that it
 // repeats to the bit. Where there is such a file the fastest of very large products are timed once more, for longer, at
 // the GPU's power limit: there they change places, by up to 3 %.
 //
@@ -169,8 +169,8 @@ static bool can_fuse(const struct matmul_key *key) {
 }
 
 static bool is_worth_timing(const struct cuda_device *cuda, const struct matmul_key *key) {
-    return !cuda->is_deterministic && key->input != DTYPE_F32 &&
-           (double)key->m * (double)key->n * (double)key->k >= LEAST_WORK;
+    bool is_exact = key->input == DTYPE_F32 && !cuda->allows_tf32;
+    return !cuda->is_deterministic && !is_exact && (double)key->m * (double)key->n * (double)key->k >= LEAST_WORK;
 }
 
 // It takes half a second, which is well spent where the next start finds the answer.
