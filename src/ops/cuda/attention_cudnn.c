@@ -17,11 +17,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { PLAN_COUNT = 64, LENGTH_MULTIPLE = 128, WORKSPACE_ALIGNMENT = 256 };
+enum { PLAN_COUNT = 512, LENGTH_MULTIPLE = 128, WORKSPACE_ALIGNMENT = 256 };
 
 struct plan {
     struct plan_key key;
-    bool is_used, is_refused;
+    bool is_refused;
     struct cudnn_graph graph;
 };
 
@@ -29,8 +29,9 @@ struct cudnn_attention {
     cudnnHandle_t handle;
     void *workspace;  // of forward plans
     size_t workspace_bytes;
+    // Never freed while the device is open: a recording may hold a plan's kernels.
     struct plan plans[PLAN_COUNT];
-    int next;  // the place that is written over where all are used
+    int plan_count;
 };
 
 struct cudnn_attention *cudnn_attention_open(void *stream, void *workspace, size_t workspace_bytes) {
@@ -52,7 +53,7 @@ struct cudnn_attention *cudnn_attention_open(void *stream, void *workspace, size
 void cudnn_attention_close(struct cudnn_attention *attention) {
     if (!attention)
         return;
-    for (int i = 0; i < PLAN_COUNT; i++)
+    for (int i = 0; i < attention->plan_count; i++)
         cudnn_graph_free(&attention->plans[i].graph);
     cudnnDestroy(attention->handle);
     free(attention);
@@ -68,21 +69,17 @@ void cudnn_attention_describe(const struct cudnn_attention *attention, char *tex
 
 // ---- Plans ----
 
+// NULL: cuDNN does not take it. The plans of a run are few; where shapes go on changing the last ones are not cuDNN's.
 static struct cudnn_graph *plan_find(struct cudnn_attention *attention, const struct plan_key *key) {
-    int place = 0;
-    while (place < PLAN_COUNT && attention->plans[place].is_used) {
-        struct plan *plan = &attention->plans[place];
+    for (int i = 0; i < attention->plan_count; i++) {
+        struct plan *plan = &attention->plans[i];
         if (memcmp(&plan->key, key, sizeof *key) == 0)
             return plan->is_refused ? NULL : &plan->graph;
-        place++;
     }
-    if (place == PLAN_COUNT) {
-        place = attention->next;
-        attention->next = (attention->next + 1) % PLAN_COUNT;
-    }
-    struct plan *plan = &attention->plans[place];
-    cudnn_graph_free(&plan->graph);
-    *plan = (struct plan){.key = *key, .is_used = true, .graph = {.handle = attention->handle}};
+    if (attention->plan_count == PLAN_COUNT)
+        return NULL;
+    struct plan *plan = &attention->plans[attention->plan_count++];
+    *plan = (struct plan){.key = *key, .graph = {.handle = attention->handle}};
     cudnn_sketch(&plan->graph, &plan->key);
     plan->is_refused = !cudnn_graph_compile(&plan->graph);
     if (plan->is_refused) {
