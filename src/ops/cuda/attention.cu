@@ -13,10 +13,9 @@ extern "C" void cuda_attention_forward(struct device *device, const struct op_at
         tiled_attention_forward(cuda, op);
 }
 
-// cuDNN adds up the gradients of queries in no fixed order.
 extern "C" void cuda_attention_backward(struct device *device, const struct op_attention_backward *op) {
     struct cuda_device *cuda = cuda_use(device);
-    if (tensor_count(op->q) == 0 || (!cuda->is_deterministic && cudnn_attention_backward(cuda->cudnn, op)) ||
+    if (tensor_count(op->q) == 0 || cudnn_attention_backward(cuda->cudnn, op, cuda->is_deterministic) ||
         tensor_attention_backward(cuda, op))
         return;
     if (attention_has_mask(&op->mask))

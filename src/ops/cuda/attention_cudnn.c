@@ -5,7 +5,8 @@
 // not ours, and a mask must not depend on who computes it), lengths that are no multiple of 128 (its kernels before
 // 9.16 read beyond the end there), a causal mask with a cache, and views that are not aligned to 16 bytes.
 //
-// Backward accumulates dq in fp32 with atomics in an order that changes: two runs may differ in the last bits.
+// Backward accumulates dq in fp32 with atomics in an order that changes: two runs may differ in the last bits. The
+// deterministic plan stores the gradients of all scores instead and sums them in a fixed order.
 #include "ops/cuda/attention_cudnn.h"
 #include "base/error.h"
 #include "base/log.h"
@@ -163,36 +164,102 @@ bool cudnn_attention_forward(struct cudnn_attention *attention, const struct op_
     return true;
 }
 
-bool cudnn_attention_backward(struct cudnn_attention *attention, const struct op_attention_backward *op) {
+// ---- Backward ----
+
+// What the deterministic plan keeps in memory: the gradients of all scores and, with grouped queries, dk and dv of
+// every query head.
+static int64_t fixed_bytes(const struct plan_key *key) {
+    int64_t heads = key->B * key->H, bytes = 2 * heads * key->Tq * key->Tk;
+    return key->G == key->H ? bytes : bytes + 4 * heads * key->Tk * key->D;
+}
+
+// The gradients of all scores are large, so the operation is cut until they fit: first into groups of samples, then
+// into heads of one sample. Narrows the key to such a part; NULL if cuDNN has no plan for it or nothing fits.
+static const struct cudnn_graph *find_fixed(struct cudnn_attention *attention, struct plan_key *key, int64_t room) {
+    int64_t B = key->B, G = key->G, H = key->H;
+    for (int64_t cuts = 1; cuts < B + G; cuts++) {
+        int64_t samples = cuts <= B ? cuts : B, heads = cuts <= B ? 1 : cuts - B + 1;
+        if (B % samples != 0 || G % heads != 0)
+            continue;
+        key->B = B / samples;
+        key->G = G / heads;
+        key->H = H / heads;
+        if (fixed_bytes(key) > room)
+            continue;
+        const struct cudnn_graph *graph = plan_find(attention, key);
+        if (!graph || graph->workspace_bytes <= room)
+            return graph;
+    }
+    return NULL;
+}
+
+// A plan for all of an operation or for a part of it, whose sizes `key` has, and the memory it works in.
+struct backward_run {
+    const struct op_attention_backward *op;
+    const struct cudnn_graph *graph;
+    const struct plan_key *key;
+    void *dq_sum;  // of the plan that is not deterministic
+    void *workspace;
+};
+
+// Binds what begins at this sample and head of a tensor of 16-bit elements.
+static void bind_part(struct cudnn_bindings *bindings, enum tensor_place place, struct tensor t, const int64_t at[2]) {
+    t.data = (uint16_t *)t.data + at[0] * t.stride[0] + at[1] * t.stride[2];
+    bind_place(bindings, place, t);
+}
+
+static void run_part(const struct backward_run *r, int64_t sample, int64_t key_head) {
+    const struct op_attention_backward *op = r->op;
+    int64_t H = op->q.shape[2], group = H / op->k.shape[2];
+    const int64_t query[2] = {sample, key_head * group}, key[2] = {sample, key_head};
+    int64_t row = (query[0] * H + query[1]) * op->q.shape[1];
+    const float negative = -INFINITY, one = 1;
+    struct cudnn_bindings bindings = {.count = 0};
+    bind_part(&bindings, PLACE_Q, op->q, query);
+    bind_part(&bindings, PLACE_K, op->k, key);
+    bind_part(&bindings, PLACE_V, op->v, key);
+    bind_part(&bindings, PLACE_OUT, op->out, query);
+    bind_part(&bindings, PLACE_DOUT, op->dout, query);
+    bind_part(&bindings, PLACE_DQ, op->dq, query);
+    bind_part(&bindings, PLACE_DK, op->dk, key);
+    bind_part(&bindings, PLACE_DV, op->dv, key);
+    cudnn_bind(&bindings, UID_STATS, (const float *)op->lse.data + row);
+    cudnn_bind(&bindings, UID_ROW_SUM, (const float *)op->scratch.data + row);
+    cudnn_bind(&bindings, UID_SCALE, &op->scale);
+    cudnn_bind(&bindings, UID_ONE, &one);
+    if (r->dq_sum)
+        cudnn_bind(&bindings, UID_DQ_SUM, r->dq_sum);
+    if (r->key->is_causal)
+        cudnn_bind(&bindings, UID_NEGATIVE, &negative);
+    run(r->graph, &bindings, r->workspace);
+}
+
+bool cudnn_attention_backward(struct cudnn_attention *attention, const struct op_attention_backward *op,
+                              bool is_deterministic) {
     struct plan_key key;
     struct attention_inputs inputs = {op->q, op->k, op->v, op->out, op->is_causal, &op->mask, &op->dropout};
     if (!attention || !op->workspace.data || !note_inputs(&key, &inputs) || !note_tensor(&key, PLACE_DOUT, op->dout) ||
         !note_tensor(&key, PLACE_DQ, op->dq) || !note_tensor(&key, PLACE_DK, op->dk) ||
         !note_tensor(&key, PLACE_DV, op->dv))
         return false;
-    key.kind = KIND_BACKWARD;
-    const struct cudnn_graph *graph = plan_find(attention, &key);
-    size_t sum_bytes = sizeof(float) * (size_t)(key.B * key.H * key.Tq * key.D);
-    sum_bytes = (sum_bytes + WORKSPACE_ALIGNMENT - 1) / WORKSPACE_ALIGNMENT * WORKSPACE_ALIGNMENT;
-    if (!graph || sum_bytes + (size_t)graph->workspace_bytes > tensor_bytes(op->workspace))
+    key.kind = is_deterministic ? KIND_BACKWARD_FIXED : KIND_BACKWARD;
+    struct backward_run r = {.op = op, .key = &key, .workspace = op->workspace.data};
+    int64_t room = (int64_t)tensor_bytes(op->workspace);
+    if (is_deterministic) {
+        r.graph = find_fixed(attention, &key, room);
+    } else {
+        int64_t bytes = (int64_t)sizeof(float) * key.B * key.H * key.Tq * key.D;
+        bytes = (bytes + WORKSPACE_ALIGNMENT - 1) / WORKSPACE_ALIGNMENT * WORKSPACE_ALIGNMENT;
+        r.dq_sum = op->workspace.data;
+        r.workspace = (unsigned char *)op->workspace.data + bytes;
+        r.graph = plan_find(attention, &key);
+        if (r.graph && bytes + r.graph->workspace_bytes > room)
+            r.graph = NULL;
+    }
+    if (!r.graph)
         return false;
-    const float negative = -INFINITY, one = 1;
-    struct cudnn_bindings bindings = {.count = 0};
-    bind_place(&bindings, PLACE_Q, op->q);
-    bind_place(&bindings, PLACE_K, op->k);
-    bind_place(&bindings, PLACE_V, op->v);
-    bind_place(&bindings, PLACE_OUT, op->out);
-    bind_place(&bindings, PLACE_DOUT, op->dout);
-    bind_place(&bindings, PLACE_DQ, op->dq);
-    bind_place(&bindings, PLACE_DK, op->dk);
-    bind_place(&bindings, PLACE_DV, op->dv);
-    cudnn_bind(&bindings, UID_STATS, op->lse.data);
-    cudnn_bind(&bindings, UID_ROW_SUM, op->scratch.data);
-    cudnn_bind(&bindings, UID_DQ_SUM, op->workspace.data);
-    cudnn_bind(&bindings, UID_SCALE, &op->scale);
-    cudnn_bind(&bindings, UID_ONE, &one);
-    if (key.is_causal)
-        cudnn_bind(&bindings, UID_NEGATIVE, &negative);
-    run(graph, &bindings, (unsigned char *)op->workspace.data + sum_bytes);
+    for (int64_t sample = 0; sample < op->q.shape[0]; sample += key.B)
+        for (int64_t head = 0; head < op->k.shape[2]; head += key.G)
+            run_part(&r, sample, head);
     return true;
 }

@@ -15,6 +15,8 @@ void cudnn_attention_close(struct cudnn_attention *attention);  // NULL is fine
 void cudnn_attention_describe(const struct cudnn_attention *attention, char *text, size_t size);
 
 bool cudnn_attention_forward(struct cudnn_attention *attention, const struct op_attention_forward *op);
-bool cudnn_attention_backward(struct cudnn_attention *attention, const struct op_attention_backward *op);
+// Deterministic: the same bits in every run, slower by some percent. It has to be asked for.
+bool cudnn_attention_backward(struct cudnn_attention *attention, const struct op_attention_backward *op,
+                              bool is_deterministic);
 
 #endif

@@ -24,8 +24,10 @@ bool cudnn_attention_forward(struct cudnn_attention *attention, const struct op_
     return false;
 }
 
-bool cudnn_attention_backward(struct cudnn_attention *attention, const struct op_attention_backward *op) {
+bool cudnn_attention_backward(struct cudnn_attention *attention, const struct op_attention_backward *op,
+                              bool is_deterministic) {
     (void)attention;
     (void)op;
+    (void)is_deterministic;
     return false;
 }

@@ -149,21 +149,26 @@ static void draw_backward(const struct sketch *s) {
     dx = applied(s, CUDNN_POINTWISE_MUL, dx, weights);
     dx = applied(s, CUDNN_POINTWISE_MUL, dx, scale);
     sum_over_queries(s, dx, q, PLACE_DK);
-    // dq, summed in fp32 in memory of ours and then rounded.
+    // dq, summed in fp32 in memory of ours and then rounded. A product that writes dq itself is what makes cuDNN choose
+    // its deterministic algorithm.
     const int64_t *stride = k->stride[PLACE_K];
     struct cudnn_shape key_shape = {{k->B, k->G, k->Tk, D}, {stride[0], stride[2], stride[1], 1}};
     struct cudnn_shape sum_shape = {{k->B, H, T, D}, {H * T * D, T * D, D, 1}};
-    descriptor rows = cudnn_tensor(graph, 0, CUDNN_DATA_FLOAT, key_shape);
-    descriptor sum = cudnn_tensor(graph, UID_DQ_SUM, CUDNN_DATA_FLOAT, sum_shape);
+    descriptor rows = cudnn_tensor(graph, 0, CUDNN_DATA_FLOAT, key_shape), dq = real_tensor(s, PLACE_DQ, false);
     cudnn_reshape(graph, keys, rows);
+    if (k->kind == KIND_BACKWARD_FIXED) {
+        cudnn_matmul(graph, dx, rows, dq);
+        return;
+    }
+    descriptor sum = cudnn_tensor(graph, UID_DQ_SUM, CUDNN_DATA_FLOAT, sum_shape);
     cudnn_matmul(graph, dx, rows, sum);
-    apply(s, CUDNN_POINTWISE_IDENTITY, sum, NULL, real_tensor(s, PLACE_DQ, false));
+    apply(s, CUDNN_POINTWISE_IDENTITY, sum, NULL, dq);
 }
 
 void cudnn_sketch(struct cudnn_graph *graph, const struct plan_key *key) {
     struct sketch sketch = {
         .graph = graph, .key = key, .type = key->dtype == DTYPE_BF16 ? CUDNN_DATA_BFLOAT16 : CUDNN_DATA_HALF};
-    if (key->kind == KIND_BACKWARD)
+    if (key->kind == KIND_BACKWARD || key->kind == KIND_BACKWARD_FIXED)
         draw_backward(&sketch);
     else
         draw_forward(&sketch);

@@ -6,7 +6,7 @@
 #include "ops/cuda/cudnn_graph.h"
 #include "tensor/tensor.h"
 
-enum attention_kind { KIND_FORWARD, KIND_INFERENCE, KIND_BACKWARD };
+enum attention_kind { KIND_FORWARD, KIND_INFERENCE, KIND_BACKWARD, KIND_BACKWARD_FIXED };  // fixed: deterministic
 
 enum tensor_place { PLACE_Q, PLACE_K, PLACE_V, PLACE_OUT, PLACE_DOUT, PLACE_DQ, PLACE_DK, PLACE_DV, PLACE_COUNT };
 
