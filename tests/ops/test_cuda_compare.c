@@ -18,6 +18,22 @@ static void run_twins(void (*run)(struct twins *twins), size_t bytes) {
     device_close(cpu);
 }
 
+// Runs one in fp16, or in any dtype on a GPU that promises the same bits in every run.
+static void run_twins_as(void (*run)(struct twins *twins), enum dtype dtype, bool is_deterministic) {
+    struct device *cpu = NULL, *gpu = NULL;
+    if (cuda_count() == 0)
+        test_skip("no GPU can be used");
+    EXPECT_OK(cuda_open(&gpu, &(struct device_options){.index = 0, .is_deterministic = is_deterministic}));
+    EXPECT_OK(cpu_open(&cpu, &(struct device_options){.threads = is_small() ? 2 : 8}));
+    struct twins twins;
+    twins_open(&twins, cpu, gpu, (size_t)512 << 20);
+    twins_start(&twins, dtype, dtype == DTYPE_F16 ? FP16_TOLERANCE : BF16_TOLERANCE);
+    run(&twins);
+    twins_close(&twins);
+    device_close(gpu);
+    device_close(cpu);
+}
+
 static struct dropout dropout_on(struct twin row_ids, int side, float rate) {
     return (struct dropout){.rate = rate, .seed = 77, .site = 9, .first_head = 3, .row_ids = row_ids.on[side]};
 }
@@ -175,32 +191,67 @@ struct attention_size {
     int64_t B, T, H, G, D;
     float rate;
     bool is_bidirectional;
+    int64_t keys;  // other than T: keys and values lie in a tensor of their own
+    bool repeats;  // backward gives the same bits again
 };
 
-// q, k, v and their gradients as views of packed (B, T, (H + 2G) D) tensors.
+// The first columns of rows and their gradients are queries, the last ones keys and values.
+struct attention_twins {
+    struct twin q, kv, dq, dkv;  // the keys' are the queries' where they are packed together
+    int64_t key_column;
+};
+
+static struct attention_twins attention_twins(struct twins *twins, const struct attention_size *a) {
+    int64_t columns = a->H * a->D, key_columns = 2 * a->G * a->D, rows = a->B * a->T;
+    if (a->keys == 0) {
+        struct twin qkv = twin_2d(twins, rows, columns + key_columns);
+        struct twin dqkv = twin_2d(twins, rows, columns + key_columns);
+        return (struct attention_twins){qkv, qkv, dqkv, dqkv, columns};
+    }
+    return (struct attention_twins){twin_2d(twins, rows, columns), twin_2d(twins, a->B * a->keys, key_columns),
+                                    twin_2d(twins, rows, columns), twin_2d(twins, a->B * a->keys, key_columns), 0};
+}
+
+// Heads from this column on of a twin's (B * T, columns).
+static struct tensor heads_of(struct tensor t, int64_t B, int64_t first, int64_t heads, int64_t head_size) {
+    return heads_view(tensor_3d(t.data, t.dtype, B, t.shape[0] / B, t.shape[1]), first, heads, head_size);
+}
+
+static void expect_same_again(struct device *gpu, const struct op_attention_backward *op, struct tensor gradient) {
+    unsigned char *first = malloc(tensor_bytes(gradient)), *again = malloc(tensor_bytes(gradient));
+    EXPECT(first != NULL && again != NULL);
+    device_copy_out(gpu, first, gradient);
+    for (int i = 0; i < 5; i++) {
+        device_zero(gpu, gradient);
+        op_attention_backward(gpu, op);
+        device_copy_out(gpu, again, gradient);
+        EXPECT(memcmp(first, again, tensor_bytes(gradient)) == 0);
+    }
+    free(first);
+    free(again);
+}
+
+// q, k, v and their gradients as views of packed (B, T, (H + 2G) D) tensors, or of (B, T, H D) and (B, Tk, 2G D).
 static void compare_attention_size(struct twins *twins, const struct attention_size *a) {
-    int64_t width = (a->H + 2 * a->G) * a->D, columns = a->H * a->D, rows = a->B * a->T;
-    struct twin qkv = twin_2d(twins, rows, width), dqkv = twin_2d(twins, rows, width);
+    int64_t columns = a->H * a->D, rows = a->B * a->T, key_size = a->G * a->D;
+    struct attention_twins t = attention_twins(twins, a);
     struct twin out = twin_2d(twins, rows, columns), dout = twin_2d(twins, rows, columns);
     struct twin lse = twin_fp32(twins, a->H * rows), scratch = twin_fp32(twins, a->H * rows);
     struct twin row_ids = twin_row_ids(twins, rows);
     struct op_attention_backward op[TWIN_COUNT];
     bool is_causal = !a->is_bidirectional;
     for (int side = 0; side < TWIN_COUNT; side++) {
-        struct tensor whole = qkv.on[side], gradient = dqkv.on[side];
-        whole = tensor_3d(whole.data, whole.dtype, a->B, a->T, width);
-        gradient = tensor_3d(gradient.data, gradient.dtype, a->B, a->T, width);
         op[side] = (struct op_attention_backward){
-            .dq = heads_view(gradient, 0, a->H, a->D),
-            .dk = heads_view(gradient, columns, a->G, a->D),
-            .dv = heads_view(gradient, columns + a->G * a->D, a->G, a->D),
+            .dq = heads_of(t.dq.on[side], a->B, 0, a->H, a->D),
+            .dk = heads_of(t.dkv.on[side], a->B, t.key_column, a->G, a->D),
+            .dv = heads_of(t.dkv.on[side], a->B, t.key_column + key_size, a->G, a->D),
             .dout = tensor_reshape_4d(dout.on[side], a->B, a->T, a->H, a->D),
             .out = tensor_reshape_4d(out.on[side], a->B, a->T, a->H, a->D),
             .lse = tensor_3d(lse.on[side].data, DTYPE_F32, a->B, a->H, a->T),
             .scratch = tensor_3d(scratch.on[side].data, DTYPE_F32, a->B, a->H, a->T),
-            .q = heads_view(whole, 0, a->H, a->D),
-            .k = heads_view(whole, columns, a->G, a->D),
-            .v = heads_view(whole, columns + a->G * a->D, a->G, a->D),
+            .q = heads_of(t.q.on[side], a->B, 0, a->H, a->D),
+            .k = heads_of(t.kv.on[side], a->B, t.key_column, a->G, a->D),
+            .v = heads_of(t.kv.on[side], a->B, t.key_column + key_size, a->G, a->D),
             .scale = 1 / sqrtf((float)a->D),
             .is_causal = is_causal,
             .dropout = dropout_on(row_ids, side, a->rate),
@@ -218,7 +269,7 @@ static void compare_attention_size(struct twins *twins, const struct attention_s
     // cuDNN and the kernels on tensor cores round the weights to bf16 before they meet the values: where a query sees
     // few keys and the values cancel, a single error is large beside the rest. So there the whole is held tightly, and
     // single values loosely.
-    bool is_cudnn = a->rate == 0 && a->T % 128 == 0, is_tensor = a->D % 8 == 0 && a->D <= 128;
+    bool is_cudnn = a->rate == 0 && a->T % 128 == 0 && a->keys % 128 == 0, is_tensor = a->D % 8 == 0 && a->D <= 128;
     bool is_fused = twins->dtype != DTYPE_F32 && (is_cudnn || is_tensor);
     double tolerance = twins->tolerance;
     twins->tolerance = is_fused ? FUSED_TOLERANCE : tolerance;
@@ -232,23 +283,31 @@ static void compare_attention_size(struct twins *twins, const struct attention_s
     for (int side = 0; side < TWIN_COUNT; side++)
         op_attention_backward(twins->device[side], &op[side]);
     twins->tolerance = is_fused ? FUSED_TOLERANCE : twins->dtype == DTYPE_F32 ? FP32_LONG_TOLERANCE : tolerance;
-    twin_expect(twins, dqkv);
+    twin_expect(twins, t.dq);
+    twin_expect(twins, t.dkv);
     twins->tolerance = tolerance;
-    if (is_fused)
-        twin_expect_length(twins, dqkv, 8e-3);
+    if (is_fused) {
+        twin_expect_length(twins, t.dq, 8e-3);
+        twin_expect_length(twins, t.dkv, 8e-3);
+    }
+    if (a->repeats) {
+        expect_same_again(twins->device[TWIN_GPU], &op[TWIN_GPU], t.dq.on[TWIN_GPU]);
+        expect_same_again(twins->device[TWIN_GPU], &op[TWIN_GPU], t.dkv.on[TWIN_GPU]);
+    }
 }
 
 // Those without dropout whose length is a multiple of 128 go to cuDNN in bf16, where it is built in.
 static void compare_attention(struct twins *twins) {
-    static const struct attention_size large[] = {{2, 1024, 12, 12, 64, 0.1f, false}, {1, 300, 8, 2, 128, 0.1f, false},
-                                                  {1, 333, 3, 1, 80, 0, false},       {1, 200, 2, 2, 256, 0.1f, false},
-                                                  {2, 1024, 12, 12, 64, 0, false},    {1, 512, 8, 2, 128, 0, false},
-                                                  {3, 256, 5, 1, 96, 0, false},       {1, 128, 3, 3, 80, 0, false},
-                                                  {2, 256, 4, 4, 64, 0, true},        {1, 384, 2, 2, 256, 0, false}};
-    static const struct attention_size small[] = {{2, 70, 2, 1, 64, 0.1f, false},
-                                                  {1, 67, 2, 2, 100, 0.1f, false},
-                                                  {1, 70, 2, 1, 200, 0.1f, false},
-                                                  {1, 128, 2, 1, 64, 0, false}};
+    static const struct attention_size large[] = {
+        {2, 1024, 12, 12, 64, 0.1f, false, 0, false}, {1, 300, 8, 2, 128, 0.1f, false, 0, false},
+        {1, 333, 3, 1, 80, 0, false, 0, false},       {1, 200, 2, 2, 256, 0.1f, false, 0, false},
+        {2, 1024, 12, 12, 64, 0, false, 0, false},    {1, 512, 8, 2, 128, 0, false, 0, false},
+        {3, 256, 5, 1, 96, 0, false, 0, false},       {1, 128, 3, 3, 80, 0, false, 0, false},
+        {2, 256, 4, 4, 64, 0, true, 0, false},        {1, 384, 2, 2, 256, 0, false, 0, false}};
+    static const struct attention_size small[] = {{2, 70, 2, 1, 64, 0.1f, false, 0, false},
+                                                  {1, 67, 2, 2, 100, 0.1f, false, 0, false},
+                                                  {1, 70, 2, 1, 200, 0.1f, false, 0, false},
+                                                  {1, 128, 2, 1, 64, 0, false, 0, false}};
     size_t count = is_small() ? sizeof small / sizeof small[0] : sizeof large / sizeof large[0];
     for (size_t i = 0; i < count; i++)
         compare_attention_size(twins, is_small() ? &small[i] : &large[i]);
@@ -256,6 +315,48 @@ static void compare_attention(struct twins *twins) {
 
 TEST(compare_attention) {
     run_twins(compare_attention, (size_t)512 << 20);
+}
+
+// What cuDNN gets: packed and grouped, causal and not, and from a sequence to another one that is longer or shorter.
+static void compare_attention_cudnn(struct twins *twins) {
+    static const struct attention_size sizes[] = {
+        {.B = 2, .T = 256, .H = 4, .G = 4, .D = 64},
+        {.B = 1, .T = 512, .H = 8, .G = 2, .D = 128},
+        {.B = 2, .T = 256, .H = 6, .G = 2, .D = 64, .is_bidirectional = true},
+        {.B = 2, .T = 128, .H = 4, .G = 4, .D = 64, .is_bidirectional = true, .keys = 384},
+        {.B = 2, .T = 384, .H = 4, .G = 2, .D = 96, .is_bidirectional = true, .keys = 128},
+    };
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0] && !(is_small() && i == 1); i++)
+        compare_attention_size(twins, &sizes[i]);
+}
+
+TEST(attention_cudnn_bf16) {
+    run_twins_as(compare_attention_cudnn, DTYPE_BF16, false);
+}
+
+TEST(attention_cudnn_fp16) {
+    run_twins_as(compare_attention_cudnn, DTYPE_F16, false);
+}
+
+// The gradients of all scores fit the workspace as a whole, for a sample at a time, and for some heads of one.
+static void compare_attention_deterministic(struct twins *twins) {
+    static const struct attention_size sizes[] = {
+        {.B = 2, .T = 256, .H = 4, .G = 4, .D = 64, .repeats = true},
+        {.B = 2, .T = 512, .H = 8, .G = 2, .D = 128, .repeats = true},
+        {.B = 3, .T = 1024, .H = 4, .G = 4, .D = 64, .repeats = true},
+        {.B = 2, .T = 256, .H = 4, .G = 4, .D = 64, .is_bidirectional = true, .keys = 512, .repeats = true},
+        {.B = 1, .T = 200, .H = 4, .G = 2, .D = 64, .repeats = true},  // not for cuDNN
+    };
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0] && !(is_small() && i == 1); i++)
+        compare_attention_size(twins, &sizes[i]);
+}
+
+TEST(attention_deterministic_bf16) {
+    run_twins_as(compare_attention_deterministic, DTYPE_BF16, true);
+}
+
+TEST(attention_deterministic_fp16) {
+    run_twins_as(compare_attention_deterministic, DTYPE_F16, true);
 }
 
 static void compare_embedding(struct twins *twins) {
@@ -381,4 +482,6 @@ TEST(compare_optimizer) {
 }
 
 TEST_MAIN(TEST_CASE(compare_matmul), TEST_CASE(compare_tf32), TEST_CASE(compare_norm), TEST_CASE(compare_attention),
-          TEST_CASE(compare_embedding), TEST_CASE(compare_loss), TEST_CASE(compare_optimizer))
+          TEST_CASE(attention_cudnn_bf16), TEST_CASE(attention_cudnn_fp16), TEST_CASE(attention_deterministic_bf16),
+          TEST_CASE(attention_deterministic_fp16), TEST_CASE(compare_embedding), TEST_CASE(compare_loss),
+          TEST_CASE(compare_optimizer))
