@@ -321,24 +321,25 @@ static struct tensor backward_chunk(const struct attention *attention, const str
     struct attention_mask mask = mask_of(attention, pass, which);
     size_t mark = arena_mark(pass->scratch);
     op_attention_backward(
-        pass->device, &(struct op_attention_backward){
-                          .dq = gradients.q,
-                          .dk = gradients.k,
-                          .dv = gradients.v,
-                          .drelative_bias = mask.relative_bias.data ? pass->drelative_bias[which] : (struct tensor){0},
-                          .dout = heads(attention, chunk_rows(&chunk, g->dout), chunk.B, 0, attention->H),
-                          .out = result.out,
-                          .lse = result.lse,
-                          .scratch = arena_3d(pass->scratch, DTYPE_F32, chunk.B, attention->H, chunk.T),
-                          .workspace = arena_1d(pass->scratch, DTYPE_U8, attention_workspace_bytes(views.q, views.k)),
-                          .q = views.q,
-                          .k = views.k,
-                          .v = views.v,
-                          .scale = attention->scale,
-                          .is_causal = attention->is_causal,
-                          .mask = mask,
-                          .dropout = dropout_of(attention, pass, which),
-                      });
+        pass->device,
+        &(struct op_attention_backward){
+            .dq = gradients.q,
+            .dk = gradients.k,
+            .dv = gradients.v,
+            .drelative_bias = mask.relative_bias.data ? pass->drelative_bias[which] : (struct tensor){0},
+            .dout = heads(attention, chunk_rows(&chunk, g->dout), chunk.B, 0, attention->H),
+            .out = result.out,
+            .lse = result.lse,
+            .scratch = arena_3d(pass->scratch, DTYPE_F32, chunk.B, attention->H, chunk.T),
+            .workspace = arena_1d(pass->scratch, DTYPE_U8, attention_workspace_bytes(views.q, views.k, &mask)),
+            .q = views.q,
+            .k = views.k,
+            .v = views.v,
+            .scale = attention->scale,
+            .is_causal = attention->is_causal,
+            .mask = mask,
+            .dropout = dropout_of(attention, pass, which),
+        });
     arena_release(pass->scratch, mark);
     return dkv;
 }

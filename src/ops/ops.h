@@ -258,7 +258,7 @@ struct op_relative_bias_backward {
 };
 
 // How much memory the backward of attention can use beside its outputs; at least 1.
-int64_t attention_workspace_bytes(struct tensor q, struct tensor k);
+int64_t attention_workspace_bytes(struct tensor q, struct tensor k, const struct attention_mask *mask);
 
 // out = dropout(table[tokens] + positions). A token outside [vocabulary_start, vocabulary_start + V) contributes
 // nothing: another rank holds it.

@@ -228,7 +228,7 @@ static inline void attention_run_backward(struct lab *lab, struct attention_setu
         .out = s->out,
         .lse = s->lse,
         .scratch = arena_3d(&lab->arena, DTYPE_F32, c->B, c->H, c->Tq),
-        .workspace = arena_1d(&lab->arena, DTYPE_U8, attention_workspace_bytes(s->q, s->k)),
+        .workspace = arena_1d(&lab->arena, DTYPE_U8, attention_workspace_bytes(s->q, s->k, &s->mask)),
         .q = s->q,
         .k = s->k,
         .v = s->v,
