@@ -13,11 +13,42 @@ extern "C" void cuda_attention_forward(struct device *device, const struct op_at
         tiled_attention_forward(cuda, op);
 }
 
+// What keeps attention from the fast kernels, each said once by a device.
+enum attention_note { NOTE_DROPOUT, NOTE_MASK, NOTE_LENGTH, NOTE_DETERMINISTIC, NOTE_PLAIN };
+
+static void note_once(struct cuda_device *cuda, enum attention_note note, const char *text) {
+    if (cuda->attention_notes >> note & 1)
+        return;
+    cuda->attention_notes |= 1u << note;
+    log_info("attention: %s", text);
+}
+
+// Why a backward pass in 16 bits is not cuDNN's. A shape that cuDNN refuses is reported where that happens.
+static void note_not_cudnn(struct cuda_device *cuda, const struct op_attention_backward *op) {
+    enum { LENGTH_MULTIPLE = 128 };
+    if (op->q.dtype == DTYPE_F32 || !cuda->cudnn)
+        return;
+    if (op->dropout.rate > 0)
+        note_once(cuda, NOTE_DROPOUT, "dropout runs on kernels of our own; --attention-dropout 0 would be faster");
+    else if (attention_has_mask(&op->mask))
+        note_once(cuda, NOTE_MASK, "padding, documents, windows and biases by distance run on kernels of our own");
+    else if (op->q.shape[1] % LENGTH_MULTIPLE != 0 || op->k.shape[1] % LENGTH_MULTIPLE != 0)
+        note_once(cuda, NOTE_LENGTH, "lengths that are no multiple of 128 run on slower kernels of our own");
+    else if (cuda->is_deterministic)
+        note_once(cuda, NOTE_DETERMINISTIC, "the deterministic backward runs on slower kernels of our own here");
+}
+
 extern "C" void cuda_attention_backward(struct device *device, const struct op_attention_backward *op) {
     struct cuda_device *cuda = cuda_use(device);
-    if (tensor_count(op->q) == 0 || cudnn_attention_backward(cuda->cudnn, op, cuda->is_deterministic) ||
-        tensor_attention_backward(cuda, op))
+    if (tensor_count(op->q) == 0 || cudnn_attention_backward(cuda->cudnn, op, cuda->is_deterministic))
         return;
+    note_not_cudnn(cuda, op);
+    if (tensor_attention_backward(cuda, op))
+        return;
+    if (op->q.dtype != DTYPE_F32)
+        note_once(cuda, NOTE_PLAIN,
+                  "runs without tensor cores, many times slower: they take heads up to 128 wide in "
+                  "multiples of 8");
     if (attention_has_mask(&op->mask))
         masked_attention_backward(cuda, op);
     else

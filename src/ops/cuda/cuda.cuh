@@ -92,6 +92,7 @@ struct cuda_device {
     bool has_float8;               // its matrix units take floats of 8 bits
     struct cuda_profile *profile;  // NULL: none is on
     bool is_recording;             // see record.cu
+    unsigned attention_notes;      // what was said of attention, see attention.cu
 };
 
 enum {
