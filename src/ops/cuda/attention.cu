@@ -14,7 +14,7 @@ extern "C" void cuda_attention_forward(struct device *device, const struct op_at
 }
 
 // What keeps attention from the fast kernels, each said once by a device.
-enum attention_note { NOTE_DROPOUT, NOTE_MASK, NOTE_LENGTH, NOTE_DETERMINISTIC, NOTE_PLAIN };
+enum attention_note { NOTE_DROPOUT, NOTE_MASK, NOTE_LENGTH, NOTE_OTHER, NOTE_PLAIN };
 
 static void note_once(struct cuda_device *cuda, enum attention_note note, const char *text) {
     if (cuda->attention_notes >> note & 1)
@@ -34,8 +34,8 @@ static void note_not_cudnn(struct cuda_device *cuda, const struct op_attention_b
         note_once(cuda, NOTE_MASK, "padding, documents, windows and biases by distance run on kernels of our own");
     else if (op->q.shape[1] % LENGTH_MULTIPLE != 0 || op->k.shape[1] % LENGTH_MULTIPLE != 0)
         note_once(cuda, NOTE_LENGTH, "lengths that are no multiple of 128 run on slower kernels of our own");
-    else if (cuda->is_deterministic)
-        note_once(cuda, NOTE_DETERMINISTIC, "the deterministic backward runs on slower kernels of our own here");
+    else
+        note_once(cuda, NOTE_OTHER, "what cuDNN has no plan for runs on slower kernels of our own");
 }
 
 extern "C" void cuda_attention_backward(struct device *device, const struct op_attention_backward *op) {
