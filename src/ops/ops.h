@@ -104,7 +104,8 @@ struct op_transpose {
 };
 // After a step: appends the magnitude seen in each range to its history, and sets the scale such that the expected
 // magnitude (the latest one, or the largest in the history) maps to the largest number of the dtype, divided by
-// 2^margin. If the expected magnitude is 0 or not finite, the scale stays as it is. Then the magnitude seen is reset.
+// 2^margin. If the expected magnitude is 0 or not finite, the scale stays as it is. The factor becomes the scale's
+// inverse either way. Then the magnitude seen is reset.
 struct op_move_ranges {
     struct tensor ranges;   // (R, RANGE_LENGTH) fp32
     struct tensor scaled;   // the same: the ranges whose scales are set; or none: `ranges` themselves

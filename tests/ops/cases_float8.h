@@ -255,7 +255,7 @@ static inline void case_matmul_float8(struct lab *lab) {
 
 static inline void case_move_ranges(struct lab *lab) {
     // factor, scale, seen, largest; and a history of three.
-    double ranges[] = {1, 1, 2, 448, 1, 1, 0, 448, 0.5, 2, INFINITY, 57344, 1, 1, 8, 57344};
+    double ranges[] = {1, 1, 2, 448, 1, 1, 0, 448, 0.25, 2, INFINITY, 57344, 1, 1, 8, 57344};
     double history[] = {1, 5, 0, 0, 0, 0, 1, 1, 1, 0, 0, 0};
     struct tensor r = arena_2d(&lab->arena, DTYPE_F32, 4, RANGE_LENGTH), h = arena_2d(&lab->arena, DTYPE_F32, 4, 3);
     lab_write(lab, r, ranges);
@@ -267,6 +267,7 @@ static inline void case_move_ranges(struct lab *lab) {
     EXPECT(fabs(moved[RANGE_FACTOR] * moved[RANGE_SCALE] - 1) < 1e-6);
     EXPECT(moved[4 + RANGE_SCALE] == 1 && moved[4 + RANGE_FACTOR] == 1);  // nothing was ever seen
     EXPECT(moved[8 + RANGE_SCALE] == 2 && past[8] == 0);                  // an infinity is not learnt from
+    EXPECT(moved[8 + RANGE_FACTOR] == 0.5);                               // and the pair of numbers fits again
     EXPECT(moved[12 + RANGE_SCALE] == 57344.0 / 8 / 2);
     for (int i = 0; i < 4; i++)
         EXPECT(moved[4 * i + RANGE_SEEN] == 0);

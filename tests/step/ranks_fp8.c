@@ -1,6 +1,7 @@
 // Products in 8 bits on several ranks: loss and gradient of every step are those of one rank, whatever the layout, by
 // the delayed recipe and by the one that measures each tensor. In a pipeline several micro-batches are on their way at
-// once, and each must be taken back with the range it was stored with. Run under mpirun.
+// once, and each must be taken back with the range it was stored with. After a step all ranks have the same ranges, also
+// where nothing finite was seen. Run under mpirun.
 // ranks: 4
 // cost: 10
 #include "base/memory.h"
@@ -57,16 +58,22 @@ static void parse(struct config *config, const char *flags, int ranks) {
     free(line);
 }
 
-static void train(struct world *world, const char *flags, struct step_result results[STEPS]) {
-    struct run run = {0};
+static struct step *open_step(struct run *run, struct world *world, const char *flags) {
     struct step *step = NULL;
     struct world_place place = world_place(world);
-    parse(&run.config, flags, place.size);
-    EXPECT_OK(mesh_place(&run.mesh, place.rank, place.size, (int)run.config.tensor_model_parallel_size, 1,
-                         (int)run.config.pipeline_model_parallel_size));
-    EXPECT_OK(mesh_connect(&run.mesh, world));
-    EXPECT_OK(step_open(&step, &run.config, device, &run.mesh, STEP_TRAIN));
+    *run = (struct run){0};
+    parse(&run->config, flags, place.size);
+    EXPECT_OK(mesh_place(&run->mesh, place.rank, place.size, (int)run->config.tensor_model_parallel_size, 1,
+                         (int)run->config.pipeline_model_parallel_size));
+    EXPECT_OK(mesh_connect(&run->mesh, world));
+    EXPECT_OK(step_open(&step, &run->config, device, &run->mesh, STEP_TRAIN));
     step_initialize(step);
+    return step;
+}
+
+static void train(struct world *world, const char *flags, struct step_result results[STEPS]) {
+    struct run run;
+    struct step *step = open_step(&run, world, flags);
     struct step_source source = {
         .next = next_input, .context = &run, .count = MICRO_BATCHES / run.mesh.length[AXIS_DATA]};
     for (int i = 0; i < STEPS; i++) {
@@ -122,8 +129,30 @@ TEST(measured_ranges) {
     compare("--fp8-recipe tensorwise");
 }
 
+// Each rank has measured a scale of its own, and then an infinity was seen.
+TEST(a_range_that_is_not_moved_is_the_same_on_all_ranks) {
+    struct run run;
+    struct step *step = open_step(&run, together, "");
+    struct fp8 *fp8 = &step->chunks[0].model.fp8;
+    for (int i = 0; i < fp8->count * FP8_ROLES; i++) {
+        float *range = (float *)fp8->ranges.data + i * RANGE_LENGTH;
+        range[RANGE_SCALE] = ldexpf(1, run.mesh.rank);
+        range[RANGE_FACTOR] = ldexpf(1, -run.mesh.rank);
+        range[RANGE_SEEN] = INFINITY;
+    }
+    fp8_end_step(fp8, device, &run.mesh);
+    float largest = ldexpf(1, run.mesh.size - 1);
+    for (int i = 0; i < fp8->count * FP8_ROLES; i++) {
+        const float *range = (const float *)fp8->ranges.data + i * RANGE_LENGTH;
+        EXPECT(range[RANGE_SCALE] == largest && range[RANGE_FACTOR] == 1 / largest && range[RANGE_SEEN] == 0);
+    }
+    step_close(step);
+    config_free(&run.config);
+}
+
 int main(void) {
-    const struct test_case cases[] = {TEST_CASE(delayed_ranges), TEST_CASE(measured_ranges)};
+    const struct test_case cases[] = {TEST_CASE(delayed_ranges), TEST_CASE(measured_ranges),
+                                      TEST_CASE(a_range_that_is_not_moved_is_the_same_on_all_ranks)};
     struct world_place place;
     if (world_start("mpi", &place) < 0 ||
         device_open(&device, &(struct device_options){.name = "cpu", .threads = 1}) < 0 ||

@@ -109,10 +109,9 @@ void cpu_move_ranges(struct device *device, const struct op_move_ranges *op) {
         for (int64_t k = 0; k < length && op->takes_largest; k++)
             expected = fmaxf(expected, history[k]);
         float scale = scaled[RANGE_LARGEST] / expected * ldexpf(1, -op->margin);
-        if (!(expected > 0) || !isfinite(expected) || !isfinite(scale))
-            continue;
-        scaled[RANGE_SCALE] = scale;
-        scaled[RANGE_FACTOR] = 1.0f / scale;
+        if (expected > 0 && isfinite(expected) && isfinite(scale))
+            scaled[RANGE_SCALE] = scale;
+        scaled[RANGE_FACTOR] = 1.0f / scaled[RANGE_SCALE];
     }
 }
 

@@ -244,7 +244,7 @@ static __global__ void move_ranges_kernel(float *ranges, float *scaled, float *h
         expected = fmaxf(expected, history[i * length + k]);
     float *to = scaled + i * RANGE_LENGTH, scale = to[RANGE_LARGEST] / expected * shrink;
     if (!(expected > 0) || !isfinite(expected) || !isfinite(scale))
-        return;
+        scale = to[RANGE_SCALE];
     to[RANGE_SCALE] = scale;
     to[RANGE_FACTOR] = 1.0f / scale;
 }
