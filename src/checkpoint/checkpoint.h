@@ -2,7 +2,8 @@
 //
 //   SAVE/latest_checkpointed_iteration.txt   decimal iteration, no newline (Megatron's name); always replaced last
 //   SAVE/iter_0000010/model.safetensors      the weights, as whole (global) tensors under the caller's names
-//   SAVE/iter_0000010/optimizer.safetensors  Adam's m and v, and fp32 master weights if parameters have 16 bits
+//   SAVE/iter_0000010/optimizer.safetensors  Adam's m and v, fp32 master weights if parameters have 16 bits, and the
+//                                            ranges of 8-bit tensors if products are in 8 bits
 //   SAVE/iter_0000010/state.json             struct checkpoint_state
 //   SAVE/iter_0000010/config.json            the configuration of the run, if the caller gives one
 //   SAVE/iter_0000010/vocab-file_…           the tokenizer's files, see struct checkpoint_file
@@ -53,6 +54,7 @@ struct checkpoint_state {
     int64_t loss_scale_growth;      // good steps since the scale last changed
     int64_t loss_scale_hysteresis;  // overflows still tolerated
     double flops_so_far;            // floating-point operations of the run so far
+    int64_t fp8_steps;              // that the ranges of 8-bit tensors have seen; 0 if there are none
     char *config_json;              // one JSON object (config_to_json), or NULL
     char *program_version;          // set by loading; saving writes this program's own
 };
@@ -184,5 +186,7 @@ int checkpoint_load_tensors(const struct checkpoint_load *load);
 // Whether the checkpoint has this part, and whether the part has this tensor. False also if it cannot be read.
 bool checkpoint_has_part(const char *path, enum checkpoint_part part);
 bool checkpoint_has_tensor(const char *path, enum checkpoint_part part, const char *name);
+// Whether checkpoint_load_tensors would find all it is asked for, in these shapes. False also if it cannot be read.
+bool checkpoint_fits(const struct checkpoint_load *load);
 
 #endif

@@ -165,3 +165,16 @@ bool checkpoint_has_tensor(const char *path, enum checkpoint_part part, const ch
     part_close(&files);
     return has;
 }
+
+bool checkpoint_fits(const struct checkpoint_load *load) {
+    struct part_files files;
+    if (part_open(&files, load->path, load->part) < 0) {
+        error_clear();
+        return false;
+    }
+    bool fits = check_all(load, &files) == 0;
+    part_close(&files);
+    if (!fits)
+        error_clear();
+    return fits;
+}

@@ -30,12 +30,15 @@ static const struct integer_member {
     {"seed", offsetof(struct checkpoint_state, seed)},
     {"loss_scale_growth", offsetof(struct checkpoint_state, loss_scale_growth)},
     {"loss_scale_hysteresis", offsetof(struct checkpoint_state, loss_scale_hysteresis)},
+    {"fp8_steps", offsetof(struct checkpoint_state, fp8_steps)},
 };
 static const struct integer_member doubles[] = {
     {"loss_scale", offsetof(struct checkpoint_state, loss_scale)},
     {"flops_so_far", offsetof(struct checkpoint_state, flops_so_far)},
 };
 enum { INTEGER_COUNT = sizeof integers / sizeof integers[0], DOUBLE_COUNT = sizeof doubles / sizeof doubles[0] };
+// Checkpoints of older programs lack the last integer, which is then 0.
+enum { REQUIRED_INTEGERS = INTEGER_COUNT - 1 };
 
 void checkpoint_state_free(struct checkpoint_state *state) {
     free(state->config_json);
@@ -104,6 +107,8 @@ static int read_members(struct checkpoint_state *state, const struct json *root)
     TRY(json_get_string(root, "program_version", &version));
     for (size_t i = 0; i < INTEGER_COUNT; i++) {
         int64_t value = 0;
+        if (i >= REQUIRED_INTEGERS && !json_member(root, integers[i].name))
+            continue;
         TRY(json_get_int(root, integers[i].name, &value));
         memcpy((char *)state + integers[i].offset, &value, sizeof value);
     }
@@ -113,7 +118,7 @@ static int read_members(struct checkpoint_state *state, const struct json *root)
         memcpy((char *)state + doubles[i].offset, &value, sizeof value);
     }
     if (state->iteration < 0 || state->consumed_train_samples < 0 || state->consumed_valid_samples < 0 ||
-        state->adam_step < 0 || state->schedule_samples < 0 || !isfinite(state->loss_scale))
+        state->adam_step < 0 || state->schedule_samples < 0 || state->fp8_steps < 0 || !isfinite(state->loss_scale))
         return error_set("a count in it is negative or the loss scale is not finite");
     state->program_version = memory_string(version);
     return 0;

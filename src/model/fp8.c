@@ -91,6 +91,11 @@ void fp8_reset(struct fp8 *fp8, struct device *device) {
     free(ranges);
 }
 
+void fp8_resume(struct fp8 *fp8, int64_t steps) {
+    fp8->step = steps;
+    fp8->is_known = fp8->is_delayed;
+}
+
 void fp8_quantize(const struct fp8 *fp8, struct device *device, const struct op_quantize *op, const struct mesh *mesh) {
     if (!fp8->is_known) {
         struct op_quantize measure = *op;
@@ -120,17 +125,16 @@ void fp8_begin_step(struct fp8 *fp8, struct device *device) {
 }
 
 // All ranks agree on the largest magnitude of each tensor, so that it does not matter how the tensor is divided among
-// them. The other numbers of a range are the same on all ranks, except after the first step, when they are set anew.
+// them. Scales that were measured differ among ranks until they are moved here; where one is not, because nothing finite
+// was seen, all ranks keep the largest of theirs, and moving makes its factor anew.
 void fp8_end_step(struct fp8 *fp8, struct device *device, const struct mesh *mesh) {
-    if (fp8->count == 0)
-        return;
-    if (!device->ops->is_paper)
+    if (fp8->count > 0 && !device->ops->is_paper)
         comm_all_reduce(mesh->stage, fp8->ranges, REDUCE_MAX, "fp8 ranges");
-    op_move_ranges(device, &(struct op_move_ranges){.ranges = fp8->ranges,
-                                                    .history = fp8->history,
-                                                    .place = fp8->step % fp8->length,
-                                                    .takes_largest = fp8->takes_largest,
-                                                    .margin = fp8->margin});
-    fp8->step++;
-    fp8->is_known = fp8->is_delayed;
+    if (fp8->count > 0)
+        op_move_ranges(device, &(struct op_move_ranges){.ranges = fp8->ranges,
+                                                        .history = fp8->history,
+                                                        .place = fp8->step % fp8->length,
+                                                        .takes_largest = fp8->takes_largest,
+                                                        .margin = fp8->margin});
+    fp8_resume(fp8, fp8->step + 1);
 }

@@ -136,7 +136,7 @@ int step_train_paced(struct step *step, const struct step_source *source, const 
     if (step->config->fp8_format)
         step_settle(step);
     TRY(run_all(step, source, true));
-    for (int i = 0; i < step->chunk_count; i++)
+    for (int i = 0; i < step->chunk_count && step->config->fp8_format; i++)
         fp8_end_step(&step->chunks[i].model.fp8, step->device, &step->mesh);
     if (!step_is_alone(step))
         step_update(step);

@@ -6,6 +6,7 @@
 #include "base/memory.h"
 #include "train/foreign.h"
 #include "train/gains.h"
+#include "train/ranges.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -30,13 +31,15 @@ static struct checkpoint_tensor moment_of(const struct adam *adam, const struct 
                                       .offset = param->offset};
 }
 
-// The optimizer's list: m, v and, if there are masters, the master copy of every parameter. The list owns the names.
+// The optimizer's list: m, v and, if there are masters, the master copy of every parameter; and to save, the ranges of
+// 8-bit tensors, which ranges_load loads. The list owns the names.
 static struct checkpoint_tensor *list_optimizer(const struct step *step, enum list_use use, struct tensor masters,
                                                 size_t *count) {
     const struct adam *adam = &step->adam;
     const char *const prefixes[MOMENTS] = {"exp_avg", "exp_avg_sq", "master"};
     const struct tensor flats[MOMENTS] = {adam->m, adam->v, masters};
-    struct checkpoint_tensor *list = memory_alloc(sizeof *list * (size_t)step->params.count * MOMENTS);
+    struct checkpoint_tensor *list =
+        memory_alloc(sizeof *list * ((size_t)step->params.count * MOMENTS + ranges_count(step)));
     *count = 0;
     for (int which = 0; which < MOMENTS; which++) {
         if (!flats[which].data)
@@ -49,6 +52,10 @@ static struct checkpoint_tensor *list_optimizer(const struct step *step, enum li
             *tensor = moment_of(adam, param, flats[which]);
             tensor->name = memory_printf("%s.%s", prefixes[which], param->name);
         }
+    }
+    if (use == TO_SAVE) {
+        ranges_list(step, list + *count);
+        *count += ranges_count(step);
     }
     return list;
 }
@@ -124,6 +131,7 @@ static int save(struct step *step, const struct progress_state *progress, struct
                                      .loss_scale_growth = scaler.steps,
                                      .loss_scale_hysteresis = scaler.overflows_left,
                                      .flops_so_far = progress->flops_so_far,
+                                     .fp8_steps = ranges_steps(step),
                                      .config_json = json.data};
     size_t optimizer_count = 0;
     size_t model_count;
@@ -286,6 +294,8 @@ int state_load(struct step *step, const char *path, bool with_optimizer, struct 
         status = load_weights(step, path, with_optimizer && has_masters(step, path), is_centered);
     if (status == 0 && with_optimizer)
         status = load_optimizer(step, path);
+    if (status == 0 && with_optimizer && step->config->fp8_format)
+        status = ranges_load(step, path, state.fp8_steps);
     if (status == 0 && with_optimizer) {
         step->adam.step = state.adam_step;
         scaler_write(&step->adam.scaler, step->device,

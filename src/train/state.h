@@ -1,6 +1,6 @@
 // Connects a step with its checkpoint: which tensor is stored under which name, and where the run stands. Model tensors
 // have the name of their parameter; the optimizer's are exp_avg.NAME, exp_avg_sq.NAME and, if parameters have 16 bits,
-// master.NAME.
+// master.NAME; ranges.h has those of products in 8 bits.
 #ifndef TRAIN_STATE_H
 #define TRAIN_STATE_H
 

@@ -1,7 +1,9 @@
 // Models whose products are in 8 bits: they learn as they do in bf16, in every form; recompute changes no bit; an
-// evaluation between steps is in bf16; flags that 8 bits cannot have are refused.
+// evaluation between steps is in bf16; a resumed run goes on bit for bit; flags that 8 bits cannot have are refused.
 // cost: 10
+#include "checkpoint/temporary.h"
 #include "lab.h"
+#include "train/state.h"
 
 enum { ROWS = 2, COLUMNS = 16, STEPS = 25 };
 
@@ -110,6 +112,112 @@ TEST(a_history_of_several_steps_and_a_margin) {
     EXPECT(fabs(careful.last - half.last) < 0.05 * half.first);
 }
 
+// ---- stopping and going on ----
+
+enum { BEFORE = 3, AFTER = 3 };
+
+struct stretch {
+    struct step_result results[AFTER];
+    struct buffer state;  // weights and both moments
+};
+
+// Every second micro-batch is unlike the others, so each step has other ranges.
+static void go_on(struct lab *lab, int64_t done, int steps, struct stretch *stretch) {
+    struct feed feed = {.form = config_form(&lab->config), .next = done, .unlike = 2};
+    struct step_source source = {.next = next_input, .context = &feed, .count = 1};
+    for (int i = 0; i < steps; i++) {
+        EXPECT_OK(step_train(lab->step, &source, 3e-3, 0.1));
+        stretch->results[i] = step_result(lab->step);
+    }
+    step_settle(lab->step);
+    const struct tensor parts[] = {lab->step->values, lab->step->adam.m, lab->step->adam.v};
+    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)
+        buffer_append(&stretch->state, parts[i].data, tensor_bytes(parts[i]));
+}
+
+static bool is_same(const struct stretch *a, const struct stretch *b) {
+    bool is = a->state.length == b->state.length && memcmp(a->state.data, b->state.data, a->state.length) == 0;
+    for (int i = 0; i < AFTER; i++)
+        is = is && a->results[i].loss == b->results[i].loss && a->results[i].grad_norm == b->results[i].grad_norm;
+    return is;
+}
+
+// Some steps of a run with these flags, after which it is saved, and some more.
+static void run_through(const char *model, const char *flags, const char *folder, struct stretch *rest) {
+    struct lab lab;
+    struct stretch first = {0};
+    char *more = memory_printf("%s --save %s --save-interval 3", flags, folder);
+    open_lab(&lab, model, more, 1);
+    go_on(&lab, 0, BEFORE, &first);
+    EXPECT_OK(state_save(lab.step, &(struct progress_state){.iteration = BEFORE}));
+    *rest = (struct stretch){0};
+    go_on(&lab, BEFORE, AFTER, rest);
+    buffer_free(&first.state);
+    lab_close(&lab);
+    free(more);
+}
+
+// The same steps by a run that begins with what was saved. With `forgets`, it loses its ranges.
+static void run_again(const char *model, const char *flags, const char *folder, bool forgets, struct stretch *rest) {
+    struct lab lab;
+    struct progress_state progress;
+    char *path = checkpoint_path(folder, BEFORE);
+    open_lab(&lab, model, flags, 1);
+    EXPECT_OK(state_load(lab.step, path, true, &progress));
+    EXPECT_INT(progress.iteration, BEFORE);
+    if (forgets)
+        fp8_reset(&lab.step->chunks[0].model.fp8, lab.device);
+    *rest = (struct stretch){0};
+    go_on(&lab, BEFORE, AFTER, rest);
+    lab_close(&lab);
+    free(path);
+}
+
+TEST(a_resumed_run_goes_on_bit_for_bit) {
+    static const struct {
+        const char *flags;
+        bool is_delayed;
+    } recipes[] = {{"--fp8-format hybrid", true},
+                   {"--fp8-format hybrid --fp8-amax-history-len 4 --fp8-amax-compute-algo max", true},
+                   {"--fp8-format hybrid --fp8-recipe tensorwise", false}};
+    for (int i = 0; i < 12; i++) {
+        const char *model = models[i / 3], *flags = recipes[i % 3].flags;
+        struct temporary folder = temporary_create();
+        struct stretch through, resumed, forgetful;
+        run_through(model, flags, folder.path, &through);
+        run_again(model, flags, folder.path, false, &resumed);
+        run_again(model, flags, folder.path, true, &forgetful);
+        EXPECT(is_same(&through, &resumed));
+        EXPECT(is_same(&through, &forgetful) == !recipes[i % 3].is_delayed);
+        buffer_free(&through.state);
+        buffer_free(&resumed.state);
+        buffer_free(&forgetful.state);
+        temporary_remove(&folder);
+    }
+}
+
+// Such a run goes on as one that has forgotten them: its first step measures.
+TEST(a_run_resumes_without_ranges_too) {
+    static const char *const saved[] = {"", "--fp8-format hybrid --fp8-amax-history-len 4"};
+    const char *flags = "--fp8-format hybrid";
+    for (int i = 0; i < 2; i++) {
+        struct temporary folder = temporary_create();
+        struct stretch through, resumed, forgetful;
+        run_through("", saved[i], folder.path, &through);
+        run_again("", flags, folder.path, false, &resumed);
+        run_again("", flags, folder.path, true, &forgetful);
+        EXPECT(is_same(&resumed, &forgetful) && !is_same(&resumed, &through));
+        buffer_free(&resumed.state);
+        // Nor are ranges in the way of a run in bf16.
+        run_again("", "", folder.path, false, &resumed);
+        EXPECT(is_same(&resumed, &through) == (i == 0));
+        buffer_free(&through.state);
+        buffer_free(&resumed.state);
+        buffer_free(&forgetful.state);
+        temporary_remove(&folder);
+    }
+}
+
 static int validate(const char *flags) {
     char *line = memory_printf("train --mock-data --train-iters 10 --lr 1e-3 --vocab-size 100 --num-layers 2 "
                                "--hidden-size 64 --num-attention-heads 4 --seq-length 32 --micro-batch-size 2 %s",
@@ -142,4 +250,5 @@ TEST(flags_that_do_not_fit_are_refused) {
 }
 
 TEST_MAIN(TEST_CASE(models_learn_in_8_bits), TEST_CASE(recompute_changes_nothing),
-          TEST_CASE(a_history_of_several_steps_and_a_margin), TEST_CASE(flags_that_do_not_fit_are_refused))
+          TEST_CASE(a_history_of_several_steps_and_a_margin), TEST_CASE(a_resumed_run_goes_on_bit_for_bit),
+          TEST_CASE(a_run_resumes_without_ranges_too), TEST_CASE(flags_that_do_not_fit_are_refused))
