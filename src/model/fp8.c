@@ -125,8 +125,8 @@ void fp8_begin_step(struct fp8 *fp8, struct device *device) {
 }
 
 // All ranks agree on the largest magnitude of each tensor, so that it does not matter how the tensor is divided among
-// them. Scales that were measured differ among ranks until they are moved here; where one is not, because nothing finite
-// was seen, all ranks keep the largest of theirs, and moving makes its factor anew.
+// them. Scales that were measured differ among ranks until they are moved here; where one is not, because nothing
+// finite was seen, all ranks keep the largest of theirs, and moving makes its factor anew.
 void fp8_end_step(struct fp8 *fp8, struct device *device, const struct mesh *mesh) {
     if (fp8->count > 0 && !device->ops->is_paper)
         comm_all_reduce(mesh->stage, fp8->ranges, REDUCE_MAX, "fp8 ranges");

@@ -1,7 +1,7 @@
 // Products in 8 bits on several ranks: loss and gradient of every step are those of one rank, whatever the layout, by
 // the delayed recipe and by the one that measures each tensor. In a pipeline several micro-batches are on their way at
-// once, and each must be taken back with the range it was stored with. After a step all ranks have the same ranges, also
-// where nothing finite was seen. Run under mpirun.
+// once, and each must be taken back with the range it was stored with. After a step all ranks have the same ranges,
+// also where nothing finite was seen. Run under mpirun.
 // ranks: 4
 // cost: 10
 #include "base/memory.h"
