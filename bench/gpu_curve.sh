@@ -33,7 +33,7 @@ curve() {
         return 1
     fi
     sed -nE 's/.*iteration +([0-9]+)\/.*lm loss: ([^ ]+) .*/\1 \2/p' "$work/$name.log" >"$work/$name.losses"
-    sed -nE 's/.*validation loss at.*validation set.*value: ([^ ]+) .*/validation \1/p' "$work/$name.log" >>"$work/$name.losses"
+    sed -nE 's/.*validation set \| lm loss value: ([^ ]+) .*/validation \1/p' "$work/$name.log" >>"$work/$name.losses"
     echo "$name: $((SECONDS - start)) s, first $(head -n 1 "$work/$name.losses"), last $(tail -n 2 "$work/$name.losses" | tr '\n' ' ')"
     mv "$work/$name.losses" "$work/$name"
 }
