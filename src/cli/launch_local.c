@@ -108,12 +108,13 @@ static int64_t progress(const char *folder) {
     return iteration;
 }
 
-// A wrong flag, bad data or a run that was asked to stop will not do better the next time.
+// A wrong flag, numbers that are not finite, bad data or a run that was asked to stop will not do better the next time.
 static bool may_retry(int exit_code) {
     switch (exit_code) {
     case EXIT_CODE_OK:
     case EXIT_CODE_USAGE:
     case EXIT_CODE_STOPPED:
+    case EXIT_CODE_NOT_FINITE:
     case EXIT_CODE_OUT_OF_MEMORY:
     case EXIT_CODE_BAD_DATA:
     case EXIT_CODE_NO_CHECKPOINT:

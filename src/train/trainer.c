@@ -24,6 +24,7 @@
 #include <inttypes.h>
 #include <math.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -40,6 +41,7 @@ struct trainer {
     struct progress_state at;  // after the last iteration whose result is known
     int64_t batch_size;        // of the iteration queued last; all pending iterations have the same
     double last_result;        // when the last result came in, or when the first iteration after a pause was queued
+    int64_t lowest_overflows;  // overflows in a row after which the loss scale was as low as it goes
     struct meter meter;
     struct saver saver;
     int64_t stop_reason;  // the signal that ended the run, -1 for the time limit
@@ -189,18 +191,37 @@ static int evaluate(struct trainer *trainer, enum split split, bool is_final) {
     return 0;
 }
 
+// Whether a result that is not finite may be cured by a lower loss scale. A constant one stays what it is, and a dynamic
+// one that is as low as it goes has been given as many chances as overflows would have halved it.
+static bool may_be_overflow(struct trainer *trainer, const struct step_result *result) {
+    const struct config *config = trainer->config;
+    if (!config->fp16 || config->loss_scale > 0)
+        return false;
+    bool is_lowest = result->loss_scale <= (double)(float)config->min_loss_scale;
+    trainer->lowest_overflows = is_lowest ? trainer->lowest_overflows + 1 : 0;
+    return trainer->lowest_overflows <= config->hysteresis;
+}
+
 // A loss or gradient that is not finite cannot be trained on. The optimizer makes no update when the gradient is not
-// finite. With the check, the run ends; without it, the iteration counts as skipped.
-static int check_finite(const struct trainer *trainer, const struct step_result *result) {
-    // With fp16, overflows are how the loss scale is found.
-    if (meter_result_is_good(result) || trainer->config->no_check_for_nan_in_loss_and_grad || trainer->config->fp16)
+// finite. With the check, the run ends unless that is how fp16 finds its loss scale; without it, the iteration counts as
+// skipped.
+static int check_finite(struct trainer *trainer, const struct step_result *result) {
+    if (meter_result_is_good(result)) {
+        trainer->lowest_overflows = 0;
         return 0;
+    }
+    if (trainer->config->no_check_for_nan_in_loss_and_grad || may_be_overflow(trainer, result))
+        return 0;
+    char scale[64] = "";
+    if (trainer->config->fp16)
+        snprintf(scale, sizeof scale, " with a loss scale of %g, which stays", result->loss_scale);
     return error_set_code(EXIT_CODE_NOT_FINITE,
                           "the loss is %g and the gradient norm %g at iteration %" PRId64
-                          "%s. Resume from the last checkpoint with a lower --lr or longer "
-                          "warm-up, or give --no-check-for-nan-in-loss-and-grad to skip such steps",
-                          result->loss, result->grad_norm, trainer->at.iteration,
-                          isfinite(result->grad_norm) ? "" : "; the weights were not changed");
+                          "%s%s. Resume from the last checkpoint with a lower --lr or longer "
+                          "warm-up%s, or give --no-check-for-nan-in-loss-and-grad to skip such steps",
+                          result->loss, result->grad_norm, trainer->at.iteration, scale,
+                          isfinite(result->grad_norm) ? "" : "; the weights were not changed",
+                          trainer->config->fp16 ? ", or with --bf16" : "");
 }
 
 // Waits for the result of the oldest pending iteration and accounts for it.

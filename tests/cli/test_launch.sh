@@ -115,6 +115,9 @@ grep -q "failed with code 137; starting again from iteration" "$work/out" && pas
 [ -d "$work/run/iter_$(printf %07d $iterations)" ] && pass || fail "the killed run did not come to its end"
 expect 217 "got no further than iteration" env PATH=/nonexistent "$BEVATRON" launch local -n 2 "${model[@]}" \
     --global-batch-size 2 --train-iters 5 --save "$work/nowhere" --save-interval 5
+# What will be the same the next time is not tried again.
+expect 213 "with a loss scale of 1e+30" "$BEVATRON" launch local "${model[@]}" --train-iters 5 --fp16 --loss-scale 1e30
+grep -q "starting again" "$work/out" && fail "a run that is not finite was started again" || pass
 expect 2 "did you mean" "$BEVATRON" launch local "${model[@]}" --train-iterss 5
 expect 2 "launch local starts train" "$BEVATRON" launch local preprocess --input x
 finish

@@ -51,6 +51,18 @@ skips=$(skipped)
 [ "$skips" -ge 2 ] && pass || fail "no overflow was provoked: $(scales)"
 near "$(last_loss)" 2.5 1 && pass || fail "the loss after overflows is $(last_loss)"
 
+# Overflows that no lower scale can cure end the run: at once with a constant scale, and after as many at the lowest one as
+# would halve a higher one. Where they are to be skipped, all iterations are.
+expect 213 "at iteration 1 with a loss scale of 1e+30, which stays; the weights were not changed" "$BEVATRON" train "${model[@]}" \
+    --train-iters 30 --fp16 --loss-scale 1e30
+for chances in 1 4; do
+    expect 213 "at iteration $((2 * chances + 1)) with a loss scale of 2.5e+29, which stays" "$BEVATRON" train "${model[@]}" --train-iters 30 \
+        --fp16 --initial-loss-scale 1e30 --min-loss-scale 2.5e29 --hysteresis $chances
+done
+expect 0 "iteration       10/      10" "$BEVATRON" train "${model[@]}" --train-iters 10 --fp16 --loss-scale 1e30 \
+    --no-check-for-nan-in-loss-and-grad
+[ "$(skipped)" = 10 ] && pass || fail "$(skipped) of 10 iterations were skipped"
+
 # The same, stopped and resumed: the state of the scale is in the checkpoint.
 expect 0 "iteration       40/      40" "$BEVATRON" train "${model[@]}" --train-iters 40 --fp16 \
     --initial-loss-scale 65536 --loss-scale-window 4 --save "$work/straight" --save-interval 40
