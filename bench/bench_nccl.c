@@ -50,7 +50,7 @@ int main(int argc, char **argv) {
     struct trial trial = {.times = argc > 2 ? (int)strtol(argv[2], NULL, 10) : 500};
     struct world *world = NULL;
     if (cuda_count() == 0 || device_open(&trial.device, &(struct device_options){.name = "cuda"}) < 0 ||
-        nccl_fit(trial.device, NULL) != NCCL_FITS || nccl_world_open(&world, trial.device, NULL) < 0 ||
+        !nccl_is_built() || nccl_world_open(&world, trial.device, NULL) < 0 ||
         world->collective->group_create(world, &trial.group, (int[]){0}, 1, "one") < 0) {
         fprintf(stderr, "this needs a GPU and a build with NCCL\n");
         return EXIT_FAILURE;

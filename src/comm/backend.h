@@ -85,13 +85,18 @@ void hosts_name_peers(const struct group *group, struct buffer *out);
 // The largest of each value over all ranks of a world that may have no groups yet. All of them call.
 void world_max_i64(struct world *world, int64_t *values, int count, const char *name);
 
-// Whether NCCL can carry the tensors of these ranks. All ranks of `host` call and get the same answer.
-enum nccl_fit {
-    NCCL_MISSING,  // it is not built in, or some device is not a GPU
-    NCCL_SHARED,   // ranks share a GPU, which NCCL refuses unless NCCL_HOSTID says that they are on different machines
-    NCCL_FITS
+// What the ranks of a world compute on, which may have no groups yet. All of them call and get the same answer.
+enum devices_fit {
+    DEVICES_HOST,    // nobody has a GPU
+    DEVICES_MIXED,   // some have; `out` names those who have none: "rank 1 on n2, rank 3 on n4"
+    DEVICES_SHARED,  // all have, but not each their own; `out` names two: "rank 0 on n2 and rank 7 on n2 share a GPU"
+    DEVICES_OWN
 };
-enum nccl_fit nccl_fit(struct device *device, struct world *host);
+enum devices_fit devices_find(struct world *world, struct device *device, struct buffer *out);
+
+// Whether NCCL is built in. It refuses ranks that share a GPU unless NCCL_HOSTID says that they are on different
+// machines.
+bool nccl_is_built(void);
 // A world that wraps another: `host` (NULL for a single rank) carries ids and host values, and is freed with it.
 int nccl_world_open(struct world **world, struct device *device, struct world *host);
 

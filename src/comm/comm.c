@@ -49,15 +49,41 @@ void world_max_i64(struct world *world, int64_t *values, int count, const char *
 
 // Whether the ranks must not do without NCCL. Scripts ask for it whatever they run on, so that a run without any GPU is
 // only told that it has no effect.
-static bool insists_on_nccl(struct world *world, const struct world_options *options, const struct device *device) {
-    if (!options->carrier || strcmp(options->carrier, "nccl") != 0)
-        return false;
-    int64_t has_gpu = !device->ops->is_host_memory;
-    if (world->place.size > 1)
-        world_max_i64(world, &has_gpu, 1, "devices");
-    if (!has_gpu)
+static bool insists_on_nccl(const struct world_options *options, enum devices_fit fit) {
+    bool asks = options->carrier && strcmp(options->carrier, "nccl") == 0;
+    if (asks && fit == DEVICES_HOST)
         log_info("note: --distributed-backend nccl has no effect on CPUs");
-    return has_gpu != 0;
+    return asks && fit != DEVICES_HOST;
+}
+
+static bool can_use_nccl(const struct world_options *options, enum devices_fit fit, bool insists) {
+    bool may = nccl_is_built() && (!options->carrier || insists);
+    return may && (fit == DEVICES_OWN || (fit == DEVICES_SHARED && insists));
+}
+
+// Ranks that share a GPU are slow, and nobody may have wanted that: a GPU that is lost leaves its rank to another.
+static void warn_of_sharing(const struct world *world, const char *which) {
+    if (world->place.rank == 0)
+        log_warn("%s, so ranks talk over MPI through the host's memory, which is slow: see with nvidia-smi whether a "
+                 "GPU is lost, and start one rank for each; --distributed-backend mpi says that this is meant",
+                 which);
+}
+
+// All ranks have decided alike.
+static int refuse(const char *which, enum devices_fit fit, bool is_mpi) {
+    if (fit == DEVICES_MIXED)
+        error_set("some ranks compute on GPUs and others have none that works: %s; see with nvidia-smi there what "
+                  "became of them, leave those machines out, or give --device cpu",
+                  which);
+    else if (is_mpi)
+        error_set(
+            "--distributed-backend nccl needs a GPU for every rank and a build with NCCL; leave it out, and ranks "
+            "talk over MPI");
+    else
+        error_set("several ranks that MPI has not started can only work on GPUs, one each, in a build with NCCL; for "
+                  "CPUs, or several ranks on a GPU, start them with mpirun or srun --mpi=pmix");
+    error_mark_shared();
+    return -1;
 }
 
 // The world by its backend, and NCCL around it if the devices can use it.
@@ -67,23 +93,22 @@ static int open_backend(struct world **world, const struct world_options *option
         return self_world_open(world, device);
     TRY(is_mpi ? mpi_world_open(world, device) : tcp_world_open(world, device, options));
     (*world)->deadline_seconds = options->deadline_seconds;
-    bool insists = insists_on_nccl(*world, options, device);
-    enum nccl_fit fit = options->carrier && !insists ? NCCL_MISSING : nccl_fit(device, *world);
-    if (fit == NCCL_FITS || (fit == NCCL_SHARED && insists))
-        return nccl_world_open(world, device, *world);
-    if (is_mpi && !insists)
-        return 0;
-    world_close(*world);
-    *world = NULL;
-    if (is_mpi)
-        error_set(
-            "--distributed-backend nccl needs a GPU for every rank and a build with NCCL; leave it out, and ranks "
-            "talk over MPI");
-    else
-        error_set("several ranks that MPI has not started can only work on GPUs, one each, in a build with NCCL; for "
-                  "CPUs, or several ranks on a GPU, start them with mpirun or srun --mpi=pmix");
-    error_mark_shared();  // all have decided alike
-    return -1;
+    struct buffer which = {0};
+    enum devices_fit fit = devices_find(*world, device, &which);
+    bool insists = insists_on_nccl(options, fit);
+    int status = 0;
+    if (can_use_nccl(options, fit, insists)) {
+        status = nccl_world_open(world, device, *world);
+    } else if (is_mpi && !insists && fit != DEVICES_MIXED) {
+        if (fit == DEVICES_SHARED && !options->carrier)
+            warn_of_sharing(*world, buffer_string(&which));
+    } else {
+        world_close(*world);
+        *world = NULL;
+        status = refuse(buffer_string(&which), fit, is_mpi);
+    }
+    buffer_free(&which);
+    return status;
 }
 
 int world_open(struct world **world, const struct world_options *given, struct device *device) {

@@ -1,6 +1,7 @@
-// Which machine each rank is on, so that a rank that waits in vain can say for whom, and a number that identifies this
-// run. They are gathered once, when a world is opened: every rank puts its name into its own row of a table of zeros,
-// the first rank puts its time into an additional row, and the maximum over all ranks is the complete table.
+// Which machine each rank is on, so that a rank that waits in vain can say for whom, which device it has, and a number
+// that identifies this run. They are gathered once, when a world is opened: every rank puts its name into its own row
+// of a table of zeros, the first rank puts its time into an additional row, and the maximum over all ranks is the
+// complete table. What carries tensors depends on the devices, so those are gathered before, in the same way.
 #include "base/clock.h"
 #include "base/memory.h"
 #include "comm/backend.h"
@@ -13,6 +14,84 @@
 
 enum { NAMED_PEERS = 8 };
 
+// Host values are signed: using seven bits of each byte keeps them above the zeros of the other ranks.
+static void fill_own(struct host_name *own, struct device *device) {
+    char name[sizeof own->words] = "";
+    gethostname(name, sizeof name - 1);
+    for (size_t i = 0; i < sizeof name; i++)
+        name[i] = name[i] & 0x7f;
+    memcpy(own->words, name, sizeof name);
+    if (device && device->ops->identity)
+        device->ops->identity(device, own->device);
+    for (int i = 0; i < 2; i++)
+        own->device[i] &= INT64_MAX;
+}
+
+static void append_name(const struct host_name *names, int rank, struct buffer *out) {
+    char name[sizeof names[0].words];
+    memcpy(name, names[rank].words, sizeof name);
+    buffer_printf(out, "rank %d on %s", rank, name);
+}
+
+static bool has_device(const struct host_name *name) {
+    return name->device[0] != 0 || name->device[1] != 0;
+}
+
+// The first of the ranks that compute on this rank's device.
+static int first_sharer(const struct host_name *names, int rank) {
+    int first = 0;
+    while (memcmp(names[first].device, names[rank].device, sizeof names[rank].device) != 0)
+        first++;
+    return first;
+}
+
+static enum devices_fit find_mixed(const struct host_name *names, int size, struct buffer *out) {
+    int with = 0, named = 0;
+    for (int i = 0; i < size; i++)
+        with += has_device(&names[i]);
+    if (with == 0)
+        return DEVICES_HOST;
+    for (int i = 0; i < size && named < NAMED_PEERS; i++) {
+        if (has_device(&names[i]))
+            continue;
+        buffer_printf(out, "%s", named++ ? ", " : "");
+        append_name(names, i, out);
+    }
+    if (size - with > named)
+        buffer_printf(out, " and %d more", size - with - named);
+    return with < size ? DEVICES_MIXED : DEVICES_OWN;
+}
+
+static enum devices_fit find_shared(const struct host_name *names, int size, struct buffer *out) {
+    int devices = 0, sharer = -1;
+    for (int i = 0; i < size; i++) {
+        bool is_first = first_sharer(names, i) == i;
+        devices += is_first;
+        if (!is_first && sharer < 0)
+            sharer = i;
+    }
+    if (sharer < 0)
+        return DEVICES_OWN;
+    append_name(names, first_sharer(names, sharer), out);
+    buffer_append_string(out, " and ");
+    append_name(names, sharer, out);
+    buffer_printf(out, " share a GPU (%d ranks use %d)", size, devices);
+    return DEVICES_SHARED;
+}
+
+enum devices_fit devices_find(struct world *world, struct device *device, struct buffer *out) {
+    int size = world->place.size;
+    struct host_name *names = memory_alloc(sizeof *names * (size_t)size);
+    fill_own(&names[world->place.rank], device);
+    if (size > 1)
+        world_max_i64(world, names[0].words, size * (int)(sizeof *names / sizeof names->words[0]), "devices");
+    enum devices_fit fit = find_mixed(names, size, out);
+    if (fit == DEVICES_OWN)
+        fit = find_shared(names, size, out);
+    free(names);
+    return fit;
+}
+
 void hosts_gather(struct world *world) {
     struct group *all = world->groups[0];
     const struct collective *collective = world->collective;
@@ -24,18 +103,8 @@ void hosts_gather(struct world *world) {
         return;
     if (world->place.rank == 0)
         world->hosts[size].words[0] = (int64_t)(clock_wall_seconds() * 1e6);
-    struct host_name *own = &world->hosts[world->place.rank];
-    char name[sizeof own->words] = "";
-    gethostname(name, sizeof name - 1);
-    // Host values are signed: using seven bits of each byte keeps them above the zeros of the other ranks.
-    for (size_t i = 0; i < sizeof name; i++)
-        name[i] = name[i] & 0x7f;
-    memcpy(own->words, name, sizeof name);
-    if (world->device && world->device->ops->identity)
-        world->device->ops->identity(world->device, own->device);
-    for (int i = 0; i < 2; i++)
-        own->device[i] &= INT64_MAX;
-    int count = (size + 1) * (int)(sizeof *own / sizeof own->words[0]);
+    fill_own(&world->hosts[world->place.rank], world->device);
+    int count = (size + 1) * (int)(sizeof world->hosts[0] / sizeof world->hosts[0].words[0]);
     void *handle = host->world->collective->host_max_i64(host, world->hosts[0].words, count);
     while (!host->world->collective->test(host, handle))
         sched_yield();
@@ -67,9 +136,7 @@ int64_t hosts_run(const struct world *world) {
 }
 
 void hosts_name(const struct world *world, int rank, struct buffer *out) {
-    char name[sizeof world->hosts[0].words];
-    memcpy(name, world->hosts[rank].words, sizeof name);
-    buffer_printf(out, "rank %d on %s", rank, name);
+    append_name(world->hosts, rank, out);
 }
 
 void hosts_name_peers(const struct group *group, struct buffer *out) {

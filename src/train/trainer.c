@@ -191,8 +191,8 @@ static int evaluate(struct trainer *trainer, enum split split, bool is_final) {
     return 0;
 }
 
-// Whether a result that is not finite may be cured by a lower loss scale. A constant one stays what it is, and a dynamic
-// one that is as low as it goes has been given as many chances as overflows would have halved it.
+// Whether a result that is not finite may be cured by a lower loss scale. A constant one stays what it is, and a
+// dynamic one that is as low as it goes has been given as many chances as overflows would have halved it.
 static bool may_be_overflow(struct trainer *trainer, const struct step_result *result) {
     const struct config *config = trainer->config;
     if (!config->fp16 || config->loss_scale > 0)
@@ -203,8 +203,8 @@ static bool may_be_overflow(struct trainer *trainer, const struct step_result *r
 }
 
 // A loss or gradient that is not finite cannot be trained on. The optimizer makes no update when the gradient is not
-// finite. With the check, the run ends unless that is how fp16 finds its loss scale; without it, the iteration counts as
-// skipped.
+// finite. With the check, the run ends unless that is how fp16 finds its loss scale; without it, the iteration counts
+// as skipped.
 static int check_finite(struct trainer *trainer, const struct step_result *result) {
     if (meter_result_is_good(result)) {
         trainer->lowest_overflows = 0;

@@ -238,6 +238,90 @@ TEST(waiting_is_no_secret) {
     EXPECT(strstr(capture.text, "nobody answers at 127.0.0.1 port") != NULL);
 }
 
+static int64_t card;  // the GPU that this process pretends to have
+
+static void identify(struct device *device, int64_t words[2]) {
+    (void)device;
+    words[0] = card;
+    words[1] = -card;
+}
+
+static void pretend(struct device *device, struct ops *table) {
+    *table = *device->ops;
+    table->identity = identify;
+    device->ops = table;
+}
+
+// Ranks with these GPUs, 0 for none, all see how they fit, and name those who do not; @ stands for this machine.
+static void compute_on(const int64_t cards[3], enum devices_fit expected, const char *text) {
+    char host[64] = "";
+    gethostname(host, sizeof host - 1);
+    struct buffer said = {0};
+    for (; *text; text++) {
+        if (*text == '@')
+            buffer_append_string(&said, host);
+        else
+            buffer_append_byte(&said, *text);
+    }
+    find_port();
+    pid_t children[3];
+    for (int rank = 0; rank < 3; rank++) {
+        fflush(NULL);
+        if ((children[rank] = fork()) == 0) {
+            struct world *world;
+            struct ops table;
+            struct buffer out = {0};
+            REQUIRE(open_rank(&world, rank, 3, "job 7", LONG_SECONDS) == 0);
+            card = cards[rank];
+            if (card != 0)
+                pretend(world->device, &table);
+            REQUIRE(devices_find(world, world->device, &out) == expected);
+            REQUIRE(strcmp(buffer_string(&out), buffer_string(&said)) == 0);
+            _exit(0);
+        }
+    }
+    for (int rank = 0; rank < 3; rank++)
+        EXPECT_INT(end_of(children[rank]), 0);
+    buffer_free(&said);
+}
+
+TEST(what_ranks_compute_on) {
+    compute_on((const int64_t[]){0, 0, 0}, DEVICES_HOST, "");
+    compute_on((const int64_t[]){3, 1, 2}, DEVICES_OWN, "");
+    compute_on((const int64_t[]){3, 1, 3}, DEVICES_SHARED, "rank 0 on @ and rank 2 on @ share a GPU (3 ranks use 2)");
+    compute_on((const int64_t[]){0, 1, 0}, DEVICES_MIXED, "rank 0 on @, rank 2 on @");
+    compute_on((const int64_t[]){1, 0, 1}, DEVICES_MIXED, "rank 1 on @");
+}
+
+// A rank whose GPU is gone does not go on beside those that have one.
+TEST(some_have_no_gpu) {
+    find_port();
+    pid_t children[2];
+    for (int rank = 0; rank < 2; rank++) {
+        fflush(NULL);
+        if ((children[rank] = fork()) == 0) {
+            struct world *world;
+            struct device *device;
+            struct ops table;
+            REQUIRE(device_open(&device, &(struct device_options){.name = "cpu", .threads = 1}) == 0);
+            card = 7;
+            if (rank == 0)
+                pretend(device, &table);
+            struct world_meeting meeting = {.place = {.rank = rank, .size = 2, .local_size = 1},
+                                            .address = "127.0.0.1",
+                                            .port = port,
+                                            .token = "job 7"};
+            struct world_options options = {
+                .backend = "tcp", .meeting = &meeting, .deadline_seconds = LONG_SECONDS, .carrier = "nccl"};
+            REQUIRE(world_open(&world, &options, device) < 0 && !world && error_is_shared());
+            REQUIRE(strstr(error_message(), "others have none that works: rank 1 on ") != NULL);
+            _exit(0);
+        }
+    }
+    for (int rank = 0; rank < 2; rank++)
+        EXPECT_INT(end_of(children[rank]), 0);
+}
+
 // A rank that ends in the middle ends the others, with the code for it.
 TEST(a_lost_rank) {
     find_port();
@@ -340,5 +424,6 @@ TEST(a_stopped_rank) {
 }
 
 TEST_MAIN(TEST_CASE(ranks_meet), TEST_CASE(strangers_are_turned_away), TEST_CASE(too_few_files),
-          TEST_CASE(nobody_there), TEST_CASE(waiting_is_no_secret), TEST_CASE(a_lost_rank),
-          TEST_CASE(slow_ranks_are_waited_for), TEST_CASE(a_stopped_rank))
+          TEST_CASE(nobody_there), TEST_CASE(waiting_is_no_secret), TEST_CASE(what_ranks_compute_on),
+          TEST_CASE(some_have_no_gpu), TEST_CASE(a_lost_rank), TEST_CASE(slow_ranks_are_waited_for),
+          TEST_CASE(a_stopped_rank))
