@@ -450,6 +450,9 @@ struct ops {
     void *(*alloc)(struct device *device, size_t bytes);
     void (*free)(struct device *device, void *memory);
     size_t (*room)(struct device *device);  // see device_room; NULL if memory is not the device's own
+    // What libraries (kernels that are loaded when first used, plans, connections) may take of that memory later, at
+    // least; 0 if it is not the device's own.
+    size_t library_bytes;
     // Memory of the device's own, beside the tensors, that an operation takes (`op` is the struct of its kind). The
     // device keeps the most that any took. NULL if none does.
     size_t (*own_bytes)(const struct device *device, enum op_kind kind, const void *op);

@@ -5,6 +5,10 @@
 // it was asked for: another process may take it before this one does. So whoever cannot take the larger layout takes
 // the smaller one, and only if that fails the run ends.
 //
+// Kernels, plans and connections are loaded and opened when they are first used, by libraries that do not say what they
+// take, and that cannot do without. So a reserve is taken with the pieces, held until all ranks have theirs, and then
+// given back.
+//
 // Ranks decide together, for three reasons. Those that hold the same layers go at the pace of the slowest, and have
 // their products' algorithms chosen by one of them in the order in which all come to them (device_join); both layouts
 // have the same products and collectives in the same order, but nothing is gained by relying on it. Those that share a
@@ -56,6 +60,12 @@ static struct room find_room(const struct step *step) {
     return (struct room){bytes, sharers, is_host};
 }
 
+// What stays for libraries; nothing in host memory.
+static size_t find_reserve(const struct step *step, struct room room) {
+    size_t least = step->device->ops->is_paper ? 0 : step->device->ops->library_bytes;
+    return least == 0 ? 0 : room.bytes / 50 > least ? room.bytes / 50 : least;
+}
+
 // Whether all ranks that hold the same layers can keep results. When this returns, all ranks have asked for their room.
 static bool all_can_keep(const struct step *step, bool can_keep) {
     int stages = step->mesh.length[AXIS_PIPELINE], own = step->mesh.place[AXIS_PIPELINE];
@@ -77,7 +87,7 @@ static int choose_layout(struct step *step, struct room room) {
         step->keeps_results = true;
         status = memory_measure(step);
         kept = step->memory.total;
-        can_keep = status == 0 && kept <= room.bytes - room.bytes / 10;
+        can_keep = status == 0 && kept <= room.bytes - room.bytes / 10 && kept + find_reserve(step, room) <= room.bytes;
     }
     step->keeps_results = all_can_keep(step, can_keep);
     if (!step->keeps_results) {
@@ -94,7 +104,7 @@ struct lack {
     size_t bytes;
 };
 
-static struct lack take_pieces(struct step *step) {
+static struct lack take_pieces(struct step *step, size_t reserve_bytes, void **reserve) {
     const struct step_memory *memory = &step->memory;
     const struct {
         struct arena *arena;
@@ -113,6 +123,9 @@ static struct lack take_pieces(struct step *step) {
             return (struct lack){pieces[i].title, bytes};
         arena_init(pieces[i].arena, pieces[i].name, base, bytes);
     }
+    *reserve = reserve_bytes > 0 ? device_alloc(step->device, reserve_bytes) : NULL;
+    if (reserve_bytes > 0 && !*reserve)
+        return (struct lack){"kernels and libraries that are loaded later", reserve_bytes};
     return (struct lack){0};
 }
 
@@ -136,16 +149,18 @@ static void append_sharers(struct room room, struct buffer *out) {
 }
 
 // The error of a rank whose smaller layout has no room. The device's own message, which is the last word, is the cause.
-static int refuse(const struct step *step, struct lack lack) {
+static int refuse(const struct step *step, struct lack lack, size_t reserve) {
     struct error_note *cause = error_take();
     struct room room = find_room(step);
+    size_t usable = room.bytes > reserve ? room.bytes - reserve : 0;
     struct buffer text = {0};
     buffer_printf(&text, "no room for the %s, %.2f GB: the step needs ", lack.name, (double)lack.bytes / GB);
     step_describe_memory(&step->memory, &text);
-    buffer_printf(&text, " and %.2f GB are free%s", (double)room.bytes / GB,
-                  why_refused(step->memory.total, room.bytes));
+    if (reserve > 0)
+        buffer_printf(&text, ", %.2f GB are kept for libraries,", (double)reserve / GB);
+    buffer_printf(&text, " and %.2f GB are free%s", (double)room.bytes / GB, why_refused(step->memory.total, usable));
     append_sharers(room, &text);
-    memory_remedies(step, room.bytes, &text);
+    memory_remedies(step, usable, &text);
     (void)error_give(cause);
     (void)error_context("%s", buffer_string(&text));
     buffer_free(&text);
@@ -170,7 +185,7 @@ static void warn_if_scarce(const struct step *step, struct room room) {
 }
 
 // After an attempt that failed somewhere: computes again what was to be kept, if this rank was to keep it.
-static int choose_smaller(struct step *step, bool speaks) {
+static int choose_smaller(struct step *step, bool speaks, size_t reserve) {
     size_t asked = step->memory.total, room = find_room(step).bytes;
     int status = 0;
     if (step->keeps_results) {
@@ -181,18 +196,22 @@ static int choose_smaller(struct step *step, bool speaks) {
     if (status == 0 && speaks)
         log_warn("%.2f GB could not be taken, %.2f GB are free now%s; what was to be kept for the backward pass is "
                  "computed again, which takes %.2f GB",
-                 (double)asked / GB, (double)room / GB, why_refused(asked, room), (double)step->memory.total / GB);
+                 (double)asked / GB, (double)room / GB, why_refused(asked + reserve, room),
+                 (double)step->memory.total / GB);
     return agree(step, status);
 }
 
 int memory_take(struct step *step) {
     struct room room = find_room(step);
+    size_t reserve_bytes = find_reserve(step, room);
     TRY(choose_layout(step, room));
     for (;;) {
-        struct lack lack = take_pieces(step);
+        void *reserve = NULL;
+        struct lack lack = take_pieces(step, reserve_bytes, &reserve);
         int64_t distance = step->mesh.size - step->mesh.rank;  // the first rank's is the largest
         int64_t failed[2] = {lack.name ? distance : 0, step->keeps_results};
         max_over_all(step, failed, 2);
+        device_free(step->device, reserve);
         if (failed[0] == 0) {
             warn_if_scarce(step, room);
             return 0;
@@ -202,7 +221,7 @@ int memory_take(struct step *step) {
         max_over_all(step, &nothing, 1);                     // all have given back what they took
         bool is_first = lack.name && failed[0] == distance;  // which speaks for all
         if (failed[1] == 0)
-            return agree(step, is_first ? refuse(step, lack) : 0);
-        TRY(choose_smaller(step, is_first));
+            return agree(step, is_first ? refuse(step, lack, reserve_bytes) : 0);
+        TRY(choose_smaller(step, is_first, reserve_bytes));
     }
 }

@@ -220,6 +220,50 @@ static int follow_all(struct device *device, const char *flags, int size, const 
     return count;
 }
 
+// What libraries take later is held while the step takes its memory, and is free afterwards; a step that would leave
+// them nothing takes the smaller layout, and if that does not either, says so.
+TEST(libraries_have_a_reserve) {
+    size_t kept = needs(MODEL, 0, 1, true), again = needs(MODEL, 0, 1, false), reserve = kept / 10;
+    struct device *device = open_device(kept + reserve);
+    scarce.table.library_bytes = reserve;
+    scarce.claimed = 2 * kept;  // of which a fiftieth is less
+    struct attempt attempt = try_rank(device, MODEL, 0, 1);
+    EXPECT_OK(attempt.status);
+    EXPECT(attempt.step->keeps_results && pool.used == kept);
+    end_attempt(&attempt);
+    pool.limit = kept + reserve - 1;
+    attempt = try_rank(device, MODEL, 0, 1);
+    EXPECT_OK(attempt.status);
+    EXPECT(!attempt.step->keeps_results && pool.used == again);
+    end_attempt(&attempt);
+    pool.limit = again + reserve;  // exactly enough
+    scarce.claimed = 0;
+    attempt = try_rank(device, MODEL, 0, 1);
+    EXPECT_OK(attempt.status);
+    end_attempt(&attempt);
+    pool.limit = again + reserve - 1;
+    attempt = try_rank(device, MODEL, 0, 1);
+    EXPECT_INT(attempt.status, -1);
+    EXPECT_INT(error_exit_code(), EXIT_CODE_OUT_OF_MEMORY);
+    expect_text("no room for the kernels and libraries that are loaded later, 0.00 GB: the step needs ");
+    expect_text(" 0.00 GB are kept for libraries, and 0.00 GB are free; it would fit with --");
+    char *message = memory_string(error_message());
+    end_attempt(&attempt);
+    EXPECT(follow_all(device, MODEL, 1, message) > 0);
+    free(message);
+    // A fiftieth of much is more.
+    scarce.claimed = 50 * kept;
+    pool.limit = 2 * kept;
+    attempt = try_rank(device, MODEL, 0, 1);
+    EXPECT(attempt.status == 0 && attempt.step->keeps_results && pool.used == kept);
+    end_attempt(&attempt);
+    pool.limit = 2 * kept - 1;
+    attempt = try_rank(device, MODEL, 0, 1);
+    EXPECT(attempt.status == 0 && !attempt.step->keeps_results);
+    end_attempt(&attempt);
+    close_device(device);
+}
+
 TEST(remedies_are_true) {
     for (size_t i = 0; i < sizeof runs / sizeof runs[0]; i++) {
         const char *flags = runs[i].flags;
@@ -269,4 +313,4 @@ TEST(other_modes) {
 }
 
 TEST_MAIN(TEST_CASE(falls_back), TEST_CASE(the_same_bits), TEST_CASE(says_what_is_missing),
-          TEST_CASE(remedies_are_true), TEST_CASE(other_modes))
+          TEST_CASE(libraries_have_a_reserve), TEST_CASE(remedies_are_true), TEST_CASE(other_modes))
