@@ -26,6 +26,8 @@ extern "C" struct recording *cuda_record_end(struct device *device) {
         CHECK_CUDA(cudaGraphDestroy(graph));
     if (status == cudaSuccess)
         return (struct recording *)launchable;
+    if (launchable)
+        cudaGraphExecDestroy(launchable);
     cudaGetLastError();
     log_info("this GPU does not record a step (%s): its operations are launched one by one",
              cudaGetErrorString(status));

@@ -29,5 +29,7 @@ extern "C" void cuda_softmax_merge(struct device *device, const struct op_softma
     enum { THREADS = 256 };
     struct merge_args args = {(float *)op->row_max.data,     (float *)op->row_sum.data, (float *)op->row_target.data,
                               (const float *)op->parts.data, op->row_max.shape[0],      op->parts.shape[0]};
+    if (args.rows == 0)
+        return;
     LAUNCH(cuda, softmax_merge_kernel, (unsigned)((args.rows + THREADS - 1) / THREADS), THREADS, 0, args);
 }
