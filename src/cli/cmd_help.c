@@ -66,7 +66,12 @@ int cmd_version(int argc, char **argv) {
     printf("bevatron %s\n", BEVATRON_VERSION);
     for (size_t i = 0; i < feature_count; i++)
         printf("  %-9s %s\n", features[i].name, features[i].is_in ? "yes" : "no");
-    printf("  %-9s %d\n", "GPUs", cuda_count());
+    int gpus = cuda_count();
+    if (gpus < 0)
+        printf("  %-9s %s\n", "GPUs", error_message());
+    else
+        printf("  %-9s %d\n", "GPUs", gpus);
+    error_clear();
     char kernels[128];
     cpu_list_kernels(kernels, sizeof kernels);
     printf("  %-9s %s\n", "kernels", kernels);

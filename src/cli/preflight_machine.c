@@ -54,7 +54,10 @@ void preflight_gpus(struct preflight *flight) {
     } else {
         preflight_say(flight, VERDICT_NOTE, "gpus", "none");
     }
-    if (gpus->count > 0 && cuda_count() == 0)
+    int usable = cuda_count();
+    if (usable < 0)
+        preflight_say_error(flight, "gpus");
+    else if (gpus->count > 0 && usable == 0)
         preflight_say(flight, VERDICT_BAD, "gpus",
                       "this bevatron cannot use them: built without CUDA, or for another driver (bevatron version)");
     buffer_free(&faults);

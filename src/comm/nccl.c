@@ -10,25 +10,42 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "comm/backend.h"
+#include "ops/device.h"
 
 #include <cuda_runtime_api.h>
 #include <nccl.h>
 #include <stdlib.h>
 #include <string.h>
 
+// A GPU without memory is no peer that is lost. NCCL has no code of its own for it, but says what CUDA said.
+static enum exit_code nccl_exit_code(ncclResult_t status) {
+    const char *last = ncclGetLastError(NULL);
+    bool lacks_memory = status == ncclUnhandledCudaError && last && strstr(last, "out of memory");
+    return lacks_memory ? EXIT_CODE_OUT_OF_MEMORY : EXIT_CODE_PEER_LOST;
+}
+
+static const char *remedy(enum exit_code code) {
+    return code == EXIT_CODE_OUT_OF_MEMORY ? DEVICE_FULL_REMEDY : "";
+}
+
 #define CHECK_NCCL(call)                                                                                               \
     do {                                                                                                               \
         ncclResult_t status_ = (call);                                                                                 \
         if (status_ != ncclSuccess)                                                                                    \
-            die_code(EXIT_CODE_PEER_LOST, "%s failed: %s: %s", #call, ncclGetErrorString(status_),                     \
-                     ncclGetLastError(NULL));                                                                          \
+            die_code(nccl_exit_code(status_), "%s failed: %s: %s%s", #call, ncclGetErrorString(status_),               \
+                     ncclGetLastError(NULL), remedy(nccl_exit_code(status_)));                                         \
     } while (0)
+
+static enum exit_code stream_exit_code(cudaError_t status) {
+    return status == cudaErrorMemoryAllocation ? EXIT_CODE_OUT_OF_MEMORY : EXIT_CODE_ERROR;
+}
 
 #define CHECK_STREAM(call)                                                                                             \
     do {                                                                                                               \
         cudaError_t status_ = (call);                                                                                  \
         if (status_ != cudaSuccess)                                                                                    \
-            die("%s failed: %s", #call, cudaGetErrorString(status_));                                                  \
+            die_code(stream_exit_code(status_), "%s failed: %s%s", #call, cudaGetErrorString(status_),                 \
+                     remedy(stream_exit_code(status_)));                                                               \
     } while (0)
 
 struct nccl_world {
@@ -300,8 +317,10 @@ static bool nccl_test(struct group *group, void *handle) {
     ncclResult_t state = ncclSuccess;
     CHECK_NCCL(ncclCommGetAsyncError(((struct nccl_group *)group)->comm, &state));
     if (state != ncclSuccess)
-        die_code(EXIT_CODE_PEER_LOST, "NCCL has failed in group \"%s\": %s: %s; a rank of it is lost, or its network",
-                 group->name, ncclGetErrorString(state), ncclGetLastError(NULL));
+        die_code(nccl_exit_code(state), "NCCL has failed in group \"%s\": %s: %s%s", group->name,
+                 ncclGetErrorString(state), ncclGetLastError(NULL),
+                 nccl_exit_code(state) == EXIT_CODE_PEER_LOST ? "; a rank of it is lost, or its network"
+                                                              : DEVICE_FULL_REMEDY);
     cudaError_t progress = cudaEventQuery(request->passed);
     if (progress == cudaErrorNotReady)
         return false;

@@ -3,10 +3,14 @@
 #include "base/error.h"
 #include <string.h>
 
+// GPUs that fail are opened, and say why: nobody who has them wants the CPU instead.
 static const char *resolve(const char *name) {
     if (strcmp(name, "auto") != 0)
         return name;
-    return cuda_count() > 0 ? "cuda" : "cpu";
+    int count = cuda_count();
+    if (count < 0)
+        error_clear();
+    return count != 0 ? "cuda" : "cpu";
 }
 
 bool device_times_algorithms(const char *name) {

@@ -49,7 +49,12 @@ int cuda_open(struct device **device, const struct device_options *options);  //
 int paper_open(struct device **device);
 // The names that cpu_kernels may hold on this processor, best first: "amx, avx512, openblas".
 void cpu_list_kernels(char *text, size_t size);
-int cuda_count(void);  // how many GPUs can be used; 0 if the build or the machine has none
+// How many GPUs can be used; 0 if the build or the machine has none, -1 after error_set if they or their driver fail.
+int cuda_count(void);
+// What a message about a device adds whose memory is full in the middle of a run, beyond what was planned.
+#define DEVICE_FULL_REMEDY                                                                                             \
+    "; its memory is full beyond what the run has planned: see with nvidia-smi who else uses it, or give a smaller "   \
+    "--micro-batch-size or --recompute-granularity full"
 
 // Ranks that do the same operations in the same order should do them in the same way, so that they round alike and a
 // run can be repeated. What a device would find out by timing, rank 0's device finds out for all of them. Does nothing

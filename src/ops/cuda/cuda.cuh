@@ -30,18 +30,33 @@ extern "C" {
 }
 #undef _Noreturn
 
+// Memory that is missing has an exit code of its own: kernels are loaded, and libraries open, when they are first used.
+static inline enum exit_code cuda_exit_code(cudaError_t status) {
+    return status == cudaErrorMemoryAllocation ? EXIT_CODE_OUT_OF_MEMORY : EXIT_CODE_ERROR;
+}
+
+static inline enum exit_code cublas_exit_code(cublasStatus_t status) {
+    return status == CUBLAS_STATUS_ALLOC_FAILED ? EXIT_CODE_OUT_OF_MEMORY : EXIT_CODE_ERROR;
+}
+
+static inline const char *cuda_remedy(enum exit_code code) {
+    return code == EXIT_CODE_OUT_OF_MEMORY ? DEVICE_FULL_REMEDY : "";
+}
+
 #define CHECK_CUDA(call)                                                                                               \
     do {                                                                                                               \
         cudaError_t status_ = (call);                                                                                  \
         if (status_ != cudaSuccess)                                                                                    \
-            die("CUDA: %s (%s) in %s", cudaGetErrorString(status_), cudaGetErrorName(status_), #call);                 \
+            die_code(cuda_exit_code(status_), "CUDA: %s (%s) in %s%s", cudaGetErrorString(status_),                    \
+                     cudaGetErrorName(status_), #call, cuda_remedy(cuda_exit_code(status_)));                          \
     } while (0)
 
 #define CHECK_CUBLAS(call)                                                                                             \
     do {                                                                                                               \
         cublasStatus_t status_ = (call);                                                                               \
         if (status_ != CUBLAS_STATUS_SUCCESS)                                                                          \
-            die("cuBLASLt: %s in %s", cublasLtGetStatusName(status_), #call);                                          \
+            die_code(cublas_exit_code(status_), "cuBLASLt: %s in %s%s", cublasLtGetStatusName(status_), #call,         \
+                     cuda_remedy(cublas_exit_code(status_)));                                                          \
     } while (0)
 
 // Queues a kernel on the compute stream of `cuda`. The kernel's name comes in parentheses where it has template

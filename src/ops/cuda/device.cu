@@ -169,6 +169,7 @@ static const struct ops cuda_ops = {
     .alloc = cuda_alloc,
     .free = cuda_free,
     .room = cuda_room,
+    .library_bytes = (size_t)512 << 20,
     .host_alloc = cuda_host_alloc,
     .host_free = cuda_host_free,
     .copy_in = cuda_copy_in,
@@ -222,15 +223,45 @@ static const struct ops cuda_ops = {
     .scale = cuda_scale,
 };
 
-// Says no where the GPU does not exist or is too old for what was compiled.
-static int cuda_check(int index) {
+// A machine without GPUs, or without a driver that could have any, is none that has lost them.
+extern "C" int cuda_count(void) {
     int count = 0;
     cudaError_t status = cudaGetDeviceCount(&count);
-    if (status != cudaSuccess) {
-        cudaGetLastError();
-        return error_set("cannot use a GPU: %s; check the driver with nvidia-smi, or use --device cpu",
-                         cudaGetErrorString(status));
-    }
+    if (status == cudaSuccess)
+        return count;
+    cudaGetLastError();
+    if (status == cudaErrorNoDevice || status == cudaErrorInsufficientDriver || status == cudaErrorStubLibrary)
+        return 0;
+    return error_set(
+        "cannot use the GPUs of this machine: %s (%s); check the driver with nvidia-smi, or use --device cpu",
+        cudaGetErrorString(status), cudaGetErrorName(status));
+}
+
+static __global__ void probe_kernel(void) {}
+
+// Says no where the build has nothing that the current GPU could run.
+static int cuda_check_build(int index) {
+    struct cudaFuncAttributes attributes;
+    cudaError_t status = cudaFuncGetAttributes(&attributes, probe_kernel);
+    if (status == cudaSuccess)
+        return 0;
+    cudaGetLastError();
+    int major = 0, minor = 0;
+    CHECK_CUDA(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, index));
+    CHECK_CUDA(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, index));
+    return error_set_code(cuda_exit_code(status),
+                          "this bevatron has no code that GPU %d, of compute capability %d.%d, can run: %s; configure "
+                          "with -DBEVATRON_CUDA_ARCHS=%d%d (or a list, such as \"80;90\") and build it again",
+                          index, major, minor, cudaGetErrorString(status), major, minor);
+}
+
+// Says no where the GPU does not exist or is too old.
+static int cuda_check(int index) {
+    int count = cuda_count();
+    TRY(count);
+    if (count == 0)
+        return error_set(
+            "cannot use a GPU: this machine shows none; check the driver with nvidia-smi, or use --device cpu");
     if (index < 0 || index >= count)
         return error_set(
             "there is no GPU %d: this machine shows %d, counted from 0; start fewer ranks on it or look at "
@@ -253,23 +284,17 @@ static bool has_float8(int index) {
     return major > 8 || (major == 8 && minor >= 9);
 }
 
-extern "C" int cuda_count(void) {
-    int count = 0;
-    if (cudaGetDeviceCount(&count) == cudaSuccess)
-        return count;
-    cudaGetLastError();
-    return 0;
-}
-
 extern "C" int cuda_open(struct device **device, const struct device_options *options) {
     int index = options->index;
     TRY(cuda_check(index));
     cudaError_t status = cudaSetDevice(index);
     if (status != cudaSuccess) {
         cudaGetLastError();
-        return error_set("cannot open GPU %d: %s; see with nvidia-smi whether another process holds it", index,
-                         cudaGetErrorString(status));
+        return error_set_code(cuda_exit_code(status),
+                              "cannot open GPU %d: %s; see with nvidia-smi whether another process holds it", index,
+                              cudaGetErrorString(status));
     }
+    TRY(cuda_check_build(index));
     struct cuda_device *cuda = (struct cuda_device *)memory_alloc(sizeof *cuda);
     cuda->base.ops = &cuda_ops;
     cuda->index = index;
