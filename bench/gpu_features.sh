@@ -9,6 +9,7 @@
 #   lost         the other ranks of a pipeline end when one is killed
 #   memory       a few whole steps of every family under compute-sanitizer's memcheck
 #   deterministic   two runs have the same bits, where products are timed and attention is cuDNN's without that mode
+#   full         a run that has no room says what it needs, on one rank and on two; one that just fits trains
 # FEATURES_ONLY=TEXT leaves out what has not TEXT in its name ("no dropout"), of recordings, kept and deterministic. In 16 bits
 # and without dropout attention is cuDNN's, else it is ours: both are tried. FEATURES_DEVICE=cpu tries the script without a GPU.
 # Ranks share the GPU and talk over MPI through the host. Prints a line for each check; exits 0 where all passed.
@@ -16,7 +17,7 @@ set -u
 cd "$(dirname "$0")/.." || exit 1
 build=${1:-build/gpu}
 [ $# -gt 0 ] && shift
-[ $# -gt 0 ] || set -- recordings kept float8 algorithms text lost memory deterministic
+[ $# -gt 0 ] || set -- recordings kept float8 algorithms text lost memory deterministic full
 export BEVATRON=$PWD/$build/bevatron
 . tests/cli/common.sh
 . tests/parallel/layouts.sh
@@ -310,6 +311,54 @@ part_deterministic() {
     trained --bf16
     "$COMPARE_WEIGHTS" --masters "$work/first/iter_0000010" "$work/saved/iter_0000010" 1e9 >"$work/out" 2>&1
     echo "deterministic: gpt bf16 without it: $(tail -n 1 "$work/out")"
+}
+
+# free_bytes: what is free on the GPU, before a process opens it.
+free_bytes() {
+    echo $(($(nvidia-smi --query-gpu=memory.free --format=csv,noheader,nounits | head -n 1) << 20))
+}
+
+has_ended() { ! pgrep -f -- "$1" >/dev/null; }
+
+# refused NAME COMMAND…: ends with 214 and says, once, what is missing and what would help.
+refused() {
+    local name=$1 start=$SECONDS
+    shift
+    expect 214 "no room for the weights, gradients and optimizer, " timeout 100 "$@" --metrics-file "$work/full.jsonl"
+    grep -q "GB are free.*it would fit .*with --" "$work/out" && pass || fail "full: $name: no flags that would help"
+    [ "$(grep -c "no room for" "$work/out")" = 1 ] && pass || fail "full: $name: not said once"
+    within 100 has_ended "$work/full.jsonl" && pass || fail "full: $name: a rank is left"
+    echo "full: $name: ended after $((SECONDS - start)) s: $(grep -m 1 -o "no room for the.*" "$work/out" | cut -c1-240)"
+}
+
+# fits SIZE BYTES FLAGS…: whether micro-batches of this size leave the context, and the fiftieth that is held for libraries.
+fits() {
+    local size=$1 bytes=$2 need
+    shift 2
+    need=$("$BEVATRON" train "$@" --micro-batch-size "$size" --global-batch-size "$size" --dry-run 2>&1 |
+        sed -n 's/^memory of a rank: \([0-9.]*\) GB.*/\1/p')
+    awk -v need="${need:-1e9}" -v bytes="$bytes" 'BEGIN { exit !(need * 1e9 <= (bytes - 1.2e9) * 0.975) }'
+}
+
+# 192 layers that keep only their inputs: most of the memory is activations, in tensors of fewer than 2^31 elements.
+part_full() {
+    local large=(--num-layers 24 --hidden-size 8192 --num-attention-heads 64 --seq-length 1024 --max-position-embeddings 1024 --bf16
+        --train-iters 2 --eval-iters 0)
+    local deep=("${small[@]}" "${no_dropout[@]}" --num-layers 192 --hidden-size 512 --num-attention-heads 8 --seq-length 512
+        --max-position-embeddings 512 --bf16 --recompute-granularity full --recompute-method uniform --recompute-num-layers 1
+        --train-iters 2 --eval-iters 0)
+    local bytes most=1 step=256 start
+    [ "${FEATURES_DEVICE:-cuda}" = cuda ] || { echo "full: left out, the CPU is promised more than it has"; return; }
+    refused "one rank" "$BEVATRON" train "${small[@]}" "${large[@]}"
+    refused "two ranks" "$BEVATRON" train "${small[@]}" "${large[@]}" --nproc 2
+    bytes=$(free_bytes)
+    while [ "$step" -gt 0 ]; do
+        fits $((most + step)) "$bytes" "${deep[@]}" && most=$((most + step)) || step=$((step / 2))
+    done
+    start=$SECONDS
+    expect 0 "iteration        2/" timeout 200 "$BEVATRON" train "${deep[@]}" --micro-batch-size "$most" --global-batch-size "$most"
+    grep -q "lm loss: nan" "$work/out" && fail "full: not finite" || pass
+    echo "full: micro-batches of $most in $((bytes / 1000000)) MB: $(grep -o "memory: weights.*" "$work/out"); two steps in $((SECONDS - start)) s"
 }
 
 for part in "$@"; do
