@@ -39,6 +39,7 @@ void head_build(struct head *head, struct param_list *params, const struct confi
             param_add(params, "output_layer.bias", choices_split(choices, shard_whole(1, V, 1), 0), INIT_ZERO, 0);
     head->V = shard_local_size(&head->weight->shard, 0);
     head->vocabulary_start = shard_local_start(&head->weight->shard);
+    head->is_uneven = V % head->weight->shard.parts != 0;
 }
 
 static struct tensor transform(const struct head *head, const struct pass *pass, struct head_flight *flight,
@@ -77,7 +78,8 @@ void head_forward(const struct head *head, const struct pass *pass, struct head_
                                                 .transpose_b = true,
                                                 .alpha = head->scale,
                                                 .epilogue = head->bias ? EPILOGUE_BIAS : EPILOGUE_NONE,
-                                                .bias = head->bias ? head->bias->value : (struct tensor){0}});
+                                                .bias = head->bias ? head->bias->value : (struct tensor){0},
+                                                .is_uneven = head->is_uneven});
 }
 
 // The statistics of a softmax whose classes several ranks share: each rank computes those of its own classes, all are
@@ -154,15 +156,19 @@ void head_backward(const struct head *head, const struct pass *pass, const struc
     struct tensor dfeatures = is_direct ? dx : arena_2d(pass->scratch, pass->dtype, dx.shape[0], head->E);
     struct tensor whole =
         pass->splits_rows ? arena_2d(pass->scratch, pass->dtype, flight->logits.shape[0], head->E) : dfeatures;
-    op_matmul(pass->device,
-              &(struct op_matmul){.a = flight->logits, .b = head->weight->value, .d = whole, .alpha = head->scale});
+    op_matmul(pass->device, &(struct op_matmul){.a = flight->logits,
+                                                .b = head->weight->value,
+                                                .d = whole,
+                                                .alpha = head->scale,
+                                                .is_uneven = head->is_uneven});
     pass_sum(pass, dfeatures, whole, "head input gradient");
     op_matmul(pass->device, &(struct op_matmul){.a = flight->logits,
                                                 .b = flight->features,
                                                 .d = head->weight->grad,
                                                 .transpose_a = true,
                                                 .alpha = head->scale,
-                                                .beta = pass->is_first ? 0 : 1});
+                                                .beta = pass->is_first ? 0 : 1,
+                                                .is_uneven = head->is_uneven});
     if (head->bias)
         op_column_sum(pass->device, &(struct op_column_sum){.out = head->bias->grad, .x = flight->logits});
     if (head->has_transform)

@@ -22,6 +22,7 @@ struct head {
     float scale;           // of the logits
     int64_t V, C, E;       // V: the part of the vocabulary that this rank holds
     int64_t vocabulary_start;
+    bool is_uneven;  // the last rank holds less of the vocabulary than the others
     bool has_transform;
     struct linear dense;  // (C, C)
     struct norm norm;

@@ -58,7 +58,7 @@ int cuda_count(void);
 
 // Ranks that do the same operations in the same order should do them in the same way, so that they round alike and a
 // run can be repeated. What a device would find out by timing, rank 0's device finds out for all of them. Does nothing
-// on devices that time nothing.
+// on devices that time nothing, and for products of which the ranks have different shapes (op_matmul's is_uneven).
 struct device_peers {
     int rank;
     void (*broadcast)(void *context, void *bytes, size_t count);  // of rank 0; all call in the same order

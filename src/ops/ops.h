@@ -70,6 +70,7 @@ struct op_matmul {
     enum activation activation;
     struct tensor bias;  // (N)
     struct tensor aux;   // (M, N), contiguous
+    bool is_uneven;      // other ranks have other shapes, so that they cannot agree on how it is done (device_join)
 };
 
 // An 8-bit tensor has a range: four fp32 numbers on the device, at a multiple of 16 bytes. They are the factor by which

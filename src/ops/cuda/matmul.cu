@@ -95,6 +95,7 @@ struct matmul_key matmul_key_of(const struct op_matmul *op) {
     key.alignment[2] = alignment_of(op->d.data);
     key.alignment[3] = alignment_of(op->aux.data);
     key.ending = ending_of(op);
+    key.is_uneven = op->is_uneven;
     key.is_used = 1;
     return key;
 }

@@ -19,7 +19,7 @@ struct matmul_key {
     int32_t ending;        // enum matmul_ending
     int32_t is_used;
     int32_t second_input;  // enum dtype, of b
-    int32_t padding;
+    int32_t is_uneven;     // see op_matmul: never timed, and never what ranks that joined agree on
 };
 
 struct matmul_choice {

@@ -168,9 +168,11 @@ static bool can_fuse(const struct matmul_key *key) {
            (!has_aux || (key->m % 8 == 0 && key->alignment[3] >= 16));
 }
 
+// Ranks that joined must all say the same, so a product whose size differs between them is worth it to none.
 static bool is_worth_timing(const struct cuda_device *cuda, const struct matmul_key *key) {
     bool is_exact = key->input == DTYPE_F32 && !cuda->allows_tf32;
-    return !cuda->is_deterministic && !is_exact && (double)key->m * (double)key->n * (double)key->k >= LEAST_WORK;
+    return !cuda->is_deterministic && !key->is_uneven && !is_exact &&
+           (double)key->m * (double)key->n * (double)key->k >= LEAST_WORK;
 }
 
 // It takes half a second, which is well spent where the next start finds the answer.

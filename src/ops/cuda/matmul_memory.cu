@@ -3,7 +3,9 @@
 //
 // Of the ranks that joined (see device_join) the first chooses for all: everybody comes to the products in the same
 // order, so those behind wait for the answer when they come to a new one. They do so also where they know it from the
-// list, because the first may find that its library refuses what the list says and time it again.
+// list, because the first may find that its library refuses what the list says and time it again. Products whose shapes
+// differ between ranks (is_uneven) are left out: a rank may have nothing to multiply there, or a product that it knows
+// already, and would not come to the answer. Each rank takes the first algorithm of the library's list for them.
 #include "ops/cuda/matmul.cuh"
 
 #include <stdio.h>
