@@ -36,11 +36,23 @@ static void raise_file_limit(void) {
         log_debug("the limit of open files stays as it is: %s", strerror(errno));
 }
 
+// Streams that share one of the GPU's queues wait for each other, and a rank has more of them than the 8 queues it gets
+// by default: two for itself, some for each of its groups. Scripts for Megatron ask for 1, a trap here. It counts
+// when CUDA is first used, which MPI may do as it starts.
+static void widen_queues(void) {
+    enum { QUEUES = 32 };  // the most there are
+    const char *given = environment("CUDA_DEVICE_MAX_CONNECTIONS");
+    if (!given || strtol(given, NULL, 10) < QUEUES)
+        setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 1);
+}
+
 int session_start(struct session *session) {
     *session = (struct session){.backend = "self", .place = {.size = 1, .local_size = 1}};
     TRY(ranks_detect(&session->ranks, environment));
-    if (session->ranks.kind == RANKS_TCP || session->ranks.kind == RANKS_MPI)
+    if (session->ranks.kind == RANKS_TCP || session->ranks.kind == RANKS_MPI) {
         raise_file_limit();
+        widen_queues();
+    }
     if (session->ranks.kind == RANKS_TCP) {
         session->backend = "tcp";
         session->place = session->ranks.place;
@@ -152,14 +164,6 @@ static char *find_algorithm_cache(void) {
     return path;
 }
 
-// Streams that share one of the GPU's queues wait for each other, and a rank has more of them than the 8 queues it gets
-// by default: two for itself, some for each of its groups. Scripts for Megatron ask for 1, a trap here.
-static void widen_queues(void) {
-    const char *given = environment("CUDA_DEVICE_MAX_CONNECTIONS");
-    if (!given || strtol(given, NULL, 10) < 8)
-        setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 1);
-}
-
 int session_open(struct session *session, const struct config *config) {
     const struct ranks *ranks = &session->ranks;
     struct world_meeting meeting = {
@@ -172,8 +176,6 @@ int session_open(struct session *session, const struct config *config) {
                                      .algorithm_cache = algorithm_cache,
                                      .allows_tf32 = config->tf32,
                                      .is_deterministic = config->deterministic_mode};
-    if (session->place.size > 1)
-        widen_queues();
     int status = device_open(&session->device, &options);
     free(algorithm_cache);
     TRY(status);
