@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 static const char *axis_name(enum axis axis) {
@@ -76,8 +77,11 @@ static int connect_links(struct mesh *mesh, struct world *world) {
         int backward[2] = {forward[1], forward[0]};
         int count = begins || ends ? 2 : 0;
         struct group *groups[2];
-        TRY(world_group(world, &groups[0], forward, count, "activations"));
-        TRY(world_group(world, &groups[1], backward, count, "activation gradients"));
+        char name[2][64];
+        snprintf(name[0], sizeof name[0], "activations, stage %d to %d", first, second);
+        snprintf(name[1], sizeof name[1], "activation gradients, stage %d to %d", second, first);
+        TRY(world_group(world, &groups[0], forward, count, name[0]));
+        TRY(world_group(world, &groups[1], backward, count, name[1]));
         if (count > 0) {
             comm_connect(groups[0]);
             comm_connect(groups[1]);
