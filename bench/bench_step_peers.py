@@ -31,7 +31,8 @@ SHAPES = {
               "--vocab-size", "32000"],
     "bert": ["--preset", "bert-base", "--bert-no-binary-head", "--vocab-size", "30522"],
 }
-ours = [program("bench_step"), *SHAPES[MODEL], "--num-layers", LAYERS, "--steps", STEPS, "--threads", THREADS]
+flags = [*SHAPES[MODEL], "--num-layers", LAYERS, "--steps", STEPS, "--threads", THREADS]
+ours = [program("bench_step"), "--device", "cpu", *flags]
 
 
 def torch(mode, dtype):
@@ -39,7 +40,7 @@ def torch(mode, dtype):
             "--steps", STEPS, "--threads", THREADS]
 
 
-commands = {} if DTYPE == "bf16" else {"floor": [*ours, "--floor"]}
+commands = {} if DTYPE == "bf16" else {"floor": [program("bench_floor"), *flags]}
 commands |= {"bevatron": ours} if DTYPE == "fp32" else {"fp32": ours, "bevatron": [*ours, "--bf16"]}
 peers = {"fp32": ["fp32"], "bf16": ["autocast", "bf16"], "both": ["fp32", "autocast", "bf16"]}[DTYPE]
 commands |= {(mode, dtype): torch(mode, dtype) for dtype in peers for mode in MODES}

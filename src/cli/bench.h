@@ -5,6 +5,8 @@
 #include "cli/session.h"
 
 int bench_collectives(int argc, char **argv);
+int bench_matmul(int argc, char **argv);
+int bench_step(int argc, char **argv);
 // The seconds that one all-reduce of this many bytes over all ranks takes on the slowest rank. Every rank calls.
 int bench_all_reduce(struct session *session, int64_t bytes, double *seconds);
 

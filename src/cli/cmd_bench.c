@@ -4,6 +4,8 @@
 
 static const struct command_part parts[] = {
     {"collectives", "bandwidth between ranks, as nccl-tests prints it", bench_collectives},
+    {"matmul", "time and TFLOP/s of matrix products, by dtype", bench_matmul},
+    {"step", "time of a training step and, on a GPU, of its parts", bench_step},
 };
 
 int cmd_bench(int argc, char **argv) {

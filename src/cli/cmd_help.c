@@ -26,7 +26,7 @@ static const char summary[] =
     "Machines\n"
     "  launch         local|slurm|kubernetes: starts a run that is watched and started again, here or on a cluster\n"
     "  preflight      looks at a machine or an allocation before a run: GPUs, network, disks, data\n"
-    "  bench          collectives: bandwidth between ranks\n"
+    "  bench          collectives|matmul|step: bandwidth between ranks, matrix products, training steps\n"
     "  cluster        render|create|status|start|stop|delete|build-image|export: AWS ParallelCluster, from a short "
     "file\n"
     "  version        what was built in, for bug reports\n"

@@ -79,8 +79,10 @@ void device_recording_free(struct device *device, struct recording *recording); 
 
 // The time of operations on the compute stream by kind and shape, along with the least work they need; slowest first.
 // Only on devices whose table has profile_start.
+enum { PROFILE_MOST_ROWS = 256 };  // the last of so many, "others", takes what has no row of its own
 struct profile_row {
     char name[64];
+    enum dtype dtype;  // that of the factors where it multiplies matrices, and so of the FLOPs
     int64_t calls;
     double seconds, flops, bytes;
 };

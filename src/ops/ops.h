@@ -440,7 +440,8 @@ struct ops {
     bool is_host_memory;  // the host can read and write device memory (after a synchronise)
     bool is_paper;        // computes nothing; memory is not real
     bool fuses_stats;  // cross_entropy can compute the statistics itself; otherwise check_training.c calls both halves
-    bool fuses_quantize;  // norm_forward can store its result in 8 bits
+    bool fuses_quantize;    // norm_forward can store its result in 8 bits
+    size_t standing_bytes;  // of the device's memory, that it takes for itself when it is opened
 
     void (*close)(struct device *device);
     bool (*supports)(const struct device *device, enum dtype dtype);

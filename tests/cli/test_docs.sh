@@ -189,6 +189,8 @@ launch kubernetes
 launch kubernetes getdata
 preflight
 bench collectives
+bench matmul
+bench step
 cluster create
 cluster build-image
 cluster export

@@ -133,6 +133,31 @@ TEST(every_other_operation) {
     device_close(device);
 }
 
+// A gradient that nothing is dropped from moves only if its place changes, and is read if there is a bias.
+TEST(dropout_backward_cost) {
+    enum { ROWS = 8, COLUMNS = 16, BYTES = 4 * ROWS * COLUMNS };
+    struct tensor x = tensor_2d((void *)4096, DTYPE_F32, ROWS, COLUMNS),
+                  y = tensor_2d((void *)8192, DTYPE_F32, ROWS, COLUMNS);
+    struct tensor bias = tensor_1d((void *)12288, DTYPE_F32, COLUMNS), none = {0};
+    struct tensor ids = tensor_1d((void *)16384, DTYPE_I64, ROWS);
+    const struct {
+        struct tensor dx, dbias;
+        float rate;
+        double bytes;
+    } cases[] = {
+        {y, none, 0, 0}, {y, bias, 0, BYTES + 8 * COLUMNS}, {x, none, 0, 2 * BYTES}, {y, none, 0.5f, 2 * BYTES}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct device *device = NULL;
+        EXPECT_OK(device_open_paper(&device));
+        op_dropout_backward(device, &(struct op_dropout_backward){.dx = cases[i].dx,
+                                                                  .dy = y,
+                                                                  .dbias = cases[i].dbias,
+                                                                  .dropout = {.rate = cases[i].rate, .row_ids = ids}});
+        EXPECT(paper_totals(device).bytes_moved == cases[i].bytes);
+        device_close(device);
+    }
+}
+
 // What an update moves for each parameter: 28 bytes where the masters are in halves, 30 where they are whole.
 TEST(adam_cost) {
     enum { COUNT = 1000 };
@@ -152,5 +177,5 @@ TEST(adam_cost) {
     }
 }
 
-TEST_MAIN(TEST_CASE(adam_cost), TEST_CASE(matmul_cost), TEST_CASE(attention_cost), TEST_CASE(memory_is_not_real),
-          TEST_CASE(every_other_operation))
+TEST_MAIN(TEST_CASE(adam_cost), TEST_CASE(dropout_backward_cost), TEST_CASE(matmul_cost), TEST_CASE(attention_cost),
+          TEST_CASE(memory_is_not_real), TEST_CASE(every_other_operation))

@@ -10,18 +10,15 @@
 // The entries of the table that are timed: those whose rows say more than their name, and the others.
 // clang-format off
 #define DETAILED_OPS(X)                                                                                                \
-    X(matmul) X(quantize) X(norm_forward) X(norm_backward) X(column_sum)
+    X(matmul) X(attention_forward) X(attention_backward) X(quantize) X(norm_forward) X(norm_backward) X(column_sum)
 #define SIMPLE_OPS(X)                                                                                                  \
     X(transpose) X(move_ranges) X(activation_forward) X(activation_backward) X(glu_forward) X(glu_backward) X(rope)    \
-    X(relative_bias_forward) X(relative_bias_backward) X(attention_forward) X(attention_backward)                      \
-    X(embedding_forward) X(embedding_backward) X(softmax_stats) X(softmax_merge) X(cross_entropy) X(dropout_add)       \
-    X(dropout_backward) X(dot) X(sum_squares) X(clip_scale) X(adam) X(split) X(merge) X(copy) X(scale)
+    X(relative_bias_forward) X(relative_bias_backward) X(embedding_forward) X(embedding_backward) X(softmax_stats)     \
+    X(softmax_merge) X(cross_entropy) X(dropout_add) X(dropout_backward) X(dot) X(sum_squares) X(clip_scale) X(adam)   \
+    X(split) X(merge) X(copy) X(scale)
 // clang-format on
 
-enum {
-    MOST_MARKS = 1 << 15,  // calls that are timed; those after them are not
-    MOST_ROWS = 256,       // the last takes what has no row of its own
-};
+enum { MOST_MARKS = 1 << 15 };  // calls that are timed; those after them are not
 
 struct profile_mark {
     cudaEvent_t start, end;
@@ -34,29 +31,32 @@ struct cuda_profile {
     struct device *paper;
     struct profile_mark marks[MOST_MARKS];
     int count;
-    struct profile_row rows[MOST_ROWS];
+    struct profile_row rows[PROFILE_MOST_ROWS];
     int row_count;
 };
 
-static int row_find(struct cuda_profile *profile, const char *name) {
+// The row of this name and dtype. The last one is for all that come when the others are taken.
+static int row_find(struct cuda_profile *profile, const char *name, enum dtype dtype) {
     for (int i = 0; i < profile->row_count; i++)
-        if (strcmp(profile->rows[i].name, name) == 0)
+        if (strcmp(profile->rows[i].name, name) == 0 && profile->rows[i].dtype == dtype)
             return i;
-    if (profile->row_count == MOST_ROWS)
-        return MOST_ROWS - 1;
+    if (profile->row_count == PROFILE_MOST_ROWS)
+        return PROFILE_MOST_ROWS - 1;
     struct profile_row *row = &profile->rows[profile->row_count];
-    snprintf(row->name, sizeof row->name, "%s", name);
+    bool is_last = profile->row_count == PROFILE_MOST_ROWS - 1;
+    snprintf(row->name, sizeof row->name, "%s", is_last ? "others" : name);
+    row->dtype = dtype;
     return profile->row_count++;
 }
 
-static struct profile_mark *mark_begin(struct cuda_device *cuda, const char *name) {
+static struct profile_mark *mark_begin(struct cuda_device *cuda, const char *name, enum dtype dtype) {
     struct cuda_profile *profile = cuda->profile;
     if (profile->count == MOST_MARKS)
         return NULL;
     struct profile_mark *mark = &profile->marks[profile->count++];
     CHECK_CUDA(cudaEventCreate(&mark->start));
     CHECK_CUDA(cudaEventCreate(&mark->end));
-    mark->row = row_find(profile, name);
+    mark->row = row_find(profile, name, dtype);
     CHECK_CUDA(cudaEventRecord(mark->start, cuda->streams[STREAM_COMPUTE]));
     return mark;
 }
@@ -73,21 +73,21 @@ static void mark_end(struct cuda_device *cuda, struct profile_mark *mark, struct
     row->bytes += after.bytes_moved - before.bytes_moved;
 }
 
-// A table entry that runs the real one between two events, and then on paper. text_ is the statement that names its
-// row.
-#define PROFILED(name_, text_)                                                                                         \
+// A table entry that runs the real one between two events, and then on paper. dtype_ is that of the factors it
+// multiplies, text_ the statement that names its row.
+#define PROFILED(name_, dtype_, text_)                                                                                 \
     static void profiled_##name_(struct device *device, const struct op_##name_ *op) {                                 \
         struct cuda_device *cuda = cuda_use(device);                                                                   \
         struct cuda_profile *profile = cuda->profile;                                                                  \
         struct paper_totals before = paper_totals(profile->paper);                                                     \
         char text[64];                                                                                                 \
         text_;                                                                                                         \
-        struct profile_mark *mark = mark_begin(cuda, text);                                                            \
+        struct profile_mark *mark = mark_begin(cuda, text, dtype_);                                                    \
         profile->real->name_(device, op);                                                                              \
         profile->paper->ops->name_(profile->paper, op);                                                                \
         mark_end(cuda, mark, before);                                                                                  \
     }
-#define SIMPLY(name_) PROFILED(name_, snprintf(text, sizeof text, "%s", #name_))
+#define SIMPLY(name_) PROFILED(name_, DTYPE_F32, snprintf(text, sizeof text, "%s", #name_))
 
 static void name_product(char *text, size_t size, const struct op_matmul *op) {
     static const char *const endings[] = {"", " bias", " bias gelu", " dgelu"};
@@ -106,17 +106,19 @@ static void name_quantize(char *text, size_t size, const struct op_quantize *op)
              (long long)op->x.shape[1], op->y.data ? "" : " -y", op->transposed.data ? "" : " -t");
 }
 
-PROFILED(matmul, name_product(text, sizeof text, op))
-PROFILED(quantize, name_quantize(text, sizeof text, op))
-PROFILED(norm_forward, snprintf(text, sizeof text, "norm_forward%s", op->delta.data ? " + residual" : ""))
-PROFILED(norm_backward, snprintf(text, sizeof text, "norm_backward%s", op->ddelta.data ? " + delta" : ""))
-PROFILED(column_sum, snprintf(text, sizeof text, "column_sum of %lld", (long long)op->x.shape[1]))
+PROFILED(matmul, op->a.dtype, name_product(text, sizeof text, op))
+PROFILED(attention_forward, op->q.dtype, snprintf(text, sizeof text, "attention_forward"))
+PROFILED(attention_backward, op->q.dtype, snprintf(text, sizeof text, "attention_backward"))
+PROFILED(quantize, DTYPE_F32, name_quantize(text, sizeof text, op))
+PROFILED(norm_forward, DTYPE_F32, snprintf(text, sizeof text, "norm_forward%s", op->delta.data ? " + residual" : ""))
+PROFILED(norm_backward, DTYPE_F32, snprintf(text, sizeof text, "norm_backward%s", op->ddelta.data ? " + delta" : ""))
+PROFILED(column_sum, DTYPE_F32, snprintf(text, sizeof text, "column_sum of %lld", (long long)op->x.shape[1]))
 SIMPLE_OPS(SIMPLY)
 
 static void profiled_zero(struct device *device, void *memory, size_t bytes, enum stream stream) {
     struct cuda_device *cuda = cuda_use(device);
     struct paper_totals before = paper_totals(cuda->profile->paper);
-    struct profile_mark *mark = stream == STREAM_COMPUTE ? mark_begin(cuda, "zero") : NULL;
+    struct profile_mark *mark = stream == STREAM_COMPUTE ? mark_begin(cuda, "zero", DTYPE_F32) : NULL;
     cuda->profile->real->zero(device, memory, bytes, stream);
     cuda->profile->paper->ops->zero(cuda->profile->paper, memory, bytes, stream);
     mark_end(cuda, mark, before);

@@ -255,7 +255,10 @@ static void paper_dropout_add(struct device *device, const struct op_dropout_add
 
 static void paper_dropout_backward(struct device *device, const struct op_dropout_backward *op) {
     keep_own_bytes(device, OP_DROPOUT_BACKWARD, op);
-    COUNT_BYTES(device, op->dx, op->dy, op->dbias, op->dbias);
+    // What is dropped nowhere and stays in its place is not touched, only summed if there is a bias.
+    bool is_moved = op->dropout.rate > 0 || op->dx.data != op->dy.data;
+    struct tensor none = {0}, read = is_moved || op->dbias.data ? op->dy : none;
+    COUNT_BYTES(device, is_moved ? op->dx : none, read, op->dbias, op->dbias);
 }
 
 static void paper_column_sum(struct device *device, const struct op_column_sum *op) {

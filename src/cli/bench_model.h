@@ -1,0 +1,37 @@
+// The model that `bench step` and `bench matmul` time: train's flags, and what stands where they are not given.
+#ifndef CLI_BENCH_MODEL_H
+#define CLI_BENCH_MODEL_H
+
+#include "config/config.h"
+#include "ops/device.h"
+
+// Train's flags for a config at `base` of the options; the short --help shows those of the model and the machine.
+struct flag_table bench_model_flags(size_t base);
+// After the flags were parsed: the preset and the rest of the defaults, checked. Without flags it is GPT-2 124M, 4
+// sequences of 256 tokens, without dropout.
+int bench_model_complete(struct config *config);
+// The device that the flags ask for. The fields that they do not have are left out: no file of algorithms.
+struct device_options bench_device_options(const struct config *config);
+
+// One of the matrix products of a training step: d (m, n) = op(a) op(b), summed over k.
+enum product_pass { PASS_FORWARD, PASS_INPUT_GRADIENT, PASS_WEIGHT_GRADIENT, PASS_COUNT };
+struct product {
+    const char *layer;  // "qkv", "fc1", …
+    enum product_pass pass;
+    int64_t m, n, k;
+    int64_t times;  // how often a step has it
+};
+const char *product_pass_name(enum product_pass pass);
+// As they lie in memory: x (N, in) W^T (out, in) forward, dy W for the input, dy^T x for the weight.
+static inline bool product_transposes_a(enum product_pass pass) {
+    return pass == PASS_WEIGHT_GRADIENT;
+}
+static inline bool product_transposes_b(enum product_pass pass) {
+    return pass == PASS_FORWARD;
+}
+// The products of the linear layers of one micro-batch, three for each layer; attention's are not among them. Returns
+// how many there are, at most MOST_PRODUCTS.
+enum { MOST_PRODUCTS = 64 };
+int bench_model_products(const struct config *config, struct product *list);
+
+#endif

@@ -1,0 +1,353 @@
+// bevatron bench step: full training steps (forward, backward, clipping, Adam) on random tokens, queued one after the
+// other as the trainer does: mean time of a step, the median from one result to the next, tokens per second by the
+// mean, and peak memory, as one line of JSON; on a GPU also where the time goes, beside the least it could be.
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "base/rng.h"
+#include "cli/bench.h"
+#include "cli/bench_energy.h"
+#include "cli/bench_model.h"
+#include "cli/bench_time.h"
+#include "cli/commands.h"
+#include "step/step.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+
+struct step_options {
+    struct flag_given given;
+    int64_t steps, pairs;
+    bool parts, quick_weights, energy;
+    char *algorithm_cache;
+    double tflops, tflops_fp8, gigabytes;
+    struct config config;
+};
+
+#define OFFSET(member) offsetof(struct step_options, member)
+#define PEAK(flag, member, text)                                                                                       \
+    {                                                                                                                  \
+        .name = flag, .type = FLAG_DOUBLE, .offset = OFFSET(member), .initial = "0", .minimum = 0, .maximum = 1e9,     \
+        .help = text                                                                                                   \
+    }
+
+static const struct flag own_flags[] = {
+    {.name = "Benchmark", .type = FLAG_GROUP},
+    {.name = "--steps",
+     .type = FLAG_INT,
+     .offset = OFFSET(steps),
+     .initial = "5",
+     .minimum = 1,
+     .maximum = 1000,
+     .help = "timed steps after four that warm up"},
+    {.name = "--parts",
+     .type = FLAG_BOOL,
+     .offset = OFFSET(parts),
+     .help = "prints the time of one more step by kind of operation, beside the least it could take, on a GPU"},
+    PEAK("--peak-tflops", tflops, "with --parts: what the GPU's products reach at best; 0: measured at the start"),
+    PEAK("--peak-tflops-fp8", tflops_fp8, "with --parts: the same of products in 8 bits"),
+    PEAK("--peak-gigabytes", gigabytes, "with --parts: what its memory moves in a second at best; 0: measured"),
+    {.name = "--pairs",
+     .type = FLAG_INT,
+     .offset = OFFSET(pairs),
+     .initial = "0",
+     .maximum = 100,
+     .help = "times the steps this many times more in turn as recordings and call by call, on a GPU"},
+    {.name = "--energy",
+     .type = FLAG_BOOL,
+     .offset = OFFSET(energy),
+     .help = "prints joules a token and watts as well, if the GPU has a counter"},
+    {.name = "--quick-weights",
+     .type = FLAG_BOOL,
+     .offset = OFFSET(quick_weights),
+     .help = "the same few random weights over and over, where drawing billions would take long"},
+    {.name = "--algorithm-cache",
+     .type = FLAG_STRING,
+     .offset = OFFSET(algorithm_cache),
+     .value_name = "FILE",
+     .help = "file of matrix product algorithms, on a GPU; without it they are chosen anew and not kept"},
+};
+
+struct tokens {
+    int64_t B, T, S, next;  // S: of T5's decoder, else 0
+    int32_t *tokens, *labels, *decoder_tokens;
+    float *mask;
+    int64_t *samples;
+};
+
+static int next_input(void *context, struct step_input *input) {
+    struct tokens *t = context;
+    for (int64_t b = 0; b < t->B; b++)
+        t->samples[b] = t->next++;
+    *input = (struct step_input){.B = t->B,
+                                 .T = t->T,
+                                 .S = t->S,
+                                 .tokens = t->tokens,
+                                 .labels = t->labels,
+                                 .mask = t->mask,
+                                 .decoder_tokens = t->decoder_tokens,
+                                 .samples = t->samples};
+    return 0;
+}
+
+// `word` of the four numbers that belong to each place.
+static int32_t *draw_tokens(int64_t count, int word, int64_t vocabulary) {
+    int32_t *tokens = memory_alloc(sizeof *tokens * (size_t)count);
+    for (int64_t n = 0; n < count; n++)
+        tokens[n] = (int32_t)(philox4x32(1, (uint32_t)n, 0, 0, 0).word[word] % (uint32_t)vocabulary);
+    return tokens;
+}
+
+static struct tokens make_tokens(const struct config *config) {
+    enum config_form form = config_form(config);
+    int64_t B = config->micro_batch_size, T = config->seq_length,
+            S = form == CONFIG_T5 ? config->decoder_seq_length : 0;
+    int64_t V = config->padded_vocab_size, counted = B * (S ? S : T);
+    struct tokens t = {.B = B, .T = T, .S = S};
+    t.tokens = draw_tokens(B * T, 0, V);
+    t.labels = draw_tokens(counted, 1, V);
+    t.decoder_tokens = S ? draw_tokens(counted, 2, V) : NULL;
+    t.mask = memory_alloc(sizeof *t.mask * (size_t)counted);
+    t.samples = memory_alloc(sizeof *t.samples * (size_t)B);
+    for (int64_t n = 0; n < counted; n++)
+        t.mask[n] = form != CONFIG_BERT || n % 20 < 3;  // 15 % of a masked model's tokens count
+    return t;
+}
+
+static void free_tokens(struct tokens *t) {
+    free(t->tokens);
+    free(t->labels);
+    free(t->decoder_tokens);
+    free(t->mask);
+    free(t->samples);
+}
+
+// Repeats a few random numbers over all weights but the vectors, which stay as they are drawn.
+static void set_quick_weights(struct step *step) {
+    enum { PIECE = 1 << 22 };
+    float *piece = memory_alloc(sizeof *piece * PIECE);
+    float *plain[] = {memory_alloc(sizeof *piece * PIECE), memory_alloc(sizeof *piece * PIECE)};  // zeros, ones
+    philox_normal(piece, PIECE, 0, 1, 1, 0.02);
+    for (int64_t n = 0; n < PIECE; n++)
+        plain[1][n] = 1;
+    struct tensor whole = step_weights_target(step);
+    adam_reset(&step->adam, step->device);
+    for (int i = 0; i < step->params.count; i++) {
+        const struct param *param = step->params.items[i];
+        struct tensor target = tensor_flat(param_in(param, whole));
+        const float *from = param->init == INIT_NORMAL ? piece : plain[param->init == INIT_ONE];
+        for (int64_t first = 0, count; first < tensor_count(target); first += count) {
+            count = tensor_count(target) - first < PIECE ? tensor_count(target) - first : PIECE;
+            device_copy_in(step->device, tensor_rows(target, first, count), from);
+            device_synchronize(step->device);
+        }
+    }
+    step_accept_weights(step);
+    free(piece);
+    free(plain[0]);
+    free(plain[1]);
+}
+
+// A product of the step may be faster than those that were tried: then that is what the device can do.
+static void raise_ceilings(struct ceilings *ceilings, const struct profile_row *rows, int count) {
+    for (int i = 0; i < count; i++) {
+        double *most = &ceilings->flops[dtype_is_float8(rows[i].dtype) ? DTYPE_E4M3 : rows[i].dtype];
+        double reached = rows[i].seconds > 0 ? rows[i].flops / rows[i].seconds : 0;
+        *most = reached > *most ? reached : *most;
+    }
+}
+
+// One more step, with the time of each kind of operation beside the least it could take.
+static int print_parts(struct ceilings *ceilings, struct step *step, const struct step_source *source) {
+    struct profile_row *rows = memory_alloc(sizeof *rows * PROFILE_MOST_ROWS);
+    device_profile_start(step->device);
+    int status = step_train(step, source, 1e-4, 0.1);
+    int count = device_profile_stop(step->device, rows, PROFILE_MOST_ROWS);
+    double seconds = 0, least = 0;
+    raise_ceilings(ceilings, rows, count);
+    printf("# at best %.0f GB/s", ceilings->bytes * 1e-9);
+    for (int dtype = 0; dtype < DTYPE_COUNT; dtype++)
+        if (ceilings->flops[dtype] > 0)
+            printf(", %.0f TFLOP/s in %s", ceilings->flops[dtype] * 1e-12, dtype_name((enum dtype)dtype));
+    printf("\n%-44s %6s %9s %8s %9s %9s\n", "part", "calls", "ms", "TFLOP/s", "GB/s", "least ms");
+    for (int i = 0; i < count && status == 0; i++) {
+        double floor = ceilings_least(ceilings, rows[i].dtype, rows[i].flops, rows[i].bytes);
+        double each = rows[i].seconds > 0 ? rows[i].seconds : 1e-9;
+        printf("%-44s %6lld %9.3f %8.0f %9.0f %9.3f\n", rows[i].name, (long long)rows[i].calls, rows[i].seconds * 1e3,
+               rows[i].flops / each / 1e12, rows[i].bytes / each / 1e9, floor * 1e3);
+        seconds += rows[i].seconds;
+        least += floor;
+    }
+    printf("%-44s %6s %9.3f %8s %9s %9.3f\n", "all", "", seconds * 1e3, "", "", least * 1e3);
+    free(rows);
+    return status;
+}
+
+struct times {
+    double first, mean, loss;
+    double *between;              // (steps) from one result to the next, sorted
+    const struct energy *energy;  // NULL if it is not measured
+    double joules;                // of all timed steps
+};
+
+static int compare(const void *a, const void *b) {
+    double x = *(const double *)a, y = *(const double *)b;
+    return x < y ? -1 : x > y;
+}
+
+// Steps that warm up, until passes are recorded where the device does that; then `steps` that are queued ahead as the
+// trainer does.
+static int time_steps(struct step *step, const struct step_source *source, int64_t steps, struct times *times) {
+    enum { WARMING = 4 };
+    double start = clock_seconds(), last;
+    for (int i = 0; i < WARMING; i++) {
+        TRY(step_train(step, source, 1e-4, 0.1));
+        (void)step_result(step);
+        times->first = i == 0 ? clock_seconds() - start : times->first;
+    }
+    double joules = times->energy ? energy_joules(times->energy) : 0;
+    start = last = clock_seconds();
+    for (int64_t queued = 0, taken = 0; taken < steps;) {
+        bool queues = queued < steps && step_pending(step) <= step_lookahead(step);
+        if (queues) {
+            TRY(step_train(step, source, 1e-4, 0.1));
+            queued++;
+        }
+        if (!queues) {
+            times->loss = step_take_result(step).loss;
+            times->between[taken++] = clock_seconds() - last;
+            last = clock_seconds();
+        }
+    }
+    times->mean = (last - start) / (double)steps;
+    times->joules = times->energy ? energy_joules(times->energy) - joules : 0;
+    qsort(times->between, (size_t)steps, sizeof *times->between, compare);
+    return 0;
+}
+
+// The same steps as recordings and call by call, in turn, so that both meet the GPU as warm as the other.
+static int print_pairs(struct step_options *options, struct step *step, const struct step_source *source) {
+    struct times times = {.between = memory_alloc(sizeof(double) * (size_t)options->steps)};
+    int status = 0;
+    for (int64_t i = 0; i < 2 * options->pairs && status == 0; i++) {
+        options->config.no_cuda_graph = i % 2 == 1;
+        status = time_steps(step, source, options->steps, &times);
+        printf("%s: mean %.3f ms, median %.3f ms a step\n", i % 2 == 1 ? "call by call" : "recorded", times.mean * 1e3,
+               times.between[options->steps / 2] * 1e3);
+    }
+    free(times.between);
+    return status;
+}
+
+static void print_times(const struct step_options *options, const struct step *step, const struct times *times,
+                        double tokens) {
+    struct rusage usage;
+    getrusage(RUSAGE_SELF, &usage);
+    size_t device_bytes = step->memory.total + step->memory.device_own + step->device->ops->standing_bytes;
+    printf("{\"name\": \"bevatron\", \"step_s\": %.5f, \"median_s\": %.5f, "
+           "\"tokens_per_second\": %.1f, \"peak_rss_mb\": %.0f, \"device_gb\": %.2f, \"first_step_s\": %.2f, "
+           "\"loss\": %.5f",
+           times->mean, times->between[options->steps / 2], tokens / times->mean, (double)usage.ru_maxrss / 1024,
+           (double)device_bytes / 1e9, times->first, times->loss);
+    if (times->energy)
+        printf(", \"joules_per_token\": %.6f, \"watts\": %.0f", times->joules / (tokens * (double)options->steps),
+               times->joules / (times->mean * (double)options->steps));
+    printf("}\n");
+    (void)fflush(stdout);
+}
+
+static int time_and_print(struct step_options *options, struct step *step, struct ceilings *ceilings) {
+    struct tokens tokens = make_tokens(&options->config);
+    struct step_source source = {.next = next_input, .context = &tokens, .count = 1};
+    struct energy energy;
+    struct times times = {.between = memory_alloc(sizeof(double) * (size_t)options->steps)};
+    // A machine without a counter still has times.
+    if (options->energy && energy_open(&energy, step->device) < 0) {
+        log_warn("%s", error_message());
+        error_clear();
+    } else if (options->energy) {
+        times.energy = &energy;
+    }
+    int status = time_steps(step, &source, options->steps, &times);
+    if (status == 0) {
+        print_times(options, step, &times, (double)(tokens.B * (tokens.T + tokens.S)));
+        status = print_pairs(options, step, &source);
+    }
+    if (status == 0 && options->parts)
+        status = print_parts(ceilings, step, &source);
+    free(times.between);
+    free_tokens(&tokens);
+    return status;
+}
+
+static int open_and_time(struct step_options *options, struct device *device, struct ceilings *ceilings) {
+    struct world *world;
+    struct mesh mesh;
+    struct step *step = NULL;
+    TRY(world_open(&world, &(struct world_options){.backend = "self"}, device));
+    int status = mesh_place(&mesh, 0, 1, 1, 1, 1);
+    if (status == 0)
+        status = mesh_connect(&mesh, world);
+    if (status == 0)
+        status = step_open(&step, &options->config, device, &mesh, STEP_TRAIN);
+    if (status == 0) {
+        if (options->quick_weights)
+            set_quick_weights(step);
+        else
+            step_initialize(step);
+        status = time_and_print(options, step, ceilings);
+        step_close(step);
+    }
+    world_close(world);
+    return status;
+}
+
+static int run(void *context) {
+    struct step_options *options = context;
+    struct config *config = &options->config;
+    struct device *device;
+    TRY(bench_model_complete(config));
+    struct device_options device_options = bench_device_options(config);
+    device_options.algorithm_cache = options->algorithm_cache;
+    enum dtype dtype = config->bf16 ? DTYPE_BF16 : config->fp16 ? DTYPE_F16 : DTYPE_F32;
+    struct ceilings ceilings = {.bytes = options->gigabytes * 1e9};
+    ceilings.flops[dtype] = options->tflops * 1e12;
+    ceilings.flops[DTYPE_E4M3] = options->tflops_fp8 * 1e12;
+    TRY(device_open(&device, &device_options));
+    int status = 0;
+    if (config->fp8_format && !bench_dtype_is_in(device, BENCH_FP8))
+        status = error_set("--fp8-format needs a GPU that multiplies in 8 bits (compute capability 8.9 or later: L4, "
+                           "H100)");
+    if (status == 0 && options->parts && !device->ops->profile_start)
+        status = error_set_code(EXIT_CODE_USAGE, "--parts needs a GPU: the CPU keeps no account of its time; leave it "
+                                                 "out or give --device cuda");
+    // Before the step takes the memory.
+    if (status == 0 && options->parts)
+        status = ceilings_measure(&ceilings, &device_options, dtype, config->fp8_format != NULL);
+    if (status == 0)
+        status = open_and_time(options, device, &ceilings);
+    device_close(device);
+    return status;
+}
+
+int bench_step(int argc, char **argv) {
+    const struct flag_table tables[] = {
+        {.flags = own_flags,
+         .count = sizeof own_flags / sizeof own_flags[0],
+         .given = offsetof(struct step_options, given)},
+        bench_model_flags(offsetof(struct step_options, config)),
+    };
+    const struct flag_command command = {
+        .name = "bench step",
+        .summary = "Times training steps of one micro-batch on one rank, on random tokens, and prints a line of JSON. "
+                   "Without flags of a model: GPT-2 124M, 4 sequences of 256 tokens, without dropout, in fp32.",
+        .tables = tables,
+        .table_count = 2,
+        .epilogue = "Example:\n  bevatron bench step --bf16 --preset gpt2-124m --micro-batch-size 64 --seq-length 1024 "
+                    "--parts\n"};
+    struct step_options options;
+    return command_run(&(struct command_call){.flags = &command, .options = &options, .run = run}, argc, argv);
+}

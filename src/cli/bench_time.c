@@ -1,0 +1,227 @@
+// Times of operations and the ceilings of a device. See bench_time.h.
+#include "cli/bench_time.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/memory.h"
+#include "base/rng.h"
+#include "tensor/float8.h"
+#include "tensor/half.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+static const double LEAST_SECONDS = 5e-3;  // of a round: waiting for a GPU costs some microseconds
+static const double MOST_SECONDS = 1.5;    // of all rounds
+
+static const struct {
+    const char *name;
+    enum dtype factors;
+} kinds[BENCH_DTYPES] = {
+    {"fp32", DTYPE_F32}, {"tf32", DTYPE_F32}, {"bf16", DTYPE_BF16}, {"fp16", DTYPE_F16}, {"fp8", DTYPE_E4M3}};
+
+const char *bench_dtype_name(enum bench_dtype dtype) {
+    return kinds[dtype].name;
+}
+
+enum dtype bench_dtype_factors(enum bench_dtype dtype) {
+    return kinds[dtype].factors;
+}
+
+bool bench_dtype_is_in(const struct device *device, enum bench_dtype dtype) {
+    // A CPU computes in 8 bits number by number, to be compared with, and rounds nothing to TF32.
+    bool is_gpus = dtype == BENCH_TF32 || dtype == BENCH_FP8;
+    return !(is_gpus && device->ops->is_host_memory) && device_supports(device, kinds[dtype].factors);
+}
+
+double bench_seconds(struct device *device, struct bench_call call, int rounds) {
+    call.run(device, call.context);
+    device_synchronize(device);
+    double begun = clock_seconds(), start = begun;
+    call.run(device, call.context);
+    device_synchronize(device);
+    double best = clock_seconds() - start;
+    int64_t calls = best < LEAST_SECONDS ? (int64_t)(LEAST_SECONDS / (best > 1e-7 ? best : 1e-7)) + 1 : 1;
+    for (int round = 0; round < rounds && clock_seconds() - begun < MOST_SECONDS; round++) {
+        start = clock_seconds();
+        for (int64_t i = 0; i < calls; i++)
+            call.run(device, call.context);
+        device_synchronize(device);
+        double seconds = (clock_seconds() - start) / (double)calls;
+        best = seconds < best ? seconds : best;
+    }
+    return best;
+}
+
+static void run_product(struct device *device, const void *context) {
+    op_matmul(device, context);
+}
+
+double bench_product_seconds(struct device *device, const struct bench_product *product, int rounds) {
+    return bench_seconds(device, (struct bench_call){run_product, &product->op}, rounds);
+}
+
+// One number in a dtype, at its place in an array of that dtype.
+static void put_number(void *array, int64_t i, enum dtype dtype, float value) {
+    if (dtype == DTYPE_F32)
+        ((float *)array)[i] = value;
+    else if (dtype == DTYPE_BF16)
+        ((uint16_t *)array)[i] = half_to_bf16(value);
+    else if (dtype == DTYPE_F16)
+        ((uint16_t *)array)[i] = half_to_f16(value);
+    else
+        ((uint8_t *)array)[i] = float8_encode(dtype, value);
+}
+
+// The same random numbers over and over: drawing billions would take long, and the time of a product, which depends on
+// the power that its numbers need, does not tell the difference.
+static void fill(struct device *device, struct tensor t) {
+    enum { PIECE = 1 << 20 };
+    int64_t count = tensor_count(t), piece = count < PIECE ? count : PIECE;
+    struct tensor flat = tensor_flat(t);
+    float *numbers = memory_alloc(sizeof *numbers * (size_t)piece);
+    void *array = memory_alloc(dtype_bytes(t.dtype) * (size_t)piece);
+    philox_normal(numbers, piece, 0, 1, 1, 1.0);
+    for (int64_t i = 0; i < piece; i++)
+        put_number(array, i, t.dtype, numbers[i]);
+    for (int64_t first = 0; first < count; first += piece)
+        device_copy_in(device, tensor_rows(flat, first, count - first < piece ? count - first : piece), array);
+    device_synchronize(device);
+    free(numbers);
+    free(array);
+}
+
+// The range of numbers that are stored as they are.
+static int open_range(struct bench_product *product, struct device *device) {
+    const float numbers[RANGE_LENGTH] = {
+        [RANGE_FACTOR] = 1, [RANGE_SCALE] = 1, [RANGE_LARGEST] = float8_kind(product->factors).largest};
+    product->memory[3] = device_alloc(device, sizeof numbers);
+    if (!product->memory[3])
+        return -1;
+    device_copy_in(device, tensor_1d(product->memory[3], DTYPE_F32, RANGE_LENGTH), numbers);
+    device_synchronize(device);
+    product->op.a.range = product->op.b.range = product->memory[3];
+    return 0;
+}
+
+int bench_product_open(struct bench_product *product, struct device *device) {
+    int64_t m = product->m, n = product->n, k = product->k;
+    bool is_float8 = dtype_is_float8(product->factors);
+    bool ta = product->transpose_a && !is_float8, tb = product->transpose_b || is_float8;
+    struct op_matmul *op = &product->op;
+    *op = (struct op_matmul){.transpose_a = ta, .transpose_b = tb, .alpha = 1};
+    const struct {
+        struct tensor *tensor;
+        enum dtype dtype;
+        int64_t rows, columns;
+    } parts[] = {{&op->a, product->factors, ta ? k : m, ta ? m : k},
+                 {&op->b, product->factors, tb ? n : k, tb ? k : n},
+                 {&op->d, product->result, m, n}};
+    for (int i = 0; i < 3; i++) {
+        size_t bytes = dtype_bytes(parts[i].dtype) * (size_t)parts[i].rows * (size_t)parts[i].columns;
+        product->memory[i] = device_alloc(device, bytes);
+        if (!product->memory[i])
+            return -1;
+        *parts[i].tensor = tensor_2d(product->memory[i], parts[i].dtype, parts[i].rows, parts[i].columns);
+        fill(device, *parts[i].tensor);
+    }
+    return is_float8 ? open_range(product, device) : 0;
+}
+
+void bench_product_close(struct bench_product *product, struct device *device) {
+    for (int i = 0; i < 4; i++) {
+        device_free(device, product->memory[i]);
+        product->memory[i] = NULL;
+    }
+}
+
+// Square products, from small ones to those that take long or are as large as any; the best of all.
+static int measure_flops(struct device *device, enum dtype dtype, double *best) {
+    enum { SMALLEST = 512, LARGEST = 8192, ROUNDS = 5 };
+    static const double ENOUGH_SECONDS = 0.02;
+    double seconds = 0;
+    for (int64_t edge = SMALLEST; edge <= LARGEST && seconds < ENOUGH_SECONDS; edge *= 2) {
+        struct bench_product product = {.m = edge,
+                                        .n = edge,
+                                        .k = edge,
+                                        .transpose_b = true,
+                                        .factors = dtype,
+                                        .result = dtype_is_float8(dtype) ? DTYPE_BF16 : dtype};
+        int status = bench_product_open(&product, device);
+        seconds = status == 0 ? bench_product_seconds(device, &product, ROUNDS) : INFINITY;
+        bench_product_close(&product, device);
+        TRY(status);
+        double flops = 2 * (double)edge * (double)edge * (double)edge / seconds;
+        *best = flops > *best ? flops : *best;
+    }
+    return 0;
+}
+
+struct moves {
+    struct tensor to, from, sum;
+};
+
+static void move_copy(struct device *device, const void *context) {
+    const struct moves *moves = context;
+    op_copy(device, &(struct op_copy){.dst = moves->to, .src = moves->from});
+}
+
+static void move_sum(struct device *device, const void *context) {
+    const struct moves *moves = context;
+    op_sum_squares(device, &(struct op_sum_squares){.out = moves->sum, .x = moves->from});
+}
+
+static void move_zero(struct device *device, const void *context) {
+    const struct moves *moves = context;
+    device_zero(device, moves->to);
+}
+
+// Some operations read and write, some only do the one, and which a memory likes best is its own affair.
+static int measure_bytes(struct device *device, double *best) {
+    enum { ROUNDS = 5 };
+    static const struct {
+        void (*run)(struct device *device, const void *context);
+        double passes;
+    } ways[] = {{move_copy, 2}, {move_sum, 1}, {move_zero, 1}};
+    int64_t count = (int64_t)1 << (device->ops->is_host_memory ? 25 : 28);  // fp32: 128 MiB, 1 GiB
+    size_t bytes = sizeof(float) * (size_t)count;
+    void *memory[] = {device_alloc(device, bytes), device_alloc(device, bytes), device_alloc(device, sizeof(float))};
+    int status = memory[0] && memory[1] && memory[2] ? 0 : -1;
+    struct moves moves = {.to = tensor_1d(memory[0], DTYPE_F32, count),
+                          .from = tensor_1d(memory[1], DTYPE_F32, count),
+                          .sum = tensor_1d(memory[2], DTYPE_F32, 1)};
+    if (status == 0) {
+        device_zero(device, moves.from);
+        device_zero(device, moves.sum);
+    }
+    for (size_t i = 0; i < sizeof ways / sizeof ways[0] && status == 0; i++) {
+        double seconds = bench_seconds(device, (struct bench_call){ways[i].run, &moves}, ROUNDS);
+        double rate = ways[i].passes * (double)bytes / seconds;
+        *best = rate > *best ? rate : *best;
+    }
+    for (int i = 0; i < 3; i++)
+        device_free(device, memory[i]);
+    return status;
+}
+
+int ceilings_measure(struct ceilings *ceilings, const struct device_options *options, enum dtype dtype,
+                     bool has_float8) {
+    // Without a file the algorithms are timed in bursts alone; with determinism they would not be timed at all.
+    struct device_options own = *options;
+    own.algorithm_cache = NULL;
+    own.is_deterministic = false;
+    struct device *device;
+    TRY(device_open(&device, &own));
+    int status = ceilings->flops[dtype] > 0 ? 0 : measure_flops(device, dtype, &ceilings->flops[dtype]);
+    if (status == 0 && has_float8 && ceilings->flops[DTYPE_E4M3] == 0)
+        status = measure_flops(device, DTYPE_E4M3, &ceilings->flops[DTYPE_E4M3]);
+    if (status == 0 && ceilings->bytes == 0)
+        status = measure_bytes(device, &ceilings->bytes);
+    device_close(device);
+    return status;
+}
+
+double ceilings_least(const struct ceilings *ceilings, enum dtype dtype, double flops, double bytes) {
+    double most = ceilings->flops[dtype_is_float8(dtype) ? DTYPE_E4M3 : dtype];
+    double by_flops = most > 0 ? flops / most : 0, by_bytes = ceilings->bytes > 0 ? bytes / ceilings->bytes : 0;
+    return by_flops > by_bytes ? by_flops : by_bytes;
+}
