@@ -4,8 +4,8 @@
 // meanwhile, and the sum of a bucket of gradients does not hold up the sums inside a layer. The host queues all this
 // and goes on; the world's watch sees whether collectives end and whether NCCL has met an error.
 //
-// Ids and the host's own values travel over the world that this one wraps. NCCL sums bf16 in fp32 inside a kernel. It
-// refuses two ranks of one machine on the same GPU; those use the wrapped world only.
+// Ids and the host's own values travel over the world that this one wraps. NCCL adds two numbers of bf16 in fp32, and
+// rounds what it passes on. It refuses two ranks of one machine on the same GPU; those use the wrapped world only.
 #include "base/error.h"
 #include "base/log.h"
 #include "base/memory.h"
@@ -17,15 +17,23 @@
 #include <stdlib.h>
 #include <string.h>
 
-// A GPU without memory is no peer that is lost. NCCL has no code of its own for it, but says what CUDA said.
+// A GPU without memory is no peer that is lost, nor is a use that NCCL refuses, which no repetition mends. NCCL has no
+// code of its own for the first, but says what CUDA said.
 static enum exit_code nccl_exit_code(ncclResult_t status) {
     const char *last = ncclGetLastError(NULL);
-    bool lacks_memory = status == ncclUnhandledCudaError && last && strstr(last, "out of memory");
-    return lacks_memory ? EXIT_CODE_OUT_OF_MEMORY : EXIT_CODE_PEER_LOST;
+    if (status == ncclUnhandledCudaError && last && strstr(last, "out of memory"))
+        return EXIT_CODE_OUT_OF_MEMORY;
+    return status == ncclInvalidUsage || status == ncclInvalidArgument ? EXIT_CODE_ERROR : EXIT_CODE_PEER_LOST;
 }
 
 static const char *remedy(enum exit_code code) {
     return code == EXIT_CODE_OUT_OF_MEMORY ? DEVICE_FULL_REMEDY : "";
+}
+
+static const char *nccl_remedy(ncclResult_t status) {
+    if (status == ncclInvalidUsage)
+        return "; every rank needs a GPU of its own: start fewer ranks, or give --distributed-backend mpi";
+    return remedy(nccl_exit_code(status));
 }
 
 #define CHECK_NCCL(call)                                                                                               \
@@ -33,7 +41,7 @@ static const char *remedy(enum exit_code code) {
         ncclResult_t status_ = (call);                                                                                 \
         if (status_ != ncclSuccess)                                                                                    \
             die_code(nccl_exit_code(status_), "%s failed: %s: %s%s", #call, ncclGetErrorString(status_),               \
-                     ncclGetLastError(NULL), remedy(nccl_exit_code(status_)));                                         \
+                     ncclGetLastError(NULL), nccl_remedy(status_));                                                    \
     } while (0)
 
 static enum exit_code stream_exit_code(cudaError_t status) {
@@ -320,11 +328,13 @@ static bool nccl_test(struct group *group, void *handle) {
         die_code(nccl_exit_code(state), "NCCL has failed in group \"%s\": %s: %s%s", group->name,
                  ncclGetErrorString(state), ncclGetLastError(NULL),
                  nccl_exit_code(state) == EXIT_CODE_PEER_LOST ? "; a rank of it is lost, or its network"
-                                                              : DEVICE_FULL_REMEDY);
+                                                              : nccl_remedy(state));
     cudaError_t progress = cudaEventQuery(request->passed);
     if (progress == cudaErrorNotReady)
         return false;
-    CHECK_STREAM(progress);
+    if (progress != cudaSuccess)
+        die_code(stream_exit_code(progress), "the GPU of this rank failed while group \"%s\" waited for it: %s%s",
+                 group->name, cudaGetErrorString(progress), remedy(stream_exit_code(progress)));
     request_free(w, request);
     return true;
 }
