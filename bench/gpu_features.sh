@@ -171,7 +171,9 @@ part_float8() {
 part_algorithms() {
     local model=(--num-layers 4 --seq-length 1024 --max-position-embeddings 1024 --hidden-size 1024 --bf16
         --eval-iters 0) layout file=$XDG_CACHE_HOME/bevatron/products first most
-    for layout in "--pipeline-model-parallel-size 2" "--tensor-model-parallel-size 2" "--use-distributed-optimizer"; do
+    # The last: ranks whose slices of the vocabulary differ.
+    for layout in "--pipeline-model-parallel-size 2" "--tensor-model-parallel-size 2" "--use-distributed-optimizer" \
+        "--tensor-model-parallel-size 2 --vocab-size 9973 --make-vocab-size-divisible-by 1"; do
         rm -rf "$XDG_CACHE_HOME"
         # shellcheck disable=SC2086
         expect 0 "iteration       20/" timeout 100 bash tests/parallel/mpirun.sh 2 "$BEVATRON" train "${small[@]}" "${length[@]}" "${model[@]}" \

@@ -186,7 +186,7 @@ int checkpoint_load_tensors(const struct checkpoint_load *load);
 // Whether the checkpoint has this part, and whether the part has this tensor. False also if it cannot be read.
 bool checkpoint_has_part(const char *path, enum checkpoint_part part);
 bool checkpoint_has_tensor(const char *path, enum checkpoint_part part, const char *name);
-// Whether checkpoint_load_tensors would find all it is asked for, in these shapes. False also if it cannot be read.
-bool checkpoint_fits(const struct checkpoint_load *load);
+// 1 if checkpoint_load_tensors would find all it is asked for, in these shapes, 0 if not; -1 if it cannot be read.
+int checkpoint_fits(const struct checkpoint_load *load);
 
 #endif

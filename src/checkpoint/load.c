@@ -166,12 +166,9 @@ bool checkpoint_has_tensor(const char *path, enum checkpoint_part part, const ch
     return has;
 }
 
-bool checkpoint_fits(const struct checkpoint_load *load) {
+int checkpoint_fits(const struct checkpoint_load *load) {
     struct part_files files;
-    if (part_open(&files, load->path, load->part) < 0) {
-        error_clear();
-        return false;
-    }
+    TRY(part_open(&files, load->path, load->part));
     bool fits = check_all(load, &files) == 0;
     part_close(&files);
     if (!fits)

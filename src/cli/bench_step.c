@@ -324,6 +324,9 @@ static int run(void *context) {
     if (status == 0 && options->parts && !device->ops->profile_start)
         status = error_set_code(EXIT_CODE_USAGE, "--parts needs a GPU: the CPU keeps no account of its time; leave it "
                                                  "out or give --device cuda");
+    if (status == 0 && options->pairs && !device_records(device))
+        status = error_set_code(EXIT_CODE_USAGE, "--pairs needs a GPU: the CPU records no steps; leave it out or give "
+                                                 "--device cuda");
     // Before the step takes the memory.
     if (status == 0 && options->parts)
         status = ceilings_measure(&ceilings, &device_options, dtype, config->fp8_format != NULL);

@@ -37,12 +37,12 @@ static void raise_file_limit(void) {
 }
 
 // Streams that share one of the GPU's queues wait for each other, and a rank has more of them than the 8 queues it gets
-// by default: two for itself, some for each of its groups. Scripts for Megatron ask for 1, a trap here. It counts
-// when CUDA is first used, which MPI may do as it starts.
+// by default: two for itself, some for each of its groups. Scripts for Megatron ask for 1, a trap here; who asks for
+// more than 8 has thought of it. It counts when CUDA is first used, which MPI may do as it starts.
 static void widen_queues(void) {
-    enum { QUEUES = 32 };  // the most there are
+    enum { TOO_FEW = 8 };
     const char *given = environment("CUDA_DEVICE_MAX_CONNECTIONS");
-    if (!given || strtol(given, NULL, 10) < QUEUES)
+    if (!given || strtol(given, NULL, 10) <= TOO_FEW)
         setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 1);
 }
 

@@ -23,7 +23,7 @@ static enum exit_code nccl_exit_code(ncclResult_t status) {
     const char *last = ncclGetLastError(NULL);
     if (status == ncclUnhandledCudaError && last && strstr(last, "out of memory"))
         return EXIT_CODE_OUT_OF_MEMORY;
-    return status == ncclInvalidUsage || status == ncclInvalidArgument ? EXIT_CODE_ERROR : EXIT_CODE_PEER_LOST;
+    return status == ncclInvalidUsage || status == ncclInvalidArgument ? EXIT_CODE_USAGE : EXIT_CODE_PEER_LOST;
 }
 
 static const char *remedy(enum exit_code code) {

@@ -60,10 +60,11 @@ static struct room find_room(const struct step *step) {
     return (struct room){bytes, sharers, is_host};
 }
 
-// What stays for libraries; nothing in host memory.
+// What stays for libraries; nothing in host memory. Several ranks have connections too.
 static size_t find_reserve(const struct step *step, struct room room) {
     size_t least = step->device->ops->is_paper ? 0 : step->device->ops->library_bytes;
-    return least == 0 ? 0 : room.bytes / 50 > least ? room.bytes / 50 : least;
+    size_t part = step->mesh.size > 1 ? room.bytes / 50 : 0;
+    return least == 0 ? 0 : part > least ? part : least;
 }
 
 // Whether all ranks that hold the same layers can keep results. When this returns, all ranks have asked for their room.

@@ -42,11 +42,12 @@ int ranges_load(struct step *step, const char *path, int64_t steps) {
                                          .tensors = list,
                                          .count = count,
                                          .is_partial = true};
-    bool fits = steps > 0 && checkpoint_fits(&load);
-    int status = fits ? checkpoint_load_tensors(&load) : 0;
-    for (int i = 0; i < step->chunk_count && fits && status == 0; i++)
+    // A rank that cannot read must not go on without: it would measure where others do not.
+    int fits = steps > 0 ? checkpoint_fits(&load) : 0;
+    int status = fits > 0 ? checkpoint_load_tensors(&load) : fits;
+    for (int i = 0; i < step->chunk_count && fits > 0 && status == 0; i++)
         fp8_resume(&step->chunks[i].model.fp8, steps);
-    if (!fits && step->chunks[0].model.fp8.is_delayed)
+    if (fits == 0 && step->chunks[0].model.fp8.is_delayed)
         log_info("note: %s, so the first step measures them, as that of a new run does",
                  steps > 0 ? "the checkpoint's scales of 8-bit tensors are of another --fp8-amax-history-len"
                            : "the checkpoint has no scales of 8-bit tensors");

@@ -27,8 +27,9 @@ expect 0 'only an NVIDIA GPU has a counter' "$BEVATRON" bench step "${small[@]}"
 expect 0 '"loss"' "$BEVATRON" bench step "${small[@]}" --steps 1 --global-batch-size 2
 expect 2 '--global-batch-size 8 is not one micro-batch of 2' "$BEVATRON" bench step "${small[@]}" --global-batch-size 8
 expect 2 '--parts needs a GPU' "$BEVATRON" bench step "${small[@]}" --parts
+expect 2 '--pairs needs a GPU' "$BEVATRON" bench step "${small[@]}" --pairs 1
 
-prints 15 '^(qkv|proj|fc1|fc2|head) .* 0\.[0-9]+ ' "$BEVATRON" bench matmul "${small[@]}" --dtype fp32 --rounds 1
+prints 15 '^(qkv|proj|fc1|fc2|head) .* [0-9]+\.[0-9]+ ' "$BEVATRON" bench matmul "${small[@]}" --dtype fp32 --rounds 1
 expect 0 'qkv          weight gradient        192        64        64      2' \
     "$BEVATRON" bench matmul "${small[@]}" --dtype bf16 --rounds 1
 prints 3 '^\{"layer": "given", "product": "forward", "m": 48, "n": 32, "k": 17, .*"tflops": [0-9.]+\}$' \

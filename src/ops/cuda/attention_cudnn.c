@@ -13,6 +13,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "ops/cuda/cudnn_sketch.h"
+#include "ops/device.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -140,6 +141,8 @@ static void run(const struct cudnn_graph *graph, const struct cudnn_bindings *bi
     if (status != CUDNN_STATUS_SUCCESS) {
         char reason[300] = "";
         cudnnGetLastErrorString(reason, sizeof reason);
+        if (status == CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED)
+            die_code(EXIT_CODE_OUT_OF_MEMORY, "cuDNN attention: %s%s", reason, DEVICE_FULL_REMEDY);
         die("cuDNN attention: %s %s", cudnnGetErrorString(status), reason);
     }
 }

@@ -225,14 +225,18 @@ static const struct ops cuda_ops = {
     .scale = cuda_scale,
 };
 
-// A machine without GPUs, or without a driver that could have any, is none that has lost them.
+// A machine without GPUs, or without a driver that could have any, is none that has lost them. CUDA says of no driver
+// what it says of one that is too old.
 extern "C" int cuda_count(void) {
-    int count = 0;
+    int count = 0, driver = 0;
     cudaError_t status = cudaGetDeviceCount(&count);
     if (status == cudaSuccess)
         return count;
     cudaGetLastError();
-    if (status == cudaErrorNoDevice || status == cudaErrorInsufficientDriver || status == cudaErrorStubLibrary)
+    bool has_driver = cudaDriverGetVersion(&driver) == cudaSuccess && driver > 0;
+    cudaGetLastError();
+    if (status == cudaErrorNoDevice || status == cudaErrorStubLibrary ||
+        (status == cudaErrorInsufficientDriver && !has_driver))
         return 0;
     return error_set(
         "cannot use the GPUs of this machine: %s (%s); check the driver with nvidia-smi, or use --device cpu",
@@ -241,12 +245,22 @@ extern "C" int cuda_count(void) {
 
 static __global__ void probe_kernel(void) {}
 
+static int cannot_open(int index, cudaError_t status) {
+    cudaGetLastError();
+    return error_set_code(cuda_exit_code(status),
+                          "cannot open GPU %d: %s; see with nvidia-smi whether another process holds it", index,
+                          cudaGetErrorString(status));
+}
+
 // Says no where the build has nothing that the current GPU could run.
 static int cuda_check_build(int index) {
     struct cudaFuncAttributes attributes;
     cudaError_t status = cudaFuncGetAttributes(&attributes, probe_kernel);
     if (status == cudaSuccess)
         return 0;
+    if (status != cudaErrorNoKernelImageForDevice && status != cudaErrorInvalidDeviceFunction &&
+        status != cudaErrorInvalidKernelImage && status != cudaErrorUnsupportedPtxVersion)
+        return cannot_open(index, status);
     cudaGetLastError();
     int major = 0, minor = 0;
     CHECK_CUDA(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, index));
@@ -290,12 +304,8 @@ extern "C" int cuda_open(struct device **device, const struct device_options *op
     int index = options->index;
     TRY(cuda_check(index));
     cudaError_t status = cudaSetDevice(index);
-    if (status != cudaSuccess) {
-        cudaGetLastError();
-        return error_set_code(cuda_exit_code(status),
-                              "cannot open GPU %d: %s; see with nvidia-smi whether another process holds it", index,
-                              cudaGetErrorString(status));
-    }
+    if (status != cudaSuccess)
+        return cannot_open(index, status);
     TRY(cuda_check_build(index));
     struct cuda_device *cuda = (struct cuda_device *)memory_alloc(sizeof *cuda);
     cuda->base.ops = &cuda_ops;
