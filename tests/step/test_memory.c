@@ -224,6 +224,7 @@ static int follow_all(struct device *device, const char *flags, int size, const 
 // them nothing takes the smaller layout, and if that does not either, says so.
 TEST(libraries_have_a_reserve) {
     size_t kept = needs(MODEL, 0, 1, true), again = needs(MODEL, 0, 1, false), reserve = kept / 10;
+    size_t of_two = needs(MODEL, 0, 2, true);
     struct device *device = open_device(kept + reserve);
     scarce.table.library_bytes = reserve;
     scarce.claimed = 2 * kept;  // of which a fiftieth is less
@@ -251,14 +252,19 @@ TEST(libraries_have_a_reserve) {
     end_attempt(&attempt);
     EXPECT(follow_all(device, MODEL, 1, message) > 0);
     free(message);
-    // A fiftieth of much is more.
+    // A fiftieth of much is more, but one rank has no connections.
     scarce.claimed = 50 * kept;
-    pool.limit = 2 * kept;
+    pool.limit = kept + reserve;
     attempt = try_rank(device, MODEL, 0, 1);
     EXPECT(attempt.status == 0 && attempt.step->keeps_results && pool.used == kept);
     end_attempt(&attempt);
-    pool.limit = 2 * kept - 1;
-    attempt = try_rank(device, MODEL, 0, 1);
+    scarce.claimed = 50 * of_two;
+    pool.limit = 2 * of_two;
+    attempt = try_rank(device, MODEL, 0, 2);
+    EXPECT(attempt.status == 0 && attempt.step->keeps_results && pool.used == of_two);
+    end_attempt(&attempt);
+    pool.limit = 2 * of_two - 1;
+    attempt = try_rank(device, MODEL, 0, 2);
     EXPECT(attempt.status == 0 && !attempt.step->keeps_results);
     end_attempt(&attempt);
     close_device(device);
