@@ -7,6 +7,14 @@ trap 'rm -rf "$work"' EXIT
 passed=0
 failed=0
 
+# needs_parts NAME…: a program built without one of these parts (as `bevatron version` names them) is not tested.
+needs_parts() {
+    local part
+    for part in "$@"; do
+        grep -qE "^ *$part +yes" <<<"$("$BEVATRON" version)" || { echo "skipped: this build has no $part"; exit 77; }
+    done
+}
+
 pass() {
     passed=$((passed + 1))
 }

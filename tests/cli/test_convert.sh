@@ -3,6 +3,7 @@
 # says the same; runs begin from converted models and from the folders of others.
 cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
 . tests/cli/common.sh
+needs_parts UTF8PROC
 foreign=tests/golden/foreign
 
 for i in $(seq 400); do echo "{\"text\": \"the $i cats sat on the mat and $((i % 7)) dogs ran after the sun.\"}"; done >"$work/text.jsonl"

@@ -3,6 +3,7 @@
 # from data of its own for each split.
 cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
 . tests/cli/common.sh
+needs_parts UTF8PROC
 
 # A little language: words of a small vocabulary, some with a second piece, in sentences and documents.
 {

@@ -2,6 +2,7 @@
 # The commands of docs/prepare-data.md, as printed there, on small made data: see docs.sh. Where $BEVATRON_SHARED/data is
 # there, its real tokenizers are used.
 source tests/cli/common.sh
+needs_parts BZIP2 LZMA UTF8PROC
 source tests/cli/docs.sh
 page=docs/prepare-data.md
 ranks=

@@ -2,6 +2,7 @@
 # Evaluation as a user does it: perplexity of texts, WikiText's way, overlapping samples, cloze accuracy, datasets of BERT.
 cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
 . tests/cli/common.sh
+needs_parts UTF8PROC
 
 printf '%s\n' '[PAD]' '[UNK]' '[CLS]' '[SEP]' '[MASK]' one two three four five six sev '##en' ten . , '=' '@' - >"$work/vocab.txt"
 for _ in $(seq 60); do printf 'one two three four five six seven ten . '; done >"$work/train.txt"

@@ -2,6 +2,7 @@
 # bevatron extract wiki: the same articles for every number of workers, compression in and out, flags, what is cut short.
 cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
 . tests/cli/common.sh
+needs_parts BZIP2 LZMA
 
 page() { # TITLE NAMESPACE ID TEXT
     echo "  <page><title>$1</title><ns>$2</ns><id>$3</id><revision><id>1</id><model>wikitext</model><text>$4</text></revision></page>"

@@ -1,6 +1,7 @@
 #!/bin/bash
 # bevatron dataset import: fairseq's datasets of tests/golden/import from the command line, the dictionary beside them.
 source tests/cli/common.sh
+needs_parts LZMA
 golden=tests/golden/import
 
 expect 0 "10 sequences" "$BEVATRON" dataset import $golden/mmap_u16 --output-prefix "$work/a"
