@@ -32,7 +32,7 @@ SHAPES = {
     "bert": ["--preset", "bert-base", "--bert-no-binary-head", "--vocab-size", "30522"],
 }
 flags = [*SHAPES[MODEL], "--num-layers", LAYERS, "--steps", STEPS, "--threads", THREADS]
-ours = [program("bench_step"), "--device", "cpu", *flags]
+ours = [program("bevatron"), "bench", "step", "--device", "cpu", *flags]
 
 
 def torch(mode, dtype):

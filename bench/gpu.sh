@@ -125,7 +125,7 @@ finish() {
 }
 
 build_all() {
-    local generator=() targets=(bench_step)
+    local generator=() targets=(bevatron)
     command -v ninja >/dev/null && generator=(-G Ninja)
     [ "${GPU_TESTS:-1}" = 1 ] && targets+=(test_ops_cuda test_ops_cuda_compare)
     cmake -S . -B "$build" "${generator[@]}" -DCMAKE_BUILD_TYPE=Release -DBEVATRON_CUDA=ON \
@@ -153,7 +153,7 @@ ours() {
     shift 2
     enough 20 "$name, $who" || return 0
     [ "${GPU_PARTS:-1}" = 1 ] && more+=(--parts)
-    run_for 120 "$build/bench/bench_step" "$@" --steps "$(steps_of "$name")" "${more[@]}" --algorithm-cache "$algorithms" \
+    run_for 120 "$build/bevatron" bench step "$@" --steps "$(steps_of "$name")" "${more[@]}" --algorithm-cache "$algorithms" \
         >"$log" 2>&1 || failed "$name, $who" $? "$(tail -n 1 "$log")"
     grep '^{' "$log" | sed "s/^{\"name\": \"bevatron\"/{\"config\": \"$name\", \"name\": \"$who\"/" >>"$results/lines.json"
 }

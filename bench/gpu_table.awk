@@ -1,4 +1,4 @@
-# From lines of JSON as bench_step, torch_step.py and llmc.sh print them, with "config" added: a row for each model, or for
+# From lines of JSON as bevatron bench step, torch_step.py and llmc.sh print them, with "config" added: a row for each model, or for
 # the one that `only` names, then without the heading. Of several lines of one program the mean counts, of llm.c the best.
 # llm.c is compared with ours of the same batch. A value is not there if its program did not end; its place is then "-".
 

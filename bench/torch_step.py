@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""One training step of PyTorch on a GPU, for comparison with bench_step: compiled, bf16 autocast over fp32 weights, cuDNN
+"""One training step of PyTorch on a GPU, for comparison with bevatron bench step: compiled, bf16 autocast over fp32 weights, cuDNN
 attention, fused AdamW, gradients clipped. With --floor also the least a step can take: its matrix products and its attention
 alone, as PyTorch runs them in short bursts, and the bytes that must move at the speed of a copy; with --load the same once
 more on a GPU at its power limit, where training runs, with joules. One line of JSON each.

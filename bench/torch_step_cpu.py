@@ -2,11 +2,11 @@
 """One training step of GPT-2 124M, of a Llama of its size or of BERT-base in PyTorch on the CPU: eager or torch.compile. Prints
 one line of JSON.
 
-The same work as bench_step: forward, backward, clipping by norm, AdamW (fused where the build has it), dropout 0, PyTorch's own
+The same work as bevatron bench step: forward, backward, clipping by norm, AdamW (fused where the build has it), dropout 0, PyTorch's own
 scaled_dot_product_attention; BERT learns from 15 % of its tokens, with logits of all. GPT-2: vocabulary 50304, tied embeddings, tanh GELU.
 Llama: 32000, untied, RMSNorm, rotary positions, SwiGLU of 2048. BERT: 30522, tied, norms behind, exact GELU, its transform before the head.
 --dtype: fp32; autocast, bf16 products under autocast with fp32 weights, as a user has it; or bf16, all weights and Adam's state in
-bf16, less than bench_step --bf16 does, which keeps fp32 master weights and state."""
+bf16, less than bevatron bench step --bf16 does, which keeps fp32 master weights and state."""
 import argparse
 import contextlib
 import json

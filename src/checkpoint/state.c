@@ -16,29 +16,31 @@ enum { MAX_STATE_BYTES = 1 << 20, MAX_CONFIG_BYTES = 16 << 20 };
 static const char state_name[] = "state.json";
 static const char config_name[] = "config.json";
 
+#define MEMBER(name_)                                                                                                  \
+    { .name = #name_, .offset = offsetof(struct checkpoint_state, name_) }
+
 // The members and where they are kept; reading and writing walk the same tables.
 static const struct integer_member {
     const char *name;
     size_t offset;
+    bool is_optional;  // 0 in the checkpoints of older programs, which lack it
 } integers[] = {
-    {"iteration", offsetof(struct checkpoint_state, iteration)},
-    {"consumed_train_samples", offsetof(struct checkpoint_state, consumed_train_samples)},
-    {"consumed_valid_samples", offsetof(struct checkpoint_state, consumed_valid_samples)},
-    {"skipped_train_samples", offsetof(struct checkpoint_state, skipped_train_samples)},
-    {"adam_step", offsetof(struct checkpoint_state, adam_step)},
-    {"schedule_samples", offsetof(struct checkpoint_state, schedule_samples)},
-    {"seed", offsetof(struct checkpoint_state, seed)},
-    {"loss_scale_growth", offsetof(struct checkpoint_state, loss_scale_growth)},
-    {"loss_scale_hysteresis", offsetof(struct checkpoint_state, loss_scale_hysteresis)},
-    {"fp8_steps", offsetof(struct checkpoint_state, fp8_steps)},
+    MEMBER(iteration),
+    MEMBER(consumed_train_samples),
+    MEMBER(consumed_valid_samples),
+    MEMBER(skipped_train_samples),
+    MEMBER(adam_step),
+    MEMBER(schedule_samples),
+    MEMBER(seed),
+    MEMBER(loss_scale_growth),
+    MEMBER(loss_scale_hysteresis),
+    {.name = "fp8_steps", .offset = offsetof(struct checkpoint_state, fp8_steps), .is_optional = true},
 };
 static const struct integer_member doubles[] = {
-    {"loss_scale", offsetof(struct checkpoint_state, loss_scale)},
-    {"flops_so_far", offsetof(struct checkpoint_state, flops_so_far)},
+    MEMBER(loss_scale),
+    MEMBER(flops_so_far),
 };
 enum { INTEGER_COUNT = sizeof integers / sizeof integers[0], DOUBLE_COUNT = sizeof doubles / sizeof doubles[0] };
-// Checkpoints of older programs lack the last integer, which is then 0.
-enum { REQUIRED_INTEGERS = INTEGER_COUNT - 1 };
 
 void checkpoint_state_free(struct checkpoint_state *state) {
     free(state->config_json);
@@ -107,7 +109,7 @@ static int read_members(struct checkpoint_state *state, const struct json *root)
     TRY(json_get_string(root, "program_version", &version));
     for (size_t i = 0; i < INTEGER_COUNT; i++) {
         int64_t value = 0;
-        if (i >= REQUIRED_INTEGERS && !json_member(root, integers[i].name))
+        if (integers[i].is_optional && !json_member(root, integers[i].name))
             continue;
         TRY(json_get_int(root, integers[i].name, &value));
         memcpy((char *)state + integers[i].offset, &value, sizeof value);

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# bench/gpu.sh on a machine that has no GPU: small scripts stand for cmake, nvidia-smi, python3, bench_step, the tests and
+# bench/gpu.sh on a machine that has no GPU: small scripts stand for cmake, nvidia-smi, python3, bevatron, the tests and
 # llm.c. What fails, hangs or finds no memory must cost its own place in the table and nothing else, and never may two of them
 # have the GPU at once. Nothing here depends on how fast the machine is: what hangs is ended by a limit of its own.
 set -u
@@ -52,9 +52,9 @@ give
 echo "{\"name\": \"PyTorch compiled\", \"config\": \"$1\", \"tokens_per_second\": 50000.0, \"device_gb\": 60.5, \"joules_per_token\": 0.012}"
 echo "{\"name\": \"floor\", \"config\": \"$1\", \"tokens_per_second\": 80000.0}"
 END
-script build/gpu/bench/bench_step <<'END'
-[[ "$*" == *"${OURS_FAILS:-nothing}"* ]] && { echo "bench_step: no room for the activations" >&2; exit 1; }
-take "bench_step $*"
+script build/gpu/bevatron <<'END'
+[[ "$*" == *"${OURS_FAILS:-nothing}"* ]] && { echo "bevatron bench step: no room for the activations" >&2; exit 1; }
+take "bevatron $*"
 [[ "$*" == *fp8* ]] && speed=80000.0 || speed=60000.0
 give
 echo "{\"name\": \"bevatron\", \"step_s\": 0.5, \"tokens_per_second\": $speed, \"device_gb\": 50.25, \"joules_per_token\": 0.01}"
@@ -107,7 +107,7 @@ run 1 NO_TORCH=gpt2-124M PEER_FULL=gpt3-1.3B PEER_HANGS=megatron-1.7B "OURS_FAIL
 says '^FAILED: gpt2-124M, PyTorch, status 1: ModuleNotFoundError'
 says '^FAILED: gpt3-1.3B, PyTorch, status 1: OutOfMemoryError'
 says '^FAILED: megatron-1.7B, PyTorch, status 142: did not end in time'
-says '^FAILED: megatron-3.6B, bevatron fp8, status 1: bench_step: no room'
+says '^FAILED: megatron-3.6B, bevatron fp8, status 1: bevatron bench step: no room'
 says '^gpt3-1.3B 60000 - - \| 80000 1.333 - \|'
 says '^megatron-3.6B - 50000 - \| - - - \| - - \| 80000 - \| - - 60.5 \|'
 says '^llama7B-8layers 60000 50000 1.200 \|'
