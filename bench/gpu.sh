@@ -127,7 +127,7 @@ finish() {
 build_all() {
     local generator=() targets=(bevatron)
     command -v ninja >/dev/null && generator=(-G Ninja)
-    [ "${GPU_TESTS:-1}" = 1 ] && targets+=(test_ops_cuda test_ops_cuda_compare)
+    [ "${GPU_TESTS:-1}" = 1 ] && targets+=(test_ops_cuda test_ops_cuda_compare test_ops_cuda_cudnn)
     cmake -S . -B "$build" "${generator[@]}" -DCMAKE_BUILD_TYPE=Release -DBEVATRON_CUDA=ON \
         "-DBEVATRON_CUDA_ARCHS=${GPU_ARCHS:-$(bench/gpu_arch.sh)}" >"$results/cmake.log" 2>&1 || { tail -n 20 "$results/cmake.log"; return 1; }
     cmake --build "$build" --parallel "$(nproc)" --target "${targets[@]}" >"$results/build.log" 2>&1 ||
@@ -136,7 +136,7 @@ build_all() {
 
 run_tests() {
     local test
-    for test in test_ops_cuda test_ops_cuda_compare; do
+    for test in test_ops_cuda test_ops_cuda_compare test_ops_cuda_cudnn; do
         enough 30 $test || continue
         if run_for 300 "$build/tests/$test" >"$results/$test.log" 2>&1; then
             echo "$test: $(tail -n 1 "$results/$test.log")"

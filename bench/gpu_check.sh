@@ -88,7 +88,7 @@ all_pieces() {
         read -r tool program part <<<"$entry"
         grep -q '^0 ' "$logs/$tool-$program-${part%/*}.done" 2>/dev/null || failed=$((failed + 1))
     done
-    for program in test_ops_cuda test_ops_cuda_compare; do
+    for program in "${cuda_tests[@]}"; do
         for tool in $tools; do
             tests=$(($(sed -n 's/^[0-9]* //p' "$logs/$tool-$program"-*.done | grep . | paste -sd+ -)))
             echo "$tool of $program: $tests tests of ${count[$program]}"
@@ -114,12 +114,13 @@ fi
 step configure cmake -S . -B "$build" "${generator[@]}" -DCMAKE_BUILD_TYPE=Release -DBEVATRON_CUDA=ON \
     "-DBEVATRON_CUDA_ARCHS=${GPU_CHECK_ARCHS:-$(bench/gpu_arch.sh)}" || finish
 
+cuda_tests=(test_ops_cuda test_ops_cuda_compare test_ops_cuda_cudnn)
 tests=()
 for source in tests/ops/test_*.c; do
     name=$(basename "$source" .c)
     tests+=("test_ops_${name#test_}")
 done
-step "build CUDA tests" cmake --build "$build" --parallel "$(nproc)" --target test_ops_cuda test_ops_cuda_compare || finish
+step "build CUDA tests" cmake --build "$build" --parallel "$(nproc)" --target "${cuda_tests[@]}" || finish
 step "build tests" cmake --build "$build" --parallel "$(nproc)" --target "${tests[@]}"
 step "build program" cmake --build "$build" --parallel "$(nproc)" --target bevatron test_train_models_golden test_train_gpt_golden
 
@@ -148,7 +149,7 @@ if [ "${GPU_CHECK_MEMCHECK:-1}" = 1 ]; then
         exclude=--kernel-regex-exclude  # its name up to CUDA 12
         compute-sanitizer --help 2>/dev/null | grep -q -- --kernel-name-exclude && exclude=--kernel-name-exclude
         declare -A count
-        for name in test_ops_cuda test_ops_cuda_compare; do
+        for name in "${cuda_tests[@]}"; do
             # None where nothing passes, so that a machine without a GPU is no success.
             count[$name]=$("$build/tests/$name" | awk '/^[0-9]+ passed/ { print ($1 > 0 ? $1 + $3 + $5 : -1) }')
         done
@@ -159,6 +160,9 @@ if [ "${GPU_CHECK_MEMCHECK:-1}" = 1 ]; then
         pieces initcheck test_ops_cuda 12
         pieces memcheck test_ops_cuda_compare 2
         pieces initcheck test_ops_cuda_compare 2
+        for tool in racecheck memcheck initcheck; do
+            pieces "$tool" test_ops_cuda_cudnn 5
+        done
         step "compute-sanitizer, ${#list[@]} pieces" all_pieces
         [ -n "${GPU_CHECK_LOGS:-}" ] || rm -r "$logs"
     else

@@ -42,7 +42,8 @@ struct device_options bench_device_options(const struct config *config) {
                                    .threads = config->threads > 0 ? (int)config->threads : pool_available_processors(),
                                    .cpu_kernels = config->cpu_kernels,
                                    .allows_tf32 = config->tf32,
-                                   .is_deterministic = config->deterministic_mode};
+                                   .is_deterministic = config->deterministic_mode,
+                                   .has_fast_dropout = config->fast_attention_dropout};
 }
 
 const char *product_pass_name(enum product_pass pass) {

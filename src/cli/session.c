@@ -175,7 +175,8 @@ int session_open(struct session *session, const struct config *config) {
                                      .index = session->place.local_rank,
                                      .algorithm_cache = algorithm_cache,
                                      .allows_tf32 = config->tf32,
-                                     .is_deterministic = config->deterministic_mode};
+                                     .is_deterministic = config->deterministic_mode,
+                                     .has_fast_dropout = config->fast_attention_dropout};
     int status = device_open(&session->device, &options);
     free(algorithm_cache);
     TRY(status);

@@ -128,6 +128,7 @@ struct config {
     bool fp16;
     bool bf16;
     bool tf32;
+    bool fast_attention_dropout;
     bool deterministic_mode;
     bool no_cuda_graph;
     double loss_scale;  // 0: dynamic

@@ -211,6 +211,8 @@ static const struct flag rows[] = {
     SWITCH("--tf32", tf32, "GPU: products of fp32 numbers may round their factors to TF32", ADVANCED),
     SWITCH("--no-cuda-graph", no_cuda_graph, "GPU: operations of a step are launched one by one, not recorded",
            ADVANCED),
+    SWITCH("--fast-attention-dropout", fast_attention_dropout,
+           "GPU: attention's dropout is drawn by cuDNN, faster, but not the same on another layout of ranks", ADVANCED),
     SWITCH("--deterministic-mode", deterministic_mode, "GPU: the same bits in every run, at some cost in speed",
            ADVANCED),
     REAL("--loss-scale", loss_scale, NULL, 0, 1e30, "constant loss scale for fp16; dynamic if not given",

@@ -25,6 +25,8 @@ const char *divisors(int64_t number, char *text, size_t size) {
 static void validate_precision(struct config *config, struct complaints *complaints) {
     if (config->fp16 && config->bf16)
         complain(complaints, "--fp16 and --bf16 exclude each other; give one");
+    if (config->fast_attention_dropout && config->deterministic_mode)
+        complain(complaints, "--fast-attention-dropout and --deterministic-mode exclude each other; give one");
     config->params_dtype = config->bf16 ? "bf16" : config->fp16 ? "fp16" : "fp32";
 }
 

@@ -51,14 +51,15 @@ void op_attention_forward(struct device *device, const struct op_attention_forwa
     device->ops->attention_forward(device, op);
 }
 
-// In 16 bits a fused kernel accumulates dq in fp32, and with grouped queries dk and dv of every query head. One that
-// has a bias by distance sums the bias's gradient along the distances of each tile of queries instead.
+// In 16 bits a fused kernel accumulates dq in fp32, and with grouped queries dk and dv of every query head, and reads
+// two bounds for each query. One that has a bias by distance sums the bias's gradient along the distances of each tile
+// of queries instead.
 int64_t attention_workspace_bytes(struct tensor q, struct tensor k, const struct attention_mask *mask) {
     enum { TILE = 64 };
     int64_t rows = q.shape[0] * q.shape[2], head_size = q.shape[3];
     if (q.dtype == DTYPE_F32)
         return 1;
-    int64_t bytes = 4 * rows * q.shape[1] * head_size + (1 << 20);
+    int64_t bytes = 4 * rows * q.shape[1] * head_size + 8 * q.shape[0] * q.shape[1] + (1 << 20);
     if (k.shape[2] != q.shape[2])
         bytes += 4 * rows * k.shape[1] * head_size;
     int64_t tiles = (q.shape[1] + TILE - 1) / TILE, distances = (k.shape[1] + TILE - 1) / TILE * TILE + TILE;

@@ -16,6 +16,8 @@ struct device_options {
     const char *algorithm_cache;
     bool allows_tf32;       // GPU: fp32 products may round their inputs to 11 bits
     bool is_deterministic;  // GPU: nothing whose bits change from run to run, and nothing chosen by timing
+    // GPU: attention's dropout may be drawn by a library, in a way of its own, see struct dropout; not if deterministic.
+    bool has_fast_dropout;
 };
 
 int device_open(struct device **device, const struct device_options *options);
@@ -51,6 +53,8 @@ int paper_open(struct device **device);
 void cpu_list_kernels(char *text, size_t size);
 // How many GPUs can be used; 0 if the build or the machine has none, -1 after error_set if they or their driver fail.
 int cuda_count(void);
+// How many operations of attention cuDNN has done on this GPU.
+int64_t cuda_cudnn_passes(const struct device *device);
 // What a message about a device adds whose memory is full in the middle of a run, beyond what was planned.
 #define DEVICE_FULL_REMEDY                                                                                             \
     "; its memory is full beyond what the run has planned: see with nvidia-smi who else uses it, or give a smaller "   \

@@ -29,7 +29,9 @@ enum stream { STREAM_COMPUTE, STREAM_COPY, STREAM_COUNT };
 
 // Dropout, drawn by Philox from what an element is, not from where it is computed. Element (row, column) is kept if
 // word column % 4 of philox4x32(seed, column / 4, row id low, row id high, site) is at least rate * 2^32; it is then
-// scaled by 1 / (1 - rate). Attention uses column = key position and site + (head << 16).
+// scaled by 1 / (1 - rate). Attention uses column = key position and site + (head << 16). A device that was opened for
+// it (has_fast_dropout in device.h) may draw attention's otherwise: from the seed, the site, the first head, the first
+// row's id and where an element lies in the operation, so that only the same operation has the same mask again.
 struct dropout {
     float rate;  // 0: off, and nothing else is read
     uint64_t seed;

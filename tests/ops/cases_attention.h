@@ -21,6 +21,7 @@ struct attention_setup {
     int32_t *counts, *starts;  // (B), (B, Tq)
     double *bias;              // (H, Tq + Tk - 1)
     struct dropout dropout;
+    const unsigned char *kept;  // (B, H, Tq, Tk), or NULL: the mask is the one that ops.h defines
     struct tensor q, k, v, out, lse;
     struct tensor whole[4];  // contiguous tensors behind q, k, v, out: the same one where packed
     double *values[4];       // (B, Tq, H, D), (B, Tk, G, D) twice, the bias
@@ -144,6 +145,8 @@ static inline double naive_probabilities(const struct attention_setup *s, double
 
 static inline double attention_factor(const struct attention_setup *s, int64_t b, int64_t h, int64_t i, int64_t j) {
     uint32_t site = s->dropout.site + ((uint32_t)(s->dropout.first_head + h) << 16);
+    if (s->kept)
+        return s->kept[((b * s->c.H + h) * s->c.Tq + i) * s->c.Tk + j] ? 1 / (1 - (double)s->dropout.rate) : 0;
     return lab_factor(&s->dropout, b * s->c.Tq + i, j, site);
 }
 
@@ -249,21 +252,18 @@ static inline void attention_run_backward(struct lab *lab, struct attention_setu
     gradients[2] = heads_gather(lab, op.dv, whole[2], lab_read(lab, whole[2]));
 }
 
-static inline void attention_variant(struct lab *lab, const struct attention_case *c) {
-    enum { TINY = 650000 };  // multiplications: two tiles of a kernel
-    struct attention_setup s;
-    if (lab_is_tiny() && c->B * c->H * c->Tq * c->Tk * c->D > TINY)
-        return;
-    attention_setup(lab, &s, c);
+// Both passes against the formula: three operations of the device.
+static inline void attention_compare(struct lab *lab, struct attention_setup *s) {
+    const struct attention_case *c = &s->c;
     int64_t queries = c->B * c->Tq * c->H * c->D, keys = c->B * c->Tk * c->G * c->D;
     double *out = lab_doubles(lab, queries), *lse = lab_doubles(lab, c->B * c->H * c->Tq);
-    naive_attention(lab, &s, s.values, out, lse);
-    attention_run_forward(lab, &s, false);
-    double *actual_out = heads_gather(lab, s.out, s.whole[3], lab_read(lab, s.whole[3]));
+    naive_attention(lab, s, s->values, out, lse);
+    attention_run_forward(lab, s, false);
+    double *actual_out = heads_gather(lab, s->out, s->whole[3], lab_read(lab, s->whole[3]));
     lab_expect_values(lab, actual_out, out, queries);
-    attention_run_forward(lab, &s, true);
+    attention_run_forward(lab, s, true);
     // Queries that see nothing have minus infinity, which has no distance to itself.
-    double *actual_lse = lab_read(lab, s.lse);
+    double *actual_lse = lab_read(lab, s->lse);
     for (int64_t n = 0; n < c->B * c->H * c->Tq; n++)
         if (lse[n] == -INFINITY && actual_lse[n] == -INFINITY)
             lse[n] = actual_lse[n] = 0;
@@ -272,14 +272,27 @@ static inline void attention_variant(struct lab *lab, const struct attention_cas
     int64_t biases = c->B * c->H * (c->Tq + c->Tk - 1);
     double *expected[4] = {lab_doubles(lab, queries), lab_doubles(lab, keys), lab_doubles(lab, keys),
                            lab_doubles(lab, biases)};
-    naive_attention_backward(lab, &s, dout.x, actual_out, expected);
+    naive_attention_backward(lab, s, dout.x, actual_out, expected);
     double *gradients[4];
-    attention_run_backward(lab, &s, dout, gradients);
+    attention_run_backward(lab, s, dout, gradients);
     if (c->has_bias)
         lab_expect_values(lab, gradients[3], expected[3], biases);
     lab_expect_values(lab, gradients[0], expected[0], queries);
     lab_expect_values(lab, gradients[1], expected[1], keys);
     lab_expect_values(lab, gradients[2], expected[2], keys);
+}
+
+static inline bool attention_is_too_large(const struct attention_case *c) {
+    enum { TINY = 650000 };  // multiplications: two tiles of a kernel
+    return lab_is_tiny() && c->B * c->H * c->Tq * c->Tk * c->D > TINY;
+}
+
+static inline void attention_variant(struct lab *lab, const struct attention_case *c) {
+    struct attention_setup s;
+    if (attention_is_too_large(c))
+        return;
+    attention_setup(lab, &s, c);
+    attention_compare(lab, &s);
     lab_clear(lab);
 }
 

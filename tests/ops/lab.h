@@ -13,9 +13,10 @@ enum { LAB_HOST_BLOCKS = 4096 };
 
 struct lab {
     struct device *device;
-    enum dtype dtype;  // of activations and parameters
-    double tolerance;  // see lab_expect
-    uint64_t seed;     // of the next random tensor
+    enum dtype dtype;         // of activations and parameters
+    double tolerance;         // see lab_expect
+    double length_tolerance;  // of all values together, see lab_compare; 0: none
+    uint64_t seed;            // of the next random tensor
     void *memory;
     struct arena arena;
     void *blocks[LAB_HOST_BLOCKS];  // host memory to free
@@ -215,13 +216,16 @@ static inline double lab_factor(const struct dropout *dropout, int64_t row, int6
     return is_kept ? 1.0 / (1.0 - (double)dropout->rate) : 0.0;
 }
 
-// Every |actual - expected| <= tolerance * (|expected| + root mean square of expected). One NaN fails.
+// Every |actual - expected| <= tolerance * (|expected| + root mean square of expected). One NaN fails. With a tolerance
+// for all of them together, the length of the difference is at most that share of the length of what is expected.
 #define lab_expect_values(lab, actual, expected, count) lab_compare(lab, #actual, actual, expected, count, __LINE__)
 static inline void lab_compare(struct lab *lab, const char *name, const double *actual, const double *expected,
                                int64_t count, int line) {
-    double squares = 0;
-    for (int64_t i = 0; i < count; i++)
+    double squares = 0, difference = 0;
+    for (int64_t i = 0; i < count; i++) {
         squares += expected[i] * expected[i];
+        difference += (actual[i] - expected[i]) * (actual[i] - expected[i]);
+    }
     double size = count > 0 ? sqrt(squares / (double)count) : 0;
     for (int64_t i = 0; i < count; i++) {
         double allowed = lab->tolerance * (fabs(expected[i]) + size) + 1e-30;
@@ -229,6 +233,9 @@ static inline void lab_compare(struct lab *lab, const char *name, const double *
             test_fail("line %d: %s[%" PRId64 "] is %.9g, expected %.9g within %.3g (of %" PRId64 " values)", line, name,
                       i, actual[i], expected[i], allowed, count);
     }
+    if (lab->length_tolerance > 0 && !(sqrt(difference) <= lab->length_tolerance * sqrt(squares) + 1e-30))
+        test_fail("line %d: %s differs by %.3g of its length, allowed %.3g", line, name, sqrt(difference / squares),
+                  lab->length_tolerance);
 }
 
 // The tensor now holds these values.

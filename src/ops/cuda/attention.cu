@@ -29,9 +29,11 @@ static void note_not_cudnn(struct cuda_device *cuda, const struct op_attention_b
     if (op->q.dtype == DTYPE_F32 || !cuda->cudnn)
         return;
     if (op->dropout.rate > 0)
-        note_once(cuda, NOTE_DROPOUT, "dropout runs on kernels of our own; --attention-dropout 0 would be faster");
-    else if (attention_has_mask(&op->mask))
-        note_once(cuda, NOTE_MASK, "padding, documents, windows and biases by distance run on kernels of our own");
+        note_once(cuda, NOTE_DROPOUT,
+                  "dropout that is the same on every layout of ranks runs on kernels of our own; "
+                  "--fast-attention-dropout, or --attention-dropout 0, would be faster");
+    else if (op->mask.relative_bias.data)
+        note_once(cuda, NOTE_MASK, "biases by distance run on kernels of our own");
     else if (op->q.shape[1] % LENGTH_MULTIPLE != 0 || op->k.shape[1] % LENGTH_MULTIPLE != 0)
         note_once(cuda, NOTE_LENGTH, "lengths that are no multiple of 128 run on slower kernels of our own");
     else

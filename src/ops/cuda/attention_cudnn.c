@@ -1,10 +1,13 @@
 // Attention by the fused kernels of cuDNN: which operations it gets, the plans compiled for them (cudnn_sketch.c draws
 // the graphs), and their runs.
 //
-// A plan is compiled once for a shape (some 50 ms) and kept. What cuDNN does not get: fp32, dropout (its generator is
-// not ours, and a mask must not depend on who computes it), lengths that are no multiple of 128 (its kernels before
-// 9.16 read beyond the end there), a causal mask with a cache, views that are not aligned to 16 bytes, and in 9.13 and
-// 9.14 more than 1024 keys without a causal mask.
+// A plan is compiled once for a shape (some 50 ms) and kept. What cuDNN does not get: fp32, biases by distance, short
+// windows, lengths that are no multiple of 128 (its kernels before 9.16 read beyond the end there), a causal mask with
+// a cache, views that are not aligned to 16 bytes, in 9.13 and 9.14 more than 1024 keys without a causal mask, and,
+// where they have not been seen to be right, padding and documents: before 9.14 and on other GPUs than Hopper's.
+//
+// Dropout is cuDNN's only if the device was opened so: its generator is not ours, and its masks follow from where an
+// element lies in the operation. The passes of an operation must then both be cuDNN's, or both not.
 //
 // Backward accumulates dq in fp32 with atomics in an order that changes: two runs may differ in the last bits. The
 // deterministic plan stores the gradients of all scores instead and sums them in a fixed order.
@@ -20,7 +23,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { PLAN_COUNT = 512, LENGTH_MULTIPLE = 128, WORKSPACE_ALIGNMENT = 256 };
+enum { PLAN_COUNT = 512, LENGTH_MULTIPLE = 128, WORKSPACE_ALIGNMENT = 256, SHORT_WINDOW = 4 };
 
 struct plan {
     struct plan_key key;
@@ -30,26 +33,36 @@ struct plan {
 
 struct cudnn_attention {
     cudnnHandle_t handle;
-    void *workspace;  // of forward plans
-    size_t workspace_bytes;
+    struct cudnn_options options;
+    bool takes_masks;  // by query: documents, padding, windows
+    int64_t pass_count;
     // Never freed while the device is open: a recording may hold a plan's kernels.
     struct plan plans[PLAN_COUNT];
     int plan_count;
 };
 
-struct cudnn_attention *cudnn_attention_open(void *stream, void *workspace, size_t workspace_bytes) {
+// The versions and GPUs that were seen to compute masks by query rightly: graphs beyond the known patterns may compile
+// and still be wrong.
+static bool has_masks(int gpu) {
+    enum { FIRST_SEEN = 91400, HOPPER = 9 };
+    int generation = 0;
+    return cudaDeviceGetAttribute(&generation, cudaDevAttrComputeCapabilityMajor, gpu) == cudaSuccess &&
+           generation == HOPPER && cudnnGetVersion() >= FIRST_SEEN;
+}
+
+struct cudnn_attention *cudnn_attention_open(const struct cudnn_options *options) {
     cudnnHandle_t handle = NULL;
     cudnnStatus_t status = cudnnCreate(&handle);
     if (status == CUDNN_STATUS_SUCCESS)
-        status = cudnnSetStream(handle, (cudaStream_t)stream);
+        status = cudnnSetStream(handle, (cudaStream_t)options->stream);
     if (status != CUDNN_STATUS_SUCCESS) {
         log_warn("cuDNN cannot be used (%s): attention runs on slower kernels", cudnnGetErrorString(status));
         return NULL;
     }
     struct cudnn_attention *attention = memory_alloc(sizeof *attention);
     attention->handle = handle;
-    attention->workspace = workspace;
-    attention->workspace_bytes = workspace_bytes;
+    attention->options = *options;
+    attention->takes_masks = has_masks(options->gpu);
     return attention;
 }
 
@@ -118,7 +131,23 @@ static bool has_long_fault(const struct plan_key *key) {
     return version >= FIRST_FAULTY && version < FIRST_MENDED && !key->is_causal && key->Tk > MOST_KEYS;
 }
 
-static bool note_inputs(struct plan_key *key, const struct attention_inputs *in) {
+// Notes mask and dropout in the key; false if they are not for cuDNN. It computes all that a window hides, so it leaves
+// short ones to kernels that do not.
+static bool note_mask(const struct cudnn_attention *attention, struct plan_key *key,
+                      const struct attention_inputs *in) {
+    const struct attention_mask *mask = in->mask;
+    bool has_window = mask->window > 0 && mask->window < key->Tk;
+    key->has_first = has_window || mask->first_keys.data;
+    key->has_end = mask->key_counts.data != NULL;
+    key->keep = 1.0 - (double)in->dropout->rate;
+    if (mask->relative_bias.data || (has_window && mask->window * SHORT_WINDOW < key->Tk))
+        return false;
+    return (attention->takes_masks || !(key->has_first || key->has_end)) &&
+           (key->keep == 1 || (attention->takes_masks && attention->options.draws_dropout));
+}
+
+static bool note_inputs(const struct cudnn_attention *attention, struct plan_key *key,
+                        const struct attention_inputs *in) {
     memset(key, 0, sizeof *key);
     key->B = in->q.shape[0];
     key->Tq = in->q.shape[1];
@@ -128,13 +157,68 @@ static bool note_inputs(struct plan_key *key, const struct attention_inputs *in)
     key->G = in->k.shape[2];
     key->is_causal = in->is_causal;
     key->dtype = in->q.dtype;
-    bool is_possible = (in->q.dtype == DTYPE_BF16 || in->q.dtype == DTYPE_F16) && in->dropout->rate == 0;
-    is_possible = is_possible && !attention_has_mask(in->mask);
+    bool is_possible = in->q.dtype == DTYPE_BF16 || in->q.dtype == DTYPE_F16;
     is_possible = is_possible && key->D % 8 == 0 && key->Tq % LENGTH_MULTIPLE == 0 && key->Tk % LENGTH_MULTIPLE == 0;
     is_possible = is_possible && key->B > 0 && key->Tq > 0 && (!in->is_causal || key->Tq == key->Tk);
-    return is_possible && !has_long_fault(key) && note_tensor(key, PLACE_Q, in->q) &&
+    return is_possible && !has_long_fault(key) && note_mask(attention, key, in) && note_tensor(key, PLACE_Q, in->q) &&
            note_tensor(key, PLACE_K, in->k) && note_tensor(key, PLACE_V, in->v) && note_tensor(key, PLACE_OUT, in->out);
 }
+
+// ---- What a plan reads beside the operands ----
+
+static int64_t align(int64_t bytes) {
+    return (bytes + WORKSPACE_ALIGNMENT - 1) / WORKSPACE_ALIGNMENT * WORKSPACE_ALIGNMENT;
+}
+
+// Bounds and the seed lie at the beginning of a workspace, in this order: first keys, ends, seed and offset.
+static int64_t reading_bytes(const struct plan_key *key) {
+    int64_t rows = align((int64_t)sizeof(int32_t) * key->B * key->Tq);
+    return (key->has_first ? rows : 0) + (key->has_end ? rows : 0) + (key->keep < 1 ? WORKSPACE_ALIGNMENT : 0);
+}
+
+// Queues the kernel that writes them.
+static struct attention_reading write_reading(const struct cudnn_attention *attention, const struct plan_key *key,
+                                              const struct attention_inputs *in, void *memory) {
+    unsigned char *at = memory;
+    int64_t rows = align((int64_t)sizeof(int32_t) * key->B * key->Tq);
+    struct attention_reading reading = {.B = key->B, .Tq = key->Tq, .Tk = key->Tk};
+    if (key->has_first) {
+        reading.first = (int32_t *)at;
+        at += rows;
+    }
+    if (key->has_end) {
+        reading.end = (int32_t *)at;
+        at += rows;
+    }
+    if (key->keep < 1)
+        reading.draw = (int64_t *)at;
+    if (reading_bytes(key) > 0)
+        attention_read(attention->options.stream, &reading, in->mask, in->dropout);
+    return reading;
+}
+
+static const float NEGATIVE = -INFINITY;
+
+// Binds them for a plan whose first sample is this one of the operation, and the scalars that come with them.
+static void bind_reading(struct cudnn_bindings *bindings, const struct plan_key *key,
+                         const struct attention_reading *reading, int64_t sample) {
+    if (key->is_causal)
+        cudnn_bind(bindings, UID_NEGATIVE, &NEGATIVE);
+    if (reading->first) {
+        cudnn_bind(bindings, UID_FIRST, reading->first + sample * key->Tq);
+        cudnn_bind(bindings, UID_FIRST_NEGATIVE, &NEGATIVE);
+    }
+    if (reading->end) {
+        cudnn_bind(bindings, UID_END, reading->end + sample * key->Tq);
+        cudnn_bind(bindings, UID_END_NEGATIVE, &NEGATIVE);
+    }
+    if (reading->draw) {
+        cudnn_bind(bindings, UID_SEED, reading->draw);
+        cudnn_bind(bindings, UID_OFFSET, reading->draw + 1);
+    }
+}
+
+// ---- Runs ----
 
 static void run(const struct cudnn_graph *graph, const struct cudnn_bindings *bindings, void *workspace) {
     cudnnStatus_t status = cudnn_graph_run(graph, bindings, workspace);
@@ -151,27 +235,61 @@ static void bind_place(struct cudnn_bindings *bindings, enum tensor_place place,
     cudnn_bind(bindings, 1 + (int64_t)place, t.data);
 }
 
+// The memory beside the operands that the forward pass takes. With dropout it always computes statistics, so that all
+// forward passes of an operation are one plan's.
+static int64_t forward_bytes(const struct plan_key *key, const struct cudnn_graph *graph) {
+    int64_t stats = key->keep < 1 ? align((int64_t)sizeof(float) * key->B * key->H * key->Tq) : 0;
+    return reading_bytes(key) + stats + graph->workspace_bytes;
+}
+
+static const struct cudnn_graph *find_forward(struct cudnn_attention *attention, const struct plan_key *key) {
+    const struct cudnn_graph *graph = plan_find(attention, key);
+    bool fits = graph && forward_bytes(key, graph) <= (int64_t)attention->options.workspace_bytes;
+    return fits ? graph : NULL;
+}
+
+// Whether both passes of an operation with dropout are cuDNN's: asked with the inputs alone, so that they agree. The
+// gradients are taken to lie as what they are gradients of.
+static bool draws_both(struct cudnn_attention *attention, const struct plan_key *inputs) {
+    static const enum tensor_place of[PLACE_COUNT] = {
+        [PLACE_DOUT] = PLACE_OUT, [PLACE_DQ] = PLACE_Q, [PLACE_DK] = PLACE_K, [PLACE_DV] = PLACE_V};
+    struct plan_key key = *inputs;
+    key.kind = KIND_FORWARD;
+    memset(key.stride[PLACE_DOUT], 0, sizeof key.stride[0] * (PLACE_COUNT - PLACE_DOUT));
+    if (!find_forward(attention, &key))
+        return false;
+    key.kind = KIND_BACKWARD;
+    for (int place = PLACE_DOUT; place < PLACE_COUNT; place++)
+        memcpy(key.stride[place], key.stride[of[place]], sizeof key.stride[0]);
+    return plan_find(attention, &key) != NULL;
+}
+
 bool cudnn_attention_forward(struct cudnn_attention *attention, const struct op_attention_forward *op) {
     struct plan_key key;
     struct attention_inputs inputs = {op->q, op->k, op->v, op->out, op->is_causal, &op->mask, &op->dropout};
-    if (!attention || !note_inputs(&key, &inputs))
+    if (!attention || !note_inputs(attention, &key, &inputs) || (key.keep < 1 && !draws_both(attention, &key)))
         return false;
-    key.kind = op->lse.data ? KIND_FORWARD : KIND_INFERENCE;
-    const struct cudnn_graph *graph = plan_find(attention, &key);
-    if (!graph || (size_t)graph->workspace_bytes > attention->workspace_bytes)
+    key.kind = op->lse.data || key.keep < 1 ? KIND_FORWARD : KIND_INFERENCE;
+    const struct cudnn_graph *graph = find_forward(attention, &key);
+    if (!graph)
         return false;
-    const float negative = -INFINITY;
+    struct attention_reading reading = write_reading(attention, &key, &inputs, attention->options.workspace);
+    unsigned char *stats = (unsigned char *)attention->options.workspace + reading_bytes(&key);
+    unsigned char *rest = stats + forward_bytes(&key, graph) - reading_bytes(&key) - graph->workspace_bytes;
+    const float keep_scale = (float)(1 / key.keep);
     struct cudnn_bindings bindings = {.count = 0};
     bind_place(&bindings, PLACE_Q, op->q);
     bind_place(&bindings, PLACE_K, op->k);
     bind_place(&bindings, PLACE_V, op->v);
     bind_place(&bindings, PLACE_OUT, op->out);
+    bind_reading(&bindings, &key, &reading, 0);
     cudnn_bind(&bindings, UID_SCALE, &op->scale);
-    if (key.is_causal)
-        cudnn_bind(&bindings, UID_NEGATIVE, &negative);
-    if (op->lse.data)
-        cudnn_bind(&bindings, UID_STATS, op->lse.data);
-    run(graph, &bindings, attention->workspace);
+    if (key.keep < 1)
+        cudnn_bind(&bindings, UID_KEEP_SCALE, &keep_scale);
+    if (key.kind == KIND_FORWARD)
+        cudnn_bind(&bindings, UID_STATS, op->lse.data ? op->lse.data : stats);
+    run(graph, &bindings, rest);
+    attention->pass_count++;
     return true;
 }
 
@@ -209,6 +327,7 @@ struct backward_run {
     const struct op_attention_backward *op;
     const struct cudnn_graph *graph;
     const struct plan_key *key;
+    struct attention_reading reading;
     void *dq_sum;  // of the plan that is not deterministic
     void *workspace;
 };
@@ -224,7 +343,7 @@ static void run_part(const struct backward_run *r, int64_t sample, int64_t key_h
     int64_t H = op->q.shape[2], group = H / op->k.shape[2];
     const int64_t query[2] = {sample, key_head * group}, key[2] = {sample, key_head};
     int64_t row = (query[0] * H + query[1]) * op->q.shape[1];
-    const float negative = -INFINITY, one = 1;
+    const float keep = (float)r->key->keep, keep_scale = (float)(1 / r->key->keep);
     struct cudnn_bindings bindings = {.count = 0};
     bind_part(&bindings, PLACE_Q, op->q, query);
     bind_part(&bindings, PLACE_K, op->k, key);
@@ -237,40 +356,56 @@ static void run_part(const struct backward_run *r, int64_t sample, int64_t key_h
     cudnn_bind(&bindings, UID_STATS, (const float *)op->lse.data + row);
     cudnn_bind(&bindings, UID_ROW_SUM, (const float *)op->scratch.data + row);
     cudnn_bind(&bindings, UID_SCALE, &op->scale);
-    cudnn_bind(&bindings, UID_ONE, &one);
+    cudnn_bind(&bindings, UID_KEEP, &keep);
+    if (keep < 1)
+        cudnn_bind(&bindings, UID_KEEP_SCALE, &keep_scale);
     if (r->dq_sum)
         cudnn_bind(&bindings, UID_DQ_SUM, r->dq_sum);
-    if (r->key->is_causal)
-        cudnn_bind(&bindings, UID_NEGATIVE, &negative);
+    bind_reading(&bindings, r->key, &r->reading, sample);
     run(r->graph, &bindings, r->workspace);
+}
+
+// Finds the plan and lays out its memory in `room` bytes from r->workspace on; false if there is none or no room.
+static bool find_backward(struct cudnn_attention *attention, struct backward_run *r, struct plan_key *key,
+                          int64_t room) {
+    if (key->kind == KIND_BACKWARD_FIXED) {
+        r->graph = find_fixed(attention, key, room);
+        return r->graph != NULL;
+    }
+    int64_t bytes = align((int64_t)sizeof(float) * key->B * key->H * key->Tq * key->D);
+    r->dq_sum = r->workspace;
+    r->workspace = (unsigned char *)r->workspace + bytes;
+    r->graph = plan_find(attention, key);
+    return r->graph && bytes + r->graph->workspace_bytes <= room;
 }
 
 bool cudnn_attention_backward(struct cudnn_attention *attention, const struct op_attention_backward *op,
                               bool is_deterministic) {
     struct plan_key key;
     struct attention_inputs inputs = {op->q, op->k, op->v, op->out, op->is_causal, &op->mask, &op->dropout};
-    if (!attention || !op->workspace.data || !note_inputs(&key, &inputs) || !note_tensor(&key, PLACE_DOUT, op->dout) ||
-        !note_tensor(&key, PLACE_DQ, op->dq) || !note_tensor(&key, PLACE_DK, op->dk) ||
-        !note_tensor(&key, PLACE_DV, op->dv))
+    if (!attention || !note_inputs(attention, &key, &inputs) || (key.keep < 1 && !draws_both(attention, &key)))
         return false;
     key.kind = is_deterministic ? KIND_BACKWARD_FIXED : KIND_BACKWARD;
-    struct backward_run r = {.op = op, .key = &key, .workspace = op->workspace.data};
-    int64_t room = (int64_t)tensor_bytes(op->workspace);
-    if (is_deterministic) {
-        r.graph = find_fixed(attention, &key, room);
-    } else {
-        int64_t bytes = (int64_t)sizeof(float) * key.B * key.H * key.Tq * key.D;
-        bytes = (bytes + WORKSPACE_ALIGNMENT - 1) / WORKSPACE_ALIGNMENT * WORKSPACE_ALIGNMENT;
-        r.dq_sum = op->workspace.data;
-        r.workspace = (unsigned char *)op->workspace.data + bytes;
-        r.graph = plan_find(attention, &key);
-        if (r.graph && bytes + r.graph->workspace_bytes > room)
-            r.graph = NULL;
-    }
-    if (!r.graph)
+    bool is_aligned = note_tensor(&key, PLACE_DOUT, op->dout) && note_tensor(&key, PLACE_DQ, op->dq) &&
+                      note_tensor(&key, PLACE_DK, op->dk) && note_tensor(&key, PLACE_DV, op->dv);
+    int64_t room = op->workspace.data ? (int64_t)tensor_bytes(op->workspace) - reading_bytes(&key) : 0;
+    const struct plan_key whole = key;
+    struct backward_run r = {.op = op, .key = &key};
+    r.workspace = (unsigned char *)op->workspace.data + reading_bytes(&key);
+    if (!is_aligned || room <= 0 || !find_backward(attention, &r, &key, room)) {
+        if (key.keep < 1)
+            die("attention: cuDNN has drawn the dropout of a forward pass and does not take its backward pass; leave "
+                "out --fast-attention-dropout");
         return false;
+    }
+    r.reading = write_reading(attention, &whole, &inputs, op->workspace.data);
     for (int64_t sample = 0; sample < op->q.shape[0]; sample += key.B)
         for (int64_t head = 0; head < op->k.shape[2]; head += key.G)
             run_part(&r, sample, head);
+    attention->pass_count++;
     return true;
+}
+
+int64_t cudnn_attention_passes(const struct cudnn_attention *attention) {
+    return attention ? attention->pass_count : 0;
 }

@@ -7,9 +7,16 @@
 
 struct cudnn_attention;  // a handle and the plans compiled so far
 
-// stream is a cudaStream_t, workspace device memory that only this stream uses. NULL if there is no cuDNN, which is
-// no error.
-struct cudnn_attention *cudnn_attention_open(void *stream, void *workspace, size_t workspace_bytes);
+struct cudnn_options {
+    int gpu;
+    void *stream;     // a cudaStream_t
+    void *workspace;  // device memory that only this stream uses
+    size_t workspace_bytes;
+    bool draws_dropout;  // dropout may be cuDNN's; not if runs are to be deterministic, which cut operations into parts
+};
+
+// NULL if there is no cuDNN, which is no error.
+struct cudnn_attention *cudnn_attention_open(const struct cudnn_options *options);
 void cudnn_attention_close(struct cudnn_attention *attention);  // NULL is fine
 // "cuDNN 9.14.0", or "" if there is none.
 void cudnn_attention_describe(const struct cudnn_attention *attention, char *text, size_t size);
@@ -18,5 +25,19 @@ bool cudnn_attention_forward(struct cudnn_attention *attention, const struct op_
 // Deterministic: the same bits in every run, slower by some percent. It has to be asked for.
 bool cudnn_attention_backward(struct cudnn_attention *attention, const struct op_attention_backward *op,
                               bool is_deterministic);
+// How many operations it has done so far.
+int64_t cudnn_attention_passes(const struct cudnn_attention *attention);
+
+// What a plan reads beside the operands, in device memory. Members that are NULL are not wanted.
+struct attention_reading {
+    int64_t B, Tq, Tk;
+    int32_t *first,
+        *end;       // (B * Tq): the first key that each query sees, and the one after the last that is no padding
+    int64_t *draw;  // (2): a seed that belongs to this operation, and an offset, which is 0
+};
+
+// Queues the kernel that writes them on a cudaStream_t.
+void attention_read(void *stream, const struct attention_reading *to, const struct attention_mask *mask,
+                    const struct dropout *dropout);
 
 #endif

@@ -1,10 +1,8 @@
 // Stands in for attention_cudnn.c in a build without cuDNN: the backend's own kernels do all attention.
 #include "ops/cuda/attention_cudnn.h"
 
-struct cudnn_attention *cudnn_attention_open(void *stream, void *workspace, size_t workspace_bytes) {
-    (void)stream;
-    (void)workspace;
-    (void)workspace_bytes;
+struct cudnn_attention *cudnn_attention_open(const struct cudnn_options *options) {
+    (void)options;
     return NULL;
 }
 
@@ -30,4 +28,9 @@ bool cudnn_attention_backward(struct cudnn_attention *attention, const struct op
     (void)op;
     (void)is_deterministic;
     return false;
+}
+
+int64_t cudnn_attention_passes(const struct cudnn_attention *attention) {
+    (void)attention;
+    return 0;
 }

@@ -139,6 +139,20 @@ void cudnn_reduce(struct cudnn_graph *graph, cudnnReduceTensorOp_t how, descript
     finalize_operation(graph, operation, "reduction operation");
 }
 
+void cudnn_draw(struct cudnn_graph *graph, double probability, descriptor seed, descriptor offset, descriptor y) {
+    cudnnRngDistribution_t distribution = CUDNN_RNG_DISTRIBUTION_BERNOULLI;
+    descriptor kind = create(graph, CUDNN_BACKEND_RNG_DESCRIPTOR, "draw");
+    set(graph, kind, CUDNN_ATTR_RNG_DISTRIBUTION, CUDNN_TYPE_RNG_DISTRIBUTION, 1, &distribution);
+    set(graph, kind, CUDNN_ATTR_RNG_BERNOULLI_DIST_PROBABILITY, CUDNN_TYPE_DOUBLE, 1, &probability);
+    finalize(graph, kind, "draw");
+    descriptor operation = create(graph, CUDNN_BACKEND_OPERATION_RNG_DESCRIPTOR, "draw");
+    set_descriptor(graph, operation, CUDNN_ATTR_OPERATION_RNG_DESC, kind);
+    set_descriptor(graph, operation, CUDNN_ATTR_OPERATION_RNG_SEED, seed);
+    set_descriptor(graph, operation, CUDNN_ATTR_OPERATION_RNG_OFFSET_DESC, offset);
+    set_descriptor(graph, operation, CUDNN_ATTR_OPERATION_RNG_YDESC, y);
+    finalize_operation(graph, operation, "draw operation");
+}
+
 void cudnn_reshape(struct cudnn_graph *graph, descriptor x, descriptor y) {
     descriptor operation = create(graph, CUDNN_BACKEND_OPERATION_RESHAPE_DESCRIPTOR, "view");
     set_descriptor(graph, operation, CUDNN_ATTR_OPERATION_RESHAPE_XDESC, x);

@@ -50,6 +50,9 @@ void cudnn_matmul(struct cudnn_graph *graph, cudnnBackendDescriptor_t a, cudnnBa
 // What is reduced follows from the dimensions of y.
 void cudnn_reduce(struct cudnn_graph *graph, cudnnReduceTensorOp_t how, cudnnBackendDescriptor_t x,
                   cudnnBackendDescriptor_t y);
+// y = 1 with this probability, else 0: drawn by cuDNN from its place in y and two i64 (1, 1, 1, 1) in device memory.
+void cudnn_draw(struct cudnn_graph *graph, double probability, cudnnBackendDescriptor_t seed,
+                cudnnBackendDescriptor_t offset, cudnnBackendDescriptor_t y);
 // The same memory with other dimensions and strides.
 void cudnn_reshape(struct cudnn_graph *graph, cudnnBackendDescriptor_t x, cudnnBackendDescriptor_t y);
 

@@ -3,6 +3,7 @@
 // are not recognised. Packed q, k and v need no transposes: strides tell the layout.
 #include "ops/cuda/cudnn_sketch.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 
 typedef cudnnBackendDescriptor_t descriptor;  // an opaque pointer of cuDNN's
@@ -60,27 +61,64 @@ static descriptor applied(const struct sketch *s, cudnnPointwiseMode_t mode, des
     return y;
 }
 
-// x where row >= column, else -infinity. Other ways to say the same are not recognised as the causal mask.
-static descriptor mask_causal(const struct sketch *s, descriptor x) {
-    descriptor row = scores(s, CUDNN_DATA_INT32), column = scores(s, CUDNN_DATA_INT32);
+// ---- Masks and dropout ----
+
+// The row (axis 2) or the column (axis 3) of every score.
+static descriptor index_of(const struct sketch *s, descriptor x, int64_t axis) {
+    descriptor y = scores(s, CUDNN_DATA_INT32);
+    cudnn_pointwise(s->graph,
+                    &(struct cudnn_pointwise){
+                        .mode = CUDNN_POINTWISE_GEN_INDEX, .compute = CUDNN_DATA_FLOAT, .x = x, .y = y, .axis = axis});
+    return y;
+}
+
+// x where a compares with b in this way, else the scalar `negative`, which is -infinity.
+static descriptor select_where(const struct sketch *s, descriptor x, cudnnPointwiseMode_t mode, descriptor a,
+                               descriptor b, int64_t negative) {
     descriptor is_seen = scores(s, CUDNN_DATA_BOOLEAN), y = scores(s, CUDNN_DATA_FLOAT);
-    struct cudnn_pointwise index = {
-        .mode = CUDNN_POINTWISE_GEN_INDEX, .compute = CUDNN_DATA_FLOAT, .x = x, .y = row, .axis = 2};
-    cudnn_pointwise(s->graph, &index);
-    index.y = column;
-    index.axis = 3;
-    cudnn_pointwise(s->graph, &index);
     cudnn_pointwise(
-        s->graph,
-        &(struct cudnn_pointwise){
-            .mode = CUDNN_POINTWISE_CMP_GE, .compute = CUDNN_DATA_BOOLEAN, .x = row, .b = column, .y = is_seen});
+        s->graph, &(struct cudnn_pointwise){.mode = mode, .compute = CUDNN_DATA_BOOLEAN, .x = a, .b = b, .y = is_seen});
     cudnn_pointwise(s->graph, &(struct cudnn_pointwise){.mode = CUDNN_POINTWISE_BINARY_SELECT,
                                                         .compute = CUDNN_DATA_FLOAT,
                                                         .x = x,
-                                                        .b = cudnn_scalar(s->graph, UID_NEGATIVE),
+                                                        .b = cudnn_scalar(s->graph, negative),
                                                         .chooser = is_seen,
                                                         .y = y});
     return y;
+}
+
+// A number for each query, the same for all heads: (B, 1, Tq, 1). One for each sample would do for padding, but cuDNN
+// 9.14 compiles (B, 1, 1, 1) and then computes something else.
+static descriptor bound(const struct sketch *s, int64_t uid) {
+    const struct plan_key *k = s->key;
+    return cudnn_tensor(s->graph, uid, CUDNN_DATA_INT32,
+                        (struct cudnn_shape){{k->B, 1, k->Tq, 1}, {k->Tq, k->Tq, 1, 1}});
+}
+
+// The causal mask is row >= column: other ways to say the same are not recognised as one.
+static descriptor mask(const struct sketch *s, descriptor x) {
+    if (s->key->has_first)
+        x = select_where(s, x, CUDNN_POINTWISE_CMP_GE, index_of(s, x, 3), bound(s, UID_FIRST), UID_FIRST_NEGATIVE);
+    if (s->key->has_end)
+        x = select_where(s, x, CUDNN_POINTWISE_CMP_LT, index_of(s, x, 3), bound(s, UID_END), UID_END_NEGATIVE);
+    if (s->key->is_causal) {
+        descriptor row = index_of(s, x, 2), column = index_of(s, x, 3);
+        x = select_where(s, x, CUDNN_POINTWISE_CMP_GE, row, column, UID_NEGATIVE);
+    }
+    return x;
+}
+
+static bool has_dropout(const struct sketch *s) {
+    return s->key->keep < 1;
+}
+
+// 1 for a weight that is kept, 0 for one that is dropped. The same in forward and backward.
+static descriptor draw(const struct sketch *s) {
+    struct cudnn_shape one = {{1, 1, 1, 1}, {1, 1, 1, 1}};
+    descriptor seed = cudnn_tensor(s->graph, UID_SEED, CUDNN_DATA_INT64, one);
+    descriptor offset = cudnn_tensor(s->graph, UID_OFFSET, CUDNN_DATA_INT64, one), kept = scores(s, CUDNN_DATA_FLOAT);
+    cudnn_draw(s->graph, s->key->keep, seed, offset, kept);
+    return kept;
 }
 
 // ---- Graphs ----
@@ -89,9 +127,7 @@ static void draw_forward(const struct sketch *s) {
     struct cudnn_graph *graph = s->graph;
     descriptor x = scores(s, CUDNN_DATA_FLOAT);
     cudnn_matmul(graph, real_tensor(s, PLACE_Q, false), real_tensor(s, PLACE_K, true), x);
-    x = applied(s, CUDNN_POINTWISE_MUL, x, cudnn_scalar(graph, UID_SCALE));
-    if (s->key->is_causal)
-        x = mask_causal(s, x);
+    x = mask(s, applied(s, CUDNN_POINTWISE_MUL, x, cudnn_scalar(graph, UID_SCALE)));
     descriptor largest = per_query(s, 0), sum = per_query(s, 0), log_sum = per_query(s, 0);
     descriptor stats = per_query(s, s->key->kind == KIND_FORWARD ? UID_STATS : 0);
     cudnn_reduce(graph, CUDNN_REDUCE_TENSOR_MAX, x, largest);
@@ -101,7 +137,13 @@ static void draw_forward(const struct sketch *s) {
     apply(s, CUDNN_POINTWISE_LOG, sum, NULL, log_sum);
     apply(s, CUDNN_POINTWISE_ADD, largest, log_sum, stats);
     descriptor weights = scores(s, s->type);  // the second product takes operands of one type
-    apply(s, CUDNN_POINTWISE_DIV, x, sum, weights);
+    if (has_dropout(s)) {
+        x = applied(s, CUDNN_POINTWISE_DIV, x, sum);
+        x = applied(s, CUDNN_POINTWISE_MUL, x, draw(s));
+        apply(s, CUDNN_POINTWISE_MUL, x, cudnn_scalar(graph, UID_KEEP_SCALE), weights);
+    } else {
+        apply(s, CUDNN_POINTWISE_DIV, x, sum, weights);
+    }
     cudnn_matmul(graph, weights, real_tensor(s, PLACE_V, false), real_tensor(s, PLACE_OUT, false));
 }
 
@@ -127,27 +169,32 @@ static void draw_backward(const struct sketch *s) {
     descriptor q = real_tensor(s, PLACE_Q, false), keys = real_tensor(s, PLACE_K, true);
     descriptor dout = real_tensor(s, PLACE_DOUT, false), scale = cudnn_scalar(graph, UID_SCALE);
     descriptor stats = per_query(s, UID_STATS), row_sum = per_query(s, UID_ROW_SUM), row_dot = per_query(s, 0);
-    // The row sums of dout * out; `one` is where a dropout's keep rate would stand.
+    // The row sums of dout * out, times how likely dropout keeps a weight: what is divided by that at the end.
     struct cudnn_shape by_head = {{k->B, H, T, D}, {H * T * D, T * D, H * D, 1}};
     descriptor product = cudnn_tensor(graph, 0, CUDNN_DATA_FLOAT, by_head);
     apply(s, CUDNN_POINTWISE_MUL, dout, real_tensor(s, PLACE_OUT, false), product);
     cudnn_reduce(graph, CUDNN_REDUCE_TENSOR_ADD, product, row_dot);
-    apply(s, CUDNN_POINTWISE_MUL, row_dot, cudnn_scalar(graph, UID_ONE), row_sum);
+    apply(s, CUDNN_POINTWISE_MUL, row_dot, cudnn_scalar(graph, UID_KEEP), row_sum);
     // The weights again, from the statistics of forward.
     descriptor x = scores(s, CUDNN_DATA_FLOAT);
     cudnn_matmul(graph, q, keys, x);
     x = applied(s, CUDNN_POINTWISE_MUL, x, scale);
     x = applied(s, CUDNN_POINTWISE_SUB, x, stats);
-    if (k->is_causal)
-        x = mask_causal(s, x);
-    descriptor weights = applied(s, CUDNN_POINTWISE_EXP, x, NULL);
-    sum_over_queries(s, weights, dout, PLACE_DV);
+    descriptor weights = applied(s, CUDNN_POINTWISE_EXP, mask(s, x), NULL), dropped = weights;
+    descriptor kept = has_dropout(s) ? draw(s) : NULL, keep_scale = kept ? cudnn_scalar(graph, UID_KEEP_SCALE) : NULL;
+    if (kept)
+        dropped = applied(s, CUDNN_POINTWISE_MUL, applied(s, CUDNN_POINTWISE_MUL, weights, kept), keep_scale);
+    sum_over_queries(s, dropped, dout, PLACE_DV);
     // The gradient of the scores.
     descriptor dx = scores(s, CUDNN_DATA_FLOAT);
     cudnn_matmul(graph, dout, real_tensor(s, PLACE_V, true), dx);
+    if (kept)
+        dx = applied(s, CUDNN_POINTWISE_MUL, dx, kept);
     dx = applied(s, CUDNN_POINTWISE_SUB, dx, row_sum);
     dx = applied(s, CUDNN_POINTWISE_MUL, dx, weights);
     dx = applied(s, CUDNN_POINTWISE_MUL, dx, scale);
+    if (kept)
+        dx = applied(s, CUDNN_POINTWISE_MUL, dx, keep_scale);
     sum_over_queries(s, dx, q, PLACE_DK);
     // dq, summed in fp32 in memory of ours and then rounded. A product that writes dq itself is what makes cuDNN choose
     // its deterministic algorithm.

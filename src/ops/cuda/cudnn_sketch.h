@@ -11,13 +11,29 @@ enum attention_kind { KIND_FORWARD, KIND_INFERENCE, KIND_BACKWARD, KIND_BACKWARD
 enum tensor_place { PLACE_Q, PLACE_K, PLACE_V, PLACE_OUT, PLACE_DOUT, PLACE_DQ, PLACE_DK, PLACE_DV, PLACE_COUNT };
 
 // Numbers of the tensors that are not virtual; those of enum tensor_place are 1 + the place.
-enum { UID_STATS = 20, UID_SCALE, UID_NEGATIVE, UID_ONE, UID_ROW_SUM, UID_DQ_SUM };
+enum {
+    UID_STATS = 20,
+    UID_SCALE,
+    UID_NEGATIVE,  // -infinity, once for each mask: of the causal one, of first keys, of ends
+    UID_FIRST_NEGATIVE,
+    UID_END_NEGATIVE,
+    UID_FIRST,
+    UID_END,
+    UID_SEED,
+    UID_OFFSET,
+    UID_KEEP,
+    UID_KEEP_SCALE,
+    UID_ROW_SUM,
+    UID_DQ_SUM
+};
 
 // All that a plan depends on. Compared as bytes: built from zeroed memory.
 struct plan_key {
     int64_t B, H, G, Tq, Tk, D;
     int64_t stride[PLACE_COUNT][3];  // batch, time, head
     int64_t kind, is_causal, dtype;
+    int64_t has_first, has_end;  // (B, Tq) i32: a query sees no key before its first one, and none from its end on
+    double keep;                 // how likely dropout keeps a weight; 1: there is no dropout
 };
 
 // Writes the operations of this attention into an empty graph.

@@ -324,8 +324,17 @@ extern "C" int cuda_open(struct device **device, const struct device_options *op
         cuda_close(&cuda->base);
         return -1;
     }
-    cuda->cudnn =
-        cudnn_attention_open(cuda->streams[STREAM_COMPUTE], cuda->blas_workspace, (size_t)BLAS_WORKSPACE_BYTES);
+    struct cudnn_options cudnn = {};
+    cudnn.gpu = index;
+    cudnn.stream = cuda->streams[STREAM_COMPUTE];
+    cudnn.workspace = cuda->blas_workspace;
+    cudnn.workspace_bytes = (size_t)BLAS_WORKSPACE_BYTES;
+    cudnn.draws_dropout = options->has_fast_dropout && !options->is_deterministic;
+    cuda->cudnn = cudnn_attention_open(&cudnn);
     *device = &cuda->base;
     return 0;
+}
+
+extern "C" int64_t cuda_cudnn_passes(const struct device *device) {
+    return cudnn_attention_passes(((const struct cuda_device *)device)->cudnn);
 }

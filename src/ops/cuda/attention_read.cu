@@ -1,0 +1,46 @@
+// What cuDNN's attention reads beside its operands: the range of keys that each query sees, and a seed.
+#include "ops/cuda/dropout.cuh"
+
+struct read_args {
+    struct attention_reading to;
+    int64_t window;  // 0: none
+    const int32_t *first_keys, *key_counts;
+    struct cuda_dropout dropout;
+    uint32_t site;
+};
+
+// A thread per query. The seed is drawn from what sets this operation apart from others: the dropout's seed and site,
+// its first head, and its first token.
+static __global__ void read_kernel(struct read_args args) {
+    int64_t row = (int64_t)blockIdx.x * blockDim.x + threadIdx.x, batch = row / args.to.Tq, query = row % args.to.Tq;
+    if (row >= args.to.B * args.to.Tq)
+        return;
+    if (args.to.first) {
+        int64_t first = args.first_keys ? args.first_keys[row] : 0;
+        if (args.window > 0)
+            first = max(first, query + args.to.Tk - args.to.Tq + 1 - args.window);
+        args.to.first[row] = (int32_t)first;
+    }
+    if (args.to.end)
+        args.to.end[row] = args.key_counts[batch];
+    if (args.to.draw && row == 0) {
+        uint64_t id = (uint64_t)args.dropout.row_ids[0];
+        uint4 word = philox4x32(args.dropout.seed, UINT32_MAX, (uint32_t)id, (uint32_t)(id >> 32), args.site);
+        args.to.draw[0] = (int64_t)((uint64_t)word.x | (uint64_t)word.y << 32);
+        args.to.draw[1] = 0;
+    }
+}
+
+extern "C" void attention_read(void *stream, const struct attention_reading *to, const struct attention_mask *mask,
+                               const struct dropout *dropout) {
+    enum { THREADS = 256 };
+    struct read_args args = {};
+    args.to = *to;
+    args.window = mask->window;
+    args.first_keys = (const int32_t *)mask->first_keys.data;
+    args.key_counts = (const int32_t *)mask->key_counts.data;
+    args.dropout = cuda_dropout(dropout);
+    args.site = args.dropout.site + ((uint32_t)dropout->first_head << 16);
+    read_kernel<<<grid_x(divide_up(to->B * to->Tq, THREADS)), THREADS, 0, (cudaStream_t)stream>>>(args);
+    CHECK_CUDA(cudaGetLastError());
+}

@@ -1,0 +1,155 @@
+// Attention by cuDNN with masks, and with dropout that it draws itself, against the formula in double precision.
+// Skipped where there is no GPU; on a GPU whose cuDNN does not get these, our own kernels have to pass.
+#include "cases_attention.h"
+#include "twin.h"
+
+// Whether cuDNN gets masks and dropout on this GPU: see has_masks in attention_cudnn.c.
+static bool has_cudnn_masks(struct device *gpu) {
+    char text[200];
+    int major = 0, minor = 0;
+    device_describe(gpu, text, sizeof text);
+    const char *cudnn = strstr(text, "cuDNN ");
+    bool is_hopper = strstr(text, "H100") || strstr(text, "H200") || strstr(text, "H800");
+    return is_hopper && cudnn && sscanf(cudnn, "cuDNN %d.%d", &major, &minor) == 2 && major * 100 + minor >= 914;
+}
+
+// cuDNN rounds the weights to the dtype before they meet the values: where a query sees few keys and the values cancel,
+// a single error in bf16 is large beside the rest. So the whole is held tightly, and single values loosely.
+static void open_cudnn_lab(struct lab *lab, struct device *gpu, enum dtype dtype) {
+    lab_open(lab, gpu, dtype, dtype == DTYPE_BF16 ? 0.1 : FP16_TOLERANCE);
+    lab->length_tolerance = dtype == DTYPE_BF16 ? 8e-3 : 1e-3;
+}
+
+static void expect_cudnn(struct device *gpu, int64_t passes_before, int64_t passes) {
+    int64_t done = cuda_cudnn_passes(gpu) - passes_before;
+    printf("    cuDNN did %d of %d passes\n", (int)done, (int)passes);
+    EXPECT(done == (has_cudnn_masks(gpu) ? passes : 0));
+}
+
+// Masks of all kinds, alone and together; the last sample sees nothing.
+static void run_cudnn_masks(enum dtype dtype, bool is_deterministic) {
+    static const struct attention_case cases[] = {
+        {3, 128, 128, 2, 2, 64, .is_causal = false, .is_packed = true, .has_counts = true},
+        {3, 128, 256, 4, 2, 64, .is_causal = false, .has_counts = true},
+        {3, 256, 128, 2, 2, 96, .is_causal = false, .has_counts = true},
+        {3, 256, 256, 4, 4, 64, .is_causal = true, .is_packed = true, .has_counts = true},
+        {2, 256, 256, 4, 2, 128, .is_causal = true, .is_packed = true, .has_starts = true},
+        {2, 128, 128, 2, 2, 256, .is_causal = true, .has_starts = true},
+        {3, 256, 256, 4, 2, 64, .is_causal = true, .has_counts = true, .has_starts = true},
+        {2, 256, 256, 2, 2, 64, .is_causal = true, .is_packed = true, .window = 100},
+        {2, 256, 256, 2, 1, 64, .is_causal = true, .window = 150, .has_starts = true},
+        {2, 256, 256, 2, 2, 64, .is_causal = true, .window = 1000},  // hides nothing
+    };
+    struct device *gpu = NULL;
+    if (cuda_count() == 0)
+        test_skip("no GPU can be used");
+    EXPECT_OK(cuda_open(&gpu, &(struct device_options){.index = 0, .is_deterministic = is_deterministic}));
+    struct lab lab;
+    open_cudnn_lab(&lab, gpu, dtype);
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        int64_t before = cuda_cudnn_passes(gpu);
+        attention_variant(&lab, &cases[i]);
+        if (!attention_is_too_large(&cases[i]) && cases[i].window < 1000)
+            expect_cudnn(gpu, before, 3);
+    }
+    lab_close(&lab);
+    device_close(gpu);
+}
+
+TEST(bf16_cudnn_masks) {
+    run_cudnn_masks(DTYPE_BF16, false);
+}
+TEST(fp16_cudnn_masks) {
+    run_cudnn_masks(DTYPE_F16, false);
+}
+TEST(bf16_cudnn_masks_deterministic) {
+    run_cudnn_masks(DTYPE_BF16, true);
+}
+
+// The mask that the device draws: with values that are columns of the identity, the output is the weights themselves.
+// Fails where one is neither 0 nor the weight divided by what is kept.
+static unsigned char *seen_mask(struct lab *lab, struct attention_setup *s) {
+    const struct attention_case *c = &s->c;
+    unsigned char *kept = lab_host(lab, (size_t)(c->B * c->H * c->Tq * c->Tk));
+    double *values = lab_doubles(lab, c->B * c->Tk * c->G * c->D), *p = lab_doubles(lab, c->Tk);
+    for (int64_t first = 0; first < c->Tk; first += c->D) {
+        for (int64_t n = 0; n < c->B * c->Tk * c->G * c->D; n++)
+            values[n] = n / (c->G * c->D) % c->Tk == first + n % c->D;
+        lab_write(lab, s->whole[2], values);
+        attention_run_forward(lab, s, false);
+        const double *out = lab_read(lab, s->whole[3]);
+        for (int64_t n = 0; n < c->B * c->H * c->Tq; n++) {
+            int64_t at[3] = {n / c->Tq / c->H, n / c->Tq % c->H, n % c->Tq};
+            naive_probabilities(s, s->values, at, p);
+            for (int64_t d = 0; d < c->D && first + d < c->Tk; d++) {
+                double weight = out[((at[0] * c->Tq + at[2]) * c->H + at[1]) * c->D + d];
+                double whole = p[first + d] / (1 - (double)c->rate);
+                kept[n * c->Tk + first + d] = weight != 0;
+                EXPECT(weight == 0 || fabs(weight - whole) <= 0.02 * whole + 1e-6);  // fp16 loses bits there
+            }
+        }
+    }
+    lab_write(lab, s->whole[2], s->values[2]);
+    return kept;
+}
+
+// The share of what two masks have in common, of the weights that there are.
+static double agreement(const struct attention_setup *s, const unsigned char *a, const unsigned char *b) {
+    int64_t same = 0, all = 0, rows = s->c.B * s->c.H * s->c.Tq;
+    for (int64_t n = 0; n < rows * s->c.Tk; n++)
+        if (attention_sees(s, n / s->c.Tk / s->c.Tq / s->c.H, n / s->c.Tk % s->c.Tq, n % s->c.Tk)) {
+            same += a[n] == b[n];
+            all++;
+        }
+    return (double)same / (double)all;
+}
+
+// Dropout that cuDNN draws: at the right rate, otherwise at another place of the model, and the same in all passes.
+static void run_fast_dropout(enum dtype dtype) {
+    static const struct attention_case cases[] = {
+        {2, 256, 256, 2, 2, 64, .is_causal = true, .rate = 0.1f},
+        {2, 256, 256, 4, 2, 128, .is_causal = false, .rate = 0.3f},
+        {2, 128, 256, 2, 2, 64, .is_causal = false, .rate = 0.1f, .has_counts = true},
+        {2, 256, 256, 2, 1, 64, .is_causal = true, .rate = 0.1f, .has_starts = true},
+    };
+    struct device *gpu = NULL;
+    if (cuda_count() == 0)
+        test_skip("no GPU can be used");
+    EXPECT_OK(cuda_open(&gpu, &(struct device_options){.index = 0, .has_fast_dropout = true}));
+    if (!has_cudnn_masks(gpu)) {
+        device_close(gpu);
+        test_skip("there is no cuDNN that draws dropout");
+    }
+    struct lab lab;
+    open_cudnn_lab(&lab, gpu, dtype);
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0] && !lab_is_tiny(); i++) {
+        const struct attention_case *c = &cases[i];
+        struct attention_setup s;
+        attention_setup(&lab, &s, c);
+        int64_t before = cuda_cudnn_passes(gpu), weights = c->B * c->H * c->Tq * c->Tk;
+        unsigned char *kept = seen_mask(&lab, &s), *all = lab_host(&lab, (size_t)weights);
+        memset(all, 1, (size_t)weights);
+        double share = agreement(&s, kept, all), keep = 1 - (double)c->rate;
+        s.dropout.site++;
+        double common = agreement(&s, kept, seen_mask(&lab, &s)), chance = keep * keep + (1 - keep) * (1 - keep);
+        s.dropout.site--;
+        printf("    kept %.4f of %.1f; two places agree in %.4f, by chance %.4f\n", share, keep, common, chance);
+        EXPECT(fabs(share - keep) < 0.006 && fabs(common - chance) < 0.02);
+        s.kept = kept;
+        attention_compare(&lab, &s);
+        expect_cudnn(gpu, before, 2 * (c->Tk / c->D) + 3);
+        lab_clear(&lab);
+    }
+    lab_close(&lab);
+    device_close(gpu);
+}
+
+TEST(bf16_fast_dropout) {
+    run_fast_dropout(DTYPE_BF16);
+}
+TEST(fp16_fast_dropout) {
+    run_fast_dropout(DTYPE_F16);
+}
+
+TEST_MAIN(TEST_CASE(bf16_cudnn_masks), TEST_CASE(fp16_cudnn_masks), TEST_CASE(bf16_cudnn_masks_deterministic),
+          TEST_CASE(bf16_fast_dropout), TEST_CASE(fp16_fast_dropout))
