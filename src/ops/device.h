@@ -16,7 +16,7 @@ struct device_options {
     const char *algorithm_cache;
     bool allows_tf32;       // GPU: fp32 products may round their inputs to 11 bits
     bool is_deterministic;  // GPU: nothing whose bits change from run to run, and nothing chosen by timing
-    // GPU: attention's dropout may be drawn by a library, in a way of its own, see struct dropout; not if deterministic.
+    // GPU: attention may have its dropout drawn by a library, see struct dropout; not read if deterministic.
     bool has_fast_dropout;
 };
 

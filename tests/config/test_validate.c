@@ -124,6 +124,7 @@ TEST(contradictions) {
         {BY_ITERS "--num-attention-heads 5", "--hidden-size 64 is no multiple of --num-attention-heads 5"},
         {BY_ITERS "--max-position-embeddings 31", "--seq-length 32 is above --max-position-embeddings 31"},
         {BY_ITERS "--fp16 --bf16", "--fp16 and --bf16 exclude each other"},
+        {BY_ITERS "--fast-attention-dropout --deterministic-mode", "exclude each other"},
         {BY_ITERS "--kv-channels 257", "a head is 257 wide"},
         {BY_ITERS "--hidden-size 1028", "a head is 257 wide"},
         {BY_ITERS "--num-layers 16384", "--num-layers 16384 is above 16383"},
