@@ -1,8 +1,9 @@
 // Two random number generators.
 //
-// Philox4x32-10 (Salmon et al., SC 2011) is a function, not a state: the same counter and key give the same four words
-// on every machine and backend. All weights and dropout masks come from it, keyed by global element index, which is why
-// the layout of ranks never changes the numbers.
+// Philox4x32 (Salmon et al., SC 2011) is a function, not a state: the same counter and key give the same four words on
+// every machine and backend. All weights and dropout masks come from it, keyed by global element index, which is why
+// the layout of ranks never changes the numbers. Ten rounds are its authors' choice, with a margin; seven, with which
+// dropout is drawn, are the fewest that passed all their tests (BigCrush).
 //
 // MT19937 as NumPy's RandomState drives it (legacy seeding, masked rejection) gives the sample order of Megatron
 // datasets.
@@ -16,9 +17,10 @@ struct philox {
     uint32_t word[4];
 };
 
-static inline struct philox philox4x32(uint64_t key, uint32_t c0, uint32_t c1, uint32_t c2, uint32_t c3) {
+static inline struct philox philox4x32_rounds(int rounds, uint64_t key, struct philox counter) {
+    uint32_t c0 = counter.word[0], c1 = counter.word[1], c2 = counter.word[2], c3 = counter.word[3];
     uint32_t k0 = (uint32_t)key, k1 = (uint32_t)(key >> 32);
-    for (int round = 0; round < 10; round++) {
+    for (int round = 0; round < rounds; round++) {
         uint64_t p0 = (uint64_t)0xD2511F53u * c0, p1 = (uint64_t)0xCD9E8D57u * c2;
         uint32_t n0 = (uint32_t)(p1 >> 32) ^ c1 ^ k0, n2 = (uint32_t)(p0 >> 32) ^ c3 ^ k1;
         c1 = (uint32_t)p1;
@@ -29,6 +31,14 @@ static inline struct philox philox4x32(uint64_t key, uint32_t c0, uint32_t c1, u
         k1 += 0xBB67AE85u;
     }
     return (struct philox){{c0, c1, c2, c3}};
+}
+
+static inline struct philox philox4x32(uint64_t key, uint32_t c0, uint32_t c1, uint32_t c2, uint32_t c3) {
+    return philox4x32_rounds(10, key, (struct philox){{c0, c1, c2, c3}});
+}
+
+static inline struct philox philox4x32_7(uint64_t key, uint32_t c0, uint32_t c1, uint32_t c2, uint32_t c3) {
+    return philox4x32_rounds(7, key, (struct philox){{c0, c1, c2, c3}});
 }
 
 // Normal deviates by element index: out[i] is deviate number first + i of stream `stream` under `seed`, with mean 0 and

@@ -8,23 +8,35 @@
 #include "base/memory.h"
 #include "base/rng.h"
 
+static void expect_words(struct philox p, const uint32_t words[4]) {
+    for (int i = 0; i < 4; i++)
+        EXPECT_INT(p.word[i], words[i]);
+}
+
+// Zeros, ones, and digits of pi as counter and key.
 TEST(philox_known_answers) {
-    struct philox p = philox4x32(0, 0, 0, 0, 0);
-    EXPECT_INT(p.word[0], 0x6627e8d5);
-    EXPECT_INT(p.word[1], 0xe169c58d);
-    EXPECT_INT(p.word[2], 0xbc57ac4c);
-    EXPECT_INT(p.word[3], 0x9b00dbd8);
-    p = philox4x32(UINT64_MAX, UINT32_MAX, UINT32_MAX, UINT32_MAX, UINT32_MAX);
-    EXPECT_INT(p.word[0], 0x408f276d);
-    EXPECT_INT(p.word[1], 0x41c83b0e);
-    EXPECT_INT(p.word[2], 0xa20bc7c6);
-    EXPECT_INT(p.word[3], 0x6d5451fd);
-    // Digits of pi as counter and key.
-    p = philox4x32(0x299f31d0a4093822u, 0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344);
-    EXPECT_INT(p.word[0], 0xd16cfe09);
-    EXPECT_INT(p.word[1], 0x94fdcceb);
-    EXPECT_INT(p.word[2], 0x5001e420);
-    EXPECT_INT(p.word[3], 0x24126ea1);
+    static const struct {
+        uint64_t key;
+        uint32_t counter[4], seven[4], ten[4];
+    } answers[] = {
+        {0,
+         {0, 0, 0, 0},
+         {0x5f6fb709, 0x0d893f64, 0x4f121f81, 0x4f730a48},
+         {0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}},
+        {UINT64_MAX,
+         {UINT32_MAX, UINT32_MAX, UINT32_MAX, UINT32_MAX},
+         {0x5207ddc2, 0x45165e59, 0x4d8ee751, 0x8c52f662},
+         {0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}},
+        {0x299f31d0a4093822u,
+         {0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344},
+         {0x4dfccaba, 0x190a87f0, 0xc47362ba, 0xb6b5242a},
+         {0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}},
+    };
+    for (size_t i = 0; i < sizeof answers / sizeof answers[0]; i++) {
+        const uint32_t *c = answers[i].counter;
+        expect_words(philox4x32_7(answers[i].key, c[0], c[1], c[2], c[3]), answers[i].seven);
+        expect_words(philox4x32(answers[i].key, c[0], c[1], c[2], c[3]), answers[i].ten);
+    }
 }
 
 // The values of one golden line, read one after another.
