@@ -96,7 +96,7 @@ static void move(struct lab *lab, const struct param *param, const float *from, 
 
 // Along its own gradient a parameter changes the loss by the gradient's norm. Returns the relative error, 0 if the
 // gradient is too small to be measured (as that of the keys' biases, which is nothing but rounding).
-static double slope_error(struct lab *lab, const struct param *param, const float *gradient) {
+static double slope_error(struct lab *lab, const struct param *param, const float *gradient, double step) {
     int64_t count = tensor_count(param->value);
     float *value = memory_alloc(sizeof *value * (size_t)count),
           *direction = memory_alloc(sizeof *value * (size_t)count);
@@ -106,7 +106,6 @@ static double slope_error(struct lab *lab, const struct param *param, const floa
     norm = sqrt(norm);
     device_copy_out(lab->device, value, param->value);
     if (norm > 2e-3) {
-        const double step = 4e-3;
         for (int64_t i = 0; i < count; i++)
             direction[i] = (float)((double)gradient[i] / norm);
         move(lab, param, value, direction, step);
@@ -135,7 +134,11 @@ TEST(slopes) {
         double worst = 0;
         for (int i = 0; i < lab.step->params.count; i++) {
             const struct param *param = lab.step->params.items[i];
-            double error = slope_error(&lab, param, gradients + param->offset);
+            double error = slope_error(&lab, param, gradients + param->offset, 4e-3);
+            // A step may cross the kink of a ReLU, beyond which the slope is another one. A short step does so only if
+            // it begins close by; the error of a wrong gradient is the same for all steps.
+            if (error >= 0.02 && strstr(models[m].flags, "--activation relu"))
+                error = slope_error(&lab, param, gradients + param->offset, 5e-4);
             worst = error > worst ? error : worst;
             if (!(error < 0.02))
                 test_fail("%s: the slope along %s is off by %.3g", models[m].name, param->name, error);
