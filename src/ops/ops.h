@@ -27,11 +27,20 @@ struct device_peers;
 
 enum stream { STREAM_COMPUTE, STREAM_COPY, STREAM_COUNT };
 
-// Dropout, drawn by Philox from what an element is, not from where it is computed. Element (row, column) is kept if
-// word column % 4 of philox4x32(seed, column / 4, row id low, row id high, site) is at least rate * 2^32; it is then
-// scaled by 1 / (1 - rate). Attention uses column = key position and site + (head << 16). A device that was opened for
-// it (has_fast_dropout in device.h) may draw attention's otherwise: from the seed, the site, the first head, the first
-// row's id and where an element lies in the operation, so that only the same operation has the same mask again.
+// Dropout, drawn by Philox from what an element is, not from where it is computed. One call, philox4x32_7(seed,
+// column / 8, row id low, row id high, site), is for eight neighbouring columns of a row, 16 bits each: element (row,
+// column) has the lower half of word column % 8 / 2 if its column is even, the upper half if it is odd. It is kept if
+// that half is at least the threshold, which is rate * 65536 rounded up, but at most 65535. Attention uses column = key
+// position and site + (head << 16).
+//
+// So the rate that is drawn with is threshold / 65536: a rate is rounded up to a multiple of 2^-16, the smallest is
+// 2^-16 and the largest 1 - 2^-16. Kept elements are scaled by 65536 / (65536 - threshold), not by 1 / (1 - rate), and
+// the expectation is exact whatever was rounded. Dropped elements are multiplied by 0: one that is infinite or NaN
+// becomes NaN on every backend, so that dropout does not hide an overflow from the optimizer.
+//
+// A device that was opened for it (has_fast_dropout in device.h) may draw attention's otherwise: from the seed, the site,
+// the first head, the first row's id and where an element lies in the operation, so that only the same operation has
+// the same mask again. Kept elements are then scaled by 1 / (1 - rate).
 struct dropout {
     float rate;  // 0: off, and nothing else is read
     uint64_t seed;
@@ -39,6 +48,17 @@ struct dropout {
     struct tensor row_ids;  // (N) i64: global token number of each row (sample * T + position)
     int first_head;         // global number of head 0, if heads are sharded
 };
+// The threshold of a rate above 0 and below 1, and what kept elements are multiplied by.
+static inline uint32_t dropout_threshold(float rate) {
+    double exact = (double)rate * 65536;
+    uint32_t threshold = (uint32_t)exact;
+    if ((double)threshold < exact)
+        threshold++;
+    return threshold > 65535 ? 65535 : threshold;
+}
+static inline float dropout_scale(float rate) {
+    return 65536.0f / (float)(65536 - dropout_threshold(rate));
+}
 
 enum activation {
     ACTIVATION_GELU_TANH,  // 0.5 x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3)))

@@ -38,7 +38,9 @@
     X(relative_bias)                                                                                                   \
     X(dropout_add)                                                                                                     \
     X(dropout_backward)                                                                                                \
+    X(dropout_not_finite)                                                                                              \
     X(dropout_statistics)                                                                                              \
+    X(dropout_rates)                                                                                                   \
     X(embedding_forward)                                                                                               \
     X(embedding_backward)                                                                                              \
     X(attention)                                                                                                       \

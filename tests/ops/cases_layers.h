@@ -302,30 +302,106 @@ static inline void case_dropout_backward(struct lab *lab) {
     }
 }
 
-// A mask keeps the right share, and neighbouring rows and columns are not alike.
-static inline void case_dropout_statistics(struct lab *lab) {
-    enum { ROWS = 200, CHANNELS = 500 };
-    struct tensor x = arena_2d(&lab->arena, lab->dtype, ROWS, CHANNELS);
-    double *ones = lab_doubles(lab, ROWS * CHANNELS);
-    for (int64_t i = 0; i < ROWS * CHANNELS; i++)
+// What is dropped is multiplied by 0, and 0 times infinity is NaN.
+static inline void case_dropout_not_finite(struct lab *lab) {
+    enum { ROWS = 3, CHANNELS = 45 };
+    static const double values[] = {INFINITY, -INFINITY, NAN};
+    for (int v = 0; v < 3; v++) {
+        struct tensor x = arena_2d(&lab->arena, lab->dtype, ROWS, CHANNELS), y = x;
+        double *all = lab_doubles(lab, ROWS * CHANNELS);
+        for (int64_t i = 0; i < ROWS * CHANNELS; i++)
+            all[i] = values[v];
+        lab_write(lab, x, all);
+        y.data = arena_2d(&lab->arena, lab->dtype, ROWS, CHANNELS).data;
+        struct dropout dropout = lab_dropout(lab, 0.5f, ROWS);
+        op_dropout_add(lab->device, &(struct op_dropout_add){.out = y, .x = x, .dropout = dropout});
+        op_dropout_backward(lab->device, &(struct op_dropout_backward){.dx = x, .dy = x, .dropout = dropout});
+        double *forward = lab_read(lab, y), *backward = lab_read(lab, x);
+        for (int64_t i = 0; i < ROWS * CHANNELS; i++) {
+            double expected = values[v] * lab_factor(&dropout, i / CHANNELS, i % CHANNELS, dropout.site);
+            EXPECT(isnan(expected) ? isnan(forward[i]) : forward[i] == expected);
+            EXPECT(isnan(expected) ? isnan(backward[i]) : backward[i] == expected);
+        }
+        lab_clear(lab);
+    }
+}
+
+enum { MASK_ROWS = 256, MASK_CHANNELS = 1000, MASK_COUNT = MASK_ROWS * MASK_CHANNELS };
+
+// A mask over ones, as 1 where it keeps and 0 where it drops.
+static inline double *drawn_mask(struct lab *lab, const struct dropout *dropout, double scale) {
+    struct tensor x = arena_2d(&lab->arena, lab->dtype, MASK_ROWS, MASK_CHANNELS);
+    double *ones = lab_doubles(lab, MASK_COUNT);
+    for (int64_t i = 0; i < MASK_COUNT; i++)
         ones[i] = 1;
     lab_write(lab, x, ones);
-    struct op_dropout_add op = {.out = x, .x = x, .dropout = lab_dropout(lab, 0.2f, ROWS)};
-    op_dropout_add(lab->device, &op);
-    double *y = lab_read(lab, x);
-    int64_t kept = 0, pairs = 0, columns = 0;
-    for (int64_t i = 0; i < ROWS * CHANNELS; i++) {
-        EXPECT(y[i] == 0 || fabs(y[i] - 1.25) < 0.01);
-        kept += y[i] != 0;
-        if (i % CHANNELS > 0)
-            pairs += (y[i] != 0) == (y[i - 1] != 0);
-        if (i >= CHANNELS)
-            columns += (y[i] != 0) == (y[i - CHANNELS] != 0);
+    op_dropout_add(lab->device, &(struct op_dropout_add){.out = x, .x = x, .dropout = *dropout});
+    double *mask = lab_read(lab, x);
+    for (int64_t i = 0; i < MASK_COUNT; i++) {
+        EXPECT(mask[i] == 0 || fabs(mask[i] / scale - 1) < 1.0 / 200);  // bf16 has 8 bits
+        mask[i] = mask[i] != 0;
     }
-    // Standard deviations are 0.0013 and 0.0015; five of them are allowed.
-    EXPECT_NEAR((double)kept / (ROWS * CHANNELS), 0.8, 0.0065);
-    EXPECT_NEAR((double)pairs / (ROWS * (CHANNELS - 1)), 0.8 * 0.8 + 0.2 * 0.2, 0.0075);
-    EXPECT_NEAR((double)columns / ((ROWS - 1) * CHANNELS), 0.8 * 0.8 + 0.2 * 0.2, 0.0075);
+    return mask;
+}
+
+// The sum of products of deviations from the mean is within five standard deviations of 0.
+static inline void expect_uncorrelated(const double *a, const double *b, int64_t count, double share) {
+    double sum = 0;
+    for (int64_t i = 0; i < count; i++)
+        sum += (a[i] - share) * (b[i] - share);
+    EXPECT(fabs(sum) < 5 * share * (1 - share) * sqrt((double)count));
+}
+
+// Masks keep the right share, and neighbouring columns (in a word, in a call and in the next), rows, sites and seeds
+// are not alike. Rows are numbered one after the other, as those of a batch are.
+static inline void case_dropout_statistics(struct lab *lab) {
+    static const struct {
+        float rate;
+        double share;  // of what is dropped
+        int sites;
+    } rates[] = {{0.1f, 6554.0 / 65536, 2}, {0.5f, 0.5, 2}, {0.999f, 65471.0 / 65536, 2}, {1e-5f, 1.0 / 65536, 16}};
+    static const int64_t distances[] = {1, 2, 4, 8, MASK_CHANNELS, 8 * MASK_CHANNELS};
+    for (size_t r = 0; r < sizeof rates / sizeof rates[0]; r++) {
+        double kept_share = 1 - rates[r].share, kept = 0, count = (double)rates[r].sites * MASK_COUNT;
+        for (int site = 0; site < rates[r].sites; site++) {
+            struct dropout dropout = lab_dropout(lab, rates[r].rate, MASK_ROWS);
+            int64_t *ids = lab_host(lab, MASK_ROWS * sizeof *ids);
+            for (int64_t i = 0; i < MASK_ROWS; i++)
+                ids[i] = 4096 + i;
+            device_copy_in(lab->device, dropout.row_ids, ids);
+            dropout.site = (uint32_t)site;
+            double *mask = drawn_mask(lab, &dropout, 1 / kept_share);
+            for (int64_t i = 0; i < MASK_COUNT; i++)
+                kept += mask[i];
+            // So few are dropped at the smallest rate that no two are neighbours.
+            if (rates[r].share > 0.01) {
+                for (size_t d = 0; d < sizeof distances / sizeof distances[0]; d++)
+                    expect_uncorrelated(mask, mask + distances[d], MASK_COUNT - distances[d], kept_share);
+                dropout.site++;
+                expect_uncorrelated(mask, drawn_mask(lab, &dropout, 1 / kept_share), MASK_COUNT, kept_share);
+                dropout.site--;
+                dropout.seed++;
+                expect_uncorrelated(mask, drawn_mask(lab, &dropout, 1 / kept_share), MASK_COUNT, kept_share);
+            }
+            lab_clear(lab);
+        }
+        EXPECT_NEAR(kept / count, kept_share, 5 * sqrt(kept_share * rates[r].share / count));
+    }
+}
+
+// Rates are rounded up to multiples of 2^-16, but something is always kept, and the expectation is exact.
+static inline void case_dropout_rates(struct lab *lab) {
+    static const struct {
+        float rate;
+        uint32_t threshold;
+    } rates[] = {{1e-30f, 1},   {1.0f / 65536, 1}, {1.001f / 65536, 2},       {0.1f, 6554},
+                 {0.5f, 32768}, {0.75f, 49152},    {65535.0f / 65536, 65535}, {0.99999994f, 65535}};
+    for (size_t i = 0; i < sizeof rates / sizeof rates[0]; i++) {
+        EXPECT_INT(dropout_threshold(rates[i].rate), rates[i].threshold);
+        EXPECT_NEAR((double)dropout_scale(rates[i].rate) * (65536 - rates[i].threshold), 65536, 0.005);
+        if (lab->dtype != DTYPE_F16)  // which ends below the largest scale
+            dropout_add_variant(lab, (const int64_t[]){20, 77}, rates[i].rate, 0);
+    }
 }
 
 #endif

@@ -210,10 +210,11 @@ static inline double lab_factor(const struct dropout *dropout, int64_t row, int6
     if (dropout->rate == 0)
         return 1;
     int64_t id = 977 * row + (row % 3 == 2 ? (int64_t)5 << 33 : 0);
-    struct philox r =
-        philox4x32(dropout->seed, (uint32_t)(column / 4), (uint32_t)(uint64_t)id, (uint32_t)((uint64_t)id >> 32), site);
-    bool is_kept = (double)r.word[column % 4] >= (double)dropout->rate * 4294967296.0;
-    return is_kept ? 1.0 / (1.0 - (double)dropout->rate) : 0.0;
+    struct philox r = philox4x32_7(dropout->seed, (uint32_t)(column / 8), (uint32_t)(uint64_t)id,
+                                   (uint32_t)((uint64_t)id >> 32), site);
+    uint32_t word = r.word[column % 8 / 2], half = column % 2 == 0 ? word % 65536 : word / 65536;
+    double threshold = fmin(ceil((double)dropout->rate * 65536), 65535);
+    return (double)half >= threshold ? 65536 / (65536 - threshold) : 0;
 }
 
 // Every |actual - expected| <= tolerance * (|expected| + root mean square of expected). One NaN fails. With a tolerance

@@ -1,19 +1,17 @@
-// Dropout: masks from Philox, and the two operations made of nothing else. Four neighbouring columns share one call of
-// the generator; 16 calls run side by side in vector registers.
+// Dropout: masks from Philox, and the two operations made of nothing else. Eight neighbouring columns share one call of
+// the generator; 8 calls run side by side in vector registers.
 #include "ops/cpu/dropout.h"
 #include "ops/cpu/cpu.h"
-#include <math.h>
 
-enum { PHILOX_LANES = DROPOUT_GRAIN / 4 };
+enum { PHILOX_LANES = DROPOUT_GRAIN / 8 };
 
 struct dropout_row dropout_row(const struct dropout *dropout, int64_t row) {
-    double threshold = ceil((double)dropout->rate * 4294967296.0);
     return (struct dropout_row){
         .seed = dropout->seed,
         .row_id = (uint64_t)((const int64_t *)dropout->row_ids.data)[row],
         .site = dropout->site,
-        .threshold = threshold > 4294967295.0 ? UINT32_MAX : (uint32_t)threshold,
-        .keep_scale = 1.0f / (1.0f - dropout->rate),
+        .threshold = dropout_threshold(dropout->rate),
+        .keep_scale = dropout_scale(dropout->rate),
     };
 }
 
@@ -23,16 +21,16 @@ struct dropout_row dropout_attention_row(const struct dropout *dropout, int64_t 
     return result;
 }
 
-// philox4x32 of base/rng.h for several counters at once: the same ten rounds, written so that lanes run side by side.
-// word[w][l] is word w of the call with first counter `group + l`.
-CPU_INLINE void philox_lanes(uint32_t word[4][PHILOX_LANES], const struct dropout_row *row, uint32_t group) {
+// philox4x32_7 of base/rng.h for several counters at once: the same seven rounds, written so that lanes run side by
+// side. word[4 * l + w] is word w of the call with first counter `group + l`.
+CPU_INLINE void philox_lanes(uint32_t word[4 * PHILOX_LANES], const struct dropout_row *row, uint32_t group) {
     uint32_t low = (uint32_t)row->seed, high = (uint32_t)(row->seed >> 32);
     uint32_t row_low = (uint32_t)row->row_id, row_high = (uint32_t)(row->row_id >> 32), site = row->site;
 #pragma omp simd
     for (uint32_t l = 0; l < PHILOX_LANES; l++) {
         uint32_t c0 = group + l, c1 = row_low, c2 = row_high, c3 = site, k0 = low, k1 = high;
-#pragma GCC unroll 10
-        for (int round = 0; round < 10; round++) {
+#pragma GCC unroll 7
+        for (int round = 0; round < 7; round++) {
             uint64_t p0 = (uint64_t)0xD2511F53u * c0, p1 = (uint64_t)0xCD9E8D57u * c2;
             c0 = (uint32_t)(p1 >> 32) ^ c1 ^ k0;
             c2 = (uint32_t)(p0 >> 32) ^ c3 ^ k1;
@@ -41,10 +39,10 @@ CPU_INLINE void philox_lanes(uint32_t word[4][PHILOX_LANES], const struct dropou
             k0 += 0x9E3779B9u;
             k1 += 0xBB67AE85u;
         }
-        word[0][l] = c0;
-        word[1][l] = c1;
-        word[2][l] = c2;
-        word[3][l] = c3;
+        word[4 * l + 0] = c0;
+        word[4 * l + 1] = c1;
+        word[4 * l + 2] = c2;
+        word[4 * l + 3] = c3;
     }
 }
 
@@ -52,14 +50,13 @@ CPU_CLONES void dropout_factors(float *factors, const struct dropout_row *row, i
     uint32_t threshold = row->threshold;
     float keep_scale = row->keep_scale;
     for (int64_t first = 0; first < count; first += DROPOUT_GRAIN) {
-        uint32_t word[4][PHILOX_LANES];
-        philox_lanes(word, row, (uint32_t)((first_column + first) / 4));
+        uint32_t word[4 * PHILOX_LANES];
+        philox_lanes(word, row, (uint32_t)((first_column + first) / 8));
         float *out = factors + first;
-        for (int64_t l = 0; l < PHILOX_LANES; l++) {
-            out[4 * l + 0] = word[0][l] >= threshold ? keep_scale : 0.0f;
-            out[4 * l + 1] = word[1][l] >= threshold ? keep_scale : 0.0f;
-            out[4 * l + 2] = word[2][l] >= threshold ? keep_scale : 0.0f;
-            out[4 * l + 3] = word[3][l] >= threshold ? keep_scale : 0.0f;
+#pragma omp simd
+        for (int64_t i = 0; i < 4 * PHILOX_LANES; i++) {
+            out[2 * i + 0] = (word[i] & 0xFFFF) >= threshold ? keep_scale : 0.0f;
+            out[2 * i + 1] = word[i] >> 16 >= threshold ? keep_scale : 0.0f;
         }
     }
 }

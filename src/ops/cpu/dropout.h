@@ -1,18 +1,18 @@
-// The dropout mask of a row, as factors to multiply with: 0 for dropped elements, 1 / (1 - rate) for kept ones. Which
+// The dropout mask of a row, as factors to multiply with: 0 for dropped elements, the scale for kept ones. Which
 // elements are kept depends only on seed, site, global row number and column (see struct dropout in ops.h).
 #ifndef OPS_CPU_DROPOUT_H
 #define OPS_CPU_DROPOUT_H
 
 #include "ops/ops.h"
 
-// Rows are masked in pieces of this many columns; first_column must be a multiple of 4.
+// Rows are masked in pieces of this many columns; first_column must be a multiple of 8.
 enum { DROPOUT_PIECE = 256, DROPOUT_GRAIN = 64 };
 
 struct dropout_row {
     uint64_t seed;
     uint64_t row_id;
     uint32_t site;
-    uint32_t threshold;  // keep where the random word is at least this
+    uint32_t threshold;  // keep where the random half is at least this
     float keep_scale;
 };
 

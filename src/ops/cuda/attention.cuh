@@ -238,23 +238,33 @@ static __device__ __forceinline__ uint32_t head_site(const struct attention_args
     return args.dropout.site + ((uint32_t)(args.first_head + head) << 16);
 }
 
-// Dropout factors of R neighbouring keys from `key` (a multiple of R) of one query; 1 if the dropout is off.
+// Dropout factors of a thread's scores in the tile at (first_query, first_key): queries R ty + r and keys R tx + c; 1
+// if the dropout is off. Threads tx and tx ^ 1 hold parts of the same eight keys, so each draws for half of the
+// queries, and they exchange bits. All threads of a warp must come here.
 template <int R>
-static __device__ __forceinline__ void key_factors(float factor[R], const struct attention_args &args, int64_t batch,
-                                                   int head, int64_t query, int64_t key) {
+static __device__ __forceinline__ void score_factors(float factor[R][R], const struct attention_args &args,
+                                                     int64_t batch, int head, int64_t first_query, int64_t first_key) {
     static_assert(R == 2 || R == 4, "the keys of a thread come out of one Philox call");
+    int tx = threadIdx.x & 15, ty = threadIdx.x >> 4;
+    uint32_t kept[2] = {0, 0}, mine = 0;  // bits of the queries r < R / 2, and of the others
+    if (args.dropout.is_on) {
 #pragma unroll
-    for (int c = 0; c < R; c++)
-        factor[c] = 1.0f;
-    if (!args.dropout.is_on || query >= args.queries)
-        return;
-    float four[4];
-    dropout_factors(four, args.dropout, head_site(args, head), args.dropout.row_ids[batch * args.queries + query],
-                    key & ~(int64_t)3);
-    bool is_upper = R == 2 && (key & 2);
+        for (int n = 0; n < R / 2; n++) {
+            int64_t query = first_query + R * ty + R / 2 * (tx & 1) + n;
+            int64_t row_id = query < args.queries ? args.dropout.row_ids[batch * args.queries + query] : 0;
+            mine |= dropout_kept(args.dropout, head_site(args, head), row_id, first_key + R * tx, n);
+        }
+        uint32_t other = __shfl_xor_sync(0xFFFFFFFFu, mine, 1);
+        kept[0] = tx & 1 ? other : mine;
+        kept[1] = tx & 1 ? mine : other;
+    }
 #pragma unroll
-    for (int c = 0; c < R; c++)
-        factor[c] = R == 4 ? four[c] : (is_upper ? four[c + 2 & 3] : four[c]);
+    for (int r = 0; r < R; r++)
+#pragma unroll
+        for (int c = 0; c < R; c++) {
+            bool is_kept = kept[2 * r / R] >> (kept_bit(R * tx % 8 + c) + 2 * (r % (R / 2))) & 1;
+            factor[r][c] = !args.dropout.is_on ? 1.0f : is_kept ? args.dropout.scale : 0.0f;
+        }
 }
 
 // Runs LAUNCH_SHAPE(T, R, NC) for a dtype and head size: larger heads take smaller tiles, so that backward's four

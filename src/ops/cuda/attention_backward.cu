@@ -33,17 +33,17 @@ static __device__ __forceinline__ void score_gradients(float score[R][R], float 
                                                        int64_t first_key) {
     int tx = threadIdx.x & 15, ty = threadIdx.x >> 4;
     int64_t batch = blockIdx.z, key = first_key + R * tx;
+    float factor[R][R];
+    score_factors<R>(factor, args, batch, head, first_query, first_key);
 #pragma unroll
     for (int r = 0; r < R; r++) {
         int64_t query = first_query + R * ty + r, row = (batch * args.heads + head) * args.queries + query;
         float lse = query < args.queries ? args.lse[row] : 0.0f, delta = query < args.queries ? args.delta[row] : 0.0f;
-        float factor[R];
-        key_factors<R>(factor, args, batch, head, query, key);
 #pragma unroll
         for (int c = 0; c < R; c++) {
             float p = is_visible(args, query, key + c) ? expf(score[r][c] * args.scale - lse) : 0.0f;
-            dweight[r][c] = p * (dweight[r][c] * factor[c] - delta);
-            score[r][c] = p * factor[c];
+            dweight[r][c] = p * (dweight[r][c] * factor[r][c] - delta);
+            score[r][c] = p * factor[r][c];
         }
     }
 }

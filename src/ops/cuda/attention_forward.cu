@@ -27,6 +27,8 @@ static __device__ __forceinline__ void softmax_step(forward_state<R, NC> &state,
                                                     int64_t first_key) {
     int tx = threadIdx.x & 15, ty = threadIdx.x >> 4;
     int64_t key = first_key + R * tx;
+    float factor[R][R];
+    score_factors<R>(factor, args, blockIdx.z, blockIdx.y, first_query, first_key);
 #pragma unroll
     for (int r = 0; r < R; r++) {
         int64_t query = first_query + R * ty + r;
@@ -39,13 +41,12 @@ static __device__ __forceinline__ void softmax_step(forward_state<R, NC> &state,
         largest = half_warp_max(largest);
         // With no key seen yet all scores are -infinity: subtract 0 instead, and every weight is 0.
         float base = largest == -INFINITY ? 0.0f : largest;
-        float correction = expf(state.largest[r] - base), sum = 0, factor[R];
-        key_factors<R>(factor, args, blockIdx.z, blockIdx.y, query, key);
+        float correction = expf(state.largest[r] - base), sum = 0;
 #pragma unroll
         for (int c = 0; c < R; c++) {
             float weight = expf(score[r][c] - base);
             sum += weight;
-            score[r][c] = weight * factor[c];
+            score[r][c] = weight * factor[r][c];
         }
         state.sum[r] = state.sum[r] * correction + half_warp_sum(sum);
         state.largest[r] = largest;

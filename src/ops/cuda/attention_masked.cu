@@ -73,15 +73,39 @@ static __device__ __forceinline__ float bias_of(const struct attention_args &arg
     return args.bias ? args.bias[head * (args.queries + args.keys - 1) + key - query + args.queries - 1] : 0.0f;
 }
 
-// The dropout factor of a score, 1 if the dropout is off.
-static __device__ float factor_of(const struct attention_args &args, int64_t batch, int head, int64_t query,
-                                  int64_t key) {
+// Lanes draw dropout for one another. Along the keys of a query, a lane draws eight neighbouring keys, so the warp has
+// 256 at a time; down the queries of a key or a distance, a lane draws one score, so the warp has 32.
+
+struct key_draws {
+    int64_t first;  // of the 256 keys that are drawn; -1 before the first
+    uint32_t kept;  // of keys first + 8 lane …
+};
+
+// The factor of a score, 1 if the dropout is off. The keys of a query come in order.
+static __device__ __forceinline__ float factor_along(struct key_draws *draws, const struct attention_args &args,
+                                                     int64_t batch, int head, int64_t query, int64_t key) {
     if (!args.dropout.is_on)
         return 1.0f;
-    float four[4];
-    dropout_factors(four, args.dropout, head_site(args, head), args.dropout.row_ids[batch * args.queries + query],
-                    key & ~(int64_t)3);
-    return four[key & 3];
+    int lane = threadIdx.x & 31;
+    int64_t first = key & ~(int64_t)255;
+    if (first != draws->first) {
+        int64_t row_id = args.dropout.row_ids[batch * args.queries + query];
+        draws->kept = dropout_kept(args.dropout, head_site(args, head), row_id, first + 8 * lane, 0);
+        draws->first = first;
+    }
+    uint32_t kept = __shfl_sync(0xFFFFFFFFu, draws->kept, (int)(key & 255) / 8);
+    return kept >> kept_bit((int)(key & 7)) & 1 ? args.dropout.scale : 0.0f;
+}
+
+// The factor of this lane's own score, to be handed out as the walk reaches it; 1 if the dropout is off or there is no
+// such score.
+static __device__ __forceinline__ float own_factor(const struct attention_args &args, int64_t batch, int head,
+                                                   int64_t query, int64_t key) {
+    if (!args.dropout.is_on || query >= args.queries || key < 0 || key >= args.keys)
+        return 1.0f;
+    int64_t row_id = args.dropout.row_ids[batch * args.queries + query];
+    uint32_t kept = dropout_kept(args.dropout, head_site(args, head), row_id, key, 0);
+    return kept >> kept_bit((int)(key & 7)) & 1 ? args.dropout.scale : 0.0f;
 }
 
 // Grid (groups of queries, heads, batches), a warp per query; the softmax is taken as it goes.
@@ -93,6 +117,7 @@ template <typename T> static __global__ void masked_forward_kernel(struct attent
     float q[MOST_LANE_COLUMNS], out[MOST_LANE_COLUMNS] = {}, largest = -INFINITY, sum = 0;
     load_row(q, row_at<T>(args.q, batch, query, head), args.head_size);
     keys_seen(args, batch, query, &first, &end);
+    struct key_draws draws = {-1, 0};
     for (int64_t key = first; key < end; key++) {
         float score = row_dot(q, row_at<T>(args.k, batch, key, group), args.head_size) * args.scale +
                       bias_of(args, head, query, key);
@@ -102,7 +127,7 @@ template <typename T> static __global__ void masked_forward_kernel(struct attent
 #pragma unroll
         for (int i = 0; i < MOST_LANE_COLUMNS; i++)
             out[i] *= correction;
-        add_row(out, weight * factor_of(args, batch, head, query, key), row_at<T>(args.v, batch, key, group),
+        add_row(out, weight * factor_along(&draws, args, batch, head, query, key), row_at<T>(args.v, batch, key, group),
                 args.head_size);
     }
     float scale = sum == 0 ? 0.0f : 1.0f / sum;
@@ -114,16 +139,17 @@ template <typename T> static __global__ void masked_forward_kernel(struct attent
         args.lse[(batch * args.heads + head) * args.queries + query] = largest + logf(sum);
 }
 
-// What the backward pass knows of one score: probability, its dropout factor and the score's gradient.
+// What the backward pass knows of one score, whose dropout factor is given: its gradient, and its probability after
+// dropout.
 template <typename T>
 static __device__ __forceinline__ float
 score_gradient(const struct attention_args &args, const float q[MOST_LANE_COLUMNS], const float dout[MOST_LANE_COLUMNS],
-               int64_t batch, int head, int64_t query, int64_t key, float *dropped) {
+               int64_t batch, int head, int64_t query, int64_t key, float factor, float *dropped) {
     int group = head / (args.heads / args.key_heads);
     int64_t row = (batch * args.heads + head) * args.queries + query;
     float score =
         row_dot(q, row_at<T>(args.k, batch, key, group), args.head_size) * args.scale + bias_of(args, head, query, key);
-    float p = expf(score - args.lse[row]), factor = factor_of(args, batch, head, query, key);
+    float p = expf(score - args.lse[row]);
     float dp = row_dot(dout, row_at<T>(args.v, batch, key, group), args.head_size) * factor;
     *dropped = p * factor;
     return p * (dp - args.delta[row]);
@@ -142,8 +168,10 @@ template <typename T> static __global__ void masked_query_kernel(struct attentio
     args.delta[(batch * args.heads + head) * args.queries + query] = delta;
     __syncwarp();
     keys_seen(args, batch, query, &first, &end);
+    struct key_draws draws = {-1, 0};
     for (int64_t key = first; key < end; key++) {
-        float ds = score_gradient<T>(args, q, dout, batch, head, query, key, &dropped);
+        float factor = factor_along(&draws, args, batch, head, query, key);
+        float ds = score_gradient<T>(args, q, dout, batch, head, query, key, factor, &dropped);
         add_row(dq, ds * args.scale, row_at<T>(args.k, batch, key, group), args.head_size);
     }
     store_row(row_at<T>(args.dq, batch, query, head), dq, args.head_size);
@@ -156,15 +184,18 @@ template <typename T> static __global__ void masked_key_kernel(struct attention_
     if (key >= args.keys)
         return;
     float dk[MOST_LANE_COLUMNS] = {}, dv[MOST_LANE_COLUMNS] = {}, q[MOST_LANE_COLUMNS], dout[MOST_LANE_COLUMNS],
-          dropped;
+          dropped, drawn = 1;
     for (int head = group * per_group; head < (group + 1) * per_group; head++) {
         for (int64_t query = 0; query < args.queries; query++) {
+            if (query % 32 == 0)
+                drawn = own_factor(args, batch, head, query + (threadIdx.x & 31), key);
+            float factor = __shfl_sync(0xFFFFFFFFu, drawn, (int)(query & 31));
             keys_seen(args, batch, query, &first, &end);
             if (key < first || key >= end)
                 continue;
             load_row(q, row_at<T>(args.q, batch, query, head), args.head_size);
             load_row(dout, row_at<T>(args.dout, batch, query, head), args.head_size);
-            float ds = score_gradient<T>(args, q, dout, batch, head, query, key, &dropped);
+            float ds = score_gradient<T>(args, q, dout, batch, head, query, key, factor, &dropped);
             add_row(dk, ds * args.scale, row_at<T>(args.q, batch, query, head), args.head_size);
             add_row(dv, dropped, row_at<T>(args.dout, batch, query, head), args.head_size);
         }
@@ -180,15 +211,18 @@ template <typename T> static __global__ void masked_bias_kernel(struct attention
     int head = blockIdx.y;
     if (column >= width)
         return;
-    float q[MOST_LANE_COLUMNS], dout[MOST_LANE_COLUMNS], dropped, sum = 0;
+    float q[MOST_LANE_COLUMNS], dout[MOST_LANE_COLUMNS], dropped, sum = 0, drawn = 1;
     for (int64_t query = 0; query < args.queries; query++) {
-        int64_t key = column + query - (args.queries - 1);
+        int64_t key = column + query - (args.queries - 1), lane = threadIdx.x & 31;
+        if (query % 32 == 0)
+            drawn = own_factor(args, batch, head, query + lane, key + lane);
+        float factor = __shfl_sync(0xFFFFFFFFu, drawn, (int)(query & 31));
         keys_seen(args, batch, query, &first, &end);
         if (key < first || key >= end)
             continue;
         load_row(q, row_at<T>(args.q, batch, query, head), args.head_size);
         load_row(dout, row_at<T>(args.dout, batch, query, head), args.head_size);
-        sum += score_gradient<T>(args, q, dout, batch, head, query, key, &dropped);
+        sum += score_gradient<T>(args, q, dout, batch, head, query, key, factor, &dropped);
     }
     if ((threadIdx.x & 31) == 0)
         args.dbias[(batch * args.heads + head) * width + column] += sum;

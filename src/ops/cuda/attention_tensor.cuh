@@ -180,33 +180,26 @@ static __device__ __forceinline__ void add_bias(float score[TENSOR_ROWS / 8][4],
 
 // ---- Dropout ----
 
-// Bit w says whether word w keeps its key; keys [key, key + 4) of a query.
-static __device__ __forceinline__ uint32_t kept_keys(const struct attention_args &args, int head, int64_t row_id,
-                                                     int key) {
-    uint32_t site = head_site(args, head), least = args.dropout.threshold;
-    uint4 word =
-        philox4x32(args.dropout.seed, (uint32_t)key / 4, (uint32_t)row_id, (uint32_t)((uint64_t)row_id >> 32), site);
-    return (uint32_t)(word.x >= least) | (uint32_t)(word.y >= least) << 1 | (uint32_t)(word.z >= least) << 2 |
-           (uint32_t)(word.w >= least) << 3;
-}
-
-// The dropout of a warp's (query, key) tile of 64 keys: two neighbouring lanes hold the same four keys of two queries,
-// and each draws those of one. factor[j][i] belongs to the score in register i of columns 8 j ….
+// The dropout of a warp's (query, key) tile of 64 keys. Four lanes hold the same keys of two queries, two keys of each
+// eight; each lane draws 32 keys of one query (drawn_row), and they exchange bits. factor[j][i] belongs to the score in
+// register i of columns 8 j ….
 static __device__ __forceinline__ void tile_factors(float factor[TENSOR_ROWS / 8][4], const struct attention_args &args,
                                                     int head, int64_t row_id, int first_key) {
-    int lane = threadIdx.x & 31;
-    uint32_t mine = 0;
+    int lane = threadIdx.x & 31, part = lane % 4;
+    uint32_t mine = 0, kept[2][2];  // of query lane / 4 and that 8 below, and of keys 0 … and 32 …
 #pragma unroll
-    for (int j = 0; j < TENSOR_ROWS / 8; j++)
-        mine |= kept_keys(args, head, row_id, first_key + 8 * j + (lane & 2) * 2) << 4 * j;
-    uint32_t other = __shfl_xor_sync(0xFFFFFFFFu, mine, 1);
-    uint32_t upper = lane & 1 ? other : mine, lower = lane & 1 ? mine : other;
-    int shift = 2 * (lane & 1);
+    for (int n = 0; n < 4; n++)
+        mine |= dropout_kept(args.dropout, head_site(args, head), row_id, first_key + 32 * (part / 2) + 8 * n, n);
+#pragma unroll
+    for (int half = 0; half < 2; half++)
+#pragma unroll
+        for (int k = 0; k < 2; k++)
+            kept[half][k] = __shfl_sync(0xFFFFFFFFu, mine, (lane & ~3) | k << 1 | half) >> kept_bit(2 * part);
 #pragma unroll
     for (int j = 0; j < TENSOR_ROWS / 8; j++)
 #pragma unroll
         for (int i = 0; i < 4; i++)
-            factor[j][i] = (i < 2 ? upper : lower) >> (4 * j + shift + (i & 1)) & 1 ? args.dropout.scale : 0.0f;
+            factor[j][i] = kept[i / 2][j / 4] >> (kept_bit(i & 1) + 2 * (j % 4)) & 1 ? args.dropout.scale : 0.0f;
 }
 
 // The row number whose keys this lane draws for tile_factors; `query` is that of its upper row.

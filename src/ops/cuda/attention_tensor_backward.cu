@@ -171,25 +171,30 @@ static __device__ __forceinline__ bool read_fact(query_facts<ROWS> *facts, const
     return range.first < first_key + TENSOR_ROWS && range.end > first_key;
 }
 
-// The dropout of a warp's (key, query) tile: four lanes hold the same two queries of two groups of four keys, a key of
-// each group; each draws one of the four. factor[j][i] belongs to register i of columns 8 j ….
+// The dropout of a warp's (key, query) tile: eight lanes hold the same pairs of queries of two groups of eight keys, a
+// key of each group. Each draws one query of the pairs and one group, for half of the pairs, and they exchange bits.
+// factor[j][i] belongs to register i of columns 8 j ….
 template <int ROWS>
 static __device__ __forceinline__ void turned_factors(float factor[ROWS / 8][4], const query_facts<ROWS> *facts,
                                                       const struct attention_args &args, int head, int warp_key) {
-    int lane = threadIdx.x & 31, part = lane / 4 % 4;  // part: which of the four keys, and what this lane draws
-    int key = warp_key + lane / 16 * 4 + part / 2 * 8;
-    uint32_t mine = 0, drawn[4];
+    enum { DRAWS = ROWS / 16 };
+    int lane = threadIdx.x & 31, part = lane / 4;  // part: which of the eight keys, and what this lane draws
+    uint32_t mine = 0, kept[2][4];                 // of the first and second half of the pairs, by register
 #pragma unroll
-    for (int j = 0; j < ROWS / 8; j++)
-        mine |= kept_keys(args, head, facts->row_id[8 * j + 2 * (lane % 4) + part % 2], key) << 4 * j;
+    for (int n = 0; n < DRAWS; n++) {
+        int64_t row_id = facts->row_id[8 * (part / 4 * DRAWS + n) + 2 * (lane % 4) + part % 2];
+        mine |= dropout_kept(args.dropout, head_site(args, head), row_id, warp_key + part / 2 % 2 * 8, n);
+    }
 #pragma unroll
-    for (int i = 0; i < 4; i++)
-        drawn[i] = __shfl_sync(0xFFFFFFFFu, mine, (lane & ~12) | i << 2);
+    for (int k = 0; k < 2; k++)
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+            kept[k][i] = __shfl_sync(0xFFFFFFFFu, mine, (lane & 3) | i << 2 | k << 4) >> kept_bit(part);
 #pragma unroll
     for (int j = 0; j < ROWS / 8; j++)
 #pragma unroll
         for (int i = 0; i < 4; i++)
-            factor[j][i] = drawn[i] >> (4 * j + part) & 1 ? args.dropout.scale : 0.0f;
+            factor[j][i] = kept[j / DRAWS][i] >> 2 * (j % DRAWS) & 1 ? args.dropout.scale : 0.0f;
 }
 
 // Adds what ROWS queries of one head, in shared memory, give to the gradients of the warp's 16 keys.

@@ -144,12 +144,6 @@ static inline unsigned grid_yz(int64_t blocks) {
     return (unsigned)blocks;
 }
 
-// Threads of a block that handles one row, four columns a thread and step: whole warps, at most 256.
-static inline unsigned row_threads(int64_t columns) {
-    int64_t threads = divide_up(divide_up(columns, 4), 32) * 32;
-    return (unsigned)(threads > 256 ? 256 : threads);
-}
-
 // How a sum down columns is cut: `splits` blocks of rows write partial sums to scratch, column_finish adds them up.
 struct column_split {
     int64_t splits, rows_per_split;

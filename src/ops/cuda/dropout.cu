@@ -28,8 +28,7 @@ template <typename T> static __global__ void dropout_kernel(dropout_args<T> args
 #pragma unroll
         for (int i = 0; i < 8; i++)
             x[i] += bias[i];
-        dropout_apply(x, args.dropout, row, column);
-        dropout_apply(x + 4, args.dropout, row, column + 4);
+        dropout_apply<8>(x, args.dropout, row, column);
 #pragma unroll
         for (int i = 0; i < 8; i++)
             x[i] += residual[i];

@@ -1,7 +1,7 @@
 // How kernels read and write elements: arithmetic is in fp32, memory holds fp32, bf16 or fp16.
 //
 // A thread takes several neighbouring elements at once, so that one access moves 8 to 32 bytes: four of them (load4,
-// store4), which is also what one Philox call gives dropout for, or eight (load8, store8). fetch8 leaves them packed as
+// store4), or eight (load8, store8), which is also what one Philox call gives dropout for. fetch8 leaves them packed as
 // they lie in memory, for reads that are to be on their way before the first one is needed.
 #ifndef OPS_CUDA_ELEMENTS_CUH
 #define OPS_CUDA_ELEMENTS_CUH

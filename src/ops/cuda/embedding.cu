@@ -28,6 +28,7 @@ template <typename T> struct embedding_forward_args {
     const int32_t *positions;  // (N) or NULL
     const T *position_table;   // (P, C)
     int64_t vocabulary_start, vocabulary, position_count, columns;
+    bool is_wide;
     struct cuda_dropout dropout;
 };
 
@@ -39,17 +40,17 @@ template <typename T> static __global__ void embedding_forward_kernel(embedding_
     // A position beyond the table is a bug above: stop here rather than read other memory.
     if (args.positions && (position < 0 || position >= args.position_count))
         __trap();
-    for (int64_t column = 4 * threadIdx.x; column < columns; column += 4 * blockDim.x) {
-        float value[4] = {0, 0, 0, 0}, place[4] = {0, 0, 0, 0};
+    for (int64_t column = 8 * threadIdx.x; column < columns; column += 8 * blockDim.x) {
+        float value[8] = {0, 0, 0, 0, 0, 0, 0, 0}, place[8] = {0, 0, 0, 0, 0, 0, 0, 0};
         if (is_here)
-            load4(value, args.table + token * columns, column, columns);
+            load8(value, args.table + token * columns, column, columns, args.is_wide);
         if (args.positions)
-            load4(place, args.position_table + position * columns, column, columns);
+            load8(place, args.position_table + position * columns, column, columns, args.is_wide);
 #pragma unroll
-        for (int i = 0; i < 4; i++)
+        for (int i = 0; i < 8; i++)
             value[i] += place[i];
-        dropout_apply(value, args.dropout, row, column);
-        store4(args.out + row * columns, column, columns, value);
+        dropout_apply<8>(value, args.dropout, row, column);
+        store8(args.out + row * columns, column, columns, args.is_wide, value);
     }
 }
 
@@ -69,7 +70,10 @@ extern "C" void cuda_embedding_forward(struct device *device, const struct op_em
         args.position_count = op->position_table.data ? op->position_table.shape[0] : 0;
         args.columns = op->out.shape[1];
         args.dropout = cuda_dropout(&op->dropout);
-        LAUNCH(cuda, embedding_forward_kernel<T>, grid_x(op->out.shape[0]), row_threads(args.columns), 0, args);
+        const struct tensor tensors[] = {op->out, op->table, op->position_table};
+        args.is_wide = rows_are_wide(args.columns, tensors, sizeof tensors / sizeof tensors[0]);
+        unsigned threads = (unsigned)min(divide_up(args.columns, 8 * 32) * 32, (int64_t)256);
+        LAUNCH(cuda, embedding_forward_kernel<T>, grid_x(op->out.shape[0]), threads, 0, args);
     });
 }
 
@@ -181,8 +185,7 @@ template <typename T> static __global__ void scatter_short_kernel(scatter_args<T
             int64_t row = (int64_t)(uint32_t)args.keys[first + i];
             float value[8];
             unpack8(value, packed[i]);
-            dropout_apply(value, args.dropout, row, column);
-            dropout_apply(value + 4, args.dropout, row, column + 4);
+            dropout_apply<8>(value, args.dropout, row, column);
 #pragma unroll
             for (int j = 0; j < 8; j++)
                 sum[j] += value[j];
@@ -205,7 +208,7 @@ static __device__ void scatter_run(const scatter_args<T> &args, int64_t begin, f
             float value[4] = {0, 0, 0, 0};
             if (column < columns)
                 load4(value, args.dout + row * columns, column, columns);
-            dropout_apply(value, args.dropout, row, column);
+            dropout_apply<4>(value, args.dropout, row, column);
 #pragma unroll
             for (int j = 0; j < 4; j++)
                 sum[j] += value[j];

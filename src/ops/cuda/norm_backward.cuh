@@ -146,8 +146,7 @@ static __device__ __forceinline__ void write_part(const backward_args<T> &args, 
     }
     if (!args.ddelta)
         return;
-    dropout_apply(dx, args.dropout, part.row, column);
-    dropout_apply(dx + 4, args.dropout, part.row, column + 4);
+    dropout_apply<8>(dx, args.dropout, part.row, column);
     if (args.ddelta != args.dx)
         store8(args.ddelta + offset, column, columns, part.is_wide, dx);
     if (SUMS > 1)

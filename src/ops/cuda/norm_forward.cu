@@ -79,8 +79,7 @@ static __device__ __forceinline__ void add_delta(float value[8], const eight<T> 
 #pragma unroll
     for (int i = 0; i < 8; i++)
         delta[i] += bias[i];
-    dropout_apply(delta, args.dropout, row, column);
-    dropout_apply(delta + 4, args.dropout, row, column + 4);
+    dropout_apply<8>(delta, args.dropout, row, column);
 #pragma unroll
     for (int i = 0; i < 8; i++)
         delta[i] += value[i];
