@@ -54,13 +54,13 @@ static __device__ __forceinline__ void softmax_tile(float score[TENSOR_ROWS / 8]
         largest = quad_max(largest);
         // With no key seen yet all scores are -infinity: subtract 0 instead, and every weight is 0.
         float base = largest == -INFINITY ? 0.0f : largest;
-        correction[half] = exp2f(rows.largest[half] - base);
+        correction[half] = power_of_two(rows.largest[half] - base);
         rows.largest[half] = largest;
 #pragma unroll
         for (int j = 0; j < TENSOR_ROWS / 8; j++)
 #pragma unroll
             for (int i = 2 * half; i < 2 * half + 2; i++) {
-                score[j][i] = exp2f(score[j][i] - base);
+                score[j][i] = power_of_two(score[j][i] - base);
                 sum += score[j][i];
             }
         rows.sum[half] = rows.sum[half] * correction[half] + sum;
