@@ -38,9 +38,9 @@ enum stream { STREAM_COMPUTE, STREAM_COPY, STREAM_COUNT };
 // the expectation is exact whatever was rounded. Dropped elements are multiplied by 0: one that is infinite or NaN
 // becomes NaN on every backend, so that dropout does not hide an overflow from the optimizer.
 //
-// A device that was opened for it (has_fast_dropout in device.h) may draw attention's otherwise: from the seed, the site,
-// the first head, the first row's id and where an element lies in the operation, so that only the same operation has
-// the same mask again. Kept elements are then scaled by 1 / (1 - rate).
+// A device that was opened for it (has_fast_dropout in device.h) may draw attention's otherwise: from the seed, the
+// site, the first head, the first row's id and where an element lies in the operation, so that only the same operation
+// has the same mask again. Kept elements are then scaled by 1 / (1 - rate).
 struct dropout {
     float rate;  // 0: off, and nothing else is read
     uint64_t seed;

@@ -25,7 +25,7 @@ static __global__ void read_kernel(struct read_args args) {
         args.to.end[row] = args.key_counts[batch];
     if (args.to.draw && row == 0) {
         uint64_t id = (uint64_t)args.dropout.row_ids[0];
-        uint4 word = philox4x32(args.dropout.seed, UINT32_MAX, (uint32_t)id, (uint32_t)(id >> 32), args.site);
+        uint4 word = philox4x32_7(args.dropout.seed, UINT32_MAX, (uint32_t)id, (uint32_t)(id >> 32), args.site);
         args.to.draw[0] = (int64_t)((uint64_t)word.x | (uint64_t)word.y << 32);
         args.to.draw[1] = 0;
     }
