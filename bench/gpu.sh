@@ -13,6 +13,7 @@
 #   GPU_FP8=0 or NAMES                  leaves products in 8 bits out, which need a GPU of capability 8.9, or has them for some
 #   GPU_TESTS=0                         leaves the checks out
 #   GPU_PARTS=0                         leaves the time by part of a step out
+#   GPU_DROPOUT=RATE                    has dropout, which is drawn by cuDNN in attention, in both programs; the floor has none
 #   GPU_AGAIN=1                         times ours again after PyTorch; the mean of both counts
 #   GPU_RESULTS=FOLDER                  keeps the lines of JSON and the logs there
 #   GPU_ALGORITHMS=FILE                 keeps the algorithms of matrix products, which else are found anew
@@ -81,7 +82,8 @@ steps_of() {
 # flags_of layers hidden heads sequence batch vocabulary kind: the flags of train for such a model.
 flags_of() {
     printf '%s ' --device cuda --bf16 --quick-weights --num-layers "$1" --hidden-size "$2" --num-attention-heads "$3" \
-        --seq-length "$4" --max-position-embeddings "$4" --micro-batch-size "$5" --vocab-size "$6"
+        --seq-length "$4" --max-position-embeddings "$4" --micro-batch-size "$5" --vocab-size "$6" \
+        --hidden-dropout "${GPU_DROPOUT:-0}" --attention-dropout "${GPU_DROPOUT:-0}" --fast-attention-dropout
     if [ "$7" = llama ]; then
         printf '%s ' --swiglu --ffn-hidden-size $(((8 * $2 / 3 + 255) / 256 * 256)) --normalization RMSNorm \
             --position-embedding-type rope --untie-embeddings-and-output-weights --disable-bias-linear
@@ -97,7 +99,7 @@ start_peers() {
         rm -f "$results/$name.go"
         # shellcheck disable=SC2046  # the shape is meant to be split
         timeout -k 5 "$(limit 1000000)" python3 bench/torch_step.py "${more[@]}" --energy --steps "$(steps_of "$name")" \
-            --after "$results/$name.go" --limit "${GPU_PEER_SECONDS:-300}" $(grep "^$name " <<<"$models") \
+            --dropout "${GPU_DROPOUT:-0}" --after "$results/$name.go" --limit "${GPU_PEER_SECONDS:-300}" $(grep "^$name " <<<"$models") \
             >"$results/$name.peer" 2>"$results/$name.peer.log" </dev/null &
         peers[$name]=$!
     done

@@ -4,7 +4,7 @@ attention, fused AdamW, gradients clipped. With --floor also the least a step ca
 alone, as PyTorch runs them in short bursts, and the bytes that must move at the speed of a copy; with --load the same once
 more on a GPU at its power limit, where training runs, with joules. One line of JSON each.
 
-usage: torch_step.py [--floor] [--load] [--steps N] [--after FILE] [--limit SECONDS] [--energy]
+usage: torch_step.py [--floor] [--load] [--steps N] [--dropout RATE] [--after FILE] [--limit SECONDS] [--energy]
                      NAME LAYERS HIDDEN HEADS SEQUENCE BATCH VOCABULARY [gpt|llama]
 
 With --after nothing touches the GPU until FILE is there: PyTorch is imported meanwhile, which takes as long as many steps,
@@ -38,9 +38,9 @@ def rotate(x, angles):
 
 
 class Block(nn.Module):
-    def __init__(self, hidden, heads, is_llama):
+    def __init__(self, hidden, heads, is_llama, dropout):
         super().__init__()
-        self.heads, self.is_llama = heads, is_llama
+        self.heads, self.is_llama, self.dropout = heads, is_llama, dropout
         norm = nn.RMSNorm if is_llama else nn.LayerNorm
         self.norm1, self.norm2 = norm(hidden, eps=1e-5), norm(hidden, eps=1e-5)
         self.qkv = nn.Linear(hidden, 3 * hidden, bias=not is_llama)
@@ -55,26 +55,28 @@ class Block(nn.Module):
         if self.is_llama:
             q, k = rotate(q, angles), rotate(k, angles)
         q, k, v = q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2)
-        out = functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+        out = functional.scaled_dot_product_attention(q, k, v, dropout_p=self.dropout, is_causal=True)
         return self.proj(out.transpose(1, 2).reshape(batch, length, hidden))
 
     def forward(self, x, angles):
-        x = x + self.attend(self.norm1(x), angles)
+        x = x + functional.dropout(self.attend(self.norm1(x), angles), self.dropout)
         inner = self.fc1(self.norm2(x))
         if self.is_llama:
             gate, up = inner.chunk(2, dim=-1)
-            return x + self.fc2(functional.silu(gate) * up)
-        return x + self.fc2(functional.gelu(inner, approximate="tanh"))
+            inner = functional.silu(gate) * up
+        else:
+            inner = functional.gelu(inner, approximate="tanh")
+        return x + functional.dropout(self.fc2(inner), self.dropout)
 
 
 class Model(nn.Module):
     def __init__(self, shape):
         super().__init__()
         hidden, heads, length = shape.hidden, shape.heads, shape.sequence
-        self.is_llama = shape.kind == "llama"
+        self.is_llama, self.dropout = shape.kind == "llama", shape.dropout
         self.tokens = nn.Embedding(shape.vocabulary, hidden)
         self.positions = None if self.is_llama else nn.Embedding(length, hidden)
-        self.blocks = nn.ModuleList(Block(hidden, heads, self.is_llama) for _ in range(shape.layers))
+        self.blocks = nn.ModuleList(Block(hidden, heads, self.is_llama, self.dropout) for _ in range(shape.layers))
         self.norm = (nn.RMSNorm if self.is_llama else nn.LayerNorm)(hidden, eps=1e-5)
         self.head = nn.Linear(hidden, shape.vocabulary, bias=False)
         if not self.is_llama:
@@ -91,6 +93,7 @@ class Model(nn.Module):
         x = self.tokens(tokens)
         if self.positions is not None:
             x = x + self.positions.weight
+        x = functional.dropout(x, self.dropout)
         for block in self.blocks:
             x = block(x, (self.cosine, self.sine))
         logits = self.head(self.norm(x))
@@ -261,6 +264,7 @@ def main():
     parser.add_argument("--floor", action="store_true")
     parser.add_argument("--load", action="store_true", help="the floor's parts for two seconds each")
     parser.add_argument("--steps", type=int, default=10)
+    parser.add_argument("--dropout", type=float, default=0.0, metavar="RATE", help="of the stream and of attention")
     parser.add_argument("--after", metavar="FILE", help="begin when FILE is there")
     parser.add_argument("--limit", type=int, default=0, metavar="SECONDS", help="end this long after that in any case")
     parser.add_argument("--energy", action="store_true", help="joules a token as well")
