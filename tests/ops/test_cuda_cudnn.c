@@ -134,6 +134,7 @@ static void run_fast_dropout(enum dtype dtype) {
         double common = agreement(&s, kept, seen_mask(&lab, &s)), chance = keep * keep + (1 - keep) * (1 - keep);
         s.dropout.site--;
         printf("    kept %.4f of %.1f; two places agree in %.4f, by chance %.4f\n", share, keep, common, chance);
+        // Neighbouring queries share masks in cuDNN 9.14: fewer draws than weights, which vary more.
         EXPECT(fabs(share - keep) < 0.006 && fabs(common - chance) < 0.02);
         s.kept = kept;
         attention_compare(&lab, &s);
