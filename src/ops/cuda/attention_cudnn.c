@@ -98,6 +98,8 @@ static struct cudnn_graph *plan_find(struct cudnn_attention *attention, const st
     *plan = (struct plan){.key = *key, .graph = {.handle = attention->handle}};
     cudnn_sketch(&plan->graph, &plan->key);
     plan->is_refused = !cudnn_graph_compile(&plan->graph);
+    if (plan->graph.is_memory_full)
+        die_code(EXIT_CODE_OUT_OF_MEMORY, "cuDNN attention: %s%s", plan->graph.problem, DEVICE_FULL_REMEDY);
     if (plan->is_refused) {
         log_info("attention: cuDNN does not take %lld heads of %lld over %lld tokens (%s); a slower kernel is used",
                  (long long)key->H, (long long)key->D, (long long)key->Tk, plan->graph.problem);

@@ -14,6 +14,7 @@ static void fail(struct cudnn_graph *graph, const char *what, cudnnStatus_t stat
     if (graph->has_failed)
         return;
     graph->has_failed = true;
+    graph->is_memory_full = status == CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED;
     cudnnGetLastErrorString(reason, sizeof reason);
     reason[strcspn(reason, "\n")] = 0;
     snprintf(graph->problem, sizeof graph->problem, "%s: %s %.200s", what, cudnnGetErrorString(status), reason);
@@ -202,8 +203,10 @@ bool cudnn_graph_compile(struct cudnn_graph *graph) {
             graph->plan = plan;
             return true;
         }
-        if (i + 1 == count)
+        if (i + 1 == count || status == CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED) {
             fail(graph, "no engine compiles", status);
+            return false;
+        }
     }
     return false;
 }

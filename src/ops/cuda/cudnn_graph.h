@@ -22,7 +22,7 @@ struct cudnn_graph {
     int64_t next_virtual;  // virtual tensors are numbered by the graph, real ones by the caller
     cudnnBackendDescriptor_t plan;
     int64_t workspace_bytes;
-    bool has_failed;
+    bool has_failed, is_memory_full;  // the second: it may have failed for that alone
     char problem[400];
 };
 
