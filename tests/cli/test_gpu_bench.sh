@@ -34,6 +34,7 @@ echo "a GPU"
 END
 script bin/python3 <<'END'
 case $1 in *llmc_files.py) : >"$3"; exit ;; esac
+echo "PyTorch $*" >>"$ROOT/arguments"
 shift
 while [ $# -gt 0 ]; do
     case $1 in --floor | --energy) shift ;; --after) after=$2 && shift 2 ;; --*) shift 2 ;; *) break ;; esac
@@ -54,6 +55,7 @@ echo "{\"name\": \"floor\", \"config\": \"$1\", \"tokens_per_second\": 80000.0}"
 END
 script build/gpu/bevatron <<'END'
 [[ "$*" == *"${OURS_FAILS:-nothing}"* ]] && { echo "bevatron bench step: no room for the activations" >&2; exit 1; }
+echo "bevatron $*" >>"$ROOT/arguments"
 take "bevatron $*"
 [[ "$*" == *fp8* ]] && speed=80000.0 || speed=60000.0
 give
@@ -66,7 +68,7 @@ while [ $# -gt 0 ]; do [ "$1" = -b ] && batch=$2; shift; done
 echo "device memory usage: 1000 MiB / 2000 MiB"
 for i in 1 2 3 4 5; do echo "step    $i/5 | loss 1.0 (+nanz)| lr 1.00e-04 | $((i < 4 ? 9999 : 512)).00 ms | 1 tok/s"; done
 END
-for test in test_ops_cuda test_ops_cuda_compare; do
+for test in test_ops_cuda test_ops_cuda_compare test_ops_cuda_cudnn; do
     script build/gpu/tests/$test <<'END'
 echo "3 passed, ${TESTS_FAIL:-0} failed, 0 skipped"
 exit "${TESTS_FAIL:-0}"
@@ -119,6 +121,12 @@ says '^gpt2-124M 60000 - - \| - - - \|'
 run 0 GPU_SECONDS=0 GPU_TESTS=0 -- gpt2-124M
 says '^left out: gpt2-124M, bevatron, '
 says '^left out: gpt2-124M, PyTorch, '
+# Both programs are told the rate, ours also who draws.
+rm "$root/arguments"
+run 0 GPU_DROPOUT=0.25 GPU_TESTS=0 GPU_FP8=0 -- gpt2-124M
+mv "$root/arguments" "$root/out"
+says '^PyTorch .* --dropout 0.25 '
+says '^bevatron .* --hidden-dropout 0.25 --attention-dropout 0.25 --fast-attention-dropout '
 run 1 NO_BUILD=1 -- gpt2-124M
 says '^error: no compiler'
 run 2 -- gpt2-124
