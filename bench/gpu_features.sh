@@ -68,7 +68,8 @@ replays() {
 }
 
 # near NAME FLAGS FLAGS…: a run with the first flags and one without them have nearly the same losses; for what
-# --deterministic-mode does not do, where attention's gradients are added up in any order. Attention is all cuDNN's.
+# --deterministic-mode does not do, where attention's gradients are added up in any order. A backward pass with other masks
+# than the forward pass moves them by 1.5e-4 and more. Attention is all cuDNN's.
 near() {
     local name=$1 words most
     is_wanted "$1" || return 0
@@ -79,7 +80,7 @@ near() {
     expect 0 "iteration       15/" "$BEVATRON" train "${small[@]}" "${length[@]}" "$@"
     most=$(differ "$work/plain" "$work/out")
     echo "recordings: $name, ${words[*]}: largest relative difference of a loss $most"
-    below "$most" 1e-3 && ! grep -qE "slower kernel|kernels of our own" "$work/out" && pass || fail "recordings: $name"
+    below "$most" 1e-5 && ! grep -qE "slower kernel|kernels of our own" "$work/out" && pass || fail "recordings: $name"
 }
 
 part_recordings() {

@@ -31,6 +31,7 @@ static const char *const watched[] = {
     "--mask-whole-words",
     "--hidden-dropout",
     "--attention-dropout",
+    "--fast-attention-dropout",
     "--clip-grad",
     "--adam-beta1",
     "--adam-beta2",

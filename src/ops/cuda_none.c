@@ -13,6 +13,11 @@ int cuda_count(void) {
     return 0;
 }
 
+bool cuda_cudnn_takes_masks(const struct device *device) {
+    (void)device;
+    return false;
+}
+
 int64_t cuda_cudnn_passes(const struct device *device) {
     (void)device;
     return 0;

@@ -53,7 +53,8 @@ int paper_open(struct device **device);
 void cpu_list_kernels(char *text, size_t size);
 // How many GPUs can be used; 0 if the build or the machine has none, -1 after error_set if they or their driver fail.
 int cuda_count(void);
-// How many operations of attention cuDNN has done on this GPU.
+// Whether cuDNN gets attention with masks on this GPU, and how many operations of attention it has done.
+bool cuda_cudnn_takes_masks(const struct device *device);
 int64_t cuda_cudnn_passes(const struct device *device);
 // What a message about a device adds whose memory is full in the middle of a run, beyond what was planned.
 #define DEVICE_FULL_REMEDY                                                                                             \

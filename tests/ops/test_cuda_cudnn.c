@@ -3,16 +3,6 @@
 #include "cases_attention.h"
 #include "twin.h"
 
-// Whether cuDNN gets masks and dropout on this GPU: see has_masks in attention_cudnn.c.
-static bool has_cudnn_masks(struct device *gpu) {
-    char text[200];
-    int major = 0, minor = 0;
-    device_describe(gpu, text, sizeof text);
-    const char *cudnn = strstr(text, "cuDNN ");
-    bool is_hopper = strstr(text, "H100") || strstr(text, "H200") || strstr(text, "H800");
-    return is_hopper && cudnn && sscanf(cudnn, "cuDNN %d.%d", &major, &minor) == 2 && major * 100 + minor >= 914;
-}
-
 // cuDNN rounds the weights to the dtype before they meet the values: where a query sees few keys and the values cancel,
 // a single error in bf16 is large beside the rest. So the whole is held tightly, and single values loosely.
 static void open_cudnn_lab(struct lab *lab, struct device *gpu, enum dtype dtype) {
@@ -23,7 +13,7 @@ static void open_cudnn_lab(struct lab *lab, struct device *gpu, enum dtype dtype
 static void expect_cudnn(struct device *gpu, int64_t passes_before, int64_t passes) {
     int64_t done = cuda_cudnn_passes(gpu) - passes_before;
     printf("    cuDNN did %d of %d passes\n", (int)done, (int)passes);
-    EXPECT(done == (has_cudnn_masks(gpu) ? passes : 0));
+    EXPECT(done == (cuda_cudnn_takes_masks(gpu) ? passes : 0));
 }
 
 // Masks of all kinds, alone and together; the last sample sees nothing.
@@ -43,13 +33,15 @@ static void run_cudnn_masks(enum dtype dtype, bool is_deterministic) {
     struct device *gpu = NULL;
     if (cuda_count() == 0)
         test_skip("no GPU can be used");
+    if (lab_is_tiny())
+        test_skip("all of it is too large for this");
     EXPECT_OK(cuda_open(&gpu, &(struct device_options){.index = 0, .is_deterministic = is_deterministic}));
     struct lab lab;
     open_cudnn_lab(&lab, gpu, dtype);
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         int64_t before = cuda_cudnn_passes(gpu);
         attention_variant(&lab, &cases[i]);
-        if (!attention_is_too_large(&cases[i]) && cases[i].window < 1000)
+        if (cases[i].window < 1000)
             expect_cudnn(gpu, before, 3);
     }
     lab_close(&lab);
@@ -93,54 +85,105 @@ static unsigned char *seen_mask(struct lab *lab, struct attention_setup *s) {
     return kept;
 }
 
-// The share of what two masks have in common, of the weights that there are.
-static double agreement(const struct attention_setup *s, const unsigned char *a, const unsigned char *b) {
-    int64_t same = 0, all = 0, rows = s->c.B * s->c.H * s->c.Tq;
+// The share of what two masks have in common, of the weights that there are, whose number is `all`.
+static double agreement(const struct attention_setup *s, const unsigned char *a, const unsigned char *b, double *all) {
+    int64_t same = 0, seen = 0, rows = s->c.B * s->c.H * s->c.Tq;
     for (int64_t n = 0; n < rows * s->c.Tk; n++)
         if (attention_sees(s, n / s->c.Tk / s->c.Tq / s->c.H, n / s->c.Tk % s->c.Tq, n % s->c.Tk)) {
             same += a[n] == b[n];
-            all++;
+            seen++;
         }
-    return (double)same / (double)all;
+    *all = (double)seen;
+    return (double)same / (double)seen;
 }
 
-// Dropout that cuDNN draws: at the right rate, otherwise at another place of the model, and the same in all passes.
+// Five deviations of a share that `chance` is expected to be. Neighbouring queries share masks in cuDNN 9.14, four by
+// four: fewer draws than weights.
+static double most_by_chance(double chance, double all) {
+    return 5 * sqrt(chance * (1 - chance) * 4 / all);
+}
+
+// Other tokens.
+static struct tensor other_rows(struct lab *lab, int64_t count) {
+    struct tensor rows = arena_1d(&lab->arena, DTYPE_I64, count);
+    int64_t *ids = lab_host(lab, (size_t)count * sizeof *ids);
+    for (int64_t i = 0; i < count; i++)
+        ids[i] = ((int64_t)5 << 32) + i;
+    device_copy_in(lab->device, rows, ids);
+    device_synchronize(lab->device);
+    return rows;
+}
+
+// A mask is kept at the right rate; the same operation draws it again; and another seed, place in the model, head or
+// token draws another one.
+static unsigned char *check_draws(struct lab *lab, struct attention_setup *s) {
+    const struct attention_case *c = &s->c;
+    int64_t weights = c->B * c->H * c->Tq * c->Tk;
+    unsigned char *kept = seen_mask(lab, s), *everything = lab_host(lab, (size_t)weights);
+    memset(everything, 1, (size_t)weights);
+    double all = 0, keep = 1 - (double)c->rate, chance = keep * keep + (1 - keep) * (1 - keep);
+    double share = agreement(s, kept, everything, &all);
+    printf("    kept %.4f of %.1f\n", share, keep);
+    EXPECT(fabs(share - keep) < most_by_chance(keep, all));
+    EXPECT(agreement(s, kept, seen_mask(lab, s), &all) == 1);
+    const struct dropout first = s->dropout;
+    struct dropout others[] = {first, first, first, first};
+    others[0].seed++;
+    others[1].site++;
+    others[2].first_head++;
+    others[3].row_ids = other_rows(lab, c->B * c->Tq);
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
+        s->dropout = others[i];
+        double common = agreement(s, kept, seen_mask(lab, s), &all);
+        printf("    another one agrees in %.4f, by chance %.4f\n", common, chance);
+        EXPECT(fabs(common - chance) < most_by_chance(chance, all));
+    }
+    s->dropout = first;
+    return kept;
+}
+enum { MASKS_SEEN = 6 };  // by check_draws
+
+// Dropout that cuDNN draws, the same in all passes.
 static void run_fast_dropout(enum dtype dtype) {
     static const struct attention_case cases[] = {
         {2, 256, 256, 2, 2, 64, .is_causal = true, .rate = 0.1f},
         {2, 256, 256, 4, 2, 128, .is_causal = false, .rate = 0.3f},
         {2, 128, 256, 2, 2, 64, .is_causal = false, .rate = 0.1f, .has_counts = true},
         {2, 256, 256, 2, 1, 64, .is_causal = true, .rate = 0.1f, .has_starts = true},
+        {2, 256, 256, 2, 2, 64, .is_causal = true, .rate = 0.1f, .window = 150},
+        {3, 256, 256, 2, 1, 64, .is_causal = true, .rate = 0.1f, .has_counts = true, .has_starts = true},
+        {1, 128, 128, 2, 2, 256, .is_causal = true, .rate = 0.1f},
+    };
+    // Not for cuDNN, so drawn as always, in both passes.
+    static const struct attention_case ours[] = {
+        {1, 130, 130, 2, 2, 32, .is_causal = true, .rate = 0.1f},
+        {1, 128, 128, 2, 2, 32, .is_causal = true, .rate = 1e-6f},
     };
     struct device *gpu = NULL;
     if (cuda_count() == 0)
         test_skip("no GPU can be used");
+    if (lab_is_tiny())
+        test_skip("all of it is too large for this");
     EXPECT_OK(cuda_open(&gpu, &(struct device_options){.index = 0, .has_fast_dropout = true}));
-    if (!has_cudnn_masks(gpu)) {
+    if (!cuda_cudnn_takes_masks(gpu)) {
         device_close(gpu);
         test_skip("there is no cuDNN that draws dropout");
     }
     struct lab lab;
     open_cudnn_lab(&lab, gpu, dtype);
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0] && !lab_is_tiny(); i++) {
-        const struct attention_case *c = &cases[i];
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct attention_setup s;
-        attention_setup(&lab, &s, c);
-        int64_t before = cuda_cudnn_passes(gpu), weights = c->B * c->H * c->Tq * c->Tk;
-        unsigned char *kept = seen_mask(&lab, &s), *all = lab_host(&lab, (size_t)weights);
-        memset(all, 1, (size_t)weights);
-        double share = agreement(&s, kept, all), keep = 1 - (double)c->rate;
-        s.dropout.site++;
-        double common = agreement(&s, kept, seen_mask(&lab, &s)), chance = keep * keep + (1 - keep) * (1 - keep);
-        s.dropout.site--;
-        printf("    kept %.4f of %.1f; two places agree in %.4f, by chance %.4f\n", share, keep, common, chance);
-        // Neighbouring queries share masks in cuDNN 9.14: fewer draws than weights, which vary more.
-        EXPECT(fabs(share - keep) < 0.006 && fabs(common - chance) < 0.02);
-        s.kept = kept;
+        int64_t before = cuda_cudnn_passes(gpu), reads = (cases[i].Tk + cases[i].D - 1) / cases[i].D;
+        attention_setup(&lab, &s, &cases[i]);
+        s.kept = check_draws(&lab, &s);
         attention_compare(&lab, &s);
-        expect_cudnn(gpu, before, 2 * (c->Tk / c->D) + 3);
+        expect_cudnn(gpu, before, MASKS_SEEN * reads + 3);
         lab_clear(&lab);
     }
+    int64_t before = cuda_cudnn_passes(gpu);
+    for (size_t i = 0; i < sizeof ours / sizeof ours[0]; i++)
+        attention_variant(&lab, &ours[i]);
+    expect_cudnn(gpu, before, 0);
     lab_close(&lab);
     device_close(gpu);
 }

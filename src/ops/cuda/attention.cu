@@ -14,7 +14,7 @@ extern "C" void cuda_attention_forward(struct device *device, const struct op_at
 }
 
 // What keeps attention from the fast kernels, each said once by a device.
-enum attention_note { NOTE_DROPOUT, NOTE_BIAS, NOTE_WINDOW, NOTE_LENGTH, NOTE_OTHER, NOTE_PLAIN };
+enum attention_note { NOTE_DROPOUT, NOTE_BIAS, NOTE_MASK, NOTE_LENGTH, NOTE_OTHER, NOTE_PLAIN };
 
 static void note_once(struct cuda_device *cuda, enum attention_note note, const char *text) {
     if (cuda->attention_notes >> note & 1)
@@ -28,14 +28,16 @@ static void note_not_cudnn(struct cuda_device *cuda, const struct op_attention_b
     enum { LENGTH_MULTIPLE = 128 };
     if (op->q.dtype == DTYPE_F32 || !cuda->cudnn)
         return;
-    if (op->dropout.rate > 0)
+    if (op->dropout.rate > 0 && !cuda->draws_fast)
         note_once(cuda, NOTE_DROPOUT,
-                  "dropout that is the same on every layout of ranks runs on kernels of our own; "
-                  "--fast-attention-dropout, or --attention-dropout 0, would be faster");
+                  cudnn_attention_takes_masks(cuda->cudnn)
+                      ? "dropout that is the same on every layout of ranks runs on kernels of our own; "
+                        "--fast-attention-dropout, or --attention-dropout 0, would be faster"
+                      : "dropout runs on kernels of our own; --attention-dropout 0 would be faster");
     else if (op->mask.relative_bias.data)
         note_once(cuda, NOTE_BIAS, "biases by distance run on kernels of our own");
-    else if (op->mask.window > 0 && op->mask.window < op->k.shape[1])
-        note_once(cuda, NOTE_WINDOW, "short windows run on kernels of our own, which skip what they hide");
+    else if (attention_has_mask(&op->mask))
+        note_once(cuda, NOTE_MASK, "padding, documents and windows run on kernels of our own here");
     else if (op->q.shape[1] % LENGTH_MULTIPLE != 0 || op->k.shape[1] % LENGTH_MULTIPLE != 0)
         note_once(cuda, NOTE_LENGTH, "lengths that are no multiple of 128 run on slower kernels of our own");
     else

@@ -3,8 +3,8 @@
 //
 // A plan is compiled once for a shape (some 50 ms) and kept. What cuDNN does not get: fp32, biases by distance, short
 // windows, lengths that are no multiple of 128 (its kernels before 9.16 read beyond the end there), a causal mask with
-// a cache, views that are not aligned to 16 bytes, in 9.13 and 9.14 more than 1024 keys without a causal mask, and,
-// where they have not been seen to be right, padding and documents: before 9.14 and on other GPUs than Hopper's.
+// a cache, views that are not aligned to 16 bytes, and in 9.13 and 9.14 more than 1024 keys unless the mask is the
+// causal one alone. Padding, documents and windows it gets where they have been seen to be right: in 9.14 on Hopper.
 //
 // Dropout is cuDNN's only if the device was opened so: its generator is not ours, and its masks follow from where an
 // element lies in the operation. The passes of an operation must then both be cuDNN's, or both not.
@@ -24,6 +24,7 @@
 #include <string.h>
 
 enum { PLAN_COUNT = 512, LENGTH_MULTIPLE = 128, WORKSPACE_ALIGNMENT = 256, SHORT_WINDOW = 4 };
+static const float SMALLEST_RATE = 1.0f / 65536;  // of dropout: those below it are rounded up by our kernels
 
 struct plan {
     struct plan_key key;
@@ -41,13 +42,13 @@ struct cudnn_attention {
     int plan_count;
 };
 
-// The versions and GPUs that were seen to compute masks by query rightly: graphs beyond the known patterns may compile
-// and still be wrong.
+// The versions and GPUs that were seen to compute masks by query, and dropout, rightly: graphs beyond the known
+// patterns may compile and still be wrong. Where tests/ops/test_cuda_cudnn.c passes with others, they can be added.
 static bool has_masks(int gpu) {
-    enum { FIRST_SEEN = 91400, HOPPER = 9 };
+    enum { FIRST_SEEN = 91400, LAST_SEEN = 91499, HOPPER = 9 };
     int generation = 0;
     return cudaDeviceGetAttribute(&generation, cudaDevAttrComputeCapabilityMajor, gpu) == cudaSuccess &&
-           generation == HOPPER && cudnnGetVersion() >= FIRST_SEEN;
+           generation == HOPPER && cudnnGetVersion() >= FIRST_SEEN && cudnnGetVersion() <= LAST_SEEN;
 }
 
 struct cudnn_attention *cudnn_attention_open(const struct cudnn_options *options) {
@@ -126,11 +127,12 @@ struct attention_inputs {
     const struct dropout *dropout;
 };
 
-// cuDNN 9.13 and 9.14 are known for faults of bounds in recordings of long attention that is not causal.
+// cuDNN 9.13 and 9.14 are known for faults of bounds in recordings of long attention whose mask is not the causal one.
 static bool has_long_fault(const struct plan_key *key) {
     enum { FIRST_FAULTY = 91300, FIRST_MENDED = 91500, MOST_KEYS = 1024 };
     size_t version = cudnnGetVersion();
-    return version >= FIRST_FAULTY && version < FIRST_MENDED && !key->is_causal && key->Tk > MOST_KEYS;
+    bool is_plain = key->is_causal && !key->has_first && !key->has_end;
+    return version >= FIRST_FAULTY && version < FIRST_MENDED && !is_plain && key->Tk > MOST_KEYS;
 }
 
 // Notes mask and dropout in the key; false if they are not for cuDNN. It computes all that a window hides, so it leaves
@@ -144,8 +146,8 @@ static bool note_mask(const struct cudnn_attention *attention, struct plan_key *
     key->keep = 1.0 - (double)in->dropout->rate;
     if (mask->relative_bias.data || (has_window && mask->window * SHORT_WINDOW < key->Tk))
         return false;
-    return (attention->takes_masks || !(key->has_first || key->has_end)) &&
-           (key->keep == 1 || (attention->takes_masks && attention->options.draws_dropout));
+    bool is_drawn = in->dropout->rate >= SMALLEST_RATE && attention->takes_masks && attention->options.draws_dropout;
+    return (attention->takes_masks || !(key->has_first || key->has_end)) && (in->dropout->rate == 0 || is_drawn);
 }
 
 static bool note_inputs(const struct cudnn_attention *attention, struct plan_key *key,
@@ -162,7 +164,7 @@ static bool note_inputs(const struct cudnn_attention *attention, struct plan_key
     bool is_possible = in->q.dtype == DTYPE_BF16 || in->q.dtype == DTYPE_F16;
     is_possible = is_possible && key->D % 8 == 0 && key->Tq % LENGTH_MULTIPLE == 0 && key->Tk % LENGTH_MULTIPLE == 0;
     is_possible = is_possible && key->B > 0 && key->Tq > 0 && (!in->is_causal || key->Tq == key->Tk);
-    return is_possible && !has_long_fault(key) && note_mask(attention, key, in) && note_tensor(key, PLACE_Q, in->q) &&
+    return is_possible && note_mask(attention, key, in) && !has_long_fault(key) && note_tensor(key, PLACE_Q, in->q) &&
            note_tensor(key, PLACE_K, in->k) && note_tensor(key, PLACE_V, in->v) && note_tensor(key, PLACE_OUT, in->out);
 }
 
@@ -250,9 +252,14 @@ static const struct cudnn_graph *find_forward(struct cudnn_attention *attention,
     return fits ? graph : NULL;
 }
 
+static int64_t dq_sum_bytes(const struct plan_key *key) {
+    return align((int64_t)sizeof(float) * key->B * key->H * key->Tq * key->D);
+}
+
 // Whether both passes of an operation with dropout are cuDNN's: asked with the inputs alone, so that they agree. The
-// gradients are taken to lie as what they are gradients of.
-static bool draws_both(struct cudnn_attention *attention, const struct plan_key *inputs) {
+// gradients are taken to lie as what they are gradients of, and backward to have the workspace that it asks for.
+static bool draws_both(struct cudnn_attention *attention, const struct plan_key *inputs,
+                       const struct attention_inputs *in) {
     static const enum tensor_place of[PLACE_COUNT] = {
         [PLACE_DOUT] = PLACE_OUT, [PLACE_DQ] = PLACE_Q, [PLACE_DK] = PLACE_K, [PLACE_DV] = PLACE_V};
     struct plan_key key = *inputs;
@@ -263,13 +270,15 @@ static bool draws_both(struct cudnn_attention *attention, const struct plan_key 
     key.kind = KIND_BACKWARD;
     for (int place = PLACE_DOUT; place < PLACE_COUNT; place++)
         memcpy(key.stride[place], key.stride[of[place]], sizeof key.stride[0]);
-    return plan_find(attention, &key) != NULL;
+    const struct cudnn_graph *graph = plan_find(attention, &key);
+    int64_t room = attention_workspace_bytes(in->q, in->k, in->mask) - reading_bytes(&key) - dq_sum_bytes(&key);
+    return graph && graph->workspace_bytes <= room;
 }
 
 bool cudnn_attention_forward(struct cudnn_attention *attention, const struct op_attention_forward *op) {
     struct plan_key key;
     struct attention_inputs inputs = {op->q, op->k, op->v, op->out, op->is_causal, &op->mask, &op->dropout};
-    if (!attention || !note_inputs(attention, &key, &inputs) || (key.keep < 1 && !draws_both(attention, &key)))
+    if (!attention || !note_inputs(attention, &key, &inputs) || (key.keep < 1 && !draws_both(attention, &key, &inputs)))
         return false;
     key.kind = op->lse.data || key.keep < 1 ? KIND_FORWARD : KIND_INFERENCE;
     const struct cudnn_graph *graph = find_forward(attention, &key);
@@ -359,7 +368,7 @@ static void run_part(const struct backward_run *r, int64_t sample, int64_t key_h
     cudnn_bind(&bindings, UID_ROW_SUM, (const float *)op->scratch.data + row);
     cudnn_bind(&bindings, UID_SCALE, &op->scale);
     cudnn_bind(&bindings, UID_KEEP, &keep);
-    if (keep < 1)
+    if (r->key->keep < 1)
         cudnn_bind(&bindings, UID_KEEP_SCALE, &keep_scale);
     if (r->dq_sum)
         cudnn_bind(&bindings, UID_DQ_SUM, r->dq_sum);
@@ -374,7 +383,7 @@ static bool find_backward(struct cudnn_attention *attention, struct backward_run
         r->graph = find_fixed(attention, key, room);
         return r->graph != NULL;
     }
-    int64_t bytes = align((int64_t)sizeof(float) * key->B * key->H * key->Tq * key->D);
+    int64_t bytes = dq_sum_bytes(key);
     r->dq_sum = r->workspace;
     r->workspace = (unsigned char *)r->workspace + bytes;
     r->graph = plan_find(attention, key);
@@ -385,7 +394,7 @@ bool cudnn_attention_backward(struct cudnn_attention *attention, const struct op
                               bool is_deterministic) {
     struct plan_key key;
     struct attention_inputs inputs = {op->q, op->k, op->v, op->out, op->is_causal, &op->mask, &op->dropout};
-    if (!attention || !note_inputs(attention, &key, &inputs) || (key.keep < 1 && !draws_both(attention, &key)))
+    if (!attention || !note_inputs(attention, &key, &inputs) || (key.keep < 1 && !draws_both(attention, &key, &inputs)))
         return false;
     key.kind = is_deterministic ? KIND_BACKWARD_FIXED : KIND_BACKWARD;
     bool is_aligned = note_tensor(&key, PLACE_DOUT, op->dout) && note_tensor(&key, PLACE_DQ, op->dq) &&
@@ -406,6 +415,10 @@ bool cudnn_attention_backward(struct cudnn_attention *attention, const struct op
             run_part(&r, sample, head);
     attention->pass_count++;
     return true;
+}
+
+bool cudnn_attention_takes_masks(const struct cudnn_attention *attention) {
+    return attention && attention->takes_masks;
 }
 
 int64_t cudnn_attention_passes(const struct cudnn_attention *attention) {

@@ -25,6 +25,8 @@ bool cudnn_attention_forward(struct cudnn_attention *attention, const struct op_
 // Deterministic: the same bits in every run, slower by some percent. It has to be asked for.
 bool cudnn_attention_backward(struct cudnn_attention *attention, const struct op_attention_backward *op,
                               bool is_deterministic);
+// Whether it gets masks by query, and dropout if it may draw it, at all on this GPU.
+bool cudnn_attention_takes_masks(const struct cudnn_attention *attention);
 // How many operations it has done so far.
 int64_t cudnn_attention_passes(const struct cudnn_attention *attention);
 

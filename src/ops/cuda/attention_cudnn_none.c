@@ -30,6 +30,11 @@ bool cudnn_attention_backward(struct cudnn_attention *attention, const struct op
     return false;
 }
 
+bool cudnn_attention_takes_masks(const struct cudnn_attention *attention) {
+    (void)attention;
+    return false;
+}
+
 int64_t cudnn_attention_passes(const struct cudnn_attention *attention) {
     (void)attention;
     return 0;

@@ -104,6 +104,7 @@ struct cuda_device {
     struct cudnn_attention *cudnn;  // NULL: there is none
     float *scratch;                 // SCRATCH_BYTES: partial sums and sort keys, compute stream only
     bool allows_tf32, is_deterministic;
+    bool draws_fast;               // attention's dropout may be cuDNN's
     bool has_float8;               // its matrix units take floats of 8 bits
     struct cuda_profile *profile;  // NULL: none is on
     bool is_recording;             // see record.cu

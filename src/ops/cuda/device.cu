@@ -331,8 +331,15 @@ extern "C" int cuda_open(struct device **device, const struct device_options *op
     cudnn.workspace_bytes = (size_t)BLAS_WORKSPACE_BYTES;
     cudnn.draws_dropout = options->has_fast_dropout && !options->is_deterministic;
     cuda->cudnn = cudnn_attention_open(&cudnn);
+    cuda->draws_fast = cudnn.draws_dropout && cudnn_attention_takes_masks(cuda->cudnn);
+    if (cudnn.draws_dropout && !cuda->draws_fast)
+        log_warn("--fast-attention-dropout does nothing here: it needs cuDNN 9.14 and a Hopper GPU");
     *device = &cuda->base;
     return 0;
+}
+
+extern "C" bool cuda_cudnn_takes_masks(const struct device *device) {
+    return cudnn_attention_takes_masks(((const struct cuda_device *)device)->cudnn);
 }
 
 extern "C" int64_t cuda_cudnn_passes(const struct device *device) {
