@@ -20,10 +20,7 @@ static void run_twins(void (*run)(struct twins *twins), size_t bytes) {
 
 // Runs one in fp16, or in any dtype on a GPU that promises the same bits in every run.
 static void run_twins_as(void (*run)(struct twins *twins), enum dtype dtype, bool is_deterministic) {
-    struct device *cpu = NULL, *gpu = NULL;
-    if (cuda_count() == 0)
-        test_skip("no GPU can be used");
-    EXPECT_OK(cuda_open(&gpu, &(struct device_options){.index = 0, .is_deterministic = is_deterministic}));
+    struct device *cpu = NULL, *gpu = gpu_open_as((struct device_options){.is_deterministic = is_deterministic});
     EXPECT_OK(cpu_open(&cpu, &(struct device_options){.threads = is_small() ? 2 : 8}));
     struct twins twins;
     twins_open(&twins, cpu, gpu, (size_t)512 << 20);

@@ -3,6 +3,13 @@
 #include "cases_attention.h"
 #include "twin.h"
 
+// cuDNN wants lengths of 128 and more.
+static struct device *open_for_large(struct device_options options) {
+    if (lab_is_tiny())
+        test_skip("all of it is too large for this");
+    return gpu_open_as(options);
+}
+
 // cuDNN rounds the weights to the dtype before they meet the values: where a query sees few keys and the values cancel,
 // a single error in bf16 is large beside the rest. So the whole is held tightly, and single values loosely.
 static void open_cudnn_lab(struct lab *lab, struct device *gpu, enum dtype dtype) {
@@ -30,12 +37,7 @@ static void run_cudnn_masks(enum dtype dtype, bool is_deterministic) {
         {2, 256, 256, 2, 1, 64, .is_causal = true, .window = 150, .has_starts = true},
         {2, 256, 256, 2, 2, 64, .is_causal = true, .window = 1000},  // hides nothing
     };
-    struct device *gpu = NULL;
-    if (cuda_count() == 0)
-        test_skip("no GPU can be used");
-    if (lab_is_tiny())
-        test_skip("all of it is too large for this");
-    EXPECT_OK(cuda_open(&gpu, &(struct device_options){.index = 0, .is_deterministic = is_deterministic}));
+    struct device *gpu = open_for_large((struct device_options){.is_deterministic = is_deterministic});
     struct lab lab;
     open_cudnn_lab(&lab, gpu, dtype);
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
@@ -97,6 +99,19 @@ static double agreement(const struct attention_setup *s, const unsigned char *a,
     return (double)same / (double)seen;
 }
 
+// The same of the queries i and i + 2.
+static double agreement_two_apart(const struct attention_setup *s, const unsigned char *kept) {
+    int64_t same = 0, seen = 0, Tq = s->c.Tq, Tk = s->c.Tk;
+    for (int64_t n = 0; n < s->c.B * s->c.H * Tq * Tk; n++) {
+        int64_t b = n / Tk / Tq / s->c.H, i = n / Tk % Tq, j = n % Tk;
+        if (i + 2 < Tq && attention_sees(s, b, i, j) && attention_sees(s, b, i + 2, j)) {
+            same += kept[n] == kept[n + 2 * Tk];
+            seen++;
+        }
+    }
+    return (double)same / (double)seen;
+}
+
 // Five deviations of a share that `chance` is expected to be. Neighbouring queries share masks in cuDNN 9.14, four by
 // four: fewer draws than weights.
 static double most_by_chance(double chance, double all) {
@@ -123,7 +138,8 @@ static unsigned char *check_draws(struct lab *lab, struct attention_setup *s) {
     memset(everything, 1, (size_t)weights);
     double all = 0, keep = 1 - (double)c->rate, chance = keep * keep + (1 - keep) * (1 - keep);
     double share = agreement(s, kept, everything, &all);
-    printf("    kept %.4f of %.1f\n", share, keep);
+    printf("    kept %.4f of %.1f; queries two apart agree in %.4f, by chance %.4f\n", share, keep,
+           agreement_two_apart(s, kept), chance);
     EXPECT(fabs(share - keep) < most_by_chance(keep, all));
     EXPECT(agreement(s, kept, seen_mask(lab, s), &all) == 1);
     const struct dropout first = s->dropout;
@@ -159,12 +175,7 @@ static void run_fast_dropout(enum dtype dtype) {
         {1, 130, 130, 2, 2, 32, .is_causal = true, .rate = 0.1f},
         {1, 128, 128, 2, 2, 32, .is_causal = true, .rate = 1e-6f},
     };
-    struct device *gpu = NULL;
-    if (cuda_count() == 0)
-        test_skip("no GPU can be used");
-    if (lab_is_tiny())
-        test_skip("all of it is too large for this");
-    EXPECT_OK(cuda_open(&gpu, &(struct device_options){.index = 0, .has_fast_dropout = true}));
+    struct device *gpu = open_for_large((struct device_options){.has_fast_dropout = true});
     if (!cuda_cudnn_takes_masks(gpu)) {
         device_close(gpu);
         test_skip("there is no cuDNN that draws dropout");

@@ -20,12 +20,16 @@ static inline bool is_small(void) {
     return getenv("BEVATRON_TEST_SMALL") != NULL;
 }
 
-static inline struct device *gpu_open(void) {
+static inline struct device *gpu_open_as(struct device_options options) {
     struct device *gpu = NULL;
     if (cuda_count() == 0)
         test_skip("no GPU can be used");
-    EXPECT_OK(cuda_open(&gpu, &(struct device_options){.index = 0}));
+    EXPECT_OK(cuda_open(&gpu, &options));
     return gpu;
+}
+
+static inline struct device *gpu_open(void) {
+    return gpu_open_as((struct device_options){.index = 0});
 }
 
 struct twins {

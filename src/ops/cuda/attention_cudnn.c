@@ -15,6 +15,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "ops/cuda/cudnn_side.h"
 #include "ops/cuda/cudnn_sketch.h"
 #include "ops/device.h"
 
@@ -23,7 +24,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { PLAN_COUNT = 512, LENGTH_MULTIPLE = 128, WORKSPACE_ALIGNMENT = 256, SHORT_WINDOW = 4 };
+enum { PLAN_COUNT = 512, LENGTH_MULTIPLE = 128, SHORT_WINDOW = 4 };
 static const float SMALLEST_RATE = 1.0f / 65536;  // of dropout: those below it are rounded up by our kernels
 
 struct plan {
@@ -120,13 +121,6 @@ static bool note_tensor(struct plan_key *key, enum tensor_place place, struct te
     return is_aligned;
 }
 
-struct attention_inputs {
-    struct tensor q, k, v, out;
-    bool is_causal;
-    const struct attention_mask *mask;
-    const struct dropout *dropout;
-};
-
 // cuDNN 9.13 and 9.14 are known for faults of bounds in recordings of long attention whose mask is not the causal one.
 static bool has_long_fault(const struct plan_key *key) {
     enum { FIRST_FAULTY = 91300, FIRST_MENDED = 91500, MOST_KEYS = 1024 };
@@ -168,60 +162,6 @@ static bool note_inputs(const struct cudnn_attention *attention, struct plan_key
            note_tensor(key, PLACE_K, in->k) && note_tensor(key, PLACE_V, in->v) && note_tensor(key, PLACE_OUT, in->out);
 }
 
-// ---- What a plan reads beside the operands ----
-
-static int64_t align(int64_t bytes) {
-    return (bytes + WORKSPACE_ALIGNMENT - 1) / WORKSPACE_ALIGNMENT * WORKSPACE_ALIGNMENT;
-}
-
-// Bounds and the seed lie at the beginning of a workspace, in this order: first keys, ends, seed and offset.
-static int64_t reading_bytes(const struct plan_key *key) {
-    int64_t rows = align((int64_t)sizeof(int32_t) * key->B * key->Tq);
-    return (key->has_first ? rows : 0) + (key->has_end ? rows : 0) + (key->keep < 1 ? WORKSPACE_ALIGNMENT : 0);
-}
-
-// Queues the kernel that writes them.
-static struct attention_reading write_reading(const struct cudnn_attention *attention, const struct plan_key *key,
-                                              const struct attention_inputs *in, void *memory) {
-    unsigned char *at = memory;
-    int64_t rows = align((int64_t)sizeof(int32_t) * key->B * key->Tq);
-    struct attention_reading reading = {.B = key->B, .Tq = key->Tq, .Tk = key->Tk};
-    if (key->has_first) {
-        reading.first = (int32_t *)at;
-        at += rows;
-    }
-    if (key->has_end) {
-        reading.end = (int32_t *)at;
-        at += rows;
-    }
-    if (key->keep < 1)
-        reading.draw = (int64_t *)at;
-    if (reading_bytes(key) > 0)
-        attention_read(attention->options.stream, &reading, in->mask, in->dropout);
-    return reading;
-}
-
-static const float NEGATIVE = -INFINITY;
-
-// Binds them for a plan whose first sample is this one of the operation, and the scalars that come with them.
-static void bind_reading(struct cudnn_bindings *bindings, const struct plan_key *key,
-                         const struct attention_reading *reading, int64_t sample) {
-    if (key->is_causal)
-        cudnn_bind(bindings, UID_NEGATIVE, &NEGATIVE);
-    if (reading->first) {
-        cudnn_bind(bindings, UID_FIRST, reading->first + sample * key->Tq);
-        cudnn_bind(bindings, UID_FIRST_NEGATIVE, &NEGATIVE);
-    }
-    if (reading->end) {
-        cudnn_bind(bindings, UID_END, reading->end + sample * key->Tq);
-        cudnn_bind(bindings, UID_END_NEGATIVE, &NEGATIVE);
-    }
-    if (reading->draw) {
-        cudnn_bind(bindings, UID_SEED, reading->draw);
-        cudnn_bind(bindings, UID_OFFSET, reading->draw + 1);
-    }
-}
-
 // ---- Runs ----
 
 static void run(const struct cudnn_graph *graph, const struct cudnn_bindings *bindings, void *workspace) {
@@ -242,8 +182,8 @@ static void bind_place(struct cudnn_bindings *bindings, enum tensor_place place,
 // The memory beside the operands that the forward pass takes. With dropout it always computes statistics, so that all
 // forward passes of an operation are one plan's.
 static int64_t forward_bytes(const struct plan_key *key, const struct cudnn_graph *graph) {
-    int64_t stats = key->keep < 1 ? align((int64_t)sizeof(float) * key->B * key->H * key->Tq) : 0;
-    return reading_bytes(key) + stats + graph->workspace_bytes;
+    int64_t stats = key->keep < 1 ? cudnn_align((int64_t)sizeof(float) * key->B * key->H * key->Tq) : 0;
+    return side_bytes(key) + stats + graph->workspace_bytes;
 }
 
 static const struct cudnn_graph *find_forward(struct cudnn_attention *attention, const struct plan_key *key) {
@@ -253,7 +193,7 @@ static const struct cudnn_graph *find_forward(struct cudnn_attention *attention,
 }
 
 static int64_t dq_sum_bytes(const struct plan_key *key) {
-    return align((int64_t)sizeof(float) * key->B * key->H * key->Tq * key->D);
+    return cudnn_align((int64_t)sizeof(float) * key->B * key->H * key->Tq * key->D);
 }
 
 // Whether both passes of an operation with dropout are cuDNN's: asked with the inputs alone, so that they agree. The
@@ -271,7 +211,7 @@ static bool draws_both(struct cudnn_attention *attention, const struct plan_key 
     for (int place = PLACE_DOUT; place < PLACE_COUNT; place++)
         memcpy(key.stride[place], key.stride[of[place]], sizeof key.stride[0]);
     const struct cudnn_graph *graph = plan_find(attention, &key);
-    int64_t room = attention_workspace_bytes(in->q, in->k, in->mask) - reading_bytes(&key) - dq_sum_bytes(&key);
+    int64_t room = attention_workspace_bytes(in->q, in->k, in->mask) - side_bytes(&key) - dq_sum_bytes(&key);
     return graph && graph->workspace_bytes <= room;
 }
 
@@ -284,16 +224,16 @@ bool cudnn_attention_forward(struct cudnn_attention *attention, const struct op_
     const struct cudnn_graph *graph = find_forward(attention, &key);
     if (!graph)
         return false;
-    struct attention_reading reading = write_reading(attention, &key, &inputs, attention->options.workspace);
-    unsigned char *stats = (unsigned char *)attention->options.workspace + reading_bytes(&key);
-    unsigned char *rest = stats + forward_bytes(&key, graph) - reading_bytes(&key) - graph->workspace_bytes;
+    struct side_inputs side = side_write(&key, &inputs, attention->options.stream, attention->options.workspace);
+    unsigned char *stats = (unsigned char *)attention->options.workspace + side_bytes(&key);
+    unsigned char *rest = stats + forward_bytes(&key, graph) - side_bytes(&key) - graph->workspace_bytes;
     const float keep_scale = (float)(1 / key.keep);
     struct cudnn_bindings bindings = {.count = 0};
     bind_place(&bindings, PLACE_Q, op->q);
     bind_place(&bindings, PLACE_K, op->k);
     bind_place(&bindings, PLACE_V, op->v);
     bind_place(&bindings, PLACE_OUT, op->out);
-    bind_reading(&bindings, &key, &reading, 0);
+    side_bind(&bindings, &key, &side, 0);
     cudnn_bind(&bindings, UID_SCALE, &op->scale);
     if (key.keep < 1)
         cudnn_bind(&bindings, UID_KEEP_SCALE, &keep_scale);
@@ -338,7 +278,7 @@ struct backward_run {
     const struct op_attention_backward *op;
     const struct cudnn_graph *graph;
     const struct plan_key *key;
-    struct attention_reading reading;
+    struct side_inputs side;
     void *dq_sum;  // of the plan that is not deterministic
     void *workspace;
 };
@@ -372,7 +312,7 @@ static void run_part(const struct backward_run *r, int64_t sample, int64_t key_h
         cudnn_bind(&bindings, UID_KEEP_SCALE, &keep_scale);
     if (r->dq_sum)
         cudnn_bind(&bindings, UID_DQ_SUM, r->dq_sum);
-    bind_reading(&bindings, r->key, &r->reading, sample);
+    side_bind(&bindings, r->key, &r->side, sample);
     run(r->graph, &bindings, r->workspace);
 }
 
@@ -399,17 +339,17 @@ bool cudnn_attention_backward(struct cudnn_attention *attention, const struct op
     key.kind = is_deterministic ? KIND_BACKWARD_FIXED : KIND_BACKWARD;
     bool is_aligned = note_tensor(&key, PLACE_DOUT, op->dout) && note_tensor(&key, PLACE_DQ, op->dq) &&
                       note_tensor(&key, PLACE_DK, op->dk) && note_tensor(&key, PLACE_DV, op->dv);
-    int64_t room = op->workspace.data ? (int64_t)tensor_bytes(op->workspace) - reading_bytes(&key) : 0;
+    int64_t room = op->workspace.data ? (int64_t)tensor_bytes(op->workspace) - side_bytes(&key) : 0;
     const struct plan_key whole = key;
     struct backward_run r = {.op = op, .key = &key};
-    r.workspace = (unsigned char *)op->workspace.data + reading_bytes(&key);
+    r.workspace = (unsigned char *)op->workspace.data + side_bytes(&key);
     if (!is_aligned || room <= 0 || !find_backward(attention, &r, &key, room)) {
         if (key.keep < 1)
             die("attention: cuDNN has drawn the dropout of a forward pass and does not take its backward pass; leave "
                 "out --fast-attention-dropout");
         return false;
     }
-    r.reading = write_reading(attention, &whole, &inputs, op->workspace.data);
+    r.side = side_write(&whole, &inputs, attention->options.stream, op->workspace.data);
     for (int64_t sample = 0; sample < op->q.shape[0]; sample += key.B)
         for (int64_t head = 0; head < op->k.shape[2]; head += key.G)
             run_part(&r, sample, head);

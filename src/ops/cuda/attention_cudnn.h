@@ -30,16 +30,4 @@ bool cudnn_attention_takes_masks(const struct cudnn_attention *attention);
 // How many operations it has done so far.
 int64_t cudnn_attention_passes(const struct cudnn_attention *attention);
 
-// What a plan reads beside the operands, in device memory. Members that are NULL are not wanted.
-struct attention_reading {
-    int64_t B, Tq, Tk;
-    int32_t *first,
-        *end;       // (B * Tq): the first key that each query sees, and the one after the last that is no padding
-    int64_t *draw;  // (2): a seed that belongs to this operation, and an offset, which is 0
-};
-
-// Queues the kernel that writes them on a cudaStream_t.
-void attention_read(void *stream, const struct attention_reading *to, const struct attention_mask *mask,
-                    const struct dropout *dropout);
-
 #endif

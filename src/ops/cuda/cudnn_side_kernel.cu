@@ -1,8 +1,12 @@
-// What cuDNN's attention reads beside its operands: the range of keys that each query sees, and a seed.
+// Writes the side inputs of cuDNN's attention: the range of keys that each query sees, and a seed.
 #include "ops/cuda/dropout.cuh"
 
-struct read_args {
-    struct attention_reading to;
+extern "C" {
+#include "ops/cuda/cudnn_side_inputs.h"
+}
+
+struct side_args {
+    struct side_inputs to;
     int64_t window;  // 0: none
     const int32_t *first_keys, *key_counts;
     struct cuda_dropout dropout;
@@ -11,7 +15,7 @@ struct read_args {
 
 // A thread per query. The seed is drawn from what sets this operation apart from others: the dropout's seed and site,
 // its first head, and its first token.
-static __global__ void read_kernel(struct read_args args) {
+static __global__ void write_kernel(struct side_args args) {
     int64_t row = (int64_t)blockIdx.x * blockDim.x + threadIdx.x, batch = row / args.to.Tq, query = row % args.to.Tq;
     if (row >= args.to.B * args.to.Tq)
         return;
@@ -31,16 +35,16 @@ static __global__ void read_kernel(struct read_args args) {
     }
 }
 
-extern "C" void attention_read(void *stream, const struct attention_reading *to, const struct attention_mask *mask,
-                               const struct dropout *dropout) {
+extern "C" void side_kernel(void *stream, const struct side_inputs *to, const struct attention_mask *mask,
+                            const struct dropout *dropout) {
     enum { THREADS = 256 };
-    struct read_args args = {};
+    struct side_args args = {};
     args.to = *to;
     args.window = mask->window;
     args.first_keys = (const int32_t *)mask->first_keys.data;
     args.key_counts = (const int32_t *)mask->key_counts.data;
     args.dropout = cuda_dropout(dropout);
     args.site = args.dropout.site + ((uint32_t)dropout->first_head << 16);
-    read_kernel<<<grid_x(divide_up(to->B * to->Tq, THREADS)), THREADS, 0, (cudaStream_t)stream>>>(args);
+    write_kernel<<<grid_x(divide_up(to->B * to->Tq, THREADS)), THREADS, 0, (cudaStream_t)stream>>>(args);
     CHECK_CUDA(cudaGetLastError());
 }

@@ -1,0 +1,18 @@
+// Side inputs as the kernel that writes them knows them, which knows nothing of cuDNN. See cudnn_side.h.
+#ifndef OPS_CUDA_CUDNN_SIDE_INPUTS_H
+#define OPS_CUDA_CUDNN_SIDE_INPUTS_H
+
+#include "ops/ops.h"
+
+// In device memory; what is NULL is not wanted.
+struct side_inputs {
+    int64_t B, Tq, Tk;
+    int32_t *first;  // (B * Tq): the first key that each query sees
+    int32_t *end;    // (B * Tq): the key after the last that is no padding
+    int64_t *draw;   // (2): a seed that belongs to this operation, and an offset, which is 0
+};
+
+void side_kernel(void *stream, const struct side_inputs *to, const struct attention_mask *mask,
+                 const struct dropout *dropout);
+
+#endif
