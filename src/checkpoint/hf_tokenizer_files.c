@@ -10,6 +10,7 @@
 #include "base/memory.h"
 #include "checkpoint/extra.h"
 #include "data/tokenizer/byte_map.h"
+#include "data/tokenizer/from_config.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -24,16 +25,10 @@ void hf_tokenizer_open(struct hf_tokenizer *tokenizer, const struct model_source
     const struct checkpoint_file_list *files = &source->files;
     if (source->foreign_config || files->count == 0 || !config->tokenizer_type)
         return;
-    struct tokenizer_options options = {.type = config->tokenizer_type,
-                                        .vocab_file = checkpoint_file_find(files, "vocab-file"),
-                                        .merge_file = checkpoint_file_find(files, "merge-file"),
-                                        .model_file = checkpoint_file_find(files, "tokenizer-model"),
-                                        .vocab_size = config->vocab_size,
-                                        .extra_ids = config->vocab_extra_ids,
-                                        .as_today = config->no_legacy_tokenizer,
-                                        .hf_without_specials = config->tokenizer_hf_no_include_special_tokens,
-                                        .tiktoken_pattern = config->tiktoken_pattern,
-                                        .tiktoken_specials = config->tiktoken_num_special_tokens};
+    struct tokenizer_options options = tokenizer_options_of(config);
+    options.vocab_file = checkpoint_file_find(files, "vocab-file");
+    options.merge_file = checkpoint_file_find(files, "merge-file");
+    options.model_file = checkpoint_file_find(files, "tokenizer-model");
     if (tokenizer_open(&tokenizer->tokenizer, &options) < 0) {
         log_warn("%s; config.json will not name the tokens that begin and end a text", error_message());
         error_clear();

@@ -7,7 +7,7 @@
 #include "checkpoint/model_source.h"
 #include "cli/commands.h"
 #include "config/flag.h"
-#include "data/tokenizer/tokenizer.h"
+#include "data/tokenizer/from_config.h"
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,7 +16,7 @@
 struct options {
     struct flag_given given;
     char *input, *output, *to, *dtype, *family, *max_shard_size;
-    char *tokenizer_type, *vocab_file, *merge_file, *tokenizer_model;
+    char *tokenizer_type, *vocab_file, *merge_file, *tokenizer_model, *eod_token;
     int64_t ckpt_step, vocab_size, num_attention_heads;
     bool json;
 };
@@ -89,6 +89,11 @@ static const struct flag rows[] = {
      .offset = OFFSET(tokenizer_model),
      .value_name = "FILE",
      .help = "the tokenizer in one file (SentencePiece .model, tokenizer.json, rank file)"},
+    {.name = "--eod-token",
+     .type = FLAG_STRING,
+     .offset = OFFSET(eod_token),
+     .value_name = "TEXT",
+     .help = "the token that ends a document, as the vocabulary writes it; default: the tokenizer's own"},
     {.name = "--ckpt-step",
      .type = FLAG_INT,
      .offset = OFFSET(ckpt_step),
@@ -146,11 +151,9 @@ static void print_result(const struct options *options, const struct model_sourc
 // A tokenizer that does not fit the model's vocabulary is that of another.
 static int check_tokenizer(const struct config *config) {
     struct tokenizer *tokenizer;
-    TRY(tokenizer_open(&tokenizer, &(struct tokenizer_options){.type = config->tokenizer_type,
-                                                               .vocab_file = config->vocab_file,
-                                                               .merge_file = config->merge_file,
-                                                               .model_file = config->tokenizer_model,
-                                                               .extra_ids = config->vocab_extra_ids}));
+    struct tokenizer_options options = tokenizer_options_of(config);
+    options.vocab_size = 0;  // the model's, which may be padded
+    TRY(tokenizer_open(&tokenizer, &options));
     int64_t size = tokenizer_vocab_size(tokenizer);
     tokenizer_free(tokenizer);
     if (size > config->padded_vocab_size)
@@ -168,11 +171,13 @@ static int use_tokenizer(const struct options *options, struct model_source *sou
                  {"--merge-file", options->merge_file},
                  {"--tokenizer-model", options->tokenizer_model}};
     const char *type = options->tokenizer_type;
+    struct flag_table table = config_flag_table(0);
+    if (options->eod_token)
+        TRY(flag_set(&table, &source->config, "--eod-token", options->eod_token, FLAG_FROM_COMMAND));
     if (!type && !options->vocab_file && !options->merge_file && !options->tokenizer_model)
         return 0;
     if (!type && (!options->vocab_file || !options->merge_file))
         return error_set_code(EXIT_CODE_USAGE, "say with --tokenizer-type what the tokenizer's files are");
-    struct flag_table table = config_flag_table(0);
     TRY(flag_set(&table, &source->config, "--tokenizer-type", type ? type : "GPT2BPETokenizer", FLAG_FROM_COMMAND));
     checkpoint_file_list_free(&source->files);
     for (size_t i = 0; i < sizeof given / sizeof given[0]; i++) {

@@ -150,8 +150,9 @@ static int continue_prompt(struct author *author, const char *prompt, size_t len
     tokenizer_encoder_free(encoder);
     // An empty prompt begins a document, which is what follows the end of one.
     if (status == 0 && ids.count == 0 && tokenizer_eod(tokenizer) < 0)
-        status = error_set_code(EXIT_CODE_USAGE, "the prompt is empty, and this tokenizer has no token that stands "
-                                                 "between documents; give a prompt");
+        status =
+            error_set_code(EXIT_CODE_USAGE, "the prompt is empty, and this tokenizer has no token that stands "
+                                            "between documents; give a prompt, or name the token with --eod-token");
     if (status == 0 && ids.count == 0)
         token_list_append(&ids, tokenizer_eod(tokenizer));
     for (int64_t i = 0; i < options->num_samples && status == 0; i++) {

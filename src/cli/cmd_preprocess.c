@@ -293,6 +293,8 @@ static void describe_tokenizer(struct buffer *out, const struct tokenizer_flags 
                   flags->hf_without_specials);
     buffer_printf(out, "--tiktoken-pattern %s\n--tiktoken-num-special-tokens %" PRId64 "\n",
                   flags->tiktoken_pattern ? flags->tiktoken_pattern : "", flags->tiktoken_specials);
+    if (flags->eod_token)
+        buffer_printf(out, "--eod-token %s\n", flags->eod_token);
 }
 
 static void warn_of_no_effect(const struct options *options) {

@@ -73,6 +73,11 @@ static const struct flag rows[] = {
      .maximum = 1 << 20,
      .help = "ids before the ranks, in Megatron's JSON form",
      .advanced = true},
+    {.name = "--eod-token",
+     .type = FLAG_STRING,
+     .offset = OFFSET(eod_token),
+     .value_name = "TEXT",
+     .help = "the token that ends a document, as the vocabulary writes it; default: the tokenizer's own"},
 };
 
 static const struct flag_alias aliases[] = {
@@ -105,6 +110,7 @@ int tokenizer_open_from_flags(struct tokenizer **tokenizer, const struct tokeniz
         .hf_without_specials = flags->hf_without_specials,
         .tiktoken_pattern = flags->tiktoken_pattern,
         .tiktoken_specials = flags->tiktoken_specials,
+        .eod_token = flags->eod_token,
     };
     return tokenizer_open(tokenizer, &options);
 }

@@ -18,6 +18,7 @@ struct tokenizer_flags {
     bool hf_without_specials;
     char *tiktoken_pattern;
     int64_t tiktoken_specials;
+    char *eod_token;
 };
 
 // The table for options that contain a struct tokenizer_flags at offset `base`.

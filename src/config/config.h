@@ -177,6 +177,7 @@ struct config {
     char *tiktoken_pattern;
     int64_t tiktoken_num_special_tokens;
     int64_t null_tokenizer_eod_id;  // -1: not given
+    char *eod_token;                // NULL: the tokenizer's own
 
     // Evaluation.
     int64_t eval_iters;

@@ -66,13 +66,20 @@ static const char *const model_fields[] = {"model",
 static const char *const storage_fields[] = {"apply_layernorm_1p"};
 
 // What else is taken over from a checkpoint if the user says nothing: how text becomes tokens.
-static const char *const tokenizer_fields[] = {"seq_length",           "make_vocab_size_divisible_by",
-                                               "tokenizer_type",       "tokenizer_model",
-                                               "vocab_file",           "merge_file",
-                                               "vocab_size",           "vocab_extra_ids",
-                                               "no_legacy_tokenizer",  "tokenizer_hf_no_include_special_tokens",
-                                               "tiktoken_pattern",     "tiktoken_num_special_tokens",
-                                               "null_tokenizer_eod_id"};
+static const char *const tokenizer_fields[] = {"seq_length",
+                                               "make_vocab_size_divisible_by",
+                                               "tokenizer_type",
+                                               "tokenizer_model",
+                                               "vocab_file",
+                                               "merge_file",
+                                               "vocab_size",
+                                               "vocab_extra_ids",
+                                               "no_legacy_tokenizer",
+                                               "tokenizer_hf_no_include_special_tokens",
+                                               "tiktoken_pattern",
+                                               "tiktoken_num_special_tokens",
+                                               "null_tokenizer_eod_id",
+                                               "eod_token"};
 
 // And how much is dropped out: a model that was trained without dropout is not to go on with some unnoticed.
 static const char *const dropout_fields[] = {"hidden_dropout", "attention_dropout"};

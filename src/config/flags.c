@@ -295,6 +295,8 @@ static const struct flag rows[] = {
         "ids before the ranks, in Megatron's JSON form", ADVANCED),
     INT("--null-tokenizer-eod-id", null_tokenizer_eod_id, "-1", -1, INT32_MAX,
         "NullTokenizer's end of document; -1 for its last id", ADVANCED),
+    TEXT("--eod-token", eod_token, NULL, "TEXT",
+         "the token that ends a document, as the vocabulary writes it; default: the tokenizer's own"),
 
     GROUP("Evaluation"),
     INT("--eval-interval", eval_interval, "1000", 1, FLAG_ENDLESS, "updates between evaluations"),

@@ -17,7 +17,8 @@
     "--untie-embeddings-and-output-weights --add-output-bias --scale-tied-output --apply-query-key-layer-scaling "     \
     "--attention-softmax-in-fp32 --encoder-num-layers --decoder-num-layers --bert-no-binary-head "                     \
     "--num-token-types --seq-length --seed --bf16 --fp16 --tokenizer-type --vocab-file --merge-file "                  \
-    "--tokenizer-model --vocab-size --vocab-extra-ids --no-legacy-tokenizer --null-tokenizer-eod-id --load "           \
+    "--tokenizer-model --vocab-size --vocab-extra-ids --no-legacy-tokenizer --null-tokenizer-eod-id --eod-token "      \
+    "--load "                                                                                                          \
     "--ckpt-step --use-checkpoint-args --auto-detect-ckpt-format --ckpt-format --device --threads --cpu-kernels "      \
     "--tensor-model-parallel-size --pipeline-model-parallel-size --context-parallel-size --sequence-parallel "         \
     "--distributed-backend --distributed-timeout-minutes --attention-backend "

@@ -144,8 +144,10 @@ static int create_workers(struct preprocessing *run) {
         .refuse_surrogates = !options->replace_ill_formed,
     };
     if (options->append_eod && tokenizer_eod(run->tokenizer) < 0)
-        return error_set_code(EXIT_CODE_USAGE,
-                              "--append-eod: this tokenizer has no token that ends a document; leave the flag out");
+        return error_set_code(
+            EXIT_CODE_USAGE,
+            "--append-eod: this tokenizer has no token that ends a document; name one of its tokens with "
+            "--eod-token TEXT");
     run->workers = memory_alloc((size_t)options->workers * sizeof *run->workers);
     for (int i = 0; i < options->workers; i++) {
         struct text_worker *worker = &run->workers[i];

@@ -4,6 +4,7 @@
 #include "base/log.h"
 #include "base/rng.h"
 #include "data/sample/roberta.h"
+#include "data/tokenizer/from_config.h"
 
 #include <stdlib.h>
 
@@ -29,18 +30,7 @@ int datasets_open_tokenizer(struct tokenizer **tokenizer, struct config *config)
                                                    "--merge-file, or --vocab-size");
         return config_pad_vocab(config, config->vocab_size);
     }
-    struct tokenizer_options options = {.type = config->tokenizer_type,
-                                        .vocab_file = config->vocab_file,
-                                        .merge_file = config->merge_file,
-                                        .model_file = config->tokenizer_model,
-                                        .vocab_size = config->vocab_size,
-                                        .extra_ids = config->vocab_extra_ids,
-                                        .as_today = config->no_legacy_tokenizer,
-                                        .hf_without_specials = config->tokenizer_hf_no_include_special_tokens,
-                                        .tiktoken_pattern = config->tiktoken_pattern,
-                                        .tiktoken_specials = config->tiktoken_num_special_tokens,
-                                        .null_eod_given = config->null_tokenizer_eod_id >= 0,
-                                        .null_eod_id = config->null_tokenizer_eod_id};
+    struct tokenizer_options options = tokenizer_options_of(config);
     if (tokenizer_open(tokenizer, &options) < 0)
         return explain_tokenizer(config);
     if (config_pad_vocab(config, tokenizer_vocab_size(*tokenizer)) < 0) {
@@ -149,7 +139,7 @@ static int check_tokenizer(struct datasets *datasets, const struct config *confi
     if (uses_eod && datasets->eod < 0)
         return error_set_code(EXIT_CODE_USAGE,
                               "--eod-mask-loss, --reset-position-ids and --reset-attention-mask need a tokenizer that "
-                              "knows the end-of-document id; give --vocab-file and --merge-file");
+                              "has an end-of-document token; name one with --eod-token TEXT");
     enum corpus_kind kind = corpus_kind_of(config);
     if (kind == CORPUS_GPT)
         return 0;

@@ -68,6 +68,24 @@ expect 0 "\"mask\":$mask," "$BEVATRON" tokenizer inspect --json --tokenizer-type
 expect 0 "vocab_size" "$BEVATRON" tokenizer inspect "${golden[@]}"
 grep -q '^mask' "$work/out" && fail "a mask where there is none" || pass
 
+# A token that ends documents is named where the file says of none; the run's checkpoint knows it.
+ranks=(--tokenizer-type TikTokenizer --tokenizer-model tests/golden/tiktoken/small.tiktoken --tiktoken-pattern gpt2)
+expect 0 '"end_of_document":-1' "$BEVATRON" tokenizer inspect --json "${ranks[@]}"
+expect 0 '"end_of_document":0' "$BEVATRON" tokenizer inspect --json "${golden[@]}" --eod-token '!'
+expect 2 '"<end>" is not a token of this tokenizer' "$BEVATRON" tokenizer inspect "${golden[@]}" --eod-token '<end>'
+for i in 1 2 3 4 5 6 7 8; do echo "{\"text\": \"document number $i about nothing\"}"; done >"$work/documents.jsonl"
+expect 2 "name one of its tokens with --eod-token" "$BEVATRON" preprocess --input "$work/documents.jsonl" \
+    --output-prefix "$work/none" "${ranks[@]}" --append-eod
+expect 0 "" "$BEVATRON" preprocess --input "$work/documents.jsonl" --output-prefix "$work/ended" "${ranks[@]}" \
+    --append-eod --eod-token '|'
+expect 0 "nothing|" "$BEVATRON" dataset peek "$work/ended_text_document" "${ranks[@]}" --eod-token '|'
+run=(--data-path "$work/ended_text_document" --split 1,0,0 --num-layers 1 --hidden-size 8 --num-attention-heads 1 --seq-length 8
+    --max-position-embeddings 8 --micro-batch-size 1 --global-batch-size 1 --train-iters 1 --lr 1e-3 --eval-iters 0 --device cpu
+    --eod-mask-loss --save "$work/run" --save-interval 1)
+expect 2 "name one with --eod-token" "$BEVATRON" train "${ranks[@]}" "${run[@]}"
+expect 0 "" "$BEVATRON" train "${ranks[@]}" "${run[@]}" --eod-token '|'
+expect 0 "" "$BEVATRON" generate --load "$work/run" --prompt "" --max-new-tokens 1 --device cpu
+
 # Refusals.
 expect 0 "inspect" "$BEVATRON" tokenizer --help
 expect 2 "usage: bevatron tokenizer COMMAND" "$BEVATRON" tokenizer

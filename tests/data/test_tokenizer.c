@@ -1,6 +1,7 @@
 // The common interface: types by name, NullTokenizer, encoders that share a tokenizer, and the real GPT-2 vocabulary
 // where $BEVATRON_SHARED/data has it.
 #include "data/tokenizer/tokenizer.h"
+#include "base/error.h"
 #include "base/memory.h"
 #include "base/pool.h"
 #include "text_fixture.h"
@@ -106,6 +107,49 @@ TEST(null_tokenizer_with_its_own_end) {
     EXPECT_ERROR(tokenizer_open(&tokenizer, &options), "--null-tokenizer-eod-id 10");
     options = (struct tokenizer_options){.type = "NullTokenizer"};
     EXPECT_ERROR(tokenizer_open(&tokenizer, &options), "--vocab-size");
+}
+
+// --eod-token: by the name in the vocabulary, else by what the token decodes to.
+TEST(the_end_of_a_document_can_be_named) {
+    struct tokenizer *tokenizer;
+    struct tokenizer_options gpt2 = {.vocab_file = GOLDEN "vocab.json", .merge_file = GOLDEN "merges.txt"};
+    struct tokenizer_options ranks = {
+        .type = "TikTokenizer", .model_file = "tests/golden/tiktoken/small.tiktoken", .tiktoken_pattern = "gpt2"};
+    struct tokenizer_options llama = {.type = "HuggingFaceTokenizer", .model_file = "tests/golden/hf/llama2.json"};
+    const struct {
+        struct tokenizer_options options;
+        const char *text;
+        const char *decoded;  // of the token that is found
+        const char *error;
+    } rows[] = {
+        {gpt2, "<|endoftext|>", "<|endoftext|>", NULL},
+        {gpt2, "H", "H", NULL},
+        {gpt2, "\n", "\n", NULL},
+        {gpt2, "</s>", NULL, "--eod-token \"</s>\" is not a token of this tokenizer"},
+        {gpt2, "", NULL, "--eod-token is empty"},
+        {ranks, "\n", "\n", NULL},
+        {ranks, "not one token", NULL, "is not a token"},
+        {llama, "<unk>", "<unk>", NULL},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct tokenizer_options options = rows[i].options;
+        options.eod_token = rows[i].text;
+        if (rows[i].error) {
+            EXPECT_ERROR(tokenizer_open(&tokenizer, &options), rows[i].error);
+            EXPECT_INT(error_exit_code(), EXIT_CODE_USAGE);
+            continue;
+        }
+        EXPECT_OK(tokenizer_open(&tokenizer, &options));
+        int32_t end = tokenizer_eod(tokenizer);
+        struct buffer text = {0};
+        EXPECT_OK(tokenizer_decode(tokenizer, &end, 1, &text));
+        EXPECT_STRING(text.data, rows[i].decoded);
+        buffer_free(&text);
+        tokenizer_free(tokenizer);
+    }
+    EXPECT_OK(tokenizer_open(&tokenizer, &ranks));
+    EXPECT_INT(tokenizer_eod(tokenizer), -1);
+    tokenizer_free(tokenizer);
 }
 
 // ---- threads ----
@@ -222,4 +266,5 @@ TEST(gpt2_tinyshakespeare_has_338025_tokens) {
 TEST_MAIN(TEST_CASE(types_are_found_by_name), TEST_CASE(wrong_files), TEST_CASE(golden_tokenizer_describes_itself),
           TEST_CASE(opening_and_decoding), TEST_CASE(null_tokenizer_reads_ids),
           TEST_CASE(null_tokenizer_with_its_own_end), TEST_CASE(ids_do_not_depend_on_the_encoder),
-          TEST_CASE(gpt2_known_ids), TEST_CASE(gpt2_tinyshakespeare_has_338025_tokens))
+          TEST_CASE(the_end_of_a_document_can_be_named), TEST_CASE(gpt2_known_ids),
+          TEST_CASE(gpt2_tinyshakespeare_has_338025_tokens))

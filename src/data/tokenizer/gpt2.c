@@ -36,9 +36,10 @@ static int gpt2_open(struct tokenizer *tokenizer, const struct tokenizer_options
     tokenizer->eod = vocabulary_find(&vocabulary, end_of_text, sizeof end_of_text - 1);
     vocabulary_free(&vocabulary);
     TRY(status);
-    if (tokenizer->eod < 0) {
+    if (tokenizer->eod < 0 && !options->eod_token) {
         bpe_free(bpe);
-        return error_set("%s: has no token \"%s\", which ends documents; add it with an id of its own",
+        return error_set("%s: has no token \"%s\", which ends documents; name another one with --eod-token TEXT, or "
+                         "add this one with an id of its own",
                          options->vocab_file, end_of_text);
     }
     struct gpt2_model *model = tokenizer->model = memory_alloc(sizeof *model);

@@ -51,6 +51,53 @@ static int unknown_type(const char *type) {
     return -1;
 }
 
+static bool is_named(const struct tokenizer *tokenizer, int32_t id, const char *text, size_t length) {
+    size_t name_length;
+    const char *name = tokenizer_token(tokenizer, id, &name_length);
+    return name && name_length == length && memcmp(name, text, length) == 0;
+}
+
+static bool reads_like(const struct tokenizer *tokenizer, int32_t id, const char *text, size_t length,
+                       struct buffer *decoded) {
+    buffer_clear(decoded);
+    if (tokenizer_decode(tokenizer, &id, 1, decoded) < 0) {
+        error_clear();
+        return false;
+    }
+    return decoded->length == length && memcmp(decoded->data, text, length) == 0;
+}
+
+// --eod-token: the token that the vocabulary writes so ("<eos>"), else the only one that decodes to the text ("\n").
+static int name_end(struct tokenizer *tokenizer, const char *text) {
+    size_t length = strlen(text);
+    int32_t found = -1, other = -1;
+    if (length == 0)
+        return error_set_code(EXIT_CODE_USAGE, "--eod-token is empty; give the text of one token, e.g. \"</s>\"");
+    for (int32_t id = 0; found < 0 && id < tokenizer->vocab_size; id++)
+        if (is_named(tokenizer, id, text, length))
+            found = id;
+    struct buffer decoded = {0};
+    for (int32_t id = 0; tokenizer->kind->decode && found < 0 && other < 0 && id < tokenizer->vocab_size; id++)
+        if (reads_like(tokenizer, id, text, length, &decoded))
+            other = id;
+    for (int32_t id = other + 1; other >= 0 && found < 0 && id < tokenizer->vocab_size; id++)
+        if (reads_like(tokenizer, id, text, length, &decoded))
+            found = id;
+    buffer_free(&decoded);
+    if (other >= 0 && found >= 0)
+        return error_set_code(EXIT_CODE_USAGE,
+                              "--eod-token \"%s\": the tokens %" PRId32 " and %" PRId32
+                              " both read like it; give it as the vocabulary writes it",
+                              text, other, found);
+    tokenizer->eod = found >= 0 ? found : other;
+    if (tokenizer->eod < 0)
+        return error_set_code(EXIT_CODE_USAGE,
+                              "--eod-token \"%s\" is not a token of this tokenizer; `bevatron tokenizer inspect "
+                              "--tokens` lists its tokens",
+                              text);
+    return 0;
+}
+
 int tokenizer_open(struct tokenizer **tokenizer, const struct tokenizer_options *options) {
     *tokenizer = NULL;
     const char *type = options->type ? options->type : tokenizer_kind_gpt2.name;
@@ -68,6 +115,10 @@ int tokenizer_open(struct tokenizer **tokenizer, const struct tokenizer_options 
     }
     CHECK(opened->vocab_size > 0 && opened->vocab_size <= INT32_MAX);
     CHECK(opened->eod >= -1 && opened->eod < opened->vocab_size);
+    if (options->eod_token && name_end(opened, options->eod_token) < 0) {
+        tokenizer_free(opened);
+        return -1;
+    }
     *tokenizer = opened;
     return 0;
 }

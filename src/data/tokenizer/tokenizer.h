@@ -29,6 +29,7 @@ struct tokenizer_options {
     bool hf_without_specials;      // --tokenizer-hf-no-include-special-tokens: nothing is put around a text
     bool null_eod_given;           // --null-tokenizer-eod-id was given: see null.c
     int64_t null_eod_id;
+    const char *eod_token;  // --eod-token: the token that ends a document, instead of the tokenizer's own; NULL: that
 };
 
 struct tokenizer;
