@@ -12,6 +12,7 @@
 #include "checkpoint/hf_names.h"
 #include "checkpoint/hf_tokenizer_files.h"
 #include "checkpoint/model_bytes.h"
+#include "checkpoint/model_check.h"
 #include "checkpoint/safetensors.h"
 #include <dirent.h>
 #include <inttypes.h>
@@ -41,10 +42,6 @@ struct job {
     size_t file_count;
 };
 
-static bool is_of_vocabulary(const char *name) {
-    return strcmp(name, "embedding.word_embeddings.weight") == 0 || strncmp(name, "output_layer.", 13) == 0;
-}
-
 static int add_outputs(struct job *job, size_t i, struct buffer *unknown) {
     const struct model_source *source = job->write->source;
     const struct param *param = source->params.items[i];
@@ -61,7 +58,7 @@ static int add_outputs(struct job *job, size_t i, struct buffer *unknown) {
         *output = (struct output){.name = hf_piece_name(&match, k), .from = i, .first = first};
         int64_t rows = hf_piece_rows(&match, param, k);
         first += rows;
-        if (is_of_vocabulary(tensor->name) && job->write->vocab_size > 0)
+        if (model_is_of_vocabulary(tensor->name) && job->write->vocab_size > 0)
             rows = job->write->vocab_size;
         output->rows = rows;
         output->is_turned = match.row->transform == HF_TRANSPOSE;
@@ -284,6 +281,8 @@ int model_write_huggingface(const struct model_write *write) {
     int result = file_make_folders(parent);
     if (result == 0)
         result = write_all(&job);
+    if (result == 0)
+        result = model_check(&(struct model_check){.write = &whole, .path = temporary});
     if (result == 0) {
         (void)rmdir(write->folder);
         result = file_rename(temporary, write->folder);

@@ -55,6 +55,13 @@ int model_source_load(struct model_source *source, struct device *device, const 
 
 // ---- writing ----
 
+// Two models that must compute the same: what was read, and what was written from it.
+struct model_pair {
+    const struct model_write *write;  // its source is the first
+    struct model_source *written;     // the second, opened under its temporary name
+    double tolerance;                 // how far the second may be off; 0: only by the order of summation
+};
+
 struct model_write {
     struct model_source *source;
     const char *folder;    // must not exist yet, or be empty; for our own format, the folder of --save
@@ -64,6 +71,9 @@ struct model_write {
     uint64_t shard_bytes;  // Hugging Face: the most that a file holds
     int64_t vocab_size;    // Hugging Face: how many rows of the vocabulary are written; 0 for all
     bool has_whole_gains;  // gains of norms as such, not as their distance from 1; set by model_write_huggingface
+    // Runs both models and compares what they compute, before what was written gets its name. NULL: that is not done.
+    int (*compare)(void *context, const struct model_pair *pair);
+    void *context;
 };
 
 // Our own format, without an optimizer.

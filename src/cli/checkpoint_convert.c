@@ -6,6 +6,7 @@
 #include "base/json.h"
 #include "checkpoint/model_source.h"
 #include "cli/commands.h"
+#include "cli/convert_check.h"
 #include "config/flag.h"
 #include "data/tokenizer/from_config.h"
 #include <inttypes.h>
@@ -125,14 +126,20 @@ static enum dtype dtype_of(const char *name) {
     return strcmp(name, "bf16") == 0 ? DTYPE_BF16 : strcmp(name, "fp16") == 0 ? DTYPE_F16 : DTYPE_F32;
 }
 
-static void print_result(const struct options *options, const struct model_source *source, const char *to) {
+static void print_result(const struct options *options, const struct model_write *write, const char *to) {
+    const struct model_source *source = write->source;
+    const struct convert_check *check = write->context;
     int64_t parameters = config_parameter_count(&source->config);
+    struct buffer text = {0};
     if (!options->json) {
+        convert_check_describe(check, &text);
         printf("%s: %s, %zu tensors, %" PRId64 " parameters → %s: %s\n", options->input, source->kind, source->count,
                parameters, options->output, to);
+        if (text.length > 0)
+            puts(buffer_string(&text));
+        buffer_free(&text);
         return;
     }
-    struct buffer text = {0};
     struct json_writer json = {.out = &text};
     json_begin_object(&json);
     json_key(&json, "from");
@@ -143,6 +150,13 @@ static void print_result(const struct options *options, const struct model_sourc
     json_int(&json, (int64_t)source->count);
     json_key(&json, "parameters");
     json_int(&json, parameters);
+    json_key(&json, "read_back");
+    json_bool(&json, check->was_compared);
+    json_key(&json, "logits_difference");
+    if (check->was_run)
+        json_double(&json, check->difference);
+    else
+        json_null(&json);
     json_end_object(&json);
     puts(buffer_string(&text));
     buffer_free(&text);
@@ -200,12 +214,15 @@ static int convert(void *context) {
                                                                   .attention_heads = options->num_attention_heads}));
     bool is_ours = strcmp(source.kind, "bevatron") == 0;
     const char *to = options->to ? options->to : is_ours ? "huggingface" : "bevatron";
+    struct convert_check check = {0};
     struct model_write write = {.source = &source,
                                 .folder = options->output,
                                 .has_dtype = options->dtype != NULL,
                                 .dtype = options->dtype ? dtype_of(options->dtype) : DTYPE_F32,
                                 .family = options->family,
-                                .vocab_size = options->vocab_size};
+                                .vocab_size = options->vocab_size,
+                                .compare = convert_check_compare,
+                                .context = &check};
     int result = parse_size(options->max_shard_size, &write.shard_bytes);
     if (result == 0)
         result = use_tokenizer(options, &source);
@@ -214,7 +231,8 @@ static int convert(void *context) {
     if (result == 0)
         result = strcmp(to, "huggingface") == 0 ? model_write_huggingface(&write) : model_write_ours(&write);
     if (result == 0)
-        print_result(options, &source, to);
+        print_result(options, &write, to);
+    convert_check_free(&check);
     model_source_close(&source);
     return result;
 }

@@ -1,6 +1,7 @@
 // Folders that are not what they say: missing, left-over, misshapen and mistyped tensors, indexes that lie,
 // configurations of models this program does not have. Every error names what is wrong, and nothing is half written.
 #include "base/memory.h"
+#include "checkpoint/model_check.h"
 #include "checkpoint/model_source.h"
 #include "checkpoint/names.h"
 #include "checkpoint/safetensors.h"
@@ -169,6 +170,51 @@ TEST(mixed_types) {
                                            "model.decoder.layers.0.self_attn.k_proj.weight is bf16 and "
                                            "model.decoder.layers.0.self_attn.q_proj.weight fp32");
     EXPECT(!strstr(error_message(), "v_proj"));
+    temporary_remove(&spoiled.folder);
+}
+
+// What was written is opened again and compared with its source: flags, then elements.
+static int check_written(const char *from, const struct spoiled *written) {
+    struct model_source source;
+    TRY(model_source_open(&source, &(struct model_source_options){.path = from, .step = -1}));
+    struct model_write write = {.source = &source, .folder = written->path};
+    int result = model_check(&(struct model_check){.write = &write, .path = written->path});
+    model_source_close(&source);
+    return result;
+}
+
+TEST(read_back) {
+    static const struct {
+        const char *model, *from, *to, *message;
+    } rows[] = {
+        {"gpt2", "\"layer_norm_epsilon\": 1e-05", "\"layer_norm_epsilon\": 1e-06",
+         "--norm-epsilon 1.0000000000000001e-05 "},
+        {"gpt2", "gelu_new", "relu", "--activation gelu_tanh became relu"},
+        {"llama", "500.0", "400.0", "rotary frequencies are others"},
+        {"mistral", "\"sliding_window\": 4", "\"sliding_window\": 3", "--sliding-window 4 became 3"},
+        {"t5", "\"relative_attention_max_distance\": 20", "\"relative_attention_max_distance\": 21",
+         "buckets of relative positions"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct spoiled spoiled = copy_model(rows[i].model);
+        char *from = file_join(golden, rows[i].model);
+        EXPECT_OK(check_written(from, &spoiled));
+        replace(&spoiled, "config.json", rows[i].from, rows[i].to);
+        EXPECT_ERROR(check_written(from, &spoiled), rows[i].message);
+        free(from);
+        temporary_remove(&spoiled.folder);
+    }
+    struct spoiled spoiled = copy_model("opt_narrow");
+    char *file = file_join(spoiled.path, "model.safetensors");
+    struct buffer content = read_whole(file);
+    content.data[content.length - 1] ^= 1;
+    write_whole(file, content.data, content.length);
+    EXPECT_ERROR(check_written("tests/golden/foreign/opt_narrow", &spoiled), "tensors have other elements: ");
+    rewrite(&spoiled, &(struct change){.tensor = "model.decoder.layers.0.fc1.weight", .is_half = true});
+    EXPECT_ERROR(check_written("tests/golden/foreign/opt_narrow", &spoiled),
+                 "tensors have another type: decoder.layers.0.mlp.linear_fc1.weight");
+    free(file);
+    buffer_free(&content);
     temporary_remove(&spoiled.folder);
 }
 
@@ -415,6 +461,6 @@ TEST(damage_found_late_leaves_nothing) {
     temporary_remove(&spoiled.folder);
 }
 
-TEST_MAIN(TEST_CASE(tensors), TEST_CASE(mixed_types), TEST_CASE(configurations), TEST_CASE(indexes),
-          TEST_CASE(other_types), TEST_CASE(hostile_pickle), TEST_CASE(nothing_there), TEST_CASE(megatron),
-          TEST_CASE(writing), TEST_CASE(names), TEST_CASE(damage_found_late_leaves_nothing))
+TEST_MAIN(TEST_CASE(tensors), TEST_CASE(mixed_types), TEST_CASE(read_back), TEST_CASE(configurations),
+          TEST_CASE(indexes), TEST_CASE(other_types), TEST_CASE(hostile_pickle), TEST_CASE(nothing_there),
+          TEST_CASE(megatron), TEST_CASE(writing), TEST_CASE(names), TEST_CASE(damage_found_late_leaves_nothing))

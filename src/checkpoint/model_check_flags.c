@@ -1,0 +1,114 @@
+// Whether two configurations describe the same model, by what their flags mean together: --swiglu and --activation silu
+// with a gate are the same. See model_check.h.
+#include "checkpoint/model_check.h"
+
+#include "model/choices.h"
+#include "parallel/mesh.h"
+#include <string.h>
+
+struct fact {
+    const char *flag;
+    double from, to;
+};
+struct word {
+    const char *flag, *from, *to;
+};
+
+#define FIELD(flag, name)                                                                                              \
+    { flag, (double)from->name, (double)to->name }
+#define MEANING(flag, function)                                                                                        \
+    { flag, (double)function(from), (double)function(to) }
+#define COUNT(array) (sizeof(array) / sizeof((array)[0]))
+
+static bool is_relative(const struct config *config) {
+    return strcmp(config->position_embedding_type, "relative") == 0;
+}
+
+static bool is_bert(const struct config *config) {
+    return config_form(config) == CONFIG_BERT;
+}
+
+// A table of token types that is all zero is as none; whether it is, the tensors say.
+static bool has_types_alike(const struct config *from, const struct config *to) {
+    return config_token_types(from) == config_token_types(to) || config_token_types(from) == 0;
+}
+
+static void add_facts(const struct config *from, const struct config *to, struct buffer *out) {
+    const struct fact facts[] = {
+        MEANING("--encoder-num-layers", config_encoder_layers),
+        MEANING("--decoder-num-layers", config_decoder_layers),
+        FIELD("--hidden-size", hidden_size),
+        MEANING("--word-embedding-size", config_word_embedding_size),
+        FIELD("--ffn-hidden-size", ffn_hidden_size),
+        FIELD("--num-attention-heads", num_attention_heads),
+        FIELD("--kv-channels", kv_channels),
+        MEANING("--num-query-groups", config_query_groups),
+        FIELD("--padded-vocab-size", padded_vocab_size),
+        FIELD("--max-position-embeddings", max_position_embeddings),
+        FIELD("--position-offset", position_offset),
+        FIELD("--norm-epsilon", norm_epsilon),
+        FIELD("--qk-layernorm", qk_layernorm),
+        MEANING("--gated-linear-unit", config_is_gated),
+        MEANING("--add-qkv-bias", config_has_qkv_bias),
+        MEANING("--add-attention-bias", config_has_attention_bias),
+        MEANING("--add-mlp-bias", config_has_mlp_bias),
+        MEANING("--add-output-bias", config_has_output_bias),
+        FIELD("--untie-embeddings-and-output-weights", untie_embeddings_and_output_weights),
+        FIELD("--scale-tied-output", scale_tied_output),
+        MEANING("--bert-no-binary-head", !config_has_binary_head),
+        FIELD("--sliding-window", sliding_window),
+        FIELD("--use-rope-scaling", use_rope_scaling),
+    };
+    for (size_t i = 0; i < COUNT(facts); i++)
+        if (facts[i].from != facts[i].to)
+            buffer_printf(out, "%s%s %.17g became %.17g", out->length > 0 ? "; " : "", facts[i].flag, facts[i].from,
+                          facts[i].to);
+    if (!has_types_alike(from, to))
+        buffer_printf(out, "%s--num-token-types %lld became %lld", out->length > 0 ? "; " : "",
+                      (long long)config_token_types(from), (long long)config_token_types(to));
+}
+
+static void add_words(const struct config *from, const struct config *to, struct buffer *out) {
+    const struct word words[] = {
+        {"--model", from->model, to->model},
+        {"--normalization", from->normalization, to->normalization},
+        {"--norm-placement", from->norm_placement, to->norm_placement},
+        {"--position-embedding-type", from->position_embedding_type, to->position_embedding_type},
+        {"--activation", config_activation(from), config_activation(to)},
+        {"--lm-head-activation", is_bert(from) ? config_head_activation(from) : "",
+         is_bert(to) ? config_head_activation(to) : ""},
+        {"--rope-scaling-type", from->use_rope_scaling ? from->rope_scaling_type : "",
+         to->use_rope_scaling ? to->rope_scaling_type : ""},
+    };
+    for (size_t i = 0; i < COUNT(words); i++)
+        if (strcmp(words[i].from, words[i].to) != 0)
+            buffer_printf(out, "%s%s %s became %s", out->length > 0 ? "; " : "", words[i].flag, words[i].from,
+                          words[i].to);
+}
+
+// What the layers compute with: rotary frequencies and the scale of scores, in the precision they have there.
+static void add_choices(const struct config *from, const struct config *to, struct buffer *out) {
+    struct mesh mesh = {0};
+    (void)mesh_place(&mesh, 0, 1, 1, 1, 1);
+    struct choices a, b;
+    choices_set(&a, from, &mesh);
+    choices_set(&b, to, &mesh);
+    if (a.scale != b.scale)
+        buffer_printf(out, "%sthe scale of attention scores %g became %g", out->length > 0 ? "; " : "", (double)a.scale,
+                      (double)b.scale);
+    if (a.rope.pairs != b.rope.pairs || a.rope.is_interleaved != b.rope.is_interleaved ||
+        memcmp(a.rope.frequencies, b.rope.frequencies, (size_t)a.rope.pairs * sizeof a.rope.frequencies[0]) != 0)
+        buffer_printf(out, "%srotary frequencies are others (--rotary-base, scaling or interpolation)",
+                      out->length > 0 ? "; " : "");
+    if (is_relative(from) && is_relative(to) &&
+        (from->relative_attention_num_buckets != to->relative_attention_num_buckets ||
+         from->relative_attention_max_distance != to->relative_attention_max_distance))
+        buffer_printf(out, "%sbuckets of relative positions are others", out->length > 0 ? "; " : "");
+}
+
+void model_check_flags(const struct config *from, const struct config *to, struct buffer *out) {
+    add_words(from, to, out);
+    add_facts(from, to, out);
+    if (out->length == 0)
+        add_choices(from, to, out);
+}

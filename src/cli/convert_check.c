@@ -1,0 +1,67 @@
+// Runs the model that was read and the one that was written on the same few tokens. See convert_check.h.
+#include "cli/convert_check.h"
+
+#include "base/error.h"
+#include "train/probe.h"
+#include <inttypes.h>
+#include <math.h>
+
+// The two have the same weights and differ by the order of summation at most.
+static const double LARGEST_DIFFERENCE = 1e-5;
+
+void convert_check_free(struct convert_check *check) {
+    buffer_free(&check->skipped);
+}
+
+static int64_t tokens_of(const struct model_write *write) {
+    const struct config *config = &write->source->config;
+    int64_t rows = write->vocab_size > 0 ? write->vocab_size : config->padded_vocab_size;
+    return config->vocab_size > 0 && config->vocab_size < rows ? config->vocab_size : rows;
+}
+
+// Logits that are not finite tell nothing: such a model was broken before.
+static int judge(struct convert_check *check, const struct probe *from, const struct probe *to, double tolerance) {
+    double largest = tolerance > 0 ? tolerance : LARGEST_DIFFERENCE;
+    check->difference = probe_difference(from, to);
+    if (isnan(check->difference) && isnan(probe_difference(from, from))) {
+        buffer_append_string(&check->skipped, "the source computes logits that are not finite numbers");
+        return 0;
+    }
+    check->was_run = true;
+    check->tokens = from->T + from->S;
+    if (check->difference <= largest)
+        return 0;
+    return error_set("what was written computes other logits than the source (relative difference %.2g, at most %.2g "
+                     "is expected); it was removed",
+                     check->difference, largest);
+}
+
+int convert_check_compare(void *context, const struct model_pair *pair) {
+    struct convert_check *check = context;
+    const struct model_write *write = pair->write;
+    check->was_compared = true;
+    if (!probe_fits(&write->source->config, &check->skipped))
+        return 0;
+    struct probe from, to;
+    probe_prepare(&from, &write->source->config, tokens_of(write));
+    to = from;
+    int result = probe_run(&from, write->source, write->has_dtype ? &write->dtype : NULL);
+    if (result == 0)
+        result = probe_run(&to, pair->written, NULL);
+    if (result == 0)
+        result = judge(check, &from, &to, pair->tolerance);
+    probe_free(&from);
+    probe_free(&to);
+    return result;
+}
+
+void convert_check_describe(const struct convert_check *check, struct buffer *out) {
+    if (!check->was_compared)
+        return;
+    buffer_append_string(out, "read back: flags, shapes and all elements are those of the source");
+    if (check->was_run)
+        buffer_printf(out, ", and so are the logits of %" PRId64 " tokens (difference %.1g)", check->tokens,
+                      check->difference);
+    else
+        buffer_printf(out, "; the forward pass was skipped: %s", buffer_string(&check->skipped));
+}

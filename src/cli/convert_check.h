@@ -1,0 +1,22 @@
+// The forward pass with which checkpoint convert checks what it has written.
+#ifndef CLI_CONVERT_CHECK_H
+#define CLI_CONVERT_CHECK_H
+
+#include "checkpoint/model_source.h"
+
+struct convert_check {
+    // Results:
+    bool was_compared;  // whether what was written was read back
+    bool was_run;       // whether both models were run
+    int64_t tokens;
+    double difference;      // of the logits, see probe_difference
+    struct buffer skipped;  // why they were not run
+};
+void convert_check_free(struct convert_check *check);
+
+// For struct model_write; the context is a struct convert_check.
+int convert_check_compare(void *context, const struct model_pair *pair);
+// Appends one sentence about what was checked.
+void convert_check_describe(const struct convert_check *check, struct buffer *out);
+
+#endif
