@@ -114,3 +114,17 @@ void convert_transpose(const struct convert_turn *turn) {
                     memcpy(turn->to + (size_t)(c * rows + r) * bytes, turn->from + (size_t)(r * columns + c) * bytes,
                            bytes);
 }
+
+void convert_heads(const struct convert_heads *convert) {
+    int64_t queries = convert->heads / convert->groups;
+    for (int64_t group = 0; group < convert->groups; group++) {
+        for (int64_t i = 0; i < queries + 2; i++) {
+            int64_t apart =
+                i < queries ? group * queries + i : convert->heads + (i - queries) * convert->groups + group;
+            int64_t together = group * (queries + 2) + i;
+            memcpy(convert->to + (size_t)(convert->to_groups ? together : apart) * convert->head_bytes,
+                   convert->from + (size_t)(convert->to_groups ? apart : together) * convert->head_bytes,
+                   convert->head_bytes);
+        }
+    }
+}

@@ -31,4 +31,15 @@ struct convert_turn {
 };
 void convert_transpose(const struct convert_turn *turn);
 
+// Heads of attention in two orders: all queries, all keys, all values; or for each group its queries, its key, its
+// value. The two do not overlap.
+struct convert_heads {
+    unsigned char *to;
+    const unsigned char *from;
+    bool to_groups;  // or from them
+    int64_t heads, groups;
+    size_t head_bytes;  // of all rows of a head
+};
+void convert_heads(const struct convert_heads *convert);
+
 #endif

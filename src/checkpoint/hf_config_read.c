@@ -178,23 +178,35 @@ static int read_yarn(const struct json *scaling, struct config *config) {
     return slow != 0 ? set_real(config, "--yarn-beta-slow", slow) : 0;
 }
 
+// How many of a head's channels are rotated. Most families rotate them all: transformers ignores the member there, or
+// fails on it.
+static int read_rotary_part(const struct hf_family *family, const struct json *root, struct config *config) {
+    static const char key[] = "partial_rotary_factor";
+    const struct json *all = member(root, "rope_parameters");
+    const struct json *part = member(all, key) ? member(all, key) : member(root, key);
+    if (part && part->type != JSON_NUMBER)
+        return error_set("its \"%s\" is not a number", key);
+    if (family->rotary_part)
+        return set_number(config, "--rotary-percent", part ? part->string : family->rotary_part, 0);
+    return part && part->number != 1 ? error_set("its \"%s\" is not 1, which this family does not have", key) : 0;
+}
+
 // transformers 5 has everything in rope_parameters; before, rope_theta stood by itself and rope_scaling beside it.
-static int read_rope(const struct json *root, struct config *config) {
+static int read_rope(const struct hf_family *family, const struct json *root, struct config *config) {
     const struct json *all = member(root, "rope_parameters"), *scaling = member(root, "rope_scaling");
     const struct json *theta = member(all, "rope_theta") ? member(all, "rope_theta") : member(root, "rope_theta");
-    const struct json *part = member(all, "partial_rotary_factor") ? member(all, "partial_rotary_factor")
-                                                                   : member(root, "partial_rotary_factor");
     if (theta && theta->type != JSON_NUMBER)
         return error_set("its \"rope_theta\" is no number");
     TRY(set_number(config, "--rotary-base", theta ? theta->string : "10000", 0));
-    // These families turn whole heads: transformers passes over the member, or fails on it.
-    if (part && (part->type != JSON_NUMBER || part->number != 1))
-        return error_set("its \"partial_rotary_factor\" is not 1, which this family does not have");
+    TRY(read_rotary_part(family, root, config));
     scaling = scaling ? scaling : all;
     const struct json *kind = member(scaling, "rope_type") ? member(scaling, "rope_type") : member(scaling, "type");
     if ((scaling && scaling->type != JSON_OBJECT) || (kind && kind->type != JSON_STRING))
         return error_set("its rotary scaling is no object with a \"rope_type\"");
     const char *name = kind ? kind->string : "default";
+    if (!hf_family_has_rope_kind(family, name))
+        return error_set("its rotary scaling \"%.64s\" is not supported for %s, only %s", name, family->model_type,
+                         family->rope_kinds);
     if (strcmp(name, "default") == 0)
         return 0;
     if (strcmp(name, "linear") == 0)
@@ -224,6 +236,15 @@ static int read_groups(const struct json *root, struct config *config) {
     return set_number(config, "--num-query-groups", groups->string, 0);
 }
 
+// All heads share one key and value, or each has its own.
+static int read_multi_query(const struct json *root, struct config *config) {
+    const struct json *shares = member(root, "multi_query");
+    if (config->num_attention_heads == 1 || (shares && shares->type == JSON_FALSE))
+        return 0;
+    TRY(set_flag(config, "--group-query-attention", "true"));
+    return set_flag(config, "--num-query-groups", "1");
+}
+
 static bool is_same_tensor(const struct weight *a, const struct weight *b) {
     if (!a || !b || !a->is_readable || !b->is_readable || a->dtype != b->dtype || a->bytes != b->bytes)
         return false;
@@ -243,6 +264,11 @@ static int read_tie(const struct hf_family *family, const struct json *root, con
     const struct weight *head = weights_find(weights, family->head);
     if (head && is_tied)
         is_tied = is_same_tensor(head, weights_find(weights, family->embedding));
+    if (strcmp(family->tie, "never") == 0 && (!head || is_same_tensor(head, weights_find(weights, family->embedding))))
+        return error_set(
+            "its output layer has no matrix of its own (%s); transformers 4 scales the output of such an %s "
+            "and transformers 5 does not, so it is not supported",
+            family->head, family->model_type);
     if (is_t5 && is_scaled)
         TRY(set_flag(config, "--scale-tied-output", "true"));
     bool is_bert = strstr(family->model_type, "bert") != NULL;
@@ -253,16 +279,32 @@ static int read_tie(const struct hf_family *family, const struct json *root, con
     return is_tied ? 0 : set_flag(config, "--untie-embeddings-and-output-weights", "true");
 }
 
+// Packed integers beside their scales: the matrices are not there.
+static int check_quantization(const struct json *root) {
+    const struct json *quantization = member(root, "quantization_config");
+    const struct json *method = quantization ? member(quantization, "quant_method") : NULL;
+    if (!quantization)
+        return 0;
+    return error_set("it has a \"quantization_config\" (%.64s), and quantized weights are not supported; use the model "
+                     "in fp32, bf16 or fp16",
+                     method && text_of(method) ? text_of(method) : "no method");
+}
+
 int hf_config_read(const struct hf_family *family, const struct json *root, const struct weights *weights,
                    struct config *config) {
+    TRY(check_quantization(root));
     for (size_t i = 0; i < family->key_count; i++)
         TRY(read_key(&family->keys[i], root, config));
     for (size_t i = 0; i < family->flag_count; i++)
         TRY(set_flag(config, family->flags[i].flag, family->flags[i].value));
     if (family->has_rope) {
-        TRY(read_rope(root, config));
+        TRY(read_rope(family, root, config));
         TRY(read_groups(root, config));
     }
+    if (family->has_multi_query)
+        TRY(read_multi_query(root, config));
+    if (family->has_centered_gains)
+        TRY(set_flag(config, "--apply-layernorm-1p", "true"));
     if (family->architecture_mlm && !weights_find(weights, "cls.seq_relationship.weight"))
         TRY(set_flag(config, "--bert-no-binary-head", "true"));
     return read_tie(family, root, weights, config);

@@ -108,19 +108,26 @@ static bool is_among(const char *flags, const char *flag) {
     return false;
 }
 
-static bool is_mentioned(const struct hf_family *family, const char *flag) {
+static bool has_flag(const struct hf_family *family, const char *flag) {
     for (size_t i = 0; i < family->flag_count; i++)
         if (strcmp(family->flags[i].flag, flag) == 0)
             return true;
+    return false;
+}
+
+static bool is_mentioned(const struct hf_family *family, const char *flag) {
+    if (has_flag(family, flag))
+        return true;
     for (size_t i = 0; i < family->key_count; i++)
         if (is_among(family->keys[i].flags, flag))
             return true;
     // SwiGLU says the activation too; rotary families have groups; BERT's heads are in its name.
-    bool is_swiglu = strcmp(flag, "--activation") == 0 || strcmp(flag, "--gated-linear-unit") == 0;
-    if (is_swiglu && family->has_rope)
-        return true;
+    if (strcmp(flag, "--activation") == 0 || strcmp(flag, "--gated-linear-unit") == 0)
+        return has_flag(family, "--swiglu");
     if (strcmp(flag, "--num-query-groups") == 0)
-        return family->has_rope;
+        return family->has_rope || family->has_multi_query;
+    if (strcmp(flag, "--rotary-percent") == 0)
+        return family->rotary_part != NULL;
     return strcmp(flag, "--bert-no-binary-head") == 0 && family->architecture_mlm;
 }
 
@@ -148,6 +155,16 @@ static bool is_plain(const struct config *config, const char *flag) {
     return is_same;
 }
 
+// What stretches rotary frequencies and is not among the family's kinds; NULL if nothing is.
+static const char *find_rope_obstacle(const struct hf_family *family, const struct config *config) {
+    if (!family->has_rope)
+        return NULL;
+    if (config->use_rope_scaling && !hf_family_has_rope_kind(family, config->rope_scaling_type))
+        return "--rope-scaling-type";
+    bool is_linear = config->rotary_seq_len_interpolation_factor != 1;
+    return is_linear && !hf_family_has_rope_kind(family, "linear") ? "--rotary-seq-len-interpolation-factor" : NULL;
+}
+
 // The first flag that the family cannot express; NULL if it can express them all.
 static const char *find_obstacle(const struct hf_family *family, const struct config *config) {
     for (size_t i = 0; i < family->flag_count; i++) {
@@ -164,6 +181,12 @@ static const char *find_obstacle(const struct hf_family *family, const struct co
             return family->keys[i].flags;
         free(theirs);
     }
+    int64_t groups = config_query_groups(config);
+    if (family->has_multi_query && groups != 1 && groups != config->num_attention_heads)
+        return "--num-query-groups";
+    const char *rope = find_rope_obstacle(family, config);
+    if (rope)
+        return rope;
     for (size_t i = 0; i < sizeof shaping / sizeof shaping[0]; i++)
         if (!is_mentioned(family, shaping[i]) && !is_plain(config, shaping[i]))
             return shaping[i];
@@ -425,9 +448,14 @@ static void set_members(struct members *members, const struct hf_config_write *w
     if (write->base && json_member(write->base, "dtype"))  // its new name
         set_member(members, "dtype", quoted(write->dtype));
     for (size_t i = 0; i < family->key_count; i++)
-        set_key(members, write, &family->keys[i]);
+        if (!family->keys[i].is_read)
+            set_key(members, write, &family->keys[i]);
     if (family->has_rope)
         set_rope(members, config);
+    if (family->rotary_part)
+        set_member(members, "partial_rotary_factor", real_text(config->rotary_percent));
+    if (family->has_multi_query)
+        set_member(members, "multi_query", memory_string(config_query_groups(config) == 1 ? "true" : "false"));
     bool is_tied = !config->untie_embeddings_and_output_weights, is_t5 = strcmp(family->model_type, "t5") == 0;
     set_member(members, "tie_word_embeddings", memory_string(is_tied ? "true" : "false"));
     if (is_t5)

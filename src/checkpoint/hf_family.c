@@ -34,3 +34,14 @@ char *hf_family_list(void) {
     buffer_free(&text);
     return list;
 }
+
+bool hf_family_has_rope_kind(const struct hf_family *family, const char *kind) {
+    size_t length = strlen(kind);
+    for (const char *word = family->rope_kinds; word && *word; word += strspn(word, " ")) {
+        size_t total = strcspn(word, " ");
+        if (total == length && strncmp(word, kind, length) == 0)
+            return true;
+        word += total;
+    }
+    return !family->rope_kinds;
+}

@@ -12,11 +12,13 @@ enum hf_transform {
     HF_SAME,       // the same elements in the same order
     HF_TRANSPOSE,  // GPT-2 stores (in, out)
     HF_JOIN,       // several of theirs, one below the other, are the segments of one of ours
+    HF_GROUPS,     // theirs has, for each group of heads, its queries, its key and its value
 };
 
 enum { HF_MAX_PIECES = 3 };
 
-// One kind of tensor. A * stands for the number of the layer.
+// One kind of tensor. A * stands for the number of the layer. Of several rows for one of ours, the first that fits is
+// written; the others are variants that are read as well (fused or separate matrices).
 struct hf_row {
     const char *ours;
     enum hf_transform transform;
@@ -40,6 +42,7 @@ struct hf_key {
     const char *map;
     int added;      // of a number: theirs is ours + added
     bool has_null;  // our 0 is null there
+    bool is_read;   // only read: a variant that is refused, which nobody writes
 };
 
 // A flag that every model of the family has.
@@ -53,18 +56,24 @@ struct hf_family {
     const char *architecture_mlm;  // of a BERT without the sentence head, else NULL
     const char *prefix;            // of all names but the head's; files of a bare model lack it
     const char *embedding, *head;  // theirs; the head is absent if it is tied
-    const char *tie;               // "true" or "false" if config.json does not say
+    const char *tie;               // "true" or "false" if config.json does not say; "never" whatever it says
     const struct hf_row *rows;
     const char *const *ignored;  // patterns of buffers that are no parameters; NULL at the end
     const struct hf_key *keys;
     const struct hf_flag *flags;
     const struct hf_flag *written;  // members of config.json that our configuration says nothing about, as JSON
     bool has_rope;
+    const char *rope_kinds;   // those it has, separated by spaces; NULL: all that we have
+    const char *rotary_part;  // partial_rotary_factor if config.json does not say; NULL: it rotates whole heads
+    bool has_multi_query;     // multi_query says whether all heads share one key and value
+    bool has_centered_gains;  // gains of norms are stored as their distance from 1
     size_t row_count, key_count, flag_count, written_count;
 };
 
 const struct hf_family *hf_family_find(const char *model_type);  // NULL if it is not known
 const struct hf_family *hf_family_at(size_t i);                  // NULL after the last
+// Whether models of the family may have this kind of rotary scaling ("default", "linear", …).
+bool hf_family_has_rope_kind(const struct hf_family *family, const char *kind);
 // "gpt2, opt, …", to be freed.
 char *hf_family_list(void);
 

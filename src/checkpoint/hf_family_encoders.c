@@ -1,4 +1,4 @@
-// Models with an encoder: BERT, RoBERTa and T5. See hf_family.h.
+// Models with an encoder: BERT, RoBERTa and its kin, T5 and mT5. See hf_family.h.
 #include "checkpoint/hf_tables.h"
 
 // ---- BERT and RoBERTa ----
@@ -113,25 +113,20 @@ static const struct hf_row t5_rows[] = {
 static const char *const t5_ignored[] = {"encoder.embed_tokens.weight", "decoder.embed_tokens.weight",
                                          "decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight",
                                          NULL};
-static const struct hf_key t5_keys[] = {
-    NUMBER("vocab_size", "--padded-vocab-size"),
-    NUMBER("d_model", "--hidden-size"),
-    NUMBER("num_layers", "--num-layers"),
-    NUMBER("num_decoder_layers", "--decoder-num-layers", .fallback = "-"),
-    NUMBER("num_heads", "--num-attention-heads"),
-    NUMBER("d_kv", "--kv-channels"),
-    NUMBER("d_ff", "--ffn-hidden-size"),
-    NUMBER("n_positions", "--max-position-embeddings", .fallback = "512"),
-    NUMBER("relative_attention_num_buckets", "--relative-attention-num-buckets", .fallback = "32"),
-    NUMBER("relative_attention_max_distance", "--relative-attention-max-distance", .fallback = "128"),
-    NUMBER("dropout_rate", "--hidden-dropout/--attention-dropout", .fallback = "0.1"),
-    NUMBER("layer_norm_epsilon", "--norm-epsilon", .fallback = "1e-06"),
-    MAP("feed_forward_proj", "--activation/--gated-linear-unit",
-        "relu=relu/false gated-gelu=gelu_tanh/true gated-gelu_new=gelu_tanh/true gated-silu=silu/true "
-        "gated-relu=relu/true "
-        "gelu=gelu/false gelu_new=gelu_tanh/false silu=silu/false",
-        .fallback = "relu"),
-};
+#define T5_KEYS(feed_forward)                                                                                          \
+    NUMBER("vocab_size", "--padded-vocab-size"), NUMBER("d_model", "--hidden-size"),                                   \
+        NUMBER("num_layers", "--num-layers"), NUMBER("num_decoder_layers", "--decoder-num-layers", .fallback = "-"),   \
+        NUMBER("num_heads", "--num-attention-heads"), NUMBER("d_kv", "--kv-channels"),                                 \
+        NUMBER("d_ff", "--ffn-hidden-size"), NUMBER("n_positions", "--max-position-embeddings", .fallback = "512"),    \
+        NUMBER("relative_attention_num_buckets", "--relative-attention-num-buckets", .fallback = "32"),                \
+        NUMBER("relative_attention_max_distance", "--relative-attention-max-distance", .fallback = "128"),             \
+        NUMBER("dropout_rate", "--hidden-dropout/--attention-dropout", .fallback = "0.1"),                             \
+        NUMBER("layer_norm_epsilon", "--norm-epsilon", .fallback = "1e-06"),                                           \
+        MAP("feed_forward_proj", "--activation/--gated-linear-unit",                                                   \
+            "relu=relu/false gated-gelu=gelu_tanh/true gated-gelu_new=gelu_tanh/true gated-silu=silu/true "            \
+            "gated-relu=relu/true gelu=gelu/false gelu_new=gelu_tanh/false silu=silu/false",                           \
+            .fallback = feed_forward)
+static const struct hf_key t5_keys[] = {T5_KEYS("relu")};
 static const struct hf_flag t5_flags[] = {{"--model", "t5"},
                                           {"--normalization", "RMSNorm"},
                                           {"--disable-bias-linear", "true"},
@@ -139,6 +134,25 @@ static const struct hf_flag t5_flags[] = {{"--model", "t5"},
                                           {"--softmax-scale", "1"}};
 static const struct hf_flag t5_written[] = {
     {"is_encoder_decoder", "true"}, {"pad_token_id", "0"}, {"eos_token_id", "1"}, {"decoder_start_token_id", "0"}};
+
+// ---- mT5 ----
+
+static const struct hf_key mt5_keys[] = {T5_KEYS("gated-gelu")};
+static const struct hf_flag mt5_flags[] = {{"--model", "t5"},
+                                           {"--normalization", "RMSNorm"},
+                                           {"--disable-bias-linear", "true"},
+                                           {"--position-embedding-type", "relative"},
+                                           {"--softmax-scale", "1"},
+                                           {"--untie-embeddings-and-output-weights", "true"}};
+
+#define LIKE_ROBERTA(type, class)                                                                                      \
+    .model_type = type, .architecture = class, .prefix = "roberta.",                                                   \
+    .embedding = "roberta.embeddings.word_embeddings.weight", .head = "lm_head.decoder.weight", .tie = "true",         \
+    TABLES(roberta, roberta_ignored, roberta_written, roberta_flags)
+#define LIKE_T5(type, class)                                                                                           \
+    .model_type = type, .architecture = class, .prefix = "", .embedding = "shared.weight", .head = "lm_head.weight",   \
+    .rows = t5_rows, .row_count = COUNT(t5_rows), .ignored = t5_ignored, .written = t5_written,                        \
+    .written_count = COUNT(t5_written)
 
 static const struct hf_family families[] = {
     {.model_type = "bert",
@@ -165,20 +179,13 @@ static const struct hf_family families[] = {
      .flag_count = COUNT(megatron_bert_flags),
      .written = bert_written,
      .written_count = COUNT(bert_written)},
-    {.model_type = "roberta",
-     .architecture = "RobertaForMaskedLM",
-     .prefix = "roberta.",
-     .embedding = "roberta.embeddings.word_embeddings.weight",
-     .head = "lm_head.decoder.weight",
-     .tie = "true",
-     TABLES(roberta, roberta_ignored, roberta_written, roberta_flags)},
-    {.model_type = "t5",
-     .architecture = "T5ForConditionalGeneration",
-     .prefix = "",
-     .embedding = "shared.weight",
-     .head = "lm_head.weight",
-     .tie = "true",
-     TABLES(t5, t5_ignored, t5_written, t5_flags)},
+    {LIKE_ROBERTA("roberta", "RobertaForMaskedLM")},
+    {LIKE_ROBERTA("xlm-roberta", "XLMRobertaForMaskedLM")},
+    {LIKE_ROBERTA("camembert", "CamembertForMaskedLM")},
+    {LIKE_T5("t5", "T5ForConditionalGeneration"), .tie = "true", .keys = t5_keys, .key_count = COUNT(t5_keys),
+     .flags = t5_flags, .flag_count = COUNT(t5_flags)},
+    {LIKE_T5("mt5", "MT5ForConditionalGeneration"), .tie = "never", .keys = mt5_keys, .key_count = COUNT(mt5_keys),
+     .flags = mt5_flags, .flag_count = COUNT(mt5_flags)},
 };
 
 struct hf_families hf_families_encoders(void) {

@@ -1,4 +1,4 @@
-// Decoders with learned positions: GPT-2 and OPT. See hf_family.h.
+// Decoders with learned positions: GPT-2, OPT and GPT-BigCode. See hf_family.h.
 #include "checkpoint/hf_tables.h"
 
 // ---- GPT-2 ----
@@ -17,23 +17,20 @@ static const struct hf_row gpt2_rows[] = {
     SAME("output_layer", "lm_head"),
 };
 static const char *const gpt2_ignored[] = {GPT2 "attn.bias", GPT2 "attn.masked_bias", NULL};
+#define GPT2_KEYS                                                                                                      \
+    NUMBER("vocab_size", "--padded-vocab-size"), NUMBER("n_layer", "--num-layers"), NUMBER("n_embd", "--hidden-size"), \
+        NUMBER("n_head", "--num-attention-heads"), NUMBER("n_positions", "--max-position-embeddings"),                 \
+        NUMBER("n_inner", "--ffn-hidden-size", .fallback = "-"),                                                       \
+        NUMBER("layer_norm_epsilon", "--norm-epsilon", .fallback = "1e-05"),                                           \
+        NUMBER("attn_pdrop", "--attention-dropout", .fallback = "0.1"),                                                \
+        NUMBER("resid_pdrop", "--hidden-dropout", .fallback = "0.1"),                                                  \
+        NUMBER("initializer_range", "--init-method-std", .fallback = "0.02"), ONLY("scale_attn_weights", "true"),      \
+        ONLY("add_cross_attention", "false")
 static const struct hf_key gpt2_keys[] = {
-    NUMBER("vocab_size", "--padded-vocab-size"),
-    NUMBER("n_layer", "--num-layers"),
-    NUMBER("n_embd", "--hidden-size"),
-    NUMBER("n_head", "--num-attention-heads"),
-    NUMBER("n_positions", "--max-position-embeddings"),
-    NUMBER("n_inner", "--ffn-hidden-size", .fallback = "-"),
-    NUMBER("layer_norm_epsilon", "--norm-epsilon", .fallback = "1e-05"),
-    NUMBER("attn_pdrop", "--attention-dropout", .fallback = "0.1"),
-    NUMBER("resid_pdrop", "--hidden-dropout", .fallback = "0.1"),
-    NUMBER("initializer_range", "--init-method-std", .fallback = "0.02"),
-    MAP("activation_function", "--activation",
-        "gelu_new=gelu_tanh " TANH_NAMES "gelu=gelu relu=relu relu2=squared_relu silu=silu swish=silu",
+    GPT2_KEYS,
+    MAP("activation_function", "--activation", "gelu_new=gelu_tanh " TANH_NAMES PLAIN_ACTIVATIONS,
         .fallback = "gelu_new"),
-    ONLY("scale_attn_weights", "true"),
     ONLY("scale_attn_by_inverse_layer_idx", "false"),
-    ONLY("add_cross_attention", "false"),
 };
 static const struct hf_flag gpt2_flags[] = {{"--model", "gpt"}};
 static const struct hf_flag gpt2_written[] = {{"bos_token_id", "null"}, {"eos_token_id", "null"}};
@@ -81,6 +78,31 @@ static const struct hf_key opt_keys[] = {
 static const struct hf_flag opt_flags[] = {{"--model", "gpt"}, {"--position-offset", "2"}, {"--norm-epsilon", "1e-05"}};
 static const struct hf_flag opt_written[] = {{"bos_token_id", "null"}, {"eos_token_id", "null"}, {"pad_token_id", "1"}};
 
+// ---- GPT-BigCode ----
+
+// GPT-2 with matrices that are not transposed, and with a key and a value that all heads share.
+static const struct hf_row gpt_bigcode_rows[] = {
+    SAME("embedding.word_embeddings", "transformer.wte"),
+    SAME("embedding.position_embeddings", "transformer.wpe"),
+    SAME_BIAS(OURS "input_layernorm", GPT2 "ln_1"),
+    {OURS "self_attention.linear_qkv.weight", HF_GROUPS, {GPT2 "attn.c_attn.weight"}},
+    {OURS "self_attention.linear_qkv.bias", HF_GROUPS, {GPT2 "attn.c_attn.bias"}},
+    SAME_BIAS(OURS "self_attention.linear_proj", GPT2 "attn.c_proj"),
+    SAME_BIAS(OURS "pre_mlp_layernorm", GPT2 "ln_2"),
+    SAME_BIAS(OURS "mlp.linear_fc1", GPT2 "mlp.c_fc"),
+    SAME_BIAS(OURS "mlp.linear_fc2", GPT2 "mlp.c_proj"),
+    SAME_BIAS("decoder.final_layernorm", "transformer.ln_f"),
+    SAME("output_layer", "lm_head"),
+};
+static const struct hf_key gpt_bigcode_keys[] = {
+    GPT2_KEYS,
+    MAP("activation_function", "--activation",
+        "gelu_pytorch_tanh=gelu_tanh gelu_new=gelu_tanh gelu_fast=gelu_tanh " PLAIN_ACTIVATIONS,
+        .fallback = "gelu_pytorch_tanh"),
+};
+static const struct hf_flag gpt_bigcode_written[] = {
+    {"bos_token_id", "null"}, {"eos_token_id", "null"}, {"pad_token_id", "null"}};
+
 static const struct hf_family families[] = {
     {.model_type = "gpt2",
      .architecture = "GPT2LMHeadModel",
@@ -96,6 +118,14 @@ static const struct hf_family families[] = {
      .head = "lm_head.weight",
      .tie = "true",
      TABLES(opt, nothing_ignored, opt_written, opt_flags)},
+    {.model_type = "gpt_bigcode",
+     .architecture = "GPTBigCodeForCausalLM",
+     .prefix = "transformer.",
+     .embedding = "transformer.wte.weight",
+     .head = "lm_head.weight",
+     .tie = "true",
+     .has_multi_query = true,
+     TABLES(gpt_bigcode, gpt2_ignored, gpt_bigcode_written, gpt2_flags)},
 };
 
 struct hf_families hf_families_learned(void) {

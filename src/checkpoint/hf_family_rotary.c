@@ -1,9 +1,16 @@
-// Decoders with rotary positions: Llama and its kin. See hf_family.h.
+// Decoders with rotary positions: Llama, Mistral, Qwen, Phi-3, Starcoder2, StableLM and Nemotron. See hf_family.h.
 #include "checkpoint/hf_tables.h"
 
 // ---- Llama and Mistral ----
 
 #define LLAMA "model.layers.*."
+// Queries, keys and values in one matrix, and the gate above what it multiplies.
+#define FUSED                                                                                                          \
+    SAME(OURS "self_attention.linear_qkv", LLAMA "self_attn.qkv_proj"),                                                \
+        SAME(OURS "mlp.linear_fc1", LLAMA "mlp.gate_up_proj")
+#define FUSED_BIAS                                                                                                     \
+    SAME_BIAS(OURS "self_attention.linear_qkv", LLAMA "self_attn.qkv_proj"),                                           \
+        SAME_BIAS(OURS "mlp.linear_fc1", LLAMA "mlp.gate_up_proj")
 static const struct hf_row llama_rows[] = {
     SAME("embedding.word_embeddings", "model.embed_tokens"),
     SAME(OURS "input_layernorm", LLAMA "input_layernorm"),
@@ -18,16 +25,19 @@ static const struct hf_row llama_rows[] = {
     SAME_BIAS(OURS "mlp.linear_fc2", LLAMA "mlp.down_proj"),
     SAME("decoder.final_layernorm", "model.norm"),
     SAME("output_layer", "lm_head"),
+    FUSED_BIAS,
 };
 static const char *const llama_ignored[] = {LLAMA "self_attn.rotary_emb.inv_freq", "model.rotary_emb.inv_freq", NULL};
-#define LLAMA_KEYS                                                                                                     \
+#define SIZE_KEYS                                                                                                      \
     NUMBER("vocab_size", "--padded-vocab-size"), NUMBER("num_hidden_layers", "--num-layers"),                          \
         NUMBER("hidden_size", "--hidden-size"), NUMBER("num_attention_heads", "--num-attention-heads"),                \
-        NUMBER("head_dim", "--kv-channels", .fallback = "-"), NUMBER("intermediate_size", "--ffn-hidden-size"),        \
+        NUMBER("intermediate_size", "--ffn-hidden-size"),                                                              \
         NUMBER("max_position_embeddings", "--max-position-embeddings"),                                                \
-        NUMBER("rms_norm_eps", "--norm-epsilon", .fallback = "1e-06"),                                                 \
         NUMBER("attention_dropout", "--attention-dropout", .fallback = "0"),                                           \
-        NUMBER("initializer_range", "--init-method-std", .fallback = "0.02"), ONLY("hidden_act", "silu")
+        NUMBER("initializer_range", "--init-method-std", .fallback = "0.02")
+#define ROTARY_KEYS SIZE_KEYS, NUMBER("head_dim", "--kv-channels", .fallback = "-")
+#define LLAMA_KEYS                                                                                                     \
+    ROTARY_KEYS, NUMBER("rms_norm_eps", "--norm-epsilon", .fallback = "1e-06"), ONLY("hidden_act", "silu")
 static const struct hf_key llama_keys[] = {
     LLAMA_KEYS,
     SWITCH("attention_bias", "--add-attention-bias", .fallback = "false"),
@@ -59,10 +69,110 @@ static const struct hf_flag llama_flags[] = {{"--model", "gpt"},
                                              {"--hidden-dropout", "0"}};
 static const struct hf_flag llama_written[] = {{"bos_token_id", "1"}, {"eos_token_id", "2"}};
 
-#define LIKE_LLAMA(type, class)                                                                                        \
+// ---- Phi-3 ----
+
+static const struct hf_row phi3_rows[] = {
+    SAME("embedding.word_embeddings", "model.embed_tokens"),
+    SAME(OURS "input_layernorm", LLAMA "input_layernorm"),
+    FUSED,
+    SAME(OURS "self_attention.linear_proj", LLAMA "self_attn.o_proj"),
+    SAME(OURS "pre_mlp_layernorm", LLAMA "post_attention_layernorm"),
+    SAME(OURS "mlp.linear_fc2", LLAMA "mlp.down_proj"),
+    SAME("decoder.final_layernorm", "model.norm"),
+    SAME("output_layer", "lm_head"),
+    JOINED(OURS "self_attention.linear_qkv", LLAMA "self_attn.q_proj", LLAMA "self_attn.k_proj",
+           LLAMA "self_attn.v_proj"),
+    {OURS "mlp.linear_fc1.weight", HF_JOIN, {LLAMA "mlp.gate_proj.weight", LLAMA "mlp.up_proj.weight"}},
+};
+static const struct hf_key phi3_keys[] = {
+    ROTARY_KEYS,
+    NUMBER("rms_norm_eps", "--norm-epsilon", .fallback = "1e-05"),
+    NUMBER("resid_pdrop", "--hidden-dropout", .fallback = "0"),
+    NUMBER("sliding_window", "--sliding-window", .fallback = "0", .has_null = true),
+    ONLY("hidden_act", "silu"),
+    READ_ONLY("attention_bias", "false"),
+    READ_ONLY("mlp_bias", "false"),
+    READ_ONLY("lm_head_bias", "false"),
+};
+
+// ---- Starcoder2 ----
+
+#define NORMED_LAYERS                                                                                                  \
+    SAME("embedding.word_embeddings", "model.embed_tokens"),                                                           \
+        SAME_BIAS(OURS "input_layernorm", LLAMA "input_layernorm"),                                                    \
+        JOINED_BIAS(OURS "self_attention.linear_qkv", LLAMA "self_attn.q_proj", LLAMA "self_attn.k_proj",              \
+                    LLAMA "self_attn.v_proj"),                                                                         \
+        SAME_BIAS(OURS "self_attention.linear_proj", LLAMA "self_attn.o_proj"),                                        \
+        SAME_BIAS(OURS "pre_mlp_layernorm", LLAMA "post_attention_layernorm"),                                         \
+        SAME_BIAS("decoder.final_layernorm", "model.norm"), SAME("output_layer", "lm_head")
+static const struct hf_row starcoder2_rows[] = {
+    NORMED_LAYERS,
+    SAME_BIAS(OURS "mlp.linear_fc1", LLAMA "mlp.c_fc"),
+    SAME_BIAS(OURS "mlp.linear_fc2", LLAMA "mlp.c_proj"),
+};
+static const struct hf_key starcoder2_keys[] = {
+    ROTARY_KEYS,
+    NUMBER("norm_epsilon", "--norm-epsilon", .fallback = "1e-05"),
+    NUMBER("residual_dropout", "--hidden-dropout", .fallback = "0"),
+    NUMBER("sliding_window", "--sliding-window", .fallback = "0", .has_null = true),
+    MAP("hidden_act", "--activation",
+        "gelu_pytorch_tanh=gelu_tanh gelu_new=gelu_tanh gelu_fast=gelu_tanh " PLAIN_ACTIVATIONS,
+        .fallback = "gelu_pytorch_tanh"),
+    MAP("use_bias", "--disable-bias-linear", "true=false false=true", .fallback = "true"),
+    READ_ONLY("norm_type", "layer_norm"),
+    READ_ONLY("mlp_type", "default"),
+};
+static const struct hf_flag starcoder2_flags[] = {{"--model", "gpt"}, {"--position-embedding-type", "rope"}};
+
+// ---- StableLM ----
+
+static const struct hf_row stablelm_rows[] = {
+    NORMED_LAYERS,
+    {OURS "mlp.linear_fc1.weight", HF_JOIN, {LLAMA "mlp.gate_proj.weight", LLAMA "mlp.up_proj.weight"}},
+    SAME(OURS "mlp.linear_fc2", LLAMA "mlp.down_proj"),
+};
+static const struct hf_key stablelm_keys[] = {
+    SIZE_KEYS,
+    NUMBER("layer_norm_eps", "--norm-epsilon", .fallback = "1e-05"),
+    NUMBER("hidden_dropout", "--hidden-dropout", .fallback = "0"),
+    ONLY("hidden_act", "silu"),
+    SWITCH("use_qkv_bias", "--add-qkv-bias", .fallback = "false"),
+    ONLY("use_parallel_residual", "false"),
+    ONLY("qk_layernorm", "false"),
+};
+static const struct hf_flag stablelm_flags[] = {
+    {"--model", "gpt"}, {"--swiglu", "true"}, {"--disable-bias-linear", "true"}, {"--position-embedding-type", "rope"}};
+
+// ---- Nemotron ----
+
+static const struct hf_row nemotron_rows[] = {
+    NORMED_LAYERS,
+    SAME_BIAS(OURS "mlp.linear_fc1", LLAMA "mlp.up_proj"),
+    SAME_BIAS(OURS "mlp.linear_fc2", LLAMA "mlp.down_proj"),
+};
+static const struct hf_key nemotron_keys[] = {
+    ROTARY_KEYS,
+    NUMBER("norm_eps", "--norm-epsilon", .fallback = "1e-05"),
+    MAP("hidden_act", "--activation",
+        "relu2=squared_relu relu=relu gelu=gelu gelu_new=gelu_tanh " TANH_NAMES "silu=silu swish=silu",
+        .fallback = "relu2"),
+    SWITCH("attention_bias", "--add-attention-bias", .fallback = "false"),
+    SWITCH("mlp_bias", "--add-mlp-bias", .fallback = "false"),
+};
+static const struct hf_flag nemotron_flags[] = {{"--model", "gpt"},
+                                                {"--disable-bias-linear", "true"},
+                                                {"--position-embedding-type", "rope"},
+                                                {"--hidden-dropout", "0"}};
+
+// Their defaults are tokens of vocabularies that another model need not have.
+static const struct hf_flag no_ids[] = {{"bos_token_id", "null"}, {"eos_token_id", "null"}, {"pad_token_id", "null"}};
+
+#define ROTARY(type, class)                                                                                            \
     .model_type = type, .architecture = class, .prefix = "model.", .embedding = "model.embed_tokens.weight",           \
-    .head = "lm_head.weight", .tie = "false", .has_rope = true, .rows = llama_rows, .row_count = COUNT(llama_rows),    \
-    .ignored = llama_ignored, .written = llama_written, .written_count = COUNT(llama_written)
+    .head = "lm_head.weight", .has_rope = true
+#define LIKE_LLAMA(type, class)                                                                                        \
+    ROTARY(type, class), .tie = "false", .rows = llama_rows, .row_count = COUNT(llama_rows), .ignored = llama_ignored, \
+                         .written = llama_written, .written_count = COUNT(llama_written)
 
 static const struct hf_family families[] = {
     {LIKE_LLAMA("llama", "LlamaForCausalLM"), .keys = llama_keys, .key_count = COUNT(llama_keys), .flags = llama_flags,
@@ -73,6 +183,14 @@ static const struct hf_family families[] = {
      .flag_count = COUNT(qwen2_flags)},
     {LIKE_LLAMA("qwen3", "Qwen3ForCausalLM"), .keys = qwen3_keys, .key_count = COUNT(qwen3_keys), .flags = qwen3_flags,
      .flag_count = COUNT(qwen3_flags)},
+    {ROTARY("phi3", "Phi3ForCausalLM"), .tie = "false", .rope_kinds = "default", .rotary_part = "1",
+     TABLES(phi3, llama_ignored, no_ids, llama_flags)},
+    {ROTARY("starcoder2", "Starcoder2ForCausalLM"), .tie = "true",
+     TABLES(starcoder2, llama_ignored, no_ids, starcoder2_flags)},
+    {ROTARY("stablelm", "StableLmForCausalLM"), .tie = "false", .rotary_part = "0.25",
+     TABLES(stablelm, llama_ignored, no_ids, stablelm_flags)},
+    {ROTARY("nemotron", "NemotronForCausalLM"), .tie = "false", .rope_kinds = "default", .rotary_part = "0.5",
+     .has_centered_gains = true, TABLES(nemotron, llama_ignored, no_ids, nemotron_flags)},
 };
 
 struct hf_families hf_families_rotary(void) {

@@ -3,6 +3,7 @@
 #define CHECKPOINT_HF_NAMES_H
 
 #include "checkpoint/hf_family.h"
+#include "config/config.h"
 #include "parallel/param.h"
 
 struct hf_match {
@@ -10,10 +11,15 @@ struct hf_match {
     int64_t layer;             // -1 if there is none
     int pieces;
 };
+// The row that is written for a parameter.
 struct hf_match hf_match(const struct hf_family *family, const struct param *param);
+// Another row for the same parameter, behind this one; without a row if there is none.
+struct hf_match hf_match_next(const struct hf_family *family, const struct param *param, const struct hf_match *match);
 // Name of piece k, to be freed.
 char *hf_piece_name(const struct hf_match *match, int k);
 // Rows of piece k: a segment of ours, or all.
 int64_t hf_piece_rows(const struct hf_match *match, const struct param *param, int k);
+// Bytes of one head in a tensor of all queries, keys and values.
+size_t hf_head_bytes(const struct config *config, size_t bytes);
 
 #endif

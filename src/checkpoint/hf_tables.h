@@ -45,9 +45,13 @@
     { .key = name, .kind = HF_MAP, .flags = flag, .map = values, __VA_ARGS__ }
 #define ONLY(name, value)                                                                                              \
     { .key = name, .kind = HF_MAP, .map = value "=", .fallback = value }
+// A member that is not written, since transformers ignores it or has no other value by default.
+#define READ_ONLY(name, value)                                                                                         \
+    { .key = name, .kind = HF_MAP, .map = value "=", .fallback = value, .is_read = true }
 
 // Other names of gelu_new's formula; a model keeps the one it came with.
 #define TANH_NAMES "gelu_pytorch_tanh=gelu_tanh gelu_fast=gelu_tanh "
+#define PLAIN_ACTIVATIONS "gelu=gelu relu=relu relu2=squared_relu silu=silu swish=silu"
 
 // Layers of ours.
 #define OURS "decoder.layers.*."

@@ -46,9 +46,9 @@ struct hf_token_ids hf_tokenizer_ids(const struct hf_tokenizer *tokenizer, const
     const struct sample_vocabulary *v = &tokenizer->vocabulary;
     if (!tokenizer->tokenizer)
         return (struct hf_token_ids){0};
-    if (strcmp(family->model_type, "t5") == 0)
+    if (strstr(family->model_type, "t5"))
         return (struct hf_token_ids){true, -1, v->eos, v->pad, v->bos};
-    if (strcmp(family->model_type, "roberta") == 0)
+    if (strcmp(family->prefix, "roberta.") == 0)
         return (struct hf_token_ids){true, v->cls, v->sep, v->pad, -1};
     if (strstr(family->model_type, "bert"))
         return (struct hf_token_ids){true, -1, -1, v->pad, -1};

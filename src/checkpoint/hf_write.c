@@ -20,12 +20,12 @@
 #include <string.h>
 #include <unistd.h>
 
-// One tensor of theirs: rows [first, first + rows) of one of ours, perhaps turned.
+// One tensor of theirs: rows [first, first + rows) of one of ours, perhaps transposed or in another order.
 struct output {
     char *name;
     size_t from;
     int64_t first, rows;
-    bool is_turned;
+    enum hf_transform transform;
     struct safetensors_tensor entry;
     size_t bytes;
 };
@@ -61,12 +61,13 @@ static int add_outputs(struct job *job, size_t i, struct buffer *unknown) {
         if (model_is_of_vocabulary(tensor->name) && job->write->vocab_size > 0)
             rows = job->write->vocab_size;
         output->rows = rows;
-        output->is_turned = match.row->transform == HF_TRANSPOSE;
+        output->transform = match.row->transform;
+        bool is_turned = output->transform == HF_TRANSPOSE;
         int64_t columns = tensor->rank == 2 ? tensor->shape[1] : 1;
         output->bytes = (size_t)(rows * columns) * dtype_bytes(dtype);
         output->entry = (struct safetensors_tensor){.name = output->name, .dtype = dtype, .rank = tensor->rank};
-        output->entry.shape[0] = output->is_turned ? columns : rows;
-        output->entry.shape[1] = output->is_turned ? rows : columns;
+        output->entry.shape[0] = is_turned ? columns : rows;
+        output->entry.shape[1] = is_turned ? rows : columns;
     }
     return 0;
 }
@@ -100,22 +101,32 @@ static char *file_name(const struct job *job, size_t f) {
     return memory_printf("model-%05zu-of-%05zu.safetensors", f + 1, job->file_count);
 }
 
-static int write_turned(struct job *job, const struct output *output, struct safetensors_writer *writer) {
-    unsigned char *turned = memory_alloc(output->bytes + 1);
-    convert_transpose(&(struct convert_turn){.to = turned,
-                                             .from = job->bytes.data,
-                                             .rows = output->rows,
-                                             .columns = output->entry.shape[0],
-                                             .bytes = dtype_bytes(output->entry.dtype)});
-    int result = safetensors_write(writer, turned, output->bytes);
-    free(turned);
+// In the order of theirs: transposed, or by groups of heads.
+static int write_reordered(struct job *job, const struct output *output, struct safetensors_writer *writer) {
+    const struct config *config = &job->write->source->config;
+    unsigned char *reordered = memory_alloc(output->bytes + 1);
+    if (output->transform == HF_TRANSPOSE)
+        convert_transpose(&(struct convert_turn){.to = reordered,
+                                                 .from = job->bytes.data,
+                                                 .rows = output->rows,
+                                                 .columns = output->entry.shape[0],
+                                                 .bytes = dtype_bytes(output->entry.dtype)});
+    else
+        convert_heads(&(struct convert_heads){.to = reordered,
+                                              .from = job->bytes.data,
+                                              .to_groups = true,
+                                              .heads = config->num_attention_heads,
+                                              .groups = config_query_groups(config),
+                                              .head_bytes = hf_head_bytes(config, output->bytes)});
+    int result = safetensors_write(writer, reordered, output->bytes);
+    free(reordered);
     return result;
 }
 
 static int write_output(struct job *job, const struct output *output, struct safetensors_writer *writer) {
     TRY(model_bytes_read(job->write, output->from, &job->bytes));
-    if (output->is_turned)
-        return write_turned(job, output, writer);
+    if (output->transform == HF_TRANSPOSE || output->transform == HF_GROUPS)
+        return write_reordered(job, output, writer);
     int64_t columns = output->entry.rank == 2 ? output->entry.shape[1] : 1;
     size_t skipped = (size_t)(output->first * columns) * dtype_bytes(output->entry.dtype);
     CHECK(skipped + output->bytes <= job->bytes.bytes);
@@ -270,10 +281,10 @@ static void note_padding(const struct job *job) {
 int model_write_huggingface(const struct model_write *write) {
     TRY(check_target(write));
     struct model_write whole = *write;
-    whole.has_whole_gains = true;
     struct job job = {.write = &whole, .family = choose_family(write)};
     if (!job.family)
         return -1;
+    whole.gains = job.family->has_centered_gains ? GAINS_CENTERED : GAINS_WHOLE;
     char *parent = file_parent(write->folder), *temporary = file_temporary_name(write->folder);
     job.folder = temporary;
     hf_tokenizer_open(&job.tokenizer, write->source);

@@ -101,7 +101,7 @@ static int compare_elements(const struct model_check *check, struct model_source
     const struct source_tensor *tensor = &written->tensors[k];
     write.has_dtype = true;
     write.dtype = tensor->dtype;
-    write.has_whole_gains = write.source->params.items[i]->is_centered && !written->params.items[k]->is_centered;
+    write.gains = written->params.items[k]->is_centered ? GAINS_CENTERED : GAINS_WHOLE;
     struct model_bytes wanted = {0};
     unsigned char *found = memory_alloc(tensor->bytes + 1);
     int result = model_bytes_read(&write, i, &wanted);

@@ -62,15 +62,18 @@ struct model_pair {
     double tolerance;                 // how far the second may be off; 0: only by the order of summation
 };
 
+// How the gains of norms are written: as the source has them, as such, or as their distance from 1.
+enum model_gains { GAINS_AS_THEY_ARE, GAINS_WHOLE, GAINS_CENTERED };
+
 struct model_write {
     struct model_source *source;
-    const char *folder;    // must not exist yet, or be empty; for our own format, the folder of --save
-    bool has_dtype;        // otherwise every tensor keeps its own
-    enum dtype dtype;      // fp32, bf16 or fp16
-    const char *family;    // Hugging Face: NULL for the first that fits
-    uint64_t shard_bytes;  // Hugging Face: the most that a file holds
-    int64_t vocab_size;    // Hugging Face: how many rows of the vocabulary are written; 0 for all
-    bool has_whole_gains;  // gains of norms as such, not as their distance from 1; set by model_write_huggingface
+    const char *folder;      // must not exist yet, or be empty; for our own format, the folder of --save
+    bool has_dtype;          // otherwise every tensor keeps its own
+    enum dtype dtype;        // fp32, bf16 or fp16
+    const char *family;      // Hugging Face: NULL for the first that fits
+    uint64_t shard_bytes;    // Hugging Face: the most that a file holds
+    int64_t vocab_size;      // Hugging Face: how many rows of the vocabulary are written; 0 for all
+    enum model_gains gains;  // set by model_write_huggingface
     // Runs both models and compares what they compute, before what was written gets its name. NULL: that is not done.
     int (*compare)(void *context, const struct model_pair *pair);
     void *context;

@@ -12,6 +12,13 @@
 #include <string.h>
 #include <unistd.h>
 
+// What is added to a tensor for its gains to be in the form that is asked for.
+static float shift_of(const struct model_write *write, const struct param *param) {
+    if (!param->is_gain || write->gains == GAINS_AS_THEY_ARE || (write->gains == GAINS_CENTERED) == param->is_centered)
+        return 0;
+    return param->is_centered ? 1 : -1;
+}
+
 int model_bytes_read(const struct model_write *write, size_t i, struct model_bytes *bytes) {
     if (bytes->data && bytes->index == i)
         return 0;
@@ -21,10 +28,11 @@ int model_bytes_read(const struct model_write *write, size_t i, struct model_byt
     model_bytes_free(bytes);
     unsigned char *memory = memory_alloc(tensor->bytes + 1);
     int result = model_source_read(write->source, i, memory);
-    if (result == 0 && write->has_whole_gains && write->source->params.items[i]->is_centered) {
-        float *whole = convert_shifted(memory, from, count, 1.0f);
+    float shift = shift_of(write, write->source->params.items[i]);
+    if (result == 0 && shift != 0) {
+        float *shifted = convert_shifted(memory, from, count, shift);
         free(memory);
-        memory = (unsigned char *)whole;
+        memory = (unsigned char *)shifted;
         from = DTYPE_F32;
     }
     if (result == 0 && dtype != from) {

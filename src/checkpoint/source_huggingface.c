@@ -146,11 +146,26 @@ static void add_mixed(struct source_problems *problems, const struct weight *wei
     free(note);
 }
 
+static bool has_first_piece(const struct detail *detail, const struct hf_match *match) {
+    char *name = hf_piece_name(match, 0);
+    bool is_there = find_weight(detail, name) != NULL;
+    free(name);
+    return is_there;
+}
+
+// The row whose tensors the files have; the family's own if they have none.
+static struct hf_match find_match(const struct detail *detail, const struct param *param) {
+    struct hf_match own = hf_match(detail->family, param), match = own;
+    while (match.row && !has_first_piece(detail, &match))
+        match = hf_match_next(detail->family, param, &match);
+    return match.row ? match : own;
+}
+
 static void plan_tensor(struct model_source *source, size_t i, struct source_problems *problems) {
     struct detail *detail = source->detail;
     const struct param *param = source->params.items[i];
     struct source_tensor *tensor = &source->tensors[i];
-    struct hf_match match = hf_match(detail->family, param);
+    struct hf_match match = find_match(detail, param);
     if (!match.row) {
         name_list_add(&problems->missing, tensor->name);
         return;
@@ -243,20 +258,31 @@ static int open_source(struct model_source *source, const struct model_source_op
     return plan_all(source);
 }
 
+static int read_reordered(const struct model_source *source, const struct plan *plan, void *to) {
+    const struct weight *weight = plan->pieces[0];
+    const struct config *config = &source->config;
+    unsigned char *memory = memory_alloc(weight->bytes + 1);
+    int result = weight_read(weight, memory);
+    if (result == 0 && plan->transform == HF_TRANSPOSE)
+        convert_transpose(&(struct convert_turn){.to = to,
+                                                 .from = memory,
+                                                 .rows = weight->shape[0],
+                                                 .columns = weight->shape[1],
+                                                 .bytes = dtype_bytes(weight->dtype)});
+    else if (result == 0)
+        convert_heads(&(struct convert_heads){.to = to,
+                                              .from = memory,
+                                              .heads = config->num_attention_heads,
+                                              .groups = config_query_groups(config),
+                                              .head_bytes = hf_head_bytes(config, weight->bytes)});
+    free(memory);
+    return result;
+}
+
 static int read_tensor(struct model_source *source, size_t i, void *to) {
     const struct plan *plan = &((struct detail *)source->detail)->plans[i];
-    if (plan->transform == HF_TRANSPOSE) {
-        unsigned char *memory = memory_alloc(plan->pieces[0]->bytes + 1);
-        int result = weight_read(plan->pieces[0], memory);
-        if (result == 0)
-            convert_transpose(&(struct convert_turn){.to = to,
-                                                     .from = memory,
-                                                     .rows = plan->pieces[0]->shape[0],
-                                                     .columns = plan->pieces[0]->shape[1],
-                                                     .bytes = dtype_bytes(plan->pieces[0]->dtype)});
-        free(memory);
-        return result;
-    }
+    if (plan->transform == HF_TRANSPOSE || plan->transform == HF_GROUPS)
+        return read_reordered(source, plan, to);
     unsigned char *at = to;
     for (int k = 0; k < plan->count; k++) {
         TRY(weight_read(plan->pieces[k], at));

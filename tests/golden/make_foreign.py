@@ -14,7 +14,7 @@ import shutil
 
 import torch
 import torch.nn.functional as F
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 import transformers as hf
 
 FOLDER = "tests/golden/foreign"
@@ -525,3 +525,54 @@ save_megatron("megatron_v3_nemotron", version=3, tp=2, pp=2, core=True, G=2, rop
               apply_layernorm_1p=True, qk_layernorm=True, swiglu=False, group_query_attention=True, num_query_groups=2,
               add_bias_linear=False, normalization="RMSNorm", norm_epsilon=1e-5, rotary_base=10000, rotary_percent=1.0,
               untie_embeddings_and_output_weights=True, bias_gelu_fusion=False, position_embedding_type="rope")
+
+
+# ---- families of Hugging Face with matrices or defaults of their own ----
+
+def pack_matrices(name, fuse):
+    """The same model with its matrices of queries, keys, values and of the gated MLP fused, or separate: variants that are read too."""
+    path, sizes = f"{FOLDER}/{name}/model.safetensors", (24, 8, 8)
+    state = load_file(path)
+    for i in range(2):
+        at = f"model.layers.{i}."
+        for one, many, parts in (("self_attn.qkv_proj", ["self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"], sizes),
+                                 ("mlp.gate_up_proj", ["mlp.gate_proj", "mlp.up_proj"], (20, 20))):
+            if fuse:
+                state[f"{at}{one}.weight"] = torch.cat([state.pop(f"{at}{n}.weight") for n in many])
+            else:
+                for n, part in zip(many, state.pop(f"{at}{one}.weight").split(parts)):
+                    state[f"{at}{n}.weight"] = part.contiguous()
+    save_file(state, path, metadata={"format": "pt"})
+
+
+def mt5():
+    """As released: an output matrix of its own."""
+    model = hf.MT5ForConditionalGeneration(hf.MT5Config(**T5, num_layers=2, num_decoder_layers=3, tie_word_embeddings=False))
+    model.lm_head.weight = torch.nn.Parameter(torch.randn(V, 12) * 0.3)
+    return model
+
+
+WIDE = dict(LLAMA, hidden_size=24)
+IDS = dict(bos_token_id=0, eos_token_id=0, pad_token_id=None)
+save_hf("phi3", hf.Phi3ForCausalLM(hf.Phi3Config(**WIDE, **IDS, sliding_window=4)))
+save_hf("phi3_part", hf.Phi3ForCausalLM(hf.Phi3Config(**WIDE, **IDS, tie_word_embeddings=True, rope_parameters={
+    "rope_type": "default", "rope_theta": 250000.0, "partial_rotary_factor": 0.5})))
+pack_matrices("phi3_part", fuse=False)
+save_hf("llama_fused", hf.LlamaForCausalLM(hf.LlamaConfig(**WIDE)))
+pack_matrices("llama_fused", fuse=True)
+save_hf("starcoder2", hf.Starcoder2ForCausalLM(hf.Starcoder2Config(**WIDE, **IDS, sliding_window=4)))
+save_hf("starcoder2_plain", hf.Starcoder2ForCausalLM(hf.Starcoder2Config(
+    **WIDE, **IDS, use_bias=False, tie_word_embeddings=False, hidden_act="gelu", rope_parameters={
+        "rope_type": "linear", "rope_theta": 1000.0, "factor": 2.0})))
+save_hf("stablelm", hf.StableLmForCausalLM(hf.StableLmConfig(**WIDE, **IDS, use_qkv_bias=True, rope_parameters={
+    "rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 0.5})))
+save_hf("stablelm_quarter", hf.StableLmForCausalLM(hf.StableLmConfig(**dict(WIDE, num_attention_heads=3, num_key_value_heads=1), **IDS)))
+save_hf("nemotron", hf.NemotronForCausalLM(hf.NemotronConfig(**WIDE, **IDS, head_dim=8)))
+save_hf("nemotron_biases", hf.NemotronForCausalLM(hf.NemotronConfig(
+    **WIDE, **IDS, attention_bias=True, mlp_bias=True, tie_word_embeddings=True)), dtype=torch.bfloat16)
+save_hf("xlm_roberta", hf.XLMRobertaForMaskedLM(hf.XLMRobertaConfig(**BERT, max_position_embeddings=13, type_vocab_size=1)), form="bert")
+save_hf("camembert", hf.CamembertForMaskedLM(hf.CamembertConfig(**BERT, max_position_embeddings=13, type_vocab_size=1, bos_token_id=5,
+                                                                eos_token_id=6, layer_norm_eps=1e-5)), form="bert")
+save_hf("mt5", mt5(), form="t5")
+save_hf("gpt_bigcode", hf.GPTBigCodeForCausalLM(hf.GPTBigCodeConfig(**GPT2)))
+save_hf("gpt_bigcode_heads", hf.GPTBigCodeForCausalLM(hf.GPTBigCodeConfig(**GPT2, multi_query=False, n_inner=20)), dtype=torch.bfloat16)

@@ -10,10 +10,38 @@
 #include "train/state.h"
 #include <unistd.h>
 
-static const char *const huggingface[] = {"gpt2",          "gpt2_untied", "opt",     "llama",      "llama_tied",
-                                          "mistral",       "qwen2",       "bert",    "bert_mlm",   "megatron_bert",
-                                          "roberta",       "t5",          "t5_v1_1", "opt_narrow", "llama_yarn",
-                                          "llama_dynamic", "bert_tanh",   "qwen3"};
+static const char *const huggingface[] = {"gpt2",
+                                          "gpt2_untied",
+                                          "opt",
+                                          "llama",
+                                          "llama_tied",
+                                          "mistral",
+                                          "qwen2",
+                                          "bert",
+                                          "bert_mlm",
+                                          "megatron_bert",
+                                          "roberta",
+                                          "t5",
+                                          "t5_v1_1",
+                                          "opt_narrow",
+                                          "llama_yarn",
+                                          "llama_dynamic",
+                                          "bert_tanh",
+                                          "qwen3",
+                                          "phi3",
+                                          "phi3_part",
+                                          "llama_fused",
+                                          "starcoder2",
+                                          "starcoder2_plain",
+                                          "stablelm",
+                                          "stablelm_quarter",
+                                          "nemotron",
+                                          "nemotron_biases",
+                                          "xlm_roberta",
+                                          "camembert",
+                                          "mt5",
+                                          "gpt_bigcode",
+                                          "gpt_bigcode_heads"};
 static const char *const others[] = {
     "megatron_v0",          "megatron_v0_tp2",   "megatron_v1_tp2",     "megatron_v2_tp2_pp2", "megatron_v3_vp2",
     "megatron_v3_llama",    "megatron_v3_bert",  "megatron_v1_t5_tp2",  "megatron_v3_t5_pp2",  "megatron_core_t5",
@@ -180,7 +208,9 @@ static void check_round_trip(const char *name, bool is_huggingface) {
         convert(theirs, again, false);
         check_logits(name, again, false);
     }
-    if (is_huggingface)
+    // These two are written as their family has its matrices.
+    bool is_repacked = strcmp(name, "llama_fused") == 0 || strcmp(name, "phi3_part") == 0;
+    if (is_huggingface && !is_repacked)
         check_same(name, original, theirs);
     free(original);
     free(ours);
