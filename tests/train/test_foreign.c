@@ -141,7 +141,7 @@ static void check_logits(const char *name, const char *path, bool turns_gains) {
     free(values);
     double error = sqrt(difference / norm);
     printf("    %-20s logits off by %.2g\n", name, error);
-    if (!(error < 1e-5))
+    if (!(error < 1e-6))
         test_fail("logits of %s from %s are off by %.3g", name, path, error);
     close_model(&o);
 }

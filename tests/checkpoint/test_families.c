@@ -1,0 +1,136 @@
+// Families of Hugging Face: variants that would compute something else are refused by name, and a model is written as
+// every family that can express it and as no other.
+#include "checkpoint/spoiled.h"
+#include "checkpoint/weights.h"
+#include "test.h"
+
+// Variants of families that would compute something else.
+TEST(refused_variants) {
+    static const struct {
+        const char *model, *from, *to, *message;
+    } rows[] = {
+        {"phi3", "\"rope_type\": \"default\"", "\"rope_type\": \"longrope\"",
+         "rotary scaling \"longrope\" is not supported for phi3, only default"},
+        {"phi3", "\"rope_type\": \"default\"", "\"rope_type\": \"yarn\"",
+         "rotary scaling \"yarn\" is not supported for phi3, only default"},
+        {"phi3", "\"silu\"", "\"gelu\"", "\"hidden_act\": \"gelu\" is not supported, only silu"},
+        {"phi3", "\"sliding_window\"", "\"attention_bias\": true, \"sliding_window\"",
+         "\"attention_bias\": \"true\" is not supported"},
+        {"phi3", "\"sliding_window\"", "\"quantization_config\": {\"quant_method\": \"awq\"}, \"sliding_window\"",
+         "it has a \"quantization_config\" (awq), and quantized weights are not supported"},
+        {"phi3", "\"sliding_window\"", "\"quantization_config\": 7, \"sliding_window\"", "(no method)"},
+        {"starcoder2", "gelu_pytorch_tanh", "mish", "\"hidden_act\": \"mish\" is not supported, only gelu_pytorch"},
+        {"starcoder2", "\"use_bias\": true", "\"use_bias\": false", "model.layers.0.self_attn.q_proj.bias"},
+        {"starcoder2", "\"use_bias\"", "\"norm_type\": \"rms_norm\", \"use_bias\"", "\"norm_type\": \"rms_norm\""},
+        {"starcoder2", "\"use_bias\"", "\"partial_rotary_factor\": 0.5, \"use_bias\"",
+         "\"partial_rotary_factor\" is not 1"},
+        {"stablelm", "\"use_parallel_residual\": false", "\"use_parallel_residual\": true",
+         "\"use_parallel_residual\": \"true\" is not supported"},
+        {"stablelm", "\"qk_layernorm\": false", "\"qk_layernorm\": true",
+         "\"qk_layernorm\": \"true\" is not supported"},
+        {"stablelm", "\"partial_rotary_factor\": 0.5", "\"partial_rotary_factor\": 0.3", "rotation needs pairs"},
+        {"stablelm", "\"partial_rotary_factor\": 0.5", "\"partial_rotary_factor\": \"all\"",
+         "\"partial_rotary_factor\" is not a number"},
+        {"stablelm", "\"use_qkv_bias\": true", "\"use_qkv_bias\": false", "model.layers.0.self_attn.q_proj.bias"},
+        {"nemotron", "\"rope_type\": \"default\"", "\"rope_type\": \"linear\", \"factor\": 2",
+         "rotary scaling \"linear\" is not supported for nemotron, only default"},
+        {"nemotron", "\"mlp_bias\": false", "\"mlp_bias\": true",
+         "tensors are missing: model.layers.0.mlp.up_proj.bias"},
+        {"gpt_bigcode", "\"multi_query\": true", "\"multi_query\": false", "another shape than the configuration says"},
+        {"gpt_bigcode", "\"scale_attn_weights\": true", "\"scale_attn_weights\": false",
+         "\"scale_attn_weights\": \"false\" is not supported"},
+        {"gpt_bigcode", "\"add_cross_attention\": false", "\"add_cross_attention\": true", "\"add_cross_attention\""},
+        {"xlm_roberta", "\"pad_token_id\": 1", "\"pad_token_id\": 0",
+         "\"pad_token_id\": \"0\" is not supported, only 1"},
+        {"camembert", "\"is_decoder\": false", "\"is_decoder\": true", "\"is_decoder\": \"true\" is not supported"},
+        {"mt5", "gated-gelu", "gated-mish", "\"feed_forward_proj\": \"gated-mish\" is not supported"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct spoiled spoiled = copy_model(rows[i].model);
+        EXPECT_OK(open_model(spoiled.path));
+        replace(&spoiled, "config.json", rows[i].from, rows[i].to);
+        EXPECT_ERROR(open_model(spoiled.path), rows[i].message);
+        temporary_remove(&spoiled.folder);
+    }
+    struct spoiled spoiled = copy_model("mt5");
+    rewrite(&spoiled, &(struct change){.tensor = "lm_head.weight"});
+    EXPECT_ERROR(open_model(spoiled.path), "its output layer has no matrix of its own (lm_head.weight)");
+    temporary_remove(&spoiled.folder);
+}
+
+static struct model_source open_golden(const char *name) {
+    struct model_source source;
+    char *path = file_join(golden, name);
+    EXPECT_OK(model_source_open(&source, &(struct model_source_options){.path = path, .step = -1}));
+    free(path);
+    return source;
+}
+
+// Which family a model is written as, and why not as another.
+TEST(other_families) {
+    static const struct {
+        const char *model, *family, *message;  // NULL: it can be written
+    } rows[] = {
+        {"stablelm", "llama", "llama has no --normalization LayerNorm"},
+        {"phi3_part", "llama", "llama has no --rotary-percent 0.5"},
+        {"phi3_part", "stablelm", "stablelm has no --normalization RMSNorm"},
+        {"phi3", "mistral", NULL},
+        {"phi3", "llama", "llama has no --sliding-window 4"},
+        {"llama", "phi3", "phi3 has no --rope-scaling-type llama3"},
+        {"llama_tied", "phi3", "phi3 has no --rotary-seq-len-interpolation-factor 2"},
+        {"llama_fused", "phi3", NULL},
+        {"qwen2", "phi3", "phi3 has no --add-qkv-bias true"},
+        {"stablelm", "starcoder2", "starcoder2 has no --rotary-percent 0.5"},
+        {"starcoder2", "stablelm", "stablelm has no --swiglu false"},
+        {"gpt_bigcode", "gpt2", "gpt2 has no --num-query-groups 1"},
+        {"gpt_bigcode_heads", "gpt2", NULL},
+        {"gpt2_untied", "gpt_bigcode", NULL},
+        {"roberta", "camembert", NULL},
+        {"bert_mlm", "xlm-roberta", "xlm-roberta has no --position-offset 0"},
+        {"t5", "mt5", "mt5 has no --untie-embeddings-and-output-weights false"},
+        {"t5_v1_1", "mt5", NULL},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct temporary folder = temporary_create();
+        char *hf = file_join(folder.path, "hf");
+        struct model_source source = open_golden(rows[i].model);
+        struct model_write write = {.source = &source, .folder = hf, .shard_bytes = 1 << 30, .family = rows[i].family};
+        if (rows[i].message)
+            EXPECT_ERROR(model_write_huggingface(&write), rows[i].message);
+        else
+            EXPECT_OK(model_write_huggingface(&write));
+        model_source_close(&source);
+        free(hf);
+        temporary_remove(&folder);
+    }
+}
+
+// Nemotron stores gains as their distance from 1, whatever the run had.
+TEST(centered_gains) {
+    struct temporary folder = temporary_create();
+    char *hf = file_join(folder.path, "hf");
+    struct model_source source = open_golden("starcoder2_plain");
+    source.config.rotary_seq_len_interpolation_factor = 1;  // Nemotron has no scaling
+    EXPECT_OK(model_write_huggingface(
+        &(struct model_write){.source = &source, .folder = hf, .shard_bytes = 1 << 30, .family = "nemotron"}));
+    model_source_close(&source);
+    struct weights before, after;
+    char *original = file_join(golden, "starcoder2_plain");
+    EXPECT_OK(weights_open_folder(&before, original));
+    EXPECT_OK(weights_open_folder(&after, hf));
+    const struct weight *whole = weights_find(&before, "model.norm.weight");
+    const struct weight *centered = weights_find(&after, "model.norm.weight");
+    float x[24], y[24];
+    EXPECT(whole && centered && whole->bytes == sizeof x && centered->bytes == sizeof y);
+    EXPECT_OK(weight_read(whole, x));
+    EXPECT_OK(weight_read(centered, y));
+    for (int i = 0; i < 24; i++)
+        EXPECT(y[i] == x[i] - 1);
+    weights_close(&before);
+    weights_close(&after);
+    free(original);
+    free(hf);
+    temporary_remove(&folder);
+}
+
+TEST_MAIN(TEST_CASE(refused_variants), TEST_CASE(other_families), TEST_CASE(centered_gains))
