@@ -3,27 +3,81 @@
 #include "base/interrupt.h"
 
 #include "base/error.h"
+#include <errno.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <string.h>
+#include <unistd.h>
 
 static volatile sig_atomic_t received, is_deferred;
 // Whether SIGINT or SIGTERM has come. Two may be handled at once, on two threads.
 static atomic_flag is_told_to_end = ATOMIC_FLAG_INIT;
 
+// The answer. A handler may read it while it is changed, and then takes a part of it from before: harmless.
+static const char *_Atomic answer_doing, *_Atomic answer_next;
+static _Atomic int64_t answer_number;
+static bool is_terminal;  // where ^C stands on the line already
+
+static size_t append(char *line, size_t size, size_t length, const char *text) {
+    while (*text && length < size)
+        line[length++] = *text++;
+    return length;
+}
+
+static size_t append_number(char *line, size_t size, size_t length, int64_t number) {
+    char digits[24] = "";
+    size_t at = sizeof digits - 1;
+    for (; number > 0 || at == sizeof digits - 1; number /= 10)
+        digits[--at] = (char)('0' + number % 10);
+    return append(line, size, length, digits + at);
+}
+
+// In a signal handler nothing may be allocated or locked: the line is put together here and written at once.
+static void answer(int number) {
+    const char *doing = atomic_load(&answer_doing), *next = atomic_load(&answer_next);
+    int64_t at = atomic_load(&answer_number);
+    int error = errno;
+    char line[256];
+    size_t length = 0;
+    if (!doing)
+        return;
+    length = append(line, sizeof line, length, is_terminal ? "\n" : "");
+    length = append(line, sizeof line, length, doing);
+    if (at >= 0)
+        length = append_number(line, sizeof line, length, at);
+    length = append(line, sizeof line, length, next ? next : "");
+    length =
+        append(line, sizeof line, length, number == SIGINT ? "; press Ctrl-C again to quit without saving\n" : "\n");
+    if (write(STDERR_FILENO, line, length) < 0)
+        errno = error;
+    errno = error;
+}
+
+void interrupt_answer(const char *doing, int64_t number, const char *next) {
+    atomic_store(&answer_number, number);
+    atomic_store(&answer_next, next);
+    atomic_store(&answer_doing, doing);
+}
+
 // The impatient send a second one, which need not be the same, and it gets its deadly meaning back as soon as this
 // returns. The others say what has happened: a terminal that is closed, time that is nearly up.
 static void remember(int number) {
     received = number;
-    if ((number == SIGINT || number == SIGTERM) && atomic_flag_test_and_set(&is_told_to_end)) {
+    if (number != SIGINT && number != SIGTERM)
+        return;
+    if (atomic_flag_test_and_set(&is_told_to_end)) {
         signal(number, SIG_DFL);
         raise(number);
+    } else {
+        answer(number);
     }
 }
 
 void interrupt_watch(void) {
     static const int numbers[] = {SIGINT, SIGTERM, SIGHUP, SIGUSR1};
     sigset_t heard;
+    is_terminal = isatty(STDERR_FILENO);
     sigemptyset(&heard);
     for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
         struct sigaction action;

@@ -8,6 +8,8 @@
 #ifndef BASE_INTERRUPT_H
 #define BASE_INTERRUPT_H
 
+#include <stdint.h>
+
 // From now on SIGINT, SIGTERM, SIGHUP and SIGUSR1 set the flag, except those that the process was started to ignore
 // (nohup).
 // Those that were blocked at the start are not from here on.
@@ -18,6 +20,10 @@ int interrupt_check(void);
 void interrupt_defer(void);
 // The signal that arrived last, whether deferred or not; 0 for none.
 int interrupt_received(void);
+// What the first SIGINT or SIGTERM is answered with as soon as it comes: a line on stderr made of `doing`, a number
+// unless it is negative, and `next`: "finishing iteration ", 12, ", then saving". The texts must live as long as the
+// process. NULL as `doing`: no answer.
+void interrupt_answer(const char *doing, int64_t number, const char *next);
 // "SIGTERM" and so on, for those above.
 const char *interrupt_name(int number);
 // To be called last, with the program's exit code. A command that failed because of a signal dies of that signal, as

@@ -8,6 +8,7 @@
 #include "base/json.h"
 #include "base/looks.h"
 #include "base/memory.h"
+#include "base/phase.h"
 #include "checkpoint/folder.h"
 #include "checkpoint/proof.h"
 #include <errno.h>
@@ -270,13 +271,19 @@ static bool *deal_out(const struct manifest *manifest, const struct manifest_pro
 int manifest_verify(const struct manifest *manifest, const char *folder, const struct manifest_proof *proof) {
     int result = 0;
     bool *is_own = deal_out(manifest, proof);
+    double bytes = 0;
+    for (size_t i = 0; i < manifest->count; i++)
+        bytes += is_own[i] ? (double)manifest->files[i].bytes : 0;
+    struct phase *phase = phase_begin_amount("verifying the checkpoint", "bytes", bytes);
     for (size_t i = 0; i < manifest->count && result == 0; i++) {
         if (!is_own[i])
             continue;
         char *path = file_join(folder, manifest->files[i].name);
         result = proof_file(&manifest->files[i], path, proof->skip_checksums);
         free(path);
+        phase_advance(phase, (int64_t)manifest->files[i].bytes);
     }
+    phase_end(phase);
     free(is_own);
     return result;
 }

@@ -255,5 +255,7 @@ int checkpoint_convert(int argc, char **argv) {
             "      --vocab-file vocab.json --merge-file merges.txt --vocab-size 50257\n",
     };
     struct options options;
-    return command_run(&(struct command_call){.flags = &command, .options = &options, .run = convert}, argc, argv);
+    return command_run(
+        &(struct command_call){.flags = &command, .options = &options, .run = convert, .phase = "converting the model"},
+        argc, argv);
 }

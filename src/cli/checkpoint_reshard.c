@@ -78,5 +78,8 @@ int checkpoint_reshard(int argc, char **argv) {
                     "Example:\n  bevatron checkpoint reshard --input run --output run-in-one --files 1\n",
     };
     struct options options;
-    return command_run(&(struct command_call){.flags = &command, .options = &options, .run = reshard}, argc, argv);
+    return command_run(
+        &(struct command_call){
+            .flags = &command, .options = &options, .run = reshard, .phase = "resharding the checkpoint"},
+        argc, argv);
 }

@@ -159,7 +159,10 @@ int cmd_train(int argc, char **argv) {
             "Example:\n"
             "  bevatron train --preset gpt2-124m --data-path data/books_text_document --vocab-file vocab.json \\\n"
             "    --merge-file merges.txt --micro-batch-size 4 --train-iters 1000 --lr 6e-4 --save run --save-interval "
-            "100\n",
+            "100\n"
+            "Several ranks: add --nproc 4. Under mpirun -n 4, root adds --allow-run-as-root, and more ranks than "
+            "cores\n"
+            "need --oversubscribe.\n",
     };
     struct train_options options;
     struct session session;

@@ -3,6 +3,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/nearest.h"
+#include "base/phase.h"
 #include "cli/commands.h"
 
 #include <stdio.h>
@@ -59,10 +60,12 @@ static int run_each(const struct command_call *call) {
 int command_run(const struct command_call *call, int argc, char **argv) {
     int exit_code = EXIT_CODE_OK;
     int status = flags_parse(call->flags, call->options, argc, argv);
+    struct phase *phase = status == 0 && call->phase ? phase_begin(call->phase) : NULL;
     if (status == 0 && call->run_each)
         exit_code = run_each(call);
     else if (status == 0)
         status = call->run(call->options);
+    phase_end(phase);
     if (status < 0)
         exit_code = command_failed();
     flags_free(call->flags, call->options);

@@ -41,11 +41,13 @@ int command_group_run(const struct command_group *group, int argc, char **argv);
 
 // A command that only parses its flags and runs: `run` gets the parsed options. If `run_each` is given instead, it is
 // called once for each positional argument, even if it failed for others; the exit code is that of the first error.
+// `phase` says what the command does meanwhile ("converting the model"), for one that shows no progress of its own.
 struct command_call {
     const struct flag_command *flags;
     void *options;
     int (*run)(void *options);
     int (*run_each)(const void *options, const char *item);
+    const char *phase;
 };
 int command_run(const struct command_call *call, int argc, char **argv);
 

@@ -290,5 +290,7 @@ int dataset_import(int argc, char **argv) {
                     "  bevatron dataset import --llmc 'edu_fineweb100B/fineweb_train_*.bin' --output-prefix data/edu\n",
     };
     struct options options;
-    return command_run(&(struct command_call){.flags = &command, .options = &options, .run = run}, argc, argv);
+    return command_run(
+        &(struct command_call){.flags = &command, .options = &options, .run = run, .phase = "importing the dataset"},
+        argc, argv);
 }

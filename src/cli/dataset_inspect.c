@@ -169,5 +169,8 @@ int dataset_verify(int argc, char **argv) {
                     "Example:\n  bevatron dataset verify data/corpus_text_document --vocab-size 32000\n",
     };
     struct options options;
-    return command_run(&(struct command_call){.flags = &command, .options = &options, .run_each = verify}, argc, argv);
+    return command_run(
+        &(struct command_call){
+            .flags = &command, .options = &options, .run_each = verify, .phase = "verifying the dataset"},
+        argc, argv);
 }

@@ -111,5 +111,7 @@ int dataset_merge(int argc, char **argv) {
         .positional_offset = OFFSET(prefixes),
     };
     struct options options;
-    return command_run(&(struct command_call){.flags = &command, .options = &options, .run = run}, argc, argv);
+    return command_run(
+        &(struct command_call){.flags = &command, .options = &options, .run = run, .phase = "joining the datasets"},
+        argc, argv);
 }

@@ -213,7 +213,9 @@ static int convert_main(struct flag_command command, int (*run)(void *), int arg
     struct convert_options options;
     command.tables = tables;
     command.table_count = sizeof tables / sizeof tables[0];
-    return command_run(&(struct command_call){.flags = &command, .options = &options, .run = run}, argc, argv);
+    return command_run(
+        &(struct command_call){.flags = &command, .options = &options, .run = run, .phase = "converting the tokenizer"},
+        argc, argv);
 }
 
 int tokenizer_encode_main(int argc, char **argv) {

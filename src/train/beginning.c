@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "base/phase.h"
 #include "checkpoint/model_source.h"
 
 #include <inttypes.h>
@@ -63,7 +64,9 @@ static int load_weights(struct step *step, struct config *config, const struct b
 int beginning_set_weights(struct step *step, struct config *config, struct progress_state *at) {
     struct beginning from;
     TRY(find_beginning(config, &step->mesh, &from));
+    struct phase *phase = phase_begin("drawing the initial weights");
     step_initialize(step);
+    phase_end(phase);
     int status = from.path ? load_weights(step, config, &from, at) : 0;
     free(from.path);
     return status;

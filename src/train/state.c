@@ -4,6 +4,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/phase.h"
 #include "train/foreign.h"
 #include "train/gains.h"
 #include "train/ranges.h"
@@ -184,7 +185,10 @@ int state_prepare_save(const struct config *config, const struct mesh *mesh) {
 }
 
 int state_save(struct step *step, const struct progress_state *progress) {
-    return save(step, progress, NULL);
+    struct phase *phase = phase_begin("saving the checkpoint");
+    int status = save(step, progress, NULL);
+    phase_end(phase);
+    return status;
 }
 
 int state_save_start(struct step *step, const struct progress_state *progress, struct checkpoint_job **job) {
@@ -279,7 +283,7 @@ static int load_weights(struct step *step, const char *path, bool from_masters, 
     return status;
 }
 
-int state_load(struct step *step, const char *path, bool with_optimizer, struct progress_state *progress) {
+static int load(struct step *step, const char *path, bool with_optimizer, struct progress_state *progress) {
     struct checkpoint_state state;
     if (model_source_is_foreign(path)) {
         CHECK(!with_optimizer);
@@ -312,6 +316,13 @@ int state_load(struct step *step, const char *path, bool with_optimizer, struct 
         progress->flops_so_far = state.flops_so_far;
     }
     checkpoint_state_free(&state);
+    return status;
+}
+
+int state_load(struct step *step, const char *path, bool with_optimizer, struct progress_state *progress) {
+    struct phase *phase = phase_begin("loading the checkpoint");
+    int status = load(step, path, with_optimizer, progress);
+    phase_end(phase);
     return status;
 }
 

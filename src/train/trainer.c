@@ -10,6 +10,7 @@
 #include "base/file.h"
 #include "base/interrupt.h"
 #include "base/log.h"
+#include "base/phase.h"
 #include "model/flops.h"
 #include "optim/schedule.h"
 #include "report/console.h"
@@ -44,6 +45,8 @@ struct trainer {
     int64_t lowest_overflows;  // overflows in a row after which the loss scale was as low as it goes
     struct meter meter;
     struct saver saver;
+    // Until its result is known. On a GPU it takes longest: libraries choose algorithms, and passes are recorded.
+    struct phase *first_iteration;
     int64_t stop_reason;  // the signal that ended the run, -1 for the time limit
     double started;
 };
@@ -127,12 +130,18 @@ static int set_up(struct trainer *trainer) {
     TRY(state_prepare_save(config, trainer->mesh));
     TRY(datasets_open_tokenizer(&trainer->tokenizer, config));
     log_info("> learning rate decay style: %s", config->lr_decay_style);
-    TRY(step_open(&trainer->step, config, trainer->device, trainer->mesh, STEP_TRAIN));
+    struct phase *phase = phase_begin("preparing the model and its memory");
+    int status = step_open(&trainer->step, config, trainer->device, trainer->mesh, STEP_TRAIN);
+    phase_end(phase);
+    TRY(status);
     log_step(trainer);
     TRY(interrupt_check());
     TRY(beginning_set_weights(trainer->step, config, &trainer->at));
     TRY(interrupt_check());
-    TRY(open_loaders(trainer));
+    phase = phase_begin("opening the data and building its sample index");
+    status = open_loaders(trainer);
+    phase_end(phase);
+    TRY(status);
     TRY(open_report(trainer));
     trainer->meter = (struct meter){.config = config,
                                     .mesh = trainer->mesh,
@@ -153,6 +162,13 @@ static int64_t must_stop(const struct trainer *trainer) {
     return reasons[0] ? reasons[0] : -reasons[1];
 }
 
+// What Ctrl-C is answered with from now on, by one rank.
+static void answer_with(const struct trainer *trainer, const char *doing, int64_t iteration) {
+    if (trainer->mesh->rank == 0)
+        interrupt_answer(doing, iteration,
+                         trainer->config->save ? ", then saving" : ", then stopping (nothing is saved without --save)");
+}
+
 // Reports the loss over --eval-iters global batches of a split. If a signal arrives meanwhile, nothing is reported; the
 // caller checks for it next.
 static int evaluate(struct trainer *trainer, enum split split, bool is_final) {
@@ -164,6 +180,7 @@ static int evaluate(struct trainer *trainer, enum split split, bool is_final) {
     // Counted in full even if it is cut short, so that evaluations after a resume see the samples they would have seen.
     if (split == SPLIT_VALID)
         trainer->at.consumed_valid_samples += config->eval_iters * config->global_batch_size;
+    answer_with(trainer, "ending the evaluation at iteration ", trainer->at.iteration);
     double started = clock_seconds();
     int64_t per_step = config->global_batch_size / (config->micro_batch_size * config->data_parallel_size);
     struct step_losses sum = {0};
@@ -224,9 +241,15 @@ static int check_finite(struct trainer *trainer, const struct step_result *resul
                           trainer->config->fp16 ? ", or with --bf16" : "");
 }
 
+static void end_first_iteration(struct trainer *trainer) {
+    phase_end(trainer->first_iteration);
+    trainer->first_iteration = NULL;
+}
+
 // Waits for the result of the oldest pending iteration and accounts for it.
 static int finish_iteration(struct trainer *trainer) {
     struct meter_reading reading = {.result = step_take_result(trainer->step), .batch_size = trainer->batch_size};
+    end_first_iteration(trainer);
     double now = clock_seconds();
     reading.seconds = now - trainer->last_result;
     trainer->last_result = now;
@@ -274,6 +297,7 @@ static int queue_iteration(struct trainer *trainer) {
                                             .weight_decay = schedule_weight_decay(config, samples),
                                             .decoupled_lr = schedule_decoupled_lr(config, samples)};
     }
+    answer_with(trainer, "finishing iteration ", ahead.iteration + 1);
     struct step_source source = datasets_source(trainer->loaders[SPLIT_TRAIN], micro_batches);
     return step_train_paced(trainer->step, &source, paces);
 }
@@ -301,6 +325,8 @@ static enum ending find_ending(struct trainer *trainer, int64_t reason) {
 static int save(struct trainer *trainer) {
     if (trainer->config->save && trainer->loaders[SPLIT_TRAIN])
         TRY(same_data_check_rows(trainer->mesh, loader_digest(trainer->loaders[SPLIT_TRAIN])));
+    if (trainer->config->save && trainer->mesh->rank == 0)
+        interrupt_answer("finishing the checkpoint of iteration ", trainer->at.iteration, "");
     return saver_save(&trainer->saver, &trainer->at);
 }
 
@@ -364,6 +390,7 @@ static int run_iterations(struct trainer *trainer, enum ending *ending) {
     *ending = early > 0 ? find_ending(trainer, early) : GO_ON;
     if (early > 0)
         trainer->saver.iteration = trainer->at.iteration;
+    trainer->first_iteration = phase_begin("computing the first iteration");
     while (!is_done(config, &trainer->at) && *ending == GO_ON) {
         TRY(follow_ramp_up(trainer));
         if (queue_iteration(trainer) < 0)
@@ -431,6 +458,8 @@ int trainer_run(const struct trainer_options *options, enum exit_code *exit_code
                               .started = clock_seconds()};
     // Someone who watches a run through a pipe and goes away must not end it.
     signal(SIGPIPE, SIG_IGN);
+    if (options->mesh->rank == 0)
+        interrupt_answer("stopping before the first iteration", -1, "");
     // Ranks load weights and read data at their own pace. A rank that fails ends the job, and need not end this.
     comm_patience_begin(options->mesh->all, "opening the checkpoint and the data");
     int status = set_up(&trainer);
@@ -439,6 +468,7 @@ int trainer_run(const struct trainer_options *options, enum exit_code *exit_code
         comm_patience_end(options->mesh->all);
     if (status == 0)
         status = run(&trainer, exit_code);
+    end_first_iteration(&trainer);
     if (status < 0)
         saver_abandon(&trainer.saver);
     if (status == 0 && options->plot && trainer.report)

@@ -1,10 +1,8 @@
 // Signals that ask a command to stop: which of them end it at once when they follow another one.
 #include "base/interrupt.h"
-#include "test.h"
+#include "capture.h"
 
 #include <signal.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 // A process that watches for signals and gets these, up to a 0; the signal it died of, or 0 if it lives to the end and
 // remembers the last of them.
@@ -50,4 +48,47 @@ TEST(news_are_not_orders) {
     EXPECT_INT(END_OF(SIGTERM, SIGHUP, SIGUSR1), 0);
 }
 
-TEST_MAIN(TEST_CASE(one_is_remembered), TEST_CASE(a_second_order_to_end_is_deadly), TEST_CASE(news_are_not_orders))
+static void be_interrupted(int number) {
+    signal(SIGINT, SIG_DFL);
+    signal(SIGHUP, SIG_DFL);
+    interrupt_watch();
+    interrupt_answer("finishing iteration ", 1207, ", then saving");
+    raise(SIGHUP);
+    raise(number);
+}
+
+static void press_ctrl_c(void) {
+    be_interrupted(SIGINT);
+}
+
+static void be_terminated(void) {
+    be_interrupted(SIGTERM);
+}
+
+static void answer_without_number(void) {
+    signal(SIGINT, SIG_DFL);
+    interrupt_watch();
+    interrupt_answer("stopping", -1, NULL);
+    raise(SIGINT);
+}
+
+static void answer_nothing(void) {
+    signal(SIGINT, SIG_DFL);
+    interrupt_watch();
+    raise(SIGINT);
+}
+
+TEST(the_first_is_answered_at_once) {
+    static struct capture capture;
+    capture_run(&capture, press_ctrl_c);
+    EXPECT_STRING(capture.text, "finishing iteration 1207, then saving; press Ctrl-C again to quit without saving\n");
+    capture_run(&capture, be_terminated);
+    EXPECT_STRING(capture.text, "finishing iteration 1207, then saving\n");
+    capture_run(&capture, answer_without_number);
+    EXPECT_STRING(capture.text, "stopping; press Ctrl-C again to quit without saving\n");
+    capture_run(&capture, answer_nothing);
+    EXPECT_STRING(capture.text, "");
+}
+
+TEST_MAIN(TEST_CASE(one_is_remembered), TEST_CASE(the_first_is_answered_at_once),
+          TEST_CASE(a_second_order_to_end_is_deadly), TEST_CASE(news_are_not_orders))

@@ -1,0 +1,141 @@
+// A thread for each phase, which sleeps until it is time to say something or the phase ends. See phase.h.
+#include "base/phase.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "base/progress.h"
+#include "base/thread.h"
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
+
+static const double first_line_seconds = 2, redraw_seconds = 0.5;
+static const double plain_line_seconds[] = {2, 10, 30, 60};
+enum { PLAIN_LINES = sizeof plain_line_seconds / sizeof plain_line_seconds[0] };
+
+// How many phases have begun and not ended: like the status line of the log, there is one for the process.
+static _Atomic int active;
+
+struct phase {
+    int level;  // 1 for the outermost
+    const char *label, *unit;
+    double total, started;
+    _Atomic int64_t done;
+    bool is_terminal, was_shown;  // the thread's, until it has ended
+    pthread_t thread;
+    pthread_mutex_t lock;
+    pthread_cond_t ended;
+    bool is_over;  // under the lock
+};
+
+static double due_seconds(const struct phase *phase, int lines) {
+    if (phase->is_terminal)
+        return first_line_seconds + lines * redraw_seconds;
+    return lines < PLAIN_LINES ? plain_line_seconds[lines] : (lines - PLAIN_LINES + 2) * 60.0;
+}
+
+static void compose(const struct phase *phase, struct buffer *line) {
+    double done = (double)atomic_load(&phase->done);
+    buffer_printf(line, "%s: ", phase->label);
+    if (phase->total > 0)
+        buffer_printf(line, "%.0f %% of ", 100 * (done < phase->total ? done / phase->total : 1));
+    if (phase->total > 0 || done > 0) {
+        progress_append_count(line, phase->total > 0 ? phase->total : done);
+        buffer_printf(line, " %s, ", phase->unit);
+    }
+    progress_append_duration(line, clock_seconds() - phase->started);
+}
+
+static void show(struct phase *phase) {
+    if (atomic_load(&active) != phase->level)
+        return;
+    struct buffer line = {0};
+    compose(phase, &line);
+    if (phase->is_terminal)
+        log_status(buffer_string(&line));
+    else
+        log_info("%s so far", buffer_string(&line));
+    buffer_free(&line);
+    phase->was_shown = true;
+}
+
+// Sleeps until so many seconds after the beginning; false if the phase ended meanwhile.
+static bool sleep_until(struct phase *phase, double seconds) {
+    double left = phase->started + seconds - clock_seconds();
+    struct timespec at;
+    clock_gettime(CLOCK_MONOTONIC, &at);
+    double end = (double)at.tv_sec + (double)at.tv_nsec / 1e9 + (left > 0 ? left : 0);
+    at.tv_sec = (time_t)end;
+    at.tv_nsec = (long)((end - (double)at.tv_sec) * 1e9);
+    pthread_mutex_lock(&phase->lock);
+    int status = 0;
+    while (!phase->is_over && status == 0)
+        status = pthread_cond_timedwait(&phase->ended, &phase->lock, &at);
+    bool is_over = phase->is_over;
+    pthread_mutex_unlock(&phase->lock);
+    return !is_over;
+}
+
+static void *watch(void *argument) {
+    struct phase *phase = argument;
+    for (int lines = 0; sleep_until(phase, due_seconds(phase, lines)); lines++)
+        show(phase);
+    return NULL;
+}
+
+struct phase *phase_begin_amount(const char *label, const char *unit, double total) {
+    struct phase *phase = memory_alloc(sizeof *phase);
+    *phase = (struct phase){.level = atomic_fetch_add(&active, 1) + 1,
+                            .label = label,
+                            .unit = unit,
+                            .total = total,
+                            .started = clock_seconds(),
+                            .is_terminal = isatty(STDERR_FILENO)};
+    pthread_mutex_init(&phase->lock, NULL);
+    pthread_condattr_t attributes;
+    pthread_condattr_init(&attributes);
+    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    pthread_cond_init(&phase->ended, &attributes);
+    pthread_condattr_destroy(&attributes);
+    if (thread_start(&phase->thread, watch, phase))
+        return phase;
+    pthread_cond_destroy(&phase->ended);
+    pthread_mutex_destroy(&phase->lock);
+    free(phase);
+    atomic_fetch_sub(&active, 1);
+    return NULL;
+}
+
+struct phase *phase_begin(const char *label) {
+    return phase_begin_amount(label, "", 0);
+}
+
+void phase_advance(struct phase *phase, int64_t amount) {
+    if (phase)
+        atomic_fetch_add(&phase->done, amount);
+}
+
+void phase_end(struct phase *phase) {
+    if (!phase)
+        return;
+    pthread_mutex_lock(&phase->lock);
+    phase->is_over = true;
+    pthread_cond_signal(&phase->ended);
+    pthread_mutex_unlock(&phase->lock);
+    pthread_join(phase->thread, NULL);
+    atomic_fetch_sub(&active, 1);
+    if (phase->was_shown) {
+        struct buffer line = {0};
+        progress_append_duration(&line, clock_seconds() - phase->started);
+        log_status(NULL);
+        log_info("%s took %s", phase->label, buffer_string(&line));
+        buffer_free(&line);
+    }
+    pthread_cond_destroy(&phase->ended);
+    pthread_mutex_destroy(&phase->lock);
+    free(phase);
+}

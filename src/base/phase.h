@@ -1,0 +1,22 @@
+// Work that prints nothing and may take long, such as loading a checkpoint. A phase that lasts more than two seconds
+// says so on stderr: what is being done, for how long and, if the amount is known, how much of it is done. A terminal
+// shows one line that is redrawn in place; a log file gets a line after 2, 10, 30 and 60 seconds, then one a minute.
+// A phase belongs to the rank that writes info lines; on all others it shows nothing. Of phases within each other only
+// the innermost is shown.
+#ifndef BASE_PHASE_H
+#define BASE_PHASE_H
+
+#include <stdint.h>
+
+struct phase;
+
+// The label must live until the phase ends: "loading the checkpoint". To be ended with phase_end. Returns NULL, which
+// the other functions accept, if no thread can be started.
+struct phase *phase_begin(const char *label);
+// The same, with an amount of work: `unit` is "MB", "documents", …
+struct phase *phase_begin_amount(const char *label, const char *unit, double total);
+// Adds to the amount that is done; any thread may call it.
+void phase_advance(struct phase *phase, int64_t amount);
+void phase_end(struct phase *phase);
+
+#endif
