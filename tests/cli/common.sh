@@ -57,11 +57,11 @@ within() {
     done
 }
 
-# end_of PROCESS: waits for a process of this shell, which is killed where it has not ended after 300 s; its exit code is
+# end_of PROCESS: waits for a process of this shell, which is killed where it has not ended after 900 s; its exit code is
 # then in $code.
 has_gone() { ! kill -0 "$1" 2>/dev/null; }
 end_of() {
-    within 300 has_gone "$1" || kill -9 "$1"
+    within 900 has_gone "$1" || kill -9 "$1"
     wait "$1"
     code=$?
 }
@@ -69,7 +69,7 @@ end_of() {
 # await_text TEXT [FILE]: until TEXT stands in the file, $work/out unless another is named. What the run before wrote must
 # not be taken for this one's: empty the file before the command is started in the background.
 await_text() {
-    within 200 grep -qs -- "$1" "${2:-$work/out}" || fail "no \"$1\" in 200 s"
+    within 900 grep -qs -- "$1" "${2:-$work/out}" || fail "no \"$1\" in 900 s"
 }
 
 # A port of this machine that nobody has, below those that are given to whoever asks for any.

@@ -104,7 +104,7 @@ for iterations in 4000 16000 64000; do
     rm -rf "$work/run"
     "$BEVATRON" launch local "${model[@]}" --train-iters $iterations --save "$work/run" --save-interval 20 >"$work/out" 2>&1 &
     launcher=$!
-    within 200 [ -d "$work/run/iter_0000020" ]
+    within 900 [ -d "$work/run/iter_0000020" ]
     pkill -9 -f "bevatron train .*$work/run"
     wait "$launcher"
     code=$?

@@ -102,7 +102,7 @@ for signal in TERM INT; do
     pid=$!
     exec 3>"$work/pipe"
     cat "$work/in.jsonl" >&3
-    within 200 [ -e "$work/stopped.unfinished/data.0.bin" ] && pass || fail "no temporary file before SIG$signal"
+    within 900 [ -e "$work/stopped.unfinished/data.0.bin" ] && pass || fail "no temporary file before SIG$signal"
     sleep 0.5  # in which it comes to the silence
     # A background process of a script ignores SIGINT unless it sets a handler; ours must not, as nohup asks.
     [ "$signal" = INT ] && grep -qE '^SigIgn:.*[2367abef]$' "/proc/$pid/status" 2>/dev/null && kill -TERM "$pid"

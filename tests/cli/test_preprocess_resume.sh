@@ -126,7 +126,7 @@ mkfifo "$work/pipe"
 "$BEVATRON" preprocess --input - --output-prefix "$work/out" "${null[@]}" <"$work/pipe" >/dev/null 2>&1 &
 pid=$!
 exec 3>"$work/pipe"
-within 200 [ -e "$work/out.unfinished/settings" ]
+within 900 [ -e "$work/out.unfinished/settings" ]
 expect 1 "another process is at work" "${run[@]}"
 exec 3>&-
 wait "$pid"

@@ -48,7 +48,7 @@ if command -v kubectl >/dev/null; then
     if command -v python3 >/dev/null; then
         python3 tests/golden/kubernetes_server.py "$work/given.jsonl" >"$work/port" 2>"$work/server.log" &
         server=$!
-        within 200 [ -s "$work/port" ]
+        within 900 [ -s "$work/port" ]
         to_server "http://127.0.0.1:$(cat "$work/port")" >"$work/kubeconfig"
         expect 1 "use --kind indexed-job, which needs none" launch
         expect 0 "job.batch/train created" launch --kind indexed-job --nodes 2

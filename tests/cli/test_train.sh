@@ -80,7 +80,7 @@ grep -q "learning rate: 5.000000E-04" "$work/out" && pass || fail "the schedule 
 "$BEVATRON" train "${model[@]}" --train-iters 100000 --lr-decay-iters 20 --save "$work/killed" --save-interval 5 \
     >"$work/killed.log" 2>&1 &
 pid=$!
-within 200 [ -d "$work/killed/iter_0000015" ]
+within 900 [ -d "$work/killed/iter_0000015" ]
 kill -9 "$pid"
 wait "$pid" 2>/dev/null
 saved=$(cat "$work/killed/latest_checkpointed_iteration.txt")

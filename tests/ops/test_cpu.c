@@ -1,5 +1,6 @@
 // Every operation on the CPU backend, with two threads, against the cases that all backends share.
-// cost: 20
+// cost: 10
+// parts: 2
 #include "cases.h"
 #include "cases_large.h"
 

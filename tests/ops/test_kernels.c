@@ -1,7 +1,8 @@
 // The micro-kernels for matrix products, each by itself: those that this processor has, and, on any processor, plain
 // models of all of them, which read panels of the same layout. So packing and blocks are tried for kernels whose
 // instructions are not there. Numbers are small integers, whose products and sums are exact: results must be equal.
-// cost: 25
+// cost: 12
+// parts: 2
 #include "cases_attention.h"
 #include "cases_matmul.h"
 #include "ops/cpu/matmul.h"

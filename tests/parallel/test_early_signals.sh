@@ -95,7 +95,7 @@ ended() {
     wait "$launcher"
     code=$?
     [ "$code" = "$1" ] && pass || fail "exit code $code instead of $1: $2"
-    within 200 nobody_is_left && pass || fail "a process is left: $2"
+    within 900 nobody_is_left && pass || fail "a process is left: $2"
 }
 nobody_is_left() { ! pgrep -f -- "--save $work/run" >/dev/null; }
 
@@ -125,7 +125,7 @@ twice() {
     SLOW_WRITES=model.safe SLOW_SECONDS=$seconds LD_PRELOAD="$slow" begin "$@"
     trains
     kill "-$first" "$launcher"
-    within 200 is_saving || fail "no save after SIG$first"
+    within 900 is_saving || fail "no save after SIG$first"
     kill "-$second" "$launcher"
     wait "$launcher"
     code=$?
@@ -146,7 +146,7 @@ kill -TERM "$launcher"
 sleep 0.5
 kill -INT "$launcher"
 both_wait() { [ $((16#$(awk '/^ShdPnd/ { print $2 }' "/proc/$rank/status") & 0x4002)) = $((0x4002)) ]; }
-within 200 both_wait && pass || fail "both signals reach the rank: $(grep ShdPnd "/proc/$rank/status")"
+within 900 both_wait && pass || fail "both signals reach the rank: $(grep ShdPnd "/proc/$rank/status")"
 kill -KILL "$rank"
 ended 211 "a rank that was killed"
 finish

@@ -2,9 +2,10 @@
 # A sample of all layouts of up to eight ranks, with every pair of kinds of parallelism that occur together: 20 steps of
 # a GPT, a Llama, a BERT and a T5 give the losses and weights of one rank. make test-layouts runs all of them.
 # label: slow
-# cost: 45
+# cost: 15
+# parts: 4
 cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
 command -v mpirun >/dev/null || { echo "skipped: no mpirun"; exit 77; }
 layouts=$(dirname "${BEVATRON:?the program under test}")/tests/layouts
 [ -x "$layouts" ] || { echo "skipped: built without MPI"; exit 77; }
-exec bash tests/layouts/run.sh "$layouts" sample
+SHARE=${BEVATRON_TEST_PART:-1/1} exec bash tests/layouts/run.sh "$layouts" sample

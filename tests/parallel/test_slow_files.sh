@@ -54,7 +54,7 @@ lose() {
     SLOW_SECONDS=1800 SLOW_WRITES=model.safe "${train[@]}" --save "$work/run" --distributed-timeout-minutes "$minutes" "$@" \
         >"$work/out" 2>&1 &
     launcher=$!
-    within 200 saves_or_ended || fail "no save begins"
+    within 900 saves_or_ended || fail "no save begins"
     # By itself a save is as slow as it likes.
     sleep "$(longer_than "$minutes")"
     for process in $(pgrep -P "$launcher" -f "bevatron train"); do

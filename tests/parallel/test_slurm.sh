@@ -33,11 +33,11 @@ has_ended() {
 }
 # Waits until the job has ended; its output is then in $work/out.
 await() {
-    within 400 has_ended "$1" || fail "job $1 does not end: $(squeue -j "$1" 2>&1 | tail -n 1)"
+    within 900 has_ended "$1" || fail "job $1 does not end: $(squeue -j "$1" 2>&1 | tail -n 1)"
     cat "$work"/logs/*-"$1"*.log >"$work/out" 2>/dev/null
 }
 has_line() { grep -qs "$2" "$work"/logs/"$1"/rank-0.log; }
-await_line() { within 300 has_line "$1" "$2" || fail "job $1 never came to \"$2\""; }
+await_line() { within 900 has_line "$1" "$2" || fail "job $1 never came to \"$2\""; }
 # A rank of the run that saves there, not srun or a shell, which have its command line too.
 kill_rank() {
     local process
@@ -90,7 +90,7 @@ expect_same "$work/long/iter_0001200/model.safetensors" "$work/warned/iter_00012
 kill_one() {
     rm -rf "$work/killed"
     number=$(submit "${job[@]}" "${model[@]}" --train-iters 1200 --save "$work/killed" --save-interval 10)
-    within 300 [ -s "$work/killed/latest_checkpointed_iteration.txt" ] || fail "no checkpoint before the kill"
+    within 900 [ -s "$work/killed/latest_checkpointed_iteration.txt" ] || fail "no checkpoint before the kill"
     kill_rank "$work/killed"
 }
 disturb kill_one
@@ -110,9 +110,9 @@ await "$number"
 # looked at when it has gone on for the second time.
 number=$(submit "${job[@]}" --time 1 --signal-seconds 50 "${model[@]}" --train-iters 10000000 --save "$work/limited")
 was_warned() { grep -qs "ended with code 210" "$work"/logs/*-"$number".log; }
-within 300 was_warned || fail "no warning of the time limit"
+within 900 was_warned || fail "no warning of the time limit"
 scontrol show job "$number" | grep -q "TimeLimit=00:01:00" && pass || fail "the time limit is another"
-within 300 has_restarted || fail "not requeued after the time limit"
+within 900 has_restarted || fail "not requeued after the time limit"
 kept=$(cat "$work/limited/latest_checkpointed_iteration.txt")
 await_line "$number" "iteration *$((kept + 20))/"
 cat "$work"/logs/*-"$number".log >"$work/out"
@@ -127,18 +127,20 @@ losses "$work/unlimited.log" >"$work/want"
 expect_same "$work/want" "$work/got" "losses over a time limit"
 
 # Five allocations of 240 iterations each, against one long run. Open MPI 4.1.4 over TCP on one host loses a connection
-# at the start of about one run in thirty on a busy machine (any MPI program does, measured 2026-11); a job is requeued
-# then, an allocation of a chain is spent, and the chain is run once more.
+# at the start of about one run in thirty, and more often on a busy machine (any MPI program does, measured 2026-11). A
+# job is requeued then; an allocation of a chain is spent, so the chain is run again, with two allocations to spare.
 chain() {
     rm -rf "$work/chain"
-    number=$(submit "${job[@]}" --array-chain 5 "${model[@]}" --train-iters 1200 --exit-interval 240 --save "$work/chain")
+    number=$(submit "${job[@]}" --array-chain 7 "${model[@]}" --train-iters 1200 --exit-interval 240 --save "$work/chain")
     await "$number"
 }
-chain
-if [ ! -d "$work/chain/iter_0001200" ] && grep -qs "failed to TCP connect" "$work"/logs/*/rank-*.log; then
-    echo "NOTE Open MPI lost a connection at its start: the chain once more"
+lost_connection() { grep -qsE "failed to TCP connect|ended with code 211" "$work"/logs/*"$number"*/rank-*.log "$work"/logs/*-"$number"*.log; }
+for _ in 1 2 3 4 5; do
     chain
-fi
+    [ -d "$work/chain/iter_0001200" ] && break
+    lost_connection || break
+    echo "NOTE Open MPI lost a connection at its start: the chain once more"
+done
 expect_same "$work/long/iter_0001200/model.safetensors" "$work/chain/iter_0001200/model.safetensors" \
     "weights after a chain of allocations"
 expect_same "$work/long/iter_0001200/optimizer.safetensors" "$work/chain/iter_0001200/optimizer.safetensors" \

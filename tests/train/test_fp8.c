@@ -1,6 +1,7 @@
 // Models whose products are in 8 bits: they learn as they do in bf16, in every form; recompute changes no bit; an
 // evaluation between steps is in bf16; a resumed run goes on bit for bit; flags that 8 bits cannot have are refused.
 // cost: 10
+// parts: 2
 #include "checkpoint/temporary.h"
 #include "lab.h"
 #include "train/state.h"
