@@ -118,8 +118,8 @@ static int report(const struct json_lexer *lexer, const char *name) {
     const char *more = lexer->problem_at == 0 ? looks_like(lexer->text, lexer->length) : "";
     if (lexer->problem_at > 0 && (lexer->at >= lexer->length || lexer->problem_at >= lexer->length))
         more = "; the text ends there, so it may be cut: copy or download it again";
-    return error_set("%s is not valid JSON: line %zu, column %zu (byte %zu): %s%s", name, line, column,
-                     lexer->problem_at, lexer->problem, more);
+    return error_set_code(EXIT_CODE_BAD_DATA, "%s is not valid JSON: line %zu, column %zu (byte %zu): %s%s", name, line,
+                          column, lexer->problem_at, lexer->problem, more);
 }
 
 // Nodes, keys and text in one block; false if the sum does not fit a size_t.

@@ -189,13 +189,29 @@ static int continue_prompt(struct author *author, const char *prompt, size_t len
     return status;
 }
 
-// The next line of standard input without its end, which only the first rank has: its length, or -1 after the last. All
-// ranks get a copy. Whoever types may take longer than any deadline.
+enum { PROMPT_LIMIT_BYTES = 1 << 26, NO_PROMPT = -1, PROMPT_TOO_LONG = -2 };
+
+// The next line of standard input without its end: its length, or one of the above.
+static int64_t read_prompt(char **line, size_t *capacity) {
+    size_t length = 0;
+    int byte;
+    while ((byte = getc(stdin)) != EOF && byte != '\n') {
+        if (length == PROMPT_LIMIT_BYTES)
+            return PROMPT_TOO_LONG;
+        if (length == *capacity) {
+            *capacity = 2 * *capacity + 1024;
+            *line = memory_realloc(*line, *capacity);
+        }
+        (*line)[length++] = (char)byte;
+    }
+    return byte == EOF && length == 0 ? NO_PROMPT : (int64_t)length;
+}
+
+// The next prompt, which only the first rank can read: its length, or one of the above. All ranks get a copy. Whoever
+// types may take longer than any deadline.
 static int64_t share_line(struct author *author, char **line, size_t *capacity) {
     comm_patience_begin(author->ranks, "reading the next prompt");
-    int64_t length = writes(author) ? (int64_t)getline(line, capacity, stdin) : -1;
-    if (length > 0 && (*line)[length - 1] == '\n')
-        length--;
+    int64_t length = writes(author) ? read_prompt(line, capacity) : NO_PROMPT;
     comm_broadcast_i64(author->ranks, &length, 1, 0, "length of the prompt");
     comm_patience_end(author->ranks);
     if (length <= 0)
@@ -218,10 +234,14 @@ static int continue_lines(struct author *author) {
     char *line = NULL;
     size_t capacity = 0;
     int status = 0;
-    int64_t length;
+    int64_t length = NO_PROMPT;
     while (status == 0 && (length = share_line(author, &line, &capacity)) >= 0)
         status = continue_prompt(author, length > 0 ? line : "", (size_t)length);
     free(line);
+    if (status == 0 && length == PROMPT_TOO_LONG)
+        return error_set_code(EXIT_CODE_BAD_DATA,
+                              "a prompt on standard input is longer than %d bytes; give one per line",
+                              PROMPT_LIMIT_BYTES);
     return status;
 }
 

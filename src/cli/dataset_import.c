@@ -29,6 +29,7 @@ struct options {
     char *documents;
     int64_t eos;
     int64_t workers;
+    int64_t max_line_bytes;
     bool json;
     struct tokenizer_flags tokenizer;
 };
@@ -84,6 +85,13 @@ static const struct flag rows[] = {
      .minimum = 1,
      .maximum = 4096,
      .help = "threads for --text; the output does not depend on it. Without it, all processors"},
+    {.name = "--max-line-bytes",
+     .type = FLAG_INT,
+     .offset = OFFSET(max_line_bytes),
+     .initial = "1073741824",
+     .minimum = 1,
+     .maximum = 1e15,
+     .help = "a longer line of --text is an error; memory grows with it"},
     {.name = "--json", .type = FLAG_BOOL, .offset = OFFSET(json), .help = "print the summary as JSON"},
 };
 
@@ -198,7 +206,10 @@ static int choose_end(const struct options *options, const struct tokenizer *tok
 }
 
 static int import_lines(const struct options *options, struct import_options *work, struct import_summary *summary) {
-    struct import_text text = {.threads = options->workers ? (int)options->workers : pool_available_processors()};
+    struct import_text text = {
+        .threads = options->workers ? (int)options->workers : pool_available_processors(),
+        .line_limit = (size_t)options->max_line_bytes,
+    };
     struct tokenizer *tokenizer;
     TRY(tokenizer_open_from_flags(&tokenizer, &options->tokenizer));
     text.tokenizer = tokenizer;

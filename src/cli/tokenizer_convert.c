@@ -2,6 +2,7 @@
 #include "cli/commands.h"
 #include "cli/tokenizer_commands.h"
 #include "cli/tokenizer_flags.h"
+#include "data/extract/lines.h"
 #include "base/error.h"
 #include "base/json.h"
 #include <errno.h>
@@ -13,6 +14,7 @@ struct convert_options {
     struct flag_given given;
     bool lines;
     bool json_lines;
+    int64_t max_line_bytes;
     struct tokenizer_flags tokenizer;
 };
 
@@ -28,32 +30,37 @@ static const struct flag rows[] = {
      .type = FLAG_BOOL,
      .offset = OFFSET(json_lines),
      .help = "every line is JSON: the text a string, its ids an array"},
+    {.name = "--max-line-bytes",
+     .type = FLAG_INT,
+     .offset = OFFSET(max_line_bytes),
+     .initial = "1073741824",
+     .minimum = 1,
+     .maximum = 1e15,
+     .help = "a longer line, or text without --lines, is an error; memory grows with it"},
 };
 
 // What is done to standard input: convert appends the result of text[0…length) to out.
 struct conversion {
-    bool lines;  // each line by itself, and a line comes out
+    bool lines;    // each line by itself, and a line comes out
+    size_t limit;  // longest text or line in bytes
     int (*convert)(void *context, const char *text, size_t length, struct buffer *out);
     void *context;
 };
 
-static int read_input(struct buffer *input) {
+// Adds what comes next of standard input: 1, 0 at its end, -1.
+static int read_more(struct buffer *input) {
     enum { STEP_BYTES = 1 << 16 };
-    size_t got;
-    do {
-        buffer_reserve(input, STEP_BYTES);
-        got = fread(input->data + input->length, 1, STEP_BYTES, stdin);
-        input->length += got;
-        input->data[input->length] = 0;
-    } while (got > 0);
-    return ferror(stdin) ? error_set("cannot read standard input: %s", strerror(errno)) : 0;
+    buffer_reserve(input, STEP_BYTES);
+    size_t got = fread(input->data + input->length, 1, STEP_BYTES, stdin);
+    input->length += got;
+    input->data[input->length] = 0;
+    if (ferror(stdin))
+        return error_set("cannot read standard input: %s", strerror(errno));
+    return got > 0;
 }
 
-// Converts what stands at *at, up to the end of the input or of the line, writes what comes out and moves *at on.
-static int convert_piece(const struct conversion *conversion, const struct buffer *input, size_t *at) {
-    const char *text = buffer_string(input) + *at;
-    const char *end = conversion->lines ? memchr(text, '\n', input->length - *at) : NULL;
-    size_t length = end ? (size_t)(end - text) : input->length - *at;
+// Converts a text or a line, and writes what comes out.
+static int convert_piece(const struct conversion *conversion, const char *text, size_t length) {
     struct buffer out = {0};
     int status = conversion->convert(conversion->context, text, length, &out);
     if (status == 0) {
@@ -62,23 +69,63 @@ static int convert_piece(const struct conversion *conversion, const struct buffe
         fwrite(buffer_string(&out), 1, out.length, stdout);
     }
     buffer_free(&out);
-    *at += length + (end != NULL);
     return status;
+}
+
+static int too_long(const struct conversion *conversion, int64_t line) {
+    if (!conversion->lines)
+        return error_set_code(EXIT_CODE_BAD_DATA,
+                              "standard input is longer than %zu bytes; convert it line by line with --lines, or raise "
+                              "the limit with --max-line-bytes",
+                              conversion->limit);
+    line_too_long(conversion->limit);
+    return error_context("line %" PRId64, line);
+}
+
+// Converts the whole lines at the beginning of the input, and takes them away. No line ends before byte `searched`. At
+// the end of the input (searched is its length) the last line needs no line end.
+static int convert_lines(const struct conversion *conversion, struct buffer *input, size_t searched, int64_t *line) {
+    bool is_end = searched == input->length;
+    size_t at = 0;
+    if (!is_end && !memchr(input->data + searched, '\n', input->length - searched))
+        return 0;
+    while (at < input->length) {
+        const char *text = input->data + at, *end = memchr(text, '\n', input->length - at);
+        if (!end && !is_end)
+            break;
+        size_t length = end ? (size_t)(end - text) : input->length - at;
+        ++*line;
+        if (length > conversion->limit)
+            return too_long(conversion, *line);
+        if (convert_piece(conversion, text, length) < 0)
+            return error_context("line %" PRId64, *line);
+        at += length + (end != NULL);
+    }
+    if (at > 0)
+        memmove(input->data, input->data + at, input->length - at);
+    input->length -= at;
+    return 0;
+}
+
+// Standard input may be endless: no more than a line is kept, nor more than the limit.
+static int convert_all(const struct conversion *conversion, struct buffer *input) {
+    int64_t line = 0;
+    int more = 1;
+    while (more > 0) {
+        size_t searched = input->length;
+        more = read_more(input);
+        TRY(more);
+        if (conversion->lines)
+            TRY(convert_lines(conversion, input, searched, &line));
+        if (input->length > conversion->limit)
+            return too_long(conversion, line + 1);
+    }
+    return conversion->lines ? 0 : convert_piece(conversion, buffer_string(input), input->length);
 }
 
 static int convert_input(const struct conversion *conversion) {
     struct buffer input = {0};
-    int status = read_input(&input);
-    if (status == 0 && !conversion->lines) {
-        status = convert_piece(conversion, &input, &(size_t){0});
-    } else {
-        size_t at = 0;
-        for (int64_t line = 1; status == 0 && at < input.length; line++) {
-            status = convert_piece(conversion, &input, &at);
-            if (status < 0)
-                error_context("line %" PRId64, line);
-        }
-    }
+    int status = convert_all(conversion, &input);
     buffer_free(&input);
     return status;
 }
@@ -124,9 +171,12 @@ static int run_encode(void *opaque) {
     TRY(tokenizer_open_from_flags(&tokenizer, &options->tokenizer));
     struct encoding encoding = {.end_line = !options->lines};
     int status = tokenizer_encoder_create(&encoding.encoder, tokenizer);
-    struct conversion conversion = {options->lines, encode_text, &encoding};
-    if (options->json_lines)
-        conversion = (struct conversion){true, encode_json, &encoding};
+    struct conversion conversion = {
+        .lines = options->lines || options->json_lines,
+        .limit = (size_t)options->max_line_bytes,
+        .convert = options->json_lines ? encode_json : encode_text,
+        .context = &encoding,
+    };
     if (status == 0)
         status = convert_input(&conversion);
     token_list_free(&encoding.ids);
@@ -197,9 +247,12 @@ static int run_decode(void *opaque) {
     const struct convert_options *options = opaque;
     struct tokenizer *tokenizer;
     TRY(tokenizer_open_from_flags(&tokenizer, &options->tokenizer));
-    struct conversion conversion = {options->lines, decode_ids, tokenizer};
-    if (options->json_lines)
-        conversion = (struct conversion){true, decode_json, tokenizer};
+    const struct conversion conversion = {
+        .lines = options->lines || options->json_lines,
+        .limit = (size_t)options->max_line_bytes,
+        .convert = options->json_lines ? decode_json : decode_ids,
+        .context = tokenizer,
+    };
     int status = convert_input(&conversion);
     tokenizer_free(tokenizer);
     return status;

@@ -2,7 +2,8 @@
 // builds.
 #include "cli/commands.h"
 #include "cli/tokenizer_commands.h"
-#include "data/extract/reader.h"
+#include "data/extract/inputs.h"
+#include "data/extract/lines.h"
 #include "data/tokenizer/fairseq.h"
 #include "base/error.h"
 #include "base/file.h"
@@ -17,6 +18,7 @@ struct dictionary_options {
     int64_t threshold;
     int64_t most_words;
     int64_t multiple;
+    int64_t max_line_bytes;
 };
 
 #define OFFSET(member) offsetof(struct dictionary_options, member)
@@ -29,7 +31,7 @@ static const struct flag rows[] = {
      .value_name = "FILE…",
      .required = true,
      .repeats_add = true,
-     .help = "text, plain or compressed; - is standard input"},
+     .help = "text, plain or compressed; patterns are expanded, - is standard input"},
     {.name = "--output",
      .type = FLAG_STRING,
      .offset = OFFSET(output),
@@ -57,43 +59,35 @@ static const struct flag rows[] = {
      .minimum = 1,
      .maximum = 1 << 20,
      .help = "the size is a multiple of this, filled up with made-up words"},
+    {.name = "--max-line-bytes",
+     .type = FLAG_INT,
+     .offset = OFFSET(max_line_bytes),
+     .initial = "1073741824",
+     .minimum = 1,
+     .maximum = 1e15,
+     .help = "a longer line is an error; memory grows with it"},
 };
 
-// Counts what stands before the last line end of the text, which no word goes across, and keeps the rest.
-static void count_lines(struct word_table *words, struct buffer *text) {
-    const char *end = memrchr(text->data, '\n', text->length);
-    if (!end)
-        return;
-    size_t length = (size_t)(end - text->data);
-    fairseq_count_words(words, text->data, length);
-    memmove(text->data, text->data + length, text->length - length);
-    text->length -= length;
-}
-
-static int count_file(struct word_table *words, const char *path) {
-    enum { STEP_BYTES = 1 << 20 };
-    struct reader *reader;
-    struct buffer text = {0};
-    TRY(reader_open(&reader, path));
-    int64_t got;
-    do {
-        buffer_reserve(&text, STEP_BYTES);
-        got = reader_read(reader, text.data + text.length, STEP_BYTES);
-        if (got > 0) {
-            text.length += (size_t)got;
-            count_lines(words, &text);
-        }
-    } while (got > 0);
-    fairseq_count_words(words, text.data, text.length);
-    reader_close(reader);
-    buffer_free(&text);
-    return got < 0 ? -1 : 0;
-}
-
-static int count_files(struct word_table *words, const struct string_list *input) {
-    for (int64_t i = 0; i < input->count; i++)
-        TRY(count_file(words, input->items[i]));
-    return 0;
+// No word goes across the end of a line, and chunks are whole lines.
+static int count_words(struct word_table *words, const struct dictionary_options *options) {
+    struct string_list files = {0};
+    struct line_reader *lines = NULL;
+    struct line_chunk chunk = {0};
+    int status = inputs_expand(&files, &options->input);
+    if (status == 0) {
+        const struct line_options reading = {
+            .paths = (const char *const *)files.items,
+            .path_count = files.count,
+            .line_limit = (size_t)options->max_line_bytes,
+        };
+        line_reader_open(&lines, &reading);
+        while ((status = line_reader_next(lines, &chunk)) > 0)
+            fairseq_count_words(words, chunk.text.data, chunk.text.length);
+    }
+    line_reader_close(lines);
+    buffer_free(&chunk.text);
+    string_list_free(&files);
+    return status;
 }
 
 static int run_dictionary(void *opaque) {
@@ -101,7 +95,7 @@ static int run_dictionary(void *opaque) {
     struct word_table words = {0};
     struct buffer text = {0};
     TRY(file_make_parent(options->output));
-    int status = count_files(&words, &options->input);
+    int status = count_words(&words, options);
     if (status == 0) {
         struct fairseq_build build = {options->threshold, options->most_words, options->multiple};
         fairseq_build_dictionary(&words, &build, &text);

@@ -25,6 +25,7 @@ struct train_options {
     int64_t min_frequency;
     int64_t workers;
     bool skip_bad_lines;
+    int64_t max_line_bytes;
     char *output_prefix;
     char *save;
 };
@@ -58,6 +59,13 @@ static const struct flag train_rows[] = {
      .type = FLAG_BOOL,
      .offset = TRAIN(skip_bad_lines),
      .help = "count bad JSON lines and go on"},
+    {.name = "--max-line-bytes",
+     .type = FLAG_INT,
+     .offset = TRAIN(max_line_bytes),
+     .initial = "1073741824",
+     .minimum = 1,
+     .maximum = 1e15,
+     .help = "a longer line is an error; memory grows with it"},
     {.name = "--vocab-size",
      .type = FLAG_INT,
      .offset = TRAIN(vocab_size),
@@ -186,6 +194,7 @@ static int run_train(void *opaque) {
                                                                 : CORPUS_AUTO,
         .keys = options->json_keys,
         .skip_bad_lines = options->skip_bad_lines,
+        .line_limit = (size_t)options->max_line_bytes,
         .threads = options->workers ? (int)options->workers : pool_available_processors(),
     };
     struct word_table words = {0};

@@ -31,7 +31,8 @@ int import_fairseq(const char *prefix, const struct import_options *options, str
 struct import_text {
     struct string_list files;  // plain or compressed; "-" is standard input
     const struct tokenizer *tokenizer;
-    int threads;  // the output does not depend on it
+    int threads;        // the output does not depend on it
+    size_t line_limit;  // bytes; 0 for the default of lines.h
 };
 // Each line goes through the tokenizer as fairseq's encoder and fairseq-preprocess would take it, the blanks at its
 // ends left out, and gets options->eos. Ill-formed UTF-8 is an error.

@@ -48,9 +48,11 @@ static int work(void *context, void *item, int thread) {
     piece->tokens.count = piece->count = 0;
     while (line_cursor_next(&cursor)) {
         size_t good = utf8_check(cursor.line, cursor.length);
-        if (good < cursor.length)
-            return bad_data("%s: line %" PRId64 ": byte %zu is no UTF-8; convert the file (iconv) first",
-                            piece->chunk.path, cursor.number, good);
+        if (good < cursor.length) {
+            bad_data("%s: line %" PRId64 ": byte %zu is not UTF-8; convert the file (iconv) first", piece->chunk.path,
+                     cursor.number, good);
+            return line_chunk_blame(&piece->chunk);
+        }
         if (tokenizer_encode(import->encoders[thread], cursor.line, cursor.length, &piece->tokens) < 0)
             return error_context("%s: line %" PRId64, piece->chunk.path, cursor.number);
         token_list_append(&piece->tokens, import->options->eos);
@@ -96,7 +98,11 @@ static int run(struct text_import *import, int threads) {
 
 int import_text(const struct import_text *text, const struct import_options *options, struct import_summary *summary) {
     struct text_import import = {.options = options};
-    struct line_options lines = {.paths = (const char *const *)text->files.items, .path_count = text->files.count};
+    struct line_options lines = {
+        .paths = (const char *const *)text->files.items,
+        .path_count = text->files.count,
+        .line_limit = text->line_limit,
+    };
     import.encoders = memory_alloc((size_t)text->threads * sizeof *import.encoders);
     int status = 0;
     for (int i = 0; status == 0 && i < text->threads; i++)

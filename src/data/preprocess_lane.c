@@ -11,6 +11,8 @@
 // ahead of their turn may take the second.
 static const size_t long_lines_bytes = (size_t)64 << 20;
 static const uint64_t ahead_bytes = (uint64_t)256 << 20;
+// Parts up to this size are used again for another lane, larger ones give their disk space back.
+static const uint64_t idle_part_bytes = (uint64_t)16 << 20;
 
 void lanes_wake(struct lanes *lanes) {
     if (lanes->waiting > 0)
@@ -72,9 +74,35 @@ static struct lane *lane_create(struct lanes *lanes, int64_t file_number) {
     return lane;
 }
 
-void lane_free(struct lane *lane) {
+// ---- parts ----
+
+// Making and removing files is dear (ext4 writes one that was cut to nothing to the disk when it is closed), and there
+// may be a part for each of thousands of small inputs.
+static int begin_part(struct lanes *lanes, struct lane *lane) {
+    if (lanes->idle_count > 0) {
+        lane->part = lanes->idle_parts[--lanes->idle_count];
+        return 0;
+    }
+    char *prefix = memory_printf("%s.part%" PRId64, lanes->run->journal->prefix, lanes->parts++);
+    int status = store_open(&lane->part, prefix, lanes->keys, lane->given.bytes);
+    free(prefix);
+    return status;
+}
+
+void lanes_end_part(struct lanes *lanes, struct lane *lane) {
+    uint64_t bytes = 0;
+    for (int64_t file = 0; file < store_files(lanes->keys); file++)
+        bytes += lane->given.bytes[file];
+    if (lane->part.descriptors && bytes <= idle_part_bytes && lanes->idle_count < lanes->run->threads)
+        lanes->idle_parts[lanes->idle_count++] = lane->part;
+    else
+        store_remove(&lane->part);
+    lane->part = (struct store){0};
+}
+
+void lane_free(struct lanes *lanes, struct lane *lane) {
     line_file_close(lane->file);
-    store_remove(&lane->part);
+    lanes_end_part(lanes, lane);
     preprocess_state_free(&lane->given);
     preprocess_state_free(&lane->written);
     free(lane);
@@ -86,7 +114,7 @@ void lanes_advance(struct lanes *lanes) {
         if (!head->ended || head->busy || head->first || head->has_part)
             return;
         preprocess_state_copy(&lanes->done, &head->written, lanes->keys);
-        lane_free(head);
+        lane_free(lanes, head);
         lanes->lane_count--;
         for (int i = 0; i < lanes->lane_count; i++)
             lanes->lanes[i] = lanes->lanes[i + 1];
@@ -119,14 +147,9 @@ static struct lane *choose(struct lanes *lanes) {
     if (!may_begin_lane(lanes))
         return NULL;
     struct lane *lane = lane_create(lanes, lanes->next_file++);
-    if (lane->has_part) {
-        char *prefix = memory_printf("%s.part%" PRId64, lanes->run->journal->prefix, lanes->parts++);
-        int status = store_open(&lane->part, prefix, lanes->keys, lane->given.bytes);
-        free(prefix);
-        if (status < 0) {
-            lanes_stop(lanes, error_take());
-            return NULL;
-        }
+    if (lane->has_part && begin_part(lanes, lane) < 0) {
+        lanes_stop(lanes, error_take());
+        return NULL;
     }
     return lane;
 }
@@ -150,6 +173,7 @@ static int open_file(struct lanes *lanes, struct line_file **file, int64_t numbe
         .reads_ahead = run->threads == 1,  // several help each other
         .piece_bytes = run->piece_bytes,
         .line_limit = run->line_limit,
+        .skips_long = run->workers[0].parser.options.skip_bad_lines,
         .begin = number == lanes->begin_file ? lanes->begin_offset : 0,
         .charge = charge,
         .context = lanes,

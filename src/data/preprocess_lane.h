@@ -54,7 +54,9 @@ struct lanes {
     int64_t next_file;         // the first that no lane has taken
     struct line_file *opened;  // that file, where a lane of plain files has met it; NULL mostly
     int64_t parts;             // made so far
-    int64_t begin_file;        // where the run begins
+    struct store *idle_parts;  // (idle_count, at most threads) that lanes are done with, to be used again
+    int idle_count;
+    int64_t begin_file;  // where the run begins
     uint64_t begin_offset;
     size_t charged;  // by all items
     bool stopped;
@@ -71,8 +73,10 @@ void lanes_stop(struct lanes *lanes, struct error_note *error);
 // Takes a free item and cuts the next piece of some lane into it, which the caller then works on: *item, NULL if the
 // lane had none. False if there is no lane to cut at present. With the lock held, which is given up in between.
 bool lanes_cut(struct lanes *lanes, struct item **item);
+// The lane's part has been copied, or nobody wants it any more.
+void lanes_end_part(struct lanes *lanes, struct lane *lane);
 // Takes lanes away that are done with.
 void lanes_advance(struct lanes *lanes);
-void lane_free(struct lane *lane);
+void lane_free(struct lanes *lanes, struct lane *lane);
 
 #endif

@@ -2,6 +2,7 @@
 // item whose place is known, bring the journal up to date, else cut a new item and tokenize it.
 #include "data/preprocess_run.h"
 #include "data/preprocess_lane.h"
+#include "data/extract/reader.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/interrupt.h"
@@ -134,17 +135,26 @@ static void write_item(struct lanes *lanes, struct lane *lane, struct item *item
     lanes_wake(lanes);
 }
 
-// The first lane failed where it stands: everything before is written or about to be.
+// The first lane failed where it stands: everything before is written or about to be. A bad line of a compressed file
+// may be damage, which is looked for while the other threads come to their end.
 static void fail(struct lanes *lanes, struct item *item) {
     struct lane *head = lanes->lanes[0];
+    const char *path = lanes->run->files->items[item->file];
+    bool is_bad_line = item->batch->failed_line >= 0;
     if (item->error)
         error_give(item->error);
     item->error = NULL;
-    if (item->batch->failed_line >= 0) {
+    if (is_bad_line) {
         int64_t line = (head->given.file == item->file ? head->given.line : 1) + item->batch->failed_line;
         error_context("%s:%" PRId64, name_of(lanes, item->file), line);
     }
-    lanes_stop(lanes, error_take());
+    lanes_stop(lanes, NULL);
+    pthread_mutex_unlock(&lanes->lock);
+    if (is_bad_line)
+        reader_blame_damage(path);
+    struct error_note *error = error_take();
+    pthread_mutex_lock(&lanes->lock);
+    lanes->error = error;
 }
 
 static bool write_something(struct lanes *lanes) {
@@ -185,9 +195,9 @@ static bool merge_something(struct lanes *lanes) {
     head->merging = true;
     pthread_mutex_unlock(&lanes->lock);
     int status = store_copy(lanes->run->store, lanes->done.bytes, &head->part, head->written.bytes);
-    store_remove(&head->part);
     struct error_note *error = status < 0 ? error_take() : NULL;
     pthread_mutex_lock(&lanes->lock);
+    lanes_end_part(lanes, head);
     head->merging = false;
     head->has_part = false;
     add_states(&lanes->done, &head->written, lanes->keys);
@@ -322,6 +332,7 @@ int preprocess_run(const struct preprocess_run *run, struct preprocess_state *st
         .last_journal = clock_seconds(),
     };
     lanes.lanes = memory_alloc((size_t)(run->threads + 1) * sizeof(struct lane *));
+    lanes.idle_parts = memory_alloc((size_t)run->threads * sizeof *lanes.idle_parts);
     preprocess_state_init(&lanes.done, lanes.keys);
     preprocess_state_init(&lanes.journaled, lanes.keys);
     preprocess_state_copy(&lanes.done, state, lanes.keys);
@@ -336,7 +347,10 @@ int preprocess_run(const struct preprocess_run *run, struct preprocess_state *st
         write_journal(&lanes, state);
     error_clear();
     for (int i = 0; i < lanes.lane_count; i++)
-        lane_free(lanes.lanes[i]);
+        lane_free(&lanes, lanes.lanes[i]);
+    for (int i = 0; i < lanes.idle_count; i++)
+        store_remove(&lanes.idle_parts[i]);
+    free(lanes.idle_parts);
     free_items(&lanes);
     line_file_close(lanes.opened);
     free(lanes.lanes);

@@ -157,6 +157,10 @@ static int add_line(struct text_batch *batch, struct text_worker *worker) {
 static void add_remedy(void) {
     char *problem = memory_string(error_message());
     const char *more = "";
+    if (strstr(problem, "not JSON Lines")) {
+        free(problem);
+        return;
+    }
     if (strstr(problem, "not UTF-8"))
         more = ", or have such bytes replaced by U+FFFD with --invalid-utf8 replace";
     else if (strstr(problem, ": no object;"))

@@ -6,6 +6,7 @@
 #include "base/json.h"
 #include "base/memory.h"
 #include "base/progress.h"
+#include "data/bad_data.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -84,9 +85,10 @@ struct examination {
 
 static int examine(struct examination *e, const char *line, size_t length, int64_t number) {
     struct json *root;
-    TRY(json_parse(&root, line, length, e->cloze->path));
+    if (json_parse(&root, line, length, "the line") < 0)
+        return error_context("%s:%" PRId64, e->cloze->path, number);
     const struct json *text = root->type == JSON_OBJECT ? json_member(root, "text") : NULL;
-    int status = text && text->type == JSON_STRING ? 0 : error_set("there is no \"text\"");
+    int status = text && text->type == JSON_STRING ? 0 : bad_data("there is no \"text\"");
     e->question.given.count = e->question.asked.count = 0;
     if (status == 0)
         status = e->cloze->is_strict ? encode_strict(e->encoder, text->string, text->length, &e->question)
@@ -94,9 +96,9 @@ static int examine(struct examination *e, const char *line, size_t length, int64
     json_free(root);
     if (status == 0 && (e->question.given.count == 0 || e->question.asked.count == 0 ||
                         e->question.asked.count > e->cloze->step->config->max_position_embeddings))
-        status = error_set("the text has no word that could be asked for after others");
+        status = bad_data("the text has no word that could be asked for after others");
     if (status < 0)
-        return error_context("%s: line %" PRId64, e->cloze->path, number);
+        return error_context("%s:%" PRId64, e->cloze->path, number);
     e->result->texts++;
     e->result->right += is_right(e->cloze, &e->question, e->logits);
     return 0;

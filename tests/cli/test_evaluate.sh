@@ -45,9 +45,9 @@ expect 0 "there is no word perplexity" "${evaluate[@]}" --text "$work/train.txt"
 grep -q "words" "$work/out" && fail "words of a text that was evaluated in part" || pass
 expect 0 "texts 1 | right 1" "${evaluate[@]}" --cloze "$work/cloze.jsonl" --max-samples 1
 echo '{"title": "x"}' >"$work/bad.jsonl"
-expect 1 'line 1: there is no "text"' "${evaluate[@]}" --cloze "$work/bad.jsonl"
+expect 215 'bad.jsonl:1: there is no "text"' "${evaluate[@]}" --cloze "$work/bad.jsonl"
 echo '{"text": "one"}' >"$work/bad.jsonl"
-expect 1 "no word that could be asked for" "${evaluate[@]}" --cloze "$work/bad.jsonl"
+expect 215 "no word that could be asked for" "${evaluate[@]}" --cloze "$work/bad.jsonl"
 : >"$work/bad.jsonl"
 expect 215 "has no texts" "${evaluate[@]}" --cloze "$work/bad.jsonl"
 

@@ -72,7 +72,7 @@ expect 0 "--min-text-length" "$BEVATRON" extract wiki --help
 head -c 100000 "$work/dump.xml" >"$work/cut.xml"
 expect 215 "cut short" "$BEVATRON" extract wiki --input "$work/cut.xml" --output "$work/x.jsonl"
 echo "hello" >"$work/hello.txt"
-expect 215 "is no dump of a wiki" "$BEVATRON" extract wiki --input "$work/hello.txt" --output "$work/x.jsonl"
+expect 215 "is not a dump of a wiki" "$BEVATRON" extract wiki --input "$work/hello.txt" --output "$work/x.jsonl"
 sed 's|<title>Page 500</title>||' "$work/dump.xml" >"$work/bad.xml"
 expect 215 "it has no <title>" "$BEVATRON" extract wiki --input "$work/bad.xml" --output "$work/x.jsonl"
 expect 0 "1 bad pages skipped" "$BEVATRON" extract wiki --input "$work/bad.xml" --output "$work/skipped.jsonl" --skip-bad-pages

@@ -1,5 +1,6 @@
 // Reading compressed files (tests/golden/make_compressed.py): several streams in one file, every truncation, flipped
 // bits, formats told by content, small reads.
+#include "data/extract/pack.h"
 #include "data/extract/reader.h"
 #include "base/error.h"
 #include "fixture.h"
@@ -173,6 +174,93 @@ TEST(short_and_strange_files) {
     scratch_close();
 }
 
+// A header as POSIX's ustar has it, and as tar had it before, which has no magic but the sum of its bytes.
+static void tar_header(unsigned char header[1024], bool is_old) {
+    memset(header, 0, 1024);
+    memcpy(header, "corpus/a.jsonl", 14);
+    memcpy(header + 100, "0000644\0000001750\0000001750\00000000000015\00014000000000", 48);
+    if (!is_old)
+        memcpy(header + 257, "ustar\00000", 8);
+    unsigned sum = 8 * ' ';
+    for (int i = 0; i < 512; i++)
+        sum += header[i];
+    snprintf((char *)header + 148, 8, "%06o", sum);
+    header[155] = ' ';
+    memcpy(header + 512, "{\"text\": \"a\"}\n", 14);
+}
+
+static void expect_refused(const void *bytes, size_t count, const char *what) {
+    struct buffer out = {0}, packed = {0};
+    write_bytes(scratch_path("f"), bytes, count);
+    EXPECT_ERROR(read_whole(scratch_path("f"), 1, 100, &out), what);
+    if (pack_gzip(&packed, bytes, count) == 0) {
+        write_bytes(scratch_path("f"), packed.data, packed.length);
+        EXPECT_ERROR(read_whole(scratch_path("f"), 1, 100, &out), what);
+        EXPECT_INT(error_exit_code(), EXIT_CODE_BAD_DATA);
+    }
+    buffer_free(&packed);
+    buffer_free(&out);
+}
+
+TEST(files_that_are_not_text_are_named) {
+    scratch_open();
+    unsigned char header[1024];
+    for (int old = 0; old < 2; old++) {
+        tar_header(header, old);
+        expect_refused(header, sizeof header, "is a tar archive; unpack it with `tar xf ");
+    }
+    header[0] ^= 1;  // neither the sum nor a magic
+    struct buffer out = {0};
+    write_bytes(scratch_path("f"), header, sizeof header);
+    EXPECT_OK(read_whole(scratch_path("f"), 1, 100, &out));
+    static const struct {
+        const char *bytes;
+        size_t count;
+        const char *what;
+    } cases[] = {
+        {"7z\xBC\xAF\x27\x1C\0\4", 8, "is a 7z archive; unpack it with `7z x "},
+        {"PK\3\4\24\0", 6, "is a zip archive; unpack it with `unzip "},
+        {"PAR1\x15\4", 6, "is a Parquet file"},
+        {"\xFF\xFE{\0\"\0", 6, "is UTF-16 text; convert it: `iconv -f utf-16 -t utf-8 "},
+        {"\xFE\xFF\0{\0\"", 6, "is UTF-16 text; convert it: `iconv -f utf-16 -t utf-8 "},
+        {"{\0\"\0t\0e\0x\0t\0\"\0:\0", 16, "iconv -f utf-16le -t utf-8 "},
+        {"\0<\0m\0e\0d\0i\0a", 12, "iconv -f utf-16be -t utf-8 "},
+        {"\0\0\0\0\0\0\0\0\0\0\0", 11, "is not text: it begins with zero bytes"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+        expect_refused(cases[i].bytes, cases[i].count, cases[i].what);
+    // A zero byte somewhere does not make a text of two bytes a character.
+    write_bytes(scratch_path("f"), "a line with \0 in it, and another \0 as well\n", 43);
+    EXPECT_OK(read_whole(scratch_path("f"), 1, 100, &out));
+    buffer_free(&out);
+    scratch_close();
+}
+
+static int blame(const char *path) {
+    error_set_code(EXIT_CODE_BAD_DATA, "not UTF-8");
+    return reader_blame_damage(path);
+}
+
+// The text of a damaged file looks wrong long before its checksum does, which then is what a user hears of.
+TEST(damage_is_blamed_before_text) {
+    scratch_open();
+    struct buffer text = {0}, packed = {0};
+    for (int i = 0; i < 3000; i++)
+        buffer_printf(&text, "{\"text\": \"%d\"}\n", i * 7919 % 10007);
+    if (pack_gzip(&packed, text.data, text.length) < 0)
+        test_skip("this build has no zlib");
+    write_bytes(scratch_path("good"), packed.data, packed.length);
+    EXPECT_ERROR(blame(scratch_path("good")), "not UTF-8");
+    packed.data[packed.length - 6] ^= 1;  // of its checksum
+    write_bytes(scratch_path("bad"), packed.data, packed.length);
+    EXPECT_ERROR(blame(scratch_path("bad")), "gzip data is damaged near byte");
+    write_bytes(scratch_path("plain"), text.data, text.length);
+    EXPECT_ERROR(blame(scratch_path("plain")), "not UTF-8");
+    buffer_free(&packed);
+    buffer_free(&text);
+    scratch_close();
+}
+
 // Tapes pad with zeros; anything else after the last member is damage.
 TEST(gzip_padding) {
     char *path = golden(0);
@@ -198,4 +286,5 @@ TEST(gzip_padding) {
 
 TEST_MAIN(TEST_CASE(all_streams_of_a_file_are_read), TEST_CASE(format_and_position_are_known),
           TEST_CASE(truncation_is_noticed), TEST_CASE(damage_is_noticed), TEST_CASE(content_decides_and_not_the_name),
-          TEST_CASE(short_and_strange_files), TEST_CASE(gzip_padding))
+          TEST_CASE(short_and_strange_files), TEST_CASE(gzip_padding), TEST_CASE(files_that_are_not_text_are_named),
+          TEST_CASE(damage_is_blamed_before_text))

@@ -189,7 +189,7 @@ TEST(text) {
     }
     write_bytes(scratch_path("a.txt"), "word1\nword2 \xFF\n", 14);
     unlink(scratch_path("out.idx"));
-    EXPECT_ERROR(import_text(&text, &options, &summary), "line 2: byte 6 is no UTF-8");
+    EXPECT_ERROR(import_text(&text, &options, &summary), "line 2: byte 6 is not UTF-8");
     EXPECT(!file_exists(scratch_path("out.idx")));
     string_list_free(&text.files);
     tokenizer_free(tokenizer);

@@ -5,6 +5,10 @@
 #include "data/extract/lines.h"
 #include "data/pipeline.h"
 #include "fixture.h"
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
 
 // Puts all lines together as "FILE:NUMBER:LINE|", '.' after those without a line end.
 static void gather(const struct line_options *options, struct buffer *out) {
@@ -75,6 +79,44 @@ TEST(long_lines_have_a_limit) {
         buffer_free(&piece.text);
     }
     buffer_free(&text);
+    scratch_close();
+}
+
+// A pipe that never ends its line: whoever cannot use the line does not read on, so the writer is told at once.
+TEST(endless_lines_end) {
+    scratch_open();
+    const char *path = scratch_path("pipe");
+    EXPECT(mkfifo(path, 0600) == 0);
+    signal(SIGPIPE, SIG_IGN);
+    pid_t writer = fork();
+    if (writer == 0) {
+        int descriptor = open(path, O_WRONLY);
+        char block[4096];
+        memset(block, 'x', sizeof block);
+        while (write(descriptor, "short\n", 6) < 0)
+            ;
+        while (write(descriptor, block, sizeof block) > 0)
+            ;
+        _exit(7);
+    }
+    struct line_file *file;
+    struct line_piece piece = {0};
+    EXPECT_OK(line_file_open(
+        &file, &(struct line_file_options){.path = path, .threads = 1, .piece_bytes = 1 << 16, .line_limit = 100000}));
+    int64_t short_lines = 0, long_lines = 0;
+    while (line_file_next(file, &piece) > 0) {
+        EXPECT_OK(line_piece_fill(&piece));
+        short_lines += piece.text.length > 0;
+        long_lines += piece.too_long;
+        EXPECT(piece.text.capacity < 1 << 20);
+    }
+    line_file_close(file);
+    EXPECT_INT(short_lines, 1);
+    EXPECT_INT(long_lines, 1);
+    int status;
+    EXPECT(waitpid(writer, &status, 0) == writer);
+    EXPECT_INT(WEXITSTATUS(status), 7);
+    line_piece_free(&piece);
     scratch_close();
 }
 
@@ -245,6 +287,31 @@ TEST(bad_json_lines) {
     jsonl_parser_free(&parser);
 }
 
+// Whole files in another shape than lines are told by their first line.
+TEST(other_shapes_of_json) {
+    static const struct {
+        const char *line, *problem;
+    } cases[] = {
+        {"[{\"text\": \"a\"},", "JSON array, not JSON Lines; write one object per line: `jq -c '.[]' FILE"},
+        {" [ ", "JSON array"},
+        {"[{\"text\": \"a\"}]", "JSON array"},
+        {"{", "pretty-printed JSON, not JSON Lines; write one object per line: `jq -c . FILE"},
+        {"{\"id\": 5,", "pretty-printed JSON"},
+        {"<mediawiki xmlns=\"x\">", "bevatron extract wiki"},
+        {"[\"a\", \"b\"]", "every line is one JSON object"},
+        {"{\"text\": \"a", "a string without its closing quote"},
+    };
+    const char *key = "text";
+    struct jsonl_parser parser;
+    jsonl_parser_init(&parser, &(struct jsonl_options){.keys = &key, .key_count = 1});
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        EXPECT_ERROR(jsonl_find(&parser, cases[i].line, strlen(cases[i].line)), cases[i].problem);
+        EXPECT_INT(error_exit_code(), EXIT_CODE_BAD_DATA);
+    }
+    jsonl_parser_free(&parser);
+}
+
 TEST_MAIN(TEST_CASE(lines_are_the_same_for_every_chunk_size), TEST_CASE(long_lines_have_a_limit),
-          TEST_CASE(results_come_in_order), TEST_CASE(the_first_error_in_order_counts), TEST_CASE(an_empty_stream_ends),
-          TEST_CASE(patterns_are_expanded_in_byte_order), TEST_CASE(bad_json_lines))
+          TEST_CASE(endless_lines_end), TEST_CASE(results_come_in_order), TEST_CASE(the_first_error_in_order_counts),
+          TEST_CASE(an_empty_stream_ends), TEST_CASE(patterns_are_expanded_in_byte_order), TEST_CASE(bad_json_lines),
+          TEST_CASE(other_shapes_of_json))

@@ -2,6 +2,7 @@
 // gives the files of a run that was never stopped. The C library's functions that change files are replaced by ones
 // that count, and at a chosen number kill the process or fail.
 // cost: 15
+#include "data/extract/pack.h"
 #include "data/preprocess.h"
 #include "fixture.h"
 #include "text_fixture.h"
@@ -12,8 +13,9 @@
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
-static atomic_int touches;      // so far
-static int kill_at, full_from;  // at this touch the process dies; from this one on the disk is full. 0: never
+static atomic_int touches;        // so far
+static atomic_int removed_parts;  // files of lanes that were written before their turn
+static int kill_at, full_from;    // at this touch the process dies; from this one on the disk is full. 0: never
 
 // Whether this touch fails.
 static bool touch(void) {
@@ -58,6 +60,7 @@ int rename(const char *from, const char *to) {
 int unlink(const char *path);
 int unlink(const char *path) {
     touch();
+    removed_parts += strstr(path, ".part") != NULL;
     return (int)syscall(SYS_unlinkat, AT_FDCWD, path, 0);
 }
 
@@ -231,5 +234,47 @@ TEST(a_full_disk_at_every_write) {
     job_close(&job);
 }
 
+// A compressed file that is tokenized before its turn is written to files of its own. Making and removing them for each
+// of thousands of small inputs takes far longer than the work, so they are used again.
+TEST(parts_are_used_again) {
+    enum { FILES = 60, WORKERS = 4, FILES_OF_STORE = 7 };
+    struct job job;
+    struct buffer line = {0}, packed = {0}, expected = {0};
+    job_open(&job);
+    job.options.dedup = job.options.shuffle = job.options.skip_bad_lines = false;
+    job.options.chunk_bytes = 0;
+    string_list_free(&job.options.inputs);
+    for (int file = 0; file < FILES; file++) {
+        char name[16];
+        snprintf(name, sizeof name, "in%02d", file);
+        buffer_clear(&line);
+        buffer_clear(&packed);
+        for (int i = 0; i < 50; i++)
+            buffer_printf(&line, "{\"text\": \"%d %d\", \"title\": \"%d\"}\n", file, i, i);
+        if (pack_gzip(&packed, line.data, line.length) < 0)
+            test_skip("this build has no zlib");
+        write_bytes(scratch_path(name), packed.data, packed.length);
+        string_list_add(&job.options.inputs, scratch_path(name));
+    }
+    struct preprocess_summary summary;
+    for (int workers = 1; workers <= WORKERS; workers += WORKERS - 1) {
+        job.options.workers = workers;
+        removed_parts = 0;
+        EXPECT_OK(preprocess(&job.options, job.tokenizer, &summary));
+        EXPECT_INT(summary.counts.documents, FILES * 50);
+        EXPECT(removed_parts <= workers * FILES_OF_STORE);
+        if (workers == 1)
+            expected = read_bytes(scratch_path("out_text_document.bin"));
+    }
+    struct buffer tokens = read_bytes(scratch_path("out_text_document.bin"));
+    EXPECT(tokens.length == expected.length && memcmp(tokens.data, expected.data, tokens.length) == 0);
+    buffer_free(&tokens);
+    buffer_free(&expected);
+    buffer_free(&packed);
+    buffer_free(&line);
+    job_close(&job);
+}
+
 TEST_MAIN(TEST_CASE(killed_at_every_touch_of_the_disk), TEST_CASE(killed_with_several_workers),
-          TEST_CASE(an_older_dataset_is_never_half), TEST_CASE(a_full_disk_at_every_write))
+          TEST_CASE(an_older_dataset_is_never_half), TEST_CASE(a_full_disk_at_every_write),
+          TEST_CASE(parts_are_used_again))

@@ -94,7 +94,8 @@ TEST(dumps_cut_short_are_errors) {
         struct buffer out = {0};
         int64_t batches;
         write_bytes(scratch_path("cut.xml"), dump, length);
-        EXPECT_ERROR(read_pages(scratch_path("cut.xml"), 0, &out, &batches), length < 10 ? "is no dump" : "cut short");
+        EXPECT_ERROR(read_pages(scratch_path("cut.xml"), 0, &out, &batches),
+                     length < 10 ? "is not a dump" : "cut short");
         EXPECT_INT(error_exit_code(), EXIT_CODE_BAD_DATA);
         buffer_free(&out);
         length += length > 100 ? 37 : 0;

@@ -1,5 +1,6 @@
 // Expands what stands after --input into files that exist.
 #include "data/extract/inputs.h"
+#include "data/extract/content.h"
 #include "base/error.h"
 #include "base/file.h"
 #include <dirent.h>
@@ -91,6 +92,8 @@ int inputs_expand_folders(struct string_list *files, const struct string_list *n
             return error_set("%s is a folder; name the files in it, for instance '%s/*.jsonl'", name, name);
         else if (file_is_folder(name))
             TRY(expand_folder(files, name, endings));
+        else if (content_check_name(name) < 0)
+            return -1;
         else if (strpbrk(name, "*?["))
             TRY(expand_pattern(files, name));
         else

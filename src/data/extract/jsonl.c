@@ -44,6 +44,27 @@ static void repair(struct buffer *out, const char *line, size_t length) {
     }
 }
 
+// What a file is of which such a line is the first, and what helps; NULL if nothing is known.
+static const char *shape_of(const char *line, size_t length) {
+    while (length > 0 && strchr(" \t\r", line[length - 1]))
+        length--;
+    while (length > 0 && strchr(" \t\r", *line)) {
+        line++;
+        length--;
+    }
+    size_t second = 1;
+    while (second < length && strchr(" \t\r", line[second]))
+        second++;
+    if (length > 0 && *line == '[' && (second >= length || line[second] == '{'))
+        return "this is a JSON array, not JSON Lines; write one object per line: `jq -c '.[]' FILE > LINES.jsonl`";
+    if (length > 0 && *line == '{' && (length == 1 || line[length - 1] == ','))
+        return "this is pretty-printed JSON, not JSON Lines; write one object per line: `jq -c . FILE > LINES.jsonl`";
+    bool is_dump = (length >= 10 && memcmp(line, "<mediawiki", 10) == 0) || (length >= 6 && !memcmp(line, "<page>", 6));
+    return is_dump
+               ? "this is a wiki dump, not JSON Lines; run `bevatron extract wiki --input FILE --output LINES.jsonl`"
+               : NULL;
+}
+
 static int find_members(struct jsonl_parser *parser, const char *line, size_t length) {
     const struct jsonl_options *options = &parser->options;
     bool is_repaired = options->replace_ill_formed && utf8_check(line, length) < length;
@@ -52,7 +73,10 @@ static int find_members(struct jsonl_parser *parser, const char *line, size_t le
         line = parser->repaired.data;
         length = parser->repaired.length;
     }
-    TRY(json_find_strings(line, length, options->keys, parser->found, (size_t)options->key_count));
+    if (json_find_strings(line, length, options->keys, parser->found, (size_t)options->key_count) < 0) {
+        const char *shape = shape_of(line, length);
+        return shape ? bad_data("%s", shape) : -1;
+    }
     for (int64_t i = 0; i < options->key_count; i++) {
         if (!parser->found[i].found)
             return bad_data("the object has no member \"%s\"; name the member that holds the text with --json-keys",
@@ -77,7 +101,7 @@ int jsonl_find(struct jsonl_parser *parser, const char *line, size_t length) {
 static int reject(struct jsonl_parser *parser, const struct line_cursor *cursor) {
     error_context("%s:%" PRId64, cursor->chunk->path, cursor->number);
     if (!parser->options.skip_bad_lines)
-        return -1;
+        return line_chunk_blame(cursor->chunk);
     parser->bad_lines++;
     if (!parser->problem)
         parser->problem = memory_string(error_message());

@@ -4,6 +4,7 @@
 #include "data/extract/line_file.h"
 #include "data/extract/read_ahead.h"
 #include "data/extract/reader.h"
+#include "data/bad_data.h"
 #include "base/error.h"
 #include "base/memory.h"
 #include <errno.h>
@@ -16,7 +17,12 @@
 #include <unistd.h>
 
 static const char byte_order_mark[] = "\xEF\xBB\xBF";
-enum { MARK_BYTES = sizeof byte_order_mark - 1, LARGEST_STEP = 1 << 20 };
+enum {
+    MARK_BYTES = sizeof byte_order_mark - 1,
+    LARGEST_STEP = 1 << 20,
+    LEAST_AHEAD = 1 << 18,
+    ENDLESS_BYTES = 1 << 30
+};
 
 struct line_file {
     struct line_file_options options;
@@ -30,6 +36,7 @@ struct line_file {
     struct read_ahead *ahead;  // NULL: the reader is asked
     struct buffer rest;        // begun line
     bool ended;
+    bool is_file;       // a regular one, which ends
     uint64_t position;  // where the next piece begins
 };
 
@@ -92,11 +99,15 @@ static int open_plain(struct line_file *file) {
     return 0;
 }
 
-// Whoever waits for a pipe cannot be stopped, so only files are read ahead.
+// Whoever waits for a pipe cannot be stopped, so only files are read ahead; a thread for a small one would take longer
+// to start than to read it.
 static void start_ahead(struct line_file *file) {
     struct stat status;
-    if (file->reader && file->options.reads_ahead && strcmp(file->options.path, "-") != 0 &&
-        stat(file->options.path, &status) == 0 && S_ISREG(status.st_mode))
+    bool is_input = strcmp(file->options.path, "-") == 0;
+    if (!file->reader || (is_input ? fstat(STDIN_FILENO, &status) : stat(file->options.path, &status)) < 0)
+        return;
+    file->is_file = S_ISREG(status.st_mode);
+    if (file->is_file && !is_input && file->options.reads_ahead && status.st_size >= LEAST_AHEAD)
         file->ahead = read_ahead_start(file->reader);
 }
 
@@ -257,10 +268,14 @@ static int read_more(struct line_file *file, struct line_piece *piece) {
     return 0;
 }
 
-// Passes the rest of a line that is too long; what follows it is the next piece's.
+// Passes the rest of a line that is too long; what follows it is the next piece's. A pipe or a device may never end it.
 static int skip_line(struct line_file *file, uint64_t *skipped) {
     struct buffer *rest = &file->rest;
     while (!file->ended) {
+        if (!file->is_file && *skipped > ENDLESS_BYTES + file->options.line_limit)
+            return bad_data("%s: the line at byte %" PRIu64 " does not end within %" PRIu64
+                            " bytes; is this a stream of lines?",
+                            file->name, file->position, *skipped);
         buffer_clear(rest);
         buffer_reserve(rest, LARGEST_STEP);
         int64_t got = read_stream(file, rest->data, LARGEST_STEP);
@@ -290,7 +305,10 @@ static int end_stream_piece(struct line_file *file, struct line_piece *piece, si
     if (begun > file->options.line_limit) {
         piece->too_long = true;
         used += begun;
-        TRY(skip_line(file, &used));
+        if (file->options.skips_long)
+            TRY(skip_line(file, &used));
+        else
+            file->ended = true;
     } else {
         buffer_append(&file->rest, text->data + whole, begun);
     }

@@ -3,7 +3,8 @@
 // pieces; anything else (compressed, a pipe) is read while it is cut.
 //
 // A piece [begin, end) of a file's text holds the lines that begin in it. A line ends at \n, or at the end of its file.
-// A line that is longer than the limit is left out of the text and reported by too_long; it is the last of its piece.
+// A line that is longer than the limit is left out of the text and reported by too_long; it is the last of its piece,
+// and of a stream, which may never end it, unless such lines are to be skipped.
 #ifndef DATA_EXTRACT_LINE_FILE_H
 #define DATA_EXTRACT_LINE_FILE_H
 
@@ -29,6 +30,7 @@ struct line_file_options {
     bool reads_ahead;    // a compressed file is read by a thread of its own
     size_t piece_bytes;  // the size to aim for
     size_t line_limit;   // longest line in bytes
+    bool skips_long;     // pieces follow after a line that is too long
     uint64_t begin;      // where the first piece begins: a place where a piece of this file ended
     // Called before the text of a piece outgrows the usual size, with the size it will have; it may wait until there is
     // enough memory. NULL for no such call.

@@ -2,10 +2,13 @@
 // thread.
 #include "data/extract/lines.h"
 #include "data/bad_data.h"
+#include "data/extract/reader.h"
 #include "base/memory.h"
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+
+static const char standard_input[] = "standard input";
 
 struct line_reader {
     struct line_options options;
@@ -37,13 +40,17 @@ void line_reader_close(struct line_reader *lines) {
 // What stands for the file in messages.
 static const char *present_path(const struct line_reader *lines) {
     const char *path = lines->options.paths[lines->next_path - 1];
-    return strcmp(path, "-") == 0 ? "standard input" : path;
+    return strcmp(path, "-") == 0 ? standard_input : path;
 }
 
 int line_too_long(size_t limit) {
     return bad_data("the line is longer than %zu bytes; is this a file of lines? If so, raise the limit with "
                     "--max-line-bytes",
                     limit);
+}
+
+int line_chunk_blame(const struct line_chunk *chunk) {
+    return chunk->path == standard_input ? -1 : reader_blame_damage(chunk->path);
 }
 
 // Counts the lines of the chunk and checks their lengths.

@@ -45,6 +45,9 @@ struct line_cursor {
 };
 bool line_cursor_next(struct line_cursor *cursor);
 
+// Called with an error that the text of a chunk has caused: see reader_blame_damage. Always returns -1.
+int line_chunk_blame(const struct line_chunk *chunk);
+
 // The error of a line above the limit; -1.
 int line_too_long(size_t limit);
 

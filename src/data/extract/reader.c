@@ -2,6 +2,7 @@
 // to their codec, whose loop ends when the file has ended between two compressed streams.
 #include "data/extract/reader.h"
 #include "data/extract/codec.h"
+#include "data/extract/content.h"
 #include "data/extract/parallel_bzip2.h"
 #include "data/extract/parallel_zstd.h"
 #include "data/bad_data.h"
@@ -14,12 +15,14 @@
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
-enum { INPUT_BYTES = 1 << 18, MAGIC_BYTES = 10, PATIENCE_MS = 100 };
+enum { INPUT_BYTES = 1 << 18, MAGIC_BYTES = 10, PATIENCE_MS = 100, VERIFIED_BYTES = 1 << 30 };
 
 struct reader {
     char *name;  // for messages
+    char *path;  // as it was given
     int descriptor;
     const struct codec *codec;  // NULL for plain files
     void *state;
@@ -30,6 +33,9 @@ struct reader {
     bool between;                     // the codec stands between two streams
     struct parallel_bzip2 *parallel;  // reads in the codec's place; NULL for one thread
     struct parallel_zstd *zstd;       // the same
+    bool has_head;                    // the first bytes that came out of the codec were looked at
+    unsigned char head[CONTENT_BYTES];
+    size_t head_bytes, head_taken;
 };
 
 // A pipe may stay silent for long, and a signal may reach another thread than the one that waits for it.
@@ -77,21 +83,6 @@ static bool begins_as_zstd(const struct reader *reader) {
 }
 
 static int recognise(struct reader *reader, int threads) {
-    static const struct {
-        const char *magic;
-        size_t length;
-        const char *what;
-    } refused[] = {
-        {"PAR1", 4, "a Parquet file; export its text as JSON Lines"},
-        {"PK\x03\x04", 4, "a zip archive; unpack it"},
-        {"\x04\x22\x4D\x18", 4, "an lz4 file; decompress it, or use zstd"},
-        {"ARROW1", 6, "an Arrow file; export its text as JSON Lines"},
-        {"\xFF\xFE", 2, "UTF-16 text; convert it to UTF-8"},
-        {"\xFE\xFF", 2, "UTF-16 text; convert it to UTF-8"},
-    };
-    for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++)
-        if (begins_with(reader, refused[i].magic, refused[i].length))
-            return bad_data("%s is %s", reader->name, refused[i].what);
     if (begins_with(reader, "\x1F\x8B", 2))
         reader->codec = &codec_gzip;
     else if (begins_with(reader, "\xFD\x37\x7A\x58\x5A\x00", 6))
@@ -104,6 +95,15 @@ static int recognise(struct reader *reader, int threads) {
         reader->codec = NULL;
         return error_context("%s", reader->name);
     }
+    return reader->codec ? 0 : content_check(reader->name, reader->path, reader->input, reader->end);
+}
+
+// Waits for the bytes that tell what a file is. A line that has ended is text: whoever writes into a pipe line by line
+// is not asked for more.
+static int read_beginning(struct reader *reader) {
+    while (!reader->ended &&
+           (reader->end < MAGIC_BYTES || (reader->end < CONTENT_BYTES && !memchr(reader->input, '\n', reader->end))))
+        TRY(fill(reader));
     return 0;
 }
 
@@ -136,6 +136,7 @@ static int check_promise(const struct reader *reader, const char *path) {
 }
 
 static int begin(struct reader *reader, const char *path, int threads) {
+    reader->path = memory_string(path);
     if (strcmp(path, "-") == 0) {
         reader->name = memory_string("standard input");
         reader->descriptor = dup(STDIN_FILENO);
@@ -146,8 +147,7 @@ static int begin(struct reader *reader, const char *path, int threads) {
     if (reader->descriptor < 0)
         return error_set("cannot open %s: %s; check the path and its permissions", reader->name, strerror(errno));
     reader->input = memory_alloc(INPUT_BYTES);
-    while (reader->end < MAGIC_BYTES && !reader->ended)
-        TRY(fill(reader));
+    TRY(read_beginning(reader));
     TRY(recognise(reader, threads));
     return check_promise(reader, path);
 }
@@ -195,6 +195,7 @@ void reader_close(struct reader *reader) {
         close(reader->descriptor);
     free(reader->input);
     free(reader->name);
+    free(reader->path);
     free(reader);
 }
 
@@ -243,14 +244,41 @@ static int64_t read_compressed(struct reader *reader, unsigned char *out, size_t
     }
 }
 
-int64_t reader_read(struct reader *reader, void *out, size_t capacity) {
-    if (capacity == 0)
-        return 0;
+static int64_t decompress(struct reader *reader, void *out, size_t capacity) {
     if (reader->parallel)
         return parallel_bzip2_read(reader->parallel, out, capacity);
     if (reader->zstd)
         return parallel_zstd_read(reader->zstd, out, capacity);
-    return reader->codec ? read_compressed(reader, out, capacity) : read_plain(reader, out, capacity);
+    return read_compressed(reader, out, capacity);
+}
+
+// A compressed file shows what is in it with its first bytes: an archive, more often than not.
+static int look_inside(struct reader *reader) {
+    int64_t got = 1;
+    while (got > 0 && reader->head_bytes < CONTENT_BYTES) {
+        got = decompress(reader, reader->head + reader->head_bytes, CONTENT_BYTES - reader->head_bytes);
+        TRY((int)got);
+        reader->head_bytes += (size_t)got;
+    }
+    TRY(content_check(reader->name, reader->path, reader->head, reader->head_bytes));
+    reader->has_head = true;
+    return 0;
+}
+
+int64_t reader_read(struct reader *reader, void *out, size_t capacity) {
+    if (capacity == 0)
+        return 0;
+    if (!reader->codec)
+        return read_plain(reader, out, capacity);
+    if (!reader->has_head)
+        TRY(look_inside(reader));
+    size_t left = reader->head_bytes - reader->head_taken;
+    if (left == 0)
+        return decompress(reader, out, capacity);
+    size_t count = left < capacity ? left : capacity;
+    memcpy(out, reader->head + reader->head_taken, count);
+    reader->head_taken += count;
+    return (int64_t)count;
 }
 
 uint64_t reader_input_bytes(const struct reader *reader) {
@@ -267,4 +295,40 @@ uint64_t reader_memory(const struct reader *reader) {
 
 const char *reader_format(const struct reader *reader) {
     return reader->codec ? reader->codec->name : "plain";
+}
+
+// ---- damage ----
+
+// Reads a compressed file to its end, or says of one too large for that how to do so.
+static int find_damage(const char *path, bool is_large, struct error_note **blamed) {
+    struct reader *reader;
+    TRY(reader_open(&reader, path));
+    int64_t got = 1;
+    if (reader->codec && is_large) {
+        error_give(*blamed);
+        char *message = memory_string(error_message());
+        error_set_code(error_exit_code(), "%s (is the file damaged? check it with `%s -t %s`)", message,
+                       reader->codec->name, path);
+        free(message);
+        *blamed = error_take();
+    } else if (reader->codec) {
+        void *text = memory_alloc(INPUT_BYTES);
+        while (got > 0)
+            got = reader_read(reader, text, INPUT_BYTES);
+        free(text);
+    }
+    reader_close(reader);
+    return got < 0 ? -1 : 0;
+}
+
+int reader_blame_damage(const char *path) {
+    struct stat status;
+    if (strcmp(path, "-") == 0 || stat(path, &status) < 0 || !S_ISREG(status.st_mode))
+        return -1;
+    struct error_note *blamed = error_take();
+    CHECK(blamed);
+    if (find_damage(path, status.st_size > VERIFIED_BYTES, &blamed) == 0)
+        return error_give(blamed);
+    error_drop(blamed);
+    return -1;
 }

@@ -80,9 +80,11 @@ static int begin_dump(struct wiki_pages *pages) {
         searched = tail->length > strlen(page_open) ? tail->length - strlen(page_open) : 0;
     }
     pages->has_root = find(tail, 0, dump_open) != NULL;
-    if (!first && !pages->has_root)
-        return bad_data("%s is no dump of a wiki: it has no <mediawiki> and no <page>; use a pages-articles XML dump",
-                        path_of(pages));
+    if (!first && !pages->has_root) {
+        bad_data("%s is not a dump of a wiki: it has no <mediawiki> and no <page>; use a pages-articles XML dump",
+                 path_of(pages));
+        return reader_blame_damage(pages->options.paths[pages->next_path - 1]);
+    }
     size_t header = first ? (size_t)(first - tail->data) : tail->length;
     wiki_site_parse(site, (struct wiki_slice){tail->data, header});
     return 0;

@@ -1,6 +1,7 @@
 // Maps the two files of a dataset, and helps a user who named a pair that is not there.
 #include "data/index/files.h"
 
+#include "data/extract/content.h"
 #include "base/error.h"
 #include "base/memory.h"
 #include <dirent.h>
@@ -38,6 +39,7 @@ static char *find_near(const char *prefix) {
 }
 
 static int refuse_missing(const char *prefix, const char *path) {
+    TRY(content_check_name(prefix));
     static const char *const of_text[] = {".jsonl", ".json", ".ndjson", ".txt", ".gz", ".zst", ".xz", ".bz2"};
     char *near = find_near(prefix);
     const char *end = strrchr(prefix, '.'), *remedy = "give the path of the pair of files without .bin or .idx";

@@ -1,0 +1,80 @@
+#!/usr/bin/env bash
+# Input that is not lines of text, in every command that reads lines: each says what the file is and what helps, with the
+# same exit code, in bounded memory.
+# cost: 5
+cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
+. tests/cli/common.sh
+
+null=(--tokenizer-type NullTokenizer --vocab-size 1000)
+preprocess=("$BEVATRON" preprocess --output-prefix "$work/p" --workers 2 "${null[@]}" --input)
+train=("$BEVATRON" tokenizer train --vocab-size 300 --output-prefix "$work/t" --workers 2 --input)
+import=("$BEVATRON" dataset import --output-prefix "$work/i" --workers 2 --eos-id 2 "${null[@]}" --text)
+dictionary=("$BEVATRON" tokenizer dictionary --output "$work/dict.txt" --input)
+extract=("$BEVATRON" extract wiki --output "$work/o.jsonl" --input)
+
+# everywhere CODE TEXT FILE
+everywhere() {
+    local command
+    for command in preprocess train import dictionary extract; do
+        local -n words=$command
+        expect "$1" "$2" "${words[@]}" "$3"
+    done
+}
+
+for i in $(seq 3000); do echo "{\"text\": \"$((i % 1000)) $((i * 7 % 1000))\"}"; done >"$work/a.jsonl"
+tar cf "$work/a.tar" -C "$work" a.jsonl
+everywhere 215 "a.tar is a tar archive; unpack it with \`tar xf $work/a.tar\`" "$work/a.tar"
+if grep -q "ZLIB *yes" <<<"$("$BEVATRON" version)"; then
+    gzip -c "$work/a.tar" >"$work/a.tgz"
+    everywhere 215 "a.tgz is a tar archive; unpack it with \`tar xf $work/a.tgz\`" "$work/a.tgz"
+    # A flipped byte of the compressed data is not called bad UTF-8 or bad JSON, but damage.
+    gzip -nc "$work/a.jsonl" >"$work/flip.jsonl.gz"
+    printf '\x55' | dd of="$work/flip.jsonl.gz" bs=1 seek=2000 conv=notrunc 2>/dev/null
+    for n in 1 3; do
+        expect 215 "flip.jsonl.gz: gzip data is damaged near byte" "${preprocess[@]}" "$work/flip.jsonl.gz" --workers "$n"
+    done
+    expect 215 "flip.jsonl.gz: gzip data is damaged near byte" "${train[@]}" "$work/flip.jsonl.gz"
+fi
+iconv -f utf-8 -t utf-16le "$work/a.jsonl" >"$work/wide.jsonl"
+everywhere 215 "iconv -f utf-16le -t utf-8 $work/wide.jsonl" "$work/wide.jsonl"
+everywhere 215 "not text: it begins with zero bytes" /dev/zero
+for address in https://example.org/a.jsonl s3://bucket/a.jsonl; do
+    everywhere 1 "$address is " "$address"
+done
+everywhere 1 'aws s3 cp s3://b/a.jsonl - | bevatron' s3://b/a.jsonl
+expect 1 'aws s3 cp s3://b/a .' "$BEVATRON" dataset inspect s3://b/a
+
+# A stream without line ends: no command waits for one, or keeps more than its limit.
+# endless COMMAND…: reads from a pipe whose line never ends.
+endless() {
+    yes 12345 | tr -d '\n' | timeout 300 "$@" >"$work/out" 2>&1
+    local code=${PIPESTATUS[2]}
+    if [ "$code" = 215 ] && grep -q "longer than 100000 bytes" "$work/out"; then pass; else fail "exit code $code: $*"; fi
+}
+limit=(--max-line-bytes 100000)
+for command in preprocess train import dictionary; do
+    declare -n words=$command
+    endless "${words[@]}" - "${limit[@]}"
+done
+endless "$BEVATRON" tokenizer encode "${null[@]}" "${limit[@]}"
+for way in encode decode; do
+    endless "$BEVATRON" tokenizer "$way" "${null[@]}" --lines "${limit[@]}"
+done
+
+# JSON in another shape, and bad JSON: one exit code.
+printf '[{"text": "1"},\n {"text": "2"}]\n' >"$work/array.json"
+printf '{\n  "text": "1"\n}\n' >"$work/pretty.json"
+printf '{"text": "1"}\n{"text": "2\n' >"$work/cut.jsonl"
+for command in preprocess train; do
+    declare -n words=$command
+    expect 215 "array.json:1: this is a JSON array, not JSON Lines; write one object per line: \`jq -c '.[]'" "${words[@]}" "$work/array.json"
+    expect 215 "pretty.json:1: this is pretty-printed JSON, not JSON Lines; write one object per line: \`jq -c ." "${words[@]}" "$work/pretty.json"
+    expect 215 "cut.jsonl:2: not a valid JSON line" "${words[@]}" "$work/cut.jsonl"
+done
+for way in encode decode; do
+    echo '"1' | "$BEVATRON" tokenizer "$way" "${null[@]}" --json-lines >"$work/out" 2>&1
+    [ "${PIPESTATUS[1]}" = 215 ] && pass || fail "exit code of bad JSON in tokenizer $way"
+done
+expect 215 "cut.jsonl is not valid JSON" "$BEVATRON" tokenizer inspect --vocab-file "$work/cut.jsonl" --merge-file tests/golden/bpe/merges.txt
+
+finish
