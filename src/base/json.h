@@ -81,7 +81,8 @@ void json_key(struct json_writer *w, const char *key);
 void json_string(struct json_writer *w, const char *string, size_t length);  // ill-formed UTF-8 becomes U+FFFD
 void json_cstring(struct json_writer *w, const char *string);                // NULL writes null
 void json_int(struct json_writer *w, int64_t value);
-void json_double(struct json_writer *w, double value);  // as short as reads back the same; null if not finite
+void json_number(struct json_writer *w, const char *text);  // as it stands in a parsed file: 1e-05, 2.0
+void json_double(struct json_writer *w, double value);      // as short as reads back the same; null if not finite
 void json_bool(struct json_writer *w, bool value);
 void json_null(struct json_writer *w);
 

@@ -157,6 +157,10 @@ void json_int(struct json_writer *w, int64_t value) {
     word(w, text);
 }
 
+void json_number(struct json_writer *w, const char *text) {
+    word(w, text);
+}
+
 void json_double(struct json_writer *w, double value) {
     char text[40];
     if (!isfinite(value)) {

@@ -63,7 +63,7 @@ void checkpoint_state_free(struct checkpoint_state *state);  // the strings; saf
 
 // A file that is kept in the checkpoint beside the tensors, so that nothing but the folder is needed: the tokenizer's.
 // It is stored as ROLE_NAME: vocab-file_vocab.json, merge-file_merges.txt, tokenizer-model_tokenizer.json (the roles
-// are named after the flags), and huggingface_… for what only Hugging Face's tools read.
+// are named after the flags), and huggingface_… for what only Hugging Face's tools read, see hf_surroundings.h.
 struct checkpoint_file {
     char *role;
     char *path;  // where it is copied from, or where it was found

@@ -64,8 +64,7 @@ int extra_copy(const char *from, const char *to, uint64_t *bytes, char sha256[65
     return result;
 }
 
-// The file's own name without the folder and without a role it may already carry.
-static const char *own_name(const struct checkpoint_file *file) {
+const char *extra_name(const struct checkpoint_file *file) {
     const char *slash = strrchr(file->path, '/'), *name = slash ? slash + 1 : file->path;
     size_t length = strlen(file->role);
     return strncmp(name, file->role, length) == 0 && name[length] == '_' ? name + length + 1 : name;
@@ -75,7 +74,7 @@ int extra_write(const struct checkpoint_file_list *files, const char *folder, st
     int result = 0;
     for (size_t i = 0; i < files->count && result == 0; i++) {
         struct manifest_file file = {.holds = memory_string("file")};
-        file.name = memory_printf("%s_%s", files->items[i].role, own_name(&files->items[i]));
+        file.name = memory_printf("%s_%s", files->items[i].role, extra_name(&files->items[i]));
         char *to = file_join(folder, file.name);
         result = extra_copy(files->items[i].path, to, &file.bytes, file.sha256);
         free(to);

@@ -7,6 +7,8 @@
 
 int extra_write(const struct checkpoint_file_list *files, const char *folder, struct manifest *manifest);
 // Copies one file; sha256 may be NULL.
+// The file's own name, without the folder and without a role it may already carry.
+const char *extra_name(const struct checkpoint_file *file);
 int extra_copy(const char *from, const char *to, uint64_t *bytes, char sha256[65]);
 
 #endif

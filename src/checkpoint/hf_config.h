@@ -24,7 +24,8 @@ struct hf_config_write {
     const struct config *config;
     const struct json *base;
     const char *dtype;        // "float32"
-    struct hf_token_ids ids;  // if there is no base
+    bool has_base_ids;        // whether the base's token ids are those of the model's tokenizer
+    struct hf_token_ids ids;  // else
 };
 void hf_config_write(const struct hf_config_write *write, struct buffer *out);
 

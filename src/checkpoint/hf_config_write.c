@@ -270,8 +270,10 @@ static char *real_text(double value) {
 }
 
 static void append_real(struct json_writer *json, const char *key, double value) {
+    char *text = real_text(value);
     json_key(json, key);
-    json_double(json, value);
+    json_number(json, text);
+    free(text);
 }
 
 static char *number_text(const struct config *config, const struct hf_key *key) {
@@ -368,7 +370,7 @@ static void append_json(const struct json *value, struct json_writer *json) {
         json_string(json, value->string, value->length);
         break;
     case JSON_NUMBER:
-        json_double(json, value->number);
+        json_number(json, value->string);
         break;
     case JSON_ARRAY:
         json_begin_array(json);
@@ -393,11 +395,7 @@ static void set_base(struct members *members, const struct json *base) {
             continue;
         struct buffer text = {0};
         struct json_writer json = {.out = &text};
-        // A number keeps its own text: 1e-05 stays 1e-05.
-        if (base->items[i].type == JSON_NUMBER)
-            buffer_append_string(&text, base->items[i].string);
-        else
-            append_json(&base->items[i], &json);
+        append_json(&base->items[i], &json);
         set_member(members, base->keys[i].string, memory_string(buffer_string(&text)));
         buffer_free(&text);
     }
@@ -432,9 +430,9 @@ static void set_members(struct members *members, const struct hf_config_write *w
     const struct config *config = write->config;
     for (size_t i = 0; i < family->written_count; i++)
         set_member(members, family->written[i].flag, memory_string(family->written[i].value));
-    if (!write->base)
-        set_ids(members, &write->ids);
     set_base(members, write->base);
+    if (!write->has_base_ids)
+        set_ids(members, &write->ids);
     bool is_mlm = family->architecture_mlm && !config_has_binary_head(config);
     set_member(members, "model_type", quoted(family->model_type));
     set_member(members, "architectures",

@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "checkpoint/extra.h"
+#include "checkpoint/hf_surroundings.h"
 #include "data/tokenizer/byte_map.h"
 #include "data/tokenizer/from_config.h"
 #include <stdlib.h>
@@ -23,7 +24,7 @@ void hf_tokenizer_open(struct hf_tokenizer *tokenizer, const struct model_source
     *tokenizer = (struct hf_tokenizer){0};
     const struct config *config = &source->config;
     const struct checkpoint_file_list *files = &source->files;
-    if (source->foreign_config || files->count == 0 || !config->tokenizer_type)
+    if (source->has_foreign_tokenizer || files->count == 0 || !config->tokenizer_type)
         return;
     struct tokenizer_options options = tokenizer_options_of(config);
     options.vocab_file = checkpoint_file_find(files, "vocab-file");
@@ -67,11 +68,8 @@ static const char *extension(const char *path) {
 
 // What the file is called there; NULL if Hugging Face has no use for it. To be freed.
 static char *name_there(const struct model_source *source, const struct checkpoint_file *file) {
-    if (strcmp(file->role, "huggingface") == 0) {
-        const char *slash = strrchr(file->path, '/'), *name = slash ? slash + 1 : file->path;
-        name = strncmp(name, "huggingface_", 12) == 0 ? name + 12 : name;
-        return strcmp(name, "config.json") == 0 ? NULL : memory_string(name);
-    }
+    if (hf_surroundings_is_role(file->role))  // written as they are, see hf_surroundings_write
+        return NULL;
     if (strcmp(file->role, "merge-file") == 0)
         return memory_string("merges.txt");
     if (strcmp(file->role, "vocab-file") == 0)

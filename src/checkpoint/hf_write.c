@@ -10,6 +10,7 @@
 #include "checkpoint/convert.h"
 #include "checkpoint/hf_config.h"
 #include "checkpoint/hf_names.h"
+#include "checkpoint/hf_surroundings.h"
 #include "checkpoint/hf_tokenizer_files.h"
 #include "checkpoint/model_bytes.h"
 #include "checkpoint/model_check.h"
@@ -217,6 +218,7 @@ static int write_config(const struct job *job) {
                                               .config = config,
                                               .base = job->write->source->foreign_config,
                                               .dtype = main_dtype(job),
+                                              .has_base_ids = job->write->source->has_foreign_tokenizer,
                                               .ids = hf_tokenizer_ids(&job->tokenizer, job->family)},
                     &text);
     config->padded_vocab_size = padded;
@@ -232,6 +234,7 @@ static int write_all(struct job *job) {
         TRY(write_file(job, f));
     TRY(write_index(job));
     TRY(write_config(job));
+    TRY(hf_surroundings_write(&job->write->source->files, job->folder));
     TRY(hf_tokenizer_write(&job->tokenizer, job->write->source, job->folder));
     return file_sync_folder(job->folder);
 }

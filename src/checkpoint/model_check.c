@@ -22,6 +22,8 @@ static bool is_filler(const struct model_source *written, size_t i) {
     return strcmp(tensor->name, "embedding.tokentype_embeddings.weight") == 0;
 }
 
+enum { QUICK_BYTES = 1 << 28 };  // nobody waits for so few
+
 struct problems {
     struct name_list missing, extra, misshaped, mistyped, changed;
 };
@@ -149,7 +151,11 @@ static int compare_tensors(const struct model_check *check, struct model_source 
     struct model_source *source = check->write->source;
     struct problems problems = {0};
     struct progress progress;
+    size_t bytes = 0;
+    for (size_t i = 0; i < source->count; i++)
+        bytes += source->tensors[i].bytes;
     progress_begin(&progress, "reading back", "tensors", (double)source->count);
+    progress.is_quiet = bytes < QUICK_BYTES;
     int result = 0;
     for (size_t i = 0; i < source->count && result == 0; i++) {
         const struct source_tensor *tensor = &source->tensors[i];

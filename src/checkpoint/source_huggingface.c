@@ -6,6 +6,7 @@
 #include "checkpoint/convert.h"
 #include "checkpoint/hf_config.h"
 #include "checkpoint/hf_names.h"
+#include "checkpoint/hf_surroundings.h"
 #include "checkpoint/source_kind.h"
 #include <stdlib.h>
 #include <string.h>
@@ -24,17 +25,6 @@ struct detail {
     struct plan *plans;  // one per tensor
     bool *is_used;       // one per weight
 };
-
-// A config.json that cannot be parsed is taken for theirs too, so that opening it says what is wrong and where.
-static bool is_folder(const char *path) {
-    char *config = file_join(path, "config.json");
-    struct json *root = NULL;
-    bool is_theirs = file_exists(config) &&
-                     (json_parse_file(&root, config, MAX_CONFIG_BYTES) < 0 || json_member(root, "model_type") != NULL);
-    json_free(root);
-    free(config);
-    return is_theirs;
-}
 
 // A vocab.txt does not say whether text is lowered; tokenizer_config.json may, and BERT's class lowers by default.
 // Megatron's BERT has two tokens behind those of the file, which a model of as many rows as the file has lines lacks.
@@ -95,25 +85,17 @@ static void find_tokenizer(struct model_source *source) {
 
 // The other files that belong to the model and are handed on as they are.
 static void find_other_files(struct model_source *source) {
-    static const char *const others[] = {"config.json",
-                                         "tokenizer_config.json",
-                                         "special_tokens_map.json",
-                                         "generation_config.json",
-                                         "added_tokens.json",
-                                         "vocab.json",
-                                         "merges.txt",
-                                         "tokenizer.model",
-                                         "spiece.model",
-                                         "vocab.txt"};
-    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
-        char *path = file_join(source->path, others[i]);
+    struct checkpoint_file_list all = {0};
+    hf_surroundings_list(source->path, &all, &source->left);
+    for (size_t i = 0; i < all.count; i++) {
         bool is_taken = false;
-        for (size_t k = 0; k < source->files.count; k++)
-            is_taken = is_taken || strcmp(source->files.items[k].path, path) == 0;
-        if (!is_taken && file_exists(path))
-            source_add_file(source, "huggingface", path);
-        free(path);
+        for (size_t k = 0; k < source->files.count && !is_taken; k++)
+            is_taken = strcmp(source->files.items[k].path, all.items[i].path) == 0;
+        if (!is_taken)
+            source_add_file(source, all.items[i].role, all.items[i].path);
     }
+    checkpoint_file_list_free(&all);
+    source->has_foreign_tokenizer = true;
 }
 
 // Files of a bare model lack the prefix, and the oldest BERTs call a norm's weight gamma and its bias beta.
@@ -301,5 +283,8 @@ static void close_source(struct model_source *source) {
     free(detail);
 }
 
-const struct model_source_kind source_huggingface = {
-    .name = "huggingface", .is_folder = is_folder, .open = open_source, .read = read_tensor, .close = close_source};
+const struct model_source_kind source_huggingface = {.name = "huggingface",
+                                                     .is_folder = hf_surroundings_is_folder,
+                                                     .open = open_source,
+                                                     .read = read_tensor,
+                                                     .close = close_source};

@@ -4,6 +4,7 @@
 #include "base/json.h"
 #include "base/memory.h"
 #include "checkpoint/folder.h"
+#include "checkpoint/hf_surroundings.h"
 #include "checkpoint/source_kind.h"
 #include <stdlib.h>
 #include <string.h>
@@ -91,15 +92,14 @@ static int match_weights(struct model_source *source) {
     return source_report(&problems, detail->iteration_path);
 }
 
+// What cannot be parsed only adds members that nobody here needs.
 static void read_foreign_config(struct model_source *source) {
-    const char *path = NULL;
-    for (size_t i = 0; i < source->files.count; i++) {
-        const char *name = strrchr(source->files.items[i].path, '/');
-        if (name && strcmp(name, "/huggingface_config.json") == 0)
-            path = source->files.items[i].path;
-    }
+    const char *path = hf_surroundings_config(&source->files);
     if (path && json_parse_file(&source->foreign_config, path, 16 << 20) < 0)
-        error_clear();  // it only adds members that nobody here needs
+        error_clear();
+    for (size_t i = 0; i < source->files.count; i++)
+        if (source->files.items[i].path == path)
+            source->has_foreign_tokenizer = strcmp(source->files.items[i].role, HF_ROLE) == 0;
 }
 
 static int open_source(struct model_source *source, const struct model_source_options *options) {

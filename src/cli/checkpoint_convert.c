@@ -4,6 +4,8 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "base/log.h"
+#include "checkpoint/hf_surroundings.h"
 #include "checkpoint/model_source.h"
 #include "cli/commands.h"
 #include "cli/convert_check.h"
@@ -177,6 +179,20 @@ static int check_tokenizer(const struct config *config) {
     return 0;
 }
 
+// Takes the input's tokenizer away; what else came with the model stays.
+static void drop_tokenizer(struct model_source *source) {
+    struct checkpoint_file_list kept = {0};
+    for (size_t i = 0; i < source->files.count; i++) {
+        const struct checkpoint_file *file = &source->files.items[i];
+        bool is_config = file->path == hf_surroundings_config(&source->files);
+        if (hf_surroundings_is_role(file->role) && !hf_surroundings_is_of_tokenizer(file->path))
+            checkpoint_file_list_add(&kept, is_config ? HF_ROLE_WEIGHTS : file->role, file->path);
+    }
+    checkpoint_file_list_free(&source->files);
+    source->files = kept;
+    source->has_foreign_tokenizer = false;
+}
+
 // Puts the tokenizer that was given in the place of the input's.
 static int use_tokenizer(const struct options *options, struct model_source *source) {
     const struct {
@@ -193,7 +209,7 @@ static int use_tokenizer(const struct options *options, struct model_source *sou
     if (!type && (!options->vocab_file || !options->merge_file))
         return error_set_code(EXIT_CODE_USAGE, "say with --tokenizer-type what the tokenizer's files are");
     TRY(flag_set(&table, &source->config, "--tokenizer-type", type ? type : "GPT2BPETokenizer", FLAG_FROM_COMMAND));
-    checkpoint_file_list_free(&source->files);
+    drop_tokenizer(source);
     for (size_t i = 0; i < sizeof given / sizeof given[0]; i++) {
         if (!given[i].file)
             continue;
@@ -230,6 +246,8 @@ static int convert(void *context) {
         result = error_set("%s already holds checkpoints; give another folder", options->output);
     if (result == 0)
         result = strcmp(to, "huggingface") == 0 ? model_write_huggingface(&write) : model_write_ours(&write);
+    if (result == 0 && source.left.length > 0)
+        log_info("note: these files of %s were not copied: %s", options->input, buffer_string(&source.left));
     if (result == 0)
         print_result(options, &write, to);
     convert_check_free(&check);

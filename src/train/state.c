@@ -1,5 +1,6 @@
 // Saving and loading the state of a run; state_find.c finds what is loaded. See state.h.
 #include "train/state.h"
+#include "train/surroundings.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/log.h"
@@ -145,6 +146,7 @@ static int save(struct step *step, const struct progress_state *progress, struct
         add_file(&files, config, "vocab-file", config->vocab_file);
         add_file(&files, config, "merge-file", config->merge_file);
         add_file(&files, config, "tokenizer-model", config->tokenizer_model);
+        surroundings_add(&files, config);
     }
     const struct mesh *mesh = &step->mesh;
     const struct checkpoint_ranks ranks = {

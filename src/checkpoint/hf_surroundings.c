@@ -1,0 +1,169 @@
+// What stands beside the weights in a folder of Hugging Face. See hf_surroundings.h.
+#include "checkpoint/hf_surroundings.h"
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/json.h"
+#include "base/memory.h"
+#include "checkpoint/extra.h"
+#include <dirent.h>
+#include <stdlib.h>
+#include <string.h>
+
+// A file of a model that is neither weights nor larger than any vocabulary is known.
+enum { MAX_BYTES = 256 << 20, MAX_CONFIG_BYTES = 16 << 20 };
+
+static const char templates[] = "additional_chat_templates";
+
+bool hf_surroundings_is_role(const char *role) {
+    return strncmp(role, HF_ROLE, strlen(HF_ROLE)) == 0;
+}
+
+bool hf_surroundings_is_folder(const char *path) {
+    char *config = file_join(path, "config.json");
+    struct json *root = NULL;
+    bool is_theirs = file_exists(config) &&
+                     (json_parse_file(&root, config, MAX_CONFIG_BYTES) < 0 || json_member(root, "model_type") != NULL);
+    json_free(root);
+    free(config);
+    return is_theirs;
+}
+
+static bool ends_with(const char *text, const char *end) {
+    size_t length = strlen(text), tail = strlen(end);
+    return length >= tail && strcmp(text + length - tail, end) == 0;
+}
+
+static bool ends_with_any(const char *name, const char *const *ends) {
+    for (size_t i = 0; ends[i]; i++)
+        if (ends_with(name, ends[i]))
+            return true;
+    return false;
+}
+
+// The model itself, which is written anew.
+static bool is_model(const char *name) {
+    static const char *const ends[] = {".safetensors", ".safetensors.index.json", ".bin.index.json", NULL};
+    return ends_with_any(name, ends) || (strncmp(name, "pytorch_model", 13) == 0 && ends_with(name, ".bin"));
+}
+
+// The same model for other programs, or the state of a trainer: stale as soon as the weights are others.
+static bool is_other_weights(const char *name) {
+    static const char *const ends[] = {".bin",     ".pt",        ".pth",  ".ckpt", ".h5",  ".h5.index.json",
+                                       ".msgpack", ".onnx",      ".gguf", ".ot",   ".npz", ".msgpack.index.json",
+                                       ".tflite",  ".onnx_data", ".nemo", ".pkl",  NULL};
+    return ends_with_any(name, ends);
+}
+
+static void leave(struct buffer *left, const char *name, const char *why) {
+    buffer_printf(left, "%s%s (%s)", left->length > 0 ? ", " : "", name, why);
+}
+
+static int compare_names(const void *a, const void *b) {
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+// The names in a folder, in order; each to be freed, and the array.
+static char **list_names(const char *folder, size_t *count) {
+    char **names = NULL;
+    *count = 0;
+    DIR *stream = opendir(folder);
+    const struct dirent *entry;
+    while (stream && (entry = readdir(stream))) {
+        if (entry->d_name[0] == '.')  // of git and of download tools
+            continue;
+        names = memory_realloc(names, (*count + 1) * sizeof names[0]);
+        names[(*count)++] = memory_string(entry->d_name);
+    }
+    if (stream)
+        closedir(stream);
+    if (names)
+        qsort(names, *count, sizeof names[0], compare_names);
+    return names;
+}
+
+static void add_file(const char *path, const char *name, const char *role, struct checkpoint_file_list *files,
+                     struct buffer *left) {
+    uint64_t bytes = 0;
+    if (is_model(name))
+        return;
+    if (is_other_weights(name))
+        leave(left, name, "weights or state of another program");
+    else if (file_size(path, &bytes) < 0)
+        leave(left, name, error_message());
+    else if (bytes > MAX_BYTES)
+        leave(left, name, "larger than 256 MiB");
+    else
+        checkpoint_file_list_add(files, role, path);
+}
+
+void hf_surroundings_list(const char *folder, struct checkpoint_file_list *files, struct buffer *left) {
+    size_t count = 0;
+    char **names = list_names(folder, &count);
+    for (size_t i = 0; i < count; i++) {
+        char *path = file_join(folder, names[i]);
+        if (strcmp(names[i], templates) == 0 && file_is_folder(path)) {
+            size_t inner_count = 0;
+            char **inner = list_names(path, &inner_count);
+            for (size_t k = 0; k < inner_count; k++) {
+                char *inside = file_join(path, inner[k]);
+                add_file(inside, inner[k], HF_ROLE_TEMPLATE, files, left);
+                free(inside);
+                free(inner[k]);
+            }
+            free(inner);
+        } else if (file_is_folder(path)) {
+            leave(left, names[i], "a folder");
+        } else {
+            add_file(path, names[i], HF_ROLE, files, left);
+        }
+        free(path);
+        free(names[i]);
+    }
+    free(names);
+}
+
+bool hf_surroundings_is_of_tokenizer(const char *path) {
+    static const char *const ends[] = {"tokenizer.json",
+                                       "tokenizer_config.json",
+                                       "special_tokens_map.json",
+                                       "added_tokens.json",
+                                       "vocab.json",
+                                       "vocab.txt",
+                                       "merges.txt",
+                                       ".model",
+                                       "generation_config.json",
+                                       "chat_template.json",
+                                       ".jinja",
+                                       ".tiktoken",
+                                       "tekken.json",
+                                       NULL};
+    return ends_with_any(path, ends);
+}
+
+const char *hf_surroundings_config(const struct checkpoint_file_list *files) {
+    for (size_t i = 0; i < files->count; i++)
+        if (hf_surroundings_is_role(files->items[i].role) && strcmp(extra_name(&files->items[i]), "config.json") == 0)
+            return files->items[i].path;
+    return NULL;
+}
+
+int hf_surroundings_write(const struct checkpoint_file_list *files, const char *folder) {
+    int result = 0;
+    for (size_t i = 0; i < files->count && result == 0; i++) {
+        const struct checkpoint_file *file = &files->items[i];
+        const char *name = extra_name(file);
+        if (!hf_surroundings_is_role(file->role) || strcmp(name, "config.json") == 0)
+            continue;
+        bool is_template = strcmp(file->role, HF_ROLE_TEMPLATE) == 0;
+        char *parent = is_template ? file_join(folder, templates) : memory_string(folder);
+        char *to = file_join(parent, name);
+        uint64_t bytes = 0;
+        result = file_make_folders(parent);
+        if (result == 0)
+            result = extra_copy(file->path, to, &bytes, NULL);
+        free(parent);
+        free(to);
+    }
+    return result;
+}

@@ -1,0 +1,29 @@
+// The files that come with a model of Hugging Face beside its weights: configurations, tokenizer, chat templates,
+// licence, readme. They go along with the model into a checkpoint of ours, from one to the next, and back.
+#ifndef CHECKPOINT_HF_SURROUNDINGS_H
+#define CHECKPOINT_HF_SURROUNDINGS_H
+
+#include "base/buffer.h"
+#include "checkpoint/checkpoint.h"
+
+// Roles of these files in a checkpoint, see struct checkpoint_file. All begin with "huggingface".
+#define HF_ROLE "huggingface"
+// config.json of a model that was trained on with another tokenizer: its token ids are no longer true.
+#define HF_ROLE_WEIGHTS "huggingface-weights"
+// A file of additional_chat_templates/.
+#define HF_ROLE_TEMPLATE "huggingface-templates"
+bool hf_surroundings_is_role(const char *role);
+
+// Whether the folder has a config.json with a model_type; also if that file cannot be parsed.
+bool hf_surroundings_is_folder(const char *path);
+// Adds every file of the folder that is handed on as it is, in the order of their names. Appends the names of what is
+// not to `left`, with the reason: weights in other formats, folders, files that are too large.
+void hf_surroundings_list(const char *folder, struct checkpoint_file_list *files, struct buffer *left);
+// Whether the file says how text becomes tokens, or names tokens.
+bool hf_surroundings_is_of_tokenizer(const char *path);
+// Writes the files of these roles, but for config.json, which is written anew.
+int hf_surroundings_write(const struct checkpoint_file_list *files, const char *folder);
+// The path of config.json among them; NULL if there is none.
+const char *hf_surroundings_config(const struct checkpoint_file_list *files);
+
+#endif
