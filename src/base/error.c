@@ -14,15 +14,13 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { MESSAGE_BYTES = 4096 };
-
 struct error_note {
     enum exit_code code;
     bool is_shared;
     char message[];
 };
 
-static _Thread_local char thread_message[MESSAGE_BYTES];
+static _Thread_local char thread_message[ERROR_BYTES];
 static _Thread_local enum exit_code thread_code = EXIT_CODE_OK;
 static _Thread_local bool thread_is_shared;
 static _Thread_local bool thread_is_dying;
@@ -44,7 +42,7 @@ static void make_printable(char *text) {
 }
 
 static void set_message(enum exit_code code, const char *format, va_list arguments) {
-    char text[MESSAGE_BYTES];
+    char text[ERROR_BYTES];
     vsnprintf(text, sizeof text, format, arguments);
     make_printable(text);
     memcpy(thread_message, text, strlen(text) + 1);
@@ -69,8 +67,8 @@ int error_set_code(enum exit_code code, const char *format, ...) {
 }
 
 int error_context(const char *format, ...) {
-    char context[MESSAGE_BYTES];
-    char text[2 * MESSAGE_BYTES + 2];
+    char context[ERROR_BYTES];
+    char text[2 * ERROR_BYTES + 2];
     va_list arguments;
     va_start(arguments, format);
     vsnprintf(context, sizeof context, format, arguments);
@@ -78,7 +76,7 @@ int error_context(const char *format, ...) {
     make_printable(context);
     // The end of the older message is what is cut if both together are too long.
     snprintf(text, sizeof text, "%s: %s", context, thread_message);
-    text[MESSAGE_BYTES - 1] = '\0';
+    text[ERROR_BYTES - 1] = '\0';
     memcpy(thread_message, text, strlen(text) + 1);
     if (thread_code == EXIT_CODE_OK)
         thread_code = EXIT_CODE_ERROR;
@@ -145,7 +143,7 @@ void die_at(struct die_place place, const char *format, ...) {
     while (atomic_flag_test_and_set(&somebody_is_dying))
         pause();
 
-    char text[MESSAGE_BYTES];
+    char text[ERROR_BYTES];
     va_list arguments;
     va_start(arguments, format);
     vsnprintf(text, sizeof text, format, arguments);

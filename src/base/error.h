@@ -28,6 +28,9 @@ enum exit_code {
     EXIT_CODE_NO_PROGRESS = 217,
 };
 
+// A message is cut before this many bytes. It has room for all that is wrong with a long command line.
+enum { ERROR_BYTES = 32768 };
+
 // Sets the thread's message, with exit code EXIT_CODE_ERROR. Always returns -1, so that one can write `return
 // error_set(…)`.
 int error_set(const char *format, ...) __attribute__((format(printf, 1, 2)));

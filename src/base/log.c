@@ -2,6 +2,7 @@
 // that share a terminal or a file do not tear. The status line (a progress bar) is wiped before a message and drawn
 // again after it.
 #include "base/log.h"
+#include "base/error.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -64,7 +65,7 @@ void log_status(const char *line) {
 
 static void log_line(const char *kind, const char *format, va_list arguments) {
     // Memory may be short when an error is reported, so none is asked for: longer texts are cut.
-    char text[4096 + 256];
+    char text[ERROR_BYTES + 256];
     const char *open = state.identity[0] ? "[" : "", *close = state.identity[0] ? "] " : "";
     int prefix = snprintf(text, sizeof text, "%s%s%s%s", open, state.identity, close, kind);
     vsnprintf(text + prefix, sizeof text - (size_t)prefix - 1, format, arguments);
@@ -87,6 +88,15 @@ void log_info(const char *format, ...) {
 
 void log_warn(const char *format, ...) {
     if (state.level < LOG_WARN)
+        return;
+    va_list arguments;
+    va_start(arguments, format);
+    log_line("warning: ", format, arguments);
+    va_end(arguments);
+}
+
+void log_warn_once(const char *format, ...) {
+    if (state.level < LOG_WARN || state.rank != 0 || thread_is_hushed)
         return;
     va_list arguments;
     va_start(arguments, format);

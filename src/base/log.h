@@ -16,6 +16,8 @@ void log_hush(bool is_hushed);
 // Only rank 0 writes info lines; every rank writes warnings and errors.
 void log_info(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void log_warn(const char *format, ...) __attribute__((format(printf, 1, 2)));
+// A warning that every rank has the same reason for: rank 0 writes it, unless it is hushed.
+void log_warn_once(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void log_error(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void log_debug(const char *format, ...) __attribute__((format(printf, 1, 2)));
 

@@ -46,10 +46,10 @@ struct nearest nearest_begin(const char *name, size_t length) {
     return (struct nearest){.name = name, .length = length, .distance = letters < LEAST_LETTERS ? 0 : FAR_AWAY};
 }
 
-// With more edits than this, about a third of its letters, a name is another name.
+// With more edits than this, about a quarter of its letters, a name is another name.
 static int most_edits(const struct nearest *nearest) {
     int letters = (int)count_letters(nearest->name, nearest->length);
-    return letters < 5 ? 1 : letters < 9 ? 2 : letters / 3;
+    return letters < 5 ? 1 : letters < 12 ? 2 : letters / 4;
 }
 
 void nearest_consider(struct nearest *nearest, const char *candidate) {

@@ -135,10 +135,24 @@ static int set_same(struct config *config, const char *name, const struct torch_
     return result;
 }
 
-// GELU's tanh form was the only one at first, then that of a fused kernel or of --openai-gelu.
+// The models before Megatron core let two arguments choose the GELU. Only releases from core 0.5 to 0.17 say in their
+// arguments which models they had; those before had no others, those after have no others than core's.
+static bool is_legacy(const struct torch_value *args) {
+    const struct torch_value *legacy = torch_get(args, "use_legacy_models"),
+                             *core = torch_get(args, "use_mcore_models");
+    if (legacy || core)
+        return legacy ? is_true(legacy) : !is_true(core);
+    return !torch_get(args, "deprecated_use_mcore_models");
+}
+
+// GELU's tanh form was the only one at first, then that of a fused kernel.
 static int set_activation(struct config *config, const struct torch_value *args) {
     const struct torch_value *fusion = torch_get(args, "bias_gelu_fusion"), *bias = torch_get(args, "add_bias_linear");
-    if (fusion && !is_true(fusion) && !is_true(torch_get(args, "openai_gelu")) && !is_true(torch_get(args, "swiglu")))
+    bool is_openai = is_true(torch_get(args, "openai_gelu")), is_onnx = is_true(torch_get(args, "onnx_safe"));
+    bool is_gelu = !is_true(torch_get(args, "swiglu")) && !is_true(torch_get(args, "squared_relu"));
+    if (is_gelu && is_legacy(args) && (is_openai || is_onnx))
+        TRY(set_flag(config, "--activation", is_openai ? "gelu_tanh" : "gelu"));
+    else if (is_gelu && fusion && !is_true(fusion))
         TRY(set_flag(config, "--no-bias-gelu-fusion", "true"));
     if (bias && !is_true(bias))
         TRY(set_flag(config, "--disable-bias-linear", "true"));
@@ -209,7 +223,7 @@ static int read_shapes(const struct megatron_folder *folder, int64_t attention_h
 static int set_bert(const struct megatron_folder *folder, struct config *config) {
     const struct weight *types = megatron_find(folder, 0, "embedding.tokentype_embeddings.weight");
     // Its head has the exact GELU whatever its blocks have, unless that of OpenAI was asked for everywhere.
-    bool is_openai = folder->args && is_true(torch_get(folder->args, "openai_gelu"));
+    bool is_openai = folder->args && is_legacy(folder->args) && is_true(torch_get(folder->args, "openai_gelu"));
     TRY(set_flag(config, "--model", "bert"));
     TRY(set_flag(config, "--lm-head-activation", is_openai ? "gelu_tanh" : "gelu"));
     TRY(set_number(config, "--num-token-types", types && types->rank == 2 ? types->shape[0] : 0));

@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "base/number.h"
 #include "checkpoint/hf_surroundings.h"
 #include "checkpoint/model_source.h"
 #include "cli/commands.h"
@@ -115,8 +116,8 @@ static const struct flag rows[] = {
 };
 
 static int parse_size(const char *text, uint64_t *bytes) {
-    char *end = NULL;
-    double number = strtod(text, &end);
+    char plain[64], *end = plain;
+    double number = number_plain(text, plain, sizeof plain) ? strtod(plain, &end) : 0;
     double unit = strcmp(end, "GB") == 0 ? 1e9 : strcmp(end, "MB") == 0 ? 1e6 : 0;
     if (!(number > 0) || unit == 0 || number * unit > 1e18)
         return error_set_code(EXIT_CODE_USAGE, "--max-shard-size takes a size like 5GB or 200MB, not \"%s\"", text);

@@ -102,9 +102,9 @@ static int open_text(struct subject *subject, const struct evaluate_options *opt
         return error_set_code(EXIT_CODE_USAGE, "--text needs the tokenizer: give --vocab-file and --merge-file");
     const char *end = strrchr(options->text, '.');
     if (end && (strcmp(end, ".jsonl") == 0 || strcmp(end, ".ndjson") == 0))
-        log_info("warning: --text takes %s as it stands, names and braces too; the texts in it are a dataset after "
-                 "`bevatron preprocess`, for --data-path",
-                 options->text);
+        log_warn_once("--text takes %s as it stands, names and braces too; the texts in it are a dataset after "
+                      "`bevatron preprocess`, for --data-path",
+                      options->text);
     struct buffer text = {0};
     int status = file_read_all(options->text, TEXT_LIMIT_BYTES, &text);
     subject->counted_words = subject->words = count_words(buffer_string(&text), text.length);

@@ -6,6 +6,7 @@
 #include "base/interrupt.h"
 #include "base/json.h"
 #include "base/memory.h"
+#include "base/number.h"
 #include "base/pool.h"
 #include <inttypes.h>
 #include <stdio.h>
@@ -140,11 +141,9 @@ static void print_summary(FILE *to, const struct options *options, const struct 
 
 static int read_namespaces(const struct string_list *names, int64_t *numbers) {
     for (int64_t i = 0; i < names->count; i++) {
-        char *end;
-        numbers[i] = strtoll(names->items[i], &end, 10);
-        if (end == names->items[i] || *end)
+        if (!number_read_int(names->items[i], &numbers[i]))
             return error_set_code(EXIT_CODE_USAGE,
-                                  "--namespaces: \"%s\" is no number; articles are 0, see the head of the dump",
+                                  "--namespaces: \"%s\" is not a number; articles are 0, see the head of the dump",
                                   names->items[i]);
     }
     return 0;

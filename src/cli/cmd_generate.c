@@ -74,7 +74,7 @@ static const struct flag own_flags[] = {
      .initial = "1.0",
      .minimum = 0,
      .maximum = 1,
-     .help = "draw from the likeliest tokens that together have this probability"},
+     .help = "draw from the likeliest tokens that together have this probability; 1 or 0 for all tokens"},
     {.name = "--ignore-eod",
      .type = FLAG_BOOL,
      .offset = OFFSET(ignore_eod),
@@ -86,6 +86,19 @@ static const struct flag own_flags[] = {
      .minimum = -1,
      .maximum = INT32_MAX,
      .help = "--model t5: id that the answer begins with; -1 for the tokenizer's beginning of text, else its padding"},
+};
+
+// What llama.cpp, vLLM, Hugging Face and nanoGPT call them.
+static const struct flag_synonym synonyms[] = {
+    {"--max-length --max-tokens --max-new --n-predict --num-tokens --tokens-to-generate --length", "--max-new-tokens",
+     "counted without the prompt"},
+    {"--num-return-sequences --n-samples --num-sequences", "--num-samples", NULL},
+    {"--do-sample", NULL, "leave it out: tokens are drawn unless --greedy is given"},
+    {"--temp", "--temperature", NULL},
+    {"--start --text --input --inputs --query", "--prompt", NULL},
+    {"--ignore-eos", "--ignore-eod", NULL},
+    {"--num-beams --beam --beam-size", NULL, "beam search does not exist here; give --greedy, or --num-samples"},
+    {0},
 };
 
 // What every prompt is continued with. All ranks of a model make every token; the first one reads and writes.
@@ -281,7 +294,10 @@ static int run(void *context, struct session *session) {
 
 int cmd_generate(int argc, char **argv) {
     const struct flag_table tables[] = {
-        {.flags = own_flags, .count = sizeof own_flags / sizeof own_flags[0], .given = OFFSET(given)},
+        {.flags = own_flags,
+         .count = sizeof own_flags / sizeof own_flags[0],
+         .given = OFFSET(given),
+         .synonyms = synonyms},
         config_flag_table_for(OFFSET(config), CONFIG_GENERATE),
     };
     const struct flag_command command = {

@@ -350,6 +350,21 @@ static int run(void *context) {
     return status;
 }
 
+// What fairseq, NeMo, nanotron, datatrove and scripts around Hugging Face's datasets call them.
+static const struct flag_synonym synonyms[] = {
+    {"--output --output-dir --output-file --output-folder --out --destdir --out-dir", "--output-prefix",
+     "the files are called PREFIX_text_document.bin and .idx"},
+    {"--data --dataset --data-dir --input-dir --input-file --input-path --trainpref --files", "--input",
+     "files of JSON Lines, also compressed"},
+    {"--num-proc --num-workers --n-workers --num-processes --threads --nproc --jobs", "--workers", NULL},
+    {"--key --keys --text-key --text-column --text-column-name --column --json-key --field", "--json-keys", NULL},
+    {"--eod --append-eos --add-eos --append-end-of-document", "--append-eod", NULL},
+    {"--tokenizer --tokenizer-name --tokenizer-name-or-path --tokenizer-path --tokenizer-file --tokenizer-library",
+     "--tokenizer-type and --tokenizer-model", "e.g. HuggingFaceTokenizer and a tokenizer.json"},
+    {"--srcdict --dict --dict-file --vocab", "--vocab-file", "or --tokenizer-type FairseqTokenizer --tokenizer-model"},
+    {0},
+};
+
 enum { TABLES = 2 };
 
 static struct flag_command flag_command(struct flag_table tables[TABLES]) {
@@ -357,7 +372,8 @@ static struct flag_command flag_command(struct flag_table tables[TABLES]) {
                                     .count = sizeof rows / sizeof rows[0],
                                     .given = OFFSET(given),
                                     .names = names,
-                                    .names_count = sizeof names / sizeof names[0]};
+                                    .names_count = sizeof names / sizeof names[0],
+                                    .synonyms = synonyms};
     tables[1] = tokenizer_flag_table(OFFSET(tokenizer));
     return (struct flag_command){
         .name = "preprocess",

@@ -1,35 +1,34 @@
-// Complaints, numbered in the order they came; of many the first ones are shown.
+// Complaints, numbered in the order they came. All are told; only a flood of them is cut, where a message ends.
 #include "config/complaints.h"
 #include "base/error.h"
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
-enum { MOST_COMPLAINTS = 12 };
+// The text fits into an error with its first line and the count of what is left out.
+enum { LARGEST_TEXT = ERROR_BYTES - 256 };
 
 void complain(struct complaints *complaints, const char *format, ...) {
-    complaints->count++;
-    if (complaints->count > MOST_COMPLAINTS)
-        return;
-    char text[1024];
+    char text[1024], line[sizeof text + 32];
     va_list arguments;
     va_start(arguments, format);
     vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
-    buffer_printf(&complaints->text, "\n  %d. %s", complaints->count, text);
-}
-
-bool complaints_are_enough(const struct complaints *complaints) {
-    return complaints->count > MOST_COMPLAINTS;
+    complaints->count++;
+    int length = snprintf(line, sizeof line, "\n  %d. %s", complaints->count, text);
+    if (complaints->shown == complaints->count - 1 && complaints->text.length + (size_t)length <= LARGEST_TEXT) {
+        buffer_append_string(&complaints->text, line);
+        complaints->shown++;
+    }
 }
 
 int complaints_report(struct complaints *complaints) {
-    int count = complaints->count;
+    int count = complaints->count, left = count - complaints->shown;
     const char *text = buffer_string(&complaints->text);
     if (count == 1)
         error_set_code(EXIT_CODE_USAGE, "%s", text + strlen("\n  1. "));
-    else if (count > MOST_COMPLAINTS)
-        error_set_code(EXIT_CODE_USAGE, "more than %d problems with the flags:%s\n  …", MOST_COMPLAINTS, text);
+    else if (left > 0)
+        error_set_code(EXIT_CODE_USAGE, "%d problems with the flags:%s\n  … and %d more", count, text, left);
     else if (count > 1)
         error_set_code(EXIT_CODE_USAGE, "%d problems with the flags:%s", count, text);
     buffer_free(&complaints->text);

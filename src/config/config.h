@@ -59,7 +59,8 @@ struct config {
     bool gated_linear_unit;
     bool swiglu;
     bool squared_relu;
-    bool no_bias_gelu_fusion;  // the exact GELU (erf) instead of the tanh form
+    bool no_bias_gelu_fusion;                        // the exact GELU (erf) instead of the tanh form
+    bool openai_gelu, onnx_safe, use_legacy_models;  // config_validate makes an activation of them
     bool disable_bias_linear;
     bool add_qkv_bias;
     bool add_attention_bias;

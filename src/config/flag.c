@@ -4,10 +4,8 @@
 #include "config/flag_internal.h"
 #include "base/error.h"
 #include "base/memory.h"
-#include <ctype.h>
-#include <errno.h>
+#include "base/number.h"
 #include <inttypes.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -88,23 +86,16 @@ static int refuse_number(const struct flag *flag, const char *text) {
 }
 
 static int set_int(const struct flag *flag, int64_t *value, const char *text) {
-    const char *digits = text + (*text == '-' || *text == '+');
-    char *end = NULL;
-    errno = 0;
-    long long number = strtoll(text, &end, 10);
-    if (!isdigit((unsigned char)*digits) || *end || errno == ERANGE || !in_range(flag, (double)number))
+    int64_t number;
+    if (!number_read_int(text, &number) || !in_range(flag, (double)number))
         return refuse_number(flag, text);
     *value = number;
     return 0;
 }
 
 static int set_double(const struct flag *flag, double *value, const char *text) {
-    // strtod also reads blanks, "inf", "nan" and hexadecimal: none of them is meant on a command line.
-    if (!*text || text[strspn(text, "0123456789+-.eE")])
-        return refuse_number(flag, text);
-    char *end = NULL;
-    double number = strtod(text, &end);
-    if (end == text || *end || !isfinite(number) || !in_range(flag, number))
+    double number;
+    if (!number_read_double(text, &number) || !in_range(flag, number))
         return refuse_number(flag, text);
     *value = number;
     return 0;

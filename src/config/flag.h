@@ -96,6 +96,14 @@ struct flag_names {
     bool refused;         // true: an error, unless the default value is given; false: accepted, without effect
 };
 
+// Names by which other programs call something that a flag here does. They are unknown here, and the error says what to
+// use instead: "unknown flag --epochs; use --train-iters: updates…".
+struct flag_synonym {
+    const char *names;   // "--a --b"; NULL after the last row
+    const char *target;  // "--c", "--c and --d" or "--c VALUE"; NULL if nothing takes its place
+    const char *how;     // where unit or meaning differ; may be NULL if there is a target
+};
+
 enum flag_source { FLAG_FROM_DEFAULT, FLAG_FROM_PRESET, FLAG_FROM_FILE, FLAG_FROM_COMMAND };
 
 // Where each row's value came from. A member of the options struct, filled by the parser.
@@ -115,6 +123,7 @@ struct flag_table {
     const struct flag_alias *aliases;  // the last has no name; NULL for none
     const struct flag_names *names;    // groups of names without a row
     size_t names_count;
+    const struct flag_synonym *synonyms;  // the last has no names; NULL for none
     // A command for which only some rows mean anything names them here, with blanks between; NULL for all. The others
     // keep their defaults, are not in its --help, and on its command line are refused with the message. In a file
     // they pass: one file may serve several commands.

@@ -29,7 +29,12 @@ struct file_reader {
     bool has_key, is_null, is_refused;  // refused: its values are passed over
     struct seen_key *seen;
     size_t seen_count;
+    int64_t unknown;  // keys that are not flags
+    bool is_over;     // there are so many of them that the rest is not read
 };
+
+// A file whose first keys are all unknown, a vocabulary for instance, is not a configuration.
+enum { UNKNOWN_KEYS = 12 };
 
 // Puts the place before the present message.
 static int at_line(const struct file_reader *reader, int64_t line) {
@@ -63,6 +68,12 @@ static int begin_key(struct file_reader *reader, const char *name, size_t length
         flag_unknown(reader->parse->command, name, length);
         at_line(reader, reader->line);
         flag_put_off(reader->parse);
+        reader->is_over = ++reader->unknown >= UNKNOWN_KEYS && reader->seen_count == 0;
+        if (reader->is_over)
+            complain(&reader->parse->complaints,
+                     "%s: none of the first %d keys is a flag, and the rest was not read; give --config a file with a "
+                     "line `flag: value` for each flag",
+                     reader->path, UNKNOWN_KEYS);
         return 0;
     }
     const struct flag_match *match = &reader->match;
@@ -268,7 +279,7 @@ static int read_line(struct file_reader *reader, char *line) {
 }
 
 static int read_yaml(struct file_reader *reader, char *text) {
-    for (char *line = text; line && !complaints_are_enough(&reader->parse->complaints);) {
+    for (char *line = text; line && !reader->is_over;) {
         char *end = strchr(line, '\n');
         if (end)
             *end = '\0';
@@ -317,7 +328,7 @@ static int read_json(struct file_reader *reader, const char *text, size_t length
     if (json_parse(&root, text, length, reader->path) < 0)
         return error_set_code(EXIT_CODE_USAGE, "%s", error_message());
     int status = 0;
-    for (size_t i = 0; status == 0 && i < root->count && !complaints_are_enough(&reader->parse->complaints); i++) {
+    for (size_t i = 0; status == 0 && i < root->count && !reader->is_over; i++) {
         const struct json *value = &root->items[i];
         if (is_derived(reader->parse->command, &root->keys[i]))
             continue;

@@ -1,4 +1,5 @@
-// Names: which row, alias or known name a text stands for, and which one is nearest to a text that stands for none.
+// Names: which row, alias or known name a text stands for, and what to say of a text that stands for none: what another
+// program's name is here, or the name that is nearest.
 // _ and - are the same letter here, so that --local_rank and a file's num_layers are found.
 #include "config/flag.h"
 #include "config/flag_internal.h"
@@ -83,11 +84,39 @@ bool flag_resolve(const struct flag_command *command, const char *name, size_t l
     return false;
 }
 
+// The error for a name of another program; false if it is not one.
+static bool explain_synonym(const struct flag_command *command, const char *name, size_t length) {
+    const struct flag_table *table = NULL;
+    const struct flag_synonym *synonym = NULL;
+    for (size_t t = 0; t < command->table_count && !synonym; t++) {
+        table = &command->tables[t];
+        for (const struct flag_synonym *s = table->synonyms; s && s->names && !synonym; s++)
+            if (flag_name_listed(name, length, s->names))
+                synonym = s;
+    }
+    if (!synonym)
+        return false;
+    const char *target = synonym->target, *how = synonym->how;
+    const struct flag *row = target ? find_row(table, target, strcspn(target, " ")) : NULL;
+    if (!target)
+        error_set_code(EXIT_CODE_USAGE, "unknown flag %.*s; %s", (int)length, name, how);
+    else if (row && !flag_is_offered(table, row))
+        error_set_code(EXIT_CODE_USAGE, "unknown flag %.*s; %s %s", (int)length, name, row->name, table->refusal);
+    else
+        error_set_code(EXIT_CODE_USAGE, "unknown flag %.*s; use %s%s%s", (int)length, name, target, how ? ": " : "",
+                       how ? how : "");
+    return true;
+}
+
 int flag_unknown(const struct flag_command *command, const char *name, size_t length) {
     struct buffer dashed = {0};
     if (length < 2 || name[0] != '-')
         buffer_append_string(&dashed, "--");
     buffer_append(&dashed, name, length);
+    if (explain_synonym(command, dashed.data, dashed.length)) {
+        buffer_free(&dashed);
+        return -1;
+    }
     struct nearest nearest = nearest_begin(dashed.data, dashed.length);
     for (size_t t = 0; t < command->table_count; t++) {
         const struct flag_table *table = &command->tables[t];

@@ -6,10 +6,12 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/number.h"
 #include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 void flag_put_off(struct flag_parse *parse) {
     complain(&parse->complaints, "%s", error_message());
@@ -46,9 +48,8 @@ static bool is_default_value(const char *known, const struct string_list *items)
     struct buffer expected = {0};
     buffer_append(&expected, equals + 1, (size_t)(known + length - equals - 1));
     const char *value = items->items[0], *text = buffer_string(&expected);
-    char *value_end = NULL, *text_end = NULL;
-    bool same = strtod(value, &value_end) == strtod(text, &text_end) && value_end != value && !*value_end &&
-                text_end != text && !*text_end;
+    double given, usual;
+    bool same = number_read_double(value, &given) && number_read_double(text, &usual) && given == usual;
     same = same || (*text && strcmp(text, value) == 0);
     buffer_free(&expected);
     return same;
@@ -126,12 +127,18 @@ static bool is_flag(const char *argument) {
     return argument[0] == '-' && argument[1] == '-';
 }
 
-// Collects the values that follow argv[i] and returns how many arguments they are.
-static int take_values(enum flag_arity arity, const char *name, int available, char **arguments,
+static bool is_truth_word(const char *argument) {
+    return strcasecmp(argument, "true") == 0 || strcasecmp(argument, "false") == 0;
+}
+
+// Collects the values that follow argv[i] and returns how many arguments they are. A switch takes none, but programs
+// that others write are started with --bf16 True: where no argument can stand alone, that can only be its value.
+static int take_values(const struct flag_command *command, enum flag_arity arity, int available, char **arguments,
                        struct string_list *items) {
-    if (arity == ARITY_NONE)
-        return 0;
+    const char *name = arguments[-1];
     int taken = 0;
+    if (arity == ARITY_NONE && (command->positional_name || available == 0 || !is_truth_word(arguments[0])))
+        return 0;
     while (taken < available && !is_flag(arguments[taken]) && (arity == ARITY_MANY || taken == 0))
         string_list_add(items, arguments[taken++]);
     if (taken == 0 && available > 0)
@@ -155,7 +162,7 @@ static int parse_flag(struct flag_parse *parse, int argc, char **argv) {
     if (equals)
         string_list_add(&values.items, equals + 1);
     else
-        taken = take_values(match.arity, argv[0], argc - 1, argv + 1, &values.items);
+        taken = take_values(parse->command, match.arity, argc - 1, argv + 1, &values.items);
     // Files were read before the flags; here their names are only passed over.
     if (taken >= 0 && !is_config && flag_apply(parse, &match, &values, FLAG_FROM_COMMAND) < 0)
         taken = -1;

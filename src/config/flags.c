@@ -1,8 +1,9 @@
 // The flags of a training run, one row each: name, field, default, range, help. Names are Megatron-LM's; where its
 // default depends on its version, the row has that of the classic releases (--eval-interval 1000). Rows marked
 // ADVANCED stay out of the short --help; of those marked NOT_YET the validation accepts only the default, until the
-// feature is built. Other names of these flags are in flags_aliases.c, Megatron's flags without a row in
-// flags_megatron.c, what commands other than train take of them in flags_offers.c.
+// feature is built. Other names of these flags are in flags_aliases.c, those of other programs in
+// flags_synonyms.c, Megatron's flags without a row in flags_megatron.c, what commands other than train take of them in
+// flags_offers.c.
 #include "config/flags.h"
 #include "config/config.h"
 #include <stddef.h>
@@ -114,6 +115,14 @@ static const struct flag rows[] = {
            "function inside BERT's head; that of the MLP if not given", ADVANCED),
     SWITCH("--gated-linear-unit", gated_linear_unit, "the MLP's activation multiplies a second projection", ADVANCED),
     SWITCH("--no-bias-gelu-fusion", no_bias_gelu_fusion, "exact (erf) GELU instead of the tanh form", ADVANCED),
+    SWITCH("--openai-gelu", openai_gelu,
+           "with --use-legacy-models: the tanh form of GELU in any case; else without effect, as in Megatron core",
+           ADVANCED),
+    SWITCH("--onnx-safe", onnx_safe,
+           "with --use-legacy-models: the exact (erf) GELU in any case; else without effect, as in Megatron core",
+           ADVANCED),
+    SWITCH("--use-legacy-models", use_legacy_models,
+           "GELU as in the models that Megatron-LM had before Megatron core; changes nothing else", ADVANCED),
     SWITCH("--disable-bias-linear", disable_bias_linear, "no biases in linear layers"),
     SWITCH("--add-qkv-bias", add_qkv_bias, "biases of queries, keys and values even so", ADVANCED),
     SWITCH("--add-attention-bias", add_attention_bias, "biases of attention's four products even so", ADVANCED),
@@ -442,6 +451,7 @@ static const struct flag_table config_table = {.flags = rows,
                                                .aliases = flags_aliases,
                                                .names = names,
                                                .names_count = sizeof names / sizeof names[0],
+                                               .synonyms = flags_synonyms,
                                                .derived = "world_size data_parallel_size params_dtype schedule",
                                                .beside = "--nproc --dry-run --plot "};
 

@@ -6,7 +6,7 @@
 
 const char flags_always_so[] =
     "--use-cpu-initialization --cross-entropy-loss-fusion --cross-entropy-fusion-impl= "
-    "--flash-attention-version= --disable-bf16-reduced-precision-matmul --openai-gelu --onnx-safe "
+    "--flash-attention-version= --disable-bf16-reduced-precision-matmul "
     "--use-flash-attn --te-rng-tracker --inference-rng-tracker --use-mp-args-from-checkpoint-args "
     "--verify-integrity --bias-gelu-fusion --bias-dropout-fusion --scaled-upper-triang-masked-softmax-fusion "
     "--scaled-masked-softmax-fusion --legacy-tokenizer --use-precision-aware-optimizer --no-query-key-layer-scaling "
@@ -77,7 +77,7 @@ const char flags_no_meaning[] =
     "--run-workload-inspector-server --no-one-logger --one-logger-project= --one-logger-run-name= "
     "--one-logger-async --app-tag-run-name= --app-tag-run-version= --enable-ft-package --calc-ft-timeouts "
     "--ft-num-warmup-iters= --rerun-mode= --enable-msc --disable-msc --allow-ambiguous-pad-tokens "
-    "--use-mcore-models --enable-experimental --DDP-impl= --data-impl= --use-legacy-models "
+    "--use-mcore-models --enable-experimental --DDP-impl= --data-impl= "
     "--use-dist-ckpt --num-workers= --distributed-timeout-seconds-after-init= "
     "--dist-ckpt-format= --transformer-impl= --local-rank= --lazy-mpu-init --expert-tensor-parallel-size= --test-mode "
     "--log-max-attention-logit --enable-one-logger --one-logger-entity= --no-log-learnig-rate-to-tensorboard "

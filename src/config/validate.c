@@ -5,6 +5,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include <ctype.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -30,23 +31,23 @@ static void validate_precision(struct config *config, struct complaints *complai
     config->params_dtype = config->bf16 ? "bf16" : config->fp16 ? "fp16" : "fp32";
 }
 
-// Numbers with separators, at most three, of which one is above 0.
+// Up to three shares, of which one is above 0. As in Megatron, whatever is neither a digit nor a dot separates them,
+// the quotes that a script's own quoting leaves included; letters and signs are not taken for separators.
 static bool is_split(const char *text) {
     int numbers = 0;
     double sum = 0;
     while (*text) {
-        size_t separators = strspn(text, ", /");
-        text += separators;
-        if (!*text)
-            break;
         size_t length = strspn(text, "0123456789.");
         char *end = NULL;
-        double value = strtod(text, &end);
-        if (length == 0 || end != text + length || (numbers > 0 && separators == 0))
+        if (length == 0 && (isalpha((unsigned char)*text) || *text == '-' || *text == '+'))
             return false;
-        numbers++;
-        sum += value;
-        text = end;
+        if (length > 0) {
+            sum += strtod(text, &end);
+            numbers++;
+            if (end != text + length)
+                return false;
+        }
+        text += length ? length : 1;
     }
     return numbers >= 1 && numbers <= 3 && sum > 0;
 }

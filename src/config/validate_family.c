@@ -55,7 +55,7 @@ void validate_family(const struct config *config, struct complaints *complaints)
     }
     const char *unusual = is_chosen || is_refused ? NULL : find_unusual(config);
     if (unusual)
-        log_info("warning: %s is usual for a BERT or a T5, and without --model this is a GPT; give --model bert or "
-                 "--model t5 if it is meant to be one, or --model gpt",
-                 unusual);
+        log_warn_once("%s is usual for a BERT or a T5, and without --model this is a GPT; give --model bert or "
+                      "--model t5 if it is meant to be one, or --model gpt",
+                      unusual);
 }

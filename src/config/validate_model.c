@@ -1,5 +1,6 @@
 // The model's flags: which are missing, which contradict each other, which belong to another form of model.
 #include "config/validate.h"
+#include "base/log.h"
 #include "base/memory.h"
 #include <inttypes.h>
 #include <stdlib.h>
@@ -159,6 +160,26 @@ static void validate_optimizer_division(const struct config *config, struct comp
                              "--use-distributed-optimizer and --overlap-grad-reduce too");
 }
 
+// Megatron's older models, chosen by --use-legacy-models since core 0.8, let --openai-gelu and --onnx-safe choose the
+// GELU, whatever is fused. Megatron core's models read neither: fused with the bias it is the tanh form, else the exact
+// one. What a flag's name promises and the model does not do is worth a warning.
+static void validate_gelu(struct config *config) {
+    if (!config->openai_gelu && !config->onnx_safe)
+        return;
+    const char *flag = config->openai_gelu ? "--openai-gelu" : "--onnx-safe";
+    const char *form = config->openai_gelu ? "gelu_tanh" : "gelu", *has = config_activation(config);
+    bool is_gelu = is(has, "gelu") || is(has, "gelu_tanh");
+    if (is_gelu && config->use_legacy_models && !config->activation)
+        config->activation = memory_string(form);
+    else if (is_gelu && !is(has, form))
+        log_warn_once("%s has no effect, as in Megatron core: the MLP computes %s; give --activation %s for %s, or "
+                      "--use-legacy-models for Megatron's older models",
+                      flag, config->openai_gelu ? "the exact (erf) GELU" : "the tanh form of GELU", form,
+                      config->openai_gelu ? "the tanh form" : "the exact (erf) GELU");
+    else
+        log_info("note: %s changes nothing here: the activation is %s", flag, has);
+}
+
 static void validate_mlp(struct config *config, struct complaints *complaints) {
     if (config->swiglu && config->activation && !is(config->activation, "silu"))
         complain(complaints, "--swiglu has the activation silu, not %s; leave one out", config->activation);
@@ -166,6 +187,7 @@ static void validate_mlp(struct config *config, struct complaints *complaints) {
         complain(complaints, "--squared-relu and --swiglu are two activations; leave one out");
     else if (config->squared_relu && config->activation && !is(config->activation, "squared_relu"))
         complain(complaints, "--squared-relu is not the activation %s; leave one out", config->activation);
+    validate_gelu(config);
     if (config->qk_layernorm && config_form(config) != CONFIG_GPT)
         complain(complaints, "--qk-layernorm belongs to decoders (--model gpt or llama); leave it out");
     // Megatron's default for SwiGLU keeps the count of parameters, in multiples of 64.
@@ -177,6 +199,16 @@ static void validate_mlp(struct config *config, struct complaints *complaints) {
                  "--hidden-size %" PRId64 " is too small for the default width of SwiGLU; give "
                  "--ffn-hidden-size",
                  h);
+}
+
+static void warn_of_groups(const struct config *config) {
+    int64_t groups = config->num_query_groups, heads = config->num_attention_heads;
+    bool is_given = flag_source(&config->given, "--num-query-groups") == FLAG_FROM_COMMAND || groups != 1;
+    if (is_given && !config->group_query_attention && groups != heads)
+        log_warn_once("--num-query-groups %" PRId64
+                      " has no effect without --group-query-attention: each of the %" PRId64
+                      " heads has keys and values of its own",
+                      groups, heads);
 }
 
 static void validate_recompute(struct config *config, struct complaints *complaints) {
@@ -219,6 +251,7 @@ void validate_model(struct config *config, struct complaints *complaints) {
         complain(complaints,
                  "--num-attention-heads %" PRId64 " is no multiple of --num-query-groups %" PRId64 "; change one",
                  heads, groups);
+    warn_of_groups(config);
     if (config->word_embedding_size == h)
         config->word_embedding_size = 0;
     validate_mlp(config, complaints);

@@ -2,7 +2,7 @@
 // schedules in samples, the unit Megatron counts them in. A run is counted in iterations or in samples, never in
 // both.
 #include "config/validate.h"
-#include <errno.h>
+#include "base/number.h"
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,11 +19,7 @@ static int64_t product(int64_t a, int64_t b, const char *what, struct complaints
 }
 
 static bool read_count(const char *text, int64_t *value) {
-    char *end = NULL;
-    errno = 0;
-    long long number = strtoll(text, &end, 10);
-    *value = number;
-    return end != text && !*end && errno == 0 && number > 0 && number < (int64_t)FLAG_ENDLESS;
+    return number_read_int(text, value) && *value > 0 && *value < (int64_t)FLAG_ENDLESS;
 }
 
 static void validate_rampup(struct config *config, int64_t unit, struct complaints *complaints) {

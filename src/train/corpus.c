@@ -186,11 +186,12 @@ static int is_empty(const char *split, enum split which, bool *empty) {
     return 0;
 }
 
-// With default shares, a small dataset may have nothing for validation or test; the run then goes without.
+// Of a small dataset, the shares may leave nothing for validation or test; a run then goes without. An evaluation,
+// which is made of nothing else, does not.
 static int is_too_small(const struct corpus_options *options, const char *split, const struct blend_list *list,
                         bool *too_small) {
     *too_small = false;
-    if (!split || options->which == SPLIT_TRAIN || flag_is_given(&options->config->given, "--split"))
+    if (!split || options->which == SPLIT_TRAIN || options->is_epoch)
         return 0;
     struct split_bounds bounds;
     TRY(split_parse(&bounds, split));
@@ -204,10 +205,11 @@ static int is_too_small(const struct corpus_options *options, const char *split,
         split_range(&bounds, options->which, count, &begin, &end);
         *too_small = begin == end;
         if (*too_small)
-            log_info("note: the default --split %s leaves none of the %" PRId64
-                     " documents of %s for %s, so the run goes "
-                     "without; give --split to choose the shares",
-                     split, count, list->prefixes[i], options->which == SPLIT_VALID ? "validation" : "test");
+            log_info("note: %s--split %s leaves none of the %" PRId64 " %s of %s for %s, so the run has none; give "
+                     "--split other shares",
+                     flag_is_given(&options->config->given, "--split") ? "" : "the default ", split, count,
+                     is_gpt ? "sequences" : "documents", list->prefixes[i],
+                     options->which == SPLIT_VALID ? "validation" : "test");
     }
     return 0;
 }

@@ -6,6 +6,7 @@
 #include "data/sample/roberta.h"
 #include "data/tokenizer/from_config.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 
 enum { PREFETCH_DEPTH = 4 };
@@ -21,6 +22,16 @@ static int explain_tokenizer(const struct config *config) {
     return -1;
 }
 
+// NullTokenizer and TikTokenizer are told their size by the flag; of the others it is known, and the flag is not read.
+static void warn_of_size(const struct config *config, int64_t size) {
+    const char *type = config->tokenizer_type ? config->tokenizer_type : "";
+    bool is_read = strcmp(type, "NullTokenizer") == 0 || strcmp(type, "TikTokenizer") == 0;
+    if (is_read || !flag_is_given(&config->given, "--vocab-size") || config->vocab_size == size)
+        return;
+    log_warn_once("--vocab-size %" PRId64 " has no effect: the tokenizer has %" PRId64 " tokens%s", config->vocab_size,
+                  size, config->vocab_size > size ? "; --padded-vocab-size sets the rows of the embedding" : "");
+}
+
 int datasets_open_tokenizer(struct tokenizer **tokenizer, struct config *config) {
     *tokenizer = NULL;
     bool has_files = config->vocab_file || config->merge_file || config->tokenizer_type;
@@ -33,6 +44,7 @@ int datasets_open_tokenizer(struct tokenizer **tokenizer, struct config *config)
     struct tokenizer_options options = tokenizer_options_of(config);
     if (tokenizer_open(tokenizer, &options) < 0)
         return explain_tokenizer(config);
+    warn_of_size(config, tokenizer_vocab_size(*tokenizer));
     if (config_pad_vocab(config, tokenizer_vocab_size(*tokenizer)) < 0) {
         tokenizer_free(*tokenizer);
         *tokenizer = NULL;

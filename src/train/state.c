@@ -332,8 +332,7 @@ static void note_changes(const struct config *config, const struct checkpoint_st
     struct buffer changes = {0};
     config_list_changes(config, state->config_json, &changes);
     if (changes.length > 0)
-        log_info("warning: the run does not go on as it was in %s: %s; this is fine if it is meant", path,
-                 changes.data);
+        log_warn_once("the run does not go on as it was in %s: %s; this is fine if it is meant", path, changes.data);
     buffer_free(&changes);
 }
 

@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 struct capture {
-    char text[16384];
+    char text[65536];
     int status;  // exit status, or -1 if a signal ended it
 };
 

@@ -147,6 +147,40 @@ TEST(values) {
     EXPECT_INT(options.names.count, 1);
 }
 
+// An underscore between two digits, as Python's int() and float() read it; the left column is what Python 3 accepts.
+TEST(underscores) {
+    EXPECT_OK(parse("--count 1_0 --ratio 0.000_5 --rate 1_000.5"));
+    EXPECT_INT(options.count, 10);
+    EXPECT(options.ratio == 0.0005 && options.inner.rate == 1000.5);
+    EXPECT_OK(parse("--count=+0_7 --rate 1_0e-0_3"));
+    EXPECT_INT(options.count, 7);
+    EXPECT(options.inner.rate == 10e-3);
+    static const char *const bad[] = {"--count _7",  "--count 7_",  "--count 1__0", "--count +_7", "--rate 1_.5",
+                                      "--rate 1._5", "--rate 1_e5", "--rate 1e_5",  "--rate _1.5", "--rate 1.5_"};
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
+        EXPECT_ERROR(parse(bad[i]), "number");
+    EXPECT_OK(parse("--refused-value 0_1"));
+}
+
+// Programs that others write are started with --bf16 True. Where arguments may stand alone, True is one of them.
+TEST(switches_with_values) {
+    EXPECT_OK(parse("--on True"));
+    EXPECT(options.on && options.files.count == 1);
+    struct flag_command plain = command;
+    plain.positional_name = NULL;
+    char *yes[] = {"try", "--num-layers", "1", "--on", "True", "--no-off", "true", "--ignored-switch", "True"};
+    flags_free(&command, &options);
+    EXPECT_OK(flags_parse(&plain, &options, 9, yes));
+    EXPECT(options.on && !options.off);
+    char *no[] = {"try", "--num-layers", "1", "--on", "False", "--everything", "false"};
+    flags_free(&command, &options);
+    EXPECT_OK(flags_parse(&plain, &options, 7, no));
+    EXPECT(!options.on);
+    char *other[] = {"try", "--num-layers", "1", "--on", "yes"};
+    flags_free(&command, &options);
+    EXPECT_ERROR(flags_parse(&plain, &options, 5, other), "unexpected argument \"yes\"");
+}
+
 TEST(malformed) {
     static const char *const bad[][2] = {
         {"--count 11", "--count takes a whole number, from 1 to 10, not \"11\""},
@@ -200,6 +234,21 @@ TEST(all_mistakes_at_once) {
     EXPECT_ERROR(flags_parse(&plain, &options, 10, stray), "3 problems");
     EXPECT(strstr(error_message(), "unexpected argument \"stray\"") != NULL);
     EXPECT(strstr(error_message(), "green") == NULL);
+}
+
+// However many they are; a flood is cut where a message ends, and counted.
+TEST(all_of_many_mistakes) {
+    struct buffer line = {0};
+    for (int i = 0; i < 60; i++)
+        buffer_printf(&line, "--zzzzzzz%d ", i);
+    EXPECT_ERROR(parse(buffer_string(&line)), "60 problems with the flags:\n  1. unknown flag --zzzzzzz0;");
+    EXPECT(strstr(error_message(), "\n  60. unknown flag --zzzzzzz59; `bevatron try --help-all` lists all flags") !=
+           NULL);
+    for (int i = 0; i < 3000; i++)
+        buffer_printf(&line, "--zzzzzzz%d ", i);
+    EXPECT_ERROR(parse(buffer_string(&line)), "3060 problems with the flags:");
+    EXPECT(strstr(error_message(), "\n  … and ") != NULL);
+    buffer_free(&line);
 }
 
 TEST(suggestions) {
@@ -356,6 +405,7 @@ TEST(set_and_format) {
     flags_free(&command, &options);
 }
 
-TEST_MAIN(TEST_CASE(defaults), TEST_CASE(values), TEST_CASE(malformed), TEST_CASE(all_mistakes_at_once),
+TEST_MAIN(TEST_CASE(defaults), TEST_CASE(values), TEST_CASE(underscores), TEST_CASE(switches_with_values),
+          TEST_CASE(malformed), TEST_CASE(all_mistakes_at_once), TEST_CASE(all_of_many_mistakes),
           TEST_CASE(suggestions), TEST_CASE(aliases_and_names), TEST_CASE(offered), TEST_CASE(positionals),
           TEST_CASE(help), TEST_CASE(set_and_format))

@@ -151,8 +151,8 @@ TEST(mistakes_at_once) {
     EXPECT_ERROR(read_text("{\"num-layer\": [1], \"fp-16\": true}"), "2 problems with the flags");
 }
 
-// A file that is no configuration, a vocabulary for instance, has thousands of names that are no flags: after as many
-// as are shown the rest is not read.
+// A file that is not a configuration, a vocabulary for instance, has thousands of names that are not flags: if none of
+// the first ones is, the rest is not read.
 TEST(many_mistakes) {
     struct buffer yaml = {0}, json = {0};
     buffer_append_byte(&json, '{');
@@ -164,13 +164,20 @@ TEST(many_mistakes) {
     buffer_append_string(&json, "\"lr\": 0.5}");
     const char *texts[] = {buffer_string(&yaml), buffer_string(&json)};
     for (int i = 0; i < 2; i++) {
-        EXPECT_ERROR(read_text(texts[i]),
-                     "more than 12 problems with the flags:\n  1. run.yaml:1: unknown flag --word0");
-        EXPECT(strstr(error_message(), "\n  12. ") && !strstr(error_message(), "\n  13. "));
+        EXPECT_ERROR(read_text(texts[i]), "13 problems with the flags:\n  1. run.yaml:1: unknown flag --word0");
+        EXPECT(strstr(error_message(), "\n  12. ") && !strstr(error_message(), "\n  14. "));
+        EXPECT(strstr(error_message(), "\n  13. run.yaml: none of the first 12 keys is a flag") != NULL);
         EXPECT(options.lr != 0.5);
     }
     buffer_free(&yaml);
     buffer_free(&json);
+    // A configuration with many mistakes is told whole.
+    buffer_append_string(&yaml, "lr: 0.5\n");
+    for (int i = 0; i < 40; i++)
+        buffer_printf(&yaml, "word%d: %d\n", i, i);
+    EXPECT_ERROR(read_text(buffer_string(&yaml)), "40 problems with the flags:\n  1. run.yaml:2: unknown flag --word0");
+    EXPECT(strstr(error_message(), "\n  40. run.yaml:41: unknown flag --word39") != NULL);
+    buffer_free(&yaml);
 }
 
 TEST(byte_order_mark) {

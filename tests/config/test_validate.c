@@ -119,6 +119,16 @@ TEST(rampup) {
     EXPECT(config.train_iters > 800000000000000 && config.train_iters < 900000000000000);
 }
 
+// Numbers within a list are read as those of other flags are.
+TEST(rampup_with_underscores) {
+    EXPECT_OK(
+        validate(BY_SAMPLES "--train-samples 6_348_800 --global-batch-size 16 --rampup-batch-size 0_8 8 9_765", 1));
+    EXPECT(config.rampup_start == 8 && config.rampup_increment == 8 && config.rampup_samples == 9765);
+    EXPECT_INT(config.train_samples, 6348800);
+    EXPECT_ERROR(validate(BY_SAMPLES "--train-samples 64 --global-batch-size 16 --rampup-batch-size 8 8 9_", 1),
+                 "three whole numbers above 0");
+}
+
 TEST(contradictions) {
     static const char *const bad[][2] = {
         {BY_ITERS "--num-attention-heads 5", "--hidden-size 64 is no multiple of --num-attention-heads 5"},
@@ -294,6 +304,26 @@ TEST(not_implemented) {
     log_set_level(LOG_INFO);
 }
 
+// As Megatron reads it: whatever is not a digit or a dot separates, the quotes that a script leaves included.
+TEST(splits) {
+    static const char *const good[] = {"'99,1,0'", "99,1,0", "\"969/30/1\"", "[949,50,1]", "99%,1%", "(.9;.1)", "100"};
+    static const char *const bad[] = {"99,1,0,0", "", "''", "0,0,0", "1e3,1", "-1,2", "1.2.3,1", "a,b"};
+    log_set_level(LOG_ERROR);
+    for (size_t i = 0; i < sizeof good / sizeof good[0]; i++) {
+        EXPECT_OK(parse(MODEL "--data-path d --micro-batch-size 1 --train-iters 1 --lr 1"));
+        struct flag_table table = config_flag_table(0);
+        EXPECT_OK(flag_set(&table, &config, "--split", good[i], FLAG_FROM_COMMAND));
+        EXPECT_OK(config_validate(&config, 1));
+    }
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        EXPECT_OK(parse(MODEL "--data-path d --micro-batch-size 1 --train-iters 1 --lr 1"));
+        struct flag_table table = config_flag_table(0);
+        EXPECT_OK(flag_set(&table, &config, "--split", bad[i], FLAG_FROM_COMMAND));
+        EXPECT_ERROR(config_validate(&config, 1), "--split takes up to three shares");
+    }
+    log_set_level(LOG_INFO);
+}
+
 TEST(all_at_once) {
     EXPECT_OK(parse("--micro-batch-size 2 --fp16 --bf16"));
     EXPECT_ERROR(config_validate(&config, 1), "problems with the flags:\n  1. --num-layers is missing");
@@ -356,5 +386,6 @@ TEST(other_uses) {
 }
 
 TEST_MAIN(TEST_CASE(derives_the_model), TEST_CASE(derives_batches), TEST_CASE(derives_schedules), TEST_CASE(rampup),
-          TEST_CASE(contradictions), TEST_CASE(models), TEST_CASE(tokenizers_of_models), TEST_CASE(not_implemented),
-          TEST_CASE(all_at_once), TEST_CASE(sizes), TEST_CASE(other_uses))
+          TEST_CASE(rampup_with_underscores), TEST_CASE(contradictions), TEST_CASE(models),
+          TEST_CASE(tokenizers_of_models), TEST_CASE(not_implemented), TEST_CASE(splits), TEST_CASE(all_at_once),
+          TEST_CASE(sizes), TEST_CASE(other_uses))

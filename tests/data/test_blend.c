@@ -118,14 +118,38 @@ TEST(words_of_data_path) {
     EXPECT_OK(blend_list_parse(&list, weighed, 4, "--data-path"));
     EXPECT(list.count == 2 && list.weights[0] == 0.3 && list.weights[1] == 0.7 && strcmp(list.prefixes[0], "a") == 0);
     blend_list_free(&list);
-    char *mixed[] = {"30", "a", "x", "b"}, *zero[] = {"0", "a", "1", "b"}, *nan[] = {"nan", "a"};
-    EXPECT_ERROR(blend_list_parse(&list, mixed, 4, "--data-path"), "every one a weight, or none");
+    char *zero[] = {"0", "a", "1", "b"}, *nan[] = {"nan", "a"};
     EXPECT_ERROR(blend_list_parse(&list, zero, 4, "--data-path"), "the weight 0 of a is not above 0");
     EXPECT_ERROR(blend_list_parse(&list, nan, 2, "--train-data-path"), "--train-data-path: the weight nan");
-    char *odd[] = {"30", "a", "70"};
-    EXPECT_OK(blend_list_parse(&list, odd, 3, "--data-path"));
+    char *numbers[] = {"1", "2", "3"}, *python[] = {"1_000", "a", "3_000", "b"};
+    EXPECT_OK(blend_list_parse(&list, numbers, 3, "--data-path"));
     EXPECT(list.count == 3 && !list.weights);
     blend_list_free(&list);
+    EXPECT_OK(blend_list_parse(&list, python, 4, "--data-path"));
+    EXPECT(list.count == 2 && list.weights[0] == 0.25 && list.weights[1] == 0.75);
+    blend_list_free(&list);
+}
+
+// A list of weights and prefixes that lacks one: the message says which.
+TEST(a_missing_weight_is_named) {
+    static const struct {
+        char *items[6];
+        int64_t count;
+        const char *error;
+    } lists[] = {
+        {{"1", "a", "b"}, 3, "--data-path: the weight of b is missing; write WEIGHT PREFIX for each dataset"},
+        {{"1", "a", "b", "c"}, 4, "the weight of b is missing"},
+        {{"a", "0.5", "b"}, 3, "the weight of a is missing"},
+        {{"a", "0.5", "b", "0.5"}, 4, "the weight of a is missing"},
+        {{"0.3", "a", "0.7"}, 3, "the dataset of the weight 0.7 is missing"},
+        {{"0.3", "0.7", "b"}, 3, "the dataset of the weight 0.3 is missing"},
+        {{"1", "a", "1", "b", "c"}, 5, "the weight of c is missing"},
+    };
+    struct blend_list list;
+    for (size_t i = 0; i < sizeof lists / sizeof lists[0]; i++) {
+        EXPECT_ERROR(blend_list_parse(&list, lists[i].items, lists[i].count, "--data-path"), lists[i].error);
+        EXPECT_INT(error_exit_code(), EXIT_CODE_USAGE);
+    }
 }
 
 static struct blend_options small(struct sample_source *sources, double *weights) {
@@ -193,5 +217,5 @@ TEST(a_dataset_that_is_too_small_is_named) {
     EXPECT_ERROR(blend_open(&blend, &options), "asks for 75 samples of the train split of b, which has 10");
 }
 
-TEST_MAIN(TEST_CASE(orders_equal_the_golden_ones), TEST_CASE(words_of_data_path),
+TEST_MAIN(TEST_CASE(orders_equal_the_golden_ones), TEST_CASE(words_of_data_path), TEST_CASE(a_missing_weight_is_named),
           TEST_CASE(the_cache_gives_the_same_and_is_not_trusted), TEST_CASE(a_dataset_that_is_too_small_is_named))

@@ -110,7 +110,8 @@ static void run_golden(struct config *config, const struct corpus_place *place) 
     EXPECT_INT(checked, 24);
 }
 
-// Of 50 documents the default shares leave none for test: nobody asked for that, so it is no error.
+// Of 50 documents the default shares leave none for test: the run has no test then, whoever chose the shares. Training
+// and an evaluation by itself need some.
 static void expect_small_splits(struct config *config, const struct corpus_place *place) {
     char split[] = "969, 30, 1", words[] = "a";
     struct corpus_options options = {
@@ -126,7 +127,14 @@ static void expect_small_splits(struct config *config, const struct corpus_place
     struct flag_table table = config_flag_table(0);
     EXPECT_OK(flag_set(&table, config, "--split", split, FLAG_FROM_COMMAND));
     options.which = SPLIT_TEST;
+    EXPECT_OK(corpus_open(&corpus, &options));
+    EXPECT(!corpus);
+    options.is_epoch = true;
     EXPECT_ERROR(corpus_open(&corpus, &options), "leaves the test split none of the 50 sequences");
+    options = (struct corpus_options){
+        .config = config, .place = *place, .vocab_size = 50000, .which = SPLIT_TRAIN, .sample_count = 10};
+    EXPECT_OK(flag_set(&table, config, "--split", "1,500,500", FLAG_FROM_COMMAND));
+    EXPECT_ERROR(corpus_open(&corpus, &options), "leaves the train split none of the 50 sequences");
 }
 
 TEST(samples_of_whole_runs_equal_megatron_cores) {

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/memory.h"
+#include "base/number.h"
 #include <inttypes.h>
 #include <math.h>
 #include <stdbool.h>
@@ -12,12 +13,14 @@
 
 static const double SURPLUS = 0.005;
 
-// False if the text is no number, as Python's float() sees it.
+// False if the text is not a number, as Python's float() sees it.
 static bool parse_weight(const char *text, double *weight) {
-    char *end;
-    *weight = strtod(text, &end);
+    char plain[64], *end;
+    const char *number = number_plain(text, plain, sizeof plain) ? plain : text;
+    *weight = strtod(number, &end);
+    bool is_empty = end == number;
     end += strspn(end, " \t\n");
-    return end != text && *end == 0;
+    return !is_empty && *end == 0;
 }
 
 static int check_weight(double weight, const char *text, const char *prefix, const char *flag) {
@@ -27,28 +30,46 @@ static int check_weight(double weight, const char *text, const char *prefix, con
                           flag, text, prefix);
 }
 
-static int64_t count_numbers(char *const *items, int64_t count) {
+static int64_t count_numbers(char *const *items, int64_t count, int64_t step) {
     int64_t numbers = 0;
     double ignored;
-    for (int64_t i = 0; i < count; i += 2)
+    for (int64_t i = 0; i < count; i += step)
         numbers += parse_weight(items[i], &ignored);
     return numbers;
 }
 
+// A list is prefixes alone or pairs of a weight and a prefix, and says which by its numbers. Names what a list of pairs
+// lacks: the weight of a prefix, or the prefix of a weight.
+static int check_pairs(char *const *items, int64_t count, const char *flag) {
+    double ignored;
+    for (int64_t i = 0; i < count; i += 2) {
+        bool has_two = i + 2 < count && !parse_weight(items[i + 2], &ignored);
+        if (!parse_weight(items[i], &ignored))
+            return error_set_code(
+                EXIT_CODE_USAGE, "%s: the weight of %s is missing; write WEIGHT PREFIX for each dataset, or no weights",
+                flag, items[i]);
+        if (i + 1 == count || (has_two && parse_weight(items[i + 1], &ignored)))
+            return error_set_code(EXIT_CODE_USAGE,
+                                  "%s: the dataset of the weight %s is missing; write WEIGHT PREFIX for each dataset",
+                                  flag, items[i]);
+    }
+    return 0;
+}
+
 int blend_list_parse(struct blend_list *list, char *const *items, int64_t count, const char *flag) {
     *list = (struct blend_list){0};
-    int64_t numbers = count % 2 == 0 ? count_numbers(items, count) : 0;
-    if (numbers > 0 && numbers < count / 2)
-        return error_set_code(EXIT_CODE_USAGE,
-                              "%s: %" PRId64 " of %" PRId64 " datasets have a weight; give every one a weight, or none",
-                              flag, numbers, count / 2);
-    int64_t step = numbers > 0 ? 2 : 1;
+    int64_t numbers = count_numbers(items, count, 1);
+    bool is_pairs = count % 2 == 0 && count_numbers(items, count, 2) == count / 2;
+    // Datasets that are called 1, 2 and 3 are prefixes alone, too.
+    if (!is_pairs && numbers > 0 && numbers < count)
+        TRY(check_pairs(items, count, flag));
+    int64_t step = is_pairs ? 2 : 1;
     list->count = count / step;
     if (list->count > BLEND_MOST_DATASETS)
         return error_set_code(EXIT_CODE_USAGE, "%s: a blend has at most %d datasets; merge some with `dataset merge`",
                               flag, BLEND_MOST_DATASETS);
     list->prefixes = memory_alloc((size_t)list->count * sizeof *list->prefixes);
-    if (numbers > 0)
+    if (is_pairs)
         list->weights = memory_alloc((size_t)list->count * sizeof *list->weights);
     for (int64_t i = 0; i < list->count; i++) {
         list->prefixes[i] = items[i * step + step - 1];

@@ -1,0 +1,54 @@
+// Numbers without their underscores, read by the C library. See number.h.
+#include "base/number.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { LONGEST_NUMBER = 400 };  // a double may have more than 300 digits before its point
+
+static bool is_digit(char c) {
+    return isdigit((unsigned char)c);
+}
+
+bool number_plain(const char *text, char *plain, size_t size) {
+    size_t length = 0;
+    for (size_t i = 0; text[i]; i++) {
+        if (text[i] == '_') {
+            if (i == 0 || !is_digit(text[i - 1]) || !is_digit(text[i + 1]))
+                return false;
+            continue;
+        }
+        if (length + 1 >= size)
+            return false;
+        plain[length++] = text[i];
+    }
+    plain[length] = '\0';
+    return true;
+}
+
+bool number_read_int(const char *text, int64_t *value) {
+    char plain[LONGEST_NUMBER], *end = NULL;
+    const char *digits = text + (*text == '-' || *text == '+');
+    if (!is_digit(*digits) || !number_plain(text, plain, sizeof plain))
+        return false;
+    errno = 0;
+    long long number = strtoll(plain, &end, 10);
+    if (*end || errno == ERANGE)
+        return false;
+    *value = number;
+    return true;
+}
+
+bool number_read_double(const char *text, double *value) {
+    char plain[LONGEST_NUMBER], *end = NULL;
+    if (!number_plain(text, plain, sizeof plain) || !*plain || plain[strspn(plain, "0123456789+-.eE")])
+        return false;
+    double number = strtod(plain, &end);
+    if (end == plain || *end || !isfinite(number))
+        return false;
+    *value = number;
+    return true;
+}

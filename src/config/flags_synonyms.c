@@ -1,0 +1,185 @@
+// What other programs call the flags of a run: Hugging Face's Trainer, nanoGPT, llm.c, fairseq, NeMo, DeepSpeed,
+// torchtitan, LitGPT, axolotl and forks of Megatron-LM. These names are not accepted, because their units and defaults
+// differ too often; the error says what to give instead, by meaning rather than by spelling. A name that Megatron or
+// this program knows does not belong here.
+#include "config/flags.h"
+
+#define DATASET "the PREFIX of a dataset that `bevatron preprocess` has written from the text"
+#define SAMPLES_OF_TOKENS "tokens / --seq-length; a run counted in samples gives --train-samples"
+
+const struct flag_synonym flags_synonyms[] = {
+    // Learning rate and schedule.
+    {"--learning-rate --max-lr --peak-lr --base-lr --lr-max --max-learning-rate --peak-learning-rate", "--lr", NULL},
+    {"--min-learning-rate --lr-min --eta-min --lr-end --final-lr", "--min-lr", NULL},
+    {"--min-lr-ratio --min-lr-rate --lr-min-ratio --learning-rate-decay-frac --final-lr-fraction", "--min-lr",
+     "a learning rate, not a share: the share × --lr"},
+    {"--warmup-steps --num-warmup-steps --warmup-iters --warmup-iterations --lr-warmup-steps --lr-warmup-updates "
+     "--warmup-num-steps",
+     "--lr-warmup-iters", NULL},
+    {"--warmup-ratio --warmup-fraction --lr-warmup-ratio --warmup-proportion --warmup-pct", "--lr-warmup-fraction",
+     "the part of --lr-decay-iters, which is --train-iters if not given"},
+    {"--warmup-tokens --lr-warmup-tokens", "--lr-warmup-samples", SAMPLES_OF_TOKENS},
+    {"--lr-decay-tokens --decay-tokens", "--lr-decay-samples", SAMPLES_OF_TOKENS},
+    {"--lr-scheduler-type --lr-scheduler-name --lr-schedule --lr-decay --decay-lr --scheduler --schedule",
+     "--lr-decay-style", "constant, linear, cosine, WSD or another shape"},
+    {"--lr-decay-steps --decay-steps --decay-iters --lr-decay-updates", "--lr-decay-iters", NULL},
+    // Length of the run.
+    {"--epochs --num-epochs --num-train-epochs --max-epochs --max-epoch --n-epochs --train-epochs --epoch",
+     "--train-iters", "updates: epochs × samples of the dataset / --global-batch-size, or give --train-samples"},
+    {"--max-steps --num-steps --train-steps --num-train-steps --max-train-steps --training-steps --total-steps --steps "
+     "--max-iters --max-iterations --iterations --num-iterations --num-updates --max-updates",
+     "--train-iters", "updates, as many as the steps"},
+    {"--train-tokens --num-tokens --total-tokens --max-train-tokens --token-budget", "--train-samples",
+     "tokens / --seq-length"},
+    {"--max-tokens", "--train-samples",
+     "tokens of the run / --seq-length; fairseq's --max-tokens, of a batch, is --micro-batch-size × --seq-length"},
+    // Batches.
+    {"--per-device-train-batch-size --per-gpu-train-batch-size --train-micro-batch-size-per-gpu --local-batch-size "
+     "--device-batch-size --batch-size-per-gpu --per-device-batch-size --micro-bsz --mbs",
+     "--micro-batch-size", NULL},
+    {"--train-batch-size --total-batch-size --effective-batch-size --global-bsz --gbs", "--global-batch-size",
+     "samples, not tokens, of one update over all ranks"},
+    {"--gradient-accumulation-steps --grad-accumulation-steps --gradient-accumulation --grad-accum-steps --grad-accum "
+     "--accumulation-steps --accum-steps --accumulate-grad-batches --update-freq",
+     "--global-batch-size", "--micro-batch-size × data-parallel ranks × the accumulation steps"},
+    {"--per-device-eval-batch-size --eval-batch-size --val-batch-size", "--micro-batch-size",
+     "an evaluation has batches of the same size"},
+    // Model.
+    {"--block-size --context-length --context-size --context-window --ctx-len --ctx-size --n-ctx --n-positions "
+     "--max-seq-len --max-seq-length --max-sequence-length --model-max-length --max-length --sequence-length --seq-len "
+     "--sequence-len --seqlen --cutoff-len",
+     "--seq-length", NULL},
+    {"--n-layer --n-layers --num-hidden-layers --layers --depth", "--num-layers", NULL},
+    {"--encoder-layers --num-encoder-layers", "--encoder-num-layers", "of a T5; a BERT has --num-layers"},
+    {"--decoder-layers --num-decoder-layers", "--num-layers", "of a GPT; a T5's decoder has --decoder-num-layers"},
+    {"--n-head --n-heads --num-heads --attention-heads --heads --decoder-attention-heads --encoder-attention-heads",
+     "--num-attention-heads", NULL},
+    {"--num-kv-heads --num-key-value-heads --n-kv-heads --n-kv-head --kv-heads --n-query-groups "
+     "--multi-query-group-num",
+     "--num-query-groups", "with the switch --group-query-attention: heads of keys and values"},
+    {"--n-embd --n-embed --d-model --dim --model-dim --hidden-dim --embed-dim --embedding-dim --embedding-size "
+     "--decoder-embed-dim --encoder-embed-dim",
+     "--hidden-size", NULL},
+    {"--intermediate-size --n-inner --d-ff --ffn-dim --ffn-size --ffn-hidden-dim --mlp-dim --mlp-hidden-size "
+     "--ffn-embed-dim --decoder-ffn-embed-dim --encoder-ffn-embed-dim",
+     "--ffn-hidden-size", NULL},
+    {"--head-dim --head-size --d-head --d-kv", "--kv-channels", NULL},
+    {"--rope-theta --rope-base --rope-freq-base --rotary-emb-base --theta", "--rotary-base", NULL},
+    {"--rotary-pct --partial-rotary-factor", "--rotary-percent", "from 0 to 1"},
+    {"--rotary-dim", "--rotary-percent", "rotated channels / --kv-channels"},
+    {"--rope --use-rope --rotary --use-rotary", "--position-embedding-type rope", NULL},
+    {"--dropout --dropout-rate --dropout-p --resid-pdrop --embd-pdrop --resid-dropout --residual-dropout",
+     "--hidden-dropout and --attention-dropout", "each is 0.1 if not given, other programs often have 0"},
+    {"--attn-dropout --attn-pdrop --attention-probs-dropout-prob", "--attention-dropout", NULL},
+    {"--hidden-dropout-prob", "--hidden-dropout", NULL},
+    {"--bias --use-bias --add-bias", "--disable-bias-linear", "linear layers have biases unless it is given"},
+    {"--tie-word-embeddings --tie-embeddings --tie-weights --weight-tying --share-embeddings "
+     "--share-decoder-input-output-embed",
+     "--untie-embeddings-and-output-weights", "they are tied unless it is given"},
+    {"--rms-norm-eps --layer-norm-eps --layer-norm-epsilon --norm-eps --ln-eps", "--norm-epsilon", NULL},
+    {"--norm-type --use-rmsnorm --rms-norm --rmsnorm", "--normalization", "LayerNorm or RMSNorm"},
+    {"--hidden-act --activation-function --activation-fn", "--activation", "gelu_tanh, gelu, relu, squared_relu, silu"},
+    {"--initializer-range --init-std", "--init-method-std", NULL},
+    {"--model-name-or-path --model-name --model-path --pretrained-model --pretrained-model-name-or-path --base-model "
+     "--init-from --pretrained",
+     "--load",
+     "a folder of Hugging Face, Megatron-LM or bevatron, with --use-checkpoint-args; --preset has published sizes"},
+    {"--model-type --arch --model-size", "--preset",
+     "a published size (`bevatron help presets`), or --model, a family"},
+    // Optimizer.
+    {"--grad-clip --max-grad-norm --clip-norm --grad-norm-clip --gradient-clip --gradient-clipping --gradient-clip-val "
+     "--clip-gradients",
+     "--clip-grad", "0 for no clipping"},
+    {"--beta1 --beta-1 --adam-b1", "--adam-beta1", NULL},
+    {"--beta2 --beta-2 --adam-b2", "--adam-beta2", NULL},
+    {"--betas --adam-betas", "--adam-beta1 and --adam-beta2", NULL},
+    {"--adam-epsilon --eps --epsilon --optimizer-eps", "--adam-eps", NULL},
+    {"--wd --l2 --weight-decay-rate", "--weight-decay", NULL},
+    {"--optim --optimizer-name --optimizer-type", "--optimizer", "adam, whose weight decay is decoupled as AdamW's"},
+    {"--momentum", "--sgd-momentum", NULL},
+    {"--reset-optimizer --reset-lr-scheduler", "--no-load-optim", "or --finetune, which begins at iteration 0"},
+    // Precision and speed.
+    {"--dtype --torch-dtype --param-dtype --precision --mixed-precision --amp --use-amp", "--bf16 or --fp16",
+     "switches; without them everything is fp32"},
+    {"--bfloat16 --use-bf16", "--bf16", NULL},
+    {"--float16 --half --use-fp16 --half-precision", "--fp16", NULL},
+    {"--allow-tf32 --use-tf32", "--tf32", NULL},
+    {"--fp8 --use-fp8 --enable-fp8", "--fp8-format hybrid", "with --bf16, on a GPU"},
+    {"--gradient-checkpointing --grad-checkpointing --activation-checkpointing --deepspeed-activation-checkpointing "
+     "--activation-checkpoint",
+     "--recompute-granularity", "full recomputes whole layers, selective attention only"},
+    {"--compile --torch-compile --use-compile --flash --flash-attention --use-flash-attention "
+     "--use-flash-attention-2 --attn-implementation",
+     NULL, "leave it out: bevatron picks the kernels itself"},
+    // Data and tokenizer.
+    {"--data --dataset --data-dir --dataset-name --dataset-path --dataset-dir --data-prefix --train-file --train-data "
+     "--train-data-dir --train-path --train-bin --input-data",
+     "--data-path", DATASET},
+    {"--validation-file --valid-data --val-data --val-path --valid-path --val-data-path --validation-data-path "
+     "--eval-data --eval-file --val-bin",
+     "--valid-data-path", "with --train-data-path instead of --data-path; each is " DATASET},
+    {"--train-weighted-split-paths --train-weighted-split-paths-path --valid-weighted-split-paths "
+     "--valid-weighted-split-paths-path --test-weighted-split-paths --test-weighted-split-paths-path",
+     "--per-split-data-args-path", "a JSON file with lists of weights and prefixes for train, valid and test"},
+    {"--validation-split --val-split --valid-split --train-split --test-split --validation-split-percentage "
+     "--val-split-fraction --test-size",
+     "--split", "shares of training, validation and test, e.g. 949,50,1"},
+    {"--tokenizer --tokenizer-name --tokenizer-name-or-path --tokenizer-path --tokenizer-file --tokenizer-dir "
+     "--patch-tokenizer-type",
+     "--tokenizer-type and --tokenizer-model", "e.g. HuggingFaceTokenizer and a tokenizer.json"},
+    {"--vocab --vocab-path --vocabulary", "--vocab-file", NULL},
+    {"--merges --merges-file --bpe-file", "--merge-file", NULL},
+    {"--pad-vocab-size-to --padded-vocab", "--padded-vocab-size", NULL},
+    {"--pad-to-multiple-of --pad-vocab-to-multiple-of --pad-vocab-size-to-multiple-of",
+     "--make-vocab-size-divisible-by", NULL},
+    {"--dataloader-num-workers --num-data-workers --data-workers --workers --num-proc --preprocessing-num-workers",
+     NULL, "leave it out: a thread of each rank prepares its samples"},
+    {"--random-seed --data-seed --rng-seed --manual-seed", "--seed", NULL},
+    // Evaluation.
+    {"--eval-steps --eval-every --eval-freq --eval-frequency --eval-every-steps --evaluation-interval --val-interval "
+     "--val-check-interval --val-loss-every --validate-interval --validate-interval-updates --validation-interval",
+     "--eval-interval", "updates between evaluations; --eval-iters is their length"},
+    {"--eval-batches --eval-max-steps --max-eval-batches --limit-val-batches --val-iters --val-max-steps",
+     "--eval-iters", "batches of one evaluation; --eval-interval is how far they are apart"},
+    {"--do-eval --eval-strategy --evaluation-strategy", "--eval-interval", "and --eval-iters 0 for no evaluation"},
+    {"--do-train", NULL, "leave it out: train trains, and --skip-train only evaluates"},
+    {"--eval-only --only-eval", "--skip-train", NULL},
+    // Checkpoints.
+    {"--output-dir --out-dir --output --output-path --out --save-dir --save-path --checkpoint-dir --checkpoint-path "
+     "--ckpt-dir --results-dir --run-dir --default-root-dir",
+     "--save", "a folder; --save-interval is how often"},
+    {"--save-steps --save-every --save-freq --save-frequency --save-interval-updates --checkpoint-interval "
+     "--checkpoint-every --checkpoint-freq --checkpointing-steps --ckpt-interval",
+     "--save-interval", "updates between checkpoints"},
+    {"--save-total-limit --save-top-k --keep-last-n-checkpoints --keep-last-k --keep-latest-k --keep-interval-updates "
+     "--max-checkpoints --keep-checkpoints",
+     "--keep-last", NULL},
+    {"--resume --resume-from --resume-from-checkpoint --resume-path --auto-resume --restore --restore-file --continue "
+     "--load-checkpoint --load-dir --load-path --checkpoint --ckpt --ckpt-path",
+     "--load", "the folder that --save wrote; its latest checkpoint is resumed"},
+    // Logs.
+    {"--logging-steps --logging-interval --log-every --log-every-n-steps --log-freq --log-frequency --log-steps "
+     "--print-freq --print-every",
+     "--log-interval", NULL},
+    {"--logging-dir --log-dir --tensorboard-logdir --tb-dir --tensorboard", "--tensorboard-dir", NULL},
+    {"--report-to --wandb --use-wandb --wandb-log --wandb-run-name --wandb-name --run-name", "--tensorboard-dir",
+     "TensorBoard files, beside the metrics.jsonl that is always written into --save; nothing is sent to a service"},
+    // Ranks and devices.
+    {"--tp --tp-size --tensor-parallel --tensor-parallel-size --tensor-parallel-degree", "--tensor-model-parallel-size",
+     NULL},
+    {"--pp --pp-size --pipeline-parallel --pipeline-parallel-size --pipeline-parallel-degree",
+     "--pipeline-model-parallel-size", NULL},
+    {"--cp --cp-size --context-parallel --context-parallel-degree", "--context-parallel-size", NULL},
+    {"--dp --dp-size --data-parallel-size --data-parallel-degree", NULL,
+     "leave it out: data-parallel ranks are those that tensor, pipeline and context parallelism leave"},
+    {"--num-gpus --gpus --n-gpus --n-gpu --ngpus --devices --num-devices --num-processes --world-size", "--nproc",
+     "ranks on this machine, one per GPU; mpirun or srun start those of several"},
+    {"--num-nodes --nodes", NULL,
+     "leave it out: mpirun, srun or `bevatron launch` start the ranks of several machines"},
+    {"--deepspeed --deepspeed-config --use-deepspeed --ds-config --zero --zero-stage --zero-optimization --fsdp",
+     "--use-distributed-optimizer", "ZeRO stage 1; tensor and pipeline parallelism divide the parameters themselves"},
+    {"--use-mpi --distributed --ddp", NULL, "leave it out: mpirun, srun and torchrun are recognised"},
+    {"--cpu --use-cpu --no-cuda", "--device cpu", NULL},
+    {"--gpu --cuda --use-gpu --use-cuda --accelerator", "--device cuda", NULL},
+    {0},
+};
