@@ -107,10 +107,11 @@ static int run(struct train_options *options, struct session *session, enum exit
     make_absolute(&config->vocab_file);
     make_absolute(&config->merge_file);
     make_absolute(&config->tokenizer_model);
-    // A log should have all arguments; a person at a terminal does not need them unless they ask.
-    if (session->place.rank == 0 && (options->dry_run || !isatty(STDERR_FILENO))) {
+    // A log should say what was trained; a person at a terminal has just typed it. The defaults, which the
+    // configuration in every checkpoint has, too, are listed for those who ask.
+    if (session->place.rank == 0 && (options->dry_run || config->log_arguments || !isatty(STDERR_FILENO))) {
         struct buffer dump = {0};
-        config_dump(config, &dump);
+        config_dump(config, !config->log_arguments, &dump);
         fputs(buffer_string(&dump), options->dry_run ? stdout : stderr);
         buffer_free(&dump);
     }

@@ -40,4 +40,9 @@ struct ranks_command {
 // command then runs in this process.
 bool ranks_start(const struct ranks_command *command, int *exit_code);
 
+// The name in a rank's environment of a file that the launching process has made, and what a rank does with it once it
+// has found the others; NULL is fine.
+#define RANKS_MARK "BEVATRON_RANKS_MARK"
+void ranks_touch_mark(const char *mark);
+
 #endif

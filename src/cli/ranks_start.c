@@ -14,12 +14,14 @@
 #include "cli/ranks.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <math.h>
 #include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -67,8 +69,10 @@ static const int passed_signals[] = {SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2};
 enum { PASSED_SIGNALS = sizeof passed_signals / sizeof passed_signals[0] };
 
 // Replaces this process by mpirun with N ranks of the same command. Open MPI refuses root unless told twice, and binds
-// each rank to one core unless told otherwise: ranks get even shares of the cores, or none if there are too few.
-static int exec_mpirun(const struct ranks_command *line, int nproc) {
+// each rank to one core unless told otherwise: ranks get even shares of the cores, or none if there are too few. Its
+// banner about a rank that failed would stand below what the rank itself has said, so it is kept quiet if there is a
+// way (`mark`) to find out whether it has started the ranks at all.
+static int exec_mpirun(const struct ranks_command *line, int nproc, const char *mark) {
     char path[4096], count[16], share[32];
     TRY(own_path(path, sizeof path));
     int cores = pool_available_processors();
@@ -77,6 +81,10 @@ static int exec_mpirun(const struct ranks_command *line, int nproc) {
     const char **command = memory_alloc(sizeof *command * (size_t)(line->argc + 16));
     int n = 0;
     command[n++] = "mpirun";
+    if (mark) {
+        command[n++] = "--quiet";
+        setenv(RANKS_MARK, mark, 1);
+    }
     command[n++] = "-n";
     command[n++] = count;
     if (nproc > cores) {
@@ -147,41 +155,95 @@ static void await_ranks(pid_t mpirun, const char *program, int nproc, int number
     }
 }
 
+// A file that ranks touch once they have found each other. Its time is set back before; NULL if there can be none.
+static char *make_mark(void) {
+    const char *folder = environment("TMPDIR");
+    char *path = memory_printf("%s/bevatron-ranks-XXXXXX", folder && *folder ? folder : "/tmp");
+    int file = mkstemp(path);
+    bool is_made = file >= 0 && futimens(file, (struct timespec[2]){{0}, {0}}) == 0;
+    if (file >= 0)
+        close(file);
+    if (is_made)
+        return path;
+    if (file >= 0)
+        unlink(path);
+    free(path);
+    return NULL;
+}
+
+static bool is_touched(const char *mark) {
+    struct stat status;
+    return stat(mark, &status) < 0 || status.st_mtim.tv_sec != 0;
+}
+
+void ranks_touch_mark(const char *mark) {
+    if (mark && utimensat(AT_FDCWD, mark, NULL, 0) < 0)
+        log_debug("cannot touch %s: %s", mark, strerror(errno));
+}
+
+// A rank that a signal ended could say nothing itself. mpirun's code says which, as a shell does.
+static void tell_signal(int code) {
+    int number = code - 128;
+    if (number == SIGKILL)
+        log_error("bevatron: a rank was killed, and the others were ended; if nobody killed it, the system ran out of "
+                  "memory: run dmesg to see");
+    else if (number > 0 && number < NSIG)
+        log_error("bevatron: a rank was ended by signal %d (%s), and the others with it", number, strsignal(number));
+}
+
 // Waits for mpirun; what it exits with, which is the code of the first rank that failed. The first signal to end goes
 // to the ranks, which save and end themselves; one more, or one where no ranks come, to mpirun, which ends them.
-static int wait_for_mpirun(pid_t mpirun, const char *program, int nproc) {
-    bool is_ending = false;
+static int wait_for_mpirun(pid_t mpirun, const char *program, int nproc, bool *is_ending) {
     for (;;) {
         int status;
-        if (waitpid(mpirun, &status, WNOHANG) == mpirun)
+        if (waitpid(mpirun, &status, WNOHANG) == mpirun) {
+            if (WIFEXITED(status) && !*is_ending)
+                tell_signal(WEXITSTATUS(status));
             return code_of(status);
+        }
         int number = signal_queue_next(-1);
         if (number == SIGCHLD)
             continue;
         bool ends = number == SIGTERM || number == SIGINT;
-        if (may_get_ready(number) && !is_ending)
+        if (may_get_ready(number) && !*is_ending)
             await_ranks(mpirun, program, nproc, number);
-        if ((ends && is_ending) || process_signal_below(mpirun, program, number) == 0)
+        if ((ends && *is_ending) || process_signal_below(mpirun, program, number) == 0)
             kill(mpirun, number);
-        is_ending = is_ending || ends;
+        *is_ending = *is_ending || ends;
     }
 }
 
-// Starts mpirun as a child, in a group of its own, since a terminal's Ctrl-C would reach it together with us.
-static int run_mpirun(const struct ranks_command *line, int nproc, int *exit_code) {
+// One mpirun as a child, in a group of its own, since a terminal's Ctrl-C would reach it together with us.
+static int run_once(const struct ranks_command *line, int nproc, const char *mark, bool *is_ending) {
     char path[4096];
     TRY(own_path(path, sizeof path));
-    TRY(signal_queue_open(passed_signals, PASSED_SIGNALS));
     pid_t own = getpid(), child = signal_queue_fork(false);
     if (child == 0) {
         setpgid(0, 0);
         process_end_with(own);
-        exec_mpirun(line, nproc);
+        exec_mpirun(line, nproc, mark);
         _exit(command_failed());
     }
     if (child < 0)
         return error_set("cannot start mpirun: %s", strerror(errno));
-    *exit_code = wait_for_mpirun(child, path, nproc);
+    return wait_for_mpirun(child, path, nproc, is_ending);
+}
+
+// A quiet mpirun that has started no ranks has not said why. The next one does: nothing has happened yet.
+static int run_mpirun(const struct ranks_command *line, int nproc, int *exit_code) {
+    TRY(signal_queue_open(passed_signals, PASSED_SIGNALS));
+    char *mark = make_mark();
+    bool is_ending = false;
+    int code = run_once(line, nproc, mark, &is_ending);
+    bool has_started = mark ? is_touched(mark) : true;
+    if (mark)
+        unlink(mark);
+    free(mark);
+    if (code > 0 && !has_started && !is_ending)
+        code = run_once(line, nproc, NULL, &is_ending);
+    if (code < 0)
+        return -1;
+    *exit_code = code;
     return 0;
 }
 

@@ -59,6 +59,8 @@ int session_start(struct session *session) {
     } else {
         session->backend = session->ranks.kind == RANKS_MPI ? "mpi" : "self";
         TRY(world_start(session->backend, &session->place));
+        if (session->ranks.kind == RANKS_MPI)
+            ranks_touch_mark(environment(RANKS_MARK));
     }
     log_set_rank(session->place.rank, session->place.size);
     return 0;

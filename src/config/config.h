@@ -211,6 +211,7 @@ struct config {
     bool log_throughput;
     bool log_num_zeros_in_grad;
     bool log_progress;
+    bool log_arguments;
     int64_t timing_log_level;
     char *timing_log_option;
     char *tensorboard_dir;
@@ -364,8 +365,9 @@ int64_t config_global_batch_size(const struct config *config, int64_t consumed_s
 // The reference page of all flags, docs/flags.md.
 void config_markdown(struct buffer *out);
 
-// Megatron's argument dump, sorted: two spaces, the name, dots to column 48, the value.
-void config_dump(const struct config *config, struct buffer *out);
+// Megatron's argument dump, sorted: two spaces, the name, dots to column 48, the value. Folded, it has only those that
+// were given or differ from their defaults, and says how many it leaves out.
+void config_dump(const struct config *config, bool is_folded, struct buffer *out);
 
 // All fields as one JSON object: {"num_layers": 12, …}; unset ones are null.
 void config_to_json(const struct config *config, struct json_writer *writer);

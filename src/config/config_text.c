@@ -157,11 +157,32 @@ static void add_row(struct dump *dump, const struct flag *flag, const struct con
     buffer_free(&value);
 }
 
-void config_dump(const struct config *config, struct buffer *out) {
+// Whether nobody gave the flag, and nothing that was given has changed its value.
+static bool is_untouched(const struct flag *flag, const struct config *config, const struct config *defaults) {
+    struct buffer value = {0}, initial = {0};
+    flag_format(flag, config, &value);
+    flag_format(flag, defaults, &initial);
+    bool is_same = strcmp(buffer_string(&value), buffer_string(&initial)) == 0;
+    buffer_free(&value);
+    buffer_free(&initial);
+    return is_same && flag_source(&config->given, flag->name) == FLAG_FROM_DEFAULT;
+}
+
+void config_dump(const struct config *config, bool is_folded, struct buffer *out) {
     struct dump dump = {0};
-    for (size_t i = 0; i < config->given.count; i++)
-        if (config->given.flags[i].type != FLAG_GROUP)
-            add_row(&dump, &config->given.flags[i], config);
+    struct config defaults;
+    size_t left_out = 0;
+    config_defaults(&defaults);
+    for (size_t i = 0; i < config->given.count; i++) {
+        const struct flag *flag = &config->given.flags[i];
+        if (flag->type == FLAG_GROUP)
+            continue;
+        if (is_folded && is_untouched(flag, config, &defaults))
+            left_out++;
+        else
+            add_row(&dump, flag, config);
+    }
+    config_free(&defaults);
     add_line(&dump, memory_string("world_size"), memory_printf("%" PRId64, config->world_size));
     add_line(&dump, memory_string("data_parallel_size"), memory_printf("%" PRId64, config->data_parallel_size));
     add_line(&dump, memory_string("params_dtype"), memory_string(config->params_dtype ? config->params_dtype : "None"));
@@ -177,6 +198,8 @@ void config_dump(const struct config *config, struct buffer *out) {
         free(line->value);
     }
     free(dump.lines);
+    if (left_out > 0)
+        buffer_printf(out, "  (%zu more have their defaults; --log-arguments lists them)\n", left_out);
     buffer_append_string(out, "-------------------- end of arguments ---------------------\n");
 }
 

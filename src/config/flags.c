@@ -347,6 +347,10 @@ static const struct flag rows[] = {
            "TFLOP/s per device in each line, and at its end tokens per second and the time that is left"),
     SWITCH("--log-params-norm", log_params_norm, "norm of the parameters in each line"),
     SWITCH("--log-num-zeros-in-grad", log_num_zeros_in_grad, "number of zeros in the gradient in each line"),
+    SWITCH("--log-arguments", log_arguments,
+           "list all arguments at the start; a log and --dry-run else have those that are not at their defaults, a "
+           "terminal none",
+           ADVANCED),
     SWITCH("--log-progress", log_progress, "progress.txt in the save folder", ADVANCED),
     TEXT("--metrics-file", metrics_file, NULL, "FILE",
          "one JSON object per logged iteration; metrics.jsonl in the save folder if not given"),

@@ -59,103 +59,6 @@ TEST(tables_are_sound) {
     string_list_free(&names);
 }
 
-// The flags in a text of a synonym's row are flags of train.
-static void expect_flags(const char *text) {
-    static const char beside[] = "--nproc ";  // of the command, not of the table
-    for (const char *p = text ? strstr(text, "--") : NULL; p; p = strstr(p + 2, "--")) {
-        size_t length = strcspn(p + 2, " ,;:=") + 2;
-        struct flag_match match;
-        bool is_foreign = length == 12 && strncmp(p, "--max-tokens", 12) == 0;  // named as fairseq's
-        if (!is_foreign && !flag_name_listed(p, length, beside) &&
-            !(flag_resolve(config_command(), p, length, &match) && match.flag))
-            test_fail("%s: %.*s is not a flag", text, (int)length, p);
-    }
-}
-
-// No name of another program is one of ours or Megatron's, none stands twice, and each leads to a flag that exists.
-TEST(synonyms_are_sound) {
-    struct flag_table table = config_flag_table(0);
-    struct string_list names = {0};
-    for (const struct flag_synonym *row = table.synonyms; row->names; row++) {
-        EXPECT(row->target || row->how);
-        expect_flags(row->target);
-        expect_flags(row->how);
-        const char *cursor = row->names, *name;
-        size_t length;
-        while ((name = flag_next_name(&cursor, &length))) {
-            struct flag_match match;
-            if (flag_resolve(config_command(), name, length, &match))
-                test_fail("%.*s is known, and needs no synonym", (int)length, name);
-            add_name(&names, name);
-        }
-    }
-    qsort(names.items, (size_t)names.count, sizeof *names.items, compare_names);
-    for (int64_t i = 1; i < names.count; i++)
-        if (strcmp(names.items[i], names.items[i - 1]) == 0)
-            test_fail("%s stands twice in the synonyms", names.items[i]);
-    EXPECT(names.count > 300);
-    string_list_free(&names);
-}
-
-// What users of other programs type, and the flag that does the same here. The left side is from the argument lists of
-// Hugging Face's Trainer and run_clm.py, nanoGPT, llm.c, fairseq, NeMo, DeepSpeed, torchtitan, LitGPT and axolotl.
-TEST(synonyms_by_meaning) {
-    static const char *const cases[][2] = {
-        {"--learning-rate 1", "use --lr"},
-        {"--learning_rate=1", "unknown flag --learning_rate; use --lr"},
-        {"--num-train-epochs 3", "use --train-iters: updates: epochs × samples"},
-        {"--epochs 3", "use --train-iters"},
-        {"--max_steps 3", "use --train-iters"},
-        {"--max-iters 3", "use --train-iters"},
-        {"--block-size 8", "use --seq-length"},
-        {"--context-length 8", "use --seq-length"},
-        {"--warmup-steps 8", "use --lr-warmup-iters"},
-        {"--warmup-ratio 0.1", "use --lr-warmup-fraction"},
-        {"--num-heads 8", "use --num-attention-heads"},
-        {"--n-head 8", "use --num-attention-heads"},
-        {"--num-kv-heads 8", "use --num-query-groups: with the switch --group-query-attention"},
-        {"--rope-theta 1", "use --rotary-base"},
-        {"--grad-clip 1", "use --clip-grad: 0 for no clipping"},
-        {"--max-grad-norm 1", "use --clip-grad"},
-        {"--dropout 0", "use --hidden-dropout and --attention-dropout"},
-        {"--dtype bfloat16", "use --bf16 or --fp16"},
-        {"--output-dir x", "use --save"},
-        {"--out_dir x", "use --save"},
-        {"--resume", "use --load"},
-        {"--resume-from-checkpoint x", "use --load"},
-        {"--per-device-train-batch-size 1", "use --micro-batch-size"},
-        {"--gradient-accumulation-steps 1", "use --global-batch-size: --micro-batch-size × data-parallel ranks"},
-        {"--n-layer 1", "use --num-layers"},
-        {"--n_embd 1", "use --hidden-size"},
-        {"--eval-steps 1", "use --eval-interval"},
-        {"--save-steps 1", "use --save-interval"},
-        {"--logging-steps 1", "use --log-interval"},
-        {"--min-lr-ratio 0.1", "use --min-lr: a learning rate, not a share"},
-        {"--train-tokens 1", "use --train-samples: tokens / --seq-length"},
-        {"--compile", "unknown flag --compile; leave it out"},
-        {"--tensor-parallel-size 2", "use --tensor-model-parallel-size"},
-        {"--zero-stage 1", "use --use-distributed-optimizer"},
-        {"--gradient-checkpointing", "use --recompute-granularity"},
-        {"--beta2 .9", "use --adam-beta2"},
-    };
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        EXPECT_ERROR(parse(cases[i][0]), cases[i][1]);
-        EXPECT_INT(error_exit_code(), EXIT_CODE_USAGE);
-    }
-    // Not by letters: a name that only resembles one of ours gets no advice.
-    EXPECT_ERROR(parse("--critic-learning-rate 1"), "lists all flags");
-    EXPECT_ERROR(parse("--num-layres 1"), "did you mean --num-layers?");
-    // A command without the flag says whose it is.
-    struct flag_table tables[] = {config_flag_table_for(0, CONFIG_GENERATE)};
-    struct config other;
-    struct flag_command generate = {.name = "generate", .tables = tables, .table_count = 1};
-    char *argv[] = {"generate", "--learning-rate", "1", "--n-ctx", "8"};
-    EXPECT_ERROR(flags_parse(&generate, &other, 5, argv),
-                 "1. unknown flag --learning-rate; --lr is a flag of train, not of generate");
-    EXPECT(strstr(error_message(), "2. unknown flag --n-ctx; use --seq-length") != NULL);
-    flags_free(&generate, &other);
-}
-
 // Whatever describes the model is a flag of all commands that have one; only what happens in training is train's alone.
 TEST(model_flags_are_offered_to_all) {
     static const char training_alone[] = "--hidden-dropout --attention-dropout --init-method-std";
@@ -368,7 +271,7 @@ TEST(pad_vocab) {
 TEST(dump) {
     EXPECT_OK(parse("--num-layers 2 --lr 1.5e-4 --data-path a b --bf16 --clip-grad 2"));
     struct buffer text = {0};
-    config_dump(&config, &text);
+    config_dump(&config, false, &text);
     static const char *const lines[] = {
         "------------------------ arguments ------------------------\n  account_for_embedding_in_pipeline_split "
         "......... False\n",
@@ -397,6 +300,29 @@ TEST(dump) {
         p = strchr(p, '\n') + 1;
     }
     EXPECT_STRING(before, "yarn_beta_slow");
+    buffer_free(&text);
+    // Folded: what was given, a default value included, and what was derived from it.
+    EXPECT_OK(parse("--num-layers 2 --lr 1 --log-interval 100 --train-iters 3"));
+    config.ffn_hidden_size = 256;
+    config_dump(&config, true, &text);
+    size_t count = 0;
+    struct flag_table table = config_flag_table(0);
+    for (size_t i = 0; i < table.count; i++)
+        count += table.flags[i].type != FLAG_GROUP;
+    char *expected = memory_printf("------------------------ arguments ------------------------\n"
+                                   "  data_parallel_size .............................. 0\n"
+                                   "  ffn_hidden_size ................................. 256\n"
+                                   "  log_interval .................................... 100\n"
+                                   "  lr .............................................. 1.0\n"
+                                   "  num_layers ...................................... 2\n"
+                                   "  params_dtype .................................... None\n"
+                                   "  train_iters ..................................... 3\n"
+                                   "  world_size ...................................... 0\n"
+                                   "  (%zu more have their defaults; --log-arguments lists them)\n"
+                                   "-------------------- end of arguments ---------------------\n",
+                                   count - 5);
+    EXPECT_STRING(text.data, expected);
+    free(expected);
     buffer_free(&text);
 }
 
@@ -660,14 +586,14 @@ TEST(copies) {
     EXPECT_OK(
         parse("--num-layers 3 --tokenizer-type NullTokenizer --data-path 0.3 a 0.7 b --recompute-modules core_attn "
               "--no-position-embedding --lr 1e-3"));
-    config_dump(&config, &before);
+    config_dump(&config, false, &before);
     config_copy(&copy, &config);
     struct flag_table table = config_flag_table(0);
     EXPECT_OK(flag_set(&table, &config, "--tokenizer-type", "GPT2BPETokenizer", FLAG_FROM_COMMAND));
     EXPECT_OK(flag_set(&table, &config, "--data-path", "c", FLAG_FROM_COMMAND));
     EXPECT_OK(flag_set(&table, &config, "--seq-length", "77", FLAG_FROM_COMMAND));
     config_free(&config);
-    config_dump(&copy, &after);
+    config_dump(&copy, false, &after);
     EXPECT_STRING(buffer_string(&after), buffer_string(&before));
     EXPECT(flag_is_given(&copy.given, "--lr") && !flag_is_given(&copy.given, "--seq-length"));
     buffer_free(&before);
@@ -675,10 +601,9 @@ TEST(copies) {
     config_free(&copy);
 }
 
-TEST_MAIN(TEST_CASE(tables_are_sound), TEST_CASE(synonyms_are_sound), TEST_CASE(synonyms_by_meaning),
-          TEST_CASE(model_flags_are_offered_to_all), TEST_CASE(no_flag_of_any_release_is_unknown),
-          TEST_CASE(defaults_are_megatrons), TEST_CASE(script_of_2020), TEST_CASE(other_names), TEST_CASE(presets),
-          TEST_CASE(families), TEST_CASE(parameter_count), TEST_CASE(pad_vocab), TEST_CASE(dump),
-          TEST_CASE(json_round_trip), TEST_CASE(json_is_a_configuration_file), TEST_CASE(json_of_stored_gains),
-          TEST_CASE(json_of_others), TEST_CASE(json_of_other_spellings), TEST_CASE(schedules_of_others),
-          TEST_CASE(changes_of_a_run), TEST_CASE(copies))
+TEST_MAIN(TEST_CASE(tables_are_sound), TEST_CASE(model_flags_are_offered_to_all),
+          TEST_CASE(no_flag_of_any_release_is_unknown), TEST_CASE(defaults_are_megatrons), TEST_CASE(script_of_2020),
+          TEST_CASE(other_names), TEST_CASE(presets), TEST_CASE(families), TEST_CASE(parameter_count),
+          TEST_CASE(pad_vocab), TEST_CASE(dump), TEST_CASE(json_round_trip), TEST_CASE(json_is_a_configuration_file),
+          TEST_CASE(json_of_stored_gains), TEST_CASE(json_of_others), TEST_CASE(json_of_other_spellings),
+          TEST_CASE(schedules_of_others), TEST_CASE(changes_of_a_run), TEST_CASE(copies))

@@ -10,7 +10,7 @@
 
 static void round_trip(struct config *config) {
     struct buffer text = {0};
-    config_dump(config, &text);
+    config_dump(config, false, &text);
     buffer_clear(&text);
     struct json_writer writer = {.out = &text};
     config_to_json(config, &writer);

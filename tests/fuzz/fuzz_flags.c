@@ -11,7 +11,7 @@
 static void check_config(struct config *config) {
     struct buffer text = {0};
     struct json *object = NULL;
-    config_dump(config, &text);
+    config_dump(config, false, &text);
     buffer_clear(&text);
     struct json_writer writer = {.out = &text};
     config_to_json(config, &writer);

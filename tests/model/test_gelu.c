@@ -1,7 +1,8 @@
-// Which GELU the flags of Megatron-LM make. The left column is what its sources compute: core is
-// megatron/core/transformer/mlp.py of releases core_v0.8.0 to core_v0.19.0, legacy is megatron/legacy/model/transformer.py
-// of core_v0.8.0 to core_v0.16.0 (before that, megatron/model/transformer.py). In both, the kernel that is fused with the
-// bias has the tanh form, and F.gelu and erf_gelu are exact. The formulas are written out here once more.
+// Which GELU the flags of Megatron-LM make. The right column is what its sources compute: core is
+// megatron/core/transformer/mlp.py of releases core_v0.8.0 to core_v0.19.0, legacy is
+// megatron/legacy/model/transformer.py of core_v0.8.0 to core_v0.16.0 (before that, megatron/model/transformer.py). In
+// both, the kernel that is fused with the bias has the tanh form, and F.gelu and erf_gelu are exact. The formulas are
+// written out here once more.
 #include "config/parse_line.h"
 #include "model/choices.h"
 #include "ops/device.h"

@@ -20,6 +20,21 @@ cmp -s "$work/by_mpirun" "$work/by_nproc" && [ -s "$work/by_nproc" ] && pass || 
 expect 0 "iteration        4/" "${train[@]}" --nproc=3 --global-batch-size 3
 expect 2 "--nproc takes a whole number" "${train[@]}" --nproc many
 expect 2 "--nproc 1025 is not a number of ranks from 1 to 1024" "${train[@]}" --nproc 1025
+# The last line is ours, not a banner of mpirun; where it starts no ranks, it says why itself.
+expect 1 "does not exist" "${train[@]:0:2}" --data-path "$work/none" "${train[@]:3}" --nproc 2
+tail -n 1 "$work/out" | grep -q "error: bevatron: rank 0: cannot open dataset $work/none" && pass ||
+    fail "the last line is not our error"
+expect 2 "cannot be shared" "${train[@]}" --tensor-model-parallel-size 3 --nproc 2
+tail -n 1 "$work/out" | grep -q "ranks cannot be divided by tensor" && pass || fail "the last line is not our error"
+mkdir "$work/bin" "$work/tmp"
+printf '#!/bin/sh\necho "mpirun $1" >>"%s"\n[ "$1" = --quiet ] || echo "no slots left" >&2\nexit 3\n' "$work/calls" \
+    >"$work/bin/mpirun"
+chmod +x "$work/bin/mpirun"
+expect 3 "no slots left" env PATH="$work/bin:$PATH" TMPDIR="$work/tmp" "${train[@]}" --nproc 2
+[ "$(cat "$work/calls")" = "mpirun --quiet
+mpirun -n" ] && [ -z "$(ls -A "$work/tmp")" ] && pass || fail "mpirun is called otherwise: $(cat "$work/calls")"
+printf '#!/bin/sh\ntouch "$BEVATRON_RANKS_MARK"\nexit 137\n' >"$work/bin/mpirun"
+expect 211 "error: bevatron: a rank was killed" env PATH="$work/bin:$PATH" "${train[@]}" --nproc 2
 # In a file the flag does the same, and so does --dry-run, which starts nothing.
 printf 'nproc: 2\n' >"$work/run.yaml"
 expect 0 "iteration        4/" "${train[@]}" --config "$work/run.yaml"

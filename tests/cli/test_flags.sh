@@ -1,0 +1,55 @@
+#!/usr/bin/env bash
+# Flags that people know from elsewhere: names of other programs are answered with ours, Python's numbers and a quoted
+# --split are read, every problem is listed, flags without an effect get a warning, and the list of arguments is short
+# unless it is asked for.
+cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
+. tests/cli/common.sh
+model=(--num-layers 1 --hidden-size 16 --num-attention-heads 2 --seq-length 16 --device cpu --threads 1)
+run=("$BEVATRON" train "${model[@]}" --micro-batch-size 1 --lr 1e-3 --train-iters 2 --eval-iters 0 --log-interval 1)
+mock=("${run[@]}" --mock-data --vocab-size 50)
+
+expect 2 "unknown flag --learning-rate; use --lr" "${run[@]}" --learning-rate 1
+expect 2 "unknown flag --max-tokens; use --max-new-tokens" "$BEVATRON" generate --max-tokens 3
+expect 2 "unknown flag --num-proc; use --workers" "$BEVATRON" preprocess --num-proc 3
+printf 'learning_rate: 1\n' >"$work/trainer.yaml"
+expect 2 "trainer.yaml:1: unknown flag --learning_rate; use --lr" "${run[@]}" --config "$work/trainer.yaml"
+unknown=()
+for i in $(seq 30); do unknown+=("--qqqqqqqq$i"); done
+expect 2 "30 problems with the flags:" "${run[@]}" "${unknown[@]}"
+[ "$(grep -c "unknown flag --qqqqqqqq" "$work/out")" = 30 ] && pass || fail "not all problems are listed"
+
+# Numbers and truth as Python's programs take them; this run is short because 1_0 is 10.
+expect 0 "iteration       10/      10" "${mock[@]}" --train-iters 1_0 --lr 1_000e-6 --bf16 False --log-interval 1_0
+expect 2 'not "1__0"' "${mock[@]}" --train-iters 1__0
+
+# Warnings; one of each.
+expect 0 "warning: --num-query-groups 1 has no effect without --group-query-attention" "${mock[@]}" --num-query-groups 1
+expect 0 "warning: --openai-gelu has no effect, as in Megatron core" "${mock[@]}" --openai-gelu --no-bias-gelu-fusion
+expect 0 "warning: --onnx-safe has no effect, as in Megatron core" "${mock[@]}" --onnx-safe True
+expect 0 "note: --openai-gelu changes nothing here: the activation is gelu_tanh" "${mock[@]}" --openai-gelu
+"$BEVATRON" train "${mock[@]:2}" --openai-gelu --no-bias-gelu-fusion --use-legacy-models >"$work/out" 2>&1 &&
+    ! grep -q "openai-gelu has no" "$work/out" && pass || fail "--openai-gelu in a legacy model"
+
+# A small dataset, whose parts may be empty.
+for i in 1 2 3 4 5 6 7 8; do echo "{\"text\": \"the quick brown fox number $i jumps over the lazy dog and runs away again\"}"; done >"$work/t.jsonl"
+"$BEVATRON" tokenizer train --input "$work/t.jsonl" --vocab-size 280 --output-prefix "$work/t" >"$work/out" 2>&1 || fail "tokenizer train"
+tokenizer=(--vocab-file "$work/t-vocab.json" --merge-file "$work/t-merges.txt")
+"$BEVATRON" preprocess --input "$work/t.jsonl" --output-prefix "$work/d" --append-eod "${tokenizer[@]}" >"$work/out" 2>&1 || fail "preprocess"
+data=("${run[@]}" "${tokenizer[@]}" --eval-iters 1 --eval-interval 1)
+expect 0 "note: --split '99,1,0' leaves none of the 8 sequences of $work/d_text_document for validation" "${data[@]}" \
+    --data-path "$work/d_text_document" --split "'99,1,0'"
+expect 0 "iteration        2/       2" "${data[@]}" --data-path "$work/d_text_document" --split "'60,40,0'"
+expect 0 "warning: --vocab-size 100 has no effect: the tokenizer has 280 tokens" "${data[@]}" \
+    --data-path "$work/d_text_document" --vocab-size 100
+expect 2 "--data-path: the weight of B is missing" "${data[@]}" --data-path 1 A B
+
+# The arguments: a log has what was given and derived, with the flag it has all, a terminal has none.
+expect 0 "more have their defaults; --log-arguments lists them" "${mock[@]}"
+grep -qE "^  ffn_hidden_size \.+ 64$" "$work/out" && ! grep -q "^  adam_beta1 " "$work/out" && pass || fail "the short list of arguments"
+expect 0 "number of parameters" "${mock[@]}" --dry-run
+[ "$(sed -n '/- arguments -/,/end of arguments/p' "$work/out" | wc -l)" -lt 40 ] && pass || fail "the list of a dry run is long"
+expect 0 "end of arguments" "${mock[@]}" --log-arguments
+grep -qE "^  adam_beta1 \.+ 0.9$" "$work/out" && ! grep -q "have their defaults" "$work/out" && pass || fail "the whole list of arguments"
+expect 0 "1 or 0 for all tokens" "$BEVATRON" generate --help
+
+finish
