@@ -1,5 +1,5 @@
 // The flags of a run: that the tables are sound, that Megatron's old, ignored and refused names behave as promised,
-// presets against published parameter counts, the argument dump, and the way through JSON.
+// presets against published parameter counts, and the way through JSON.
 #include "parse_line.h"
 #include "test.h"
 #include "base/log.h"
@@ -266,64 +266,6 @@ TEST(pad_vocab) {
     EXPECT_INT(config.padded_vocab_size, 100);
     EXPECT_ERROR(config_pad_vocab(&config, 101), "the tokenizer has 101 tokens, but --padded-vocab-size is 100");
     EXPECT_ERROR(config_pad_vocab(&config, 0), "out of range");
-}
-
-TEST(dump) {
-    EXPECT_OK(parse("--num-layers 2 --lr 1.5e-4 --data-path a b --bf16 --clip-grad 2"));
-    struct buffer text = {0};
-    config_dump(&config, false, &text);
-    static const char *const lines[] = {
-        "------------------------ arguments ------------------------\n  account_for_embedding_in_pipeline_split "
-        "......... False\n",
-        "\n  accumulate_allreduce_grads_in_fp32 .............. False\n",
-        "\n  adam_beta1 ...................................... 0.9\n",
-        "\n  adam_eps ........................................ 1e-08\n",
-        "\n  bf16 ............................................ True\n",
-        "\n  clip_grad ....................................... 2.0\n",
-        "\n  data_path ....................................... ['a', 'b']\n",
-        "\n  initial_loss_scale .............................. 4294967296.0\n",
-        "\n  lr .............................................. 0.00015\n",
-        "\n  lr_decay_style .................................. linear\n",
-        "\n  num_layers ...................................... 2\n",
-        "\n  save ............................................ None\n",
-        "\n  train_iters ..................................... None\n",
-        "\n-------------------- end of arguments ---------------------\n",
-    };
-    for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++)
-        if (!strstr(text.data, lines[i]))
-            test_fail("the dump lacks \"%s\":\n%s", lines[i], text.data);
-    // Sorted: each name is not below the one before it.
-    char before[64] = "", name[64];
-    for (const char *p = strchr(text.data, '\n') + 1; sscanf(p, "  %63s", name) == 1 && name[0] != '-';) {
-        EXPECT(strcmp(before, name) < 0);
-        memcpy(before, name, sizeof name);
-        p = strchr(p, '\n') + 1;
-    }
-    EXPECT_STRING(before, "yarn_beta_slow");
-    buffer_free(&text);
-    // Folded: what was given, a default value included, and what was derived from it.
-    EXPECT_OK(parse("--num-layers 2 --lr 1 --log-interval 100 --train-iters 3"));
-    config.ffn_hidden_size = 256;
-    config_dump(&config, true, &text);
-    size_t count = 0;
-    struct flag_table table = config_flag_table(0);
-    for (size_t i = 0; i < table.count; i++)
-        count += table.flags[i].type != FLAG_GROUP;
-    char *expected = memory_printf("------------------------ arguments ------------------------\n"
-                                   "  data_parallel_size .............................. 0\n"
-                                   "  ffn_hidden_size ................................. 256\n"
-                                   "  log_interval .................................... 100\n"
-                                   "  lr .............................................. 1.0\n"
-                                   "  num_layers ...................................... 2\n"
-                                   "  params_dtype .................................... None\n"
-                                   "  train_iters ..................................... 3\n"
-                                   "  world_size ...................................... 0\n"
-                                   "  (%zu more have their defaults; --log-arguments lists them)\n"
-                                   "-------------------- end of arguments ---------------------\n",
-                                   count - 5);
-    EXPECT_STRING(text.data, expected);
-    free(expected);
-    buffer_free(&text);
 }
 
 static struct json *to_json(void) {
@@ -604,6 +546,6 @@ TEST(copies) {
 TEST_MAIN(TEST_CASE(tables_are_sound), TEST_CASE(model_flags_are_offered_to_all),
           TEST_CASE(no_flag_of_any_release_is_unknown), TEST_CASE(defaults_are_megatrons), TEST_CASE(script_of_2020),
           TEST_CASE(other_names), TEST_CASE(presets), TEST_CASE(families), TEST_CASE(parameter_count),
-          TEST_CASE(pad_vocab), TEST_CASE(dump), TEST_CASE(json_round_trip), TEST_CASE(json_is_a_configuration_file),
+          TEST_CASE(pad_vocab), TEST_CASE(json_round_trip), TEST_CASE(json_is_a_configuration_file),
           TEST_CASE(json_of_stored_gains), TEST_CASE(json_of_others), TEST_CASE(json_of_other_spellings),
           TEST_CASE(schedules_of_others), TEST_CASE(changes_of_a_run), TEST_CASE(copies))
