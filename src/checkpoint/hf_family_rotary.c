@@ -95,6 +95,12 @@ static const struct hf_key phi3_keys[] = {
     READ_ONLY("lm_head_bias", "false"),
 };
 
+static const struct hf_flag phi3_flags[] = {{"--model", "gpt"},
+                                            {"--normalization", "RMSNorm"},
+                                            {"--swiglu", "true"},
+                                            {"--disable-bias-linear", "true"},
+                                            {"--position-embedding-type", "rope"}};
+
 // ---- Starcoder2 ----
 
 #define NORMED_LAYERS                                                                                                  \
@@ -184,7 +190,7 @@ static const struct hf_family families[] = {
     {LIKE_LLAMA("qwen3", "Qwen3ForCausalLM"), .keys = qwen3_keys, .key_count = COUNT(qwen3_keys), .flags = qwen3_flags,
      .flag_count = COUNT(qwen3_flags)},
     {ROTARY("phi3", "Phi3ForCausalLM"), .tie = "false", .rope_kinds = "default", .rotary_part = "1",
-     TABLES(phi3, llama_ignored, no_ids, llama_flags)},
+     TABLES(phi3, llama_ignored, no_ids, phi3_flags)},
     {ROTARY("starcoder2", "Starcoder2ForCausalLM"), .tie = "true",
      TABLES(starcoder2, llama_ignored, no_ids, starcoder2_flags)},
     {ROTARY("stablelm", "StableLmForCausalLM"), .tie = "false", .rotary_part = "0.25",

@@ -66,6 +66,24 @@ static struct model_source open_golden(const char *name) {
     return source;
 }
 
+TEST(dropouts) {
+    static const struct {
+        const char *model, *from, *to;
+    } rows[] = {{"phi3", "\"resid_pdrop\": 0.0", "\"resid_pdrop\": 0.25"},
+                {"starcoder2", "\"residual_dropout\": 0.0", "\"residual_dropout\": 0.25"},
+                {"stablelm", "\"hidden_dropout\": 0.0", "\"hidden_dropout\": 0.25"},
+                {"gpt_bigcode", "\"resid_pdrop\": 0.1", "\"resid_pdrop\": 0.25"}};
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct spoiled spoiled = copy_model(rows[i].model);
+        replace(&spoiled, "config.json", rows[i].from, rows[i].to);
+        struct model_source source;
+        EXPECT_OK(model_source_open(&source, &(struct model_source_options){.path = spoiled.path, .step = -1}));
+        EXPECT(source.config.hidden_dropout == 0.25);
+        model_source_close(&source);
+        temporary_remove(&spoiled.folder);
+    }
+}
+
 // Which family a model is written as, and why not as another.
 TEST(other_families) {
     static const struct {
@@ -133,4 +151,4 @@ TEST(centered_gains) {
     temporary_remove(&folder);
 }
 
-TEST_MAIN(TEST_CASE(refused_variants), TEST_CASE(other_families), TEST_CASE(centered_gains))
+TEST_MAIN(TEST_CASE(refused_variants), TEST_CASE(dropouts), TEST_CASE(other_families), TEST_CASE(centered_gains))
