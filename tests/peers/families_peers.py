@@ -31,6 +31,8 @@ SHARED = os.environ.get("BEVATRON_SHARED", "../shared")
 ITERS, B, T, V, EVALS = int(os.environ.get("ITERS", "300")), 8, 64, 2048, 20
 LR = float(os.environ.get("LR", "5e-4"))
 SIZE = dict(vocab_size=V, num_hidden_layers=2, hidden_size=64, num_attention_heads=4, max_position_embeddings=T)
+IDS = dict(bos_token_id=0, eos_token_id=0, pad_token_id=None)
+PART = {"rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 0.5}
 FAMILIES = {
     "gpt2": lambda: hf.GPT2LMHeadModel(hf.GPT2Config(vocab_size=V, n_positions=T, n_embd=64, n_layer=2, n_head=4, resid_pdrop=0,
                                                      embd_pdrop=0, attn_pdrop=0)),
@@ -39,6 +41,14 @@ FAMILIES = {
     "llama": lambda: hf.LlamaForCausalLM(hf.LlamaConfig(intermediate_size=160, num_key_value_heads=2, **SIZE)),
     "mistral": lambda: hf.MistralForCausalLM(hf.MistralConfig(intermediate_size=160, num_key_value_heads=1, head_dim=24,
                                                               sliding_window=20, **SIZE)),
+    "phi3": lambda: hf.Phi3ForCausalLM(hf.Phi3Config(intermediate_size=160, num_key_value_heads=2, sliding_window=20,
+                                                     rope_parameters=PART, **IDS, **SIZE)),
+    "starcoder2": lambda: hf.Starcoder2ForCausalLM(hf.Starcoder2Config(intermediate_size=256, num_key_value_heads=1, **IDS, **SIZE)),
+    "stablelm": lambda: hf.StableLmForCausalLM(hf.StableLmConfig(intermediate_size=160, num_key_value_heads=4, use_qkv_bias=True,
+                                                                 rope_parameters=PART, **IDS, **SIZE)),
+    "nemotron": lambda: hf.NemotronForCausalLM(hf.NemotronConfig(intermediate_size=256, num_key_value_heads=2, **IDS, **SIZE)),
+    "gpt_bigcode": lambda: hf.GPTBigCodeForCausalLM(hf.GPTBigCodeConfig(vocab_size=V, n_positions=T, n_embd=64, n_layer=2, n_head=4,
+                                                                        resid_pdrop=0, embd_pdrop=0, attn_pdrop=0)),
     "bert": lambda: hf.BertForMaskedLM(hf.BertConfig(intermediate_size=256, hidden_dropout_prob=0, attention_probs_dropout_prob=0,
                                                      **SIZE)),
     "roberta": lambda: hf.RobertaForMaskedLM(hf.RobertaConfig(intermediate_size=256, hidden_dropout_prob=0, type_vocab_size=1,

@@ -100,6 +100,47 @@ def qwen2(r):
     return hf.Qwen2ForCausalLM(hf.Qwen2Config(**sizes))
 
 
+def whole(r):
+    """Heads as wide as hidden size / heads."""
+    sizes = decoder(r)
+    del sizes["head_dim"], sizes["rope_parameters"]
+    return dict(sizes, hidden_size=sizes["num_attention_heads"] * r.choice([8, 16, 40]), bos_token_id=0, eos_token_id=0, pad_token_id=None)
+
+
+def part(r):
+    return {"rope_type": "default", "rope_theta": r.choice([10000.0, 250000.0]), "partial_rotary_factor": r.choice([0.25, 0.5, 0.75, 1.0])}
+
+
+def phi3(r):
+    return hf.Phi3ForCausalLM(hf.Phi3Config(**whole(r), rope_parameters=part(r), sliding_window=r.choice([None, 1, 3, 500])))
+
+
+def starcoder2(r):
+    sizes = whole(r)
+    return hf.Starcoder2ForCausalLM(hf.Starcoder2Config(
+        **sizes, rope_parameters=rope(r, sizes["max_position_embeddings"]), sliding_window=r.choice([None, 1, 3, 500]),
+        use_bias=r.random() < 0.6, hidden_act=r.choice(["gelu_pytorch_tanh", "gelu", "relu"])))
+
+
+def stablelm(r):
+    return hf.StableLmForCausalLM(hf.StableLmConfig(**whole(r), rope_parameters=part(r), use_qkv_bias=r.random() < 0.5))
+
+
+def nemotron(r):
+    return hf.NemotronForCausalLM(hf.NemotronConfig(**whole(r), head_dim=r.choice([8, 24]), rope_parameters=part(r),
+                                                    attention_bias=r.random() < 0.4, mlp_bias=r.random() < 0.4,
+                                                    hidden_act=r.choice(["relu2", "gelu"])))
+
+
+def gpt_bigcode(r):
+    heads = r.choice([1, 3, 5])
+    return hf.GPTBigCodeForCausalLM(hf.GPTBigCodeConfig(
+        n_head=heads, n_embd=heads * r.choice([4, 7, 20]), n_layer=r.choice([1, 3]), n_positions=r.choice([16, 40]),
+        vocab_size=r.choice([31, 50]), n_inner=r.choice([None, 17]), activation_function=r.choice(["gelu_pytorch_tanh", "gelu"]),
+        resid_pdrop=0, embd_pdrop=0, attn_pdrop=0, multi_query=r.random() < 0.6, tie_word_embeddings=r.random() < 0.7, bos_token_id=0,
+        eos_token_id=0))
+
+
 def bert(r):
     kind = r.choice([hf.BertForPreTraining, hf.BertForMaskedLM])
     return kind(hf.BertConfig(**encoder(r), max_position_embeddings=r.choice([16, 40]), type_vocab_size=r.choice([2, 3])))
@@ -114,6 +155,24 @@ def roberta(r):
     return hf.RobertaForMaskedLM(hf.RobertaConfig(**encoder(r), max_position_embeddings=r.choice([18, 42]), type_vocab_size=1))
 
 
+def xlm_roberta(r):
+    return hf.XLMRobertaForMaskedLM(hf.XLMRobertaConfig(**encoder(r), max_position_embeddings=r.choice([18, 42]), type_vocab_size=1))
+
+
+def camembert(r):
+    return hf.CamembertForMaskedLM(hf.CamembertConfig(**encoder(r), max_position_embeddings=r.choice([18, 42]), type_vocab_size=1,
+                                                      bos_token_id=5, eos_token_id=6))
+
+
+def mt5(r):
+    model = hf.MT5ForConditionalGeneration(hf.MT5Config(
+        d_model=r.choice([8, 12, 21]), num_heads=r.choice([1, 3]), d_kv=r.choice([3, 8, 20]), d_ff=r.choice([7, 20]), dropout_rate=0,
+        num_layers=r.choice([1, 3]), num_decoder_layers=r.choice([1, 2]), vocab_size=r.choice([31, 50]), decoder_start_token_id=0,
+        relative_attention_num_buckets=r.choice([8, 32]), feed_forward_proj=r.choice(["relu", "gated-gelu"])))
+    model.lm_head.weight = torch.nn.Parameter(torch.zeros_like(model.shared.weight))
+    return model
+
+
 def t5(r):
     is_tied = r.random() < 0.5
     model = hf.T5ForConditionalGeneration(hf.T5Config(
@@ -126,7 +185,8 @@ def t5(r):
     return model
 
 
-FAMILIES = {f.__name__: f for f in (gpt2, opt, llama, mistral, qwen2, bert, megatron_bert, roberta, t5)}
+FAMILIES = {f.__name__: f for f in (gpt2, opt, llama, mistral, qwen2, phi3, starcoder2, stablelm, nemotron, gpt_bigcode, bert, megatron_bert,
+                                    roberta, xlm_roberta, camembert, t5, mt5)}
 
 
 def samples(r, model, form, B, T, S):
@@ -172,6 +232,14 @@ def losses_of(model, form, data, rows):
     return logits, (each * mask).sum() / mask.sum(), pair
 
 
+def named(model):
+    """Each parameter once, a tied one by the name that files have."""
+    tied, names = getattr(model, "_tied_weights_keys", None) or {}, {}
+    for name, p in sorted(model.named_parameters(remove_duplicate=False), key=lambda item: item[0] in tied):
+        names.setdefault(id(p), (name, p))
+    return names.values()
+
+
 def reference(model, form, data, B):
     """Logits, gradients by name, and (loss, pair loss, norm) of each step, in float64."""
     parameters = list(model.parameters())
@@ -184,7 +252,7 @@ def reference(model, form, data, B):
         (loss if pair is None else loss + pair).backward()
         if step == 0:
             first = logits.detach().clone()
-            gradients = {name: torch.zeros_like(p) if p.grad is None else p.grad.clone() for name, p in model.named_parameters()}
+            gradients = {name: torch.zeros_like(p) if p.grad is None else p.grad.clone() for name, p in named(model)}
         norm = torch.nn.utils.clip_grad_norm_(parameters, 1.0).item()
         steps.append((loss.item(), 0 if pair is None else pair.item(), norm))
         optimizer.step()
@@ -220,6 +288,8 @@ def write_old_rope(r, path):
     scaling = config.pop("rope_parameters")
     config["rope_theta"] = scaling.pop("rope_theta")
     kind = scaling.pop("rope_type")
+    if "partial_rotary_factor" in scaling:
+        config["partial_rotary_factor"] = scaling.pop("partial_rotary_factor")
     config["rope_scaling"] = None if kind == "default" else {r.choice(["type", "rope_type"]): kind, **scaling}
     json.dump(config, open(path, "w"))
 
@@ -251,7 +321,8 @@ def check_numbers(r, model, form, source, folder, what):
     if form == "bert":
         seen = torch.arange(T)[None] < data["lengths"][:B, None]
     worst = [compare("logits", relative(got[seen], logits[seen]), 1e-5, what)]
-    run(PROGRAM, "checkpoint", "convert", "--input", f"{folder}/gradients", "--output", f"{folder}/gradients_hf")
+    run(PROGRAM, "checkpoint", "convert", "--input", f"{folder}/gradients", "--output", f"{folder}/gradients_hf", "--family",
+        model.config.model_type)
     found, whole = tensors(f"{folder}/gradients_hf"), sum(g.norm() ** 2 for g in gradients.values()).sqrt().item()
     most = 0
     for name, gradient in gradients.items():
@@ -296,7 +367,7 @@ def check(name, seed, folder):
     r = random.Random(f"{name} {seed}")
     torch.manual_seed(seed)
     model = FAMILIES[name](r)
-    form = "t5" if name == "t5" else "bert" if "bert" in name else "gpt"
+    form = "t5" if "t5" in name else "bert" if "bert" in name else "gpt"
     with torch.no_grad():
         for parameter_name, p in model.named_parameters():
             # Wide layers are kept from saturating attention: there fp32 of any program is far from fp64.
