@@ -14,8 +14,14 @@ int hf_config_read(const struct hf_family *family, const struct json *root, cons
                    struct config *config);
 
 // The family that can express the model; NULL, with a message, if there is none. `wanted` names one, or is NULL for the
-// first that fits.
-const struct hf_family *hf_config_family(const struct config *config, const char *wanted);
+// first that fits. `allows_near`: also one that only comes near the model.
+const struct hf_family *hf_config_family(const struct config *config, const char *wanted, bool allows_near);
+
+// What a flag comes to together with the others, as text.
+void hf_append_effective(const struct config *config, const char *flag, struct buffer *out);
+// The word of a map whose flags all have the values it gives them, to be freed; NULL if there is none. Of several
+// it is the `preferred` one, which may be NULL, else the first.
+char *hf_find_theirs(const struct config *config, const struct hf_key *key, const char *preferred);
 
 // Writes config.json. Members of `base` (the file that the model came from, or NULL) that we know nothing about are
 // kept.
@@ -28,5 +34,7 @@ struct hf_config_write {
     struct hf_token_ids ids;  // else
 };
 void hf_config_write(const struct hf_config_write *write, struct buffer *out);
+// Whether a tied output layer is written as a matrix of its own, since the family cannot express it otherwise.
+bool hf_config_doubles_head(const struct hf_family *family, const struct config *config);
 
 #endif

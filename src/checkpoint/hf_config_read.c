@@ -111,8 +111,11 @@ static int set_mapped(struct config *config, const struct hf_key *key, const cha
 }
 
 static int read_key(const struct hf_key *key, const struct json *root, struct config *config) {
-    const struct json *value = member(root, key->key);
-    const char *text = value ? text_of(value) : key->fallback;
+    const struct json *value = member(root, key->key), *any = json_member(root, key->key);
+    // A member that is null is not as one that is absent where null says something.
+    const char *absent = key->has_null && any ? "0" : key->fallback, *text = value ? text_of(value) : absent;
+    if (key->is_written)
+        return 0;
     if (!text)
         return error_set("it has no \"%s\"", key->key);
     if (strcmp(text, "-") == 0)
@@ -228,12 +231,16 @@ static int read_rope(const struct hf_family *family, const struct json *root, st
     return set_from(config, "--rope-high-freq-factor", scaling, "high_freq_factor");
 }
 
-static int read_groups(const struct json *root, struct config *config) {
+static int read_groups(const struct hf_family *family, const struct json *root, struct config *config) {
     const struct json *groups = member(root, "num_key_value_heads");
-    if (!groups || groups->type != JSON_NUMBER || groups->number == (double)config->num_attention_heads)
+    bool is_absent = json_member(root, "num_key_value_heads") == NULL;
+    const char *text = groups ? text_of(groups) : is_absent ? family->groups : NULL;
+    if (groups && groups->type != JSON_NUMBER)
+        return error_set("its \"num_key_value_heads\" is not a number");
+    if (!text || strtod(text, NULL) == (double)config->num_attention_heads)
         return 0;
     TRY(set_flag(config, "--group-query-attention", "true"));
-    return set_number(config, "--num-query-groups", groups->string, 0);
+    return set_number(config, "--num-query-groups", text, 0);
 }
 
 // All heads share one key and value, or each has its own.
@@ -262,7 +269,8 @@ static int read_tie(const struct hf_family *family, const struct json *root, con
     bool is_tied = tie ? tie->type == JSON_TRUE : strcmp(family->tie, "true") == 0;
     bool is_t5 = strcmp(family->model_type, "t5") == 0, is_scaled = scale ? scale->type == JSON_TRUE : is_tied;
     const struct weight *head = weights_find(weights, family->head);
-    if (head && is_tied)
+    // A T5 whose output is not scaled says that it is not tied, even if it is.
+    if (head && (is_tied || is_t5))
         is_tied = is_same_tensor(head, weights_find(weights, family->embedding));
     if (strcmp(family->tie, "never") == 0 && (!head || is_same_tensor(head, weights_find(weights, family->embedding))))
         return error_set(
@@ -299,7 +307,7 @@ int hf_config_read(const struct hf_family *family, const struct json *root, cons
         TRY(set_flag(config, family->flags[i].flag, family->flags[i].value));
     if (family->has_rope) {
         TRY(read_rope(family, root, config));
-        TRY(read_groups(root, config));
+        TRY(read_groups(family, root, config));
     }
     if (family->has_multi_query)
         TRY(read_multi_query(root, config));

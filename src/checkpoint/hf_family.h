@@ -40,9 +40,12 @@ struct hf_key {
     const char
         *fallback;  // where the member is absent or null; NULL: it must be there; "-": the flag keeps its default
     const char *map;
-    int added;      // of a number: theirs is ours + added
-    bool has_null;  // our 0 is null there
-    bool is_read;   // only read: a variant that is refused, which nobody writes
+    int added;         // of a number: theirs is ours + added
+    bool has_null;     // our 0 is null there
+    int instead;       // of a number: what is written for our 0, which theirs cannot be
+    bool is_read;      // only read: a variant that is refused, which nobody writes
+    bool is_written;   // only written: a second name for a flag, which transformers does not read or we have no use for
+    const char *near;  // of a map: words that come near, for those who allow it
 };
 
 // A flag that every model of the family has.
@@ -64,6 +67,7 @@ struct hf_family {
     const struct hf_flag *written;  // members of config.json that our configuration says nothing about, as JSON
     bool has_rope;
     const char *rope_kinds;   // those it has, separated by spaces; NULL: all that we have
+    const char *groups;       // num_key_value_heads if config.json does not say; NULL: as many as heads
     const char *rotary_part;  // partial_rotary_factor if config.json does not say; NULL: it rotates whole heads
     bool has_multi_query;     // multi_query says whether all heads share one key and value
     bool has_centered_gains;  // gains of norms are stored as their distance from 1

@@ -41,11 +41,11 @@ static const char *const bert_ignored[] = {"bert.embeddings.position_ids", "cls.
                                            "bert.pooler.…", "cls.seq_relationship.…", NULL};
 static const char *const roberta_ignored[] = {"roberta.embeddings.position_ids", "lm_head.decoder.bias",
                                               "roberta.pooler.…", NULL};
-#define BERT_KEYS                                                                                                      \
+#define BERT_KEYS(types)                                                                                               \
     NUMBER("vocab_size", "--padded-vocab-size"), NUMBER("num_hidden_layers", "--num-layers"),                          \
         NUMBER("hidden_size", "--hidden-size"), NUMBER("num_attention_heads", "--num-attention-heads"),                \
         NUMBER("intermediate_size", "--ffn-hidden-size"),                                                              \
-        NUMBER("type_vocab_size", "--num-token-types", .fallback = "2"),                                               \
+        NUMBER("type_vocab_size", "--num-token-types", .fallback = "2", .instead = types),                             \
         NUMBER("layer_norm_eps", "--norm-epsilon", .fallback = "1e-12"),                                               \
         NUMBER("attention_probs_dropout_prob", "--attention-dropout", .fallback = "0.1"),                              \
         NUMBER("hidden_dropout_prob", "--hidden-dropout", .fallback = "0.1"),                                          \
@@ -53,14 +53,14 @@ static const char *const roberta_ignored[] = {"roberta.embeddings.position_ids",
         ONLY("position_embedding_type", "absolute"), ONLY("is_decoder", "false")
 // BERT's head has the activation of its blocks, RoBERTa's always the exact GELU. Megatron's BERT may have that beside
 // the tanh form in its blocks, which is as near as theirs comes to it.
-static const struct hf_key bert_keys[] = {BERT_KEYS, NUMBER("max_position_embeddings", "--max-position-embeddings"),
+static const struct hf_key bert_keys[] = {BERT_KEYS(2), NUMBER("max_position_embeddings", "--max-position-embeddings"),
                                           MAP("hidden_act", "--activation/--lm-head-activation",
                                               "gelu=gelu/gelu gelu_new=gelu_tanh/gelu_tanh "
                                               "gelu_pytorch_tanh=gelu_tanh/gelu_tanh gelu_fast=gelu_tanh/gelu_tanh "
-                                              "relu=relu/relu silu=silu/silu swish=silu/silu gelu_new=gelu_tanh/gelu",
-                                              .fallback = "gelu")};
+                                              "relu=relu/relu silu=silu/silu swish=silu/silu",
+                                              .near = "gelu_new=gelu_tanh/gelu", .fallback = "gelu")};
 static const struct hf_key roberta_keys[] = {
-    BERT_KEYS,
+    BERT_KEYS(1),
     MAP("hidden_act", "--activation",
         "gelu=gelu gelu_new=gelu_tanh " TANH_NAMES "relu=relu relu2=squared_relu silu=silu swish=silu",
         .fallback = "gelu"),
@@ -115,7 +115,8 @@ static const char *const t5_ignored[] = {"encoder.embed_tokens.weight", "decoder
                                          NULL};
 #define T5_KEYS(feed_forward)                                                                                          \
     NUMBER("vocab_size", "--padded-vocab-size"), NUMBER("d_model", "--hidden-size"),                                   \
-        NUMBER("num_layers", "--num-layers"), NUMBER("num_decoder_layers", "--decoder-num-layers", .fallback = "-"),   \
+        NUMBER("num_layers", "--encoder-num-layers/--num-layers"),                                                     \
+        NUMBER("num_decoder_layers", "--decoder-num-layers", .fallback = "-"),                                         \
         NUMBER("num_heads", "--num-attention-heads"), NUMBER("d_kv", "--kv-channels"),                                 \
         NUMBER("d_ff", "--ffn-hidden-size"), NUMBER("n_positions", "--max-position-embeddings", .fallback = "512"),    \
         NUMBER("relative_attention_num_buckets", "--relative-attention-num-buckets", .fallback = "32"),                \
@@ -124,7 +125,8 @@ static const char *const t5_ignored[] = {"encoder.embed_tokens.weight", "decoder
         NUMBER("layer_norm_epsilon", "--norm-epsilon", .fallback = "1e-06"),                                           \
         MAP("feed_forward_proj", "--activation/--gated-linear-unit",                                                   \
             "relu=relu/false gated-gelu=gelu_tanh/true gated-gelu_new=gelu_tanh/true gated-silu=silu/true "            \
-            "gated-relu=relu/true gelu=gelu/false gelu_new=gelu_tanh/false silu=silu/false",                           \
+            "gated-swish=silu/true gated-relu=relu/true gelu=gelu/false gelu_new=gelu_tanh/false silu=silu/false "     \
+            "swish=silu/false",                                                                                        \
             .fallback = feed_forward)
 static const struct hf_key t5_keys[] = {T5_KEYS("relu")};
 static const struct hf_flag t5_flags[] = {{"--model", "t5"},

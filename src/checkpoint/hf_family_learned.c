@@ -24,6 +24,8 @@ static const char *const gpt2_ignored[] = {GPT2 "attn.bias", GPT2 "attn.masked_b
         NUMBER("layer_norm_epsilon", "--norm-epsilon", .fallback = "1e-05"),                                           \
         NUMBER("attn_pdrop", "--attention-dropout", .fallback = "0.1"),                                                \
         NUMBER("resid_pdrop", "--hidden-dropout", .fallback = "0.1"),                                                  \
+        NUMBER("embd_pdrop", "--hidden-dropout", .is_written = true),                                                  \
+        NUMBER("n_ctx", "--max-position-embeddings", .is_written = true),                                              \
         NUMBER("initializer_range", "--init-method-std", .fallback = "0.02"), ONLY("scale_attn_weights", "true"),      \
         ONLY("add_cross_attention", "false")
 static const struct hf_key gpt2_keys[] = {

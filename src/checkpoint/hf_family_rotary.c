@@ -36,8 +36,9 @@ static const char *const llama_ignored[] = {LLAMA "self_attn.rotary_emb.inv_freq
         NUMBER("attention_dropout", "--attention-dropout", .fallback = "0"),                                           \
         NUMBER("initializer_range", "--init-method-std", .fallback = "0.02")
 #define ROTARY_KEYS SIZE_KEYS, NUMBER("head_dim", "--kv-channels", .fallback = "-")
-#define LLAMA_KEYS                                                                                                     \
-    ROTARY_KEYS, NUMBER("rms_norm_eps", "--norm-epsilon", .fallback = "1e-06"), ONLY("hidden_act", "silu")
+#define SILU MAP("hidden_act", NULL, "silu= swish=", .fallback = "silu")
+#define RMS_KEYS NUMBER("rms_norm_eps", "--norm-epsilon", .fallback = "1e-06"), SILU
+#define LLAMA_KEYS ROTARY_KEYS, RMS_KEYS
 static const struct hf_key llama_keys[] = {
     LLAMA_KEYS,
     SWITCH("attention_bias", "--add-attention-bias", .fallback = "false"),
@@ -45,7 +46,7 @@ static const struct hf_key llama_keys[] = {
 };
 static const struct hf_key mistral_keys[] = {
     LLAMA_KEYS,
-    NUMBER("sliding_window", "--sliding-window", .fallback = "0", .has_null = true),
+    NUMBER("sliding_window", "--sliding-window", .fallback = "4096", .has_null = true),
 };
 static const struct hf_key qwen2_keys[] = {LLAMA_KEYS, ONLY("use_sliding_window", "false")};
 static const struct hf_flag qwen2_flags[] = {{"--model", "gpt"},         {"--normalization", "RMSNorm"},
@@ -53,7 +54,9 @@ static const struct hf_flag qwen2_flags[] = {{"--model", "gpt"},         {"--nor
                                              {"--add-qkv-bias", "true"}, {"--position-embedding-type", "rope"},
                                              {"--hidden-dropout", "0"}};
 static const struct hf_key qwen3_keys[] = {
-    LLAMA_KEYS,
+    SIZE_KEYS,
+    NUMBER("head_dim", "--kv-channels", .fallback = "128"),
+    RMS_KEYS,
     SWITCH("attention_bias", "--add-attention-bias", .fallback = "false"),
     ONLY("use_sliding_window", "false"),
 };
@@ -89,7 +92,7 @@ static const struct hf_key phi3_keys[] = {
     NUMBER("rms_norm_eps", "--norm-epsilon", .fallback = "1e-05"),
     NUMBER("resid_pdrop", "--hidden-dropout", .fallback = "0"),
     NUMBER("sliding_window", "--sliding-window", .fallback = "0", .has_null = true),
-    ONLY("hidden_act", "silu"),
+    SILU,
     READ_ONLY("attention_bias", "false"),
     READ_ONLY("mlp_bias", "false"),
     READ_ONLY("lm_head_bias", "false"),
@@ -141,7 +144,7 @@ static const struct hf_key stablelm_keys[] = {
     SIZE_KEYS,
     NUMBER("layer_norm_eps", "--norm-epsilon", .fallback = "1e-05"),
     NUMBER("hidden_dropout", "--hidden-dropout", .fallback = "0"),
-    ONLY("hidden_act", "silu"),
+    SILU,
     SWITCH("use_qkv_bias", "--add-qkv-bias", .fallback = "false"),
     ONLY("use_parallel_residual", "false"),
     ONLY("qk_layernorm", "false"),
@@ -183,17 +186,17 @@ static const struct hf_flag no_ids[] = {{"bos_token_id", "null"}, {"eos_token_id
 static const struct hf_family families[] = {
     {LIKE_LLAMA("llama", "LlamaForCausalLM"), .keys = llama_keys, .key_count = COUNT(llama_keys), .flags = llama_flags,
      .flag_count = COUNT(llama_flags)},
-    {LIKE_LLAMA("mistral", "MistralForCausalLM"), .keys = mistral_keys, .key_count = COUNT(mistral_keys),
+    {LIKE_LLAMA("mistral", "MistralForCausalLM"), .groups = "8", .keys = mistral_keys, .key_count = COUNT(mistral_keys),
      .flags = llama_flags, .flag_count = COUNT(llama_flags)},
-    {LIKE_LLAMA("qwen2", "Qwen2ForCausalLM"), .keys = qwen2_keys, .key_count = COUNT(qwen2_keys), .flags = qwen2_flags,
-     .flag_count = COUNT(qwen2_flags)},
-    {LIKE_LLAMA("qwen3", "Qwen3ForCausalLM"), .keys = qwen3_keys, .key_count = COUNT(qwen3_keys), .flags = qwen3_flags,
-     .flag_count = COUNT(qwen3_flags)},
+    {LIKE_LLAMA("qwen2", "Qwen2ForCausalLM"), .groups = "32", .keys = qwen2_keys, .key_count = COUNT(qwen2_keys),
+     .flags = qwen2_flags, .flag_count = COUNT(qwen2_flags)},
+    {LIKE_LLAMA("qwen3", "Qwen3ForCausalLM"), .groups = "32", .keys = qwen3_keys, .key_count = COUNT(qwen3_keys),
+     .flags = qwen3_flags, .flag_count = COUNT(qwen3_flags)},
     {ROTARY("phi3", "Phi3ForCausalLM"), .tie = "false", .rope_kinds = "default", .rotary_part = "1",
      TABLES(phi3, llama_ignored, no_ids, phi3_flags)},
-    {ROTARY("starcoder2", "Starcoder2ForCausalLM"), .tie = "true",
+    {ROTARY("starcoder2", "Starcoder2ForCausalLM"), .tie = "true", .groups = "2",
      TABLES(starcoder2, llama_ignored, no_ids, starcoder2_flags)},
-    {ROTARY("stablelm", "StableLmForCausalLM"), .tie = "false", .rotary_part = "0.25",
+    {ROTARY("stablelm", "StableLmForCausalLM"), .tie = "false", .groups = "32", .rotary_part = "0.25",
      TABLES(stablelm, llama_ignored, no_ids, stablelm_flags)},
     {ROTARY("nemotron", "NemotronForCausalLM"), .tie = "false", .rope_kinds = "default", .rotary_part = "0.5",
      .has_centered_gains = true, TABLES(nemotron, llama_ignored, no_ids, nemotron_flags)},

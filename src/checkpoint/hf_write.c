@@ -14,6 +14,7 @@
 #include "checkpoint/hf_tokenizer_files.h"
 #include "checkpoint/model_bytes.h"
 #include "checkpoint/model_check.h"
+#include "checkpoint/model_range.h"
 #include "checkpoint/safetensors.h"
 #include <dirent.h>
 #include <inttypes.h>
@@ -27,6 +28,7 @@ struct output {
     size_t from;
     int64_t first, rows;
     enum hf_transform transform;
+    bool is_zero;  // none of ours: a tensor that theirs needs and that changes nothing
     struct safetensors_tensor entry;
     size_t bytes;
 };
@@ -73,17 +75,54 @@ static int add_outputs(struct job *job, size_t i, struct buffer *unknown) {
     return 0;
 }
 
+// A BERT has token types there, whether or not it uses them. Ours may have none.
+static void add_token_types(struct job *job, enum dtype dtype) {
+    static const char ours[] = "embedding.tokentype_embeddings.weight";
+    const struct hf_family *family = job->family;
+    const struct config *config = &job->write->source->config;
+    const struct hf_row *row = NULL;
+    int64_t rows = 0;
+    for (size_t i = 0; i < family->row_count; i++)
+        row = strcmp(family->rows[i].ours, ours) == 0 ? &family->rows[i] : row;
+    for (size_t i = 0; i < family->key_count; i++)
+        rows = family->keys[i].instead > 0 ? family->keys[i].instead : rows;
+    if (!row || config_token_types(config) > 0)
+        return;
+    struct output *output = &job->outputs[job->count++];
+    *output = (struct output){.name = memory_string(row->theirs[0]), .rows = rows, .is_zero = true};
+    output->bytes = (size_t)(rows * config->hidden_size) * dtype_bytes(dtype);
+    output->entry = (struct safetensors_tensor){
+        .name = output->name, .dtype = dtype, .rank = 2, .shape = {rows, config->hidden_size}};
+}
+
+// The embedding once more, as the output layer.
+static void add_head(struct job *job) {
+    for (size_t i = 0; i < job->count; i++) {
+        if (strcmp(job->outputs[i].name, job->family->embedding) != 0)
+            continue;
+        struct output *output = &job->outputs[job->count++];
+        *output = job->outputs[i];
+        output->name = memory_string(job->family->head);
+        output->entry.name = output->name;
+        return;
+    }
+}
+
 static int list_outputs(struct job *job) {
     const struct model_source *source = job->write->source;
     struct buffer unknown = {0};
-    job->outputs = memory_alloc((source->count * HF_MAX_PIECES + 1) * sizeof job->outputs[0]);
-    job->file_ends = memory_alloc((source->count * HF_MAX_PIECES + 1) * sizeof job->file_ends[0]);
+    size_t most = source->count * HF_MAX_PIECES + 3;  // with the two that may be added
+    job->outputs = memory_alloc(most * sizeof job->outputs[0]);
+    job->file_ends = memory_alloc(most * sizeof job->file_ends[0]);
     int result = 0;
     for (size_t i = 0; i < source->count && result == 0; i++)
         result = add_outputs(job, i, &unknown);
     if (result == 0 && unknown.length > 0)
         result = error_set("a %s of Hugging Face has no place for %s", job->family->model_type, unknown.data);
     buffer_free(&unknown);
+    add_token_types(job, job->count > 0 ? job->outputs[0].entry.dtype : DTYPE_F32);
+    if (hf_config_doubles_head(job->family, &source->config))
+        add_head(job);
     uint64_t used = 0;
     for (size_t i = 0; i < job->count; i++) {
         if (i > 0 && used + job->outputs[i].bytes > job->write->shard_bytes) {
@@ -125,6 +164,12 @@ static int write_reordered(struct job *job, const struct output *output, struct 
 }
 
 static int write_output(struct job *job, const struct output *output, struct safetensors_writer *writer) {
+    if (output->is_zero) {
+        unsigned char *zeros = memory_alloc(output->bytes + 1);
+        int result = safetensors_write(writer, zeros, output->bytes);
+        free(zeros);
+        return result;
+    }
     TRY(model_bytes_read(job->write, output->from, &job->bytes));
     if (output->transform == HF_TRANSPOSE || output->transform == HF_GROUPS)
         return write_reordered(job, output, writer);
@@ -196,16 +241,25 @@ static int write_index(const struct job *job) {
     return result;
 }
 
-// The dtype of most elements is what from_pretrained should load as.
+static const char *dtype_there(enum dtype dtype) {
+    return dtype == DTYPE_BF16 ? "bfloat16" : dtype == DTYPE_F16 ? "float16" : "float32";
+}
+
+// What from_pretrained loads as. It converts every tensor to that, so a model of several types is given the one that
+// holds them all, unless its own config.json has chosen.
 static const char *main_dtype(const struct job *job) {
-    static const char *const names[] = {[DTYPE_F32] = "float32", [DTYPE_BF16] = "bfloat16", [DTYPE_F16] = "float16"};
-    size_t bytes[DTYPE_COUNT] = {0};
-    enum dtype most = DTYPE_F32;
-    for (size_t i = 0; i < job->count; i++)
-        bytes[job->outputs[i].entry.dtype] += job->outputs[i].bytes;
-    for (int i = 0; i < DTYPE_COUNT; i++)
-        most = bytes[i] > bytes[most] ? (enum dtype)i : most;
-    return names[most];
+    const struct json *base = job->write->source->foreign_config;
+    const struct json *said = base ? json_member(base, "torch_dtype") : NULL;
+    said = said || !base ? said : json_member(base, "dtype");
+    bool is_mixed = false, is_among = false;
+    for (size_t i = 0; i < job->count; i++) {
+        is_mixed = is_mixed || job->outputs[i].entry.dtype != job->outputs[0].entry.dtype;
+        is_among = is_among || (said && said->type == JSON_STRING &&
+                                strcmp(said->string, dtype_there(job->outputs[i].entry.dtype)) == 0);
+    }
+    if (is_mixed && is_among)
+        return said->string;
+    return is_mixed ? "float32" : dtype_there(job->outputs[0].entry.dtype);
 }
 
 static int write_config(const struct job *job) {
@@ -267,8 +321,16 @@ static const struct hf_family *choose_family(const struct model_write *write) {
     const struct json *type = before ? json_member(before, "model_type") : NULL;
     const struct hf_family *family = NULL;
     if (!write->family && type && type->type == JSON_STRING)
-        family = hf_config_family(config, type->string);
-    return family ? family : hf_config_family(config, write->family);
+        family = hf_config_family(config, type->string, write->allows_near);
+    if (family || write->family || !type || type->type != JSON_STRING)
+        return family ? family : hf_config_family(config, write->family, write->allows_near);
+    char *why = memory_string(error_message());
+    family = hf_config_family(config, NULL, write->allows_near);
+    if (family)
+        log_info("note: this model came from a %.64s and is written as a %s: %s", type->string, family->model_type,
+                 why);
+    free(why);
+    return family;
 }
 
 // generate() may draw a row that is no token, as rarely as an untrained row is likely.
@@ -288,6 +350,7 @@ int model_write_huggingface(const struct model_write *write) {
     if (!job.family)
         return -1;
     whole.gains = job.family->has_centered_gains ? GAINS_CENTERED : GAINS_WHOLE;
+    TRY(model_range_check(&whole));
     char *parent = file_parent(write->folder), *temporary = file_temporary_name(write->folder);
     job.folder = temporary;
     hf_tokenizer_open(&job.tokenizer, write->source);

@@ -13,5 +13,7 @@ struct model_bytes {
 // Reads tensor i in the dtype that is to be written; does nothing if it is there already.
 int model_bytes_read(const struct model_write *write, size_t i, struct model_bytes *bytes);
 void model_bytes_free(struct model_bytes *bytes);
+// What is added to a tensor for its gains to be in the form that is asked for; 0 if it has none, or has that form.
+float model_gains_shift(const struct model_write *write, const struct param *param);
 
 #endif

@@ -180,7 +180,7 @@ static int compare_flags(const struct model_check *check, const struct model_sou
     if (check->write->vocab_size > 0)
         from->padded_vocab_size = check->write->vocab_size;
     struct buffer text = {0};
-    model_check_flags(from, &written->config, &text);
+    model_check_flags(from, &written->config, check->write->allows_near, &text);
     from->padded_vocab_size = rows;
     int result = text.length > 0 ? error_set("%s reads back as another model, because the target cannot express this "
                                              "one: %s; it was removed",

@@ -68,15 +68,15 @@ static void add_facts(const struct config *from, const struct config *to, struct
                       (long long)config_token_types(from), (long long)config_token_types(to));
 }
 
-static void add_words(const struct config *from, const struct config *to, struct buffer *out) {
+static void add_words(const struct config *from, const struct config *to, bool has_head, struct buffer *out) {
     const struct word words[] = {
         {"--model", from->model, to->model},
         {"--normalization", from->normalization, to->normalization},
         {"--norm-placement", from->norm_placement, to->norm_placement},
         {"--position-embedding-type", from->position_embedding_type, to->position_embedding_type},
         {"--activation", config_activation(from), config_activation(to)},
-        {"--lm-head-activation", is_bert(from) ? config_head_activation(from) : "",
-         is_bert(to) ? config_head_activation(to) : ""},
+        {"--lm-head-activation", is_bert(from) && has_head ? config_head_activation(from) : "",
+         is_bert(to) && has_head ? config_head_activation(to) : ""},
         {"--rope-scaling-type", from->use_rope_scaling ? from->rope_scaling_type : "",
          to->use_rope_scaling ? to->rope_scaling_type : ""},
     };
@@ -106,8 +106,8 @@ static void add_choices(const struct config *from, const struct config *to, stru
         buffer_printf(out, "%sbuckets of relative positions are others", out->length > 0 ? "; " : "");
 }
 
-void model_check_flags(const struct config *from, const struct config *to, struct buffer *out) {
-    add_words(from, to, out);
+void model_check_flags(const struct config *from, const struct config *to, bool allows_near, struct buffer *out) {
+    add_words(from, to, !allows_near, out);
     add_facts(from, to, out);
     if (out->length == 0)
         add_choices(from, to, out);

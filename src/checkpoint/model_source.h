@@ -73,6 +73,7 @@ struct model_write {
     bool has_dtype;          // otherwise every tensor keeps its own
     enum dtype dtype;        // fp32, bf16 or fp16
     const char *family;      // Hugging Face: NULL for the first that fits
+    bool allows_near;        // a target that cannot express the model may come near
     uint64_t shard_bytes;    // Hugging Face: the most that a file holds
     int64_t vocab_size;      // Hugging Face: how many rows of the vocabulary are written; 0 for all
     enum model_gains gains;  // set by model_write_huggingface

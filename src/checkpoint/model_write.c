@@ -7,13 +7,13 @@
 #include "base/memory.h"
 #include "checkpoint/convert.h"
 #include "checkpoint/model_bytes.h"
+#include "checkpoint/model_range.h"
 #include "checkpoint/safetensors.h"
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-// What is added to a tensor for its gains to be in the form that is asked for.
-static float shift_of(const struct model_write *write, const struct param *param) {
+float model_gains_shift(const struct model_write *write, const struct param *param) {
     if (!param->is_gain || write->gains == GAINS_AS_THEY_ARE || (write->gains == GAINS_CENTERED) == param->is_centered)
         return 0;
     return param->is_centered ? 1 : -1;
@@ -28,7 +28,7 @@ int model_bytes_read(const struct model_write *write, size_t i, struct model_byt
     model_bytes_free(bytes);
     unsigned char *memory = memory_alloc(tensor->bytes + 1);
     int result = model_source_read(write->source, i, memory);
-    float shift = shift_of(write, write->source->params.items[i]);
+    float shift = model_gains_shift(write, write->source->params.items[i]);
     if (result == 0 && shift != 0) {
         float *shifted = convert_shifted(memory, from, count, shift);
         free(memory);
@@ -65,6 +65,7 @@ static int produce(void *context, size_t i, struct safetensors_writer *writer) {
 int model_write_ours(const struct model_write *write) {
     struct model_source *source = write->source;
     bool is_new = !file_exists(write->folder);
+    TRY(model_range_check(write));
     struct checkpoint_tensor *tensors = memory_alloc((source->count + 1) * sizeof tensors[0]);
     for (size_t i = 0; i < source->count; i++) {
         const struct source_tensor *from = &source->tensors[i];

@@ -22,7 +22,7 @@ struct options {
     char *input, *output, *to, *dtype, *family, *max_shard_size;
     char *tokenizer_type, *vocab_file, *merge_file, *tokenizer_model, *eod_token;
     int64_t ckpt_step, vocab_size, num_attention_heads;
-    bool json;
+    bool json, allow_inexact;
 };
 
 #define OFFSET(member) offsetof(struct options, member)
@@ -112,6 +112,11 @@ static const struct flag rows[] = {
      .minimum = 0,
      .maximum = 65535,
      .help = "for the oldest checkpoints of Megatron-LM, which do not say; 0 to assume heads of 64 channels"},
+    {.name = "--allow-inexact",
+     .type = FLAG_BOOL,
+     .offset = OFFSET(allow_inexact),
+     .help = "also write a model that the target can only come near: a BERT with another activation in its head than "
+             "in its blocks. The difference of the logits is printed"},
     {.name = "--json", .type = FLAG_BOOL, .offset = OFFSET(json), .help = "print what was done as one JSON object"},
 };
 
@@ -237,6 +242,7 @@ static int convert(void *context) {
                                 .has_dtype = options->dtype != NULL,
                                 .dtype = options->dtype ? dtype_of(options->dtype) : DTYPE_F32,
                                 .family = options->family,
+                                .allows_near = options->allow_inexact,
                                 .vocab_size = options->vocab_size,
                                 .compare = convert_check_compare,
                                 .context = &check};

@@ -6,8 +6,8 @@
 #include <inttypes.h>
 #include <math.h>
 
-// The two have the same weights and differ by the order of summation at most.
-static const double LARGEST_DIFFERENCE = 1e-5;
+// The two have the same weights and differ by the order of summation at most, unless the target may only come near.
+static const double LARGEST_DIFFERENCE = 1e-5, LARGEST_NEAR = 0.1;
 
 void convert_check_free(struct convert_check *check) {
     buffer_free(&check->skipped);
@@ -20,8 +20,7 @@ static int64_t tokens_of(const struct model_write *write) {
 }
 
 // Logits that are not finite tell nothing: such a model was broken before.
-static int judge(struct convert_check *check, const struct probe *from, const struct probe *to, double tolerance) {
-    double largest = tolerance > 0 ? tolerance : LARGEST_DIFFERENCE;
+static int judge(struct convert_check *check, const struct probe *from, const struct probe *to, double largest) {
     check->difference = probe_difference(from, to);
     if (isnan(check->difference) && isnan(probe_difference(from, from))) {
         buffer_append_string(&check->skipped, "the source computes logits that are not finite numbers");
@@ -42,14 +41,16 @@ int convert_check_compare(void *context, const struct model_pair *pair) {
     check->was_compared = true;
     if (!probe_fits(&write->source->config, &check->skipped))
         return 0;
+    double expected = write->allows_near ? LARGEST_NEAR : LARGEST_DIFFERENCE;
     struct probe from, to;
     probe_prepare(&from, &write->source->config, tokens_of(write));
     to = from;
-    int result = probe_run(&from, write->source, write->has_dtype ? &write->dtype : NULL);
+    struct probe_rounding rounding = {write->dtype, pair->written->config.apply_layernorm_1p};
+    int result = probe_run(&from, write->source, write->has_dtype ? &rounding : NULL);
     if (result == 0)
         result = probe_run(&to, pair->written, NULL);
     if (result == 0)
-        result = judge(check, &from, &to, pair->tolerance);
+        result = judge(check, &from, &to, pair->tolerance > 0 ? pair->tolerance : expected);
     probe_free(&from);
     probe_free(&to);
     return result;

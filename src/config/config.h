@@ -32,7 +32,7 @@ struct config {
     char *position_embedding_type;  // "learned_absolute" | "rope" | "relative" | "none"
     bool no_position_embedding;
     int64_t position_offset;  // rows of the position table before that of position 0
-    int64_t rotary_base;
+    double rotary_base;
     double rotary_percent;
     bool rotary_interleaved;
     double rotary_seq_len_interpolation_factor;  // positions are divided by it

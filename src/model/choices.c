@@ -42,7 +42,7 @@ static double scaled_frequency(const struct config *config, double frequency) {
 // The channel, out of `channels`, that completes `turns` turns within the original length.
 static double yarn_channel(const struct config *config, double channels, double turns) {
     double length = (double)config->rope_original_length;
-    return channels * log(length / (turns * TWO_PI)) / (2 * log((double)config->rotary_base));
+    return channels * log(length / (turns * TWO_PI)) / (2 * log(config->rotary_base));
 }
 
 // YaRN: pairs below the first of two bounds stay as they are, those above the second are stretched by the factor, with
@@ -64,7 +64,7 @@ static void set_rope(struct rope *rope, const struct config *config) {
     rope->is_interleaved = config->rotary_interleaved;
     CHECK(rope->pairs >= 1 && rope->pairs <= ROPE_MOST_PAIRS);
     for (int64_t j = 0; j < rope->pairs; j++) {
-        double frequency = pow((double)config->rotary_base, -2.0 * (double)j / (double)channels);
+        double frequency = pow(config->rotary_base, -2.0 * (double)j / (double)channels);
         if (config->use_rope_scaling && is(config->rope_scaling_type, "llama3"))
             frequency = scaled_frequency(config, frequency);
         if (config->use_rope_scaling && is(config->rope_scaling_type, "yarn"))

@@ -77,11 +77,13 @@ static void runner_close(struct runner *runner) {
     config_free(&runner->config);
 }
 
-// Each value becomes what the type holds of it; gains that are kept as their distance from 1 are rounded as such.
-static void round_values(const struct step *step, enum dtype dtype) {
+// Each value becomes what the type holds of it.
+static void round_values(const struct step *step, const struct probe_rounding *rounding) {
+    enum dtype dtype = rounding->dtype;
     for (int i = 0; i < step->params.count; i++) {
         const struct param *param = step->params.items[i];
-        float *values = param->value.data, added = param->is_centered ? 1.0f : 0.0f;
+        bool is_turned = param->is_gain && param->is_centered != rounding->has_centered_gains;
+        float *values = param->value.data, added = !is_turned ? 0.0f : param->is_centered ? 1.0f : -1.0f;
         size_t count = (size_t)tensor_count(param->value);
         float *whole = convert_shifted(values, DTYPE_F32, count, added);
         unsigned char *narrow = memory_alloc(count * dtype_bytes(dtype) + 1);
@@ -95,7 +97,7 @@ static void round_values(const struct step *step, enum dtype dtype) {
     }
 }
 
-static int load(struct step *step, struct model_source *source, const enum dtype *rounded) {
+static int load(struct step *step, struct model_source *source, const struct probe_rounding *rounding) {
     size_t count = (size_t)step->params.count;
     struct checkpoint_tensor *list = memory_alloc((count + 1) * sizeof *list);
     struct tensor target = step_weights_target(step);
@@ -108,8 +110,8 @@ static int load(struct step *step, struct model_source *source, const enum dtype
     free(list);
     if (result == 0)
         step_accept_weights(step);
-    if (result == 0 && rounded && *rounded != DTYPE_F32)
-        round_values(step, *rounded);
+    if (result == 0 && rounding && rounding->dtype != DTYPE_F32)
+        round_values(step, rounding);
     return result;
 }
 
@@ -129,11 +131,11 @@ static int next_input(void *context, struct step_input *input) {
     return 0;
 }
 
-int probe_run(struct probe *probe, struct model_source *source, const enum dtype *rounded) {
+int probe_run(struct probe *probe, struct model_source *source, const struct probe_rounding *rounding) {
     struct runner runner = {0};
     int result = runner_open(&runner, source, probe);
     if (result == 0)
-        result = load(runner.step, source, rounded);
+        result = load(runner.step, source, rounding);
     struct step_source input = {.next = next_input, .context = probe, .count = 1};
     if (result == 0)
         result = step_evaluate(runner.step, &input);

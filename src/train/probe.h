@@ -19,8 +19,12 @@ void probe_prepare(struct probe *probe, const struct config *config, int64_t voc
 void probe_free(struct probe *probe);
 // Whether the weights and what a pass needs fit into memory; if not, appends why to `why`.
 bool probe_fits(const struct config *config, struct buffer *why);
-// Computes the logits. `rounded` is NULL or says in which type the elements are to be taken.
-int probe_run(struct probe *probe, struct model_source *source, const enum dtype *rounded);
+// Computes the logits. `rounding` is NULL or says how the elements are rounded before.
+struct probe_rounding {
+    enum dtype dtype;
+    bool has_centered_gains;  // gains of norms are rounded as their distance from 1, whichever way they are stored
+};
+int probe_run(struct probe *probe, struct model_source *source, const struct probe_rounding *rounding);
 
 // The root mean square of the difference over that of the first, over the columns that both have; NaN if a logit of
 // either is not finite.

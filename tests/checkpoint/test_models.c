@@ -106,6 +106,68 @@ TEST(read_back) {
     temporary_remove(&spoiled.folder);
 }
 
+static int write_as(const struct spoiled *spoiled, const char *to, const enum dtype *dtype) {
+    struct model_source source;
+    TRY(model_source_open(&source, &(struct model_source_options){.path = spoiled->path, .step = -1}));
+    struct model_write write = {.source = &source,
+                                .folder = to,
+                                .has_dtype = dtype != NULL,
+                                .dtype = dtype ? *dtype : DTYPE_F32,
+                                .shard_bytes = 1 << 20};
+    int result = model_write_huggingface(&write);
+    model_source_close(&source);
+    return result;
+}
+
+static void expect_text(const char *folder, const char *name, const char *text) {
+    char *path = file_join(folder, name);
+    struct buffer content = read_whole(path);
+    if (!strstr(buffer_string(&content), text))
+        test_fail("%s is not in %s", text, path);
+    buffer_free(&content);
+    free(path);
+}
+
+// from_pretrained converts every tensor to the type that config.json names: it must be one that holds them all, or the
+// one that the model's own configuration named.
+TEST(type_of_mixed) {
+    struct spoiled spoiled = copy_model("opt_narrow");
+    char *to = file_join(spoiled.folder.path, "to"), *said = file_join(spoiled.folder.path, "said");
+    static const char *const halves[] = {"model.decoder.layers.0.fc1.weight", "model.decoder.layers.0.fc2.weight",
+                                         "model.decoder.embed_tokens.weight", "model.decoder.embed_positions.weight",
+                                         "model.decoder.layers.1.fc1.weight", "model.decoder.layers.1.fc2.weight"};
+    for (size_t i = 0; i < sizeof halves / sizeof halves[0]; i++)
+        rewrite(&spoiled, &(struct change){.tensor = halves[i], .is_half = true});
+    replace(&spoiled, "config.json", "\"dtype\": \"float32\"", "\"x\": 1");
+    EXPECT_OK(write_as(&spoiled, to, NULL));
+    expect_text(to, "config.json", "\"torch_dtype\": \"float32\"");
+    replace(&spoiled, "config.json", "\"x\": 1", "\"dtype\": \"bfloat16\"");
+    EXPECT_OK(write_as(&spoiled, said, NULL));
+    expect_text(said, "config.json", "\"dtype\": \"bfloat16\"");
+    free(to);
+    free(said);
+    temporary_remove(&spoiled.folder);
+}
+
+// fp16 ends at 65504; what rounds to more than that is told before anything is written.
+TEST(overflow) {
+    const enum dtype half = DTYPE_F16, brain = DTYPE_BF16;
+    const float large[] = {65519.0f, 65520.0f, -1e30f};
+    struct spoiled spoiled = copy_model("opt_narrow");
+    char *file = file_join(spoiled.path, "model.safetensors"), *to = file_join(spoiled.folder.path, "to");
+    struct buffer content = read_whole(file);
+    memcpy(content.data + content.length - sizeof large, large, sizeof large);
+    write_whole(file, content.data, content.length);
+    EXPECT_ERROR(write_as(&spoiled, to, &half), "2 values are too large for fp16, whose largest is 65504 (up to 1e+30; "
+                                                "tensors: ");
+    EXPECT(!file_exists(to));
+    EXPECT_OK(write_as(&spoiled, to, &brain));
+    buffer_free(&content);
+    free(file);
+    free(to);
+    temporary_remove(&spoiled.folder);
+}
+
 TEST(configurations) {
     static const struct {
         const char *model, *from, *to, *message;
@@ -350,6 +412,7 @@ TEST(damage_found_late_leaves_nothing) {
     temporary_remove(&spoiled.folder);
 }
 
-TEST_MAIN(TEST_CASE(tensors), TEST_CASE(mixed_types), TEST_CASE(read_back), TEST_CASE(configurations),
-          TEST_CASE(indexes), TEST_CASE(other_types), TEST_CASE(hostile_pickle), TEST_CASE(nothing_there),
-          TEST_CASE(megatron), TEST_CASE(writing), TEST_CASE(names), TEST_CASE(damage_found_late_leaves_nothing))
+TEST_MAIN(TEST_CASE(tensors), TEST_CASE(mixed_types), TEST_CASE(read_back), TEST_CASE(type_of_mixed),
+          TEST_CASE(overflow), TEST_CASE(configurations), TEST_CASE(indexes), TEST_CASE(other_types),
+          TEST_CASE(hostile_pickle), TEST_CASE(nothing_there), TEST_CASE(megatron), TEST_CASE(writing),
+          TEST_CASE(names), TEST_CASE(damage_found_late_leaves_nothing))

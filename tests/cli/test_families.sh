@@ -39,7 +39,7 @@ for name in llama opt mistral neox; do
 done
 
 # A model that is not the checkpoint's is named, difference by difference.
-expect 1 "rotary_base is 500 there and 10000 here" "$BEVATRON" train "${run[@]}" "${llama[@]}" --rotary-base 10000 \
+expect 1 "rotary_base is 500 there and 10000.0 here" "$BEVATRON" train "${run[@]}" "${llama[@]}" --rotary-base 10000 \
     --load "$work/llama"
 expect 2 "--quick-geglu" "$BEVATRON" train "${run[@]}" --quick-geglu
 expect 2 "--qk-l2-norm" "$BEVATRON" train "${run[@]}" "${llama[@]}" --qk-l2-norm

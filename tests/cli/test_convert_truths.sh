@@ -1,0 +1,113 @@
+#!/usr/bin/env bash
+# config.json says what the model is, in both directions: what it leaves out means what transformers takes it for, and
+# what it cannot express is an error. Expected values are those of transformers' classes and of their defaults
+# (tests/peers/hf_truth_peers.py compares logits).
+cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
+. tests/cli/common.sh
+foreign=tests/golden/foreign
+mock=(--mock-data --micro-batch-size 1 --seq-length 8 --lr 1e-3 --eval-iters 0 --device cpu --threads 1 --train-iters 1 --save-interval 1)
+small=(--hidden-size 8 --num-attention-heads 2 --max-position-embeddings 16 --vocab-size 40 --make-vocab-size-divisible-by 1)
+
+# train NAME FLAGS…: a model of ours after one step, in $work/NAME.
+train() {
+    local name=$1
+    shift
+    expect 0 "iteration        1/       1" "$BEVATRON" train "${mock[@]}" "${small[@]}" "$@" --save "$work/$name"
+}
+# export_to NAME TEXT FLAGS…: written for Hugging Face as $work/NAME.hf, read back, with TEXT in config.json.
+export_to() {
+    local name=$1 text=$2
+    shift 2
+    expect 0 "read back: flags, shapes and all elements" "$BEVATRON" checkpoint convert --input "$work/$name" --output "$work/$name.hf" "$@"
+    has "$name.hf" "$text"
+}
+has() {
+    grep -qF -- "$2" "$work/$1/config.json" && pass || fail "no $2 in $work/$1/config.json"
+}
+# edit NAME FROM TO: a copy of a golden model with another configuration.
+edit() {
+    rm -rf "$work/$1"
+    cp -r "$foreign/$1" "$work/$1"
+    chmod -R u+w "$work/$1"
+    sed -i "s/$2/$3/" "$work/$1/config.json"
+}
+
+# T5 with layers of its own in each half, and with a tied output that is not scaled, which no member says.
+t5=(--model t5 --normalization RMSNorm --disable-bias-linear --position-embedding-type relative --softmax-scale 1 --decoder-seq-length 6
+    --activation relu)
+train t5 "${t5[@]}" --num-layers 1 --encoder-num-layers 3 --decoder-num-layers 2 --scale-tied-output
+export_to t5 '"num_layers": 3'
+has t5.hf '"num_decoder_layers": 2'
+has t5.hf '"tie_word_embeddings": true'
+train t5_plain "${t5[@]}" --num-layers 1
+export_to t5_plain '"tie_word_embeddings": false'
+expect 0 "lm_head.weight" "$BEVATRON" checkpoint inspect --tensors "$work/t5_plain.hf/model.safetensors"
+train gpt_scaled --num-layers 1 --scale-tied-output
+expect 1 "gpt2 has no --scale-tied-output true" "$BEVATRON" checkpoint convert --input "$work/gpt_scaled" --output "$work/x"
+
+# A BERT without sentence pairs has a table of token types there all the same.
+train bert --model bert --num-layers 1 --bert-no-binary-head --norm-placement post
+export_to bert '"type_vocab_size": 2'
+has bert.hf '"BertForMaskedLM"'
+expect 0 "bert.embeddings.token_type_embeddings.weight" "$BEVATRON" checkpoint inspect --tensors "$work/bert.hf/model.safetensors"
+train roberta --model roberta --num-layers 1
+export_to roberta '"type_vocab_size": 1'
+
+# GPT-2's second names.
+train gpt2 --num-layers 1 --hidden-dropout 0.25
+export_to gpt2 '"embd_pdrop": 0.25'
+has gpt2.hf '"n_ctx": 16'
+edit gpt2 '"embd_pdrop": 0.1' '"embd_pdrop": 0.0'
+expect 0 "read back" "$BEVATRON" checkpoint convert --input "$work/gpt2" --output "$work/gpt2.kept" --to huggingface
+has gpt2.kept '"embd_pdrop": 0.0'
+
+# Two ways to stretch rotary positions at once.
+llama=(--model llama --num-layers 1 --ffn-hidden-size 12)
+train both "${llama[@]}" --rotary-seq-len-interpolation-factor 2 --use-rope-scaling --rope-original-length 8
+expect 1 "llama has no --rotary-seq-len-interpolation-factor beside --use-rope-scaling" \
+    "$BEVATRON" checkpoint convert --input "$work/both" --output "$work/x"
+[ ! -e "$work/x" ] && pass || fail "an export that failed leaves nothing"
+train linear "${llama[@]}" --rotary-seq-len-interpolation-factor 2
+export_to linear '"rope_scaling": {"rope_type": "linear", "factor": 2.0}'
+# 4.57 warns of factors that are whole numbers.
+train llama3 "${llama[@]}" --use-rope-scaling --rope-original-length 8
+export_to llama3 '"factor":8.0,"low_freq_factor":1.0'
+
+# What a Mistral's and a Qwen's configuration leaves out.
+edit mistral '"sliding_window": 4' '"x": 4'
+expect 0 "read back" "$BEVATRON" checkpoint convert --input "$work/mistral" --output "$work/wide.hf" --to huggingface
+has wide.hf '"sliding_window": 4096'
+edit mistral '"sliding_window": 4' '"sliding_window": null'
+expect 0 "read back" "$BEVATRON" checkpoint convert --input "$work/mistral" --output "$work/mistral.hf" --to huggingface
+has mistral.hf '"sliding_window": null'
+edit mistral '"num_key_value_heads"' '"x"'
+expect 2 "is no multiple of --num-query-groups 8" "$BEVATRON" checkpoint inspect "$work/mistral"
+edit qwen3 '"head_dim"' '"x"'
+expect 1 "(256, " "$BEVATRON" checkpoint inspect "$work/qwen3"
+
+# Numbers and names that a reader may not expect.
+edit llama_dynamic '"rope_theta": [0-9.]*' '"rope_theta": 12345.678'
+expect 0 "read back" "$BEVATRON" checkpoint convert --input "$work/llama_dynamic" --output "$work/theta.hf" --to huggingface
+has theta.hf '"rope_theta": 12345.678'
+edit llama '"rms_norm_eps": [^,]*' '"rms_norm_eps": 0'
+expect 0 "read back" "$BEVATRON" checkpoint convert --input "$work/llama" --output "$work/zero.hf" --to huggingface
+has zero.hf '"rms_norm_eps": 0.0'
+for model in llama mistral qwen2 qwen3; do
+    edit $model '"silu"' '"swish"'
+    expect 0 "read back" "$BEVATRON" checkpoint convert --input "$work/$model" --output "$work/$model.swish" --to huggingface
+    has $model.swish '"hidden_act": "swish"'
+done
+
+# Gains as their distance from 1 have more digits than 16 bits hold of the gains themselves.
+train centered --num-layers 1 --apply-layernorm-1p --bf16 --lr 0.3
+expect 1 "give --dtype fp32 to keep them exact" "$BEVATRON" checkpoint convert --input "$work/centered" --output "$work/x"
+export_to centered '"float32"' --dtype fp32
+rm -rf "$work/centered.hf"
+export_to centered '"bfloat16"' --dtype bf16
+grep -q "gains of norms are rounded by up to" "$work/out" && pass || fail "rounding is said"
+
+# The head of a Megatron BERT has another activation than its blocks, and BERT's configuration has one for both.
+train heads --model bert --num-layers 1 --norm-placement post --activation gelu_tanh --lm-head-activation gelu
+expect 1 "bert has no --activation/--lm-head-activation" "$BEVATRON" checkpoint convert --input "$work/heads" --output "$work/x"
+export_to heads '"gelu_new"' --allow-inexact
+finish
