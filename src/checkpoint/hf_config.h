@@ -5,6 +5,7 @@
 #include "base/json.h"
 #include "checkpoint/hf_family.h"
 #include "checkpoint/hf_tokenizer_files.h"
+#include "checkpoint/model_source.h"
 #include "checkpoint/weights.h"
 #include "config/config.h"
 
@@ -22,6 +23,9 @@ void hf_append_effective(const struct config *config, const char *flag, struct b
 // The word of a map whose flags all have the values it gives them, to be freed; NULL if there is none. Of several
 // it is the `preferred` one, which may be NULL, else the first.
 char *hf_find_theirs(const struct config *config, const struct hf_key *key, const char *preferred);
+
+// The family that a model is written as: the one that was asked for, or that it came from, or the first that fits.
+const struct hf_family *hf_family_choose(const struct model_write *write);
 
 // Writes config.json. Members of `base` (the file that the model came from, or NULL) that we know nothing about are
 // kept.

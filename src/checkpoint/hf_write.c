@@ -315,7 +315,7 @@ static int check_target(const struct model_write *write) {
 }
 
 // A model that came from Hugging Face goes back as what it was, if it still can be that.
-static const struct hf_family *choose_family(const struct model_write *write) {
+const struct hf_family *hf_family_choose(const struct model_write *write) {
     const struct config *config = &write->source->config;
     const struct json *before = write->source->foreign_config;
     const struct json *type = before ? json_member(before, "model_type") : NULL;
@@ -346,7 +346,7 @@ static void note_padding(const struct job *job) {
 int model_write_huggingface(const struct model_write *write) {
     TRY(check_target(write));
     struct model_write whole = *write;
-    struct job job = {.write = &whole, .family = choose_family(write)};
+    struct job job = {.write = &whole, .family = hf_family_choose(write)};
     if (!job.family)
         return -1;
     whole.gains = job.family->has_centered_gains ? GAINS_CENTERED : GAINS_WHOLE;

@@ -72,6 +72,7 @@ struct model_write {
     const char *folder;      // must not exist yet, or be empty; for our own format, the folder of --save
     bool has_dtype;          // otherwise every tensor keeps its own
     enum dtype dtype;        // fp32, bf16 or fp16
+    bool is_q8;              // GGUF: blocks of 8-bit integers
     const char *family;      // Hugging Face: NULL for the first that fits
     bool allows_near;        // a target that cannot express the model may come near
     uint64_t shard_bytes;    // Hugging Face: the most that a file holds
@@ -86,5 +87,7 @@ struct model_write {
 int model_write_ours(const struct model_write *write);
 // config.json, model.safetensors (or several with an index) and the tokenizer's files, as from_pretrained expects them.
 int model_write_huggingface(const struct model_write *write);
+// A file of llama.cpp, with the tokenizer in it; `folder` is its name.
+int model_write_gguf(const struct model_write *write);
 
 #endif

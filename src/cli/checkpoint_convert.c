@@ -27,8 +27,8 @@ struct options {
 
 #define OFFSET(member) offsetof(struct options, member)
 
-static const char *const target_names[] = {"bevatron", "huggingface", NULL};
-static const char *const dtype_names[] = {"fp32", "bf16", "fp16", NULL};
+static const char *const target_names[] = {"bevatron", "huggingface", "gguf", NULL};
+static const char *const dtype_names[] = {"fp32", "bf16", "fp16", "q8_0", NULL};
 
 static const struct flag rows[] = {
     {.name = "--input",
@@ -41,7 +41,7 @@ static const struct flag rows[] = {
      .type = FLAG_STRING,
      .offset = OFFSET(output),
      .value_name = "DIR",
-     .help = "where it is written; for Hugging Face a folder that does not exist yet"},
+     .help = "where it is written; for Hugging Face a folder, for gguf a file, that does not exist yet"},
     {.name = "--to",
      .type = FLAG_CHOICE,
      .offset = OFFSET(to),
@@ -51,7 +51,8 @@ static const struct flag rows[] = {
      .type = FLAG_CHOICE,
      .offset = OFFSET(dtype),
      .choices = dtype_names,
-     .help = "type of the tensors written; each keeps its own if not given"},
+     .help = "type of the tensors written; each keeps its own if not given. q8_0, blocks of 8-bit integers, is for "
+             "gguf"},
     {.name = "--family",
      .type = FLAG_STRING,
      .offset = OFFSET(family),
@@ -225,6 +226,14 @@ static int use_tokenizer(const struct options *options, struct model_source *sou
     return check_tokenizer(&source->config);
 }
 
+static int write_model(const struct model_write *write, const char *to) {
+    if (strcmp(to, "gguf") == 0)
+        return model_write_gguf(write);
+    if (write->is_q8)
+        return error_set_code(EXIT_CODE_USAGE, "--dtype q8_0 is for --to gguf");
+    return strcmp(to, "huggingface") == 0 ? model_write_huggingface(write) : model_write_ours(write);
+}
+
 static int convert(void *context) {
     const struct options *options = context;
     if (!options->input || !options->output)
@@ -241,6 +250,7 @@ static int convert(void *context) {
                                 .folder = options->output,
                                 .has_dtype = options->dtype != NULL,
                                 .dtype = options->dtype ? dtype_of(options->dtype) : DTYPE_F32,
+                                .is_q8 = options->dtype && strcmp(options->dtype, "q8_0") == 0,
                                 .family = options->family,
                                 .allows_near = options->allow_inexact,
                                 .vocab_size = options->vocab_size,
@@ -252,8 +262,8 @@ static int convert(void *context) {
     if (result == 0 && strcmp(to, "bevatron") == 0 && checkpoint_exists(options->output))
         result = error_set("%s already holds checkpoints; give another folder", options->output);
     if (result == 0)
-        result = strcmp(to, "huggingface") == 0 ? model_write_huggingface(&write) : model_write_ours(&write);
-    if (result == 0 && source.left.length > 0)
+        result = write_model(&write, to);
+    if (result == 0 && strcmp(to, "gguf") != 0 && source.left.length > 0)
         log_info("note: these files of %s were not copied: %s", options->input, buffer_string(&source.left));
     if (result == 0)
         print_result(options, &write, to);
@@ -276,6 +286,7 @@ int checkpoint_convert(int argc, char **argv) {
             "Examples:\n"
             "  bevatron checkpoint convert --input gpt2 --output run          # then: train --load run --finetune\n"
             "  bevatron checkpoint convert --input run --output hf --dtype bf16\n"
+            "  bevatron checkpoint convert --input run --output model.gguf --to gguf --dtype q8_0    # for llama.cpp\n"
             "  bevatron checkpoint convert --input megatron_lm_345m --output hf --to huggingface \\\n"
             "      --vocab-file vocab.json --merge-file merges.txt --vocab-size 50257\n",
     };

@@ -7,10 +7,12 @@
 #include "base/memory.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/folder.h"
+#include "checkpoint/gguf.h"
 #include "checkpoint/manifest.h"
 #include "checkpoint/model_source.h"
 #include "checkpoint/safetensors.h"
 #include "cli/commands.h"
+#include "cli/inspect_gguf.h"
 #include "config/flag.h"
 #include <inttypes.h>
 #include <stdio.h>
@@ -48,7 +50,7 @@ struct view {
 
 // Names and metadata come out of files that may be hostile: control characters, which could rewrite the terminal or
 // fake lines of this output, become '?'. Those of two bytes (U+0080 to U+009F) count among them. To be freed.
-static char *printable(const char *text) {
+char *checkpoint_printable(const char *text) {
     char *copy = memory_string(text), *to = copy;
     for (const unsigned char *at = (const unsigned char *)text; *at; at++) {
         bool is_long = at[0] == 0xc2 && at[1] >= 0x80 && at[1] < 0xa0;
@@ -97,7 +99,7 @@ static void show_safetensors(struct view *view, const struct safetensors *file) 
     json_key(json, "tensors");
     json_begin_array(json);
     for (size_t i = 0; i < file->count; i++) {
-        char description[128], *name = printable(file->tensors[i].name);
+        char description[128], *name = checkpoint_printable(file->tensors[i].name);
         safetensors_describe(&file->tensors[i], description, sizeof description);
         buffer_printf(&view->text, "    %-56s %s\n", name, description);
         free(name);
@@ -117,7 +119,7 @@ static int show_file(struct view *view, const struct manifest_file *entry, const
     json_int(json, (int64_t)entry->bytes);
     json_key(json, "sha256");
     json_cstring(json, entry->sha256);
-    char *name = printable(entry->name);
+    char *name = checkpoint_printable(entry->name);
     buffer_printf(&view->text, "  %-24s %14" PRIu64 " bytes  sha256 %.12s…", name, entry->bytes, entry->sha256);
     free(name);
     int result = 0;
@@ -162,7 +164,7 @@ static void show_state(struct view *view, const struct checkpoint_state *state) 
     json_key(&view->json, "program_version");
     json_cstring(&view->json, state->program_version);
     buffer_printf(&view->text, "  %-24s %14g\n", "loss_scale", state->loss_scale);
-    char *version = printable(state->program_version);
+    char *version = checkpoint_printable(state->program_version);
     buffer_printf(&view->text, "  %-24s %14s\n", "written by bevatron", version);
     free(version);
 }
@@ -224,7 +226,7 @@ static int show_single_file(struct view *view, const char *path) {
     buffer_printf(&view->text, "%s\n  ", path);
     show_safetensors(view, &file);
     for (size_t i = 0; i < file.metadata_count; i++) {
-        char *key = printable(file.metadata[i].key), *value = printable(file.metadata[i].value);
+        char *key = checkpoint_printable(file.metadata[i].key), *value = checkpoint_printable(file.metadata[i].value);
         buffer_printf(&view->text, "  %s: %s\n", key, value);
         free(key);
         free(value);
@@ -275,7 +277,9 @@ static int inspect(const void *context, const char *path) {
     struct folder_list list = {0};
     int result = file_is_folder(path) ? folder_list_read(&list, path) : 0;
     json_begin_object(&view.json);
-    if (result == 0 && model_source_is_foreign(path))
+    if (result == 0 && gguf_is_file(path))
+        result = inspect_gguf(path, options->tensors, &view.text, &view.json);
+    else if (result == 0 && model_source_is_foreign(path))
         result = show_foreign(&view, path);
     else if (result == 0 && list.count > 0)
         result = show_save_folder(&view, path, &list);
@@ -304,7 +308,7 @@ int checkpoint_inspect(int argc, char **argv) {
         .positional_maximum = INT32_MAX,
         .positional_offset = OFFSET(paths),
         .epilogue = "PATH is a folder of --save, an iter_… folder, a folder of Hugging Face or Megatron-LM, a file of "
-                    "llm.c's GPT-2, or a .safetensors file of any program.\n"
+                    "llm.c's GPT-2, or a .safetensors or .gguf file of any program.\n"
                     "Example:\n  bevatron checkpoint inspect run --tensors\n",
     };
     struct options options;

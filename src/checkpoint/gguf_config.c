@@ -1,0 +1,191 @@
+// Flags to keys of GGUF. See gguf_config.h.
+#include "checkpoint/gguf_config.h"
+
+#include "base/error.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "model/model.h"
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MOST_LAYERS = 512, RELATIVE_DISTANCE = 128 };  // constants of llama.cpp
+
+static bool is(const char *text, const char *name) {
+    return text && strcmp(text, name) == 0;
+}
+
+static bool is_scaled(const struct config *config, const char *type) {
+    return config->use_rope_scaling && is(config->rope_scaling_type, type);
+}
+
+static int refuse(const struct gguf_architecture *architecture, const char *what) {
+    return error_set("llama.cpp's %s has no %s; export with --to huggingface instead", architecture->name, what);
+}
+
+static int check_activation(const struct gguf_architecture *architecture, const struct config *config) {
+    char *wanted = memory_printf("%s%s", config_activation(config), config_is_gated(config) ? " gated" : "");
+    int result = -1;
+    for (const char *const *known = architecture->activations; *known && result < 0; known++)
+        result = is(*known, wanted) ? 0 : -1;
+    if (result < 0)
+        error_set("llama.cpp's %s has no activation %s; export with --to huggingface instead", architecture->name,
+                  wanted);
+    else if (is(wanted, "gelu"))
+        log_info("note: llama.cpp computes the exact GELU by its tanh form, which differs in the fourth digit");
+    free(wanted);
+    return result;
+}
+
+// llama.cpp has YaRN with its usual borders; other frequencies are told pair by pair.
+static bool needs_factors(const struct config *config) {
+    bool is_usual = config->yarn_beta_fast == 32 && config->yarn_beta_slow == 1;
+    return is_scaled(config, "llama3") ||
+           (is_scaled(config, "yarn") && (!is_usual || config->rotary_seq_len_interpolation_factor != 1));
+}
+
+static int check_rope(const struct gguf_architecture *architecture, const struct config *config) {
+    if (!architecture->has_rope)
+        return 0;
+    if (config_rotary_channels(config) != config->kv_channels && !architecture->has_partial_rope)
+        return refuse(architecture, "heads of which a part is rotated (--rotary-percent)");
+    if (needs_factors(config) && !architecture->has_rope_factors)
+        return refuse(architecture, is_scaled(config, "llama3") ? "--rope-scaling-type llama3"
+                                                                : "YaRN with other values than its usual ones");
+    return 0;
+}
+
+int gguf_config_check(const struct gguf_architecture *architecture, const struct config *config) {
+    TRY(check_activation(architecture, config));
+    TRY(check_rope(architecture, config));
+    if (config->kv_channels * config->num_attention_heads != config->hidden_size && !architecture->has_wide_heads)
+        return refuse(architecture, "heads that are not --hidden-size together (--kv-channels)");
+    if (config_query_groups(config) != config->num_attention_heads && !architecture->has_groups)
+        return refuse(architecture, "--num-query-groups");
+    if (config->disable_bias_linear && config->add_attention_bias && !architecture->has_output_bias)
+        return refuse(architecture, "bias behind the attention (--add-attention-bias)");
+    bool is_relative = is(config->position_embedding_type, "relative");
+    if (is_relative && config->relative_attention_max_distance != RELATIVE_DISTANCE)
+        return refuse(architecture, "--relative-attention-max-distance other than 128");
+    if (config_encoder_layers(config) > MOST_LAYERS || config_decoder_layers(config) > MOST_LAYERS)
+        return refuse(architecture, "room for more than 512 layers");
+    return 0;
+}
+
+// Longer texts than the window would be computed without one, so the file does not offer them.
+static int64_t context_length(const struct config *config) {
+    int64_t length = config->max_position_embeddings, window = config->sliding_window;
+    if (window == 0 || window >= length)
+        return length;
+    log_warn("llama.cpp has no sliding window for this model: the file offers a context of %" PRId64
+             " tokens, which fits the window, and not of %" PRId64,
+             window, length);
+    return window;
+}
+
+// Keys begin with the name of the architecture.
+struct keys {
+    struct gguf_pairs *pairs;
+    const char *architecture;
+};
+
+static void add_number(const struct keys *keys, const char *name, int64_t value) {
+    char *key = memory_printf("%s.%s", keys->architecture, name);
+    gguf_add_u32(keys->pairs, key, (uint32_t)value);
+    free(key);
+}
+
+static void add_real(const struct keys *keys, const char *name, double value) {
+    char *key = memory_printf("%s.%s", keys->architecture, name);
+    gguf_add_f32(keys->pairs, key, (float)value);
+    free(key);
+}
+
+static void add_text(const struct keys *keys, const char *name, const char *value) {
+    char *key = memory_printf("%s.%s", keys->architecture, name);
+    gguf_add_string(keys->pairs, key, value, strlen(value));
+    free(key);
+}
+
+static void add_rope(const struct keys *keys, const struct config *config) {
+    add_number(keys, "rope.dimension_count", config_rotary_channels(config));
+    add_real(keys, "rope.freq_base", (double)config->rotary_base);
+    double attention = config_rope_attention_factor(config);
+    if (needs_factors(config)) {
+        if (attention != 1)
+            add_real(keys, "rope.scaling.attn_factor", attention);
+    } else if (is_scaled(config, "yarn")) {
+        double factor = config->rope_scaling_factor, usual = 1 + 0.1 * log(factor);
+        add_text(keys, "rope.scaling.type", "yarn");
+        add_real(keys, "rope.scaling.factor", factor);
+        add_number(keys, "rope.scaling.original_context_length", config->rope_original_length);
+        // Theirs multiplies the usual one.
+        if (fabs(attention / usual - 1) > 1e-9)
+            add_real(keys, "rope.scaling.attn_factor", attention / usual);
+    } else if (config->rotary_seq_len_interpolation_factor != 1) {
+        add_text(keys, "rope.scaling.type", "linear");
+        add_real(keys, "rope.scaling.factor", config->rotary_seq_len_interpolation_factor);
+    }
+}
+
+static void add_encoder(const struct keys *keys, const struct config *config) {
+    char *key = memory_printf("%s.attention.causal", keys->architecture);
+    gguf_add_bool(keys->pairs, key, false);
+    free(key);
+    int64_t types = config_token_types(config);
+    gguf_add_u32(keys->pairs, "tokenizer.ggml.token_type_count", (uint32_t)(types > 0 ? types : 1));
+}
+
+void gguf_config_write(const struct gguf_architecture *architecture, const struct config *config, int64_t rows,
+                       struct gguf_pairs *pairs) {
+    const struct keys keys = {pairs, architecture->name};
+    bool is_t5 = config_form(config) == CONFIG_T5, is_bert = config_form(config) == CONFIG_BERT;
+    int64_t layers = is_t5 || is_bert ? config_encoder_layers(config) : config_decoder_layers(config);
+    gguf_add_string(pairs, "general.architecture", architecture->name, strlen(architecture->name));
+    gguf_add_string(pairs, "general.type", "model", 5);
+    add_number(&keys, "context_length", context_length(config));
+    add_number(&keys, "embedding_length", config->hidden_size);
+    add_number(&keys, "block_count", layers);
+    add_number(&keys, "feed_forward_length", config->ffn_hidden_size);
+    add_number(&keys, "attention.head_count", config->num_attention_heads);
+    add_number(&keys, "vocab_size", rows);
+    if (architecture->has_groups)
+        add_number(&keys, "attention.head_count_kv", config_query_groups(config));
+    if (architecture->has_wide_heads) {
+        add_number(&keys, "attention.key_length", config->kv_channels);
+        add_number(&keys, "attention.value_length", config->kv_channels);
+    }
+    add_real(&keys, architecture->has_rms_norm ? "attention.layer_norm_rms_epsilon" : "attention.layer_norm_epsilon",
+             config->norm_epsilon);
+    if (architecture->has_rope)
+        add_rope(&keys, config);
+    if (is_bert)
+        add_encoder(&keys, config);
+    if (is_t5) {
+        add_number(&keys, "attention.relative_buckets_count", config->relative_attention_num_buckets);
+        add_number(&keys, "decoder_block_count", config_decoder_layers(config));
+    }
+}
+
+int64_t gguf_rope_factors(const struct config *config, float *factors) {
+    if (!is(config->position_embedding_type, "rope") || !needs_factors(config))
+        return 0;
+    struct param_list params = {0};
+    struct model model;
+    model_build(&model, &params, &(struct model_options){.config = config, .piece = {.decoder_count = 1}});
+    const struct rope *rope = &model.choices.rope;
+    int64_t pairs = rope->pairs;
+    for (int64_t j = 0; j < pairs; j++) {
+        double plain = pow((double)config->rotary_base, -(double)j / (double)pairs);
+        factors[j] = (float)(plain / (double)rope->frequencies[j]);
+    }
+    model_free(&model);
+    param_list_free(&params);
+    return pairs;
+}
+
+float gguf_output_scale(const struct config *config) {
+    bool is_scaled_down = config_form(config) == CONFIG_T5 && config->scale_tied_output;
+    return is_scaled_down ? 1 / sqrtf((float)config->hidden_size) : 1;
+}

@@ -1,0 +1,301 @@
+// A model source written as a GGUF file, one tensor at a time. The file has a temporary name until it was read back, so
+// it is whole or not there.
+#include "checkpoint/model_source.h"
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "base/progress.h"
+#include "checkpoint/gguf_config.h"
+#include "checkpoint/gguf_vocabulary.h"
+#include "checkpoint/hf_config.h"
+#include "checkpoint/model_bytes.h"
+#include "checkpoint/model_check.h"
+#include "checkpoint/names.h"
+#include "ops/ops.h"
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+// One tensor of theirs: rows [first, first + shape[0]) of one of ours.
+struct output {
+    char *name;
+    size_t from;
+    int64_t first;
+    int64_t heads;        // whose rows are reordered; 0: none are
+    const float *values;  // instead of one of ours
+    float scale;          // what elements are multiplied by
+};
+
+struct job {
+    const struct model_write *asked;
+    const struct model_write *write;  // the same in fp32, with whole gains
+    const struct gguf_architecture *architecture;
+    struct output *outputs;
+    struct gguf_tensor *tensors;  // one for each output
+    size_t count;
+    int64_t rows;  // of the vocabulary
+    struct model_bytes bytes;
+    struct gguf_vocabulary vocabulary;
+    float factors[ROPE_MOST_PAIRS];
+    struct name_list unaligned;  // tensors that cannot be in blocks
+};
+
+// ---- which tensors ----
+
+static bool ends_with(const char *name, const char *end) {
+    size_t length = strlen(name), tail = strlen(end);
+    return length >= tail && strcmp(name + length - tail, end) == 0;
+}
+
+// What ggml only adds or multiplies with stays in fp32; it does so in llama.cpp's own files.
+static bool is_always_f32(const struct gguf_tensor *tensor) {
+    return tensor->rank == 1 || ends_with(tensor->name, "_norm.weight") || !ends_with(tensor->name, ".weight") ||
+           strcmp(tensor->name, "position_embd.weight") == 0 || strcmp(tensor->name, "token_types.weight") == 0 ||
+           ends_with(tensor->name, "attn_rel_b.weight");
+}
+
+static enum gguf_format format_of(struct job *job, const struct gguf_tensor *tensor, enum dtype dtype) {
+    const struct model_write *asked = job->asked;
+    bool is_q8 = asked->is_q8;
+    if (is_always_f32(tensor))
+        return GGUF_FORMAT_F32;
+    if (is_q8 && tensor->shape[tensor->rank - 1] % gguf_block_of(GGUF_FORMAT_Q8_0).elements == 0)
+        return GGUF_FORMAT_Q8_0;
+    if (is_q8)
+        name_list_add(&job->unaligned, tensor->name);
+    dtype = is_q8 ? DTYPE_F16 : asked->has_dtype ? asked->dtype : dtype;
+    return dtype == DTYPE_BF16 ? GGUF_FORMAT_BF16 : dtype == DTYPE_F16 ? GGUF_FORMAT_F16 : GGUF_FORMAT_F32;
+}
+
+static struct gguf_tensor *add_output(struct job *job, char *name, size_t from) {
+    struct output *output = &job->outputs[job->count];
+    struct gguf_tensor *tensor = &job->tensors[job->count++];
+    *output = (struct output){.name = name, .from = from, .scale = 1};
+    *tensor = (struct gguf_tensor){.name = name, .name_length = strlen(name)};
+    return tensor;
+}
+
+static void add_piece(struct job *job, size_t i, const struct gguf_match *match, int k) {
+    const struct model_source *source = job->write->source;
+    const struct config *config = &source->config;
+    const struct param *param = source->params.items[i];
+    const struct source_tensor *ours = &source->tensors[i];
+    struct gguf_tensor *tensor = add_output(job, name_fill(match->row->theirs[k], match->layer), i);
+    struct output *output = &job->outputs[job->count - 1];
+    for (int before = 0; before < k; before++)
+        output->first += param->shard.segments[before];
+    tensor->rank = ours->rank;
+    tensor->shape[0] = match->pieces > 1 ? param->shard.segments[k] : ours->shape[0];
+    tensor->shape[1] = ours->rank == 2 ? ours->shape[1] : 0;
+    if (model_is_of_vocabulary(ours->name))
+        tensor->shape[0] = job->rows;
+    if (strcmp(ours->name, "embedding.position_embeddings.weight") == 0) {
+        output->first = config->position_offset;  // rows that no position has
+        tensor->shape[0] -= config->position_offset;
+    }
+    if (job->architecture->is_interleaved && match->pieces == 3 && k < 2)  // queries and keys
+        output->heads = k == 0 ? config->num_attention_heads : config_query_groups(config);
+    if (strcmp(ours->name, "decoder.final_layernorm.weight") == 0)
+        output->scale = gguf_output_scale(config);
+    tensor->format = format_of(job, tensor, ours->dtype);
+}
+
+static int list_outputs(struct job *job) {
+    const struct model_source *source = job->write->source;
+    const struct gguf_architecture *architecture = job->architecture;
+    struct buffer unknown = {0};
+    size_t most = source->count * GGUF_MAX_PIECES + 3;
+    job->outputs = memory_alloc(most * sizeof job->outputs[0]);
+    job->tensors = memory_alloc(most * sizeof job->tensors[0]);
+    bool is_tied = !source->config.untie_embeddings_and_output_weights;
+    int64_t pairs = architecture->has_rope_factors ? gguf_rope_factors(&source->config, job->factors) : 0;
+    if (pairs > 0) {
+        struct gguf_tensor *tensor = add_output(job, memory_string("rope_freqs.weight"), 0);
+        tensor->rank = 1;
+        tensor->shape[0] = pairs;
+        job->outputs[job->count - 1].values = job->factors;
+    }
+    for (size_t i = 0; i < source->count; i++) {
+        struct gguf_match match = gguf_match(architecture, source->params.items[i]);
+        if (!match.row && !match.is_dropped)
+            buffer_printf(&unknown, "%s%s", unknown.length > 0 ? ", " : "", source->tensors[i].name);
+        for (int k = 0; k < match.pieces; k++)
+            add_piece(job, i, &match, k);
+        if (match.row && is_tied && architecture->needs_output &&
+            strcmp(match.row->theirs[0], "token_embd.weight") == 0) {
+            static const struct gguf_row row = {"", {"output.weight"}};
+            add_piece(job, i, &(struct gguf_match){.row = &row, .pieces = 1}, 0);
+        }
+    }
+    int result = unknown.length > 0
+                     ? error_set("llama.cpp's %s has no place for %s; export with --to huggingface instead",
+                                 architecture->name, unknown.data)
+                     : 0;
+    buffer_free(&unknown);
+    return result;
+}
+
+// ---- elements ----
+
+// Where row r of the file's tensor stands in ours. The halves of a head that are rotated together become neighbours.
+static int64_t row_of(const struct output *output, int64_t rows, int64_t r) {
+    if (output->heads == 0)
+        return output->first + r;
+    int64_t channels = rows / output->heads, head = r / channels, channel = r % channels;
+    return output->first + head * channels + (channel % 2) * (channels / 2) + channel / 2;
+}
+
+static int write_output(struct job *job, size_t i, struct gguf_writer *writer) {
+    const struct output *output = &job->outputs[i];
+    const struct gguf_tensor *tensor = &job->tensors[i];
+    if (output->values)
+        return gguf_write(writer, output->values, tensor->bytes);
+    int64_t rows = tensor->shape[0], columns = tensor->rank == 2 ? tensor->shape[1] : 1;
+    if (model_bytes_read(job->write, output->from, &job->bytes) < 0) {
+        gguf_abort(writer);
+        return -1;
+    }
+    size_t row_bytes = tensor->bytes / (size_t)rows;
+    float *values = memory_alloc((size_t)columns * sizeof values[0]);
+    unsigned char *bytes = memory_alloc(row_bytes);
+    int result = 0;
+    for (int64_t r = 0; r < rows && result == 0; r++) {
+        size_t begin = (size_t)(row_of(output, rows, r) * columns) * sizeof values[0];
+        CHECK(begin + (size_t)columns * sizeof values[0] <= job->bytes.bytes);
+        memcpy(values, job->bytes.data + begin, (size_t)columns * sizeof values[0]);
+        for (int64_t c = 0; c < columns && output->scale != 1; c++)
+            values[c] *= output->scale;
+        if (gguf_encode((enum gguf_format)tensor->format, values, (size_t)columns, bytes)) {
+            result = gguf_write(writer, bytes, row_bytes);
+            continue;
+        }
+        gguf_abort(writer);
+        result = error_set("%s has values that %s cannot hold (too large, or not finite); write it with --dtype bf16",
+                           job->write->source->tensors[output->from].name, gguf_block_of(tensor->format).name);
+    }
+    free(values);
+    free(bytes);
+    return result;
+}
+
+// ---- the file ----
+
+// llama.cpp's numbers for what most of a file is.
+static uint32_t file_type(const struct job *job) {
+    size_t bytes[GGUF_FORMAT_BF16 + 1] = {0};
+    for (size_t i = 0; i < job->count; i++)
+        bytes[job->tensors[i].format] +=
+            (size_t)job->tensors[i].shape[0] * (size_t)(job->tensors[i].rank == 2 ? job->tensors[i].shape[1] : 0);
+    uint32_t most = GGUF_FORMAT_F32;
+    for (uint32_t format = 0; format <= GGUF_FORMAT_BF16; format++)
+        most = bytes[format] > bytes[most] ? format : most;
+    return most == GGUF_FORMAT_Q8_0 ? 7 : most == GGUF_FORMAT_BF16 ? 32 : most == GGUF_FORMAT_F16 ? 1 : 0;
+}
+
+// llama.cpp gives tokens other meanings in models whose name has "phi-3" or "modern-bert" in it.
+static void add_name(struct gguf_pairs *pairs, const char *path) {
+    const char *slash = strrchr(path, '/'), *base = slash ? slash + 1 : path;
+    size_t length = strlen(base);
+    length -= ends_with(base, ".gguf") ? 5 : 0;
+    if (length > 0 && !strcasestr(base, "phi") && !strcasestr(base, "bert"))
+        gguf_add_string(pairs, "general.name", base, length);
+}
+
+static void describe(const struct job *job, struct gguf_pairs *pairs) {
+    const struct config *config = &job->write->source->config;
+    gguf_config_write(job->architecture, config, job->rows, pairs);
+    add_name(pairs, job->write->folder);
+    gguf_add_u32(pairs, "general.file_type", file_type(job));
+    gguf_add_u32(pairs, "general.quantization_version", 2);
+    if (config_form(config) == CONFIG_T5 && job->vocabulary.pad >= 0)
+        gguf_add_u32(pairs, "t5.decoder_start_token_id", (uint32_t)job->vocabulary.pad);
+    gguf_vocabulary_write(&job->vocabulary, pairs);
+}
+
+static int write_file(struct job *job, const char *path) {
+    struct gguf_pairs pairs = {0};
+    struct gguf_writer writer;
+    struct progress progress;
+    describe(job, &pairs);
+    int result = gguf_create(&writer, path, &pairs, job->tensors, job->count);
+    buffer_free(&pairs.bytes);
+    TRY(result);
+    progress_begin(&progress, "writing", "tensors", (double)job->count);
+    for (size_t i = 0; i < job->count && result == 0; i++) {
+        result = write_output(job, i, &writer);
+        progress_update(&progress, (double)(i + 1), NULL);
+    }
+    progress_end(&progress, NULL);
+    return result == 0 ? gguf_commit(&writer) : result;
+}
+
+static void tell(struct job *job) {
+    struct buffer text = {0};
+    name_list_describe(&job->unaligned, "these tensors have rows that are not multiples of 32 and stay in fp16", &text);
+    if (text.length > 0)
+        log_info("note: %s", buffer_string(&text));
+    if (config_form(&job->write->source->config) == CONFIG_BERT)
+        log_info("note: llama.cpp's bert gives hidden states; the heads for masked words and sentences are left out");
+    buffer_free(&text);
+}
+
+static const struct gguf_architecture *choose_architecture(const struct model_write *write) {
+    const struct hf_family *family = hf_family_choose(write);
+    if (!family)
+        return NULL;
+    const struct gguf_architecture *architecture = gguf_architecture_of(family->model_type);
+    if (architecture)
+        return architecture;
+    char *known = gguf_family_list();
+    error_set("llama.cpp cannot run models of the family %s; of those that we have it runs %s; export with --to "
+              "huggingface instead",
+              family->model_type, known);
+    free(known);
+    return NULL;
+}
+
+static int make(struct job *job, const char *temporary) {
+    const struct model_source *source = job->write->source;
+    TRY(gguf_config_check(job->architecture, &source->config));
+    TRY(list_outputs(job));
+    TRY(gguf_vocabulary_make(&job->vocabulary, source, job->rows));
+    tell(job);
+    return write_file(job, temporary);
+}
+
+int model_write_gguf(const struct model_write *write) {
+    const struct config *config = &write->source->config;
+    if (file_exists(write->folder))
+        return error_set("%s exists; give another name or remove it", write->folder);
+    if (write->vocab_size > config->padded_vocab_size)
+        return error_set_code(EXIT_CODE_USAGE,
+                              "the model has a vocabulary of %" PRId64 ", so %" PRId64 " rows of it cannot be written",
+                              config->padded_vocab_size, write->vocab_size);
+    struct model_write whole = *write;
+    whole.has_dtype = true;
+    whole.dtype = DTYPE_F32;
+    whole.gains = GAINS_WHOLE;
+    struct job job = {.asked = write,
+                      .write = &whole,
+                      .architecture = choose_architecture(write),
+                      .rows = write->vocab_size > 0 ? write->vocab_size : config->padded_vocab_size};
+    if (!job.architecture)
+        return -1;
+    char *temporary = file_temporary_name(write->folder);
+    int result = file_make_parent(write->folder);
+    if (result == 0)
+        result = make(&job, temporary);
+    if (result == 0)
+        result = file_rename(temporary, write->folder);
+    for (size_t i = 0; i < job.count; i++)
+        free(job.outputs[i].name);
+    free(job.outputs);
+    free(job.tensors);
+    model_bytes_free(&job.bytes);
+    gguf_vocabulary_free(&job.vocabulary);
+    name_list_free(&job.unaligned);
+    free(temporary);
+    return result;
+}

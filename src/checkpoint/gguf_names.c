@@ -1,0 +1,219 @@
+// The tables. Their names of tensors are those of llama.cpp's src/llama-arch.cpp, ours those of
+// docs/internals/models.md; what an architecture computes is in its src/models.
+#include "checkpoint/gguf_names.h"
+
+#include "base/buffer.h"
+#include "base/memory.h"
+#include "checkpoint/names.h"
+#include <string.h>
+
+#define COUNT(array) (sizeof(array) / sizeof((array)[0]))
+#define WEIGHT(ours, theirs)                                                                                           \
+    {                                                                                                                  \
+        ours ".weight", {                                                                                              \
+            theirs ".weight"                                                                                           \
+        }                                                                                                              \
+    }
+#define BOTH(ours, theirs)                                                                                             \
+    WEIGHT(ours, theirs), {                                                                                            \
+        ours ".bias", {                                                                                                \
+            theirs ".bias"                                                                                             \
+        }                                                                                                              \
+    }
+
+#define DECODER "decoder.layers.*."
+#define ENCODER "encoder.layers.*."
+#define QKV(stack, block)                                                                                              \
+    {stack "self_attention.linear_qkv.weight", {block "attn_q.weight", block "attn_k.weight", block "attn_v.weight"}}, \
+    {                                                                                                                  \
+        stack "self_attention.linear_qkv.bias", {                                                                      \
+            block "attn_q.bias", block "attn_k.bias", block "attn_v.bias"                                              \
+        }                                                                                                              \
+    }
+// What decoders have in common: norms before the sublayers, and one behind the last.
+#define DECODER_ROWS                                                                                                   \
+    WEIGHT("embedding.word_embeddings", "token_embd"), BOTH(DECODER "input_layernorm", "blk.*.attn_norm"),             \
+        BOTH(DECODER "self_attention.linear_proj", "blk.*.attn_output"),                                               \
+        BOTH(DECODER "pre_mlp_layernorm", "blk.*.ffn_norm"), BOTH(DECODER "mlp.linear_fc2", "blk.*.ffn_down"),         \
+        BOTH("decoder.final_layernorm", "output_norm"), WEIGHT("output_layer", "output")
+#define FUSED_QKV BOTH(DECODER "self_attention.linear_qkv", "blk.*.attn_qkv")
+#define PLAIN_MLP BOTH(DECODER "mlp.linear_fc1", "blk.*.ffn_up")
+#define GATED_MLP(stack, block)                                                                                        \
+    {stack "mlp.linear_fc1.weight", {block "ffn_gate.weight", block "ffn_up.weight"}}, {                               \
+        stack "mlp.linear_fc1.bias", {                                                                                 \
+            block "ffn_gate.bias", block "ffn_up.bias"                                                                 \
+        }                                                                                                              \
+    }
+
+static const struct gguf_row gpt2_rows[] = {DECODER_ROWS, WEIGHT("embedding.position_embeddings", "position_embd"),
+                                            FUSED_QKV, PLAIN_MLP};
+static const struct gguf_row llama_rows[] = {DECODER_ROWS, QKV(DECODER, "blk.*."), GATED_MLP(DECODER, "blk.*.")};
+static const struct gguf_row qwen3_rows[] = {DECODER_ROWS, QKV(DECODER, "blk.*."), GATED_MLP(DECODER, "blk.*."),
+                                             WEIGHT(DECODER "self_attention.q_layernorm", "blk.*.attn_q_norm"),
+                                             WEIGHT(DECODER "self_attention.k_layernorm", "blk.*.attn_k_norm")};
+static const struct gguf_row plain_rows[] = {DECODER_ROWS, QKV(DECODER, "blk.*."), PLAIN_MLP};
+// Its ffn_up has the gate above it.
+static const struct gguf_row phi3_rows[] = {DECODER_ROWS, QKV(DECODER, "blk.*."),
+                                            WEIGHT(DECODER "mlp.linear_fc1", "blk.*.ffn_up")};
+static const struct gguf_row bert_rows[] = {
+    WEIGHT("embedding.word_embeddings", "token_embd"),
+    WEIGHT("embedding.position_embeddings", "position_embd"),
+    WEIGHT("embedding.tokentype_embeddings", "token_types"),
+    BOTH("embedding.layernorm", "token_embd_norm"),
+    QKV(ENCODER, "blk.*."),
+    BOTH(ENCODER "self_attention.linear_proj", "blk.*.attn_output"),
+    BOTH(ENCODER "post_attention_layernorm", "blk.*.attn_output_norm"),
+    BOTH(ENCODER "mlp.linear_fc1", "blk.*.ffn_up"),
+    BOTH(ENCODER "mlp.linear_fc2", "blk.*.ffn_down"),
+    BOTH(ENCODER "post_mlp_layernorm", "blk.*.layer_output_norm"),
+};
+// It gives hidden states; heads are for training.
+static const char *const bert_dropped[] = {"lm_head.…", "output_layer.…", "pooler.…", "binary_head.…", NULL};
+#define T5_STACK(stack, block)                                                                                         \
+    WEIGHT(stack "input_layernorm", block "attn_norm"), QKV(stack, block),                                             \
+        WEIGHT(stack "self_attention.linear_proj", block "attn_o"),                                                    \
+        WEIGHT(stack "pre_mlp_layernorm", block "ffn_norm"), GATED_MLP(stack, block),                                  \
+        WEIGHT(stack "mlp.linear_fc1", block "ffn_up"), WEIGHT(stack "mlp.linear_fc2", block "ffn_down")
+static const struct gguf_row t5_rows[] = {
+    WEIGHT("embedding.word_embeddings", "token_embd"),
+    T5_STACK(ENCODER, "enc.blk.*."),
+    WEIGHT("encoder.relative_attention_bias", "enc.blk.0.attn_rel_b"),
+    WEIGHT("encoder.final_layernorm", "enc.output_norm"),
+    T5_STACK(DECODER, "dec.blk.*."),
+    WEIGHT("decoder.relative_attention_bias", "dec.blk.0.attn_rel_b"),
+    WEIGHT(DECODER "pre_cross_attn_layernorm", "dec.blk.*.cross_attn_norm"),
+    WEIGHT(DECODER "cross_attention.linear_q", "dec.blk.*.cross_attn_q"),
+    {DECODER "cross_attention.linear_kv.weight", {"dec.blk.*.cross_attn_k.weight", "dec.blk.*.cross_attn_v.weight"}},
+    WEIGHT(DECODER "cross_attention.linear_proj", "dec.blk.*.cross_attn_o"),
+    WEIGHT("decoder.final_layernorm", "dec.output_norm"),
+    WEIGHT("output_layer", "output"),
+};
+
+#define LIST(...) ((const char *const[]){__VA_ARGS__, NULL})
+#define ROWS(table) .rows = table, .row_count = COUNT(table)
+static const char *const nothing[] = {NULL};
+// ggml's GELU is the tanh form, looked up in fp16; the exact one differs from it by less than that rounds.
+static const char *const gelu[] = {"gelu_tanh", "gelu", NULL};
+static const char *const swiglu[] = {"silu gated", NULL};
+
+static const struct gguf_architecture architectures[] = {
+    {.name = "gpt2", .families = LIST("gpt2"), .activations = gelu, ROWS(gpt2_rows), .dropped = nothing},
+    {.name = "llama",
+     .families = LIST("llama", "mistral"),
+     .activations = swiglu,
+     ROWS(llama_rows),
+     .dropped = nothing,
+     .has_rope = true,
+     .is_interleaved = true,
+     .has_rope_factors = true,
+     .has_wide_heads = true,
+     .has_rms_norm = true,
+     .has_groups = true,
+     .has_output_bias = true},
+    {.name = "qwen2",
+     .families = LIST("qwen2"),
+     .activations = swiglu,
+     ROWS(llama_rows),
+     .dropped = nothing,
+     .has_rope = true,
+     .has_rms_norm = true,
+     .has_groups = true},
+    {.name = "qwen3",
+     .families = LIST("qwen3"),
+     .activations = swiglu,
+     ROWS(qwen3_rows),
+     .dropped = nothing,
+     .has_rope = true,
+     .has_wide_heads = true,
+     .has_rms_norm = true,
+     .has_groups = true},
+    {.name = "starcoder2",
+     .families = LIST("starcoder2"),
+     .activations = gelu,
+     ROWS(plain_rows),
+     .dropped = nothing,
+     .has_rope = true,
+     .has_groups = true,
+     .has_output_bias = true},
+    {.name = "phi3",
+     .families = LIST("phi3"),
+     .activations = swiglu,
+     ROWS(phi3_rows),
+     .dropped = nothing,
+     .has_rope = true,
+     .has_partial_rope = true,
+     .has_rms_norm = true,
+     .has_groups = true},
+    {.name = "stablelm",
+     .families = LIST("stablelm"),
+     .activations = swiglu,
+     ROWS(llama_rows),
+     .dropped = nothing,
+     .has_rope = true,
+     .has_partial_rope = true,
+     .has_groups = true,
+     .needs_output = true},
+    {.name = "nemotron",
+     .families = LIST("nemotron"),
+     .activations = LIST("squared_relu"),
+     ROWS(plain_rows),
+     .dropped = nothing,
+     .has_rope = true,
+     .has_partial_rope = true,
+     .has_groups = true,
+     .has_output_bias = true,
+     .needs_output = true},
+    {.name = "starcoder",
+     .families = LIST("gpt_bigcode"),
+     .activations = gelu,
+     ROWS(gpt2_rows),
+     .dropped = nothing,
+     .has_groups = true},
+    {.name = "bert",
+     .families = LIST("bert", "roberta", "xlm-roberta", "camembert"),
+     .activations = gelu,
+     ROWS(bert_rows),
+     .dropped = bert_dropped},
+    {.name = "t5",
+     .families = LIST("t5", "mt5", "umt5"),
+     .activations = LIST("relu", "gelu_tanh gated"),
+     ROWS(t5_rows),
+     .dropped = nothing,
+     .has_wide_heads = true,
+     .has_rms_norm = true},
+};
+
+const struct gguf_architecture *gguf_architecture_of(const char *family) {
+    for (size_t i = 0; i < COUNT(architectures); i++)
+        for (const char *const *runs = architectures[i].families; *runs; runs++)
+            if (strcmp(*runs, family) == 0)
+                return &architectures[i];
+    return NULL;
+}
+
+char *gguf_family_list(void) {
+    struct buffer text = {0};
+    for (size_t i = 0; i < COUNT(architectures); i++)
+        for (const char *const *runs = architectures[i].families; *runs; runs++)
+            buffer_printf(&text, "%s%s", text.length > 0 ? ", " : "", *runs);
+    char *list = memory_string(buffer_string(&text));
+    buffer_free(&text);
+    return list;
+}
+
+// A row of several names fits only a parameter with as many segments: T5's gated MLP has two, the plain one is whole.
+struct gguf_match gguf_match(const struct gguf_architecture *architecture, const struct param *param) {
+    int64_t layer;
+    for (const char *const *pattern = architecture->dropped; *pattern; pattern++)
+        if (name_match(*pattern, param->name, &layer))
+            return (struct gguf_match){.is_dropped = true};
+    for (size_t i = 0; i < architecture->row_count; i++) {
+        struct gguf_match match = {.row = &architecture->rows[i]};
+        while (match.pieces < GGUF_MAX_PIECES && match.row->theirs[match.pieces])
+            match.pieces++;
+        bool fits = match.pieces == 1 || param->shard.segment_count == match.pieces;
+        if (fits && name_match(match.row->ours, param->name, &match.layer))
+            return match;
+    }
+    return (struct gguf_match){0};
+}

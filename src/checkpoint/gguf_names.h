@@ -1,0 +1,49 @@
+// The architectures of llama.cpp as tables: which of our families each one can run, what its tensors are called, and
+// what it computes without being told. Internal to this folder.
+#ifndef CHECKPOINT_GGUF_NAMES_H
+#define CHECKPOINT_GGUF_NAMES_H
+
+#include "parallel/param.h"
+#include <stdbool.h>
+#include <stddef.h>
+
+enum { GGUF_MAX_PIECES = 3 };
+
+// One kind of tensor. A * stands for the number of the layer. Several names are the segments of ours; one is all of it.
+struct gguf_row {
+    const char *ours;
+    const char *theirs[GGUF_MAX_PIECES];  // NULL after the last
+};
+
+struct gguf_architecture {
+    const char *name;                // general.architecture
+    const char *const *families;     // Hugging Face's model_type of those it runs; NULL at the end
+    const char *const *activations;  // "silu gated", "gelu_tanh"; NULL at the end
+    const struct gguf_row *rows;
+    size_t row_count;
+    const char *const *dropped;  // parameters that it has no place for and does not need; NULL at the end
+    bool has_rope;
+    bool is_interleaved;    // rotates pairs of neighbours, so rows of queries and keys are reordered
+    bool has_rope_factors;  // reads rope_freqs.weight
+    bool has_partial_rope;  // rotates rope.dimension_count channels of a head
+    bool has_wide_heads;    // heads × channels may differ from the width of the model
+    bool has_rms_norm;
+    bool has_groups;       // fewer key and value heads than queries
+    bool has_output_bias;  // of the attention, though the other linear layers have none
+    bool needs_output;     // output.weight must be there even if it is the embedding
+};
+
+// The one that runs a family; NULL if there is none.
+const struct gguf_architecture *gguf_architecture_of(const char *family);
+// "gpt2, llama, …": the families, to be freed.
+char *gguf_family_list(void);
+
+struct gguf_match {
+    const struct gguf_row *row;  // NULL if it has no such tensor
+    int64_t layer;
+    int pieces;
+    bool is_dropped;  // it is left out
+};
+struct gguf_match gguf_match(const struct gguf_architecture *architecture, const struct param *param);
+
+#endif

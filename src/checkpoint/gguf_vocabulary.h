@@ -1,0 +1,60 @@
+// A tokenizer as GGUF stores it: every token with its text, type and score, merges, special ids, and the few switches
+// that llama.cpp knows. Made of any tokenizer of ours whose ids llama.cpp can give. What it cannot do is an error, and
+// what it does a little differently is a warning. Internal to this folder.
+#ifndef CHECKPOINT_GGUF_VOCABULARY_H
+#define CHECKPOINT_GGUF_VOCABULARY_H
+
+#include "checkpoint/gguf.h"
+#include "checkpoint/model_source.h"
+#include "data/tokenizer/tokenizer.h"
+
+// The numbers are the file's.
+enum gguf_token_type {
+    GGUF_TOKEN_NORMAL = 1,
+    GGUF_TOKEN_UNKNOWN,
+    GGUF_TOKEN_CONTROL,       // never found in text unless the caller asks for it
+    GGUF_TOKEN_USER_DEFINED,  // always found in text, before all else
+    GGUF_TOKEN_UNUSED,
+    GGUF_TOKEN_BYTE
+};
+
+struct gguf_token {
+    char *text;  // owned; NULL: no token has this id
+    size_t length;
+    float score;
+    enum gguf_token_type type;
+};
+
+struct gguf_vocabulary {
+    const char *model;          // "gpt2", "llama", "t5", "bert", "no_vocab"
+    const char *pre;            // how text is cut into words; NULL if that is no question
+    struct gguf_token *tokens;  // (size)
+    int64_t size;               // rows of the embedding
+    bool has_scores;
+    struct gguf_pairs merges;               // as gguf_append_string writes them; only its bytes and count are used
+    int32_t bos, eos, unk, sep, pad, mask;  // -1: none
+    bool adds_bos, adds_eos, adds_sep;
+    bool has_space_rules, adds_space, merges_spaces;  // add_space_prefix and remove_extra_whitespaces
+    bool has_case_rules, lowers, strips_accents;
+    struct buffer charsmap;
+    char *chat_template;  // NULL if there is none
+};
+
+// `rows` is the size of the embedding, which may have more rows than the tokenizer has tokens.
+int gguf_vocabulary_make(struct gguf_vocabulary *vocabulary, const struct model_source *source, int64_t rows);
+void gguf_vocabulary_free(struct gguf_vocabulary *vocabulary);  // a zeroed one is fine
+void gguf_vocabulary_write(const struct gguf_vocabulary *vocabulary, struct gguf_pairs *pairs);
+
+// ---- the kinds, each in a file of its own ----
+
+// Sets the text of a token; -1 if the id has no row, or has a token already.
+int gguf_vocabulary_set(struct gguf_vocabulary *vocabulary, int64_t id, const char *text, size_t length,
+                        enum gguf_token_type type);
+// A tokenizer.json in memory, which errors call `name`.
+int gguf_vocabulary_from_json(struct gguf_vocabulary *vocabulary, const char *text, size_t length, const char *name);
+// A SentencePiece model, with what the tokenizer adds to it.
+int gguf_vocabulary_from_spm(struct gguf_vocabulary *vocabulary, const char *path, const struct tokenizer *tokenizer);
+// WordPiece: a vocab.txt with what the tokenizer adds to it.
+int gguf_vocabulary_from_wordpiece(struct gguf_vocabulary *vocabulary, const struct tokenizer *tokenizer, bool lowers);
+
+#endif

@@ -1,0 +1,266 @@
+// A tokenizer.json for GGUF. llama.cpp has byte-level BPE as "gpt2", with a name for each way of cutting text into
+// words that it knows; BPE over U+2581 with bytes to fall back to as "llama", unigram models as "t5" and WordPiece as
+// "bert". The file is read by the tokenizer's own reader, so nothing is written that this program does not understand
+// itself.
+#include "checkpoint/gguf_vocabulary.h"
+
+#include "base/error.h"
+#include "base/json.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "checkpoint/gguf_scores.h"
+#include "data/tokenizer/base64.h"
+#include "data/tokenizer/hf.h"
+#include <stdlib.h>
+#include <string.h>
+
+static const char other_way[] = "export with --to huggingface instead";
+
+static int refuse(const struct hf *hf, const char *what) {
+    return error_set("%s: %s, which llama.cpp has no name for; %s", hf->name, what, other_way);
+}
+
+// ---- tokens ----
+
+static int add_tokens(struct gguf_vocabulary *vocabulary, const struct hf *hf) {
+    for (int64_t id = 0; id < hf->size; id++)
+        if (hf->strings[id].text)
+            TRY(gguf_vocabulary_set(vocabulary, id, hf->strings[id].text, hf->strings[id].length, GGUF_TOKEN_NORMAL));
+    for (int64_t i = 0; i < hf->added_count; i++) {
+        const struct hf_added *added = &hf->added[i];
+        vocabulary->tokens[added->id].type = added->special ? GGUF_TOKEN_CONTROL : GGUF_TOKEN_USER_DEFINED;
+    }
+    return 0;
+}
+
+static int add_merges(struct gguf_vocabulary *vocabulary, const struct hf *hf, const struct json *merges) {
+    struct buffer text = {0};
+    for (size_t i = 0; merges && i < merges->count; i++) {
+        const struct json *merge = &merges->items[i];
+        buffer_clear(&text);
+        if (merge->type == JSON_ARRAY) {
+            buffer_append(&text, merge->items[0].string, merge->items[0].length);
+            buffer_append_byte(&text, ' ');
+            buffer_append(&text, merge->items[1].string, merge->items[1].length);
+        } else if (strncmp(merge->string, "#version", 8) != 0) {
+            buffer_append(&text, merge->string, merge->length);
+        }
+        if (text.length > 0) {
+            gguf_append_string(&vocabulary->merges, buffer_string(&text), text.length);
+            vocabulary->merges.count++;
+        }
+    }
+    buffer_free(&text);
+    return vocabulary->merges.count > 0 ? 0 : refuse(hf, "it has no merges");
+}
+
+// At most one token may be put before a text, and one behind it.
+static int set_ends(struct gguf_vocabulary *vocabulary, const struct hf *hf) {
+    if (hf->before.count > 1 || hf->after.count > 1)
+        return refuse(hf, "it puts several tokens around a text");
+    vocabulary->adds_bos = hf->before.count == 1;
+    vocabulary->adds_eos = hf->after.count == 1;
+    if (vocabulary->adds_bos)
+        vocabulary->bos = hf->before.ids[0];
+    if (vocabulary->adds_eos)
+        vocabulary->eos = hf->after.ids[0];
+    return 0;
+}
+
+// ---- byte-level BPE ----
+
+// The same pattern may have two names: llama.cpp looks whole words up before it merges for some of them.
+static const struct {
+    const char *ours;
+    bool ignores_merges;
+    const char *theirs;
+    const char *note;  // in what they differ
+} cuts[] = {
+    {"gpt2", false, "gpt-2", NULL},
+    {"llama3", true, "llama-bpe", NULL},
+    {"llama3", false, "smaug-bpe", NULL},
+    {"cl100k", true, "llama-bpe", "line feeds among spaces at the end of a text"},
+    {"qwen", false, "qwen2", NULL},
+    {"o200k", false, "gpt-4o", "marks, and words of mixed case outside ASCII"},
+    {"v2", true, "tekken", "marks, and words of mixed case outside ASCII"},
+};
+
+static const char *pattern_name(const struct hf *hf) {
+    const struct hf_pretokenizer_step *steps = hf->pretokenizers;
+    size_t count = hf->pretokenizer_count;
+    if (count == 0 || steps[count - 1].kind != HF_PRETOKENIZER_BYTES || steps[count - 1].prefix_space)
+        return NULL;
+    bool uses_regex = steps[count - 1].use_regex;
+    if (count == 1)
+        return uses_regex ? "gpt2" : NULL;
+    if (count != 2)
+        return NULL;
+    if (steps[0].kind == HF_PRETOKENIZER_DIGITS && steps[0].behavior == HF_ISOLATED && uses_regex)
+        return "digits";
+    bool is_known = steps[0].kind == HF_PRETOKENIZER_SPLIT && steps[0].pattern.known && !uses_regex;
+    return is_known ? steps[0].pattern.known->name : NULL;
+}
+
+static int set_pre(struct gguf_vocabulary *vocabulary, const struct hf *hf) {
+    const char *name = pattern_name(hf);
+    if (!name)
+        return refuse(hf, "it cuts text into words in a way of its own (pre_tokenizer)");
+    vocabulary->pre = strcmp(name, "digits") == 0 ? "starcoder" : NULL;
+    const char *note = NULL;
+    // The one that treats merges alike counts, else any.
+    for (int exact = 1; exact >= 0 && !vocabulary->pre; exact--) {
+        for (size_t i = 0; i < sizeof cuts / sizeof cuts[0] && !vocabulary->pre; i++) {
+            if (strcmp(cuts[i].ours, name) != 0 || (exact && cuts[i].ignores_merges != hf->ignore_merges))
+                continue;
+            vocabulary->pre = cuts[i].theirs;
+            note = cuts[i].note;
+        }
+    }
+    if (!vocabulary->pre)
+        return refuse(hf, "it cuts text into words by a pattern (pre_tokenizer)");
+    if (note)
+        log_warn("llama.cpp's pre-tokenizer %s cuts some texts differently: %s", vocabulary->pre, note);
+    return 0;
+}
+
+static int from_bytes(struct gguf_vocabulary *vocabulary, const struct hf *hf, const struct json *model) {
+    bool is_nfc = hf->normalizer_count == 1 && hf->normalizers[0].kind == HF_NORMALIZER_FORM &&
+                  hf->normalizers[0].form == NORMAL_FORM_C;
+    if (hf->normalizer_count > 0 && !is_nfc)
+        return refuse(hf, "it normalizes text (normalizer)");
+    if (is_nfc)
+        log_warn("llama.cpp does not bring text into the normal form NFC, as this tokenizer does; most text is in it");
+    if (hf->prefix.length > 0 || hf->suffix.length > 0)
+        return refuse(hf, "its pieces have a prefix or a suffix");
+    TRY(set_pre(vocabulary, hf));
+    vocabulary->model = "gpt2";
+    return add_merges(vocabulary, hf, json_member(model, "merges"));
+}
+
+// ---- the other models ----
+
+static int from_marks(struct gguf_vocabulary *vocabulary, const struct hf *hf, const struct json *model) {
+    if (!hf->is_marked || !hf->byte_fallback)
+        return refuse(hf, "its BPE is neither one of bytes nor SentencePiece's with bytes to fall back to");
+    if (hf->mark_first != HF_PREPEND_NEVER && !hf->mark_doubles)
+        log_warn("llama.cpp puts a space before a text that already begins with one, unlike this tokenizer");
+    vocabulary->model = "llama";
+    vocabulary->pre = "default";
+    vocabulary->has_scores = vocabulary->has_space_rules = true;
+    vocabulary->adds_space = hf->mark_first != HF_PREPEND_NEVER;
+    vocabulary->unk = hf->unknown;
+    if (hf->unknown >= 0)
+        vocabulary->tokens[hf->unknown].type = GGUF_TOKEN_UNKNOWN;
+    for (int byte = 0; byte < 256; byte++) {
+        if (hf->byte_tokens[byte] < 0)
+            return refuse(hf, "some bytes have no token");
+        vocabulary->tokens[hf->byte_tokens[byte]].type = GGUF_TOKEN_BYTE;
+    }
+    return gguf_scores_from_merges(vocabulary, hf, json_member(model, "merges"));
+}
+
+static const struct json *find_charsmap(const struct json *normalizer) {
+    const struct json *type = json_member(normalizer, "type"), *list = json_member(normalizer, "normalizers");
+    if (type && type->type == JSON_STRING && strcmp(type->string, "Precompiled") == 0)
+        return json_member(normalizer, "precompiled_charsmap");
+    for (size_t i = 0; list && i < list->count; i++) {
+        const struct json *found = find_charsmap(&list->items[i]);
+        if (found)
+            return found;
+    }
+    return NULL;
+}
+
+static int from_unigram(struct gguf_vocabulary *vocabulary, const struct hf *hf, const struct json *root) {
+    if (hf->pretokenizer_count == 0 || hf->byte_fallback)
+        return refuse(hf, "its unigram model is not SentencePiece's plain one");
+    const struct hf_pretokenizer_step *last = &hf->pretokenizers[hf->pretokenizer_count - 1];
+    bool merges_spaces = false;
+    for (size_t i = 0; i < hf->normalizer_count; i++) {
+        enum hf_normalizer kind = hf->normalizers[i].kind;
+        if (kind != HF_NORMALIZER_CHARSMAP && kind != HF_NORMALIZER_STRIP && kind != HF_NORMALIZER_REPLACE)
+            return refuse(hf, "it normalizes text by more than a table (normalizer)");
+        merges_spaces = merges_spaces || (kind == HF_NORMALIZER_REPLACE && hf->normalizers[i].pattern.general);
+    }
+    for (size_t i = 0; i + 1 < hf->pretokenizer_count; i++) {
+        if (hf->pretokenizers[i].kind != HF_PRETOKENIZER_WHITESPACE_SPLIT)
+            return refuse(hf, "it cuts text into words in a way of its own (pre_tokenizer)");
+        merges_spaces = true;
+    }
+    if (last->kind != HF_PRETOKENIZER_METASPACE)
+        return refuse(hf, "its unigram model is not SentencePiece's plain one");
+    const struct json *map = find_charsmap(json_member(root, "normalizer"));
+    if (map && map->type == JSON_STRING && !base64_decode(map->string, map->length, &vocabulary->charsmap))
+        return refuse(hf, "its table for normalizing is not base64");
+    vocabulary->model = "t5";
+    vocabulary->pre = "default";
+    vocabulary->has_scores = vocabulary->has_space_rules = true;
+    vocabulary->adds_space = last->prepend != HF_PREPEND_NEVER;
+    vocabulary->merges_spaces = merges_spaces;
+    for (int64_t id = 0; id < hf->size; id++)
+        if (hf->strings[id].text && byte_table_find(&hf->vocab, hf->strings[id].text, hf->strings[id].length) == id)
+            vocabulary->tokens[id].score = (float)hf->unigram.scores[id];
+    vocabulary->unk = hf->unigram.unknown_id;
+    if (vocabulary->unk >= 0)
+        vocabulary->tokens[vocabulary->unk].type = GGUF_TOKEN_UNKNOWN;
+    return 0;
+}
+
+// "##ing" becomes "ing" and "ing" becomes "▁ing".
+static int from_wordpiece(struct gguf_vocabulary *vocabulary, const struct hf *hf) {
+    if (!hf->is_bert)
+        return refuse(hf, "its WordPiece is not BERT's");
+    for (int64_t id = 0; id < hf->size; id++) {
+        struct gguf_token *token = &vocabulary->tokens[id];
+        if (!token->text || token->type != GGUF_TOKEN_NORMAL)
+            continue;
+        bool continues = token->length > 2 && memcmp(token->text, "##", 2) == 0;
+        char *text = continues ? memory_string(token->text + 2) : memory_printf("\u2581%s", token->text);
+        free(token->text);
+        token->text = text;
+        token->length = strlen(text);
+    }
+    vocabulary->model = "bert";
+    vocabulary->pre = "default";
+    vocabulary->unk = hf->unknown;
+    vocabulary->sep = vocabulary->eos;
+    vocabulary->adds_sep = vocabulary->adds_eos;
+    vocabulary->adds_eos = false;
+    vocabulary->has_case_rules = true;
+    vocabulary->lowers = hf->bert.rules.lower;
+    vocabulary->strips_accents = hf->bert.rules.strip_accents;
+    if (vocabulary->unk < 0 || !vocabulary->adds_bos || !vocabulary->adds_sep)
+        return refuse(hf, "it does not put [CLS] and [SEP] around a text or has no [UNK]");
+    return 0;
+}
+
+static int from_model(struct gguf_vocabulary *vocabulary, const struct hf *hf, const struct json *root) {
+    const struct json *model = json_member(root, "model");
+    TRY(add_tokens(vocabulary, hf));
+    TRY(set_ends(vocabulary, hf));
+    switch (hf->model) {
+    case HF_MODEL_BPE:
+        return hf->has_byte_tokens && !hf->is_marked ? from_bytes(vocabulary, hf, model)
+                                                     : from_marks(vocabulary, hf, model);
+    case HF_MODEL_UNIGRAM:
+        return from_unigram(vocabulary, hf, root);
+    case HF_MODEL_WORDPIECE:
+        return from_wordpiece(vocabulary, hf);
+    case HF_MODEL_WORDLEVEL:
+        break;
+    }
+    return refuse(hf, "it is a list of words");
+}
+
+int gguf_vocabulary_from_json(struct gguf_vocabulary *vocabulary, const char *text, size_t length, const char *name) {
+    struct hf *hf;
+    struct json *root;
+    TRY(hf_parse(&hf, text, length, name));
+    int result = json_parse(&root, text, length, name);
+    if (result == 0) {
+        result = from_model(vocabulary, hf, root);
+        json_free(root);
+    }
+    hf_free(hf);
+    return result;
+}

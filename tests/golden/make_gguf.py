@@ -1,0 +1,217 @@
+"""What GGUF files of the models in tests/golden/foreign must hold, by llama.cpp's own package gguf: tensors by its table of names, blocks by its
+quantizer; and a small file that its writer made, with a value of every type, for our reader. The rules that are llama.cpp's converter's (which
+tensors are turned, reordered, left out or kept in fp32) are written down here once more.
+
+    python tests/golden/make_gguf.py        (gguf, numpy, safetensors, torch; writes tests/golden/gguf*)
+
+gguf.txt      MODEL fp32|bf16|q8_0 NAME TYPE SHAPE SHA256; MODEL key KEY VALUE; MODEL factors NAME VALUE…
+gguf_q8.txt   blocks: 32 fp32 values and the 34 bytes they become, in hexadecimal
+gguf.gguf     a file with all types of values and three tensors
+"""
+import hashlib
+import json
+import math
+import os
+
+import gguf
+import numpy as np
+import torch
+from safetensors.torch import load_file
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+A = gguf.MODEL_ARCH
+MODELS = {"gpt2": A.GPT2, "gpt_bigcode": A.STARCODER, "llama": A.LLAMA, "llama_tied": A.LLAMA, "llama_yarn": A.LLAMA,
+          "mistral": A.LLAMA, "qwen2": A.QWEN2, "qwen3": A.QWEN3, "phi3": A.PHI3, "starcoder2": A.STARCODER2, "stablelm": A.STABLELM,
+          "nemotron_biases": A.NEMOTRON, "bert": A.BERT, "roberta": A.BERT, "t5": A.T5, "t5_v1_1": A.T5}
+TYPES = {"fp32": gguf.GGMLQuantizationType.F32, "bf16": gguf.GGMLQuantizationType.BF16, "q8_0": gguf.GGMLQuantizationType.Q8_0}
+
+
+def read(folder):
+    """Tensors under the names of the model with its head."""
+    tensors = {}
+    for name in sorted(os.listdir(folder)):
+        if name.endswith(".safetensors"):
+            tensors.update(load_file(os.path.join(folder, name)))
+        elif name.endswith(".bin"):
+            tensors.update(torch.load(os.path.join(folder, name), weights_only=True))
+    return tensors
+
+
+def rope_of(config):
+    rope = dict(config.get("rope_parameters") or config.get("rope_scaling") or {})
+    rope.setdefault("rope_theta", config.get("rope_theta", 10000.0))
+    return rope
+
+
+def permute(data, heads):
+    return data.reshape(heads, 2, data.shape[0] // heads // 2, *data.shape[1:]).swapaxes(1, 2).reshape(data.shape)
+
+
+def rope_factors(config):
+    rope = rope_of(config)
+    if rope.get("rope_type") != "llama3":
+        return None
+    half = (config.get("head_dim") or config["hidden_size"] // config["num_attention_heads"]) // 2
+    factors = []
+    for j in range(half):
+        length = 2 * math.pi * rope["rope_theta"] ** (j / half)
+        low = rope["original_max_position_embeddings"] / rope["low_freq_factor"]
+        high = rope["original_max_position_embeddings"] / rope["high_freq_factor"]
+        if length < high:
+            factors.append(1.0)
+        elif length > low:
+            factors.append(rope["factor"])
+        else:
+            smooth = (rope["original_max_position_embeddings"] / length - rope["low_freq_factor"]) / (rope["high_freq_factor"] - rope["low_freq_factor"])
+            factors.append(1 / ((1 - smooth) / rope["factor"] + smooth))
+    return np.array(factors, dtype=np.float32)
+
+
+def left_out(arch, name):
+    parts = (".attn.bias", ".attn.masked_bias", "position_ids", "inv_freq", "encoder.embed_tokens", "decoder.embed_tokens",
+             "EncDecAttention.relative_attention_bias")
+    return any(part in name for part in parts) or (arch == A.BERT and (name.startswith(("cls.", "lm_head.")) or "pooler" in name))
+
+
+def convert(arch, config, name, data):
+    """One tensor of theirs: what it is called before the table is asked, and its elements."""
+    if arch == A.GPT2 and name.endswith(("c_attn.weight", "c_proj.weight", "c_fc.weight")):
+        data = data.T
+    if arch == A.LLAMA and "q_proj" in name:
+        data = permute(data, config["num_attention_heads"])
+    if arch == A.LLAMA and "k_proj" in name:
+        data = permute(data, config.get("num_key_value_heads") or config["num_attention_heads"])
+    if arch == A.NEMOTRON and "norm" in name and name.endswith("weight"):
+        data = data + np.float32(1)
+    if arch == A.BERT:
+        name = name.removeprefix("bert.").removeprefix("roberta.")
+        if config["model_type"] == "roberta" and name == "embeddings.position_embeddings.weight":
+            data = data[config["pad_token_id"] + 1:]
+    # T5 scales its logits down where the output is tied; the gain of the last norm takes that over.
+    if arch == A.T5 and name == "decoder.final_layer_norm.weight" and config.get("scale_decoder_outputs", config["tie_word_embeddings"]):
+        data = data * (np.float32(1) / np.sqrt(np.float32(config["d_model"])))
+    return name, np.ascontiguousarray(data)
+
+
+def type_of(name, shape, wanted):
+    plain = len(shape) == 1 or name.endswith("_norm.weight") or not name.endswith(".weight")
+    if plain or name in ("position_embd.weight", "token_types.weight") or name.endswith("attn_rel_b.weight"):
+        return gguf.GGMLQuantizationType.F32
+    if wanted == gguf.GGMLQuantizationType.Q8_0 and shape[-1] % 32 != 0:
+        return gguf.GGMLQuantizationType.F16
+    return wanted
+
+
+def tensors_of(folder, arch, config):
+    count = config.get("num_hidden_layers") or config.get("n_layer") or config["num_layers"]
+    table = gguf.get_tensor_name_map(arch, max(count, config.get("num_decoder_layers") or 0))
+    found, tensors = {}, read(folder)
+    for name in sorted(tensors):
+        if left_out(arch, name):
+            continue
+        theirs, data = convert(arch, config, name, tensors[name].float().numpy())
+        new = None
+        for candidate in (theirs, "transformer." + theirs, "model." + theirs):
+            new = new or table.get_name(candidate, try_suffixes=(".weight", ".bias"))
+        assert new, (folder, name)
+        found[new] = data
+    tied = "output.weight" not in found
+    if arch in (A.STABLELM, A.NEMOTRON) and tied:
+        found["output.weight"] = found["token_embd.weight"]
+    # Ours are apart where theirs are one.
+    for name in [name for name in found if arch == A.PHI3 and "attn_qkv" in name]:
+        heads, groups = config["num_attention_heads"], config["num_key_value_heads"]
+        width = config["hidden_size"] // heads
+        data = found.pop(name)
+        for part, begin, rows in (("q", 0, heads), ("k", heads, groups), ("v", heads + groups, groups)):
+            found[name.replace("attn_qkv", "attn_" + part)] = data[begin * width:(begin + rows) * width]
+    return found
+
+
+def keys_of(arch, config):
+    prefix = gguf.MODEL_ARCH_NAMES[arch]
+
+    def first(*names):
+        return next(config[name] for name in names if config.get(name) is not None)
+    heads, width = first("num_attention_heads", "n_head", "num_heads"), first("hidden_size", "n_embd", "d_model")
+    positions = config.get("n_positions", config.get("max_position_embeddings", 512))
+    if config["model_type"] == "roberta":
+        positions -= config["pad_token_id"] + 1
+    if config.get("sliding_window") and config["model_type"] in ("mistral", "phi3", "starcoder2"):
+        positions = min(positions, config["sliding_window"])
+    keys = {"general.architecture": prefix, f"{prefix}.context_length": positions, f"{prefix}.embedding_length": width,
+            f"{prefix}.block_count": first("num_hidden_layers", "n_layer", "num_layers"), f"{prefix}.attention.head_count": heads,
+            f"{prefix}.feed_forward_length": next((config[n] for n in ("intermediate_size", "n_inner", "d_ff") if config.get(n)), 4 * width)}
+    rms = next((config[n] for n in ("rms_norm_eps",) if n in config), config.get("layer_norm_epsilon") if arch == A.T5 else None)
+    if rms is not None:
+        keys[f"{prefix}.attention.layer_norm_rms_epsilon"] = rms
+    else:
+        keys[f"{prefix}.attention.layer_norm_epsilon"] = first("layer_norm_epsilon", "layer_norm_eps", "norm_eps", "norm_epsilon")
+    if "num_key_value_heads" in config and config["model_type"] != "gpt_bigcode":
+        keys[f"{prefix}.attention.head_count_kv"] = config["num_key_value_heads"]
+        keys[f"{prefix}.rope.freq_base"] = rope_of(config)["rope_theta"]
+        part = config.get("partial_rotary_factor", rope_of(config).get("partial_rotary_factor", 1.0))
+        keys[f"{prefix}.rope.dimension_count"] = int((config.get("head_dim") or width // heads) * part)
+    return keys
+
+
+def blocks():
+    r = np.random.default_rng(17)
+    rows = [r.normal(0, scale, 32).astype(np.float32) for scale in (1, 1e-3, 1e-7, 1e-30, 300, 1e5)]
+    rows += [np.zeros(32, np.float32), np.full(32, -1, np.float32), np.arange(32, dtype=np.float32) - 15.5,
+             np.linspace(-127, 127, 32).astype(np.float32), (np.arange(32) / 2).astype(np.float32)]
+    # Quotients that are halves, in both directions.
+    halves = np.full(32, 0.5, np.float32) * np.where(np.arange(32) % 2, -1, 1).astype(np.float32) * np.arange(32).astype(np.float32)
+    halves[0] = 127
+    rows.append(halves)
+    return rows
+
+
+def main():
+    with open(os.path.join(HERE, "gguf.txt"), "w") as out:
+        for model, arch in MODELS.items():
+            folder = os.path.join(HERE, "foreign", model)
+            config = json.load(open(os.path.join(folder, "config.json")))
+            for key, value in keys_of(arch, config).items():
+                out.write(f"{model} key {key} {value}\n")
+            factors = rope_factors(config) if arch == A.LLAMA else None
+            if factors is not None:
+                out.write(f"{model} factors rope_freqs.weight {' '.join(f'{x:.9g}' for x in factors)}\n")
+            for dtype, wanted in TYPES.items():
+                if dtype != "fp32" and model not in ("gpt2", "llama", "t5_v1_1"):
+                    continue
+                for name, data in sorted(tensors_of(folder, arch, config).items()):
+                    kind = type_of(name, data.shape, wanted)
+                    packed = gguf.quants.quantize(data.astype(np.float32), kind)
+                    digest = hashlib.sha256(np.ascontiguousarray(packed).tobytes()).hexdigest()[:16]
+                    out.write(f"{model} {dtype} {name} {kind.name} {'x'.join(map(str, data.shape))} {digest}\n")
+    with open(os.path.join(HERE, "gguf_q8.txt"), "w") as out:
+        for row in blocks():
+            packed = gguf.quants.quantize(row, gguf.GGMLQuantizationType.Q8_0)
+            out.write(f"{row.tobytes().hex()} {packed.tobytes().hex()}\n")
+    writer = gguf.GGUFWriter(os.path.join(HERE, "gguf.gguf"), "test")
+    writer.add_uint8("a.u8", 200)
+    writer.add_int8("a.i8", -100)
+    writer.add_uint16("a.u16", 60000)
+    writer.add_int16("a.i16", -30000)
+    writer.add_uint32("a.u32", 4000000000)
+    writer.add_int32("a.i32", -2000000000)
+    writer.add_float32("a.f32", 0.5)
+    writer.add_bool("a.bool", True)
+    writer.add_string("a.string", "grüße")
+    writer.add_uint64("a.u64", 2 ** 63 + 5)
+    writer.add_int64("a.i64", -2 ** 62)
+    writer.add_float64("a.f64", 0.1)
+    writer.add_array("a.strings", ["one", "", "three"])
+    writer.add_array("a.numbers", [1, 2, 3])
+    writer.add_tensor("plain", np.arange(6, dtype=np.float32).reshape(2, 3))
+    writer.add_tensor("half", np.arange(5, dtype=np.float16))
+    q8 = gguf.quants.quantize(np.stack([np.arange(32, dtype=np.float32), -np.ones(32, np.float32)]), gguf.GGMLQuantizationType.Q8_0)
+    writer.add_tensor("blocks", q8, raw_dtype=gguf.GGMLQuantizationType.Q8_0)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
+main()

@@ -1,0 +1,333 @@
+"""llama.cpp runs what `bevatron checkpoint convert --to gguf` writes: small random models of every family that it has, each kind of
+tokenizer, in fp32, bf16 and q8_0. Its ids of tough strings are ours, its logits those of transformers, its greedy text that of
+`bevatron generate`. Its own converter takes our Hugging Face exports and gives the same tensors.
+
+    LLAMA_CPP=FOLDER BEVATRON=build/release/bevatron python tests/peers/llama_cpp_peers.py       (torch, transformers, sentencepiece)
+
+LLAMA_CPP is a checkout of llama.cpp with shared libraries in build/bin (cmake -B build; cmake --build build --target llama).
+"""
+import json
+import os
+import random
+import shutil
+import subprocess
+import sys
+import tempfile
+
+ROOT = os.environ.get("LLAMA_CPP", "")
+PROGRAM = os.environ.get("BEVATRON", "build/release/bevatron")
+HERE = os.path.dirname(os.path.abspath(__file__))
+if not os.path.exists(os.path.join(ROOT, "build/bin/libllama.so")):
+    print("llama_cpp_peers: SKIPPED: set LLAMA_CPP to a checkout of llama.cpp with build/bin/libllama.so")
+    sys.exit(0)
+
+import numpy as np  # noqa: E402
+import sentencepiece as spm  # noqa: E402
+import tokenizers as tk  # noqa: E402
+import torch  # noqa: E402
+import transformers as hf  # noqa: E402
+
+sys.path.insert(0, os.path.join(ROOT, "gguf-py"))
+import gguf  # noqa: E402
+
+hf.logging.set_verbosity_error()
+hf.logging.disable_progress_bar()
+WORK = tempfile.mkdtemp(prefix="llama_cpp_peers.")
+PEER = os.path.join(WORK, "llama_cpp")
+CORPUS = ["The cyclotron accelerates protons in a magnetic field, doesn't it?", "Ein Zyklotron beschleunigt Teilchen im Jahr 1931 auf 80 keV.",
+          "粒子加速器は電場を用いて荷電粒子を加速する。", "Ускоритель заряженных частиц, 12345 6789 ½ ² ١٢٣", "def f(x):\n    return x ** 2  # comment\n\n\n",
+          "naïve café résumé Ångström ﬁ ﬃ Straße ΑΒΓ αβγς", "🚀🦙 emoji 👩‍👩‍👧‍👦 flags 🇩🇪", "tabs\t\tand  two   three    spaces", "a+b=c; {x} [y] <z> |w| ~ ^ ` \\ / ?!"] * 4
+
+
+def run(*arguments, ok=True):
+    done = subprocess.run([PROGRAM, *arguments], capture_output=True, text=True)
+    assert (done.returncode == 0) == ok, (arguments, done.stdout, done.stderr)
+    return done.stdout + done.stderr
+
+
+def peer(model, *task, lines):
+    done = subprocess.run([PEER, model, *task], input="\n".join(lines) + "\n", capture_output=True, text=True)
+    assert done.returncode == 0, (model, task, done.stderr[-2000:])
+    return done.stdout.splitlines()
+
+
+def build_peer():
+    binaries = os.path.join(ROOT, "build/bin")
+    subprocess.run(["cc", "-O1", "-Wall", "-I" + os.path.join(ROOT, "include"), "-I" + os.path.join(ROOT, "ggml/include"),
+                    os.path.join(HERE, "llama_cpp.c"), "-o", PEER, "-L" + binaries, "-lllama", "-lggml", "-lggml-base",
+                    "-Wl,-rpath," + binaries], check=True)
+
+
+# ---- tokenizers: each writes its files into a folder and says how bevatron calls them ----
+
+def train_bpe(folder, pre, normalizer=None, special="<|endoftext|>"):
+    tokenizer = tk.Tokenizer(tk.models.BPE())
+    tokenizer.pre_tokenizer = pre
+    tokenizer.decoder = tk.decoders.ByteLevel()
+    if normalizer:
+        tokenizer.normalizer = normalizer
+    trainer = tk.trainers.BpeTrainer(vocab_size=600, special_tokens=[special], initial_alphabet=tk.pre_tokenizers.ByteLevel.alphabet(),
+                                     show_progress=False)
+    tokenizer.train_from_iterator(CORPUS, trainer)
+    tokenizer.save(os.path.join(folder, "tokenizer.json"))
+    with open(os.path.join(folder, "tokenizer_config.json"), "w") as file:
+        json.dump({"tokenizer_class": "PreTrainedTokenizerFast", "eos_token": special, "bos_token": special}, file)
+    return ["--tokenizer-type", "HuggingFaceTokenizer", "--tokenizer-model", os.path.join(folder, "tokenizer.json")]
+
+
+def split_by(pattern):
+    return tk.pre_tokenizers.Sequence([tk.pre_tokenizers.Split(tk.Regex(pattern), "isolated"),
+                                       tk.pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)])
+
+
+LLAMA3 = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+")
+QWEN2 = LLAMA3.replace("{1,3}", "")
+
+
+def gpt2_json(folder):
+    return train_bpe(folder, tk.pre_tokenizers.ByteLevel(add_prefix_space=False))
+
+
+def llama3_json(folder):
+    return train_bpe(folder, split_by(LLAMA3))
+
+
+def qwen2_json(folder):
+    return train_bpe(folder, split_by(QWEN2))
+
+
+def digits_json(folder):
+    return train_bpe(folder, tk.pre_tokenizers.Sequence([tk.pre_tokenizers.Digits(individual_digits=True),
+                                                         tk.pre_tokenizers.ByteLevel(add_prefix_space=False)]))
+
+
+def gpt2_files(folder):
+    other = os.path.join(folder, "other")
+    os.mkdir(other)
+    gpt2_json(other)
+    model = json.load(open(os.path.join(other, "tokenizer.json")))["model"]
+    shutil.rmtree(other)
+    json.dump(model["vocab"], open(os.path.join(folder, "vocab.json"), "w"))
+    with open(os.path.join(folder, "merges.txt"), "w") as file:
+        file.write("#version: 0.2\n" + "".join(" ".join(pair) + "\n" for pair in model["merges"]))
+    return ["--tokenizer-type", "GPT2BPETokenizer", "--vocab-file", os.path.join(folder, "vocab.json"),
+            "--merge-file", os.path.join(folder, "merges.txt")]
+
+
+def train_spm(folder, name, **options):
+    text = os.path.join(folder, "text")
+    open(text, "w").write("\n".join(CORPUS))
+    spm.SentencePieceTrainer.train(input=text, model_prefix=os.path.join(folder, name[:-6]), minloglevel=9, **options)
+    os.remove(text)
+    os.remove(os.path.join(folder, name[:-6] + ".vocab"))
+    return os.path.join(folder, name)
+
+
+def spm_bpe(folder):
+    path = train_spm(folder, "tokenizer.model", model_type="bpe", vocab_size=500, byte_fallback=True, normalization_rule_name="identity",
+                     remove_extra_whitespaces=False, character_coverage=0.98)
+    return ["--tokenizer-type", "Llama2Tokenizer", "--tokenizer-model", path]
+
+
+def spm_unigram(folder):
+    path = train_spm(folder, "spiece.model", model_type="unigram", vocab_size=300, hard_vocab_limit=False, pad_id=0, eos_id=1, unk_id=2, bos_id=-1)
+    return ["--tokenizer-type", "GPTSentencePieceTokenizer", "--tokenizer-model", path]
+
+
+def wordpiece(folder):
+    words = sorted({piece for line in CORPUS for piece in tk.normalizers.BertNormalizer(lowercase=True).normalize_str(line)} - {" ", "\n", "\t"})
+    tokens = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"] + words + ["##" + word for word in words] + ["the", "##tron", "cyclo", "pro", "##ton"]
+    open(os.path.join(folder, "vocab.txt"), "w").write("\n".join(dict.fromkeys(tokens)) + "\n")
+    return ["--tokenizer-type", "BertWordPieceLowerCase", "--vocab-file", os.path.join(folder, "vocab.txt")]
+
+
+def strings(count):
+    r = random.Random(5)
+    plain = [" ", "  ", "", "\n", "\r\n", " \n ", "a", " a", "a ", "  a  b  ", "I'LL we'Ve it's", "x" * 70, "1234567890", "3.14e-5", "\u00a0nbsp", "e\u0301",
+             "<|endoftext|", "</s", "don't", "ﬁ", "½²", "한국어", "ไทย", "हिन्दी", "עברית", "\t\tx", "...!!!???", "a\n\n\nb", "UPPERlower", "snake_case CamelCase"]
+    alphabet = list("abcdefghij ABC 0123 .,;:!?'\"-+*/=<>()[]{}_\n\t  ") + list("äöüßéñçøåλπЖжשא中文日本語한글😀½²①")
+    mixed = ["".join(r.choice(alphabet) for _ in range(r.randrange(1, 40))) for _ in range(count)]
+    words = [" ".join(r.choice(r.choice(CORPUS).split()) for _ in range(r.randrange(1, 12))) for _ in range(count)]
+    return plain + CORPUS[:9] + mixed + words
+
+
+# ---- models ----
+
+def rotary(**more):
+    return {**dict(hidden_size=64, num_attention_heads=4, num_key_value_heads=2, num_hidden_layers=3, intermediate_size=96,
+                   max_position_embeddings=128, tie_word_embeddings=False), **more}
+
+
+def llama(**more):
+    return lambda v: hf.LlamaForCausalLM(hf.LlamaConfig(vocab_size=v, **rotary(**more)))
+
+
+LLAMA3_ROPE = dict(rope_parameters=dict(rope_type="llama3", rope_theta=500000.0, factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0,
+                                        original_max_position_embeddings=32))
+LINEAR_ROPE = dict(rope_parameters=dict(rope_type="linear", rope_theta=10000.0, factor=2.5))
+YARN_ROPE = dict(rope_parameters=dict(rope_type="yarn", rope_theta=10000.0, factor=4.0, original_max_position_embeddings=32))
+YARN_OWN = dict(rope_parameters=dict(rope_type="yarn", rope_theta=10000.0, factor=4.0, original_max_position_embeddings=32, beta_fast=20.0,
+                                     beta_slow=2.0, attention_factor=1.3))
+
+
+def t5(gated, tied, decoder):
+    return lambda v: hf.T5ForConditionalGeneration(hf.T5Config(
+        vocab_size=v, d_model=48, d_kv=8, num_heads=4, d_ff=64, num_layers=3, num_decoder_layers=decoder, tie_word_embeddings=tied,
+        feed_forward_proj="gated-gelu" if gated else "relu", decoder_start_token_id=0, pad_token_id=0, eos_token_id=1))
+
+
+BERT = dict(hidden_size=64, num_hidden_layers=3, num_attention_heads=4, intermediate_size=96)
+DECODERS = {
+    "gpt2": lambda v: hf.GPT2LMHeadModel(hf.GPT2Config(vocab_size=v, n_embd=64, n_head=4, n_layer=3, n_positions=128)),
+    "gpt2_untied": lambda v: hf.GPT2LMHeadModel(hf.GPT2Config(vocab_size=v, n_embd=64, n_head=4, n_layer=3, n_positions=128, n_inner=80, tie_word_embeddings=False)),
+    "llama": llama(),
+    "llama_tied": llama(tie_word_embeddings=True, num_key_value_heads=4),
+    "llama_wide": llama(head_dim=24),
+    "llama_biases": llama(attention_bias=True, mlp_bias=True),
+    "llama3": llama(**LLAMA3_ROPE),
+    "llama_linear": llama(**LINEAR_ROPE),
+    "llama_yarn": llama(**YARN_ROPE),
+    "llama_yarn_own": llama(**YARN_OWN),
+    "mistral": lambda v: hf.MistralForCausalLM(hf.MistralConfig(vocab_size=v, sliding_window=None, **rotary())),
+    "qwen2": lambda v: hf.Qwen2ForCausalLM(hf.Qwen2Config(vocab_size=v, **rotary())),
+    "qwen2_yarn": lambda v: hf.Qwen2ForCausalLM(hf.Qwen2Config(vocab_size=v, **rotary(**YARN_ROPE))),
+    "qwen3": lambda v: hf.Qwen3ForCausalLM(hf.Qwen3Config(vocab_size=v, head_dim=24, **rotary(tie_word_embeddings=True))),
+    "starcoder2": lambda v: hf.Starcoder2ForCausalLM(hf.Starcoder2Config(vocab_size=v, use_bias=True, sliding_window=None, **rotary())),
+    "phi3": lambda v: hf.Phi3ForCausalLM(hf.Phi3Config(vocab_size=v, pad_token_id=0, sliding_window=None, **rotary())),
+    "stablelm": lambda v: hf.StableLmForCausalLM(hf.StableLmConfig(vocab_size=v, partial_rotary_factor=0.25, use_qkv_bias=True, **rotary())),
+    "nemotron": lambda v: hf.NemotronForCausalLM(hf.NemotronConfig(vocab_size=v, head_dim=16, partial_rotary_factor=0.5, **rotary())),
+    "gpt_bigcode": lambda v: hf.GPTBigCodeForCausalLM(hf.GPTBigCodeConfig(vocab_size=v, n_embd=64, n_head=4, n_layer=3, n_positions=128, multi_query=True)),
+}
+ENCODERS = {
+    "bert": lambda v: hf.BertForMaskedLM(hf.BertConfig(vocab_size=v, max_position_embeddings=64, **BERT)),
+    "roberta": lambda v: hf.RobertaForMaskedLM(hf.RobertaConfig(vocab_size=v, max_position_embeddings=66, type_vocab_size=1, pad_token_id=1, bos_token_id=0, eos_token_id=2, **BERT)),
+}
+SEQUENCES = {"t5": t5(False, True, 3), "t5_v1_1": t5(True, False, 3), "t5_deep": t5(True, False, 2)}
+# Where llama.cpp looks an activation up in fp16.
+COARSE = {"gpt2", "gpt2_untied", "starcoder2", "gpt_bigcode", "bert", "roberta", "t5_v1_1", "t5_deep"}
+TOKENIZERS = {"gpt2_files": gpt2_files, "gpt2_json": gpt2_json, "llama3_json": llama3_json, "qwen2_json": qwen2_json, "digits_json": digits_json,
+              "spm_bpe": spm_bpe, "spm_unigram": spm_unigram, "wordpiece": wordpiece}
+USUAL = {"gpt2": "gpt2_files", "gpt2_untied": "gpt2_json", "llama": "spm_bpe", "llama3": "llama3_json", "qwen2": "qwen2_json", "qwen2_yarn": "qwen2_json",
+         "qwen3": "qwen2_json", "starcoder2": "digits_json", "gpt_bigcode": "digits_json", "bert": "wordpiece", "roberta": "gpt2_json",
+         "t5": "spm_unigram", "t5_v1_1": "spm_unigram", "t5_deep": "spm_unigram"}
+
+
+def make(name, build, kind):
+    """A folder of Hugging Face with random weights that are large enough to tell tokens apart, and bevatron's tokenizer flags."""
+    folder = os.path.join(WORK, name + "." + kind)
+    os.mkdir(folder)
+    flags = TOKENIZERS[kind](folder)
+    # Some rows of padding behind the tokens, which no greedy text has: bevatron never draws them.
+    tokens = len(encode(flags, ["x"])[1])
+    size = (tokens + 7) // 8 * 8 + 8
+    torch.manual_seed(len(name))
+    model = build(size).eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.dim() > 1:
+                parameter.normal_(0, 0.25 if parameter.shape[0] != size else 0.6)
+                if parameter.shape[0] == size:
+                    parameter[tokens:] = 0
+            else:
+                parameter.add_(torch.randn_like(parameter) * 0.2)
+    model.save_pretrained(folder)
+    return folder, flags, model
+
+
+def encode(flags, texts):
+    lines = "\n".join(json.dumps(text) for text in texts)
+    done = subprocess.run([PROGRAM, "tokenizer", "encode", "--json-lines", *flags], input=lines + "\n", capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    shown = subprocess.run([PROGRAM, "tokenizer", "inspect", "--json", *flags], capture_output=True, text=True)
+    size = json.loads(shown.stdout).get("vocab_size", 0) if shown.returncode == 0 else 0
+    return [json.loads(line) for line in done.stdout.splitlines()], range(size)
+
+
+def convert(folder, name, *more):
+    path = os.path.join(WORK, name + ".gguf")
+    run("checkpoint", "convert", "--input", folder, "--output", path, "--to", "gguf", *more)
+    return path
+
+
+def check_ids(path, flags, kind):
+    texts = strings(600)
+    ours = encode(flags, texts)[0]
+    theirs = [[int(i) for i in line.split()] for line in peer(path, "tokenize", lines=[text.encode().hex() for text in texts])]
+    if kind == "wordpiece":
+        theirs = [ids[1:-1] for ids in theirs]
+    wrong = [(text, a, b) for text, a, b in zip(texts, ours, theirs) if a != b]
+    assert not wrong, (kind, len(wrong), len(texts), wrong[:3])
+    return len(texts)
+
+
+def distance(a, b):
+    return np.linalg.norm(a - b) / np.linalg.norm(b)
+
+
+def check_logits(path, name, model, prompt, bound):
+    ids = torch.tensor([prompt])
+    with torch.no_grad():
+        if name in SEQUENCES:
+            wanted = model(input_ids=ids, decoder_input_ids=torch.tensor([[0]])).logits[0, -1]
+        elif name in ENCODERS:
+            wanted = model.base_model(ids).last_hidden_state[0]
+        else:
+            wanted = model(ids).logits[0, -1]
+    task = "hidden" if name in ENCODERS else "logits"
+    found = np.array([[float(x) for x in line.split()] for line in peer(path, task, lines=[" ".join(map(str, prompt))])])
+    off = distance(found.reshape(-1), wanted.double().numpy().reshape(-1))
+    assert off < bound, (name, off, bound)
+    return off
+
+
+def check_greedy(path, folder, name, model, flags, prompt):
+    text = "The cyclotron accelerates"
+    ids = encode(flags, [text])[0][0]
+    if name in SEQUENCES:
+        ids = ids + [1]
+    theirs, piece = peer(path, "greedy", "24", lines=[" ".join(map(str, ids))])
+    with torch.no_grad():
+        made = model.generate(torch.tensor([ids]), max_new_tokens=24, min_new_tokens=24, do_sample=False, eos_token_id=None, pad_token_id=0)[0]
+    wanted = made[1:] if name in SEQUENCES else made[len(ids):]
+    assert [int(i) for i in theirs.split()] == wanted.tolist(), (name, theirs, wanted.tolist())
+    if name in SEQUENCES:
+        return
+    written = subprocess.run([PROGRAM, "generate", "--load", folder, "--prompt", text, "--greedy", "--ignore-eod", "--max-new-tokens", "24",
+                              "--device", "cpu"], capture_output=True)
+    assert written.returncode == 0, written.stderr
+    # Tokens of single bytes need not make characters.
+    ours, theirs = written.stdout.decode(errors="replace"), bytes.fromhex(piece).decode(errors="replace")
+    assert theirs.strip() in ours, (name, theirs, ours)
+
+
+def check_family(name, build):
+    kind = USUAL.get(name, "spm_bpe")
+    folder, flags, model = make(name, build, kind)
+    model = model.double()
+    prompt = [int(i) for i in np.random.default_rng(3).integers(3, 90, 12)]
+    path = convert(folder, name)
+    bound = 3e-3 if name in COARSE else 2e-5
+    off = check_logits(path, name, model, prompt, bound)
+    count = check_ids(path, flags, kind)
+    if name not in ENCODERS:
+        check_greedy(path, folder, name, model, flags, prompt)
+    half = check_logits(convert(folder, name + ".bf16", "--dtype", "bf16"), name, model, prompt, 0.1)
+    eighth = check_logits(convert(folder, name + ".q8_0", "--dtype", "q8_0"), name, model, prompt, 0.3)
+    print(f"{name:14} {kind:12} {count} texts with the same ids; logits off by {off:.1e}, bf16 {half:.1e}, q8_0 {eighth:.1e}; same greedy text", flush=True)
+
+
+def main():
+    build_peer()
+    wanted, failed = sys.argv[1:], []
+    for name, build in {**DECODERS, **ENCODERS, **SEQUENCES}.items():
+        if not wanted or name in wanted:
+            try:
+                check_family(name, build)
+            except AssertionError as error:
+                failed.append(name)
+                print(f"{name}: FAILED: {str(error)[:1500]}", flush=True)
+    assert not failed, failed
+    shutil.rmtree(WORK)
+
+
+main()
