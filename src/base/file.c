@@ -216,6 +216,12 @@ bool file_is_same_path(const char *a, const char *b) {
     }
 }
 
+bool file_is_same(const char *a, const char *b) {
+    struct stat of_a, of_b;
+    return file_is_same_path(a, b) ||
+           (stat(a, &of_a) == 0 && stat(b, &of_b) == 0 && of_a.st_ino == of_b.st_ino && of_a.st_dev == of_b.st_dev);
+}
+
 char *file_parent(const char *path) {
     size_t end = strlen(path);
     while (end > 1 && path[end - 1] == '/')

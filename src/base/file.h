@@ -37,9 +37,17 @@ enum file_temporary_owner {
 };
 // Who made the file or folder of a name that contains ".tmp."?
 enum file_temporary_owner file_temporary_owner(const char *path);
+// How long the part of a name before .tmp.HOST.PID.RANDOM is; 0 if the name is not exactly of this form. Only such
+// names are ever removed as leftovers, since "NAME.tmp.old" may be somebody's copy.
+size_t file_temporary_stem(const char *name);
 
 // Removes temporary files of `path` that dead processes left; file_create does so too. What cannot be removed stays.
 void file_sweep(const char *path);
+
+// Before the work whose output gets this name: -1 if a file of that name would be lost that this program would not have
+// written. An empty file may be replaced, and one whose first bytes `is_kind` knows; "%s is not KIND" otherwise. If
+// is_kind is NULL, no file is replaced.
+int file_check_output(const char *path, const char *kind, bool (*is_kind)(const char *begin, size_t length));
 
 // Writes a whole small file at once, atomically.
 int file_write_all(const char *path, const void *bytes, size_t count);
@@ -71,6 +79,8 @@ int file_free_bytes(const char *path, uint64_t *bytes);
 char *file_join(const char *folder, const char *name);
 // Whether two paths are the same text, apart from "./" and slashes that say nothing: ./a//b/ is a/b.
 bool file_is_same_path(const char *a, const char *b);
+// Whether two paths lead to the same file or folder, by their text or through links.
+bool file_is_same(const char *a, const char *b);
 // The folder that contains `path` ("." if it names none), to be freed.
 char *file_parent(const char *path);
 

@@ -13,6 +13,11 @@
 #include <time.h>
 #include <unistd.h>
 
+#define DIGITS "0123456789"
+#define LETTERS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+
+static const char mark[] = ".tmp.";
+
 enum { HOST_BYTES = 33, RANDOM_DIGITS = 8, DAY_SECONDS = 24 * 60 * 60 };
 
 // Dots divide the parts of a name, so the host has none; a long one is cut, because file names end at 255 bytes.
@@ -42,6 +47,24 @@ char *file_temporary_name(const char *path) {
         value = (uint32_t)now.tv_nsec ^ (uint32_t)now.tv_sec << 8;
     }
     return memory_printf("%s.tmp.%s.%ld.%08" PRIx32, path, host, (long)getpid(), value);
+}
+
+// Whether this is exactly HOST.PID.RANDOM.
+static bool is_suffix(const char *host) {
+    const char *process = host + strspn(host, LETTERS DIGITS "-");
+    if (process == host || *process++ != '.')
+        return false;
+    const char *random = process + strspn(process, DIGITS);
+    if (random == process || *random++ != '.')
+        return false;
+    return strlen(random) == RANDOM_DIGITS && strspn(random, DIGITS "abcdef") == RANDOM_DIGITS;
+}
+
+size_t file_temporary_stem(const char *name) {
+    const char *found = NULL;
+    for (const char *at = strstr(name, mark); at; at = strstr(at + 1, mark))
+        found = at;
+    return found && is_suffix(found + sizeof mark - 1) ? (size_t)(found - name) : 0;
 }
 
 // The process in the last parts of a name, "….HOST.PID.RANDOM", if they are of this host and well-formed; else 0.

@@ -64,6 +64,16 @@ int extra_copy(const char *from, const char *to, uint64_t *bytes, char sha256[65
     return result;
 }
 
+int extra_check(const struct checkpoint_file_list *files) {
+    struct file_map map;
+    for (size_t i = 0; i < files->count; i++) {
+        if (file_map_open(&map, files->items[i].path) < 0)
+            return error_context("a checkpoint could not be saved");
+        file_map_close(&map);
+    }
+    return 0;
+}
+
 const char *extra_name(const struct checkpoint_file *file) {
     const char *slash = strrchr(file->path, '/'), *name = slash ? slash + 1 : file->path;
     size_t length = strlen(file->role);

@@ -1,4 +1,4 @@
-// The folder of --save: who is in it, which is the latest, and changes to it that a kill at any moment cannot spoil.
+// The folder of --save: what is in it, which is the latest, and changes to it that a kill at any moment cannot spoil.
 // The rule behind all of it: a name iter_NNNNNNN only ever stands for a whole checkpoint; work in progress and work
 // being undone carry ".tmp." in their names.
 #include "checkpoint/folder.h"
@@ -9,6 +9,7 @@
 #include "base/looks.h"
 #include "base/memory.h"
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/owner.h"
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -20,11 +21,10 @@
 
 static const char prefix[] = "iter_";
 static const char marker_name[] = "latest_checkpointed_iteration.txt";
-static const char temporary_mark[] = ".tmp.";
-// What stood in the way of a new folder. The second ".tmp." is that of file_temporary_name, and tells such a name from
-// the temporary one of a host called "old".
+// What stood in the way of a new folder; file_temporary_name adds its own ".tmp." to it.
 static const char aside_suffix[] = ".tmp.old";
-static const char aside_mark[] = ".tmp.old.tmp.";
+
+enum { MOST_KEPT = 1000 };
 
 // Digits of a non-negative number that fits; *end is the first other character. -1 if there are none or too many.
 static int64_t parse_digits(const char *text, const char **end) {
@@ -138,13 +138,29 @@ int folder_marker_write(const char *folder, int64_t iteration) {
     return result;
 }
 
-static bool is_temporary(const char *name) {
+// What a leftover of a save would have become: the iteration, or NO_ITERATION for the marker and for what is not ours.
+// Only names that end in .tmp.HOST.PID.RANDOM are leftovers; "iter_0000010.tmp.backup" is somebody's copy.
+enum { NO_ITERATION = -1 };
+struct leftover {
+    bool is_leftover, was_aside;
+    int64_t iteration;
+};
+
+static struct leftover read_leftover(const char *name) {
+    struct leftover found = {.iteration = NO_ITERATION};
+    size_t stem = file_temporary_stem(name);
     const char *rest = "";
-    if (parse_name(name, &rest) >= 0)
-        return strncmp(rest, temporary_mark, sizeof temporary_mark - 1) == 0;
-    size_t length = sizeof marker_name - 1;
-    return strncmp(name, marker_name, length) == 0 &&
-           strncmp(name + length, temporary_mark, sizeof temporary_mark - 1) == 0;
+    int64_t iteration = parse_name(name, &rest);
+    size_t used = iteration >= 0 ? (size_t)(rest - name) : 0;
+    if (stem > 0 && used == stem) {
+        found = (struct leftover){.is_leftover = true, .iteration = iteration};
+    } else if (used > 0 && stem == used + sizeof aside_suffix - 1 &&
+               strncmp(rest, aside_suffix, sizeof aside_suffix - 1) == 0) {
+        found = (struct leftover){.is_leftover = true, .was_aside = true, .iteration = iteration};
+    } else if (stem == sizeof marker_name - 1 && strncmp(name, marker_name, stem) == 0) {
+        found.is_leftover = true;
+    }
+    return found;
 }
 
 void folder_restore(const char *folder) {
@@ -153,11 +169,10 @@ void folder_restore(const char *folder) {
         return;
     const struct dirent *entry;
     while ((entry = readdir(stream))) {
-        const char *rest = "";
-        int64_t iteration = parse_name(entry->d_name, &rest);
-        if (iteration < 0 || strncmp(rest, aside_mark, sizeof aside_mark - 1) != 0)
+        struct leftover leftover = read_leftover(entry->d_name);
+        if (!leftover.was_aside)
             continue;
-        char *from = file_join(folder, entry->d_name), *to = checkpoint_path(folder, iteration);
+        char *from = file_join(folder, entry->d_name), *to = checkpoint_path(folder, leftover.iteration);
         // Several ranks may try at once; one succeeds. A folder that cannot be written to is only read from.
         if (!file_exists(to) && rename(from, to) == 0)
             log_warn("put %s back, which an interrupted save had moved aside", to);
@@ -167,6 +182,18 @@ void folder_restore(const char *folder) {
     closedir(stream);
 }
 
+static int remove_leftover(const char *path, bool is_iteration) {
+    char *stranger = NULL;
+    if (is_iteration && file_is_folder(path) && !owner_may_remove(path, &stranger)) {
+        log_warn("%s, which an interrupted save left, is kept: it holds %s, which this program did not write", path,
+                 stranger);
+        free(stranger);
+        return 0;
+    }
+    log_info("removing %s, which an interrupted save left", path);
+    return file_remove_tree(path);
+}
+
 int folder_remove_leftovers(const char *folder) {
     DIR *stream = opendir(folder);
     if (!stream)
@@ -174,14 +201,13 @@ int folder_remove_leftovers(const char *folder) {
     int result = 0;
     const struct dirent *entry;
     while (result == 0 && (entry = readdir(stream))) {
-        if (!is_temporary(entry->d_name))
+        struct leftover leftover = read_leftover(entry->d_name);
+        if (!leftover.is_leftover)
             continue;
         char *path = file_join(folder, entry->d_name);
         // This process has nothing under way here; another one on a shared file system may have.
-        if (file_temporary_owner(path) != FILE_TEMPORARY_LIVE) {
-            log_info("removing %s, which an interrupted save left", path);
-            result = file_remove_tree(path);
-        }
+        if (file_temporary_owner(path) != FILE_TEMPORARY_LIVE)
+            result = remove_leftover(path, leftover.iteration >= 0);
         free(path);
     }
     closedir(stream);
@@ -210,9 +236,36 @@ static int replace_in_two(const char *from, const char *to) {
     return result;
 }
 
+// Moves a folder that must not be removed to the first free name TO.kept, TO.kept2, …
+static int keep_aside(const char *to, const char *stranger) {
+    for (int i = 1; i < MOST_KEPT; i++) {
+        char number[16] = "";
+        if (i > 1)
+            (void)snprintf(number, sizeof number, "%d", i);
+        char *name = memory_printf("%s.kept%s", to, number);
+        bool is_free = !file_exists(name);
+        int result = is_free ? file_rename(to, name) : 0;
+        if (is_free && result == 0)
+            log_warn("%s was there already and holds %s, which this program did not write: it is called %s now", to,
+                     stranger, name);
+        free(name);
+        if (is_free)
+            return result;
+    }
+    return error_set("%s holds %s, which this program did not write, so it is not replaced; move it away", to,
+                     stranger);
+}
+
 int folder_replace(const char *from, const char *to) {
     if (!file_exists(to))
         return file_rename(from, to);
+    char *stranger = NULL;
+    if (!file_is_folder(to) || !owner_may_remove(to, &stranger)) {
+        int kept = keep_aside(to, stranger ? stranger : "data");
+        free(stranger);
+        TRY(kept);
+        return file_rename(from, to);
+    }
     if (renameat2(AT_FDCWD, from, AT_FDCWD, to, RENAME_EXCHANGE) < 0) {
         if (errno == EINVAL || errno == ENOSYS || errno == ENOTSUP)
             return replace_in_two(from, to);
@@ -228,6 +281,12 @@ int folder_replace(const char *from, const char *to) {
 }
 
 int folder_discard(const char *path) {
+    char *stranger = NULL;
+    if (!owner_may_remove(path, &stranger)) {
+        error_set("%s holds %s, which this program did not write", path, stranger);
+        free(stranger);
+        return -1;
+    }
     char *aside = file_temporary_name(path);
     int result = file_rename(path, aside);
     if (result == 0)

@@ -25,13 +25,15 @@ bool folder_marker_exists(const char *folder);
 
 // If two renames had to stand in for an exchange and the process was killed between them, restores the folder's name.
 void folder_restore(const char *folder);
-// Removes iter_*.tmp.* folders and temporary markers left by killed saves on this host, and those of other hosts that
-// are a day old.
+// Removes iter_….tmp.HOST.PID.RANDOM folders and temporary markers left by killed saves on this host, and those of
+// other hosts that are a day old.
 int folder_remove_leftovers(const char *folder);
-// Gives the folder `from` the name `to` in the same parent; whatever had that name is removed. On file systems that can
-// exchange two names, a complete folder called `to` exists at every moment.
+// Gives the folder `from` the name `to` in the same parent; a checkpoint of ours that had that name is removed, and
+// anything else is renamed to TO.kept. On file systems that can exchange two names, a complete folder called `to`
+// exists at every moment.
 int folder_replace(const char *from, const char *to);
-// Removes a checkpoint, renaming it first, so that a killed removal leaves a leftover and not half a checkpoint.
+// Removes a checkpoint, renaming it first, so that a killed removal leaves a leftover and not half a checkpoint. It is
+// an error if it holds files that this program did not write.
 int folder_discard(const char *path);
 
 #endif

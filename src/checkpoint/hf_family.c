@@ -25,19 +25,6 @@ const struct hf_family *hf_family_find(const char *model_type) {
     return NULL;
 }
 
-const struct hf_family *hf_family_of_preset(const char *preset) {
-    const struct hf_family *family = NULL;
-    for (size_t i = 0; preset && (family = hf_family_at(i)); i++) {
-        for (const char *word = family->presets; word && *word; word += strspn(word, " ")) {
-            size_t length = strcspn(word, " ");
-            if (strncmp(preset, word, length) == 0)
-                return family;
-            word += length;
-        }
-    }
-    return NULL;
-}
-
 char *hf_family_list(void) {
     struct buffer text = {0};
     const struct hf_family *family = NULL;

@@ -59,7 +59,6 @@ struct hf_family {
     const char *architecture_mlm;  // of a BERT without the sentence head, else NULL
     const char *prefix;            // of all names but the head's; files of a bare model lack it
     const char *embedding, *head;  // theirs; the head is absent if it is tied
-    const char *presets;           // how names of its presets begin, separated by spaces; NULL: the first that fits
     const char *tie;               // "true" or "false" if config.json does not say; "never" whatever it says
     const struct hf_row *rows;
     const char *const *ignored;  // patterns of buffers that are no parameters; NULL at the end
@@ -79,8 +78,6 @@ const struct hf_family *hf_family_find(const char *model_type);  // NULL if it i
 const struct hf_family *hf_family_at(size_t i);                  // NULL after the last
 // Whether models of the family may have this kind of rotary scaling ("default", "linear", …).
 bool hf_family_has_rope_kind(const struct hf_family *family, const char *kind);
-// The family that a preset is a model of; NULL if it is the first that fits, or if there is no preset.
-const struct hf_family *hf_family_of_preset(const char *preset);
 // "gpt2, opt, …", to be freed.
 char *hf_family_list(void);
 

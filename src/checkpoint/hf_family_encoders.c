@@ -182,12 +182,12 @@ static const struct hf_family families[] = {
      .written = bert_written,
      .written_count = COUNT(bert_written)},
     {LIKE_ROBERTA("roberta", "RobertaForMaskedLM")},
-    {LIKE_ROBERTA("xlm-roberta", "XLMRobertaForMaskedLM"), .presets = "xlm-roberta"},
-    {LIKE_ROBERTA("camembert", "CamembertForMaskedLM"), .presets = "camembert"},
+    {LIKE_ROBERTA("xlm-roberta", "XLMRobertaForMaskedLM")},
+    {LIKE_ROBERTA("camembert", "CamembertForMaskedLM")},
     {LIKE_T5("t5", "T5ForConditionalGeneration"), .tie = "true", .keys = t5_keys, .key_count = COUNT(t5_keys),
      .flags = t5_flags, .flag_count = COUNT(t5_flags)},
-    {LIKE_T5("mt5", "MT5ForConditionalGeneration"), .presets = "mt5", .tie = "never", .keys = mt5_keys,
-     .key_count = COUNT(mt5_keys), .flags = mt5_flags, .flag_count = COUNT(mt5_flags)},
+    {LIKE_T5("mt5", "MT5ForConditionalGeneration"), .tie = "never", .keys = mt5_keys, .key_count = COUNT(mt5_keys),
+     .flags = mt5_flags, .flag_count = COUNT(mt5_flags)},
 };
 
 struct hf_families hf_families_encoders(void) {

@@ -141,6 +141,28 @@ bool hf_surroundings_is_of_tokenizer(const char *path) {
     return ends_with_any(path, ends);
 }
 
+void hf_surroundings_add_tokenizer(struct checkpoint_file_list *files, const char *role, const char *path) {
+    if (strcmp(role, "tokenizer-model") != 0 || !file_is_folder(path)) {
+        checkpoint_file_list_add(files, role, path);
+        return;
+    }
+    struct checkpoint_file_list all = {0};
+    struct buffer left = {0};
+    char *model = file_join(path, "tokenizer.json");
+    checkpoint_file_list_add(files, role, model);
+    hf_surroundings_list(path, &all, &left);
+    for (size_t i = 0; i < all.count; i++) {
+        const char *file = all.items[i].path;
+        // How to generate is a matter of the model there.
+        bool goes_along = hf_surroundings_is_of_tokenizer(file) && !ends_with(file, "generation_config.json");
+        if (goes_along && strcmp(file, model) != 0)
+            checkpoint_file_list_add(files, all.items[i].role, file);
+    }
+    free(model);
+    buffer_free(&left);
+    checkpoint_file_list_free(&all);
+}
+
 const char *hf_surroundings_config(const struct checkpoint_file_list *files) {
     for (size_t i = 0; i < files->count; i++)
         if (hf_surroundings_is_role(files->items[i].role) && strcmp(extra_name(&files->items[i]), "config.json") == 0)

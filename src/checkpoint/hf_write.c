@@ -314,22 +314,21 @@ static int check_target(const struct model_write *write) {
     return 0;
 }
 
-// A model that came from Hugging Face goes back as what it was, and one that began with a preset as what that is, if it
-// still can be that.
+// A model that came from Hugging Face goes back as what it was, if it still can be that.
 const struct hf_family *hf_family_choose(const struct model_write *write) {
     const struct config *config = &write->source->config;
     const struct json *before = write->source->foreign_config;
     const struct json *type = before ? json_member(before, "model_type") : NULL;
-    const struct hf_family *published = hf_family_of_preset(config->preset), *family = NULL;
-    const char *name = type && type->type == JSON_STRING ? type->string : published ? published->model_type : NULL;
-    if (!write->family && name)
-        family = hf_config_family(config, name, write->allows_near);
-    if (family || write->family || !name)
+    const struct hf_family *family = NULL;
+    if (!write->family && type && type->type == JSON_STRING)
+        family = hf_config_family(config, type->string, write->allows_near);
+    if (family || write->family || !type || type->type != JSON_STRING)
         return family ? family : hf_config_family(config, write->family, write->allows_near);
     char *why = memory_string(error_message());
     family = hf_config_family(config, NULL, write->allows_near);
     if (family)
-        log_info("note: this model began as a %.64s and is written as a %s: %s", name, family->model_type, why);
+        log_info("note: this model came from a %.64s and is written as a %s: %s", type->string, family->model_type,
+                 why);
     free(why);
     return family;
 }

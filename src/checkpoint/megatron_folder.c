@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/json.h"
 #include "base/memory.h"
 #include "checkpoint/folder.h"
 #include <inttypes.h>
@@ -12,7 +13,7 @@
 #include <string.h>
 
 // Dicts may hold the same dict many times, so that a small file has endlessly many paths: entries are counted.
-enum { MAX_DEPTH = 16, MAX_CHUNKS = 64, MAX_RANKS = 1024, MAX_ENTRIES = 1 << 22 };
+enum { MAX_DEPTH = 16, MAX_CHUNKS = 64, MAX_RANKS = 1024, MAX_ENTRIES = 1 << 22, MAX_METADATA_BYTES = 1 << 16 };
 
 static const char *const file_names[] = {"model_optim_rng.pt", "model_rng.pt"};
 
@@ -42,21 +43,54 @@ static bool has_ranks(const char *path) {
     return has_rank(path, 0, -1) || has_rank(path, 0, 0);
 }
 
-// metadata.json says what wrote a distributed checkpoint; .metadata is torch's.
-static bool is_distributed(const char *path) {
-    char *file = file_join(path, "metadata.json");
-    bool is_there = file_exists(file) && distributed_is_folder(path);
+static bool has_file(const char *path, const char *name) {
+    char *file = file_join(path, name);
+    bool is_there = file_exists(file);
     free(file);
     return is_there;
 }
 
-static bool is_checkpoint(const char *path) {
-    return has_ranks(path) || is_distributed(path);
+// The backend that metadata.json of Megatron's distributed checkpoints names; NULL if there is no such file.
+static const char *backend_of(const char *path) {
+    char *file = file_join(path, "metadata.json");
+    struct json *root = NULL;
+    const char *name = NULL, *backend = NULL;
+    if (file_exists(file) && json_parse_file(&root, file, MAX_METADATA_BYTES) == 0 && root->type == JSON_OBJECT &&
+        json_member(root, "sharded_backend") && json_get_string(root, "sharded_backend", &name) == 0)
+        backend = strcmp(name, "zarr") == 0 ? "zarr" : "torch_dist";
+    error_clear();
+    json_free(root);
+    free(file);
+    return backend;
+}
+
+// Without metadata.json, .metadata is that of torch.distributed.checkpoint itself: FSDP2's (torch_dcp), or that of
+// Megatron-FSDP, which wraps the model and has a prefix for it.
+static const char *sharded_format(const char *path) {
+    struct file_map map;
+    char *file = file_join(path, ".metadata");
+    bool is_wrapped = false;
+    if (file_map_open(&map, file) == 0) {
+        is_wrapped = map.size > 0 && memmem(map.data, map.size, "model.module.", strlen("model.module."));
+        file_map_close(&map);
+    }
+    error_clear();
+    free(file);
+    return is_wrapped ? "fsdp_dtensor" : "torch_dcp";
+}
+
+const char *megatron_format(const char *path) {
+    if (has_ranks(path))
+        return "torch";
+    const char *backend = backend_of(path);
+    if (backend)
+        return backend;
+    return distributed_is_folder(path) ? has_file(path, "metadata.json") ? "torch_dist" : sharded_format(path) : NULL;
 }
 
 // SAVE/iter_0000100, SAVE/release, or SAVE itself if it is one of them; NULL if there is none. To be freed.
 static char *find_path(const char *path, int64_t step) {
-    if (is_checkpoint(path))
+    if (megatron_format(path))
         return memory_string(path);
     char *marker = file_join(path, "latest_checkpointed_iteration.txt"), *found = NULL;
     struct buffer text = {0};
@@ -70,7 +104,7 @@ static char *find_path(const char *path, int64_t step) {
         found = memory_printf("%s/iter_%07lld", path, strtoll(buffer_string(&text), NULL, 10));
     buffer_free(&text);
     free(marker);
-    if (found && !is_checkpoint(found)) {
+    if (found && !megatron_format(found)) {
         free(found);
         found = NULL;
     }
@@ -81,6 +115,36 @@ bool megatron_is_folder(const char *path) {
     char *found = find_path(path, -1);
     free(found);
     return found != NULL;
+}
+
+int64_t megatron_iteration(const char *path, int64_t step) {
+    char *found = find_path(path, step), *full = found ? realpath(found, NULL) : NULL;
+    const char *slash = full ? strrchr(full, '/') : NULL;
+    int64_t iteration = slash ? folder_iteration(slash + 1) : -1;
+    free(found);
+    free(full);
+    return iteration;
+}
+
+// Says what a checkpoint of another format is, and what turns it into one that can be read.
+static int refuse_format(const char *path, const char *format) {
+    if (strcmp(format, "zarr") == 0)
+        return error_set_code(EXIT_CODE_NO_CHECKPOINT,
+                              "%s is a Megatron-LM checkpoint in zarr format, which is not read; load it with "
+                              "Megatron-LM (core 0.15 or older) and --ckpt-convert-format torch_dist "
+                              "--ckpt-convert-save DIR, then use DIR/torch_dist",
+                              path);
+    if (strcmp(format, "torch_dcp") == 0)
+        return error_set_code(EXIT_CODE_NO_CHECKPOINT,
+                              "%s is a distributed checkpoint of PyTorch (Megatron-LM's torch_dcp, of FSDP2), which is "
+                              "not read; run mkdir -p DIR/mp_rank_00 && python -m "
+                              "torch.distributed.checkpoint.format_utils dcp_to_torch %s "
+                              "DIR/mp_rank_00/model_optim_rng.pt, then use DIR",
+                              path, path);
+    return error_set_code(EXIT_CODE_NO_CHECKPOINT,
+                          "%s is a Megatron-LM checkpoint in fsdp_dtensor format (Megatron-FSDP), which is not read; "
+                          "export it to Hugging Face with Megatron Bridge, then use that folder",
+                          path);
 }
 
 // ---- tensors ----
@@ -253,8 +317,15 @@ int megatron_open(struct megatron_folder *folder, const char *path, int64_t step
             "%s has no checkpoint of Megatron-LM%s: neither mp_rank_00/model_optim_rng.pt nor metadata.json and "
             ".metadata of a distributed one (torch_dist)",
             path, step >= 0 ? " of that iteration" : "");
+    const char *format = megatron_format(folder->path);
     struct rank_files *files = memory_alloc(sizeof *files);
-    int result = is_distributed(folder->path) ? megatron_read_distributed(folder) : read_folder(folder, files);
+    int result;
+    if (strcmp(format, "torch") == 0)
+        result = read_folder(folder, files);
+    else if (strcmp(format, "torch_dist") == 0)
+        result = megatron_read_distributed(folder);
+    else
+        result = refuse_format(folder->path, format);
     free(files);
     if (result < 0)
         megatron_close(folder);

@@ -20,8 +20,13 @@ struct megatron_folder {
     struct name_list unknown;        // tensors whose names are not known
 };
 
-// Whether there are mp_rank_… folders or a distributed checkpoint where the marker says, or in the folder itself.
+// The --ckpt-format of an iter_… or release folder: "torch", "torch_dist", "zarr", "torch_dcp" or "fsdp_dtensor"; NULL
+// if it is none of Megatron's. Only the first two can be read.
+const char *megatron_format(const char *path);
+// Whether there is a checkpoint of any of these formats where the marker says, or in the folder itself.
 bool megatron_is_folder(const char *path);
+// The iteration of the folder that megatron_open would read, by its name; -1 if the name does not say.
+int64_t megatron_iteration(const char *path, int64_t step);
 // step: -1 for what the marker says.
 int megatron_open(struct megatron_folder *folder, const char *path, int64_t step);
 void megatron_close(struct megatron_folder *folder);  // safe on a zeroed one

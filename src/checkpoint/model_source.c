@@ -6,6 +6,7 @@
 #include "base/memory.h"
 #include "checkpoint/convert.h"
 #include "checkpoint/gather.h"
+#include "checkpoint/megatron_folder.h"
 #include "checkpoint/model_list.h"
 #include "checkpoint/source_kind.h"
 #include "checkpoint/stage.h"
@@ -68,6 +69,10 @@ bool model_source_is_foreign(const char *path) {
         if (kinds[i]->is_folder(path))
             return !source_ours.is_folder(path);
     return false;
+}
+
+int64_t model_source_iteration(const char *path, int64_t step) {
+    return megatron_is_folder(path) ? megatron_iteration(path, step) : -1;
 }
 
 int source_build(struct model_source *source) {

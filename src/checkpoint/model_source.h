@@ -50,6 +50,9 @@ int model_source_read(struct model_source *source, size_t i, void *to);
 // Whether it is a folder of Hugging Face or Megatron or a file of llm.c, which model_source_open reads and
 // checkpoint_find does not.
 bool model_source_is_foreign(const char *path);
+// The iteration of a checkpoint of Megatron-LM, --ckpt-step or the latest (-1); -1 if it does not say, as no other kind
+// does.
+int64_t model_source_iteration(const char *path, int64_t step);
 
 // Fills named tensors on a device, as checkpoint_load_tensors does: all of the folder's, or, if `is_partial`, some.
 int model_source_load(struct model_source *source, struct device *device, const struct checkpoint_tensor *tensors,

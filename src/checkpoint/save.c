@@ -69,12 +69,16 @@ static int prepare(const struct checkpoint_job *job) {
     return 0;
 }
 
-static int make_folder(struct checkpoint_job *job) {
+static int check_space(const struct checkpoint_job *job) {
     uint64_t needed = 0, available = 0;
     for (int i = 0; i < SHARE_FILES * job->ranks; i++)
         needed += (uint64_t)job->sizes[i];
     TRY(file_free_bytes(job->save.folder, &available));
-    TRY(space_check(job->save.folder, needed, available));
+    return space_check(job->save.folder, needed, available);
+}
+
+static int make_folder(struct checkpoint_job *job) {
+    TRY(check_space(job));
     char *path = checkpoint_path(job->save.folder, job->state.iteration);
     job->temporary = file_temporary_name(path);
     free(path);
@@ -211,7 +215,7 @@ static void remove_old(const struct checkpoint_job *job) {
             continue;
         char *path = checkpoint_path(save->folder, iteration);
         if (is_ours(path, iteration) && ++kept > save->keep_last && folder_discard(path) < 0)
-            log_warn("an old checkpoint was not removed: %s", error_message());
+            log_warn("an old checkpoint is kept: %s", error_message());
         free(path);
     }
     folder_list_free(&list);
@@ -345,6 +349,20 @@ int checkpoint_save(const struct checkpoint_save *save) {
     if (status == 0)
         status = end_publishing(job, job->rank == 0 ? publish(job) : 0);
     end_patience(job->all);
+    close_job(job);
+    return status;
+}
+
+int checkpoint_save_rehearse(const struct checkpoint_save *save) {
+    struct checkpoint_job *job = open_job(save);
+    int status = plan(job, save);
+    if (status == 0)
+        status = extra_check(&job->save.files);
+    status = agree(job, status, "save rehearsed");
+    if (status == 0) {
+        share_sizes(job);
+        status = agree(job, job->rank == 0 ? check_space(job) : 0, "space for a checkpoint");
+    }
     close_job(job);
     return status;
 }

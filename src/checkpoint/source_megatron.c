@@ -10,6 +10,7 @@
 #include "base/memory.h"
 #include "checkpoint/megatron_folder.h"
 #include "checkpoint/megatron_names.h"
+#include "checkpoint/hf_surroundings.h"
 #include "checkpoint/source_kind.h"
 #include <stdlib.h>
 #include <string.h>
@@ -81,7 +82,7 @@ static void take_tokenizer(struct model_source *source) {
     for (size_t i = 0; i < 3; i++) {
         is_named = is_named || *files[i];
         if (*files[i] && file_exists(*files[i]))
-            source_add_file(source, roles[i], *files[i]);
+            hf_surroundings_add_tokenizer(&source->files, roles[i], *files[i]);
         else if (*files[i])
             is_lost = true;
     }

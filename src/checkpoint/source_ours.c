@@ -50,13 +50,10 @@ static int find_iteration(struct detail *detail, const struct model_source_optio
     return checkpoint_find(&find, &detail->iteration_path, &iteration);
 }
 
-// How weights began is not part of a model for those who load it, but Hugging Face's configuration says it too, and
-// the preset says which of the families that can express the model is meant.
+// How weights began is no part of a model for those who load it, but Hugging Face's configuration says it too.
 static int read_training(struct config *config, const struct json *root) {
     struct flag_table table = config_flag_table(0);
-    const struct json *value = json_member(root, "init_method_std"), *preset = json_member(root, "preset");
-    if (preset && preset->type == JSON_STRING && strlen(preset->string) == preset->length)
-        TRY(flag_set(&table, config, "preset", preset->string, FLAG_FROM_FILE));
+    const struct json *value = json_member(root, "init_method_std");
     return value && value->type == JSON_NUMBER
                ? flag_set(&table, config, "init_method_std", value->string, FLAG_FROM_FILE)
                : 0;

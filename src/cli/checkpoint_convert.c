@@ -8,6 +8,7 @@
 #include "base/number.h"
 #include "checkpoint/hf_surroundings.h"
 #include "checkpoint/model_source.h"
+#include "checkpoint/owner.h"
 #include "cli/commands.h"
 #include "cli/convert_check.h"
 #include "config/flag.h"
@@ -221,7 +222,7 @@ static int use_tokenizer(const struct options *options, struct model_source *sou
         if (!given[i].file)
             continue;
         TRY(flag_set(&table, &source->config, given[i].flag, given[i].file, FLAG_FROM_COMMAND));
-        checkpoint_file_list_add(&source->files, given[i].flag + 2, given[i].file);
+        hf_surroundings_add_tokenizer(&source->files, given[i].flag + 2, given[i].file);
     }
     return check_tokenizer(&source->config);
 }
@@ -259,8 +260,8 @@ static int convert(void *context) {
     int result = parse_size(options->max_shard_size, &write.shard_bytes);
     if (result == 0)
         result = use_tokenizer(options, &source);
-    if (result == 0 && strcmp(to, "bevatron") == 0 && checkpoint_exists(options->output))
-        result = error_set("%s already holds checkpoints; give another folder", options->output);
+    if (result == 0 && strcmp(to, "bevatron") == 0)
+        result = owner_check_free(options->output, "--output");
     if (result == 0)
         result = write_model(&write, to);
     if (result == 0 && strcmp(to, "gguf") != 0 && source.left.length > 0)

@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/owner.h"
 #include "cli/commands.h"
 #include "config/flag.h"
 #include <inttypes.h>
@@ -50,8 +51,7 @@ static int reshard(void *context) {
     if (!options->input || !options->output)
         return error_set_code(EXIT_CODE_USAGE, "give the checkpoint with --input DIR and where to write it with "
                                                "--output DIR");
-    if (checkpoint_exists(options->output))
-        return error_set("%s already holds checkpoints; give another folder", options->output);
+    TRY(owner_check_free(options->output, "--output"));
     char *path = NULL;
     int64_t iteration = 0;
     struct checkpoint_find find = {

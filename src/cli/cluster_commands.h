@@ -31,6 +31,8 @@ int cluster_confirm(const char *question, bool is_answered);
 // pcluster VERB --cluster-name NAME --region REGION and up to four more words (ended by NULL).
 int cluster_call(const struct cluster_options *options, const char *verb, const char *const *more,
                  struct json **answer);
+// Writes a configuration to a file of its own: what is there already is replaced only if it is one.
+int cluster_write_file(const char *path, const struct buffer *yaml);
 // A string member of an object; "" if there is none.
 const char *cluster_text(const struct json *object, const char *key);
 // Waits until the cluster has left all transitional states, printing its status whenever it changes. Returns -1, with

@@ -155,12 +155,23 @@ static int write_configuration(const struct cluster_options *options, struct buf
     return status;
 }
 
+// All configurations that are written here begin so.
+static bool is_configuration(const char *begin, size_t length) {
+    static const char first[] = "# Written by bevatron cluster";
+    return length >= sizeof first - 1 && memcmp(begin, first, sizeof first - 1) == 0;
+}
+
+int cluster_write_file(const char *path, const struct buffer *yaml) {
+    TRY(file_check_output(path, "a configuration that bevatron cluster wrote", is_configuration));
+    return file_write_all(path, yaml->data, yaml->length);
+}
+
 static int render(void *given) {
     const struct cluster_options *options = given;
     struct buffer yaml = {0};
     int status = write_configuration(options, &yaml);
     if (status == 0 && options->output)
-        status = file_write_all(options->output, yaml.data, yaml.length);
+        status = cluster_write_file(options->output, &yaml);
     else if (status == 0)
         fputs(buffer_string(&yaml), stdout);
     buffer_free(&yaml);
@@ -206,7 +217,7 @@ static int create(void *given) {
         status = cluster_confirm("Create it?", options->yes);
     if (status == 0) {
         path = options->output ? memory_string(options->output) : memory_printf("%s.pcluster.yaml", options->name);
-        status = file_write_all(path, yaml.data, yaml.length);
+        status = cluster_write_file(path, &yaml);
     }
     if (status == 0)
         status = submit(options, path);

@@ -72,7 +72,7 @@ static int submit_image(const struct image_options *options, const struct buffer
                                  options->image_id, "--image-configuration", path,
                                  "--region",        options->region,         NULL};
     struct json *answer = NULL;
-    int status = file_write_all(path, yaml->data, yaml->length);
+    int status = cluster_write_file(path, yaml);
     if (status == 0)
         status = aws_run(words, &answer);
     if (status == 0)

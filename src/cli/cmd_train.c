@@ -49,11 +49,18 @@ static const struct flag own_flags[] = {
 };
 
 // With --use-checkpoint-args, model flags that were not given come from the checkpoint.
-static int use_checkpoint_args(struct config *config) {
+static int use_checkpoint_args(struct config *config, const struct session *session) {
     if (!config->use_checkpoint_args)
         return 0;
     if (!config->load && !config->pretrained_checkpoint)
         return error_set_code(EXIT_CODE_USAGE, "--use-checkpoint-args needs --load or --pretrained-checkpoint");
+    // As Megatron does: a script that gives the flag from the start finds nothing at its first start.
+    bool must_exist = config->exit_on_missing_checkpoint || config->ckpt_step >= 0;
+    if (!config->pretrained_checkpoint && !must_exist && !state_is_begun(config)) {
+        if (session->place.rank == 0)
+            log_warn("no checkpoint in %s for --use-checkpoint-args: the flags define the model", config->load);
+        return 0;
+    }
     char *path;
     int64_t iteration;
     TRY(state_find_here(config, true, &path, &iteration));
@@ -98,7 +105,7 @@ static int find_world_size(const struct train_options *options, const struct ses
 static int run(struct train_options *options, struct session *session, enum exit_code *exit_code) {
     struct config *config = &options->config;
     TRY(config_apply_preset(config));
-    TRY(use_checkpoint_args(config));
+    TRY(use_checkpoint_args(config, session));
     int world_size;
     if (options->dry_run)
         TRY(dry_run_complete(config));
@@ -119,6 +126,8 @@ static int run(struct train_options *options, struct session *session, enum exit
         return session->place.rank == 0 ? print_dry_run(config, world_size) : 0;
     if (!config->save && !config->mock_data && !config->skip_train)
         log_info("note: --save is not given, so its weights will not be kept");
+    if (config->save && config->save_interval == 0 && !config->skip_train)
+        log_info("note: --save-interval is not given, so only the end of the run is saved");
     TRY(interrupt_check());
     TRY(session_open(session, config));
     return trainer_run(&(struct trainer_options){.config = config,

@@ -139,7 +139,9 @@ static int prepare_dictionary(const struct options *options, struct dictionary *
         dictionary->size = parsed.size;
         fairseq_dictionary_free(&parsed);
         char *name = memory_printf("%s.dict.txt", options->output_prefix);
-        status = file_create(&dictionary->copy, name);
+        status = file_check_output(name, "a dictionary", fairseq_dictionary_begins);
+        if (status == 0)
+            status = file_create(&dictionary->copy, name);
         free(name);
         if (status == 0)
             status = file_write(&dictionary->copy, buffer_string(&text), text.length);

@@ -85,6 +85,7 @@ static int run(void *context) {
         return error_set_code(EXIT_CODE_USAGE, "nothing to join; give --input FOLDER or the datasets by name");
     if (options->input)
         TRY(list_folder(options->input, &options->prefixes));
+    TRY(index_files_check_output(options->output_prefix));
     TRY(index_merge(options->output_prefix, options->prefixes.items, options->prefixes.count));
     struct index_reader *reader;
     TRY(index_open(&reader, options->output_prefix));

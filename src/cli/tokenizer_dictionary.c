@@ -94,6 +94,7 @@ static int run_dictionary(void *opaque) {
     const struct dictionary_options *options = opaque;
     struct word_table words = {0};
     struct buffer text = {0};
+    TRY(file_check_output(options->output, "a dictionary", fairseq_dictionary_begins));
     TRY(file_make_parent(options->output));
     int status = count_words(&words, options);
     if (status == 0) {

@@ -148,6 +148,10 @@ static int prepare_outputs(struct outputs *outputs, const struct train_options *
         outputs->json_file = memory_printf("%s-tokenizer.json", options->output_prefix);
     }
     outputs->folder = file_parent(outputs->vocab_file);
+    // Other programs' tokenizers have the same names, so none is replaced.
+    TRY(file_check_output(outputs->vocab_file, NULL, NULL));
+    TRY(file_check_output(outputs->merge_file, NULL, NULL));
+    TRY(file_check_output(outputs->json_file, NULL, NULL));
     outputs->new_folders = count_missing(outputs->folder);
     TRY(file_make_folders(outputs->folder));
     struct file_writer trial;

@@ -312,8 +312,9 @@ static const struct flag rows[] = {
     INT("--eval-iters", eval_iters, "100", 0, FLAG_ENDLESS, "batches of one evaluation; 0 for none"),
 
     GROUP("Checkpoints"),
-    TEXT("--save", save, NULL, "DIR", "where checkpoints are written"),
-    INT("--save-interval", save_interval, NULL, 1, FLAG_ENDLESS, "updates between checkpoints"),
+    TEXT("--save", save, NULL, "DIR",
+         "where checkpoints are written: at the end, when the run is stopped, and every --save-interval updates"),
+    INT("--save-interval", save_interval, NULL, 1, FLAG_ENDLESS, "updates between checkpoints; none if not given"),
     INT("--keep-last", keep_last, "0", 0, FLAG_ENDLESS, "checkpoints that stay; 0 for all"),
     INT("--save-retain-interval", save_retain_interval, NULL, 1, FLAG_ENDLESS,
         "checkpoints at multiples of this stay in any case", ADVANCED),

@@ -24,17 +24,6 @@
     ANY_T5                                                                                                             \
     "--activation gelu_tanh --gated-linear-unit true --untie-embeddings-and-output-weights true --kv-channels 64 "
 
-#define STARCODER "--group-query-attention true --num-query-groups 1 "
-#define STARCODER2                                                                                                     \
-    "--position-embedding-type rope --group-query-attention true --sliding-window 4096 --init-method-std 0.018042 "
-#define STABLELM                                                                                                       \
-    "--swiglu true --disable-bias-linear true --position-embedding-type rope --rotary-percent 0.25 "                   \
-    "--untie-embeddings-and-output-weights true --hidden-dropout 0 --attention-dropout 0 "
-#define NEMOTRON                                                                                                       \
-    "--apply-layernorm-1p true --squared-relu true --disable-bias-linear true --position-embedding-type rope "         \
-    "--rotary-percent 0.5 --untie-embeddings-and-output-weights true --group-query-attention true "                    \
-    "--num-query-groups 8 --hidden-dropout 0 --attention-dropout 0 "
-
 #define GPT2_PAPER "Radford et al. 2019"
 #define GPT3_PAPER "Brown et al. 2020"
 #define NARAYANAN "Narayanan et al. 2021"
@@ -46,12 +35,6 @@
 #define ROBERTA_PAPER "Liu et al. 2019"
 #define T5_PAPER "Raffel et al. 2020"
 #define T511_PAPER "Shazeer 2020"
-#define MT5_PAPER "Xue et al. 2021"
-#define PHI3_PAPER "Abdin et al. 2024"
-#define STARCODER_PAPER "Li et al. 2023"
-#define STARCODER2_PAPER "Lozhkov et al. 2024"
-#define NEMOTRON4_PAPER "Parmar et al. 2024"
-#define XLMR_PAPER "Conneau et al. 2020"
 
 // GPT-3 13B is printed with a width of 5140, and 1.3B with 24 heads of 128, which do not fit their own tables; the
 // values here (5120, 16 heads) are the ones everybody trains. The Megatron family has a vocabulary of 51200: 50257
@@ -116,34 +99,11 @@ static const struct preset presets[] = {
      "--ffn-hidden-size 14336 --group-query-attention true --num-query-groups 8 --sliding-window 4096 --seq-length "
      "8192",
      "7.3B", "Jiang et al. 2023"},
-    {"phi3-mini", 32, 3072, 32, 4096, 64, LLAMA, "--ffn-hidden-size 8192 --sliding-window 2047", "3.8B", PHI3_PAPER},
-    {"phi3-medium", 40, 5120, 40, 4096, 64, LLAMA,
-     "--ffn-hidden-size 17920 --group-query-attention true --num-query-groups 10 --sliding-window 2047", "14B",
-     PHI3_PAPER},
-    {"phi4", 40, 5120, 40, 16384, 1024, LLAMA,
-     "--ffn-hidden-size 17920 --group-query-attention true --num-query-groups 10 --rotary-base 250000", "14.7B",
-     "Abdin et al. 2024, Phi-4"},
-    {"starcoderbase-1b", 24, 2048, 16, 8192, 128, STARCODER, "", "1.1B", STARCODER_PAPER},
-    {"starcoder-15b", 40, 6144, 48, 8192, 128, STARCODER, "", "15.5B", STARCODER_PAPER},
-    {"starcoder2-3b", 30, 3072, 24, 16384, 128, STARCODER2, "--num-query-groups 2 --rotary-base 999999.4420358813",
-     "3.0B", STARCODER2_PAPER},
-    {"starcoder2-7b", 32, 4608, 36, 16384, 128, STARCODER2, "--num-query-groups 4 --rotary-base 1000000", "7.2B",
-     STARCODER2_PAPER},
-    {"stablelm-3b", 32, 2560, 32, 4096, 128, STABLELM, "--ffn-hidden-size 6912", "2.8B", "StableLM-3B-4E1T"},
-    {"stablelm2-1.6b", 24, 2048, 32, 4096, 512, STABLELM, "--ffn-hidden-size 5632 --add-qkv-bias true", "1.6B",
-     "Bellagente et al. 2024"},
-    {"nemotron-4b", 32, 3072, 24, 4096, 128, NEMOTRON,
-     "--kv-channels 128 --ffn-hidden-size 9216 --init-method-std 0.0134", "4.2B", "Minitron-4B"},
-    {"nemotron4-15b", 32, 6144, 48, 4096, 128, NEMOTRON, "--init-method-std 0.0134", "15.6B", NEMOTRON4_PAPER},
-    {"nemotron4-340b", 96, 18432, 96, 4096, 128, NEMOTRON, "--init-method-std 0.0063", "341B", NEMOTRON4_PAPER},
     {"bert-base", 12, 768, 12, 512, 1, BERT, "", "110M", BERT_PAPER},
     {"bert-large", 24, 1024, 16, 512, 1, BERT, "", "340M", BERT_PAPER},
     {"megatron-bert-345m", 24, 1024, 16, 512, 128, "--model bert ", "", "345M", "Shoeybi et al. 2019"},
     {"roberta-base", 12, 768, 12, 512, 1, ROBERTA, "", "125M", ROBERTA_PAPER},
     {"roberta-large", 24, 1024, 16, 512, 1, ROBERTA, "", "355M", ROBERTA_PAPER},
-    {"xlm-roberta-base", 12, 768, 12, 512, 1, ROBERTA, "", "278M", XLMR_PAPER},
-    {"xlm-roberta-large", 24, 1024, 16, 512, 1, ROBERTA, "", "560M", XLMR_PAPER},
-    {"camembert-base", 12, 768, 12, 512, 1, ROBERTA, "", "111M", "Martin et al. 2020"},
     {"t5-small", 6, 512, 8, 512, 128, T5, "", "60M", T5_PAPER},
     {"t5-base", 12, 768, 12, 512, 128, T5, "", "220M", T5_PAPER},
     {"t5-large", 24, 1024, 16, 512, 128, T5, "", "770M", T5_PAPER},
@@ -154,11 +114,6 @@ static const struct preset presets[] = {
     {"t5-1.1-large", 24, 1024, 16, 512, 128, T511, "--ffn-hidden-size 2816", "783M", T511_PAPER},
     {"t5-1.1-xl", 24, 2048, 32, 512, 128, T511, "--ffn-hidden-size 5120", "2.8B", T511_PAPER},
     {"t5-1.1-xxl", 24, 4096, 64, 512, 128, T511, "--ffn-hidden-size 10240", "11B", T511_PAPER},
-    {"mt5-small", 8, 512, 6, 512, 128, T511, "--ffn-hidden-size 1024", "300M", MT5_PAPER},
-    {"mt5-base", 12, 768, 12, 512, 128, T511, "--ffn-hidden-size 2048", "582M", MT5_PAPER},
-    {"mt5-large", 24, 1024, 16, 512, 128, T511, "--ffn-hidden-size 2816", "1.2B", MT5_PAPER},
-    {"mt5-xl", 24, 2048, 32, 512, 128, T511, "--ffn-hidden-size 5120", "3.7B", MT5_PAPER},
-    {"mt5-xxl", 24, 4096, 64, 512, 128, T511, "--ffn-hidden-size 10240", "13B", MT5_PAPER},
 };
 
 static const struct preset_family families[] = {

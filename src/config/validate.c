@@ -117,9 +117,7 @@ static void validate_tokenizer(struct config *config, struct complaints *complai
         complain(complaints, "--tokenizer-model needs --tokenizer-type, which says how to read it");
 }
 
-static void validate_checkpoints(struct config *config, enum config_use use, struct complaints *complaints) {
-    if (config->save && config->save_interval == 0 && use == CONFIG_TRAIN)
-        complain(complaints, "--save needs --save-interval, the updates between checkpoints");
+static void validate_checkpoints(struct config *config, struct complaints *complaints) {
     if (config->override_opt_param_scheduler && config->use_checkpoint_opt_param_scheduler)
         complain(complaints,
                  "--override-opt_param-scheduler and --use-checkpoint-opt_param-scheduler exclude each other; "
@@ -154,7 +152,7 @@ int config_validate_for(struct config *config, int world_size, enum config_use u
     if (use != CONFIG_GENERATE)
         validate_data(config, use, &complaints);
     validate_tokenizer(config, &complaints);
-    validate_checkpoints(config, use, &complaints);
+    validate_checkpoints(config, &complaints);
     return complaints_report(&complaints);
 }
 

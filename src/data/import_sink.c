@@ -8,6 +8,7 @@ int import_sink_open(struct import_sink *sink, const struct import_options *opti
                      struct import_summary *summary) {
     *summary = (struct import_summary){.largest_id = -1, .dtype = dtype};
     *sink = (struct import_sink){.options = options, .summary = summary};
+    TRY(index_files_check_output(options->output));
     return index_writer_open(&sink->writer, options->output, dtype);
 }
 

@@ -241,6 +241,9 @@ static int process(struct preprocessing *run, enum journal_phase phase) {
         .seed = run->options->seed,
         .partitions = run->options->partitions,
     };
+    // A run that was killed while it published its files may have left a .bin without its .idx.
+    for (int64_t i = 0; phase == JOURNAL_NEW && !run->options->restart && i < run->options->keys.count; i++)
+        TRY(index_files_check_output(run->targets[i]));
     if (phase != JOURNAL_NEW) {
         TRY(check_begun(run));
         log_info("continuing a run that was stopped after %" PRId64 " documents", run->state.counts.documents);

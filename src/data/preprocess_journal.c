@@ -177,6 +177,15 @@ static int take_lock(struct journal *journal) {
     return result;
 }
 
+// Names that this program gives to files in the folder; whatever else somebody has put there stays.
+static bool is_own_name(const char *name) {
+    static const char *const begins[] = {"data.", "journal.tmp.", "settings.tmp."};
+    bool is_own = strcmp(name, "journal") == 0 || strcmp(name, "settings") == 0;
+    for (size_t i = 0; i < sizeof begins / sizeof begins[0]; i++)
+        is_own = is_own || strncmp(name, begins[i], strlen(begins[i])) == 0;
+    return is_own;
+}
+
 // Removes the files in the folder but for what tells a later run how to go on, or but for the lock alone.
 static void remove_files(const struct journal *journal, bool keeps_notes) {
     DIR *folder = opendir(journal->folder);
@@ -184,10 +193,10 @@ static void remove_files(const struct journal *journal, bool keeps_notes) {
     while (folder && (entry = readdir(folder))) {
         const char *name = entry->d_name;
         bool is_note = strcmp(name, "journal") == 0 || strcmp(name, "settings") == 0;
-        if (strcmp(name, "lock") == 0 || (keeps_notes && is_note))
+        if (!is_own_name(name) || (keeps_notes && is_note))
             continue;
         char *path = file_join(journal->folder, name);
-        unlink(path);  // "." and ".." stay, which no folder minds
+        unlink(path);
         free(path);
     }
     if (folder)

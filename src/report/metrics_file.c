@@ -58,10 +58,19 @@ static bool is_in_use(const struct metrics_file *file) {
     return true;
 }
 
+static bool is_metrics(const char *begin, size_t length) {
+    static const char first[] = "{\"kind\":";
+    size_t compared = length < sizeof first - 1 ? length : sizeof first - 1;
+    return strncmp(begin, first, compared) == 0;
+}
+
 int metrics_file_open(struct metrics_file *file, const char *path) {
     *file = (struct metrics_file){.descriptor = -1, .path = memory_string(path)};
     char *parent = file_parent(path);
-    int result = file_make_folders(parent);
+    // Lines are added to it, and an unfinished one is cut off.
+    int result = file_check_output(path, "a file of metrics", is_metrics);
+    if (result == 0)
+        result = file_make_folders(parent);
     free(parent);
     if (result == 0) {
         file->descriptor = open(path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0666);

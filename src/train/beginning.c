@@ -1,7 +1,6 @@
 // What a training run begins with. See beginning.h.
 #include "train/beginning.h"
 #include "base/error.h"
-#include "base/file.h"
 #include "base/log.h"
 #include "base/phase.h"
 #include "checkpoint/model_source.h"
@@ -9,19 +8,11 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-// A run that starts again with the same flags would begin again too.
-static void warn_of_beginning(const struct config *config) {
-    if (config->save && !file_is_same_path(config->load, config->save) && checkpoint_exists(config->save))
-        log_warn("%s has checkpoints of a run already, and this run begins anew from %s; to go on there, give "
-                 "--pretrained-checkpoint %s --load %s",
-                 config->save, config->load, config->load, config->save);
-}
-
 // What is loaded: a checkpoint to go on from, or weights to begin with.
 struct beginning {
     const char *folder;
-    char *path;  // in the folder; NULL if there is none
-    int64_t iteration;
+    char *path;          // in the folder; NULL if there is none
+    int64_t iteration;   // -1 if the folder does not say
     bool is_pretrained;  // of --pretrained-checkpoint
 };
 
@@ -39,25 +30,45 @@ static int find_beginning(const struct config *config, const struct mesh *mesh, 
     return 0;
 }
 
+static void say_loading(const struct beginning *from) {
+    if (from->iteration >= 0)
+        log_info(" loading checkpoint from %s at iteration %" PRId64, from->folder, from->iteration);
+    else
+        log_info(" loading weights from %s", from->folder);
+}
+
+// A checkpoint without a state to continue from starts a new run, which whoever gave --load alone may not expect.
+static void say_weights_only(const struct beginning *from, bool is_foreign) {
+    if (!is_foreign)
+        log_info("note: only its weights are read, so the run starts at iteration 0, as with --finetune");
+    else if (from->iteration > 0)
+        log_warn("only its weights are read: the run starts at iteration 0 with a fresh optimizer; give "
+                 "--no-load-optim to continue at iteration %" PRId64 ", or --finetune if this is intended",
+                 from->iteration);
+    else
+        log_warn("only its weights are read: the run starts at iteration 0 with a fresh optimizer; give --finetune if "
+                 "this is intended");
+}
+
 static int load_weights(struct step *step, struct config *config, const struct beginning *from,
                         struct progress_state *at) {
     const struct mesh *mesh = &step->mesh;
-    log_info(" loading checkpoint from %s at iteration %" PRId64, from->folder, from->iteration);
+    say_loading(from);
     bool is_foreign = model_source_is_foreign(from->path), is_release = state_is_release(from->path);
     bool begins = config->finetune || from->is_pretrained || (is_release && !(is_foreign && config->no_load_optim));
-    if (is_release && begins && !config->finetune && !from->is_pretrained) {
-        log_info("note: only its weights are read, so the run begins at iteration 0, as with --finetune%s",
-                 is_foreign ? "; a run of Megatron-LM goes on at its own iteration with --no-load-optim" : "");
-        if (is_foreign && mesh->rank == 0)
-            warn_of_beginning(config);
-    }
+    if (mesh->rank == 0 && is_release && begins && !config->finetune && !from->is_pretrained)
+        say_weights_only(from, is_foreign);
     bool with_optimizer = !begins && !config->no_load_optim;
     int status = with_optimizer ? state_match_schedule(config, from->path) : 0;
     if (status == 0)
         status = state_load(step, from->path, with_optimizer, begins ? NULL : at);
-    if (status == 0)
+    int64_t iteration = begins ? from->iteration : at->iteration;
+    if (status == 0 && iteration >= 0)
         log_info("  successfully loaded checkpoint from %s [ t 1/%d, p 1/%d ] at iteration %" PRId64, from->folder,
-                 mesh->length[AXIS_TENSOR], mesh->length[AXIS_PIPELINE], begins ? from->iteration : at->iteration);
+                 mesh->length[AXIS_TENSOR], mesh->length[AXIS_PIPELINE], iteration);
+    else if (status == 0)
+        log_info("  successfully loaded the weights of %s [ t 1/%d, p 1/%d ]", from->folder, mesh->length[AXIS_TENSOR],
+                 mesh->length[AXIS_PIPELINE]);
     return status;
 }
 

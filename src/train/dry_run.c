@@ -14,23 +14,8 @@
 static const struct {
     const char *prefix;
     int64_t size;
-} vocabularies[] = {{"megatron-bert", 30522},
-                    {"bert", 30522},
-                    {"roberta", 50265},
-                    {"t5", 32100},
-                    {"opt", 50265},
-                    {"llama3", 128256},
-                    {"llama", 32000},
-                    {"mistral", 32000},
-                    {"phi3", 32011},
-                    {"phi4", 100277},
-                    {"starcoder", 49152},
-                    {"stablelm2", 100289},
-                    {"nemotron", 256000},
-                    {"xlm-roberta", 250002},
-                    {"camembert", 32005},
-                    {"mt5", 250100},
-                    {"", 50257}};
+} vocabularies[] = {{"megatron-bert", 30522}, {"bert", 30522},  {"roberta", 50265}, {"t5", 32100}, {"opt", 50265},
+                    {"llama3", 128256},       {"llama", 32000}, {"mistral", 32000}, {"", 50257}};
 
 static int64_t published_vocabulary(const char *preset) {
     size_t i = 0;

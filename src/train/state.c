@@ -1,6 +1,5 @@
 // Saving and loading the state of a run; state_find.c finds what is loaded. See state.h.
 #include "train/state.h"
-#include "train/surroundings.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/log.h"
@@ -8,6 +7,7 @@
 #include "base/phase.h"
 #include "train/foreign.h"
 #include "train/gains.h"
+#include "train/kept_files.h"
 #include "train/ranges.h"
 
 #include <stdlib.h>
@@ -93,108 +93,83 @@ static struct checkpoint_tensor *list_model(const struct step *step, size_t *cou
     return list;
 }
 
-// If a tokenizer's file is gone, the previous checkpoint has it: files of a run must not be lost with --keep-last.
-static void add_file(struct checkpoint_file_list *files, const struct config *config, const char *role,
-                     const char *path) {
-    if (!path)
-        return;
-    if (file_exists(path)) {
-        checkpoint_file_list_add(files, role, path);
-        return;
-    }
-    char *before = NULL;
-    int64_t iteration = 0;
-    struct checkpoint_file_list kept = {0};
-    struct checkpoint_find find = {.folder = config->save, .step = -1, .skip_checksums = true};
-    if (checkpoint_exists(config->save) && checkpoint_find(&find, &before, &iteration) == 0 &&
-        checkpoint_file_list_read(&kept, before) == 0 && checkpoint_file_find(&kept, role))
-        checkpoint_file_list_add(files, role, checkpoint_file_find(&kept, role));
-    else
-        log_warn("%s is gone, so the checkpoint is saved without it", path);
-    checkpoint_file_list_free(&kept);
-    free(before);
-}
+// What the three ways of saving share: the lists of a step, and where they go.
+struct saving {
+    struct buffer json;
+    struct checkpoint_state state;
+    struct checkpoint_tensor *model, *optimizer;
+    struct checkpoint_ranks ranks;
+    struct checkpoint_save options;
+};
 
-// With a job, the files are written in the background.
-static int save(struct step *step, const struct progress_state *progress, struct checkpoint_job **job) {
+static void begin_saving(struct saving *saving, struct step *step, const struct progress_state *progress) {
     const struct config *config = step->config;
+    const struct mesh *mesh = &step->mesh;
+    *saving = (struct saving){0};
     step_settle(step);
-    struct buffer json = {0};
-    struct json_writer writer = {.out = &json};
+    struct json_writer writer = {.out = &saving->json};
     config_to_json(config, &writer);
     struct scaler_state scaler = scaler_read(&step->adam.scaler, step->device);
-    struct checkpoint_state state = {.iteration = progress->iteration,
-                                     .consumed_train_samples = progress->consumed_train_samples,
-                                     .consumed_valid_samples = progress->consumed_valid_samples,
-                                     .adam_step = step->adam.step,
-                                     .schedule_samples = progress->schedule_samples,
-                                     .seed = config->seed,
-                                     .loss_scale = scaler.scale,
-                                     .loss_scale_growth = scaler.steps,
-                                     .loss_scale_hysteresis = scaler.overflows_left,
-                                     .flops_so_far = progress->flops_so_far,
-                                     .fp8_steps = ranges_steps(step),
-                                     .config_json = json.data};
-    size_t optimizer_count = 0;
-    size_t model_count;
-    struct checkpoint_tensor *model = list_model(step, &model_count);
-    struct checkpoint_tensor *optimizer = NULL;
-    if (!config->no_save_optim)
-        optimizer = list_optimizer(step, TO_SAVE, step_open_masters(step), &optimizer_count);
-    struct checkpoint_file_list files = {0};
-    if (step->mesh.rank == 0) {
-        add_file(&files, config, "vocab-file", config->vocab_file);
-        add_file(&files, config, "merge-file", config->merge_file);
-        add_file(&files, config, "tokenizer-model", config->tokenizer_model);
-        surroundings_add(&files, config);
-    }
-    const struct mesh *mesh = &step->mesh;
-    const struct checkpoint_ranks ranks = {
+    saving->state = (struct checkpoint_state){.iteration = progress->iteration,
+                                              .consumed_train_samples = progress->consumed_train_samples,
+                                              .consumed_valid_samples = progress->consumed_valid_samples,
+                                              .adam_step = step->adam.step,
+                                              .schedule_samples = progress->schedule_samples,
+                                              .seed = config->seed,
+                                              .loss_scale = scaler.scale,
+                                              .loss_scale_growth = scaler.steps,
+                                              .loss_scale_hysteresis = scaler.overflows_left,
+                                              .flops_so_far = progress->flops_so_far,
+                                              .fp8_steps = ranges_steps(step),
+                                              .config_json = saving->json.data};
+    saving->ranks = (struct checkpoint_ranks){
         .all = mesh->all, .stage = mesh->stage, .parts = mesh->length[AXIS_TENSOR], .writers = config->ckpt_writers};
-    const struct checkpoint_save options = {.folder = config->save,
-                                            .device = step->device,
-                                            .model = model,
-                                            .model_count = model_count,
-                                            .optimizer = optimizer,
-                                            .optimizer_count = optimizer_count,
-                                            .ranks = &ranks,
-                                            .state = &state,
-                                            .files = files,
-                                            .keep_last = config->keep_last,
-                                            .retain_interval = config->save_retain_interval};
-    int status = job ? checkpoint_save_start(job, &options) : checkpoint_save(&options);
-    if (optimizer)
-        step_close_masters(step);
-    free(model);
-    free_named_list(optimizer, optimizer_count);
-    checkpoint_file_list_free(&files);
-    buffer_free(&json);
-    return status;
+    saving->options = (struct checkpoint_save){.folder = config->save,
+                                               .device = step->device,
+                                               .ranks = &saving->ranks,
+                                               .state = &saving->state,
+                                               .keep_last = config->keep_last,
+                                               .retain_interval = config->save_retain_interval};
+    struct checkpoint_save *options = &saving->options;
+    options->model = saving->model = list_model(step, &options->model_count);
+    if (!config->no_save_optim)
+        options->optimizer = saving->optimizer =
+            list_optimizer(step, TO_SAVE, step_open_masters(step), &options->optimizer_count);
+    if (mesh->rank == 0)
+        kept_files_list(&options->files, config);
 }
 
-int state_prepare_save(const struct config *config, const struct mesh *mesh) {
-    if (!config->save || mesh->rank != 0)
-        return 0;
-    TRY(file_make_folders(config->save));
-    char *probe = file_join(config->save, ".bevatron-can-write");
-    int status = file_write_all(probe, "", 0);
-    if (status == 0)
-        file_remove_tree(probe);
-    else
-        error_context("checkpoints could not be saved in %s", config->save);
-    free(probe);
+static void end_saving(struct saving *saving, struct step *step) {
+    if (saving->optimizer)
+        step_close_masters(step);
+    free(saving->model);
+    free_named_list(saving->optimizer, saving->options.optimizer_count);
+    checkpoint_file_list_free(&saving->options.files);
+    buffer_free(&saving->json);
+}
+
+int state_check_save(struct step *step, const struct progress_state *progress) {
+    struct saving saving;
+    begin_saving(&saving, step, progress);
+    int status = checkpoint_save_rehearse(&saving.options);
+    end_saving(&saving, step);
     return status;
 }
 
 int state_save(struct step *step, const struct progress_state *progress) {
-    struct phase *phase = phase_begin("saving the checkpoint");
-    int status = save(step, progress, NULL);
-    phase_end(phase);
+    struct saving saving;
+    begin_saving(&saving, step, progress);
+    int status = checkpoint_save(&saving.options);
+    end_saving(&saving, step);
     return status;
 }
 
 int state_save_start(struct step *step, const struct progress_state *progress, struct checkpoint_job **job) {
-    return save(step, progress, job);
+    struct saving saving;
+    begin_saving(&saving, step, progress);
+    int status = checkpoint_save_start(job, &saving.options);
+    end_saving(&saving, step);
+    return status;
 }
 
 // The configuration in a checkpoint; *object is NULL if it has none.

@@ -15,14 +15,18 @@ struct progress_state {
     double flops_so_far;
 };
 
-// Before training: fails if nothing can be written to the folder of --save.
-int state_prepare_save(const struct config *config, const struct mesh *mesh);
+// Before training: fails if a save would, for want of space or because a file that goes along cannot be read. All ranks
+// call.
+int state_check_save(struct step *step, const struct progress_state *progress);
 // All ranks call, and each writes its share.
 int state_save(struct step *step, const struct progress_state *progress);
 // The same in the background: returns once the state is copied. checkpoint_save_advance publishes it.
 int state_save_start(struct step *step, const struct progress_state *progress, struct checkpoint_job **job);
+// Whether --load has something to begin with or to continue from; else --pretrained-checkpoint is used.
+bool state_is_begun(const struct config *config);
 // Finds the checkpoint of --load, or that of --pretrained-checkpoint if --load has none, for this process alone: an
-// iter_… folder of this program, or the folder itself if it was written by Hugging Face or Megatron-LM (iteration 0).
+// iter_… folder of this program, or the folder itself if it was written by another one, with the iteration that
+// model_source_iteration says.
 // state_load and state_load_config take either.
 int state_find_here(const struct config *config, bool skip_checksums, char **path, int64_t *iteration);
 // Verifies the checkpoint that state_find_here found with skip_checksums. All ranks call, and each checks a share of

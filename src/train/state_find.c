@@ -7,17 +7,16 @@
 
 #include <stdlib.h>
 
-// Whether --load has something to begin with or to go on from; else --pretrained-checkpoint is used.
-static bool is_begun(const struct config *config) {
+bool state_is_begun(const struct config *config) {
     return config->load && (model_source_is_foreign(config->load) || checkpoint_exists(config->load));
 }
 
 int state_find_here(const struct config *config, bool skip_checksums, char **path, int64_t *iteration) {
-    bool is_pretrained = config->pretrained_checkpoint && !is_begun(config);
+    bool is_pretrained = config->pretrained_checkpoint && !state_is_begun(config);
     const char *folder = is_pretrained ? config->pretrained_checkpoint : config->load;
     if (model_source_is_foreign(folder)) {
         *path = memory_string(folder);
-        *iteration = 0;
+        *iteration = model_source_iteration(folder, is_pretrained ? -1 : config->ckpt_step);
         return 0;
     }
     struct checkpoint_find find = {
@@ -60,7 +59,7 @@ int state_find(const struct config *config, const struct mesh *mesh, char **path
     *iteration = -1;
     if (model_source_is_foreign(config->load)) {
         *path = memory_string(config->load);
-        *iteration = 0;
+        *iteration = model_source_iteration(config->load, config->ckpt_step);
         return 0;
     }
     int64_t exists = mesh->rank == 0 && checkpoint_exists(config->load);

@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/memory.h"
+#include "checkpoint/extra.h"
 #include "checkpoint/hf_surroundings.h"
 #include "train/state.h"
 #include <stdlib.h>
@@ -62,19 +63,27 @@ static void list_origin(const struct config *config, struct checkpoint_file_list
     free(path);
 }
 
+// Whether both would be called the same in a folder of Hugging Face.
+static bool is_same_file(const struct checkpoint_file *a, const struct checkpoint_file *b) {
+    bool is_template = strcmp(a->role, HF_ROLE_TEMPLATE) == 0;
+    return strcmp(extra_name(a), extra_name(b)) == 0 && is_template == (strcmp(b->role, HF_ROLE_TEMPLATE) == 0);
+}
+
 void surroundings_add(struct checkpoint_file_list *files, const struct config *config) {
     struct checkpoint_file_list origin = {0};
     list_origin(config, &origin);
-    const char *own[] = {config->tokenizer_model, config->vocab_file};
+    const char *own[] = {"tokenizer-model", "vocab-file"};
     bool has_other = false;
-    for (size_t i = 0; i < sizeof own / sizeof own[0]; i++)
-        has_other = has_other || (own[i] && file_exists(own[i]) && !has_bytes_of_one(&origin, own[i]));
+    for (size_t i = 0; i < sizeof own / sizeof own[0]; i++) {
+        const char *path = checkpoint_file_find(files, own[i]);
+        has_other = has_other || (path && !has_bytes_of_one(&origin, path));
+    }
     const char *configuration = hf_surroundings_config(&origin);
     for (size_t i = 0; i < origin.count; i++) {
         const struct checkpoint_file *file = &origin.items[i];
         bool is_there = false;
         for (size_t k = 0; k < files->count; k++)
-            is_there = is_there || file_is_same_path(files->items[k].path, file->path);
+            is_there = is_there || is_same_file(&files->items[k], file);
         if (!hf_surroundings_is_role(file->role) || is_there ||
             (has_other && hf_surroundings_is_of_tokenizer(file->path)))
             continue;

@@ -19,6 +19,7 @@
 #include "train/datasets.h"
 #include "train/meter.h"
 #include "train/same_data.h"
+#include "train/save_folder.h"
 #include "train/saver.h"
 #include "train/state.h"
 
@@ -44,6 +45,7 @@ struct trainer {
     double last_result;        // when the last result came in, or when the first iteration after a pause was queued
     int64_t lowest_overflows;  // overflows in a row after which the loss scale was as low as it goes
     struct meter meter;
+    struct save_folder save_folder;
     struct saver saver;
     // Until its result is known. On a GPU it takes longest: libraries choose algorithms, and passes are recorded.
     struct phase *first_iteration;
@@ -120,6 +122,11 @@ static void log_step(const struct trainer *trainer) {
         log_info(" > memory for copies in fp32: %.3f GB", (double)step->memory.device_own / 1e9);
 }
 
+static bool is_done(const struct config *config, const struct progress_state *at) {
+    return at->iteration >= config->train_iters ||
+           (config->train_samples > 0 && at->consumed_train_samples >= config->train_samples);
+}
+
 // A signal cuts this short with EXIT_CODE_STOPPED: what was begun is removed, and the run is as it was before.
 static int set_up(struct trainer *trainer) {
     struct config *config = trainer->config;
@@ -127,7 +134,7 @@ static int set_up(struct trainer *trainer) {
              ", tensor-model-parallel size: %" PRId64 ", pipeline-model-parallel size: %" PRId64,
              trainer->mesh->size, config->data_parallel_size, config->context_parallel_size,
              config->tensor_model_parallel_size, config->pipeline_model_parallel_size);
-    TRY(state_prepare_save(config, trainer->mesh));
+    TRY(save_folder_open(&trainer->save_folder, config, trainer->mesh));
     TRY(datasets_open_tokenizer(&trainer->tokenizer, config));
     log_info("> learning rate decay style: %s", config->lr_decay_style);
     struct phase *phase = phase_begin("preparing the model and its memory");
@@ -138,6 +145,8 @@ static int set_up(struct trainer *trainer) {
     TRY(interrupt_check());
     TRY(beginning_set_weights(trainer->step, config, &trainer->at));
     TRY(interrupt_check());
+    if (config->save && !config->skip_train && !is_done(config, &trainer->at))
+        TRY(state_check_save(trainer->step, &trainer->at));
     phase = phase_begin("opening the data and building its sample index");
     status = open_loaders(trainer);
     phase_end(phase);
@@ -340,11 +349,6 @@ static int follow_ramp_up(struct trainer *trainer) {
     return save(trainer);
 }
 
-static bool is_done(const struct config *config, const struct progress_state *at) {
-    return at->iteration >= config->train_iters ||
-           (config->train_samples > 0 && at->consumed_train_samples >= config->train_samples);
-}
-
 static bool is_multiple(int64_t iteration, int64_t interval) {
     return interval > 0 && iteration % interval == 0;
 }
@@ -425,7 +429,7 @@ static void note_finished_run(struct trainer *trainer) {
     log_info("note: the checkpoint has all of the run's %" PRId64 " iterations, so nothing is left to train; raise "
              "--train-iters or --train-samples to go on",
              trainer->at.iteration);
-    if (config->load && config->save && file_is_same_path(config->load, config->save))
+    if (config->load && config->save && file_is_same(config->load, config->save))
         trainer->saver.iteration = trainer->at.iteration;
 }
 
@@ -482,5 +486,6 @@ int trainer_run(const struct trainer_options *options, enum exit_code *exit_code
     datasets_close(&trainer.datasets);
     step_close(trainer.step);
     tokenizer_free(trainer.tokenizer);
+    save_folder_close(&trainer.save_folder);
     return status;
 }

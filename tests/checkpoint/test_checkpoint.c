@@ -313,6 +313,67 @@ TEST(same_iteration_again) {
     temporary_remove(&folder);
 }
 
+// Files that somebody has put beside ours stay, whether the checkpoint is replaced or has become old.
+TEST(strangers_files) {
+    struct temporary folder = temporary_create();
+    struct world w;
+    world_create(&w, 1);
+    for (int64_t i = 1; i <= 2; i++) {
+        save_small(&w, folder.path, 10 * i, 0);
+        char *path = checkpoint_path(folder.path, 10 * i), *notes = file_join(path, "notes.txt");
+        write_whole(notes, "mine", 4);
+        free(path);
+        free(notes);
+    }
+    save_small(&w, folder.path, 20, 0);
+    save_small(&w, folder.path, 20, 0);
+    save_small(&w, folder.path, 30, 1);
+    char *old = file_join(folder.path, "iter_0000010/notes.txt");
+    char *replaced = file_join(folder.path, "iter_0000020.kept/notes.txt");
+    char *kept = file_join(folder.path, "iter_0000020.kept");
+    EXPECT(file_exists(old) && file_exists(replaced));
+    EXPECT(!has_checkpoint(folder.path, 20) && has_checkpoint(folder.path, 30));
+    EXPECT_OK(checkpoint_verify(kept, false));
+    free(old);
+    free(kept);
+    free(replaced);
+    world_free(&w);
+    temporary_remove(&folder);
+}
+
+// A file, a folder of another program, and a damaged checkpoint of ours in the place of a new one.
+TEST(something_in_the_way) {
+    struct temporary folder = temporary_create();
+    struct world w;
+    world_create(&w, 1);
+    char *file = checkpoint_path(folder.path, 1), *theirs = checkpoint_path(folder.path, 2);
+    char *weights = file_join(theirs, "weights.bin");
+    write_whole(file, "x", 1);
+    EXPECT_INT(mkdir(theirs, 0777), 0);
+    write_whole(weights, "x", 1);
+    save_small(&w, folder.path, 3, 0);
+    char *ours = checkpoint_path(folder.path, 3), *manifest = file_join(ours, "manifest.json");
+    write_whole(manifest, "{", 1);
+    for (int64_t i = 1; i <= 3; i++) {
+        save_small(&w, folder.path, i, 0);
+        char *path = checkpoint_path(folder.path, i), *aside = memory_printf("%s.kept", path);
+        EXPECT_OK(checkpoint_verify(path, false));
+        EXPECT(file_exists(aside) == (i < 3));
+        free(path);
+        free(aside);
+    }
+    char *found = file_join(folder.path, "iter_0000002.kept/weights.bin");
+    EXPECT(file_exists(found));
+    free(found);
+    free(file);
+    free(theirs);
+    free(weights);
+    free(ours);
+    free(manifest);
+    world_free(&w);
+    temporary_remove(&folder);
+}
+
 // A name as a process of this host leaves it that is no more.
 static char *name_of_the_dead(const char *folder, const char *name) {
     char *path = file_join(folder, name);
@@ -339,21 +400,34 @@ TEST(leftovers) {
         name_of_the_dead(folder.path, "iter_0000007"), name_of_the_dead(folder.path, "iter_0000008"),
         file_join(folder.path, "iter_0000006.tmp.elsewhere.12.00c0ffee"),  // a day old
     };
-    const char *const stays[] = {"iter_7.tmp.123", "other.tmp.1", "iter_0000009.bak",
-                                 "iter_0000008.tmp.elsewhere.12.00c0ffee"};
+    // The last three are a day old: a copy of somebody's, and leftovers with a file that no save writes.
+    enum { STAYS = 7, FRESH = 4 };
+    const char *const stays[STAYS] = {"iter_7.tmp.123",
+                                      "other.tmp.1",
+                                      "iter_0000009.bak",
+                                      "iter_0000008.tmp.elsewhere.12.00c0ffee",
+                                      "iter_0000006.tmp.backup",
+                                      "iter_0000005.tmp.elsewhere.12.00c0ffee",
+                                      "iter_0000004.tmp.old.tmp.elsewhere.12.00c0ffee"};
     for (size_t i = 0; i < 3; i++) {
         EXPECT_INT(mkdir(removed[i], 0777), 0);
-        char *inside = file_join(removed[i], "model.safetensors.tmp.9");
+        char *inside = file_join(removed[i], "model.safetensors.tmp.elsewhere.9.00c0ffee");
         write_whole(inside, "x", 1);
         free(inside);
     }
     struct timeval yesterday[2] = {{.tv_sec = time(NULL) - 90000}, {.tv_sec = time(NULL) - 90000}};
     EXPECT_INT(utimes(removed[2], yesterday), 0);
-    for (size_t i = 0; i < 4; i++) {
-        char *path = file_join(folder.path, stays[i]);
+    for (size_t i = 0; i < STAYS; i++) {
+        char *path = file_join(folder.path, stays[i]), *notes = file_join(path, "notes.txt");
         EXPECT_INT(mkdir(path, 0777), 0);
+        write_whole(notes, "x", 1);
+        if (i >= FRESH)
+            EXPECT_INT(utimes(path, yesterday), 0);
         free(path);
+        free(notes);
     }
+    char *four = checkpoint_path(folder.path, 4);  // else the last of them would be put back
+    EXPECT_INT(mkdir(four, 0777), 0);
     char *marker = name_of_the_dead(folder.path, "latest_checkpointed_iteration.txt");
     write_whole(marker, "1", 1);
     save_small(&w, folder.path, 9, 0);
@@ -362,11 +436,13 @@ TEST(leftovers) {
         EXPECT(!file_exists(removed[i]));
         free(removed[i]);
     }
-    for (size_t i = 0; i < 4; i++) {
-        char *path = file_join(folder.path, stays[i]);
-        EXPECT(file_exists(path));
+    for (size_t i = 0; i < STAYS; i++) {
+        char *path = file_join(folder.path, stays[i]), *notes = file_join(path, "notes.txt");
+        EXPECT(file_exists(notes));
         free(path);
+        free(notes);
     }
+    free(four);
     free(marker);
     world_free(&w);
     temporary_remove(&folder);
@@ -390,4 +466,5 @@ TEST(unwritable) {
 
 TEST_MAIN(TEST_CASE(state_round_trip), TEST_CASE(host_to_host), TEST_CASE(remote_to_host), TEST_CASE(host_to_remote),
           TEST_CASE(other_precision), TEST_CASE(other_model), TEST_CASE(parts), TEST_CASE(keep_last),
-          TEST_CASE(same_iteration_again), TEST_CASE(leftovers), TEST_CASE(unwritable))
+          TEST_CASE(same_iteration_again), TEST_CASE(strangers_files), TEST_CASE(something_in_the_way),
+          TEST_CASE(leftovers), TEST_CASE(unwritable))

@@ -67,10 +67,9 @@ TEST(published_vocabularies) {
     static const struct {
         const char *preset, *tokens;
         int64_t padded;
-    } rows[] = {{"gpt2-124m", "50257", 50304}, {"megatron-1.7b", "50257", 51200},    {"opt-1.3b", "50265", 50272},
-                {"llama2-7b", "32000", 32000}, {"llama3-8b", "128256", 128256},      {"t5-base", "32100", 32128},
-                {"bert-base", "30522", 30522}, {"roberta-large", "50265", 50265},    {"phi3-mini", "32011", 32064},
-                {"phi4", "100277", 100352},    {"stablelm2-1.6b", "100289", 100352}, {"mt5-small", "250100", 250112}};
+    } rows[] = {{"gpt2-124m", "50257", 50304}, {"megatron-1.7b", "50257", 51200}, {"opt-1.3b", "50265", 50272},
+                {"llama2-7b", "32000", 32000}, {"llama3-8b", "128256", 128256},   {"t5-base", "32100", 32128},
+                {"bert-base", "30522", 30522}, {"roberta-large", "50265", 50265}};
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         char *argv[] = {"train",
                         "--preset",

@@ -126,32 +126,13 @@ expect 1 "it has 4 attention heads in 2 groups" "$BEVATRON" train "${mock[@]}" -
 expect 0 "another model of the weights in $foreign/megatron_dist_llama: --norm-epsilon, rotary" "$BEVATRON" train "${mock[@]}" \
     --load $foreign/megatron_dist_llama --use-checkpoint-args --train-iters 2 --norm-epsilon 1e-3 --rotary-base 20000
 
-# Every family is trained further, and keeps its name.
-for folder in phi3 starcoder2 stablelm nemotron gpt_bigcode mt5; do
-    more=()
-    [ $folder != mt5 ] || more=(--decoder-seq-length 5 --vocab-size 37)
-    expect 0 "iteration        2/       2" "$BEVATRON" train "${mock[@]}" --load $foreign/$folder --use-checkpoint-args --train-iters 2 \
-        --save "$work/$folder" --save-interval 2 "${more[@]}"
-    expect 0 "read back" "$BEVATRON" checkpoint convert --input "$work/$folder" --output "$work/$folder-hf"
-    grep -q "\"model_type\": \"$folder\"" "$work/$folder-hf/config.json" && pass || fail "$folder is written as what it was"
-done
-# A preset says which of the families that can express it is meant.
-for preset in phi3-mini:phi3 xlm-roberta-base:xlm-roberta mt5-small:mt5; do
-    family=${preset#*:}
-    expect 0 "iteration        1/       1" "$BEVATRON" train "${mock[@]}" --preset "${preset%:*}" --num-layers 1 --hidden-size 16 \
-        --num-attention-heads 4 --kv-channels 4 --ffn-hidden-size 16 --vocab-size 150 --padded-vocab-size 150 --train-iters 1 \
-        --save "$work/preset-$family" --save-interval 1
-    expect 0 "read back" "$BEVATRON" checkpoint convert --input "$work/preset-$family" --output "$work/preset-$family-hf"
-    grep -q "\"model_type\": \"$family\"" "$work/preset-$family-hf/config.json" && pass || fail "$preset is written as $family"
-done
-
 # --pretrained-checkpoint begins a run, and a run that has begun goes on.
 begin=(--pretrained-checkpoint $foreign/megatron_dist_llama --use-checkpoint-args --save "$work/begun" --save-interval 2 --lr-decay-iters 9)
 expect 0 "iteration        2/       2" "$BEVATRON" train "${mock[@]}" "${begin[@]}" --load "$work/begun" --train-iters 2
 # A longer run has the same constant weight decay, and the same schedule where --lr-decay-iters says so.
 expect 0 "iteration        4/       4" "$BEVATRON" train "${mock[@]}" "${begin[@]}" --load "$work/begun" --train-iters 4
 grep -q "iteration        2/" "$work/out" && fail "a run that has begun goes on" || pass
-expect 0 "has checkpoints of a run already" "$BEVATRON" train "${mock[@]}" --load $foreign/megatron_dist_llama --use-checkpoint-args \
+expect 2 "the same command starts and resumes" "$BEVATRON" train "${mock[@]}" --load $foreign/megatron_dist_llama --use-checkpoint-args \
     --save "$work/begun" --save-interval 9 --train-iters 1
 expect 216 "no checkpoint in $work/nothing" "$BEVATRON" train "${mock[@]}" --pretrained-checkpoint "$work/nothing" --num-layers 1 \
     --hidden-size 8 --num-attention-heads 2 --vocab-size 9 --train-iters 1

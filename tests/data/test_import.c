@@ -189,6 +189,9 @@ TEST(text) {
     }
     write_bytes(scratch_path("a.txt"), "word1\nword2 \xFF\n", 14);
     unlink(scratch_path("out.idx"));
+    // A .bin without an .idx may be anybody's.
+    EXPECT_ERROR(import_text(&text, &options, &summary), "out.bin exists; give another name, or remove it first");
+    unlink(scratch_path("out.bin"));
     EXPECT_ERROR(import_text(&text, &options, &summary), "line 2: byte 6 is not UTF-8");
     EXPECT(!file_exists(scratch_path("out.idx")));
     string_list_free(&text.files);

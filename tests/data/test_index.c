@@ -331,12 +331,27 @@ TEST(broken_disk_keeps_the_old_dataset) {
 }
 
 // A dataset that lies elsewhere, by links: the links stay, what they point to is replaced.
+// Files of the same names that are not a dataset.
+TEST(other_files_stay) {
+    scratch_open();
+    write_bytes(scratch_path("model.bin"), "weights", 7);
+    write_bytes(scratch_path("book.idx"), "words", 5);
+    write_bytes(scratch_path("empty.idx"), "", 0);
+    EXPECT_ERROR(index_files_check_output(scratch_path("model")), "model.bin exists; give another name");
+    EXPECT_ERROR(index_files_check_output(scratch_path("book")), "book.idx exists and is not the index of a dataset");
+    EXPECT_OK(index_files_check_output(scratch_path("empty")));
+    write_example(scratch_path("a"), INDEX_U16);
+    EXPECT_OK(index_files_check_output(scratch_path("a")));
+    EXPECT_OK(index_files_check_output(scratch_path("new")));
+    scratch_close();
+}
+
 TEST(links_keep_pointing) {
     static const char *const names[] = {"a.idx", "a.bin"}, *const targets[] = {"far/x.idx", "far/x.bin"};
     scratch_open();
     EXPECT_OK(file_make_folders(scratch_path("far")));
     for (int i = 0; i < 2; i++) {
-        write_bytes(scratch_path(targets[i]), "old", 3);
+        write_bytes(scratch_path(targets[i]), INDEX_MAGIC, INDEX_MAGIC_BYTES);
         EXPECT_INT(symlink(targets[i], scratch_path(names[i])), 0);
     }
     write_example(scratch_path("a"), INDEX_U16);
@@ -344,7 +359,7 @@ TEST(links_keep_pointing) {
     for (int i = 0; i < 2; i++) {
         struct stat status;
         EXPECT(lstat(scratch_path(names[i]), &status) == 0 && S_ISLNK(status.st_mode));
-        EXPECT(lstat(scratch_path(targets[i]), &status) == 0 && status.st_size > 3);
+        EXPECT(lstat(scratch_path(targets[i]), &status) == 0 && status.st_size > INDEX_MAGIC_BYTES);
     }
     scratch_close();
 }
@@ -353,4 +368,4 @@ TEST_MAIN(TEST_CASE(example_is_byte_exact), TEST_CASE(every_integer_dtype), TEST
           TEST_CASE(many_sequences), TEST_CASE(empty_datasets), TEST_CASE(appending), TEST_CASE(ten_thousand_parts),
           TEST_CASE(missing_and_replaced_files), TEST_CASE(full_disk_leaves_nothing),
           TEST_CASE(full_disk_at_the_end_keeps_the_old_dataset), TEST_CASE(broken_disk_keeps_the_old_dataset),
-          TEST_CASE(links_keep_pointing))
+          TEST_CASE(other_files_stay), TEST_CASE(links_keep_pointing))

@@ -11,6 +11,15 @@ static bool ends_with(const char *path, const char *suffix) {
     return length > end && strcmp(path + length - end, suffix) == 0;
 }
 
+// Articles as JSON Lines, plain or packed.
+static bool is_lines(const char *begin, size_t length) {
+    static const char *const begins[] = {"{\"id\":", "\x1f\x8b", "\x28\xb5\x2f\xfd"};
+    bool is_known = false;
+    for (size_t i = 0; i < sizeof begins / sizeof begins[0]; i++)
+        is_known = is_known || (length >= strlen(begins[i]) && memcmp(begin, begins[i], strlen(begins[i])) == 0);
+    return is_known;
+}
+
 int output_open(struct output *output, const char *path) {
     *output = (struct output){.file.descriptor = -1};
     output->is_stdout = strcmp(path, "-") == 0;
@@ -28,6 +37,7 @@ int output_open(struct output *output, const char *path) {
     int status = output->pack ? output->pack(&trial, "", 0) : 0;
     buffer_free(&trial);
     TRY(status);
+    TRY(file_check_output(path, "a file of articles", is_lines));
     TRY(file_make_parent(path));
     return file_create(&output->file, path);
 }

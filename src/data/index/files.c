@@ -4,6 +4,7 @@
 #include "data/extract/content.h"
 #include "base/error.h"
 #include "base/memory.h"
+#include "data/index/index.h"
 #include <dirent.h>
 #include <stdlib.h>
 #include <string.h>
@@ -56,6 +57,20 @@ static int map_file(struct file_map *map, const char *prefix, const char *extens
     char *path = memory_printf("%s.%s", prefix, extension);
     int result = file_exists(path) ? file_map_open(map, path) : refuse_missing(prefix, path);
     free(path);
+    return result;
+}
+
+static bool is_index(const char *begin, size_t length) {
+    return length >= INDEX_MAGIC_BYTES && memcmp(begin, INDEX_MAGIC, INDEX_MAGIC_BYTES) == 0;
+}
+
+int index_files_check_output(const char *prefix) {
+    char *index = memory_printf("%s.idx", prefix), *tokens = memory_printf("%s.bin", prefix);
+    int result = file_check_output(index, "the index of a dataset", is_index);
+    if (result == 0 && !file_exists(index))
+        result = file_check_output(tokens, NULL, NULL);
+    free(index);
+    free(tokens);
     return result;
 }
 

@@ -21,5 +21,8 @@ struct index_files index_files_in_memory(const char *prefix, struct file_map ind
 // Drops the pages that were read; they come back from disk when they are touched.
 void index_files_release(const struct index_files *files);
 void index_files_close(struct index_files *files);
+// -1 if writing a dataset of this name would replace files that are not one: an .idx of another kind, or a .bin without
+// an .idx, which may be anything.
+int index_files_check_output(const char *prefix);
 
 #endif

@@ -17,6 +17,8 @@ struct fairseq_dictionary {
     struct buffer text;
 };
 
+// Whether a file begins with a line of a dictionary: a word and a count.
+bool fairseq_dictionary_begins(const char *begin, size_t length);
 // `name` is what errors call the text. On error nothing is left to free.
 int fairseq_dictionary_parse(struct fairseq_dictionary *dictionary, const char *text, size_t length, const char *name);
 void fairseq_dictionary_free(struct fairseq_dictionary *dictionary);

@@ -92,6 +92,12 @@ static bool is_integer(struct line field) {
     return true;
 }
 
+bool fairseq_dictionary_begins(const char *begin, size_t length) {
+    const char *at = begin;
+    struct line line = next_line(&at, begin + length), field;
+    return cut_field(&line, &field) && is_integer(field);
+}
+
 static void strip_end(struct line *line) {
     size_t kept = 0;
     for (size_t at = 0; at < line->length;) {

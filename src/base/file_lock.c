@@ -1,0 +1,111 @@
+// See file_lock.h. The file is removed while it is locked; so whoever gets the lock of a file that has lost its name
+// meanwhile must begin again with the file that has it now.
+#include "base/file_lock.h"
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/looks.h"
+#include "base/memory.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { MOST_TRIES = 100, HOST_BYTES = 65 };
+
+static void own_host(char host[HOST_BYTES]) {
+    if (gethostname(host, HOST_BYTES - 1) < 0)
+        host[0] = '\0';
+    host[HOST_BYTES - 1] = '\0';
+    // A space would end the name in the file.
+    for (char *c = host; *c; c++)
+        *c = *c == ' ' || *c == '\n' ? '-' : *c;
+}
+
+// Only for people and for file_lock_holder: a lock without it is as good.
+static void write_holder(const struct file_lock *lock) {
+    char host[HOST_BYTES], text[HOST_BYTES + 32];
+    own_host(host);
+    int length = snprintf(text, sizeof text, "%s %ld\n", host, (long)getpid());
+    if (ftruncate(lock->descriptor, 0) < 0 || pwrite(lock->descriptor, text, (size_t)length, 0) != length)
+        error_clear();
+}
+
+static bool has_name(int descriptor, const char *path) {
+    struct stat open_file, named;
+    return fstat(descriptor, &open_file) == 0 && stat(path, &named) == 0 && open_file.st_ino == named.st_ino &&
+           open_file.st_dev == named.st_dev;
+}
+
+// The descriptor, or -1.
+static int open_lock(const char *path) {
+    int descriptor = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
+    if (descriptor < 0)
+        return error_set("cannot create %s: %s; %s", path, strerror(errno), looks_remedy(errno));
+    return descriptor;
+}
+
+int file_lock_try(struct file_lock *lock, const char *path) {
+    *lock = (struct file_lock){.descriptor = -1};
+    for (int i = 0; i < MOST_TRIES; i++) {
+        int descriptor = open_lock(path);
+        TRY(descriptor);
+        int error = flock(descriptor, LOCK_EX | LOCK_NB) < 0 ? errno : 0;
+        if (error == EWOULDBLOCK) {
+            close(descriptor);
+            return FILE_LOCK_TAKEN;
+        }
+        if (error == 0 && !has_name(descriptor, path)) {
+            close(descriptor);
+            continue;
+        }
+        *lock = (struct file_lock){.descriptor = descriptor, .path = memory_string(path)};
+        write_holder(lock);
+        return error == 0 ? FILE_LOCK_HELD : FILE_LOCK_ABSENT;
+    }
+    return FILE_LOCK_TAKEN;
+}
+
+// Whether a process of this machine has begun to end or is gone; its files are closed after its memory is freed, which
+// may take seconds.
+static bool is_ending(long process) {
+    enum { EXITING = 0x4 };  // PF_EXITING of the kernel
+    char path[64], state = 0;
+    unsigned flags = 0;
+    struct buffer text = {0};
+    snprintf(path, sizeof path, "/proc/%ld/stat", process);
+    bool is_gone = file_read_all(path, 4096, &text) < 0;
+    error_clear();
+    // The name of the program may hold anything, but the fields begin behind its last parenthesis.
+    const char *fields = is_gone ? NULL : strrchr(buffer_string(&text), ')');
+    bool is_read = fields && sscanf(fields + 1, " %c %*d %*d %*d %*d %*d %u", &state, &flags) == 2;
+    buffer_free(&text);
+    return is_gone || (is_read && (state == 'Z' || state == 'X' || (flags & EXITING)));
+}
+
+void file_lock_holder(struct file_lock_holder *holder, const char *path) {
+    *holder = (struct file_lock_holder){0};
+    struct buffer text = {0};
+    char host[HOST_BYTES];
+    own_host(host);
+    if (file_read_all(path, 4096, &text) == 0 &&
+        sscanf(buffer_string(&text), "%64s %ld", holder->host, &holder->process) != 2)
+        *holder = (struct file_lock_holder){0};
+    error_clear();
+    buffer_free(&text);
+    holder->is_here = holder->host[0] && strcmp(holder->host, host) == 0;
+    holder->is_ending = holder->is_here && is_ending(holder->process);
+}
+
+void file_lock_release(struct file_lock *lock) {
+    if (!lock->path)
+        return;
+    unlink(lock->path);
+    close(lock->descriptor);
+    free(lock->path);
+    *lock = (struct file_lock){.descriptor = -1};
+}

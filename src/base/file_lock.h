@@ -1,0 +1,36 @@
+// A lock that a process holds on a folder until it releases it or dies, however it dies. It is flock(2) on a small file
+// that names the holder. Linux carries such locks to the server on NFS, and Lustre does so if it is mounted with
+// "flock"; with "localflock", and on file systems that lock per machine, only processes of one machine see each other;
+// where there are no locks, nobody is kept out. The file may stay behind after a kill: it means nothing by itself.
+#ifndef BASE_FILE_LOCK_H
+#define BASE_FILE_LOCK_H
+
+#include "base/buffer.h"
+#include <stdbool.h>
+
+struct file_lock {
+    char *path;  // NULL if nothing is held
+    int descriptor;
+};
+
+enum file_lock_result {
+    FILE_LOCK_HELD,    // by this process from now on
+    FILE_LOCK_TAKEN,   // by another process
+    FILE_LOCK_ABSENT,  // the file system has no locks; the file was created nevertheless
+};
+
+// Who holds a lock, as the file says.
+struct file_lock_holder {
+    char host[65];  // "" if the file does not say
+    long process;
+    bool is_here;    // on this machine
+    bool is_ending;  // on this machine, and about to end or gone already: it will release the lock soon
+};
+
+// Tries once, without waiting. Returns an enum file_lock_result, or -1 if the file cannot be created.
+int file_lock_try(struct file_lock *lock, const char *path);
+void file_lock_holder(struct file_lock_holder *holder, const char *path);
+// Removes the file and lets go; safe on a zeroed lock.
+void file_lock_release(struct file_lock *lock);
+
+#endif

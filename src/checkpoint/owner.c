@@ -1,0 +1,279 @@
+// Whose a folder is, by the names in it and the first bytes of some files. See owner.h.
+#include "checkpoint/owner.h"
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/json.h"
+#include "base/looks.h"
+#include "base/memory.h"
+#include "checkpoint/checkpoint.h"
+#include "checkpoint/folder.h"
+#include "checkpoint/manifest.h"
+#include "checkpoint/megatron_folder.h"
+#include "checkpoint/source_kind.h"
+#include <dirent.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static bool has_prefix(const char *name, const char *prefix) {
+    return strncmp(name, prefix, strlen(prefix)) == 0;
+}
+
+static bool has_suffix(const char *name, const char *suffix) {
+    size_t length = strlen(name), end = strlen(suffix);
+    return length >= end && strcmp(name + length - end, suffix) == 0;
+}
+
+static bool has_file(const char *folder, const char *name) {
+    char *path = file_join(folder, name);
+    bool is_there = file_exists(path) && !file_is_folder(path);
+    free(path);
+    return is_there;
+}
+
+// ---- one iteration ----
+
+bool owner_is_ours(const char *path) {
+    if (!file_is_folder(path) || megatron_format(path))
+        return false;
+    // A save writes the manifest last, and a damaged checkpoint may have lost it.
+    return has_file(path, "manifest.json") || has_file(path, "state.json");
+}
+
+// NAME.safetensors, or NAME-00001-of-00008.safetensors.
+static bool is_share(const char *name, const char *part) {
+    size_t length = strlen(part);
+    if (strncmp(name, part, length) != 0)
+        return false;
+    const char *rest = name + length;
+    int self = 0, size = 0, end = 0;
+    if (sscanf(rest, "-%5d-of-%5d%n", &self, &size, &end) == 2)
+        rest += end;
+    return strcmp(rest, ".safetensors") == 0;
+}
+
+// Names that a save gives to files in an iteration's folder, whatever the manifest says.
+static bool is_name_of_ours(const char *name) {
+    static const char *const whole[] = {"state.json", "config.json", "manifest.json"};
+    static const char *const roles[] = {"vocab-file_", "merge-file_", "tokenizer-model_", "huggingface_",
+                                        "huggingface-"};
+    bool is_known = is_share(name, "model") || is_share(name, "optimizer");
+    for (size_t i = 0; i < sizeof whole / sizeof whole[0]; i++)
+        is_known = is_known || strcmp(name, whole[i]) == 0;
+    for (size_t i = 0; i < sizeof roles / sizeof roles[0]; i++)
+        is_known = is_known || has_prefix(name, roles[i]);
+    return is_known;
+}
+
+static bool is_listed(const struct manifest *manifest, const char *name) {
+    for (size_t i = 0; i < manifest->count; i++)
+        if (strcmp(manifest->files[i].name, name) == 0)
+            return true;
+    return false;
+}
+
+// A file of ours, or one that a killed save was writing.
+static bool is_written_by_us(const struct manifest *manifest, const char *folder, const char *name) {
+    size_t stem = file_temporary_stem(name);
+    char *target = stem > 0 ? memory_printf("%.*s", (int)stem, name) : memory_string(name);
+    char *path = file_join(folder, name);
+    bool is_known = (is_name_of_ours(target) || is_listed(manifest, target)) && !file_is_folder(path);
+    free(target);
+    free(path);
+    return is_known;
+}
+
+bool owner_may_remove(const char *path, char **stranger) {
+    *stranger = NULL;
+    struct manifest manifest = {0};
+    if (manifest_read(&manifest, path) < 0)
+        error_clear();
+    DIR *stream = opendir(path);
+    const struct dirent *entry;
+    while (stream && !*stranger && (entry = readdir(stream)))
+        if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0 &&
+            !is_written_by_us(&manifest, path, entry->d_name))
+            *stranger = memory_string(entry->d_name);
+    if (stream)
+        closedir(stream);
+    else
+        *stranger = memory_string("?");
+    manifest_free(&manifest);
+    return !*stranger;
+}
+
+// ---- all of a folder ----
+
+static bool is_empty(const char *path) {
+    DIR *stream = opendir(path);
+    int count = 0;
+    while (stream && readdir(stream))
+        count++;
+    if (stream)
+        closedir(stream);
+    return count <= 2;
+}
+
+static const char *describe_megatron(const char *format) {
+    static const char *const rows[][2] = {{"torch", "a Megatron-LM checkpoint (torch)"},
+                                          {"torch_dist", "a Megatron-LM checkpoint (torch_dist)"},
+                                          {"zarr", "a Megatron-LM checkpoint (zarr)"},
+                                          {"torch_dcp", "a distributed checkpoint of PyTorch (torch_dcp)"},
+                                          {"fsdp_dtensor", "a Megatron-LM checkpoint (fsdp_dtensor)"}};
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+        if (strcmp(rows[i][0], format) == 0)
+            return rows[i][1];
+    return "a Megatron-LM checkpoint";
+}
+
+// What kind of checkpoint of somebody else an entry is or belongs to; NULL if it is none.
+static const char *judge_folder(const char *name, const char *path) {
+    const char *format = megatron_format(path);
+    if (format)
+        return describe_megatron(format);
+    if (folder_iteration(name) >= 0 || strcmp(name, "release") == 0)
+        return is_empty(path) || owner_is_ours(path) ? NULL : "a checkpoint of another program";
+    if (has_prefix(name, "mp_rank_"))
+        return describe_megatron("torch");
+    if (has_prefix(name, "global_step"))
+        return "a DeepSpeed checkpoint";
+    return has_prefix(name, "checkpoint-") && name[strspn(name + 11, "0123456789") + 11] == '\0'
+               ? "checkpoints of Hugging Face's Trainer"
+               : NULL;
+}
+
+static const char *judge_file(const char *name, const char *path) {
+    static const struct {
+        const char *suffix, *what;
+    } suffixes[] = {{".distcp", "a distributed checkpoint of PyTorch"},
+                    {".safetensors", "a model in safetensors files"},
+                    {".safetensors.index.json", "a Hugging Face model"},
+                    {".pt", "a PyTorch checkpoint (fairseq, nanoGPT, …)"},
+                    {".pth", "a PyTorch checkpoint"},
+                    {".ckpt", "a PyTorch Lightning checkpoint"},
+                    {".gguf", "a GGUF model"},
+                    {".nemo", "a NeMo checkpoint"}};
+    if (has_prefix(name, "pytorch_model") && has_suffix(name, ".bin"))
+        return "a Hugging Face model";
+    if (has_suffix(name, ".bin") && source_llmc.is_folder(path))
+        return "an llm.c checkpoint";
+    for (size_t i = 0; i < sizeof suffixes / sizeof suffixes[0]; i++)
+        if (has_suffix(name, suffixes[i].suffix))
+            return suffixes[i].what;
+    return NULL;
+}
+
+static bool has_model_config(const char *folder) {
+    enum { MAX_CONFIG_BYTES = 16 << 20 };
+    char *path = file_join(folder, "config.json");
+    struct json *root = NULL;
+    bool is_model = file_exists(path) && json_parse_file(&root, path, MAX_CONFIG_BYTES) == 0 &&
+                    root->type == JSON_OBJECT &&
+                    (json_member(root, "model_type") || json_member(root, "architectures"));
+    json_free(root);
+    free(path);
+    return is_model;
+}
+
+static void note_others(struct owner *owner, const char *what, const char *name) {
+    if (owner->kind == OWNER_OTHERS)
+        return;
+    owner->kind = OWNER_OTHERS;
+    owner->what = what;
+    (void)snprintf(owner->name, sizeof owner->name, "%.250s", name);
+}
+
+// What one entry says. An iteration of another program counts even beside ones of ours; its other files do not.
+struct survey {
+    struct owner others, iterations;
+    int64_t newest;  // of ours; -1 if there is none
+};
+
+static void survey_entry(struct survey *survey, const char *folder, const char *name) {
+    char *path = file_join(folder, name);
+    int64_t iteration = folder_iteration(name);
+    const char *what = NULL;
+    if (file_is_folder(path)) {
+        what = judge_folder(name, path);
+        if (!what && iteration > survey->newest && owner_is_ours(path))
+            survey->newest = iteration;
+    } else {
+        what = judge_file(name, path);
+    }
+    if (what)
+        note_others(iteration >= 0 ? &survey->iterations : &survey->others, what, name);
+    free(path);
+}
+
+// What the marker names; -1 if there is none, or it does not name an iteration that is there.
+static int64_t find_marked(const char *folder) {
+    int64_t iteration = -1;
+    if (folder_marker_read(folder, &iteration) < 0)
+        error_clear();
+    char *path = iteration >= 0 ? checkpoint_path(folder, iteration) : NULL;
+    if (path && !file_exists(path))
+        iteration = -1;
+    free(path);
+    return iteration;
+}
+
+static void decide(struct owner *owner, const struct survey *survey, const char *folder) {
+    int64_t marked = find_marked(folder);
+    char *path = marked >= 0 ? checkpoint_path(folder, marked) : NULL;
+    bool is_marked_ours = path && owner_is_ours(path);
+    free(path);
+    if (is_marked_ours || (survey->newest >= 0 && marked < 0 && survey->iterations.kind == OWNER_NOBODY))
+        *owner = (struct owner){.kind = OWNER_OURS, .iteration = is_marked_ours ? marked : survey->newest};
+    else if (survey->iterations.kind == OWNER_OTHERS)
+        *owner = survey->iterations;
+    else if (survey->others.kind == OWNER_OTHERS)
+        *owner = survey->others;
+    else if (folder_marker_exists(folder))
+        *owner = (struct owner){.kind = OWNER_OURS, .iteration = -1};
+}
+
+int owner_find(struct owner *owner, const char *folder) {
+    *owner = (struct owner){.kind = OWNER_NOBODY};
+    if (!file_is_folder(folder))
+        return 0;
+    const char *format = megatron_format(folder);
+    if (format || owner_is_ours(folder)) {
+        note_others(owner, format ? describe_megatron(format) : "the checkpoint of one iteration", "");
+        return 0;
+    }
+    DIR *stream = opendir(folder);
+    if (!stream)
+        return error_set("cannot list the folder %s: %s; %s", folder, strerror(errno), looks_remedy(errno));
+    struct survey survey = {.newest = -1};
+    if (has_model_config(folder))
+        note_others(&survey.others, "a Hugging Face model", "config.json");
+    const struct dirent *entry;
+    while ((entry = readdir(stream)))
+        if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)
+            survey_entry(&survey, folder, entry->d_name);
+    closedir(stream);
+    error_clear();
+    decide(owner, &survey, folder);
+    return 0;
+}
+
+int owner_check(struct owner *owner, const char *folder, const char *remedy) {
+    TRY(owner_find(owner, folder));
+    if (owner->kind != OWNER_OTHERS)
+        return 0;
+    return error_set_code(EXIT_CODE_USAGE, "%s holds %s%s%s, and nothing is written into it; %s", folder, owner->what,
+                          owner->name[0] ? ": " : "", owner->name, remedy);
+}
+
+int owner_check_free(const char *folder, const char *flag) {
+    struct owner owner;
+    char *remedy = memory_printf("give another folder with %s", flag);
+    int result = owner_check(&owner, folder, remedy);
+    if (result == 0 && owner.kind == OWNER_OURS)
+        result = error_set("%s already holds checkpoints; %s", folder, remedy);
+    free(remedy);
+    return result;
+}

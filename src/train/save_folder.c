@@ -1,0 +1,117 @@
+// What is checked and held of the folder of --save. See save_folder.h.
+#include "train/save_folder.h"
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/file.h"
+#include "base/interrupt.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "checkpoint/owner.h"
+#include <inttypes.h>
+#include <stdlib.h>
+
+static const char lock_name[] = ".bevatron-lock";
+// How long a lock may outlive its holder: a process that frees its memory, or a machine that is gone, whose locks an
+// NFS server keeps for its lease of 90 s.
+static const double ENDING_SECONDS = 60, LEASE_SECONDS = 120, NAP_SECONDS = 0.1;
+
+// ---- whose it is ----
+
+static bool is_loaded(const struct config *config) {
+    return config->load && file_is_same(config->load, config->save);
+}
+
+static int check_others(struct owner *owner, const struct config *config) {
+    const char *remedy = "give another folder with --save";
+    char *how = NULL;
+    if (is_loaded(config))
+        how = memory_printf("keep --load %s and give another --save, with --no-load-optim to continue at its iteration "
+                            "or --finetune to start at 0; either way the optimizer is fresh",
+                            config->load);
+    int status = owner_check(owner, config->save, how ? how : remedy);
+    free(how);
+    return status;
+}
+
+// A run continues the checkpoints in its folder, or there are none.
+static int check_run(const struct owner *owner, const struct config *config) {
+    if (owner->kind != OWNER_OURS)
+        return 0;
+    const char *save = config->save;
+    if (!is_loaded(config)) {
+        const char *first = config->load ? config->load : config->pretrained_checkpoint;
+        char *again =
+            first ? memory_printf(" (with --pretrained-checkpoint %s, the same command starts and resumes)", first)
+                  : memory_string("");
+        error_set_code(EXIT_CODE_USAGE,
+                       "%s holds checkpoints of another run, up to iteration %" PRId64
+                       "; resume that run with --load %s%s, or give another --save",
+                       save, owner->iteration, save, again);
+        free(again);
+        return -1;
+    }
+    if (config->finetune && owner->iteration > 0)
+        return error_set_code(EXIT_CODE_USAGE,
+                              "--finetune starts a new run, and %s holds checkpoints of the old one, up to iteration "
+                              "%" PRId64 "; give another --save, or leave out --finetune to resume",
+                              save, owner->iteration);
+    return 0;
+}
+
+// ---- one process at a time ----
+
+static int refuse(const char *save, const struct file_lock_holder *holder) {
+    if (!holder->host[0])
+        return error_set_code(EXIT_CODE_USAGE, "another run is writing to %s; stop it, or give another --save", save);
+    return error_set_code(EXIT_CODE_USAGE,
+                          "another run (process %ld on %s) is writing to %s; stop it, or give another --save",
+                          holder->process, holder->host, save);
+}
+
+static int take_lock(struct file_lock *lock, const char *path, const char *save) {
+    double waited = 0;
+    for (;;) {
+        int result = file_lock_try(lock, path);
+        if (result < 0)
+            return error_context("checkpoints could not be saved in %s", save);
+        if (result == FILE_LOCK_ABSENT)
+            log_info("note: the file system of %s has no locks, so a second run there would not be noticed", save);
+        if (result != FILE_LOCK_TAKEN)
+            return 0;
+        struct file_lock_holder holder;
+        file_lock_holder(&holder, path);
+        double limit = !holder.is_here ? LEASE_SECONDS : holder.is_ending ? ENDING_SECONDS : 0;
+        if (waited >= limit)
+            return refuse(save, &holder);
+        if (waited == 0)
+            log_info("waiting up to %.0f s for the lock of process %ld on %s, which may have ended", limit,
+                     holder.process, holder.host[0] ? holder.host : "another machine");
+        TRY(interrupt_check());
+        clock_sleep(NAP_SECONDS);
+        waited += NAP_SECONDS;
+    }
+}
+
+int save_folder_open(struct save_folder *folder, const struct config *config, const struct mesh *mesh) {
+    if (!config->save || config->skip_train || mesh->rank != 0)
+        return 0;
+    struct owner owner;
+    TRY(check_others(&owner, config));
+    TRY(file_make_folders(config->save));
+    char *path = file_join(config->save, lock_name);
+    int status = take_lock(&folder->lock, path, config->save);
+    free(path);
+    // Under the lock: a run that has just ended may have saved meanwhile.
+    if (status == 0)
+        status = check_others(&owner, config);
+    if (status == 0)
+        status = check_run(&owner, config);
+    if (status < 0)
+        save_folder_close(folder);
+    return status;
+}
+
+void save_folder_close(struct save_folder *folder) {
+    file_lock_release(&folder->lock);
+}

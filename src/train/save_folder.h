@@ -1,0 +1,21 @@
+// The folder of --save, before training: that it is this run's to write to, and that no other run is writing to it.
+#ifndef TRAIN_SAVE_FOLDER_H
+#define TRAIN_SAVE_FOLDER_H
+
+#include "base/file_lock.h"
+#include "config/config.h"
+#include "parallel/mesh.h"
+
+struct save_folder {
+    struct file_lock lock;  // of the first rank
+};
+
+// Fails, with a remedy, if the folder holds a checkpoint of another program or of another run (one that --load does not
+// continue), if nothing can be written to it, or if another process holds its lock. A run that was stopped or killed
+// and starts again with --load of the same folder passes: its lock went with its process. If the holder's machine died,
+// the server of a shared file system may keep the lock for a while, so the lock of another machine is waited for. Only
+// the first rank does anything.
+int save_folder_open(struct save_folder *folder, const struct config *config, const struct mesh *mesh);
+void save_folder_close(struct save_folder *folder);  // safe on a zeroed one
+
+#endif

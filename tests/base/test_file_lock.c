@@ -1,0 +1,96 @@
+// The lock of a folder: one holder, released by its death, and a file that means nothing by itself.
+#include "test.h"
+
+#include "base/file.h"
+#include "base/file_lock.h"
+#include "base/memory.h"
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static char *make_path(char place[32]) {
+    memcpy(place, "/tmp/bevatron-test-XXXXXX", sizeof "/tmp/bevatron-test-XXXXXX");
+    EXPECT(mkdtemp(place) != NULL);
+    return file_join(place, "lock");
+}
+
+// A process that holds the lock until it is killed.
+static pid_t start_holder(const char *path) {
+    int ends[2];
+    char answer = 0;
+    EXPECT(pipe(ends) == 0);
+    pid_t child = fork();
+    EXPECT(child >= 0);
+    if (child == 0) {
+        struct file_lock lock;
+        char held = file_lock_try(&lock, path) == FILE_LOCK_HELD;
+        if (write(ends[1], &held, 1) == 1)
+            pause();
+        _exit(0);
+    }
+    EXPECT(read(ends[0], &answer, 1) == 1 && answer == 1);
+    close(ends[0]), close(ends[1]);
+    return child;
+}
+
+TEST(one_holder) {
+    char place[32], *path = make_path(place);
+    struct file_lock lock = {0};
+    struct file_lock_holder holder;
+    pid_t child = start_holder(path);
+    EXPECT_INT(file_lock_try(&lock, path), FILE_LOCK_TAKEN);
+    file_lock_holder(&holder, path);
+    EXPECT_INT(holder.process, child);
+    EXPECT(holder.is_here && !holder.is_ending);
+    kill(child, SIGKILL);
+    EXPECT(waitpid(child, NULL, 0) == child);
+    EXPECT(file_exists(path));
+    EXPECT_INT(file_lock_try(&lock, path), FILE_LOCK_HELD);
+    file_lock_holder(&holder, path);
+    EXPECT_INT(holder.process, getpid());
+    file_lock_release(&lock);
+    file_lock_release(&lock);
+    EXPECT(!file_exists(path));
+    file_remove_tree(place);
+    free(path);
+}
+
+TEST(holders_that_end) {
+    char place[32], *path = make_path(place);
+    struct file_lock_holder holder;
+    pid_t child = start_holder(path);
+    kill(child, SIGKILL);
+    siginfo_t info;
+    EXPECT(waitid(P_PID, (id_t)child, &info, WEXITED | WNOWAIT) == 0);
+    file_lock_holder(&holder, path);  // a zombie
+    EXPECT(holder.is_here && holder.is_ending);
+    EXPECT(waitpid(child, NULL, 0) == child);
+    file_lock_holder(&holder, path);  // gone
+    EXPECT(holder.is_here && holder.is_ending);
+    EXPECT_OK(file_write_all(path, "another-machine 12\n", 19));
+    file_lock_holder(&holder, path);
+    EXPECT(!holder.is_here && !holder.is_ending);
+    EXPECT_STRING(holder.host, "another-machine");
+    EXPECT_OK(file_write_all(path, "\0\0\0", 3));
+    file_lock_holder(&holder, path);
+    EXPECT(!holder.is_here && holder.host[0] == '\0');
+    file_remove_tree(place);
+    free(path);
+}
+
+// Whoever holds a file without a name holds nothing.
+TEST(a_file_that_was_removed) {
+    char place[32], *path = make_path(place);
+    struct file_lock lock = {0};
+    pid_t child = start_holder(path);
+    EXPECT(unlink(path) == 0);
+    EXPECT_INT(file_lock_try(&lock, path), FILE_LOCK_HELD);
+    file_lock_release(&lock);
+    kill(child, SIGKILL);
+    EXPECT(waitpid(child, NULL, 0) == child);
+    EXPECT_ERROR(file_lock_try(&lock, "/nonexistent/lock"), "/nonexistent/lock");
+    file_remove_tree(place);
+    free(path);
+}
+
+TEST_MAIN(TEST_CASE(one_holder), TEST_CASE(holders_that_end), TEST_CASE(a_file_that_was_removed))
