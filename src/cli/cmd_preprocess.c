@@ -4,6 +4,7 @@
 #include "config/flag.h"
 #include "data/index/index.h"
 #include "data/preprocess.h"
+#include "data/sentence_words.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/hash.h"
@@ -26,6 +27,7 @@ struct options {
     bool append_eod;
     bool split_sentences;
     bool keep_newlines;
+    char *language;
     char *dedup;
     bool shuffle;
     int64_t seed;
@@ -106,6 +108,14 @@ static const struct flag rows[] = {
      .type = FLAG_BOOL,
      .offset = OFFSET(keep_newlines),
      .help = "with --split-sentences: white space after a sentence belongs to it"},
+    {.name = "--lang",
+     .type = FLAG_STRING,
+     .offset = OFFSET(language),
+     .value_name = "NAME",
+     .initial = "english",
+     .help = "with --split-sentences: whose abbreviations and ordinals are known, e.g. german or de; Cyrillic, Greek, "
+             "Thai, "
+             "Lao, Khmer, Chinese and Japanese text need no name"},
     {.name = "--dedup",
      .type = FLAG_CHOICE,
      .offset = OFFSET(dedup),
@@ -178,8 +188,6 @@ static const struct flag_names names[] = {
               "--null-tokenizer-pad-id= --use-gigatoken",
      .message = "accepted, without effect here"},
     {.names = "--dataset-impl=mmap", .message = "is not supported: datasets are of the kind mmap", .refused = true},
-    {.names = "--lang=",
-     .message = "accepted, without effect here: sentences are split by the same rules in every language"},
     {.names = "--workers-to-check=* --max-documents=", .message = "accepted, without effect here"},
     {.names = "--tokenizer-special-tokens=* --tokenizer-sentencepiece-legacy --chat-template= "
               "--no-tokenizer-sentencepiece-ignore-extra-whitespaces",
@@ -297,11 +305,28 @@ static void describe_tokenizer(struct buffer *out, const struct tokenizer_flags 
         buffer_printf(out, "--eod-token %s\n", flags->eod_token);
 }
 
+// The language of --lang; a usage error that lists them if there is none.
+static int find_language(const struct options *options, const struct sentence_language **language) {
+    *language = sentence_language_find(options->language);
+    if (*language)
+        return 0;
+    struct buffer known = {0};
+    const struct sentence_language *other;
+    for (size_t i = 0; (other = sentence_language_at(i)); i++)
+        buffer_printf(&known, "%s%.*s", i ? ", " : "", (int)strcspn(other->names, " "), other->names);
+    error_set_code(EXIT_CODE_USAGE, "--lang %s is not a language whose sentences are known; choose one of %s",
+                   options->language, buffer_string(&known));
+    buffer_free(&known);
+    return -1;
+}
+
 static void warn_of_no_effect(const struct options *options) {
     if (options->shuffle && options->partitions > 1)
         log_warn("--partitions has no effect with --shuffle, which gives documents an order of its own");
     if (options->keep_newlines && !options->split_sentences)
         log_warn("--keep-newlines has no effect without --split-sentences");
+    if (flag_is_given(&options->given, "--lang") && !options->split_sentences)
+        log_warn("--lang has no effect without --split-sentences");
 }
 
 static int run_with(const struct options *options, const struct tokenizer *tokenizer, const char *description) {
@@ -326,6 +351,7 @@ static int run_with(const struct options *options, const struct tokenizer *token
         .chunk_bytes = (size_t)options->chunk_bytes,
         .journal_seconds = options->journal_interval,
     };
+    TRY(find_language(options, &work.language));
     struct preprocess_summary summary;
     TRY(preprocess(&work, tokenizer, &summary));
     if (options->json)

@@ -6,6 +6,7 @@
 #include "data/preprocess_progress.h"
 #include "data/preprocess_publish.h"
 #include "data/preprocess_run.h"
+#include "data/sentence_words.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
@@ -98,6 +99,8 @@ static int describe_settings(struct preprocessing *run) {
                   yes_no(options->split_sentences), yes_no(options->keep_newlines));
     buffer_printf(out, "--dedup %s\n--shuffle %s\n--seed %" PRIu64 "\n", options->dedup ? "exact" : "no",
                   yes_no(options->shuffle), options->shuffle ? options->seed : 0);
+    if (options->split_sentences && options->language && options->language != &sentence_english)
+        buffer_printf(out, "--lang %s\n", options->language->names);
     if (options->partitions > 1)
         buffer_printf(out, "--partitions %" PRId64 "\n", options->partitions);
     buffer_printf(out, "--invalid-utf8 %s\n", options->replace_ill_formed ? "replace" : "error");
@@ -157,6 +160,7 @@ static int create_workers(struct preprocessing *run) {
         worker->line_limit = options->line_limit ? options->line_limit : PREPROCESS_LINE_LIMIT;
         worker->split_sentences = options->split_sentences;
         worker->keep_newlines = options->keep_newlines;
+        worker->language = options->language;
         TRY(tokenizer_encoder_create(&worker->encoder, run->tokenizer));
     }
     return 0;

@@ -12,14 +12,17 @@
 #include <stddef.h>
 #include <stdint.h>
 
+struct sentence_language;
+
 struct preprocess_options {
     struct string_list inputs;  // files, patterns, folders, "-"
     struct string_list keys;    // members to tokenize
     const char *output_prefix;
     bool append_eod;  // after the last token of each document that has any
     bool split_sentences, keep_newlines;
-    bool dedup;    // leave out documents equal to an earlier one
-    bool shuffle;  // random order, by the seed
+    const struct sentence_language *language;  // of sentences; NULL for English
+    bool dedup;                                // leave out documents equal to an earlier one
+    bool shuffle;                              // random order, by the seed
     uint64_t seed;
     int64_t partitions;  // above 1: documents are dealt out in turn to so many parts, which come one after another
     int workers;         // threads

@@ -4,23 +4,21 @@
 #include "data/sentence.h"
 
 #include "base/utf8.h"
+#include "data/sentence_marks.h"
 #include "data/sentence_words.h"
 #include "data/tokenizer/unicode_category.h"
 #include <stdint.h>
 #include <string.h>
 
 enum {
-    LOOK_BACK_BYTES = 24,      // longest word before a full stop that may be an abbreviation, and then some
-    LOOK_AHEAD_CHARACTERS = 8  // quotes, brackets and dashes before the next word
+    LOOK_BACK_BYTES = 24,       // longest word before a full stop that may be an abbreviation, and then some
+    LOOK_AHEAD_CHARACTERS = 8,  // quotes, brackets and dashes before the next word
+    UNSPACED_LETTERS = 4        // longest abbreviation of Thai, Lao and Khmer
 };
 
-enum stop {
-    STOP_NONE,
-    STOP_PERIOD,   // one full stop: may belong to an abbreviation
-    STOP_TRAIL,    // an ellipsis: the sentence may go on
-    STOP_FULL,     // exclamation and question marks; the stops of scripts without capitals
-    STOP_COMPACT,  // of scripts that put no blank after it
-};
+static const struct sentence_language *language_of(const struct sentence_splitter *s) {
+    return s->language ? s->language : &sentence_english;
+}
 
 static uint32_t character_at(const struct sentence_splitter *s, size_t at, size_t *bytes) {
     uint32_t character;
@@ -31,119 +29,6 @@ static uint32_t character_at(const struct sentence_splitter *s, size_t at, size_
     }
     *bytes = utf8_decode((const unsigned char *)s->text + at, s->length - at, &character, NULL);
     return character;
-}
-
-static enum stop stop_kind(uint32_t c) {
-    switch (c) {
-    case '.':
-        return STOP_PERIOD;
-    case 0x2026:  // horizontal ellipsis
-        return STOP_TRAIL;
-    case '!':
-    case '?':
-    case 0x037E:  // Greek question mark
-    case 0x0589:  // Armenian full stop
-    case 0x061F:  // Arabic question mark
-    case 0x06D4:  // Arabic full stop
-    case 0x0964:  // danda
-    case 0x0965:  // double danda
-    case 0x104A:  // Myanmar little section
-    case 0x104B:  // Myanmar section
-    case 0x1362:  // Ethiopic full stop
-    case 0x1367:  // Ethiopic question mark
-    case 0x17D4:  // Khmer khan
-    case 0x203C:  // double exclamation mark
-    case 0x203D:  // interrobang
-    case 0x2047:  // ??
-    case 0x2048:  // ?!
-    case 0x2049:  // !?
-        return STOP_FULL;
-    case 0x3002:  // ideographic full stop
-    case 0xFF01:  // fullwidth !
-    case 0xFF0E:  // fullwidth .
-    case 0xFF1F:  // fullwidth ?
-    case 0xFF61:  // halfwidth ideographic full stop
-        return STOP_COMPACT;
-    default:
-        return STOP_NONE;
-    }
-}
-
-static bool is_closer(uint32_t c) {
-    switch (c) {
-    case '"':
-    case '\'':
-    case ')':
-    case ']':
-    case '}':
-    case 0xBB:    // »
-    case 0x2019:  // right single quote
-    case 0x201D:  // right double quote
-    case 0x203A:  // single right angle quote
-    case 0x3009:  // the closing brackets of Chinese and Japanese
-    case 0x300B:
-    case 0x300D:
-    case 0x300F:
-    case 0x3011:
-    case 0x3015:
-    case 0x3017:
-    case 0xFF09:
-    case 0xFF3D:
-    case 0xFF5D:
-    case 0xFF63:
-        return true;
-    default:
-        return false;
-    }
-}
-
-// What may stand between the blank after a stop and the first letter of the next sentence.
-static bool is_opening_mark(uint32_t c) {
-    switch (c) {
-    case '"':
-    case '\'':
-    case '(':
-    case '[':
-    case '{':
-    case '-':
-    case '*':
-    case '_':
-    case '`':
-    case 0xA1:    // inverted !
-    case 0xAB:    // «
-    case 0xBF:    // inverted ?
-    case 0x2013:  // dashes
-    case 0x2014:
-    case 0x2015:
-    case 0x2018:  // quotes
-    case 0x201A:
-    case 0x201C:
-    case 0x201E:
-    case 0x2039:
-        return true;
-    default:
-        return false;
-    }
-}
-
-// Small letters of the scripts that have capitals. Digits, signs and all other letters may begin a sentence.
-static bool is_small(uint32_t c) {
-    if (c < 0x80)
-        return c >= 'a' && c <= 'z';
-    bool is_cased = (c >= 0xDF && c <= 0x24F && c != 0xF7) || (c >= 0x370 && c <= 0x52F) ||
-                    (c >= 0x561 && c <= 0x587) || (c >= 0x1E00 && c <= 0x1FFF);
-    return is_cased && c != 0x37E && unicode_lower(c) == c;
-}
-
-static bool is_digit(uint32_t c) {
-    return c >= '0' && c <= '9';
-}
-
-// A character of a word as abbreviations have it. Beyond ASCII everything counts but blanks and punctuation.
-static bool is_word_character(uint32_t c) {
-    if (c < 0x80)
-        return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || is_digit(c) || c == '.' || c == '\'' || c == '&';
-    return c >= 0xC0 && !(c >= 0x2000 && c <= 0x206F) && !(c >= 0x3000 && c <= 0x303F);
 }
 
 // ---- the white space between sentences ----
@@ -194,11 +79,18 @@ static uint32_t first_of_next(const struct sentence_splitter *s, size_t *at) {
 }
 
 static bool opens_sentence(const struct sentence_splitter *s, size_t at) {
-    size_t end = at;
-    while (end < s->length && end - at < LOOK_BACK_BYTES && ((s->text[end] | 32) >= 'a' && (s->text[end] | 32) <= 'z'))
-        end++;
+    const struct sentence_language *language = language_of(s);
+    bool is_ascii = language == &sentence_english && at < s->length && (unsigned char)s->text[at] < 0x80;
+    size_t end = at, bytes;
+    while (end < s->length && end - at < LOOK_BACK_BYTES) {
+        uint32_t c = character_at(s, end, &bytes);
+        if (!is_letter(c) || (is_ascii && c >= 0x80))
+            break;
+        end += bytes;
+    }
     bool is_abbreviated = end < s->length && s->text[end] == '.';
-    return !is_abbreviated && sentence_is_opener(s->text + at, end - at);
+    language = sentence_word_language(language, s->text + at, end - at);
+    return !is_abbreviated && sentence_is_opener(language, s->text + at, end - at);
 }
 
 // Reference marks as Wikipedia has them, "[12]", that stand after the stop but belong to its sentence.
@@ -209,13 +101,29 @@ static size_t skip_reference(const struct sentence_splitter *s, size_t at) {
     return end > at + 1 && end < s->length && s->text[end] == ']' ? end + 1 : at;
 }
 
+// The end of a closing quotation mark after spaces, else `at`.
+static size_t skip_spaced_quote(const struct sentence_splitter *s, size_t at) {
+    size_t end = at, bytes;
+    for (int i = 0; i < LOOK_AHEAD_CHARACTERS && end < s->length; i++, end += bytes) {
+        uint32_t c = character_at(s, end, &bytes);
+        if (c == 0xBB)
+            return end + bytes;
+        if (c != ' ' && c != 0xA0 && c != 0x202F)
+            break;
+    }
+    return at;
+}
+
 static size_t skip_closers(const struct sentence_splitter *s, size_t at) {
+    const struct sentence_language *language = language_of(s);
     while (at < s->length) {
         size_t bytes, after;
         uint32_t c = character_at(s, at, &bytes);
-        if (is_closer(c))
+        if (is_closer(c) || (language->low_quotes && is_low_closer(c)))
             at += bytes;
         else if (c == '[' && (after = skip_reference(s, at)) > at)
+            at = after;
+        else if (language->spaced_quotes && (after = skip_spaced_quote(s, at)) > at)
             at = after;
         else
             break;
@@ -233,16 +141,50 @@ static bool is_one_letter(const char *word, size_t length) {
     return length > 1 || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z');
 }
 
-// Letters with full stops between them: "U.S", "e.g", "J.R.R".
+// Letters with full stops between them: "U.S", "e.g", "J.R.R", "т.е".
 static bool is_dotted(const char *word, size_t length) {
-    if (length < 3 || length % 2 == 0)
-        return false;
-    for (size_t i = 0; i < length; i++) {
-        bool is_letter = (word[i] | 32) >= 'a' && (word[i] | 32) <= 'z';
-        if (i % 2 ? word[i] != '.' : !is_letter)
+    bool wants_letter = true, has_stop = false;
+    for (size_t at = 0, bytes; at < length; at += bytes) {
+        uint32_t c;
+        bytes = utf8_decode((const unsigned char *)word + at, length - at, &c, NULL);
+        if (wants_letter ? !is_letter(c) : c != '.')
             return false;
+        has_stop = has_stop || c == '.';
+        wants_letter = !wants_letter;
     }
+    return has_stop && !wants_letter;
+}
+
+static bool is_ascii(const char *word, size_t length) {
+    for (size_t i = 0; i < length; i++)
+        if ((unsigned char)word[i] >= 0x80)
+            return false;
     return true;
+}
+
+// A number of up to three digits or a Roman numeral in capitals.
+static bool is_ordinal(const char *word, size_t length) {
+    size_t digits = 0, romans = 0;
+    for (size_t i = 0; i < length; i++) {
+        digits += is_digit((unsigned char)word[i]);
+        romans += word[i] && strchr("IVXLC", word[i]);
+    }
+    return length > 0 && ((digits == length && length <= 3) || (romans == length && length <= 6));
+}
+
+// Thai, Lao and Khmer use the full stop for abbreviations, which are short: "กทม.", "พ.ศ.".
+static bool is_unspaced_abbreviation(const char *word, size_t length) {
+    int letters = 0;
+    bool has_stop = false;
+    for (size_t at = 0, bytes; at < length; at += bytes) {
+        uint32_t c;
+        bytes = utf8_decode((const unsigned char *)word + at, length - at, &c, NULL);
+        if (c != '.' && !is_unspaced(c))
+            return false;
+        letters += c != '.';
+        has_stop = has_stop || c == '.';
+    }
+    return letters > 0 && (has_stop || letters <= UNSPACED_LETTERS);
 }
 
 // "1", "12", "iv" or "A" at the very beginning of a sentence: what follows the stop is the item itself.
@@ -271,6 +213,95 @@ static size_t word_begin(const struct sentence_splitter *s, size_t begin, size_t
     return at;
 }
 
+// Is a number next, or a Roman numeral where the language has such after abbreviations (séc. XIX)?
+static bool is_count(const struct sentence_splitter *s, size_t next, uint32_t first, bool is_english) {
+    size_t end = next, bytes;
+    if (is_digit(first) || is_english)
+        return is_digit(first);
+    while (end < s->length && end - next < 8 && s->text[end] && strchr("IVXLCDM", s->text[end]))
+        end++;
+    return end > next && (end == s->length || !is_letter(character_at(s, end, &bytes)));
+}
+
+// An abbreviation of single letters may have spaces in it: "z. B.", "т. е.". Writes it without them ("z.b") and
+// returns its length; 0 if the word is not the last letter of such a one. Nothing before `begin` is looked at.
+static size_t join_letters(const struct sentence_splitter *s, size_t begin, struct sentence word,
+                           char out[LOOK_BACK_BYTES]) {
+    struct sentence letters[4] = {word};
+    int count = 1;
+    size_t length = 0;
+    for (size_t at = word.begin; count < 4 && is_one_letter(s->text + letters[count - 1].begin,
+                                                            letters[count - 1].end - letters[count - 1].begin);) {
+        size_t space = trim_space(s, begin, at);
+        if (space == at || space == begin || s->text[space - 1] != '.')
+            break;
+        size_t from = word_begin(s, begin, space - 1);
+        if (!is_one_letter(s->text + from, space - 1 - from))
+            break;
+        letters[count++] = (struct sentence){from, space - 1};
+        at = from;
+    }
+    for (int i = count - 1; count > 1 && i >= 0; i--) {
+        size_t bytes = letters[i].end - letters[i].begin;
+        memcpy(out + length, s->text + letters[i].begin, bytes);
+        length += bytes;
+        if (i > 0)
+            out[length++] = '.';
+    }
+    return length;
+}
+
+// What the word is as an abbreviation: by itself, without an article before it (l'art.), or with the letters before it.
+static enum sentence_abbreviation abbreviation_of(const struct sentence_splitter *s, size_t begin, struct sentence word,
+                                                  const struct sentence_language *language) {
+    const char *text = s->text + word.begin;
+    size_t length = word.end - word.begin;
+    if (language != &sentence_english) {
+        char joined[LOOK_BACK_BYTES];
+        size_t bytes = join_letters(s, begin, word, joined);
+        enum sentence_abbreviation kind = sentence_abbreviation(language, joined, bytes);
+        if (kind != SENTENCE_WORD)
+            return kind;
+        const char *quote = memrchr(text, '\'', length);
+        length -= quote ? (size_t)(quote + 1 - text) : 0;
+        text = quote ? quote + 1 : text;
+    }
+    return sentence_abbreviation(language, text, length);
+}
+
+// Does the sentence that began at `begin` end at the full stop after the word? `next` is where the next word begins,
+// with the character `first`.
+static bool word_ends(const struct sentence_splitter *s, size_t begin, struct sentence word, size_t next,
+                      uint32_t first) {
+    const char *text = s->text + word.begin;
+    const size_t length = word.end - word.begin;
+    const struct sentence_language *language = sentence_word_language(language_of(s), text, length);
+    const bool is_english = language == &sentence_english;
+    enum sentence_abbreviation kind = abbreviation_of(s, begin, word, language);
+    bool is_small_letter = length == 1 && is_small((unsigned char)*text);
+    // "I" ends a sentence more often than it is somebody's initial.
+    bool is_initial = is_one_letter(text, length) && !is_small_letter && !(is_english && length == 1 && *text == 'I');
+    if (is_initial || (is_dotted(text, length) && (!is_english || is_ascii(text, length)))) {
+        if (kind == SENTENCE_CLOSES && !is_english)
+            return true;
+        return kind != SENTENCE_LEADS && opens_sentence(s, next);
+    }
+    if (is_small_letter && kind == SENTENCE_WORD && !is_english)
+        kind = SENTENCE_INSIDE;
+    switch (kind) {
+    case SENTENCE_LEADS:
+        return false;
+    case SENTENCE_BEFORE_COUNT:
+        return !is_count(s, next, first, is_english);
+    case SENTENCE_INSIDE:
+        return !is_digit(first) && opens_sentence(s, next);
+    case SENTENCE_CLOSES:
+    case SENTENCE_WORD:
+        break;
+    }
+    return true;
+}
+
 // Does the sentence that began at `begin` end at the full stop at `stop`? `next` is where the next word begins.
 static bool period_ends(const struct sentence_splitter *s, size_t begin, size_t stop, size_t next) {
     uint32_t first = first_of_next(s, &next);
@@ -281,22 +312,11 @@ static bool period_ends(const struct sentence_splitter *s, size_t begin, size_t 
     size_t length = stop - from;
     if (from == begin && is_list_mark(word, length))
         return false;
-    // "I" ends a sentence more often than it is somebody's initial.
-    bool is_initial = is_one_letter(word, length) && !(length == 1 && (*word == 'I' || is_small((unsigned char)*word)));
-    if (is_initial || is_dotted(word, length))
-        return sentence_abbreviation(word, length) != SENTENCE_LEADS && opens_sentence(s, next);
-    switch (sentence_abbreviation(word, length)) {
-    case SENTENCE_LEADS:
+    if (is_unspaced_abbreviation(word, length))
         return false;
-    case SENTENCE_BEFORE_COUNT:
-        return !is_digit(first);
-    case SENTENCE_INSIDE:
+    if (language_of(s)->ordinals && is_ordinal(word, length))
         return !is_digit(first) && opens_sentence(s, next);
-    case SENTENCE_CLOSES:
-    case SENTENCE_WORD:
-        break;
-    }
-    return true;
+    return word_ends(s, begin, (struct sentence){from, stop}, next, first);
 }
 
 // A stop of a script without blanks ends the sentence wherever it stands, but not before a comma or, after a quotation,
@@ -360,6 +380,21 @@ static size_t skip_plain(const struct sentence_splitter *s, size_t at) {
     return at;
 }
 
+// White space at `at`, after a letter of Thai, Lao or Khmer: it ends the sentence if another one follows, unless that
+// begins an abbreviation, which leads on more often than not.
+static bool space_ends(const struct sentence_splitter *s, size_t at) {
+    bool is_paragraph;
+    size_t bytes, after = skip_space(s, at, &is_paragraph);
+    int letters = 0;
+    if (after == at)
+        return false;
+    for (; after < s->length && letters <= UNSPACED_LETTERS; after += bytes, letters++)
+        if (!is_unspaced(character_at(s, after, &bytes)))
+            break;
+    bool is_abbreviation = letters <= UNSPACED_LETTERS && after < s->length && s->text[after] == '.';
+    return letters > 0 && !is_abbreviation;
+}
+
 // The end of the sentence that begins at `begin`, the white space after it left out. *next is where the next begins.
 static size_t sentence_end(const struct sentence_splitter *s, size_t begin, size_t *next) {
     bool is_paragraph;
@@ -375,6 +410,10 @@ static size_t sentence_end(const struct sentence_splitter *s, size_t begin, size
             at = after;
         } else if (stop_kind(c) == STOP_NONE) {
             at += bytes;
+            if (is_unspaced(c) && space_ends(s, at)) {
+                *next = skip_space(s, at, &is_paragraph);
+                return at;
+            }
         } else if (stop_ends(s, begin, &at)) {
             *next = skip_space(s, at, &is_paragraph);
             return at;

@@ -15,12 +15,15 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+struct sentence_language;
+
 struct sentence_splitter {
     const char *text;    // UTF-8, need not end in a NUL
     size_t length;       // bytes
     bool keep_newlines;  // white space after a sentence belongs to it (Megatron's --keep-newlines): the sentences then
                          // join to the text again, but for white space at its end
     size_t position;     // where the next sentence begins; 0 at first
+    const struct sentence_language *language;  // of sentence_words.h; NULL for English
 };
 
 struct sentence {

@@ -1,100 +1,156 @@
-// The word lists of the sentence splitter, in byte order for a binary search. A word that is also common by itself
-// ("in", "sat", "miss") is left out: a full stop after it ends a sentence far more often.
+// The words of English, and how a word is looked up in a list.
 #include "data/sentence_words.h"
 
-#include <stdlib.h>
+#include "base/utf8.h"
+#include "data/tokenizer/unicode_category.h"
 #include <string.h>
 
-enum { LONGEST_WORD = 15 };
+enum { LONGEST_WORD = 24 };
 
-static const char *const leading[] = {
-    "approx", "ca", "cf", "e.g", "eg", "i.e", "ie", "v", "viz", "vs",
+const struct sentence_language sentence_english = {
+    .names = "english en eng",
+    .leading = SENTENCE_LIST("approx ca cf e.g eg i.e ie v viz vs"),
+    .titles = SENTENCE_LIST(
+        "adm atty brig capt cmdr col comdr cpl dr drs fr gen gov hon insp lt maj messrs mlle mme mr mrs ms msgr "
+        "mt pfc pres prof profs pvt rep reps rev sen sens sgt st ste supt treas"),
+    .before_count = SENTENCE_LIST(
+        "app art arts bd c ch chap chs cl eq eqs ex fig figs fol gal ll n no nos nr op p par para pl pp pt pts "
+        "sec sect ser tab vol vols"),
+    .inside = SENTENCE_LIST(
+        "a.d a.k.a acad aka al ala apr ariz assn assoc aug ave b.a b.c b.sc bldg blvd bros calif cent cie circ "
+        "co colo conn corp ct d.c dec dept dist div ed eds esq est et ext feb fla fri ft ga gmbh gov't govt hrs "
+        "hwy ibid inc incl ind inst int'l intl jan jr jul jun kan ky lb lbs ltd m.a m.d m.sc mar mass max md mfg "
+        "mich minn misc mont mts n.b nat'l natl neb nev nov oct okla oz pa penn ph.d phd pref prov pub publ rd "
+        "ref repr resp sept soc sr stat suppl tel tenn tex thurs trans transl tues u.k u.n u.s u.s.a univ va vt "
+        "wed wis wyo"),
+    .closing = SENTENCE_LIST("&c a.m am etc p.m pm"),
+    .openers = SENTENCE_LIST(
+        "a according after again all along also although among an and another any are as at because before both "
+        "but by can could despite did do does during each either even every few finally first for from had has "
+        "have he hence her here his how however i if in indeed instead is it its later many meanwhile more "
+        "moreover most my neither nevertheless no nor not now of on once one only or other others our over "
+        "perhaps several she since so some soon still such that the their then there therefore these they this "
+        "those though through thus to today two under unlike until upon was we were what when where whether "
+        "which while who why will with within without would yes yet you your"),
 };
 
-// These count only if they begin with a capital.
-static const char *const titles[] = {
-    "adm",   "atty", "brig", "capt",   "cmdr", "col", "comdr", "cpl", "dr", "drs",  "fr",   "gen",   "gov",  "hon",
-    "insp",  "lt",   "maj",  "messrs", "mlle", "mme", "mr",    "mrs", "ms", "msgr", "mt",   "pfc",   "pres", "prof",
-    "profs", "pvt",  "rep",  "reps",   "rev",  "sen", "sens",  "sgt", "st", "ste",  "supt", "treas",
-};
+// ---- languages ----
 
-static const char *const before_count[] = {
-    "app",  "art",  "arts", "bd",  "c",   "ch",  "chap", "chs", "cl",  "eq",  "eqs",  "ex",
-    "fig",  "figs", "fol",  "gal", "ll",  "n",   "no",   "nos", "nr",  "op",  "p",    "par",
-    "para", "pl",   "pp",   "pt",  "pts", "sec", "sect", "ser", "tab", "vol", "vols",
+static const struct sentence_language *const languages[] = {
+    &sentence_english,   &sentence_czech,   &sentence_danish,     &sentence_dutch,   &sentence_estonian,
+    &sentence_finnish,   &sentence_french,  &sentence_german,     &sentence_greek,   &sentence_italian,
+    &sentence_norwegian, &sentence_polish,  &sentence_portuguese, &sentence_russian, &sentence_slovene,
+    &sentence_spanish,   &sentence_swedish, &sentence_turkish,
 };
+enum { LANGUAGES = sizeof languages / sizeof languages[0] };
 
-static const char *const inside[] = {
-    "a.d",    "a.k.a", "acad", "aka",  "al",   "ala",   "apr",   "ariz", "assn",  "assoc", "aug",   "ave",
-    "b.a",    "b.c",   "b.sc", "bldg", "blvd", "bros",  "calif", "cent", "cie",   "circ",  "co",    "colo",
-    "conn",   "corp",  "ct",   "d.c",  "dec",  "dept",  "dist",  "div",  "ed",    "eds",   "esq",   "est",
-    "et",     "ext",   "feb",  "fla",  "fri",  "ft",    "ga",    "gmbh", "gov't", "govt",  "hrs",   "hwy",
-    "ibid",   "inc",   "incl", "ind",  "inst", "int'l", "intl",  "jan",  "jr",    "jul",   "jun",   "kan",
-    "ky",     "lb",    "lbs",  "ltd",  "m.a",  "m.d",   "m.sc",  "mar",  "mass",  "max",   "md",    "mfg",
-    "mich",   "minn",  "misc", "mont", "mts",  "n.b",   "nat'l", "natl", "neb",   "nev",   "nov",   "oct",
-    "okla",   "oz",    "pa",   "penn", "ph.d", "phd",   "pref",  "prov", "pub",   "publ",  "rd",    "ref",
-    "repr",   "resp",  "sept", "soc",  "sr",   "stat",  "suppl", "tel",  "tenn",  "tex",   "thurs", "trans",
-    "transl", "tues",  "u.k",  "u.n",  "u.s",  "u.s.a", "univ",  "va",   "vt",    "wed",   "wis",   "wyo",
-};
-
-static const char *const closing[] = {
-    "&c", "a.m", "am", "etc", "p.m", "pm",
-};
-
-static const char *const openers[] = {
-    "a",       "according", "after",   "again",    "all",       "along",  "also",    "although",
-    "among",   "an",        "and",     "another",  "any",       "are",    "as",      "at",
-    "because", "before",    "both",    "but",      "by",        "can",    "could",   "despite",
-    "did",     "do",        "does",    "during",   "each",      "either", "even",    "every",
-    "few",     "finally",   "first",   "for",      "from",      "had",    "has",     "have",
-    "he",      "hence",     "her",     "here",     "his",       "how",    "however", "i",
-    "if",      "in",        "indeed",  "instead",  "is",        "it",     "its",     "later",
-    "many",    "meanwhile", "more",    "moreover", "most",      "my",     "neither", "nevertheless",
-    "no",      "nor",       "not",     "now",      "of",        "on",     "once",    "one",
-    "only",    "or",        "other",   "others",   "our",       "over",   "perhaps", "several",
-    "she",     "since",     "so",      "some",     "soon",      "still",  "such",    "that",
-    "the",     "their",     "then",    "there",    "therefore", "these",  "they",    "this",
-    "those",   "though",    "through", "thus",     "to",        "today",  "two",     "under",
-    "unlike",  "until",     "upon",    "was",      "we",        "were",   "what",    "when",
-    "where",   "whether",   "which",   "while",    "who",       "why",    "will",    "with",
-    "within",  "without",   "would",   "yes",      "yet",       "you",    "your",
-};
-
-static int compare(const void *key, const void *entry) {
-    return strcmp(key, *(const char *const *)entry);
+// Is the word one of those between spaces? For short lists in any order.
+static bool is_among(const char *list, const char *word, size_t length) {
+    for (const char *at = list; (at = strstr(at, word)); at++)
+        if ((at == list || at[-1] == ' ') && (at[length] == ' ' || !at[length]))
+            return true;
+    return false;
 }
 
-static bool is_listed(const char *word, const char *const *list, size_t bytes) {
-    return bsearch(word, list, bytes / sizeof *list, sizeof *list, compare) != NULL;
+const struct sentence_language *sentence_language_find(const char *name) {
+    for (size_t i = 0; *name && !strchr(name, ' ') && i < LANGUAGES; i++)
+        if (is_among(languages[i]->names, name, strlen(name)))
+            return languages[i];
+    return NULL;
 }
 
-#define IS_LISTED(word, list) is_listed(word, list, sizeof(list))
-
-// Copies the word in lower case; false if it is too long to be listed.
-static bool lower(const char *word, size_t length, char out[LONGEST_WORD + 1]) {
-    if (length > LONGEST_WORD)
-        return false;
-    for (size_t i = 0; i < length; i++)
-        out[i] = word[i] >= 'A' && word[i] <= 'Z' ? (char)(word[i] + 'a' - 'A') : word[i];
-    out[length] = 0;
-    return true;
+const struct sentence_language *sentence_language_at(size_t number) {
+    return number < LANGUAGES ? languages[number] : NULL;
 }
 
-enum sentence_abbreviation sentence_abbreviation(const char *word, size_t length) {
-    char text[LONGEST_WORD + 1];
-    if (length == 0 || !lower(word, length, text))
+const struct sentence_language *sentence_word_language(const struct sentence_language *language, const char *word,
+                                                       size_t length) {
+    unsigned char first = length > 0 ? (unsigned char)*word : 0;
+    if (first >= 0xD0 && first <= 0xD4)
+        return &sentence_russian;
+    return first == 0xCE || first == 0xCF ? &sentence_greek : language;
+}
+
+// ---- lists ----
+
+// Words are in byte order with a space between, so that halving the part that is left finds one.
+static bool is_listed(const char *word, size_t length, struct sentence_list list) {
+    size_t begin = 0, end = list.bytes;
+    while (begin < end) {
+        size_t at = begin + (end - begin) / 2, same = 0;
+        while (at > begin && list.words[at - 1] != ' ')
+            at--;
+        while (same < length && word[same] == list.words[at + same])
+            same++;
+        // What ends a word, a space or the end of the list, is below every letter.
+        unsigned char other = (unsigned char)list.words[at + same];
+        bool is_whole = other == ' ' || other == 0;
+        if (same == length && is_whole)
+            return true;
+        if (same == length || (!is_whole && (unsigned char)word[same] < other)) {
+            end = at > begin ? at - 1 : begin;
+        } else {
+            for (begin = at + same; begin < end && list.words[begin] != ' ';)
+                begin++;
+            begin++;
+        }
+    }
+    return false;
+}
+
+// Copies the word in lower case: its length, 0 if it is too long to be listed.
+static size_t lower(const char *word, size_t length, char out[LONGEST_WORD + 4]) {
+    size_t done = 0;
+    for (size_t at = 0; at < length;) {
+        unsigned char byte = (unsigned char)word[at];
+        if (done >= LONGEST_WORD)
+            return 0;
+        if (byte < 0x80) {
+            out[done++] = byte >= 'A' && byte <= 'Z' ? (char)(byte + 'a' - 'A') : (char)byte;
+            at++;
+            continue;
+        }
+        uint32_t character;
+        at += utf8_decode((const unsigned char *)word + at, length - at, &character, NULL);
+        done += utf8_encode(unicode_lower(character), out + done);
+    }
+    return done;
+}
+
+static bool has_ending(const char *word, size_t length, const char *endings) {
+    for (const char *at = endings; at && *at;) {
+        size_t bytes = strcspn(at, " ");
+        if (length > bytes && memcmp(word + length - bytes, at, bytes) == 0)
+            return true;
+        at += bytes + (at[bytes] == ' ');
+    }
+    return false;
+}
+
+static bool is_capital(const char *word, size_t length) {
+    uint32_t first;
+    utf8_decode((const unsigned char *)word, length, &first, NULL);
+    return unicode_lower(first) != first;
+}
+
+enum sentence_abbreviation sentence_abbreviation(const struct sentence_language *language, const char *word,
+                                                 size_t length) {
+    char text[LONGEST_WORD + 4];
+    size_t bytes = length > 0 ? lower(word, length, text) : 0;
+    if (bytes == 0)
         return SENTENCE_WORD;
-    bool is_capital = *word >= 'A' && *word <= 'Z';
-    if (IS_LISTED(text, leading) || (is_capital && IS_LISTED(text, titles)))
+    if (is_listed(text, bytes, language->leading) ||
+        (is_capital(word, length) && is_listed(text, bytes, language->titles)))
         return SENTENCE_LEADS;
-    if (IS_LISTED(text, before_count))
+    if (is_listed(text, bytes, language->before_count))
         return SENTENCE_BEFORE_COUNT;
-    if (IS_LISTED(text, inside))
+    if (is_listed(text, bytes, language->inside) || has_ending(text, bytes, language->endings))
         return SENTENCE_INSIDE;
-    return IS_LISTED(text, closing) ? SENTENCE_CLOSES : SENTENCE_WORD;
+    return is_listed(text, bytes, language->closing) ? SENTENCE_CLOSES : SENTENCE_WORD;
 }
 
-bool sentence_is_opener(const char *word, size_t length) {
-    char text[LONGEST_WORD + 1];
-    return lower(word, length, text) && IS_LISTED(text, openers);
+bool sentence_is_opener(const struct sentence_language *language, const char *word, size_t length) {
+    char text[LONGEST_WORD + 4];
+    size_t bytes = length > 0 ? lower(word, length, text) : 0;
+    return bytes > 0 && is_listed(text, bytes, language->openers);
 }

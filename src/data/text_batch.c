@@ -85,7 +85,12 @@ static int add_sequence(struct text_column *column, struct text_worker *worker, 
 static int add_text(struct text_column *column, struct text_worker *worker, const char *text, size_t length) {
     if (!worker->split_sentences)
         return add_sequence(column, worker, text, length);
-    struct sentence_splitter splitter = {.text = text, .length = length, .keep_newlines = worker->keep_newlines};
+    struct sentence_splitter splitter = {
+        .text = text,
+        .length = length,
+        .keep_newlines = worker->keep_newlines,
+        .language = worker->language,
+    };
     struct sentence sentence;
     while (sentence_next(&splitter, &sentence))
         TRY(add_sequence(column, worker, text + sentence.begin, sentence.end - sentence.begin));

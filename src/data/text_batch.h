@@ -51,6 +51,8 @@ struct text_batch {
     int64_t failed_line;  // where tokenizing failed because of a line: which one, from 0; else -1
 };
 
+struct sentence_language;
+
 // What one thread needs to tokenize.
 struct text_worker {
     struct tokenizer_encoder *encoder;
@@ -60,6 +62,7 @@ struct text_worker {
     size_t line_limit;     // bytes
     bool split_sentences;  // every sentence is a sequence
     bool keep_newlines;    // see sentence.h
+    const struct sentence_language *language;
 };
 
 struct text_batch *text_batch_create(int64_t keys);

@@ -201,7 +201,6 @@ Slurm: --auto-resume --kill-on-bad-exit
 fairseq: --keep-empty --only-source --required-batch-size-multiple --srcdict --task
 torch: --local_rank --nproc_per_node
 zstd: --long
-NLTK, taken and not used: --lang
 OTHERS
 words "$work/help" "$work/others" docs/flags.md bench/*.c bench/*.py >"$work/known"
 words "${pages[@]}" | comm -23 - "$work/known" >"$work/out"

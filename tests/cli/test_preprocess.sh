@@ -55,6 +55,21 @@ expect 0 "3000 documents" "$BEVATRON" preprocess --input "$work/tree" --output-p
 expect_same "$work/one_text_document.bin" "$work/folder_text_document.bin" "tokens of a folder"
 mv "$work/kept" "$work/parts"
 
+# Sentences of a language: its ordinals and abbreviations do not end one.
+echo '{"text": "Am 3. Oktober 1990 kamen z. B. Hunde. Sie blieben."}' >"$work/german.jsonl"
+# sentences COUNT ARGUMENTS…
+sentences() {
+    "$BEVATRON" preprocess --input "$work/german.jsonl" --output-prefix "$work/german" --split-sentences --restart \
+        --vocab-file tests/golden/bpe/vocab.json --merge-file tests/golden/bpe/merges.txt "${@:2}" >"$work/out" 2>&1 || fail "sentences: $*"
+    "$BEVATRON" dataset inspect "$work/german_text_sentence" --json >"$work/out" 2>&1
+    grep -qE "\"sequences\": *$1\b" "$work/out" && pass || fail "not $1 sentences: $*"
+}
+sentences 4
+sentences 2 --lang german
+sentences 2 --lang de
+expect 2 "--lang klingon is not a language whose sentences are known; choose one of english, czech" "$BEVATRON" preprocess \
+    --input "$work/german.jsonl" --output-prefix "$work/x" --split-sentences --lang klingon "${null[@]}"
+
 # Several keys, arrays, and what Megatron's scripts give besides.
 expect 0 "without effect" "$BEVATRON" preprocess --input "$work/in.jsonl" --output-prefix "$work/keys" --json-keys text title \
     --partitions 2 --keep-sequential-samples --dataset-impl mmap --lang german --rank 1 "${null[@]}"

@@ -3,6 +3,7 @@
 
 #include "base/rng.h"
 #include "base/utf8.h"
+#include "data/sentence_words.h"
 #include "data/tokenizer/unicode_category.h"
 #include "test.h"
 
@@ -41,30 +42,86 @@ static struct sentence trimmed(const char *text, size_t begin, size_t end) {
     return (struct sentence){begin, end};
 }
 
-TEST(hand_labelled) {
-    FILE *golden = fopen("tests/golden/sentences_by_hand.txt", "r");
+static void check_text(const char *line, const struct sentence_language *language) {
+    struct labelled labelled;
+    parse(line, &labelled);
+    struct sentence_splitter splitter = {.text = labelled.text, .length = labelled.length, .language = language};
+    struct sentence sentence;
+    for (int i = 0; i < labelled.count; i++) {
+        struct sentence expected = trimmed(labelled.text, i ? labelled.end[i - 1] : 0, labelled.end[i]);
+        bool found = sentence_next(&splitter, &sentence);
+        if (!found || sentence.begin != expected.begin || sentence.end != expected.end)
+            test_fail("sentence %d of \"%s\" is \"%.*s\"", i, labelled.text, (int)(sentence.end - sentence.begin),
+                      labelled.text + sentence.begin);
+    }
+    EXPECT(!sentence_next(&splitter, &sentence));
+}
+
+// Lines of a golden file: texts, remarks after #, and names of languages after @.
+static int check_file(const char *path) {
+    FILE *golden = fopen(path, "r");
     EXPECT(golden);
     char line[4096];
     int texts = 0;
+    const struct sentence_language *language = NULL;
     while (fgets(line, sizeof line, golden)) {
-        if (line[0] == '#')
-            continue;
-        struct labelled labelled;
-        parse(line, &labelled);
-        struct sentence_splitter splitter = {.text = labelled.text, .length = labelled.length};
-        struct sentence sentence;
-        for (int i = 0; i < labelled.count; i++) {
-            struct sentence expected = trimmed(labelled.text, i ? labelled.end[i - 1] : 0, labelled.end[i]);
-            bool found = sentence_next(&splitter, &sentence);
-            if (!found || sentence.begin != expected.begin || sentence.end != expected.end)
-                test_fail("sentence %d of \"%s\" is \"%.*s\"", i, labelled.text, (int)(sentence.end - sentence.begin),
-                          labelled.text + sentence.begin);
+        line[strcspn(line, "\n")] = 0;
+        if (line[0] == '@') {
+            language = sentence_language_find(line + 1);
+            EXPECT(language);
+        } else if (line[0] != '#') {
+            check_text(line, language);
+            texts++;
         }
-        EXPECT(!sentence_next(&splitter, &sentence));
-        texts++;
     }
-    EXPECT(texts >= 80);
     fclose(golden);
+    return texts;
+}
+
+TEST(hand_labelled) {
+    EXPECT(check_file("tests/golden/sentences_by_hand.txt") >= 80);
+    EXPECT(check_file("tests/golden/sentences_by_language.txt") >= 160);
+}
+
+static void check_list(const char *list) {
+    char last[64] = "";
+    while (list && *list) {
+        char word[64];
+        size_t bytes = strcspn(list, " ");
+        EXPECT(bytes > 0 && bytes < sizeof word);
+        memcpy(word, list, bytes);
+        word[bytes] = 0;
+        if (strcmp(last, word) >= 0)
+            test_fail("\"%s\" stands after \"%s\"", word, last);
+        memcpy(last, word, sizeof word);
+        list += bytes + (list[bytes] == ' ');
+    }
+}
+
+// Words are found by halving, so their order counts.
+TEST(lists_are_in_order) {
+    const struct sentence_language *language;
+    size_t count = 0;
+    for (; (language = sentence_language_at(count)); count++) {
+        const struct sentence_list lists[] = {language->leading, language->titles,  language->before_count,
+                                              language->inside,  language->closing, language->openers};
+        for (size_t i = 0; i < sizeof lists / sizeof lists[0]; i++)
+            check_list(lists[i].words);
+        char name[32];
+        snprintf(name, sizeof name, "%.*s", (int)strcspn(language->names, " "), language->names);
+        EXPECT(sentence_language_find(name) == language);
+    }
+    EXPECT(count >= 18);
+    EXPECT(sentence_language_find("de") == &sentence_german);
+    EXPECT(!sentence_language_find("") && !sentence_language_find("germ") && !sentence_language_find("german de"));
+    // Every word of a list is found, whatever its case.
+    EXPECT_INT(sentence_abbreviation(&sentence_german, "Bzgl", 4), SENTENCE_LEADS);
+    EXPECT_INT(sentence_abbreviation(&sentence_german, "übers", 6), SENTENCE_INSIDE);
+    EXPECT_INT(sentence_abbreviation(&sentence_russian, "УЛ", 4), SENTENCE_LEADS);
+    EXPECT_INT(sentence_abbreviation(&sentence_english, "approx", 6), SENTENCE_LEADS);
+    EXPECT_INT(sentence_abbreviation(&sentence_english, "wyo", 3), SENTENCE_INSIDE);
+    EXPECT_INT(sentence_abbreviation(&sentence_english, "gen", 3), SENTENCE_WORD);
+    EXPECT_INT(sentence_abbreviation(&sentence_english, "Gen", 3), SENTENCE_LEADS);
 }
 
 static void expect_kept(const char *text, const char *const *expected, int count) {
@@ -137,6 +194,11 @@ TEST(nothing_is_lost) {
                                         "\xD0\x90",
                                         "\xF0\x9F\x98\x80",
                                         "etc",
+                                        "z. B",
+                                        "XIV",
+                                        "\xC2\xBB",
+                                        "\xE2\x80\x9C",
+                                        "\xE0\xB8\x81",
                                         "\xE3\x80\x8D"};
     struct mt19937 mt;
     mt19937_seed(&mt, 7);
@@ -150,7 +212,12 @@ TEST(nothing_is_lost) {
             length += strlen(part);
         }
         for (int keep = 0; keep < 2; keep++) {
-            struct sentence_splitter splitter = {.text = text, .length = length, .keep_newlines = keep};
+            struct sentence_splitter splitter = {
+                .text = text,
+                .length = length,
+                .keep_newlines = keep,
+                .language = sentence_language_at((size_t)round % 18),
+            };
             struct sentence sentence;
             size_t end = 0;
             while (sentence_next(&splitter, &sentence)) {
@@ -188,5 +255,5 @@ TEST(linear_time) {
     }
 }
 
-TEST_MAIN(TEST_CASE(hand_labelled), TEST_CASE(keep_newlines), TEST_CASE(white_space_alone), TEST_CASE(nothing_is_lost),
-          TEST_CASE(linear_time))
+TEST_MAIN(TEST_CASE(hand_labelled), TEST_CASE(lists_are_in_order), TEST_CASE(keep_newlines),
+          TEST_CASE(white_space_alone), TEST_CASE(nothing_is_lost), TEST_CASE(linear_time))

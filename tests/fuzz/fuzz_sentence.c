@@ -3,10 +3,14 @@
 #include "fuzz.h"
 
 #include "data/sentence.h"
+#include "data/sentence_words.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+    // The first byte chooses the language.
+    const struct sentence_language *language = size > 0 ? sentence_language_at(data[0] % 18) : NULL;
     for (int keep = 0; keep < 2; keep++) {
-        struct sentence_splitter splitter = {.text = (const char *)data, .length = size, .keep_newlines = keep};
+        struct sentence_splitter splitter = {
+            .text = (const char *)data, .length = size, .keep_newlines = keep, .language = language};
         struct sentence sentence;
         size_t end = 0;
         while (sentence_next(&splitter, &sentence)) {

@@ -21,7 +21,7 @@ SHARED = os.path.join(os.environ.get("BEVATRON_SHARED", os.path.join(HERE, "../.
 
 class Splitter(ctypes.Structure):
     _fields_ = [("text", ctypes.c_char_p), ("length", ctypes.c_size_t), ("keep_newlines", ctypes.c_bool),
-                ("position", ctypes.c_size_t)]
+                ("position", ctypes.c_size_t), ("language", ctypes.c_void_p)]
 
 
 class Sentence(ctypes.Structure):
@@ -31,7 +31,8 @@ class Sentence(ctypes.Structure):
 def compile_splitter(folder):
     library = os.path.join(folder, "sentence.so")
     sources = [os.path.join(ROOT, "src/data", name) for name in
-               ("sentence.c", "sentence_words.c", "tokenizer/unicode_category.c", "tokenizer/unicode_tables.c")]
+               ("tokenizer/unicode_category.c", "tokenizer/unicode_tables.c")]
+    sources += glob.glob(os.path.join(ROOT, "src/data/sentence*.c"))
     sources += glob.glob(os.path.join(ROOT, "src/base/*.c"))
     subprocess.run([os.environ.get("CC", "cc"), "-std=gnu17", "-D_GNU_SOURCE", "-O2", "-w", "-fPIC", "-shared",
                     "-I" + os.path.join(ROOT, "src"), "-o", library, *sources, "-lpthread", "-lm"], check=True)
@@ -39,7 +40,7 @@ def compile_splitter(folder):
     next_sentence.restype = ctypes.c_bool
 
     def split(text, keep_newlines=False):
-        splitter, sentence, spans = Splitter(text, len(text), keep_newlines, 0), Sentence(), []
+        splitter, sentence, spans = Splitter(text, len(text), keep_newlines, 0, None), Sentence(), []
         while next_sentence(ctypes.byref(splitter), ctypes.byref(sentence)):
             spans.append((sentence.begin, sentence.end))
         return spans
