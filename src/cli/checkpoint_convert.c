@@ -23,7 +23,7 @@ struct options {
     char *input, *output, *to, *dtype, *family, *max_shard_size;
     char *tokenizer_type, *vocab_file, *merge_file, *tokenizer_model, *eod_token;
     int64_t ckpt_step, vocab_size, num_attention_heads;
-    bool json, allow_inexact;
+    bool json, allow_inexact, verify;
 };
 
 #define OFFSET(member) offsetof(struct options, member)
@@ -114,6 +114,12 @@ static const struct flag rows[] = {
      .minimum = 0,
      .maximum = 65535,
      .help = "for the oldest checkpoints of Megatron-LM, which do not say; 0 to assume heads of 64 channels"},
+    {.name = "--verify",
+     .type = FLAG_BOOL,
+     .offset = OFFSET(verify),
+     .help =
+         "for Hugging Face: let transformers load the result and compare its logits with ours. Uses the Python that "
+         "$PYTHON names, or python3; if that has no transformers, the command says so and goes without"},
     {.name = "--allow-inexact",
      .type = FLAG_BOOL,
      .offset = OFFSET(allow_inexact),
@@ -165,6 +171,15 @@ static void print_result(const struct options *options, const struct model_write
     json_key(&json, "logits_difference");
     if (check->was_run)
         json_double(&json, check->difference);
+    else
+        json_null(&json);
+    json_key(&json, "transformers");
+    json_cstring(&json, check->verify.was_run ? check->verify.version : NULL);
+    json_key(&json, "transformers_warnings");
+    json_cstring(&json, check->verify.said.length > 0 ? buffer_string(&check->verify.said) : NULL);
+    json_key(&json, "transformers_logits_difference");
+    if (check->verify.was_run)
+        json_double(&json, check->verify.difference);
     else
         json_null(&json);
     json_end_object(&json);
@@ -246,7 +261,7 @@ static int convert(void *context) {
                                                                   .attention_heads = options->num_attention_heads}));
     bool is_ours = strcmp(source.kind, "bevatron") == 0;
     const char *to = options->to ? options->to : is_ours ? "huggingface" : "bevatron";
-    struct convert_check check = {0};
+    struct convert_check check = {.verifies = options->verify};
     struct model_write write = {.source = &source,
                                 .folder = options->output,
                                 .has_dtype = options->dtype != NULL,

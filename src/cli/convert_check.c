@@ -11,6 +11,7 @@ static const double LARGEST_DIFFERENCE = 1e-5, LARGEST_NEAR = 0.1;
 
 void convert_check_free(struct convert_check *check) {
     buffer_free(&check->skipped);
+    convert_verify_free(&check->verify);
 }
 
 static int64_t tokens_of(const struct model_write *write) {
@@ -51,6 +52,8 @@ int convert_check_compare(void *context, const struct model_pair *pair) {
         result = probe_run(&to, pair->written, NULL);
     if (result == 0)
         result = judge(check, &from, &to, pair->tolerance > 0 ? pair->tolerance : expected);
+    if (result == 0 && check->verifies && check->was_run)
+        result = convert_verify_run(&check->verify, pair->written->path, &to);
     probe_free(&from);
     probe_free(&to);
     return result;
@@ -65,4 +68,14 @@ void convert_check_describe(const struct convert_check *check, struct buffer *ou
                       check->difference);
     else
         buffer_printf(out, "; the forward pass was skipped: %s", buffer_string(&check->skipped));
+    if (check->verify.was_run)
+        buffer_printf(out,
+                      "\ntransformers %s: no tensor is missing or left over, and the logits are ours (difference "
+                      "%.1g)%s%s",
+                      check->verify.version, check->verify.difference, check->verify.said.length > 0 ? "; " : "",
+                      buffer_string(&check->verify.said));
+    else if (check->verifies)
+        buffer_printf(out, "\ntransformers: not run, %s",
+                      check->verify.absent.length > 0 ? buffer_string(&check->verify.absent)
+                                                      : "since the forward pass was skipped");
 }

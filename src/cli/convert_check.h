@@ -3,14 +3,17 @@
 #define CLI_CONVERT_CHECK_H
 
 #include "checkpoint/model_source.h"
+#include "cli/convert_verify.h"
 
 struct convert_check {
+    bool verifies;  // also with transformers
     // Results:
     bool was_compared;  // whether what was written was read back
     bool was_run;       // whether both models were run
     int64_t tokens;
     double difference;      // of the logits, see probe_difference
     struct buffer skipped;  // why they were not run
+    struct convert_verify verify;
 };
 void convert_check_free(struct convert_check *check);
 

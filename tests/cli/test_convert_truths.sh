@@ -110,4 +110,24 @@ grep -q "gains of norms are rounded by up to" "$work/out" && pass || fail "round
 train heads --model bert --num-layers 1 --norm-placement post --activation gelu_tanh --lm-head-activation gelu
 expect 1 "bert has no --activation/--lm-head-activation" "$BEVATRON" checkpoint convert --input "$work/heads" --output "$work/x"
 export_to heads '"gelu_new"' --allow-inexact
+
+# --verify asks transformers; here a script answers in its place.
+answer() {
+    printf '#!/bin/sh\ncat >"%s/asked"\necho '"'%s'"'\n' "$work" "$1" >"$work/python"
+    chmod +x "$work/python"
+    rm -rf "$work/verified"
+}
+verify=(env PYTHON="$work/python" "$BEVATRON" checkpoint convert --input $foreign/gpt2 --output "$work/verified" --to huggingface --verify)
+answer '{"absent": "No module named transformers"}'
+expect 0 "transformers: not run, No module named transformers" "${verify[@]}"
+grep -q '"tokens":\[[0-9]' "$work/asked" && pass || fail "tokens for transformers"
+expect 0 "transformers: not run, there is no program" env PYTHON="$work/nothing" "$BEVATRON" checkpoint convert --input $foreign/gpt2 \
+    --output "$work/verified.none" --to huggingface --verify
+answer '{"version": "9", "missing": ["transformer.wte.weight"], "unexpected": [], "mismatched": [], "said": [], "rows": 8, "columns": 37, "logits": []}'
+expect 1 "transformers 9 finds another model in what was written: missing tensor transformer.wte.weight" "${verify[@]}"
+[ ! -e "$work/verified" ] && pass || fail "what transformers refuses is not kept"
+answer "{\"version\": \"9\", \"rows\": 8, \"columns\": 37, \"logits\": [$(yes 1, | head -295 | tr -d '\n')1]}"
+expect 1 "transformers 9 computes other logits" "${verify[@]}"
+printf '#!/bin/sh\necho "ValueError: no such class" >&2\nexit 1\n' >"$work/python"
+expect 1 "transformers does not load what was written, which was removed: ValueError: no such class" "${verify[@]}"
 finish

@@ -1,0 +1,177 @@
+// What transformers makes of a folder. See convert_verify.h. The script below gets a JSON object on its standard input
+// and prints one. It computes in float64, so that what is left of a difference is ours, and never runs code of the
+// folder (trust_remote_code is off).
+#include "cli/convert_verify.h"
+
+#include "base/error.h"
+#include "base/json.h"
+#include "base/memory.h"
+#include "base/process.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+// Both compute with the same weights; ours in fp32.
+static const double LARGEST_DIFFERENCE = 1e-4;
+
+static const char script[] =
+    "import json, os, sys, warnings, logging\n"
+    "os.environ['HF_HUB_OFFLINE'] = os.environ['TRANSFORMERS_OFFLINE'] = '1'\n"
+    "request = json.load(sys.stdin)\n"
+    "try:\n"
+    "    import torch\n"
+    "    import transformers\n"
+    "except ImportError as error:\n"
+    "    print(json.dumps({'absent': str(error)}))\n"
+    "    sys.exit(0)\n"
+    "said = []\n"
+    "class Listener(logging.Handler):\n"
+    "    def emit(self, record):\n"
+    "        said.append(record.getMessage())\n"
+    "transformers.logging.set_verbosity_warning()\n"
+    "transformers.logging.disable_progress_bar()\n"
+    "transformers.logging.disable_default_handler()\n"
+    "transformers.logging.add_handler(Listener())\n"
+    "warnings.simplefilter('ignore', DeprecationWarning)\n"
+    "warnings.showwarning = lambda message, *rest, **more: said.append(str(message))\n"
+    "folder = request['folder']\n"
+    "config = transformers.AutoConfig.from_pretrained(folder, trust_remote_code=False)\n"
+    "kind = getattr(transformers, config.architectures[0])\n"
+    "release = tuple(int(part) for part in transformers.__version__.split('.')[:2])\n"
+    "dtype = {'dtype' if release >= (4, 56) else 'torch_dtype': torch.float32}\n"
+    "model, info = kind.from_pretrained(folder, output_loading_info=True, trust_remote_code=False, **dtype)\n"
+    "if os.path.exists(folder + '/generation_config.json') and hasattr(model, 'generation_config'):\n"
+    "    transformers.GenerationConfig.from_pretrained(folder)\n"
+    "size = sum(p.numel() for p in model.parameters())\n"
+    "model = (model.double() if size < 500e6 else model).eval()\n"
+    "inputs = {'input_ids': torch.tensor([request['tokens']])}\n"
+    "if request['decoder_tokens']:\n"
+    "    inputs['decoder_input_ids'] = torch.tensor([request['decoder_tokens']])\n"
+    "with torch.no_grad():\n"
+    "    output = model(**inputs)\n"
+    "logits = output.prediction_logits if 'prediction_logits' in output else output.logits\n"
+    "flat = [x if abs(x) < float('inf') else None for x in logits[0].double().flatten().tolist()]\n"
+    "names = lambda key: [str(name) for name in info.get(key) or []]\n"
+    "print(json.dumps({'version': transformers.__version__, 'rows': logits.shape[1], 'columns': logits.shape[2],\n"
+    "                  'missing': names('missing_keys'), 'unexpected': names('unexpected_keys'),\n"
+    "                  'mismatched': names('mismatched_keys'), 'said': said, 'logits': flat}))\n";
+
+void convert_verify_free(struct convert_verify *verify) {
+    free(verify->version);
+    buffer_free(&verify->said);
+    buffer_free(&verify->absent);
+}
+
+static void write_tokens(struct json_writer *json, const char *key, const int32_t *tokens, int64_t count) {
+    json_key(json, key);
+    json_begin_array(json);
+    for (int64_t i = 0; i < count; i++)
+        json_int(json, tokens[i]);
+    json_end_array(json);
+}
+
+static void write_request(struct buffer *out, const char *folder, const struct probe *ours) {
+    struct json_writer json = {.out = out};
+    json_begin_object(&json);
+    json_key(&json, "folder");
+    json_cstring(&json, folder);
+    write_tokens(&json, "tokens", ours->tokens, ours->T);
+    write_tokens(&json, "decoder_tokens", ours->decoder_tokens, ours->S);
+    json_end_object(&json);
+}
+
+// The first texts of an array, if it has any.
+static void describe(const struct json *root, const char *key, const char *what, struct buffer *out) {
+    const struct json *list = json_member(root, key);
+    for (size_t i = 0; list && list->type == JSON_ARRAY && i < list->count && i < 4; i++)
+        if (list->items[i].type == JSON_STRING)
+            buffer_printf(out, "%s%s %.300s", out->length > 0 ? "; " : "", what, list->items[i].string);
+}
+
+static int check_loading(const struct json *root, const char *version) {
+    struct buffer problems = {0};
+    describe(root, "missing", "missing tensor", &problems);
+    describe(root, "unexpected", "left-over tensor", &problems);
+    describe(root, "mismatched", "misshapen tensor", &problems);
+    int result = problems.length > 0
+                     ? error_set("transformers %s finds another model in what was written: %s; it was removed", version,
+                                 buffer_string(&problems))
+                     : 0;
+    buffer_free(&problems);
+    return result;
+}
+
+static int take_logits(const struct json *root, struct probe *theirs) {
+    int64_t rows = 0, columns = 0;
+    TRY(json_get_int(root, "rows", &rows));
+    TRY(json_get_int(root, "columns", &columns));
+    const struct json *list = json_member(root, "logits");
+    if (!list || list->type != JSON_ARRAY || rows < 1 || columns < 1 || (int64_t)list->count / columns != rows)
+        return error_set("the script for transformers gave no logits");
+    theirs->rows = rows;
+    theirs->V = columns;
+    theirs->logits = memory_alloc(list->count * sizeof theirs->logits[0]);
+    for (size_t i = 0; i < list->count; i++)
+        theirs->logits[i] = list->items[i].type == JSON_NUMBER ? (float)list->items[i].number : NAN;
+    return 0;
+}
+
+static int judge(struct convert_verify *verify, const struct json *root, const struct probe *ours) {
+    const char *version = NULL;
+    const struct json *absent = json_member(root, "absent");
+    if (absent && absent->type == JSON_STRING) {
+        buffer_append_string(&verify->absent, absent->string);
+        return 0;
+    }
+    TRY(json_get_string(root, "version", &version));
+    verify->version = memory_string(version);
+    describe(root, "said", "it warns:", &verify->said);
+    TRY(check_loading(root, version));
+    struct probe theirs = {0};
+    int result = take_logits(root, &theirs);
+    if (result == 0 && (theirs.rows != ours->rows || theirs.V != ours->V))
+        result = error_set("transformers %s computes logits of another shape; what was written was removed", version);
+    if (result == 0)
+        verify->difference = probe_difference(&theirs, ours);
+    if (result == 0 && !(verify->difference <= LARGEST_DIFFERENCE))
+        result = error_set("transformers %s computes other logits (relative difference %.2g, at most %.2g is "
+                           "expected); what was written was removed",
+                           version, verify->difference, LARGEST_DIFFERENCE);
+    verify->was_run = result == 0;
+    probe_free(&theirs);
+    return result;
+}
+
+// The last line of what a program said, without its end.
+static const char *last_line(struct buffer *text) {
+    while (text->length > 0 && text->data[text->length - 1] == '\n')
+        text->data[--text->length] = '\0';
+    const char *all = buffer_string(text), *line = strrchr(all, '\n');
+    return line ? line + 1 : all;
+}
+
+int convert_verify_run(struct convert_verify *verify, const char *folder, const struct probe *ours) {
+    const char *named = getenv("PYTHON"), *python = named && *named ? named : "python3";
+    const char *const argv[] = {python, "-c", script, NULL};
+    struct buffer request = {0};
+    struct process_result result = {0};
+    write_request(&request, folder, ours);
+    int status = process_run(argv, buffer_string(&request), &result);
+    buffer_free(&request);
+    if (status < 0) {
+        buffer_append_string(&verify->absent, error_message());
+        error_clear();
+        return 0;
+    }
+    struct json *root = NULL;
+    if (result.exit_code != 0)
+        status = error_set("transformers does not load what was written, which was removed: %.500s",
+                           last_line(&result.errors));
+    else
+        status = json_parse(&root, buffer_string(&result.output), result.output.length, "the script for transformers");
+    if (status == 0)
+        status = judge(verify, root, ours);
+    json_free(root);
+    process_result_free(&result);
+    return status;
+}
