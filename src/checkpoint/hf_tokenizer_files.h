@@ -7,6 +7,9 @@
 #include "checkpoint/model_source.h"
 #include "data/sample/vocabulary.h"
 
+// Sets the flags of the tokenizer of a Hugging Face folder that is being opened, and adds its main files.
+void hf_tokenizer_find(struct model_source *source);
+
 struct hf_tokenizer {
     struct tokenizer *tokenizer;  // NULL if the model has none, or one that Hugging Face wrote itself
     struct sample_vocabulary vocabulary;

@@ -7,11 +7,12 @@
 #include "checkpoint/hf_config.h"
 #include "checkpoint/hf_names.h"
 #include "checkpoint/hf_surroundings.h"
+#include "checkpoint/hf_tokenizer_files.h"
 #include "checkpoint/source_kind.h"
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_CONFIG_BYTES = 16 << 20, MAX_VOCABULARY_BYTES = 64 << 20 };
+enum { MAX_CONFIG_BYTES = 16 << 20 };
 
 struct plan {
     enum hf_transform transform;
@@ -25,63 +26,6 @@ struct detail {
     struct plan *plans;  // one per tensor
     bool *is_used;       // one per weight
 };
-
-// A vocab.txt does not say whether text is lowered; tokenizer_config.json may, and BERT's class lowers by default.
-// Megatron's BERT has two tokens behind those of the file, which a model of as many rows as the file has lines lacks.
-static void refine_wordpiece(struct model_source *source) {
-    struct config *config = &source->config;
-    char *path = file_join(source->path, "tokenizer_config.json");
-    struct json *root = NULL;
-    if (file_exists(path) && json_parse_file(&root, path, MAX_CONFIG_BYTES) == 0) {
-        const struct json *lower = json_member(root, "do_lower_case");
-        if (lower && lower->type == JSON_FALSE) {
-            free(config->tokenizer_type);
-            config->tokenizer_type = memory_string("BertWordPieceCase");
-        }
-    }
-    json_free(root);
-    free(path);
-    struct buffer text = {0};
-    if (file_read_all(config->vocab_file, MAX_VOCABULARY_BYTES, &text) == 0) {
-        int64_t lines = text.length > 0 && text.data[text.length - 1] != '\n';
-        for (size_t i = 0; i < text.length; i++)
-            lines += text.data[i] == '\n';
-        config->no_legacy_tokenizer = config->padded_vocab_size < lines + 2;
-    }
-    buffer_free(&text);
-}
-
-// The tokenizer: tokenizer.json if there is one, since it says everything; else the files of the older classes.
-static void find_tokenizer(struct model_source *source) {
-    static const struct {
-        const char *name, *role, *type, *second;
-    } rows[] = {
-        {"tokenizer.json", "tokenizer-model", "HuggingFaceTokenizer", NULL},
-        {"vocab.json", "vocab-file", "GPT2BPETokenizer", "merges.txt"},
-        {"tokenizer.model", "tokenizer-model", "Llama2Tokenizer", NULL},
-        {"spiece.model", "tokenizer-model", "SentencePieceTokenizer", NULL},
-        {"vocab.txt", "vocab-file", "BertWordPieceLowerCase", NULL},
-    };
-    struct config *config = &source->config;
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0] && !config->tokenizer_type; i++) {
-        char *path = file_join(source->path, rows[i].name);
-        char *second = rows[i].second ? file_join(source->path, rows[i].second) : NULL;
-        if (file_exists(path) && (!second || file_exists(second))) {
-            config->tokenizer_type = memory_string(rows[i].type);
-            char **slot = strcmp(rows[i].role, "vocab-file") == 0 ? &config->vocab_file : &config->tokenizer_model;
-            *slot = realpath(path, NULL);
-            source_add_file(source, rows[i].role, path);
-            if (second) {
-                config->merge_file = realpath(second, NULL);
-                source_add_file(source, "merge-file", second);
-            }
-            if (strcmp(rows[i].name, "vocab.txt") == 0 && config->vocab_file)
-                refine_wordpiece(source);
-        }
-        free(path);
-        free(second);
-    }
-}
 
 // The other files that belong to the model and are handed on as they are.
 static void find_other_files(struct model_source *source) {
@@ -234,7 +178,7 @@ static int open_source(struct model_source *source, const struct model_source_op
     int result = read_model(source, detail, path);
     free(path);
     TRY(result);
-    find_tokenizer(source);
+    hf_tokenizer_find(source);
     find_other_files(source);
     TRY(source_build(source));
     return plan_all(source);

@@ -63,6 +63,20 @@ expect 0 '"to":"huggingface"' "$BEVATRON" checkpoint convert --input "$work/run"
     --max-shard-size 0.01MB --json
 [ -f "$work/hf16/model.safetensors.index.json" ] && grep -q '"bfloat16"' "$work/hf16/config.json" && pass || fail "files in bf16"
 
+# The token that ends a text, as OPT's and Qwen's folders name it beside the tokenizer, ends it here too, in the folder and in runs from it.
+for kind in vocab.json tokenizer.json; do
+    rm -rf "$work/ends" "$work/ends-run" "$work/ends-back"
+    cp -r "$work/hf" "$work/ends"
+    [ $kind = tokenizer.json ] || rm -f "$work/ends/tokenizer.json"
+    [ -f "$work/ends/$kind" ] || continue
+    echo '{"tokenizer_class": "GPT2Tokenizer", "eos_token": {"content": "e"}, "add_bos_token": true}' >"$work/ends/tokenizer_config.json"
+    expect 0 "iteration        1/       1" "$BEVATRON" train "${run[@]}" --load "$work/ends" --use-checkpoint-args --train-iters 1 \
+        --save "$work/ends-run" --save-interval 1
+    grep -q '"eod_token":"e"' "$work/ends-run/iter_0000001/config.json" && pass || fail "the end of a text in a run from $kind"
+    expect 0 "read back" "$BEVATRON" checkpoint convert --input "$work/ends-run" --output "$work/ends-back"
+    expect_same "$work/ends/tokenizer_config.json" "$work/ends-back/tokenizer_config.json" "add_bos_token and eos_token"
+done
+
 # fairseq's dictionary lists GPT-2's ids in an order of its own; transformers wants one vocabulary in that order.
 { for i in $(seq 299 -1 0); do echo "$i 1"; done; } >"$work/dict.txt"
 bpe=(--vocab-file "$work/gone/t-vocab.json" --merge-file "$work/gone/t-merges.txt")

@@ -1,0 +1,116 @@
+// The tokenizer in a folder of Hugging Face: tokenizer.json if there is one, since it says everything; else the files
+// of the older classes. See hf_tokenizer_files.h.
+#include "checkpoint/hf_tokenizer_files.h"
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/json.h"
+#include "base/memory.h"
+#include "checkpoint/source_kind.h"
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAX_CONFIG_BYTES = 16 << 20, MAX_VOCABULARY_BYTES = 64 << 20 };
+
+// A vocab.txt does not say whether text is lowered; tokenizer_config.json may, and BERT's class lowers by default.
+// Megatron's BERT has two tokens behind those of the file, which a model of as many rows as the file has lines lacks.
+static void refine_wordpiece(struct model_source *source) {
+    struct config *config = &source->config;
+    char *path = file_join(source->path, "tokenizer_config.json");
+    struct json *root = NULL;
+    if (file_exists(path) && json_parse_file(&root, path, MAX_CONFIG_BYTES) == 0) {
+        const struct json *lower = json_member(root, "do_lower_case");
+        if (lower && lower->type == JSON_FALSE) {
+            free(config->tokenizer_type);
+            config->tokenizer_type = memory_string("BertWordPieceCase");
+        }
+    }
+    json_free(root);
+    free(path);
+    struct buffer text = {0};
+    if (file_read_all(config->vocab_file, MAX_VOCABULARY_BYTES, &text) == 0) {
+        int64_t lines = text.length > 0 && text.data[text.length - 1] != '\n';
+        for (size_t i = 0; i < text.length; i++)
+            lines += text.data[i] == '\n';
+        config->no_legacy_tokenizer = config->padded_vocab_size < lines + 2;
+    }
+    buffer_free(&text);
+}
+
+// "eos_token": "</s>" or {"content": "</s>", …} in a file of the folder, to be freed; NULL if it does not say.
+static char *read_end(const struct model_source *source, const char *name) {
+    char *path = file_join(source->path, name), *end = NULL;
+    struct json *root = NULL;
+    if (file_exists(path) && json_parse_file(&root, path, MAX_CONFIG_BYTES) == 0) {
+        const struct json *token = json_member(root, "eos_token");
+        if (token && token->type == JSON_OBJECT)
+            token = json_member(token, "content");
+        if (token && token->type == JSON_STRING && token->length > 0 && strlen(token->string) == token->length)
+            end = memory_string(token->string);
+    }
+    error_clear();
+    json_free(root);
+    free(path);
+    return end;
+}
+
+static bool has_token(const char *path, const char *token) {
+    char *quoted = memory_printf("\"%s\"", token);
+    struct file_map map;
+    bool is_there = false;
+    if (path && file_map_open(&map, path) == 0) {
+        is_there = memmem(map.data, map.size, quoted, strlen(quoted)) != NULL;
+        file_map_close(&map);
+    } else {
+        error_clear();
+    }
+    free(quoted);
+    return is_there;
+}
+
+// The token that ends a text is named beside the tokenizer. A run of ours keeps the name, because the files are not
+// beside each other in its checkpoints.
+static void take_end(struct model_source *source) {
+    struct config *config = &source->config;
+    char *end = read_end(source, "tokenizer_config.json");
+    end = end ? end : read_end(source, "special_tokens_map.json");
+    if (end && has_token(config->vocab_file ? config->vocab_file : config->tokenizer_model, end)) {
+        free(config->eod_token);
+        config->eod_token = end;
+        end = NULL;
+    }
+    free(end);
+}
+
+void hf_tokenizer_find(struct model_source *source) {
+    static const struct {
+        const char *name, *role, *type, *second;
+    } rows[] = {
+        {"tokenizer.json", "tokenizer-model", "HuggingFaceTokenizer", NULL},
+        {"vocab.json", "vocab-file", "GPT2BPETokenizer", "merges.txt"},
+        {"tokenizer.model", "tokenizer-model", "Llama2Tokenizer", NULL},
+        {"spiece.model", "tokenizer-model", "SentencePieceTokenizer", NULL},
+        {"vocab.txt", "vocab-file", "BertWordPieceLowerCase", NULL},
+    };
+    struct config *config = &source->config;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0] && !config->tokenizer_type; i++) {
+        char *path = file_join(source->path, rows[i].name);
+        char *second = rows[i].second ? file_join(source->path, rows[i].second) : NULL;
+        if (file_exists(path) && (!second || file_exists(second))) {
+            config->tokenizer_type = memory_string(rows[i].type);
+            char **slot = strcmp(rows[i].role, "vocab-file") == 0 ? &config->vocab_file : &config->tokenizer_model;
+            *slot = realpath(path, NULL);
+            source_add_file(source, rows[i].role, path);
+            if (second) {
+                config->merge_file = realpath(second, NULL);
+                source_add_file(source, "merge-file", second);
+            }
+            if (strcmp(rows[i].name, "vocab.txt") == 0 && config->vocab_file)
+                refine_wordpiece(source);
+            if (i < 2)  // the others know it themselves
+                take_end(source);
+        }
+        free(path);
+        free(second);
+    }
+}
