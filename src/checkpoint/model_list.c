@@ -5,9 +5,6 @@
 
 void model_list_parameters(const struct config *config, struct param_list *params) {
     struct model model;
-    model_build(&model, params,
-                &(struct model_options){.config = config,
-                                        .piece = {.encoder_count = config_encoder_layers(config),
-                                                  .decoder_count = config_decoder_layers(config)}});
+    model_build(&model, params, &(struct model_options){.config = config, .piece = config_whole(config)});
     model_free(&model);
 }

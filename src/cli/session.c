@@ -166,6 +166,22 @@ static char *find_algorithm_cache(void) {
     return path;
 }
 
+// What the flags ask of a device and only the device itself can tell.
+static int check_device(const struct device *device, const struct config *config) {
+    int most = device->ops->most_head_size;
+    if (config->fp8_format && device->ops->is_host_memory)
+        return error_set("--fp8-format needs a GPU that multiplies in 8 bits (compute capability 8.9 or later: L4, "
+                         "H100), and this run is on the CPU; leave it out or give --device cuda");
+    if (most > 0 && config->kv_channels > most)
+        return error_set_code(EXIT_CODE_USAGE,
+                              "a head is %" PRId64 " channels wide (--kv-channels, else --hidden-size / "
+                              "--num-attention-heads), and attention on a GPU takes %d at most; give %" PRId64
+                              " or more --num-attention-heads, or --device cpu",
+                              config->kv_channels, most,
+                              (config->num_attention_heads * config->kv_channels + most - 1) / most);
+    return 0;
+}
+
 int session_open(struct session *session, const struct config *config) {
     const struct ranks *ranks = &session->ranks;
     struct world_meeting meeting = {
@@ -182,9 +198,7 @@ int session_open(struct session *session, const struct config *config) {
     int status = device_open(&session->device, &options);
     free(algorithm_cache);
     TRY(status);
-    if (config->fp8_format && session->device->ops->is_host_memory)
-        return error_set("--fp8-format needs a GPU that multiplies in 8 bits (compute capability 8.9 or later: L4, "
-                         "H100), and this run is on the CPU; leave it out or give --device cuda");
+    TRY(check_device(session->device, config));
     TRY(world_open(&session->world,
                    &(struct world_options){.backend = session->backend,
                                            .meeting = &meeting,

@@ -347,12 +347,17 @@ int64_t config_layers(const struct config *config);  // of both
 // layers of a T5 (0 if there is only one stage, and for other models), and which layers of each stack a piece has.
 int64_t config_chunks(const struct config *config);
 int64_t config_stage_layers(const struct config *config, int64_t stage);
+// The same with an embedding or a head that counts as a layer; this is what chunks divide evenly.
+int64_t config_stage_places(const struct config *config, int64_t stage);
 bool config_weighs_ends(const struct config *config);  // --account-for-…-in-pipeline-split
 int64_t config_split_stage(const struct config *config);
+// A piece has layers of one stack, of both if it is the whole of a T5, or, at an end that counts as a layer, none.
 struct config_piece {
     int64_t encoder_first, encoder_count, decoder_first, decoder_count;
+    bool begins, ends;  // its stack: it has the embeddings before the first layer, what follows the last one
 };
 struct config_piece config_piece(const struct config *config, int64_t piece);
+struct config_piece config_whole(const struct config *config);  // all of it, whatever the pipeline
 // The number of rotated channels of a head: int(kv_channels × rotary_percent).
 int64_t config_rotary_channels(const struct config *config);
 // The number of parameters of the model; padded_vocab_size must be set.

@@ -53,7 +53,8 @@ static void validate_uneven(const struct config *config, struct complaints *comp
              first > 0 && last > 0 ? working_layers(layers - first, between, lasts, sizeof lasts) : "");
 }
 
-// What the ends of a model weigh: each counts as a layer of its stage that the stage has less.
+// What the ends of a model weigh: each counts as a layer of its stage that the stage has less. A stage may be left with
+// an end and no layers.
 static void validate_weighed(const struct config *config, struct complaints *complaints) {
     int64_t stages = config->pipeline_model_parallel_size, layers = config_layers(config);
     bool has_first = config->account_for_embedding_in_pipeline_split,
@@ -65,12 +66,11 @@ static void validate_weighed(const struct config *config, struct complaints *com
                  "--account-for-embedding-in-pipeline-split and --account-for-loss-in-pipeline-split choose "
                  "the layers of the first and last stage; leave out "
                  "--decoder-first-pipeline-num-layers and --decoder-last-pipeline-num-layers");
-    else if ((layers + ends) % stages != 0 || (layers + ends) / stages < 2)
+    else if ((layers + ends) % stages != 0)
         complain(complaints,
                  "--num-layers %" PRId64 " and %" PRId64
                  " more for the embedding and the loss cannot be divided into %" PRId64
-                 " pipeline stages of two or more; numbers of stages that work are the divisors of %" PRId64
-                 " up to its half: %s",
+                 " pipeline stages; numbers of stages that work are the divisors of %" PRId64 ": %s",
                  layers, ends, stages, layers + ends, divisors(layers + ends, text, sizeof text));
 }
 
@@ -117,7 +117,7 @@ static void validate_split(const struct config *config, struct complaints *compl
                  "to models with one stack; a T5 has --pipeline-model-parallel-split-rank");
 }
 
-// Chunks of a stage: every stage's layers must divide among them.
+// Chunks of a stage: every stage's layers, and the ends that count as layers, must divide among them.
 static void validate_chunks(const struct config *config, struct complaints *complaints) {
     int64_t stages = config->pipeline_model_parallel_size, chunks = config_chunks(config);
     int64_t together = config->num_layers_per_virtual_pipeline_stage;
@@ -128,7 +128,7 @@ static void validate_chunks(const struct config *config, struct complaints *comp
     }
     char text[256];
     for (int64_t stage = 0; stage < stages; stage++) {
-        int64_t layers = config_stage_layers(config, stage);
+        int64_t layers = config_stage_places(config, stage);
         if (layers > 0 && together > 0 && layers % together == 0 && layers != together * chunks)
             complain(complaints,
                      "--num-layers-per-virtual-pipeline-stage %" PRId64 " makes %" PRId64

@@ -6,9 +6,9 @@
 #include <math.h>
 
 enum {
-    MOST_HEAD_SIZE = 256,  // what the attention kernels hold of a head
-    MOST_HEADS = 65535,    // blocks of a grid along one side
-    MOST_LAYERS = 16383,   // four places of dropout each, numbered in 16 bits; T5's decoder counts twice
+    MOST_HEAD_SIZE = 4096,  // twice the pairs of channels that are rotated; a GPU takes less, and says so
+    MOST_HEADS = 65535,     // blocks of a grid along one side
+    MOST_LAYERS = 16383,    // four places of dropout each, numbered in 16 bits; T5's decoder counts twice
 };
 static const double MOST_BYTES = 0x1p48;  // 281 TB; steps are measured in arenas of four times that
 static const double TERABYTE = 1e12;
@@ -40,9 +40,8 @@ void validate_size(const struct config *config, struct complaints *complaints) {
     double bytes = bound_of_bytes(config);
     if (config->kv_channels > MOST_HEAD_SIZE)
         complain(complaints,
-                 "a head is %" PRId64
-                 " wide (--kv-channels, else --hidden-size / --num-attention-heads), and %d is the "
-                 "most; give more or narrower heads",
+                 "a head is %" PRId64 " channels wide (--kv-channels, else --hidden-size / --num-attention-heads), and "
+                 "%d is the most; give more or narrower heads",
                  config->kv_channels, MOST_HEAD_SIZE);
     if (config->num_attention_heads > MOST_HEADS)
         complain(complaints, "--num-attention-heads %" PRId64 " is above %d; give fewer", config->num_attention_heads,

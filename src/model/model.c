@@ -6,19 +6,25 @@
 static void build_stacks(struct model *model, struct param_list *params, const struct model_options *options) {
     const struct config_piece *piece = &options->piece;
     int64_t encoder = model->encoder_layers, decoder = config_decoder_layers(options->config);
-    if (piece->encoder_count > 0)
+    // An end of a pipeline may have a stack without layers.
+    bool is_end = piece->encoder_count + piece->decoder_count == 0;
+    if (piece->encoder_count > 0 || (is_end && model->form == CONFIG_BERT))
         stack_build(&model->encoder, params,
                     &(struct stack_options){.name = "encoder",
                                             .choices = &model->choices,
                                             .first = piece->encoder_first,
                                             .L = piece->encoder_count,
+                                            .begins = piece->begins,
+                                            .ends = piece->ends,
                                             .layers = encoder});
-    if (piece->decoder_count > 0)
+    if (piece->decoder_count > 0 || (is_end && model->form == CONFIG_GPT))
         stack_build(&model->decoder, params,
                     &(struct stack_options){.name = "decoder",
                                             .choices = &model->choices,
                                             .first = piece->decoder_first,
                                             .L = piece->decoder_count,
+                                            .begins = piece->begins,
+                                            .ends = piece->ends,
                                             .layers = decoder,
                                             .is_causal = true,
                                             .has_cross = encoder > 0,
@@ -33,7 +39,6 @@ static bool has_both(const struct model *model) {
 void model_build(struct model *model, struct param_list *params, const struct model_options *options) {
     const struct mesh alone = {.size = 1, .length = {1, 1, 1, 1}};
     const struct config *config = options->config;
-    const struct config_piece *piece = &options->piece;
     *model = (struct model){.form = config_form(config),
                             .V = config->padded_vocab_size,
                             .P = config->max_position_embeddings,
@@ -41,12 +46,10 @@ void model_build(struct model *model, struct param_list *params, const struct mo
     choices_set(&model->choices, config, options->mesh ? options->mesh : &alone);
     fp8_set(&model->fp8, config);
     model->choices.fp8 = config->fp8_format ? &model->fp8 : NULL;
-    bool begins_encoder = piece->encoder_count > 0 && piece->encoder_first == 0;
-    bool begins_decoder = piece->decoder_count > 0 && piece->decoder_first == 0;
-    if (begins_encoder || begins_decoder)
+    if (options->piece.begins)
         embedding_build(&model->embedding, params, config, &model->choices);
     build_stacks(model, params, options);
-    model->has_head = stack_ends(model->form == CONFIG_BERT ? &model->encoder : &model->decoder);
+    model->has_head = model->form == CONFIG_BERT ? model->encoder.ends : model->decoder.ends;
     model->has_pair_head = model->has_head && config_has_binary_head(config);
     if (model->has_head)
         head_build(&model->head, params, config, &model->choices);
@@ -123,9 +126,12 @@ static struct section last_section(const struct model *model, const struct pass 
 
 // From tokens, or from x if an earlier piece has the embeddings, to the input of the final norm.
 static struct tensor run(const struct model *model, const struct section *section, struct tensor x) {
-    if (stack_begins(section->stack)) {
+    if (section->stack->begins) {
         // The tables are declared before the blocks.
-        pass_await_param(&section->pass, block_first_matrix(&section->stack->blocks[0]));
+        if (section->stack->L > 0)
+            pass_await_param(&section->pass, block_first_matrix(&section->stack->blocks[0]));
+        else if (section->pass.reducer)
+            reducer_settle(section->pass.reducer);
         x = embedding_forward(&model->embedding, &section->pass, section->embedding_flight, &section->input);
     }
     return stack_forward(section->stack, &section->pass, section->stack_flight, x);
@@ -141,7 +147,7 @@ struct handover model_forward(const struct model *model, const struct pass *pass
     if (has_both(model) && model->encoder.L > 0) {
         struct section encoder = first_section(model, pass, flight, batch);
         struct tensor x = normalize(&encoder, run(model, &encoder, in.x));
-        if (!stack_ends(&model->encoder))
+        if (!model->encoder.ends)
             return (struct handover){.x = x};
         flight->memory.x = x;
         if (model->decoder.L == 0)
@@ -181,12 +187,12 @@ static void backward_section(const struct model *model, const struct section *se
                              struct tensor dy) {
     const struct pass *pass = &section->pass;
     struct tensor dx = din;
-    if (stack_begins(section->stack))
+    if (section->stack->begins)
         dx = section->stack->has_final_norm ? take_gradient(model, pass) : dy;
     else if (!section->stack->has_final_norm)
         op_copy(pass->device, &(struct op_copy){.dst = dx, .src = dy});
     stack_backward(section->stack, pass, section->stack_flight, dx, section->stack->has_final_norm ? dy : dx);
-    if (stack_begins(section->stack)) {
+    if (section->stack->begins) {
         struct pass at_once = *pass;
         at_once.deferred = NULL;
         embedding_backward(&model->embedding, &at_once, section->embedding_flight, &section->input, dx);
@@ -230,7 +236,7 @@ static void backward_both(const struct model *model, const struct pass *pass, st
         backward_last(model, &second, flight, gradients);
     }
     if (model->encoder.L > 0)
-        backward_section(model, &first, gradients->din.x, stack_ends(&model->encoder) ? dmemory : gradients->dout.x);
+        backward_section(model, &first, gradients->din.x, model->encoder.ends ? dmemory : gradients->dout.x);
 }
 
 void model_backward(const struct model *model, const struct pass *pass, struct model_flight *flight,

@@ -23,8 +23,8 @@ struct device_batch {
     struct targets pair;                              // (B) rows, for the pair head
 };
 
-// A model, or the piece of one that a pipeline stage holds: some layers of its stacks, the embeddings if it has the
-// first layer of a stack, and the final norm and heads if it has the last.
+// A model, or the piece of one that a pipeline stage holds: some layers of its stacks (none at an end that counts as a
+// layer), the embeddings if it begins a stack, and the final norm and heads if it ends one.
 struct model {
     enum config_form form;
     struct choices choices;

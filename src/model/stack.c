@@ -11,11 +11,13 @@ void stack_build(struct stack *stack, struct param_list *params, const struct st
     *stack = (struct stack){.first = options->first,
                             .L = options->L,
                             .layers = options->layers,
+                            .begins = options->begins,
+                            .ends = options->ends,
                             .choices = choices,
                             .is_causal = options->is_causal};
-    stack->has_final_norm = !choices->is_post_norm && stack_ends(stack);
+    stack->has_final_norm = !choices->is_post_norm && stack->ends;
     stack->blocks = memory_alloc(sizeof *stack->blocks * (size_t)stack->L);
-    if (choices->has_relative_bias) {
+    if (choices->has_relative_bias && stack->L > 0) {
         char *name = memory_printf("%s.relative_attention_bias.weight", options->name);
         stack->relative =
             param_obtain(params, name, choices_split(choices, shard_whole(2, choices->relative.buckets, choices->H), 1),
@@ -40,14 +42,6 @@ void stack_build(struct stack *stack, struct param_list *params, const struct st
         norm_build(&stack->final_norm, params, name, &choices->norm);
         free(name);
     }
-}
-
-bool stack_begins(const struct stack *stack) {
-    return stack->L > 0 && stack->first == 0;
-}
-
-bool stack_ends(const struct stack *stack) {
-    return stack->L > 0 && stack->first + stack->L == stack->layers;
 }
 
 void stack_free(struct stack *stack) {

@@ -10,6 +10,7 @@
 
 struct stack {
     int64_t first, L, layers;  // layers [first, first + L) of the `layers` in the whole stack
+    bool begins, ends;         // the embeddings stand before it, the final norm and heads behind it
     struct block *blocks;      // L of them
     const struct choices *choices;
     bool is_causal, has_final_norm;
@@ -31,14 +32,12 @@ struct stack_options {
     const char *name;               // "encoder" or "decoder"
     const struct choices *choices;  // must outlive the stack
     int64_t first, L, layers;       // see struct stack
+    bool begins, ends;
     bool is_causal, has_cross;
     int64_t first_dropout_layer, first_cross_dropout_layer;
 };
 void stack_build(struct stack *stack, struct param_list *params, const struct stack_options *options);
 void stack_free(struct stack *stack);
-// Whether it has the first, or the last, layer of the whole stack.
-bool stack_begins(const struct stack *stack);
-bool stack_ends(const struct stack *stack);
 // Memory for one micro-batch; several may be in flight through a stack, each with its own.
 void stack_flight_open(struct stack_flight *flight, const struct stack *stack);
 void stack_flight_close(struct stack_flight *flight);

@@ -21,7 +21,8 @@ static struct attention_shape check_attention_inputs(struct device *device, cons
     check_strided(op, "q", q, shape.query);
     check_strided(op, "k", k, shape.key);
     check_strided(op, "v", v, shape.key);
-    check_rule(op, head_size >= 1 && head_size <= 256, "the head size must be from 1 to 256");
+    int most = device->ops->most_head_size;
+    check_rule(op, head_size >= 1 && (most == 0 || head_size <= most), "the device does not take heads of this size");
     check_rule(op, groups >= 1 && heads % groups == 0, "query heads must be a multiple of key/value heads");
     check_rule(op, k.shape[1] >= 1, "there must be at least one key");
     check_rule(op, heads <= 65535, "there may be no more than 65535 heads");

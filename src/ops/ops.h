@@ -180,7 +180,7 @@ struct op_rope {
     int64_t pairs;             // at most ROPE_MOST_PAIRS and D / 2
     bool is_interleaved, is_inverse;
 };
-enum { ROPE_MOST_PAIRS = 128 };
+enum { ROPE_MOST_PAIRS = 2048 };
 
 // LayerNorm over C: y = (x - mean) * rstd * gain + bias, rstd = 1 / sqrt(variance + epsilon). RMSNorm: y = x * rstd *
 // gain, rstd = 1 / sqrt(mean square + epsilon), without mean and bias. If `delta` is given, the residual addition is
@@ -461,6 +461,7 @@ struct ops {
     const char *name;
     bool is_host_memory;  // the host can read and write device memory (after a synchronise)
     bool is_paper;        // computes nothing; memory is not real
+    int most_head_size;   // the widest heads that attention takes; 0 for any
     bool fuses_stats;  // cross_entropy can compute the statistics itself; otherwise check_training.c calls both halves
     bool fuses_quantize;    // norm_forward can store its result in 8 bits
     size_t standing_bytes;  // of the device's memory, that it takes for itself when it is opened

@@ -78,7 +78,7 @@ static void run_on_paper(struct step *step) {
     if (chunk->model.form == CONFIG_T5)
         model_encode(&chunk->model, &pass, &flight->model, &batch, step->encoded);
     struct tensor x = {0};
-    if (!stack_begins(&chunk->model.decoder))
+    if (!chunk->model.decoder.begins)
         x = arena_2d(pass.saved, step->dtype, input.T, chunk->model.choices.C);
     (void)model_last_logits(&chunk->model, &pass, &flight->model, &batch, x, step->logits);
     step->cache.length = 0;

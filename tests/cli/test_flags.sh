@@ -30,6 +30,9 @@ expect 0 "note: --openai-gelu changes nothing here: the activation is gelu_tanh"
 "$BEVATRON" train "${mock[@]:2}" --openai-gelu --no-bias-gelu-fusion --use-legacy-models >"$work/out" 2>&1 &&
     ! grep -q "openai-gelu has no" "$work/out" && pass || fail "--openai-gelu in a legacy model"
 
+# Heads of any width on a CPU.
+expect 0 "iteration        2/       2" "${mock[@]}" --hidden-size 514 --kv-channels 300 --position-embedding-type rope
+
 # A small dataset, whose parts may be empty.
 for i in 1 2 3 4 5 6 7 8; do echo "{\"text\": \"the quick brown fox number $i jumps over the lazy dog and runs away again\"}"; done >"$work/t.jsonl"
 "$BEVATRON" tokenizer train --input "$work/t.jsonl" --vocab-size 280 --output-prefix "$work/t" >"$work/out" 2>&1 || fail "tokenizer train"

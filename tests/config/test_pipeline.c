@@ -99,6 +99,86 @@ TEST(places) {
     EXPECT_INT(config_piece(&config, 0).decoder_count, 6);
 }
 
+// The cases of Megatron's own tests: test_layer_builder of tests/unit_tests/transformer/test_transformer_block.py, with
+// what it refuses, and the first and last layers of test_cuda_graph_determine_first_last_layer_logic of test_cuda_graphs.py
+// (both of core_v0.19.0), counted from 1; (6, 4, 2) is that of a functional test, whose ends have no layers.
+TEST(pieces_are_megatrons) {
+    static const struct {
+        int layers, stages, chunks;  // chunks 0: not given
+        bool embedding, loss;
+        int first, last;  // layers of the first and last stage; 0: not given
+        bool is_refused;
+        int begins[9], ends[9];  // of each piece, if known
+    } theirs[] = {
+        {60, 5, 0, false, false, 0, 4, false, {0}, {0}},
+        {60, 8, 0, false, false, 6, 6, false, {0}, {0}},
+        {64, 4, 0, false, false, 0, 0, false, {0}, {0}},
+        {64, 4, 8, false, false, 0, 0, false, {0}, {0}},
+        {60, 6, 0, false, false, 5, 0, false, {0}, {0}},
+        {101, 8, 0, false, false, 13, 13, true, {0}, {0}},
+        {63, 4, 0, true, false, 0, 0, false, {0}, {0}},
+        {63, 4, 0, false, true, 0, 0, false, {0}, {0}},
+        {62, 4, 0, true, true, 0, 0, false, {0}, {0}},
+        {62, 4, 2, true, true, 0, 0, false, {0}, {0}},
+        {65, 4, 0, false, false, 0, 0, true, {0}, {0}},
+        {65, 4, 0, true, true, 0, 0, true, {0}, {0}},
+        {61, 4, 0, false, false, 12, 0, true, {0}, {0}},
+        {2, 4, 0, false, false, 0, 0, true, {0}, {0}},
+        {60, 6, 0, true, false, 5, 5, true, {0}, {0}},
+        {50, 2, 7, false, false, 0, 0, true, {0}, {0}},
+        {4, 4, 4, false, false, 0, 0, true, {0}, {0}},
+        {8, 2, 0, false, false, 0, 0, false, {1, 5}, {4, 8}},
+        {8, 2, 2, false, false, 0, 0, false, {1, 3, 5, 7}, {2, 4, 6, 8}},
+        {14, 4, 0, true, true, 0, 0, false, {1, 4, 8, 12}, {3, 7, 11, 14}},
+        {14, 4, 2, true, true, 0, 0, false, {1, 2, 4, 6, 8, 10, 12, 14}, {1, 3, 5, 7, 9, 11, 13, 14}},
+        {12, 4, 0, false, false, 2, 2, false, {1, 3, 7, 11}, {2, 6, 10, 12}},
+        {12, 4, 2, false, false, 2, 2, false, {1, 2, 4, 6, 7, 8, 10, 12}, {1, 3, 5, 6, 7, 9, 11, 12}},
+        {6, 4, 2, true, true, 0, 0, false, {1, 1, 2, 3, 4, 5, 6, 7}, {0, 1, 2, 3, 4, 5, 6, 6}},
+        {2, 4, 0, true, true, 0, 0, false, {1, 1, 2, 3}, {0, 1, 2, 2}},
+    };
+    for (size_t i = 0; i < sizeof theirs / sizeof theirs[0]; i++) {
+        char line[512];
+        int length =
+            snprintf(line, sizeof line, "--num-layers %d --pipeline-model-parallel-size %d --global-batch-size %d",
+                     theirs[i].layers, theirs[i].stages, theirs[i].stages);
+        const struct {
+            const char *flag;
+            int value;
+        } more[] = {{"--num-virtual-stages-per-pipeline-rank", theirs[i].chunks},
+                    {"--decoder-first-pipeline-num-layers", theirs[i].first},
+                    {"--decoder-last-pipeline-num-layers", theirs[i].last}};
+        for (size_t k = 0; k < 3; k++)
+            if (more[k].value > 0)
+                length += snprintf(line + length, sizeof line - (size_t)length, " %s %d", more[k].flag, more[k].value);
+        snprintf(line + length, sizeof line - (size_t)length, "%s%s",
+                 theirs[i].embedding ? " --account-for-embedding-in-pipeline-split" : "",
+                 theirs[i].loss ? " --account-for-loss-in-pipeline-split" : "");
+        if (theirs[i].is_refused) {
+            EXPECT_ERROR(validate(line, theirs[i].stages), "");
+            continue;
+        }
+        EXPECT_OK(validate(line, theirs[i].stages));
+        int64_t pieces = theirs[i].stages * config_chunks(&config), total = 0;
+        for (int64_t p = 0; p < pieces; p++) {
+            struct config_piece piece = config_piece(&config, p);
+            EXPECT(piece.begins == (p == 0) && piece.ends == (p == pieces - 1));
+            EXPECT_INT(piece.decoder_first, total);
+            total += piece.decoder_count;
+            if (theirs[i].begins[0] == 0)
+                continue;
+            EXPECT_INT(piece.decoder_first + 1, theirs[i].begins[p]);
+            EXPECT_INT(piece.decoder_first + piece.decoder_count, theirs[i].ends[p]);
+        }
+        EXPECT_INT(total, theirs[i].layers);
+    }
+    // Megatron's other way to say the same: the places of a chunk, counted with the ends.
+    EXPECT_OK(validate("--num-layers 6 --pipeline-model-parallel-size 4 --num-layers-per-virtual-pipeline-stage 1 "
+                       "--account-for-embedding-in-pipeline-split --account-for-loss-in-pipeline-split "
+                       "--global-batch-size 4",
+                       4));
+    EXPECT_INT(config_chunks(&config), 2);
+}
+
 TEST(refusals) {
     static const struct {
         const char *line, *message;
@@ -167,4 +247,4 @@ TEST(refusals) {
     config_free(&config);
 }
 
-TEST_MAIN(TEST_CASE(pieces), TEST_CASE(places), TEST_CASE(refusals))
+TEST_MAIN(TEST_CASE(pieces), TEST_CASE(places), TEST_CASE(pieces_are_megatrons), TEST_CASE(refusals))

@@ -136,13 +136,13 @@ TEST(contradictions) {
         {BY_ITERS "--max-position-embeddings 31", "--seq-length 32 is above --max-position-embeddings 31"},
         {BY_ITERS "--fp16 --bf16", "--fp16 and --bf16 exclude each other"},
         {BY_ITERS "--fast-attention-dropout --deterministic-mode", "exclude each other"},
-        {BY_ITERS "--kv-channels 257", "a head is 257 wide"},
-        {BY_ITERS "--hidden-size 1028", "a head is 257 wide"},
+        {BY_ITERS "--hidden-size 16388", "a head is 4097 channels wide"},
         {BY_ITERS "--num-layers 16384", "--num-layers 16384 is above 16383"},
         {BY_ITERS "--num-attention-heads 65536 --kv-channels 1", "--num-attention-heads 65536 is above 65535"},
         {BY_ITERS "--hidden-size 1048576 --num-attention-heads 4096 --num-layers 16000", "TB is the most"},
         {BY_ITERS "--padded-vocab-size 2147483647 --hidden-size 262144 --kv-channels 1", "TB is the most"},
         {BY_ITERS "--micro-batch-size 1000000 --seq-length 1000000", "TB is the most"},
+        {BY_ITERS "--kv-channels 4097", "a head is 4097 channels wide"},
         {BY_ITERS "--train-samples 100", "--train-iters and --train-samples exclude each other"},
         {BY_SAMPLES, "the length of the run is missing"},
         {BY_SAMPLES "--train-samples 1", "is less than one batch"},
@@ -338,6 +338,7 @@ TEST(all_at_once) {
 
 TEST(sizes) {
     EXPECT_OK(validate(BY_ITERS "--kv-channels 256 --num-layers 16383", 1));
+    EXPECT_OK(validate(BY_ITERS "--kv-channels 4096", 1));
     EXPECT_OK(validate(BY_ITERS "--hidden-size 65535 --num-attention-heads 65535", 1));
     // 530 billion parameters, as were trained: 11 TB.
     EXPECT_OK(validate(BY_ITERS "--num-layers 105 --hidden-size 20480 --num-attention-heads 128 --seq-length 2048", 1));

@@ -46,6 +46,7 @@
     X(attention)                                                                                                       \
     X(attention_dropout)                                                                                               \
     X(attention_masks)                                                                                                 \
+    X(attention_wide)                                                                                                  \
     X(attention_slope)                                                                                                 \
     X(cross_entropy)                                                                                                   \
     X(cross_entropy_parts)                                                                                             \

@@ -353,6 +353,29 @@ static inline void case_attention_masks(struct lab *lab) {
         attention_variant(lab, &cases[i]);
 }
 
+// Heads of any width, for devices that have no limit: less than a slice of the CPU's products, one more, several.
+static inline void case_attention_wide(struct lab *lab) {
+    static const struct attention_case cases[] = {
+        {1, 20, 20, 1, 1, 257, .is_causal = true},
+        {2, 17, 17, 4, 2, 300, .is_causal = true, .is_packed = true},
+        {1, 70, 140, 2, 1, 512, .is_causal = true},
+        {1, 5, 5, 1, 1, 1030, .is_causal = false},
+        {2, 66, 131, 2, 1, 320, .is_causal = false, .has_bias = true, .has_counts = true, .rate = 0.2f},
+        {1, 140, 140, 2, 2, 264, .is_causal = true, .window = 5, .has_starts = true, .rate = 0.1f},
+        {2, 1, 40, 2, 2, 384, .is_causal = true},
+    };
+    int most = lab->device->ops->most_head_size;
+    double tolerance = lab->tolerance;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        if (most > 0 && cases[i].D > most)
+            continue;
+        // Products along a head are longer sums, whose differences are taken.
+        lab->tolerance = tolerance * sqrt((double)cases[i].D / 64);
+        attention_variant(lab, &cases[i]);
+    }
+    lab->tolerance = tolerance;
+}
+
 static inline double attention_loss(struct lab *lab, const struct attention_setup *s, double *const direction[4],
                                     const double *dout, double step) {
     const struct attention_case *c = &s->c;

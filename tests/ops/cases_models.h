@@ -276,6 +276,9 @@ static inline void case_rope(struct lab *lab) {
         {1, 3, 2, 256, 128, true}, {3, 7, 70, 64, 32, false}, {1, 5, 33, 80, 32, false}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
         rope_variant(lab, &cases[i]);
+    static const struct rope_case wide[] = {{2, 5, 2, 300, 150, false}, {1, 3, 2, 1024, 512, true}};
+    for (size_t i = 0; i < sizeof wide / sizeof wide[0] && lab->device->ops->most_head_size == 0; i++)
+        rope_variant(lab, &wide[i]);
 }
 
 // The rule as Raffel et al. (2020) have it, in doubles; the exact borders are tested in test_relative.c.

@@ -34,6 +34,10 @@ uneven() {
 }
 uneven gpt 3 3 --decoder-first-pipeline-num-layers 1 --decoder-last-pipeline-num-layers 3
 uneven gpt 2 2 --num-layers-per-virtual-pipeline-stage 1 --microbatch-group-size-per-virtual-pipeline-stage 4
+# Ends that count as layers: the first chunk has the embedding alone, the last one the head.
+ends=(--account-for-embedding-in-pipeline-split --account-for-loss-in-pipeline-split)
+uneven gpt 2 2 "${ends[@]}" --num-virtual-stages-per-pipeline-rank 5
+uneven bert 2 2 "${ends[@]}" --num-virtual-stages-per-pipeline-rank 5
 uneven t5 3 3 --pipeline-model-parallel-split-rank 1
 
 # In 16 bits the sums of a tied embedding's gradients are in another order, and clipping spreads that: the first losses

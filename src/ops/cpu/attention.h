@@ -6,8 +6,9 @@
 
 #include "ops/cpu/block.h"
 
-// A tile of scores has this many queries and keys. A row of keys is a multiple of DROPOUT_GRAIN.
-enum { QUERY_TILE = 64, KEY_TILE = 128, MAX_HEAD_SIZE = 256 };
+// A tile of scores has this many queries and keys. A row of keys is a multiple of DROPOUT_GRAIN. Heads may have any
+// width: products take slices of this many channels of them.
+enum { QUERY_TILE = 64, KEY_TILE = 128, HEAD_SLICE = BLOCK_LINES };
 
 // Element (b, t, head, 0) of a (B, T, heads, D) view.
 static inline float *attention_row(const struct tensor *t, int64_t b, int64_t row, int64_t head) {
@@ -18,6 +19,13 @@ static inline float *attention_row(const struct tensor *t, int64_t b, int64_t ro
 static inline struct block attention_block(const struct tensor *t, int64_t b, int64_t first, int64_t head,
                                            int64_t count) {
     return (struct block){{attention_row(t, b, first, head), DTYPE_F32, t->stride[1], false}, count, t->shape[3], 1};
+}
+
+// The slice of such a block that begins with this channel; all of it unless the head is wide.
+static inline struct block attention_slice(struct block block, int64_t channel) {
+    block.source.data = (const float *)block.source.data + channel;
+    block.steps = block.steps - channel < HEAD_SLICE ? block.steps - channel : HEAD_SLICE;
+    return block;
 }
 
 // What decides which keys a query sees, from either operation.

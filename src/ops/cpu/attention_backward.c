@@ -18,8 +18,9 @@ struct backward_tile {
     float probabilities[QUERY_TILE * KEY_TILE];  // P
     float gradients[QUERY_TILE * KEY_TILE];      // dropped P, then dP, then dS
     float factors[QUERY_TILE * KEY_TILE];        // f
-    struct block_panels keys, values;            // (keys, D), of the present tile of keys
-    struct block_panels keys_turned;             // (D, keys), times the scale
+    bool is_wide;                                // the head has several slices: nothing is packed for several products
+    struct block_panels keys, values;            // (keys, D), of the present tile of keys; not if wide
+    struct block_panels keys_turned;             // (D, keys), times the scale; not if wide
     struct block_panels left, right;             // other operands, one product at a time
 };
 
@@ -85,6 +86,27 @@ CPU_CLONES static void row_gradient(const struct gradient_row *row, int64_t coun
     }
 }
 
+// to (queries, KEY_TILE) = rows (queries, D) times the tile's keys or values (keys, D), transposed. Those are packed
+// already unless the head is wide: then both sides are packed slice by slice.
+struct key_product {
+    struct block rows;
+    const struct block_panels *packed;  // NULL if wide
+    float *to;
+};
+
+static void multiply_with_keys(const struct tensor *keys, struct backward_tile *tile, const struct backward_place *at,
+                               struct key_product product) {
+    struct block all = attention_block(keys, at->b, at->first_key, at->group, at->keys);
+    for (int64_t channel = 0; channel < keys->shape[3]; channel += HEAD_SLICE) {
+        struct block left = attention_slice(product.rows, channel), right = attention_slice(all, channel);
+        block_pack_left(&tile->left, &left, tile->kernel);
+        if (!product.packed)
+            block_pack_right(&tile->right, &right, tile->kernel);
+        block_multiply(&(struct block_product){&tile->left, product.packed ? product.packed : &tile->right, at->keys,
+                                               product.to, KEY_TILE, channel > 0});
+    }
+}
+
 static void compute_probabilities(const struct op_attention_backward *op, struct backward_tile *tile,
                                   const struct backward_place *at) {
     int64_t query_count = op->q.shape[1];
@@ -92,8 +114,8 @@ static void compute_probabilities(const struct op_attention_backward *op, struct
     const float *lse = (const float *)op->lse.data + (at->b * op->q.shape[2] + at->head) * query_count;
     struct block query_block = attention_block(&op->q, at->b, at->queries.first, at->head, queries);
     query_block.factor = op->scale;
-    block_pack_left(&tile->left, &query_block, tile->kernel);
-    block_multiply(&(struct block_product){&tile->left, &tile->keys, at->keys, tile->probabilities, KEY_TILE, false});
+    multiply_with_keys(&op->k, tile, at,
+                       (struct key_product){query_block, tile->is_wide ? NULL : &tile->keys, tile->probabilities});
     for (int64_t i = 0; i < queries; i++) {
         int64_t query = at->queries.first + i;
         struct cpu_range seen = attention_within(attention_seen(&at->rules, at->b, query), at->first_key, at->keys);
@@ -115,8 +137,8 @@ static void compute_score_gradients(const struct op_attention_backward *op, stru
     int64_t queries = at->queries.end - at->queries.first;
     const float *dots = (const float *)op->scratch.data + (at->b * op->q.shape[2] + at->head) * op->q.shape[1];
     struct block dout = attention_block(&op->dout, at->b, at->queries.first, at->head, queries);
-    block_pack_left(&tile->left, &dout, tile->kernel);
-    block_multiply(&(struct block_product){&tile->left, &tile->values, at->keys, tile->gradients, KEY_TILE, false});
+    multiply_with_keys(&op->v, tile, at,
+                       (struct key_product){dout, tile->is_wide ? NULL : &tile->values, tile->gradients});
     for (int64_t i = 0; i < queries; i++) {
         struct gradient_row row = {
             .g = tile->gradients + i * KEY_TILE,
@@ -142,12 +164,33 @@ static void add_bias_gradients(const struct op_attention_backward *op, const str
 static void add_to_keys(struct backward_tile *tile, const struct backward_place *at, const float *scores,
                         struct block rows, const struct tensor *to) {
     struct block turned = {{scores, DTYPE_F32, KEY_TILE, true}, at->keys, rows.lines, 1};
-    rows = block_turned(rows);
     block_pack_left(&tile->left, &turned, tile->kernel);
-    block_pack_right(&tile->right, &rows, tile->kernel);
-    block_multiply(&(struct block_product){&tile->left, &tile->right, rows.lines,
-                                           attention_row(to, at->b, at->first_key, at->group), to->stride[1],
-                                           !at->is_first || at->is_masked});
+    for (int64_t channel = 0; channel < to->shape[3]; channel += HEAD_SLICE) {
+        struct block slice = block_turned(attention_slice(rows, channel));
+        block_pack_right(&tile->right, &slice, tile->kernel);
+        block_multiply(&(struct block_product){&tile->left, &tile->right, slice.lines,
+                                               attention_row(to, at->b, at->first_key, at->group) + channel,
+                                               to->stride[1], !at->is_first || at->is_masked});
+    }
+}
+
+// dq (queries, D) gets the score gradients (queries, keys) times the scaled keys (keys, D).
+static void add_to_queries(const struct op_attention_backward *op, struct backward_tile *tile,
+                           const struct backward_place *at) {
+    int64_t queries = at->queries.end - at->queries.first;
+    struct block gradients = {{tile->gradients, DTYPE_F32, KEY_TILE, false}, queries, at->keys, 1};
+    struct block keys = attention_block(&op->k, at->b, at->first_key, at->group, at->keys);
+    keys.factor = op->scale;
+    block_pack_left(&tile->left, &gradients, tile->kernel);
+    for (int64_t channel = 0; channel < op->q.shape[3]; channel += HEAD_SLICE) {
+        struct block slice = block_turned(attention_slice(keys, channel));
+        if (tile->is_wide)
+            block_pack_right(&tile->right, &slice, tile->kernel);
+        block_multiply(&(struct block_product){&tile->left, tile->is_wide ? &tile->right : &tile->keys_turned,
+                                               slice.lines,
+                                               attention_row(&op->dq, at->b, at->queries.first, at->head) + channel,
+                                               op->dq.stride[1], at->first_key > 0 || at->is_masked});
+    }
 }
 
 static void backward_tile(const struct op_attention_backward *op, struct backward_tile *tile,
@@ -159,11 +202,7 @@ static void backward_tile(const struct op_attention_backward *op, struct backwar
     compute_score_gradients(op, tile, at);
     if (op->drelative_bias.data)
         add_bias_gradients(op, tile, at);
-    struct block gradients = {{tile->gradients, DTYPE_F32, KEY_TILE, false}, queries, at->keys, 1};
-    block_pack_left(&tile->left, &gradients, tile->kernel);
-    block_multiply(&(struct block_product){&tile->left, &tile->keys_turned, op->q.shape[3],
-                                           attention_row(&op->dq, at->b, at->queries.first, at->head), op->dq.stride[1],
-                                           at->first_key > 0 || at->is_masked});
+    add_to_queries(op, tile, at);
     struct block scaled = attention_block(&op->q, at->b, at->queries.first, at->head, queries);
     scaled.factor = op->scale;
     add_to_keys(tile, at, tile->gradients, scaled, &op->dk);
@@ -208,7 +247,8 @@ static void backward_key_tile(const struct op_attention_backward *op, struct bac
     // The first query that sees any of these keys, down to the start of its tile.
     int64_t first_query = op->is_causal && at->first_key > offset ? at->first_key - offset : 0;
     at->is_first = true;
-    pack_keys(op, tile, at, keys);
+    if (!tile->is_wide)
+        pack_keys(op, tile, at, keys);
     for (at->head = first_head; at->head < first_head + heads_per_group; at->head++) {
         for (int64_t i = cpu_pieces(query_count, QUERY_TILE) - 1; i >= first_query / QUERY_TILE; i--) {
             at->queries = cpu_piece(query_count, QUERY_TILE, i);
@@ -236,6 +276,7 @@ static void attention_backward_task(void *context, int64_t index, int thread) {
                                 .is_masked = attention_has_mask(&op->mask)};
     struct backward_tile tile;
     tile.kernel = job->kernel;
+    tile.is_wide = op->q.shape[3] > HEAD_SLICE;
     for (int64_t head = at.group * heads_per_group; head < (at.group + 1) * heads_per_group; head++) {
         row_dots(op, at.b, head);
         if (at.is_masked)

@@ -16,11 +16,15 @@ struct forward_job {
 
 struct forward_tile {
     const struct cpu_kernel *kernel;
-    float scores[QUERY_TILE * KEY_TILE];    // then probabilities, not yet divided by the sum
-    float out[QUERY_TILE * MAX_HEAD_SIZE];  // (queries, D): weighted sum of values
+    float scores[QUERY_TILE * KEY_TILE];  // then probabilities, not yet divided by the sum
+    float *out;                           // (queries, D): weighted sum of values; in `own` or, if wide, in the result
+    int64_t out_stride;
+    float own[QUERY_TILE * HEAD_SLICE];
     float max[QUERY_TILE], sum[QUERY_TILE];
     struct cpu_range seen[QUERY_TILE];  // keys of each query
     int64_t head_size;
+    bool is_wide;              // the head has several slices: its queries are packed for each tile of keys
+    struct block all_queries;  // of the tile, times the scale
     struct block_panels queries, keys, probabilities, values;
 };
 
@@ -74,7 +78,7 @@ static void soften_row(struct forward_tile *tile, int64_t i, struct cpu_range se
         float correction = vector_exp(tile->max[i] - max);
         tile->max[i] = max;
         tile->sum[i] *= correction;
-        row_scale(tile->out + i * head_size, tile->out + i * head_size, correction, head_size);
+        row_scale(tile->out + i * tile->out_stride, tile->out + i * tile->out_stride, correction, head_size);
     }
     if (visible > 0)
         tile->sum[i] += row_exp(row, tile->max[i], visible);
@@ -90,13 +94,23 @@ struct forward_place {
     struct cpu_range queries;
 };
 
+static void compute_scores(const struct op_attention_forward *op, struct forward_tile *tile,
+                           const struct forward_place *at, struct key_range keys) {
+    struct block key_block = attention_block(&op->k, at->b, keys.first, at->group, keys.count);
+    for (int64_t channel = 0; channel < tile->head_size; channel += HEAD_SLICE) {
+        struct block queries = attention_slice(tile->all_queries, channel), slice = attention_slice(key_block, channel);
+        if (tile->is_wide)
+            block_pack_left(&tile->queries, &queries, tile->kernel);
+        block_pack_right(&tile->keys, &slice, tile->kernel);
+        block_multiply(
+            &(struct block_product){&tile->queries, &tile->keys, keys.count, tile->scores, KEY_TILE, channel > 0});
+    }
+}
+
 static void add_keys(const struct op_attention_forward *op, struct forward_tile *tile, const struct forward_place *at,
                      struct key_range keys) {
-    int64_t head_size = op->q.shape[3];
     int64_t queries = at->queries.end - at->queries.first;
-    struct block key_block = attention_block(&op->k, at->b, keys.first, at->group, keys.count);
-    block_pack_right(&tile->keys, &key_block, tile->kernel);
-    block_multiply(&(struct block_product){&tile->queries, &tile->keys, keys.count, tile->scores, KEY_TILE, false});
+    compute_scores(op, tile, at, keys);
     for (int64_t i = 0; i < queries; i++) {
         int64_t query = at->queries.first + i;
         struct cpu_range seen = attention_within(tile->seen[i], keys.first, keys.count);
@@ -114,18 +128,22 @@ static void add_keys(const struct op_attention_forward *op, struct forward_tile 
         }
     }
     struct block probabilities = {{tile->scores, DTYPE_F32, KEY_TILE, false}, queries, keys.count, 1};
-    struct block values = block_turned(attention_block(&op->v, at->b, keys.first, at->group, keys.count));
+    struct block value_block = attention_block(&op->v, at->b, keys.first, at->group, keys.count);
     block_pack_left(&tile->probabilities, &probabilities, tile->kernel);
-    block_pack_right(&tile->values, &values, tile->kernel);
-    block_multiply(&(struct block_product){&tile->probabilities, &tile->values, head_size, tile->out, head_size, true});
+    for (int64_t channel = 0; channel < tile->head_size; channel += HEAD_SLICE) {
+        struct block values = block_turned(attention_slice(value_block, channel));
+        block_pack_right(&tile->values, &values, tile->kernel);
+        block_multiply(&(struct block_product){&tile->probabilities, &tile->values, values.lines, tile->out + channel,
+                                               tile->out_stride, true});
+    }
 }
 
 // Empties the tile and finds what its queries see; returns the range of all of them, from the start of a tile of keys.
 static struct cpu_range start_tile(struct forward_tile *tile, const struct forward_place *at) {
     int64_t queries = at->queries.end - at->queries.first;
     struct cpu_range all = {INT64_MAX, 0};
-    memset(tile->out, 0, (size_t)(queries * tile->head_size) * sizeof *tile->out);
     for (int64_t i = 0; i < queries; i++) {
+        memset(tile->out + i * tile->out_stride, 0, (size_t)tile->head_size * sizeof *tile->out);
         struct cpu_range seen = attention_seen(&at->rules, at->b, at->queries.first + i);
         tile->max[i] = -INFINITY;
         tile->sum[i] = 0;
@@ -156,17 +174,21 @@ static void attention_forward_task(void *context, int64_t index, int thread) {
     struct forward_tile tile;
     tile.kernel = job->kernel;
     tile.head_size = head_size;
+    tile.is_wide = head_size > HEAD_SLICE;
+    tile.out = tile.is_wide ? attention_row(&op->out, at.b, at.queries.first, at.head) : tile.own;
+    tile.out_stride = tile.is_wide ? op->out.stride[1] : head_size;
     struct cpu_range all = start_tile(&tile, &at);
-    struct block queries = attention_block(&op->q, at.b, at.queries.first, at.head, at.queries.end - at.queries.first);
-    queries.factor = op->scale;
-    block_pack_left(&tile.queries, &queries, tile.kernel);
+    tile.all_queries = attention_block(&op->q, at.b, at.queries.first, at.head, at.queries.end - at.queries.first);
+    tile.all_queries.factor = op->scale;
+    if (!tile.is_wide)
+        block_pack_left(&tile.queries, &tile.all_queries, tile.kernel);
     for (int64_t first = all.first; first < all.end; first += KEY_TILE) {
         struct key_range keys = {first, all.end - first < KEY_TILE ? all.end - first : KEY_TILE};
         add_keys(op, &tile, &at, keys);
     }
     for (int64_t i = 0; i < at.queries.end - at.queries.first; i++) {
         int64_t query = at.queries.first + i;
-        row_scale(attention_row(&op->out, at.b, query, at.head), tile.out + i * head_size,
+        row_scale(attention_row(&op->out, at.b, query, at.head), tile.out + i * tile.out_stride,
                   tile.sum[i] == 0 ? 0.0f : 1.0f / tile.sum[i], head_size);
         if (op->lse.data)
             ((float *)op->lse.data)[(at.b * heads + at.head) * query_count + query] = tile.max[i] + logf(tile.sum[i]);

@@ -13,7 +13,7 @@
 #include "ops/cuda/dropout.cuh"
 #include "ops/cuda/elements.cuh"
 
-enum { ATTENTION_THREADS = 256, MOST_HEAD_SIZE = 256 };
+enum { ATTENTION_THREADS = 256 };
 
 // A (B, T, H, D) tensor as kernels see it.
 struct attention_view {

@@ -112,6 +112,7 @@ struct cuda_device {
 };
 
 enum {
+    MOST_HEAD_SIZE = 256,             // what the kernels of attention hold of a head
     BLAS_WORKSPACE_BYTES = 64 << 20,  // NVIDIA recommends 32 MiB on Hopper
     SCRATCH_BYTES = 32 << 20,
     SCRATCH_FLOATS = SCRATCH_BYTES / 4,

@@ -161,6 +161,7 @@ static const struct ops cuda_ops = {
     .name = "cuda",
     .is_host_memory = false,
     .is_paper = false,
+    .most_head_size = MOST_HEAD_SIZE,
     .fuses_stats = true,
     .fuses_quantize = true,
     .standing_bytes = (size_t)BLAS_WORKSPACE_BYTES + SCRATCH_BYTES,

@@ -5,7 +5,7 @@ extern "C" {
 #include "ops/relative.h"
 }
 
-enum { ROPE_THREADS = 256 };
+enum { ROPE_THREADS = 256, MOST_PAIRS = MOST_HEAD_SIZE / 2 };
 
 struct rope_args {
     void *x;
@@ -14,7 +14,7 @@ struct rope_args {
     int64_t rows, tokens;
     int heads, pairs;
     bool is_interleaved, is_inverse;
-    float frequencies[ROPE_MOST_PAIRS];
+    float frequencies[MOST_PAIRS];
 };
 
 // The sines and cosines of a row's pairs, computed once for all heads. Ends with a barrier.
@@ -30,7 +30,7 @@ static __device__ __forceinline__ void turn_angles(const struct rope_args &args,
 
 // A block per row: every thread turns pairs of single channels.
 template <typename T> static __global__ void rope_kernel(struct rope_args args) {
-    __shared__ float sine[ROPE_MOST_PAIRS], cosine[ROPE_MOST_PAIRS];
+    __shared__ float sine[MOST_PAIRS], cosine[MOST_PAIRS];
     int64_t row = blockIdx.x;
     T *x = (T *)args.x + row / args.tokens * args.batch + row % args.tokens * args.time;
     turn_angles(args, row, sine, cosine);
@@ -82,7 +82,7 @@ static __device__ __forceinline__ void rope_turn(const rope_part<T> &part, int p
 
 // A block per row. What a thread turns first, often all it has, is on its way while the angles are worked out.
 template <typename T> static __global__ void __launch_bounds__(ROPE_THREADS) rope_wide_kernel(struct rope_args args) {
-    __shared__ __align__(16) float sine[ROPE_MOST_PAIRS], cosine[ROPE_MOST_PAIRS];
+    __shared__ __align__(16) float sine[MOST_PAIRS], cosine[MOST_PAIRS];
     int64_t row = blockIdx.x;
     int count = args.heads * (args.pairs / 8);
     T *x = (T *)args.x + row / args.tokens * args.batch + row % args.tokens * args.time;
@@ -109,6 +109,9 @@ extern "C" void cuda_rope(struct device *device, const struct op_rope *op) {
     args.pairs = (int)op->pairs;
     args.is_interleaved = op->is_interleaved;
     args.is_inverse = op->is_inverse;
+    if (args.pairs > MOST_PAIRS)
+        die("rotary positions: %d pairs of channels are beyond the %d of the CUDA backend", args.pairs,
+            (int)MOST_PAIRS);
     for (int i = 0; i < args.pairs; i++)
         args.frequencies[i] = op->frequencies[i];
     if (args.rows == 0 || args.heads == 0)
