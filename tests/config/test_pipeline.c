@@ -100,8 +100,9 @@ TEST(places) {
 }
 
 // The cases of Megatron's own tests: test_layer_builder of tests/unit_tests/transformer/test_transformer_block.py, with
-// what it refuses, and the first and last layers of test_cuda_graph_determine_first_last_layer_logic of test_cuda_graphs.py
-// (both of core_v0.19.0), counted from 1; (6, 4, 2) is that of a functional test, whose ends have no layers.
+// what it refuses, and the first and last layers, counted from 1, of test_cuda_graphs.py beside it
+// (test_cuda_graph_determine_first_last_layer_logic), both of core_v0.19.0. (6, 4, 2) is that of a functional test,
+// whose ends have no layers.
 TEST(pieces_are_megatrons) {
     static const struct {
         int layers, stages, chunks;  // chunks 0: not given
