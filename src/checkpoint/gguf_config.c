@@ -68,6 +68,8 @@ int gguf_config_check(const struct gguf_architecture *architecture, const struct
     bool is_relative = is(config->position_embedding_type, "relative");
     if (is_relative && config->relative_attention_max_distance != RELATIVE_DISTANCE)
         return refuse(architecture, "--relative-attention-max-distance other than 128");
+    if (config_form(config) == CONFIG_T5 && config_decoder_layers(config) > config_encoder_layers(config))
+        return refuse(architecture, "decoder that is deeper than its encoder");
     if (config_encoder_layers(config) > MOST_LAYERS || config_decoder_layers(config) > MOST_LAYERS)
         return refuse(architecture, "room for more than 512 layers");
     return 0;

@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/progress.h"
+#include "checkpoint/gguf_check.h"
 #include "checkpoint/gguf_config.h"
 #include "checkpoint/gguf_vocabulary.h"
 #include "checkpoint/hf_config.h"
@@ -17,6 +18,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 // One tensor of theirs: rows [first, first + shape[0]) of one of ours.
 struct output {
@@ -262,7 +264,9 @@ static int make(struct job *job, const char *temporary) {
     TRY(list_outputs(job));
     TRY(gguf_vocabulary_make(&job->vocabulary, source, job->rows));
     tell(job);
-    return write_file(job, temporary);
+    TRY(write_file(job, temporary));
+    return gguf_check(&(struct gguf_check){
+        .asked = job->asked, .architecture = job->architecture, .path = temporary, .rows = job->rows});
 }
 
 int model_write_gguf(const struct model_write *write) {
@@ -289,6 +293,8 @@ int model_write_gguf(const struct model_write *write) {
         result = make(&job, temporary);
     if (result == 0)
         result = file_rename(temporary, write->folder);
+    else
+        (void)unlink(temporary);
     for (size_t i = 0; i < job.count; i++)
         free(job.outputs[i].name);
     free(job.outputs);

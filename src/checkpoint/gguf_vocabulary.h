@@ -57,4 +57,7 @@ int gguf_vocabulary_from_spm(struct gguf_vocabulary *vocabulary, const char *pat
 // WordPiece: a vocab.txt with what the tokenizer adds to it.
 int gguf_vocabulary_from_wordpiece(struct gguf_vocabulary *vocabulary, const struct tokenizer *tokenizer, bool lowers);
 
+// Tells that llama.cpp takes accents off differently, if the vocabulary has it do that.
+void gguf_vocabulary_warn_accents(const struct gguf_vocabulary *vocabulary);
+
 #endif

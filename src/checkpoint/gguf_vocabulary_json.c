@@ -229,9 +229,17 @@ static int from_wordpiece(struct gguf_vocabulary *vocabulary, const struct hf *h
     vocabulary->has_case_rules = true;
     vocabulary->lowers = hf->bert.rules.lower;
     vocabulary->strips_accents = hf->bert.rules.strip_accents;
+    gguf_vocabulary_warn_accents(vocabulary);
     if (vocabulary->unk < 0 || !vocabulary->adds_bos || !vocabulary->adds_sep)
         return refuse(hf, "it does not put [CLS] and [SEP] around a text or has no [UNK]");
     return 0;
+}
+
+static bool is_of_bytes(const struct hf *hf) {
+    for (size_t i = 0; i < hf->pretokenizer_count; i++)
+        if (hf->pretokenizers[i].kind == HF_PRETOKENIZER_BYTES)
+            return true;
+    return false;
 }
 
 static int from_model(struct gguf_vocabulary *vocabulary, const struct hf *hf, const struct json *root) {
@@ -240,8 +248,7 @@ static int from_model(struct gguf_vocabulary *vocabulary, const struct hf *hf, c
     TRY(set_ends(vocabulary, hf));
     switch (hf->model) {
     case HF_MODEL_BPE:
-        return hf->has_byte_tokens && !hf->is_marked ? from_bytes(vocabulary, hf, model)
-                                                     : from_marks(vocabulary, hf, model);
+        return is_of_bytes(hf) ? from_bytes(vocabulary, hf, model) : from_marks(vocabulary, hf, model);
     case HF_MODEL_UNIGRAM:
         return from_unigram(vocabulary, hf, root);
     case HF_MODEL_WORDPIECE:

@@ -60,17 +60,21 @@ static enum gguf_token_type type_of(enum spm_piece_type type) {
 }
 
 static int add_pieces(struct gguf_vocabulary *vocabulary, const struct spm_model *model) {
-    bool has_unused = false, has_defined = false;
+    bool has_unused = false, has_defined = false, is_unigram = model->file.model_type == SPM_UNIGRAM;
     for (int64_t i = 0; i < model->file.piece_count; i++) {
         const struct spm_piece *piece = &model->file.pieces[i];
-        TRY(gguf_vocabulary_set(vocabulary, i, piece->text.data, piece->text.length, type_of(piece->type)));
-        vocabulary->tokens[i].score = piece->score;
+        // Where a unigram model meets such a piece it takes it, by a score that beats all others. llama.cpp would cut
+        // the text there instead and put a space before the rest.
+        bool is_scored = is_unigram && piece->type == SPM_USER_DEFINED;
+        enum gguf_token_type type = is_scored ? GGUF_TOKEN_NORMAL : type_of(piece->type);
+        TRY(gguf_vocabulary_set(vocabulary, i, piece->text.data, piece->text.length, type));
+        vocabulary->tokens[i].score = is_scored ? (float)model->unigram.scores[i] : piece->score;
         has_unused = has_unused || piece->type == SPM_UNUSED;
         has_defined = has_defined || piece->type == SPM_USER_DEFINED;
     }
     if (has_unused)
         log_warn("llama.cpp uses the pieces of this SentencePiece model that are marked as unused");
-    if (has_defined && model->file.model_type == SPM_BPE)
+    if (has_defined && !is_unigram)
         log_warn("llama.cpp puts a space behind user-defined pieces where text follows them directly");
     return 0;
 }
@@ -113,6 +117,12 @@ int gguf_vocabulary_from_spm(struct gguf_vocabulary *vocabulary, const char *pat
 
 // ---- WordPiece ----
 
+void gguf_vocabulary_warn_accents(const struct gguf_vocabulary *vocabulary) {
+    if (vocabulary->strips_accents)
+        log_warn("llama.cpp's WordPiece takes accents off differently: Korean syllables with three letters and vowel "
+                 "signs of Indic scripts may get other ids");
+}
+
 static bool is_special(const char *text, size_t length) {
     static const char *const names[] = {"[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "[BOS]", "[EOS]"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
@@ -149,6 +159,7 @@ int gguf_vocabulary_from_wordpiece(struct gguf_vocabulary *vocabulary, const str
     vocabulary->adds_bos = vocabulary->adds_sep = true;
     vocabulary->has_case_rules = true;
     vocabulary->lowers = vocabulary->strips_accents = lowers;
+    gguf_vocabulary_warn_accents(vocabulary);
     if (result == 0 && (vocabulary->unk < 0 || vocabulary->bos < 0 || vocabulary->sep < 0))
         result =
             error_set("the vocabulary lacks [UNK], [CLS] or [SEP], which llama.cpp's WordPiece needs; %s", other_way);

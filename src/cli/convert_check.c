@@ -40,6 +40,7 @@ int convert_check_compare(void *context, const struct model_pair *pair) {
     struct convert_check *check = context;
     const struct model_write *write = pair->write;
     check->was_compared = true;
+    check->is_rounded = pair->tolerance > 0;
     if (!probe_fits(&write->source->config, &check->skipped))
         return 0;
     double expected = write->allows_near ? LARGEST_NEAR : LARGEST_DIFFERENCE;
@@ -62,7 +63,8 @@ int convert_check_compare(void *context, const struct model_pair *pair) {
 void convert_check_describe(const struct convert_check *check, struct buffer *out) {
     if (!check->was_compared)
         return;
-    buffer_append_string(out, "read back: flags, shapes and all elements are those of the source");
+    buffer_printf(out, "read back: flags, shapes and all elements are those of the source%s",
+                  check->is_rounded ? " up to rounding" : "");
     if (check->was_run)
         buffer_printf(out, ", and so are the logits of %" PRId64 " tokens (difference %.1g)", check->tokens,
                       check->difference);

@@ -10,6 +10,7 @@ struct convert_check {
     // Results:
     bool was_compared;  // whether what was written was read back
     bool was_run;       // whether both models were run
+    bool is_rounded;    // whether the target has fewer bits
     int64_t tokens;
     double difference;      // of the logits, see probe_difference
     struct buffer skipped;  // why they were not run

@@ -4,6 +4,8 @@
 #include "base/hash.h"
 #include "base/memory.h"
 #include "checkpoint/gguf.h"
+#include "checkpoint/gguf_check.h"
+#include "checkpoint/gguf_names.h"
 #include "checkpoint/gguf_vocabulary.h"
 #include "checkpoint/model_source.h"
 #include "checkpoint/spoiled.h"
@@ -397,6 +399,7 @@ TEST(refused) {
         {"gpt2", "--activation", "relu", "has no activation relu"},
         {"t5_v1_1", "--activation", "silu", "has no activation silu gated"},
         {"t5", "--relative-attention-max-distance", "20", "--relative-attention-max-distance other than 128"},
+        {"t5", "--decoder-num-layers", "4", "has no decoder that is deeper than its encoder"},
         {"qwen2", "--use-rope-scaling", "true", "has no --rope-scaling-type llama3"},
         {"qwen3", "--add-attention-bias", "true", "has no bias behind the attention"},
     };
@@ -453,5 +456,35 @@ TEST(overflow) {
     temporary_remove(&spoiled.folder);
 }
 
+// What is read back is compared with the source, each tensor by its name.
+TEST(read_back) {
+    static const char *const models[] = {"llama", "gpt2", "t5", "roberta", "nemotron_biases"};
+    for (size_t m = 0; m < sizeof models / sizeof models[0]; m++) {
+        struct written written = write_model(models[m], "fp32");
+        struct buffer content = read_whole(written.path);
+        struct model_source source;
+        open_foreign(&source, models[m]);
+        struct model_write write = {.source = &source, .has_dtype = true, .dtype = DTYPE_F32};
+        struct gguf_check check = {.asked = &write, .path = written.path, .rows = source.config.padded_vocab_size};
+        const struct gguf_value *name = value_of(&written.file, "general.architecture", GGUF_STRING);
+        char *family = memory_printf("%.*s", (int)name->count, (const char *)name->data);
+        check.architecture = gguf_architecture_of(family);
+        EXPECT_OK(gguf_check(&check));
+        for (size_t i = 0; i < written.file.tensor_count; i++) {
+            const struct gguf_tensor *tensor = &written.file.tensors[i];
+            size_t place = (size_t)(tensor->data - written.file.map.data) + tensor->bytes / 2 / 4 * 4 + 2;
+            content.data[place] = (char)(content.data[place] ^ 16);
+            write_whole(written.path, content.data, content.length);
+            EXPECT_ERROR(gguf_check(&check), "tensors have other elements");
+            content.data[place] = (char)(content.data[place] ^ 16);
+        }
+        free(family);
+        buffer_free(&content);
+        model_source_close(&source);
+        remove_written(&written);
+    }
+}
+
 TEST_MAIN(TEST_CASE(values), TEST_CASE(tensors), TEST_CASE(truncated), TEST_CASE(flipped), TEST_CASE(hostile),
-          TEST_CASE(hostile_tensors), TEST_CASE(blocks), TEST_CASE(models), TEST_CASE(refused), TEST_CASE(overflow))
+          TEST_CASE(hostile_tensors), TEST_CASE(blocks), TEST_CASE(models), TEST_CASE(refused), TEST_CASE(overflow),
+          TEST_CASE(read_back))

@@ -1,9 +1,10 @@
 // What llama_cpp_peers.py asks of llama.cpp, through its C interface (llama.h). It is compiled by that script beside a
 // build of llama.cpp and is no part of this program's build.
 //
-//     llama_cpp MODEL.gguf tokenize|logits|greedy N|hidden
+//     llama_cpp MODEL.gguf tokenize|parse|logits|greedy N|hidden
 //
-// tokenize reads texts as hexadecimal lines and prints ids; the others read lines of ids. logits prints those of the
+// tokenize reads texts as hexadecimal lines and prints ids; parse takes text that
+// reads like a special token for it. The others read lines of ids. logits prints those of the
 // last position, hidden the states of all positions, greedy the next N ids and then their text in hexadecimal.
 #include "llama.h"
 #include <stdio.h>
@@ -53,13 +54,13 @@ static void open_model(struct peer *peer, const char *path, bool is_hidden) {
         fail("cannot make a context");
 }
 
-static void tokenize(struct peer *peer, const char *line) {
+static void tokenize(struct peer *peer, const char *line, bool parses) {
     static char text[MOST];
     int length = 0;
     unsigned byte;
     for (; sscanf(line + 2 * length, "%2x", &byte) == 1; length++)
         text[length] = (char)byte;
-    int count = llama_tokenize(peer->vocab, text, length, peer->ids, MOST, true, false);
+    int count = llama_tokenize(peer->vocab, text, length, peer->ids, MOST, true, parses);
     for (int i = 0; i < count; i++)
         printf("%s%d", i > 0 ? " " : "", peer->ids[i]);
     puts("");
@@ -150,12 +151,12 @@ int main(int argc, char **argv) {
     static struct peer peer;
     static char line[16 * MOST];
     if (argc < 3)
-        fail("usage: llama_cpp MODEL.gguf tokenize|logits|greedy N|hidden");
+        fail("usage: llama_cpp MODEL.gguf tokenize|parse|logits|greedy N|hidden");
     const char *task = argv[2];
     open_model(&peer, argv[1], strcmp(task, "hidden") == 0);
     while (fgets(line, sizeof line, stdin)) {
-        if (strcmp(task, "tokenize") == 0) {
-            tokenize(&peer, line);
+        if (strcmp(task, "tokenize") == 0 || strcmp(task, "parse") == 0) {
+            tokenize(&peer, line, strcmp(task, "parse") == 0);
             continue;
         }
         read_ids(&peer, line);

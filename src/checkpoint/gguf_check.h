@@ -1,0 +1,18 @@
+// Whether a GGUF file that was written holds the model it was written from. Internal to this folder.
+#ifndef CHECKPOINT_GGUF_CHECK_H
+#define CHECKPOINT_GGUF_CHECK_H
+
+#include "checkpoint/gguf_names.h"
+#include "checkpoint/model_source.h"
+
+struct gguf_check {
+    const struct model_write *asked;
+    const struct gguf_architecture *architecture;
+    const char *path;
+    int64_t rows;  // of the vocabulary
+};
+// Reads the file with our own reader, puts our parameters together from its tensors, compares their elements with the
+// source's, and runs both models if the caller gave a way to. An encoder's file lacks its heads and is not run.
+int gguf_check(const struct gguf_check *check);
+
+#endif
