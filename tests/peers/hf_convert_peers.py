@@ -213,6 +213,8 @@ def check(make, seed, folder):
     run("checkpoint", "convert", "--input", ours, "--output", back)
     run("checkpoint", "convert", "--input", ours, "--output", sharded, "--max-shard-size", "0.01MB")
     before, after = tensors(theirs), tensors(back)
+    if "lm_head.weight" not in before and make is t5:  # one that is tied and not scaled gets a copy, which both releases understand
+        assert torch.equal(after.pop("lm_head.weight", before["shared.weight"]), before["shared.weight"]), (make.__name__, seed)
     assert before.keys() == after.keys(), (make.__name__, seed, before.keys() ^ after.keys())
     for name, tensor in before.items():
         assert tensor.dtype == after[name].dtype and torch.equal(tensor, after[name]), (make.__name__, seed, name)
