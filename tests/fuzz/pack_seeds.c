@@ -101,7 +101,8 @@ static void pack_models(const char *to) {
         die("%s is not here: run from the repository's root", golden);
     for (struct dirent *entry; (entry = readdir(models)) != NULL;) {
         char *path = file_join(golden, entry->d_name);
-        if (entry->d_name[0] != '.' && file_is_folder(path)) {
+        // One folder holds arguments alone.
+        if (entry->d_name[0] != '.' && file_is_folder(path) && model_source_is_foreign(path)) {
             struct buffer seed = {0};
             pack_folder(path, "", &seed);
             write_seed(to, entry->d_name, "", &seed);
