@@ -78,6 +78,7 @@ void json_end_object(struct json_writer *w);
 void json_begin_array(struct json_writer *w);
 void json_end_array(struct json_writer *w);
 void json_key(struct json_writer *w, const char *key);
+void json_key_bytes(struct json_writer *w, const char *key, size_t length);  // may hold a NUL
 void json_string(struct json_writer *w, const char *string, size_t length);  // ill-formed UTF-8 becomes U+FFFD
 void json_cstring(struct json_writer *w, const char *string);                // NULL writes null
 void json_int(struct json_writer *w, int64_t value);
@@ -85,5 +86,6 @@ void json_number(struct json_writer *w, const char *text);  // as it stands in a
 void json_double(struct json_writer *w, double value);      // as short as reads back the same; null if not finite
 void json_bool(struct json_writer *w, bool value);
 void json_null(struct json_writer *w);
+void json_raw(struct json_writer *w, const char *json, size_t length);  // a value that is JSON already
 
 #endif

@@ -124,9 +124,13 @@ static void append_string(struct buffer *out, const char *string, size_t length)
 }
 
 void json_key(struct json_writer *w, const char *key) {
+    json_key_bytes(w, key, strlen(key));
+}
+
+void json_key_bytes(struct json_writer *w, const char *key, size_t length) {
     CHECK(w->depth > 0 && !w->after_key);
     separate(w);
-    append_string(w->out, key, strlen(key));
+    append_string(w->out, key, length);
     buffer_append_string(w->out, w->indent > 0 ? ": " : ":");
     w->after_key = true;
     w->need_comma = true;
@@ -182,4 +186,10 @@ void json_bool(struct json_writer *w, bool value) {
 
 void json_null(struct json_writer *w) {
     word(w, "null");
+}
+
+void json_raw(struct json_writer *w, const char *json, size_t length) {
+    separate(w);
+    buffer_append(w->out, json, length);
+    w->need_comma = true;
 }

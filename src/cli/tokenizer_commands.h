@@ -5,6 +5,7 @@
 int tokenizer_train_main(int argc, char **argv);
 int tokenizer_encode_main(int argc, char **argv);
 int tokenizer_decode_main(int argc, char **argv);
+int tokenizer_convert_main(int argc, char **argv);
 int tokenizer_inspect_main(int argc, char **argv);
 int tokenizer_dictionary_main(int argc, char **argv);
 

@@ -1,4 +1,4 @@
-// Decodes base64, four characters to three bytes.
+// Base64: four characters for three bytes.
 #include "data/tokenizer/base64.h"
 #include <stdint.h>
 
@@ -33,4 +33,16 @@ bool base64_decode(const char *text, size_t length, struct buffer *out) {
             out->data[before] = 0;
     }
     return good;
+}
+
+void base64_encode(const char *bytes, size_t length, struct buffer *out) {
+    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    buffer_reserve(out, length / 3 * 4 + 4);
+    for (size_t at = 0; at < length; at += 3) {
+        uint32_t group = 0;
+        for (size_t i = 0; i < 3; i++)
+            group = group << 8 | (at + i < length ? (unsigned char)bytes[at + i] : 0);
+        for (size_t i = 0; i < 4; i++)
+            buffer_append_byte(out, at + i > length ? '=' : digits[group >> (18 - 6 * i) & 63]);
+    }
 }

@@ -9,6 +9,7 @@
 
 #include "data/tokenizer/token_list.h"
 #include "data/tokenizer/vocabulary.h"
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -44,6 +45,8 @@ int bpe_build(struct bpe **bpe, const struct vocabulary *vocabulary, const struc
 // file is cut, or of another tokenizer. A few that were added by hand are told as a note.
 int bpe_open(struct bpe **bpe, const struct vocabulary *vocabulary, const char *vocab_file, const char *merge_file);
 void bpe_free(struct bpe *bpe);  // NULL is fine
+// Whether a token is written as special ones are: <|endoftext|>, <s>, [MASK].
+bool bpe_is_bracketed(const char *text, size_t length);
 
 // An empty table with room for merge_count merges; and one more merge in it. -1, without a message, where the pair is
 // in the table already.

@@ -142,8 +142,7 @@ int bpe_build(struct bpe **bpe, const struct vocabulary *vocabulary, const struc
     return status;
 }
 
-// Special tokens are written in brackets: <|endoftext|>, <s>, [MASK].
-static bool is_bracketed(const char *string, size_t length) {
+bool bpe_is_bracketed(const char *string, size_t length) {
     if (length < 3)
         return false;
     char first = string[0], last = string[length - 1];
@@ -184,7 +183,7 @@ static void find_unmade(const struct bpe *bpe, const struct vocabulary *vocabula
     for (int64_t id = 0; id < bpe->vocab_size; id++) {
         struct string_view token;
         token.text = vocabulary_string(vocabulary, (int32_t)id, &token.length);
-        if (!token.text || is_made[id] || is_bracketed(token.text, token.length) ||
+        if (!token.text || is_made[id] || bpe_is_bracketed(token.text, token.length) ||
             !byte_map_read(&map, token.text, token.length, &bytes))
             continue;
         buffer_clear(&bytes);

@@ -96,3 +96,38 @@ bool charsmap_has_pair(const struct charsmap *map, unsigned char first, unsigned
     uint32_t at = 0;
     return map->unit_count > 0 && step(map, &at, first) && step(map, &at, second);
 }
+
+// ---- all rules ----
+
+enum { MOST_KEYS = 1 << 20, LONGEST_LISTED_KEY = 64 };
+
+struct walk {
+    const struct charsmap *map;
+    void (*visit)(void *context, const struct charsmap_rule *rule);
+    void *context;
+    char key[LONGEST_LISTED_KEY];
+    int64_t steps;  // that may still be taken: a damaged map may go in circles
+};
+
+static void walk_from(struct walk *walk, uint32_t at, size_t length) {
+    for (unsigned byte = 1; byte < 256 && length < LONGEST_LISTED_KEY && walk->steps > 0; byte++) {
+        uint32_t next = at;
+        if (!step(walk->map, &next, (unsigned char)byte))
+            continue;
+        walk->steps--;
+        walk->key[length] = (char)(unsigned char)byte;
+        uint32_t unit = walk->map->units[next], leaf = next ^ distance(unit);
+        uint32_t value = leaf < walk->map->unit_count ? walk->map->units[leaf] & ~(1u << 31) : UINT32_MAX;
+        if ((unit >> 8 & 1) && value < walk->map->replacement_bytes)
+            walk->visit(walk->context,
+                        &(struct charsmap_rule){walk->key, walk->map->replacements + value, length + 1});
+        walk_from(walk, next, length + 1);
+    }
+}
+
+void charsmap_for_each(const struct charsmap *map, void (*visit)(void *context, const struct charsmap_rule *rule),
+                       void *context) {
+    struct walk walk = {.map = map, .visit = visit, .context = context, .steps = MOST_KEYS};
+    if (map->unit_count > 0)
+        walk_from(&walk, 0, 0);
+}

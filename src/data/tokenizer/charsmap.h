@@ -29,6 +29,13 @@ struct charsmap_match {
 // The longest rule that text[0…length) begins with, as SentencePiece takes it, and the shortest, as Hugging Face does.
 struct charsmap_match charsmap_longest(const struct charsmap *map, const char *text, size_t length);
 struct charsmap_match charsmap_shortest(const struct charsmap *map, const char *text, size_t length);
+// Calls visit for every rule, in the order of the keys' bytes, up to so many steps as a real map needs.
+struct charsmap_rule {
+    const char *key, *replacement;  // the key is not ended by a NUL
+    size_t key_length;
+};
+void charsmap_for_each(const struct charsmap *map, void (*visit)(void *context, const struct charsmap_rule *rule),
+                       void *context);
 // Whether some rule begins with these two bytes.
 bool charsmap_has_pair(const struct charsmap *map, unsigned char first, unsigned char second);
 

@@ -4,6 +4,7 @@
 // a whole text here; </s>, which fairseq puts at the end of every line, ends a document.
 #include "data/tokenizer/bpe.h"
 #include "data/tokenizer/fairseq.h"
+#include "data/tokenizer/hf_parts.h"
 #include "data/tokenizer/kind.h"
 #include "data/tokenizer/piece_encode.h"
 #include "data/tokenizer/whole.h"
@@ -201,6 +202,96 @@ static const char *token(const struct tokenizer *tokenizer, int32_t id, size_t *
     return model->dictionary.text.data + string->begin;
 }
 
+// ---- as a tokenizer.json ----
+
+static bool is_blank(const void *context, uint32_t character) {
+    (void)context;
+    return fairseq_is_blank(character);
+}
+
+// Every token of the BPE that text can become must be a symbol: others become <unk>, which a vocabulary of a BPE cannot
+// say.
+static int map_bpe(const struct fairseq_model *model, int32_t *ids) {
+    int64_t missing = 0;
+    for (int64_t i = 0; i < model->bpe->vocab_size; i++) {
+        const char *text = (const char *)model->bpe->bytes + model->bpe->begin[i];
+        size_t length = model->bpe->begin[i + 1] - model->bpe->begin[i];
+        bool is_symbol = model->of_bpe[i] != FAIRSEQ_UNK;
+        ids[i] = is_symbol ? model->of_bpe[i] : -1;
+        missing += !is_symbol && length > 0 && !bpe_is_bracketed(text, length);
+    }
+    return missing == 0 ? 0
+                        : error_set("%" PRId64 " tokens of the BPE are not in the dictionary and become <unk>, which a "
+                                    "tokenizer.json cannot express",
+                                    missing);
+}
+
+static void add_symbol(const struct fairseq_model *model, struct hf_parts *parts, int32_t id) {
+    const struct byte_string *string = &model->dictionary.strings[id];
+    hf_parts_add(parts, model->dictionary.text.data + string->begin, string->length, id);
+}
+
+static int describe_bpe(const struct fairseq_model *model, struct hf_parts *parts) {
+    int32_t *ids = memory_alloc((size_t)model->bpe->vocab_size * sizeof *ids);
+    if (map_bpe(model, ids) < 0) {
+        free(ids);
+        return -1;
+    }
+    for (int32_t id = 0; id < model->dictionary.size; id++)
+        if (model->bpe_of[id] < 0)
+            add_symbol(model, parts, id);
+    parts->tokens[parts->token_count - 1].lstrip = true;  // <mask>, so that it stands for a word with its space
+    hf_write_byte_model(parts, &(struct hf_byte_model){.bpe = model->bpe, .of = ids});
+    free(ids);
+    struct buffer pattern = {0};
+    buffer_append_string(&pattern, "(?<![\\s\\S])");
+    hf_pattern_set(&pattern, is_blank, NULL);
+    buffer_append_string(&pattern, "+|");
+    hf_pattern_set(&pattern, is_blank, NULL);
+    buffer_append_string(&pattern, "+(?![\\s\\S])");
+    struct json_writer json = hf_part(&parts->normalizer);
+    hf_step_replace_pattern(&json, &pattern, "");
+    buffer_free(&pattern);
+    json = hf_part(&parts->pre_tokenizer);
+    hf_step_byte_level(&json, false, true);
+    parts->is_roberta = true;
+    return 0;
+}
+
+static void describe_words(const struct fairseq_model *model, struct hf_parts *parts) {
+    struct json_writer json = hf_part(&parts->model);
+    hf_step(&json, "WordLevel");
+    json_key(&json, "vocab");
+    json_begin_object(&json);
+    for (int32_t id = 0; id < model->dictionary.size; id++) {
+        const struct byte_string *string = &model->dictionary.strings[id];
+        const char *text = model->dictionary.text.data + string->begin;
+        if (fairseq_dictionary_find(&model->dictionary, text, string->length) == id)
+            hf_vocab_entry(&json, text, string->length, id);
+        if (id < FAIRSEQ_SPECIALS)
+            add_symbol(model, parts, id);
+    }
+    json_end_object(&json);
+    hf_member_string(&json, "unk_token", "<unk>");
+    json_end_object(&json);
+    struct buffer pattern = {0};
+    hf_pattern_set(&pattern, is_blank, NULL);
+    json = hf_part(&parts->pre_tokenizer);
+    hf_step_split(&json, &pattern, "Removed");
+    buffer_free(&pattern);
+}
+
+static int describe(const struct tokenizer *tokenizer, struct hf_parts *parts) {
+    const struct fairseq_model *model = tokenizer->model;
+    parts->bos = FAIRSEQ_BOS;
+    parts->pad = FAIRSEQ_PAD;
+    parts->unknown = FAIRSEQ_UNK;
+    if (model->bpe)
+        return describe_bpe(model, parts);
+    describe_words(model, parts);
+    return 0;
+}
+
 const struct tokenizer_kind tokenizer_kind_fairseq = {
     .name = "FairseqTokenizer",
     .open = fairseq_open,
@@ -210,4 +301,5 @@ const struct tokenizer_kind tokenizer_kind_fairseq = {
     .encode = encode,
     .decode = decode,
     .token = token,
+    .describe = describe,
 };

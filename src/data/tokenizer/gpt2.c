@@ -2,6 +2,7 @@
 // pattern, each piece is merged. Text that reads like a special token ("<|endoftext|>") is ordinary text. Every byte
 // string can be encoded, and decodes to itself.
 #include "data/tokenizer/bpe.h"
+#include "data/tokenizer/hf_parts.h"
 #include "data/tokenizer/hf_tokenizer.h"
 #include "data/tokenizer/kind.h"
 #include "data/tokenizer/piece_encode.h"
@@ -107,6 +108,12 @@ static const char *gpt2_token(const struct tokenizer *tokenizer, int32_t id, siz
     return *length > 0 ? (const char *)bpe->bytes + bpe->begin[id] : NULL;
 }
 
+static int gpt2_describe(const struct tokenizer *tokenizer, struct hf_parts *parts) {
+    const struct gpt2_model *model = tokenizer->model;
+    hf_describe_gpt2(model->bpe, parts);
+    return 0;
+}
+
 const struct tokenizer_kind tokenizer_kind_gpt2 = {
     .name = "GPT2BPETokenizer",
     .open = gpt2_open,
@@ -116,4 +123,5 @@ const struct tokenizer_kind tokenizer_kind_gpt2 = {
     .encode = gpt2_encode,
     .decode = gpt2_decode,
     .token = gpt2_token,
+    .describe = gpt2_describe,
 };

@@ -191,6 +191,9 @@ int hf_load_pattern(struct hf *hf, const struct json *pattern, const char *part,
 int hf_for_each(struct hf *hf, const struct json *value, const char *list,
                 int (*add)(struct hf *hf, const struct json *value, const char *type));
 int hf_load_model(struct hf *hf, const struct json *model);
+// A number as the library that Hugging Face reads JSON with makes it of its digits; `otherwise` where its exponent is
+// beyond what that does so.
+double hf_number(const char *text, size_t length, double otherwise);
 int hf_load_normalizer(struct hf *hf, const struct json *normalizer);
 int hf_load_pretokenizer(struct hf *hf, const struct json *pretokenizer);
 int hf_load_decoder(struct hf *hf, const struct json *decoder);

@@ -221,14 +221,13 @@ static int load_wordpiece(struct hf *hf, const struct json *model) {
     return 0;
 }
 
-// A number as the library that Hugging Face reads JSON with makes it of its digits: all of them as one integer, which
-// is rounded, divided by a power of ten, and rounded again. In a few numbers the last bit comes out otherwise than by
-// exact rounding, and ties between pieces are decided by it.
-static double number_of_digits(const struct json *number) {
+// All digits are one integer, which is rounded, divided by a power of ten, and rounded again. In a few numbers the last
+// bit comes out otherwise than by exact rounding, and ties between pieces are decided by it.
+double hf_number(const char *text, size_t length, double otherwise) {
     uint64_t digits = 0;
     int64_t exponent = 0, given = 0;
     bool after_point = false;
-    const char *at = number->string, *end = at + number->length;
+    const char *at = text, *end = at + length;
     bool negative = at < end && *at == '-';
     for (at += negative; at < end && *at != 'e' && *at != 'E'; at++) {
         if (*at == '.') {
@@ -247,7 +246,7 @@ static double number_of_digits(const struct json *number) {
         given = strtol(at + 1, NULL, 10);
     exponent += given > 1000 ? 1000 : given < -1000 ? -1000 : given;
     if (exponent < -308 || exponent > 308)
-        return number->number;
+        return otherwise;
     double value = (double)digits;
     char power[8];
     snprintf(power, sizeof power, "1e%d", (int)(exponent < 0 ? -exponent : exponent));
@@ -269,7 +268,7 @@ static int load_unigram(struct hf *hf, const struct json *model) {
             piece->items[1].type != JSON_NUMBER)
             return hf_error(hf, "model", "a member of \"vocab\" is not [piece, score]");
         byte_table_add(&hf->vocab, piece->items[0].string, piece->items[0].length, (int32_t)i);
-        hf->unigram.scores[i] = number_of_digits(&piece->items[1]);
+        hf->unigram.scores[i] = hf_number(piece->items[1].string, piece->items[1].length, piece->items[1].number);
         lowest = hf->unigram.scores[i] < lowest ? hf->unigram.scores[i] : lowest;
     }
     build_vocab_trie(hf, &hf->unigram.trie);

@@ -1,144 +1,401 @@
-// tokenizer.json as the trainer of Hugging Face's library would have written it.
+// Puts the parts of a tokenizer.json together, and writes the files that go with it.
 #include "data/tokenizer/hf_save.h"
-#include "data/tokenizer/vocabulary.h"
+
 #include "base/error.h"
 #include "base/file.h"
-#include "base/json.h"
+#include "base/memory.h"
+#include "data/tokenizer/hf_check.h"
+#include "data/tokenizer/hf_parts.h"
+#include "data/tokenizer/hf_tokenizer.h"
+#include "data/tokenizer/kind.h"
+#include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
-static const char end_of_text[] = "<|endoftext|>";
+// ---- special tokens ----
 
-static void write_flag(struct json_writer *json, const char *key, bool value) {
-    json_key(json, key);
-    json_bool(json, value);
+static int compare_tokens(const void *left, const void *right) {
+    const struct hf_part_token *a = left, *b = right;
+    return (a->id > b->id) - (a->id < b->id);
 }
 
-static void write_null(struct json_writer *json, const char *key) {
-    json_key(json, key);
-    json_null(json);
+static int describe(const struct tokenizer *tokenizer, struct hf_parts *parts) {
+    *parts = (struct hf_parts){.unknown = -1, .bos = -1, .pad = -1};
+    int status = tokenizer->kind->describe
+                     ? tokenizer->kind->describe(tokenizer, parts)
+                     : error_set("%s has no form as a tokenizer.json", tokenizer->kind->name);
+    if (status < 0) {
+        hf_parts_free(parts);
+        return -1;
+    }
+    if (parts->token_count > 0)
+        qsort(parts->tokens, parts->token_count, sizeof *parts->tokens, compare_tokens);
+    return 0;
 }
 
-static void write_string(struct json_writer *json, const char *key, const char *value) {
-    json_key(json, key);
-    json_cstring(json, value);
+static const struct hf_part_token *token_of(const struct hf_parts *parts, int32_t id) {
+    for (size_t i = 0; i < parts->token_count; i++)
+        if (parts->tokens[i].id == id)
+            return &parts->tokens[i];
+    return NULL;
 }
 
-static void write_added(struct json_writer *json, const struct vocabulary *vocabulary) {
-    int32_t id = vocabulary_find(vocabulary, end_of_text, sizeof end_of_text - 1);
+static int32_t find_named(const struct hf_parts *parts, const char *const *names) {
+    for (; *names; names++)
+        for (size_t i = 0; i < parts->token_count; i++)
+            if (parts->tokens[i].length == strlen(*names) &&
+                memcmp(parts->names.data + parts->tokens[i].begin, *names, strlen(*names)) == 0)
+                return parts->tokens[i].id;
+    return -1;
+}
+
+static struct hf_roles roles_of(const struct hf_parts *parts, int32_t eod) {
+    static const char *const bos[] = {"[BOS]", "<BOS>", "<s>", "<bos>", "<|begin_of_text|>", "<|startoftext|>", NULL};
+    static const char *const cls[] = {"[CLS]", "<CLS>", "<cls>", NULL};
+    static const char *const sep[] = {"[SEP]", "<SEP>", "<sep>", NULL};
+    static const char *const pad[] = {"[PAD]", "<PAD>", "<pad>", NULL};
+    static const char *const mask[] = {"[MASK]", "<MASK>", "<mask>", NULL};
+    struct hf_roles roles = {
+        .bos = parts->bos >= 0 ? parts->bos : find_named(parts, bos),
+        .eos = eod,
+        .unknown = parts->unknown,
+        .sep = parts->is_roberta ? eod : find_named(parts, sep),
+        .pad = parts->pad >= 0 ? parts->pad : find_named(parts, pad),
+        .mask = find_named(parts, mask),
+    };
+    roles.cls = parts->is_roberta ? roles.bos : find_named(parts, cls);
+    roles.around = parts->whole.length ? HF_AROUND_OWN
+                   : parts->is_bert     ? HF_AROUND_CLS_SEP
+                   : parts->is_roberta ? HF_AROUND_ROBERTA
+                   : parts->begins     ? HF_AROUND_BOS
+                                       : HF_AROUND_NOTHING;
+    return roles;
+}
+
+struct hf_roles hf_save_roles(const struct tokenizer *tokenizer) {
+    struct hf_parts parts;
+    if (describe(tokenizer, &parts) < 0) {
+        error_clear();
+        return (struct hf_roles){-1, tokenizer->eod, -1, -1, -1, -1, -1, HF_AROUND_NOTHING, 0};
+    }
+    struct hf_roles roles = roles_of(&parts, tokenizer->eod);
+    hf_parts_free(&parts);
+    return roles;
+}
+
+// ---- tokenizer.json ----
+
+static void write_part(struct json_writer *json, const char *key, const struct buffer *part) {
+    json_key(json, key);
+    if (part->length > 0)
+        json_raw(json, part->data, part->length);
+    else
+        json_null(json);
+}
+
+static void write_flags(struct json_writer *json, const struct hf_parts *parts, const struct hf_part_token *token) {
+    json_key(json, "content");
+    json_string(json, parts->names.data + token->begin, token->length);
+    hf_member_bool(json, "single_word", token->single_word);
+    hf_member_bool(json, "lstrip", token->lstrip);
+    hf_member_bool(json, "rstrip", token->rstrip);
+    hf_member_bool(json, "normalized", token->normalized);
+    hf_member_bool(json, "special", true);
+}
+
+static void write_added(struct json_writer *json, const struct hf_parts *parts) {
     json_key(json, "added_tokens");
     json_begin_array(json);
-    if (id >= 0) {
+    for (size_t i = 0; i < parts->token_count; i++) {
         json_begin_object(json);
         json_key(json, "id");
-        json_int(json, id);
-        write_string(json, "content", end_of_text);
-        write_flag(json, "single_word", false);
-        write_flag(json, "lstrip", false);
-        write_flag(json, "rstrip", false);
-        write_flag(json, "normalized", false);
-        write_flag(json, "special", true);
+        json_int(json, parts->tokens[i].id);
+        write_flags(json, parts, &parts->tokens[i]);
         json_end_object(json);
     }
     json_end_array(json);
 }
 
-static void write_byte_level(struct json_writer *json, const char *key, bool prefix_space) {
-    json_key(json, key);
+static void write_name(struct json_writer *json, const struct hf_parts *parts, int32_t id) {
+    const struct hf_part_token *token = token_of(parts, id);
+    CHECK(token);
+    json_string(json, parts->names.data + token->begin, token->length);
+}
+
+// {"SpecialToken": {"id": NAME, "type_id": 0}}, or a Sequence where id is -1.
+static void write_template_item(struct json_writer *json, const struct hf_parts *parts, int32_t id, int type) {
     json_begin_object(json);
-    write_string(json, "type", "ByteLevel");
-    write_flag(json, "add_prefix_space", prefix_space);
-    write_flag(json, "trim_offsets", true);
-    write_flag(json, "use_regex", true);
+    json_key(json, id < 0 ? "Sequence" : "SpecialToken");
+    json_begin_object(json);
+    json_key(json, "id");
+    if (id >= 0)
+        write_name(json, parts, id);
+    else
+        json_cstring(json, type ? "B" : "A");
+    json_key(json, "type_id");
+    json_int(json, type);
+    json_end_object(json);
     json_end_object(json);
 }
 
-static void write_vocabulary(struct json_writer *json, const struct vocabulary *vocabulary) {
-    json_key(json, "vocab");
+static void write_template_token(struct json_writer *json, const struct hf_parts *parts, int32_t id) {
+    const struct hf_part_token *token = token_of(parts, id);
+    json_key_bytes(json, parts->names.data + token->begin, token->length);
     json_begin_object(json);
-    for (int64_t id = 0; id < vocabulary->size; id++) {
-        size_t length;
-        const char *string = vocabulary_string(vocabulary, (int32_t)id, &length);
-        if (!string)
-            continue;
-        json_key(json, string);
-        json_int(json, id);
-    }
-    json_end_object(json);
-}
-
-// Lines "LEFT RIGHT" become pairs; the line #version is left out.
-static int write_merges(struct json_writer *json, const struct buffer *merges, const char *name) {
-    json_key(json, "merges");
+    json_key(json, "id");
+    write_name(json, parts, id);
+    json_key(json, "ids");
     json_begin_array(json);
-    const char *at = buffer_string(merges), *end = at + merges->length;
-    for (bool first = true; at < end; first = false) {
-        const char *next = memchr(at, '\n', (size_t)(end - at));
-        size_t length = (size_t)((next ? next : end) - at);
-        const char *blank = memchr(at, ' ', length);
-        bool comment = first && length >= 8 && memcmp(at, "#version", 8) == 0;
-        if (!comment && length > 0) {
-            if (!blank)
-                return error_set("%s: \"%.*s\" is no merge", name, length < 60 ? (int)length : 60, at);
-            json_begin_array(json);
-            json_string(json, at, (size_t)(blank - at));
-            json_string(json, blank + 1, length - (size_t)(blank + 1 - at));
-            json_end_array(json);
-        }
-        at = next ? next + 1 : end;
-    }
+    json_int(json, id);
     json_end_array(json);
-    return 0;
-}
-
-static int write_model(struct json_writer *json, const struct vocabulary *vocabulary, const struct buffer *merges,
-                       const char *merge_file) {
-    json_key(json, "model");
-    json_begin_object(json);
-    write_string(json, "type", "BPE");
-    write_null(json, "dropout");
-    write_null(json, "unk_token");
-    write_null(json, "continuing_subword_prefix");
-    write_null(json, "end_of_word_suffix");
-    write_flag(json, "fuse_unk", false);
-    write_flag(json, "byte_fallback", false);
-    write_flag(json, "ignore_merges", false);
-    write_vocabulary(json, vocabulary);
-    TRY(write_merges(json, merges, merge_file));
+    json_key(json, "tokens");
+    json_begin_array(json);
+    write_name(json, parts, id);
+    json_end_array(json);
     json_end_object(json);
-    return 0;
 }
 
-int hf_write_bpe(const char *vocab_file, const char *merge_file, struct buffer *out) {
-    enum { LARGEST_FILE = 1 << 30 };
-    struct vocabulary vocabulary;
-    struct buffer merges = {0};
-    TRY(vocabulary_read_json(&vocabulary, vocab_file));
-    int status = file_read_all(merge_file, LARGEST_FILE, &merges);
-    if (status == 0) {
-        struct json_writer json = {.out = out, .indent = 1};
-        json_begin_object(&json);
-        write_string(&json, "version", "1.0");
-        write_null(&json, "truncation");
-        write_null(&json, "padding");
-        write_added(&json, &vocabulary);
-        write_null(&json, "normalizer");
-        write_byte_level(&json, "pre_tokenizer", false);
-        write_byte_level(&json, "post_processor", false);
-        write_byte_level(&json, "decoder", true);
-        status = write_model(&json, &vocabulary, &merges, merge_file);
-        json_end_object(&json);
-        buffer_append_byte(out, '\n');
+// `before` and `after` stand around each text; of two texts `before` stands once if there is an `after`.
+static void write_template(struct json_writer *json, const struct hf_parts *parts, int32_t before, int32_t after) {
+    hf_step(json, "TemplateProcessing");
+    for (int texts = 1; texts <= 2; texts++) {
+        json_key(json, texts == 1 ? "single" : "pair");
+        json_begin_array(json);
+        for (int type = 0; type < texts; type++) {
+            if (type == 0 || after < 0)
+                write_template_item(json, parts, before, type);
+            write_template_item(json, parts, -1, type);
+            if (after >= 0)
+                write_template_item(json, parts, after, type);
+        }
+        json_end_array(json);
     }
+    json_key(json, "special_tokens");
+    json_begin_object(json);
+    write_template_token(json, parts, before);
+    if (after >= 0 && after != before)
+        write_template_token(json, parts, after);
+    json_end_object(json);
+    json_end_object(json);
+}
+
+static void write_pair(struct json_writer *json, const char *key, const struct hf_parts *parts, int32_t id) {
+    json_key(json, key);
+    json_begin_array(json);
+    write_name(json, parts, id);
+    json_int(json, id);
+    json_end_array(json);
+}
+
+static void write_post_processor(struct json_writer *json, const struct hf_parts *parts, const struct hf_roles *roles) {
+    switch (roles->around) {
+    case HF_AROUND_BOS:
+        json_key(json, "post_processor");
+        write_template(json, parts, roles->bos, -1);
+        return;
+    case HF_AROUND_CLS_SEP:
+        json_key(json, "post_processor");
+        write_template(json, parts, roles->cls, roles->sep);
+        return;
+    case HF_AROUND_ROBERTA:
+        json_key(json, "post_processor");
+        hf_step(json, "RobertaProcessing");
+        write_pair(json, "sep", parts, roles->sep);
+        write_pair(json, "cls", parts, roles->cls);
+        hf_member_bool(json, "trim_offsets", true);
+        hf_member_bool(json, "add_prefix_space", false);
+        json_end_object(json);
+        return;
+    case HF_AROUND_NOTHING:
+    case HF_AROUND_OWN:
+    default:
+        write_part(json, "post_processor", &parts->post_processor);
+    }
+}
+
+static void write_json(const struct hf_parts *parts, const struct hf_roles *roles, struct buffer *out) {
+    struct json_writer json = {.out = out, .indent = 1};
+    if (parts->whole.length > 0) {
+        buffer_append(out, parts->whole.data, parts->whole.length);
+        return;
+    }
+    json_begin_object(&json);
+    hf_member_string(&json, "version", "1.0");
+    hf_member_null(&json, "truncation");
+    hf_member_null(&json, "padding");
+    write_added(&json, parts);
+    write_part(&json, "normalizer", &parts->normalizer);
+    write_part(&json, "pre_tokenizer", &parts->pre_tokenizer);
+    write_post_processor(&json, parts, roles);
+    write_part(&json, "decoder", &parts->decoder);
+    write_part(&json, "model", &parts->model);
+    json_end_object(&json);
+    buffer_append_byte(out, '\n');
+}
+
+// What has no special token of its own cannot have a role, nor stand around a text.
+static struct hf_roles known_roles(const struct hf_roles *roles, const struct hf_parts *parts) {
+    struct hf_roles known = *roles;
+    if (parts->whole.length > 0)
+        known.around = HF_AROUND_OWN;
+    int32_t *ids[] = {&known.bos, &known.eos, &known.unknown, &known.sep, &known.pad, &known.cls, &known.mask};
+    for (size_t i = 0; i < sizeof ids / sizeof ids[0]; i++)
+        if (!token_of(parts, *ids[i]))
+            *ids[i] = -1;
+    if ((known.around == HF_AROUND_BOS && known.bos < 0) ||
+        ((known.around == HF_AROUND_CLS_SEP || known.around == HF_AROUND_ROBERTA) && (known.cls < 0 || known.sep < 0)))
+        known.around = HF_AROUND_NOTHING;
+    return known;
+}
+
+void hf_write_parts(struct hf_parts *parts, int32_t eod, struct buffer *out) {
+    if (parts->token_count > 0)
+        qsort(parts->tokens, parts->token_count, sizeof *parts->tokens, compare_tokens);
+    struct hf_roles roles = roles_of(parts, eod), known = known_roles(&roles, parts);
+    write_json(parts, &known, out);
+}
+
+int hf_write_gpt2(const char *vocab_file, const char *merge_file, struct buffer *out) {
+    struct vocabulary vocabulary;
+    struct bpe *bpe = NULL;
+    TRY(vocabulary_read_json(&vocabulary, vocab_file));
+    int status = bpe_open(&bpe, &vocabulary, vocab_file, merge_file);
     vocabulary_free(&vocabulary);
-    buffer_free(&merges);
-    return status;
+    TRY(status);
+    struct hf_parts parts = {.unknown = -1, .bos = -1, .pad = -1};
+    hf_describe_gpt2(bpe, &parts);
+    hf_write_parts(&parts, -1, out);
+    hf_parts_free(&parts);
+    bpe_free(bpe);
+    return 0;
 }
 
 int hf_save_bpe(const char *vocab_file, const char *merge_file, const char *json_file) {
     struct buffer text = {0};
-    int status = hf_write_bpe(vocab_file, merge_file, &text);
+    int status = hf_write_gpt2(vocab_file, merge_file, &text);
     if (status == 0)
         status = file_write_all(json_file, text.data, text.length);
     buffer_free(&text);
+    return status;
+}
+
+int hf_save_json(const struct tokenizer *tokenizer, const struct hf_roles *roles, struct buffer *out) {
+    struct hf_parts parts;
+    TRY(describe(tokenizer, &parts));
+    struct hf_roles known = known_roles(roles, &parts);
+    write_json(&parts, &known, out);
+    hf_parts_free(&parts);
+    return 0;
+}
+
+// ---- tokenizer_config.json, special_tokens_map.json ----
+
+static void write_role(struct json_writer *json, const struct hf_parts *parts, const char *key, int32_t id) {
+    if (id < 0)
+        return;
+    json_key(json, key);
+    write_name(json, parts, id);
+}
+
+static bool is_sentinel(const struct hf_parts *parts, const struct hf_part_token *token) {
+    static const char prefix[] = "<extra_id_";
+    return token->length > sizeof prefix && memcmp(parts->names.data + token->begin, prefix, sizeof prefix - 1) == 0;
+}
+
+static void write_roles(struct json_writer *json, const struct hf_parts *parts, const struct hf_roles *roles) {
+    write_role(json, parts, "bos_token", roles->bos);
+    write_role(json, parts, "eos_token", roles->eos);
+    write_role(json, parts, "unk_token", roles->unknown);
+    write_role(json, parts, "sep_token", roles->sep);
+    write_role(json, parts, "pad_token", roles->pad);
+    write_role(json, parts, "cls_token", roles->cls);
+    write_role(json, parts, "mask_token", roles->mask);
+    bool has_sentinels = false;
+    for (size_t i = 0; i < parts->token_count; i++) {
+        if (!is_sentinel(parts, &parts->tokens[i]))
+            continue;
+        if (!has_sentinels) {
+            json_key(json, "additional_special_tokens");
+            json_begin_array(json);
+        }
+        has_sentinels = true;
+        write_name(json, parts, parts->tokens[i].id);
+    }
+    if (has_sentinels)
+        json_end_array(json);
+}
+
+static void write_config(const struct hf_parts *parts, const struct hf_roles *roles, struct buffer *out) {
+    struct json_writer json = {.out = out, .indent = 2};
+    bool has_types = roles->around == HF_AROUND_CLS_SEP || (roles->around == HF_AROUND_OWN && parts->is_bert);
+    json_begin_object(&json);
+    // The class that takes tokenizer.json as it is; those of model families build their own instead.
+    hf_member_string(&json, "tokenizer_class", "PreTrainedTokenizerFast");
+    if (roles->around == HF_AROUND_NOTHING || roles->around == HF_AROUND_BOS) {
+        hf_member_bool(&json, "add_bos_token", roles->around == HF_AROUND_BOS);
+        hf_member_bool(&json, "add_eos_token", false);
+    }
+    json_key(&json, "added_tokens_decoder");
+    json_begin_object(&json);
+    for (size_t i = 0; i < parts->token_count; i++) {
+        char *key = memory_printf("%" PRId32, parts->tokens[i].id);
+        json_key(&json, key);
+        free(key);
+        json_begin_object(&json);
+        write_flags(&json, parts, &parts->tokens[i]);
+        json_end_object(&json);
+    }
+    json_end_object(&json);
+    write_roles(&json, parts, roles);
+    hf_member_bool(&json, "clean_up_tokenization_spaces", parts->cleans_up);
+    json_key(&json, "model_input_names");
+    json_begin_array(&json);
+    json_cstring(&json, "input_ids");
+    if (has_types)
+        json_cstring(&json, "token_type_ids");
+    json_cstring(&json, "attention_mask");
+    json_end_array(&json);
+    if (roles->longest > 0) {
+        json_key(&json, "model_max_length");
+        json_int(&json, roles->longest);
+    }
+    json_end_object(&json);
+    buffer_append_byte(out, '\n');
+}
+
+static void write_map(const struct hf_parts *parts, const struct hf_roles *roles, struct buffer *out) {
+    struct json_writer json = {.out = out, .indent = 2};
+    json_begin_object(&json);
+    write_roles(&json, parts, roles);
+    json_end_object(&json);
+    buffer_append_byte(out, '\n');
+}
+
+static int write_file(const char *folder, const char *name, const struct buffer *text) {
+    char *path = file_join(folder, name);
+    int status = file_write_all(path, buffer_string(text), text->length);
+    free(path);
+    return status;
+}
+
+int hf_save_folder(const struct tokenizer *tokenizer, const struct hf_roles *roles, const char *folder) {
+    struct hf_parts parts;
+    TRY(describe(tokenizer, &parts));
+    struct hf_roles known = known_roles(roles, &parts);
+    struct buffer json = {0}, config = {0}, map = {0};
+    write_json(&parts, &known, &json);
+    write_config(&parts, &known, &config);
+    write_map(&parts, &known, &map);
+    int status = hf_check(tokenizer, &parts, &json);
+    if (status == 0)
+        status = write_file(folder, "tokenizer.json", &json);
+    if (status == 0)
+        status = write_file(folder, "tokenizer_config.json", &config);
+    if (status == 0)
+        status = write_file(folder, "special_tokens_map.json", &map);
+    buffer_free(&json);
+    buffer_free(&config);
+    buffer_free(&map);
+    hf_parts_free(&parts);
     return status;
 }

@@ -1,14 +1,48 @@
-// Writes a byte-level BPE tokenizer of GPT-2's kind as a tokenizer.json of Hugging Face.
+// Writes any tokenizer as the files of Hugging Face: a tokenizer.json that is complete in itself, and the
+// tokenizer_config.json and special_tokens_map.json that go with it. A plain call of transformers on them gives the ids
+// that the tokenizer itself gives.
 #ifndef DATA_TOKENIZER_HF_SAVE_H
 #define DATA_TOKENIZER_HF_SAVE_H
 
 #include "base/buffer.h"
+#include "data/tokenizer/tokenizer.h"
+#include <stdbool.h>
+#include <stdint.h>
 
-// Reads vocab.json and merges.txt and writes the same tokenizer as one file, atomically. <|endoftext|>, where the
-// vocabulary has it, becomes a special token.
+// What the post-processor puts around a text.
+enum hf_around {
+    HF_AROUND_NOTHING,
+    HF_AROUND_BOS,      // <s> A
+    HF_AROUND_CLS_SEP,  // [CLS] A [SEP], [CLS] A [SEP] B [SEP]
+    HF_AROUND_ROBERTA,  // <s> A </s>, <s> A </s></s> B </s>
+    HF_AROUND_OWN,      // as the tokenizer.json says that the tokenizer was opened from
+};
+
+// The tokens with a meaning of their own; -1: none.
+struct hf_roles {
+    int32_t bos, eos, unknown, sep, pad, cls, mask;
+    enum hf_around around;
+    int64_t longest;  // tokens that the model takes; 0: not known
+};
+
+// The roles that the tokenizer itself knows: eos is what ends a document, around what its encoder puts there, or what
+// models with its kind of vocabulary expect (BERT's and RoBERTa's).
+struct hf_roles hf_save_roles(const struct tokenizer *tokenizer);
+
+// Writes the three files into a folder. Fails where a tokenizer.json cannot express the tokenizer, and says why: the
+// written file is read back, and must give the same ids for a list of strings.
+int hf_save_folder(const struct tokenizer *tokenizer, const struct hf_roles *roles, const char *folder);
+
+// The text of tokenizer.json, appended.
+int hf_save_json(const struct tokenizer *tokenizer, const struct hf_roles *roles, struct buffer *out);
+
+// The same of parts, with the roles that they have by their names.
+struct hf_parts;
+void hf_write_parts(struct hf_parts *parts, int32_t eod, struct buffer *out);
+
+// Reads GPT-2's vocab.json and merges.txt, which must belong together and be whole, and writes the same tokenizer as one
+// text, or as one file, atomically.
+int hf_write_gpt2(const char *vocab_file, const char *merge_file, struct buffer *out);
 int hf_save_bpe(const char *vocab_file, const char *merge_file, const char *json_file);
-
-// The same, appended to a buffer.
-int hf_write_bpe(const char *vocab_file, const char *merge_file, struct buffer *out);
 
 #endif

@@ -4,6 +4,7 @@
 // tokenizer_config.json beside the file, else one of the usual names.
 #include "data/tokenizer/hf_tokenizer.h"
 #include "data/tokenizer/hf.h"
+#include "data/tokenizer/hf_parts.h"
 #include "data/tokenizer/kind.h"
 #include "base/error.h"
 #include "base/file.h"
@@ -15,6 +16,7 @@ enum { LARGEST_FILE = 1 << 28 };
 
 struct hf_tokenizer {
     struct hf *hf;
+    struct buffer text;  // of a tokenizer.json that is not a file; else empty
     bool adds_specials;
 };
 
@@ -100,7 +102,13 @@ const struct hf *hf_tokenizer_hf(const struct tokenizer *tokenizer) {
 static void hf_close(struct tokenizer *tokenizer) {
     struct hf_tokenizer *model = tokenizer->model;
     hf_free(model->hf);
+    buffer_free(&model->text);
     free(model);
+}
+
+void hf_tokenizer_keep(struct tokenizer *tokenizer, const struct buffer *text) {
+    struct hf_tokenizer *model = tokenizer->model;
+    buffer_append(&model->text, buffer_string(text), text->length);
 }
 
 static int state_create(const struct tokenizer *tokenizer, void **state) {
@@ -144,6 +152,30 @@ static const char *token(const struct tokenizer *tokenizer, int32_t id, size_t *
     return hf->strings[id].text;
 }
 
+// The file as it is, and its special tokens.
+static int describe(const struct tokenizer *tokenizer, struct hf_parts *parts) {
+    const struct hf_tokenizer *model = tokenizer->model;
+    const struct hf *hf = model->hf;
+    if (model->text.length > 0)
+        buffer_append(&parts->whole, model->text.data, model->text.length);
+    else
+        TRY(file_read_all(hf->name, LARGEST_FILE, &parts->whole));
+    for (int64_t i = 0; i < hf->added_count; i++) {
+        const struct hf_added *added = &hf->added[i];
+        if (!added->special)
+            continue;
+        hf_parts_add(parts, added->content.text, added->content.length, added->id);
+        struct hf_part_token *token = &parts->tokens[parts->token_count - 1];
+        token->lstrip = added->lstrip;
+        token->rstrip = added->rstrip;
+        token->single_word = added->single_word;
+        token->normalized = added->is_normalized;
+    }
+    parts->unknown = hf->unknown;
+    parts->is_bert = hf->model == HF_MODEL_WORDPIECE;
+    return 0;
+}
+
 const struct tokenizer_kind tokenizer_kind_hf = {
     .name = "HuggingFaceTokenizer",
     .open = hf_open,
@@ -153,4 +185,5 @@ const struct tokenizer_kind tokenizer_kind_hf = {
     .encode = encode,
     .decode = decode,
     .token = token,
+    .describe = describe,
 };

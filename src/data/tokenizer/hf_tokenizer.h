@@ -10,6 +10,9 @@
 int hf_tokenizer_open_text(struct tokenizer *tokenizer, const struct tokenizer_options *options,
                            const struct buffer *text, const char *name);
 
+// Keeps the text, so that the tokenizer can be written again; one that is a file needs it not.
+void hf_tokenizer_keep(struct tokenizer *tokenizer, const struct buffer *text);
+
 struct hf;
 const struct hf *hf_tokenizer_hf(const struct tokenizer *tokenizer);  // of such a tokenizer
 

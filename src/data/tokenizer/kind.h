@@ -12,6 +12,8 @@ struct tokenizer {
     void *model;
 };
 
+struct hf_parts;
+
 struct tokenizer_kind {
     const char *name;
     // Sets vocab_size, eod and model of a zeroed tokenizer. On error nothing is left in model.
@@ -25,6 +27,8 @@ struct tokenizer_kind {
     int (*decode)(const struct tokenizer *tokenizer, const int32_t *ids, int64_t count, struct buffer *out);
     // One token as the vocabulary writes it; NULL for an id without one. Optional.
     const char *(*token)(const struct tokenizer *tokenizer, int32_t id, size_t *length);
+    // Fills zeroed parts of a tokenizer.json that gives the same ids; an error where none can. Optional.
+    int (*describe)(const struct tokenizer *tokenizer, struct hf_parts *parts);
 };
 
 extern const struct tokenizer_kind tokenizer_kind_gpt2;

@@ -25,6 +25,9 @@ struct normal_form_rules {
     const struct normal_form_pairs *pairs;  // for C and KC
 };
 
+// The combining class of the last character that a character decomposes to canonically; 0 for most.
+int normal_form_last_class(const struct unicode_table *known, uint32_t character);
+
 // Appends in[0…count) in its normal form to out. Linear in count.
 void normal_form_apply(const struct normal_form_rules *rules, const uint32_t *in, size_t count,
                        struct character_list *out);

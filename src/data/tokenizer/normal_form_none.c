@@ -21,3 +21,8 @@ void normal_form_apply(const struct normal_form_rules *rules, const uint32_t *in
     (void)rules, (void)in, (void)count, (void)out;
     die("normal_form_apply without normal_form_require");
 }
+
+int normal_form_last_class(const struct unicode_table *known, uint32_t character) {
+    (void)known, (void)character;
+    die("normal_form_last_class without normal_form_require");
+}

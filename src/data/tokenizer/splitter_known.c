@@ -38,7 +38,11 @@ static const char *const v2_texts[] = {
     "\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+",
     NULL,
 };
-static const char *const no_texts[] = {NULL};
+static const char *const cl100k_texts[] = {
+    "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|"
+    "\\s+(?![\\s\\S])|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+",
+    NULL,
+};
 
 #define GPT2_RULES                                                                                                     \
     { .contractions = SPLIT_CONTRACTIONS_LOWER, .words = SPLIT_WORDS_BLANK }
@@ -50,7 +54,7 @@ static const struct split_pattern patterns[] = {
     {"gpt2", GPT2_RULES, gpt2_texts},
     {"cl100k",
      {SPLIT_CONTRACTIONS_ANY, SPLIT_WORDS_PREFIX, .most_digits = 3, .lines = true, .blanks_at_end = true},
-     no_texts},
+     cl100k_texts},
     {"llama3", {SPLIT_CONTRACTIONS_ANY, SPLIT_WORDS_PREFIX, .most_digits = 3, .lines = true}, llama3_texts},
     {"qwen", {SPLIT_CONTRACTIONS_ANY, SPLIT_WORDS_PREFIX, .most_digits = 1, .lines = true}, qwen_texts},
     {"o200k",

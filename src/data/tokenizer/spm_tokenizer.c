@@ -2,6 +2,7 @@
 // Llama2Tokenizer puts the model's beginning of text before them. SentencePieceTokenizer knows further tokens,
 // spm_specials.h. So it was in Megatron up to core 0.14; since 0.15 (as_today) all three are the first.
 #include "data/tokenizer/kind.h"
+#include "data/tokenizer/spm_describe.h"
 #include "data/tokenizer/spm_model.h"
 #include "data/tokenizer/spm_specials.h"
 #include "base/error.h"
@@ -141,11 +142,17 @@ static const char *spm_token(const struct tokenizer *tokenizer, int32_t id, size
     return (const char *)own->model->file.pieces[id].text.data;
 }
 
+static int spm_tokenizer_describe(const struct tokenizer *tokenizer, struct hf_parts *parts) {
+    const struct spm_tokenizer *own = tokenizer->model;
+    parts->begins = own->begins;
+    return spm_describe(own->model, own->has_specials ? &own->specials : NULL, parts);
+}
+
 #define SPM_KIND(type, opener)                                                                                         \
     {                                                                                                                  \
         .name = type, .open = opener, .close = spm_close, .state_create = spm_state_create,                            \
         .state_free = spm_state_free, .encode = spm_tokenizer_encode, .decode = spm_tokenizer_decode,                  \
-        .token = spm_token,                                                                                            \
+        .token = spm_token, .describe = spm_tokenizer_describe,                                                        \
     }
 
 const struct tokenizer_kind tokenizer_kind_sentencepiece = SPM_KIND("SentencePieceTokenizer", sentencepiece_open);

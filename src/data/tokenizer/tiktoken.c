@@ -2,6 +2,7 @@
 // that reads like a special token is ordinary text (tiktoken's encode_ordinary); with --no-legacy-tokenizer it is
 // that token. Bytes that are not UTF-8 are encoded as they are, so every byte string decodes to itself.
 #include "data/tokenizer/tiktoken.h"
+#include "data/tokenizer/hf_parts.h"
 #include "data/tokenizer/kind.h"
 #include "data/tokenizer/merge_ids.h"
 #include "data/tokenizer/piece_encode.h"
@@ -22,6 +23,7 @@ struct tiktoken_model {
     struct tiktoken_ranks ranks;
     int32_t shift;  // id less rank
     struct split_rules rules;
+    const char *pattern_text;  // the same as Hugging Face writes it
     struct unicode_table *table;
     struct byte_table specials;
     struct trie special_trie;  // empty if specials are ordinary text
@@ -63,6 +65,7 @@ static int choose_pattern(struct tiktoken_model *model, const char *name, const 
                               "--tiktoken-pattern gpt2, cl100k, llama3, qwen, o200k, v1 or v2",
                               path, model->ranks.tokens.count);
     model->rules = pattern->rules;
+    model->pattern_text = pattern->texts[0];
     return 0;
 }
 
@@ -277,6 +280,39 @@ static int decode(const struct tokenizer *tokenizer, const int32_t *ids, int64_t
     return 0;
 }
 
+// Of special tokens the name, of others the bytes.
+static const char *token(const struct tokenizer *tokenizer, int32_t id, size_t *length) {
+    const struct tiktoken_model *model = tokenizer->model;
+    if (id < model->bpe.vocab_size && model->bpe.begin[id] < model->bpe.begin[id + 1]) {
+        *length = model->bpe.begin[id + 1] - model->bpe.begin[id];
+        return (const char *)model->bpe.bytes + model->bpe.begin[id];
+    }
+    const struct byte_string *special = find_special(model, id);
+    *length = special ? special->length : 0;
+    return special ? model->specials.bytes.data + special->begin : NULL;
+}
+
+static int describe(const struct tokenizer *tokenizer, struct hf_parts *parts) {
+    const struct tiktoken_model *model = tokenizer->model;
+    for (int64_t i = 0; i < model->specials.count; i++) {
+        const struct byte_string *special = &model->specials.strings[i];
+        const char *name = model->specials.bytes.data + special->begin;
+        hf_parts_add(parts, name, special->length, special->id);
+        if (special->length == 5 && memcmp(name, "<unk>", 5) == 0)
+            parts->unknown = special->id;
+    }
+    hf_write_byte_model(parts, &(struct hf_byte_model){.bpe = &model->bpe, .ignore_merges = true});
+    struct buffer pattern = {0};
+    buffer_append_string(&pattern, model->pattern_text);
+    struct json_writer json = hf_part(&parts->pre_tokenizer);
+    hf_begin_sequence(&json, "pretokenizers");
+    hf_step_split(&json, &pattern, "Isolated");
+    hf_step_byte_level(&json, false, false);
+    hf_end_sequence(&json);
+    buffer_free(&pattern);
+    return 0;
+}
+
 const struct tokenizer_kind tokenizer_kind_tiktoken = {
     .name = "TikTokenizer",
     .open = tiktoken_open,
@@ -285,4 +321,6 @@ const struct tokenizer_kind tokenizer_kind_tiktoken = {
     .state_free = state_free,
     .encode = encode,
     .decode = decode,
+    .token = token,
+    .describe = describe,
 };

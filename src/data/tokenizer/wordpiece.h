@@ -58,6 +58,9 @@ int bert_encode(const struct bert *bert, struct bert_state *state, const char *t
 
 enum bert_class { BERT_WORD, BERT_PUNCTUATION, BERT_BLANK, BERT_CJK, BERT_DROPPED };
 enum bert_class bert_classify(const struct bert_rules *rules, uint32_t character);
+// Whether a character makes a Σ beside it the one inside a word or at its end; and whether it stands in between.
+bool bert_is_cased(const struct unicode_table *table, uint32_t character);
+bool bert_is_case_ignorable(const struct unicode_table *table, uint32_t character);
 
 // A part of a text between blanks or CJK characters, with dropped characters left out; `before` is the text before
 // it, up to `part`, for those rules that look back.

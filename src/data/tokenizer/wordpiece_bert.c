@@ -6,6 +6,7 @@
 #include "data/tokenizer/normal_form.h"
 #include "data/tokenizer/whole.h"
 #include "data/tokenizer/wordpiece.h"
+#include "data/tokenizer/wordpiece_describe.h"
 #include "data/tokenizer/wordpiece_vocab.h"
 #include "base/error.h"
 #include "base/file.h"
@@ -185,6 +186,11 @@ static const char *token(const struct tokenizer *tokenizer, int32_t id, size_t *
     return wordpiece_vocab_string(&model->vocab, id, length);
 }
 
+static int describe(const struct tokenizer *tokenizer, struct hf_parts *parts) {
+    const struct bert_model *model = tokenizer->model;
+    return wordpiece_describe(&model->bert, &model->vocab, parts);
+}
+
 const struct tokenizer_kind tokenizer_kind_bert_lower = {
     .name = "BertWordPieceLowerCase",
     .open = lower_open,
@@ -194,6 +200,7 @@ const struct tokenizer_kind tokenizer_kind_bert_lower = {
     .encode = encode,
     .decode = decode,
     .token = token,
+    .describe = describe,
 };
 
 const struct tokenizer_kind tokenizer_kind_bert_case = {
@@ -205,4 +212,5 @@ const struct tokenizer_kind tokenizer_kind_bert_case = {
     .encode = encode,
     .decode = decode,
     .token = token,
+    .describe = describe,
 };

@@ -60,12 +60,12 @@ static bool is_otherwise_cased(uint32_t c) {
     return false;
 }
 
-static bool is_cased(const struct unicode_table *table, uint32_t c) {
+bool bert_is_cased(const struct unicode_table *table, uint32_t c) {
     return unicode_in_set(table, c, UNICODE_SET_RANGE(UNICODE_LU, UNICODE_LT)) || is_otherwise_cased(c);
 }
 
 // The property Case_Ignorable: some categories, and what may stand inside a word.
-static bool is_case_ignorable(const struct unicode_table *table, uint32_t c) {
+bool bert_is_case_ignorable(const struct unicode_table *table, uint32_t c) {
     static const uint32_t inside_words[] = {0x27,   0x2E,   0x3A,   0xB7,   0x387,  0x55F,  0x5F4,  0x2018, 0x2019,
                                             0x2024, 0x2027, 0xFE13, 0xFE52, 0xFE55, 0xFF07, 0xFF0E, 0xFF1A};
     for (size_t i = 0; i < sizeof inside_words / sizeof inside_words[0]; i++)
@@ -96,8 +96,8 @@ static uint32_t character_before(const unsigned char *begin, const unsigned char
 static bool cased_before(const struct bert_rules *rules, const struct bert_part *part, size_t index) {
     while (index > 0) {
         uint32_t c = part->characters->items[--index];
-        if (!is_case_ignorable(rules->table, c))
-            return is_cased(rules->table, c);
+        if (!bert_is_case_ignorable(rules->table, c))
+            return bert_is_cased(rules->table, c);
     }
     for (const unsigned char *at = part->part; at > part->before;) {
         uint32_t c = character_before(part->before, &at);
@@ -106,8 +106,8 @@ static bool cased_before(const struct bert_rules *rules, const struct bert_part 
             continue;
         if (class == BERT_BLANK || class == BERT_CJK)
             return false;
-        if (!is_case_ignorable(rules->table, c))
-            return is_cased(rules->table, c);
+        if (!bert_is_case_ignorable(rules->table, c))
+            return bert_is_cased(rules->table, c);
     }
     return false;
 }
@@ -115,8 +115,8 @@ static bool cased_before(const struct bert_rules *rules, const struct bert_part 
 static bool cased_after(const struct bert_rules *rules, const struct bert_part *part, size_t index) {
     while (++index < part->characters->count) {
         uint32_t c = part->characters->items[index];
-        if (!is_case_ignorable(rules->table, c))
-            return is_cased(rules->table, c);
+        if (!bert_is_case_ignorable(rules->table, c))
+            return bert_is_cased(rules->table, c);
     }
     return false;
 }

@@ -1,0 +1,74 @@
+// bevatron tokenizer convert: any tokenizer as files of Hugging Face.
+#include "cli/commands.h"
+#include "cli/tokenizer_commands.h"
+#include "cli/tokenizer_flags.h"
+#include "base/error.h"
+#include "base/file.h"
+#include "data/tokenizer/hf_save.h"
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+struct save_options {
+    struct flag_given given;
+    char *output;
+    struct tokenizer_flags tokenizer;
+};
+
+#define OFFSET(member) offsetof(struct save_options, member)
+
+static const struct flag rows[] = {
+    {.name = "Output", .type = FLAG_GROUP},
+    {.name = "--output",
+     .type = FLAG_STRING,
+     .offset = OFFSET(output),
+     .value_name = "FOLDER",
+     .required = true,
+     .help = "where tokenizer.json, tokenizer_config.json and special_tokens_map.json are written; made if missing"},
+};
+
+// Files that are there already are somebody's.
+static int check_output(const char *folder) {
+    static const char *const names[] = {"tokenizer.json", "tokenizer_config.json", "special_tokens_map.json"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        char *path = file_join(folder, names[i]);
+        bool exists = file_exists(path);
+        free(path);
+        if (exists)
+            return error_set("%s has a %s already; give another --output, or remove it", folder, names[i]);
+    }
+    return 0;
+}
+
+static int run_convert(void *opaque) {
+    const struct save_options *options = opaque;
+    struct tokenizer *tokenizer;
+    TRY(check_output(options->output));
+    TRY(tokenizer_open_from_flags(&tokenizer, &options->tokenizer));
+    struct hf_roles roles = hf_save_roles(tokenizer);
+    int status = file_make_folders(options->output);
+    if (status == 0)
+        status = hf_save_folder(tokenizer, &roles, options->output);
+    if (status == 0)
+        printf("wrote %s/tokenizer.json (%" PRId64 " tokens), tokenizer_config.json and special_tokens_map.json\n",
+               options->output, tokenizer_vocab_size(tokenizer));
+    tokenizer_free(tokenizer);
+    return status;
+}
+
+int tokenizer_convert_main(int argc, char **argv) {
+    const struct flag_table tables[] = {
+        {.flags = rows, .count = sizeof rows / sizeof rows[0], .given = OFFSET(given)},
+        tokenizer_flag_table(OFFSET(tokenizer)),
+    };
+    struct save_options options;
+    const struct flag_command command = {
+        .name = "tokenizer convert",
+        .summary = "Writes a tokenizer as the files of Hugging Face that AutoTokenizer reads. The ids stay the same; a "
+                   "tokenizer that a tokenizer.json cannot express is an error.",
+        .epilogue = "Example:\n  bevatron tokenizer convert --tokenizer-type Llama2Tokenizer --tokenizer-model "
+                    "tokenizer.model --output llama-tokenizer\n",
+        .tables = tables,
+        .table_count = sizeof tables / sizeof tables[0]};
+    return command_run(&(struct command_call){.flags = &command, .options = &options, .run = run_convert}, argc, argv);
+}

@@ -1,0 +1,306 @@
+// Writing steps, patterns and models of a tokenizer.json.
+#include "data/tokenizer/hf_parts.h"
+
+#include "base/memory.h"
+#include "base/utf8.h"
+#include "data/tokenizer/byte_map.h"
+#include "data/tokenizer/unicode_category.h"
+#include <stdlib.h>
+#include <string.h>
+
+void hf_parts_free(struct hf_parts *parts) {
+    buffer_free(&parts->normalizer);
+    buffer_free(&parts->pre_tokenizer);
+    buffer_free(&parts->decoder);
+    buffer_free(&parts->model);
+    buffer_free(&parts->post_processor);
+    buffer_free(&parts->whole);
+    buffer_free(&parts->probes);
+    buffer_free(&parts->names);
+    free(parts->tokens);
+    *parts = (struct hf_parts){0};
+}
+
+void hf_parts_add(struct hf_parts *parts, const char *text, size_t length, int32_t id) {
+    if (parts->token_count == parts->token_capacity) {
+        parts->token_capacity = parts->token_capacity * 2 + 16;
+        parts->tokens = memory_realloc(parts->tokens, parts->token_capacity * sizeof *parts->tokens);
+    }
+    parts->tokens[parts->token_count++] =
+        (struct hf_part_token){.begin = parts->names.length, .length = length, .id = id};
+    buffer_append(&parts->names, text, length);
+}
+
+struct json_writer hf_part(struct buffer *out) {
+    return (struct json_writer){.out = out, .depth = 1, .indent = 1, .after_key = true};
+}
+
+// ---- members ----
+
+void hf_member_bool(struct json_writer *json, const char *key, bool value) {
+    json_key(json, key);
+    json_bool(json, value);
+}
+
+void hf_member_string(struct json_writer *json, const char *key, const char *value) {
+    json_key(json, key);
+    json_cstring(json, value);
+}
+
+void hf_member_null(struct json_writer *json, const char *key) {
+    json_key(json, key);
+    json_null(json);
+}
+
+// ---- steps ----
+
+void hf_step(struct json_writer *json, const char *type) {
+    json_begin_object(json);
+    hf_member_string(json, "type", type);
+}
+
+static void write_pattern(struct json_writer *json, const char *kind, const char *text, size_t length) {
+    json_key(json, "pattern");
+    json_begin_object(json);
+    json_key(json, kind);
+    json_string(json, text, length);
+    json_end_object(json);
+}
+
+void hf_step_replace(struct json_writer *json, const char *text, const char *content) {
+    hf_step(json, "Replace");
+    write_pattern(json, "String", text, strlen(text));
+    hf_member_string(json, "content", content);
+    json_end_object(json);
+}
+
+void hf_step_replace_pattern(struct json_writer *json, const struct buffer *pattern, const char *content) {
+    hf_step(json, "Replace");
+    write_pattern(json, "Regex", buffer_string(pattern), pattern->length);
+    hf_member_string(json, "content", content);
+    json_end_object(json);
+}
+
+void hf_step_split(struct json_writer *json, const struct buffer *pattern, const char *behavior) {
+    hf_step(json, "Split");
+    write_pattern(json, "Regex", buffer_string(pattern), pattern->length);
+    hf_member_string(json, "behavior", behavior);
+    hf_member_bool(json, "invert", false);
+    json_end_object(json);
+}
+
+void hf_step_byte_level(struct json_writer *json, bool prefix_space, bool use_regex) {
+    hf_step(json, "ByteLevel");
+    hf_member_bool(json, "add_prefix_space", prefix_space);
+    hf_member_bool(json, "trim_offsets", true);
+    hf_member_bool(json, "use_regex", use_regex);
+    json_end_object(json);
+}
+
+void hf_begin_sequence(struct json_writer *json, const char *list) {
+    hf_step(json, "Sequence");
+    json_key(json, list);
+    json_begin_array(json);
+}
+
+void hf_end_sequence(struct json_writer *json) {
+    json_end_array(json);
+    json_end_object(json);
+}
+
+// ---- patterns ----
+
+// Characters stand for themselves, since \x{…} is not understood by all who read these files.
+static void append_character(struct buffer *pattern, uint32_t character, const char *special) {
+    char bytes[4];
+    if (character > 0 && character < 0x80 && strchr(special, (int)character))
+        buffer_append_byte(pattern, '\\');
+    buffer_append(pattern, bytes, utf8_encode(character, bytes));
+}
+
+void hf_pattern_text(struct buffer *pattern, const char *text, size_t length) {
+    for (size_t at = 0; at < length;) {
+        uint32_t character;
+        at += utf8_decode((const unsigned char *)text + at, length - at, &character, NULL);
+        append_character(pattern, character, "\\[](){}^$|.*+?");
+    }
+}
+
+void hf_pattern_set(struct buffer *pattern, bool (*is_in)(const void *context, uint32_t character),
+                    const void *context) {
+    enum { SURROGATES = 0xD800, AFTER_SURROGATES = 0xE000 };
+    static const char in_set[] = "\\[]^-";
+    uint32_t first = UNICODE_LIMIT, last = 0;
+    buffer_append_byte(pattern, '[');
+    for (uint32_t c = 0; c <= UNICODE_LIMIT; c++) {
+        if (c == SURROGATES)
+            c = AFTER_SURROGATES;
+        if (c < UNICODE_LIMIT && is_in(context, c)) {
+            first = first == UNICODE_LIMIT ? c : first;
+            last = c;
+        } else if (first < UNICODE_LIMIT) {
+            append_character(pattern, first, in_set);
+            if (last > first + 1)
+                buffer_append_byte(pattern, '-');
+            if (last > first)
+                append_character(pattern, last, in_set);
+            first = UNICODE_LIMIT;
+        }
+    }
+    buffer_append_byte(pattern, ']');
+}
+
+// ---- models ----
+
+void hf_vocab_entry(struct json_writer *json, const char *text, size_t length, int64_t id) {
+    json_key_bytes(json, text, length);
+    json_int(json, id);
+}
+
+static int compare_merges(const void *left, const void *right) {
+    const struct hf_merge *a = left, *b = right;
+    if (a->order != b->order)
+        return a->order < b->order ? -1 : 1;
+    return (a->left_length > b->left_length) - (a->left_length < b->left_length);
+}
+
+void hf_write_merges(struct json_writer *json, struct hf_merge *merges, size_t count) {
+    if (count > 0)
+        qsort(merges, count, sizeof *merges, compare_merges);
+    json_key(json, "merges");
+    json_begin_array(json);
+    int indent = json->indent;
+    for (size_t i = 0; i < count; i++) {
+        json_begin_array(json);
+        json->indent = 0;
+        json_string(json, merges[i].left, merges[i].left_length);
+        json_string(json, merges[i].right, merges[i].right_length);
+        json_end_array(json);
+        json->indent = indent;
+    }
+    json_end_array(json);
+}
+
+// Where the names of tokens are in a buffer.
+struct names {
+    struct buffer text;
+    size_t *begin;  // (size + 1)
+};
+
+static void name_tokens(struct names *names, const struct hf_parts *parts, const struct hf_byte_model *model) {
+    const struct bpe *bpe = model->bpe;
+    struct byte_map map;
+    byte_map_init(&map);
+    names->begin = memory_alloc((size_t)(bpe->vocab_size + 1) * sizeof *names->begin);
+    bool *is_special = memory_alloc((size_t)bpe->vocab_size * sizeof *is_special);
+    for (size_t i = 0; !model->of && i < parts->token_count; i++)
+        if (parts->tokens[i].id < bpe->vocab_size)
+            is_special[parts->tokens[i].id] = true;
+    for (int64_t i = 0; i < bpe->vocab_size; i++) {
+        names->begin[i] = names->text.length;
+        size_t length = bpe->begin[i + 1] - bpe->begin[i];
+        if (!is_special[i] && length > 0)
+            byte_map_write(&map, bpe->bytes + bpe->begin[i], length, &names->text);
+    }
+    names->begin[bpe->vocab_size] = names->text.length;
+    free(is_special);
+}
+
+// An entry of the vocabulary.
+struct entry {
+    const char *text;
+    size_t length;
+    int32_t id;
+};
+
+static int compare_entries(const void *left, const void *right) {
+    const struct entry *a = left, *b = right;
+    return (a->id > b->id) - (a->id < b->id);
+}
+
+static void write_byte_vocab(struct json_writer *json, const struct hf_parts *parts, const struct hf_byte_model *model,
+                             const struct names *names) {
+    size_t count = 0;
+    struct entry *entries =
+        memory_alloc(((size_t)model->bpe->vocab_size + parts->token_count + 1) * sizeof *entries);
+    for (int64_t i = 0; i < model->bpe->vocab_size; i++) {
+        int32_t id = model->of ? model->of[i] : (int32_t)i;
+        size_t length = names->begin[i + 1] - names->begin[i];
+        if (length > 0 && id >= 0)
+            entries[count++] = (struct entry){names->text.data + names->begin[i], length, id};
+    }
+    for (size_t i = 0; i < parts->token_count; i++)
+        entries[count++] = (struct entry){parts->names.data + parts->tokens[i].begin, parts->tokens[i].length,
+                                          parts->tokens[i].id};
+    if (count > 0)
+        qsort(entries, count, sizeof *entries, compare_entries);
+    json_key(json, "vocab");
+    json_begin_object(json);
+    for (size_t i = 0; i < count; i++)
+        hf_vocab_entry(json, entries[i].text, entries[i].length, entries[i].id);
+    json_end_object(json);
+    free(entries);
+}
+
+static void write_byte_merges(struct json_writer *json, const struct bpe *bpe, const struct names *names) {
+    struct hf_merge *merges = memory_alloc((size_t)(bpe->merge_count + 1) * sizeof *merges);
+    size_t count = 0;
+    for (size_t slot = 0; slot <= bpe->pair_mask; slot++) {
+        const struct bpe_pair *pair = &bpe->pairs[slot];
+        if (pair->left < 0)
+            continue;
+        size_t left = names->begin[pair->left], right = names->begin[pair->right];
+        merges[count++] = (struct hf_merge){names->text.data + left, names->text.data + right,
+                                            names->begin[pair->left + 1] - left, names->begin[pair->right + 1] - right,
+                                            pair->rank};
+    }
+    hf_write_merges(json, merges, count);
+    free(merges);
+}
+
+void hf_write_byte_model(struct hf_parts *parts, const struct hf_byte_model *model) {
+    struct names names = {0};
+    name_tokens(&names, parts, model);
+    struct json_writer json = hf_part(&parts->model);
+    hf_step(&json, "BPE");
+    hf_member_null(&json, "dropout");
+    hf_member_string(&json, "unk_token", model->unk_token);
+    hf_member_null(&json, "continuing_subword_prefix");
+    hf_member_null(&json, "end_of_word_suffix");
+    hf_member_bool(&json, "fuse_unk", false);
+    hf_member_bool(&json, "byte_fallback", false);
+    hf_member_bool(&json, "ignore_merges", model->ignore_merges);
+    write_byte_vocab(&json, parts, model, &names);
+    write_byte_merges(&json, model->bpe, &names);
+    json_end_object(&json);
+    buffer_free(&names.text);
+    free(names.begin);
+    json = hf_part(&parts->decoder);
+    hf_step_byte_level(&json, true, true);
+    json = hf_part(&parts->post_processor);
+    hf_step_byte_level(&json, false, true);
+}
+
+static bool *find_made(const struct bpe *bpe) {
+    bool *is_made = memory_alloc((size_t)bpe->vocab_size * sizeof *is_made);
+    for (int byte = 0; byte < 256; byte++)
+        is_made[bpe->byte_id[byte]] = true;
+    for (size_t slot = 0; slot <= bpe->pair_mask; slot++)
+        if (bpe->pairs[slot].left >= 0)
+            is_made[bpe->pairs[slot].id] = true;
+    return is_made;
+}
+
+void hf_describe_gpt2(const struct bpe *bpe, struct hf_parts *parts) {
+    bool *is_made = find_made(bpe);
+    for (int64_t id = 0; id < bpe->vocab_size; id++) {
+        const char *text = (const char *)bpe->bytes + bpe->begin[id];
+        size_t length = bpe->begin[id + 1] - bpe->begin[id];
+        if (!is_made[id] && bpe_is_bracketed(text, length))
+            hf_parts_add(parts, text, length, (int32_t)id);
+    }
+    free(is_made);
+    hf_write_byte_model(parts, &(struct hf_byte_model){.bpe = bpe});
+    struct json_writer json = hf_part(&parts->pre_tokenizer);
+    hf_step_byte_level(&json, false, true);
+}

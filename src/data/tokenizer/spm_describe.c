@@ -1,0 +1,332 @@
+// From a SentencePiece model to the parts of a tokenizer.json: the normaliser as a chain of steps on the whole text, the
+// pieces as BPE with every pair that makes a piece (by score), or as Unigram with the scores as they are used.
+#include "data/tokenizer/spm_describe.h"
+
+#include "base/error.h"
+#include "base/memory.h"
+#include "data/tokenizer/hf.h"
+#include "data/tokenizer/normal_form.h"
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define AT_BEGIN "(?<![\\s\\S])"
+#define AT_END "(?![\\s\\S])"
+
+static const char *space_of(const struct spm_model *model) {
+    return model->file.normaliser.escape_whitespaces ? SPM_SPACE : " ";
+}
+
+static bool is_reserved(const struct spm_piece *piece) {
+    return piece->type == SPM_CONTROL || piece->type == SPM_UNKNOWN || piece->type == SPM_BYTE;
+}
+
+static bool has_pieces(const struct spm_model *model, enum spm_piece_type type) {
+    for (int64_t i = 0; i < model->file.piece_count; i++)
+        if (model->file.pieces[i].type == type)
+            return true;
+    return false;
+}
+
+// ---- what cannot be written ----
+
+// BPE there knows pieces only: a character inside pieces that is not a piece itself has no id to merge.
+static bool has_bare_characters(const struct spm_model *model) {
+    size_t slots = (size_t)1 << (64 - model->bpe.pair_shift);
+    for (size_t i = 0; i < slots; i++) {
+        const struct spm_pair *pair = &model->bpe.pairs[i];
+        if (pair->piece >= 0 &&
+            (pair->left >= model->file.piece_count || pair->right >= model->file.piece_count))
+            return true;
+    }
+    return false;
+}
+
+static bool has_hidden_pieces(const struct spm_model *model) {
+    for (int64_t i = 0; i < model->file.piece_count; i++) {
+        const struct spm_piece *piece = &model->pieces[i];
+        if (!is_reserved(piece) && piece->text.data &&
+            trie_find(&model->reserved, piece->text.data, piece->text.length) >= 0)
+            return true;
+    }
+    return false;
+}
+
+static int check(const struct spm_model *model) {
+    const struct spm_file *file = &model->file;
+    const char *why = NULL;
+    if (file->model_type == SPM_WORD)
+        why = "is a model of words";
+    else if (has_pieces(model, SPM_UNUSED))
+        why = "has unused pieces";
+    else if (file->treat_whitespace_as_suffix && file->normaliser.add_dummy_prefix)
+        why = "puts the dummy space at the end";
+    else if (file->model_type == SPM_BPE && has_bare_characters(model))
+        why = "has pieces with characters that are not pieces";
+    else if (has_hidden_pieces(model))
+        why = "has two pieces of one text";
+    return why ? error_set("the SentencePiece model %s, which a tokenizer.json cannot express", why) : 0;
+}
+
+// ---- normalizer ----
+
+static void replace_pattern(struct json_writer *json, const char *pattern, const char *content) {
+    struct buffer text = {0};
+    buffer_append_string(&text, pattern);
+    hf_step_replace_pattern(json, &text, content);
+    buffer_free(&text);
+}
+
+static void prepend(struct json_writer *json, const struct spm_model *model) {
+    if (!model->file.normaliser.add_dummy_prefix)
+        return;
+    hf_step(json, "Prepend");
+    hf_member_string(json, "prepend", space_of(model));
+    json_end_object(json);
+}
+
+static void write_normalizer(const struct spm_model *model, struct hf_parts *parts) {
+    const struct spm_normaliser_spec *spec = &model->file.normaliser;
+    struct json_writer json = hf_part(&parts->normalizer);
+    hf_begin_sequence(&json, "normalizers");
+    if (spec->remove_extra_whitespaces) {
+        spm_describe_rules(&model->normaliser, parts, &json);
+        replace_pattern(&json, " {2,}", " ");
+        replace_pattern(&json, AT_BEGIN " ", "");
+        prepend(&json, model);
+    } else {
+        prepend(&json, model);
+        spm_describe_rules(&model->normaliser, parts, &json);
+    }
+    if (spec->escape_whitespaces)
+        hf_step_replace(&json, " ", SPM_SPACE);
+    if (spec->remove_extra_whitespaces)
+        replace_pattern(&json, spec->escape_whitespaces ? SPM_SPACE "+" AT_END : " +" AT_END, "");
+    hf_end_sequence(&json);
+    if (!spec->remove_extra_whitespaces && !spec->add_dummy_prefix && !spec->escape_whitespaces &&
+        spec->charsmap.length == 0)
+        buffer_clear(&parts->normalizer);
+}
+
+// ---- pre-tokenizer ----
+
+static int compare_lengths(const void *left, const void *right) {
+    const struct spm_piece *const *a = left, *const *b = right;
+    return ((*a)->text.length < (*b)->text.length) - ((*a)->text.length > (*b)->text.length);
+}
+
+// User-defined symbols are words of their own, the longest first.
+static void symbol_pattern(const struct spm_model *model, struct buffer *pattern) {
+    size_t count = 0;
+    const struct spm_piece **symbols = memory_alloc((size_t)model->file.piece_count * sizeof *symbols);
+    for (int64_t i = 0; i < model->file.piece_count; i++)
+        if (model->file.pieces[i].type == SPM_USER_DEFINED)
+            symbols[count++] = &model->file.pieces[i];
+    qsort(symbols, count, sizeof *symbols, compare_lengths);
+    for (size_t i = 0; i < count; i++) {
+        if (i > 0)
+            buffer_append_byte(pattern, '|');
+        hf_pattern_text(pattern, symbols[i]->text.data, symbols[i]->text.length);
+    }
+    free(symbols);
+}
+
+// Where the text of a reserved piece can be cut without any other piece noticing, after how many bytes.
+static size_t cut_inside(const struct spm_model *model, struct spm_text text) {
+    for (size_t at = 1; at < text.length; at++)
+        if (model->cuts[spm_pair_index((unsigned char)text.data[at - 1], (unsigned char)text.data[at])])
+            return at;
+    return 0;
+}
+
+// Unigram there finds every piece in text, also those that stand for bytes or control. Text that reads like one of
+// them is cut inside.
+static void reserved_pattern(const struct spm_model *model, struct buffer *pattern) {
+    for (int64_t i = 0; i < model->file.piece_count; i++) {
+        const struct spm_piece *piece = &model->file.pieces[i];
+        size_t cut = is_reserved(piece) ? cut_inside(model, piece->text) : 0;
+        if (cut == 0 || (piece->type == SPM_BYTE && i != model->byte_ids[0]))
+            continue;
+        if (pattern->length > 0)
+            buffer_append_byte(pattern, '|');
+        if (piece->type == SPM_BYTE) {
+            cut = cut < 3 ? cut : 3;
+            hf_pattern_text(pattern, "<0x", cut);
+            buffer_append_string(pattern, "(?=");
+            hf_pattern_text(pattern, "<0x" + cut, 3 - cut);
+            buffer_append_string(pattern, "[0-9A-F]{2}>)");
+            continue;
+        }
+        hf_pattern_text(pattern, piece->text.data, cut);
+        buffer_append_string(pattern, "(?=");
+        hf_pattern_text(pattern, piece->text.data + cut, piece->text.length - cut);
+        buffer_append_byte(pattern, ')');
+    }
+}
+
+static void write_pretokenizer(const struct spm_model *model, struct hf_parts *parts) {
+    struct buffer pattern = {0};
+    bool is_unigram = model->file.model_type == SPM_UNIGRAM;
+    if (is_unigram)
+        reserved_pattern(model, &pattern);
+    else
+        symbol_pattern(model, &pattern);
+    if (pattern.length > 0) {
+        struct json_writer json = hf_part(&parts->pre_tokenizer);
+        hf_step_split(&json, &pattern, is_unigram ? "MergedWithPrevious" : "Isolated");
+    }
+    buffer_free(&pattern);
+}
+
+// ---- models ----
+
+static const char *unknown_text(const struct spm_model *model, struct buffer *text) {
+    const struct spm_piece *unknown = &model->file.pieces[model->unknown_id];
+    buffer_append(text, unknown->text.data, unknown->text.length);
+    return buffer_string(text);
+}
+
+static void write_vocab(struct json_writer *json, const struct spm_model *model, const struct spm_specials *specials) {
+    json_key(json, "vocab");
+    json_begin_object(json);
+    for (int64_t i = 0; i < model->file.piece_count; i++)
+        hf_vocab_entry(json, model->file.pieces[i].text.data, model->file.pieces[i].text.length, i);
+    for (int64_t i = 0; specials && i < specials->count; i++)
+        if (specials->items[i].id >= model->file.piece_count)
+            hf_vocab_entry(json, specials->texts.data + specials->items[i].begin, specials->items[i].length,
+                           specials->items[i].id);
+    json_end_object(json);
+}
+
+static bool merges(const struct spm_model *model, int32_t symbol) {
+    return model->file.pieces[symbol].type == SPM_NORMAL;
+}
+
+static void write_merges(struct json_writer *json, const struct spm_model *model) {
+    size_t slots = model->file.model_type == SPM_BPE ? (size_t)1 << (64 - model->bpe.pair_shift) : 0, count = 0;
+    struct hf_merge *list = memory_alloc((slots + 1) * sizeof *list);
+    for (size_t i = 0; i < slots; i++) {
+        const struct spm_pair *pair = &model->bpe.pairs[i];
+        if (pair->piece < 0 || !merges(model, pair->piece) || !merges(model, pair->left) || !merges(model, pair->right))
+            continue;
+        const struct spm_text left = model->file.pieces[pair->left].text, right = model->file.pieces[pair->right].text;
+        list[count++] = (struct hf_merge){left.data, right.data, left.length, right.length,
+                                          (int64_t)pair->rank << 32 | pair->piece};
+    }
+    hf_write_merges(json, list, count);
+    free(list);
+}
+
+static void write_bpe(const struct spm_model *model, const struct spm_specials *specials, struct hf_parts *parts) {
+    struct buffer unknown = {0};
+    struct json_writer json = hf_part(&parts->model);
+    hf_step(&json, "BPE");
+    hf_member_null(&json, "dropout");
+    hf_member_string(&json, "unk_token", unknown_text(model, &unknown));
+    hf_member_null(&json, "continuing_subword_prefix");
+    hf_member_null(&json, "end_of_word_suffix");
+    hf_member_bool(&json, "fuse_unk", true);
+    hf_member_bool(&json, "byte_fallback", model->file.byte_fallback);
+    hf_member_bool(&json, "ignore_merges", has_pieces(model, SPM_USER_DEFINED));
+    write_vocab(&json, model, specials);
+    write_merges(&json, model);
+    json_end_object(&json);
+    buffer_free(&unknown);
+}
+
+// A number that everybody reads as exactly this one, also those who round twice (hf_number): sums of scores are then
+// exact, and ties are ties.
+static void write_score(struct json_writer *json, double score) {
+    char text[64];
+    for (int digits = 6; digits <= 19; digits++) {
+        int length = snprintf(text, sizeof text, "%.*g", digits, score);
+        if (strtod(text, NULL) == score && hf_number(text, (size_t)length, score + 1) == score) {
+            bool is_whole = strcspn(text, ".e") == (size_t)length;
+            memcpy(text + length, is_whole ? ".0" : "", is_whole ? 3 : 1);
+            json_raw(json, text, strlen(text));
+            return;
+        }
+    }
+    json_double(json, score);
+}
+
+static void write_unigram(const struct spm_model *model, struct hf_parts *parts) {
+    struct json_writer json = hf_part(&parts->model);
+    hf_step(&json, "Unigram");
+    json_key(&json, "unk_id");
+    json_int(&json, model->unknown_id);
+    json_key(&json, "vocab");
+    json_begin_array(&json);
+    int indent = json.indent;
+    for (int64_t i = 0; i < model->file.piece_count; i++) {
+        const struct spm_piece *piece = &model->file.pieces[i];
+        json_begin_array(&json);
+        json.indent = 0;
+        json_string(&json, piece->text.data, piece->text.length);
+        write_score(&json, is_reserved(piece) ? 0 : model->unigram.scores[i]);
+        json_end_array(&json);
+        json.indent = indent;
+    }
+    json_end_array(&json);
+    hf_member_bool(&json, "byte_fallback", model->file.byte_fallback);
+    json_end_object(&json);
+}
+
+// ---- decoder ----
+
+static void write_decoder(const struct spm_model *model, struct hf_parts *parts) {
+    const struct spm_normaliser_spec *spec = &model->file.normaliser;
+    enum { ALL = 1 << 20 };
+    struct json_writer json = hf_part(&parts->decoder);
+    hf_begin_sequence(&json, "decoders");
+    hf_step_replace(&json, SPM_SPACE, " ");
+    if (model->file.byte_fallback) {
+        hf_step(&json, "ByteFallback");
+        json_end_object(&json);
+    }
+    hf_step(&json, "Fuse");
+    json_end_object(&json);
+    if (spec->add_dummy_prefix || spec->remove_extra_whitespaces) {
+        hf_step(&json, "Strip");
+        hf_member_string(&json, "content", " ");
+        json_key(&json, "start");
+        json_int(&json, spec->remove_extra_whitespaces ? ALL : 1);
+        json_key(&json, "stop");
+        json_int(&json, 0);
+        json_end_object(&json);
+    }
+    hf_end_sequence(&json);
+}
+
+static void add_tokens(const struct spm_model *model, const struct spm_specials *specials, struct hf_parts *parts) {
+    for (int64_t i = 0; i < model->file.piece_count; i++) {
+        const struct spm_piece *piece = &model->file.pieces[i];
+        bool is_special = specials && specials->by_id[i] >= 0;
+        if (piece->type == SPM_CONTROL || piece->type == SPM_UNKNOWN || is_special)
+            hf_parts_add(parts, piece->text.data, piece->text.length, (int32_t)i);
+    }
+    for (int64_t i = 0; specials && i < specials->count; i++)
+        if (specials->items[i].id >= model->file.piece_count)
+            hf_parts_add(parts, specials->texts.data + specials->items[i].begin, specials->items[i].length,
+                         specials->items[i].id);
+}
+
+int spm_describe(const struct spm_model *model, const struct spm_specials *specials, struct hf_parts *parts) {
+    TRY(check(model));
+    if (model->file.normaliser.charsmap.length > 0)
+        TRY(normal_form_require());
+    parts->unknown = model->unknown_id;
+    parts->bos = model->bos_id;
+    parts->pad = model->pad_id;
+    parts->adds_scores = model->file.model_type == SPM_UNIGRAM;
+    add_tokens(model, specials, parts);
+    write_normalizer(model, parts);
+    write_pretokenizer(model, parts);
+    if (model->file.model_type == SPM_UNIGRAM)
+        write_unigram(model, parts);
+    else
+        write_bpe(model, specials, parts);
+    write_decoder(model, parts);
+    return 0;
+}

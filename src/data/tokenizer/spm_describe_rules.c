@@ -1,0 +1,173 @@
+// SentencePiece replaces the longest rule that the text goes on with. Hugging Face's Precompiled has the same rules, but
+// looks at a cluster of a character and its marks at once (if it is short), and replaces all of it by the first rule that
+// fits its beginning. So each mark is kept apart from what stands before it while Precompiled runs, by a character that
+// is none, and then all rules of one character work alike. Rules of several characters, if they are few, are steps of
+// their own. If they are many, they are the compositions of Unicode, and NFC does them: mark after mark, as far as the
+// order of marks lets a rule fit. hf_check tries them.
+#include "data/tokenizer/spm_describe.h"
+
+#include "data/tokenizer/base64.h"
+#include "data/tokenizer/normal_form.h"
+#include "base/utf8.h"
+#include <stdlib.h>
+#include <string.h>
+
+// Noncharacters: one that goes when a mark may join what is before it, and one that stays to the end.
+#define APART "\xEF\xB7\x90"
+#define STAYS_APART "\xEF\xB7\x91"
+
+enum { ABOVE = 230, ROUNDS = 3 };
+
+struct rules {
+    const struct charsmap *map;
+    const struct unicode_table *table;
+};
+
+static bool is_mark(const struct rules *rules, uint32_t c) {
+    return unicode_in_set(rules->table, c, UNICODE_SET_M);
+}
+
+// Characters that Unicode's rules for clusters attach to what is before them.
+static bool attaches(const void *opaque, uint32_t c) {
+    return is_mark(opaque, c) || c == 0x200C || c == 0x200D || c == 0xFF9E || c == 0xFF9F;
+}
+
+// Characters that do not become one character: no rule composes what stands before or in them with a mark after.
+static bool is_not_one(const void *opaque, uint32_t c) {
+    const struct rules *rules = opaque;
+    char bytes[4];
+    uint32_t first;
+    size_t length = utf8_encode(c, bytes);
+    struct charsmap_match match = charsmap_longest(rules->map, bytes, length);
+    return match.length == length &&
+           (match.replacement_length == 0 || utf8_decode((const unsigned char *)match.replacement,
+                                                         match.replacement_length, &first,
+                                                         NULL) < match.replacement_length);
+}
+
+// Marks with a class are ordered by it; others, vowel signs for example, are as good as letters.
+static bool is_ordered(const void *opaque, uint32_t c) {
+    const struct rules *rules = opaque;
+    return is_mark(rules, c) && normal_form_last_class(rules->table, c) != 0;
+}
+
+// A mark below, put after one above, would change places with it.
+static bool ends_above(const void *opaque, uint32_t c) {
+    const struct rules *rules = opaque;
+    return is_ordered(opaque, c) || normal_form_last_class(rules->table, c) >= ABOVE;
+}
+
+static bool stays_in_place(const void *opaque, uint32_t c) {
+    const struct rules *rules = opaque;
+    int class = is_mark(rules, c) ? normal_form_last_class(rules->table, c) : 1;
+    return class == 0 || class >= ABOVE;
+}
+
+static bool mark_only(const void *opaque, uint32_t c) {
+    return is_mark(opaque, c);
+}
+
+static void keep_apart(struct json_writer *json, const struct rules *rules) {
+    struct buffer pattern = {0};
+    buffer_append_string(&pattern, "(?<=");
+    hf_pattern_set(&pattern, is_not_one, rules);
+    buffer_append_string(&pattern, ")(?=");
+    hf_pattern_set(&pattern, mark_only, rules);
+    buffer_append_byte(&pattern, ')');
+    if (memcmp(buffer_string(&pattern), "(?<=[])", 7) != 0)
+        hf_step_replace_pattern(json, &pattern, STAYS_APART);
+    buffer_clear(&pattern);
+    buffer_append_string(&pattern, "(?=");
+    hf_pattern_set(&pattern, attaches, rules);
+    buffer_append_string(&pattern, ")|(?<=\\r)(?=\\n)");
+    hf_step_replace_pattern(json, &pattern, APART);
+    buffer_free(&pattern);
+}
+
+static void compose(struct json_writer *json, const struct rules *rules) {
+    struct buffer pattern = {0};
+    buffer_append_string(&pattern, "(?<!");
+    hf_pattern_set(&pattern, ends_above, rules);
+    buffer_append_string(&pattern, ")" APART "|(?<!");
+    hf_pattern_set(&pattern, is_ordered, rules);
+    buffer_append_string(&pattern, ")" APART "(?=");
+    hf_pattern_set(&pattern, stays_in_place, rules);
+    buffer_append_byte(&pattern, ')');
+    for (int round = 0; round < ROUNDS; round++) {
+        hf_step_replace_pattern(json, &pattern, "");
+        hf_step(json, "NFC");
+        json_end_object(json);
+    }
+    buffer_free(&pattern);
+}
+
+// ---- rules of several characters ----
+
+enum { FEW = 64, PROBES = 2000 };
+
+struct listing {
+    struct hf_parts *parts;
+    struct json_writer *json;
+    int64_t count, stride;
+    size_t length;  // of keys that become steps
+    size_t longest;
+};
+
+static bool is_one_character(const struct charsmap_rule *rule) {
+    uint32_t first;
+    return utf8_decode((const unsigned char *)rule->key, rule->key_length, &first, NULL) == rule->key_length;
+}
+
+static void count_rule(void *opaque, const struct charsmap_rule *rule) {
+    struct listing *listing = opaque;
+    if (is_one_character(rule))
+        return;
+    listing->count++;
+    listing->longest = rule->key_length > listing->longest ? rule->key_length : listing->longest;
+}
+
+static void write_rule(void *opaque, const struct charsmap_rule *rule) {
+    struct listing *listing = opaque;
+    char key[65];
+    if (is_one_character(rule) || rule->key_length != listing->length)
+        return;
+    memcpy(key, rule->key, rule->key_length);
+    key[rule->key_length] = 0;
+    hf_step_replace(listing->json, key, rule->replacement);
+}
+
+static void add_probe(void *opaque, const struct charsmap_rule *rule) {
+    struct listing *listing = opaque;
+    if (is_one_character(rule) || listing->count++ % listing->stride != 0)
+        return;
+    buffer_append(&listing->parts->probes, rule->key, rule->key_length);
+    buffer_append_byte(&listing->parts->probes, 0);
+}
+
+void spm_describe_rules(const struct spm_normaliser *normaliser, struct hf_parts *parts, struct json_writer *json) {
+    const struct spm_text *map = &normaliser->spec.charsmap;
+    if (map->length == 0)
+        return;
+    struct unicode_table *table = unicode_table_create(UNICODE_EDITION_9);
+    struct rules rules = {&normaliser->map, table};
+    struct listing listing = {.parts = parts, .json = json};
+    charsmap_for_each(&normaliser->map, count_rule, &listing);
+    bool are_few = listing.count <= FEW;
+    for (listing.length = listing.longest; are_few && listing.length > 0; listing.length--)
+        charsmap_for_each(&normaliser->map, write_rule, &listing);
+    keep_apart(json, &rules);
+    struct buffer text = {0};
+    base64_encode(map->data, map->length, &text);
+    hf_step(json, "Precompiled");
+    hf_member_string(json, "precompiled_charsmap", buffer_string(&text));
+    json_end_object(json);
+    buffer_free(&text);
+    if (!are_few)
+        compose(json, &rules);
+    hf_step_replace(json, APART, "");
+    hf_step_replace(json, STAYS_APART, "");
+    free(table);
+    listing.stride = listing.count / PROBES + 1;
+    listing.count = 0;
+    charsmap_for_each(&normaliser->map, add_probe, &listing);
+}
