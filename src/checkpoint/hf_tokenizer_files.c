@@ -1,6 +1,7 @@
-// Tokenizers for Hugging Face. A file that transformers reads as it is goes over byte by byte; what it cannot read is
-// written anew: fairseq's dictionary over GPT-2's ids becomes RoBERTa's vocab.json, and a vocab.txt that Megatron's
-// tokenizer puts [BOS], [EOS] and <extra_id_0>… behind gets these as lines.
+// Tokenizers for Hugging Face. Whatever the kind, hf_save.h writes a tokenizer.json that says everything. The files that
+// the tokenizer came in go beside it for programs that want them: as they are, except that fairseq's dictionary over
+// GPT-2's ids becomes RoBERTa's vocab.json, and a vocab.txt that Megatron's tokenizer puts [BOS], [EOS] and
+// <extra_id_0>… behind gets these as lines.
 #include "checkpoint/hf_tokenizer_files.h"
 
 #include "base/error.h"
@@ -36,6 +37,7 @@ void hf_tokenizer_open(struct hf_tokenizer *tokenizer, const struct model_source
         return;
     }
     sample_vocabulary_make(&tokenizer->vocabulary, tokenizer->tokenizer);
+    tokenizer->roles = hf_save_roles(tokenizer->tokenizer);
 }
 
 void hf_tokenizer_close(struct hf_tokenizer *tokenizer) {
@@ -54,11 +56,28 @@ struct hf_token_ids hf_tokenizer_ids(const struct hf_tokenizer *tokenizer, const
     if (strstr(family->model_type, "bert"))
         return (struct hf_token_ids){true, -1, -1, v->pad, -1};
     // A decoder's text begins with what begins one, if the vocabulary has such a token; else behind the end of one.
-    int32_t eos = tokenizer_eod(tokenizer->tokenizer);
-    size_t length = 0;
-    const char *bos = v->bos >= 0 && v->bos != v->pad ? tokenizer_token(tokenizer->tokenizer, v->bos, &length) : NULL;
-    bool is_sentence = length == 5 && memcmp(bos, "[CLS]", 5) == 0;
-    return (struct hf_token_ids){true, bos && !is_sentence ? v->bos : eos, eos, v->pad, -1};
+    const struct hf_roles *roles = &tokenizer->roles;
+    return (struct hf_token_ids){true, roles->bos >= 0 ? roles->bos : roles->eos, roles->eos, roles->pad, -1};
+}
+
+// The same for tokenizer_config.json, and what the family puts around a text.
+static struct hf_roles roles_for(const struct hf_tokenizer *tokenizer, const struct hf_family *family) {
+    const struct sample_vocabulary *v = &tokenizer->vocabulary;
+    struct hf_token_ids ids = hf_tokenizer_ids(tokenizer, family);
+    struct hf_roles roles = tokenizer->roles;
+    bool is_roberta = strcmp(family->prefix, "roberta.") == 0;
+    roles.bos = ids.bos;
+    roles.eos = ids.eos;
+    roles.pad = ids.pad;
+    if (is_roberta || strstr(family->model_type, "bert")) {
+        roles.cls = v->cls;
+        roles.sep = v->sep;
+        roles.mask = v->mask;
+        roles.around = is_roberta ? HF_AROUND_ROBERTA : HF_AROUND_CLS_SEP;
+    } else if (roles.around != HF_AROUND_BOS) {
+        roles.around = HF_AROUND_NOTHING;
+    }
+    return roles;
 }
 
 static const char *extension(const char *path) {
@@ -66,15 +85,20 @@ static const char *extension(const char *path) {
     return dot && (!slash || dot > slash) ? dot : "";
 }
 
-// What the file is called there; NULL if Hugging Face has no use for it. To be freed.
-static char *name_there(const struct model_source *source, const struct checkpoint_file *file) {
+// What the file is called there; NULL if nobody has a use for it beside tokenizer.json. To be freed.
+static char *name_there(const struct hf_tokenizer *tokenizer, const struct model_source *source,
+                        const struct hf_family *family, const struct checkpoint_file *file) {
     if (hf_surroundings_is_role(file->role))  // written as they are, see hf_surroundings_write
         return NULL;
     if (strcmp(file->role, "merge-file") == 0)
         return memory_string("merges.txt");
     if (strcmp(file->role, "vocab-file") == 0)
         return memory_string(strcmp(extension(file->path), ".txt") == 0 ? "vocab.txt" : "vocab.json");
-    if (is_of_type(source, "FairseqTokenizer"))
+    if (tokenizer->tokenizer && !is_of_type(source, "SentencePieceTokenizer") &&
+        !is_of_type(source, "GPTSentencePieceTokenizer") && !is_of_type(source, "Llama2Tokenizer"))
+        return NULL;
+    // Programs that read the .model of a decoder take it for BPE.
+    if (tokenizer->tokenizer && tokenizer->roles.is_unigram && !strstr(family->model_type, "t5"))
         return NULL;
     bool is_json = strcmp(extension(file->path), ".json") == 0;
     bool is_spiece = strstr(file->path, "spiece.model") != NULL;
@@ -125,93 +149,11 @@ static int write_vocab_txt(const struct tokenizer *tokenizer, const char *folder
     return result;
 }
 
-static void name_token(struct json_writer *json, const char *key, const struct tokenizer *tokenizer, int32_t id) {
-    size_t length;
-    const char *token = id >= 0 ? tokenizer_token(tokenizer, id, &length) : NULL;
-    if (!token)
-        return;
-    json_key(json, key);
-    json_string(json, token, length);
-}
-
-static void name_sentinels(struct json_writer *json, const struct hf_tokenizer *tokenizer) {
-    const struct sample_vocabulary *vocabulary = &tokenizer->vocabulary;
-    if (vocabulary->sentinel_count == 0)
-        return;
-    json_key(json, "additional_special_tokens");
-    json_begin_array(json);
-    for (int64_t i = 0; i < vocabulary->sentinel_count; i++) {
-        size_t length;
-        const char *token = tokenizer_token(tokenizer->tokenizer, vocabulary->sentinels[i], &length);
-        json_string(json, token, length);
-    }
-    json_end_array(json);
-}
-
-static const char *class_of(const struct model_source *source, const char *folder) {
-    static const struct {
-        const char *file, *class;
-    } rows[] = {{"tokenizer.json", "PreTrainedTokenizerFast"},
-                {"vocab.json", "GPT2Tokenizer"},
-                {"vocab.txt", "BertTokenizer"},
-                {"tokenizer.model", "LlamaTokenizer"},
-                {"spiece.model", "T5Tokenizer"}};
-    if (is_of_type(source, "FairseqTokenizer"))
-        return "RobertaTokenizer";
-    if (is_of_type(source, "TikTokenizer"))
-        return "PreTrainedTokenizerFast";
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        char *path = file_join(folder, rows[i].file);
-        bool exists = file_exists(path);
-        free(path);
-        if (exists)
-            return rows[i].class;
-    }
-    return NULL;
-}
-
-// So that AutoTokenizer finds its class where the model was not Hugging Face's before.
-static int write_configuration(const struct hf_tokenizer *tokenizer, const struct model_source *source,
-                               const char *folder) {
-    char *path = file_join(folder, "tokenizer_config.json");
-    bool exists = file_exists(path);
-    free(path);
-    const char *class = exists ? NULL : class_of(source, folder);
-    if (!class)
-        return 0;
-    struct buffer text = {0};
-    struct json_writer json = {.out = &text, .indent = 2};
-    json_begin_object(&json);
-    json_key(&json, "tokenizer_class");
-    json_cstring(&json, class);
-    if (is_of_type(source, "BertWordPieceCase")) {  // their BERT lowers unless it is told
-        json_key(&json, "do_lower_case");
-        json_bool(&json, false);
-    }
-    if (is_of_type(source, "Llama2Tokenizer") && !source->config.no_legacy_tokenizer) {
-        json_key(&json, "add_bos_token");
-        json_bool(&json, true);
-    }
-    // The other classes know their own.
-    bool is_plain = strcmp(class, "PreTrainedTokenizerFast") == 0, is_bert = strcmp(class, "BertTokenizer") == 0;
-    if (tokenizer->tokenizer && is_plain)
-        name_token(&json, "eos_token", tokenizer->tokenizer, tokenizer_eod(tokenizer->tokenizer));
-    if (tokenizer->tokenizer && is_bert && tokenizer->vocabulary.sentinel_count > 0) {
-        name_token(&json, "bos_token", tokenizer->tokenizer, tokenizer->vocabulary.bos);
-        name_token(&json, "eos_token", tokenizer->tokenizer, tokenizer->vocabulary.eos);
-        name_sentinels(&json, tokenizer);
-    }
-    json_end_object(&json);
-    buffer_append_byte(&text, '\n');
-    int result = write_text(folder, "tokenizer_config.json", &text);
-    buffer_free(&text);
-    return result;
-}
-
-static int copy_files(const struct model_source *source, const char *folder) {
+static int copy_files(const struct hf_tokenizer *tokenizer, const struct model_source *source,
+                      const struct hf_family *family, const char *folder) {
     int result = 0;
     for (size_t i = 0; i < source->files.count && result == 0; i++) {
-        char *name = name_there(source, &source->files.items[i]);
+        char *name = name_there(tokenizer, source, family, &source->files.items[i]);
         if (!name)
             continue;
         char *to = file_join(folder, name);
@@ -223,16 +165,18 @@ static int copy_files(const struct model_source *source, const char *folder) {
     return result;
 }
 
-int hf_tokenizer_write(const struct hf_tokenizer *tokenizer, const struct model_source *source, const char *folder) {
-    bool is_fairseq = is_of_type(source, "FairseqTokenizer");
-    if (is_fairseq && !checkpoint_file_find(&source->files, "merge-file")) {
-        log_info("note: transformers has no tokenizer for a dictionary of words, so none is written");
+int hf_tokenizer_write(const struct hf_tokenizer *tokenizer, const struct model_source *source,
+                       const struct hf_family *family, const char *folder) {
+    TRY(copy_files(tokenizer, source, family, folder));
+    if (!tokenizer->tokenizer)
         return 0;
-    }
-    TRY(copy_files(source, folder));
-    if (tokenizer->tokenizer && is_fairseq)
+    if (is_of_type(source, "FairseqTokenizer") && checkpoint_file_find(&source->files, "merge-file"))
         TRY(write_vocab_json(tokenizer->tokenizer, folder));
-    if (tokenizer->tokenizer && is_of_type(source, "BertWordPiece"))
+    if (is_of_type(source, "BertWordPiece"))
         TRY(write_vocab_txt(tokenizer->tokenizer, folder));
-    return write_configuration(tokenizer, source, folder);
+    struct hf_roles roles = roles_for(tokenizer, family);
+    roles.longest = source->config.seq_length;
+    if (hf_save_folder(tokenizer->tokenizer, &roles, folder) < 0)
+        return error_context("the tokenizer cannot be written for Hugging Face; --no-tokenizer leaves it out");
+    return 0;
 }

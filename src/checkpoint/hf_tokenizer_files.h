@@ -6,6 +6,7 @@
 #include "checkpoint/hf_family.h"
 #include "checkpoint/model_source.h"
 #include "data/sample/vocabulary.h"
+#include "data/tokenizer/hf_save.h"
 
 // Sets the flags of the tokenizer of a Hugging Face folder that is being opened, and adds its main files.
 void hf_tokenizer_find(struct model_source *source);
@@ -13,6 +14,7 @@ void hf_tokenizer_find(struct model_source *source);
 struct hf_tokenizer {
     struct tokenizer *tokenizer;  // NULL if the model has none, or one that Hugging Face wrote itself
     struct sample_vocabulary vocabulary;
+    struct hf_roles roles;  // that the tokenizer knows itself
 };
 
 // A tokenizer that cannot be opened is warned of: the weights are worth writing without.
@@ -26,7 +28,8 @@ struct hf_token_ids {
 };
 struct hf_token_ids hf_tokenizer_ids(const struct hf_tokenizer *tokenizer, const struct hf_family *family);
 
-// Writes the files into the folder.
-int hf_tokenizer_write(const struct hf_tokenizer *tokenizer, const struct model_source *source, const char *folder);
+// Writes the files into the folder. What they say of special tokens is what hf_tokenizer_ids says.
+int hf_tokenizer_write(const struct hf_tokenizer *tokenizer, const struct model_source *source,
+                       const struct hf_family *family, const char *folder);
 
 #endif

@@ -289,7 +289,7 @@ static int write_all(struct job *job) {
     TRY(write_index(job));
     TRY(write_config(job));
     TRY(hf_surroundings_write(&job->write->source->files, job->folder));
-    TRY(hf_tokenizer_write(&job->tokenizer, job->write->source, job->folder));
+    TRY(hf_tokenizer_write(&job->tokenizer, job->write->source, job->family, job->folder));
     return file_sync_folder(job->folder);
 }
 

@@ -23,7 +23,7 @@ struct options {
     char *input, *output, *to, *dtype, *family, *max_shard_size;
     char *tokenizer_type, *vocab_file, *merge_file, *tokenizer_model, *eod_token;
     int64_t ckpt_step, vocab_size, num_attention_heads;
-    bool json, allow_inexact, verify;
+    bool json, allow_inexact, verify, no_tokenizer;
 };
 
 #define OFFSET(member) offsetof(struct options, member)
@@ -100,6 +100,10 @@ static const struct flag rows[] = {
      .offset = OFFSET(eod_token),
      .value_name = "TEXT",
      .help = "the token that ends a document, as the vocabulary writes it; default: the tokenizer's own"},
+    {.name = "--no-tokenizer",
+     .type = FLAG_BOOL,
+     .offset = OFFSET(no_tokenizer),
+     .help = "write the model without a tokenizer"},
     {.name = "--ckpt-step",
      .type = FLAG_INT,
      .offset = OFFSET(ckpt_step),
@@ -227,7 +231,15 @@ static int use_tokenizer(const struct options *options, struct model_source *sou
     struct flag_table table = config_flag_table(0);
     if (options->eod_token)
         TRY(flag_set(&table, &source->config, "--eod-token", options->eod_token, FLAG_FROM_COMMAND));
-    if (!type && !options->vocab_file && !options->merge_file && !options->tokenizer_model)
+    bool is_given = type || options->vocab_file || options->merge_file || options->tokenizer_model;
+    if (options->no_tokenizer && is_given)
+        return error_set_code(EXIT_CODE_USAGE, "--no-tokenizer and a tokenizer exclude each other");
+    if (options->no_tokenizer) {
+        drop_tokenizer(source);
+        free(source->config.tokenizer_type);
+        source->config.tokenizer_type = NULL;
+    }
+    if (!is_given)
         return 0;
     if (!type && (!options->vocab_file || !options->merge_file))
         return error_set_code(EXIT_CODE_USAGE, "say with --tokenizer-type what the tokenizer's files are");

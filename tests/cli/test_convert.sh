@@ -38,7 +38,7 @@ expect 0 "whole" "$BEVATRON" checkpoint verify "$work/run"
 expect 0 "the cats" "$BEVATRON" generate --load "$work/run" "${say[@]}"
 grep -v '^note' "$work/out" >"$work/said"
 expect 0 "→ $work/hf: huggingface" "$BEVATRON" checkpoint convert --input "$work/run" --output "$work/hf"
-for file in config.json model.safetensors vocab.json merges.txt tokenizer_config.json; do
+for file in config.json model.safetensors vocab.json merges.txt tokenizer.json tokenizer_config.json special_tokens_map.json; do
     [ -f "$work/hf/$file" ] && pass || fail "$file for Hugging Face"
 done
 expect_same "$work/hf/vocab.json" "$work/gone/t-vocab.json" "the vocabulary"
@@ -86,14 +86,17 @@ expect 0 "iteration        2/       2" "$BEVATRON" train --model roberta "${mode
     --lr 1e-2 --eval-iters 0 --device cpu --threads 1 --tokenizer-type FairseqTokenizer --tokenizer-model "$work/dict.txt" \
     "${bpe[@]}" --seq-length 64 --train-iters 2 --log-interval 1 --save "$work/roberta" --save-interval 2
 expect 0 "huggingface" "$BEVATRON" checkpoint convert --input "$work/roberta" --output "$work/roberta-hf"
-grep -q '"tokenizer_class": "RobertaTokenizer"' "$work/roberta-hf/tokenizer_config.json" && [ ! -e "$work/roberta-hf/tokenizer.model" ] && pass ||
-    fail "the tokenizer of a RoBERTa"
+grep -q '"type": "RobertaProcessing"' "$work/roberta-hf/tokenizer.json" && grep -q '"cls_token": "<s>"' "$work/roberta-hf/tokenizer_config.json" &&
+    [ ! -e "$work/roberta-hf/tokenizer.model" ] && pass || fail "the tokenizer of a RoBERTa"
 grep -q '{"<s>":0,"<pad>":1,"</s>":2,"<unk>":3,' "$work/roberta-hf/vocab.json" && pass || fail "the first ids of a RoBERTa"
 "$BEVATRON" tokenizer encode --tokenizer-type FairseqTokenizer --tokenizer-model "$work/dict.txt" "${bpe[@]}" --lines \
     <"$work/text.txt" >"$work/ids" 2>/dev/null
 "$BEVATRON" tokenizer encode --vocab-file "$work/roberta-hf/vocab.json" --merge-file "$work/roberta-hf/merges.txt" --lines \
     <"$work/text.txt" >"$work/ids.hf" 2>/dev/null
 [ -s "$work/ids" ] && pass || fail "ids of the lines"
+"$BEVATRON" tokenizer encode --tokenizer-type HuggingFaceTokenizer --tokenizer-model "$work/roberta-hf" \
+    --tokenizer-hf-no-include-special-tokens --lines <"$work/text.txt" >"$work/ids.json" 2>/dev/null
+expect_same "$work/ids" "$work/ids.json" "ids of fairseq's tokenizer and of its tokenizer.json"
 expect_same "$work/ids" "$work/ids.hf" "ids of fairseq's tokenizer and of the one for Hugging Face"
 
 # Weights alone begin a run at iteration 0, with or without --finetune.
@@ -187,7 +190,17 @@ grep -q '"do_lower_case": false' "$work/cased-hf/tokenizer_config.json" && pass 
 # The two tokens that Megatron's tokenizer has behind the file's own.
 [ "$(tail -n 2 "$work/cased-hf/vocab.txt" | tr '\n' ' ')" = "[BOS] [EOS] " ] && pass || fail "the vocabulary of a BERT for Hugging Face"
 expect 0 "iteration        2/       2" "$BEVATRON" train "${mock[@]}" --load "$work/cased-hf" --use-checkpoint-args --train-iters 2
+grep -q "tokenizer_type .* HuggingFaceTokenizer" "$work/out" && pass || fail "the tokenizer.json of a BERT of Hugging Face"
+# Without a tokenizer.json, vocab.txt and what stands beside it say the same.
+rm "$work/cased-hf/tokenizer.json"
+expect 0 "iteration        2/       2" "$BEVATRON" train "${mock[@]}" --load "$work/cased-hf" --use-checkpoint-args --train-iters 2
 grep -q "tokenizer_type .* BertWordPieceCase" "$work/out" && pass || fail "the case of a BERT of Hugging Face"
+# A tokenizer that a tokenizer.json cannot express is an error, and can be left out.
+expect 1 "a model of words, which a tokenizer.json cannot express" "$BEVATRON" checkpoint convert --input "$work/run" \
+    --output "$work/x" --tokenizer-type GPTSentencePieceTokenizer --tokenizer-model tests/golden/spm/word.model
+[ ! -e "$work/x" ] && pass || fail "a model without its tokenizer"
+expect 0 "huggingface" "$BEVATRON" checkpoint convert --input "$work/run" --output "$work/hf-bare" --no-tokenizer
+[ ! -e "$work/hf-bare/tokenizer.json" ] && [ ! -e "$work/hf-bare/vocab.json" ] && pass || fail "--no-tokenizer"
 
 expect 0 "huggingface: 34 tensors" "$BEVATRON" checkpoint inspect $foreign/bert_mlm
 expect 0 "decoder.layers.3.mlp.linear_fc2.weight fp32 (12, 48)" "$BEVATRON" checkpoint inspect --tensors $foreign/megatron_v2_tp2_pp2

@@ -27,6 +27,7 @@ struct hf_parts {
     int32_t unknown, bos, pad;  // of the model; -1: none
     bool begins;                // a text begins with bos
     bool is_bert;               // its models expect [CLS] A [SEP]
+    bool lowers;                // of such a one: upper case becomes lower case
     bool is_roberta;            // <s> A </s>
     bool adds_scores;           // Unigram
     bool cleans_up;             // spaces before punctuation are dropped when ids are decoded

@@ -62,6 +62,7 @@ static struct hf_roles roles_of(const struct hf_parts *parts, int32_t eod) {
         .sep = parts->is_roberta ? eod : find_named(parts, sep),
         .pad = parts->pad >= 0 ? parts->pad : find_named(parts, pad),
         .mask = find_named(parts, mask),
+        .is_unigram = parts->adds_scores,
     };
     roles.cls = parts->is_roberta ? roles.bos : find_named(parts, cls);
     roles.around = parts->whole.length ? HF_AROUND_OWN
@@ -76,7 +77,7 @@ struct hf_roles hf_save_roles(const struct tokenizer *tokenizer) {
     struct hf_parts parts;
     if (describe(tokenizer, &parts) < 0) {
         error_clear();
-        return (struct hf_roles){-1, tokenizer->eod, -1, -1, -1, -1, -1, HF_AROUND_NOTHING, 0};
+        return (struct hf_roles){-1, tokenizer->eod, -1, -1, -1, -1, -1, HF_AROUND_NOTHING, false, 0};
     }
     struct hf_roles roles = roles_of(&parts, tokenizer->eod);
     hf_parts_free(&parts);
@@ -348,6 +349,8 @@ static void write_config(const struct hf_parts *parts, const struct hf_roles *ro
     json_end_object(&json);
     write_roles(&json, parts, roles);
     hf_member_bool(&json, "clean_up_tokenization_spaces", parts->cleans_up);
+    if (parts->is_bert)
+        hf_member_bool(&json, "do_lower_case", parts->lowers);
     json_key(&json, "model_input_names");
     json_begin_array(&json);
     json_cstring(&json, "input_ids");

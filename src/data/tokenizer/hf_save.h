@@ -22,6 +22,7 @@ enum hf_around {
 struct hf_roles {
     int32_t bos, eos, unknown, sep, pad, cls, mask;
     enum hf_around around;
+    bool is_unigram;
     int64_t longest;  // tokens that the model takes; 0: not known
 };
 

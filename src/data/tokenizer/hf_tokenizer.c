@@ -173,6 +173,9 @@ static int describe(const struct tokenizer *tokenizer, struct hf_parts *parts) {
     }
     parts->unknown = hf->unknown;
     parts->is_bert = hf->model == HF_MODEL_WORDPIECE;
+    for (size_t i = 0; i < hf->normalizer_count; i++)
+        parts->lowers |= hf->normalizers[i].kind == HF_NORMALIZER_LOWER ||
+                         (hf->normalizers[i].kind == HF_NORMALIZER_BERT && hf->normalizers[i].lower);
     return 0;
 }
 

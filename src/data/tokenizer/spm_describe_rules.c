@@ -67,17 +67,42 @@ static bool mark_only(const void *opaque, uint32_t c) {
     return is_mark(opaque, c);
 }
 
-static void keep_apart(struct json_writer *json, const struct rules *rules) {
+static bool is_deleted(const void *opaque, uint32_t c) {
+    const struct rules *rules = opaque;
+    char bytes[4];
+    size_t length = utf8_encode(c, bytes);
+    struct charsmap_match match = charsmap_longest(rules->map, bytes, length);
+    return match.length == length && match.replacement_length == 0;
+}
+
+static bool has_any(const struct buffer *set) {
+    return set->length > 2;
+}
+
+// Hugging Face's library stops with a panic where Precompiled deletes the beginning of a text.
+static void delete_first(struct json_writer *json, const struct rules *rules) {
     struct buffer pattern = {0};
-    buffer_append_string(&pattern, "(?<=");
-    hf_pattern_set(&pattern, is_not_one, rules);
-    buffer_append_string(&pattern, ")(?=");
-    hf_pattern_set(&pattern, mark_only, rules);
-    buffer_append_byte(&pattern, ')');
-    if (memcmp(buffer_string(&pattern), "(?<=[])", 7) != 0)
+    hf_pattern_set(&pattern, is_deleted, rules);
+    if (has_any(&pattern))
+        hf_step_replace_pattern(json, &pattern, "");
+    buffer_free(&pattern);
+}
+
+static void keep_apart(struct json_writer *json, const struct rules *rules) {
+    struct buffer pattern = {0}, set = {0};
+    hf_pattern_set(&set, is_not_one, rules);
+    if (has_any(&set)) {
+        buffer_append_string(&pattern, "(?<=");
+        buffer_append(&pattern, set.data, set.length);
+        buffer_append_string(&pattern, ")(?=");
+        hf_pattern_set(&pattern, mark_only, rules);
+        buffer_append_byte(&pattern, ')');
         hf_step_replace_pattern(json, &pattern, STAYS_APART);
+    }
+    buffer_free(&set);
+    delete_first(json, rules);
     buffer_clear(&pattern);
-    buffer_append_string(&pattern, "(?=");
+    buffer_append_string(&pattern, "(?<=[\\s\\S])(?=");  // at the very beginning the library cannot insert
     hf_pattern_set(&pattern, attaches, rules);
     buffer_append_string(&pattern, ")|(?<=\\r)(?=\\n)");
     hf_step_replace_pattern(json, &pattern, APART);

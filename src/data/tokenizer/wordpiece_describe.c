@@ -132,6 +132,7 @@ int wordpiece_describe(const struct bert *bert, const struct wordpiece_vocab *vo
     write_pretokenizer(&bert->rules, parts);
     wordpiece_write_decoder(parts, false);
     parts->is_bert = true;
+    parts->lowers = bert->rules.lower;
     parts->cleans_up = true;
     return 0;
 }
