@@ -140,8 +140,8 @@ static size_t cut_inside(const struct spm_model *model, struct spm_text text) {
     return 0;
 }
 
-// Unigram there finds every piece in text, also those that stand for bytes or control. Text that reads like one of
-// them is cut inside.
+// A model there finds pieces in text that stand for bytes or control: Unigram all of them, BPE a word that is one, where
+// words need not be merged. Text that reads like one of them is cut inside.
 static void reserved_pattern(const struct spm_model *model, struct buffer *pattern) {
     for (int64_t i = 0; i < model->file.piece_count; i++) {
         const struct spm_piece *piece = &model->file.pieces[i];
@@ -166,17 +166,23 @@ static void reserved_pattern(const struct spm_model *model, struct buffer *patte
 }
 
 static void write_pretokenizer(const struct spm_model *model, struct hf_parts *parts) {
-    struct buffer pattern = {0};
+    struct buffer symbols = {0}, reserved = {0};
     bool is_unigram = model->file.model_type == SPM_UNIGRAM;
-    if (is_unigram)
-        reserved_pattern(model, &pattern);
-    else
-        symbol_pattern(model, &pattern);
-    if (pattern.length > 0) {
-        struct json_writer json = hf_part(&parts->pre_tokenizer);
-        hf_step_split(&json, &pattern, is_unigram ? "MergedWithPrevious" : "Isolated");
+    if (!is_unigram)
+        symbol_pattern(model, &symbols);
+    if (is_unigram || symbols.length > 0)
+        reserved_pattern(model, &reserved);
+    struct json_writer json = hf_part(&parts->pre_tokenizer);
+    if (symbols.length + reserved.length > 0) {
+        hf_begin_sequence(&json, "pretokenizers");
+        if (symbols.length > 0)
+            hf_step_split(&json, &symbols, "Isolated");
+        if (reserved.length > 0)
+            hf_step_split(&json, &reserved, "MergedWithPrevious");
+        hf_end_sequence(&json);
     }
-    buffer_free(&pattern);
+    buffer_free(&symbols);
+    buffer_free(&reserved);
 }
 
 // ---- models ----

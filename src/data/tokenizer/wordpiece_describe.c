@@ -61,13 +61,14 @@ static void write_normalizer(const struct bert_rules *rules, struct hf_parts *pa
     struct json_writer json = hf_part(&parts->normalizer);
     hf_begin_sequence(&json, "normalizers");
     replace_set(&json, rules, is_dropped);
-    if (rules->lower) {
-        end_sigma(&json, rules);
-        write_step(&json, "Lowercase");
-    }
+    // Accents first: what is left of a character is lowered alike, and no mark stands between a Σ and its letter.
     if (rules->strip_accents) {
         write_step(&json, "NFD");
         replace_set(&json, rules, is_mark);
+    }
+    if (rules->lower) {
+        end_sigma(&json, rules);
+        write_step(&json, "Lowercase");
     }
     hf_end_sequence(&json);
 }
