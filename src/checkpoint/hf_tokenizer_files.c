@@ -1,6 +1,6 @@
-// Tokenizers for Hugging Face. Whatever the kind, hf_save.h writes a tokenizer.json that says everything. The files that
-// the tokenizer came in go beside it for programs that want them: as they are, except that fairseq's dictionary over
-// GPT-2's ids becomes RoBERTa's vocab.json, and a vocab.txt that Megatron's tokenizer puts [BOS], [EOS] and
+// Tokenizers for Hugging Face. Whatever the kind, hf_save.h writes a tokenizer.json that says everything. The files
+// that the tokenizer came in go beside it for programs that want them: as they are, except that fairseq's dictionary
+// over GPT-2's ids becomes RoBERTa's vocab.json, and a vocab.txt that Megatron's tokenizer puts [BOS], [EOS] and
 // <extra_id_0>… behind gets these as lines.
 #include "checkpoint/hf_tokenizer_files.h"
 
@@ -176,6 +176,7 @@ int hf_tokenizer_write(const struct hf_tokenizer *tokenizer, const struct model_
         TRY(write_vocab_txt(tokenizer->tokenizer, folder));
     struct hf_roles roles = roles_for(tokenizer, family);
     roles.longest = source->config.seq_length;
+    roles.is_overruled = strcmp(family->model_type, "qwen2") == 0 && !is_of_type(source, "HuggingFaceTokenizer");
     if (hf_save_folder(tokenizer->tokenizer, &roles, folder) < 0)
         return error_context("the tokenizer cannot be written for Hugging Face; --no-tokenizer leaves it out");
     return 0;

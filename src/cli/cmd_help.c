@@ -14,7 +14,7 @@ static const char summary[] =
     "\n"
     "Data\n"
     "  extract wiki   Wikipedia dump to JSON Lines\n"
-    "  tokenizer      train|dictionary|encode|decode|inspect: trains byte-level BPE, text to ids, ids to text\n"
+    "  tokenizer      train|dictionary|encode|decode|convert|inspect: trains byte-level BPE, text to ids, ids to text\n"
     "  preprocess     JSON Lines to a dataset (.bin/.idx)\n"
     "  dataset        inspect|verify|merge|peek|import: looks into datasets, checks and joins them\n"
     "Models\n"

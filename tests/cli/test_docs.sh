@@ -122,6 +122,10 @@ prepare_data() {
     printf 'Once upon a time\nThere was\n' >prompts.txt
 }
 
+prepare_tokenizer() {
+    file llama2/tokenizer.model spm/bpe.model tokenizer.model
+}
+
 prepare_dumps() {
     make_dump >dump.xml
     pack bzip2 dump.xml enwiki-latest-pages-articles-multistream.xml.bz2

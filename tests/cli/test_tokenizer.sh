@@ -102,4 +102,15 @@ expect 1 "cannot create the folder" "$BEVATRON" tokenizer train --input tests/go
 grep -q "distinct pieces" "$work/out" && fail "text was read for an output that cannot be written" || pass
 expect 1 "cannot write to standard output" bash -c "$(printf '%q ' "$BEVATRON" tokenizer inspect --tokens "${golden[@]}") >/dev/full"
 
+# Any tokenizer for Hugging Face: runs of spaces stay what they are, and files that are there stay too.
+spm=(--tokenizer-type GPTSentencePieceTokenizer --tokenizer-model tests/golden/spm/bpe.model)
+expect 0 "tokenizer.json (560 tokens)" "$BEVATRON" tokenizer convert "${spm[@]}" --output "$work/for/hf"
+printf 'a  b\n   c    d \n\te\n' >"$work/spaces"
+"$BEVATRON" tokenizer encode --lines "${spm[@]}" <"$work/spaces" >"$work/ids.ours"
+"$BEVATRON" tokenizer encode --lines --tokenizer-type HuggingFaceTokenizer --tokenizer-model "$work/for/hf" <"$work/spaces" >"$work/ids.theirs"
+[ -s "$work/ids.ours" ] && expect_same "$work/ids.ours" "$work/ids.theirs" "ids of spaces in a tokenizer.json"
+expect 1 "has a tokenizer.json already" "$BEVATRON" tokenizer convert "${spm[@]}" --output "$work/for/hf"
+expect 1 "is a model of words, which a tokenizer.json cannot express" "$BEVATRON" tokenizer convert --tokenizer-type GPTSentencePieceTokenizer \
+    --tokenizer-model tests/golden/spm/word.model --output "$work/words"
+expect 2 "--output" "$BEVATRON" tokenizer convert "${spm[@]}"
 finish

@@ -37,9 +37,7 @@ static const struct kind {
      1,
      false},
     {"tiktoken",
-     {.type = "TikTokenizer",
-      .model_file = "tests/golden/tiktoken/small.tiktoken",
-      .tiktoken_pattern = "cl100k"},
+     {.type = "TikTokenizer", .model_file = "tests/golden/tiktoken/small.tiktoken", .tiktoken_pattern = "cl100k"},
      0,
      0,
      false},
@@ -171,13 +169,62 @@ static int compare_ids(const void *left, const void *right) {
 
 static void random_text(uint64_t *state, struct buffer *out) {
     static const char *const parts[] = {
-        "a",        "the ",     " ",        "  ",           "     ",    "\n",       "\t",       "\r\n",
-        "'s",       "N'T",      "9",        "2026",         "\u00E9",   "e\u0301",  "o\u0323",  "a\u0308\u0301",
-        "\u4E16",   "\uD55C",   "\u3042",   "\u0645\u0631", "\u05E9\u05B8", "\u0928\u092E", "\u1F600", "\U0001F600",
-        "\U0001F468\u200D\U0001F469", "\u2581", "\u00A0",   "\u3000",   "\u200B",   "\x01",   "\x7F",   "\u00AD",
-        "\uFB01",   "\uFF21",   "\u2026",   "\u00BD",       "\u2161",   "<0x41>",   "##",       "@@@",
-        "<x>",      "<",        "[",        ".,;",          "----",     "aaaaaa",   "int x;",   "\u03A3",
-        "\u039F\u0394\u039F\u03A3", "\u0130", "\u1E9E",     "\U0002B820", "\uE000", "Straw",    "miller",   "<|x|>",
+        "a",
+        "the ",
+        " ",
+        "  ",
+        "     ",
+        "\n",
+        "\t",
+        "\r\n",
+        "'s",
+        "N'T",
+        "9",
+        "2026",
+        "\u00E9",
+        "e\u0301",
+        "o\u0323",
+        "a\u0308\u0301",
+        "\u4E16",
+        "\uD55C",
+        "\u3042",
+        "\u0645\u0631",
+        "\u05E9\u05B8",
+        "\u0928\u092E",
+        "\u1F600",
+        "\U0001F600",
+        "\U0001F468\u200D\U0001F469",
+        "\u2581",
+        "\u00A0",
+        "\u3000",
+        "\u200B",
+        "\x01",
+        "\x7F",
+        "\u00AD",
+        "\uFB01",
+        "\uFF21",
+        "\u2026",
+        "\u00BD",
+        "\u2161",
+        "<0x41>",
+        "##",
+        "@@@",
+        "<x>",
+        "<",
+        "[",
+        ".,;",
+        "----",
+        "aaaaaa",
+        "int x;",
+        "\u03A3",
+        "\u039F\u0394\u039F\u03A3",
+        "\u0130",
+        "\u1E9E",
+        "\U0002B820",
+        "\uE000",
+        "Straw",
+        "miller",
+        "<|x|>",
     };
     size_t count = 1 + next_random(state) % 9;
     buffer_clear(out);
@@ -210,8 +257,7 @@ TEST(reading_back_gives_the_same_ids) {
                 qsort(theirs.ids, (size_t)theirs.count, sizeof *theirs.ids, compare_ids);
             }
             bool same = ours.count == theirs.count &&
-                        (ours.count == 0 ||
-                         memcmp(ours.ids, theirs.ids, (size_t)ours.count * sizeof *ours.ids) == 0);
+                        (ours.count == 0 || memcmp(ours.ids, theirs.ids, (size_t)ours.count * sizeof *ours.ids) == 0);
             if (!same)
                 test_fail("%s: other ids for \"%s\"", kinds[i].name, buffer_string(&text));
         }
@@ -224,7 +270,8 @@ TEST(reading_back_gives_the_same_ids) {
 
 // ---- what a file says of special tokens ----
 
-static void check_config(const struct tokenizer_options *options, const struct hf_roles *changes, const char *const *has) {
+static void check_config(const struct tokenizer_options *options, const struct hf_roles *changes,
+                         const char *const *has) {
     struct tokenizer *tokenizer;
     EXPECT_OK(tokenizer_open(&tokenizer, options));
     struct hf_roles roles = changes ? *changes : hf_save_roles(tokenizer);
@@ -248,9 +295,9 @@ TEST(roles_are_written) {
                  (const char *const[]){"\"add_bos_token\": true", "\"bos_token\": \"<s>\"", "\"eos_token\": \"</s>\"",
                                        "\"unk_token\": \"<unk>\"", "\"type\": \"TemplateProcessing\"", NULL});
     struct tokenizer_options plain = {.type = "GPTSentencePieceTokenizer", .model_file = SPM "bpe.model"};
-    check_config(&plain, NULL,
-                 (const char *const[]){"\"add_bos_token\": false", "\"bos_token\": \"<s>\"", "\"post_processor\": null",
-                                       NULL});
+    check_config(
+        &plain, NULL,
+        (const char *const[]){"\"add_bos_token\": false", "\"bos_token\": \"<s>\"", "\"post_processor\": null", NULL});
     // What the caller says counts: a decoder with BERT's vocabulary, whose texts stand alone.
     struct tokenizer_options bert = {.type = "BertWordPieceCase", .vocab_file = "tests/golden/wordpiece/vocab.txt"};
     struct tokenizer *tokenizer;

@@ -119,8 +119,7 @@ static void walk_from(struct walk *walk, uint32_t at, size_t length) {
         uint32_t unit = walk->map->units[next], leaf = next ^ distance(unit);
         uint32_t value = leaf < walk->map->unit_count ? walk->map->units[leaf] & ~(1u << 31) : UINT32_MAX;
         if ((unit >> 8 & 1) && value < walk->map->replacement_bytes)
-            walk->visit(walk->context,
-                        &(struct charsmap_rule){walk->key, walk->map->replacements + value, length + 1});
+            walk->visit(walk->context, &(struct charsmap_rule){walk->key, walk->map->replacements + value, length + 1});
         walk_from(walk, next, length + 1);
     }
 }

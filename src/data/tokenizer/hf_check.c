@@ -1,3 +1,4 @@
+// Compares a tokenizer with the tokenizer.json that was made of it. See hf_check.h.
 #include "data/tokenizer/hf_check.h"
 
 #include "base/error.h"
@@ -27,9 +28,12 @@ static const char *const strings[] = {
     "\xEF\xAC\x81 \xE2\x84\xA2 \xEF\xBC\xA1\xEF\xBC\xA2 \xE2\x80\xA6 \xE2\x84\xAB \xEF\xB7\xBA",
     "\xE4\xBD\xA0\xE5\xA5\xBD\xE4\xB8\x96\xE7\x95\x8C \xE3\x81\x93\xE3\x82\x93 \xED\x95\x9C\xEA\xB5\xAD\xEC\x96\xB4",
     "\xD9\x85\xD8\xB1\xD8\xAD\xD8\xA8\xD8\xA7 \xD7\xA9\xD7\x81\xD7\x9C\xD7\x95\xD7\x9D \xE0\xA4\xA8\xE0\xA4\xAE",
-    "\xCE\x9F\xCE\x94\xCE\x9F\xCE\xA3 \xCE\xA3 \xC4\xB0stanbul Stra\xC3\x9F" "e \xE1\xBA\x9E",
-    "\xF0\x9F\x91\xA9\xE2\x80\x8D\xF0\x9F\x91\xA9\xE2\x80\x8D\xF0\x9F\x91\xA7 \xF0\x9F\x91\x8D\xF0\x9F\x8F\xBD 1\xEF\xB8\x8F\xE2\x83\xA3",
-    "\xE2\x96\x81 a\xE2\x96\x81\xE2\x96\x81" "b \xE2\x96\x81",
+    "\xCE\x9F\xCE\x94\xCE\x9F\xCE\xA3 \xCE\xA3 \xC4\xB0stanbul Stra\xC3\x9F"
+    "e \xE1\xBA\x9E",
+    "\xF0\x9F\x91\xA9\xE2\x80\x8D\xF0\x9F\x91\xA9\xE2\x80\x8D\xF0\x9F\x91\xA7 \xF0\x9F\x91\x8D\xF0\x9F\x8F\xBD "
+    "1\xEF\xB8\x8F\xE2\x83\xA3",
+    "\xE2\x96\x81 a\xE2\x96\x81\xE2\x96\x81"
+    "b \xE2\x96\x81",
     "<0x41> <0x0A> <|x|> [x] ##a </ <extra",
     "supercalifragilisticexpialidocious_antidisestablishmentarianism",
     "========---------........aaaaaaaaaa          z",
@@ -75,8 +79,7 @@ static int compare(struct comparison *c, const char *text, size_t length) {
     TRY(tokenizer_encode(c->ours, text, length, &c->our_ids));
     TRY(tokenizer_encode(c->theirs, text, length, &c->their_ids));
     int64_t skip = c->parts->begins ? 1 : 0, count = c->our_ids.count - skip;
-    if (count == c->their_ids.count &&
-        are_same(c->our_ids.ids + skip, c->their_ids.ids, count, c->parts->adds_scores))
+    if (count == c->their_ids.count && are_same(c->our_ids.ids + skip, c->their_ids.ids, count, c->parts->adds_scores))
         return 0;
     return error_set("a tokenizer.json cannot express this tokenizer: it would give other ids for \"%.*s\"",
                      (int)(length < 60 ? length : 60), text);

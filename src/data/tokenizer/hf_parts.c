@@ -221,8 +221,7 @@ static int compare_entries(const void *left, const void *right) {
 static void write_byte_vocab(struct json_writer *json, const struct hf_parts *parts, const struct hf_byte_model *model,
                              const struct names *names) {
     size_t count = 0;
-    struct entry *entries =
-        memory_alloc(((size_t)model->bpe->vocab_size + parts->token_count + 1) * sizeof *entries);
+    struct entry *entries = memory_alloc(((size_t)model->bpe->vocab_size + parts->token_count + 1) * sizeof *entries);
     for (int64_t i = 0; i < model->bpe->vocab_size; i++) {
         int32_t id = model->of ? model->of[i] : (int32_t)i;
         size_t length = names->begin[i + 1] - names->begin[i];
@@ -230,8 +229,8 @@ static void write_byte_vocab(struct json_writer *json, const struct hf_parts *pa
             entries[count++] = (struct entry){names->text.data + names->begin[i], length, id};
     }
     for (size_t i = 0; i < parts->token_count; i++)
-        entries[count++] = (struct entry){parts->names.data + parts->tokens[i].begin, parts->tokens[i].length,
-                                          parts->tokens[i].id};
+        entries[count++] =
+            (struct entry){parts->names.data + parts->tokens[i].begin, parts->tokens[i].length, parts->tokens[i].id};
     if (count > 0)
         qsort(entries, count, sizeof *entries, compare_entries);
     json_key(json, "vocab");
@@ -250,9 +249,9 @@ static void write_byte_merges(struct json_writer *json, const struct bpe *bpe, c
         if (pair->left < 0)
             continue;
         size_t left = names->begin[pair->left], right = names->begin[pair->right];
-        merges[count++] = (struct hf_merge){names->text.data + left, names->text.data + right,
-                                            names->begin[pair->left + 1] - left, names->begin[pair->right + 1] - right,
-                                            pair->rank};
+        merges[count++] =
+            (struct hf_merge){names->text.data + left, names->text.data + right, names->begin[pair->left + 1] - left,
+                              names->begin[pair->right + 1] - right, pair->rank};
     }
     hf_write_merges(json, merges, count);
     free(merges);

@@ -1,5 +1,5 @@
-// The parts of a tokenizer.json in the making, which each kind of tokenizer fills (its `describe`), and helpers to write
-// steps of the pipeline. hf_save.c puts them together.
+// The parts of a tokenizer.json in the making, which each kind of tokenizer fills (its `describe`), and helpers to
+// write steps of the pipeline. hf_save.c puts them together.
 #ifndef DATA_TOKENIZER_HF_PARTS_H
 #define DATA_TOKENIZER_HF_PARTS_H
 
@@ -19,8 +19,8 @@ struct hf_part_token {
 struct hf_parts {
     struct buffer normalizer, pre_tokenizer, decoder, model;  // JSON values; empty: null
     struct buffer post_processor;                             // what deals with offsets only
-    struct buffer whole;  // instead of all of them: the file that there is already
-    struct buffer probes;  // strings that hf_check should try, each ended by a NUL
+    struct buffer whole;                                      // instead of all of them: the file that there is already
+    struct buffer probes;                                     // strings that hf_check should try, each ended by a NUL
     struct buffer names;
     struct hf_part_token *tokens;  // special ones
     size_t token_count, token_capacity;

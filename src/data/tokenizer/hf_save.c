@@ -21,9 +21,8 @@ static int compare_tokens(const void *left, const void *right) {
 
 static int describe(const struct tokenizer *tokenizer, struct hf_parts *parts) {
     *parts = (struct hf_parts){.unknown = -1, .bos = -1, .pad = -1};
-    int status = tokenizer->kind->describe
-                     ? tokenizer->kind->describe(tokenizer, parts)
-                     : error_set("%s has no form as a tokenizer.json", tokenizer->kind->name);
+    int status = tokenizer->kind->describe ? tokenizer->kind->describe(tokenizer, parts)
+                                           : error_set("%s has no form as a tokenizer.json", tokenizer->kind->name);
     if (status < 0) {
         hf_parts_free(parts);
         return -1;
@@ -66,7 +65,7 @@ static struct hf_roles roles_of(const struct hf_parts *parts, int32_t eod) {
     };
     roles.cls = parts->is_roberta ? roles.bos : find_named(parts, cls);
     roles.around = parts->whole.length ? HF_AROUND_OWN
-                   : parts->is_bert     ? HF_AROUND_CLS_SEP
+                   : parts->is_bert    ? HF_AROUND_CLS_SEP
                    : parts->is_roberta ? HF_AROUND_ROBERTA
                    : parts->begins     ? HF_AROUND_BOS
                                        : HF_AROUND_NOTHING;
@@ -77,7 +76,7 @@ struct hf_roles hf_save_roles(const struct tokenizer *tokenizer) {
     struct hf_parts parts;
     if (describe(tokenizer, &parts) < 0) {
         error_clear();
-        return (struct hf_roles){-1, tokenizer->eod, -1, -1, -1, -1, -1, HF_AROUND_NOTHING, false, 0};
+        return (struct hf_roles){-1, tokenizer->eod, -1, -1, -1, -1, -1, HF_AROUND_NOTHING, false, false, 0};
     }
     struct hf_roles roles = roles_of(&parts, tokenizer->eod);
     hf_parts_free(&parts);
@@ -326,12 +325,29 @@ static void write_roles(struct json_writer *json, const struct hf_parts *parts, 
         json_end_array(json);
 }
 
+// Code of one's own is what a family's class gives way to: where it is not trusted, tokenizer_class counts.
+static const char own_code[] = "from transformers import PreTrainedTokenizerFast as ExactTokenizer  # noqa: F401\n";
+
+static void write_auto_map(struct json_writer *json) {
+    static const char class[] = "tokenization_exact.ExactTokenizer";
+    json_key(json, "auto_map");
+    json_begin_object(json);
+    json_key(json, "AutoTokenizer");
+    json_begin_array(json);
+    json_cstring(json, class);
+    json_cstring(json, class);
+    json_end_array(json);
+    json_end_object(json);
+}
+
 static void write_config(const struct hf_parts *parts, const struct hf_roles *roles, struct buffer *out) {
     struct json_writer json = {.out = out, .indent = 2};
     bool has_types = roles->around == HF_AROUND_CLS_SEP || (roles->around == HF_AROUND_OWN && parts->is_bert);
     json_begin_object(&json);
     // The class that takes tokenizer.json as it is; those of model families build their own instead.
     hf_member_string(&json, "tokenizer_class", "PreTrainedTokenizerFast");
+    if (roles->is_overruled)
+        write_auto_map(&json);
     if (roles->around == HF_AROUND_NOTHING || roles->around == HF_AROUND_BOS) {
         hf_member_bool(&json, "add_bos_token", roles->around == HF_AROUND_BOS);
         hf_member_bool(&json, "add_eos_token", false);
@@ -396,6 +412,11 @@ int hf_save_folder(const struct tokenizer *tokenizer, const struct hf_roles *rol
         status = write_file(folder, "tokenizer_config.json", &config);
     if (status == 0)
         status = write_file(folder, "special_tokens_map.json", &map);
+    if (status == 0 && known.is_overruled) {
+        buffer_clear(&map);
+        buffer_append_string(&map, own_code);
+        status = write_file(folder, "tokenization_exact.py", &map);
+    }
     buffer_free(&json);
     buffer_free(&config);
     buffer_free(&map);

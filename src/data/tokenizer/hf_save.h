@@ -23,7 +23,8 @@ struct hf_roles {
     int32_t bos, eos, unknown, sep, pad, cls, mask;
     enum hf_around around;
     bool is_unigram;
-    int64_t longest;  // tokens that the model takes; 0: not known
+    bool is_overruled;  // transformers 5 takes the class of the model's family, whatever tokenizer_class says
+    int64_t longest;    // tokens that the model takes; 0: not known
 };
 
 // The roles that the tokenizer itself knows: eos is what ends a document, around what its encoder puts there, or what
@@ -41,8 +42,8 @@ int hf_save_json(const struct tokenizer *tokenizer, const struct hf_roles *roles
 struct hf_parts;
 void hf_write_parts(struct hf_parts *parts, int32_t eod, struct buffer *out);
 
-// Reads GPT-2's vocab.json and merges.txt, which must belong together and be whole, and writes the same tokenizer as one
-// text, or as one file, atomically.
+// Reads GPT-2's vocab.json and merges.txt, which must belong together and be whole, and writes the same tokenizer as
+// one text, or as one file, atomically.
 int hf_write_gpt2(const char *vocab_file, const char *merge_file, struct buffer *out);
 int hf_save_bpe(const char *vocab_file, const char *merge_file, const char *json_file);
 

@@ -1,5 +1,5 @@
-// From a SentencePiece model to the parts of a tokenizer.json: the normaliser as a chain of steps on the whole text, the
-// pieces as BPE with every pair that makes a piece (by score), or as Unigram with the scores as they are used.
+// From a SentencePiece model to the parts of a tokenizer.json: the normaliser as a chain of steps on the whole text,
+// the pieces as BPE with every pair that makes a piece (by score), or as Unigram with the scores as they are used.
 #include "data/tokenizer/spm_describe.h"
 
 #include "base/error.h"
@@ -36,8 +36,7 @@ static bool has_bare_characters(const struct spm_model *model) {
     size_t slots = (size_t)1 << (64 - model->bpe.pair_shift);
     for (size_t i = 0; i < slots; i++) {
         const struct spm_pair *pair = &model->bpe.pairs[i];
-        if (pair->piece >= 0 &&
-            (pair->left >= model->file.piece_count || pair->right >= model->file.piece_count))
+        if (pair->piece >= 0 && (pair->left >= model->file.piece_count || pair->right >= model->file.piece_count))
             return true;
     }
     return false;
@@ -140,8 +139,8 @@ static size_t cut_inside(const struct spm_model *model, struct spm_text text) {
     return 0;
 }
 
-// A model there finds pieces in text that stand for bytes or control: Unigram all of them, BPE a word that is one, where
-// words need not be merged. Text that reads like one of them is cut inside.
+// A model there finds pieces in text that stand for bytes or control: Unigram all of them, BPE a word that is one,
+// where words need not be merged. Text that reads like one of them is cut inside.
 static void reserved_pattern(const struct spm_model *model, struct buffer *pattern) {
     for (int64_t i = 0; i < model->file.piece_count; i++) {
         const struct spm_piece *piece = &model->file.pieces[i];

@@ -1,9 +1,9 @@
-// SentencePiece replaces the longest rule that the text goes on with. Hugging Face's Precompiled has the same rules, but
-// looks at a cluster of a character and its marks at once (if it is short), and replaces all of it by the first rule that
-// fits its beginning. So each mark is kept apart from what stands before it while Precompiled runs, by a character that
-// is none, and then all rules of one character work alike. Rules of several characters, if they are few, are steps of
-// their own. If they are many, they are the compositions of Unicode, and NFC does them: mark after mark, as far as the
-// order of marks lets a rule fit. hf_check tries them.
+// SentencePiece replaces the longest rule that the text goes on with. Hugging Face's Precompiled has the same rules,
+// but looks at a cluster of a character and its marks at once (if it is short), and replaces all of it by the first
+// rule that fits its beginning. So each mark is kept apart from what stands before it while Precompiled runs, by a
+// character that is none, and then all rules of one character work alike. Rules of several characters, if they are
+// few, are steps of their own. If they are many, they are the compositions of Unicode, and NFC does them: mark after
+// mark, as far as the order of marks lets a rule fit. hf_check tries them.
 #include "data/tokenizer/spm_describe.h"
 
 #include "data/tokenizer/base64.h"
@@ -39,10 +39,9 @@ static bool is_not_one(const void *opaque, uint32_t c) {
     uint32_t first;
     size_t length = utf8_encode(c, bytes);
     struct charsmap_match match = charsmap_longest(rules->map, bytes, length);
-    return match.length == length &&
-           (match.replacement_length == 0 || utf8_decode((const unsigned char *)match.replacement,
-                                                         match.replacement_length, &first,
-                                                         NULL) < match.replacement_length);
+    return match.length == length && (match.replacement_length == 0 ||
+                                      utf8_decode((const unsigned char *)match.replacement, match.replacement_length,
+                                                  &first, NULL) < match.replacement_length);
 }
 
 // Marks with a class are ordered by it; others, vowel signs for example, are as good as letters.
