@@ -181,7 +181,7 @@ static int from_files(struct gguf_vocabulary *vocabulary, const struct tokenizer
     char *path = NULL;
     int result = 0;
     if (begins(options->type, "GPT2BPE")) {
-        result = hf_write_bpe(options->vocab_file, options->merge_file, &text);
+        result = hf_write_gpt2(options->vocab_file, options->merge_file, &text);
         path = memory_string(options->vocab_file);
     } else {
         path = file_is_folder(options->model_file) ? file_join(options->model_file, "tokenizer.json")
