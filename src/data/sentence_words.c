@@ -9,29 +9,29 @@ enum { LONGEST_WORD = 24 };
 
 const struct sentence_language sentence_english = {
     .names = "english en eng",
-    .leading = SENTENCE_LIST("approx ca cf e.g eg i.e ie v viz vs"),
-    .titles = SENTENCE_LIST(
-        "adm atty brig capt cmdr col comdr cpl dr drs fr gen gov hon insp lt maj messrs mlle mme mr mrs ms msgr "
-        "mt pfc pres prof profs pvt rep reps rev sen sens sgt st ste supt treas"),
-    .before_count = SENTENCE_LIST(
-        "app art arts bd c ch chap chs cl eq eqs ex fig figs fol gal ll n no nos nr op p par para pl pp pt pts "
-        "sec sect ser tab vol vols"),
-    .inside = SENTENCE_LIST(
-        "a.d a.k.a acad aka al ala apr ariz assn assoc aug ave b.a b.c b.sc bldg blvd bros calif cent cie circ "
-        "co colo conn corp ct d.c dec dept dist div ed eds esq est et ext feb fla fri ft ga gmbh gov't govt hrs "
-        "hwy ibid inc incl ind inst int'l intl jan jr jul jun kan ky lb lbs ltd m.a m.d m.sc mar mass max md mfg "
-        "mich minn misc mont mts n.b nat'l natl neb nev nov oct okla oz pa penn ph.d phd pref prov pub publ rd "
-        "ref repr resp sept soc sr stat suppl tel tenn tex thurs trans transl tues u.k u.n u.s u.s.a univ va vt "
-        "wed wis wyo"),
-    .closing = SENTENCE_LIST("&c a.m am etc p.m pm"),
-    .openers = SENTENCE_LIST(
-        "a according after again all along also although among an and another any are as at because before both "
-        "but by can could despite did do does during each either even every few finally first for from had has "
-        "have he hence her here his how however i if in indeed instead is it its later many meanwhile more "
-        "moreover most my neither nevertheless no nor not now of on once one only or other others our over "
-        "perhaps several she since so some soon still such that the their then there therefore these they this "
-        "those though through thus to today two under unlike until upon was we were what when where whether "
-        "which while who why will with within without would yes yet you your"),
+    .leading = WORD_LIST(' ', "approx ca cf e.g eg i.e ie v viz vs"),
+    .titles = WORD_LIST(
+        ' ', "adm atty brig capt cmdr col comdr cpl dr drs fr gen gov hon insp lt maj messrs mlle mme mr mrs ms msgr "
+             "mt pfc pres prof profs pvt rep reps rev sen sens sgt st ste supt treas"),
+    .before_count = WORD_LIST(
+        ' ', "app art arts bd c ch chap chs cl eq eqs ex fig figs fol gal ll n no nos nr op p par para pl pp pt pts "
+             "sec sect ser tab vol vols"),
+    .inside = WORD_LIST(
+        ' ', "a.d a.k.a acad aka al ala apr ariz assn assoc aug ave b.a b.c b.sc bldg blvd bros calif cent cie circ "
+             "co colo conn corp ct d.c dec dept dist div ed eds esq est et ext feb fla fri ft ga gmbh gov't govt hrs "
+             "hwy ibid inc incl ind inst int'l intl jan jr jul jun kan ky lb lbs ltd m.a m.d m.sc mar mass max md mfg "
+             "mich minn misc mont mts n.b nat'l natl neb nev nov oct okla oz pa penn ph.d phd pref prov pub publ rd "
+             "ref repr resp sept soc sr stat suppl tel tenn tex thurs trans transl tues u.k u.n u.s u.s.a univ va vt "
+             "wed wis wyo"),
+    .closing = WORD_LIST(' ', "&c a.m am etc p.m pm"),
+    .openers = WORD_LIST(
+        ' ', "a according after again all along also although among an and another any are as at because before both "
+             "but by can could despite did do does during each either even every few finally first for from had has "
+             "have he hence her here his how however i if in indeed instead is it its later many meanwhile more "
+             "moreover most my neither nevertheless no nor not now of on once one only or other others our over "
+             "perhaps several she since so some soon still such that the their then there therefore these they this "
+             "those though through thus to today two under unlike until upon was we were what when where whether "
+             "which while who why will with within without would yes yet you your"),
 };
 
 // ---- languages ----
@@ -72,31 +72,6 @@ const struct sentence_language *sentence_word_language(const struct sentence_lan
 }
 
 // ---- lists ----
-
-// Words are in byte order with a space between, so that halving the part that is left finds one.
-static bool is_listed(const char *word, size_t length, struct sentence_list list) {
-    size_t begin = 0, end = list.bytes;
-    while (begin < end) {
-        size_t at = begin + (end - begin) / 2, same = 0;
-        while (at > begin && list.words[at - 1] != ' ')
-            at--;
-        while (same < length && word[same] == list.words[at + same])
-            same++;
-        // What ends a word, a space or the end of the list, is below every letter.
-        unsigned char other = (unsigned char)list.words[at + same];
-        bool is_whole = other == ' ' || other == 0;
-        if (same == length && is_whole)
-            return true;
-        if (same == length || (!is_whole && (unsigned char)word[same] < other)) {
-            end = at > begin ? at - 1 : begin;
-        } else {
-            for (begin = at + same; begin < end && list.words[begin] != ' ';)
-                begin++;
-            begin++;
-        }
-    }
-    return false;
-}
 
 // Copies the word in lower case: its length, 0 if it is too long to be listed.
 static size_t lower(const char *word, size_t length, char out[LONGEST_WORD + 4]) {
@@ -139,18 +114,18 @@ enum sentence_abbreviation sentence_abbreviation(const struct sentence_language 
     size_t bytes = length > 0 ? lower(word, length, text) : 0;
     if (bytes == 0)
         return SENTENCE_WORD;
-    if (is_listed(text, bytes, language->leading) ||
-        (is_capital(word, length) && is_listed(text, bytes, language->titles)))
+    if (word_list_has(&language->leading, text, bytes) ||
+        (is_capital(word, length) && word_list_has(&language->titles, text, bytes)))
         return SENTENCE_LEADS;
-    if (is_listed(text, bytes, language->before_count))
+    if (word_list_has(&language->before_count, text, bytes))
         return SENTENCE_BEFORE_COUNT;
-    if (is_listed(text, bytes, language->inside) || has_ending(text, bytes, language->endings))
+    if (word_list_has(&language->inside, text, bytes) || has_ending(text, bytes, language->endings))
         return SENTENCE_INSIDE;
-    return is_listed(text, bytes, language->closing) ? SENTENCE_CLOSES : SENTENCE_WORD;
+    return word_list_has(&language->closing, text, bytes) ? SENTENCE_CLOSES : SENTENCE_WORD;
 }
 
 bool sentence_is_opener(const struct sentence_language *language, const char *word, size_t length) {
     char text[LONGEST_WORD + 4];
     size_t bytes = length > 0 ? lower(word, length, text) : 0;
-    return bytes > 0 && is_listed(text, bytes, language->openers);
+    return bytes > 0 && word_list_has(&language->openers, text, bytes);
 }

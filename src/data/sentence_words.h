@@ -5,28 +5,22 @@
 #ifndef DATA_SENTENCE_WORDS_H
 #define DATA_SENTENCE_WORDS_H
 
+#include "base/word_list.h"
 #include <stdbool.h>
 #include <stddef.h>
 
-struct sentence_list {
-    const char *words;
-    size_t bytes;
-};
-#define SENTENCE_LIST(words)                                                                                           \
-    { words, sizeof(words) - 1 }
-
 struct sentence_language {
-    const char *names;                  // as NLTK has it, and its codes of ISO 639
-    struct sentence_list leading;       // something always follows: e.g., vs.
-    struct sentence_list titles;        // the same, if they begin with a capital: Mr., Gen.
-    struct sentence_list before_count;  // abbreviations where a number follows (No. 5, Fig. 2), else words
-    struct sentence_list inside;        // may end a sentence, but more often do not: Inc., Jan.
-    struct sentence_list closing;       // as often as not the last word: etc.
-    struct sentence_list openers;       // seldom follow an abbreviation but often begin a sentence: The, In, He
-    const char *endings;                // the same as `inside`, of compound words: Hauptstr.; NULL for none
-    bool ordinals;       // a number or Roman numeral with a full stop is an ordinal: 3. Oktober, Ludwig XIV.
-    bool low_quotes;     // quotations end in what opens them in English: „so.“ and »so.«
-    bool spaced_quotes;  // a space stands inside quotation marks: « ainsi. »
+    const char *names;              // as NLTK has it, and its codes of ISO 639
+    struct word_list leading;       // something always follows: e.g., vs.
+    struct word_list titles;        // the same, if they begin with a capital: Mr., Gen.
+    struct word_list before_count;  // abbreviations where a number follows (No. 5, Fig. 2), else words
+    struct word_list inside;        // may end a sentence, but more often do not: Inc., Jan.
+    struct word_list closing;       // as often as not the last word: etc.
+    struct word_list openers;       // seldom follow an abbreviation but often begin a sentence: The, In, He
+    const char *endings;            // the same as `inside`, of compound words: Hauptstr.; NULL for none
+    bool ordinals;                  // a number or Roman numeral with a full stop is an ordinal: 3. Oktober, Ludwig XIV.
+    bool low_quotes;                // quotations end in what opens them in English: „so.“ and »so.«
+    bool spaced_quotes;             // a space stands inside quotation marks: « ainsi. »
 };
 
 extern const struct sentence_language sentence_english, sentence_czech, sentence_danish, sentence_dutch,

@@ -103,8 +103,8 @@ TEST(lists_are_in_order) {
     const struct sentence_language *language;
     size_t count = 0;
     for (; (language = sentence_language_at(count)); count++) {
-        const struct sentence_list lists[] = {language->leading, language->titles,  language->before_count,
-                                              language->inside,  language->closing, language->openers};
+        const struct word_list lists[] = {language->leading, language->titles,  language->before_count,
+                                          language->inside,  language->closing, language->openers};
         for (size_t i = 0; i < sizeof lists / sizeof lists[0]; i++)
             check_list(lists[i].words);
         char name[32];

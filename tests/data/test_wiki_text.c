@@ -1,5 +1,7 @@
 // Wikitext to text: one case per kind of markup, the faults of other extractors, and markup that does not balance.
 #include "data/extract/wiki_store.h"
+#include "base/word_list.h"
+#include "data/extract/wiki_passes.h"
 #include "data/extract/wiki_text.h"
 #include "test.h"
 
@@ -243,6 +245,123 @@ TEST(unclosed_template_keeps_the_page) {
     EXPECT_TEXTS(cases, NULL);
 }
 
+// What stood around something that was left out: brackets, quotes, commas, dashes and labels of many scripts.
+TEST(punctuation_left_behind) {
+    const struct text_case cases[] = {
+        {"Rome ({{x}}, {{y}}; {{z}}) is.", "Rome is."},
+        {"Rome ({{x}}) , a city.", "Rome, a city."},
+        {"Rome [{{x}}] is.", "Rome is."},
+        {"Rome ({{x}} – {{y}}) is.", "Rome is."},
+        {"Rome ({{x}}/{{y}}) is.", "Rome is."},
+        {"Rome (born 63, {{y}}; ) is.", "Rome (born 63) is."},
+        {"Rome (Latin: {{x}}, Greek: {{y}}) is.", "Rome is."},
+        {"Rome (Latin: ''Roma'', Greek: {{y}}; 63) is.", "Rome (Latin: Roma; 63) is."},
+        {"Rome (IPA: {{x}}) is: {{y}}, so.", "Rome is, so."},
+        {"Rome \"{{x}}\" is “{{x}}” or «{{x}}» or „{{x}}“.", "Rome is or or."},
+        {"Rome; {{x}}; is, {{y}}. Yes. {{z}}. No.", "Rome; is. Yes. No."},
+        {"Rome – {{x}} – is.", "Rome – is."},
+        {"{{x}}, Rome is.", "Rome is."},
+        {"{{x}}. Rome is.", "Rome is."},
+        {"{{x}} – Rome is -{{x}}5 or –{{x}} 5.", "Rome is -5 or – 5."},
+        {"{{x}}.net is.", ".net is."},
+        {"罗马（{{x}}；{{y}}）是。", "罗马是。"},
+        {"罗马（{{x}}，63年）是「{{y}}」。", "罗马（63年）是。"},
+        {"ローマ ({{x}}、{{y}}、63年) は。", "ローマ (63年) は。"},
+        {"روما ({{x}}، {{y}}؛ 63) هي.", "روما (63) هي."},
+        {"Rome (, 63) and () are as written.", "Rome (, 63) and () are as written."},
+    };
+    EXPECT_TEXTS(cases, NULL);
+}
+
+static void expect_section(const char *title, bool is_dropped) {
+    struct buffer page = {0}, out = {0};
+    buffer_printf(&page, "text\n== %s ==\n* item", title);
+    convert(&out, buffer_string(&page), NULL, false);
+    if ((strstr(buffer_string(&out), "item") == NULL) != is_dropped)
+        test_fail("the section %s gives \"%s\"", title, buffer_string(&out));
+    buffer_free(&page);
+    buffer_free(&out);
+}
+
+// Titles as the Wikipedias have them, with their capitals.
+TEST(sections_of_references) {
+    static const char *const titles[] = {
+        "References",
+        "Einzelnachweise",
+        "Références",
+        "Notes et références",
+        "Referenser",
+        "Referenties",
+        "Примечания",
+        "Referencias",
+        "Collegamenti esterni",
+        "Przypisy",
+        "參考資料",
+        "参考文献",
+        "外部リンク",
+        "Примітки",
+        "Tham khảo",
+        "المراجع",
+        "مراجع",
+        "Ligações externas",
+        "منابع",
+        "Referències",
+        "Pranala luar",
+        "Референце",
+        "각주",
+        "같이 보기",
+        "Eksterne lenker",
+        "Kaynakça",
+        "Dış bağlantılar",
+        "Lähteet",
+        "Externí odkazy",
+        "Jegyzetek",
+        "Legături externe",
+        "Erreferentziak",
+        "Rujukan",
+        "Referencoj",
+        "הערות שוליים",
+        "Ծանոթագրություններ",
+        "Eksterne henvisninger",
+        "Източници",
+        "Cyfeiriadau",
+        "Externé odkazy",
+        "Παραπομπές",
+        "Viited",
+        "Išnašos",
+        "İstinadlar",
+        "Спасылкі",
+        "Дереккөздер",
+        "Zunanje povezave",
+        "Vanjske poveznice",
+        "სქოლიო",
+        "सन्दर्भ",
+        "อ้างอิง",
+        "மேற்கோள்கள்",
+        "তথ্যসূত্র",
+        "حوالہ جات",
+        "Mga pakisayran",
+        "Mga kasarigan",
+        "'''References'''",
+        "References:",
+        "ССЫЛКИ",
+    };
+    for (size_t i = 0; i < sizeof titles / sizeof titles[0]; i++)
+        expect_section(titles[i], true);
+    expect_section("History", false);
+    expect_section("Geschichte", false);
+    expect_section("Reference works of the library", false);
+    // They are looked up by halving: one out of order would not be found.
+    const struct word_list *list = wiki_reference_titles();
+    size_t count = 0;
+    for (size_t at = 0, bytes; at < list->bytes; at += bytes + 1, count++) {
+        bytes = strcspn(list->words + at, "|");
+        EXPECT(bytes > 0 && word_list_has(list, list->words + at, bytes));
+    }
+    EXPECT(count >= 500);
+}
+
 TEST_MAIN(TEST_CASE(links), TEST_CASE(quotes_entities_and_blanks), TEST_CASE(tags), TEST_CASE(lines),
           TEST_CASE(templates_we_render), TEST_CASE(convert_keeps_numbers), TEST_CASE(templates_expanded),
-          TEST_CASE(hostile_pages), TEST_CASE(unclosed_template_keeps_the_page))
+          TEST_CASE(hostile_pages), TEST_CASE(unclosed_template_keeps_the_page), TEST_CASE(punctuation_left_behind),
+          TEST_CASE(sections_of_references))

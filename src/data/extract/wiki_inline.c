@@ -2,6 +2,7 @@
 // references, runs of blanks; shields become the characters they stand for. Where something was left out, the blanks
 // and punctuation that it leaves behind are tidied: "Rome ( ; born 63)" reads "Rome (born 63)".
 #include "data/extract/wiki_passes.h"
+#include "base/utf8.h"
 
 struct line {
     struct buffer *out;
@@ -24,26 +25,156 @@ static void drop_last(struct line *line, const char *bytes) {
         line->out->length--;
 }
 
-// False if the byte is to be left out as well, being what remains around something that was.
-static bool tidy(struct line *line, char byte) {
-    char last = last_byte(line);
-    if (byte == ' ')
-        return last != '(' && last != ' ';
-    if (last == '(' && strchr(",;:", byte))
+static bool ends_with(const struct line *line, const char *text) {
+    size_t length = strlen(text);
+    return line->out->length - line->begin >= length &&
+           memcmp(line->out->data + line->out->length - length, text, length) == 0;
+}
+
+// The entry that the line ends with, NULL if it is none.
+static const char *ends_with_any(const struct line *line, const char *const *list) {
+    while (*list && !ends_with(line, *list))
+        list++;
+    return *list;
+}
+
+static bool is_any(const char *text, size_t length, const char *const *list) {
+    while (*list && (strlen(*list) != length || memcmp(*list, text, length) != 0))
+        list++;
+    return *list != NULL;
+}
+
+static const char *const brackets[] = {"(", "[", "（", "【", NULL};
+static const char *const commas[] = {",", ";", ":", "、", "，", "；", "：", "،", "؛", NULL};
+static const char *const dashes[] = {"-", "/", "|", "–", "—", "·", "•", NULL};
+
+// ", {{x}}; " and its like: of two marks with nothing between the second stays, and none at the beginning of a bracket
+// or of the line.
+static bool tidy_comma(struct line *line, const char *text, size_t length) {
+    drop_last(line, " ");
+    if (line->out->length == line->begin || ends_with_any(line, brackets))
         return false;
-    if (byte == ')') {
-        drop_last(line, " ,;");
-        if (last_byte(line) != '(')
-            return true;
+    const char *other = ends_with_any(line, commas);
+    if (other && strlen(other) == length && memcmp(other, text, length) == 0)
+        return false;
+    line->out->length -= other ? strlen(other) : 0;
+    return true;
+}
+
+// A dash with a space after it stands between two things; of "– {{x}} –" one stays.
+static bool tidy_dash(struct line *line, char next) {
+    if (next && next != ' ' && next != ')' && next != ']' && next != WIKI_DROP)
+        return true;
+    size_t spaces = line->out->length;
+    drop_last(line, " ");
+    bool is_left_over = line->out->length == line->begin || ends_with_any(line, brackets);
+    is_left_over = is_left_over || (ends_with_any(line, dashes) && line->out->length < spaces);
+    line->out->length = spaces;
+    return !is_left_over;
+}
+
+// "Latin: {{x}}" in brackets names what was left out: takes the name away, up to the mark or bracket before it.
+static void drop_label(struct line *line) {
+    enum { LONGEST_LABEL = 48, LONGEST_BRACKET = 400 };
+    const char *begin = line->out->data + line->begin, *end = line->out->data + line->out->length;
+    if (!ends_with(line, ":") && !ends_with(line, "："))
+        return;
+    const char *at = end - 1, *cut = NULL;
+    while (at > begin && end - at < LONGEST_LABEL && !cut) {
+        at--;
+        if (*at == '(' || *at == ',' || *at == ';')
+            cut = at + 1;
+        else if (*at == '.' || *at == '\n' || *at == ')' || (*at >= '0' && *at <= '9'))
+            return;
+    }
+    if (!cut)
+        return;
+    while (at > begin && end - at < LONGEST_BRACKET && *at != '(' && *at != ')')
+        at--;
+    if (*at == '(')
+        line->out->length = (size_t)(cut - line->out->data);
+}
+
+// A closing bracket: marks before it go, and an empty pair goes as a whole.
+static bool tidy_closer(struct line *line, const char *open) {
+    const char *mark;
+    drop_last(line, " ");
+    drop_label(line);
+    for (;;) {
+        drop_last(line, " ");
+        mark = ends_with_any(line, commas);
+        mark = mark ? mark : ends_with_any(line, dashes);
+        // A colon has something to say, unless nothing stands before it either.
+        if (!mark || (*mark == ':' && !ends_with(line, "(:")))
+            break;
+        line->out->length -= strlen(mark);
+    }
+    if (!ends_with(line, open))
+        return true;
+    line->out->length -= strlen(open);
+    drop_last(line, " ");
+    return false;
+}
+
+// A full stop takes away what stood before the thing that was left out, but for another full stop.
+static bool tidy_stop(struct line *line, char next) {
+    bool is_end = !next || next == ' ' || next == '\n' || next == WIKI_DROP;
+    drop_last(line, " ");
+    if (is_end && line->out->length == line->begin)
+        return false;
+    const char *mark = is_end ? ends_with_any(line, commas) : NULL;
+    line->out->length -= mark ? strlen(mark) : 0;
+    return !(is_end && last_byte(line) == '.' && !ends_with(line, ".."));
+}
+
+// False if the character is to be left out as well, being what remains around something that was. `next` follows it, 0
+// at the end of the line.
+static bool tidy(struct line *line, const char *text, size_t length, char next) {
+    static const struct {
+        const char *open, *close;
+        bool is_quote;
+    } pairs[] = {
+        {"(", ")", false},  {"[", "]", false},  {"（", "）", false}, {"【", "】", false},
+        {"「", "」", true}, {"『", "』", true}, {"《", "》", true},  {"«", "»", true},
+        {"“", "”", true},   {"„", "“", true},   {"„", "”", true},    {"‘", "’", true},
+    };
+    if (*text == ' ')
+        return !ends_with_any(line, brackets) && last_byte(line) != ' ';
+    if (*text == '.')
+        return tidy_stop(line, next);
+    if (*text == '"' && (ends_with(line, " \"") || ends_with(line, "(\""))) {
         line->out->length--;
         drop_last(line, " ");
         return false;
     }
-    if (strchr(",.;:", byte))
+    if (is_any(text, length, commas)) {
         drop_last(line, " ");
-    if (byte == ',' && last_byte(line) == ',')
-        return false;
+        if (*text != ':')
+            drop_label(line);
+        return tidy_comma(line, text, length);
+    }
+    if (is_any(text, length, dashes))
+        return tidy_dash(line, next);
+    for (size_t i = 0; i < sizeof pairs / sizeof pairs[0]; i++) {
+        if (strlen(pairs[i].close) != length || memcmp(pairs[i].close, text, length) != 0)
+            continue;
+        if (!pairs[i].is_quote)
+            return tidy_closer(line, pairs[i].open);
+        if (ends_with(line, pairs[i].open)) {
+            line->out->length -= strlen(pairs[i].open);
+            drop_last(line, " ");
+            return false;
+        }
+    }
     return true;
+}
+
+static void put_character(struct line *line, const char *text, size_t length) {
+    if (line->after_drop && !tidy(line, text, length, line->at < line->end ? *line->at : 0))
+        return;
+    // What follows a mark may turn out to be nothing, too.
+    line->after_drop = line->after_drop && is_any(text, length, commas);
+    buffer_append(line->out, text, length);
 }
 
 static void put(struct line *line, char byte) {
@@ -51,12 +182,13 @@ static void put(struct line *line, char byte) {
         byte = ' ';
     if (byte == ' ' && (last_byte(line) == ' ' || last_byte(line) == '\0' || last_byte(line) == '\n'))
         return;
-    if (line->after_drop && !tidy(line, byte))
+    if (byte != ' ') {
+        put_character(line, &byte, 1);
         return;
+    }
     // A bracket left open stays suspect until something stands in it.
-    if (byte != ' ')
-        line->after_drop = false;
-    buffer_append_byte(line->out, byte);
+    if (!line->after_drop || tidy(line, &byte, 1, 0))
+        buffer_append_byte(line->out, byte);
 }
 
 // ---- what is taken in ----
@@ -125,11 +257,13 @@ static bool take_switch(struct line *line) {
 static void take_entity(struct line *line) {
     struct buffer character = {0};
     size_t length = wiki_entity(&character, (struct wiki_slice){line->at, (size_t)(line->end - line->at)});
+    line->at += length ? length : 1;
     if (length == 0)
         put(line, '&');
-    for (size_t i = 0; i < character.length; i++)
-        put(line, character.data[i]);
-    line->at += length ? length : 1;
+    if (character.length == 1)
+        put(line, *character.data);
+    else if (character.length > 1)
+        put_character(line, character.data, character.length);
     buffer_free(&character);
 }
 
@@ -171,6 +305,11 @@ static void take_special(struct line *line) {
             put(line, ' ');
             return;
         }
+        if (line->at + 1 < line->end) {
+            line->at += 2;
+            put_character(line, line->at - 2, 2);
+            return;
+        }
         break;
     default:
         if (wiki_unshield(byte) != byte) {
@@ -180,8 +319,8 @@ static void take_special(struct line *line) {
             return;
         }
     }
-    put(line, byte);
     line->at++;
+    put(line, byte);
 }
 
 // ---- apostrophes of a whole line ----
@@ -219,6 +358,11 @@ static bool is_special(char byte) {
     return value <= ' ' || byte == '\'' || byte == '&' || byte == '[' || byte == ']' || byte == '_' || value == 0xC2;
 }
 
+static size_t character_bytes(const char *at, const char *end) {
+    uint32_t character;
+    return utf8_decode((const unsigned char *)at, (size_t)(end - at), &character, NULL);
+}
+
 void wiki_inline(struct buffer *out, struct wiki_slice text) {
     struct line line = {.out = out, .begin = out->length, .at = text.data, .end = text.data + text.length};
     line.next_bracket = text.data;
@@ -230,10 +374,13 @@ void wiki_inline(struct buffer *out, struct wiki_slice text) {
         buffer_append(out, begin, (size_t)(line.at - begin));
         if (line.at == line.end)
             break;
-        if (line.after_drop && !is_special(*line.at))
-            put(&line, *line.at++);
-        else
+        if (line.after_drop && !is_special(*line.at)) {
+            size_t length = character_bytes(line.at, line.end);
+            line.at += length;
+            put_character(&line, line.at - length, length);
+        } else {
             take_special(&line);
+        }
     }
     drop_last(&line, " \n");
 }

@@ -20,65 +20,6 @@ struct layout {
 
 // ---- headings ----
 
-static bool is_reference_heading(struct wiki_slice title) {
-    static const char *const titles[] = {
-        "references",
-        "external links",
-        "see also",
-        "further reading",
-        "notes",
-        "footnotes",
-        "bibliography",
-        "sources",
-        "citations",
-        "notes and references",
-        "references and notes",
-        "works cited",
-        "literature",
-        "external link",
-        "einzelnachweise",
-        "weblinks",
-        "literatur",
-        "siehe auch",
-        "références",
-        "liens externes",
-        "voir aussi",
-        "notes et références",
-        "bibliographie",
-        "referencias",
-        "enlaces externos",
-        "véase también",
-        "bibliografía",
-        "note",
-        "collegamenti esterni",
-        "altri progetti",
-        "voci correlate",
-        "bibliografia",
-        "ligações externas",
-        "ver também",
-        "примечания",
-        "ссылки",
-        "литература",
-        "см. также",
-        "脚注",
-        "外部リンク",
-        "関連項目",
-        "参考文献",
-        "参考资料",
-        "外部链接",
-        "参见",
-        "przypisy",
-        "linki zewnętrzne",
-        "externe links",
-        "zie ook",
-        "bronnen",
-    };
-    for (size_t i = 0; i < sizeof titles / sizeof titles[0]; i++)
-        if (wiki_equal_case(title, titles[i]))
-            return true;
-    return false;
-}
-
 // == Title ==: its level, 0 if the line is none.
 static int64_t read_heading(struct wiki_slice line, struct wiki_slice *title) {
     size_t left = 0, right = 0;
@@ -100,7 +41,7 @@ static void begin_section(struct layout *layout, int64_t level, struct wiki_slic
     layout->headings[level] = title;
     if (layout->reference_level >= level)
         layout->reference_level = 0;
-    if (!layout->reference_level && is_reference_heading(title))
+    if (!layout->reference_level && wiki_is_reference_title(title))
         layout->reference_level = level;
     layout->after_blank = true;
 }
@@ -210,7 +151,7 @@ static struct wiki_slice trim_line(struct wiki_slice line) {
 }
 
 static void take_line(struct layout *layout, struct wiki_slice line) {
-    struct wiki_slice title;
+    struct wiki_slice title, whole = line;
     line = trim_line(line);
     bool is_rule = line.length >= 4 && memcmp(line.data, "----", 4) == 0;
     if (!line.length || is_rule) {
@@ -224,7 +165,9 @@ static void take_line(struct layout *layout, struct wiki_slice line) {
         put_item(layout, line);
     } else if (line.data[0] != '|') {  // a row without its table is dropped
         forget_numbers(layout, 0);
-        put_line(layout, BLOCK_TEXT, "", line);
+        // With what was left out before it, so that punctuation after that goes as well.
+        whole.length = (size_t)(line.data + line.length - whole.data);
+        put_line(layout, BLOCK_TEXT, "", whole);
     }
 }
 

@@ -30,10 +30,16 @@ void wiki_strip(struct buffer *out, struct wiki_slice text);
 // In place.
 void wiki_tables(struct buffer *text);
 
+struct word_list;
+
 struct wiki_layout_options {
     bool drop_lists;
 };
 void wiki_layout(struct buffer *out, struct wiki_slice text, const struct wiki_layout_options *options);
+
+// Does a section of that title hold references, notes or links, in any of many languages? All such titles, lower case.
+bool wiki_is_reference_title(struct wiki_slice title);
+const struct word_list *wiki_reference_titles(void);
 
 // One line without its list or heading marks; appends nothing if nothing is left of it.
 void wiki_inline(struct buffer *out, struct wiki_slice line);
