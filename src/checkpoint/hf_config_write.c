@@ -226,10 +226,16 @@ static void set_ids(struct members *members, const struct hf_token_ids *ids) {
     }
 }
 
+// Whether the file that the model came from is one of the family: what it leaves open has the class's defaults.
+static bool is_of_family(const struct json *base, const struct hf_family *family) {
+    const struct json *type = base ? json_member(base, "model_type") : NULL;
+    return type && type->type == JSON_STRING && strcmp(type->string, family->model_type) == 0;
+}
+
 static void set_members(struct members *members, const struct hf_config_write *write) {
     const struct hf_family *family = write->family;
     const struct config *config = write->config;
-    for (size_t i = 0; i < family->written_count; i++)
+    for (size_t i = 0; i < family->written_count && !is_of_family(write->base, family); i++)
         set_member(members, family->written[i].flag, memory_string(family->written[i].value));
     set_base(members, write->base);
     if (!write->has_base_ids)

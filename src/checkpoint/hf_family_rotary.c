@@ -28,17 +28,17 @@ static const struct hf_row llama_rows[] = {
     FUSED_BIAS,
 };
 static const char *const llama_ignored[] = {LLAMA "self_attn.rotary_emb.inv_freq", "model.rotary_emb.inv_freq", NULL};
-#define SIZE_KEYS                                                                                                      \
+#define SIZE_KEYS(std)                                                                                                 \
     NUMBER("vocab_size", "--padded-vocab-size"), NUMBER("num_hidden_layers", "--num-layers"),                          \
         NUMBER("hidden_size", "--hidden-size"), NUMBER("num_attention_heads", "--num-attention-heads"),                \
         NUMBER("intermediate_size", "--ffn-hidden-size"),                                                              \
         NUMBER("max_position_embeddings", "--max-position-embeddings"),                                                \
         NUMBER("attention_dropout", "--attention-dropout", .fallback = "0"),                                           \
-        NUMBER("initializer_range", "--init-method-std", .fallback = "0.02")
-#define ROTARY_KEYS SIZE_KEYS, NUMBER("head_dim", "--kv-channels", .fallback = "-")
+        NUMBER("initializer_range", "--init-method-std", .fallback = std)
+#define ROTARY_KEYS(std) SIZE_KEYS(std), NUMBER("head_dim", "--kv-channels", .fallback = "-")
 #define SILU MAP("hidden_act", NULL, "silu= swish=", .fallback = "silu")
 #define RMS_KEYS NUMBER("rms_norm_eps", "--norm-epsilon", .fallback = "1e-06"), SILU
-#define LLAMA_KEYS ROTARY_KEYS, RMS_KEYS
+#define LLAMA_KEYS ROTARY_KEYS("0.02"), RMS_KEYS
 static const struct hf_key llama_keys[] = {
     LLAMA_KEYS,
     SWITCH("attention_bias", "--add-attention-bias", .fallback = "false"),
@@ -54,7 +54,7 @@ static const struct hf_flag qwen2_flags[] = {{"--model", "gpt"},         {"--nor
                                              {"--add-qkv-bias", "true"}, {"--position-embedding-type", "rope"},
                                              {"--hidden-dropout", "0"}};
 static const struct hf_key qwen3_keys[] = {
-    SIZE_KEYS,
+    SIZE_KEYS("0.02"),
     NUMBER("head_dim", "--kv-channels", .fallback = "128"),
     RMS_KEYS,
     SWITCH("attention_bias", "--add-attention-bias", .fallback = "false"),
@@ -88,7 +88,7 @@ static const struct hf_row phi3_rows[] = {
     {OURS "mlp.linear_fc1.weight", HF_JOIN, {LLAMA "mlp.gate_proj.weight", LLAMA "mlp.up_proj.weight"}},
 };
 static const struct hf_key phi3_keys[] = {
-    ROTARY_KEYS,
+    ROTARY_KEYS("0.02"),
     NUMBER("rms_norm_eps", "--norm-epsilon", .fallback = "1e-05"),
     NUMBER("resid_pdrop", "--hidden-dropout", .fallback = "0"),
     NUMBER("sliding_window", "--sliding-window", .fallback = "0", .has_null = true),
@@ -120,7 +120,7 @@ static const struct hf_row starcoder2_rows[] = {
     SAME_BIAS(OURS "mlp.linear_fc2", LLAMA "mlp.c_proj"),
 };
 static const struct hf_key starcoder2_keys[] = {
-    ROTARY_KEYS,
+    ROTARY_KEYS("0.018042"),
     NUMBER("norm_epsilon", "--norm-epsilon", .fallback = "1e-05"),
     NUMBER("residual_dropout", "--hidden-dropout", .fallback = "0"),
     NUMBER("sliding_window", "--sliding-window", .fallback = "0", .has_null = true),
@@ -141,7 +141,7 @@ static const struct hf_row stablelm_rows[] = {
     SAME(OURS "mlp.linear_fc2", LLAMA "mlp.down_proj"),
 };
 static const struct hf_key stablelm_keys[] = {
-    SIZE_KEYS,
+    SIZE_KEYS("0.02"),
     NUMBER("layer_norm_eps", "--norm-epsilon", .fallback = "1e-05"),
     NUMBER("hidden_dropout", "--hidden-dropout", .fallback = "0"),
     SILU,
@@ -160,7 +160,7 @@ static const struct hf_row nemotron_rows[] = {
     SAME_BIAS(OURS "mlp.linear_fc2", LLAMA "mlp.down_proj"),
 };
 static const struct hf_key nemotron_keys[] = {
-    ROTARY_KEYS,
+    ROTARY_KEYS("0.0134"),
     NUMBER("norm_eps", "--norm-epsilon", .fallback = "1e-05"),
     MAP("hidden_act", "--activation",
         "relu2=squared_relu relu=relu gelu=gelu gelu_new=gelu_tanh " TANH_NAMES "silu=silu swish=silu",
