@@ -196,6 +196,23 @@ static void validate_decoupled_lr(struct config *config, struct complaints *comp
                  has_minimum ? "--decoupled-min-lr" : "--min-lr", config->decoupled_min_lr, config->decoupled_lr);
 }
 
+// The flag that says how long the decay is, in the unit of the run; without it, that of the run itself.
+static const char *decay_flag(const struct config *config) {
+    if (config->train_samples > 0)
+        return flag_is_given(&config->given, "--lr-decay-samples") ? "--lr-decay-samples" : "--train-samples";
+    return flag_is_given(&config->given, "--lr-decay-iters") ? "--lr-decay-iters" : "--train-iters";
+}
+
+static void complain_of_warmup(const struct config *config, struct complaints *complaints) {
+    bool by_samples = config->train_samples > 0;
+    complain(complaints,
+             "--lr-warmup-%s %" PRId64 " must be below %s %" PRId64
+             ", which it is part of; shorten it or raise --lr-decay-%s",
+             by_samples ? "samples" : "iters", by_samples ? config->lr_warmup_samples : config->lr_warmup_iters,
+             decay_flag(config), by_samples ? config->lr_decay_samples : config->lr_decay_iters,
+             by_samples ? "samples" : "iters");
+}
+
 static void validate_lr(struct config *config, struct complaints *complaints) {
     bool by_samples = config->train_samples > 0;
     if (config->lr == 0) {
@@ -210,19 +227,17 @@ static void validate_lr(struct config *config, struct complaints *complaints) {
     // fairseq's schedule may end before its warmup does.
     bool may_end_early = strcmp(config->lr_decay_style, "polynomial_decay") == 0;
     if (config->lr_decay_steps > 0 && config->lr_warmup_steps >= (double)config->lr_decay_steps && !may_end_early)
-        complain(complaints,
-                 "the warmup (%.0f samples) must be shorter than the decay (%" PRId64
-                 " samples), which it is part of; shorten it or raise --lr-decay-%s",
-                 config->lr_warmup_steps, config->lr_decay_steps, by_samples ? "samples" : "iters");
+        complain_of_warmup(config, complaints);
     if (strcmp(config->lr_decay_style, "WSD") != 0)
         return;
     if (config->lr_wsd_decay_steps == 0)
         complain(complaints, "--lr-decay-style WSD needs --lr-wsd-decay-%s, the length of its last part",
                  by_samples ? "samples" : "iters");
     else if (config->lr_decay_steps > 0 && config->lr_wsd_decay_steps > config->lr_decay_steps)
-        complain(complaints,
-                 "the last part of WSD (%" PRId64 " samples) is longer than the whole (%" PRId64 "); shorten it",
-                 config->lr_wsd_decay_steps, config->lr_decay_steps);
+        complain(complaints, "--lr-wsd-decay-%s %" PRId64 " is longer than the whole, %s %" PRId64 "; shorten it",
+                 by_samples ? "samples" : "iters",
+                 by_samples ? config->lr_wsd_decay_samples : config->lr_wsd_decay_iters, decay_flag(config),
+                 by_samples ? config->lr_decay_samples : config->lr_decay_iters);
 }
 
 static void validate_weight_decay(struct config *config, struct complaints *complaints) {

@@ -234,6 +234,50 @@ static int open_paths(struct corpus **corpus, const struct corpus_options *optio
     return status;
 }
 
+// The part of the dataset that the split gets must hold something.
+static int check_part(const struct corpus_options *options, const char *split, const char *prefix) {
+    bool is_gpt = corpus_kind_of(options->config) == CORPUS_GPT;
+    struct index_reader *reader;
+    int64_t begin, end;
+    TRY(index_open(&reader, prefix));
+    int status = split_choose(&(struct split_choice){.prefix = prefix,
+                                                     .split = split,
+                                                     .which = options->which,
+                                                     .items = is_gpt ? "sequences" : "documents",
+                                                     .count = is_gpt ? reader->sequence_count : reader->document_count},
+                              &begin, &end);
+    index_close(reader);
+    return status;
+}
+
+static int check_paths(const struct corpus_options *options, const struct data_paths *paths) {
+    bool is_empty_share;
+    TRY(is_empty(paths->split, options->which, &is_empty_share));
+    if (paths->items.count == 0 || is_empty_share)
+        return 0;
+    struct blend_list list;
+    TRY(blend_list_parse(&list, paths->items.items, paths->items.count, paths->flag));
+    // A share that a small dataset has nothing for is a note, which corpus_open writes.
+    bool may_be_empty = paths->split && options->which != SPLIT_TRAIN && !options->is_epoch;
+    int status = 0;
+    for (int64_t i = 0; status == 0 && i < list.count; i++)
+        status = check_part(options, may_be_empty ? NULL : paths->split, list.prefixes[i]);
+    blend_list_free(&list);
+    return status;
+}
+
+int corpus_check(const struct corpus_options *options) {
+    int status = 0;
+    if (options->sample_count > 0 || options->is_epoch) {
+        struct data_paths paths;
+        status = data_paths_find(&paths, options->config, options->which);
+        if (status == 0)
+            status = check_paths(options, &paths);
+        data_paths_free(&paths);
+    }
+    return comm_agree(options->place.mesh->all, status, "datasets checked");
+}
+
 int corpus_open(struct corpus **corpus, const struct corpus_options *options) {
     *corpus = NULL;
     if (options->sample_count == 0 && !options->is_epoch)

@@ -34,6 +34,9 @@ struct corpus;
 // *corpus is NULL if the flags name no data for the split, or leave nothing for it. Default shares may leave nothing of
 // a small dataset for validation or test; shares that the user chose and that do so are an error.
 int corpus_open(struct corpus **corpus, const struct corpus_options *options);
+// Does the same without building or keeping anything, in no time: data that is missing, damaged or leaves the split
+// nothing is found before minutes go into the index of another split. All ranks call; they agree on the result.
+int corpus_check(const struct corpus_options *options);
 void corpus_close(struct corpus *corpus);  // NULL is fine
 struct sample_source corpus_source(const struct corpus *corpus);
 

@@ -166,22 +166,25 @@ static int check_tokenizer(struct datasets *datasets, const struct config *confi
     return 0;
 }
 
-static int open_corpus(struct datasets *datasets, const struct datasets_options *from, enum split which,
-                       int64_t sample_count) {
+static struct corpus_options corpus_options(struct datasets *datasets, const struct datasets_options *from,
+                                            enum split which, int64_t sample_count) {
     const struct config *config = from->config;
     int64_t vocab_size = from->tokenizer          ? tokenizer_vocab_size(from->tokenizer)
                          : config->vocab_size > 0 ? config->vocab_size
                                                   : config->padded_vocab_size;
-    struct corpus_options options = {.config = config,
-                                     .place = {from->mesh, from->local_rank},
-                                     .vocab_size = vocab_size,
-                                     .vocabulary = &datasets->vocabulary,
-                                     .begins_word = datasets->begins_word,
-                                     .which = which,
-                                     .sample_count = sample_count,
-                                     .is_epoch = sample_count < 0};
-    if (options.is_epoch)
-        options.sample_count = 0;
+    return (struct corpus_options){.config = config,
+                                   .place = {from->mesh, from->local_rank},
+                                   .vocab_size = vocab_size,
+                                   .vocabulary = &datasets->vocabulary,
+                                   .begins_word = datasets->begins_word,
+                                   .which = which,
+                                   .sample_count = sample_count < 0 ? 0 : sample_count,
+                                   .is_epoch = sample_count < 0};
+}
+
+static int open_corpus(struct datasets *datasets, const struct datasets_options *from, enum split which,
+                       int64_t sample_count) {
+    const struct corpus_options options = corpus_options(datasets, from, which, sample_count);
     TRY(corpus_open(&datasets->corpora[which], &options));
     if (datasets->corpora[which])
         datasets->sources[which] = corpus_source(datasets->corpora[which]);
@@ -190,6 +193,10 @@ static int open_corpus(struct datasets *datasets, const struct datasets_options 
 
 static int open_corpora(struct datasets *datasets, const struct datasets_options *from,
                         const int64_t counts[SPLIT_COUNT]) {
+    for (int which = 0; which < SPLIT_COUNT; which++) {
+        const struct corpus_options options = corpus_options(datasets, from, (enum split)which, counts[which]);
+        TRY(corpus_check(&options));
+    }
     for (int which = 0; which < SPLIT_COUNT; which++)
         TRY(open_corpus(datasets, from, (enum split)which, counts[which]));
     return 0;

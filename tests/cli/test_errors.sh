@@ -37,7 +37,7 @@ expect 2 "--quick-geglu" "${train[@]}" --data-path "$prefix" --quick-geglu
 expect 2 "the activation silu, not relu" "${train[@]}" --data-path "$prefix" --swiglu --activation relu
 expect 2 "moe" "${train[@]}" --data-path "$prefix" --moe-router-topk 4
 expect 2 "hidden-size" "${train[@]}" --data-path "$prefix" --num-attention-heads 3
-expect 2 "a head is 512 wide" "${train[@]}" --data-path "$prefix" --kv-channels 512
+expect 2 "a head is 4097 channels wide" "${train[@]}" --data-path "$prefix" --kv-channels 4097
 expect 2 "--num-layers 20000 is above 16383" "${train[@]}" --data-path "$prefix" --num-layers 20000
 expect 2 "TB is the most" "${train[@]}" --data-path "$prefix" --num-layers 16000 --hidden-size 65536 --num-attention-heads 256
 expect 0 "iteration        4/       4" "${train[@]}" --data-path "$prefix" --bf16

@@ -61,7 +61,7 @@ grep -q "Hello there" "$work/talk.jsonl" && pass || fail "the talk page"
 expect 0 "1 templates loaded" "$BEVATRON" extract wiki --input "$work/dump.xml" --output "$work/expand.jsonl" --templates expand
 grep -q "long. Hello Bob!" "$work/expand.jsonl" && pass || fail "a template expanded"
 expect 2 "standard input can be read once" "$BEVATRON" extract wiki --input - --output "$work/x.jsonl" --templates expand
-expect 2 "is no number" "$BEVATRON" extract wiki --input "$work/dump.xml" --output "$work/x.jsonl" --namespaces zero
+expect 2 "is not a number" "$BEVATRON" extract wiki --input "$work/dump.xml" --output "$work/x.jsonl" --namespaces zero
 expect 2 "output is plain, .gz or .zst" "$BEVATRON" extract wiki --input "$work/dump.xml" --output "$work/x.jsonl.xz"
 expect 2 "did you mean --namespaces" "$BEVATRON" extract wiki --input "$work/dump.xml" --output "$work/x.jsonl" --namespace 0
 expect 2 'there is no command "extract pdf"' "$BEVATRON" extract pdf

@@ -44,6 +44,16 @@ expect 0 "note: --split '99,1,0' leaves none of the 8 sequences of $work/d_text_
 expect 0 "iteration        2/       2" "${data[@]}" --data-path "$work/d_text_document" --split "'60,40,0'"
 expect 0 "warning: --vocab-size 100 has no effect: the tokenizer has 280 tokens" "${data[@]}" \
     --data-path "$work/d_text_document" --vocab-size 100
+# Data of validation that is missing or empty is found before the index of the training data is built.
+echo '{"text": ""}' | "$BEVATRON" preprocess --input - --output-prefix "$work/none" "${tokenizer[@]}" >"$work/out" 2>&1 || fail "preprocess nothing"
+for valid in none_text_document missing_text_document; do
+    own=(--train-data-path "$work/d_text_document" --valid-data-path "$work/$valid" --data-cache-path "$work/own")
+    "${data[@]}" "${own[@]}" >"$work/out" 2>&1 && fail "validation on $valid"
+    grep -q "$valid" "$work/out" && ! grep -q "building the sample index" "$work/out" && [ -z "$(ls -A "$work/own" 2>/dev/null)" ] && pass ||
+        fail "$valid is found too late"
+done
+expect 215 "none_text_document holds no sequences; the valid split needs some" "${data[@]}" --train-data-path "$work/d_text_document" \
+    --valid-data-path "$work/none_text_document"
 expect 2 "--data-path: the weight of B is missing" "${data[@]}" --data-path 1 A B
 
 # The arguments: a log has what was given and derived, with the flag it has all, a terminal has none.

@@ -83,6 +83,9 @@ int split_choose(const struct split_choice *choice, int64_t *begin, int64_t *end
         TRY(split_parse(&bounds, choice->split));
         split_range(&bounds, choice->which, choice->count, begin, end);
     }
+    if (choice->count == 0)
+        return bad_data("%s holds no %s; the %s split needs some: use other data, or do without it (--eval-iters 0)",
+                        choice->prefix, choice->items, split_name(choice->which));
     if (*begin == *end)
         return bad_data("%s: --split \"%s\" leaves the %s split none of the %" PRId64
                         " %s; use more data, give it a larger weight, or do without it (--eval-iters 0)",
