@@ -28,6 +28,43 @@ TEST(golden_ids) {
     }
 }
 
+// Pipelines put together step by step, each with the same model (tests/golden/make_hf_steps.py).
+static void check_steps(const struct json *line, void *context) {
+    const struct buffer *model = context;
+    const struct json *steps = json_member(line, "steps"), *texts = json_member(line, "texts");
+    const struct json *ids = json_member(line, "ids");
+    struct buffer file = {0};
+    buffer_printf(&file, "{\"model\": %s, %s}", model->data, steps->string);
+    struct hf *hf;
+    struct hf_state state;
+    struct token_list list = {0};
+    EXPECT_OK(hf_parse(&hf, file.data, file.length, steps->string));
+    hf_state_init(&state);
+    for (size_t i = 0; i < texts->count; i++) {
+        const struct json *expected = &ids->items[i];
+        list.count = 0;
+        EXPECT_OK(hf_encode(hf, &state, texts->items[i].string, texts->items[i].length, &list));
+        bool same = (size_t)list.count == expected->count;
+        for (size_t k = 0; same && k < expected->count; k++)
+            same = list.ids[k] == (int32_t)expected->items[k].number;
+        if (!same)
+            test_fail("%s: \"%s\": other ids", steps->string, texts->items[i].string);
+    }
+    hf_state_free(&state);
+    token_list_free(&list);
+    hf_free(hf);
+    buffer_free(&file);
+}
+
+TEST(steps_give_golden_ids) {
+    need_normal_forms();
+    struct buffer model = {0};
+    EXPECT_OK(file_read_all(HF "steps_model.json", (size_t)1 << 20, &model));
+    buffer_append_byte(&model, 0);
+    for_each_case(HF "steps.jsonl", check_steps, &model);
+    buffer_free(&model);
+}
+
 // Decoding gives the bytes as they are; the library makes U+FFFD of what is not UTF-8.
 static void replace_ill_formed(struct buffer *text) {
     struct buffer out = {0};
@@ -183,9 +220,13 @@ TEST(what_is_not_supported_is_named) {
     expect_bad(MODEL ", \"decoder\": {\"type\": \"CTC\"}", "the decoder \"CTC\" is not supported");
     expect_bad(MODEL ", \"post_processor\": {\"type\": \"Odd\"}", "the post_processor \"Odd\" is not supported");
     expect_bad(MODEL ", \"pre_tokenizer\": {\"type\": \"Split\", \"pattern\": {\"Regex\": \"(?P<x>a)\"}}",
-               "this kind of group");
-    expect_bad(MODEL ", \"pre_tokenizer\": {\"type\": \"Split\", \"pattern\": {\"Regex\": \"\\\\p{Han}+\"}}",
-               "this property");
+               "the group (?P at byte 0");
+    expect_bad(MODEL ", \"pre_tokenizer\": {\"type\": \"Split\", \"pattern\": {\"Regex\": \"\\\\p{Klingon}+\"}}",
+               "the property \\p{Klingon} at byte 0");
+    expect_bad(MODEL
+               ", \"normalizer\": {\"type\": \"Sequence\", \"normalizers\": [{\"type\": \"Replace\", \"pattern\": "
+               "{\"Regex\": \"^\"}, \"content\": \"a\"}, {\"type\": \"Lowercase\"}]}",
+               "use Prepend");
     expect_bad(MODEL ", \"pre_tokenizer\": {\"type\": \"Split\", \"pattern\": {}}", "neither a String nor a Regex");
     expect_bad(MODEL
                ", \"pre_tokenizer\": {\"type\": \"Split\", \"pattern\": {\"String\": \"a\"}, \"behavior\": \"Odd\"}",
@@ -285,7 +326,7 @@ TEST(llama2_known_ids) {
     free(path);
 }
 
-TEST_MAIN(TEST_CASE(golden_ids), TEST_CASE(golden_texts), TEST_CASE(shortcuts_change_nothing),
-          TEST_CASE(end_of_document), TEST_CASE(other_files_as_today), TEST_CASE(what_is_not_supported_is_named),
-          TEST_CASE(bad_models), TEST_CASE(small_files_make_no_huge_texts), TEST_CASE(truncated_files),
-          TEST_CASE(llama2_known_ids))
+TEST_MAIN(TEST_CASE(golden_ids), TEST_CASE(steps_give_golden_ids), TEST_CASE(golden_texts),
+          TEST_CASE(shortcuts_change_nothing), TEST_CASE(end_of_document), TEST_CASE(other_files_as_today),
+          TEST_CASE(what_is_not_supported_is_named), TEST_CASE(bad_models), TEST_CASE(small_files_make_no_huge_texts),
+          TEST_CASE(truncated_files), TEST_CASE(llama2_known_ids))

@@ -4,21 +4,18 @@
 #include "fuzz.h"
 
 #include "data/tokenizer/pattern.h"
-#include "data/tokenizer/splitter.h"
 #include <string.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     const uint8_t *nul = memchr(data, 0, size);
     if (!nul)
         return 0;
-    static struct unicode_table *table;  // made once: it is the same for all inputs
-    if (!table)
-        table = split_table_create();
     struct pattern *pattern;
     struct pattern_scratch scratch = {0};
     const uint8_t *text = nul + 1;
     size_t length = (size_t)(data + size - text);
-    if (pattern_compile(&pattern, table, (const char *)data, (size_t)(nul - data), "pattern") == 0) {
+    enum pattern_syntax syntax = size % 2 ? PATTERN_ONIGURUMA : PATTERN_RUST;
+    if (pattern_compile(&pattern, syntax, (const char *)data, (size_t)(nul - data), "pattern") == 0) {
         struct pattern_match match;
         size_t from = 0;
         while (from <= length && pattern_find(pattern, &scratch, text, length, from, &match) == 1) {

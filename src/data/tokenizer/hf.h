@@ -135,6 +135,7 @@ struct hf {
     int64_t added_count;
     struct trie raw_trie, normal_trie;  // values are indices of added; size 0 if there are none
     struct hf_starts raw_starts, normal_starts;
+    int64_t empty_added;  // index of one that is nothing in normalized text, and so stands everywhere in it; -1
 
     struct hf_normalizer_step *normalizers;
     size_t normalizer_count;
@@ -204,8 +205,8 @@ int hf_load_post_processor(struct hf *hf, const struct json *processor);
 // A part of a text: an added token, or bytes of a buffer.
 struct hf_split {
     size_t begin, end;
-    int32_t id;     // of an added token; -1: text
-    bool is_first;  // the text begins with it
+    int32_t id;   // of an added token; -1: text
+    size_t zero;  // how many of its first bytes come from the first character of the whole text; see hf_normalize
 };
 
 struct hf_splits {
@@ -232,10 +233,12 @@ void hf_splits_add(struct hf_splits *splits, struct hf_split split);
 static inline size_t hf_most_bytes(size_t length) {
     return 64 * length + (1 << 20);
 }
-// Normalizes text[0…length) into state->normal.
-int hf_normalize(const struct hf *hf, struct hf_state *state, const char *text, size_t length);
-// Cuts state->normal, which `is_first` says begins the text, into state->words (cleared before).
-int hf_pretokenize(const struct hf *hf, struct hf_state *state, bool is_first);
+// Normalizes text[0…length) into state->normal. `zero` of its bytes, the first character, come from the beginning of
+// the whole text; *zero becomes the number of bytes made of them. Hugging Face keeps the origin of every byte, and
+// Metaspace's "first" asks whether a word's is the beginning: after a normalizer that removes it, none is.
+int hf_normalize(const struct hf *hf, struct hf_state *state, const char *text, size_t length, size_t *zero);
+// Cuts state->normal, of which so many bytes come from the beginning, into state->words (cleared before).
+int hf_pretokenize(const struct hf *hf, struct hf_state *state, size_t zero);
 // Appends the ids of one word of a BPE model, at most one for each byte.
 int hf_encode_bpe(const struct hf *hf, struct hf_state *state, const char *word, size_t length, struct token_list *out);
 // Appends the ids of one word.

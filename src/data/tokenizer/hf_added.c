@@ -74,19 +74,37 @@ static size_t next_start(const struct hf_starts *starts, const char *text, size_
     return length;
 }
 
-void hf_find_added(const struct hf *hf, bool normalized, const char *text, size_t length, struct hf_splits *splits) {
+// The next added token at or after *at, which moves behind it: its index, -1 if there is none.
+static int64_t next_added(const struct hf *hf, bool normalized, const char *text, size_t length, size_t *at,
+                          struct pattern_match *match) {
     const struct trie *trie = normalized ? &hf->normal_trie : &hf->raw_trie;
     const struct hf_starts *starts = normalized ? &hf->normal_starts : &hf->raw_starts;
-    size_t done = 0;
-    for (size_t at = 0; trie->size > 0 && (at = next_start(starts, text, length, at)) < length;) {
-        struct trie_match found = trie_longest(trie, text + at, length - at);
-        if (found.length == 0) {
-            at++;
-            continue;
+    bool everywhere = normalized && hf->empty_added >= 0;
+    while (everywhere ? *at <= length : trie->size > 0 && (*at = next_start(starts, text, length, *at)) < length) {
+        struct trie_match found = {0};
+        if (trie->size > 0)
+            found = trie_longest(trie, text + *at, length - *at);
+        *match = (struct pattern_match){*at, *at + found.length};
+        if (found.length > 0) {
+            *at = match->end;
+            return found.value;
         }
-        const struct hf_added *added = &hf->added[found.value];
-        struct pattern_match match = {at, at + found.length};
-        at = match.end;
+        size_t bytes = 1;
+        if (everywhere && *at < length)
+            character_at(text, length, *at, &bytes);
+        *at += bytes;
+        if (everywhere)
+            return hf->empty_added;
+    }
+    return -1;
+}
+
+void hf_find_added(const struct hf *hf, bool normalized, const char *text, size_t length, struct hf_splits *splits) {
+    size_t done = 0, at = 0;
+    int64_t found;
+    struct pattern_match match;
+    while ((found = next_added(hf, normalized, text, length, &at, &match)) >= 0) {
+        const struct hf_added *added = &hf->added[found];
         if (added->single_word && !stands_alone(hf, text, length, match))
             continue;
         if (added->lstrip) {
@@ -96,10 +114,13 @@ void hf_find_added(const struct hf *hf, bool normalized, const char *text, size_
         if (added->rstrip)
             match.end = blanks_after(text, length, match.end);
         if (done < match.begin)
-            hf_splits_add(splits, (struct hf_split){done, match.begin, -1, done == 0});
-        hf_splits_add(splits, (struct hf_split){match.begin, match.end, added->id, false});
+            hf_splits_add(splits, (struct hf_split){done, match.begin, -1, 0});
+        // Blanks of a token may lie in those that the one before has taken: what is left of it may be nothing, and the
+        // text goes on behind it nonetheless.
+        if (match.begin < match.end)
+            hf_splits_add(splits, (struct hf_split){match.begin, match.end, added->id, 0});
         done = match.end;
     }
     if (done < length)
-        hf_splits_add(splits, (struct hf_split){done, length, -1, done == 0});
+        hf_splits_add(splits, (struct hf_split){done, length, -1, 0});
 }

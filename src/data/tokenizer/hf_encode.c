@@ -126,8 +126,8 @@ static int encode_spaced_piece(const void *opaque, void *opaque_state, const uns
     if (hf->normalizer_count == 0 || is_printable(piece, length))
         buffer_append(&state->normal, piece, length);
     else
-        TRY(hf_normalize(hf, state, (const char *)piece, length));
-    TRY(hf_pretokenize(hf, state, false));
+        TRY(hf_normalize(hf, state, (const char *)piece, length, &(size_t){0}));
+    TRY(hf_pretokenize(hf, state, 0));
     for (size_t i = 0; i < state->words.count; i++) {
         const struct hf_split *word = &state->words.items[i];
         TRY(hf_encode_word(hf, state, state->words.text.data + word->begin, word->end - word->begin, out));
@@ -187,7 +187,7 @@ static int encode_normal(const struct hf *hf, struct hf_state *state, const stru
     // The words' buffers are the pre-tokenizer's; the normalized text is copied so that it may stay where it is.
     buffer_clear(&state->normal);
     buffer_append(&state->normal, text + part->begin, length);
-    TRY(hf_pretokenize(hf, state, part->is_first));
+    TRY(hf_pretokenize(hf, state, part->zero));
     for (size_t i = 0; i < state->words.count; i++) {
         const struct hf_split *word = &state->words.items[i];
         TRY(hf_encode_word(hf, state, state->words.text.data + word->begin, word->end - word->begin, out));
@@ -196,14 +196,14 @@ static int encode_normal(const struct hf *hf, struct hf_state *state, const stru
 }
 
 // Normalized text, out of which added tokens are cut.
-static int encode_normalized(const struct hf *hf, struct hf_state *state, const char *text, size_t length,
-                             bool is_first, struct token_list *out) {
+static int encode_normalized(const struct hf *hf, struct hf_state *state, const char *text, size_t length, size_t zero,
+                             struct token_list *out) {
     size_t begin = state->parts.count;
     hf_find_added(hf, true, text, length, &state->parts);
     int status = 0;
     for (size_t i = begin; status == 0 && i < state->parts.count; i++) {
         struct hf_split part = state->parts.items[i];
-        part.is_first = part.is_first && is_first;
+        part.zero = zero > part.begin ? zero - part.begin : 0;
         if (part.id >= 0)
             token_list_append(out, part.id);
         else
@@ -214,21 +214,21 @@ static int encode_normalized(const struct hf *hf, struct hf_state *state, const 
 }
 
 // Text as it came, out of which the added tokens that are not normalized have been cut.
-static int encode_raw(const struct hf *hf, struct hf_state *state, const char *text, size_t length, bool is_first,
+static int encode_raw(const struct hf *hf, struct hf_state *state, const char *text, size_t length, size_t zero,
                       struct token_list *out) {
     if (hf->is_bert && hf->normal_trie.size == 0)
         return bert_encode(&hf->bert, &state->bert, text, length, out);
     if (hf->is_marked && !memmem(text, length, mark, sizeof mark - 1))
-        return encode_marked(hf, state, text, length, is_first, out);
+        return encode_marked(hf, state, text, length, zero > 0, out);
     if (hf->is_spaced && !hf->byte_rules && (hf->normalizer_count == 0 || words_stand_by_themselves(text, length)))
         return encode_spaced(hf, state, text, length, out);
     if (hf->normalizer_count == 0)
-        return encode_normalized(hf, state, text, length, is_first, out);
-    TRY(hf_normalize(hf, state, text, length));
+        return encode_normalized(hf, state, text, length, zero, out);
+    TRY(hf_normalize(hf, state, text, length, &zero));
     // The buffer is handed on whole, since what follows uses state->normal.
     struct buffer normal = state->normal;
     state->normal = (struct buffer){0};
-    int status = encode_normalized(hf, state, buffer_string(&normal), normal.length, is_first, out);
+    int status = encode_normalized(hf, state, buffer_string(&normal), normal.length, zero, out);
     buffer_free(&state->normal);
     state->normal = normal;
     return status;
@@ -238,13 +238,16 @@ static int encode_well_formed(const struct hf *hf, struct hf_state *state, const
                               struct token_list *out) {
     state->parts.count = 0;
     hf_find_added(hf, false, text, length, &state->parts);
-    size_t count = state->parts.count;
+    size_t count = state->parts.count, first = 0;
+    uint32_t character;
+    if (length > 0)
+        first = utf8_decode((const unsigned char *)text, length, &character, NULL);
     for (size_t i = 0; i < count; i++) {
         struct hf_split part = state->parts.items[i];
         if (part.id >= 0)
             token_list_append(out, part.id);
         else
-            TRY(encode_raw(hf, state, text + part.begin, part.end - part.begin, part.is_first, out));
+            TRY(encode_raw(hf, state, text + part.begin, part.end - part.begin, part.begin == 0 ? first : 0, out));
     }
     return 0;
 }

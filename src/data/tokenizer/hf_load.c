@@ -64,7 +64,7 @@ int hf_load_pattern(struct hf *hf, const struct json *pattern, const char *part,
     if (out->known)
         return 0;
     char *name = memory_printf("%s: %s: the pattern \"%.200s\"", hf->name, part, regex->string);
-    int status = pattern_compile(&out->general, hf->table, regex->string, regex->length, name);
+    int status = pattern_compile(&out->general, PATTERN_ONIGURUMA, regex->string, regex->length, name);
     free(name);
     return status;
 }
@@ -172,8 +172,12 @@ static void build_added_trie(struct hf *hf, bool normalized) {
     int64_t count = 0;
     for (int64_t i = 0; i < hf->added_count; i++) {
         struct hf_string text = hf->added[i].normalized.text ? hf->added[i].normalized : hf->added[i].content;
-        if (hf->added[i].is_normalized != normalized || text.length == 0)
+        if (hf->added[i].is_normalized != normalized)
             continue;
+        if (text.length == 0) {
+            hf->empty_added = i;
+            continue;
+        }
         keys[count++] = (struct trie_key){text.text, text.length, (int32_t)i};
         starts->first[(unsigned char)text.text[0]] = true;
     }
@@ -193,7 +197,7 @@ static int normalize_added(struct hf *hf) {
         struct hf_added *added = &hf->added[i];
         if (!added->is_normalized || hf->normalizer_count == 0)
             continue;
-        status = hf_normalize(hf, &state, added->content.text, added->content.length);
+        status = hf_normalize(hf, &state, added->content.text, added->content.length, &(size_t){0});
         if (status == 0)
             added->normalized = hf_copy(buffer_string(&state.normal), state.normal.length);
     }
@@ -268,9 +272,10 @@ static void find_spaced(struct hf *hf) {
     for (int c = '\n'; fits && c < 0x7F; c = c == '\n' ? ' ' : c + 1) {
         char byte = (char)c;
         const char *expected = c == '\n' ? " " : &byte;
-        fits = hf_normalize(hf, &state, &byte, 1) == 0 && state.normal.length == 1 && state.normal.data[0] == *expected;
+        fits = hf_normalize(hf, &state, &byte, 1, &(size_t){0}) == 0 && state.normal.length == 1 &&
+               state.normal.data[0] == *expected;
     }
-    fits = fits && hf_normalize(hf, &state, "\r\n", 2) == 0;
+    fits = fits && hf_normalize(hf, &state, "\r\n", 2, &(size_t){0}) == 0;
     for (size_t i = 0; fits && i < state.normal.length; i++)
         fits = state.normal.data[i] == ' ';
     hf_state_free(&state);
@@ -311,6 +316,27 @@ static void find_shortcuts(struct hf *hf) {
     }
 }
 
+// Where a Replace has put text before the first character, Hugging Face repeats it in the next step that changes the
+// text. Nobody means that, so such a file is refused.
+static int check_insertions(const struct hf *hf) {
+    bool inserts = false, changes = false;
+    for (size_t i = 0; i < hf->normalizer_count; i++) {
+        const struct hf_normalizer_step *step = &hf->normalizers[i];
+        changes = changes || (inserts && step->kind != HF_NORMALIZER_REPLACE && step->kind != HF_NORMALIZER_PREPEND);
+        const struct hf_pattern *pattern = &step->pattern;
+        bool may_be_empty =
+            pattern->general ? pattern_may_be_empty(pattern->general) : !pattern->known && pattern->literal.length == 0;
+        if (step->kind == HF_NORMALIZER_REPLACE && step->content.length > 0 && may_be_empty)
+            inserts = true;
+    }
+    for (size_t i = 0; i < hf->pretokenizer_count; i++)
+        changes = changes || (inserts && hf->pretokenizers[i].kind == HF_PRETOKENIZER_BYTES);
+    return changes ? hf_error(hf, "Replace",
+                              "puts text where its pattern matches nothing, and a later step changes it, "
+                              "which is not supported; use Prepend to put text at the beginning")
+                   : 0;
+}
+
 static int load(struct hf *hf, const struct json *root) {
     if (root->type != JSON_OBJECT || !json_member(root, "model"))
         return hf_error(hf, "model", "is missing; this is no tokenizer.json");
@@ -320,8 +346,10 @@ static int load(struct hf *hf, const struct json *root) {
     TRY(hf_load_pretokenizer(hf, json_member(root, "pre_tokenizer")));
     TRY(hf_load_decoder(hf, json_member(root, "decoder")));
     TRY(hf_load_post_processor(hf, json_member(root, "post_processor")));
+    TRY(check_insertions(hf));
     TRY(normalize_added(hf));
     index_strings(hf);
+    hf->empty_added = -1;
     build_added_trie(hf, false);
     build_added_trie(hf, true);
     find_shortcuts(hf);

@@ -5,6 +5,18 @@
 #include "base/utf8.h"
 #include <string.h>
 
+// Bytes of the text before a step that come from the beginning of the whole text, and of the text after it.
+struct origin {
+    size_t before, after;
+    bool begins;  // the text at hand began the whole text before any step
+};
+
+// Notes how long the output is after a character that began at `at`.
+static inline void follow(struct origin *origin, size_t at, const struct buffer *out) {
+    if (at < origin->before)
+        origin->after = out->length;
+}
+
 static void append_character(struct buffer *out, uint32_t character) {
     char bytes[4];
     buffer_append(out, bytes, utf8_encode(character, bytes));
@@ -52,10 +64,29 @@ static bool is_safe_text_in_c(const struct buffer *text) {
     return true;
 }
 
+// The first character, composed or not, and what else of the output its form begins with.
+static void follow_form(const struct normal_form_rules *rules, struct hf_state *state, const struct buffer *in,
+                        struct origin *origin, const struct buffer *out) {
+    uint32_t character;
+    if (origin->before == 0 || out->length == 0)
+        return;
+    origin->after = utf8_decode((const unsigned char *)out->data, out->length, &character, NULL);
+    struct buffer alone = {0};
+    state->characters.count = 0;
+    state->more.count = 0;
+    character_list_append_text(&state->characters, in->data, origin->before);
+    normal_form_apply(rules, state->characters.items, state->characters.count, &state->more);
+    append_characters(&alone, &state->more);
+    if (alone.length <= out->length && alone.length > origin->after && memcmp(alone.data, out->data, alone.length) == 0)
+        origin->after = alone.length;
+    buffer_free(&alone);
+}
+
 static void apply_form(const struct hf *hf, enum normal_form form, struct hf_state *state, const struct buffer *in,
-                       struct buffer *out) {
+                       struct buffer *out, struct origin *origin) {
     if (is_ascii(in) || (form == NORMAL_FORM_C && is_safe_text_in_c(in))) {
         buffer_append(out, buffer_string(in), in->length);
+        origin->after = origin->before;
         return;
     }
     state->characters.count = 0;
@@ -64,6 +95,7 @@ static void apply_form(const struct hf *hf, enum normal_form form, struct hf_sta
     struct normal_form_rules rules = {.form = form, .known = hf->old, .pairs = hf->pairs};
     normal_form_apply(&rules, state->characters.items, state->characters.count, &state->more);
     append_characters(out, &state->more);
+    follow_form(&rules, state, in, origin, out);
 }
 
 // ---- character by character ----
@@ -92,12 +124,15 @@ static bool is_blank_by_nmt(uint32_t c) {
 }
 
 static void apply_bert(const struct hf *hf, const struct hf_normalizer_step *step, struct hf_state *state,
-                       const struct buffer *in, struct buffer *out) {
+                       const struct buffer *in, struct buffer *out, struct origin *origin) {
     struct bert_rules rules = {.table = hf->older, .decomposed = hf->old};
     state->characters.count = 0;
     state->more.count = 0;
+    size_t first = 0;  // characters that come from the beginning
     for (size_t at = 0; at < in->length;) {
         uint32_t c;
+        if (at <= origin->before)
+            first = state->characters.count;
         at += utf8_decode((const unsigned char *)in->data + at, in->length - at, &c, NULL);
         enum bert_class class = bert_classify(&rules, c);
         if (step->clean && class == BERT_DROPPED)
@@ -110,6 +145,8 @@ static void apply_bert(const struct hf *hf, const struct hf_normalizer_step *ste
         if (step->cjk && class == BERT_CJK)
             character_list_append(&state->characters, ' ');
     }
+    if (in->length <= origin->before)
+        first = state->characters.count;
     const struct character_list *list = &state->characters;
     if (step->strip_accents) {
         struct normal_form_rules form = {.form = NORMAL_FORM_D, .known = hf->old};
@@ -124,24 +161,28 @@ static void apply_bert(const struct hf *hf, const struct hf_normalizer_step *ste
             append_lower(out, c);
         else
             append_character(out, c);
+        if (i < first)
+            origin->after = out->length;
     }
 }
 
-static void apply_characters(const struct hf *hf, enum hf_normalizer kind, const struct buffer *in,
-                             struct buffer *out) {
-    for (size_t at = 0; at < in->length;) {
+static void apply_characters(const struct hf *hf, enum hf_normalizer kind, const struct buffer *in, struct buffer *out,
+                             struct origin *origin) {
+    for (size_t at = 0, bytes; at < in->length; at += bytes) {
         uint32_t c;
-        at += utf8_decode((const unsigned char *)in->data + at, in->length - at, &c, NULL);
+        bytes = utf8_decode((const unsigned char *)in->data + at, in->length - at, &c, NULL);
         if (kind == HF_NORMALIZER_LOWER)
             append_lower(out, c);
         else if (kind == HF_NORMALIZER_STRIP_ACCENTS && !is_combining_mark(hf, c))
             append_character(out, c);
         else if (kind == HF_NORMALIZER_NMT && !is_dropped_by_nmt(c))
             append_character(out, is_blank_by_nmt(c) ? ' ' : c);
+        follow(origin, at, out);
     }
 }
 
-static void apply_strip(const struct hf_normalizer_step *step, const struct buffer *in, struct buffer *out) {
+static void apply_strip(const struct hf_normalizer_step *step, const struct buffer *in, struct buffer *out,
+                        struct origin *origin) {
     size_t first = step->left ? in->length : 0, last = step->right ? 0 : in->length;
     for (size_t at = 0; at < in->length;) {
         uint32_t c;
@@ -154,6 +195,7 @@ static void apply_strip(const struct hf_normalizer_step *step, const struct buff
     }
     if (first < last)
         buffer_append(out, in->data + first, last - first);
+    origin->after = origin->before > first ? origin->before - first : 0;
 }
 
 // ---- Precompiled ----
@@ -218,9 +260,58 @@ static size_t grapheme_bytes(const struct hf *hf, const struct buffer *text, siz
     return end - at;
 }
 
+// Hugging Face counts characters out against characters in, and forgets those that are removed before the first one
+// that stays: what is at hand is `taken` characters into the text.
+struct map_origin {
+    struct origin *origin;
+    const struct buffer *in;
+    size_t at;  // of the character that the next one out replaces
+    bool any;
+};
+
+static void skip_characters(struct map_origin *map, int64_t count) {
+    for (; count > 0 && map->at < map->in->length; count--) {
+        uint32_t character;
+        map->at +=
+            utf8_decode((const unsigned char *)map->in->data + map->at, map->in->length - map->at, &character, NULL);
+    }
+}
+
+static int64_t count_characters(const char *text, size_t length) {
+    int64_t count = 0;
+    for (size_t i = 0; i < length; i++)
+        count += ((unsigned char)text[i] & 0xC0) != 0x80;
+    return count;
+}
+
+// text[0…length) has been put out, the end of `out`, for `replaced` characters.
+static void follow_map(struct map_origin *map, int64_t replaced, size_t length, const struct buffer *out) {
+    const char *text = buffer_string(out) + out->length - length;
+    int64_t count = count_characters(text, length);
+    if (map->at > map->origin->before)
+        return;  // nothing that follows comes from the beginning
+    for (int64_t i = 0; i < count; i++) {
+        // Those beyond the replaced ones come from the last of these.
+        size_t from = i < replaced ? map->at : map->at - (map->at > 0);
+        size_t end = 1;
+        while (end < length && ((unsigned char)text[end] & 0xC0) == 0x80)
+            end++;
+        if (from < map->origin->before)
+            map->origin->after = (size_t)(text - out->data) + end;
+        if (i < replaced)
+            skip_characters(map, 1);
+        text += end;
+        length -= end;
+        map->any = true;
+    }
+    if (count < replaced && map->any)
+        skip_characters(map, replaced - count);
+}
+
 // A short grapheme is replaced as a whole by the first rule that it begins with, and is otherwise taken apart.
-static void apply_charsmap(const struct hf *hf, const struct charsmap *map, const struct buffer *in,
-                           struct buffer *out) {
+static void apply_charsmap(const struct hf *hf, const struct charsmap *map, const struct buffer *in, struct buffer *out,
+                           struct origin *origin) {
+    struct map_origin follows = {.origin = origin, .in = in};
     for (size_t at = 0; at < in->length;) {
         size_t bytes = grapheme_bytes(hf, in, at);
         struct charsmap_match match = {0};
@@ -228,6 +319,7 @@ static void apply_charsmap(const struct hf *hf, const struct charsmap *map, cons
             match = charsmap_shortest(map, in->data + at, bytes);
         if (match.length > 0) {
             buffer_append(out, match.replacement, match.replacement_length);
+            follow_map(&follows, count_characters(in->data + at, bytes), match.replacement_length, out);
             at += bytes;
             continue;
         }
@@ -239,6 +331,7 @@ static void apply_charsmap(const struct hf *hf, const struct charsmap *map, cons
                 buffer_append(out, match.replacement, match.replacement_length);
             else
                 buffer_append(out, in->data + at, length);
+            follow_map(&follows, 1, match.length > 0 ? match.replacement_length : length, out);
             at += length;
         }
     }
@@ -250,61 +343,77 @@ static int too_long(const struct hf *hf) {
     return hf_error(hf, "normalizer", "makes a text more than 64 times as long, which is not supported");
 }
 
+// Copies a part of the text.
+static void follow_copy(struct origin *origin, const struct buffer *in, size_t begin, size_t end, struct buffer *out) {
+    if (begin < origin->before && begin < end)
+        origin->after = out->length + (end < origin->before ? end : origin->before) - begin;
+    if (begin < end)
+        buffer_append(out, in->data + begin, end - begin);
+}
+
 static int apply_replace(const struct hf *hf, const struct hf_normalizer_step *step, struct hf_state *state,
-                         const struct buffer *in, struct buffer *out) {
+                         const struct buffer *in, struct buffer *out, struct origin *origin) {
     struct hf_search search = {0};
     size_t done = 0;
     int found;
     while ((found = hf_next_match(hf, &step->pattern, &state->pattern, in, &search)) == 1) {
-        buffer_append(out, in->data + done, search.match.begin - done);
+        follow_copy(origin, in, done, search.match.begin, out);
         buffer_append(out, step->content.text, step->content.length);
         done = search.match.end;
+        // What is put in comes from the last character of the match, or from that before an empty one.
+        if (origin->begins && done <= origin->before)
+            origin->after = out->length;
         if (out->length > state->most_bytes)
             return too_long(hf);
     }
-    if (done < in->length)
-        buffer_append(out, in->data + done, in->length - done);
+    follow_copy(origin, in, done, in->length, out);
     return found;
 }
 
 static int apply(const struct hf *hf, const struct hf_normalizer_step *step, struct hf_state *state,
-                 const struct buffer *in, struct buffer *out) {
+                 const struct buffer *in, struct buffer *out, struct origin *origin) {
     switch (step->kind) {
     case HF_NORMALIZER_BERT:
-        apply_bert(hf, step, state, in, out);
+        apply_bert(hf, step, state, in, out, origin);
         return 0;
     case HF_NORMALIZER_STRIP:
-        apply_strip(step, in, out);
+        apply_strip(step, in, out, origin);
         return 0;
     case HF_NORMALIZER_FORM:
-        apply_form(hf, step->form, state, in, out);
+        apply_form(hf, step->form, state, in, out, origin);
         return 0;
     case HF_NORMALIZER_CHARSMAP:
-        apply_charsmap(hf, &step->map, in, out);
+        apply_charsmap(hf, &step->map, in, out, origin);
         return 0;
     case HF_NORMALIZER_REPLACE:
-        return apply_replace(hf, step, state, in, out);
+        return apply_replace(hf, step, state, in, out, origin);
     case HF_NORMALIZER_PREPEND:
         if (in->length > 0)
             buffer_append(out, step->content.text, step->content.length);
         buffer_append(out, buffer_string(in), in->length);
+        origin->after = origin->before > 0 ? origin->before + step->content.length : 0;
         return 0;
     case HF_NORMALIZER_BYTES:
-        byte_map_write(&hf->bytes, (const unsigned char *)in->data, in->length, out);
+        byte_map_write(&hf->bytes, (const unsigned char *)in->data, origin->before, out);
+        origin->after = out->length;
+        byte_map_write(&hf->bytes, (const unsigned char *)in->data + origin->before, in->length - origin->before, out);
         return 0;
     default:
-        apply_characters(hf, step->kind, in, out);
+        apply_characters(hf, step->kind, in, out, origin);
         return 0;
     }
 }
 
-int hf_normalize(const struct hf *hf, struct hf_state *state, const char *text, size_t length) {
+int hf_normalize(const struct hf *hf, struct hf_state *state, const char *text, size_t length, size_t *zero) {
     buffer_clear(&state->normal);
     buffer_append(&state->normal, text, length);
     state->most_bytes = hf_most_bytes(length);
+    bool begins = *zero > 0;
     for (size_t i = 0; i < hf->normalizer_count; i++) {
+        struct origin origin = {.before = *zero, .begins = begins};
         buffer_clear(&state->swap);
-        TRY(apply(hf, &hf->normalizers[i], state, &state->normal, &state->swap));
+        TRY(apply(hf, &hf->normalizers[i], state, &state->normal, &state->swap, &origin));
+        *zero = origin.after < state->swap.length ? origin.after : state->swap.length;
         if (state->swap.length > state->most_bytes)
             return too_long(hf);
         struct buffer done = state->normal;

@@ -8,7 +8,7 @@
 static int find(const struct hf *hf, const struct hf_pattern *pattern, struct pattern_scratch *scratch,
                 const struct buffer *text, size_t from, struct pattern_match *match) {
     const char *data = buffer_string(text);
-    if (from > text->length)
+    if (from > text->length || text->length == 0)
         return 0;
     if (pattern->general)
         return pattern_find(pattern->general, scratch, (const unsigned char *)data, text->length, from, match);
@@ -20,8 +20,10 @@ static int find(const struct hf *hf, const struct hf_pattern *pattern, struct pa
         *match = (struct pattern_match){from, from + piece};
         return 1;
     }
-    if (pattern->literal.length == 0)
-        return 0;
+    if (pattern->literal.length == 0) {  // as the empty pattern: before every character, and at the end
+        *match = (struct pattern_match){from, from};
+        return 1;
+    }
     const char *found = memmem(data + from, text->length - from, pattern->literal.text, pattern->literal.length);
     if (!found)
         return 0;
@@ -59,32 +61,36 @@ void hf_splits_add(struct hf_splits *splits, struct hf_split split) {
 
 // ---- cutting by matches ----
 
-// Matches and what is between them, in order, become words by a behavior. `previous` begins as false, as there.
+// Matches and what is between them, in order, become words by a behavior. A piece waits until it is known whether it
+// goes together with its neighbour; pieces may be empty, and are left out only when they are words.
 struct cutter {
     struct hf_splits *out;
     enum hf_behavior behavior;
-    bool previous;
-    bool is_first;            // of the word being cut
-    size_t begin, base;       // of that word in its buffer and in the new one
-    bool open;                // Contiguous and Merged: out has a word of ours to add to
-    struct hf_split pending;  // MergedWithNext: a match that waits for what follows
-    bool has_pending;
+    const struct hf_split *word;  // that is being cut
+    size_t base;                  // of it in the new buffer
+    bool has_piece;               // the piece that waits
+    struct pattern_match piece;
+    bool is_match;
 };
 
-static void add_word(struct cutter *cutter, size_t begin, size_t end) {
+static void add_word(const struct cutter *cutter, size_t begin, size_t end) {
     if (begin == end)
         return;
-    hf_splits_add(cutter->out, (struct hf_split){cutter->base + begin, cutter->base + end, -1,
-                                                 cutter->is_first && begin == cutter->begin});
+    size_t zero = cutter->word->zero > begin ? cutter->word->zero - begin : 0;
+    zero = zero > end - begin ? end - begin : zero;
+    hf_splits_add(cutter->out, (struct hf_split){cutter->base + begin, cutter->base + end, -1, zero});
 }
 
-static void extend_word(struct cutter *cutter, size_t end) {
-    cutter->out->items[cutter->out->count - 1].end = cutter->base + end;
+static void end_cut(struct cutter *cutter) {
+    if (cutter->has_piece)
+        add_word(cutter, cutter->piece.begin, cutter->piece.end);
+    cutter->has_piece = false;
 }
 
 static void cut(struct cutter *cutter, size_t begin, size_t end, bool is_match) {
-    bool before = cutter->previous;
-    cutter->previous = is_match;
+    // As there, a text begins as if after what is not a match.
+    bool before = cutter->is_match, joins = false;
+    cutter->is_match = is_match;
     switch (cutter->behavior) {
     case HF_REMOVED:
         if (!is_match)
@@ -94,34 +100,22 @@ static void cut(struct cutter *cutter, size_t begin, size_t end, bool is_match) 
         add_word(cutter, begin, end);
         return;
     case HF_CONTIGUOUS:
+        joins = is_match == before;
+        break;
     case HF_MERGED_WITH_PREVIOUS:
-        if (cutter->open && (cutter->behavior == HF_CONTIGUOUS ? is_match == before : is_match && !before)) {
-            extend_word(cutter, end);
-        } else if (begin < end) {
-            add_word(cutter, begin, end);
-            cutter->open = true;
-        }
-        return;
+        joins = is_match && !before;
+        break;
     case HF_MERGED_WITH_NEXT:
     default:
-        if (cutter->has_pending && !is_match) {
-            add_word(cutter, cutter->pending.begin, end);
-            cutter->has_pending = false;
-            return;
-        }
-        if (cutter->has_pending)
-            add_word(cutter, cutter->pending.begin, cutter->pending.end);
-        cutter->has_pending = is_match;
-        if (is_match)
-            cutter->pending = (struct hf_split){begin, end, -1, false};
-        else
-            add_word(cutter, begin, end);
+        joins = !is_match && before;
     }
-}
-
-static void end_cut(struct cutter *cutter) {
-    if (cutter->has_pending)
-        add_word(cutter, cutter->pending.begin, cutter->pending.end);
+    if (joins && cutter->has_piece) {
+        cutter->piece.end = end;
+        return;
+    }
+    end_cut(cutter);
+    cutter->piece = (struct pattern_match){begin, end};
+    cutter->has_piece = true;
 }
 
 // The text of one word, as a buffer that is only looked at.
@@ -238,8 +232,7 @@ static void cut_by_length(const struct buffer *text, int64_t length, struct cutt
 static int cut_word(const struct hf *hf, const struct hf_pretokenizer_step *step, struct hf_state *state,
                     const struct hf_split *word) {
     struct buffer text = view_of(&state->words, word);
-    struct cutter cutter = {
-        .out = &state->other, .behavior = step->behavior, .is_first = word->is_first, .base = word->begin};
+    struct cutter cutter = {.out = &state->other, .behavior = step->behavior, .word = word, .base = word->begin};
     int status = 0;
     switch (step->kind) {
     case HF_PRETOKENIZER_SPLIT:
@@ -269,22 +262,25 @@ static void apply_metaspace(const struct hf_pretokenizer_step *step, struct hf_s
     struct buffer text = view_of(&state->words, word), *out = &state->other.text;
     const struct hf_string *mark = &step->replacement;
     size_t begin = out->length;
+    struct hf_split marked = {.zero = 0};
     bool has = text.length > 0 && (text.data[0] == ' ' || (text.length >= mark->length && mark->length > 0 &&
                                                            memcmp(text.data, mark->text, mark->length) == 0));
-    if (!has && (step->prepend == HF_PREPEND_ALWAYS || (step->prepend == HF_PREPEND_FIRST && word->is_first)))
+    if (!has && (step->prepend == HF_PREPEND_ALWAYS || (step->prepend == HF_PREPEND_FIRST && word->zero > 0)))
         buffer_append(out, mark->text, mark->length);
-    for (size_t at = 0; at < text.length; at++)
+    for (size_t at = 0; at < text.length; at++) {
         if (text.data[at] == ' ')
             buffer_append(out, mark->text, mark->length);
         else
             buffer_append_byte(out, text.data[at]);
-    struct cutter cutter = {
-        .out = &state->other, .behavior = HF_MERGED_WITH_NEXT, .is_first = word->is_first, .base = begin};
+        if (at < word->zero)
+            marked.zero = out->length - begin;
+    }
+    struct cutter cutter = {.out = &state->other, .behavior = HF_MERGED_WITH_NEXT, .word = &marked, .base = begin};
     struct hf_pattern pattern = {.literal = step->split ? *mark : (struct hf_string){0}};
     struct buffer changed = {.data = out->data + begin, .length = out->length - begin};
     struct hf_search search = {0};
     size_t done = 0;
-    while (hf_next_match(NULL, &pattern, NULL, &changed, &search) == 1) {
+    while (step->split && hf_next_match(NULL, &pattern, NULL, &changed, &search) == 1) {
         if (done < search.match.begin)
             cut(&cutter, done, search.match.begin, false);
         cut(&cutter, search.match.begin, search.match.end, true);
@@ -299,17 +295,23 @@ static void apply_metaspace(const struct hf_pretokenizer_step *step, struct hf_s
 static void apply_bytes(const struct hf *hf, const struct hf_pretokenizer_step *step, struct hf_state *state,
                         const struct hf_split *word) {
     struct buffer text = view_of(&state->words, word), *out = &state->other.text;
+    size_t zero = word->zero;
     buffer_clear(&state->piece);
-    if (step->prefix_space && text.data[0] != ' ')
+    if (step->prefix_space && text.data[0] != ' ') {
         buffer_append_byte(&state->piece, ' ');
+        zero += zero > 0;
+    }
     buffer_append(&state->piece, text.data, text.length);
     const unsigned char *bytes = (const unsigned char *)state->piece.data;
     for (size_t at = 0; at < state->piece.length;) {
         size_t left = state->piece.length - at;
         size_t length = step->use_regex ? split_text(&split_rules_gpt2, hf->table, bytes + at, left) : left;
-        size_t begin = out->length;
-        byte_map_write(&hf->bytes, bytes + at, length, out);
-        hf_splits_add(&state->other, (struct hf_split){begin, out->length, -1, word->is_first && at == 0});
+        size_t begin = out->length, first = zero > at ? zero - at : 0;
+        first = first > length ? length : first;
+        byte_map_write(&hf->bytes, bytes + at, first, out);
+        size_t aligned = out->length - begin;
+        byte_map_write(&hf->bytes, bytes + at + first, length - first, out);
+        hf_splits_add(&state->other, (struct hf_split){begin, out->length, -1, aligned});
         at += length;
     }
 }
@@ -338,12 +340,12 @@ static int apply(const struct hf *hf, const struct hf_pretokenizer_step *step, s
     return 0;
 }
 
-int hf_pretokenize(const struct hf *hf, struct hf_state *state, bool is_first) {
+int hf_pretokenize(const struct hf *hf, struct hf_state *state, size_t zero) {
     state->words.count = 0;
     buffer_clear(&state->words.text);
     buffer_append(&state->words.text, buffer_string(&state->normal), state->normal.length);
     if (state->normal.length > 0)
-        hf_splits_add(&state->words, (struct hf_split){0, state->normal.length, -1, is_first});
+        hf_splits_add(&state->words, (struct hf_split){0, state->normal.length, -1, zero});
     for (size_t i = 0; i < hf->pretokenizer_count; i++)
         TRY(apply(hf, &hf->pretokenizers[i], state));
     return 0;

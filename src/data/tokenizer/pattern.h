@@ -1,29 +1,38 @@
-// Regular expressions, as the tokenizer.json files of Hugging Face hold them: a matcher that goes back and tries
-// again, with the rules of Oniguruma (Ruby's syntax) for what tokenizers use of it:
+// Regular expressions, as tokenizers' files hold them: a matcher that goes back and tries again, by the rules of
+// Oniguruma (Ruby's syntax), which Hugging Face uses, or by those of Rust's fancy-regex, which tiktoken uses:
 //
-//   alternatives, (?:…) and (…), (?i:…), (?=…), (?!…), (?>…), single characters before the place: (?<=[…]), (?<![…])
+//   alternatives, (?:…) (…) (?<name>…), (?i…) (?m…) (?x…), (?=…), (?!…), (?<=…), (?<!…), (?>…), (?#…)
 //   * + ? {n,m}, followed by ? for as few as possible; + after * + ? for never going back
-//   . [a-z] [^…], \s \S \d \D \w \W \r \n \t \f \v \x{…} \u…, \p{…} with general categories, ^ $ \A \z \b
+//   . [a-z] [^…] [a[b]] [a&&b] [[:alpha:]], \s \d \w \h \R \N \O and their opposites, \p{…} by categories, scripts and
+//   other properties, \r \n \t \f \v \a \e \x… \x{…} \u…, ^ $ \A \z \Z \b \B \G \K
 //
 // Anything else is an error that names it. Known patterns have splitters of their own (splitter.h), which are many
 // times faster. Ill-formed bytes are characters of no class.
 #ifndef DATA_TOKENIZER_PATTERN_H
 #define DATA_TOKENIZER_PATTERN_H
 
-#include "data/tokenizer/unicode_category.h"
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 
 struct pattern;
 
-// `table` is split_table_create's; it must outlive the pattern. `name` is what errors call the pattern.
-int pattern_compile(struct pattern **pattern, const struct unicode_table *table, const char *text, size_t length,
+enum pattern_syntax { PATTERN_ONIGURUMA, PATTERN_RUST };
+
+// `name` is what errors call the pattern.
+int pattern_compile(struct pattern **pattern, enum pattern_syntax syntax, const char *text, size_t length,
                     const char *name);
-void pattern_free(struct pattern *pattern);  // NULL is fine
+void pattern_free(struct pattern *pattern);                // NULL is fine
+bool pattern_may_be_empty(const struct pattern *pattern);  // whether a match may have no character
 
 // Places to come back to; one per thread. Zeroed is valid.
 struct pattern_scratch {
     struct pattern_place *places;
     size_t count, capacity;
-    int64_t steps;
+    size_t *marks;
+    size_t mark_capacity;
+    size_t from;    // where the search began
+    int64_t steps;  // that are left
 };
 void pattern_scratch_free(struct pattern_scratch *scratch);
 

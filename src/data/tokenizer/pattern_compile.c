@@ -20,9 +20,29 @@ static int write_node(struct pattern *pattern, const struct pattern_tree *tree, 
 
 static int write_part(struct pattern *pattern, const struct pattern_tree *tree, const struct pattern_node *node,
                       enum pattern_operation operation) {
-    int32_t here = emit(pattern, (struct pattern_instruction){.operation = operation, .negated = node->negated});
+    int32_t here =
+        emit(pattern, (struct pattern_instruction){
+                          .operation = operation, .min = node->min, .max = node->max, .negated = node->negated});
     TRY(write_node(pattern, tree, node->first));
     pattern->program[here].a = emit(pattern, (struct pattern_instruction){.operation = PATTERN_END});
+    return 0;
+}
+
+// The set of a group that is one character of it; -1 if it is something else.
+static int32_t only_set(const struct pattern_tree *tree, int32_t index) {
+    const struct pattern_node *node = &tree->nodes[index];
+    if (node->kind == NODE_SET)
+        return node->value;
+    bool holds_one = (node->kind == NODE_SEQUENCE || node->kind == NODE_ALTERNATIVES) && node->first >= 0 &&
+                     tree->nodes[node->first].next < 0;
+    return holds_one ? only_set(tree, node->first) : -1;
+}
+
+static int write_behind(struct pattern *pattern, const struct pattern_tree *tree, const struct pattern_node *node) {
+    int32_t set = only_set(tree, node->first);
+    if (set < 0)
+        return write_part(pattern, tree, node, PATTERN_BEHIND);
+    emit(pattern, (struct pattern_instruction){.operation = PATTERN_BEFORE, .a = set, .negated = node->negated});
     return 0;
 }
 
@@ -54,6 +74,25 @@ static void aim_split(struct pattern *pattern, int32_t split, bool lazy, int32_t
     pattern->program[split].b = lazy ? split + 1 : past;
 }
 
+// Any number of times. A turn that consumes nothing is the last one.
+static int write_loop(struct pattern *pattern, const struct pattern_tree *tree, const struct pattern_node *node) {
+    bool may_be_empty = tree->nodes[node->first].least == 0;
+    int32_t split = emit(pattern, (struct pattern_instruction){.operation = PATTERN_SPLIT});
+    int32_t mark = pattern->mark_count, moved = -1;
+    if (may_be_empty) {
+        pattern->mark_count++;
+        emit(pattern, (struct pattern_instruction){.operation = PATTERN_MARK, .b = mark});
+    }
+    TRY(write_node(pattern, tree, node->first));
+    if (may_be_empty)
+        moved = emit(pattern, (struct pattern_instruction){.operation = PATTERN_MOVED, .b = mark});
+    emit(pattern, (struct pattern_instruction){.operation = PATTERN_JUMP, .a = split});
+    aim_split(pattern, split, node->greed == GREED_LEAST, pattern->count);
+    if (moved >= 0)
+        pattern->program[moved].a = pattern->count;
+    return 0;
+}
+
 static int write_repeat(struct pattern *pattern, const struct pattern_tree *tree, const struct pattern_node *node) {
     const struct pattern_node *child = &tree->nodes[node->first];
     if (child->kind == NODE_SET) {
@@ -66,22 +105,18 @@ static int write_repeat(struct pattern *pattern, const struct pattern_tree *tree
     int32_t atomic = -1;
     if (node->greed == GREED_ALL)
         atomic = emit(pattern, (struct pattern_instruction){.operation = PATTERN_ATOMIC});
-    bool lazy = node->greed == GREED_LEAST;
-    for (int32_t i = 0; i < node->min; i++)
+    bool lazy = node->greed == GREED_LEAST, is_empty = child->longest == 0;
+    // What consumes nothing does the same the second time.
+    int32_t min = is_empty && node->min > 1 ? 1 : node->min, max = is_empty && node->max > min ? min + 1 : node->max;
+    for (int32_t i = 0; i < min; i++)
         TRY(write_node(pattern, tree, node->first));
-    for (int32_t i = node->min; i < node->max; i++) {  // each optional, and those after it too
+    for (int32_t i = min; i < max; i++) {  // each optional, and those after it too
         int32_t split = emit(pattern, (struct pattern_instruction){.operation = PATTERN_SPLIT});
         TRY(write_node(pattern, tree, node->first));
         aim_split(pattern, split, lazy, pattern->count);
     }
-    if (node->max < 0) {
-        if (child->nullable)
-            return error_set("%s: repeats a part that may be empty, which is not supported", pattern->name);
-        int32_t split = emit(pattern, (struct pattern_instruction){.operation = PATTERN_SPLIT});
-        TRY(write_node(pattern, tree, node->first));
-        emit(pattern, (struct pattern_instruction){.operation = PATTERN_JUMP, .a = split});
-        aim_split(pattern, split, lazy, pattern->count);
-    }
+    if (node->max < 0)
+        TRY(write_loop(pattern, tree, node));
     if (atomic >= 0)
         pattern->program[atomic].a = emit(pattern, (struct pattern_instruction){.operation = PATTERN_END});
     return 0;
@@ -107,9 +142,10 @@ static int write_node(struct pattern *pattern, const struct pattern_tree *tree, 
         return write_part(pattern, tree, node, PATTERN_LOOK);
     case NODE_ATOMIC:
         return write_part(pattern, tree, node, PATTERN_ATOMIC);
-    case NODE_BEFORE:
-        emit(pattern,
-             (struct pattern_instruction){.operation = PATTERN_BEFORE, .a = node->value, .negated = node->negated});
+    case NODE_BEHIND:
+        return write_behind(pattern, tree, node);
+    case NODE_KEEP:
+        emit(pattern, (struct pattern_instruction){.operation = PATTERN_MARK, .b = PATTERN_KEEP});
         return 0;
     case NODE_ASSERT:
     default:
@@ -118,24 +154,63 @@ static int write_node(struct pattern *pattern, const struct pattern_tree *tree, 
     }
 }
 
-static void fill_ascii(const struct pattern *pattern) {
-    for (int32_t i = 0; i < pattern->set_count; i++)
-        for (uint32_t c = 0; c < 128; c++)
-            pattern->sets[i].ascii[c] = pattern_set_has(&pattern->sets[i], pattern->table, c);
+// Adds the characters that what a node matches may begin with. Returns whether it may match nothing, so that what
+// follows may begin it too.
+static bool add_first(const struct pattern *pattern, const struct pattern_tree *tree, int32_t index,
+                      struct character_set *set) {
+    const struct pattern_node *node = &tree->nodes[index];
+    bool is_empty = true;
+    switch (node->kind) {
+    case NODE_SET:
+        character_set_add_set(set, &pattern->sets[node->value].characters);
+        return false;
+    case NODE_SEQUENCE:
+        for (int32_t child = node->first; is_empty && child >= 0; child = tree->nodes[child].next)
+            is_empty = add_first(pattern, tree, child, set);
+        return is_empty;
+    case NODE_ALTERNATIVES:
+        is_empty = false;
+        for (int32_t child = node->first; child >= 0; child = tree->nodes[child].next)
+            is_empty = add_first(pattern, tree, child, set) || is_empty;
+        return is_empty;
+    case NODE_REPEAT:
+        return node->max == 0 || add_first(pattern, tree, node->first, set) || node->min == 0;
+    case NODE_ATOMIC:
+        return add_first(pattern, tree, node->first, set);
+    default:
+        return true;
+    }
 }
 
-int pattern_compile(struct pattern **pattern, const struct unicode_table *table, const char *text, size_t length,
+static int find_first(struct pattern *pattern, const struct pattern_tree *tree, int32_t root) {
+    struct character_set set = {0};
+    pattern->first_set = -1;
+    if (add_first(pattern, tree, root, &set)) {
+        character_set_free(&set);
+        return 0;
+    }
+    return pattern_add_set(pattern, &set, &pattern->first_set);
+}
+
+int pattern_compile(struct pattern **pattern, enum pattern_syntax syntax, const char *text, size_t length,
                     const char *name) {
     struct pattern *compiled = memory_alloc(sizeof *compiled);
-    compiled->table = table;
+    compiled->syntax = syntax;
     compiled->name = memory_string(name);
-    compiled->word_set = pattern_add_set(compiled);
-    pattern_set_add_word(&compiled->sets[compiled->word_set]);
+    compiled->mark_count = PATTERN_KEEP + 1;
+    struct character_set word = {0};
+    pattern_add_word(compiled, &word);
     struct pattern_tree tree = {0};
-    int32_t root;
-    int status = pattern_parse(compiled, &tree, text, length, &root);
+    int32_t root = -1;
+    int status = pattern_add_set(compiled, &word, &compiled->word_set);
+    if (status == 0)
+        status = pattern_parse(compiled, &tree, text, length, &root);
     if (status == 0)
         status = write_node(compiled, &tree, root);
+    if (status == 0)
+        status = find_first(compiled, &tree, root);
+    if (status == 0)
+        compiled->may_be_empty = compiled->keeps || tree.nodes[root].least == 0;
     free(tree.nodes);
     if (status < 0) {
         pattern_free(compiled);
@@ -143,16 +218,24 @@ int pattern_compile(struct pattern **pattern, const struct unicode_table *table,
         return -1;
     }
     emit(compiled, (struct pattern_instruction){.operation = PATTERN_END});
-    fill_ascii(compiled);
+    for (int32_t i = 0; i < compiled->set_count; i++)
+        pattern_set_finish(&compiled->sets[i]);
     *pattern = compiled;
     return 0;
+}
+
+bool pattern_may_be_empty(const struct pattern *pattern) {
+    return pattern->may_be_empty;
 }
 
 void pattern_free(struct pattern *pattern) {
     if (!pattern)
         return;
-    for (int32_t i = 0; i < pattern->set_count; i++)
-        free(pattern->sets[i].ranges);
+    for (int32_t i = 0; i < pattern->set_count; i++) {
+        character_set_free(&pattern->sets[i].characters);
+        free(pattern->sets[i].index);
+        free(pattern->sets[i].pages);
+    }
     free(pattern->sets);
     free(pattern->program);
     free(pattern->name);

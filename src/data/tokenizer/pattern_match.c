@@ -9,9 +9,15 @@
 // Per start of a match. Patterns of real tokenizers take a few steps per character of a match.
 static const int64_t most_steps = 1 << 22;  // and 16 per byte of the text
 
+enum place_kind {
+    PLACE_BRANCH,  // go on at the instruction
+    PLACE_RUN,     // the instruction is a run under way
+    PLACE_MARK,    // the instruction is the number of a mark, which was `at` before; go back further
+};
+
 struct pattern_place {
     int32_t instruction;
-    bool is_run;  // the instruction is a run under way; else it is where to go on
+    enum place_kind kind;
     size_t at;
     size_t other;  // of a run: the place it may shrink to, or, lazily, how many characters it may grow by
 };
@@ -23,18 +29,11 @@ struct text {
 
 void pattern_scratch_free(struct pattern_scratch *scratch) {
     free(scratch->places);
+    free(scratch->marks);
     *scratch = (struct pattern_scratch){0};
 }
 
-bool pattern_set_has(const struct pattern_set *set, const struct unicode_table *table, uint32_t character) {
-    enum unicode_category category = unicode_category(table, character);
-    bool has = set->categories >> category & 1;
-    for (size_t i = 0; i < set->range_count && !has; i++)
-        has = character >= set->ranges[i].first && character <= set->ranges[i].last;
-    return has != set->negated;
-}
-
-static bool in_set(const struct pattern *pattern, int32_t set, struct text text, size_t at, size_t *bytes) {
+static inline bool in_set(const struct pattern *pattern, int32_t set, struct text text, size_t at, size_t *bytes) {
     if (at >= text.length)
         return false;
     if (text.bytes[at] < 0x80) {
@@ -44,7 +43,7 @@ static bool in_set(const struct pattern *pattern, int32_t set, struct text text,
     uint32_t character;
     bool valid;
     *bytes = utf8_decode(text.bytes + at, text.length - at, &character, &valid);
-    return pattern_set_has(&pattern->sets[set], pattern->table, valid ? character : UNICODE_LIMIT);
+    return pattern_set_has(&pattern->sets[set], valid ? character : UNICODE_LIMIT);
 }
 
 // Where the character before `at` > 0 begins, by the rule that takes ill-formed bytes one at a time.
@@ -61,13 +60,18 @@ static bool is_word(const struct pattern *pattern, struct text text, size_t at) 
     return in_set(pattern, pattern->word_set, text, at, &bytes);
 }
 
-static bool holds(const struct pattern *pattern, enum pattern_assertion assertion, struct text text, size_t at) {
+static bool holds(const struct pattern *pattern, enum pattern_assertion assertion, struct text text, size_t from,
+                  size_t at) {
     bool before, after;
     switch (assertion) {
     case ASSERT_BEGIN:
         return at == 0;
     case ASSERT_END:
         return at == text.length;
+    case ASSERT_LAST_END:
+        return at == text.length || (at + 1 == text.length && text.bytes[at] == '\n');
+    case ASSERT_SEARCH:
+        return at == from;
     case ASSERT_LINE_BEGIN:
         return at == 0 || (text.bytes[at - 1] == '\n' && at < text.length);
     case ASSERT_LINE_END:
@@ -105,9 +109,10 @@ static bool begin_run(const struct pattern *pattern, struct pattern_scratch *scr
     if (count < run->min)
         return false;
     if (run->greed == GREED_MOST && *at > least)
-        push(scratch, (struct pattern_place){here, true, *at, least});
+        push(scratch, (struct pattern_place){here, PLACE_RUN, *at, least});
     if (run->greed == GREED_LEAST && (run->max < 0 || run->max > run->min))
-        push(scratch, (struct pattern_place){here, true, *at, run->max < 0 ? SIZE_MAX : (size_t)(run->max - run->min)});
+        push(scratch,
+             (struct pattern_place){here, PLACE_RUN, *at, run->max < 0 ? SIZE_MAX : (size_t)(run->max - run->min)});
     return true;
 }
 
@@ -119,115 +124,188 @@ static bool resume_run(const struct pattern *pattern, struct pattern_scratch *sc
     if (run->greed == GREED_MOST) {
         *at = step_back(text, place.at);
         if (*at > place.other)
-            push(scratch, (struct pattern_place){place.instruction, true, *at, place.other});
+            push(scratch, (struct pattern_place){place.instruction, PLACE_RUN, *at, place.other});
         return true;
     }
     if (!in_set(pattern, run->a, text, place.at, &bytes))
         return false;
     *at = place.at + bytes;
     if (place.other > 1)
-        push(scratch, (struct pattern_place){place.instruction, true, *at,
+        push(scratch, (struct pattern_place){place.instruction, PLACE_RUN, *at,
                                              place.other == SIZE_MAX ? SIZE_MAX : place.other - 1});
     return true;
 }
 
-static int run_program(const struct pattern *pattern, struct pattern_scratch *scratch, struct text text, int32_t here,
-                       size_t *at);
+// A part: instructions that run by themselves. `target` is where it must end, ANYWHERE if that does not matter.
+struct part {
+    int32_t begin;
+    size_t target;
+};
+enum { ANYWHERE = -1 };
 
-// A part in LOOK or ATOMIC, by itself; its places are forgotten. Patterns nest no deeper than their text is long.
-static int run_part(const struct pattern *pattern, struct pattern_scratch *scratch, struct text text, int32_t here,
+static int run_program(const struct pattern *pattern, struct pattern_scratch *scratch, struct text text,
+                       struct part part, size_t *at);
+
+// A part in LOOK, BEHIND or ATOMIC; its places are forgotten. Patterns nest no deeper than their text is long.
+static int run_part(const struct pattern *pattern, struct pattern_scratch *scratch, struct text text, struct part part,
                     size_t *at) {
     size_t kept = scratch->count;
-    int matched = run_program(pattern, scratch, text, here + 1, at);
+    int matched = run_program(pattern, scratch, text, part, at);
     scratch->count = kept;
     return matched;
 }
 
-// One instruction other than END, SPLIT and JUMP at *at: 1 if it holds, *at moved.
+static void set_mark(struct pattern_scratch *scratch, int32_t mark, size_t at) {
+    push(scratch, (struct pattern_place){mark, PLACE_MARK, scratch->marks[mark], 0});
+    scratch->marks[mark] = at;
+}
+
+// Whether a part matches from some of min…max characters back up to the place.
+static int look_behind(const struct pattern *pattern, struct pattern_scratch *scratch, struct text text, int32_t here,
+                       size_t at) {
+    const struct pattern_instruction *behind = &pattern->program[here];
+    size_t begin = at;
+    for (int32_t back = 0; behind->max < 0 || back <= behind->max; back++) {
+        size_t end = begin;
+        int matched = 0;
+        if (back >= behind->min)
+            matched = run_part(pattern, scratch, text, (struct part){here + 1, at}, &end);
+        if (matched != 0)
+            return matched;
+        if (begin == 0)
+            return 0;
+        begin = step_back(text, begin);
+    }
+    return 0;
+}
+
+// An instruction that run_program leaves to others, at *at: 1 if it holds, *at moved.
 static int run_instruction(const struct pattern *pattern, struct pattern_scratch *scratch, struct text text,
                            int32_t here, size_t *at) {
     const struct pattern_instruction *instruction = &pattern->program[here];
+    const struct part part = {here + 1, (size_t)ANYWHERE};
     size_t bytes, before = *at;
     int matched;
     switch (instruction->operation) {
-    case PATTERN_SET:
-        if (!in_set(pattern, instruction->a, text, *at, &bytes))
-            return 0;
-        *at += bytes;
-        return 1;
-    case PATTERN_RUN:
-        return begin_run(pattern, scratch, here, text, at);
     case PATTERN_LOOK:
-        matched = run_part(pattern, scratch, text, here, at);
+        matched = run_part(pattern, scratch, text, part, at);
         *at = before;
         return matched < 0 ? -1 : (matched == 1) != instruction->negated;
+    case PATTERN_BEHIND:
+        matched = look_behind(pattern, scratch, text, here, *at);
+        return matched < 0 ? -1 : (matched == 1) != instruction->negated;
     case PATTERN_ATOMIC:
-        return run_part(pattern, scratch, text, here, at);
+        if (pattern->keeps)  // what the part keeps is taken back where going back passes it
+            set_mark(scratch, PATTERN_KEEP, scratch->marks[PATTERN_KEEP]);
+        return run_part(pattern, scratch, text, part, at);
     case PATTERN_BEFORE:
         return (*at > 0 && in_set(pattern, instruction->a, text, step_back(text, *at), &bytes)) != instruction->negated;
+    case PATTERN_MARK:
+        set_mark(scratch, instruction->b, *at);
+        return 1;
     case PATTERN_ASSERT:
-        return holds(pattern, (enum pattern_assertion)instruction->a, text, *at);
+        return holds(pattern, (enum pattern_assertion)instruction->a, text, scratch->from, *at);
     default:
         die("broken pattern program");
     }
 }
 
+// Goes back to the last place from which there is another way: 1 with where to go on, 0 if there is none above bottom.
+static inline int go_back(const struct pattern *pattern, struct pattern_scratch *scratch, struct text text,
+                          size_t bottom, int32_t *here, size_t *at) {
+    while (scratch->count > bottom) {
+        struct pattern_place place = scratch->places[--scratch->count];
+        scratch->steps--;
+        if (place.kind == PLACE_MARK) {
+            scratch->marks[place.instruction] = place.at;
+        } else if (place.kind == PLACE_BRANCH) {
+            *here = place.instruction;
+            *at = place.at;
+            return 1;
+        } else if (resume_run(pattern, scratch, place, text, at)) {
+            *here = place.instruction + 1;
+            return 1;
+        }
+    }
+    return 0;
+}
+
+static bool has_part(enum pattern_operation operation) {
+    return operation == PATTERN_LOOK || operation == PATTERN_BEHIND || operation == PATTERN_ATOMIC;
+}
+
 // Runs from an instruction to END: 1 and where it ended, 0 if nothing matches.
-static int run_program(const struct pattern *pattern, struct pattern_scratch *scratch, struct text text, int32_t here,
-                       size_t *at) {
+static int run_program(const struct pattern *pattern, struct pattern_scratch *scratch, struct text text,
+                       struct part part, size_t *at) {
     const size_t bottom = scratch->count;
+    int32_t here = part.begin;
     for (;;) {
-        if (++scratch->steps > most_steps + 16 * (int64_t)text.length)
+        if (--scratch->steps < 0)
             return error_set("%s: matching takes too many steps at one place of a text; the pattern goes back too "
                              "often",
                              pattern->name);
         const struct pattern_instruction *instruction = &pattern->program[here];
         int matched = 1;
-        if (instruction->operation == PATTERN_END) {
-            return 1;
+        if (instruction->operation == PATTERN_RUN) {
+            matched = begin_run(pattern, scratch, here++, text, at);
+        } else if (instruction->operation == PATTERN_SET) {
+            size_t bytes = 0;
+            matched = in_set(pattern, instruction->a, text, *at, &bytes);
+            *at += matched ? bytes : 0;
+            here++;
+        } else if (instruction->operation == PATTERN_END) {
+            if (part.target == (size_t)ANYWHERE || part.target == *at)
+                return 1;
+            matched = 0;
         } else if (instruction->operation == PATTERN_SPLIT) {
-            push(scratch, (struct pattern_place){instruction->b, false, *at, 0});
+            push(scratch, (struct pattern_place){instruction->b, PLACE_BRANCH, *at, 0});
             here = instruction->a;
         } else if (instruction->operation == PATTERN_JUMP) {
             here = instruction->a;
+        } else if (instruction->operation == PATTERN_MOVED) {
+            here = scratch->marks[instruction->b] == *at ? instruction->a : here + 1;
         } else {
             matched = run_instruction(pattern, scratch, text, here, at);
-            bool part = instruction->operation == PATTERN_LOOK || instruction->operation == PATTERN_ATOMIC;
-            here = part ? instruction->a + 1 : here + 1;
+            here = has_part(instruction->operation) ? instruction->a + 1 : here + 1;
         }
         if (matched < 0)
             return -1;
-        while (!matched) {
-            if (scratch->count == bottom)
-                return 0;
-            struct pattern_place place = scratch->places[--scratch->count];
-            scratch->steps++;
-            if (place.is_run) {
-                matched = resume_run(pattern, scratch, place, text, at);
-                here = place.instruction + 1;
-            } else {
-                matched = 1;
-                here = place.instruction;
-                *at = place.at;
-            }
-        }
+        if (!matched && !go_back(pattern, scratch, text, bottom, &here, at))
+            return 0;
     }
+}
+
+static void prepare(const struct pattern *pattern, struct pattern_scratch *scratch) {
+    size_t count = (size_t)pattern->mark_count;
+    if (scratch->mark_capacity < count) {
+        scratch->marks = memory_realloc(scratch->marks, count * sizeof *scratch->marks);
+        scratch->mark_capacity = count;
+    }
+    for (size_t i = 0; i < count; i++)
+        scratch->marks[i] = 0;
 }
 
 int pattern_find(const struct pattern *pattern, struct pattern_scratch *scratch, const unsigned char *bytes,
                  size_t length, size_t from, struct pattern_match *match) {
     struct text text = {bytes, length};
-    for (size_t begin = from; begin <= length;) {
+    size_t step;
+    prepare(pattern, scratch);
+    scratch->from = from;
+    for (size_t begin = from; begin <= length; begin += step) {
         size_t end = begin;
+        step = 1;
+        if (pattern->first_set >= 0 && !in_set(pattern, pattern->first_set, text, begin, &step))
+            continue;
         scratch->count = 0;
-        scratch->steps = 0;
-        int matched = run_program(pattern, scratch, text, 0, &end);
+        scratch->steps = most_steps + 16 * (int64_t)length;
+        scratch->marks[PATTERN_KEEP] = begin;
+        int matched = run_program(pattern, scratch, text, (struct part){0, (size_t)ANYWHERE}, &end);
         if (matched != 0) {
-            *match = (struct pattern_match){begin, end};
+            *match = (struct pattern_match){scratch->marks[PATTERN_KEEP], end};
             return matched;
         }
         uint32_t character;
-        begin += begin < length ? utf8_decode(bytes + begin, length - begin, &character, NULL) : 1;
+        step = begin < length ? utf8_decode(bytes + begin, length - begin, &character, NULL) : 1;
     }
     return 0;
 }

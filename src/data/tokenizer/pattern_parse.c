@@ -1,18 +1,26 @@
 // The grammar of patterns: alternatives of sequences of repeated atoms, by recursive descent into a tree. Patterns come
-// from files, so the depth is bounded, and what is not supported is an error that names the place.
+// from files, so the depth is bounded, and what is not supported is an error that names it and the place.
 #include "data/tokenizer/pattern_parse.h"
+#include "data/tokenizer/unicode_property.h"
 #include "base/error.h"
 #include "base/memory.h"
+#include <stdarg.h>
+#include <stdio.h>
 #include <string.h>
 
-enum { MOST_DEPTH = 50, MOST_REPEATS = 1000, LONGEST_PATTERN = 20000 };
+enum { MOST_REPEATS = 1000, LONGEST_PATTERN = 20000, MOST_RANGES = 1 << 20, FAR = 1 << 20 };
 
-int pattern_parse_error(const struct pattern_parser *parser, const char *what) {
+int pattern_parse_error(const struct pattern_parser *parser, const char *format, ...) {
+    char what[160];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(what, sizeof what, format, arguments);
+    va_end(arguments);
     return error_set("%s: has %s at byte %td, which is not supported", parser->pattern->name, what,
                      parser->at - parser->text);
 }
 
-static int32_t add_node(struct pattern_parser *parser, struct pattern_node node) {
+int32_t pattern_add_node(struct pattern_parser *parser, struct pattern_node node) {
     struct pattern_tree *tree = parser->tree;
     if (tree->count == tree->capacity) {
         tree->capacity = tree->capacity * 2 + 64;
@@ -23,214 +31,298 @@ static int32_t add_node(struct pattern_parser *parser, struct pattern_node node)
     return tree->count++;
 }
 
-static bool next_is(const struct pattern_parser *parser, const char *text) {
+bool pattern_next_is(const struct pattern_parser *parser, const char *text) {
     size_t length = strlen(text);
     return (size_t)(parser->end - parser->at) >= length && memcmp(parser->at, text, length) == 0;
 }
 
-static bool accept(struct pattern_parser *parser, const char *text) {
-    if (!next_is(parser, text))
+bool pattern_accept(struct pattern_parser *parser, const char *text) {
+    if (!pattern_next_is(parser, text))
         return false;
     parser->at += strlen(text);
     return true;
 }
 
-static int parse_alternatives(struct pattern_parser *parser, int32_t *node);
+// ---- atoms ----
 
-// What stands after (?< up to ): a set before the place.
-static int parse_before(struct pattern_parser *parser, bool negated, int32_t *node) {
-    struct pattern_node before = {.kind = NODE_BEFORE, .first = -1, .negated = negated, .nullable = true};
-    if (accept(parser, "[")) {
-        TRY(pattern_parse_brackets(parser, &before.value));
-    } else {
-        struct pattern_set set = {0};
-        before.value = pattern_add_set(parser->pattern);
-        uint32_t character;
-        int status = pattern_parse_class(parser, &set);
-        if (status == 0)
-            status = pattern_parse_character(parser, &character);
-        if (status == 0)
-            status = pattern_set_add_character(parser, &set, character);
-        parser->pattern->sets[before.value] = set;
-        if (status < 0)
-            return -1;
+int pattern_add_set(struct pattern *pattern, struct character_set *set, int32_t *number) {
+    character_set_seal(set);
+    for (int32_t i = 0; i < pattern->set_count; i++)
+        if (character_set_equal(&pattern->sets[i].characters, set)) {
+            character_set_free(set);
+            *number = i;
+            return 0;
+        }
+    pattern->range_count += set->count;
+    if (pattern->range_count > MOST_RANGES) {
+        character_set_free(set);
+        return error_set("%s: has too many different sets of characters", pattern->name);
     }
-    if (!accept(parser, ")"))
-        return pattern_parse_error(parser, "more than one character to look back at");
-    *node = add_node(parser, before);
+    if (pattern->set_count == pattern->set_capacity) {
+        pattern->set_capacity = pattern->set_capacity * 2 + 8;
+        pattern->sets = memory_realloc(pattern->sets, (size_t)pattern->set_capacity * sizeof *pattern->sets);
+    }
+    pattern->sets[pattern->set_count] = (struct pattern_set){.characters = *set};
+    *number = pattern->set_count++;
     return 0;
 }
 
-// What stands after ( .
-static int parse_group(struct pattern_parser *parser, int32_t *node) {
-    struct pattern_node group = {.kind = NODE_SEQUENCE, .first = -1};
-    bool any_case = parser->any_case;
-    if (++parser->depth > MOST_DEPTH)
-        return pattern_parse_error(parser, "too many groups inside each other");
-    if (accept(parser, "?<=") || next_is(parser, "?<!")) {
-        bool negated = accept(parser, "?<!");
-        parser->depth--;
-        return parse_before(parser, negated, node);
-    }
-    if (accept(parser, "?:")) {
-        group.kind = NODE_SEQUENCE;
-    } else if (accept(parser, "?i:")) {
-        parser->any_case = true;
-    } else if (accept(parser, "?>")) {
-        group.kind = NODE_ATOMIC;
-    } else if (accept(parser, "?=")) {
-        group.kind = NODE_LOOK;
-    } else if (accept(parser, "?!")) {
-        group.kind = NODE_LOOK;
-        group.negated = true;
-    } else if (next_is(parser, "?")) {
-        return pattern_parse_error(parser, "this kind of group");
-    }
-    TRY(parse_alternatives(parser, &group.first));
-    if (!accept(parser, ")"))
-        return pattern_parse_error(parser, "( without )");
-    parser->any_case = any_case;
-    parser->depth--;
-    group.nullable = group.kind == NODE_LOOK || parser->tree->nodes[group.first].nullable;
-    *node = add_node(parser, group);
+int pattern_add_set_node(struct pattern_parser *parser, struct character_set *set, int32_t *node) {
+    struct pattern_node atom = {.kind = NODE_SET, .first = -1, .least = 1, .longest = 1};
+    TRY(pattern_add_set(parser->pattern, set, &atom.value));
+    *node = pattern_add_node(parser, atom);
+    return 0;
+}
+
+// \R: (?>\r\n|[\n-\r\x{85}\x{2028}\x{2029}])
+static int parse_line_end(struct pattern_parser *parser, int32_t *node) {
+    struct character_set cr = {0}, lf = {0}, any = {0};
+    character_set_add(&cr, '\r', '\r');
+    character_set_add(&lf, '\n', '\n');
+    character_set_add(&any, '\n', '\r');
+    character_set_add(&any, 0x85, 0x85);
+    character_set_add(&any, 0x2028, 0x2029);
+    int32_t first = -1, second = -1, other = -1;
+    int status = pattern_add_set_node(parser, &cr, &first);
+    if (pattern_add_set_node(parser, &lf, &second) < 0 || pattern_add_set_node(parser, &any, &other) < 0 || status < 0)
+        return -1;
+    parser->tree->nodes[first].next = second;
+    int32_t both = pattern_add_node(
+        parser, (struct pattern_node){.kind = NODE_SEQUENCE, .first = first, .least = 2, .longest = 2});
+    parser->tree->nodes[both].next = other;
+    int32_t either = pattern_add_node(
+        parser, (struct pattern_node){.kind = NODE_ALTERNATIVES, .first = both, .least = 1, .longest = 2});
+    *node =
+        pattern_add_node(parser, (struct pattern_node){.kind = NODE_ATOMIC, .first = either, .least = 1, .longest = 2});
     return 0;
 }
 
 static int parse_assertion(struct pattern_parser *parser, int32_t *node) {
-    static const struct {
+    bool is_ruby = parser->pattern->syntax == PATTERN_ONIGURUMA, by_line = is_ruby || parser->on.lines;
+    const struct {
         const char *text;
         enum pattern_assertion assertion;
-    } assertions[] = {{"^", ASSERT_LINE_BEGIN}, {"$", ASSERT_LINE_END}, {"\\A", ASSERT_BEGIN},
-                      {"\\z", ASSERT_END},      {"\\b", ASSERT_EDGE},   {"\\B", ASSERT_NO_EDGE}};
+    } assertions[] = {{"^", by_line ? ASSERT_LINE_BEGIN : ASSERT_BEGIN},
+                      {"$", by_line ? ASSERT_LINE_END : ASSERT_END},
+                      {"\\A", ASSERT_BEGIN},
+                      {"\\z", ASSERT_END},
+                      {"\\Z", ASSERT_LAST_END},
+                      {"\\G", ASSERT_SEARCH},
+                      {"\\b", ASSERT_EDGE},
+                      {"\\B", ASSERT_NO_EDGE}};
     for (size_t i = 0; i < sizeof assertions / sizeof assertions[0]; i++)
-        if (accept(parser, assertions[i].text)) {
-            *node = add_node(parser, (struct pattern_node){.kind = NODE_ASSERT,
-                                                           .first = -1,
-                                                           .value = (int32_t)assertions[i].assertion,
-                                                           .nullable = true});
+        if (pattern_accept(parser, assertions[i].text)) {
+            *node = pattern_add_node(
+                parser,
+                (struct pattern_node){.kind = NODE_ASSERT, .first = -1, .value = (int32_t)assertions[i].assertion});
             return 1;
         }
+    if (pattern_accept(parser, "\\K")) {
+        parser->pattern->keeps = true;
+        *node = pattern_add_node(parser, (struct pattern_node){.kind = NODE_KEEP, .first = -1});
+        return 1;
+    }
     return 0;
 }
 
-static int parse_atom(struct pattern_parser *parser, int32_t *node) {
-    if (accept(parser, "("))
-        return parse_group(parser, node);
+// Literal characters in a row that are one character without regard to case: ss and ß.
+static int check_row(struct pattern_parser *parser, uint32_t literal, uint32_t folded) {
+    struct unicode_several several;
+    for (size_t i = 0; unicode_several(i, &several); i++) {
+        const uint32_t *row = several.folded, *before = parser->before;
+        bool ends = row[2] ? row[2] == folded && row[1] == before[1] && row[0] == before[0]
+                           : row[1] == folded && row[0] == before[1];
+        if (ends || several.character == literal)
+            return pattern_parse_error(parser, "U+%04X, which is several characters, without regard to case,",
+                                       several.character);
+    }
+    return 0;
+}
+
+static int parse_literal(struct pattern_parser *parser, int32_t *node, uint32_t *character) {
+    struct character_set set = {0};
+    TRY(pattern_parse_character(parser, character));
+    character_set_add(&set, *character, *character);
+    if (parser->on.any_case)
+        unicode_add_cases(&set);
+    return pattern_add_set_node(parser, &set, node);
+}
+
+// *literal: the character, if the atom is one.
+static int parse_atom(struct pattern_parser *parser, int32_t *node, uint32_t *literal) {
+    struct character_set set = {0};
+    *literal = UNICODE_LIMIT;
+    if (pattern_accept(parser, "("))
+        return pattern_parse_group(parser, node);
     if (parse_assertion(parser, node))
         return 0;
-    if (memchr("*+?{", *parser->at, 4))
+    if (memchr("*+?", *parser->at, 3))
         return pattern_parse_error(parser, "a repetition of nothing");
-    struct pattern_node atom = {.kind = NODE_SET, .first = -1};
-    if (accept(parser, "[")) {
-        TRY(pattern_parse_brackets(parser, &atom.value));
+    int found = 1;
+    if (pattern_accept(parser, "\\R"))
+        return parse_line_end(parser, node);
+    if (pattern_accept(parser, "[")) {
+        found = pattern_parse_brackets(parser, &set) < 0 ? -1 : 1;
+    } else if (pattern_accept(parser, ".")) {
+        if (!parser->on.any_dot)
+            character_set_add(&set, '\n', '\n');
+        character_set_invert(&set);
     } else {
-        struct pattern_set set = {0};
-        atom.value = pattern_add_set(parser->pattern);
-        int status;
-        if (accept(parser, "\\W")) {
-            pattern_set_add_word(&set);
-            set.negated = true;
-            status = 1;
-        } else if (accept(parser, ".")) {
-            pattern_set_add_range(&set, '\n', '\n');
-            set.negated = true;
-            status = 1;
-        } else {
-            status = pattern_parse_class(parser, &set);
-        }
-        uint32_t character;
-        if (status == 0)
-            status = pattern_parse_character(parser, &character) < 0
-                         ? -1
-                         : pattern_set_add_character(parser, &set, character);
-        parser->pattern->sets[atom.value] = set;
-        if (status < 0)
-            return -1;
+        found = pattern_parse_class(parser, false, &set);
     }
-    *node = add_node(parser, atom);
-    return 0;
+    if (found == 0)
+        return parse_literal(parser, node, literal);
+    if (found < 0) {
+        character_set_free(&set);
+        return -1;
+    }
+    return pattern_add_set_node(parser, &set, node);
 }
 
-static int parse_count(struct pattern_parser *parser, int32_t *count) {
+// ---- repetitions ----
+
+static bool parse_count(const char **at, const char *end, int32_t *count) {
     *count = -1;
-    while (parser->at < parser->end && *parser->at >= '0' && *parser->at <= '9') {
-        *count = (*count < 0 ? 0 : *count * 10) + (*parser->at++ - '0');
-        if (*count > MOST_REPEATS)
-            return pattern_parse_error(parser, "more than 1000 repetitions");
+    while (*at < end && **at >= '0' && **at <= '9' && *count < FAR)
+        *count = (*count < 0 ? 0 : *count * 10) + (*(*at)++ - '0');
+    return *count >= 0;
+}
+
+// {n} {n,} {n,m} {,m}: 1; other braces are text: 0.
+static int parse_braces(struct pattern_parser *parser, struct pattern_node *repeat) {
+    const char *at = parser->at + 1;
+    bool has_min = parse_count(&at, parser->end, &repeat->min), has_max = true;
+    repeat->max = repeat->min;
+    if (at < parser->end && *at == ',') {
+        at++;
+        has_max = parse_count(&at, parser->end, &repeat->max);
     }
-    return 0;
+    if (at == parser->end || *at != '}' || (!has_min && (!has_max || parser->pattern->syntax == PATTERN_RUST)))
+        return 0;
+    repeat->min = has_min ? repeat->min : 0;
+    if (repeat->min > MOST_REPEATS || repeat->max > MOST_REPEATS)
+        return pattern_parse_error(parser, "more than 1000 repetitions");
+    if (repeat->max >= 0 && repeat->max < repeat->min)
+        return pattern_parse_error(parser, "braces with a higher count before a lower one");
+    parser->at = at + 1;
+    return 1;
 }
 
 // Parses a repetition: 1 if there is one.
 static int parse_repeat(struct pattern_parser *parser, struct pattern_node *repeat) {
-    bool braces = false;
+    bool is_ruby = parser->pattern->syntax == PATTERN_ONIGURUMA, braces = false;
     *repeat = (struct pattern_node){.kind = NODE_REPEAT, .max = -1};
-    if (accept(parser, "*")) {
+    if (pattern_accept(parser, "*")) {
         repeat->min = 0;
-    } else if (accept(parser, "+")) {
+    } else if (pattern_accept(parser, "+")) {
         repeat->min = 1;
-    } else if (accept(parser, "?")) {
+    } else if (pattern_accept(parser, "?")) {
         repeat->max = 1;
-    } else if (accept(parser, "{")) {
+    } else if (pattern_next_is(parser, "{")) {
+        int found = parse_braces(parser, repeat);
+        if (found != 1)
+            return found;
         braces = true;
-        TRY(parse_count(parser, &repeat->min));
-        repeat->max = repeat->min;
-        if (accept(parser, ","))
-            TRY(parse_count(parser, &repeat->max));
-        if (!accept(parser, "}") || (repeat->min < 0 && repeat->max < 0) ||
-            (repeat->max >= 0 && repeat->max < repeat->min))
-            return pattern_parse_error(parser, "braces that are no count");
-        repeat->min = repeat->min < 0 ? 0 : repeat->min;
     } else {
         return 0;
     }
-    if (accept(parser, "?"))
+    bool fixed = braces && repeat->min == repeat->max;
+    if (!(fixed && is_ruby) && pattern_accept(parser, "?"))  // after {n}, Ruby's ? makes all of it optional
         repeat->greed = GREED_LEAST;
-    else if (!braces && accept(parser, "+"))  // after braces, + repeats once more
+    else if (!(braces && is_ruby) && pattern_accept(parser, "+"))  // after braces, Ruby's + repeats once more
         repeat->greed = GREED_ALL;
     return 1;
 }
 
+static int32_t times(int32_t a, int32_t b) {
+    return a < 0 || b < 0 ? -1 : (int64_t)a * b > FAR ? FAR : a * b;
+}
+
+// An atom and what repeats it. Folded literals in a row are remembered in parser->before.
+static int parse_repeated(struct pattern_parser *parser, int32_t *atom) {
+    struct pattern_node repeat;
+    uint32_t literal;
+    int repeated = 0;
+    bool any = false;
+    TRY(parse_atom(parser, atom, &literal));
+    while (*atom >= 0 && (repeated = parse_repeat(parser, &repeat)) == 1) {
+        const struct pattern_node *child = &parser->tree->nodes[*atom];
+        bool is_place = child->kind == NODE_ASSERT || child->kind == NODE_LOOK || child->kind == NODE_BEHIND;
+        if (is_place || child->kind == NODE_KEEP)
+            return pattern_parse_error(parser, "a repetition of an assertion");
+        repeat.first = *atom;
+        repeat.least = times(child->least, repeat.min);
+        repeat.longest = repeat.max == 0 || child->longest == 0 ? 0 : times(child->longest, repeat.max);
+        *atom = pattern_add_node(parser, repeat);
+        any = true;
+    }
+    TRY(repeated);
+    bool counts = literal < UNICODE_LIMIT && !any && parser->on.any_case;
+    uint32_t folded = counts ? unicode_fold(literal) : 0;
+    if (literal < UNICODE_LIMIT && parser->on.any_case && parser->pattern->syntax == PATTERN_ONIGURUMA)
+        TRY(check_row(parser, literal, folded));
+    parser->before[0] = counts ? parser->before[1] : 0;
+    parser->before[1] = folded;
+    return 0;
+}
+
+// Blanks and comments under (?x).
+static void skip_spaces(struct pattern_parser *parser) {
+    while (parser->on.spaced && parser->at < parser->end) {
+        if (*parser->at == '#')
+            while (parser->at < parser->end && *parser->at != '\n')
+                parser->at++;
+        else if (memchr(" \t\r\n\f\v", *parser->at, 6))
+            parser->at++;
+        else
+            return;
+    }
+}
+
 static int parse_sequence(struct pattern_parser *parser, int32_t *node) {
-    struct pattern_node sequence = {.kind = NODE_SEQUENCE, .first = -1, .nullable = true};
+    struct pattern_node sequence = {.kind = NODE_SEQUENCE, .first = -1};
     int32_t last = -1;
-    while (parser->at < parser->end && *parser->at != '|' && *parser->at != ')') {
+    parser->before[0] = parser->before[1] = 0;
+    for (skip_spaces(parser); parser->at < parser->end && *parser->at != '|' && *parser->at != ')';
+         skip_spaces(parser)) {
         int32_t atom = -1;
-        TRY(parse_atom(parser, &atom));
-        struct pattern_node repeat;
-        int repeated;
-        while ((repeated = parse_repeat(parser, &repeat)) == 1) {
-            repeat.first = atom;
-            repeat.nullable = repeat.min == 0 || parser->tree->nodes[atom].nullable;
-            atom = add_node(parser, repeat);
-        }
-        if (repeated < 0)
-            return -1;
-        sequence.nullable = sequence.nullable && parser->tree->nodes[atom].nullable;
+        TRY(parse_repeated(parser, &atom));
+        if (atom < 0)  // a comment, or switches that hold from here on
+            continue;
+        const struct pattern_node *child = &parser->tree->nodes[atom];
+        sequence.least += child->least;
+        sequence.least = sequence.least > FAR ? FAR : sequence.least;
+        sequence.longest = sequence.longest < 0 || child->longest < 0 ? -1
+                           : sequence.longest + child->longest > FAR  ? FAR
+                                                                      : sequence.longest + child->longest;
         if (last < 0)
             sequence.first = atom;
         else
             parser->tree->nodes[last].next = atom;
         last = atom;
     }
-    *node = add_node(parser, sequence);
+    *node = pattern_add_node(parser, sequence);
     return 0;
 }
 
-static int parse_alternatives(struct pattern_parser *parser, int32_t *node) {
-    struct pattern_node alternatives = {.kind = NODE_ALTERNATIVES, .first = -1};
+int pattern_parse_alternatives(struct pattern_parser *parser, int32_t *node) {
+    struct pattern_node alternatives = {.kind = NODE_ALTERNATIVES, .first = -1, .least = FAR};
     int32_t last = -1;
     do {
-        int32_t sequence;
+        int32_t sequence = -1;
         TRY(parse_sequence(parser, &sequence));
-        alternatives.nullable = alternatives.nullable || parser->tree->nodes[sequence].nullable;
+        const struct pattern_node *child = &parser->tree->nodes[sequence];
+        alternatives.least = child->least < alternatives.least ? child->least : alternatives.least;
+        alternatives.longest = child->longest < 0 || alternatives.longest < 0 ? -1
+                               : child->longest > alternatives.longest        ? child->longest
+                                                                              : alternatives.longest;
         if (last < 0)
             alternatives.first = sequence;
         else
             parser->tree->nodes[last].next = sequence;
         last = sequence;
-    } while (accept(parser, "|"));
-    *node = add_node(parser, alternatives);
+    } while (pattern_accept(parser, "|"));
+    *node = pattern_add_node(parser, alternatives);
     return 0;
 }
 
@@ -238,7 +330,7 @@ int pattern_parse(struct pattern *pattern, struct pattern_tree *tree, const char
     struct pattern_parser parser = {.pattern = pattern, .tree = tree, .text = text, .at = text, .end = text + length};
     if (length > LONGEST_PATTERN)
         return error_set("%s: has %zu bytes, more than %d", pattern->name, length, LONGEST_PATTERN);
-    TRY(parse_alternatives(&parser, root));
+    TRY(pattern_parse_alternatives(&parser, root));
     if (parser.at < parser.end)
         return pattern_parse_error(&parser, ") without (");
     return 0;

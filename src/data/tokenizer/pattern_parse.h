@@ -1,4 +1,4 @@
-// The tree of a pattern, between pattern_parse.c, pattern_parse_set.c and pattern_compile.c.
+// The tree of a pattern, between the parser's files (pattern_parse*.c) and pattern_compile.c.
 #ifndef DATA_TOKENIZER_PATTERN_PARSE_H
 #define DATA_TOKENIZER_PATTERN_PARSE_H
 
@@ -10,8 +10,9 @@ enum pattern_node_kind {
     NODE_ALTERNATIVES,  // children
     NODE_REPEAT,        // one child
     NODE_LOOK,          // one child
+    NODE_BEHIND,        // one child
     NODE_ATOMIC,        // one child
-    NODE_BEFORE,        // value: number of the set
+    NODE_KEEP,          // \K
     NODE_ASSERT,        // value: enum pattern_assertion
 };
 
@@ -19,15 +20,23 @@ struct pattern_node {
     enum pattern_node_kind kind;
     int32_t first, next;  // child and sibling, -1 if there is none
     int32_t value;
-    int32_t min, max;  // of a repetition; max < 0: any number
+    int32_t min, max;        // of a repetition; max < 0: any number
+    int32_t least, longest;  // characters that it may match; longest < 0: any number
     enum pattern_greed greed;
     bool negated;
-    bool nullable;  // may match nothing
 };
 
 struct pattern_tree {
     struct pattern_node *nodes;
     int32_t count, capacity;
+};
+
+// What (?imx) turns on and off.
+struct pattern_switches {
+    bool any_case;
+    bool any_dot;  // . is a line feed too
+    bool lines;    // ^ and $ are those of lines
+    bool spaced;   // blanks and comments are left out
 };
 
 // Where the parser is.
@@ -36,25 +45,33 @@ struct pattern_parser {
     struct pattern_tree *tree;
     const char *text, *at, *end;
     int depth;
-    bool any_case;
+    struct pattern_switches on;
+    uint32_t before[2];  // the characters before the place, folded, where they are literal and case does not count
 };
 
 int pattern_parse(struct pattern *pattern, struct pattern_tree *tree, const char *text, size_t length, int32_t *root);
+int pattern_parse_alternatives(struct pattern_parser *parser, int32_t *node);
+int pattern_parse_group(struct pattern_parser *parser, int32_t *node);  // what stands after (
 
-// An error at the place where the parser is.
-int pattern_parse_error(const struct pattern_parser *parser, const char *what);
+// An error at the place where the parser is: "has WHAT at byte N, which is not supported".
+int pattern_parse_error(const struct pattern_parser *parser, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+bool pattern_next_is(const struct pattern_parser *parser, const char *text);
+bool pattern_accept(struct pattern_parser *parser, const char *text);
+int32_t pattern_add_node(struct pattern_parser *parser, struct pattern_node node);
 
-// A new, empty set; its number.
-int32_t pattern_add_set(struct pattern *pattern);
-void pattern_set_add_range(struct pattern_set *set, uint32_t first, uint32_t last);
-// Adds a character, and its other cases where the parser stands in (?i:…).
-int pattern_set_add_character(const struct pattern_parser *parser, struct pattern_set *set, uint32_t character);
+// Takes a set over, sealed or not, and adds a node for one of its characters.
+int pattern_add_set_node(struct pattern_parser *parser, struct character_set *set, int32_t *node);
+int pattern_add_set(struct pattern *pattern, struct character_set *set, int32_t *number);
 
 // Parses one character of the text, an escape for one included; [ ] ( ) and so on are the caller's.
 int pattern_parse_character(struct pattern_parser *parser, uint32_t *character);
-// Parses \s, \p{L} and the like into a set: 1 if one stands there, else 0 and nothing is consumed.
-int pattern_parse_class(struct pattern_parser *parser, struct pattern_set *set);
+// Parses \s, \p{L} and the like into a set: 1 if one stands there, else 0 and nothing is consumed. In brackets \w is
+// without the superscripts and fractions of Latin-1, as Oniguruma has it.
+int pattern_parse_class(struct pattern_parser *parser, bool in_brackets, struct character_set *set);
 // Parses what stands after [.
-int pattern_parse_brackets(struct pattern_parser *parser, int32_t *set);
+int pattern_parse_brackets(struct pattern_parser *parser, struct character_set *set);
+// The characters of \w outside brackets.
+void pattern_add_word(const struct pattern *pattern, struct character_set *set);
 
 #endif

@@ -1,56 +1,29 @@
-// Sets of characters in a pattern: escapes (\s), properties (\p{L}) and brackets ([a-z]). All become categories and
-// ranges of a struct pattern_set; the case of letters is unfolded here, so that matching knows none.
+// Sets of characters in a pattern: escapes (\s), properties (\p{L}) and brackets ([a-z&&[^x]]). All become ranges; the
+// case of letters is unfolded here, so that matching knows none.
 #include "data/tokenizer/pattern_parse.h"
+#include "data/tokenizer/unicode_property.h"
 #include "base/error.h"
-#include "base/memory.h"
 #include "base/utf8.h"
 #include <string.h>
 
-int32_t pattern_add_set(struct pattern *pattern) {
-    if (pattern->set_count == pattern->set_capacity) {
-        pattern->set_capacity = pattern->set_capacity * 2 + 8;
-        pattern->sets = memory_realloc(pattern->sets, (size_t)pattern->set_capacity * sizeof *pattern->sets);
+enum { MOST_DEPTH = 50 };
+
+// Oniguruma takes the classes of characters below 256 from a table of their own, in which superscripts and fractions
+// are of \w; brackets go by Unicode's ranges, in which they are not.
+void pattern_add_word(const struct pattern *pattern, struct character_set *set) {
+    unicode_add_word(set);
+    if (pattern->syntax == PATTERN_RUST) {
+        character_set_add(set, 0x200C, 0x200D);
+        return;
     }
-    pattern->sets[pattern->set_count] = (struct pattern_set){0};
-    return pattern->set_count++;
-}
-
-void pattern_set_add_range(struct pattern_set *set, uint32_t first, uint32_t last) {
-    set->ranges = memory_realloc(set->ranges, (set->range_count + 1) * sizeof *set->ranges);
-    set->ranges[set->range_count++] = (struct pattern_range){first, last};
-}
-
-// Letters, marks, decimal digits, letter numbers, connectors, and the circled and squared letters, which are symbols.
-void pattern_set_add_word(struct pattern_set *set) {
-    set->categories |=
-        UNICODE_SET_L | UNICODE_SET_M | UNICODE_SET(UNICODE_ND) | UNICODE_SET(UNICODE_NL) | UNICODE_SET(UNICODE_PC);
-    pattern_set_add_range(set, 0x24B6, 0x24E9);
-    pattern_set_add_range(set, 0x1F130, 0x1F149);
-    pattern_set_add_range(set, 0x1F150, 0x1F169);
-    pattern_set_add_range(set, 0x1F170, 0x1F189);
-}
-
-int pattern_set_add_character(const struct pattern_parser *parser, struct pattern_set *set, uint32_t character) {
-    pattern_set_add_range(set, character, character);
-    if (!parser->any_case)
-        return 0;
-    if (character >= 0x80)
-        return pattern_parse_error(parser, "a character outside ASCII without regard to case");
-    uint32_t small = character | 0x20;
-    if (small < 'a' || small > 'z')
-        return 0;
-    pattern_set_add_range(set, small, small);
-    pattern_set_add_range(set, small - 32, small - 32);
-    if (small == 's')
-        pattern_set_add_range(set, 0x17F, 0x17F);
-    if (small == 'k')
-        pattern_set_add_range(set, 0x212A, 0x212A);
-    return 0;
+    character_set_add(set, 0xB2, 0xB3);
+    character_set_add(set, 0xB9, 0xB9);
+    character_set_add(set, 0xBC, 0xBE);
 }
 
 // ---- single characters ----
 
-static int hexadecimal(struct pattern_parser *parser, size_t most, uint32_t *value) {
+static int hexadecimal(struct pattern_parser *parser, size_t least, size_t most, uint32_t *value) {
     *value = 0;
     size_t digits = 0;
     for (; digits < most && parser->at < parser->end; digits++, parser->at++) {
@@ -60,34 +33,47 @@ static int hexadecimal(struct pattern_parser *parser, size_t most, uint32_t *val
             break;
         *value = *value << 4 | (uint32_t)digit;
     }
-    if (digits == 0 || *value >= UNICODE_LIMIT)
-        return pattern_parse_error(parser, "a number of a character that is none");
+    if (digits < least || *value >= UNICODE_LIMIT)
+        return pattern_parse_error(parser, "a character by a number that none has");
     return 0;
 }
 
 static int parse_escape(struct pattern_parser *parser, uint32_t *character) {
-    static const char names[] = "rntfvae0", values[] = "\r\n\t\f\v\a\x1B";
+    static const char names[] = "rntfvae", values[] = "\r\n\t\f\v\a\x1B";
     char c = *parser->at++;
     const char *name = memchr(names, c, sizeof names - 1);
-    if (c == 'x' && parser->at < parser->end && *parser->at == '{') {
+    if ((c == 'x' || (c == 'u' && parser->pattern->syntax == PATTERN_RUST)) && parser->at < parser->end &&
+        *parser->at == '{') {
         parser->at++;
-        TRY(hexadecimal(parser, 6, character));
+        TRY(hexadecimal(parser, 1, 8, character));
         if (parser->at == parser->end || *parser->at++ != '}')
-            return pattern_parse_error(parser, "\\x{ without }");
+            return pattern_parse_error(parser, "\\%c{ without }", c);
         return 0;
     }
-    if (c == 'x' || c == 'u')
-        return hexadecimal(parser, c == 'x' ? 2 : 4, character);
+    if (c == 'x' || c == 'u') {
+        TRY(hexadecimal(parser, c == 'x' ? 1 : 4, c == 'x' ? 2 : 4, character));
+        if (c == 'x' && *character >= 0x80)  // bytes of UTF-8, one by one
+            return pattern_parse_error(parser, "the byte \\x%X", *character);
+        return 0;
+    }
+    if (c == '0') {
+        *character = 0;
+        for (int i = 0; i < 2 && parser->at < parser->end && *parser->at >= '0' && *parser->at <= '7'; i++)
+            *character = *character * 8 + (uint32_t)(*parser->at++ - '0');
+        return 0;
+    }
     if (name) {
         *character = (unsigned char)values[name - names];
         return 0;
     }
-    if ((unsigned char)c >= 0x80 || (c >= '0' && c <= '9') || ((c | 32) >= 'a' && (c | 32) <= 'z')) {
-        parser->at--;
-        return pattern_parse_error(parser, "this escape");
+    if ((c >= '0' && c <= '9') || memchr("cCMogkXyY", c, 9)) {
+        parser->at -= 2;
+        return pattern_parse_error(parser, "the escape \\%c", c);
     }
-    *character = (unsigned char)c;
-    return 0;
+    parser->at--;
+    bool valid;
+    parser->at += utf8_decode((const unsigned char *)parser->at, (size_t)(parser->end - parser->at), character, &valid);
+    return valid ? 0 : pattern_parse_error(parser, "text that is not UTF-8");
 }
 
 int pattern_parse_character(struct pattern_parser *parser, uint32_t *character) {
@@ -106,124 +92,201 @@ int pattern_parse_character(struct pattern_parser *parser, uint32_t *character) 
 
 // ---- classes ----
 
-// The set of a general category or of a group of them, 0 if the name is neither.
-static uint32_t category_by_name(const char *name, size_t length) {
-    static const char categories[] = "CnLuLlLtLmLoMnMcMeNdNlNoPcPdPsPePiPfPoSmScSkSoZsZlZpCcCfCo";
-    static const struct {
-        char name;
-        uint32_t set;
-    } groups[] = {{'L', UNICODE_SET_L}, {'M', UNICODE_SET_M}, {'N', UNICODE_SET_N}, {'P', UNICODE_SET_P},
-                  {'S', UNICODE_SET_S}, {'Z', UNICODE_SET_Z}, {'C', UNICODE_SET_C}};
-    for (size_t i = 0; length == 1 && i < sizeof groups / sizeof groups[0]; i++)
-        if (name[0] == groups[i].name)
-            return groups[i].set;
-    for (size_t i = 0; length == 2 && i < UNICODE_CATEGORIES; i++)
-        if (memcmp(name, categories + 2 * i, 2) == 0)
-            return UNICODE_SET(i);
-    return 0;
+static void add_class(struct character_set *set, struct character_set *class, bool negated) {
+    if (negated)
+        character_set_invert(class);
+    character_set_add_set(set, class);
+    character_set_free(class);
 }
 
-static int parse_property(struct pattern_parser *parser, bool negated, struct pattern_set *set) {
-    const char *begin = parser->at, *close = NULL;
-    if (begin < parser->end && *begin == '{')
-        close = memchr(begin, '}', (size_t)(parser->end - begin));
-    if (!close)
-        return pattern_parse_error(parser, "\\p without {name}");
-    const char *name = begin + 1;
-    if (name < close && *name == '^') {
+static bool is_word(const char *name, size_t length) {
+    return length == 4 && (name[0] | 32) == 'w' && (name[1] | 32) == 'o' && (name[2] | 32) == 'r' &&
+           (name[3] | 32) == 'd';
+}
+
+static int parse_property(struct pattern_parser *parser, bool negated, bool in_brackets, struct character_set *set) {
+    const char *begin = parser->at, *close = memchr(begin, '}', (size_t)(parser->end - begin));
+    const char *name = begin + 3, *end = close;
+    struct character_set class = {0};
+    if (parser->pattern->syntax == PATTERN_RUST && begin[2] != '{') {  // \pL
+        name = begin + 2;
+        end = begin + 3;
+        close = begin + 2;
+    } else if (!close) {
+        return pattern_parse_error(parser, "\\%c{ without }", begin[1]);
+    }
+    if (name < end && *name == '^') {
         negated = !negated;
         name++;
     }
-    uint32_t categories = category_by_name(name, (size_t)(close - name));
-    // The table has all blanks in Z, so that Z and Cc by their names are not to be had exactly.
-    if (categories == 0 || (categories & (UNICODE_SET_Z | UNICODE_SET(UNICODE_CC))))
-        return pattern_parse_error(parser, "this property");
-    set->categories |= negated ? ~categories : categories;
+    if (!in_brackets && is_word(name, (size_t)(end - name))) {
+        pattern_add_word(parser->pattern, &class);
+    } else if (!unicode_property_add(&class, name, (size_t)(end - name))) {
+        int length = end - name > 60 ? 60 : (int)(end - name);
+        return pattern_parse_error(parser, "the property \\%c{%.*s}", begin[1], length, name);
+    }
+    add_class(set, &class, negated);
     parser->at = close + 1;
     return 1;
 }
 
-int pattern_parse_class(struct pattern_parser *parser, struct pattern_set *set) {
+int pattern_parse_class(struct pattern_parser *parser, bool in_brackets, struct character_set *set) {
     if (parser->end - parser->at < 2 || parser->at[0] != '\\')
         return 0;
+    struct character_set class = {0};
     char c = parser->at[1];
-    const uint32_t digits = UNICODE_SET(UNICODE_ND);
+    bool is_rust = parser->pattern->syntax == PATTERN_RUST;
     switch (c) {
     case 's':
     case 'S':
-        set->categories |= c == 's' ? UNICODE_SET_Z : ~UNICODE_SET_Z;
+        unicode_property_add(&class, "space", 5);
         break;
     case 'd':
     case 'D':
-        set->categories |= c == 'd' ? digits : ~digits;
+        character_set_add_categories(&class, UNICODE_SET(UNICODE_ND));
+        break;
+    case 'h':
+    case 'H':
+        unicode_property_add(&class, "xdigit", 6);
         break;
     case 'w':
-        pattern_set_add_word(set);
+    case 'W':
+        if (in_brackets && !is_rust)
+            unicode_add_word(&class);
+        else
+            pattern_add_word(parser->pattern, &class);
+        break;
+    case 'N':
+    case 'O':
+        if (in_brackets || is_rust)
+            return 0;
+        if (c == 'N')
+            character_set_add(&class, '\n', '\n');
         break;
     case 'p':
     case 'P':
-        parser->at += 2;
-        return parse_property(parser, c == 'P', set);
+        if (parser->end - parser->at < 3 || (parser->at[2] != '{' && !is_rust))
+            return 0;  // Oniguruma's \p by itself is a p
+        return parse_property(parser, c == 'P', in_brackets, set);
     default:
         return 0;
     }
+    add_class(set, &class, c >= 'A' && c <= 'Z');
     parser->at += 2;
     return 1;
 }
 
-static bool stands_there(const struct pattern_parser *parser, const char *text) {
-    size_t length = strlen(text);
-    return (size_t)(parser->end - parser->at) >= length && memcmp(parser->at, text, length) == 0;
+// ---- brackets ----
+
+static int parse_members(struct pattern_parser *parser, int depth, struct character_set *set);
+
+// [:alpha:] or [:^alpha:], if one stands there: 1.
+static int parse_posix(struct pattern_parser *parser, struct character_set *set) {
+    const char *begin = parser->at + 2;
+    if (!pattern_next_is(parser, "[:"))
+        return 0;
+    const char *end = begin;
+    while (end < parser->end && ((*end >= 'a' && *end <= 'z') || *end == '^'))
+        end++;
+    if (parser->end - end < 2 || end[0] != ':' || end[1] != ']')
+        return 0;
+    bool negated = begin < end && *begin == '^';
+    struct character_set class = {0};
+    if (!unicode_posix_add(&class, begin + negated, (size_t)(end - begin) - negated))
+        return pattern_parse_error(parser, "the class [:%.*s:]", end - begin > 60 ? 60 : (int)(end - begin), begin);
+    add_class(set, &class, negated);
+    parser->at = end + 2;
+    return 1;
 }
 
-// One member of brackets: a class, a character, or a range.
-static int parse_member(struct pattern_parser *parser, struct pattern_set *set) {
-    int found = pattern_parse_class(parser, set);
-    if (found != 0)
+// One member of brackets: a class, other brackets, a character, or a range.
+static int parse_member(struct pattern_parser *parser, int depth, struct character_set *set) {
+    int found = pattern_parse_class(parser, true, set);
+    if (found == 0)
+        found = parse_posix(parser, set);
+    if (found != 0) {
+        if (found > 0 && pattern_next_is(parser, "-") && parser->end - parser->at > 1 && parser->at[1] != ']')
+            return pattern_parse_error(parser, "a range that begins with a class");
         return found < 0 ? -1 : 0;
-    if (*parser->at == '[' || stands_there(parser, "&&"))
-        return pattern_parse_error(parser, "such a set inside a set");
+    }
+    if (*parser->at == '[') {
+        struct character_set inner = {0};
+        parser->at++;
+        int status = parse_members(parser, depth + 1, &inner);
+        if (status == 0)
+            character_set_add_set(set, &inner);
+        character_set_free(&inner);
+        return status;
+    }
     uint32_t first, last;
-    TRY(pattern_parse_character(parser, &first));
-    if (parser->end - parser->at < 2 || parser->at[0] != '-' || parser->at[1] == ']')
-        return pattern_set_add_character(parser, set, first);
+    if (pattern_accept(parser, "\\b"))
+        first = '\b';
+    else
+        TRY(pattern_parse_character(parser, &first));
+    if (parser->end - parser->at < 2 || parser->at[0] != '-' || parser->at[1] == ']') {
+        character_set_add(set, first, first);
+        return 0;
+    }
     parser->at++;
+    struct character_set class = {0};
+    found = pattern_parse_class(parser, true, &class);
+    character_set_free(&class);
+    if (found != 0 || pattern_next_is(parser, "[") || pattern_next_is(parser, "&&"))
+        return found < 0 ? -1 : pattern_parse_error(parser, "a range that does not end with a character");
     TRY(pattern_parse_character(parser, &last));
     if (last < first)
         return pattern_parse_error(parser, "a range from a higher to a lower character");
-    if (parser->any_case)
-        return pattern_parse_error(parser, "a range without regard to case");
-    pattern_set_add_range(set, first, last);
+    character_set_add(set, first, last);
     return 0;
 }
 
-// Brackets in brackets, whose members are those of the outer ones too. Not so where they leave out what they name, or
-// name a class: these are refused.
-static int parse_inner(struct pattern_parser *parser, struct pattern_set *set) {
-    if (stands_there(parser, "[^") || stands_there(parser, "[:") || stands_there(parser, "[]"))
-        return pattern_parse_error(parser, "such a set inside a set");
-    parser->at++;
-    while (parser->at < parser->end && *parser->at != ']')
-        TRY(parse_member(parser, set));
-    if (parser->at == parser->end)
-        return pattern_parse_error(parser, "[ without ]");
-    parser->at++;
+// Characters that are several without regard to case would make a set match several.
+static int check_cases(const struct pattern_parser *parser, const struct character_set *set) {
+    struct unicode_several several;
+    for (size_t i = 0; unicode_several(i, &several); i++)
+        if (character_set_has(set, several.character) && !character_set_has(set, several.folded[0]))
+            return pattern_parse_error(parser, "U+%04X, which is several characters, in a set without regard to case",
+                                       several.character);
     return 0;
 }
 
-int pattern_parse_brackets(struct pattern_parser *parser, int32_t *set) {
-    *set = pattern_add_set(parser->pattern);
-    struct pattern_set built = {0};
-    if (parser->at < parser->end && *parser->at == '^') {
-        built.negated = true;
+// Between the && of brackets: up to the next, or to ].
+static int parse_operand(struct pattern_parser *parser, int depth, struct character_set *set) {
+    while (parser->at < parser->end && *parser->at != ']' && !pattern_next_is(parser, "&&"))
+        TRY(parse_member(parser, depth, set));
+    return parser->at == parser->end ? pattern_parse_error(parser, "[ without ]") : 0;
+}
+
+static int parse_members(struct pattern_parser *parser, int depth, struct character_set *set) {
+    if (depth > MOST_DEPTH)
+        return pattern_parse_error(parser, "too many brackets inside each other");
+    bool negated = pattern_accept(parser, "^");
+    if (pattern_next_is(parser, "]")) {  // the first of all is a character, if there is another to close
+        if (!memchr(parser->at + 1, ']', (size_t)(parser->end - parser->at - 1)))
+            return pattern_parse_error(parser, "empty brackets");
+        character_set_add(set, ']', ']');
         parser->at++;
     }
-    int status = parser->at < parser->end && *parser->at == ']' ? pattern_parse_error(parser, "empty brackets") : 0;
-    while (status == 0 && parser->at < parser->end && *parser->at != ']')
-        status = *parser->at == '[' ? parse_inner(parser, &built) : parse_member(parser, &built);
-    if (status == 0 && parser->at == parser->end)
-        status = pattern_parse_error(parser, "[ without ]");
+    TRY(parse_operand(parser, depth, set));
+    while (pattern_accept(parser, "&&")) {
+        struct character_set other = {0};
+        int status = parse_operand(parser, depth, &other);
+        character_set_intersect(set, &other);
+        character_set_free(&other);
+        TRY(status);
+    }
     parser->at++;
-    parser->pattern->sets[*set] = built;
-    return status;
+    character_set_seal(set);
+    if (depth == 0 && parser->on.any_case) {
+        unicode_add_cases(set);
+        if (!negated && parser->pattern->syntax == PATTERN_ONIGURUMA)
+            TRY(check_cases(parser, set));
+    }
+    if (negated)
+        character_set_invert(set);
+    return 0;
+}
+
+int pattern_parse_brackets(struct pattern_parser *parser, struct character_set *set) {
+    return parse_members(parser, 0, set);
 }

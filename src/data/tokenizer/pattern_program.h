@@ -3,6 +3,7 @@
 #ifndef DATA_TOKENIZER_PATTERN_PROGRAM_H
 #define DATA_TOKENIZER_PATTERN_PROGRAM_H
 
+#include "data/tokenizer/character_set.h"
 #include "data/tokenizer/pattern.h"
 
 enum pattern_operation {
@@ -12,12 +13,24 @@ enum pattern_operation {
     PATTERN_JUMP,    // go on at a
     PATTERN_LOOK,    // the instructions from here+1 to a must match (or, negated, must not), and nothing is consumed
     PATTERN_BEFORE,  // the character before the place is in sets[a] (or, negated, is not, or there is none)
+    PATTERN_BEHIND,  // as LOOK, but beginning min…max characters before the place and ending there
     PATTERN_ATOMIC,  // the instructions from here+1 to a match, and are never tried otherwise
     PATTERN_ASSERT,  // a: enum pattern_assertion
-    PATTERN_END,     // of the pattern, or of the part of LOOK and ATOMIC
+    PATTERN_MARK,    // marks[b] is the place
+    PATTERN_MOVED,   // go on at a if the place is still marks[b]
+    PATTERN_END,     // of the pattern, or of the part of LOOK, BEHIND and ATOMIC
 };
 
-enum pattern_assertion { ASSERT_LINE_BEGIN, ASSERT_LINE_END, ASSERT_BEGIN, ASSERT_END, ASSERT_EDGE, ASSERT_NO_EDGE };
+enum pattern_assertion {
+    ASSERT_LINE_BEGIN,
+    ASSERT_LINE_END,
+    ASSERT_BEGIN,
+    ASSERT_END,
+    ASSERT_LAST_END,  // the end, or before a line feed that ends the text
+    ASSERT_SEARCH,    // where the search began
+    ASSERT_EDGE,
+    ASSERT_NO_EDGE,
+};
 enum pattern_greed { GREED_MOST, GREED_LEAST, GREED_ALL };
 
 struct pattern_instruction {
@@ -28,30 +41,40 @@ struct pattern_instruction {
     bool negated;
 };
 
-// A set of characters: categories and ranges, or everything else. Every character has just one category, so that the
-// complement of a set of categories is one too.
+// A set with what makes finding a character in it quick.
 struct pattern_set {
-    uint32_t categories;
-    struct pattern_range {
-        uint32_t first, last;
-    } * ranges;
-    size_t range_count;
-    bool negated;
-    bool ascii[128];  // which of these are in the set, all told
+    struct character_set characters;
+    bool ascii[128];
+    uint16_t *index;       // (PATTERN_PAGES) of pages of 256 characters: 0 has none, 1 all; NULL in small sets
+    unsigned char *pages;  // bits, the first for index 2
 };
+enum { PATTERN_PAGES = UNICODE_LIMIT / 256 + 1 };
+
+enum { PATTERN_KEEP = 0 };  // the mark of \K
 
 struct pattern {
-    const struct unicode_table *table;
     struct pattern_instruction *program;
     int32_t count, capacity;
     struct pattern_set *sets;
     int32_t set_count, set_capacity;
-    int32_t word_set;  // \w, for \b
+    size_t range_count;  // of all sets
+    int32_t word_set;    // \w, for \b
+    int32_t first_set;   // what a match may begin with; -1: it may be empty
+    int32_t mark_count;
+    bool keeps;  // it has \K
+    bool may_be_empty;
+    enum pattern_syntax syntax;
     char *name;
 };
 
-// Adds the characters of \w; and whether a character is in a set, its ASCII part left aside.
-void pattern_set_add_word(struct pattern_set *set);
-bool pattern_set_has(const struct pattern_set *set, const struct unicode_table *table, uint32_t character);
+// Fills in what makes finding quick.
+void pattern_set_finish(struct pattern_set *set);
+
+static inline bool pattern_set_has(const struct pattern_set *set, uint32_t character) {
+    if (!set->index)
+        return character_set_has(&set->characters, character);
+    uint16_t page = set->index[character >> 8];
+    return page < 2 ? page : set->pages[(size_t)(page - 2) * 32 + (character >> 3 & 31)] >> (character & 7) & 1;
+}
 
 #endif
