@@ -15,7 +15,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { MOST_TRIES = 100, HOST_BYTES = 65 };
+enum { MOST_TRIES = 100, HOST_BYTES = 65, PLACE_BYTES = 128 };
 
 static void own_host(char host[HOST_BYTES]) {
     if (gethostname(host, HOST_BYTES - 1) < 0)
@@ -26,11 +26,26 @@ static void own_host(char host[HOST_BYTES]) {
         *c = *c == ' ' || *c == '\n' ? '-' : *c;
 }
 
+// What distinguishes machines and containers that have the same name: the start of the machine, and whose process
+// numbers are meant. "-" for what the system does not say.
+static void own_place(char place[PLACE_BYTES]) {
+    char space[64] = "-";
+    struct buffer start = {0};
+    if (file_read_all("/proc/sys/kernel/random/boot_id", 256, &start) < 0)
+        error_clear();
+    ssize_t length = readlink("/proc/self/ns/pid", space, sizeof space - 1);
+    space[length > 0 ? length : 1] = '\0';
+    size_t digits = start.length > 0 ? strcspn(buffer_string(&start), "\n ") : 0;
+    (void)snprintf(place, PLACE_BYTES, "%.*s/%s", (int)(digits < 40 ? digits : 40), digits ? start.data : "", space);
+    buffer_free(&start);
+}
+
 // Only for people and for file_lock_holder: a lock without it is as good.
 static void write_holder(const struct file_lock *lock) {
-    char host[HOST_BYTES], text[HOST_BYTES + 32];
+    char host[HOST_BYTES], place[PLACE_BYTES], text[HOST_BYTES + PLACE_BYTES + 32];
     own_host(host);
-    int length = snprintf(text, sizeof text, "%s %ld\n", host, (long)getpid());
+    own_place(place);
+    int length = snprintf(text, sizeof text, "%s %ld %s\n", host, (long)getpid(), place);
     if (ftruncate(lock->descriptor, 0) < 0 || pwrite(lock->descriptor, text, (size_t)length, 0) != length)
         error_clear();
 }
@@ -90,14 +105,15 @@ static bool is_ending(long process) {
 void file_lock_holder(struct file_lock_holder *holder, const char *path) {
     *holder = (struct file_lock_holder){0};
     struct buffer text = {0};
-    char host[HOST_BYTES];
+    char host[HOST_BYTES], place[PLACE_BYTES], theirs[PLACE_BYTES] = "";
     own_host(host);
-    if (file_read_all(path, 4096, &text) == 0 &&
-        sscanf(buffer_string(&text), "%64s %ld", holder->host, &holder->process) != 2)
+    own_place(place);
+    if (file_read_all(path, 4096, &text) < 0 ||
+        sscanf(buffer_string(&text), "%64s %ld %127s", holder->host, &holder->process, theirs) < 2)
         *holder = (struct file_lock_holder){0};
     error_clear();
     buffer_free(&text);
-    holder->is_here = holder->host[0] && strcmp(holder->host, host) == 0;
+    holder->is_here = strcmp(holder->host, host) == 0 && strcmp(theirs, place) == 0;
     holder->is_ending = holder->is_here && is_ending(holder->process);
 }
 

@@ -23,8 +23,8 @@ enum file_lock_result {
 struct file_lock_holder {
     char host[65];  // "" if the file does not say
     long process;
-    bool is_here;    // on this machine
-    bool is_ending;  // on this machine, and about to end or gone already: it will release the lock soon
+    bool is_here;    // on this machine, and not in a container of its own
+    bool is_ending;  // here, and about to end or gone already: it will release the lock soon
 };
 
 // Tries once, without waiting. Returns an enum file_lock_result, or -1 if the file cannot be created.

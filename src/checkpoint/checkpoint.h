@@ -115,8 +115,8 @@ struct checkpoint_save {
 // them; the previous checkpoint and its marker are then unchanged, and nothing half-written is left.
 int checkpoint_save(const struct checkpoint_save *save);
 
-// Fails if checkpoint_save would, as far as that can be told without writing: the sizes of the files and the space that
-// is left, and files that go along and cannot be read. All ranks call.
+// Fails if checkpoint_save would: for want of space, because of files that go along and cannot be read, or because a
+// rank cannot write to the folder. Leaves nothing behind. All ranks call.
 int checkpoint_save_rehearse(const struct checkpoint_save *save);
 
 // The same in parts, so that training can go on while files are written. All ranks call each part, and only one job may

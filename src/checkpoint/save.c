@@ -353,16 +353,32 @@ int checkpoint_save(const struct checkpoint_save *save) {
     return status;
 }
 
+// Every rank that will write a file writes an empty one: the folder must be the same one on all machines.
+static int write_empty(const struct checkpoint_job *job) {
+    int result = 0;
+    for (int i = 0; i < SHARE_FILES && result == 0; i++) {
+        const struct share_file *file = &job->shares[0].files[i];
+        if (file->bytes == 0)
+            continue;
+        char *path = file_join(job->temporary, file->name);
+        result = file_write_all(path, "", 0);
+        free(path);
+        if (result < 0 && !file_is_folder(job->temporary))
+            error_context("--save must be a folder that all machines share, and here it is not the one of rank 0");
+        else if (result < 0)
+            error_context("a checkpoint could not be saved");
+    }
+    return result;
+}
+
 int checkpoint_save_rehearse(const struct checkpoint_save *save) {
     struct checkpoint_job *job = open_job(save);
-    int status = plan(job, save);
+    int status = agree(job, job->rank == 0 ? extra_check(&job->save.files) : 0, "files of the checkpoint");
     if (status == 0)
-        status = extra_check(&job->save.files);
-    status = agree(job, status, "save rehearsed");
-    if (status == 0) {
-        share_sizes(job);
-        status = agree(job, job->rank == 0 ? check_space(job) : 0, "space for a checkpoint");
-    }
+        status = begin(job, save);
+    if (status == 0)
+        status = agree(job, write_empty(job), "save rehearsed");
+    undo(job);
     close_job(job);
     return status;
 }

@@ -61,12 +61,14 @@ static int check_run(const struct owner *owner, const struct config *config) {
 
 // ---- one process at a time ----
 
-static int refuse(const char *save, const struct file_lock_holder *holder) {
-    if (!holder->host[0])
-        return error_set_code(EXIT_CODE_USAGE, "another run is writing to %s; stop it, or give another --save", save);
-    return error_set_code(EXIT_CODE_USAGE,
-                          "another run (process %ld on %s) is writing to %s; stop it, or give another --save",
-                          holder->process, holder->host, save);
+static int refuse(const char *save, const char *path, const struct file_lock_holder *holder) {
+    char *who = holder->host[0] ? memory_printf(" (process %ld on %s)", holder->process, holder->host) : NULL;
+    char *gone = holder->is_here ? NULL : memory_printf("; if that machine is gone, remove %s", path);
+    error_set_code(EXIT_CODE_USAGE, "another run%s is writing to %s; stop it, or give another --save%s", who ? who : "",
+                   save, gone ? gone : "");
+    free(who);
+    free(gone);
+    return -1;
 }
 
 static int take_lock(struct file_lock *lock, const char *path, const char *save) {
@@ -83,7 +85,7 @@ static int take_lock(struct file_lock *lock, const char *path, const char *save)
         file_lock_holder(&holder, path);
         double limit = !holder.is_here ? LEASE_SECONDS : holder.is_ending ? ENDING_SECONDS : 0;
         if (waited >= limit)
-            return refuse(save, &holder);
+            return refuse(save, path, &holder);
         if (waited == 0)
             log_info("waiting up to %.0f s for the lock of process %ld on %s, which may have ended", limit,
                      holder.process, holder.host[0] ? holder.host : "another machine");
@@ -94,10 +96,12 @@ static int take_lock(struct file_lock *lock, const char *path, const char *save)
 }
 
 int save_folder_open(struct save_folder *folder, const struct config *config, const struct mesh *mesh) {
-    if (!config->save || config->skip_train || mesh->rank != 0)
+    if (!config->save || mesh->rank != 0)
         return 0;
     struct owner owner;
     TRY(check_others(&owner, config));
+    if (config->skip_train)
+        return 0;
     TRY(file_make_folders(config->save));
     char *path = file_join(config->save, lock_name);
     int status = take_lock(&folder->lock, path, config->save);

@@ -71,6 +71,14 @@ TEST(holders_that_end) {
     file_lock_holder(&holder, path);
     EXPECT(!holder.is_here && !holder.is_ending);
     EXPECT_STRING(holder.host, "another-machine");
+    // A container or a machine with the same name, whose process numbers mean nothing here.
+    char host[65] = "", same[128];
+    EXPECT(gethostname(host, sizeof host - 1) == 0);
+    int length = snprintf(same, sizeof same, "%s %d 0123/pid:[1]\n", host, (int)getpid());
+    EXPECT_OK(file_write_all(path, same, (size_t)length));
+    file_lock_holder(&holder, path);
+    EXPECT_STRING(holder.host, host);
+    EXPECT(!holder.is_here && !holder.is_ending);
     EXPECT_OK(file_write_all(path, "\0\0\0", 3));
     file_lock_holder(&holder, path);
     EXPECT(!holder.is_here && holder.host[0] == '\0');

@@ -49,7 +49,8 @@ fi
 
 # ---- a disk without room for one rank's files ----
 
-# Room for some more files, not for all: whoever comes last finds none. Bytes there are enough, which is asked before.
+# Room for one checkpoint and some files of the next: whoever comes last finds none. For one there must be room, and there
+# are bytes enough, which a run checks before it begins.
 small=$work/small
 mkdir "$small"
 if mount -t tmpfs -o size=64m,nr_inodes=64 tmpfs "$small" 2>/dev/null; then
@@ -60,17 +61,23 @@ if mount -t tmpfs -o size=64m,nr_inodes=64 tmpfs "$small" 2>/dev/null; then
         expect 0 "successfully saved checkpoint from iteration       2" "${train[@]}" --exit-interval 2 --save "$small/run" $mode
         files=$(find "$small/run/iter_0000002" -type f | wc -l)
         free=$(df --output=iavail "$small" | tail -n 1)
-        for ((i = 0; i < free - files + 4; i++)); do : >"$small/full.$i"; done
+        for ((i = 0; i < free - 2 * files + 2; i++)); do : >"$small/full.$i"; done
         # shellcheck disable=SC2086
-        expect 1 "No space left on device" "${train[@]}" --exit-interval 4 --load "$small/run" --save "$small/run" $mode
-        grep -qE "error: .*rank [0-3]: .*iter_0000004.*safetensors.*No space left" "$work/out" && pass ||
+        expect 1 "No space left on device" "${train[@]}" --exit-interval 6 --load "$small/run" --save "$small/run" $mode
+        grep -qE "error: .*rank [0-3]: .*iter_0000006.*safetensors.*No space left" "$work/out" && pass ||
             fail "rank and file are named"
         [ "$(grep -c "No space left" "$work/out")" = 1 ] && pass || fail "one rank says it"
         [ -z "$(find "$small/run" -name '*.tmp.*')" ] && pass || fail "nothing half-written is left"
-        expect 0 "" "$BEVATRON" checkpoint verify "$small/run/iter_0000002"
-        rm "$small"/full.*
+        expect 0 "" "$BEVATRON" checkpoint verify "$small/run/iter_0000004"
+        # Room for none.
+        rm "$small/full.0"
+        for ((i = 1; i <= files; i++)); do : >"$small/more.$i"; done 2>/dev/null
         # shellcheck disable=SC2086
-        expect 0 "successfully saved checkpoint from iteration       4" "${train[@]}" --exit-interval 4 --load "$small/run" \
+        expect 1 "No space left on device" "${train[@]}" --exit-interval 6 --load "$small/run" --save "$small/run" $mode
+        grep -q "iteration        5/" "$work/out" && fail "an iteration before a save that cannot succeed" || pass
+        rm -f "$small"/full.* "$small"/more.*
+        # shellcheck disable=SC2086
+        expect 0 "successfully saved checkpoint from iteration       6" "${train[@]}" --exit-interval 6 --load "$small/run" \
             --save "$small/run" $mode
     done
 else

@@ -11,13 +11,9 @@ static bool ends_with(const char *path, const char *suffix) {
     return length > end && strcmp(path + length - end, suffix) == 0;
 }
 
-// Articles as JSON Lines, plain or packed.
-static bool is_lines(const char *begin, size_t length) {
-    static const char *const begins[] = {"{\"id\":", "\x1f\x8b", "\x28\xb5\x2f\xfd"};
-    bool is_known = false;
-    for (size_t i = 0; i < sizeof begins / sizeof begins[0]; i++)
-        is_known = is_known || (length >= strlen(begins[i]) && memcmp(begin, begins[i], strlen(begins[i])) == 0);
-    return is_known;
+static bool is_articles(const char *begin, size_t length) {
+    static const char first[] = "{\"id\":";
+    return length >= sizeof first - 1 && memcmp(begin, first, sizeof first - 1) == 0;
 }
 
 int output_open(struct output *output, const char *path) {
@@ -37,7 +33,8 @@ int output_open(struct output *output, const char *path) {
     int status = output->pack ? output->pack(&trial, "", 0) : 0;
     buffer_free(&trial);
     TRY(status);
-    TRY(file_check_output(path, "a file of articles", is_lines));
+    // What is in a packed file cannot be told by its beginning.
+    TRY(file_check_output(path, "a file of articles", output->pack ? NULL : is_articles));
     TRY(file_make_parent(path));
     return file_create(&output->file, path);
 }
