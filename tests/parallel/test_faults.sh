@@ -84,6 +84,23 @@ else
     echo "skipped: a full disk (no right to mount one)"
 fi
 
+# ---- a folder of --save that one machine does not share ----
+
+cat >"$work/apart.sh" <<'EOF'
+if [ "${OMPI_COMM_WORLD_RANK:-${PMI_RANK:-}}" = 2 ]; then
+    exec unshare -m bash -c 'mount -t tmpfs tmpfs "$0" && exec "$@"' "$APART" "$@"
+fi
+exec "$@"
+EOF
+mkdir "$work/apart"
+if unshare -m mount -t tmpfs tmpfs "$work/apart" 2>/dev/null; then
+    APART=$work/apart expect 1 "rank 2: --save must be a folder that all machines share" "${train[@]:0:3}" bash "$work/apart.sh" \
+        "${train[@]:3}" --save "$work/apart"
+    grep -q "iteration        1/" "$work/out" && fail "an iteration before a save that cannot succeed" || pass
+else
+    echo "skipped: a folder that is not shared (no right to mount one)"
+fi
+
 # ---- a rank that stands still ----
 
 # hang MINUTES VICTIM FLAGS…: stops that rank after some iterations, and waits for the end of the others, which have that
