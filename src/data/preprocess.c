@@ -234,6 +234,23 @@ static int check_begun(const struct preprocessing *run) {
     return 0;
 }
 
+// Whether a file begins with a line of the list of bad lines, "FILE:LINE: what is wrong".
+static bool is_bad_line(const char *begin, size_t length) {
+    const char *end = memchr(begin, '\n', length);
+    for (const char *at = begin; at && (at = memchr(at, ':', (size_t)((end ? end : begin + length) - at))); at++) {
+        size_t digits = strspn(at + 1, "0123456789");
+        if (digits > 0 && strncmp(at + 1 + digits, ": ", 2) == 0)
+            return true;
+    }
+    return false;
+}
+
+static int check_outputs(const struct preprocessing *run) {
+    for (int64_t i = 0; i < run->options->keys.count; i++)
+        TRY(index_files_check_output(run->targets[i]));
+    return file_check_output(run->bad_lines, "a list of bad lines", is_bad_line);
+}
+
 static int process(struct preprocessing *run, enum journal_phase phase) {
     const struct preprocess_publish publish = {
         .journal = &run->journal,
@@ -246,8 +263,8 @@ static int process(struct preprocessing *run, enum journal_phase phase) {
         .partitions = run->options->partitions,
     };
     // A run that was killed while it published its files may have left a .bin without its .idx.
-    for (int64_t i = 0; phase == JOURNAL_NEW && !run->options->restart && i < run->options->keys.count; i++)
-        TRY(index_files_check_output(run->targets[i]));
+    if (phase == JOURNAL_NEW && !run->options->restart)
+        TRY(check_outputs(run));
     if (phase != JOURNAL_NEW) {
         TRY(check_begun(run));
         log_info("continuing a run that was stopped after %" PRId64 " documents", run->state.counts.documents);

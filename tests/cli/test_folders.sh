@@ -12,6 +12,7 @@ foreign=tests/golden/foreign
 printf '{"text": "the cat sat on the mat and the cat ate"}\n{"text": "a dog ran to the cat"}\n' >"$work/a.jsonl"
 for _ in $(seq 20); do cat "$work/a.jsonl"; done >"$work/text.jsonl"
 printf 'the cat\nsat\n' >"$work/text.txt"
+(cat "$work/a.jsonl" && echo '{"text": bad}') >"$work/bad.jsonl"
 expect 0 "wrote" "$BEVATRON" tokenizer train --input "$work/text.jsonl" --vocab-size 270 --output-prefix "$work/t"
 tokenizer=(--vocab-file "$work/t-vocab.json" --merge-file "$work/t-merges.txt")
 expect 0 "" "$BEVATRON" preprocess --input "$work/text.jsonl" --output-prefix "$work/d" "${tokenizer[@]}" --append-eod
@@ -42,7 +43,7 @@ copy huggingface gpt2
     printf 2 >latest_checkpointed_iteration.txt)
 # Somebody's own: every name that a command of ours might want, with other things in them.
 (kind plain && for name in notes.txt x.bin x_text_document.bin x.idx x.dict.txt x-vocab.json x-merges.txt x-tokenizer.json vocab.json \
-    merges.txt tokenizer.json x.yaml x.jsonl dict.txt x_bad_lines.txt flight-0.jsonl iter_0000002.tmp.backup; do
+    merges.txt tokenizer.json x.yaml x.jsonl dict.txt y_bad_lines.txt flight-0.jsonl iter_0000002.tmp.backup; do
     printf 'mine: %s' $name >$name
 done && mkdir x.unfinished iter_0000002.tmp.old && printf mine >x.unfinished/mine && printf mine >iter_0000002.tmp.old/mine)
 for folder in huggingface llmc fairseq deepspeed; do (kind $folder && printf mine >x.bin && printf mine >vocab.json); done
@@ -78,6 +79,7 @@ commands() {
   $BEVATRON checkpoint convert --input $foreign/gpt2 --output F/config.json --to gguf
 ! $BEVATRON checkpoint reshard --input $from/ours --output F
   $BEVATRON preprocess --input $from/text.jsonl --output-prefix F/x ${tokenizer[*]}
+  $BEVATRON preprocess --input $from/bad.jsonl --skip-bad-lines --output-prefix F/y ${tokenizer[*]}
   $BEVATRON dataset merge $from/d_text_document --output-prefix F/x
   $BEVATRON dataset import --text $from/text.txt --output-prefix F/x ${tokenizer[*]}
   $BEVATRON tokenizer train --input $from/text.jsonl --vocab-size 270 --save F
