@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "base/looks.h"
 #include "base/memory.h"
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
@@ -118,6 +119,16 @@ bool file_exists(const char *path) {
 bool file_is_folder(const char *path) {
     struct stat status;
     return stat(path, &status) == 0 && S_ISDIR(status.st_mode);
+}
+
+bool file_is_empty_folder(const char *path) {
+    DIR *folder = opendir(path);
+    int entries = 0;
+    while (folder && readdir(folder))
+        entries++;
+    if (folder)
+        closedir(folder);
+    return folder && entries <= 2;
 }
 
 int file_size(const char *path, uint64_t *size) {

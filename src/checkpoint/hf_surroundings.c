@@ -141,26 +141,32 @@ bool hf_surroundings_is_of_tokenizer(const char *path) {
     return ends_with_any(path, ends);
 }
 
+// Whether a file that lies beside a tokenizer.json goes along with it. How to generate is a matter of the model there;
+// and if not the folder but the file was named, other vocabularies there may be those of others.
+static bool goes_along(const char *path, bool has_folder) {
+    static const char *const names[] = {"tokenizer_config.json", "special_tokens_map.json", "added_tokens.json",
+                                        "chat_template.json",    "chat_template.jinja",     NULL};
+    if (!has_folder)
+        return ends_with_any(path, names);
+    return hf_surroundings_is_of_tokenizer(path) && !ends_with(path, "generation_config.json");
+}
+
 void hf_surroundings_add_tokenizer(struct checkpoint_file_list *files, const char *role, const char *path) {
-    if (strcmp(role, "tokenizer-model") != 0 || !file_is_folder(path)) {
-        checkpoint_file_list_add(files, role, path);
-        return;
+    bool is_model = strcmp(role, "tokenizer-model") == 0, has_folder = is_model && file_is_folder(path);
+    char *folder = has_folder ? memory_string(path) : file_parent(path), *model = file_join(folder, "tokenizer.json");
+    checkpoint_file_list_add(files, role, has_folder ? model : path);
+    if (has_folder || (is_model && file_is_same_path(path, model))) {
+        struct checkpoint_file_list all = {0};
+        struct buffer left = {0};
+        hf_surroundings_list(folder, &all, &left);
+        for (size_t i = 0; i < all.count; i++)
+            if (goes_along(all.items[i].path, has_folder) && strcmp(all.items[i].path, model) != 0)
+                checkpoint_file_list_add(files, all.items[i].role, all.items[i].path);
+        buffer_free(&left);
+        checkpoint_file_list_free(&all);
     }
-    struct checkpoint_file_list all = {0};
-    struct buffer left = {0};
-    char *model = file_join(path, "tokenizer.json");
-    checkpoint_file_list_add(files, role, model);
-    hf_surroundings_list(path, &all, &left);
-    for (size_t i = 0; i < all.count; i++) {
-        const char *file = all.items[i].path;
-        // How to generate is a matter of the model there.
-        bool goes_along = hf_surroundings_is_of_tokenizer(file) && !ends_with(file, "generation_config.json");
-        if (goes_along && strcmp(file, model) != 0)
-            checkpoint_file_list_add(files, all.items[i].role, file);
-    }
+    free(folder);
     free(model);
-    buffer_free(&left);
-    checkpoint_file_list_free(&all);
 }
 
 const char *hf_surroundings_config(const struct checkpoint_file_list *files) {

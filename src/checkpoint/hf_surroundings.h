@@ -20,7 +20,8 @@ bool hf_surroundings_is_folder(const char *path);
 // not to `left`, with the reason: weights in other formats, folders, files that are too large.
 void hf_surroundings_list(const char *folder, struct checkpoint_file_list *files, struct buffer *left);
 // Adds a file of a tokenizer. A --tokenizer-model may be a folder: then its tokenizer.json gets the role, and the other
-// files in it that belong to a tokenizer go along.
+// files in it that belong to a tokenizer go along. Beside a tokenizer.json that was named itself, those go along that
+// name special tokens.
 void hf_surroundings_add_tokenizer(struct checkpoint_file_list *files, const char *role, const char *path);
 // Whether the file says how text becomes tokens, or names tokens.
 bool hf_surroundings_is_of_tokenizer(const char *path);

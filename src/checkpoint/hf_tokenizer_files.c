@@ -165,11 +165,33 @@ static int copy_files(const struct hf_tokenizer *tokenizer, const struct model_s
     return result;
 }
 
+// A tokenizer of Hugging Face that was trained with together with its own tokenizer_config.json goes back as it came;
+// --eod-token may have made another token the end.
+static bool is_theirs(const struct model_source *source) {
+    bool has_configuration = false;
+    for (size_t i = 0; i < source->files.count; i++)
+        has_configuration =
+            has_configuration || (strcmp(source->files.items[i].role, HF_ROLE) == 0 &&
+                                  strcmp(extra_name(&source->files.items[i]), "tokenizer_config.json") == 0);
+    return has_configuration && is_of_type(source, "HuggingFaceTokenizer") && !source->config.eod_token;
+}
+
+static int copy_tokenizer(const struct model_source *source, const char *folder) {
+    const char *from = checkpoint_file_find(&source->files, "tokenizer-model");
+    char *to = file_join(folder, "tokenizer.json");
+    uint64_t bytes = 0;
+    int result = from ? extra_copy(from, to, &bytes, NULL) : 0;
+    free(to);
+    return result;
+}
+
 int hf_tokenizer_write(const struct hf_tokenizer *tokenizer, const struct model_source *source,
                        const struct hf_family *family, const char *folder) {
     TRY(copy_files(tokenizer, source, family, folder));
     if (!tokenizer->tokenizer)
         return 0;
+    if (is_theirs(source))
+        return copy_tokenizer(source, folder);
     if (is_of_type(source, "FairseqTokenizer") && checkpoint_file_find(&source->files, "merge-file"))
         TRY(write_vocab_json(tokenizer->tokenizer, folder));
     if (is_of_type(source, "BertWordPiece"))

@@ -16,7 +16,6 @@
 #include "checkpoint/model_check.h"
 #include "checkpoint/model_range.h"
 #include "checkpoint/safetensors.h"
-#include <dirent.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -293,18 +292,8 @@ static int write_all(struct job *job) {
     return file_sync_folder(job->folder);
 }
 
-static bool is_empty_folder(const char *path) {
-    DIR *folder = opendir(path);
-    int entries = 0;
-    while (folder && readdir(folder))
-        entries++;
-    if (folder)
-        closedir(folder);
-    return entries <= 2;
-}
-
 static int check_target(const struct model_write *write) {
-    if (file_exists(write->folder) && (!file_is_folder(write->folder) || !is_empty_folder(write->folder)))
+    if (file_exists(write->folder) && (!file_is_folder(write->folder) || !file_is_empty_folder(write->folder)))
         return error_set("%s exists and is not an empty folder; give another name or remove it", write->folder);
     const struct config *config = &write->source->config;
     if (write->vocab_size > config->padded_vocab_size)

@@ -107,16 +107,6 @@ bool owner_may_remove(const char *path, char **stranger) {
 
 // ---- all of a folder ----
 
-static bool is_empty(const char *path) {
-    DIR *stream = opendir(path);
-    int count = 0;
-    while (stream && readdir(stream))
-        count++;
-    if (stream)
-        closedir(stream);
-    return count <= 2;
-}
-
 static const char *describe_megatron(const char *format) {
     static const char *const rows[][2] = {{"torch", "a Megatron-LM checkpoint (torch)"},
                                           {"torch_dist", "a Megatron-LM checkpoint (torch_dist)"},
@@ -135,7 +125,7 @@ static const char *judge_folder(const char *name, const char *path) {
     if (format)
         return describe_megatron(format);
     if (folder_iteration(name) >= 0 || strcmp(name, "release") == 0)
-        return is_empty(path) || owner_is_ours(path) ? NULL : "a checkpoint of another program";
+        return file_is_empty_folder(path) || owner_is_ours(path) ? NULL : "a checkpoint of another program";
     if (has_prefix(name, "mp_rank_"))
         return describe_megatron("torch");
     if (has_prefix(name, "global_step"))

@@ -200,7 +200,8 @@ expect 0 "successfully loaded checkpoint" "${train[@]}" --save "$work/both" --lo
 
 mkdir "$work/tok"
 cp "$work/t-tokenizer.json" "$work/tok/tokenizer.json"
-printf '{"tokenizer_class": "PreTrainedTokenizerFast", "model_max_length": 77}' >"$work/tok/tokenizer_config.json"
+# Another end of documents than the usual one, which only this file names.
+printf '{"tokenizer_class": "PreTrainedTokenizerFast", "model_max_length": 77, "eos_token": "!"}' >"$work/tok/tokenizer_config.json"
 printf '{{ messages }}' >"$work/tok/chat_template.jinja"
 folder=(--tokenizer-type HuggingFaceTokenizer --tokenizer-model "$work/tok")
 hf=("$BEVATRON" train --data-path "$work/d_text_document" --split 1 --num-layers 1 --hidden-size 8 --num-attention-heads 1 --seq-length 8
@@ -223,6 +224,14 @@ expect 0 "huggingface" "$BEVATRON" checkpoint convert --input "$work/hf" --outpu
 for name in tokenizer.json tokenizer_config.json chat_template.jinja; do
     expect_same "$work/gone/$name" "$work/exported/$name" "$name of an export"
 done
+for name in "$work/gone" "$work/gone/tokenizer.json" "$work/hf/iter_0000006/tokenizer-model_tokenizer.json"; do
+    expect 0 '"end_of_document":0' "$BEVATRON" tokenizer inspect --json --tokenizer-type HuggingFaceTokenizer --tokenizer-model "$name"
+done
+grep -q '"eos_token_id": 0' "$work/exported/config.json" && pass || fail "the end of documents in config.json"
+# The file alone: what names its special tokens goes along.
+expect 0 "successfully saved" "${hf[@]}" --tokenizer-type HuggingFaceTokenizer --tokenizer-model "$work/gone/tokenizer.json" --train-iters 1 \
+    --save "$work/file"
+expect_same "$work/gone/tokenizer_config.json" "$work/file/iter_0000001/huggingface_tokenizer_config.json" "tokenizer_config.json beside the file"
 # The same folder given to a conversion.
 expect 0 "bevatron" "$BEVATRON" checkpoint convert --input "$work/hf" --output "$work/with" --to bevatron \
     --tokenizer-type HuggingFaceTokenizer --tokenizer-model "$work/gone"

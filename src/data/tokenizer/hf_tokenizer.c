@@ -46,10 +46,16 @@ static int32_t configured_end(const struct hf *hf, const char *path) {
 
 static int32_t find_end(const struct hf *hf, const char *path) {
     static const char *const usual[] = {"<|endoftext|>", "</s>", "<|end_of_text|>", "<eos>", "[EOS]", "<|im_end|>"};
-    char *folder = file_parent(path), *config = file_join(folder, "tokenizer_config.json");
-    int32_t id = configured_end(hf, config);
+    // The second is what a checkpoint of ours calls its copy.
+    static const char *const configs[] = {"tokenizer_config.json", "huggingface_tokenizer_config.json"};
+    char *folder = file_parent(path);
+    int32_t id = -1;
+    for (size_t i = 0; id < 0 && i < sizeof configs / sizeof configs[0]; i++) {
+        char *config = file_join(folder, configs[i]);
+        id = configured_end(hf, config);
+        free(config);
+    }
     free(folder);
-    free(config);
     for (size_t i = 0; id < 0 && i < sizeof usual / sizeof usual[0]; i++)
         id = find_token(hf, usual[i], strlen(usual[i]));
     return id;
