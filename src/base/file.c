@@ -121,6 +121,11 @@ bool file_is_folder(const char *path) {
     return stat(path, &status) == 0 && S_ISDIR(status.st_mode);
 }
 
+bool file_is_regular(const char *path) {
+    struct stat status;
+    return stat(path, &status) == 0 && S_ISREG(status.st_mode);
+}
+
 bool file_is_empty_folder(const char *path) {
     DIR *folder = opendir(path);
     int entries = 0;

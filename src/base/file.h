@@ -68,6 +68,7 @@ void file_map_release(const struct file_map *map, size_t begin, size_t end);
 bool file_exists(const char *path);
 bool file_is_folder(const char *path);
 bool file_is_empty_folder(const char *path);
+bool file_is_regular(const char *path);  // opening anything else may wait for ever
 int file_size(const char *path, uint64_t *size);
 int file_make_folders(const char *path);            // mkdir -p; new folders are durable
 int file_make_parent(const char *path);             // the folders that the file or prefix `path` is to be in

@@ -55,7 +55,7 @@ static const char *backend_of(const char *path) {
     char *file = file_join(path, "metadata.json");
     struct json *root = NULL;
     const char *name = NULL, *backend = NULL;
-    if (file_exists(file) && json_parse_file(&root, file, MAX_METADATA_BYTES) == 0 && root->type == JSON_OBJECT &&
+    if (file_is_regular(file) && json_parse_file(&root, file, MAX_METADATA_BYTES) == 0 && root->type == JSON_OBJECT &&
         json_member(root, "sharded_backend") && json_get_string(root, "sharded_backend", &name) == 0)
         backend = strcmp(name, "zarr") == 0 ? "zarr" : "torch_dist";
     error_clear();
@@ -70,7 +70,7 @@ static const char *sharded_format(const char *path) {
     struct file_map map;
     char *file = file_join(path, ".metadata");
     bool is_wrapped = false;
-    if (file_map_open(&map, file) == 0) {
+    if (file_is_regular(file) && file_map_open(&map, file) == 0) {
         is_wrapped = map.size > 0 && memmem(map.data, map.size, "model.module.", strlen("model.module."));
         file_map_close(&map);
     }

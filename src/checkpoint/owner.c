@@ -29,7 +29,7 @@ static bool has_suffix(const char *name, const char *suffix) {
 
 static bool has_file(const char *folder, const char *name) {
     char *path = file_join(folder, name);
-    bool is_there = file_exists(path) && !file_is_folder(path);
+    bool is_there = file_is_regular(path);
     free(path);
     return is_there;
 }
@@ -37,10 +37,10 @@ static bool has_file(const char *folder, const char *name) {
 // ---- one iteration ----
 
 bool owner_is_ours(const char *path) {
-    if (!file_is_folder(path) || megatron_format(path))
-        return false;
+    if (has_file(path, "manifest.json"))
+        return true;
     // A save writes the manifest last, and a damaged checkpoint may have lost it.
-    return has_file(path, "manifest.json") || has_file(path, "state.json");
+    return has_file(path, "state.json") && !megatron_format(path);
 }
 
 // NAME.safetensors, or NAME-00001-of-00008.safetensors.
@@ -125,7 +125,7 @@ static const char *judge_folder(const char *name, const char *path) {
     if (format)
         return describe_megatron(format);
     if (folder_iteration(name) >= 0 || strcmp(name, "release") == 0)
-        return file_is_empty_folder(path) || owner_is_ours(path) ? NULL : "a checkpoint of another program";
+        return file_is_empty_folder(path) ? NULL : "a checkpoint of another program";
     if (has_prefix(name, "mp_rank_"))
         return describe_megatron("torch");
     if (has_prefix(name, "global_step"))
@@ -160,7 +160,7 @@ static bool has_model_config(const char *folder) {
     enum { MAX_CONFIG_BYTES = 16 << 20 };
     char *path = file_join(folder, "config.json");
     struct json *root = NULL;
-    bool is_model = file_exists(path) && json_parse_file(&root, path, MAX_CONFIG_BYTES) == 0 &&
+    bool is_model = file_is_regular(path) && json_parse_file(&root, path, MAX_CONFIG_BYTES) == 0 &&
                     root->type == JSON_OBJECT &&
                     (json_member(root, "model_type") || json_member(root, "architectures"));
     json_free(root);
@@ -186,13 +186,13 @@ static void survey_entry(struct survey *survey, const char *folder, const char *
     char *path = file_join(folder, name);
     int64_t iteration = folder_iteration(name);
     const char *what = NULL;
-    if (file_is_folder(path)) {
+    // The first question is the usual answer, so that a folder with thousands of checkpoints is looked through quickly.
+    if (iteration >= 0 && owner_is_ours(path))
+        survey->newest = iteration > survey->newest ? iteration : survey->newest;
+    else if (file_is_folder(path))
         what = judge_folder(name, path);
-        if (!what && iteration > survey->newest && owner_is_ours(path))
-            survey->newest = iteration;
-    } else {
+    else if (file_is_regular(path))
         what = judge_file(name, path);
-    }
     if (what)
         note_others(iteration >= 0 ? &survey->iterations : &survey->others, what, name);
     free(path);

@@ -37,7 +37,8 @@ struct launch_call {
     int (*launch)(void *options, struct launch_command *command, struct config *config);
 };
 int launch_run(const struct launch_call *call, int argc, char **argv);
-// Makes a restarted run continue where it stopped: --load becomes the folder of --save unless it is given.
-void launch_resume(struct launch_command *command, const struct config *config);
+// Makes a restarted run continue where it stopped: --load becomes the folder of --save unless it is given. Fails if the
+// run would stop because of the folder of --save, unless that is on another machine.
+int launch_resume(struct launch_command *command, const struct config *config);
 
 #endif

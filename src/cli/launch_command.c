@@ -1,8 +1,11 @@
 // Telling a launcher's flags from those of what it launches. See launch.h.
 #include "base/error.h"
+#include "base/file.h"
+#include "base/log.h"
 #include "base/memory.h"
 #include "cli/commands.h"
 #include "cli/launch.h"
+#include "train/save_folder.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -171,9 +174,17 @@ static void free_config(struct config *config) {
     flags_free(&train, config);
 }
 
-void launch_resume(struct launch_command *command, const struct config *config) {
-    if (config->save && !config->load)
+int launch_resume(struct launch_command *command, const struct config *config) {
+    struct config run = *config;
+    if (config->save && !config->load) {
         launch_command_add(command, "--load", config->save);
+        run.load = config->save;
+    }
+    if (config->save && config->load && !file_is_same(config->load, config->save))
+        log_warn("a restart cannot resume from --load %s; give --pretrained-checkpoint %s --load %s, so that the same "
+                 "command starts and resumes",
+                 config->load, config->load, config->save);
+    return command->is_elsewhere ? 0 : save_folder_check(&run);
 }
 
 int launch_run(const struct launch_call *call, int argc, char **argv) {

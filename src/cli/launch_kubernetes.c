@@ -288,7 +288,7 @@ static int launch(void *given_options, struct launch_command *command, struct co
         return checked == FLAGS_HELP ? EXIT_CODE_OK : -1;
     if (is_train) {
         TRY(launch_config(config, command, job.nodes * job.ranks_per_node));
-        launch_resume(command, config);
+        TRY(launch_resume(command, config));
     }
     int status = strcmp(command->rest[0], "getdata") == 0 ? getdata_words(options, &words)
                                                           : command_words(options, command, &words);

@@ -155,7 +155,7 @@ static int launch(void *given_options, struct launch_command *command, struct co
         return error_set_code(EXIT_CODE_USAGE, "launch local starts train; run bevatron %s by itself",
                               command->rest[0]);
     TRY(launch_config(config, command, options->nproc));
-    launch_resume(command, config);
+    TRY(launch_resume(command, config));
     char count[24], self[] = "bevatron";
     snprintf(count, sizeof count, "%lld", (long long)options->nproc);
     launch_command_add(command, "--nproc", count);

@@ -173,7 +173,7 @@ static int prepare_train(struct launch_command *command, struct slurm_options *o
                               "checkpoint");
     if (!config->save && options->time)
         fprintf(stderr, "note: without --save nothing is kept at the time limit\n");
-    launch_resume(command, config);
+    TRY(launch_resume(command, config));
     return fit_warning(options);
 }
 

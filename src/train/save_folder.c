@@ -95,6 +95,14 @@ static int take_lock(struct file_lock *lock, const char *path, const char *save)
     }
 }
 
+int save_folder_check(const struct config *config) {
+    struct owner owner;
+    if (!config->save)
+        return 0;
+    TRY(check_others(&owner, config));
+    return config->skip_train ? 0 : check_run(&owner, config);
+}
+
 int save_folder_open(struct save_folder *folder, const struct config *config, const struct mesh *mesh) {
     if (!config->save || mesh->rank != 0)
         return 0;
@@ -108,9 +116,7 @@ int save_folder_open(struct save_folder *folder, const struct config *config, co
     free(path);
     // Under the lock: a run that has just ended may have saved meanwhile.
     if (status == 0)
-        status = check_others(&owner, config);
-    if (status == 0)
-        status = check_run(&owner, config);
+        status = save_folder_check(config);
     if (status < 0)
         save_folder_close(folder);
     return status;

@@ -16,6 +16,8 @@ struct save_folder {
 // the server of a shared file system may keep the lock for a while, so the lock of another machine is waited for. Only
 // the first rank does anything.
 int save_folder_open(struct save_folder *folder, const struct config *config, const struct mesh *mesh);
+// Whose the folder is, without a lock and without writing anything: for a launcher whose run starts later.
+int save_folder_check(const struct config *config);
 void save_folder_close(struct save_folder *folder);  // safe on a zeroed one
 
 #endif

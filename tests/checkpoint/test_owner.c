@@ -93,6 +93,20 @@ TEST(folders_by_their_names) {
     }
 }
 
+// Nothing waits for a pipe that nobody writes to.
+TEST(pipes) {
+    static const char *const names[] = {"x.bin", "config.json", "metadata.json", ".metadata", "model.safetensors"};
+    struct temporary folder = temporary_create();
+    struct owner owner;
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        char *path = file_join(folder.path, names[i]);
+        EXPECT(mkfifo(path, 0666) == 0);
+        free(path);
+    }
+    EXPECT_OK(owner_find(&owner, folder.path));
+    temporary_remove(&folder);
+}
+
 TEST(models_of_others) {
     static const char *const folders[][2] = {{"gpt2", "Hugging Face"},
                                              {"megatron_v3_llama", "(torch)"},
@@ -149,4 +163,5 @@ TEST(what_may_be_removed) {
     }
 }
 
-TEST_MAIN(TEST_CASE(folders_by_their_names), TEST_CASE(models_of_others), TEST_CASE(what_may_be_removed))
+TEST_MAIN(TEST_CASE(folders_by_their_names), TEST_CASE(pipes), TEST_CASE(models_of_others),
+          TEST_CASE(what_may_be_removed))

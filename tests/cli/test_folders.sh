@@ -70,6 +70,7 @@ commands() {
   ${train[*]} --metrics-file F/metrics.jsonl --tensorboard-dir F
   ${train[*]} --metrics-file F/latest_checkpointed_iteration.txt
   ${train[*]} --metrics-file F/x.jsonl --data-cache-path F
+! $BEVATRON launch slurm --dry-run --nodes 1 ${train[*]:2} --save F --save-interval 1
 ! $BEVATRON checkpoint convert --input $foreign/gpt2 --output F
 ! $BEVATRON checkpoint convert --input $from/ours --output F
 ! $BEVATRON checkpoint convert --input $from/ours --output F --to bevatron
@@ -160,6 +161,13 @@ grep -q "loading checkpoint from .* at iteration 100" "$work/out" && pass || fai
 expect 0 "loading weights from" "${mock[@]}" --load "$foreign/gpt2" --finetune
 grep -q "fresh optimizer" "$work/out" && fail "a warning about what was asked for" || pass
 
+# A launcher says it before the job waits in a queue.
+slurm=("$BEVATRON" launch slurm --dry-run --nodes 1 "${train[@]:2}" --save-interval 2)
+expect 2 "$work/kinds/torch holds a Megatron-LM checkpoint (torch): iter_0000100" "${slurm[@]}" --save "$work/kinds/torch"
+expect 2 "holds checkpoints of another run" "${slurm[@]}" --save "$work/run" --load "$work/ours"
+expect 0 "a restart cannot resume from --load $work/run; give --pretrained-checkpoint $work/run --load $work/later" "${slurm[@]}" \
+    --save "$work/later" --load "$work/run"
+expect 0 "$work/run" "${slurm[@]}" --save "$work/run"
 # --save alone saves the end.
 expect 0 "only the end of the run is saved" "${train[@]}" --save "$work/alone"
 [ "$(cd "$work/alone" && echo iter_*)" = iter_0000004 ] && pass || fail "one checkpoint, at the end"
