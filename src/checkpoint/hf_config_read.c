@@ -277,6 +277,11 @@ static int read_tie(const struct hf_family *family, const struct json *root, con
             "its output layer has no matrix of its own (%s); transformers 4 scales the output of such an %s "
             "and transformers 5 does not, so it is not supported",
             family->head, family->model_type);
+    if (strcmp(family->model_type, "umt5") == 0 && !is_tied && !config->untie_embeddings_and_output_weights)
+        return error_set(
+            "its \"tie_word_embeddings\" is true, and it has another output matrix (%s); transformers 4 and "
+            "5 make different models of it, so it is not supported",
+            family->head);
     if (is_t5 && is_scaled)
         TRY(set_flag(config, "--scale-tied-output", "true"));
     bool is_bert = strstr(family->model_type, "bert") != NULL;

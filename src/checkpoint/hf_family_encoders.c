@@ -1,4 +1,4 @@
-// Models with an encoder: BERT, RoBERTa and its kin, T5 and mT5. See hf_family.h.
+// Models with an encoder: BERT, RoBERTa and its kin, T5, mT5 and UMT5. See hf_family.h.
 #include "checkpoint/hf_tables.h"
 
 // ---- BERT and RoBERTa ----
@@ -79,10 +79,13 @@ static const struct hf_flag roberta_written[] = {{"bos_token_id", "0"}, {"eos_to
 
 #define T5E "encoder.block.*.layer."
 #define T5D "decoder.block.*.layer."
+#define BIAS "relative_attention_bias"
 static const struct hf_row t5_rows[] = {
     SAME("embedding.word_embeddings", "shared"),
-    SAME("encoder.relative_attention_bias", "encoder.block.0.layer.0.SelfAttention.relative_attention_bias"),
-    SAME("decoder.relative_attention_bias", "decoder.block.0.layer.0.SelfAttention.relative_attention_bias"),
+    SAME("encoder." BIAS, "encoder.block.0.layer.0.SelfAttention." BIAS),
+    SAME("decoder." BIAS, "decoder.block.0.layer.0.SelfAttention." BIAS),
+    SAME(ENCODER "self_attention." BIAS, T5E "0.SelfAttention." BIAS),
+    SAME(OURS "self_attention." BIAS, T5D "0.SelfAttention." BIAS),
     SAME(ENCODER "input_layernorm", T5E "0.layer_norm"),
     JOINED(ENCODER "self_attention.linear_qkv", T5E "0.SelfAttention.q", T5E "0.SelfAttention.k",
            T5E "0.SelfAttention.v"),
@@ -147,6 +150,23 @@ static const struct hf_flag mt5_flags[] = {{"--model", "t5"},
                                            {"--softmax-scale", "1"},
                                            {"--untie-embeddings-and-output-weights", "true"}};
 
+// ---- UMT5 ----
+
+// As mT5, with biases of relative positions in every layer. One that is tied has a scaled output. As in transformers 4,
+// which computes what the models were trained with, one with an output matrix of its own has not; transformers 5 scales
+// it as well.
+static const struct hf_key umt5_keys[] = {
+    T5_KEYS("gated-gelu"),
+    MAP("tie_word_embeddings", "--untie-embeddings-and-output-weights/--scale-tied-output",
+        "true=false/true false=true/false", .fallback = "true"),
+};
+static const struct hf_flag umt5_flags[] = {{"--model", "t5"},
+                                            {"--normalization", "RMSNorm"},
+                                            {"--disable-bias-linear", "true"},
+                                            {"--position-embedding-type", "relative"},
+                                            {"--relative-attention-per-layer", "true"},
+                                            {"--softmax-scale", "1"}};
+
 #define LIKE_ROBERTA(type, class)                                                                                      \
     .model_type = type, .architecture = class, .prefix = "roberta.",                                                   \
     .embedding = "roberta.embeddings.word_embeddings.weight", .head = "lm_head.decoder.weight", .tie = "true",         \
@@ -188,6 +208,8 @@ static const struct hf_family families[] = {
      .flags = t5_flags, .flag_count = COUNT(t5_flags)},
     {LIKE_T5("mt5", "MT5ForConditionalGeneration"), .tie = "never", .keys = mt5_keys, .key_count = COUNT(mt5_keys),
      .flags = mt5_flags, .flag_count = COUNT(mt5_flags)},
+    {LIKE_T5("umt5", "UMT5ForConditionalGeneration"), .tie = "true", .keys = umt5_keys, .key_count = COUNT(umt5_keys),
+     .flags = umt5_flags, .flag_count = COUNT(umt5_flags)},
 };
 
 struct hf_families hf_families_encoders(void) {

@@ -59,8 +59,8 @@ static const struct flag rows[] = {
      .offset = OFFSET(family),
      .value_name = "NAME",
      .help = "Hugging Face's model_type to write (gpt2, opt, gpt_bigcode, llama, mistral, qwen2, qwen3, phi3, "
-             "starcoder2, stablelm, nemotron, bert, megatron-bert, roberta, xlm-roberta, camembert, t5, mt5); default: "
-             "that of the source, else the first that can express the model"},
+             "starcoder2, stablelm, nemotron, bert, megatron-bert, roberta, xlm-roberta, camembert, t5, mt5, umt5); "
+             "default: that of the source, else the first that can express the model"},
     {.name = "--max-shard-size",
      .type = FLAG_STRING,
      .offset = OFFSET(max_shard_size),

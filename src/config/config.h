@@ -47,6 +47,7 @@ struct config {
     double yarn_attention_factor;  // 0: see config_rope_attention_factor
     int64_t relative_attention_num_buckets;
     int64_t relative_attention_max_distance;
+    bool relative_attention_per_layer;
     int64_t sliding_window;  // 0 for none
     double softmax_scale;    // 0: 1 / sqrt(kv_channels)
     char *normalization;     // "LayerNorm" | "RMSNorm"

@@ -116,7 +116,8 @@ static int64_t stack_parameters(const struct config *config, int64_t layers, boo
     int64_t cross = linear(h, q, has_qkv) + linear(h, 2 * k, has_qkv) + linear(q, h, has_out) + norm(config);
     int64_t mlp = linear(h, config_is_gated(config) ? 2 * f : f, has_mlp) + linear(f, h, has_mlp) + norm(config);
     int64_t bias = is(config->position_embedding_type, "relative")
-                       ? config->relative_attention_num_buckets * config->num_attention_heads
+                       ? config->relative_attention_num_buckets * config->num_attention_heads *
+                             (config->relative_attention_per_layer ? layers : 1)
                        : 0;
     return layers * (attention + (has_cross ? cross : 0) + mlp) + (is_post ? 0 : norm(config)) + bias;
 }

@@ -102,6 +102,8 @@ static const struct flag rows[] = {
         "buckets of distances of relative positions", ADVANCED),
     INT("--relative-attention-max-distance", relative_attention_max_distance, "128", 2, 1 << 20,
         "distance from which relative positions are all alike", ADVANCED),
+    SWITCH("--relative-attention-per-layer", relative_attention_per_layer,
+           "relative positions have biases of their own in each layer, as in UMT5", ADVANCED),
     INT("--sliding-window", sliding_window, "0", 0, MOST_TOKENS, "a token sees so many of the last tokens; 0 for all",
         ADVANCED),
     REAL("--softmax-scale", softmax_scale, NULL, 0, 1e6,

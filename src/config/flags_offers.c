@@ -10,8 +10,8 @@
     "--rotary-base --rotary-percent --rotary-interleaved --rotary-seq-len-interpolation-factor --use-rope-scaling "    \
     "--rope-scaling-type --yarn-beta-fast --yarn-beta-slow --yarn-attention-factor --rope-scaling-factor "             \
     "--rope-low-freq-factor --rope-high-freq-factor --rope-original-length --relative-attention-num-buckets "          \
-    "--relative-attention-max-distance --sliding-window --softmax-scale --swiglu --activation "                        \
-    "--lm-head-activation --gated-linear-unit --squared-relu --apply-layernorm-1p --qk-layernorm "                     \
+    "--relative-attention-max-distance --relative-attention-per-layer --sliding-window --softmax-scale --swiglu "      \
+    "--activation --lm-head-activation --gated-linear-unit --squared-relu --apply-layernorm-1p --qk-layernorm "        \
     "--no-bias-gelu-fusion --openai-gelu --onnx-safe --use-legacy-models --disable-bias-linear --add-qkv-bias "        \
     "--add-attention-bias --add-mlp-bias --group-query-attention --num-query-groups "                                  \
     "--untie-embeddings-and-output-weights --add-output-bias --scale-tied-output --apply-query-key-layer-scaling "     \

@@ -57,6 +57,10 @@ static void validate_positions(struct config *config, struct complaints *complai
     if (is_yarn && (config->rotary_percent < 1 || config->rotary_base < 2))
         complain(complaints, "--rope-scaling-type yarn needs whole heads that are rotated and a --rotary-base of at "
                              "least 2; leave --rotary-percent out");
+    if (config->relative_attention_per_layer && !is(config->position_embedding_type, "relative"))
+        complain(complaints,
+                 "--relative-attention-per-layer needs --position-embedding-type relative; give it, or leave "
+                 "--relative-attention-per-layer out");
     if (is(config->position_embedding_type, "relative") &&
         (buckets % 2 != 0 || config->relative_attention_max_distance <= buckets / 2))
         complain(complaints,

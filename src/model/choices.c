@@ -122,6 +122,7 @@ void choices_set(struct choices *choices, const struct config *config, const str
         .scale = scale_of(config),
         .window = config->sliding_window,
         .has_relative_bias = is(config->position_embedding_type, "relative"),
+        .has_layer_tables = is(config->position_embedding_type, "relative") && config->relative_attention_per_layer,
         .relative = {.buckets = config->relative_attention_num_buckets,
                      .max_distance = config->relative_attention_max_distance},
         .standard_deviation = config->init_method_std,

@@ -24,8 +24,8 @@ struct choices {
     float scale;                                          // of attention scores
     int64_t window;                                       // of causal attention; 0 for none
     struct rope rope;
-    bool has_relative_bias;
-    struct relative_rule relative;  // first_distance and the direction are set by each stack
+    bool has_relative_bias, has_layer_tables;  // a table of relative positions for the stack, or for each of its layers
+    struct relative_rule relative;             // first_distance and the direction are set by each stack
     double standard_deviation;
     double hidden_dropout, attention_dropout;
     int parts, part;            // how many ranks share each layer, and which of them this is

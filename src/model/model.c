@@ -167,11 +167,14 @@ struct handover model_forward(const struct model *model, const struct pass *pass
 }
 
 void model_clear_tables(const struct model *model, struct device *device) {
-    const struct param *tables[] = {model->embedding.positions, model->embedding.types, model->encoder.relative,
-                                    model->decoder.relative};
-    for (size_t i = 0; i < sizeof tables / sizeof tables[0]; i++)
+    const struct param *tables[] = {model->embedding.positions, model->embedding.types};
+    const struct stack *stacks[] = {&model->encoder, &model->decoder};
+    for (size_t i = 0; i < 2; i++) {
         if (tables[i])
             device_zero(device, tables[i]->grad);
+        for (int64_t t = 0; t < stacks[i]->tables; t++)
+            device_zero(device, stacks[i]->relative[t]->grad);
+    }
     if (model->embedding.tokens && model->head.weight != model->embedding.tokens)
         device_zero(device, model->embedding.tokens->grad);
 }

@@ -6,6 +6,15 @@
 
 #include <stdlib.h>
 
+// Frees the name.
+static void add_table(struct stack *stack, struct param_list *params, char *name) {
+    const struct choices *choices = stack->choices;
+    stack->relative[stack->tables++] =
+        param_obtain(params, name, choices_split(choices, shard_whole(2, choices->relative.buckets, choices->H), 1),
+                     INIT_NORMAL, choices->standard_deviation);
+    free(name);
+}
+
 void stack_build(struct stack *stack, struct param_list *params, const struct stack_options *options) {
     const struct choices *choices = options->choices;
     *stack = (struct stack){.first = options->first,
@@ -17,15 +26,16 @@ void stack_build(struct stack *stack, struct param_list *params, const struct st
                             .is_causal = options->is_causal};
     stack->has_final_norm = !choices->is_post_norm && stack->ends;
     stack->blocks = memory_alloc(sizeof *stack->blocks * (size_t)stack->L);
-    if (choices->has_relative_bias && stack->L > 0) {
-        char *name = memory_printf("%s.relative_attention_bias.weight", options->name);
-        stack->relative =
-            param_obtain(params, name, choices_split(choices, shard_whole(2, choices->relative.buckets, choices->H), 1),
-                         INIT_NORMAL, choices->standard_deviation);
-        free(name);
-    }
+    stack->relative = memory_alloc(sizeof(struct param *) * (size_t)(stack->L + 1));
+    if (choices->has_relative_bias && !choices->has_layer_tables && stack->L > 0)
+        add_table(stack, params, memory_printf("%s.relative_attention_bias.weight", options->name));
     for (int64_t i = 0; i < stack->L; i++) {
         int64_t layer = stack->first + i;
+        // Before its block, so that it is awaited with the block's matrices.
+        if (choices->has_layer_tables)
+            add_table(stack, params,
+                      memory_printf("%s.layers.%lld.self_attention.relative_attention_bias.weight", options->name,
+                                    (long long)layer));
         struct block_options block = {.choices = choices,
                                       .layer = layer,
                                       .layers = stack->layers,
@@ -46,6 +56,7 @@ void stack_build(struct stack *stack, struct param_list *params, const struct st
 
 void stack_free(struct stack *stack) {
     free(stack->blocks);
+    free(stack->relative);
     *stack = (struct stack){0};
 }
 
@@ -53,13 +64,16 @@ void stack_flight_open(struct stack_flight *flight, const struct stack *stack) {
     size_t layers = (size_t)stack->L;
     *flight = (struct stack_flight){.saved = memory_alloc(sizeof *flight->saved * layers),
                                     .inputs = memory_alloc(sizeof *flight->inputs * layers),
-                                    .marks = memory_alloc(sizeof *flight->marks * (layers + 1))};
+                                    .marks = memory_alloc(sizeof *flight->marks * (layers + 1)),
+                                    .relative_bias =
+                                        memory_alloc(sizeof *flight->relative_bias * (size_t)(stack->tables + 1))};
 }
 
 void stack_flight_close(struct stack_flight *flight) {
     free(flight->saved);
     free(flight->inputs);
     free(flight->marks);
+    free(flight->relative_bias);
     *flight = (struct stack_flight){0};
 }
 
@@ -111,19 +125,6 @@ static bool leaves_open(const struct stack *stack, const struct pass *pass) {
     return pass->is_training && !stack->choices->is_post_norm;
 }
 
-// Takes the stream through blocks [first, end). The last one writes to `out`, or leaves its addition open if there is
-// none.
-static void forward_group(const struct stack *stack, const struct pass *pass, struct stack_flight *flight,
-                          struct residual_stream *stream, int64_t first, int64_t end, struct tensor out) {
-    for (int64_t layer = first; layer < end; layer++) {
-        struct tensor next = out;
-        if (layer < end - 1)
-            next = leaves_open(stack, pass) ? (struct tensor){0} : take_stream(stack, pass, pass->saved);
-        pass_await_param(pass, block_last_matrix(&stack->blocks[layer]));
-        block_forward(&stack->blocks[layer], pass, &flight->saved[layer], stream, next);
-    }
-}
-
 // Column 0 of a chunk's biases is the distance from its last query to the first key of the sequence.
 static struct relative_rule rule_of(const struct stack *stack, const struct chunk *chunk) {
     struct relative_rule rule = stack->choices->relative;
@@ -137,38 +138,68 @@ static int64_t distances(const struct stack *stack, const struct pass *pass, con
     return chunk->T + (stack->is_causal ? chunk->end : pass_whole_length(pass, pass->T)) - 1;
 }
 
-static void set_relative_bias(const struct stack *stack, struct pass *pass, struct stack_flight *flight) {
-    pass_await_param(pass, stack->relative);
-    for (int which = 0; stack->relative && which < pass_chunks(pass); which++) {
+// The biases of one table, for the pass and for its backward.
+static void set_relative_bias(const struct stack *stack, struct pass *pass, struct stack_flight *flight,
+                              int64_t table) {
+    struct tensor *biases = flight->relative_bias[table].chunks;
+    for (int which = 0; which < pass_chunks(pass); which++) {
         struct chunk chunk = pass_chunk(pass, which);
-        flight->relative_bias[which] =
+        biases[which] =
             arena_2d(pass->saved, DTYPE_F32, stack->choices->H / stack->choices->parts, distances(stack, pass, &chunk));
-        op_relative_bias_forward(pass->device, &(struct op_relative_bias_forward){.bias = flight->relative_bias[which],
-                                                                                  .table = stack->relative->value,
-                                                                                  .rule = rule_of(stack, &chunk)});
-        pass->relative_bias[which] = flight->relative_bias[which];
+        op_relative_bias_forward(pass->device,
+                                 &(struct op_relative_bias_forward){.bias = biases[which],
+                                                                    .table = stack->relative[table]->value,
+                                                                    .rule = rule_of(stack, &chunk)});
+        pass->relative_bias[which] = biases[which];
     }
 }
 
-// Provides the pass with its biases, and with scratch memory for their gradients.
-static void take_bias_gradients(const struct stack *stack, const struct stack_flight *flight, struct pass *pass) {
-    for (int which = 0; stack->relative && which < pass_chunks(pass); which++) {
+// Scratch memory for the gradients of the biases of a table.
+static void take_bias_gradients(const struct stack *stack, struct pass *pass) {
+    for (int which = 0; stack->tables > 0 && which < pass_chunks(pass); which++) {
         struct chunk chunk = pass_chunk(pass, which);
-        pass->relative_bias[which] = flight->relative_bias[which];
         pass->drelative_bias[which] =
             arena_3d(pass->scratch, DTYPE_F32, pass->B, stack->choices->H / stack->choices->parts,
                      distances(stack, pass, &chunk));
+    }
+}
+
+// Provides the pass with the biases of a table; their gradients begin with zero.
+static void begin_bias_gradients(const struct stack_flight *flight, struct pass *pass, int64_t table) {
+    for (int which = 0; which < pass_chunks(pass); which++) {
+        pass->relative_bias[which] = flight->relative_bias[table].chunks[which];
         device_zero(pass->device, pass->drelative_bias[which]);
     }
 }
 
-static void backward_relative_bias(const struct stack *stack, const struct pass *pass) {
-    for (int which = 0; stack->relative && which < pass_chunks(pass); which++) {
+static void backward_relative_bias(const struct stack *stack, const struct pass *pass, int64_t table) {
+    for (int which = 0; which < pass_chunks(pass); which++) {
         struct chunk chunk = pass_chunk(pass, which);
         op_relative_bias_backward(pass->device,
-                                  &(struct op_relative_bias_backward){.dtable = stack->relative->grad,
+                                  &(struct op_relative_bias_backward){.dtable = stack->relative[table]->grad,
                                                                       .dbias = pass->drelative_bias[which],
                                                                       .rule = rule_of(stack, &chunk)});
+    }
+}
+
+// One table for all layers, not one for each.
+static bool shares_table(const struct stack *stack) {
+    return stack->tables > 0 && !stack->choices->has_layer_tables;
+}
+
+// Takes the stream through blocks [first, end). The last one writes to `out`, or leaves its addition open if there is
+// none.
+static void forward_group(const struct stack *stack, const struct pass *pass, struct stack_flight *flight,
+                          struct residual_stream *stream, int64_t first, int64_t end, struct tensor out) {
+    struct pass inner = *pass;
+    for (int64_t layer = first; layer < end; layer++) {
+        struct tensor next = out;
+        if (layer < end - 1)
+            next = leaves_open(stack, pass) ? (struct tensor){0} : take_stream(stack, pass, pass->saved);
+        pass_await_param(pass, block_last_matrix(&stack->blocks[layer]));
+        if (stack->choices->has_layer_tables)
+            set_relative_bias(stack, &inner, flight, layer);
+        block_forward(&stack->blocks[layer], &inner, &flight->saved[layer], stream, next);
     }
 }
 
@@ -179,7 +210,10 @@ struct tensor stack_forward(const struct stack *stack, const struct pass *pass, 
     struct tensor turns[2] = {{0}};  // (N, C): inputs that are not kept whole, used alternately
     for (int i = 0; stack->choices->divides_inputs && i < 2; i++)
         turns[i] = take_stream(stack, pass, pass->scratch);
-    set_relative_bias(stack, &inner, flight);
+    if (shares_table(stack)) {
+        pass_await_param(pass, stack->relative[0]);
+        set_relative_bias(stack, &inner, flight, 0);
+    }
     struct residual_stream stream = {.x = x, .room = take_stream(stack, pass, pass->scratch)};
     for (int64_t layer = 0, turn = 0, next; layer < stack->L; turn++, layer = next) {
         struct group group = group_at(stack, &inner, layer);
@@ -236,9 +270,14 @@ static void backward_group(const struct stack *stack, const struct pass *pass, s
         forward_group(stack, pass, flight, &stream, first, end, out);
         arena_release(pass->scratch, mark);
     }
+    struct pass inner = *pass;
     for (int64_t layer = end - 1; layer >= first; layer--) {
         const struct block *before = layer > 0 ? &stack->blocks[layer - 1] : NULL;
-        block_backward(&stack->blocks[layer], pass, &flight->saved[layer], gradient, before);
+        if (stack->choices->has_layer_tables)
+            begin_bias_gradients(flight, &inner, layer);
+        block_backward(&stack->blocks[layer], &inner, &flight->saved[layer], gradient, before);
+        if (stack->choices->has_layer_tables)
+            backward_relative_bias(stack, &inner, layer);
         pass_gradients_final(pass, block_first_matrix(&stack->blocks[layer]));
     }
 }
@@ -251,7 +290,9 @@ void stack_backward(const struct stack *stack, const struct pass *pass, struct s
     if (stack->has_final_norm)
         norm_backward(&stack->final_norm, &inner, &flight->final_saved,
                       &(struct norm_gradient){.dx = dx, .dy = dy, .x = flight->x});
-    take_bias_gradients(stack, flight, &inner);
+    take_bias_gradients(stack, &inner);
+    if (shares_table(stack))
+        begin_bias_gradients(flight, &inner, 0);
     // Without dropout, the gradient of what a sublayer added is that of the stream itself.
     struct stream_gradient gradient = {.dx = dx, .ddelta = dx};
     if (stack->choices->is_post_norm || stack->choices->hidden_dropout > 0)
@@ -261,6 +302,7 @@ void stack_backward(const struct stack *stack, const struct pass *pass, struct s
         backward_group(stack, &inner, flight, &gradient, first, end);
         end = first;
     }
-    backward_relative_bias(stack, &inner);
+    if (shares_table(stack))
+        backward_relative_bias(stack, &inner, 0);
     arena_release(pass->scratch, mark);
 }

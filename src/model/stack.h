@@ -15,7 +15,13 @@ struct stack {
     const struct choices *choices;
     bool is_causal, has_final_norm;
     struct norm final_norm;
-    struct param *relative;  // (buckets, H), or NULL
+    struct param **relative;  // (buckets, H): one for all layers or one for each; none without relative positions
+    int64_t tables;           // how many of them there are
+};
+
+// See struct pass.
+struct relative_bias {
+    struct tensor chunks[CONTEXT_MOST_CHUNKS];
 };
 
 // What backward needs of a micro-batch.
@@ -23,8 +29,8 @@ struct stack_flight {
     struct block_saved *saved;  // L of them
     struct tensor *inputs;      // (N, C), L of them: the input of each group of blocks
     size_t *marks;  // L + 1 marks of pass->saved: where the memory of each group begins, and where all of it ends
-    struct tensor relative_bias[CONTEXT_MOST_CHUNKS];  // see struct pass
-    struct tensor x;                                   // (N, C): input of the final norm
+    struct relative_bias *relative_bias;  // of each table
+    struct tensor x;                      // (N, C): input of the final norm
     struct norm_saved final_saved;
 };
 

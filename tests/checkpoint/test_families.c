@@ -52,7 +52,12 @@ TEST(refused_variants) {
         EXPECT_ERROR(open_model(spoiled.path), rows[i].message);
         temporary_remove(&spoiled.folder);
     }
-    struct spoiled spoiled = copy_model("mt5");
+    struct spoiled spoiled = copy_model("umt5_untied");
+    EXPECT_OK(open_model(spoiled.path));
+    replace(&spoiled, "config.json", "\"tie_word_embeddings\": false", "\"tie_word_embeddings\": true");
+    EXPECT_ERROR(open_model(spoiled.path), "its \"tie_word_embeddings\" is true, and it has another output matrix");
+    temporary_remove(&spoiled.folder);
+    spoiled = copy_model("mt5");
     rewrite(&spoiled, &(struct change){.tensor = "lm_head.weight"});
     EXPECT_ERROR(open_model(spoiled.path), "its output layer has no matrix of its own (lm_head.weight)");
     temporary_remove(&spoiled.folder);
@@ -107,6 +112,9 @@ TEST(other_families) {
         {"bert_mlm", "xlm-roberta", "xlm-roberta has no --position-offset 0"},
         {"t5", "mt5", "mt5 has no --untie-embeddings-and-output-weights false"},
         {"t5_v1_1", "mt5", NULL},
+        {"t5_v1_1", "umt5", "umt5 has no --relative-attention-per-layer false"},
+        {"umt5", "t5", "t5 has no --relative-attention-per-layer true"},
+        {"umt5_untied", "mt5", "mt5 has no --relative-attention-per-layer true"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         struct temporary folder = temporary_create();

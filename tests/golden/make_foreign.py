@@ -8,6 +8,7 @@ ranks; their logits come from a forward pass written here in plain torch. megatr
 Needs torch, transformers and safetensors. Run from the repository's root."""
 import argparse
 import collections
+import json
 import math
 import os
 import shutil
@@ -576,3 +577,26 @@ save_hf("camembert", hf.CamembertForMaskedLM(hf.CamembertConfig(**BERT, max_posi
 save_hf("mt5", mt5(), form="t5")
 save_hf("gpt_bigcode", hf.GPTBigCodeForCausalLM(hf.GPTBigCodeConfig(**GPT2)))
 save_hf("gpt_bigcode_heads", hf.GPTBigCodeForCausalLM(hf.GPTBigCodeConfig(**GPT2, multi_query=False, n_inner=20)), dtype=torch.bfloat16)
+
+
+def umt5(is_tied):
+    """transformers 5 takes every UMT5 for a tied one and scales its output."""
+    model = hf.UMT5ForConditionalGeneration(hf.UMT5Config(**T5, num_layers=2, num_decoder_layers=3))
+    if not is_tied:
+        model.lm_head.weight = torch.nn.Parameter(torch.randn(V, 12) * 0.3)
+    return model
+
+
+def unscale(name):
+    """As released, and as transformers 4 computes it: an output matrix of its own, and no scale."""
+    config = json.load(open(f"{FOLDER}/{name}/config.json"))
+    config["tie_word_embeddings"] = False
+    json.dump(config, open(f"{FOLDER}/{name}/config.json", "w"), indent=2, sort_keys=True)
+    data = load_file(f"{FOLDER}/{name}.safetensors")
+    data["logits"] = data["logits"] * math.sqrt(12)
+    save_file(data, f"{FOLDER}/{name}.safetensors")
+
+
+save_hf("umt5", umt5(True), form="t5")
+save_hf("umt5_untied", umt5(False), form="t5")
+unscale("umt5_untied")

@@ -149,11 +149,12 @@ def map_bert(m):
 def map_t5(m):
     out = {"embedding.word_embeddings.weight": m.shared.weight}
     for side, stack in (("encoder", m.encoder), ("decoder", m.decoder)):
-        out[side + ".relative_attention_bias.weight"] = \
-            stack.block[0].layer[0].SelfAttention.relative_attention_bias.weight
         for i, b in enumerate(stack.block):
             n = f"{side}.layers.{i}."
             a = b.layer[0].SelfAttention
+            if a.has_relative_attention_bias:
+                where = n + "self_attention." if m.config.model_type == "umt5" else side + "."
+                out[where + "relative_attention_bias.weight"] = a.relative_attention_bias.weight
             norm(out, n + "input_layernorm", b.layer[0].layer_norm)
             linear(out, n + "self_attention.linear_qkv", a.q, a.k, a.v)
             linear(out, n + "self_attention.linear_proj", a.o)
@@ -290,16 +291,19 @@ def bert(kind):
 
 
 def t5(kind):
-    c = hf.T5Config(vocab_size=V, d_model=14, d_kv=5, d_ff=19, num_layers=2, num_decoder_layers=3, num_heads=3,
-                    relative_attention_num_buckets=8, relative_attention_max_distance=9, dropout_rate=0,
-                    feed_forward_proj="relu" if kind == "t5" else "gated-gelu", tie_word_embeddings=kind == "t5")
-    m = hf.T5ForConditionalGeneration(c)
+    config, model = (hf.UMT5Config, hf.UMT5ForConditionalGeneration) if kind == "umt5" else (hf.T5Config, hf.T5ForConditionalGeneration)
+    c = config(vocab_size=V, d_model=14, d_kv=5, d_ff=19, num_layers=2, num_decoder_layers=3, num_heads=3,
+               relative_attention_num_buckets=8, relative_attention_max_distance=9, dropout_rate=0,
+               feed_forward_proj="relu" if kind == "t5" else "gated-gelu", tie_word_embeddings=kind == "t5")
+    m = model(c)
     flags = "--model t5 --num-layers 2 --decoder-num-layers 3 --hidden-size 14 --num-attention-heads 3 --kv-channels 5 " \
         "--ffn-hidden-size 19 --position-embedding-type relative --relative-attention-num-buckets 8 " \
         "--relative-attention-max-distance 9 --normalization RMSNorm --norm-epsilon 1e-6 --disable-bias-linear " \
         f"--softmax-scale 1 --max-position-embeddings {T} --decoder-seq-length {S} "
     if kind == "t5":
         return m, map_t5, flags + "--activation relu --scale-tied-output"
+    if kind == "umt5":
+        return m, map_t5, flags + "--activation gelu_tanh --gated-linear-unit --scale-tied-output --relative-attention-per-layer"
     m.lm_head.weight = torch.nn.Parameter(torch.zeros(V, 14))
     return m, map_t5, flags + "--activation gelu_tanh --gated-linear-unit --untie-embeddings-and-output-weights"
 
@@ -310,7 +314,7 @@ FAMILIES = {
     "llama_yarn": lambda: llama("yarn"), "llama_biases": lambda: llama("llama1_biases"), "bert_tanh": lambda: bert("bert_tanh"),
     "mistral": mistral, "nemotron": nemotron, "qwen2": qwen2, "qwen3": qwen3,
     "bert": lambda: bert("bert"), "megatron_bert": lambda: bert("megatron_bert"),
-    "roberta": lambda: bert("roberta"), "t5": lambda: t5("t5"), "t5_v1_1": lambda: t5("t5_v1_1"),
+    "roberta": lambda: bert("roberta"), "t5": lambda: t5("t5"), "t5_v1_1": lambda: t5("t5_v1_1"), "umt5": lambda: t5("umt5"),
 }
 
 

@@ -31,6 +31,8 @@ model_flags() {
         --untie-embeddings-and-output-weights --disable-bias-linear --ffn-hidden-size 64) ;;
     bert) model=(--num-layers $layers --model bert --norm-placement post --num-token-types 2) ;;
     t5) model=(--num-layers $((layers / 2)) --model t5 --decoder-seq-length 16 --position-embedding-type relative) ;;
+    umt5) model=(--num-layers $((layers / 2)) --model t5 --decoder-seq-length 16 --position-embedding-type relative
+        --relative-attention-per-layer) ;;
     esac
 }
 

@@ -20,6 +20,7 @@ few gpt "pp=2 vp=4 dp=2 zero=yes" "pp=2 tp=2 sp=yes re=selective"
 few llama "pp=8 re=full"
 few bert "pp=2 dp=2 zb=yes"
 few t5 "pp=4 vp=2"
+few umt5 "pp=2 tp=2 re=full" "dp=2 zero=yes cp=2"
 
 # Uneven stages, an encoder on one stage of three, and groups larger than the number of stages.
 uneven() {

@@ -165,6 +165,13 @@ def mt5(r):
     return model
 
 
+def umt5(r):
+    is_tied = not IS_OLD or r.random() < 0.5  # transformers 5 takes all for tied
+    return hf.UMT5ForConditionalGeneration(hf.UMT5Config(
+        d_model=r.choice([8, 12]), num_heads=r.choice([1, 3]), d_kv=r.choice([3, 8]), d_ff=r.choice([7, 20]), num_layers=r.choice([1, 3]),
+        num_decoder_layers=r.choice([1, 2]), vocab_size=r.choice([31, 50]), decoder_start_token_id=0, tie_word_embeddings=is_tied))
+
+
 def t5(r):
     return hf.T5ForConditionalGeneration(hf.T5Config(
         d_model=r.choice([8, 12]), num_heads=r.choice([1, 3]), d_kv=r.choice([3, 8]), d_ff=r.choice([7, 20]), num_layers=r.choice([1, 3]),
@@ -272,7 +279,7 @@ def check_trained(folder, family):
 
 count = int(sys.argv[1]) if len(sys.argv) > 1 else 6
 FAMILIES = (gpt2, opt, llama, mistral, qwen2, phi3, starcoder2, stablelm, nemotron, gpt_bigcode, bert, megatron_bert, roberta, xlm_roberta,
-            camembert, t5, mt5)
+            camembert, t5, mt5, umt5)
 for make in FAMILIES:
     if sys.argv[2:] and make.__name__ not in sys.argv[2:]:
         continue

@@ -173,6 +173,13 @@ def mt5(r):
     return model
 
 
+def umt5(r):
+    return hf.UMT5ForConditionalGeneration(hf.UMT5Config(
+        d_model=r.choice([8, 12, 21]), num_heads=r.choice([1, 3]), d_kv=r.choice([3, 8, 20]), d_ff=r.choice([7, 20]), dropout_rate=0,
+        num_layers=r.choice([1, 3]), num_decoder_layers=r.choice([1, 2]), vocab_size=r.choice([31, 50]), decoder_start_token_id=0,
+        relative_attention_num_buckets=r.choice([8, 32]), feed_forward_proj=r.choice(["relu", "gated-gelu"])))
+
+
 def t5(r):
     is_tied = r.random() < 0.5
     model = hf.T5ForConditionalGeneration(hf.T5Config(
@@ -186,7 +193,7 @@ def t5(r):
 
 
 FAMILIES = {f.__name__: f for f in (gpt2, opt, llama, mistral, qwen2, phi3, starcoder2, stablelm, nemotron, gpt_bigcode, bert, megatron_bert,
-                                    roberta, xlm_roberta, camembert, t5, mt5)}
+                                    roberta, xlm_roberta, camembert, t5, mt5, umt5)}
 
 
 def samples(r, model, form, B, T, S):

@@ -41,7 +41,9 @@ static const char *const huggingface[] = {"gpt2",
                                           "camembert",
                                           "mt5",
                                           "gpt_bigcode",
-                                          "gpt_bigcode_heads"};
+                                          "gpt_bigcode_heads",
+                                          "umt5",
+                                          "umt5_untied"};
 static const char *const others[] = {
     "megatron_v0",          "megatron_v0_tp2",   "megatron_v1_tp2",     "megatron_v2_tp2_pp2", "megatron_v3_vp2",
     "megatron_v3_llama",    "megatron_v3_bert",  "megatron_v1_t5_tp2",  "megatron_v3_t5_pp2",  "megatron_core_t5",

@@ -15,6 +15,13 @@ static const struct {
     {"T5 with relative positions and few layers",
      "--model t5 --decoder-seq-length 5 --encoder-num-layers 3 --decoder-num-layers 1 --scale-tied-output "
      "--position-embedding-type relative --relative-attention-num-buckets 6 --relative-attention-max-distance 7"},
+    {"T5 with relative positions of each layer",
+     "--model t5 --decoder-seq-length 5 --encoder-num-layers 3 --decoder-num-layers 2 --relative-attention-per-layer "
+     "--position-embedding-type relative --relative-attention-num-buckets 6 --relative-attention-max-distance 7"},
+    {"T5 with relative positions of each layer, recomputed",
+     "--model t5 --decoder-seq-length 5 --encoder-num-layers 3 --decoder-num-layers 2 --relative-attention-per-layer "
+     "--position-embedding-type relative --relative-attention-num-buckets 6 --relative-attention-max-distance 7 "
+     "--recompute-granularity full --recompute-num-layers 2"},
     {"BERT, post-norm with RMSNorm and no biases",
      "--model bert --norm-placement post --normalization RMSNorm --disable-bias-linear --activation relu"},
     {"BERT with relative positions, recomputed",
