@@ -53,6 +53,7 @@ const struct sentence_language sentence_dutch = {
              "tot tussen twee u uit uiteindelijk van vanaf vandaag vanwege veel vele verder vervolgens volgens voor "
              "vooral voordat vroeger waar waarom wanneer want waren was wat we wegens wel werd wie wij ze zelfs zij "
              "zijn zo zoals zonder"),
+    .endings = "str",
 };
 
 const struct sentence_language sentence_swedish = {

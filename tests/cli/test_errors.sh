@@ -139,6 +139,9 @@ expect 216 "model.safetensors is missing, and the manifest lists a file of that 
 mkdir "$work/damaged/iter_0000004/model.safetensors"
 expect 216 "model.safetensors is a folder" "$BEVATRON" checkpoint verify "$work/damaged"
 expect 0 "cat" "$BEVATRON" generate --load "$work/run" --prompt "the cat" --max-new-tokens 3
+# A prompt on standard input that never ends.
+yes cat | tr -d '\n' | timeout 300 "$BEVATRON" generate --load "$work/run" --max-new-tokens 3 >"$work/out" 2>&1
+[ "${PIPESTATUS[2]}" = 215 ] && grep -q "a prompt on standard input is longer than" "$work/out" && pass || fail "an endless prompt"
 expect 216 "is the folder of one iteration; give the folder above it and the iteration: --load $(realpath "$work")/run --ckpt-step 4" \
     "$BEVATRON" generate --load "$work/run/iter_0000004" --prompt x
 expect 216 "is the folder of one iteration" "${train[@]}" --data-path "$prefix" --load "$work/run/iter_0000004/"
