@@ -197,8 +197,10 @@ int hf_tokenizer_write(const struct hf_tokenizer *tokenizer, const struct model_
     if (is_of_type(source, "BertWordPiece"))
         TRY(write_vocab_txt(tokenizer->tokenizer, folder));
     struct hf_roles roles = roles_for(tokenizer, family);
-    roles.longest = source->config.seq_length;
-    roles.is_overruled = strcmp(family->model_type, "qwen2") == 0 && !is_of_type(source, "HuggingFaceTokenizer");
+    const struct config *config = &source->config;
+    roles.longest =
+        config->seq_length > config->max_position_embeddings ? config->seq_length : config->max_position_embeddings;
+    roles.is_overruled = strcmp(family->model_type, "qwen2") == 0;
     if (hf_save_folder(tokenizer->tokenizer, &roles, folder) < 0)
         return error_context("the tokenizer cannot be written for Hugging Face; --no-tokenizer leaves it out");
     return 0;

@@ -238,34 +238,59 @@ static void random_text(uint64_t *state, struct buffer *out) {
     }
 }
 
-TEST(reading_back_gives_the_same_ids) {
-    enum { TEXTS = 3000 };
-    need_normal_forms();
+// So many strings through the tokenizer and through what it was written as.
+static void compare_texts(const struct pair *pair, int count) {
     uint64_t state = 16;
     struct buffer text = {0};
     struct token_list ours = {0}, theirs = {0};
-    for (int i = 0; i < KIND_COUNT; i++) {
-        struct pair pair;
-        open_pair(&pair, &kinds[i]);
-        for (int k = 0; k < TEXTS; k++) {
-            random_text(&state, &text);
-            encode_ours(&pair, buffer_string(&text), text.length, &ours);
-            theirs.count = 0;
-            EXPECT_OK(tokenizer_encode(pair.theirs.encoder, buffer_string(&text), text.length, &theirs));
-            if (kinds[i].is_unigram && ours.count == theirs.count && ours.count > 0) {
-                qsort(ours.ids, (size_t)ours.count, sizeof *ours.ids, compare_ids);
-                qsort(theirs.ids, (size_t)theirs.count, sizeof *theirs.ids, compare_ids);
-            }
-            bool same = ours.count == theirs.count &&
-                        (ours.count == 0 || memcmp(ours.ids, theirs.ids, (size_t)ours.count * sizeof *ours.ids) == 0);
-            if (!same)
-                test_fail("%s: other ids for \"%s\"", kinds[i].name, buffer_string(&text));
+    for (int k = 0; k < count; k++) {
+        random_text(&state, &text);
+        encode_ours(pair, buffer_string(&text), text.length, &ours);
+        theirs.count = 0;
+        EXPECT_OK(tokenizer_encode(pair->theirs.encoder, buffer_string(&text), text.length, &theirs));
+        if (pair->kind->is_unigram && ours.count == theirs.count && ours.count > 0) {
+            qsort(ours.ids, (size_t)ours.count, sizeof *ours.ids, compare_ids);
+            qsort(theirs.ids, (size_t)theirs.count, sizeof *theirs.ids, compare_ids);
         }
-        close_pair(&pair);
+        bool same = ours.count == theirs.count &&
+                    (ours.count == 0 || memcmp(ours.ids, theirs.ids, (size_t)ours.count * sizeof *ours.ids) == 0);
+        if (!same)
+            test_fail("%s: other ids for \"%s\"", pair->kind->name, buffer_string(&text));
     }
     token_list_free(&ours);
     token_list_free(&theirs);
     buffer_free(&text);
+}
+
+TEST(reading_back_gives_the_same_ids) {
+    need_normal_forms();
+    for (int i = 0; i < KIND_COUNT; i++) {
+        struct pair pair;
+        open_pair(&pair, &kinds[i]);
+        compare_texts(&pair, 3000);
+        close_pair(&pair);
+    }
+}
+
+// The rules of nmt_nfkc, 225,000 of them, as steps.
+TEST(real_rules_read_back) {
+    static const char *const models[] = {"spm/test_sentencepiece_bpe.model", "t5/spiece.model"};
+    need_normal_forms();
+    scratch_open();
+    for (int i = 0; i < 2; i++) {
+        char *path = shared_file(models[i]);
+        struct kind kind = {.name = models[i],
+                            .options = {.type = "GPTSentencePieceTokenizer", .model_file = path},
+                            .is_unigram = i == 1};
+        save(&kind.options, "real");
+        struct tokenizer_options read = {.type = "HuggingFaceTokenizer", .model_file = scratch_path("real")};
+        struct pair pair = {.kind = &kind, .ours = json_ids_open(&kind.options, "")};
+        pair.theirs = json_ids_open(&read, "");
+        compare_texts(&pair, 3000);
+        close_pair(&pair);
+        free(path);
+    }
+    scratch_close();
 }
 
 // ---- what a file says of special tokens ----
@@ -347,4 +372,5 @@ TEST(what_cannot_be_expressed_is_an_error) {
 }
 
 TEST_MAIN(TEST_CASE(files_are_golden), TEST_CASE(golden_ids), TEST_CASE(reading_back_gives_the_same_ids),
-          TEST_CASE(roles_are_written), TEST_CASE(what_cannot_be_expressed_is_an_error))
+          TEST_CASE(real_rules_read_back), TEST_CASE(roles_are_written),
+          TEST_CASE(what_cannot_be_expressed_is_an_error))

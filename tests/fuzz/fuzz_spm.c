@@ -1,9 +1,10 @@
 // layer: data
 // A SentencePiece model and a text out of hostile bytes (u16 LENGTH, TEXT, MODEL). Whatever model loads, a text must
 // encode to ids of its pieces, the same ones when asked again of a warm cache and of another encoder, and they must
-// decode.
+// decode. It can be written as a tokenizer.json, or there is a reason why not.
 #include "fuzz.h"
 
+#include "data/tokenizer/spm_describe.h"
 #include "data/tokenizer/spm_model.h"
 #include "data/tokenizer/spm_specials.h"
 #include <string.h>
@@ -37,6 +38,20 @@ static void check_text(const struct spm_model *model, const char *text, size_t l
     spm_encoder_free(fresh);
 }
 
+static void count_rule(void *context, const struct charsmap_rule *rule) {
+    *(size_t *)context += rule->key_length + strlen(rule->replacement);
+}
+
+// Rules are only listed: their steps name every character of Unicode, which takes long.
+static void describe(const struct spm_model *model) {
+    struct hf_parts parts = {0};
+    size_t bytes = 0;
+    charsmap_for_each(&model->normaliser.map, count_rule, &bytes);
+    if (model->file.normaliser.charsmap.length == 0)
+        (void)spm_describe(model, NULL, &parts);
+    hf_parts_free(&parts);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     uint16_t length;
     if (size < sizeof length)
@@ -49,6 +64,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     if (spm_model_parse(&model, text + length, size - sizeof length - length, "model") < 0)
         return 0;
     check_text(model, text, length);
+    describe(model);
     struct spm_specials specials;
     if (spm_specials_create(&specials, model, length % 4, "model") == 0) {
         int32_t index;

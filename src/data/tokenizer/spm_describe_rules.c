@@ -8,20 +8,35 @@
 
 #include "data/tokenizer/base64.h"
 #include "data/tokenizer/normal_form.h"
+#include "base/memory.h"
 #include "base/utf8.h"
 #include <stdlib.h>
 #include <string.h>
 
 // Noncharacters: one that goes when a mark may join what is before it, and one that stays to the end.
-#define APART "\xEF\xB7\x90"
-#define STAYS_APART "\xEF\xB7\x91"
+#define APART "\xF4\x8F\xBF\xBE"
+#define STAYS_APART "\xF4\x8F\xBF\xBF"
 
 enum { ABOVE = 230, ROUNDS = 3 };
 
 struct rules {
     const struct charsmap *map;
     const struct unicode_table *table;
+    bool *begins, *follows;  // (UNICODE_LIMIT) which characters stand first and later in rules of several
 };
+
+static void note_rule(void *opaque, const struct charsmap_rule *rule) {
+    struct rules *rules = opaque;
+    uint32_t c;
+    size_t at = utf8_decode((const unsigned char *)rule->key, rule->key_length, &c, NULL);
+    if (at == rule->key_length)
+        return;
+    rules->begins[c] = true;
+    while (at < rule->key_length) {
+        at += utf8_decode((const unsigned char *)rule->key + at, rule->key_length - at, &c, NULL);
+        rules->follows[c] = true;
+    }
+}
 
 static bool is_mark(const struct rules *rules, uint32_t c) {
     return unicode_in_set(rules->table, c, UNICODE_SET_M);
@@ -32,16 +47,32 @@ static bool attaches(const void *opaque, uint32_t c) {
     return is_mark(opaque, c) || c == 0x200C || c == 0x200D || c == 0xFF9E || c == 0xFF9F;
 }
 
-// Characters that do not become one character: no rule composes what stands before or in them with a mark after.
-static bool is_not_one(const void *opaque, uint32_t c) {
-    const struct rules *rules = opaque;
+static struct charsmap_match rule_of(const struct rules *rules, uint32_t c) {
     char bytes[4];
-    uint32_t first;
     size_t length = utf8_encode(c, bytes);
     struct charsmap_match match = charsmap_longest(rules->map, bytes, length);
-    return match.length == length && (match.replacement_length == 0 ||
-                                      utf8_decode((const unsigned char *)match.replacement, match.replacement_length,
-                                                  &first, NULL) < match.replacement_length);
+    return match.length == length ? match : (struct charsmap_match){0};
+}
+
+static bool is_deleted(const void *opaque, uint32_t c) {
+    struct charsmap_match match = rule_of(opaque, c);
+    return match.length > 0 && match.replacement_length == 0;
+}
+
+static bool follows(const void *opaque, uint32_t c) {
+    const struct rules *rules = opaque;
+    return rules->follows[c];
+}
+
+// Characters after which no rule composes a mark: they begin no rule of several, or become several characters.
+static bool ends(const void *opaque, uint32_t c) {
+    const struct rules *rules = opaque;
+    struct charsmap_match match = rule_of(rules, c);
+    uint32_t first;
+    bool is_several = match.length > 0 &&
+                      utf8_decode((const unsigned char *)match.replacement, match.replacement_length, &first, NULL) <
+                          match.replacement_length;
+    return is_several || (!rules->begins[c] && !rules->follows[c]);
 }
 
 // Marks with a class are ordered by it; others, vowel signs for example, are as good as letters.
@@ -62,18 +93,6 @@ static bool stays_in_place(const void *opaque, uint32_t c) {
     return class == 0 || class >= ABOVE;
 }
 
-static bool mark_only(const void *opaque, uint32_t c) {
-    return is_mark(opaque, c);
-}
-
-static bool is_deleted(const void *opaque, uint32_t c) {
-    const struct rules *rules = opaque;
-    char bytes[4];
-    size_t length = utf8_encode(c, bytes);
-    struct charsmap_match match = charsmap_longest(rules->map, bytes, length);
-    return match.length == length && match.replacement_length == 0;
-}
-
 static bool has_any(const struct buffer *set) {
     return set->length > 2;
 }
@@ -87,21 +106,20 @@ static void delete_first(struct json_writer *json, const struct rules *rules) {
     buffer_free(&pattern);
 }
 
-static void keep_apart(struct json_writer *json, const struct rules *rules) {
-    struct buffer pattern = {0}, set = {0};
-    hf_pattern_set(&set, is_not_one, rules);
-    if (has_any(&set)) {
+// Of marks alone: what attaches to a cluster. (At the very beginning of a text the library cannot insert.)
+static void keep_apart(struct json_writer *json, const struct rules *rules, bool composes) {
+    struct buffer pattern = {0};
+    if (composes) {
         buffer_append_string(&pattern, "(?<=");
-        buffer_append(&pattern, set.data, set.length);
+        hf_pattern_set(&pattern, ends, rules);
         buffer_append_string(&pattern, ")(?=");
-        hf_pattern_set(&pattern, mark_only, rules);
+        hf_pattern_set(&pattern, follows, rules);
         buffer_append_byte(&pattern, ')');
         hf_step_replace_pattern(json, &pattern, STAYS_APART);
+        buffer_clear(&pattern);
     }
-    buffer_free(&set);
     delete_first(json, rules);
-    buffer_clear(&pattern);
-    buffer_append_string(&pattern, "(?<=[\\s\\S])(?=");  // at the very beginning the library cannot insert
+    buffer_append_string(&pattern, "(?<=[\\s\\S])(?=");
     hf_pattern_set(&pattern, attaches, rules);
     buffer_append_string(&pattern, ")|(?<=\\r)(?=\\n)");
     hf_step_replace_pattern(json, &pattern, APART);
@@ -173,13 +191,17 @@ void spm_describe_rules(const struct spm_normaliser *normaliser, struct hf_parts
     if (map->length == 0)
         return;
     struct unicode_table *table = unicode_table_create(UNICODE_EDITION_9);
-    struct rules rules = {&normaliser->map, table};
+    struct rules rules = {.map = &normaliser->map,
+                          .table = table,
+                          .begins = memory_alloc(UNICODE_LIMIT * sizeof *rules.begins),
+                          .follows = memory_alloc(UNICODE_LIMIT * sizeof *rules.follows)};
+    charsmap_for_each(&normaliser->map, note_rule, &rules);
     struct listing listing = {.parts = parts, .json = json};
     charsmap_for_each(&normaliser->map, count_rule, &listing);
     bool are_few = listing.count <= FEW;
     for (listing.length = listing.longest; are_few && listing.length > 0; listing.length--)
         charsmap_for_each(&normaliser->map, write_rule, &listing);
-    keep_apart(json, &rules);
+    keep_apart(json, &rules, !are_few);
     struct buffer text = {0};
     base64_encode(map->data, map->length, &text);
     hf_step(json, "Precompiled");
@@ -189,7 +211,10 @@ void spm_describe_rules(const struct spm_normaliser *normaliser, struct hf_parts
     if (!are_few)
         compose(json, &rules);
     hf_step_replace(json, APART, "");
-    hf_step_replace(json, STAYS_APART, "");
+    if (!are_few)
+        hf_step_replace(json, STAYS_APART, "");
+    free(rules.begins);
+    free(rules.follows);
     free(table);
     listing.stride = listing.count / PROBES + 1;
     listing.count = 0;
