@@ -124,7 +124,7 @@ static const char *judge_folder(const char *name, const char *path) {
     const char *format = megatron_format(path);
     if (format)
         return describe_megatron(format);
-    if (folder_iteration(name) >= 0 || strcmp(name, "release") == 0)
+    if (folder_iteration(name) >= 0)
         return file_is_empty_folder(path) ? NULL : "a checkpoint of another program";
     if (has_prefix(name, "mp_rank_"))
         return describe_megatron("torch");

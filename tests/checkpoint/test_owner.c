@@ -29,7 +29,7 @@ static const struct {
     {OWNER_NOBODY, "", {NULL}},
     {OWNER_NOBODY, "", {"notes.txt", "data/books.bin", "books_text_document.bin", "config.json={\"lr\": 1}", NULL}},
     {OWNER_NOBODY, "", {"metrics.jsonl", "tensorboard/events", "config.json=// not JSON", NULL}},
-    {OWNER_NOBODY, "", {"iter_10/x", "iter_0000010.bak/x", "releases/x", "checkpoint-best/x", NULL}},
+    {OWNER_NOBODY, "", {"iter_10/x", "iter_0000010.bak/x", "release/notes", "checkpoint-best/x", NULL}},
     {OWNER_OURS, "10", {"iter_0000010/manifest.json", "notes.txt", NULL}},
     {OWNER_OURS, "20", {"iter_0000010/manifest.json", "iter_0000020/manifest.json={", NULL}},
     {OWNER_OURS, "10", {"iter_0000010/state.json", "iter_0000010/model.safetensors", NULL}},
