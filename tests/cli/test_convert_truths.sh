@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# label: slow
 # config.json says what the model is, in both directions: what it leaves out means what transformers takes it for, and
 # what it cannot express is an error. Expected values are those of transformers' classes and of their defaults
 # (tests/peers/hf_truth_peers.py compares logits).

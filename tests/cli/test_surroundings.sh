@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# label: slow
 # What stands beside the weights of a model of Hugging Face comes back with it: through a plain conversion, through ours
 # and back, and through training that is resumed. Every file of the source is there, byte by byte, but for the weights,
 # config.json and what a note names; config.json keeps the members that nobody here knows.
