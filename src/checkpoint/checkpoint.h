@@ -103,7 +103,9 @@ struct checkpoint_save {
     struct checkpoint_file_list files;  // copied; borrowed
     // If the model's tensors are not in memory (data is NULL): writes the elements of tensor i. NULL otherwise.
     int (*produce)(void *context, size_t i, struct safetensors_writer *writer);
-    void *context;
+    // Looks at the complete folder before it gets its name; NULL if nobody does. A save that fails here leaves nothing.
+    int (*check)(void *context, const char *folder);
+    void *context;  // of both
     // After a successful save, older checkpoints in SAVE are removed until keep_last are left, including the new one,
     // except those whose iteration is a multiple of retain_interval. If keep_last is 0, all are kept. Folders that are
     // not checkpoints of this program, and iterations above the new one, are never touched.

@@ -1,6 +1,6 @@
 // Whether a model that was written is the one it was written from. The result is opened with our own reader under its
 // temporary name. Its flags and shapes are compared with the source's, then its elements, one tensor at a time, and at
-// last what the two compute, if the caller gave a way to run them. Every writer of another program's format calls this
+// last what the two compute, if the caller gave a way to run them. Every writer of a model calls this
 // before it renames its result into place. Internal to this folder.
 #ifndef CHECKPOINT_MODEL_CHECK_H
 #define CHECKPOINT_MODEL_CHECK_H

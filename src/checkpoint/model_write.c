@@ -7,6 +7,7 @@
 #include "base/memory.h"
 #include "checkpoint/convert.h"
 #include "checkpoint/model_bytes.h"
+#include "checkpoint/model_check.h"
 #include "checkpoint/model_range.h"
 #include "checkpoint/safetensors.h"
 #include <stdlib.h>
@@ -62,6 +63,10 @@ static int produce(void *context, size_t i, struct safetensors_writer *writer) {
     return result;
 }
 
+static int check(void *context, const char *folder) {
+    return model_check(&(struct model_check){.write = context, .path = folder});
+}
+
 int model_write_ours(const struct model_write *write) {
     struct model_source *source = write->source;
     bool is_new = !file_exists(write->folder);
@@ -87,6 +92,7 @@ int model_write_ours(const struct model_write *write) {
                                                            .state = &state,
                                                            .files = source->files,
                                                            .produce = produce,
+                                                           .check = check,
                                                            .context = (void *)(uintptr_t)write});
     // A folder that was made for nothing; one with something in it stays.
     if (result < 0 && is_new)

@@ -171,6 +171,8 @@ static int complete_folder(const struct checkpoint_job *job) {
         result = manifest_write(&manifest, job->temporary);
     if (result == 0)
         result = file_sync_folder(job->temporary);
+    if (result == 0 && job->save.check)
+        result = job->save.check(job->save.context, job->temporary);
     manifest_free(&manifest);
     return result;
 }

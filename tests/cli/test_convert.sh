@@ -52,6 +52,7 @@ for key in bos eos; do
     grep -q "\"${key}_token_id\": 299" "$work/hf/config.json" && pass || fail "${key}_token_id of the tokenizer"
 done
 expect 0 "→ $work/back: bevatron" "$BEVATRON" checkpoint convert --input "$work/hf" --output "$work/back"
+grep -q "read back: flags, shapes and all elements are those of the source, and so are the logits of 8 tokens" "$work/out" && pass || fail "a model of ours is read back"
 for folder in hf back; do
     expect 0 "the cats" "$BEVATRON" generate --load "$work/$folder" "${say[@]}"
     grep -v '^note' "$work/out" >"$work/said.$folder"
