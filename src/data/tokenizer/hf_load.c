@@ -324,15 +324,15 @@ static int check_insertions(const struct hf *hf) {
         const struct hf_normalizer_step *step = &hf->normalizers[i];
         changes = changes || (inserts && step->kind != HF_NORMALIZER_REPLACE && step->kind != HF_NORMALIZER_PREPEND);
         const struct hf_pattern *pattern = &step->pattern;
-        bool may_be_empty =
-            pattern->general ? pattern_may_be_empty(pattern->general) : !pattern->known && pattern->literal.length == 0;
-        if (step->kind == HF_NORMALIZER_REPLACE && step->content.length > 0 && may_be_empty)
+        bool may_insert = pattern->general ? pattern_may_insert_first(pattern->general)
+                                           : !pattern->known && pattern->literal.length == 0;
+        if (step->kind == HF_NORMALIZER_REPLACE && step->content.length > 0 && may_insert)
             inserts = true;
     }
     for (size_t i = 0; i < hf->pretokenizer_count; i++)
         changes = changes || (inserts && hf->pretokenizers[i].kind == HF_PRETOKENIZER_BYTES);
     return changes ? hf_error(hf, "Replace",
-                              "puts text where its pattern matches nothing, and a later step changes it, "
+                              "puts text before the first character, and a later step changes it, "
                               "which is not supported; use Prepend to put text at the beginning")
                    : 0;
 }

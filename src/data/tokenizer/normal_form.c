@@ -194,10 +194,9 @@ void normal_form_apply(const struct normal_form_rules *rules, const uint32_t *in
 }
 
 int normal_form_last_class(const struct unicode_table *known, uint32_t character) {
-    struct character_list parts = {0};
-    struct normal_form_rules rules = {.form = NORMAL_FORM_D, .known = known};
-    normal_form_apply(&rules, &character, 1, &parts);
-    int class = parts.count > 0 ? combining_class(known, parts.items[parts.count - 1]) : 0;
-    character_list_free(&parts);
-    return class;
+    if (unicode_category(known, character) == UNICODE_CN)
+        return 0;
+    uint32_t parts[LONGEST_DECOMPOSITION];
+    size_t count = decompose(character, false, parts);
+    return combining_class(known, parts[count - 1]);
 }

@@ -22,8 +22,9 @@ enum pattern_syntax { PATTERN_ONIGURUMA, PATTERN_RUST };
 // `name` is what errors call the pattern.
 int pattern_compile(struct pattern **pattern, enum pattern_syntax syntax, const char *text, size_t length,
                     const char *name);
-void pattern_free(struct pattern *pattern);                // NULL is fine
-bool pattern_may_be_empty(const struct pattern *pattern);  // whether a match may have no character
+void pattern_free(struct pattern *pattern);  // NULL is fine
+// Whether a match may have no character and stand at the beginning of a text.
+bool pattern_may_insert_first(const struct pattern *pattern);
 
 // Places to come back to; one per thread. Zeroed is valid.
 struct pattern_scratch {

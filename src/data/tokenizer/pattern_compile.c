@@ -192,6 +192,35 @@ static int find_first(struct pattern *pattern, const struct pattern_tree *tree, 
     return pattern_add_set(pattern, &set, &pattern->first_set);
 }
 
+// Whether a match without a character must stand after one: it looks back at one.
+static bool is_never_first(const struct pattern_tree *tree, int32_t index) {
+    const struct pattern_node *node = &tree->nodes[index];
+    bool any = false, all = true;
+    for (int32_t child = node->first; child >= 0; child = tree->nodes[child].next) {
+        bool is_never = is_never_first(tree, child);
+        any = any || is_never;
+        all = all && (is_never || tree->nodes[child].least > 0);
+    }
+    switch (node->kind) {
+    case NODE_BEHIND:
+        return !node->negated && node->min > 0;
+    case NODE_ALTERNATIVES:
+        return all && node->first >= 0;
+    case NODE_SEQUENCE:
+    case NODE_ATOMIC:
+        return any;
+    case NODE_REPEAT:
+        return any && node->min > 0;
+    case NODE_LOOK:
+        return any && !node->negated;
+    case NODE_SET:
+    case NODE_KEEP:
+    case NODE_ASSERT:
+    default:
+        return false;
+    }
+}
+
 int pattern_compile(struct pattern **pattern, enum pattern_syntax syntax, const char *text, size_t length,
                     const char *name) {
     struct pattern *compiled = memory_alloc(sizeof *compiled);
@@ -210,7 +239,7 @@ int pattern_compile(struct pattern **pattern, enum pattern_syntax syntax, const 
     if (status == 0)
         status = find_first(compiled, &tree, root);
     if (status == 0)
-        compiled->may_be_empty = compiled->keeps || tree.nodes[root].least == 0;
+        compiled->may_insert_first = compiled->keeps || (tree.nodes[root].least == 0 && !is_never_first(&tree, root));
     free(tree.nodes);
     if (status < 0) {
         pattern_free(compiled);
@@ -224,8 +253,8 @@ int pattern_compile(struct pattern **pattern, enum pattern_syntax syntax, const 
     return 0;
 }
 
-bool pattern_may_be_empty(const struct pattern *pattern) {
-    return pattern->may_be_empty;
+bool pattern_may_insert_first(const struct pattern *pattern) {
+    return pattern->may_insert_first;
 }
 
 void pattern_free(struct pattern *pattern) {

@@ -62,7 +62,7 @@ struct pattern {
     int32_t first_set;   // what a match may begin with; -1: it may be empty
     int32_t mark_count;
     bool keeps;  // it has \K
-    bool may_be_empty;
+    bool may_insert_first;
     enum pattern_syntax syntax;
     char *name;
 };
