@@ -70,21 +70,20 @@ def describe(found, categories):
 
 
 def cases():
-    """(character, the one that stands for all its cases), and (character, characters that it is without case)."""
+    """(character, the lowest of its cases, which stands for all), and (character, characters that it is without case)."""
     cased = sorted(characters(r"\p{Changes_When_Casefolded}") | characters(r"\p{Changes_When_Casemapped}"))
-    text = "".join(map(chr, cased))
+    text = "\n".join(map(chr, cased))
     single, several = [], []
     for c in cased:
         folded = chr(c).casefold()
         if len(folded) > 1:
             several.append((c, [*map(ord, folded)]))
-            continue
         left = set(normalizers.Replace(Regex(f"(?i:[\\x{{{c:X}}}])"), "").normalize_str(text))
         same = [other for other in cased if chr(other) not in left]
-        stands = ord(folded) if len(folded) == 1 and ord(folded) in same else min(same)
-        if stands != c:
-            single.append((c, stands))
-    return single, several
+        if min(same) != c:
+            single.append((c, min(same)))
+    lowest = dict(single)
+    return single, [(c, [lowest.get(part, part) for part in parts]) for c, parts in several]
 
 
 def fold_runs(pairs):
