@@ -13,7 +13,8 @@ static const struct flag rows[] = {
      .help =
          "GPT2BPETokenizer; BertWordPieceLowerCase, BertWordPieceCase (vocab.txt); SentencePieceTokenizer, "
          "GPTSentencePieceTokenizer, Llama2Tokenizer (.model); HuggingFaceTokenizer (tokenizer.json or its folder); "
-         "TikTokenizer (rank file); FairseqTokenizer (dict.txt); NullTokenizer for text that is ids already"},
+         "TikTokenizer (rank file, tekken.json); FairseqTokenizer (dict.txt); NullTokenizer for text that is ids "
+         "already"},
     {.name = "--vocab-file",
      .type = FLAG_STRING,
      .offset = OFFSET(vocab_file),
@@ -63,7 +64,8 @@ static const struct flag rows[] = {
      .type = FLAG_STRING,
      .offset = OFFSET(tiktoken_pattern),
      .value_name = "NAME",
-     .help = "how TikTokenizer splits text: v1 or v2 as in Megatron; gpt2, cl100k, o200k, llama3, qwen",
+     .help = "how TikTokenizer splits text: v1 or v2 as in Megatron; gpt2, cl100k, o200k, llama3, qwen; or a regular "
+             "expression",
      .advanced = true},
     {.name = "--tiktoken-num-special-tokens",
      .type = FLAG_INT,

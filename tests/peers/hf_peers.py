@@ -3,7 +3,7 @@
 others use: ids of real texts and of 10,000 random Unicode strings per tokenizer must be equal. Needs tokenizers and tiktoken;
 $BEVATRON is the program. Tokenizers and texts come from $BEVATRON_SHARED/data (default ../shared); what is not there is
 said and left out. Further rank files (o200k_base.tiktoken, qwen.tiktoken) come from the folder $BEVATRON_RANK_FILES; the
-packages llama-index-core and dashscope hold them. Arguments choose sections: bert, gpt2, tiktoken, json, shapes, fairseq,
+packages llama-index-core and dashscope hold them. Arguments choose sections: bert, gpt2, tiktoken, tekken, json, shapes, fairseq,
 trained."""
 import base64
 import collections
@@ -340,6 +340,37 @@ def megatron_json(ranks, tiktoken):
                     random_texts(RANDOM_TEXTS, ["<s>", "<mask>", "<SPECIAL_9>"]), encode)
 
 
+def tekken():
+    """Mistral's files as mistral-common carries them, and Whisper's where $BEVATRON_RANK_FILES has them."""
+    import mistral_common
+    import tiktoken
+    from mistral_common.tokens.tokenizers.tekken import Tekkenizer
+    folder = os.path.join(os.path.dirname(mistral_common.__file__), "data")
+    for name in sorted(name for name in os.listdir(folder) if name.startswith("tekken")):
+        path = os.path.join(folder, name)
+        tokenizer, flags = Tekkenizer.from_file(path), ["--tokenizer-type", "TikTokenizer", "--tokenizer-model", path]
+        for what, texts in (("random texts", random_texts(RANDOM_TEXTS, ["<s>", "[INST]"])), ("every character", every_character()),
+                            ("real texts", real_texts(2))):
+            compare(f"{name}: {what}", flags, texts, lambda text: tokenizer.encode(text, bos=False, eos=False))
+        tokens = ours_tokens(flags)
+        check(f"{name}: tokens", len(tokens) == tokenizer.n_words and all(
+            tokens[i] == tokenizer.id_to_piece(i) for i in range(tokenizer.num_special_tokens)))
+    ranks = os.environ.get("BEVATRON_RANK_FILES", "")
+    if not os.path.exists(os.path.join(ranks, "multilingual.tiktoken")):
+        print("  left out: multilingual.tiktoken, which no $BEVATRON_RANK_FILES has")
+        return
+    path = os.path.join(ranks, "multilingual.tiktoken")
+    encoding = tiktoken.Encoding("whisper", pat_str=PATTERNS["gpt2"], mergeable_ranks=rank_file(path), special_tokens={})
+    compare("Whisper: random texts", ["--tokenizer-type", "TikTokenizer", "--tokenizer-model", path], random_texts(RANDOM_TEXTS),
+            encoding.encode_ordinary)
+
+
+def ours_tokens(flags):
+    done = subprocess.run([BEVATRON, "tokenizer", "inspect", "--tokens", *flags], capture_output=True, check=True)
+    rows = [line.split("\t") for line in done.stdout.decode("utf-8", "replace").split("\n")[:-1]]
+    return {int(number): json.loads(text, strict=False) for number, text in rows}
+
+
 # ---- tokenizer.json ----
 
 JSON_FILES = ("gpt2/tokenizer.json", "roberta/tokenizer.json", "bert/cased_tokenizer.json", "bert/uncased_tokenizer.json",
@@ -492,7 +523,7 @@ def trained():
                 [known_to_python(text) for text in plain], lambda text: tokenizer.encode(text).ids)
 
 
-SECTIONS = {"bert": bert, "gpt2": gpt2_today, "tiktoken": tiktoken_section, "json": json_section, "shapes": shapes_section, "fairseq": fairseq,
+SECTIONS = {"bert": bert, "gpt2": gpt2_today, "tiktoken": tiktoken_section, "tekken": tekken, "json": json_section, "shapes": shapes_section, "fairseq": fairseq,
             "trained": trained}
 
 

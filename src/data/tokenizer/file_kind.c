@@ -8,7 +8,18 @@
 #include <stdbool.h>
 #include <string.h>
 
-enum kind { OTHER, VOCAB_JSON, TOKENIZER_JSON, MERGES, VOCAB_TXT, SENTENCEPIECE, RANKS, DICTIONARY, KIND_COUNT };
+enum kind {
+    OTHER,
+    VOCAB_JSON,
+    TOKENIZER_JSON,
+    MERGES,
+    VOCAB_TXT,
+    SENTENCEPIECE,
+    RANKS,
+    TEKKEN,
+    DICTIONARY,
+    KIND_COUNT
+};
 
 static const struct {
     const char *look;   // "it looks like …"
@@ -26,6 +37,7 @@ static const struct {
                        "--tokenizer-type Llama2Tokenizer, GPTSentencePieceTokenizer or SentencePieceTokenizer "
                        "--tokenizer-model"},
     [RANKS] = {"a rank file of tiktoken", "TikTokenizer", "--tokenizer-type TikTokenizer --tokenizer-model"},
+    [TEKKEN] = {"Mistral's tekken.json", "TikTokenizer", "--tokenizer-type TikTokenizer --tokenizer-model"},
     [DICTIONARY] = {"a dictionary of fairseq", "Fairseq", "--tokenizer-type FairseqTokenizer --tokenizer-model"},
 };
 
@@ -57,7 +69,9 @@ static enum kind look_at(const char *path, const char **other) {
     *other = looks_like(text, length);
     enum kind kind = OTHER;
     if (text[strspn(text, " \t\r\n")] == '{')
-        kind = strstr(text, "\"added_tokens\"") || strstr(text, "\"normalizer\"") ? TOKENIZER_JSON : VOCAB_JSON;
+        kind = strstr(text, "\"added_tokens\"") || strstr(text, "\"normalizer\"")          ? TOKENIZER_JSON
+               : strstr(text, "\"default_vocab_size\"") || strstr(text, "\"token_bytes\"") ? TEKKEN
+                                                                                           : VOCAB_JSON;
     else if (strncmp(text, "#version", 8) == 0)
         kind = MERGES;
     else if (strncmp(text, "[PAD]\n", 6) == 0 || strstr(text, "\n[CLS]\n"))

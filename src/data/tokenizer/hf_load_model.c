@@ -16,24 +16,21 @@ static int read_id(const struct hf *hf, const struct json *value, int32_t *id) {
     return 0;
 }
 
-// {"token": id, …}; ids differ and have no large holes.
+// {"token": id, …} without large holes. As there, several tokens may have one id, which decodes to the last of them,
+// and of equal tokens the last one counts.
 static int load_vocab(struct hf *hf, const struct json *vocab) {
     if (!vocab || vocab->type != JSON_OBJECT || vocab->count == 0)
         return hf_error(hf, "model", "\"vocab\" is no object of tokens");
     size_t limit = vocab->count * 4 + 65536;
-    unsigned char *seen = memory_alloc(limit);
-    int status = 0;
-    for (size_t i = 0; status == 0 && i < vocab->count; i++) {
+    for (size_t i = 0; i < vocab->count; i++) {
         int32_t id = 0;
-        status = read_id(hf, &vocab->items[i], &id);
-        if (status == 0 && ((size_t)id >= limit || seen[id]++))
-            status = error_set("%s: model: the id %" PRId32 " of \"%.60s\" is %s", hf->name, id, vocab->keys[i].string,
-                               (size_t)id >= limit ? "far above all others" : "another token's too");
-        if (status == 0 && byte_table_add(&hf->vocab, vocab->keys[i].string, vocab->keys[i].length, id) < 0)
-            status = error_set("%s: model: the token \"%.60s\" is there twice", hf->name, vocab->keys[i].string);
+        TRY(read_id(hf, &vocab->items[i], &id));
+        if ((size_t)id >= limit)
+            return error_set("%s: model: the id %" PRId32 " of \"%.60s\" is far above all others", hf->name, id,
+                             vocab->keys[i].string);
+        byte_table_set(&hf->vocab, vocab->keys[i].string, vocab->keys[i].length, id);
     }
-    free(seen);
-    return status;
+    return 0;
 }
 
 static int load_unknown(struct hf *hf, const struct json *model, bool needed) {

@@ -6,6 +6,7 @@
 #ifndef DATA_TOKENIZER_TIKTOKEN_H
 #define DATA_TOKENIZER_TIKTOKEN_H
 
+#include "base/json.h"
 #include "data/tokenizer/bpe.h"
 #include "data/tokenizer/byte_table.h"
 #include "data/tokenizer/splitter.h"
@@ -14,12 +15,17 @@
 struct tiktoken_ranks {
     struct byte_table tokens;  // numbered by rank
     int64_t size;              // highest rank + 1
+    int64_t count;             // of the file, one without bytes included
+    int64_t empty;             // the rank of that one; -1 if there is none
 };
 
 // Lines "BASE64 RANK". `name` is what errors call the text. On error nothing is left to free.
 int tiktoken_parse_ranks(struct tiktoken_ranks *ranks, const char *text, size_t length, const char *name);
 // Megatron's list of {"rank", "token_bytes", "token_str"}: its first `most` entries.
 int tiktoken_parse_json(struct tiktoken_ranks *ranks, const char *text, size_t length, const char *name, int64_t most);
+
+// The same for a list that is at least so long.
+int tiktoken_parse_list(struct tiktoken_ranks *ranks, const struct json *list, const char *name, int64_t most);
 
 // A special token: text that stands for an id of its own.
 struct tiktoken_special {
@@ -39,9 +45,14 @@ struct tiktoken_known {
     const char *reserved;     // the ids from the last special on, up to vocab_size, are called so ("%d" counts)
     int32_t first_reserved;   // id
     int32_t reserved_number;  // of the first one
+    int languages;            // of Whisper, whose other special tokens follow from first_reserved on
 };
 
-const struct tiktoken_known *tiktoken_find_known(int64_t rank_count);
+// A vocab_size that is not 0 tells files with the same ranks apart.
+const struct tiktoken_known *tiktoken_find_known(int64_t rank_count, int64_t vocab_size);
+// Whisper's special tokens behind <|endoftext|>: how many, and the name of one, which the caller frees.
+int32_t tiktoken_whisper_count(const struct tiktoken_known *known);
+char *tiktoken_whisper_name(const struct tiktoken_known *known, int32_t number);
 
 // Builds the table of pairs out of the tokens, which get the ids rank + shift. Tokens of `specials` can be decoded
 // too.

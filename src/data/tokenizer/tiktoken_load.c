@@ -19,6 +19,17 @@ static int add_token(struct tiktoken_ranks *ranks, const struct buffer *bytes, i
     if (byte_table_add(&ranks->tokens, bytes->data, bytes->length, (int32_t)rank) < 0)
         return error_set("%s: the same token stands in the file before; remove one", place);
     ranks->size = rank + 1 > ranks->size ? rank + 1 : ranks->size;
+    ranks->count++;
+    return 0;
+}
+
+// A token without bytes: no text has it, but its rank is taken.
+static int add_empty(struct tiktoken_ranks *ranks, int64_t rank, const char *place) {
+    if (ranks->empty >= 0)
+        return error_set("%s: the same token stands in the file before; remove one", place);
+    ranks->empty = rank;
+    ranks->size = rank + 1 > ranks->size ? rank + 1 : ranks->size;
+    ranks->count++;
     return 0;
 }
 
@@ -31,6 +42,8 @@ static int check_ranks(const struct tiktoken_ranks *ranks, const char *name) {
                          name, ranks->size - 1, count);
     unsigned char *seen = memory_alloc((size_t)ranks->size + 1);
     int status = 0;
+    if (ranks->empty >= 0)
+        seen[ranks->empty] = 1;
     for (int64_t i = 0; status == 0 && i < count; i++)
         if (seen[ranks->tokens.strings[i].id]++)
             status = error_set("%s: two tokens have the rank %" PRId32 "; each needs its own", name,
@@ -56,7 +69,8 @@ static int finish(struct tiktoken_ranks *ranks, int status, const char *name) {
 static int parse_line(struct tiktoken_ranks *ranks, const char *line, size_t length, const char *place) {
     const char *blank = memchr(line, ' ', length);
     struct buffer bytes = {0};
-    if (!blank || !base64_decode(line, (size_t)(blank - line), &bytes)) {
+    bool is_empty = blank == line + 1 && *line == '=';  // in Whisper's file; Python decodes it to nothing
+    if (!blank || (!is_empty && !base64_decode(line, (size_t)(blank - line), &bytes))) {
         buffer_free(&bytes);
         return error_set("%s: not a token in base64, a blank and a rank; the file is damaged or no rank file", place);
     }
@@ -66,13 +80,14 @@ static int parse_line(struct tiktoken_ranks *ranks, const char *line, size_t len
         rank = rank * 10 + (*digit++ - '0');
     int status = digit < end || digit == blank + 1 || rank >= INT32_MAX
                      ? error_set("%s: the rank is no number from 0 to %d", place, INT32_MAX - 1)
-                     : add_token(ranks, &bytes, rank, place);
+                 : is_empty ? add_empty(ranks, rank, place)
+                            : add_token(ranks, &bytes, rank, place);
     buffer_free(&bytes);
     return status;
 }
 
 int tiktoken_parse_ranks(struct tiktoken_ranks *ranks, const char *text, size_t length, const char *name) {
-    *ranks = (struct tiktoken_ranks){0};
+    *ranks = (struct tiktoken_ranks){.empty = -1};
     const char *end = text + length;
     int status = 0;
     struct buffer place = {0};
@@ -110,24 +125,32 @@ static int parse_entry(struct tiktoken_ranks *ranks, const struct json *entry, i
     return status;
 }
 
-int tiktoken_parse_json(struct tiktoken_ranks *ranks, const char *text, size_t length, const char *name, int64_t most) {
-    *ranks = (struct tiktoken_ranks){0};
-    struct json *root;
-    TRY(json_parse(&root, text, length, name));
+int tiktoken_parse_list(struct tiktoken_ranks *ranks, const struct json *list, const char *name, int64_t most) {
+    *ranks = (struct tiktoken_ranks){.empty = -1};
     int status = 0;
-    if (root->type != JSON_ARRAY || (int64_t)root->count < most)
-        status = error_set("%s: has %zu tokens, and --vocab-size less the special tokens is %" PRId64
-                           "; give a --vocab-size that the file has tokens for",
-                           name, root->type == JSON_ARRAY ? root->count : 0, most);
     struct buffer place = {0};
     for (int64_t i = 0; status == 0 && i < most; i++) {
         buffer_clear(&place);
         buffer_printf(&place, "%s: entry %" PRId64, name, i);
-        status = parse_entry(ranks, &root->items[i], i, place.data);
+        status = parse_entry(ranks, &list->items[i], i, place.data);
     }
     buffer_free(&place);
-    json_free(root);
     return finish(ranks, status, name);
+}
+
+int tiktoken_parse_json(struct tiktoken_ranks *ranks, const char *text, size_t length, const char *name, int64_t most) {
+    struct json *root;
+    *ranks = (struct tiktoken_ranks){.empty = -1};
+    TRY(json_parse(&root, text, length, name));
+    int status;
+    if (root->type != JSON_ARRAY || (int64_t)root->count < most)
+        status = error_set("%s: has %zu tokens, and --vocab-size less the special tokens is %" PRId64
+                           "; give a --vocab-size that the file has tokens for",
+                           name, root->type == JSON_ARRAY ? root->count : 0, most);
+    else
+        status = tiktoken_parse_list(ranks, root, name, most);
+    json_free(root);
+    return status;
 }
 
 // ---- pairs ----

@@ -1,0 +1,36 @@
+// An open TikTokenizer, between tiktoken_open.c and tiktoken_tekken.c, which open it, and tiktoken.c, which encodes.
+#ifndef DATA_TOKENIZER_TIKTOKEN_MODEL_H
+#define DATA_TOKENIZER_TIKTOKEN_MODEL_H
+
+#include "base/file.h"
+#include "data/tokenizer/kind.h"
+#include "data/tokenizer/pattern.h"
+#include "data/tokenizer/tiktoken.h"
+#include "data/tokenizer/tokenizer.h"
+#include "data/tokenizer/trie.h"
+
+struct tiktoken_model {
+    struct bpe bpe;
+    struct tiktoken_ranks ranks;
+    int32_t shift;  // id less rank
+    struct split_rules rules;
+    struct pattern *pattern;  // instead of the rules where not NULL
+    char *pattern_text;       // the same as Hugging Face writes it
+    struct unicode_table *table;
+    struct byte_table specials;
+    struct trie special_trie;  // empty if specials are ordinary text
+    bool begins_special[256];  // which bytes one begins with
+};
+
+int tiktoken_open(struct tokenizer *tokenizer, const struct tokenizer_options *options);
+void tiktoken_model_free(struct tiktoken_model *model);
+
+// Mistral's tekken.json: fills all of a zeroed model but bpe, table and special_trie.
+int tiktoken_open_tekken(struct tokenizer *tokenizer, const struct tokenizer_options *options,
+                         const struct file_map *file);
+
+int tiktoken_add_special(struct tiktoken_model *model, const char *name, int32_t id, const char *path);
+// A known pattern by its name or text, or any regular expression. `name` is what errors call it.
+int tiktoken_choose_pattern(struct tiktoken_model *model, const char *text, const char *name);
+
+#endif

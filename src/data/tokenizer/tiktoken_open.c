@@ -1,0 +1,188 @@
+// Opening rank files and Megatron's list: the pattern, the special tokens, and whether the file is whole.
+#include "data/tokenizer/tiktoken_model.h"
+#include "data/tokenizer/whole.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MEGATRON_VOCAB_SIZE = 1 << 17 };
+
+int tiktoken_add_special(struct tiktoken_model *model, const char *name, int32_t id, const char *path) {
+    if (byte_table_add(&model->specials, name, strlen(name), id) < 0)
+        return error_set("%s: the special token %s is there twice", path, name);
+    return 0;
+}
+
+static void add_reserved(struct tiktoken_model *model, const struct tiktoken_known *known) {
+    for (int32_t id = known->first_reserved; known->reserved && id < known->vocab_size; id++) {
+        const char *number = strstr(known->reserved, "%d");
+        char *name = memory_printf("%.*s%" PRId32 "%s", (int)(number - known->reserved), known->reserved,
+                                   known->reserved_number + (id - known->first_reserved), number + 2);
+        CHECK(byte_table_add(&model->specials, name, strlen(name), id) == 0);
+        free(name);
+    }
+}
+
+int tiktoken_choose_pattern(struct tiktoken_model *model, const char *text, const char *name) {
+    const struct split_pattern *known = split_pattern_by_name(text);
+    if (!known)
+        known = split_pattern_by_text(text, strlen(text));
+    if (known) {
+        model->rules = known->rules;
+        model->pattern_text = memory_string(known->texts[0]);
+        return 0;
+    }
+    model->pattern_text = memory_string(text);
+    return pattern_compile(&model->pattern, PATTERN_RUST, text, strlen(text), name);
+}
+
+// --tiktoken-pattern, else what is known of the file.
+static int choose_pattern(struct tiktoken_model *model, const struct tokenizer_options *options, const char *known) {
+    const char *given = options->tiktoken_pattern;
+    if (!given && !known)
+        return error_set_code(EXIT_CODE_USAGE,
+                              "%s: %" PRId64 " ranks are none of the known rank files; say how text is split with "
+                              "--tiktoken-pattern gpt2, cl100k, llama3, qwen, o200k, v1, v2 or a regular expression",
+                              options->model_file, model->ranks.count);
+    if (given && !split_pattern_by_name(given) && !strpbrk(given, "\\[(|"))
+        return error_set_code(
+            EXIT_CODE_USAGE,
+            "--tiktoken-pattern %s is not known; it is gpt2, cl100k, llama3, qwen, o200k, v1, v2 or a "
+            "regular expression",
+            given);
+    return tiktoken_choose_pattern(model, given ? given : known, given ? "--tiktoken-pattern" : options->model_file);
+}
+
+// A rank file that is cut between two lines looks like a small one. What is known to be longer is refused; people's own
+// files are held against --vocab-size, where that is given.
+static int check_whole(const struct tiktoken_model *model, const struct tokenizer_options *options,
+                       const struct file_map *file, const struct tiktoken_known *known) {
+    int64_t count = model->ranks.count;
+    TRY(whole_check_known((const char *)file->data, file->size, options->model_file, options->vocab_size));
+    if (known)
+        return 0;
+    if (options->vocab_size && options->vocab_size != count)
+        return error_set("%s has %" PRId64 " ranks, but --vocab-size says %" PRId64
+                         "; give the number of its ranks, or copy it again if it is cut",
+                         options->model_file, count, options->vocab_size);
+    if (!options->vocab_size)
+        log_info("note: %s has %" PRId64 " ranks and is none of the known files; with --vocab-size %" PRId64
+                 " a copy that is cut would be noticed",
+                 options->model_file, count, count);
+    return 0;
+}
+
+static int open_ranks(struct tokenizer *tokenizer, const struct tokenizer_options *options,
+                      const struct file_map *file) {
+    struct tiktoken_model *model = tokenizer->model;
+    const char *path = options->model_file;
+    TRY(tiktoken_parse_ranks(&model->ranks, file->size ? (const char *)file->data : "", file->size, path));
+    const struct tiktoken_known *known = tiktoken_find_known(model->ranks.count, options->vocab_size);
+    TRY(choose_pattern(model, options, known ? known->pattern : NULL));
+    TRY(check_whole(model, options, file, known));
+    tokenizer->vocab_size = model->ranks.size;
+    tokenizer->eod = -1;
+    if (!known)
+        return 0;
+    for (size_t i = 0; i < known->special_count; i++) {
+        TRY(tiktoken_add_special(model, known->specials[i].name, known->specials[i].id, path));
+        if (strcmp(known->specials[i].name, known->end) == 0)
+            tokenizer->eod = known->specials[i].id;
+    }
+    add_reserved(model, known);
+    for (int32_t i = 0; i < tiktoken_whisper_count(known); i++) {
+        char *name = tiktoken_whisper_name(known, i);
+        int status = tiktoken_add_special(model, name, known->first_reserved + i, path);
+        free(name);
+        TRY(status);
+    }
+    tokenizer->vocab_size = known->vocab_size > model->ranks.size ? known->vocab_size : model->ranks.size;
+    return 0;
+}
+
+// Special tokens come first: named ones, then fillers; </s> ends a document.
+static int open_megatron(struct tokenizer *tokenizer, const struct tokenizer_options *options,
+                         const struct file_map *file) {
+    static const char *const names[] = {"<unk>", "<s>", "</s>", "<mask>", "<pad>", "<cls>", "<sep>"};
+    struct tiktoken_model *model = tokenizer->model;
+    int64_t named = options->as_today ? 7 : 3, specials = options->tiktoken_specials;
+    tokenizer->vocab_size = options->vocab_size ? options->vocab_size : MEGATRON_VOCAB_SIZE;
+    if (specials < named || specials >= tokenizer->vocab_size)
+        return error_set_code(EXIT_CODE_USAGE,
+                              "--tiktoken-num-special-tokens %" PRId64 " is not in [%" PRId64 ", --vocab-size %" PRId64
+                              ")",
+                              specials, named, tokenizer->vocab_size);
+    TRY(tiktoken_parse_json(&model->ranks, (const char *)file->data, file->size, options->model_file,
+                            tokenizer->vocab_size - specials));
+    TRY(choose_pattern(model, options, options->as_today ? "v2" : NULL));
+    model->shift = (int32_t)specials;
+    for (int32_t id = 0; id < specials; id++) {
+        char *name = id < named ? memory_string(names[id]) : memory_printf("<SPECIAL_%" PRId32 ">", id);
+        int status = tiktoken_add_special(model, name, id, options->model_file);
+        free(name);
+        TRY(status);
+    }
+    tokenizer->eod = 2;
+    return 0;
+}
+
+static void build_special_trie(struct tiktoken_model *model) {
+    struct trie_key *keys = memory_alloc((size_t)(model->specials.count + 1) * sizeof *keys);
+    for (int64_t i = 0; i < model->specials.count; i++) {
+        const struct byte_string *string = &model->specials.strings[i];
+        keys[i] = (struct trie_key){model->specials.bytes.data + string->begin, string->length, string->id};
+        model->begins_special[(unsigned char)keys[i].text[0]] = true;
+    }
+    trie_build(&model->special_trie, keys, model->specials.count);
+    free(keys);
+}
+
+void tiktoken_model_free(struct tiktoken_model *model) {
+    free(model->bpe.pairs);
+    free(model->bpe.begin);
+    free(model->bpe.bytes);
+    byte_table_free(&model->ranks.tokens);
+    byte_table_free(&model->specials);
+    trie_free(&model->special_trie);
+    pattern_free(model->pattern);
+    free(model->pattern_text);
+    free(model->table);
+    free(model);
+}
+
+// The first character that is no blank, 0 if there is none.
+static char first_character(const struct file_map *file) {
+    for (size_t i = 0; i < file->size; i++)
+        if (file->data[i] != ' ' && file->data[i] != '\n' && file->data[i] != '\r' && file->data[i] != '\t')
+            return (char)file->data[i];
+    return 0;
+}
+
+int tiktoken_open(struct tokenizer *tokenizer, const struct tokenizer_options *options) {
+    if (!options->model_file)
+        return error_set_code(EXIT_CODE_USAGE, "TikTokenizer needs --tokenizer-model FILE, a rank file of tiktoken, "
+                                               "Mistral's tekken.json or Megatron's JSON list");
+    struct file_map file;
+    TRY(file_map_open(&file, options->model_file));
+    struct tiktoken_model *model = tokenizer->model = memory_alloc(sizeof *model);
+    model->ranks.empty = -1;
+    char first = first_character(&file);
+    int status = first == '{'   ? tiktoken_open_tekken(tokenizer, options, &file)
+                 : first == '[' ? open_megatron(tokenizer, options, &file)
+                                : open_ranks(tokenizer, options, &file);
+    file_map_close(&file);
+    if (status == 0)
+        status = tiktoken_build(&model->bpe, &model->ranks, model->shift, options->model_file);
+    if (status < 0) {
+        tiktoken_model_free(model);
+        tokenizer->model = NULL;
+        return -1;
+    }
+    model->table = split_table_create();
+    if (options->as_today)
+        build_special_trie(model);
+    return 0;
+}
