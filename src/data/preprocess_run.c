@@ -140,6 +140,7 @@ static void write_item(struct lanes *lanes, struct lane *lane, struct item *item
 static void fail(struct lanes *lanes, struct item *item) {
     struct lane *head = lanes->lanes[0];
     const char *path = lanes->run->files->items[item->file];
+    const char *format = item->batch->piece.format;
     bool is_bad_line = item->batch->failed_line >= 0;
     if (item->error)
         error_give(item->error);
@@ -151,7 +152,7 @@ static void fail(struct lanes *lanes, struct item *item) {
     lanes_stop(lanes, NULL);
     pthread_mutex_unlock(&lanes->lock);
     if (is_bad_line)
-        reader_blame_damage(path);
+        reader_blame_damage(path, format);
     struct error_note *error = error_take();
     pthread_mutex_lock(&lanes->lock);
     lanes->error = error;

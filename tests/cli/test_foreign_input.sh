@@ -34,6 +34,11 @@ if grep -q "ZLIB *yes" <<<"$("$BEVATRON" version)"; then
         expect 215 "flip.jsonl.gz: gzip data is damaged near byte" "${preprocess[@]}" "$work/flip.jsonl.gz" --workers "$n"
     done
     expect 215 "flip.jsonl.gz: gzip data is damaged near byte" "${train[@]}" "$work/flip.jsonl.gz"
+    # So it is on standard input if that is a file; a pipe is suspect, unless its checksum has come already.
+    "${preprocess[@]}" - <"$work/flip.jsonl.gz" >"$work/out" 2>&1
+    grep -q "gzip data is damaged near byte" "$work/out" && pass || fail "damage of a file on standard input"
+    "${preprocess[@]}" - < <(cat "$work/flip.jsonl.gz") >"$work/out" 2>&1
+    grep -q "gzip data is damaged near byte\|is the input damaged? check it with .gzip -t FILE" "$work/out" && pass || fail "damage of a pipe"
 fi
 iconv -f utf-8 -t utf-16le "$work/a.jsonl" >"$work/wide.jsonl"
 everywhere 215 "iconv -f utf-16le -t utf-8 $work/wide.jsonl" "$work/wide.jsonl"

@@ -236,9 +236,9 @@ TEST(files_that_are_not_text_are_named) {
     scratch_close();
 }
 
-static int blame(const char *path) {
+static int blame(const char *path, const char *format) {
     error_set_code(EXIT_CODE_BAD_DATA, "not UTF-8");
-    return reader_blame_damage(path);
+    return reader_blame_damage(path, format);
 }
 
 // The text of a damaged file looks wrong long before its checksum does, which then is what a user hears of.
@@ -250,12 +250,15 @@ TEST(damage_is_blamed_before_text) {
     if (pack_gzip(&packed, text.data, text.length) < 0)
         test_skip("this build has no zlib");
     write_bytes(scratch_path("good"), packed.data, packed.length);
-    EXPECT_ERROR(blame(scratch_path("good")), "not UTF-8");
+    EXPECT_ERROR(blame(scratch_path("good"), "gzip"), "not UTF-8");
     packed.data[packed.length - 6] ^= 1;  // of its checksum
     write_bytes(scratch_path("bad"), packed.data, packed.length);
-    EXPECT_ERROR(blame(scratch_path("bad")), "gzip data is damaged near byte");
+    EXPECT_ERROR(blame(scratch_path("bad"), "gzip"), "gzip data is damaged near byte");
     write_bytes(scratch_path("plain"), text.data, text.length);
-    EXPECT_ERROR(blame(scratch_path("plain")), "not UTF-8");
+    EXPECT_ERROR(blame(scratch_path("plain"), "plain"), "not UTF-8");
+    // What cannot be read again is only suspect.
+    EXPECT_ERROR(blame("/dev/null", "gzip"), "not UTF-8 (is the input damaged? check it with `gzip -t /dev/null`)");
+    EXPECT_INT(error_exit_code(), EXIT_CODE_BAD_DATA);
     buffer_free(&packed);
     buffer_free(&text);
     scratch_close();

@@ -27,6 +27,7 @@ enum {
 struct line_file {
     struct line_file_options options;
     char *name;
+    const char *format;
     atomic_int users;  // the opener, and pieces to be filled
     // Of a plain file:
     int descriptor;  // -1 for a stream
@@ -124,8 +125,10 @@ int line_file_open(struct line_file **opened, const struct line_file_options *op
     file->name = memory_string(strcmp(options->path, "-") == 0 ? "standard input" : options->path);
     file->position = options->begin;
     int status = reader_open_threads(&file->reader, options->path, options->threads);
-    if (status == 0)
+    if (status == 0) {
+        file->format = reader_format(file->reader);
         status = open_plain(file);
+    }
     if (status == 0 && file->reader)
         status = skip_to(file, options->begin);
     if (status < 0) {
@@ -350,5 +353,6 @@ int line_file_next(struct line_file *file, struct line_piece *piece) {
     buffer_clear(&piece->text);
     piece->first = 0;
     piece->too_long = false;
+    piece->format = file->format;
     return file->descriptor >= 0 ? cut_plain(file, piece) : cut_stream(file, piece);
 }

@@ -21,6 +21,7 @@ struct line_piece {
     uint64_t begin, end;     // bytes of the file's text, decompressed
     uint64_t input_bytes;    // of the file on disk, consumed by the end of this piece
     bool too_long;           // another line follows those in text, longer than the limit
+    const char *format;      // of the file: see reader_format
     struct line_file *file;  // still to be read by line_piece_fill; NULL if the text is there
 };
 

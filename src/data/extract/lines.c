@@ -50,7 +50,7 @@ int line_too_long(size_t limit) {
 }
 
 int line_chunk_blame(const struct line_chunk *chunk) {
-    return chunk->path == standard_input ? -1 : reader_blame_damage(chunk->path);
+    return reader_blame_damage(chunk->path == standard_input ? "-" : chunk->path, chunk->format);
 }
 
 // Counts the lines of the chunk and checks their lengths.
@@ -117,6 +117,7 @@ int line_reader_next(struct line_reader *lines, struct line_chunk *chunk) {
         take_text(lines, chunk);
         lines->file_bytes = lines->piece.input_bytes;
         chunk->path = present_path(lines);
+        chunk->format = lines->piece.format;
         chunk->first_line = lines->line;
         chunk->input_bytes = lines->past_bytes + lines->file_bytes;
         int64_t count;

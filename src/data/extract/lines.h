@@ -22,6 +22,7 @@ struct line_options {
 struct line_chunk {
     struct buffer text;    // whole lines; kept and reused between calls
     const char *path;      // of the file they come from, or "standard input"
+    const char *format;    // of that file: see reader_format
     int64_t first_line;    // number of the first one in its file, from 1
     uint64_t input_bytes;  // read from all files by the end of this chunk, as they are on disk: for progress
 };

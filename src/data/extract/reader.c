@@ -20,6 +20,8 @@
 
 enum { INPUT_BYTES = 1 << 18, MAGIC_BYTES = 10, PATIENCE_MS = 100, VERIFIED_BYTES = 1 << 30 };
 
+static const char plain[] = "plain";
+
 struct reader {
     char *name;  // for messages
     char *path;  // as it was given
@@ -294,40 +296,45 @@ uint64_t reader_memory(const struct reader *reader) {
 }
 
 const char *reader_format(const struct reader *reader) {
-    return reader->codec ? reader->codec->name : "plain";
+    return reader->codec ? reader->codec->name : plain;
 }
 
 // ---- damage ----
 
-// Reads a compressed file to its end, or says of one too large for that how to do so.
-static int find_damage(const char *path, bool is_large, struct error_note **blamed) {
+// Adds to the error that the file may be damaged, and how to find out.
+static void suspect_damage(const char *format, const char *path) {
+    char *message = memory_string(error_message());
+    error_set_code(error_exit_code(), "%s (is the input damaged? check it with `%s -t %s`)", message, format, path);
+    free(message);
+}
+
+// Reads a compressed file to its end.
+static int find_damage(const char *path) {
     struct reader *reader;
     TRY(reader_open(&reader, path));
     int64_t got = 1;
-    if (reader->codec && is_large) {
-        error_give(*blamed);
-        char *message = memory_string(error_message());
-        error_set_code(error_exit_code(), "%s (is the file damaged? check it with `%s -t %s`)", message,
-                       reader->codec->name, path);
-        free(message);
-        *blamed = error_take();
-    } else if (reader->codec) {
-        void *text = memory_alloc(INPUT_BYTES);
-        while (got > 0)
-            got = reader_read(reader, text, INPUT_BYTES);
-        free(text);
-    }
+    void *text = memory_alloc(INPUT_BYTES);
+    while (got > 0)
+        got = reader_read(reader, text, INPUT_BYTES);
+    free(text);
     reader_close(reader);
     return got < 0 ? -1 : 0;
 }
 
-int reader_blame_damage(const char *path) {
+int reader_blame_damage(const char *path, const char *format) {
     struct stat status;
-    if (strcmp(path, "-") == 0 || stat(path, &status) < 0 || !S_ISREG(status.st_mode))
+    bool is_input = strcmp(path, "-") == 0;
+    if (!format || strcmp(format, plain) == 0)
         return -1;
+    // Standard input can be opened once more if it is a file.
+    path = is_input ? "/dev/stdin" : path;
+    if (stat(path, &status) < 0 || !S_ISREG(status.st_mode) || status.st_size > VERIFIED_BYTES) {
+        suspect_damage(format, is_input ? "FILE" : path);
+        return -1;
+    }
     struct error_note *blamed = error_take();
     CHECK(blamed);
-    if (find_damage(path, status.st_size > VERIFIED_BYTES, &blamed) == 0)
+    if (find_damage(path) == 0)
         return error_give(blamed);
     error_drop(blamed);
     return -1;

@@ -23,9 +23,10 @@ int64_t reader_read(struct reader *reader, void *out, size_t capacity);
 uint64_t reader_input_bytes(const struct reader *reader);
 // Bytes that decompressing takes at present; 0 if that is little. It is known once something was read.
 uint64_t reader_memory(const struct reader *reader);
-// Called with an error that the text of a file has caused. A damaged compressed file gives wrong text before its
-// checksum tells, so a file of up to 1 GiB is read to its end: if that fails, this is the error. Always returns -1.
-int reader_blame_damage(const char *path);
+// Called with an error that the text of a file of that format (reader_format; NULL if plain) has caused. A damaged
+// compressed file gives wrong text before its checksum tells, so a file of up to 1 GiB is read to its end: if that
+// fails, this is the error. A larger one, or a pipe, is said to be suspect. Always returns -1.
+int reader_blame_damage(const char *path, const char *format);
 const char *reader_format(const struct reader *reader);  // "plain", "gzip", …
 
 #endif

@@ -83,7 +83,7 @@ static int begin_dump(struct wiki_pages *pages) {
     if (!first && !pages->has_root) {
         bad_data("%s is not a dump of a wiki: it has no <mediawiki> and no <page>; use a pages-articles XML dump",
                  path_of(pages));
-        return reader_blame_damage(pages->options.paths[pages->next_path - 1]);
+        return reader_blame_damage(pages->options.paths[pages->next_path - 1], reader_format(pages->reader));
     }
     size_t header = first ? (size_t)(first - tail->data) : tail->length;
     wiki_site_parse(site, (struct wiki_slice){tail->data, header});
