@@ -25,10 +25,10 @@ const struct flag_synonym flags_synonyms[] = {
     {"--lr-decay-steps --decay-steps --decay-iters --lr-decay-updates", "--lr-decay-iters", NULL},
     // Length of the run.
     {"--epochs --num-epochs --num-train-epochs --max-epochs --max-epoch --n-epochs --train-epochs --epoch",
-     "--train-iters", "updates: epochs × samples of the dataset / --global-batch-size, or give --train-samples"},
+     "--train-iters", "epochs × samples of the dataset / --global-batch-size; or give --train-samples"},
     {"--max-steps --num-steps --train-steps --num-train-steps --max-train-steps --training-steps --total-steps --steps "
      "--max-iters --max-iterations --iterations --num-iterations --num-updates --max-updates",
-     "--train-iters", "updates, as many as the steps"},
+     "--train-iters", NULL},
     {"--train-tokens --num-tokens --total-tokens --max-train-tokens --token-budget", "--train-samples",
      "tokens / --seq-length"},
     {"--max-tokens", "--train-samples",
@@ -56,7 +56,7 @@ const struct flag_synonym flags_synonyms[] = {
      "--num-attention-heads", NULL},
     {"--num-kv-heads --num-key-value-heads --n-kv-heads --n-kv-head --kv-heads --n-query-groups "
      "--multi-query-group-num",
-     "--num-query-groups", "with the switch --group-query-attention: heads of keys and values"},
+     "--group-query-attention and --num-query-groups", "a switch, and the number of heads of keys and values"},
     {"--n-embd --n-embed --d-model --dim --model-dim --hidden-dim --embed-dim --embedding-dim --embedding-size "
      "--decoder-embed-dim --encoder-embed-dim",
      "--hidden-size", NULL},

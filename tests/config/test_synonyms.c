@@ -66,7 +66,7 @@ TEST(synonyms_by_meaning) {
     static const char *const cases[][2] = {
         {"--learning-rate 1", "use --lr"},
         {"--learning_rate=1", "unknown flag --learning_rate; use --lr"},
-        {"--num-train-epochs 3", "use --train-iters: updates: epochs × samples"},
+        {"--num-train-epochs 3", "use --train-iters: epochs × samples of the dataset / --global-batch-size"},
         {"--epochs 3", "use --train-iters"},
         {"--max_steps 3", "use --train-iters"},
         {"--max-iters 3", "use --train-iters"},
@@ -76,7 +76,7 @@ TEST(synonyms_by_meaning) {
         {"--warmup-ratio 0.1", "use --lr-warmup-fraction"},
         {"--num-heads 8", "use --num-attention-heads"},
         {"--n-head 8", "use --num-attention-heads"},
-        {"--num-kv-heads 8", "use --num-query-groups: with the switch --group-query-attention"},
+        {"--num-kv-heads 8", "use --group-query-attention and --num-query-groups: a switch, and"},
         {"--rope-theta 1", "use --rotary-base"},
         {"--grad-clip 1", "use --clip-grad: 0 for no clipping"},
         {"--max-grad-norm 1", "use --clip-grad"},
