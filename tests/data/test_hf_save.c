@@ -51,6 +51,7 @@ static const struct kind {
      0,
      0,
      false},
+    {"tekken", {.type = "TikTokenizer", .model_file = "tests/golden/tiktoken/tekken_own.json"}, 0, 0, false},
     {"fairseq_bpe", {.type = "FairseqTokenizer", .model_file = SAVED "dict.txt", GPT2_FILES}, 0, 0, false},
     {"fairseq_words", {.type = "FairseqTokenizer", .model_file = "tests/golden/fairseq/words.txt"}, 0, 0, false},
 };

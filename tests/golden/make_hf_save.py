@@ -36,6 +36,7 @@ KINDS = {
     "tiktoken": ["--tokenizer-type", "TikTokenizer", "--tokenizer-model", f"{golden}/tiktoken/small.tiktoken", "--tiktoken-pattern", "cl100k"],
     "tiktoken_megatron": ["--tokenizer-type", "TikTokenizer", "--tokenizer-model", f"{golden}/tiktoken/megatron.json", "--tiktoken-pattern", "v2",
                           "--vocab-size", "300", "--tiktoken-num-special-tokens", "10", "--no-legacy-tokenizer"],
+    "tekken": ["--tokenizer-type", "TikTokenizer", "--tokenizer-model", f"{golden}/tiktoken/tekken_own.json"],
     "fairseq_bpe": ["--tokenizer-type", "FairseqTokenizer", "--tokenizer-model", f"{golden}/hf_save/dict.txt", *GPT2],
     "fairseq_words": ["--tokenizer-type", "FairseqTokenizer", "--tokenizer-model", f"{golden}/fairseq/words.txt"],
 }

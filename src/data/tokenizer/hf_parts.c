@@ -81,12 +81,20 @@ void hf_step_replace_pattern(struct json_writer *json, const struct buffer *patt
     json_end_object(json);
 }
 
-void hf_step_split(struct json_writer *json, const struct buffer *pattern, const char *behavior) {
+static void write_split(struct json_writer *json, const struct buffer *pattern, const char *behavior, bool invert) {
     hf_step(json, "Split");
     write_pattern(json, "Regex", buffer_string(pattern), pattern->length);
     hf_member_string(json, "behavior", behavior);
-    hf_member_bool(json, "invert", false);
+    hf_member_bool(json, "invert", invert);
     json_end_object(json);
+}
+
+void hf_step_split(struct json_writer *json, const struct buffer *pattern, const char *behavior) {
+    write_split(json, pattern, behavior, false);
+}
+
+void hf_step_keep(struct json_writer *json, const struct buffer *pattern) {
+    write_split(json, pattern, "Removed", true);
 }
 
 void hf_step_byte_level(struct json_writer *json, bool prefix_space, bool use_regex) {

@@ -46,6 +46,7 @@ void hf_step(struct json_writer *json, const char *type);  // {"type": …, left
 void hf_step_replace(struct json_writer *json, const char *text, const char *content);
 void hf_step_replace_pattern(struct json_writer *json, const struct buffer *pattern, const char *content);
 void hf_step_split(struct json_writer *json, const struct buffer *pattern, const char *behavior);
+void hf_step_keep(struct json_writer *json, const struct buffer *pattern);  // of a text only what matches
 void hf_step_byte_level(struct json_writer *json, bool prefix_space, bool use_regex);
 // {"type": "Sequence", LIST: [ … and its end.
 void hf_begin_sequence(struct json_writer *json, const char *list);

@@ -154,7 +154,10 @@ static int describe(const struct tokenizer *tokenizer, struct hf_parts *parts) {
     buffer_append_string(&pattern, model->pattern_text);
     struct json_writer json = hf_part(&parts->pre_tokenizer);
     hf_begin_sequence(&json, "pretokenizers");
-    hf_step_split(&json, &pattern, "Isolated");
+    if (model->pattern)
+        hf_step_keep(&json, &pattern);
+    else
+        hf_step_split(&json, &pattern, "Isolated");
     hf_step_byte_level(&json, false, false);
     hf_end_sequence(&json);
     buffer_free(&pattern);

@@ -38,11 +38,19 @@ static void replace_set(struct json_writer *json, const struct bert_rules *rules
     buffer_free(&pattern);
 }
 
-// Σ at the end of a word is ς: after a letter with a case, and not before one.
+// Σ at the end of a word is ς: after a letter with a case, and not before one. What case ignores may stand between, of
+// which two characters are enough: marks are gone.
 static void end_sigma(struct json_writer *json, const struct bert_rules *rules) {
+    enum { BETWEEN = 2 };
     struct buffer pattern = {0};
     buffer_append_string(&pattern, "(?<=");
-    hf_pattern_set(&pattern, is_cased, rules);
+    for (int count = 0; count <= BETWEEN; count++) {
+        if (count > 0)
+            buffer_append_byte(&pattern, '|');
+        hf_pattern_set(&pattern, is_cased, rules);
+        for (int i = 0; i < count; i++)
+            hf_pattern_set(&pattern, is_ignorable, rules);
+    }
     buffer_append_string(&pattern, ")\xCE\xA3(?!");
     hf_pattern_set(&pattern, is_ignorable, rules);
     buffer_append_byte(&pattern, '*');
