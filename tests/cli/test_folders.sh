@@ -49,9 +49,9 @@ done && mkdir x.unfinished iter_0000002.tmp.old && printf mine >x.unfinished/min
 for folder in huggingface llmc fairseq deepspeed; do (kind $folder && printf mine >x.bin && printf mine >vocab.json); done
 (kind huggingface && printf '{"version": "1.0"}' >tokenizer.json)
 
-# state FOLDER: every path with its kind, links and content; without the times.
+# state FOLDER: every path; of files also what no change leaves as it was: inode, size, and the time of the last change.
 state() {
-    (cd "$1" && find . -printf '%p %y %l %m\n' | sort && find . -type f -print0 | sort -z | xargs -0 -r sha256sum)
+    find "$1" \( -type d -printf '%p %y %m\n' \) -o -printf '%p %y %m %i %s %C@ %l\n' | LC_ALL=C sort
 }
 
 # ---- the commands ----
@@ -115,8 +115,8 @@ try() {
         code=$?
         [ $code -lt 128 ] || [ $code -ge 210 ] || fail "$kind: it crashed: $line"
         state "copy-$kind" >"$work/after"
-        before=$(comm -23 <(sort "$work/before") <(sort "$work/after") | head -3)
-        after=$(comm -13 <(sort "$work/before") <(sort "$work/after") | head -3)
+        before=$(LC_ALL=C comm -23 "$work/before" "$work/after")
+        after=$(LC_ALL=C comm -13 "$work/before" "$work/after")
         if [ -n "$before" ]; then
             fail "$kind: $line changed $before"
         elif [ "$mark" = "!" ] && [ "$kind" != plain ] && [ -n "$after" ]; then
@@ -127,6 +127,7 @@ try() {
         if [ -n "$before$after" ]; then
             rm -rf "copy-$kind"
             cp -r "kinds/$kind" "copy-$kind"
+            state "copy-$kind" >"$work/before"
         fi
     done < <(commands)
 }
