@@ -104,8 +104,8 @@ static int32_t first_of(int32_t a, int32_t b) {
     return a >= 0 ? a : b;
 }
 
-// What the builders have found out (what a text begins and ends with) stays. Then the model's own configuration counts,
-// then tokenizer_config.json, then what the tokens' names say.
+// What the builders have found out (what a text begins and ends with) stays. Then tokenizer_config.json counts, then
+// config.json, as in llama.cpp's converter, then what the tokens' names say.
 static void set_ids(struct gguf_vocabulary *v, const struct model_source *source, const struct tokenizer *tokenizer) {
     struct json *beside = read_beside(source, "tokenizer_config.json");
     const struct json *config = source->foreign_config;
@@ -122,8 +122,8 @@ static void set_ids(struct gguf_vocabulary *v, const struct model_source *source
                 {&v->sep, "sep_token_id", "sep_token", known.sep},
                 {&v->mask, "mask_token_id", "mask_token", known.mask}};
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        *rows[i].id = first_of(*rows[i].id, config ? id_of(json_member(config, rows[i].number), v->size) : -1);
         *rows[i].id = first_of(*rows[i].id, named_id(v, beside, rows[i].name));
+        *rows[i].id = first_of(*rows[i].id, config ? id_of(json_member(config, rows[i].number), v->size) : -1);
         *rows[i].id = first_of(*rows[i].id, rows[i].known);
     }
     // A text without a token to begin it begins behind the end of another.
@@ -176,20 +176,25 @@ static bool begins(const char *text, const char *prefix) {
     return strncmp(text, prefix, strlen(prefix)) == 0;
 }
 
-static int from_files(struct gguf_vocabulary *vocabulary, const struct tokenizer_options *options) {
+// Any tokenizer can be written as a tokenizer.json; one that came as such a file is read from there.
+static int from_json(struct gguf_vocabulary *vocabulary, const struct tokenizer_options *options,
+                     const struct tokenizer *tokenizer) {
     struct buffer text = {0};
     char *path = NULL;
     int result = 0;
-    if (begins(options->type, "GPT2BPE")) {
-        result = hf_write_gpt2(options->vocab_file, options->merge_file, &text);
-        path = memory_string(options->vocab_file);
-    } else {
+    if (begins(options->type, "HuggingFace")) {
         path = file_is_folder(options->model_file) ? file_join(options->model_file, "tokenizer.json")
                                                    : memory_string(options->model_file);
         result = file_read_all(path, LARGEST_FILE, &text);
+    } else {
+        struct hf_roles roles = hf_save_roles(tokenizer);
+        path = memory_string(options->vocab_file ? options->vocab_file : options->model_file);
+        result = hf_save_json(tokenizer, &roles, &text);
     }
     if (result == 0)
         result = gguf_vocabulary_from_json(vocabulary, buffer_string(&text), text.length, path);
+    if (result == 0 && options->hf_without_specials)
+        vocabulary->adds_bos = vocabulary->adds_eos = vocabulary->adds_sep = false;
     free(path);
     buffer_free(&text);
     return result;
@@ -198,16 +203,14 @@ static int from_files(struct gguf_vocabulary *vocabulary, const struct tokenizer
 static int from_kind(struct gguf_vocabulary *vocabulary, const struct tokenizer_options *options,
                      const struct tokenizer *tokenizer) {
     const char *type = options->type;
-    if (begins(type, "GPT2BPE") || begins(type, "HuggingFace"))
-        return from_files(vocabulary, options);
     if (strstr(type, "SentencePiece") || begins(type, "Llama2")) {
         TRY(gguf_vocabulary_from_spm(vocabulary, options->model_file, tokenizer));
         vocabulary->adds_bos = begins(type, "Llama2") && !options->as_today;
         return 0;
     }
-    if (begins(type, "BertWordPiece"))
+    if (begins(type, "BertWordPiece") && !options->as_today)
         return gguf_vocabulary_from_wordpiece(vocabulary, tokenizer, strcmp(type, "BertWordPieceLowerCase") == 0);
-    return error_set("llama.cpp has no tokenizer like %s; export with --to huggingface instead", type);
+    return from_json(vocabulary, options, tokenizer);
 }
 
 int gguf_vocabulary_make(struct gguf_vocabulary *vocabulary, const struct model_source *source, int64_t rows) {

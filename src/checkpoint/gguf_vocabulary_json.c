@@ -88,7 +88,7 @@ static const struct {
 static const char *pattern_name(const struct hf *hf) {
     const struct hf_pretokenizer_step *steps = hf->pretokenizers;
     size_t count = hf->pretokenizer_count;
-    if (count == 0 || steps[count - 1].kind != HF_PRETOKENIZER_BYTES || steps[count - 1].prefix_space)
+    if (count == 0 || steps[count - 1].kind != HF_PRETOKENIZER_BYTES)
         return NULL;
     bool uses_regex = steps[count - 1].use_regex;
     if (count == 1)
@@ -103,6 +103,9 @@ static const char *pattern_name(const struct hf *hf) {
 
 static int set_pre(struct gguf_vocabulary *vocabulary, const struct hf *hf) {
     const char *name = pattern_name(hf);
+    for (size_t i = 0; i < hf->pretokenizer_count; i++)
+        if (hf->pretokenizers[i].kind == HF_PRETOKENIZER_BYTES && hf->pretokenizers[i].prefix_space)
+            return refuse(hf, "it puts a space before a text (add_prefix_space)");
     if (!name)
         return refuse(hf, "it cuts text into words in a way of its own (pre_tokenizer)");
     vocabulary->pre = strcmp(name, "digits") == 0 ? "starcoder" : NULL;

@@ -92,6 +92,8 @@ static const struct hf_key phi3_keys[] = {
     NUMBER("rms_norm_eps", "--norm-epsilon", .fallback = "1e-05"),
     NUMBER("resid_pdrop", "--hidden-dropout", .fallback = "0"),
     NUMBER("sliding_window", "--sliding-window", .fallback = "0", .has_null = true),
+    // llama.cpp's converter insists on it.
+    NUMBER("original_max_position_embeddings", "--max-position-embeddings", .is_written = true),
     SILU,
     READ_ONLY("attention_bias", "false"),
     READ_ONLY("mlp_bias", "false"),

@@ -2,10 +2,12 @@
 quantizer; and a small file that its writer made, with a value of every type, for our reader. The rules that are llama.cpp's converter's (which
 tensors are turned, reordered, left out or kept in fp32) are written down here once more.
 
-    python tests/golden/make_gguf.py        (gguf, numpy, safetensors, torch; writes tests/golden/gguf*)
+    python tests/golden/make_gguf.py        (gguf, numpy, safetensors, sentencepiece, torch; writes tests/golden/gguf*)
 
 gguf.txt      MODEL fp32|bf16|q8_0 NAME TYPE SHAPE SHA256; MODEL key KEY VALUE; MODEL factors NAME VALUE…
+gguf_vocabulary.txt   TOKENIZER ROWS MODEL PRE and digests of tokens, types, scores and merges
 gguf_q8.txt   blocks: 32 fp32 values and the 34 bytes they become, in hexadecimal
+gguf_*.model  SentencePiece models as Llama's and T5's, made if they are not there
 gguf.gguf     a file with all types of values and three tensors
 """
 import hashlib
@@ -15,8 +17,10 @@ import os
 
 import gguf
 import numpy as np
+import sentencepiece as spm
 import torch
 from safetensors.torch import load_file
+from sentencepiece import sentencepiece_model_pb2 as spm_proto
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 A = gguf.MODEL_ARCH
@@ -167,7 +171,94 @@ def blocks():
     return rows
 
 
+# ---- tokenizers ----
+
+NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = range(1, 7)
+
+
+def digest(items):
+    """Of texts with their lengths, or of numbers."""
+    hashed = hashlib.sha256()
+    for item in items:
+        if isinstance(item, str):
+            item = item.encode()
+        hashed.update(f"{len(item)}:".encode() + item if isinstance(item, bytes) else f"{item:.6g}\n".encode())
+    return hashed.hexdigest()[:16]
+
+
+def from_json(path, rows):
+    data = json.load(open(path))
+    model, vocab = data["model"], data["model"]["vocab"]
+    pairs = [(piece, i, score) for i, (piece, score) in enumerate(vocab)] if isinstance(vocab, list) else [(k, i, 0.0) for k, i in vocab.items()]
+    tokens = {i: (text, NORMAL, score) for text, i, score in pairs}
+    for added in data.get("added_tokens", []):
+        tokens[added["id"]] = (added["content"], CONTROL if added["special"] else USER_DEFINED, tokens.get(added["id"], (0, 0, 0.0))[2])
+    merges = [merge if isinstance(merge, str) else " ".join(merge) for merge in model.get("merges", [])]
+    unknown = model.get("unk_id") if model["type"] == "Unigram" else None
+    if unknown is not None:
+        tokens[unknown] = (tokens[unknown][0], UNKNOWN, tokens[unknown][2])
+    if model["type"] == "WordPiece":
+        mark = lambda t, kind: t if kind == CONTROL else t[2:] if t.startswith("##") else "\u2581" + t  # noqa: E731
+        tokens = {i: (mark(t, kind), kind, 0.0) for i, (t, kind, _) in tokens.items()}
+    return pad(tokens, rows), merges
+
+
+def from_spm(path, rows):
+    """Types have the same numbers there. A unigram model scores what the user defined so that it wins."""
+    model = spm_proto.ModelProto()
+    model.ParseFromString(open(path, "rb").read())
+    tokens = {}
+    for i, piece in enumerate(model.pieces):
+        wins = model.trainer_spec.model_type == 1 and piece.type == USER_DEFINED
+        tokens[i] = (piece.piece, NORMAL if wins else piece.type, 0.1 * (len(piece.piece.encode()) - 1) if wins else piece.score)
+    return pad(tokens, rows), []
+
+
+def from_words(path, rows):
+    specials = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    lines = open(path, encoding="utf-8").read().splitlines() + ["[BOS]", "[EOS]"]  # which Megatron adds
+    tokens = {}
+    for i, line in enumerate(lines):
+        control = line in specials + ["[BOS]", "[EOS]"]
+        tokens[i] = (line if control else line[2:] if line.startswith("##") else "\u2581" + line, CONTROL if control else NORMAL, 0.0)
+    return pad(tokens, rows), []
+
+
+def pad(tokens, rows):
+    return [tokens.get(i, (f"[PAD{i}]", UNUSED, -10000.0)) for i in range(rows)]
+
+
+# How each is told to llama.cpp: the model and its pre-tokenizer.
+VOCABULARIES = [("hf/gpt2.json", "gpt2", "gpt-2"), ("hf/llama3.json", "gpt2", "llama-bpe"),
+                ("gguf_bpe.model", "llama", "default"), ("hf/bert.json", "bert", "default"), ("hf/neox.json", "gpt2", "gpt-2"),
+                ("spm/bpe.model", "llama", "default"), ("gguf_unigram.model", "t5", "default"), ("wordpiece/vocab.txt", "bert", "default")]
+
+
+def train_spm(name, **options):
+    spm.SentencePieceTrainer.train(input=os.path.join(HERE, "bpe/corpus.txt"), model_prefix=os.path.join(HERE, name), minloglevel=9, **options)
+    os.remove(os.path.join(HERE, name + ".vocab"))
+
+
+def vocabularies(out):
+    # As Llama's: no normalizer, bytes to fall back to, spaces as they are; and as T5's, with pieces that always win.
+    if not os.path.exists(os.path.join(HERE, "gguf_bpe.model")):
+        train_spm("gguf_bpe", model_type="bpe", vocab_size=420, byte_fallback=True, normalization_rule_name="identity", remove_extra_whitespaces=False,
+                  character_coverage=0.99)
+        train_spm("gguf_unigram", model_type="unigram", vocab_size=400, hard_vocab_limit=False, normalization_rule_name="identity", user_defined_symbols=["(", "the"],
+                  character_coverage=0.98, pad_id=0, eos_id=1, unk_id=2, bos_id=-1)
+    for path, model, pre in VOCABULARIES:
+        full = os.path.join(HERE, path)
+        make = from_json if path.endswith(".json") else from_spm if path.endswith(".model") else from_words
+        rows = len([t for t in make(full, 1 << 15)[0] if t[1] != UNUSED or not t[0].startswith("[PAD")]) + 5
+        tokens, merges = make(full, rows)
+        scores = digest([np.float32(t[2]) for t in tokens]) if model in ("llama", "t5") else "-"
+        out.write(f"{path} {rows} {model} {pre} {digest([t[0] for t in tokens])} {digest([t[1] for t in tokens])} {scores} "
+                  f"{digest(merges) if merges else '-'}\n")
+
+
 def main():
+    with open(os.path.join(HERE, "gguf_vocabulary.txt"), "w") as out:
+        vocabularies(out)
     with open(os.path.join(HERE, "gguf.txt"), "w") as out:
         for model, arch in MODELS.items():
             folder = os.path.join(HERE, "foreign", model)

@@ -217,7 +217,7 @@ TOKENIZERS = {"gpt2_files": gpt2_files, "gpt2_json": gpt2_json, "llama3_json": l
               "spm_bpe": spm_bpe, "spm_unigram": spm_unigram, "wordpiece": wordpiece}
 USUAL = {"gpt2": "gpt2_files", "gpt2_untied": "gpt2_json", "llama": "spm_bpe", "llama3": "llama3_json", "qwen2": "qwen2_json", "qwen2_yarn": "qwen2_json",
          "qwen3": "qwen2_json", "starcoder2": "digits_json", "gpt_bigcode": "digits_json", "bert": "wordpiece", "roberta": "gpt2_json",
-         "t5": "spm_unigram", "t5_v1_1": "spm_unigram", "t5_flat": "spm_unigram"}
+         "stablelm": "gpt2_json", "t5": "spm_unigram", "t5_v1_1": "spm_unigram", "t5_flat": "spm_unigram"}
 
 
 def make(name, build, kind):
@@ -324,6 +324,73 @@ def check_family(name, build):
     half = check_logits(convert(folder, name + ".bf16", "--dtype", "bf16"), name, model, prompt, 0.2)
     eighth = check_logits(convert(folder, name + ".q8_0", "--dtype", "q8_0"), name, model, prompt, 0.3)
     print(f"{name:14} {kind:12} {count} texts with the same ids; logits off by {off:.1e}, bf16 {half:.1e}, q8_0 {eighth:.1e}; same greedy text", flush=True)
+    print(" " * 14, check_converter(name, folder, path), flush=True)
+
+
+# ---- llama.cpp's own converter ----
+
+# It knows byte-level tokenizers by a hash of some ids, and ours are not on its list.
+CONVERTER = """
+import runpy, sys
+sys.path[:0] = [{root!r}, {root!r} + "/gguf-py"]
+from conversion.base import TextModel
+TextModel.get_vocab_base_pre = lambda self, tokenizer: {pre!r}
+sys.argv = ["convert_hf_to_gguf.py", {folder!r}, "--outfile", {out!r}, "--outtype", "f32"]
+runpy.run_path({root!r} + "/convert_hf_to_gguf.py", run_name="__main__")
+"""
+# Families that it does not convert, and why.
+UNKNOWN = {"roberta": "RobertaForMaskedLM is not supported"}
+# What its converter leaves out although the model computes with it, or assumes.
+LOST_THERE = {"llama_yarn_own"}
+# It takes GPT-2's MLP for four times as wide as the rest; Megatron's tokenizers have tokens behind those of the file.
+MORE_TOKENS = ("tokenizer.ggml.tokens", "tokenizer.ggml.token_type", "tokenizer.ggml.scores")
+OTHER_KEYS = {"gpt2_untied": ("gpt2.feed_forward_length",), "llama_yarn_own": ("llama.rope.scaling.attn_factor",),
+              "bert": MORE_TOKENS, "t5": MORE_TOKENS, "t5_v1_1": MORE_TOKENS, "t5_flat": MORE_TOKENS}
+
+
+def value_of(reader, key):
+    field = reader.get_field(key)
+    return None if field is None else field.contents()
+
+
+def tensors_of(path):
+    """Elements by name; what is apart in one of the two files is joined."""
+    found = {tensor.name: tensor.data for tensor in gguf.GGUFReader(path).tensors}
+    for name in [name for name in found if name.endswith("attn_q.weight") and name.startswith("blk.")]:
+        parts = [name.replace("attn_q", "attn_" + part) for part in "qkv"]
+        found[name.replace("attn_q", "attn_qkv")] = np.concatenate([found.pop(part) for part in parts])
+    return found
+
+
+def check_converter(name, folder, path):
+    out, export = path[:-5] + ".theirs.gguf", folder + ".export"
+    run("checkpoint", "convert", "--input", folder, "--output", export, "--to", "huggingface")
+    pre = value_of(gguf.GGUFReader(path), "tokenizer.ggml.pre")
+    done = subprocess.run([sys.executable, "-c", CONVERTER.format(root=ROOT, pre=pre, folder=export, out=out)], capture_output=True, text=True)
+    if name in UNKNOWN:
+        assert done.returncode != 0 and UNKNOWN[name] in done.stderr, done.stderr[-2000:]
+        return "not known to its converter"
+    assert done.returncode == 0, (name, done.stderr[-2500:])
+    ours, theirs = tensors_of(path), tensors_of(out)
+    # A tied output may stand in one of the files as a copy.
+    for one, other in ((ours, theirs), (theirs, ours)):
+        if "output.weight" not in one and "output.weight" in other:
+            one["output.weight"] = one["token_embd.weight"]
+    if name in LOST_THERE:
+        ours.pop("rope_freqs.weight")
+    assert sorted(ours) == sorted(theirs), (name, sorted(set(ours) ^ set(theirs)))
+    for tensor in ours:
+        if tensor == "rope_freqs.weight":
+            assert np.allclose(ours[tensor], theirs[tensor], rtol=1e-5), (name, tensor)
+        elif not (name == "t5" and tensor == "dec.output_norm.weight"):  # it does not scale T5's logits
+            assert np.array_equal(ours[tensor], theirs[tensor]), (name, tensor)
+    a, b = gguf.GGUFReader(path), gguf.GGUFReader(out)
+    prefix = value_of(a, "general.architecture") + "."
+    keys = [key for key in b.fields if key.startswith((prefix, "tokenizer.ggml.")) and key in a.fields and not key.endswith("_token_id")]
+    wrong = [(key, value_of(a, key), value_of(b, key)) for key in keys if value_of(a, key) != value_of(b, key)]
+    wrong = [row for row in wrong if row[0] not in OTHER_KEYS.get(name, ())]
+    assert not wrong, (name, [(key, str(x)[:200], str(y)[:200]) for key, x, y in wrong])
+    return f"its converter makes the same {len(ours)} tensors and {len(keys)} keys"
 
 
 def check_refused(name, build, kind, message):
