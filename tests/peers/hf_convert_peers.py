@@ -263,7 +263,7 @@ def check_trained(folder, family):
         "--train-iters", "5", "--eval-iters", "0", "--save", f"{folder}/run", "--save-interval", "5", "--device", "cpu",
         "--make-vocab-size-divisible-by", "1", *TRAINED[family])
     run("checkpoint", "convert", "--input", f"{folder}/run", "--output", f"{folder}/hf")
-    tokenizer = hf.GPT2TokenizerFast.from_pretrained(f"{folder}/hf")
+    tokenizer = hf.AutoTokenizer.from_pretrained(f"{folder}/hf")
     warned.truncate(0)
     warned.seek(0)
     model = hf.AutoModelForCausalLM.from_pretrained(f"{folder}/hf").eval()
