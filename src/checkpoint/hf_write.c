@@ -332,6 +332,14 @@ static void note_padding(const struct job *job) {
                  tokens, rows, tokens);
 }
 
+// transformers 5 takes every UMT5 for one that is tied.
+static void note_scale(const struct job *job) {
+    if (strcmp(job->family->model_type, "umt5") == 0 && job->write->source->config.untie_embeddings_and_output_weights)
+        log_warn(
+            "transformers 5 divides the logits of this umt5 by the root of d_model, because it takes every umt5 for "
+            "a tied one: text is the same, losses are not; transformers 4 computes them as here");
+}
+
 int model_write_huggingface(const struct model_write *write) {
     TRY(check_target(write));
     struct model_write whole = *write;
@@ -344,6 +352,7 @@ int model_write_huggingface(const struct model_write *write) {
     job.folder = temporary;
     hf_tokenizer_open(&job.tokenizer, write->source);
     note_padding(&job);
+    note_scale(&job);
     int result = file_make_folders(parent);
     if (result == 0)
         result = write_all(&job);

@@ -108,6 +108,7 @@ SMALL = ["--hidden-size", "16", "--num-attention-heads", "4", "--max-position-em
          "--make-vocab-size-divisible-by", "1"]
 T5 = "--model t5 --normalization RMSNorm --disable-bias-linear --position-embedding-type relative --softmax-scale 1 --decoder-seq-length 6 "
 LLAMA = "--model llama --num-layers 2 --ffn-hidden-size 20 "
+ROPE = "--position-embedding-type rope --disable-bias-linear --untie-embeddings-and-output-weights "
 POST = "--norm-placement post --num-layers 2 "
 OURS = {
     "gpt2": "--num-layers 2",
@@ -125,6 +126,12 @@ OURS = {
     "mistral": LLAMA + "--sliding-window 3",
     "qwen2": LLAMA + "--add-qkv-bias",
     "qwen3": LLAMA + "--qk-layernorm --kv-channels 8",
+    "phi3": LLAMA + "--rotary-percent 0.5",
+    "starcoder2": "--num-layers 2 --position-embedding-type rope --sliding-window 3",
+    "stablelm": "--num-layers 2 --swiglu --ffn-hidden-size 20 --add-qkv-bias --rotary-percent 0.5 " + ROPE,
+    "nemotron": "--num-layers 2 --squared-relu --apply-layernorm-1p --rotary-percent 0.5 " + ROPE,
+    "nemotron whole": "--num-layers 2 --squared-relu --rotary-percent 0.5 " + ROPE,
+    "gpt_bigcode": "--num-layers 2 --group-query-attention --num-query-groups 1",
     "bert": "--model bert --activation gelu " + POST,
     "bert no pairs": "--model bert --bert-no-binary-head --activation gelu " + POST,
     "megatron-bert": "--model bert --num-layers 2 --activation gelu",
@@ -132,6 +139,7 @@ OURS = {
     "roberta": "--model roberta --num-layers 2",
     "roberta without types": "--model roberta --num-layers 2 --num-token-types 0",
     "t5": T5 + "--activation relu --scale-tied-output --num-layers 2",
+    "umt5": T5 + "--activation gelu_tanh --gated-linear-unit --relative-attention-per-layer --scale-tied-output --num-layers 2",
     "t5 halves": T5 + "--activation relu --scale-tied-output --num-layers 1 --encoder-num-layers 3 --decoder-num-layers 2",
     "t5 unscaled": T5 + "--activation gelu_tanh --gated-linear-unit --num-layers 2",
     "t5 untied": T5 + "--activation gelu_tanh --gated-linear-unit --num-layers 2 --untie-embeddings-and-output-weights",
@@ -210,5 +218,6 @@ with tempfile.TemporaryDirectory() as place:
     golden = sorted(m for m in os.listdir(GOLDEN) if os.path.exists(f"{GOLDEN}/{m}/config.json"))
     check_members(place, golden)
     check_ours(place)
-    check_golden(place, golden)
+    # transformers 5 scales the output of every UMT5, as nobody trained those that have an output matrix of their own.
+    check_golden(place, [m for m in golden if m != "umt5_untied" or transformers.__version__.startswith("4.")])
 print("hugging face: every export verified")
