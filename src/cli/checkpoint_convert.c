@@ -313,7 +313,7 @@ int checkpoint_convert(int argc, char **argv) {
         .epilogue =
             "Examples:\n"
             "  bevatron checkpoint convert --input gpt2 --output run          # then: train --load run --finetune\n"
-            "  bevatron checkpoint convert --input run --output hf --dtype bf16\n"
+            "  bevatron checkpoint convert --input run --output hf --dtype bf16 --verify\n"
             "  bevatron checkpoint convert --input run --output model.gguf --to gguf --dtype q8_0    # for llama.cpp\n"
             "  bevatron checkpoint convert --input megatron_lm_345m --output hf --to huggingface \\\n"
             "      --vocab-file vocab.json --merge-file merges.txt --vocab-size 50257\n",

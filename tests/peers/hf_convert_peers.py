@@ -277,6 +277,46 @@ def check_trained(folder, family):
     assert tokenizer.decode(ids[0]).strip() == said, (tokenizer.decode(ids[0]), said)
 
 
+def check_finetuned(folder):
+    """A chat model that is trained on here keeps its tokens, its template and how it generates, and its weights are the trained ones."""
+    from tokenizers import Tokenizer, models, pre_tokenizers, decoders, trainers
+    text = [f"the {i} cats sat on the mat and {i % 7} dogs ran." for i in range(300)]
+    raw = Tokenizer(models.BPE(unk_token="<unk>"))
+    raw.pre_tokenizer, raw.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
+    raw.train_from_iterator(text, trainers.BpeTrainer(vocab_size=300, special_tokens=["<unk>", "<s>", "</s>", "<|im_start|>", "<|im_end|>"],
+                                                      initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), show_progress=False))
+    tokenizer = hf.PreTrainedTokenizerFast(tokenizer_object=raw, bos_token="<s>", eos_token="<|im_end|>", unk_token="<unk>", pad_token="</s>",
+                                           additional_special_tokens=["<|im_start|>"], padding_side="left", model_max_length=77)
+    tokenizer.chat_template = "{% for m in messages %}<|im_start|>{{ m['role'] }}\n{{ m['content'] }}<|im_end|>\n{% endfor %}"
+    model = hf.LlamaForCausalLM(hf.LlamaConfig(vocab_size=300, hidden_size=16, intermediate_size=20, num_hidden_layers=2, num_attention_heads=4,
+                                               num_key_value_heads=2, max_position_embeddings=64, bos_token_id=1, eos_token_id=4, pad_token_id=2))
+    model.generation_config = hf.GenerationConfig(do_sample=True, temperature=0.6, top_p=0.9, eos_token_id=[4, 2], bos_token_id=1, pad_token_id=2)
+    theirs, trained, back = f"{folder}/theirs", f"{folder}/trained", f"{folder}/back"
+    model.save_pretrained(theirs)
+    tokenizer.save_pretrained(theirs)
+    for name in ("README.md", "LICENSE", "NOTICE.txt"):
+        open(f"{theirs}/{name}", "w").write(name)
+    open(f"{folder}/text.jsonl", "w").write("\n".join(json.dumps({"text": line}) for line in text))
+    run("preprocess", "--input", f"{folder}/text.jsonl", "--output-prefix", f"{folder}/data", "--tokenizer-type", "HuggingFaceTokenizer",
+        "--tokenizer-model", f"{theirs}/tokenizer.json", "--append-eod", "--workers", "1")
+    run("train", "--load", theirs, "--use-checkpoint-args", "--data-path", f"{folder}/data_text_document", "--micro-batch-size", "2", "--lr", "1e-2",
+        "--seq-length", "16", "--train-iters", "3", "--eval-iters", "0", "--save", trained, "--save-interval", "3", "--device", "cpu")
+    run("checkpoint", "convert", "--input", trained, "--output", back)
+    for name in sorted(os.listdir(theirs)):
+        same = os.path.exists(f"{back}/{name}") and open(f"{back}/{name}", "rb").read() == open(f"{theirs}/{name}", "rb").read()
+        assert same or name in ("config.json", "model.safetensors"), name
+    after = hf.AutoTokenizer.from_pretrained(back)
+    chat = [{"role": "user", "content": "cats?"}, {"role": "assistant", "content": "sat."}]
+    assert after.special_tokens_map == tokenizer.special_tokens_map, (after.special_tokens_map, tokenizer.special_tokens_map)
+    assert after.apply_chat_template(chat, tokenize=False) == tokenizer.apply_chat_template(chat, tokenize=False)
+    assert after.padding_side == "left" and after.model_max_length == 77
+    read = hf.AutoModelForCausalLM.from_pretrained(back)
+    assert read.generation_config.to_diff_dict() == hf.GenerationConfig.from_pretrained(theirs).to_diff_dict()
+    assert not torch.equal(read.model.embed_tokens.weight, model.model.embed_tokens.weight)
+    for key, value in hf.AutoConfig.from_pretrained(theirs).to_dict().items():
+        assert read.config.to_dict().get(key) == value or key in ("_name_or_path", "transformers_version", "dtype"), (key, value)
+
+
 count = int(sys.argv[1]) if len(sys.argv) > 1 else 6
 FAMILIES = (gpt2, opt, llama, mistral, qwen2, phi3, starcoder2, stablelm, nemotron, gpt_bigcode, bert, megatron_bert, roberta, xlm_roberta,
             camembert, t5, mt5, umt5)
@@ -290,4 +330,6 @@ for make in FAMILIES:
 for family in TRAINED:
     with tempfile.TemporaryDirectory() as folder:
         check_trained(folder, family)
+with tempfile.TemporaryDirectory() as folder:
+    check_finetuned(folder)
 print("hugging face: both ways agree")

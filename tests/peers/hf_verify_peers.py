@@ -96,8 +96,9 @@ def verify(source, folder, *flags):
     shutil.rmtree(out, ignore_errors=True)
     said = json.loads(must("checkpoint", "convert", "--input", source, "--output", out, "--to", "huggingface", "--verify", "--json", *flags))
     assert said["read_back"] and said["transformers"] == transformers.__version__, (source, flags, said)
-    # transformers 5 takes every T5 for tied and warns if it is not, whatever config.json says.
-    assert said["transformers_warnings"] is None or "we will NOT tie them" in said["transformers_warnings"], (source, flags, said)
+    # transformers 5 takes every T5 for tied and warns if it is not, whatever config.json says; 4.57 warns of its own MegatronBertForMaskedLM.
+    warning = said["transformers_warnings"]
+    assert warning is None or "we will NOT tie them" in warning or "inherit from `GenerationMixin`" in warning, (source, flags, said)
     assert said["transformers_logits_difference"] < 2e-6, (source, flags, said)
     return said["transformers_logits_difference"]
 
