@@ -192,12 +192,14 @@ static void append_json(const struct json *value, struct json_writer *json) {
 
 static void set_base(struct members *members, const struct json *base) {
     for (size_t i = 0; base && i < base->count; i++) {
-        if (strcmp(base->keys[i].string, "rope_parameters") == 0)
+        const char *key = base->keys[i].string;
+        // Said again by other members, which may have changed: how T5 activates follows from feed_forward_proj.
+        if (strcmp(key, "rope_parameters") == 0 || strcmp(key, "dense_act_fn") == 0 || strcmp(key, "is_gated_act") == 0)
             continue;
         struct buffer text = {0};
         struct json_writer json = {.out = &text};
         append_json(&base->items[i], &json);
-        set_member(members, base->keys[i].string, memory_string(buffer_string(&text)));
+        set_member(members, key, memory_string(buffer_string(&text)));
         buffer_free(&text);
     }
 }

@@ -82,6 +82,24 @@ static void take_end(struct model_source *source) {
     free(end);
 }
 
+// OPT's older files say so beside the vocabulary. In a tokenizer.json it is a part of the tokenizer.
+static void note_beginning(struct model_source *source) {
+    char *path = file_join(source->path, "tokenizer_config.json");
+    struct json *root = NULL;
+    if (file_exists(path) && json_parse_file(&root, path, MAX_CONFIG_BYTES) == 0) {
+        const struct json *adds = json_member(root, "add_bos_token");
+        if (adds && adds->type == JSON_TRUE)
+            buffer_printf(
+                &source->notes,
+                "transformers puts a token before every text (add_bos_token of %s), and GPT2BPETokenizer here "
+                "does not; save tokenizer.json there (AutoTokenizer.save_pretrained), which does",
+                path);
+    }
+    error_clear();
+    json_free(root);
+    free(path);
+}
+
 void hf_tokenizer_find(struct model_source *source) {
     static const struct {
         const char *name, *role, *type, *second;
@@ -109,6 +127,8 @@ void hf_tokenizer_find(struct model_source *source) {
                 refine_wordpiece(source);
             if (i < 2)  // the others know it themselves
                 take_end(source);
+            if (second)
+                note_beginning(source);
         }
         free(path);
         free(second);

@@ -53,6 +53,7 @@ void model_source_close(struct model_source *source) {
     checkpoint_state_free(&source->state);
     checkpoint_file_list_free(&source->files);
     json_free(source->foreign_config);
+    buffer_free(&source->notes);
     buffer_free(&source->left);
     free(source->tensors);
     free(source->path);

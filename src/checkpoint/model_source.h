@@ -29,6 +29,7 @@ struct model_source {
     struct checkpoint_file_list files;   // the tokenizer's and other files that belong to the model
     struct json *foreign_config;         // config.json of Hugging Face; NULL otherwise
     bool has_foreign_tokenizer;          // and its token ids are those of the model's tokenizer
+    struct buffer notes;                 // what is done otherwise here than by the program that wrote the folder
     struct buffer left;                  // files of the folder that are not among `files`, with the reasons
     const struct model_source_kind *of;  // how tensors are read
     void *detail;

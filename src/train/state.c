@@ -359,6 +359,8 @@ static int load_foreign_config(struct config *config, const char *path) {
         status = config_from_json(config, object);
     if (status == 0)
         status = use_own_files(config, &source.files);
+    if (status == 0 && source.notes.length > 0)
+        log_warn("%s", buffer_string(&source.notes));
     json_free(object);
     buffer_free(&text);
     model_source_close(&source);

@@ -73,6 +73,8 @@ for kind in vocab.json tokenizer.json; do
     echo '{"tokenizer_class": "GPT2Tokenizer", "eos_token": {"content": "e"}, "add_bos_token": true}' >"$work/ends/tokenizer_config.json"
     expect 0 "iteration        1/       1" "$BEVATRON" train "${run[@]}" --load "$work/ends" --use-checkpoint-args --train-iters 1 \
         --save "$work/ends-run" --save-interval 1
+    grep -q "transformers puts a token before every text" "$work/out"
+    [ $? = $([ $kind = vocab.json ]; echo $?) ] && pass || fail "a word about add_bos_token in a folder with $kind"
     grep -q '"eod_token":"e"' "$work/ends-run/iter_0000001/config.json" && pass || fail "the end of a text in a run from $kind"
     expect 0 "read back" "$BEVATRON" checkpoint convert --input "$work/ends-run" --output "$work/ends-back"
     expect_same "$work/ends/tokenizer_config.json" "$work/ends-back/tokenizer_config.json" "add_bos_token and eos_token"
