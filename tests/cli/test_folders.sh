@@ -85,6 +85,7 @@ commands() {
   $BEVATRON dataset import --text $from/text.txt --output-prefix F/x ${tokenizer[*]}
   $BEVATRON tokenizer train --input $from/text.jsonl --vocab-size 270 --save F
   $BEVATRON tokenizer train --input $from/text.jsonl --vocab-size 270 --output-prefix F/x
+  $BEVATRON tokenizer convert ${tokenizer[*]} --output F
   $BEVATRON tokenizer dictionary --input $from/text.txt --output F/notes.txt
   $BEVATRON tokenizer dictionary --input $from/text.txt --output F/latest_checkpointed_iteration.txt
   $BEVATRON extract wiki --input $from/dump.xml --output F/x.jsonl

@@ -10,7 +10,10 @@
 #include "data/index/spill.h"
 #include <errno.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 enum { CHUNK_TOKENS = 1 << 13, COPY_BYTES = INDEX_RELEASE_BYTES };
@@ -169,15 +172,30 @@ static void discard(const struct index_writer *w) {
     unlink(w->tokens_name);
 }
 
-// An .idx of an older dataset goes before the .bin it describes. From there on only renames can fail.
+// Which file has the name; 0 if there is none.
+static ino_t file_of(const char *path) {
+    struct stat status;
+    return stat(path, &status) == 0 ? status.st_ino : 0;
+}
+
+// An .idx of an older dataset is moved away before the .bin it describes is replaced, and comes back if that fails.
+// From there on only renames can fail.
 static int publish(struct index_writer *w) {
-    if (unlink(w->index_name) < 0 && errno != ENOENT)
-        return error_set("cannot replace %s: %s; choose a folder that you may write to", w->index_name,
-                         strerror(errno));
-    if (file_publish(&w->tokens) == 0 && file_publish(&w->index) == 0)
-        return 0;
-    discard(w);
-    return -1;
+    char *aside = file_temporary_name(w->index_name);
+    ino_t old_tokens = file_of(w->tokens_name);
+    int result = 0;
+    if (rename(w->index_name, aside) < 0 && errno != ENOENT)
+        result =
+            error_set("cannot replace %s: %s; choose a folder that you may write to", w->index_name, strerror(errno));
+    else if (file_publish(&w->tokens) < 0 || file_publish(&w->index) < 0)
+        result = -1;
+    if (result < 0 && file_of(w->tokens_name) == old_tokens)
+        (void)rename(aside, w->index_name);
+    else if (result < 0)
+        discard(w);
+    unlink(aside);
+    free(aside);
+    return result;
 }
 
 int index_writers_commit(struct index_writer **writers, int64_t count) {
