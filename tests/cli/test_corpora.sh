@@ -93,7 +93,7 @@ echo "3 $document
 expect 0 "iteration       40/      40" "$BEVATRON" train "${size[@]}" "${plain[@]}" --data-args-path "$work/words"
 losses "$work/out" >"$work/words.losses"
 expect_same "$work/blend.losses" "$work/words.losses" "a blend from a file, without a cache"
-expect 2 "every one a weight, or none" "$BEVATRON" train "${size[@]}" "${plain[@]}" --data-path 1 "$document" x "$document"
+expect 2 "the weight of x is missing; write WEIGHT PREFIX for each dataset" "$BEVATRON" train "${size[@]}" "${plain[@]}" --data-path 1 "$document" x "$document"
 without_split=("${size[@]:0:${#size[@]}-2}")
 expect 0 "on test set" "$BEVATRON" train "${without_split[@]}" "${plain[@]}" --train-data-path "$document" "$sentences" \
     --valid-data-path "$sentences" --test-data-path 1 "$document"

@@ -86,7 +86,7 @@ expect_same "$work/one_text_document.bin" "$work/split_text_sentence.bin" "token
 expect 0 "no effect without --split-sentences" "$BEVATRON" preprocess --input "$work/in.jsonl" --output-prefix "$work/x" \
     --keep-newlines "${null[@]}"
 rm -f "$work"/x*
-expect 2 "did you mean --append-eod" "$BEVATRON" preprocess --input "$work/in.jsonl" --output-prefix "$work/x" --append-eos \
+expect 2 "unknown flag --append-eos; use --append-eod" "$BEVATRON" preprocess --input "$work/in.jsonl" --output-prefix "$work/x" --append-eos \
     "${null[@]}"
 expect 2 "--output-prefix" "$BEVATRON" preprocess --input "$work/in.jsonl" "${null[@]}"
 expect 0 "--skip-bad-lines" "$BEVATRON" preprocess --help
