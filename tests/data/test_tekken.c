@@ -45,6 +45,12 @@ static void expect_bad_tekken(const char *text, const char *message) {
 
 TEST(bad_tekken_files) {
     scratch_open();
+    struct tokenizer *tokenizer;
+    struct buffer file = read_bytes(TIKTOKEN "tekken.json");
+    struct tokenizer_options options = {.type = "HuggingFaceTokenizer", .model_file = scratch};
+    write_bytes(scratch_path("tekken.json"), file.data, file.length);
+    EXPECT_ERROR(tokenizer_open(&tokenizer, &options), "/tekken.json looks like Mistral's tekken.json");
+    buffer_free(&file);
     expect_bad_tekken("{}", "is not a tekken.json");
     expect_bad_tekken("{\"config\": {\"pattern\": 1}, \"vocab\": []}", "is not a tekken.json");
     expect_bad_tekken("{\"config\": {\"pattern\": \"a\"}, \"vocab\": []}", "default_vocab_size");

@@ -148,6 +148,7 @@ static void pack_tokenizers(const char *to) {
         {"char", 3, 0, "spm/char.model", NULL},
         {"tiktoken", 6, 8, "tiktoken/small.tiktoken", NULL},
         {"megatron", 6, 24, "tiktoken/megatron.json", NULL},
+        {"tekken", 6, 4, "tiktoken/tekken_own.json", NULL},
         {"hf_bert", 7, 1, "hf/bert.json", NULL},
         {"hf_llama3", 7, 33, "hf/llama3.json", NULL},
         {"hf_t5", 7, 1, "hf/t5.json", NULL},

@@ -6,6 +6,7 @@
 #include "base/looks.h"
 #include <ctype.h>
 #include <stdbool.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum kind {
@@ -111,12 +112,35 @@ static bool add_look(const char *type, const char *path, bool is_merges) {
     return true;
 }
 
+// A folder without the file that a type looks for there, but with another tokenizer's.
+static bool add_neighbour(const char *folder) {
+    static const char *const names[] = {"tekken.json", "tokenizer.model", "vocab.json", "vocab.txt"};
+    char *expected = file_join(folder, "tokenizer.json");
+    bool found = file_exists(expected);
+    free(expected);
+    for (size_t i = 0; !found && i < sizeof names / sizeof names[0]; i++) {
+        char *path = file_join(folder, names[i]);
+        const char *other;
+        enum kind kind = look_at(path, &other);
+        found = kind != OTHER;
+        if (found)
+            error_set_code(error_exit_code(), "%s; %s looks like %s, which goes with %s", error_message(), path,
+                           kinds[kind].look, kinds[kind].advice);
+        free(path);
+    }
+    return found;
+}
+
 int file_kind_explain(const char *type, const struct tokenizer_options *options) {
     const char *model = options->model_file;
     if (model && !file_exists(model) && strcmp(type, "HuggingFaceTokenizer") == 0)
         return error_set_code(error_exit_code(),
                               "%s; nothing is downloaded by a name of the Hub: give a tokenizer.json, or its folder",
                               error_message());
+    if (model && file_is_folder(model)) {
+        add_neighbour(model);
+        return -1;
+    }
     if (!add_look(type, options->vocab_file, false) && !add_look(type, options->merge_file, true))
         add_look(type, model, false);
     return -1;
