@@ -29,7 +29,7 @@ struct file_reader {
     bool has_key, is_null, is_refused;  // refused: its values are passed over
     struct seen_key *seen;
     size_t seen_count;
-    int64_t unknown;  // keys that are not flags
+    int64_t unknown;  // keys that are not flags, of other programs neither
     bool is_over;     // there are so many of them that the rest is not read
 };
 
@@ -68,12 +68,14 @@ static int begin_key(struct file_reader *reader, const char *name, size_t length
         flag_unknown(reader->parse->command, name, length);
         at_line(reader, reader->line);
         flag_put_off(reader->parse);
-        reader->is_over = ++reader->unknown >= UNKNOWN_KEYS && reader->seen_count == 0;
+        reader->unknown += !flag_is_synonym(reader->parse->command, name, length);
+        reader->is_over = reader->unknown >= UNKNOWN_KEYS && reader->seen_count == 0;
         if (reader->is_over)
-            complain(&reader->parse->complaints,
-                     "%s: none of the first %d keys is a flag, and the rest was not read; give --config a file with a "
-                     "line `flag: value` for each flag",
-                     reader->path, UNKNOWN_KEYS);
+            complain(
+                &reader->parse->complaints,
+                "%s: %d keys are unknown and none is a flag, so the rest was not read; give --config a file with a "
+                "line `flag: value` for each flag",
+                reader->path, UNKNOWN_KEYS);
         return 0;
     }
     const struct flag_match *match = &reader->match;

@@ -56,7 +56,9 @@ bool flag_is_offered(const struct flag_table *table, const struct flag *flag);
 
 // Finds a name ("--x" or "x"), false if nothing is known about it.
 bool flag_resolve(const struct flag_command *command, const char *name, size_t length, struct flag_match *match);
-// The error for a name that does not resolve, with the nearest one that would.
+// Whether another program calls a flag so; such a name does not resolve.
+bool flag_is_synonym(const struct flag_command *command, const char *name, size_t length);
+// The error for a name that does not resolve: what it is called here, or the nearest name that would.
 int flag_unknown(const struct flag_command *command, const char *name, size_t length);
 // Gives the values to what the name stands for. The error names the flag and the value, not the file.
 int flag_apply(struct flag_parse *parse, const struct flag_match *match, const struct flag_values *values,

@@ -84,16 +84,27 @@ bool flag_resolve(const struct flag_command *command, const char *name, size_t l
     return false;
 }
 
-// The error for a name of another program; false if it is not one.
+// The row of a name of another program, and its table; NULL if it is not one.
+static const struct flag_synonym *find_synonym(const struct flag_command *command, const char *name, size_t length,
+                                               const struct flag_table **table) {
+    for (size_t t = 0; t < command->table_count; t++) {
+        *table = &command->tables[t];
+        for (const struct flag_synonym *s = (*table)->synonyms; s && s->names; s++)
+            if (flag_name_listed(name, length, s->names))
+                return s;
+    }
+    return NULL;
+}
+
+bool flag_is_synonym(const struct flag_command *command, const char *name, size_t length) {
+    const struct flag_table *table;
+    return find_synonym(command, name, length, &table) != NULL;
+}
+
+// The error for such a name; false if it is not one.
 static bool explain_synonym(const struct flag_command *command, const char *name, size_t length) {
     const struct flag_table *table = NULL;
-    const struct flag_synonym *synonym = NULL;
-    for (size_t t = 0; t < command->table_count && !synonym; t++) {
-        table = &command->tables[t];
-        for (const struct flag_synonym *s = table->synonyms; s && s->names && !synonym; s++)
-            if (flag_name_listed(name, length, s->names))
-                synonym = s;
-    }
+    const struct flag_synonym *synonym = find_synonym(command, name, length, &table);
     if (!synonym)
         return false;
     const char *target = synonym->target, *how = synonym->how;

@@ -13,6 +13,15 @@ expect 2 "unknown flag --max-tokens; use --max-new-tokens" "$BEVATRON" generate 
 expect 2 "unknown flag --num-proc; use --workers" "$BEVATRON" preprocess --num-proc 3
 printf 'learning_rate: 1\n' >"$work/trainer.yaml"
 expect 2 "trainer.yaml:1: unknown flag --learning_rate; use --lr" "${run[@]}" --config "$work/trainer.yaml"
+# A file of another program is answered key by key, to its end.
+{
+    echo '{'
+    for key in learning_rate num_train_epochs max_steps warmup_steps output_dir save_steps eval_steps logging_steps dtype dropout \
+        block_size grad_clip n_layer n_head n_embd; do echo "\"$key\": 1,"; done
+    echo '"max_grad_norm": 1}'
+} >"$work/trainer.json"
+expect 2 "16 problems with the flags" "${run[@]}" --config "$work/trainer.json"
+grep -q "trainer.json:17: unknown flag --max_grad_norm; use --clip-grad" "$work/out" && pass || fail "the last key is not answered"
 unknown=()
 for i in $(seq 30); do unknown+=("--qqqqqqqq$i"); done
 expect 2 "30 problems with the flags:" "${run[@]}" "${unknown[@]}"
