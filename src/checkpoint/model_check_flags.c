@@ -100,6 +100,9 @@ static void add_choices(const struct config *from, const struct config *to, stru
         memcmp(a.rope.frequencies, b.rope.frequencies, (size_t)a.rope.pairs * sizeof a.rope.frequencies[0]) != 0)
         buffer_printf(out, "%srotary frequencies are others (--rotary-base, scaling or interpolation)",
                       out->length > 0 ? "; " : "");
+    if (from->use_rope_scaling && from->rope_scaling_factor != to->rope_scaling_factor)
+        buffer_printf(out, "%s--rope-scaling-factor %g became %g", out->length > 0 ? "; " : "",
+                      from->rope_scaling_factor, to->rope_scaling_factor);
     if (is_relative(from) && is_relative(to) &&
         (from->relative_attention_num_buckets != to->relative_attention_num_buckets ||
          from->relative_attention_max_distance != to->relative_attention_max_distance))

@@ -106,6 +106,77 @@ TEST(read_back) {
     temporary_remove(&spoiled.folder);
 }
 
+// No flag that makes another model of the same weights goes unnoticed.
+TEST(flags_of_a_model) {
+    static const struct {
+        const char *model, *flag, *value;
+    } rows[] = {{"gpt2", "--model", "bert"},
+                {"gpt2", "--num-layers", "3"},
+                {"gpt2", "--hidden-size", "24"},
+                {"gpt2", "--ffn-hidden-size", "24"},
+                {"gpt2", "--num-attention-heads", "6"},
+                {"gpt2", "--kv-channels", "8"},
+                {"gpt2", "--max-position-embeddings", "99"},
+                {"gpt2", "--padded-vocab-size", "99"},
+                {"gpt2", "--norm-epsilon", "1e-4"},
+                {"gpt2", "--normalization", "RMSNorm"},
+                {"gpt2", "--qk-layernorm", "true"},
+                {"gpt2", "--norm-placement", "post"},
+                {"gpt2", "--position-embedding-type", "none"},
+                {"gpt2", "--position-offset", "2"},
+                {"gpt2", "--softmax-scale", "0.3"},
+                {"gpt2", "--sliding-window", "3"},
+                {"gpt2", "--activation", "gelu"},
+                {"gpt2", "--gated-linear-unit", "true"},
+                {"gpt2", "--disable-bias-linear", "true"},
+                {"gpt2", "--untie-embeddings-and-output-weights", "true"},
+                {"gpt2", "--add-output-bias", "true"},
+                {"gpt2", "--scale-tied-output", "true"},
+                {"opt_narrow", "--word-embedding-size", "12"},
+                {"llama", "--rotary-base", "501"},
+                {"llama", "--rotary-percent", "0.5"},
+                {"llama", "--rotary-interleaved", "true"},
+                {"llama", "--rotary-seq-len-interpolation-factor", "2"},
+                {"llama", "--use-rope-scaling", "false"},
+                {"llama", "--rope-scaling-type", "dynamic"},
+                {"llama", "--rope-scaling-factor", "9"},
+                {"llama", "--rope-low-freq-factor", "2"},
+                {"llama", "--rope-high-freq-factor", "8"},
+                {"llama", "--rope-original-length", "8"},
+                {"llama", "--num-query-groups", "1"},
+                {"llama", "--add-qkv-bias", "true"},
+                {"llama", "--add-attention-bias", "true"},
+                {"llama", "--add-mlp-bias", "true"},
+                {"llama_dynamic", "--rope-scaling-factor", "9"},
+                {"llama_yarn", "--yarn-attention-factor", "1.5"},
+                {"bert", "--bert-no-binary-head", "true"},
+                {"bert", "--num-token-types", "3"},
+                {"bert", "--lm-head-activation", "relu"},
+                {"t5", "--encoder-num-layers", "5"},
+                {"t5", "--decoder-num-layers", "5"},
+                {"t5", "--relative-attention-num-buckets", "16"},
+                {"t5", "--relative-attention-max-distance", "99"}};
+    struct flag_table table = config_flag_table(0);
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        char *path = file_join(golden, rows[i].model);
+        struct model_source source;
+        EXPECT_OK(model_source_open(&source, &(struct model_source_options){.path = path, .step = -1}));
+        struct config other;
+        struct buffer text = {0};
+        config_copy(&other, &source.config);
+        model_check_flags(&source.config, &other, false, &text);
+        EXPECT_INT(text.length, 0);
+        EXPECT_OK(flag_set(&table, &other, rows[i].flag, rows[i].value, FLAG_FROM_COMMAND));
+        model_check_flags(&source.config, &other, false, &text);
+        if (text.length == 0)
+            test_fail("%s %s of %s goes unnoticed", rows[i].flag, rows[i].value, rows[i].model);
+        buffer_free(&text);
+        config_free(&other);
+        model_source_close(&source);
+        free(path);
+    }
+}
+
 static int write_as(const struct spoiled *spoiled, const char *to, const enum dtype *dtype) {
     struct model_source source;
     TRY(model_source_open(&source, &(struct model_source_options){.path = spoiled->path, .step = -1}));
@@ -412,7 +483,7 @@ TEST(damage_found_late_leaves_nothing) {
     temporary_remove(&spoiled.folder);
 }
 
-TEST_MAIN(TEST_CASE(tensors), TEST_CASE(mixed_types), TEST_CASE(read_back), TEST_CASE(type_of_mixed),
-          TEST_CASE(overflow), TEST_CASE(configurations), TEST_CASE(indexes), TEST_CASE(other_types),
-          TEST_CASE(hostile_pickle), TEST_CASE(nothing_there), TEST_CASE(megatron), TEST_CASE(writing),
-          TEST_CASE(names), TEST_CASE(damage_found_late_leaves_nothing))
+TEST_MAIN(TEST_CASE(tensors), TEST_CASE(mixed_types), TEST_CASE(read_back), TEST_CASE(flags_of_a_model),
+          TEST_CASE(type_of_mixed), TEST_CASE(overflow), TEST_CASE(configurations), TEST_CASE(indexes),
+          TEST_CASE(other_types), TEST_CASE(hostile_pickle), TEST_CASE(nothing_there), TEST_CASE(megatron),
+          TEST_CASE(writing), TEST_CASE(names), TEST_CASE(damage_found_late_leaves_nothing))
