@@ -285,6 +285,8 @@ static int convert(void *context) {
                                 .compare = convert_check_compare,
                                 .context = &check};
     int result = parse_size(options->max_shard_size, &write.shard_bytes);
+    if (result == 0 && options->verify && strcmp(to, "huggingface") != 0)
+        result = error_set_code(EXIT_CODE_USAGE, "--verify asks transformers, which reads --to huggingface only");
     if (result == 0)
         result = use_tokenizer(options, &source);
     if (result == 0 && strcmp(to, "bevatron") == 0)

@@ -119,6 +119,7 @@ answer() {
     rm -rf "$work/verified"
 }
 verify=(env PYTHON="$work/python" "$BEVATRON" checkpoint convert --input $foreign/gpt2 --output "$work/verified" --to huggingface --verify)
+expect 2 "reads --to huggingface only" "$BEVATRON" checkpoint convert --input $foreign/gpt2 --output "$work/x" --verify
 answer '{"absent": "No module named transformers"}'
 expect 0 "transformers: not run, No module named transformers" "${verify[@]}"
 grep -q '"tokens":\[[0-9]' "$work/asked" && pass || fail "tokens for transformers"
