@@ -8,7 +8,8 @@
 #   make test-threads    the unit tests with threads under ThreadSanitizer
 #   make test-layouts    trains on every layout of up to 8 ranks and compares with one rank: half an hour on 2 cores
 #                        (MODELS=… RANKS=… SHARE=… DTYPE=… RESULTS=… choose, see tests/layouts/run.sh)
-#   make test-peers      compares with Python libraries (PYTHON=… with the packages of tests/peers)
+#   make test-peers      compares with Python libraries (PYTHON=… with the packages of tests/peers; OTHER_PYTHON=… with
+#                        another release of transformers, for the exports)
 #   make bench           benchmarks; BENCH="bench_x …" runs only these
 #   make check           formatting, style, include direction
 #   make format          formats C and CUDA files with clang-format
@@ -94,7 +95,7 @@ test-peers: release
 	for script in tests/peers/*.py; do \
 	    [ -f "$$script" ] || { echo "test-peers: no scripts in tests/peers"; break; }; \
 	    echo "test-peers: $$script"; \
-	    BEVATRON=build/release/bevatron $(PYTHON) "$$script" || failed="$$failed $$script"; \
+	    BEVATRON=build/release/bevatron OTHER_PYTHON=$(OTHER_PYTHON) $(PYTHON) "$$script" || failed="$$failed $$script"; \
 	done; \
 	if [ -n "$$failed" ]; then echo "test-peers: FAILED:$$failed"; exit 1; fi
 
