@@ -88,6 +88,7 @@ TEST(patterns_match_as_oniguruma) {
     expect_match("(?i:É)", "é", 0, 2);
     expect_match("(?i:σ)+", "ςΣσ", 0, 6);
     expect_match("(?i:[^\\p{Lu}])", "aA1", 2, 3);
+    expect_match("(?i:[a-z])+", "\u017F\u212AZ", 0, 6);
     expect_match("(?i:\\p{Lu})", "aA", 1, 2);
     expect_match("(?m:a.b)", "a\nb", 0, 3);
     expect_match("(?x: a # one\n b )", "ab", 0, 2);
@@ -155,6 +156,7 @@ TEST(patterns_that_are_refused) {
     expect_refused("\\xE4", "the byte \\xE4");
     expect_refused("\\u{41}", "a character by a number");
     expect_refused("(?i:ss)", "U+00DF, which is several characters");
+    expect_refused("(?:a?){2}", "a counted repetition of a part that may be empty");
     expect_refused("(?i:[ß])", "U+00DF, which is several characters, in a set");
     expect_refused("\xFF", "not UTF-8");
     expect_refused("(?:(?:(?:a{1000}b){1000}){1000}){1000}", "too long");

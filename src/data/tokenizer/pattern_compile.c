@@ -211,8 +211,7 @@ static bool is_never_first(const struct pattern_tree *tree, int32_t index) {
         return any;
     case NODE_REPEAT:
         return any && node->min > 0;
-    case NODE_LOOK:
-        return any && !node->negated;
+    case NODE_LOOK:  // what it looks ahead at is not of the match
     case NODE_SET:
     case NODE_KEEP:
     case NODE_ASSERT:

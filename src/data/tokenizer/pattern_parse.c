@@ -250,6 +250,9 @@ static int parse_repeated(struct pattern_parser *parser, int32_t *atom) {
         bool is_place = child->kind == NODE_ASSERT || child->kind == NODE_LOOK || child->kind == NODE_BEHIND;
         if (is_place || child->kind == NODE_KEEP)
             return pattern_parse_error(parser, "a repetition of an assertion");
+        // Oniguruma ends such a repetition early or not, by the length of what is repeated.
+        if (repeat.max > 1 && child->least == 0 && child->longest != 0)
+            return pattern_parse_error(parser, "a counted repetition of a part that may be empty");
         repeat.first = *atom;
         repeat.least = times(child->least, repeat.min);
         repeat.longest = repeat.max == 0 || child->longest == 0 ? 0 : times(child->longest, repeat.max);

@@ -240,11 +240,11 @@ static int parse_member(struct pattern_parser *parser, int depth, struct charact
     return 0;
 }
 
-// Characters that are several without regard to case would make a set match several.
+// Characters that are several without regard to case make a set match several, as a way to go back to.
 static int check_cases(const struct pattern_parser *parser, const struct character_set *set) {
     struct unicode_several several;
     for (size_t i = 0; unicode_several(i, &several); i++)
-        if (character_set_has(set, several.character) && !character_set_has(set, several.folded[0]))
+        if (character_set_has(set, several.character))
             return pattern_parse_error(parser, "U+%04X, which is several characters, in a set without regard to case",
                                        several.character);
     return 0;

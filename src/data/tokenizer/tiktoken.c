@@ -156,6 +156,8 @@ static int describe(const struct tokenizer *tokenizer, struct hf_parts *parts) {
     hf_begin_sequence(&json, "pretokenizers");
     if (model->pattern)
         hf_step_keep(&json, &pattern);
+    else if (model->pattern)
+        hf_step_keep(&json, &pattern);  // what a pattern of one's own does not match is left out
     else
         hf_step_split(&json, &pattern, "Isolated");
     hf_step_byte_level(&json, false, false);
