@@ -478,6 +478,7 @@ int trainer_run(const struct trainer_options *options, enum exit_code *exit_code
     if (status == 0 && options->plot && trainer.report)
         report_plot_loss(trainer.report, stdout);
     report_close(trainer.report);
+    save_folder_close(&trainer.save_folder);
     // Closing would wait for the device, which may be waiting for a message that no rank will send any more.
     if (status < 0 && options->mesh->size > 1)
         return -1;
@@ -486,6 +487,5 @@ int trainer_run(const struct trainer_options *options, enum exit_code *exit_code
     datasets_close(&trainer.datasets);
     step_close(trainer.step);
     tokenizer_free(trainer.tokenizer);
-    save_folder_close(&trainer.save_folder);
     return status;
 }
