@@ -167,6 +167,8 @@ static void name_padding(struct gguf_vocabulary *vocabulary) {
         token->length = strlen(token->text);
         token->type = GGUF_TOKEN_UNUSED;
         token->score = -10000;
+        token->is_padding = true;
+        vocabulary->padding_count++;
     }
 }
 
@@ -258,6 +260,12 @@ static void write_tokens(const struct gguf_vocabulary *v, struct gguf_pairs *pai
         int32_t type = (int32_t)v->tokens[i].type;
         buffer_append(&pairs->bytes, &type, sizeof type);
     }
+    // Nobody trained these rows, so their logits mean nothing.
+    if (v->padding_count > 0)
+        gguf_begin_array(pairs, "tokenizer.ggml.suppress_tokens", GGUF_I32, (uint64_t)v->padding_count);
+    for (int32_t i = 0; i < v->size; i++)
+        if (v->tokens[i].is_padding)
+            buffer_append(&pairs->bytes, &i, sizeof i);
     if (v->merges.count > 0) {
         gguf_begin_array(pairs, "tokenizer.ggml.merges", GGUF_STRING, v->merges.count);
         buffer_append(&pairs->bytes, v->merges.bytes.data, v->merges.bytes.length);

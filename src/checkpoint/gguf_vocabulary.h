@@ -20,6 +20,7 @@ enum gguf_token_type {
 
 struct gguf_token {
     char *text;  // owned; NULL: no token has this id
+    bool is_padding;
     size_t length;
     float score;
     enum gguf_token_type type;
@@ -30,6 +31,7 @@ struct gguf_vocabulary {
     const char *pre;            // how text is cut into words; NULL if that is no question
     struct gguf_token *tokens;  // (size)
     int64_t size;               // rows of the embedding
+    int64_t padding_count;      // rows that no token has
     bool has_scores;
     struct gguf_pairs merges;               // as gguf_append_string writes them; only its bytes and count are used
     int32_t bos, eos, unk, sep, pad, mask;  // -1: none

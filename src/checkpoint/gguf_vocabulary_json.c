@@ -126,18 +126,30 @@ static int set_pre(struct gguf_vocabulary *vocabulary, const struct hf *hf) {
     return 0;
 }
 
-static int from_bytes(struct gguf_vocabulary *vocabulary, const struct hf *hf, const struct json *model) {
+// fairseq's, which takes the spaces at both ends of a text away: a pattern for what begins or ends a text.
+static bool is_trimming(const struct json *root) {
+    static const char start[] = "(?<![\\s\\S])";
+    const struct json *normalizer = json_member(root, "normalizer"), *content = json_member(normalizer, "content");
+    const struct json *pattern = json_member(json_member(normalizer, "pattern"), "Regex");
+    return content && content->type == JSON_STRING && content->length == 0 && pattern && pattern->type == JSON_STRING &&
+           strncmp(pattern->string, start, sizeof start - 1) == 0;
+}
+
+static int from_bytes(struct gguf_vocabulary *vocabulary, const struct hf *hf, const struct json *root) {
     bool is_nfc = hf->normalizer_count == 1 && hf->normalizers[0].kind == HF_NORMALIZER_FORM &&
                   hf->normalizers[0].form == NORMAL_FORM_C;
-    if (hf->normalizer_count > 0 && !is_nfc)
+    bool trims = hf->normalizer_count == 1 && is_trimming(root);
+    if (hf->normalizer_count > 0 && !is_nfc && !trims)
         return refuse(hf, "it normalizes text (normalizer)");
+    if (trims)
+        log_warn("llama.cpp keeps spaces at the beginning and the end of a text, which this tokenizer takes away");
     if (is_nfc)
         log_warn("llama.cpp does not bring text into the normal form NFC, as this tokenizer does; most text is in it");
     if (hf->prefix.length > 0 || hf->suffix.length > 0)
         return refuse(hf, "its pieces have a prefix or a suffix");
     TRY(set_pre(vocabulary, hf));
     vocabulary->model = "gpt2";
-    return add_merges(vocabulary, hf, json_member(model, "merges"));
+    return add_merges(vocabulary, hf, json_member(json_member(root, "model"), "merges"));
 }
 
 // ---- the other models ----
@@ -251,7 +263,7 @@ static int from_model(struct gguf_vocabulary *vocabulary, const struct hf *hf, c
     TRY(set_ends(vocabulary, hf));
     switch (hf->model) {
     case HF_MODEL_BPE:
-        return is_of_bytes(hf) ? from_bytes(vocabulary, hf, model) : from_marks(vocabulary, hf, model);
+        return is_of_bytes(hf) ? from_bytes(vocabulary, hf, root) : from_marks(vocabulary, hf, model);
     case HF_MODEL_UNIGRAM:
         return from_unigram(vocabulary, hf, root);
     case HF_MODEL_WORDPIECE:

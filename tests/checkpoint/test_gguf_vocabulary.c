@@ -94,6 +94,7 @@ TEST(vocabularies) {
         struct gguf_vocabulary v;
         if (gguf_vocabulary_make(&v, &source, rows) < 0)
             test_fail("%s: %s", name, error_message());
+        EXPECT_INT(v.padding_count, 5);
         struct digests found = digests_of(&v);
         bool is_same = strcmp(found.tokens, tokens) == 0 && strcmp(found.types, types) == 0 &&
                        strcmp(found.scores, scores) == 0 && strcmp(found.merges, merges) == 0;

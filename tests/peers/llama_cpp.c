@@ -127,12 +127,15 @@ static void print_piece(const struct peer *peer, llama_token id) {
 }
 
 static void print_greedy(struct peer *peer, int wanted) {
-    int vocabulary = llama_vocab_n_tokens(peer->vocab);
+    int vocabulary = llama_vocab_n_tokens(peer->vocab), suppressed_count = 0;
+    const llama_token *suppressed = llama_vocab_get_suppress_tokens(peer->vocab, &suppressed_count);
     llama_token *made = calloc((size_t)wanted, sizeof made[0]);
     int count = 0;
     while (count < wanted) {
-        const float *logits = llama_get_logits_ith(peer->context, -1);
+        float *logits = llama_get_logits_ith(peer->context, -1);
         llama_token best = 0;
+        for (int i = 0; i < suppressed_count; i++)
+            logits[suppressed[i]] = -1e30f;
         for (llama_token i = 1; i < vocabulary; i++)
             best = logits[i] > logits[best] ? i : best;
         made[count++] = best;

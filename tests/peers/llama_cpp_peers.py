@@ -225,7 +225,7 @@ def make(name, build, kind):
     folder = os.path.join(WORK, name + "." + kind)
     os.mkdir(folder)
     flags = TOKENIZERS[kind](folder)
-    # Some rows of padding behind the tokens, which no greedy text has: bevatron never draws them.
+    # Some rows of padding behind the tokens, which no greedy text of transformers should have: bevatron and llama.cpp never draw them.
     tokens = len(encode(flags, ["x"])[1])
     size = (tokens + 7) // 8 * 8 + 8
     torch.manual_seed(len(name))
@@ -393,6 +393,61 @@ def check_converter(name, folder, path):
     return f"its converter makes the same {len(ours)} tensors and {len(keys)} keys"
 
 
+# ---- models that bevatron trained itself, with each of its tokenizers ----
+
+GOLDEN = os.path.join(os.path.dirname(HERE), "golden")
+BPE_FILES = ["--vocab-file", GOLDEN + "/bpe/vocab.json", "--merge-file", GOLDEN + "/bpe/merges.txt"]
+OURS = {
+    "own_gpt2": ["--model", "gpt", "--tokenizer-type", "GPT2BPETokenizer", *BPE_FILES],
+    "own_today": ["--model", "llama", "--tokenizer-type", "GPT2BPETokenizer", "--no-legacy-tokenizer", *BPE_FILES],
+    "own_ranks": ["--model", "llama", "--tokenizer-type", "TikTokenizer", "--tokenizer-model", GOLDEN + "/tiktoken/small.tiktoken", "--tiktoken-pattern", "llama3"],
+    "own_ranks_gpt2": ["--model", "gpt", "--tokenizer-type", "TikTokenizer", "--tokenizer-model", GOLDEN + "/tiktoken/small.tiktoken", "--tiktoken-pattern", "gpt2"],
+    "own_llama2": ["--model", "llama", "--tokenizer-type", "Llama2Tokenizer", "--tokenizer-model", GOLDEN + "/gguf_bpe.model"],
+    "own_spm": ["--model", "llama", "--tokenizer-type", "GPTSentencePieceTokenizer", "--tokenizer-model", GOLDEN + "/gguf_bpe.model"],
+    "own_extra": ["--model", "llama", "--tokenizer-type", "SentencePieceTokenizer", "--vocab-extra-ids", "10", "--tokenizer-model", GOLDEN + "/gguf_bpe.model"],
+    "own_unigram": ["--model", "llama", "--tokenizer-type", "GPTSentencePieceTokenizer", "--tokenizer-model", GOLDEN + "/gguf_unigram.model"],
+    "own_fairseq": ["--model", "roberta", "--tokenizer-type", "FairseqTokenizer", "--tokenizer-model", WORK + "/dictionary.txt", *BPE_FILES],
+    "own_wordpiece": ["--model", "bert", "--norm-placement", "post", "--tokenizer-type", "BertWordPieceLowerCase", "--vocab-file", GOLDEN + "/wordpiece/vocab.txt"],
+}
+
+
+def check_ours(name, flags):
+    folder, text = os.path.join(WORK, name), "The end of it all"
+    if name == "own_fairseq":
+        size = len(json.load(open(GOLDEN + "/bpe/vocab.json")))
+        open(WORK + "/dictionary.txt", "w").write("".join(f"{(7 * i) % size} 1\n" for i in range(size)))
+    run("train", *flags, "--num-layers", "2", "--hidden-size", "64", "--ffn-hidden-size", "96", "--num-attention-heads", "4", "--seq-length", "32",
+        "--max-position-embeddings", "64", "--micro-batch-size", "2", "--global-batch-size", "2", "--train-iters", "2", "--lr", "1e-3", "--eval-iters", "0",
+        "--init-method-std", "0.3", "--save", folder, "--save-interval", "2", "--mock-data", "--device", "cpu", "--threads", "1")
+    path = convert(folder, name)
+    tokenizer = [flag for i, flag in enumerate(flags) if flag not in ("--model", "--norm-placement") and (i == 0 or flags[i - 1] not in ("--model", "--norm-placement"))]
+    texts = strings(300)
+    if name == "own_extra":  # finds control pieces in text, which llama.cpp does only if it is asked to, and then all of them
+        texts = [text for text in texts if "<unk>" not in text]
+    if name == "own_wordpiece":  # llama.cpp takes accents off differently there
+        texts = [text for text in texts if not re.search("[\u0900-\u0d7f\uac00-\ud7a3]", text)]
+    if name == "own_fairseq":  # takes the spaces around a text away
+        texts = [text.strip() for text in texts]
+    ours = encode(tokenizer, texts)[0]
+    task = "parse" if "--no-legacy-tokenizer" in flags else "tokenize"
+    theirs = [[int(i) for i in line.split()] for line in peer(path, task, lines=[text.encode().hex() for text in texts])]
+    if "roberta" in flags or "bert" in flags:
+        theirs = [ids[1:-1] for ids in theirs]  # what models of this kind have around a text
+    wrong = [(text, a, b) for text, a, b in zip(texts, ours, theirs) if a != b]
+    assert not wrong, (name, len(wrong), len(texts), wrong[:3])
+    said = "same ids"
+    if "roberta" not in flags and "bert" not in flags:
+        made, piece = peer(path, "greedy", "16", lines=[" ".join(map(str, encode(tokenizer, [text])[0][0]))])
+        written = subprocess.run([PROGRAM, "generate", "--load", folder, "--prompt", text, "--greedy", "--ignore-eod", "--max-new-tokens", "16", "--device", "cpu"],
+                                 capture_output=True)
+        ours, theirs = (re.sub("\ufffd+", "\ufffd", text.decode(errors="replace")) for text in (written.stdout, bytes.fromhex(piece)))
+        if name == "own_extra":  # bevatron writes special tokens with spaces around them, as Megatron does
+            ours, theirs = ours.replace(" ", ""), theirs.replace(" ", "")
+        assert written.returncode == 0 and theirs.strip() in ours, (name, theirs, ours, made)
+        said += " and greedy text"
+    print(f"{name:14} {len(texts)} texts: {said}", flush=True)
+
+
 def check_refused(name, build, kind, message):
     folder = make(name, build, kind)[0]
     path = os.path.join(WORK, name + ".gguf")
@@ -408,6 +463,13 @@ def main():
         if not wanted or name in wanted:
             try:
                 check_family(name, build)
+            except AssertionError as error:
+                failed.append(name)
+                print(f"{name}: FAILED: {str(error)[:1500]}", flush=True)
+    for name, flags in OURS.items():
+        if not wanted or name in wanted:
+            try:
+                check_ours(name, flags)
             except AssertionError as error:
                 failed.append(name)
                 print(f"{name}: FAILED: {str(error)[:1500]}", flush=True)
