@@ -226,6 +226,9 @@ static void set_ids(struct members *members, const struct hf_token_ids *ids) {
         else if (has_member(members, rows[i].key))
             set_member(members, rows[i].key, memory_string("null"));
     }
+    // Below this, transformers takes a tokenizer of more than 100,000 tokens for an old, faulty one of Mistral's.
+    if (ids->is_known)
+        set_member(members, "transformers_version", quoted("5.0.0"));
 }
 
 // Whether the file that the model came from is one of the family: what it leaves open has the class's defaults.

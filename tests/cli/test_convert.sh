@@ -42,6 +42,7 @@ for file in config.json model.safetensors vocab.json merges.txt tokenizer.json t
     [ -f "$work/hf/$file" ] && pass || fail "$file for Hugging Face"
 done
 expect_same "$work/hf/vocab.json" "$work/gone/t-vocab.json" "the vocabulary"
+grep -q '"transformers_version": "5.0.0"' "$work/hf/config.json" && pass || fail "the release of transformers that a tokenizer is written for"
 # 300 tokens in 384 rows, or without the padding.
 expect 0 "padded from 300 tokens to 384 rows" "$BEVATRON" checkpoint convert --input "$work/run" --output "$work/hf-padded"
 expect 0 "huggingface" "$BEVATRON" checkpoint convert --input "$work/run" --output "$work/hf-tokens" --vocab-size 300
