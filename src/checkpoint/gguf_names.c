@@ -71,6 +71,7 @@ static const struct gguf_row bert_rows[] = {
 static const char *const bert_dropped[] = {"lm_head.…", "output_layer.…", "pooler.…", "binary_head.…", NULL};
 #define T5_STACK(stack, block)                                                                                         \
     WEIGHT(stack "input_layernorm", block "attn_norm"), QKV(stack, block),                                             \
+        WEIGHT(stack "self_attention.relative_attention_bias", block "attn_rel_b"),                                    \
         WEIGHT(stack "self_attention.linear_proj", block "attn_o"),                                                    \
         WEIGHT(stack "pre_mlp_layernorm", block "ffn_norm"), GATED_MLP(stack, block),                                  \
         WEIGHT(stack "mlp.linear_fc1", block "ffn_up"), WEIGHT(stack "mlp.linear_fc2", block "ffn_down")

@@ -203,7 +203,9 @@ ENCODERS = {
     "bert": lambda v: hf.BertForMaskedLM(hf.BertConfig(vocab_size=v, max_position_embeddings=64, **BERT)),
     "roberta": lambda v: hf.RobertaForMaskedLM(hf.RobertaConfig(vocab_size=v, max_position_embeddings=66, type_vocab_size=1, pad_token_id=1, bos_token_id=0, eos_token_id=2, **BERT)),
 }
-SEQUENCES = {"t5": t5(False, True, 3), "t5_v1_1": t5(True, False, 3), "t5_flat": t5(True, False, 2)}
+SEQUENCES = {"t5": t5(False, True, 3), "t5_v1_1": t5(True, False, 3), "t5_flat": t5(True, False, 2),
+             "umt5": lambda v: hf.UMT5ForConditionalGeneration(hf.UMT5Config(
+                 vocab_size=v, d_model=48, d_kv=8, num_heads=4, d_ff=64, num_layers=2, num_decoder_layers=2, decoder_start_token_id=0))}
 # What llama.cpp would not load, or compute differently.
 REFUSED = {"opt": (lambda v: hf.OPTForCausalLM(hf.OPTConfig(vocab_size=v, hidden_size=64, num_hidden_layers=2, num_attention_heads=4, ffn_dim=64,
                                                             word_embed_proj_dim=64, max_position_embeddings=64)), "gpt2_json", "cannot run models of the family opt"),
@@ -212,12 +214,12 @@ REFUSED = {"opt": (lambda v: hf.OPTForCausalLM(hf.OPTConfig(vocab_size=v, hidden
            "qwen2_llama3": (lambda v: hf.Qwen2ForCausalLM(hf.Qwen2Config(vocab_size=v, **rotary(**LLAMA3_ROPE))), "qwen2_json", "--rope-scaling-type llama3"),
            "qwen2_yarn_own": (lambda v: hf.Qwen2ForCausalLM(hf.Qwen2Config(vocab_size=v, **rotary(**YARN_OWN))), "qwen2_json", "YaRN with other values")}
 # Where llama.cpp looks an activation up in fp16.
-COARSE = {"gpt2", "gpt2_untied", "starcoder2", "gpt_bigcode", "bert", "roberta", "t5_v1_1", "t5_flat"}
+COARSE = {"gpt2", "gpt2_untied", "starcoder2", "gpt_bigcode", "bert", "roberta", "t5_v1_1", "t5_flat", "umt5"}
 TOKENIZERS = {"gpt2_files": gpt2_files, "gpt2_json": gpt2_json, "llama3_json": llama3_json, "qwen2_json": qwen2_json, "digits_json": digits_json,
               "spm_bpe": spm_bpe, "spm_unigram": spm_unigram, "wordpiece": wordpiece}
 USUAL = {"gpt2": "gpt2_files", "gpt2_untied": "gpt2_json", "llama": "spm_bpe", "llama3": "llama3_json", "qwen2": "qwen2_json", "qwen2_yarn": "qwen2_json",
          "qwen3": "qwen2_json", "starcoder2": "digits_json", "gpt_bigcode": "digits_json", "bert": "wordpiece", "roberta": "gpt2_json",
-         "stablelm": "gpt2_json", "t5": "spm_unigram", "t5_v1_1": "spm_unigram", "t5_flat": "spm_unigram"}
+         "stablelm": "gpt2_json", "t5": "spm_unigram", "t5_v1_1": "spm_unigram", "t5_flat": "spm_unigram", "umt5": "spm_unigram"}
 
 
 def make(name, build, kind):
@@ -345,7 +347,7 @@ LOST_THERE = {"llama_yarn_own"}
 # It takes GPT-2's MLP for four times as wide as the rest; Megatron's tokenizers have tokens behind those of the file.
 MORE_TOKENS = ("tokenizer.ggml.tokens", "tokenizer.ggml.token_type", "tokenizer.ggml.scores")
 OTHER_KEYS = {"gpt2_untied": ("gpt2.feed_forward_length",), "llama_yarn_own": ("llama.rope.scaling.attn_factor",),
-              "bert": MORE_TOKENS, "t5": MORE_TOKENS, "t5_v1_1": MORE_TOKENS, "t5_flat": MORE_TOKENS}
+              "bert": MORE_TOKENS, "t5": MORE_TOKENS, "t5_v1_1": MORE_TOKENS, "t5_flat": MORE_TOKENS, "umt5": MORE_TOKENS}
 
 
 def value_of(reader, key):
@@ -382,7 +384,7 @@ def check_converter(name, folder, path):
     for tensor in ours:
         if tensor == "rope_freqs.weight":
             assert np.allclose(ours[tensor], theirs[tensor], rtol=1e-5), (name, tensor)
-        elif not (name == "t5" and tensor == "dec.output_norm.weight"):  # it does not scale T5's logits
+        elif not (name in ("t5", "umt5") and tensor == "dec.output_norm.weight"):  # it does not scale T5's logits
             assert np.array_equal(ours[tensor], theirs[tensor]), (name, tensor)
     a, b = gguf.GGUFReader(path), gguf.GGUFReader(out)
     prefix = value_of(a, "general.architecture") + "."
