@@ -170,7 +170,7 @@ static int compare_tensors(const struct model_check *check, struct model_source 
     for (size_t k = 0; k < written->count && result == 0; k++)
         if (find_tensor(source, written->tensors[k].name) < 0)
             result = check_filler(written, k, &problems);
-    int told = report(&problems, check->path);
+    int told = report(&problems, check->write->folder);
     return result < 0 ? result : told;
 }
 
@@ -184,7 +184,7 @@ static int compare_flags(const struct model_check *check, const struct model_sou
     from->padded_vocab_size = rows;
     int result = text.length > 0 ? error_set("%s reads back as another model, because the target cannot express this "
                                              "one: %s; it was removed",
-                                             check->path, buffer_string(&text))
+                                             check->write->folder, buffer_string(&text))
                                  : 0;
     buffer_free(&text);
     return result;

@@ -232,6 +232,12 @@ TEST(overflow) {
     EXPECT_ERROR(write_as(&spoiled, to, &half), "2 values are too large for fp16, whose largest is 65504 (up to 1e+30; "
                                                 "tensors: ");
     EXPECT(!file_exists(to));
+    struct model_source source;
+    EXPECT_OK(model_source_open(&source, &(struct model_source_options){.path = spoiled.path, .step = -1}));
+    struct model_write write = {.source = &source, .folder = to, .has_dtype = true, .dtype = half};
+    EXPECT_ERROR(model_write_ours(&write), "2 values are too large for fp16");
+    EXPECT(!file_exists(to));
+    model_source_close(&source);
     EXPECT_OK(write_as(&spoiled, to, &brain));
     buffer_free(&content);
     free(file);
