@@ -201,6 +201,7 @@ cluster export
 COMMANDS
 cat >"$work/others" <<'OTHERS'
 CMake: --build --install --prefix --strip --test-dir
+Open MPI: --quiet
 Slurm: --auto-resume --kill-on-bad-exit
 fairseq: --keep-empty --only-source --required-batch-size-multiple --srcdict --task
 torch: --local_rank --nproc_per_node
