@@ -20,6 +20,13 @@ static int refuse(const struct hf *hf, const char *what) {
     return error_set("%s: %s, which llama.cpp has no name for; %s", hf->name, what, other_way);
 }
 
+// What SentencePiece made may be taken as it was.
+static int refuse_pieces(const struct hf *hf, const char *what) {
+    return error_set("%s: %s, which llama.cpp has no name for; give the SentencePiece model that it was made of with "
+                     "--tokenizer-type GPTSentencePieceTokenizer --tokenizer-model FILE, or %s",
+                     hf->name, what, other_way);
+}
+
 // ---- tokens ----
 
 static int add_tokens(struct gguf_vocabulary *vocabulary, const struct hf *hf) {
@@ -156,7 +163,7 @@ static int from_bytes(struct gguf_vocabulary *vocabulary, const struct hf *hf, c
 
 static int from_marks(struct gguf_vocabulary *vocabulary, const struct hf *hf, const struct json *model) {
     if (!hf->is_marked || !hf->byte_fallback)
-        return refuse(hf, "its BPE is neither one of bytes nor SentencePiece's with bytes to fall back to");
+        return refuse_pieces(hf, "its BPE is neither one of bytes nor SentencePiece's with bytes to fall back to");
     if (hf->mark_first != HF_PREPEND_NEVER && !hf->mark_doubles)
         log_warn("llama.cpp puts a space before a text that already begins with one, unlike this tokenizer");
     vocabulary->model = "llama";
@@ -168,7 +175,7 @@ static int from_marks(struct gguf_vocabulary *vocabulary, const struct hf *hf, c
         vocabulary->tokens[hf->unknown].type = GGUF_TOKEN_UNKNOWN;
     for (int byte = 0; byte < 256; byte++) {
         if (hf->byte_tokens[byte] < 0)
-            return refuse(hf, "some bytes have no token");
+            return refuse_pieces(hf, "some bytes have no token");
         vocabulary->tokens[hf->byte_tokens[byte]].type = GGUF_TOKEN_BYTE;
     }
     return gguf_scores_from_merges(vocabulary, hf, json_member(model, "merges"));
@@ -188,25 +195,25 @@ static const struct json *find_charsmap(const struct json *normalizer) {
 
 static int from_unigram(struct gguf_vocabulary *vocabulary, const struct hf *hf, const struct json *root) {
     if (hf->pretokenizer_count == 0 || hf->byte_fallback)
-        return refuse(hf, "its unigram model is not SentencePiece's plain one");
+        return refuse_pieces(hf, "its unigram model is not SentencePiece's plain one");
     const struct hf_pretokenizer_step *last = &hf->pretokenizers[hf->pretokenizer_count - 1];
     bool merges_spaces = false;
     for (size_t i = 0; i < hf->normalizer_count; i++) {
         enum hf_normalizer kind = hf->normalizers[i].kind;
         if (kind != HF_NORMALIZER_CHARSMAP && kind != HF_NORMALIZER_STRIP && kind != HF_NORMALIZER_REPLACE)
-            return refuse(hf, "it normalizes text by more than a table (normalizer)");
+            return refuse_pieces(hf, "it normalizes text by more than a table (normalizer)");
         merges_spaces = merges_spaces || (kind == HF_NORMALIZER_REPLACE && hf->normalizers[i].pattern.general);
     }
     for (size_t i = 0; i + 1 < hf->pretokenizer_count; i++) {
         if (hf->pretokenizers[i].kind != HF_PRETOKENIZER_WHITESPACE_SPLIT)
-            return refuse(hf, "it cuts text into words in a way of its own (pre_tokenizer)");
+            return refuse_pieces(hf, "it cuts text into words in a way of its own (pre_tokenizer)");
         merges_spaces = true;
     }
     if (last->kind != HF_PRETOKENIZER_METASPACE)
-        return refuse(hf, "its unigram model is not SentencePiece's plain one");
+        return refuse_pieces(hf, "its unigram model is not SentencePiece's plain one");
     const struct json *map = find_charsmap(json_member(root, "normalizer"));
     if (map && map->type == JSON_STRING && !base64_decode(map->string, map->length, &vocabulary->charsmap))
-        return refuse(hf, "its table for normalizing is not base64");
+        return refuse_pieces(hf, "its table for normalizing is not base64");
     vocabulary->model = "t5";
     vocabulary->pre = "default";
     vocabulary->has_scores = vocabulary->has_space_rules = true;
