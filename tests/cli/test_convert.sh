@@ -59,6 +59,16 @@ for folder in hf back; do
     grep -v '^note' "$work/out" >"$work/said.$folder"
     expect_same "$work/said" "$work/said.$folder" "text of the model in $folder"
 done
+# To llama.cpp: one file, read back before it has its name, with the tokenizer in it.
+expect 0 "→ $work/model.gguf: gguf" "$BEVATRON" checkpoint convert --input "$work/run" --output "$work/model.gguf" --to gguf --dtype bf16
+expect 0 "tokenizer.ggml.pre: gpt-2" "$BEVATRON" checkpoint inspect "$work/model.gguf"
+expect 0 "blk.1.attn_qkv.weight BF16 (72, 24)" "$BEVATRON" checkpoint inspect "$work/model.gguf" --tensors
+expect 1 "model.gguf exists; give another name" "$BEVATRON" checkpoint convert --input "$work/run" --output "$work/model.gguf" --to gguf
+expect 0 "stay in fp16" "$BEVATRON" checkpoint convert --input "$work/run" --output "$work/small.gguf" --to gguf --dtype q8_0
+expect 2 "q8_0 is for --to gguf" "$BEVATRON" checkpoint convert --input "$work/run" --output "$work/small" --to huggingface --dtype q8_0
+expect 2 "a GGUF file needs the tokenizer" "$BEVATRON" checkpoint convert --input $foreign/gpt2 --output "$work/none.gguf" --to gguf
+expect 1 "llama.cpp cannot run models of the family opt" "$BEVATRON" checkpoint convert --input $foreign/opt --output "$work/none.gguf" --to gguf
+[ ! -e "$work/none.gguf" ] && ! compgen -G "$work/*.tmp.*" >/dev/null && pass || fail "nothing is left of a file that was not written"
 expect 1 "already holds checkpoints" "$BEVATRON" checkpoint convert --input "$work/hf" --output "$work/back"
 expect 1 "is not an empty folder" "$BEVATRON" checkpoint convert --input "$work/run" --output "$work/hf"
 expect 0 '"to":"huggingface"' "$BEVATRON" checkpoint convert --input "$work/run" --output "$work/hf16" --dtype bf16 \
