@@ -269,8 +269,10 @@ static int read_tie(const struct hf_family *family, const struct json *root, con
     bool is_tied = tie ? tie->type == JSON_TRUE : strcmp(family->tie, "true") == 0;
     bool is_t5 = strcmp(family->model_type, "t5") == 0, is_scaled = scale ? scale->type == JSON_TRUE : is_tied;
     const struct weight *head = weights_find(weights, family->head);
-    // A T5 whose output is not scaled says that it is not tied, even if it is.
-    if (head && (is_tied || is_t5))
+    // A T5 whose output is not scaled says that it is not tied, even if it is; transformers 5 ties it without a head.
+    if (!head && is_t5)
+        is_tied = true;
+    else if (head && (is_tied || is_t5))
         is_tied = is_same_tensor(head, weights_find(weights, family->embedding));
     if (strcmp(family->tie, "never") == 0 && (!head || is_same_tensor(head, weights_find(weights, family->embedding))))
         return error_set(
