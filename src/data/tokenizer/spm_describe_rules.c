@@ -25,8 +25,7 @@ struct rules {
     bool *begins, *follows;  // (UNICODE_LIMIT) which characters stand first and later in rules of several
 };
 
-static void note_rule(void *opaque, const struct charsmap_rule *rule) {
-    struct rules *rules = opaque;
+static void note_rule(struct rules *rules, const struct charsmap_rule *rule) {
     uint32_t c;
     size_t at = utf8_decode((const unsigned char *)rule->key, rule->key_length, &c, NULL);
     if (at == rule->key_length)
@@ -148,6 +147,7 @@ static void compose(struct json_writer *json, const struct rules *rules) {
 enum { FEW = 64, PROBES = 2000 };
 
 struct listing {
+    struct rules *rules;
     struct hf_parts *parts;
     struct json_writer *json;
     int64_t count, stride;
@@ -165,6 +165,7 @@ static void count_rule(void *opaque, const struct charsmap_rule *rule) {
     if (is_one_character(rule))
         return;
     listing->count++;
+    note_rule(listing->rules, rule);
     listing->longest = rule->key_length > listing->longest ? rule->key_length : listing->longest;
 }
 
@@ -195,8 +196,7 @@ void spm_describe_rules(const struct spm_normaliser *normaliser, struct hf_parts
                           .table = table,
                           .begins = memory_alloc(UNICODE_LIMIT * sizeof *rules.begins),
                           .follows = memory_alloc(UNICODE_LIMIT * sizeof *rules.follows)};
-    charsmap_for_each(&normaliser->map, note_rule, &rules);
-    struct listing listing = {.parts = parts, .json = json};
+    struct listing listing = {.rules = &rules, .parts = parts, .json = json};
     charsmap_for_each(&normaliser->map, count_rule, &listing);
     bool are_few = listing.count <= FEW;
     for (listing.length = listing.longest; are_few && listing.length > 0; listing.length--)
