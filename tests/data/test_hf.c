@@ -260,6 +260,11 @@ TEST(ids_may_be_shared) {
          "abb acc abc d",
          {3, 1, 1, 2, 2, 3, 2, 0},
          8},
+        {"{\"type\": \"Unigram\", \"unk_id\": 0, \"vocab\": [[\"<unk>\", 0], [\"a\", -1], [\"a\", -2], [\"b\", -1], "
+         "[\"<unk>\", 0]]}",
+         "a b x <s>",
+         {2, 3, 0, 5},
+         4},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         struct buffer json = {0};

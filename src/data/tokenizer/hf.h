@@ -127,6 +127,8 @@ struct hf_starts {
 struct hf {
     char *name;  // of the file, for errors
     struct byte_table vocab;
+    int64_t model_count;  // tokens of the model as Hugging Face counts them: different ones, of Unigram all in the list
+    int32_t *same;        // (model_count) of Unigram: the id of the last token that is the same; else NULL
     struct hf_string *strings;  // (size) by id; text NULL for a hole; views into vocab and added
     int64_t size;               // highest id + 1
     int64_t count;              // tokens, as Hugging Face counts them

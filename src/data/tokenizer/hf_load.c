@@ -99,7 +99,7 @@ static int load_added_tokens(struct hf *hf, const struct json *list) {
     if (list->type != JSON_ARRAY || list->count > MOST_ADDED)
         return hf_error(hf, "added_tokens", "is no list, or one of too many tokens");
     hf->added = memory_alloc((list->count + 1) * sizeof *hf->added);
-    int32_t next = (int32_t)hf->vocab.count;
+    int32_t next = (int32_t)hf->model_count;
     struct byte_table seen = {0};  // indices of added
     int status = 0;
     for (size_t i = 0; status == 0 && i < list->count; i++) {
@@ -132,7 +132,9 @@ static int load_added_tokens(struct hf *hf, const struct json *list) {
 static void index_strings(struct hf *hf) {
     for (int64_t i = 0; i < hf->vocab.count; i++)
         hf->size = hf->vocab.strings[i].id >= hf->size ? hf->vocab.strings[i].id + 1 : hf->size;
-    hf->count = hf->vocab.count;
+    hf->count = hf->model_count;
+    if (hf->same && hf->size < hf->model_count)
+        hf->size = hf->model_count;
     for (int64_t i = 0; i < hf->added_count; i++) {
         const struct hf_added *added = &hf->added[i];
         hf->size = added->id >= hf->size ? added->id + 1 : hf->size;
@@ -143,6 +145,8 @@ static void index_strings(struct hf *hf) {
         const struct byte_string *string = &hf->vocab.strings[i];
         hf->strings[string->id] = (struct hf_string){hf->vocab.bytes.data + string->begin, string->length};
     }
+    for (int64_t i = 0; hf->same && i < hf->model_count; i++)
+        hf->strings[i] = hf->strings[hf->same[i]];
     for (int64_t i = 0; i < hf->added_count; i++)
         hf->strings[hf->added[i].id] = hf->added[i].normalized.text ? hf->added[i].normalized : hf->added[i].content;
 }
@@ -408,6 +412,7 @@ void hf_free(struct hf *hf) {
     trie_free(&hf->normal_trie);
     byte_table_free(&hf->vocab);
     free(hf->strings);
+    free(hf->same);
     token_list_free(&hf->before);
     token_list_free(&hf->after);
     free(hf->bpe.pairs);

@@ -30,6 +30,7 @@ static int load_vocab(struct hf *hf, const struct json *vocab) {
                              vocab->keys[i].string);
         byte_table_set(&hf->vocab, vocab->keys[i].string, vocab->keys[i].length, id);
     }
+    hf->model_count = hf->vocab.count;
     return 0;
 }
 
@@ -258,6 +259,8 @@ static int load_unigram(struct hf *hf, const struct json *model) {
     if (!vocab || vocab->type != JSON_ARRAY || vocab->count == 0 || vocab->count >= INT32_MAX)
         return hf_error(hf, "model", "\"vocab\" is no list of pieces");
     hf->unigram.scores = memory_alloc(vocab->count * sizeof *hf->unigram.scores);
+    hf->model_count = (int64_t)vocab->count;
+    hf->same = memory_alloc(vocab->count * sizeof *hf->same);
     double lowest = 1e300;
     for (size_t i = vocab->count; i-- > 0;) {
         const struct json *piece = &vocab->items[i];
@@ -265,6 +268,7 @@ static int load_unigram(struct hf *hf, const struct json *model) {
             piece->items[1].type != JSON_NUMBER)
             return hf_error(hf, "model", "a member of \"vocab\" is not [piece, score]");
         byte_table_add(&hf->vocab, piece->items[0].string, piece->items[0].length, (int32_t)i);
+        hf->same[i] = byte_table_find(&hf->vocab, piece->items[0].string, piece->items[0].length);
         hf->unigram.scores[i] = hf_number(piece->items[1].string, piece->items[1].length, piece->items[1].number);
         lowest = hf->unigram.scores[i] < lowest ? hf->unigram.scores[i] : lowest;
     }
