@@ -148,6 +148,8 @@ TEST(patterns_that_are_refused) {
     expect_refused("(?#x", "(?# without )");
     expect_refused("(?<name", "a group without its name");
     expect_refused("(?<=a{300})c", "more than 255 characters to look back at");
+    expect_refused("(?<=\\R)a", "\\R, (?>…) or a++ to look back at");
+    expect_refused("(?<!b|a++)c", "to look back at");
     expect_refused("(a)\\1", "the escape \\1 at byte 3");
     expect_refused("\\X", "the escape \\X at byte 0");
     expect_refused("\\p{Klingon}", "the property \\p{Klingon} at byte 0");

@@ -25,11 +25,25 @@ static int parse_inside(struct pattern_parser *parser, struct pattern_node group
     return 0;
 }
 
+// Whether a part never goes back: \R, (?>…) or a++.
+static bool has_atomic(const struct pattern_tree *tree, int32_t index) {
+    const struct pattern_node *node = &tree->nodes[index];
+    if (node->kind == NODE_ATOMIC || (node->kind == NODE_REPEAT && node->greed == GREED_ALL))
+        return true;
+    for (int32_t child = node->first; child >= 0; child = tree->nodes[child].next)
+        if (has_atomic(tree, child))
+            return true;
+    return false;
+}
+
 static int parse_behind(struct pattern_parser *parser, bool negated, int32_t *node) {
     TRY(parse_inside(parser, (struct pattern_node){.kind = NODE_BEHIND, .negated = negated}, node));
     struct pattern_node *behind = &parser->tree->nodes[*node];
     if (behind->min > FARTHEST_BACK || behind->max > FARTHEST_BACK)
         return pattern_parse_error(parser, "more than %d characters to look back at", FARTHEST_BACK);
+    // Oniguruma looks back at such a part by rules of its own.
+    if (has_atomic(parser->tree, behind->first))
+        return pattern_parse_error(parser, "\\R, (?>…) or a++ to look back at");
     return 0;
 }
 
