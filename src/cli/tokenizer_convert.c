@@ -9,6 +9,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 struct convert_options {
     struct flag_given given;
@@ -266,9 +267,11 @@ static int convert_main(struct flag_command command, int (*run)(void *), int arg
     struct convert_options options;
     command.tables = tables;
     command.table_count = sizeof tables / sizeof tables[0];
-    return command_run(
-        &(struct command_call){.flags = &command, .options = &options, .run = run, .phase = "converting the tokenizer"},
-        argc, argv);
+    // A terminal shows what is typed or what comes out; a line of progress would be drawn over it.
+    bool is_watched = isatty(STDIN_FILENO) || isatty(STDOUT_FILENO);
+    const char *phase = is_watched ? NULL : run == run_decode ? "decoding standard input" : "encoding standard input";
+    return command_run(&(struct command_call){.flags = &command, .options = &options, .run = run, .phase = phase}, argc,
+                       argv);
 }
 
 int tokenizer_encode_main(int argc, char **argv) {

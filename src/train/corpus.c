@@ -250,11 +250,23 @@ static int check_part(const struct corpus_options *options, const char *split, c
     return status;
 }
 
+// A split without data: fine unless the run cannot do without it.
+static int check_nothing(const struct corpus_options *options, const struct data_paths *paths) {
+    if (!options->is_needed)
+        return 0;
+    if (paths->items.count == 0)
+        return error_set_code(EXIT_CODE_BAD_DATA, "there are no training samples: no data is given for training; give "
+                                                  "--train-data-path, or --data-path with --split");
+    return error_set_code(EXIT_CODE_BAD_DATA,
+                          "there are no training samples: --split %s leaves none for training; raise its first share",
+                          paths->split);
+}
+
 static int check_paths(const struct corpus_options *options, const struct data_paths *paths) {
     bool is_empty_share;
     TRY(is_empty(paths->split, options->which, &is_empty_share));
     if (paths->items.count == 0 || is_empty_share)
-        return 0;
+        return check_nothing(options, paths);
     struct blend_list list;
     TRY(blend_list_parse(&list, paths->items.items, paths->items.count, paths->flag));
     // A share that a small dataset has nothing for is a note, which corpus_open writes.

@@ -27,12 +27,13 @@ struct corpus_options {
     enum split which;
     int64_t sample_count;  // how many samples the run needs
     bool is_epoch;         // exactly one epoch, however many samples that is
+    bool is_needed;        // a split without data is an error
 };
 
 struct corpus;
 
-// *corpus is NULL if the flags name no data for the split, or leave nothing for it. Default shares may leave nothing of
-// a small dataset for validation or test; shares that the user chose and that do so are an error.
+// *corpus is NULL if the flags name no data for the split, or leave nothing for it. Shares may leave nothing of a small
+// dataset for validation or test, but not for training or an evaluation of one epoch: that is an error.
 int corpus_open(struct corpus **corpus, const struct corpus_options *options);
 // Does the same without building or keeping anything, in no time: data that is missing, damaged or leaves the split
 // nothing is found before minutes go into the index of another split. All ranks call; they agree on the result.

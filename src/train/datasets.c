@@ -194,7 +194,9 @@ static int open_corpus(struct datasets *datasets, const struct datasets_options 
 static int open_corpora(struct datasets *datasets, const struct datasets_options *from,
                         const int64_t counts[SPLIT_COUNT]) {
     for (int which = 0; which < SPLIT_COUNT; which++) {
-        const struct corpus_options options = corpus_options(datasets, from, (enum split)which, counts[which]);
+        struct corpus_options options = corpus_options(datasets, from, (enum split)which, counts[which]);
+        options.is_needed =
+            which == SPLIT_TRAIN && !from->config->skip_train && from->iteration < from->config->train_iters;
         TRY(corpus_check(&options));
     }
     for (int which = 0; which < SPLIT_COUNT; which++)

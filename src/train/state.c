@@ -158,9 +158,11 @@ int state_check_save(struct step *step, const struct progress_state *progress) {
 
 int state_save(struct step *step, const struct progress_state *progress) {
     struct saving saving;
+    struct phase *phase = phase_begin("saving the checkpoint");
     begin_saving(&saving, step, progress);
     int status = checkpoint_save(&saving.options);
     end_saving(&saving, step);
+    phase_end(phase);
     return status;
 }
 

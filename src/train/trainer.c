@@ -100,9 +100,6 @@ static int open_loaders(struct trainer *trainer) {
         if (trainer->datasets.sources[split].count > 0)
             TRY(datasets_loader(&trainer->loaders[split], &trainer->datasets, (enum split)split, config, trainer->mesh,
                                 consumed[split]));
-    if (!trainer->loaders[SPLIT_TRAIN] && !config->skip_train && trainer->at.iteration < config->train_iters)
-        return error_set_code(EXIT_CODE_BAD_DATA, "there are no training samples: --split %s leaves none for training",
-                              config->split ? config->split : "(none)");
     return 0;
 }
 
@@ -178,6 +175,29 @@ static void answer_with(const struct trainer *trainer, const char *doing, int64_
                          trainer->config->save ? ", then saving" : ", then stopping (nothing is saved without --save)");
 }
 
+// Adds the losses of --eval-iters global batches; *is_cut if a signal has come meanwhile.
+static int sum_losses(struct trainer *trainer, enum split split, struct step_losses *sum, bool *is_cut) {
+    const struct config *config = trainer->config;
+    int64_t per_step = config->global_batch_size / (config->micro_batch_size * config->data_parallel_size);
+    struct phase *phase = phase_begin_amount("evaluating", "iterations", (double)config->eval_iters);
+    int status = 0;
+    *is_cut = false;
+    for (int64_t i = 0; status == 0 && i < config->eval_iters; i++) {
+        *is_cut = must_stop(trainer);
+        if (*is_cut)
+            break;
+        struct step_source source = datasets_source(trainer->loaders[split], per_step);
+        status = step_evaluate(trainer->step, &source);
+        if (status == 0)
+            step_take_losses(trainer->step, step_lookahead(trainer->step), sum);
+        phase_advance(phase, 1);
+    }
+    if (status == 0)
+        step_take_losses(trainer->step, 0, sum);
+    phase_end(phase);
+    return status;
+}
+
 // Reports the loss over --eval-iters global batches of a split. If a signal arrives meanwhile, nothing is reported; the
 // caller checks for it next.
 static int evaluate(struct trainer *trainer, enum split split, bool is_final) {
@@ -191,18 +211,11 @@ static int evaluate(struct trainer *trainer, enum split split, bool is_final) {
         trainer->at.consumed_valid_samples += config->eval_iters * config->global_batch_size;
     answer_with(trainer, "ending the evaluation at iteration ", trainer->at.iteration);
     double started = clock_seconds();
-    int64_t per_step = config->global_batch_size / (config->micro_batch_size * config->data_parallel_size);
     struct step_losses sum = {0};
-    for (int64_t i = 0; i < config->eval_iters; i++) {
-        if (must_stop(trainer)) {
-            step_take_losses(trainer->step, 0, &sum);
-            return 0;
-        }
-        struct step_source source = datasets_source(trainer->loaders[split], per_step);
-        TRY(step_evaluate(trainer->step, &source));
-        step_take_losses(trainer->step, step_lookahead(trainer->step), &sum);
-    }
-    step_take_losses(trainer->step, 0, &sum);
+    bool is_cut;
+    TRY(sum_losses(trainer, split, &sum, &is_cut));
+    if (is_cut)
+        return 0;
     struct metrics_eval eval = {
         .wall_seconds = clock_wall_seconds(),
         .iteration = trainer->at.iteration,

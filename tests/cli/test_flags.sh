@@ -63,7 +63,33 @@ for valid in none_text_document missing_text_document; do
 done
 expect 215 "none_text_document holds no sequences; the valid split needs some" "${data[@]}" --train-data-path "$work/d_text_document" \
     --valid-data-path "$work/none_text_document"
+# So is a split that leaves nothing to train on, before the index of the validation data is built.
+expect 215 "there are no training samples: --split 0,100,0 leaves none for training" "${data[@]}" --data-path "$work/d_text_document" \
+    --split 0,100,0 --data-cache-path "$work/own"
+! grep -q "building the sample index" "$work/out" && pass || fail "an index is built for a run that cannot start"
+expect 215 "no data is given for training; give --train-data-path" "${data[@]}" --valid-data-path "$work/d_text_document"
+expect 1 "s3://b/d is in S3, not a dataset here; copy its .bin and .idx files" "${data[@]}" --data-path s3://b/d
 expect 2 "--data-path: the weight of B is missing" "${data[@]}" --data-path 1 A B
+
+# What takes longer than two seconds says what it is: an evaluation, text that is slow to come.
+"${mock[@]}" --eval-interval 1 --eval-iters 1000000000 >"$work/long" 2>&1 &
+long=$!
+mkfifo "$work/pipe"
+"$BEVATRON" tokenizer encode "${tokenizer[@]}" <"$work/pipe" >"$work/encoded" 2>&1 &
+encoding=$!
+"$BEVATRON" tokenizer decode "${tokenizer[@]}" <"$work/pipe" >"$work/decoded" 2>&1 &
+decoding=$!
+exec {pipe}>"$work/pipe"
+await_text "^evaluating: .* of 1.*G iterations, .* so far" "$work/long"
+await_text "^encoding standard input: .* so far" "$work/encoded"
+await_text "^decoding standard input: .* so far" "$work/decoded"
+exec {pipe}>&-
+kill -9 $long
+for process in $encoding $decoding; do
+    end_of $process
+    [ $code = 0 ] && pass || fail "a tokenizer that is given nothing ends with $code"
+done
+wait $long 2>/dev/null
 
 # The arguments: a log has what was given and derived, with the flag it has all, a terminal has none.
 expect 0 "more have their defaults; --log-arguments lists them" "${mock[@]}"

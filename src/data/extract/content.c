@@ -117,10 +117,12 @@ int content_check(const char *name, const char *path, const unsigned char *bytes
     return -1;
 }
 
-int content_check_name(const char *name) {
-    static const struct {
-        const char *prefix, *what, *advice;
-    } places[] = {
+struct place {
+    const char *prefix, *what, *advice;
+};
+
+static const struct place *find_place(const char *name) {
+    static const struct place places[] = {
         {"https://", "an address", "download it: `curl -LO %s`, or pipe it: `curl -L %s | bevatron … --input -`"},
         {"http://", "an address", "download it: `curl -LO %s`, or pipe it: `curl -L %s | bevatron … --input -`"},
         {"ftp://", "an address", "download it: `curl -O %s`"},
@@ -131,14 +133,27 @@ int content_check_name(const char *name) {
         {"abfs://", "in Azure Storage", "copy it with `azcopy copy`"},
         {"hdfs://", "in HDFS", "copy it: `hdfs dfs -get %s`"},
     };
-    for (size_t i = 0; i < sizeof places / sizeof places[0]; i++) {
-        if (strncmp(name, places[i].prefix, strlen(places[i].prefix)) != 0)
-            continue;
-        struct buffer advice = {0};
-        append_advice(&advice, places[i].advice, name);
-        error_set("%s is %s, not a file here; %s", name, places[i].what, buffer_string(&advice));
-        buffer_free(&advice);
-        return -1;
-    }
-    return 0;
+    for (size_t i = 0; i < sizeof places / sizeof places[0]; i++)
+        if (strncmp(name, places[i].prefix, strlen(places[i].prefix)) == 0)
+            return &places[i];
+    return NULL;
+}
+
+int content_check_name(const char *name) {
+    const struct place *place = find_place(name);
+    if (!place)
+        return 0;
+    struct buffer advice = {0};
+    append_advice(&advice, place->advice, name);
+    error_set("%s is %s, not a file here; %s", name, place->what, buffer_string(&advice));
+    buffer_free(&advice);
+    return -1;
+}
+
+int content_check_prefix(const char *prefix) {
+    const struct place *place = find_place(prefix);
+    if (!place)
+        return 0;
+    return error_set("%s is %s, not a dataset here; copy its .bin and .idx files to a disk of this machine", prefix,
+                     place->what);
 }

@@ -14,5 +14,7 @@ int content_check(const char *name, const char *path, const unsigned char *bytes
 
 // The same for a name given as an input: one that begins like https:// or s3:// is not a file.
 int content_check_name(const char *name);
+// The same for the PREFIX of a dataset, which is two files and cannot be piped.
+int content_check_prefix(const char *prefix);
 
 #endif

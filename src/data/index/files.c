@@ -40,7 +40,7 @@ static char *find_near(const char *prefix) {
 }
 
 static int refuse_missing(const char *prefix, const char *path) {
-    TRY(content_check_name(prefix));
+    TRY(content_check_prefix(prefix));
     static const char *const of_text[] = {".jsonl", ".json", ".ndjson", ".txt", ".gz", ".zst", ".xz", ".bz2"};
     char *near = find_near(prefix);
     const char *end = strrchr(prefix, '.'), *remedy = "give the path of the pair of files without .bin or .idx";
