@@ -314,7 +314,9 @@ static int find_language(const struct options *options, const struct sentence_la
     const struct sentence_language *other;
     for (size_t i = 0; (other = sentence_language_at(i)); i++)
         buffer_printf(&known, "%s%.*s", i ? ", " : "", (int)strcspn(other->names, " "), other->names);
-    error_set_code(EXIT_CODE_USAGE, "--lang %s is not a language whose sentences are known; choose one of %s",
+    error_set_code(EXIT_CODE_USAGE,
+                   "--lang %s is not a language whose sentences are known; choose one of %s; Thai, Lao, Khmer, Chinese "
+                   "and Japanese text needs no --lang",
                    options->language, buffer_string(&known));
     buffer_free(&known);
     return -1;
@@ -351,7 +353,8 @@ static int run_with(const struct options *options, const struct tokenizer *token
         .chunk_bytes = (size_t)options->chunk_bytes,
         .journal_seconds = options->journal_interval,
     };
-    TRY(find_language(options, &work.language));
+    if (options->split_sentences)
+        TRY(find_language(options, &work.language));
     struct preprocess_summary summary;
     TRY(preprocess(&work, tokenizer, &summary));
     if (options->json)

@@ -53,8 +53,15 @@ static bool is_among(const char *list, const char *word, size_t length) {
 }
 
 const struct sentence_language *sentence_language_find(const char *name) {
-    for (size_t i = 0; *name && !strchr(name, ' ') && i < LANGUAGES; i++)
-        if (is_among(languages[i]->names, name, strlen(name)))
+    enum { LONGEST_NAME = 32 };
+    char lower[LONGEST_NAME] = "";
+    size_t length = strlen(name);
+    if (length == 0 || length >= LONGEST_NAME || strchr(name, ' '))
+        return NULL;
+    for (size_t i = 0; i < length; i++)
+        lower[i] = name[i] >= 'A' && name[i] <= 'Z' ? (char)(name[i] - 'A' + 'a') : name[i];
+    for (size_t i = 0; i < LANGUAGES; i++)
+        if (is_among(languages[i]->names, lower, length))
             return languages[i];
     return NULL;
 }

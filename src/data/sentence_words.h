@@ -28,7 +28,7 @@ extern const struct sentence_language sentence_english, sentence_czech, sentence
     sentence_norwegian, sentence_polish, sentence_portuguese, sentence_russian, sentence_slovene, sentence_spanish,
     sentence_swedish, sentence_turkish;
 
-// By one of its names; NULL if there is none.
+// By one of its names, in small or capital letters; NULL if there is none.
 const struct sentence_language *sentence_language_find(const char *name);
 // All of them, from 0 on, English first; NULL after the last.
 const struct sentence_language *sentence_language_at(size_t number);

@@ -39,6 +39,11 @@ static int check_run(const struct owner *owner, const struct config *config) {
     if (owner->kind != OWNER_OURS)
         return 0;
     const char *save = config->save;
+    if (!is_loaded(config) && owner->iteration < 0)
+        return error_set_code(EXIT_CODE_USAGE,
+                              "%s holds the latest_checkpointed_iteration.txt of another run without its checkpoints; "
+                              "remove that file, or give another --save",
+                              save);
     if (!is_loaded(config)) {
         const char *first = config->load ? config->load : config->pretrained_checkpoint;
         char *again =

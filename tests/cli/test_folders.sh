@@ -149,6 +149,8 @@ expect 2 "with --pretrained-checkpoint $work/ours, the same command starts and r
 expect 2 "holds checkpoints of another run" "${train[@]}" --save "$work/run" --pretrained-checkpoint "$work/ours"
 expect 2 "leave out --finetune to resume" "${train[@]}" --save "$work/run" --load "$work/run" --finetune
 diff -r "$work/ours" "$work/run" >"$work/out" && pass || fail "a run that was refused has changed the folder of another"
+mkdir "$work/marked" && printf 4 >"$work/marked/latest_checkpointed_iteration.txt"
+expect 2 "of another run without its checkpoints; remove that file" "${train[@]}" --save "$work/marked"
 longer=(--train-iters 6 --override-opt_param-scheduler)
 ln -s run "$work/link"
 expect 0 "iteration        6/       6" "${train[@]}" --save "$work/link" --load "$work/run" "${longer[@]}"

@@ -69,6 +69,11 @@ sentences 2 --lang german
 sentences 2 --lang de
 expect 2 "--lang klingon is not a language whose sentences are known; choose one of english, czech" "$BEVATRON" preprocess \
     --input "$work/german.jsonl" --output-prefix "$work/x" --split-sentences --lang klingon "${null[@]}"
+expect 2 "Thai, Lao, Khmer, Chinese and Japanese text needs no --lang" "$BEVATRON" preprocess --input "$work/german.jsonl" \
+    --output-prefix "$work/x" --split-sentences --lang thai "${null[@]}"
+# Without sentences the language does not matter, as in Megatron-LM.
+expect 0 "warning: --lang has no effect without --split-sentences" "$BEVATRON" preprocess --input "$work/in.jsonl" \
+    --output-prefix "$work/x" --lang klingon "${null[@]}"
 
 # Several keys, arrays, and what Megatron's scripts give besides.
 expect 0 "without effect" "$BEVATRON" preprocess --input "$work/in.jsonl" --output-prefix "$work/keys" --json-keys text title \

@@ -113,6 +113,8 @@ TEST(lists_are_in_order) {
     }
     EXPECT(count >= 18);
     EXPECT(sentence_language_find("de") == &sentence_german);
+    EXPECT(sentence_language_find("German") == &sentence_german && sentence_language_find("DE") == &sentence_german);
+    EXPECT(!sentence_language_find("a name that is longer than that of any language"));
     EXPECT(!sentence_language_find("") && !sentence_language_find("germ") && !sentence_language_find("german de"));
     // Every word of a list is found, whatever its case.
     EXPECT_INT(sentence_abbreviation(&sentence_german, "Bzgl", 4), SENTENCE_LEADS);
