@@ -34,7 +34,7 @@ run() {
 
 # A demo that is started again starts afresh, and removes nothing but what it made.
 mkdir -p "$folder"
-rm -rf "$folder/run" "$folder/untrained" "$folder/cache" "$folder"/stories{.jsonl,-vocab.json,-merges.txt,_text_document}*
+rm -rf "$folder/run" "$folder/untrained" "$folder/cache" "$folder"/stories{.jsonl,-vocab.json,-merges.txt,-tokenizer.json,_text_document}*
 
 title "1. A corpus: $megabytes MB of small stories from a grammar"
 "$make_stories" --megabytes "$megabytes" --seed 1 >"$folder/stories.jsonl"

@@ -1,6 +1,7 @@
 #!/bin/bash
 # The demo's corpus generator: the same seed gives the same stories, a longer corpus begins with the shorter one, every
-# line is one JSON object, no brace of the grammar is left over, and a wrong grammar is an error that says where.
+# line is one JSON object, no brace of the grammar is left over, and a wrong grammar is an error that says where. Then the
+# demo itself, twice.
 set -u
 make_stories=$(dirname "${BEVATRON:-build/release/bevatron}")/make_stories
 scratch=$(mktemp -d)
@@ -58,6 +59,14 @@ expect_error 'wrong:1: text before the first rule' --grammar "$scratch/wrong" --
 expect_error 'cannot read' --grammar "$scratch/missing"
 expect_error '--megabytes takes a number' --megabytes many
 expect_error '--nothing is unknown' --nothing
+
+# The demo starts over when it is started again. Two iterations are fewer than its warmup, so that it ends before the
+# training, after everything that it writes before.
+for time in first second; do
+    DEMO_FOLDER="$scratch/demo" DEMO_ITERS=2 DEMO_MEGABYTES=1 BEVATRON="${BEVATRON:-build/release/bevatron}" \
+        MAKE_STORIES="$make_stories" bash examples/demo/run.sh >"$scratch/out" 2>&1
+    expect "the $time demo: $(tail -n 1 "$scratch/out")" grep -q "must be below --train-iters 2" "$scratch/out"
+done
 
 [ "$failed" -eq 0 ] && echo "all cases passed"
 exit "$failed"
