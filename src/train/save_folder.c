@@ -7,6 +7,7 @@
 #include "base/interrupt.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "checkpoint/folder.h"
 #include "checkpoint/owner.h"
 #include <inttypes.h>
 #include <stdlib.h>
@@ -25,10 +26,15 @@ static bool is_loaded(const struct config *config) {
 static int check_others(struct owner *owner, const struct config *config) {
     const char *remedy = "give another folder with --save";
     char *how = NULL;
+    TRY(owner_find(owner, config->save));
+    // Only a checkpoint of Megatron-LM has an iteration to continue at.
+    bool has_iteration = owner->kind == OWNER_OTHERS && folder_iteration(owner->name) >= 0;
     if (is_loaded(config))
-        how = memory_printf("keep --load %s and give another --save, with --no-load-optim to continue at its iteration "
-                            "or --finetune to start at 0; either way the optimizer is fresh",
-                            config->load);
+        how =
+            memory_printf("keep --load %s and give another --save%s", config->load,
+                          has_iteration ? ", with --no-load-optim to continue at its iteration or --finetune to start "
+                                          "at 0; either way the optimizer is fresh"
+                                        : ", with --finetune: the run starts at iteration 0");
     int status = owner_check(owner, config->save, how ? how : remedy);
     free(how);
     return status;

@@ -149,6 +149,9 @@ expect 2 "with --pretrained-checkpoint $work/ours, the same command starts and r
 expect 2 "holds checkpoints of another run" "${train[@]}" --save "$work/run" --pretrained-checkpoint "$work/ours"
 expect 2 "leave out --finetune to resume" "${train[@]}" --save "$work/run" --load "$work/run" --finetune
 diff -r "$work/ours" "$work/run" >"$work/out" && pass || fail "a run that was refused has changed the folder of another"
+expect 2 "give another --save, with --finetune: the run starts at iteration 0" "${train[@]}" --load "$work/kinds/huggingface" \
+    --save "$work/kinds/huggingface"
+expect 2 "with --no-load-optim to continue at its iteration" "${train[@]}" --load "$work/kinds/torch_dist" --save "$work/kinds/torch_dist"
 mkdir "$work/marked" && printf 4 >"$work/marked/latest_checkpointed_iteration.txt"
 expect 2 "of another run without its checkpoints; remove that file" "${train[@]}" --save "$work/marked"
 longer=(--train-iters 6 --override-opt_param-scheduler)
