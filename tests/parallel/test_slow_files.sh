@@ -34,7 +34,8 @@ wait_out() {
     done
     [ "$code" = 0 ] && grep -q "successfully saved checkpoint from iteration       2" "$work/out" && pass ||
         fail "exit code $code: $setting $*"
-    [[ " $* " = *" --async-save "* ]] || grep -q "saving the checkpoint: .* so far" "$work/out" && pass || fail "a long save is silent ($setting)"
+    # The rehearsal of a save before the first iteration writes no manifest, so this one is slow in a save.
+    [ "$setting $*" != "SLOW_WRITES=manifest.json " ] || grep -q "saving the checkpoint: .* so far" "$work/out" && pass || fail "a long save is silent"
     [ "$(find "$work/run" -name 'iter_*' | wc -l)" = 1 ] && pass || fail "the old checkpoint is removed ($setting $*)"
 }
 beside tensors wait_out SLOW_WRITES=model.safe
