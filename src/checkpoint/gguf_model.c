@@ -211,8 +211,8 @@ static void describe(const struct job *job, struct gguf_pairs *pairs) {
     add_name(pairs, job->write->folder);
     gguf_add_u32(pairs, "general.file_type", file_type(job));
     gguf_add_u32(pairs, "general.quantization_version", 2);
-    if (config_form(config) == CONFIG_T5 && job->vocabulary.pad >= 0)
-        gguf_add_u32(pairs, "t5.decoder_start_token_id", (uint32_t)job->vocabulary.pad);
+    if (config_form(config) == CONFIG_T5 && job->vocabulary.decoder_start >= 0)
+        gguf_add_u32(pairs, "t5.decoder_start_token_id", (uint32_t)job->vocabulary.decoder_start);
     gguf_vocabulary_write(&job->vocabulary, pairs);
 }
 

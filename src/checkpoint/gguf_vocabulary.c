@@ -104,23 +104,29 @@ static int32_t first_of(int32_t a, int32_t b) {
     return a >= 0 ? a : b;
 }
 
-// What the builders have found out (what a text begins and ends with) stays. Then tokenizer_config.json counts, then
-// config.json, as in llama.cpp's converter, then what the tokens' names say.
+// The same as for Hugging Face. What the builders have found out (what a text begins and ends with) stays. Then
+// tokenizer_config.json counts, then config.json if it is of this tokenizer, as in llama.cpp's converter, then what the
+// tokens' names say. An end that --eod-token names goes before that of tokenizer_config.json.
 static void set_ids(struct gguf_vocabulary *v, const struct model_source *source, const struct tokenizer *tokenizer) {
     struct json *beside = read_beside(source, "tokenizer_config.json");
-    const struct json *config = source->foreign_config;
+    const struct json *config = source->has_foreign_tokenizer ? source->foreign_config : NULL;
     struct sample_vocabulary known;
     sample_vocabulary_make(&known, tokenizer);
+    // T5 ends texts with a token of its own, not with that between documents.
+    int32_t end = config_form(&source->config) == CONFIG_T5 ? known.eos : tokenizer_eod(tokenizer);
+    if (source->config.eod_token && !source->has_foreign_tokenizer && !v->adds_eos)
+        v->eos = end;
     const struct {
         int32_t *id;
         const char *number, *name;
         int32_t known;
-    } rows[] = {{&v->eos, "eos_token_id", "eos_token", tokenizer_eod(tokenizer)},
+    } rows[] = {{&v->eos, "eos_token_id", "eos_token", end},
                 {&v->bos, "bos_token_id", "bos_token", known.bos},
                 {&v->pad, "pad_token_id", "pad_token", known.pad},
                 {&v->unk, "unk_token_id", "unk_token", -1},
                 {&v->sep, "sep_token_id", "sep_token", known.sep},
-                {&v->mask, "mask_token_id", "mask_token", known.mask}};
+                {&v->mask, "mask_token_id", "mask_token", known.mask},
+                {&v->decoder_start, "decoder_start_token_id", "", first_of(config ? known.pad : known.bos, known.pad)}};
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         *rows[i].id = first_of(*rows[i].id, named_id(v, beside, rows[i].name));
         *rows[i].id = first_of(*rows[i].id, config ? id_of(json_member(config, rows[i].number), v->size) : -1);
@@ -216,7 +222,8 @@ static int from_kind(struct gguf_vocabulary *vocabulary, const struct tokenizer_
 }
 
 int gguf_vocabulary_make(struct gguf_vocabulary *vocabulary, const struct model_source *source, int64_t rows) {
-    *vocabulary = (struct gguf_vocabulary){.bos = -1, .eos = -1, .unk = -1, .sep = -1, .pad = -1, .mask = -1};
+    *vocabulary = (struct gguf_vocabulary){
+        .bos = -1, .eos = -1, .unk = -1, .sep = -1, .pad = -1, .mask = -1, .decoder_start = -1};
     struct tokenizer_options options = tokenizer_options_of(&source->config);
     if (options.type && strcmp(options.type, "NullTokenizer") == 0) {
         vocabulary->model = "no_vocab";

@@ -35,6 +35,7 @@ struct gguf_vocabulary {
     bool has_scores;
     struct gguf_pairs merges;               // as gguf_append_string writes them; only its bytes and count are used
     int32_t bos, eos, unk, sep, pad, mask;  // -1: none
+    int32_t decoder_start;                  // what T5's decoder begins with; -1: none
     bool adds_bos, adds_eos, adds_sep;
     bool has_space_rules, adds_space, merges_spaces;  // add_space_prefix and remove_extra_whitespaces
     bool has_case_rules, lowers, strips_accents;

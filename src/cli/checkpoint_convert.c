@@ -245,6 +245,10 @@ static int use_tokenizer(const struct options *options, struct model_source *sou
         return error_set_code(EXIT_CODE_USAGE, "say with --tokenizer-type what the tokenizer's files are");
     TRY(flag_set(&table, &source->config, "--tokenizer-type", type ? type : "GPT2BPETokenizer", FLAG_FROM_COMMAND));
     drop_tokenizer(source);
+    if (!options->eod_token) {  // one of the tokenizer that was dropped
+        free(source->config.eod_token);
+        source->config.eod_token = NULL;
+    }
     for (size_t i = 0; i < sizeof given / sizeof given[0]; i++) {
         if (!given[i].file)
             continue;

@@ -3,6 +3,7 @@
 #include "config/config.h"
 #include "config/flag_internal.h"
 #include "base/error.h"
+#include "base/file.h"
 #include "base/memory.h"
 #include <inttypes.h>
 #include <stdlib.h>
@@ -279,6 +280,23 @@ static int take_field(struct config *config, const struct json *object, const ch
     return flag_set(&table, config, field, text, FLAG_FROM_PRESET);
 }
 
+// Whether the user gives another tokenizer than the object's.
+static bool has_other_tokenizer(const struct config *config, const struct json *object) {
+    const struct {
+        const char *field, *value;
+    } rows[] = {{"tokenizer_type", config->tokenizer_type},
+                {"tokenizer_model", config->tokenizer_model},
+                {"vocab_file", config->vocab_file},
+                {"merge_file", config->merge_file}};
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        const struct json *there = json_member(object, rows[i].field);
+        const char *text = there && there->type == JSON_STRING ? there->string : "";
+        if (rows[i].value && flag_is_given(&config->given, rows[i].field) && !file_is_same(rows[i].value, text))
+            return true;
+    }
+    return false;
+}
+
 int config_from_json(struct config *config, const struct json *object) {
     if (object->type != JSON_OBJECT)
         return error_set("the configuration of a checkpoint is no JSON object");
@@ -286,8 +304,11 @@ int config_from_json(struct config *config, const struct json *object) {
         TRY(take_field(config, object, model_fields[i]));
     for (size_t i = 0; i < COUNT(storage_fields); i++)
         TRY(take_field(config, object, storage_fields[i]));
+    // The token that ends a document is one of the object's tokenizer; another one has its own.
+    bool has_other = has_other_tokenizer(config, object);
     for (size_t i = 0; i < COUNT(tokenizer_fields); i++)
-        TRY(take_field(config, object, tokenizer_fields[i]));
+        if (!has_other || strcmp(tokenizer_fields[i], "eod_token") != 0)
+            TRY(take_field(config, object, tokenizer_fields[i]));
     for (size_t i = 0; i < COUNT(dropout_fields); i++)
         TRY(take_field(config, object, dropout_fields[i]));
     return 0;

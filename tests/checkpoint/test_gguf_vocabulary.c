@@ -1,8 +1,12 @@
 // Tokenizers in GGUF files against tests/golden/gguf_vocabulary.txt, which other libraries made; and those that
 // llama.cpp cannot run.
+#include "base/file.h"
 #include "base/hash.h"
+#include "base/json.h"
 #include "base/memory.h"
 #include "checkpoint/gguf_vocabulary.h"
+#include "checkpoint/hf_surroundings.h"
+#include "checkpoint/temporary.h"
 #include "data/tokenizer/hf_save.h"
 #include "test.h"
 
@@ -205,4 +209,53 @@ TEST(refused) {
     forget(&source);
 }
 
-TEST_MAIN(TEST_CASE(vocabularies), TEST_CASE(ends), TEST_CASE(scores), TEST_CASE(refused))
+static void expect_token(const struct gguf_vocabulary *v, int32_t id, const char *text) {
+    EXPECT(id >= 0 && id < v->size);
+    EXPECT_STRING(v->tokens[id].text, text);
+}
+
+// A T5 of Megatron's ends texts with the token for that, not with the one between documents, and begins with its own.
+// One of Hugging Face begins as its config.json says. The ids there are not those of another tokenizer.
+TEST(special_ids) {
+    struct model_source source = source_with("SentencePieceTokenizer", "tests/golden/gguf_unigram.model");
+    free(source.config.model);
+    source.config.model = memory_string("t5");
+    source.config.vocab_extra_ids = 3;
+    static const char text[] = "{\"eos_token_id\": 9, \"decoder_start_token_id\": 7}";
+    struct gguf_vocabulary v;
+    EXPECT_OK(json_parse(&source.foreign_config, text, strlen(text), "config.json"));
+    EXPECT_OK(gguf_vocabulary_make(&v, &source, 1000));
+    expect_token(&v, v.eos, "</s>");
+    expect_token(&v, v.decoder_start, "<BOS>");
+    gguf_vocabulary_free(&v);
+    source.has_foreign_tokenizer = true;
+    EXPECT_OK(gguf_vocabulary_make(&v, &source, 1000));
+    EXPECT_INT(v.eos, 9);
+    EXPECT_INT(v.decoder_start, 7);
+    gguf_vocabulary_free(&v);
+    json_free(source.foreign_config);
+    forget(&source);
+}
+
+// The token that --eod-token names ends texts, whatever a tokenizer_config.json beside the tokenizer says.
+TEST(named_end) {
+    struct temporary folder = temporary_create_fast();
+    char *path = file_join(folder.path, "tokenizer_config.json");
+    static const char text[] = "{\"eos_token\": \"mm\"}";
+    EXPECT_OK(file_write_all(path, text, strlen(text)));
+    struct model_source source = source_with("HuggingFaceTokenizer", "tests/golden/hf/gpt2.json");
+    checkpoint_file_list_add(&source.files, HF_ROLE, path);
+    for (int is_named = 0; is_named < 2; is_named++) {
+        source.config.eod_token = is_named ? memory_string("nd") : NULL;
+        struct gguf_vocabulary v;
+        EXPECT_OK(gguf_vocabulary_make(&v, &source, 500));
+        expect_token(&v, v.eos, is_named ? "nd" : "mm");
+        gguf_vocabulary_free(&v);
+    }
+    forget(&source);
+    temporary_remove(&folder);
+    free(path);
+}
+
+TEST_MAIN(TEST_CASE(vocabularies), TEST_CASE(ends), TEST_CASE(special_ids), TEST_CASE(named_end), TEST_CASE(scores),
+          TEST_CASE(refused))

@@ -89,6 +89,13 @@ for kind in vocab.json tokenizer.json; do
     grep -q '"eod_token":"e"' "$work/ends-run/iter_0000001/config.json" && pass || fail "the end of a text in a run from $kind"
     expect 0 "read back" "$BEVATRON" checkpoint convert --input "$work/ends-run" --output "$work/ends-back"
     expect_same "$work/ends/tokenizer_config.json" "$work/ends-back/tokenizer_config.json" "add_bos_token and eos_token"
+    # Another tokenizer brings its own end.
+    rm -rf "$work/ends-other" "$work/ends-back"
+    expect 0 "iteration        1/       1" "$BEVATRON" train "${run[@]}" --load "$work/ends" --use-checkpoint-args --train-iters 1 \
+        --save "$work/ends-other" --save-interval 1 --tokenizer-type NullTokenizer --vocab-size 300
+    expect 0 "read back" "$BEVATRON" checkpoint convert --input "$work/ends" --output "$work/ends-back" --to huggingface \
+        --tokenizer-type GPT2BPETokenizer --vocab-file "$work/gone/t-vocab.json" --merge-file "$work/gone/t-merges.txt"
+    grep -q '"eos_token": "<|endoftext|>"' "$work/ends-back/tokenizer_config.json" && pass || fail "the end of another tokenizer with $kind"
 done
 
 # fairseq's dictionary lists GPT-2's ids in an order of its own; transformers wants one vocabulary in that order.
