@@ -1,6 +1,6 @@
 // What transformers makes of a folder. See convert_verify.h. The script below gets a JSON object on its standard input
 // and prints one. It computes in float64, so that what is left of a difference is ours, and never runs code of the
-// folder (trust_remote_code is off).
+// folder (trust_remote_code is off) nor of the folder that the command runs in, which Python would look for modules in.
 #include "cli/convert_verify.h"
 
 #include "base/error.h"
@@ -15,7 +15,9 @@
 static const double LARGEST_DIFFERENCE = 1e-4;
 
 static const char script[] =
-    "import json, os, sys, warnings, logging\n"
+    "import sys\n"
+    "sys.path[:] = [path for path in sys.path if path]\n"
+    "import json, os, warnings, logging\n"
     "os.environ['HF_HUB_OFFLINE'] = os.environ['TRANSFORMERS_OFFLINE'] = '1'\n"
     "request = json.load(sys.stdin)\n"
     "try:\n"
@@ -45,6 +47,13 @@ static const char script[] =
     "model, info = kind.from_pretrained(folder, output_loading_info=True, trust_remote_code=False, **dtype)\n"
     "if os.path.exists(folder + '/generation_config.json') and hasattr(model, 'generation_config'):\n"
     "    transformers.GenerationConfig.from_pretrained(folder)\n"
+    "if os.path.exists(folder + '/tokenizer_config.json'):\n"
+    "    try:\n"
+    "        tokenizer = transformers.AutoTokenizer.from_pretrained(folder, trust_remote_code=False)\n"
+    "        if max(tokenizer.get_vocab().values()) >= config.vocab_size:\n"
+    "            note('the tokenizer has ids beyond vocab_size')\n"
+    "    except Exception as error:\n"
+    "        note('AutoTokenizer does not load the tokenizer: ' + (str(error) or repr(error)).splitlines()[0])\n"
     "size = sum(p.numel() for p in model.parameters())\n"
     "model = (model.double() if size < 500e6 else model).eval()\n"
     "inputs = {'input_ids': torch.tensor([request['tokens']])}\n"

@@ -114,7 +114,7 @@ export_to heads '"gelu_new"' --allow-inexact
 
 # --verify asks transformers; here a script answers in its place.
 answer() {
-    printf '#!/bin/sh\ncat >"%s/asked"\necho '"'%s'"'\n' "$work" "$1" >"$work/python"
+    printf '#!/bin/sh\necho "$2" >"%s/script"\ncat >"%s/asked"\necho '"'%s'"'\n' "$work" "$work" "$1" >"$work/python"
     chmod +x "$work/python"
     rm -rf "$work/verified"
 }
@@ -123,6 +123,8 @@ expect 2 "reads --to huggingface only" "$BEVATRON" checkpoint convert --input $f
 answer '{"absent": "No module named transformers"}'
 expect 0 "transformers: not run, No module named transformers" "${verify[@]}"
 grep -q '"tokens":\[[0-9]' "$work/asked" && pass || fail "tokens for transformers"
+# Python does not look for modules in the folder that the command runs in.
+sed -n 2p "$work/script" | grep -qF 'sys.path[:] = [path for path in sys.path if path]' && pass || fail "modules of the current folder"
 expect 0 "transformers: not run, there is no program" env PYTHON="$work/nothing" "$BEVATRON" checkpoint convert --input $foreign/gpt2 \
     --output "$work/verified.none" --to huggingface --verify
 answer '{"version": "9", "missing": ["transformer.wte.weight"], "unexpected": [], "mismatched": [], "said": [], "rows": 8, "columns": 37, "logits": []}'
