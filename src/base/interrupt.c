@@ -15,7 +15,7 @@ static volatile sig_atomic_t received, is_deferred;
 static atomic_flag is_told_to_end = ATOMIC_FLAG_INIT;
 
 // The answer. A handler may read it while it is changed, and then takes a part of it from before: harmless.
-static const char *_Atomic answer_doing, *_Atomic answer_next;
+static const char *_Atomic answer_doing, *_Atomic answer_next, *_Atomic answer_again;
 static _Atomic int64_t answer_number;
 static bool is_terminal;  // where ^C stands on the line already
 
@@ -36,6 +36,7 @@ static size_t append_number(char *line, size_t size, size_t length, int64_t numb
 // In a signal handler nothing may be allocated or locked: the line is put together here and written at once.
 static void answer(int number) {
     const char *doing = atomic_load(&answer_doing), *next = atomic_load(&answer_next);
+    const char *again = atomic_load(&answer_again);
     int64_t at = atomic_load(&answer_number);
     int error = errno;
     char line[256];
@@ -47,14 +48,17 @@ static void answer(int number) {
     if (at >= 0)
         length = append_number(line, sizeof line, length, at);
     length = append(line, sizeof line, length, next ? next : "");
-    length =
-        append(line, sizeof line, length, number == SIGINT ? "; press Ctrl-C again to quit without saving\n" : "\n");
-    if (write(STDERR_FILENO, line, length) < 0)
-        errno = error;
+    if (number == SIGINT && again) {
+        length = append(line, sizeof line - 1, length, "; press Ctrl-C again to ");
+        length = append(line, sizeof line - 1, length, again);
+    }
+    length = append(line, sizeof line, length, "\n");
+    (void)!write(STDERR_FILENO, line, length);
     errno = error;
 }
 
-void interrupt_answer(const char *doing, int64_t number, const char *next) {
+void interrupt_answer(const char *doing, int64_t number, const char *next, const char *again) {
+    atomic_store(&answer_again, again);
     atomic_store(&answer_number, number);
     atomic_store(&answer_next, next);
     atomic_store(&answer_doing, doing);

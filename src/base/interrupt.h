@@ -21,9 +21,9 @@ void interrupt_defer(void);
 // The signal that arrived last, whether deferred or not; 0 for none.
 int interrupt_received(void);
 // What the first SIGINT or SIGTERM is answered with as soon as it comes: a line on stderr made of `doing`, a number
-// unless it is negative, and `next`: "finishing iteration ", 12, ", then saving". The texts must live as long as the
-// process. NULL as `doing`: no answer.
-void interrupt_answer(const char *doing, int64_t number, const char *next);
+// unless it is negative, and `next`: "finishing iteration ", 12, ", then saving". Ctrl-C is also told what pressing it
+// again does: `again`, "quit without saving". The texts must live as long as the process. NULL as `doing`: no answer.
+void interrupt_answer(const char *doing, int64_t number, const char *next, const char *again);
 // "SIGTERM" and so on, for those above.
 const char *interrupt_name(int number);
 // To be called last, with the program's exit code. A command that failed because of a signal dies of that signal, as

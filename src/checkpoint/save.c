@@ -355,21 +355,20 @@ int checkpoint_save(const struct checkpoint_save *save) {
     return status;
 }
 
-// Every rank that will write a file writes an empty one: the folder must be the same one on all machines.
+// Every rank that will write files writes an empty one: the folder must be the same one on all machines.
 static int write_empty(const struct checkpoint_job *job) {
-    int result = 0;
-    for (int i = 0; i < SHARE_FILES && result == 0; i++) {
-        const struct share_file *file = &job->shares[0].files[i];
-        if (file->bytes == 0)
-            continue;
-        char *path = file_join(job->temporary, file->name);
-        result = file_write_all(path, "", 0);
-        free(path);
-        if (result < 0 && !file_is_folder(job->temporary))
-            error_context("--save must be a folder that all machines share, and here it is not the one of rank 0");
-        else if (result < 0)
-            error_context("a checkpoint could not be saved");
-    }
+    bool writes = false;
+    for (int i = 0; i < SHARE_FILES; i++)
+        writes = writes || job->shares[0].files[i].bytes > 0;
+    if (!writes)
+        return 0;
+    char *path = memory_printf("%s/rehearsal-%d", job->temporary, job->rank);
+    int result = file_write_all(path, "", 0);
+    free(path);
+    if (result < 0 && !file_is_folder(job->temporary))
+        error_context("--save must be a folder that all machines share, and here it is not the one of rank 0");
+    else if (result < 0)
+        error_context("a checkpoint could not be saved");
     return result;
 }
 

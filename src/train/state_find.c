@@ -74,7 +74,8 @@ int state_find(const struct config *config, const struct mesh *mesh, char **path
     if (!config->exit_on_missing_checkpoint && config->ckpt_step < 0)
         return 0;
     error_set_code(EXIT_CODE_NO_CHECKPOINT,
-                   "there is no checkpoint in %s; check --load, or leave it out to start from random", config->load);
+                   "there is no checkpoint in %s; check the path, or leave the flag out to start from random weights",
+                   config->load);
     error_mark_shared();
     return -1;
 }

@@ -170,9 +170,12 @@ static int64_t must_stop(const struct trainer *trainer) {
 
 // What Ctrl-C is answered with from now on, by one rank.
 static void answer_with(const struct trainer *trainer, const char *doing, int64_t iteration) {
-    if (trainer->mesh->rank == 0)
-        interrupt_answer(doing, iteration,
-                         trainer->config->save ? ", then saving" : ", then stopping (nothing is saved without --save)");
+    if (trainer->mesh->rank != 0)
+        return;
+    if (trainer->config->save)
+        interrupt_answer(doing, iteration, ", then saving", "quit without saving");
+    else
+        interrupt_answer(doing, iteration, ", then stopping (nothing is saved without --save)", "quit at once");
 }
 
 // Adds the losses of --eval-iters global batches; *is_cut if a signal has come meanwhile.
@@ -348,7 +351,7 @@ static int save(struct trainer *trainer) {
     if (trainer->config->save && trainer->loaders[SPLIT_TRAIN])
         TRY(same_data_check_rows(trainer->mesh, loader_digest(trainer->loaders[SPLIT_TRAIN])));
     if (trainer->config->save && trainer->mesh->rank == 0)
-        interrupt_answer("finishing the checkpoint of iteration ", trainer->at.iteration, "");
+        interrupt_answer("finishing the checkpoint of iteration ", trainer->at.iteration, "", "quit without it");
     return saver_save(&trainer->saver, &trainer->at);
 }
 
@@ -476,7 +479,7 @@ int trainer_run(const struct trainer_options *options, enum exit_code *exit_code
     // Someone who watches a run through a pipe and goes away must not end it.
     signal(SIGPIPE, SIG_IGN);
     if (options->mesh->rank == 0)
-        interrupt_answer("stopping before the first iteration", -1, "");
+        interrupt_answer("stopping before the first iteration", -1, "", "quit at once");
     // Ranks load weights and read data at their own pace. A rank that fails ends the job, and need not end this.
     comm_patience_begin(options->mesh->all, "opening the checkpoint and the data");
     int status = set_up(&trainer);
