@@ -278,9 +278,10 @@ static int check_paths(const struct corpus_options *options, const struct data_p
     return status;
 }
 
+// The first rank looks. Whether the others have the same data is compared when it is opened, with a message of its own.
 int corpus_check(const struct corpus_options *options) {
     int status = 0;
-    if (options->sample_count > 0 || options->is_epoch) {
+    if (options->place.mesh->rank == 0 && (options->sample_count > 0 || options->is_epoch)) {
         struct data_paths paths;
         status = data_paths_find(&paths, options->config, options->which);
         if (status == 0)
