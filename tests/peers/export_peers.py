@@ -8,7 +8,7 @@ tokens of tokenizer and config.json must be the same; the loss of a text must ag
 
 With OTHER_PYTHON=… the same is done with that interpreter, so that both releases of transformers are seen in one run. Real tokenizers are those of
 $BEVATRON_SHARED/data, with the small ones of tests/golden in place of what is not there. Losses need `ninja -C build/release peers_model`.
-(torch, transformers 4.57 or 5, safetensors; run from the repository's root)"""
+(torch, transformers 4.57 or 5, safetensors, sentencepiece; run from the repository's root)"""
 import io
 import json
 import logging
@@ -17,6 +17,7 @@ import subprocess
 import sys
 import tempfile
 
+import sentencepiece
 import torch
 import torch.nn.functional as F
 import transformers as hf
@@ -39,6 +40,16 @@ def file(real, small):
     return f"{DATA}/{real}" if os.path.exists(f"{DATA}/{real}") else f"{GOLDEN}/{small}"
 
 
+FOLDED = tempfile.TemporaryDirectory()
+
+
+def folded():
+    """A SentencePiece model that folds cases. Its table has hundreds of kilobytes, so it is not kept in tests/golden."""
+    sentencepiece.SentencePieceTrainer.train(input="README.md", model_prefix=f"{FOLDED.name}/folded", model_type="bpe", vocab_size=600,
+                                             byte_fallback=True, normalization_rule_name="nmt_nfkc_cf", hard_vocab_limit=False, minloglevel=5)
+    return f"{FOLDED.name}/folded.model"
+
+
 GPT2 = ["--vocab-file", file("gpt2/vocab.json", "bpe/vocab.json"), "--merge-file", file("gpt2/merges.txt", "bpe/merges.txt")]
 SPM = ["--tokenizer-model", file("llama2/tokenizer.model", "spm/bpe.model")]
 UNIGRAM = ["--tokenizer-model", file("t5/spiece.model", "spm/unigram.model")]
@@ -53,6 +64,7 @@ KINDS = {
     "spm-bpe-extra": (["--tokenizer-type", "SentencePieceTokenizer", "--vocab-extra-ids", "20", *SPM], ["llama", "t5"]),
     "spm-bpe-rules": (["--tokenizer-type", "GPTSentencePieceTokenizer", "--tokenizer-model",
                        file("spm/test_sentencepiece_bpe.model", "spm/bpe.model")], SOME),
+    "spm-folded": (["--tokenizer-type", "GPTSentencePieceTokenizer", "--tokenizer-model", folded()], ["llama"]),
     "spm-char": (["--tokenizer-type", "GPTSentencePieceTokenizer", "--tokenizer-model",
                   file("spm/test_sentencepiece_bpe_char.model", "spm/char.model")], ["llama"]),
     "unigram": (["--tokenizer-type", "GPTSentencePieceTokenizer", *UNIGRAM], SOME),

@@ -3,7 +3,9 @@
 // rule that fits its beginning. So each mark is kept apart from what stands before it while Precompiled runs, by a
 // character that is none, and then all rules of one character work alike. Rules of several characters, if they are
 // few, are steps of their own. If they are many, they are the compositions of Unicode, and NFC does them: mark after
-// mark, as far as the order of marks lets a rule fit. hf_check tries them.
+// mark, as far as the order of marks lets a rule fit. Where characters are folded, a mark that becomes a letter if
+// it is alone (U+0345 an iota) is hidden from Precompiled until then, and a rule whose result is not the composition of
+// folded characters (I and U+0307 are U+0130) is a step of its own. hf_check tries them.
 #include "data/tokenizer/spm_describe.h"
 
 #include "data/tokenizer/base64.h"
@@ -18,10 +20,11 @@
 #define STAYS_APART "\xF4\x8F\xBF\xBF"
 
 enum { ABOVE = 230, ROUNDS = 3 };
+enum { HIDDEN_FIRST = 0xFDD0, HIDDEN_COUNT = 32 };  // noncharacters that stand for hidden marks
 
 struct rules {
     const struct charsmap *map;
-    const struct unicode_table *table;
+    const struct unicode_table *table, *newest;
     bool *begins, *follows;  // (UNICODE_LIMIT) which characters stand first and later in rules of several
 };
 
@@ -43,7 +46,9 @@ static bool is_mark(const struct rules *rules, uint32_t c) {
 
 // Characters that Unicode's rules for clusters attach to what is before them.
 static bool attaches(const void *opaque, uint32_t c) {
-    return is_mark(opaque, c) || c == 0x200C || c == 0x200D || c == 0xFF9E || c == 0xFF9F;
+    const struct rules *rules = opaque;
+    return unicode_in_set(rules->newest, c, UNICODE_SET_M) || is_mark(rules, c) || c == 0x200C || c == 0x200D ||
+           c == 0xFF9E || c == 0xFF9F;
 }
 
 static struct charsmap_match rule_of(const struct rules *rules, uint32_t c) {
@@ -90,6 +95,35 @@ static bool stays_in_place(const void *opaque, uint32_t c) {
     const struct rules *rules = opaque;
     int class = is_mark(rules, c) ? normal_form_last_class(rules->table, c) : 1;
     return class == 0 || class >= ABOVE;
+}
+
+// Marks that compose with what is before them, and become letters elsewhere.
+static bool becomes_letter(const struct rules *rules, uint32_t c) {
+    if (!rules->follows[c] || !is_mark(rules, c))
+        return false;
+    struct charsmap_match match = rule_of(rules, c);
+    uint32_t first;
+    if (match.replacement_length == 0)
+        return false;
+    (void)utf8_decode((const unsigned char *)match.replacement, match.replacement_length, &first, NULL);
+    return !is_mark(rules, first);
+}
+
+enum stage { HIDE, SHOW, FOLD };
+
+static void treat_hidden(struct json_writer *json, const struct rules *rules, enum stage stage) {
+    uint32_t stand_in = HIDDEN_FIRST;
+    for (uint32_t c = 0; c < UNICODE_LIMIT && stand_in < HIDDEN_FIRST + HIDDEN_COUNT; c++) {
+        if (!becomes_letter(rules, c))
+            continue;
+        char mark[5] = {0}, hidden[5] = {0};
+        utf8_encode(c, mark);
+        utf8_encode(stand_in++, hidden);
+        struct charsmap_match match = rule_of(rules, c);
+        char *letter = memory_printf("%.*s", (int)match.replacement_length, match.replacement);
+        hf_step_replace(json, stage == SHOW ? hidden : mark, stage == HIDE ? hidden : stage == SHOW ? mark : letter);
+        free(letter);
+    }
 }
 
 static bool has_any(const struct buffer *set) {
@@ -153,6 +187,7 @@ struct listing {
     int64_t count, stride;
     size_t length;  // of keys that become steps
     size_t longest;
+    struct normal_form_rules form;
 };
 
 static bool is_one_character(const struct charsmap_rule *rule) {
@@ -179,6 +214,33 @@ static void write_rule(void *opaque, const struct charsmap_rule *rule) {
     hf_step_replace(listing->json, key, rule->replacement);
 }
 
+// A rule of a folded character and a mark that gives another character than folding and composing do.
+static void write_exception(void *opaque, const struct charsmap_rule *rule) {
+    struct listing *listing = opaque;
+    const struct rules *rules = listing->rules;
+    const unsigned char *key = (const unsigned char *)rule->key, *to = (const unsigned char *)rule->replacement;
+    size_t to_length = strlen(rule->replacement);
+    uint32_t first, second, folded, result;
+    size_t at = utf8_decode(key, rule->key_length, &first, NULL);
+    if (at == rule->key_length || at + utf8_decode(key + at, rule->key_length - at, &second, NULL) != rule->key_length)
+        return;
+    struct charsmap_match match = rule_of(rules, first);
+    bool is_folded = match.replacement_length > 0 &&
+                     utf8_decode((const unsigned char *)match.replacement, match.replacement_length, &folded, NULL) ==
+                         match.replacement_length;
+    if (!is_folded || !is_mark(rules, second) || becomes_letter(rules, second) || to_length == 0 ||
+        utf8_decode(to, to_length, &result, NULL) != to_length || rule_of(rules, result).length > 0)
+        return;
+    struct character_list composed = {0};
+    normal_form_apply(&listing->form, (const uint32_t[]){folded, second}, 2, &composed);
+    if (composed.count != 1 || composed.items[0] != result) {
+        char *text = memory_printf("%.*s", (int)rule->key_length, rule->key);
+        hf_step_replace(listing->json, text, rule->replacement);
+        free(text);
+    }
+    character_list_free(&composed);
+}
+
 static void add_probe(void *opaque, const struct charsmap_rule *rule) {
     struct listing *listing = opaque;
     if (is_one_character(rule) || listing->count++ % listing->stride != 0)
@@ -192,8 +254,10 @@ void spm_describe_rules(const struct spm_normaliser *normaliser, struct hf_parts
     if (map->length == 0)
         return;
     struct unicode_table *table = unicode_table_create(UNICODE_EDITION_9);
+    struct unicode_table *newest = unicode_table_create(UNICODE_EDITION_16);  // clusters are those of the library
     struct rules rules = {.map = &normaliser->map,
                           .table = table,
+                          .newest = newest,
                           .begins = memory_alloc(UNICODE_LIMIT * sizeof *rules.begins),
                           .follows = memory_alloc(UNICODE_LIMIT * sizeof *rules.follows)};
     struct listing listing = {.rules = &rules, .parts = parts, .json = json};
@@ -201,21 +265,32 @@ void spm_describe_rules(const struct spm_normaliser *normaliser, struct hf_parts
     bool are_few = listing.count <= FEW;
     for (listing.length = listing.longest; are_few && listing.length > 0; listing.length--)
         charsmap_for_each(&normaliser->map, write_rule, &listing);
+    struct normal_form_pairs *pairs = are_few ? NULL : normal_form_pairs_create(table);
+    listing.form = (struct normal_form_rules){NORMAL_FORM_C, table, pairs};
+    if (!are_few)
+        charsmap_for_each(&normaliser->map, write_exception, &listing);
+    normal_form_pairs_free(pairs);
     keep_apart(json, &rules, !are_few);
+    if (!are_few)
+        treat_hidden(json, &rules, HIDE);
     struct buffer text = {0};
     base64_encode(map->data, map->length, &text);
     hf_step(json, "Precompiled");
     hf_member_string(json, "precompiled_charsmap", buffer_string(&text));
     json_end_object(json);
     buffer_free(&text);
-    if (!are_few)
+    if (!are_few) {
+        treat_hidden(json, &rules, SHOW);
         compose(json, &rules);
+        treat_hidden(json, &rules, FOLD);
+    }
     hf_step_replace(json, APART, "");
     if (!are_few)
         hf_step_replace(json, STAYS_APART, "");
     free(rules.begins);
     free(rules.follows);
     free(table);
+    free(newest);
     listing.stride = listing.count / PROBES + 1;
     listing.count = 0;
     charsmap_for_each(&normaliser->map, add_probe, &listing);
