@@ -304,7 +304,7 @@ void gguf_close(struct gguf *file) {
 
 bool gguf_is_file(const char *path) {
     char magic[4];
-    FILE *stream = file_is_folder(path) ? NULL : fopen(path, "rb");
+    FILE *stream = file_is_regular(path) ? fopen(path, "rb") : NULL;
     bool is_gguf = stream && fread(magic, 1, sizeof magic, stream) == sizeof magic && memcmp(magic, "GGUF", 4) == 0;
     if (stream)
         fclose(stream);

@@ -67,10 +67,13 @@ static float *as_floats(const unsigned char *bytes, enum dtype dtype, size_t cou
 static bool is_near(const float *wanted, const float *found, int64_t count, double tolerance) {
     double largest = 0, difference = 0;
     for (int64_t i = 0; i < count; i++) {
+        bool is_nan = isnan(wanted[i]) && isnan(found[i]), is_finite = isfinite(wanted[i]) && isfinite(found[i]);
+        if (!is_finite && !is_nan && wanted[i] != found[i])
+            return false;
+        if (!is_finite)
+            continue;
         largest = fmax(largest, fabs((double)wanted[i]));
         difference = fmax(difference, fabs((double)wanted[i] - (double)found[i]));
-        if (isnan(wanted[i]) != isnan(found[i]))
-            return false;
     }
     return difference <= tolerance * largest;
 }
