@@ -1,5 +1,5 @@
-// See file_lock.h. The file is removed while it is locked; so whoever gets the lock of a file that has lost its name
-// meanwhile must begin again with the file that has it now.
+// See file_lock.h. The holder removes the file while it is locked. A process that then gets the lock of a file that
+// has lost its name starts over with the file that has the name now.
 #include "base/file_lock.h"
 
 #include "base/error.h"
