@@ -47,7 +47,7 @@ for address in https://example.org/a.jsonl s3://bucket/a.jsonl; do
     everywhere 1 "$address is " "$address"
 done
 everywhere 1 'aws s3 cp s3://b/a.jsonl - | bevatron' s3://b/a.jsonl
-expect 1 'aws s3 cp s3://b/a .' "$BEVATRON" dataset inspect s3://b/a
+expect 1 'aws s3 cp s3://b/a.bin . && aws s3 cp s3://b/a.idx .' "$BEVATRON" dataset inspect s3://b/a
 
 # A stream without line ends: no command waits for one, or keeps more than its limit.
 # endless COMMAND…: reads from a pipe whose line never ends.

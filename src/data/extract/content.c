@@ -119,19 +119,24 @@ int content_check(const char *name, const char *path, const unsigned char *bytes
 
 struct place {
     const char *prefix, *what, *advice;
+    const char *of_dataset;  // how to get the two files of one; NULL if there is no short way to say it
 };
 
 static const struct place *find_place(const char *name) {
     static const struct place places[] = {
-        {"https://", "an address", "download it: `curl -LO %s`, or pipe it: `curl -L %s | bevatron … --input -`"},
-        {"http://", "an address", "download it: `curl -LO %s`, or pipe it: `curl -L %s | bevatron … --input -`"},
-        {"ftp://", "an address", "download it: `curl -O %s`"},
-        {"s3://", "in S3", "copy it: `aws s3 cp %s .`, or pipe it: `aws s3 cp %s - | bevatron … --input -`"},
-        {"gs://", "in Google Cloud Storage", "copy it: `gcloud storage cp %s .`"},
-        {"hf://", "on Hugging Face", "download it with `hf download`"},
-        {"az://", "in Azure Storage", "copy it with `azcopy copy`"},
-        {"abfs://", "in Azure Storage", "copy it with `azcopy copy`"},
-        {"hdfs://", "in HDFS", "copy it: `hdfs dfs -get %s`"},
+        {"https://", "an address", "download it: `curl -LO %s`, or pipe it: `curl -L %s | bevatron … --input -`",
+         "`curl -LO %s.bin -LO %s.idx`"},
+        {"http://", "an address", "download it: `curl -LO %s`, or pipe it: `curl -L %s | bevatron … --input -`",
+         "`curl -LO %s.bin -LO %s.idx`"},
+        {"ftp://", "an address", "download it: `curl -O %s`", "`curl -O %s.bin -O %s.idx`"},
+        {"s3://", "in S3", "copy it: `aws s3 cp %s .`, or pipe it: `aws s3 cp %s - | bevatron … --input -`",
+         "`aws s3 cp %s.bin . && aws s3 cp %s.idx .`"},
+        {"gs://", "in Google Cloud Storage", "copy it: `gcloud storage cp %s .`",
+         "`gcloud storage cp %s.bin %s.idx .`"},
+        {"hf://", "on Hugging Face", "download it with `hf download`", NULL},
+        {"az://", "in Azure Storage", "copy it with `azcopy copy`", NULL},
+        {"abfs://", "in Azure Storage", "copy it with `azcopy copy`", NULL},
+        {"hdfs://", "in HDFS", "copy it: `hdfs dfs -get %s`", "`hdfs dfs -get %s.bin %s.idx .`"},
     };
     for (size_t i = 0; i < sizeof places / sizeof places[0]; i++)
         if (strncmp(name, places[i].prefix, strlen(places[i].prefix)) == 0)
@@ -154,6 +159,10 @@ int content_check_prefix(const char *prefix) {
     const struct place *place = find_place(prefix);
     if (!place)
         return 0;
-    return error_set("%s is %s, not a dataset here; copy its .bin and .idx files to a disk of this machine", prefix,
-                     place->what);
+    struct buffer advice = {0};
+    append_advice(&advice, place->of_dataset ? place->of_dataset : "", prefix);
+    error_set("%s is %s, not a dataset here; copy its .bin and .idx files%s%s", prefix, place->what,
+              advice.length > 0 ? ": " : " to a disk of this machine", buffer_string(&advice));
+    buffer_free(&advice);
+    return -1;
 }
