@@ -28,7 +28,7 @@ struct gguf_token {
 
 struct gguf_vocabulary {
     const char *model;          // "gpt2", "llama", "t5", "bert", "no_vocab"
-    const char *pre;            // how text is cut into words; NULL if that is no question
+    const char *pre;            // how text is cut into words; NULL if the model does not cut it
     struct gguf_token *tokens;  // (size)
     int64_t size;               // rows of the embedding
     int64_t padding_count;      // rows that no token has

@@ -218,7 +218,7 @@ const struct hf_family *hf_config_family(const struct config *config, const char
         const char *obstacle = find_obstacle(family, config, allows_near);
         if (!obstacle)
             break;
-        // Of another form altogether: nobody asks why.
+        // Of another form altogether, so the reason is obvious.
         if (!wanted && strcmp(obstacle, "--model") == 0)
             continue;
         struct buffer value = {0};
